@@ -117,6 +117,7 @@ def test_openai_turns_with_a_tool_keep_the_tokens_that_were_drawn():
 def test_openai_streams_and_the_official_client():
     openai = pytest.importorskip("openai", reason="the package openai cannot be imported")
     with Served(OpenAIAdapter, [(drawn("hi" + END), "", "stop"), (drawn("ho" + END), "", "length")]) as served:
+        served.adapter.open_session("s1")
         client = openai.OpenAI(base_url=served.url + "/v1", api_key="s1")
         messages = [{"role": "user", "content": "x"}]
         done = client.chat.completions.create(model="m", messages=messages)
@@ -131,6 +132,7 @@ def test_openai_streams_and_the_official_client():
 def test_anthropic_messages_blocks_and_streams():
     outputs = [(drawn("<think>hm</think>" + CALL + END), "", "stop"), (drawn("done" + END), "", "stop")]
     with Served(AnthropicAdapter, outputs, tool_parser="hermes", reasoning_parser="qwen3") as served:
+        served.adapter.open_session("s1")
         tools = [{"name": "add", "input_schema": {"type": "object"}}]
         messages = [{"role": "user", "content": [{"type": "text", "text": "add"}]}]
         body = {"system": [{"type": "text", "text": "S"}], "messages": messages, "tools": tools, "max_tokens": 9}
@@ -164,6 +166,7 @@ def test_anthropic_messages_blocks_and_streams():
 
 def test_turns_are_limited_and_closed_sessions_refused():
     with Served(OpenAIAdapter, [(drawn("x" + END), "", "stop")], max_turns_per_sid=1) as served:
+        served.adapter.open_session("s1")
         body = {"messages": [{"role": "user", "content": "x"}]}
         http(served.url + "/v1/chat/completions", body)
         with pytest.raises(urllib.error.HTTPError, match="429"):
@@ -180,8 +183,9 @@ def test_a_client_that_leaves_frees_the_engine():
     import time
 
     with Served(OpenAIAdapter, []) as served:
+        served.adapter.open_session("s1")
         body = json.dumps({"messages": [{"role": "user", "content": "x"}]})
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /sessions/s1/v1/chat/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
         with socket.create_connection(("127.0.0.1", served.handle.port)) as client:
             client.sendall((head + body).encode())
             end = time.monotonic() + 5
@@ -191,7 +195,7 @@ def test_a_client_that_leaves_frees_the_engine():
             time.sleep(0.01)
         assert served.engine.num_cancelled == 1
         assert served.engine.aborts[0]["rid"] == served.engine.requests[0]["rid"]
-        assert served.finish("default") == []
+        assert served.finish() == []
 
 
 def turn(prompt, output, finish="stop"):
@@ -230,14 +234,22 @@ def test_a_response_that_came_back_in_other_tokens_is_healed_or_forks():
         assert [(sample.tokens, sample.loss_mask) for sample in samples] == expected
 
 
-def test_a_short_response_in_other_words_is_given_up_for_one_history():
+def test_a_short_response_in_other_words_is_given_up_where_a_threshold_says_so_and_forks_otherwise():
+    for threshold, expected in ((None, [([1, 5], [1]), ([1, 7, 3, 9], [1])]), (1024, [([1, 7, 3, 9], [0, 0, 1])])):
+        manager = TrajectoryManager(fork_threshold_tokens=threshold)
+        manager.record_turn("s", turn=turn([1], [5]), prompt_messages=[user("a")], response_message=assistant("b "))
+        history = [user("a"), assistant("c"), user("c")]
+        manager.record_turn("s", turn=turn([1, 7, 3], [9]), prompt_messages=history, response_message=assistant("z"))
+        samples = manager.get_trajectory("s", base_sample=Sample(index=1))
+        assert [(sample.tokens, sample.loss_mask) for sample in samples] == expected
+        assert manager.turn_count("s") == 0
+
+
+def test_samples_are_cut_at_the_limit_of_tokens():
     manager = TrajectoryManager()
-    manager.record_turn("s", turn=turn([1], [5]), prompt_messages=[user("a")], response_message=assistant("b "))
-    history = [user("a"), assistant("b"), user("c")]
-    manager.record_turn("s", turn=turn([1, 7, 3], [9]), prompt_messages=history, response_message=assistant("z"))
+    manager.record_turn("s", turn=turn([1], [5, 6, 7]), prompt_messages=[user("a")], response_message=assistant("b"))
     (sample,) = manager.get_trajectory("s", base_sample=Sample(index=1), max_sample_tokens=3)
-    assert sample.tokens == [1, 7, 3] and sample.response_length == 0
-    assert manager.turn_count("s") == 0
+    assert (sample.tokens, sample.loss_mask, sample.response_length) == ([1, 5, 6], [1, 1], 2)
 
 
 @pytest.mark.parametrize(

@@ -10,32 +10,12 @@ What the engine drew is never encoded again: a prompt is the tokens so far and t
 puts behind them.
 """
 
+from slime.agent.continuation import text_behind
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.http_utils import post
 from slime.utils.types import Sample
 
 __all__ = ["Conversation", "text_behind"]
-
-
-def text_behind(tokenizer, output_ids, messages, depth, tools=None):
-    """What the chat template puts behind `output_ids`, the tokens of messages[depth - 1]; None when it does not show them
-    as they were drawn."""
-
-    def text(of, add_generation_prompt):
-        return tokenizer.apply_chat_template(
-            of, tools=tools, tokenize=False, add_generation_prompt=add_generation_prompt
-        )
-
-    drawn = tokenizer.decode(list(output_ids), skip_special_tokens=False)
-    before, whole = text(messages[: depth - 1], True), text(messages, True)
-    if whole.startswith(before + drawn):
-        return whole[len(before + drawn) :]
-    # The template may write the same content another way; then the end of the turn is what counts.
-    through = text(messages[:depth], False)
-    end = getattr(tokenizer, "eos_token", None)
-    if not end or not whole.startswith(through.rstrip()) or not drawn.endswith(end) or end not in through:
-        return None
-    return whole[through.rindex(end) + len(end) :]
 
 
 class Conversation:

@@ -9,26 +9,39 @@ __all__ = ["Application", "Request", "Response", "HttpProblem"]
 
 logger = logging.getLogger(__name__)
 
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 413: "Content Too Large"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    429: "Too Many Requests",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+}
 
 
 class HttpProblem(Exception):
-    """Becomes an answer of that status."""
+    """Becomes an answer of that status. `code` and `param`: for protocols whose errors have them."""
 
-    def __init__(self, status, message):
+    def __init__(self, status, message, *, code=None, param=None):
         super().__init__(message)
-        self.status = status
+        self.status, self.code, self.param = status, code, param
 
 
 class Response:
-    def __init__(self, body=b"", status=200, content_type="text/plain; charset=utf-8"):
+    """`headers`: further ones, by name."""
+
+    def __init__(self, body=b"", status=200, content_type="text/plain; charset=utf-8", headers=None):
         self.body = body.encode() if isinstance(body, str) else body
         self.status = status
         self.content_type = content_type
+        self.headers = dict(headers or {})
 
     @classmethod
-    def of_json(cls, value, status=200):
-        return cls(json.dumps(value, ensure_ascii=False), status, "application/json; charset=utf-8")
+    def of_json(cls, value, status=200, headers=None):
+        return cls(json.dumps(value, ensure_ascii=False), status, "application/json; charset=utf-8", headers)
 
     @classmethod
     def of_events(cls, events):
@@ -50,6 +63,7 @@ class Request:
         self.body = body
         self._writer = writer
         self.is_answered = False
+        self.session = None  # of the path, where the application takes it from there
 
     def json(self):
         try:
@@ -68,17 +82,22 @@ class Request:
         reason = _REASONS.get(response.status, "Status")
         head = (
             f"HTTP/1.1 {response.status} {reason}\r\nContent-Type: {response.content_type}\r\n"
-            f"Content-Length: {len(response.body)}\r\nCache-Control: no-cache\r\n\r\n"
+            f"Content-Length: {len(response.body)}\r\nCache-Control: no-cache\r\n"
         )
+        for name, value in response.headers.items():
+            head += f"{name}: " + str(value).encode("ascii", "replace").decode().replace("\r", " ").replace("\n", " ") + "\r\n"
+        head += "\r\n"
         self._writer.write(head.encode() + (b"" if self.method == "HEAD" else response.body))
         await self._writer.drain()
 
 
 class Application:
-    """Handlers are coroutine functions of a Request that return a Response, or None when they have replied."""
+    """Handlers are coroutine functions of a Request that return a Response, or None when they have replied. `before`, if
+    any, sees each request before its route is looked up."""
 
-    def __init__(self, body_limit_bytes=64 << 20):
+    def __init__(self, body_limit_bytes=64 << 20, before=None):
         self._routes = {}
+        self._before = before
         self._limit = body_limit_bytes
         self._server = None
         self._connections = set()
@@ -172,6 +191,8 @@ class Application:
 
     async def _answer(self, request):
         method = "GET" if request.method == "HEAD" else request.method
+        if self._before is not None:
+            self._before(request)
         handler = self._routes.get((method, request.path))
         if handler is None:
             known = any(path == request.path for _, path in self._routes)

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import re
 
-__all__ = ["ParsedModelOutput", "parse_model_output", "parse_tool_uses"]
+__all__ = ["ParsedModelOutput", "parse_model_output", "parse_text", "parse_tool_uses"]
 
 _JSON_CALLS = ("qwen", "qwen25", "hermes")
 _XML_CALLS = ("qwen3_coder",)
@@ -25,16 +25,25 @@ class ParsedModelOutput:
 
 
 def parse_model_output(raw_output, *, tools_schema, tool_parser_name, reasoning_parser_name):
-    """Of the decoded output, special tokens included."""
-    text, reasoning = raw_output, ""
+    """Of the decoded output with the mark of its end, if that is one of the commonest. Where the token that ended the turn is
+    known, parse_text is given what stands before it."""
+    text = raw_output
     for mark in _ENDS_OF_TURN:
         if text.rstrip().endswith(mark):
             text = text.rstrip()[: -len(mark)]
+    return parse_text(
+        text, tools_schema=tools_schema, tool_parser_name=tool_parser_name, reasoning_parser_name=reasoning_parser_name
+    )
+
+
+def parse_text(text, *, tools_schema, tool_parser_name, reasoning_parser_name, is_thinking=False):
+    """Of the decoded output without its end. `is_thinking`: the prompt ends inside a thought."""
+    reasoning = ""
     if reasoning_parser_name:
         head, mark, tail = text.partition("</think>")
         if mark:
             reasoning, text = head, tail
-        elif "<think>" in text:
+        elif is_thinking or "<think>" in text:
             reasoning, text = text, ""  # it was cut off while it thought
         reasoning = reasoning.replace("<think>", "", 1).strip()
     text, tool_uses, ill_formed = parse_tool_uses(text, tools_schema, tool_parser_name)

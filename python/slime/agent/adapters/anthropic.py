@@ -17,6 +17,14 @@ from slime.agent.http_app import HttpProblem, Response
 
 __all__ = ["AnthropicAdapter"]
 
+_ERRORS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+
 
 class AnthropicAdapter(BaseAdapter):
     logger = logging.getLogger(__name__)
@@ -28,8 +36,14 @@ class AnthropicAdapter(BaseAdapter):
         app.add("POST", "/v1/messages", self._run_turn)
         app.add("POST", "/v1/messages/count_tokens", self._count_tokens)
 
-    def _session_id(self, request, body):
-        return sid_from_bearer(request) or request.headers.get("x-api-key", "").strip() or "default"
+    def _session_names(self, request, body):
+        return sid_from_bearer(request), request.headers.get("x-api-key", "").strip()
+
+    def _error(self, problem):
+        message = str(problem)
+        if problem.code == "context_length_exceeded":
+            message = "prompt is too long: " + message
+        return {"type": "error", "error": {"type": _ERRORS.get(problem.status, "api_error"), "message": message}}
 
     def _preprocess_body(self, body):
         _move_late_system_messages(body)
@@ -37,7 +51,7 @@ class AnthropicAdapter(BaseAdapter):
     def _translate(self, body):
         messages = body.get("messages")
         if not isinstance(messages, list):
-            raise HttpProblem(400, "messages is a list")
+            raise HttpProblem(400, "messages is a list", param="messages")
         tools = [
             tool_dict(tool["name"], tool.get("description", ""), tool.get("input_schema") or tool.get("parameters"))
             for tool in body.get("tools") or []
@@ -46,7 +60,7 @@ class AnthropicAdapter(BaseAdapter):
         return _translate_messages(messages, body.get("system")), tools or None
 
     def _build_reply(self, parsed, raw_finish, translated, tools_schema):
-        blocks = []
+        blocks, ids = [], []
         known = {"role": "assistant", "content": parsed.text}
         if parsed.reasoning:
             blocks.append({"type": "thinking", "thinking": parsed.reasoning})
@@ -55,13 +69,14 @@ class AnthropicAdapter(BaseAdapter):
             blocks.append({"type": "text", "text": parsed.text})
         for use in parsed.tool_uses:
             number = f"toolu_{secrets.token_hex(8)}"
+            ids.append(number)
             blocks.append({"type": "tool_use", "id": number, "name": use["name"], "input": use["input"]})
         if parsed.tool_uses:
             known["tool_calls"] = [tool_call_dict(use["name"], use["input"]) for use in parsed.tool_uses]
         stop = "tool_use" if parsed.tool_uses else "max_tokens" if raw_finish == "length" else "end_turn"
-        return Reply(known, manager_finish_reason(parsed.tool_uses, raw_finish), (blocks, stop))
+        return Reply(known, manager_finish_reason(parsed.tool_uses, raw_finish), (blocks, stop), tuple(ids))
 
-    def _render(self, body, reply, in_tok, out_tok, stream):
+    def _render(self, body, reply, turn, stream):
         blocks, stop = reply.wire
         message = {
             "id": f"msg_{secrets.token_hex(12)}",
@@ -71,16 +86,16 @@ class AnthropicAdapter(BaseAdapter):
             "content": blocks,
             "stop_reason": stop,
             "stop_sequence": None,
-            "usage": {"input_tokens": in_tok, "output_tokens": out_tok},
+            "usage": {"input_tokens": len(turn.prompt_ids), "output_tokens": len(turn.output_ids)},
         }
         return Response.of_events(_events(message)) if stream else Response.of_json(message)
 
     async def _count_tokens(self, request):
-        body = request.json()
-        self._preprocess_body(body)
-        messages, tools = self._translate(body)
-        tokens = self.prompt_token_ids(self._session_id(request, body), messages, tools)
-        return Response.of_json({"input_tokens": len(tokens)})
+        async def count(request, body, sid):
+            messages, tools, options, _ = self._read(body)
+            return Response.of_json({"input_tokens": len(self._prompt(sid, messages, tools, options)[0])})
+
+        return await self._answer(request, count)
 
 
 def _events(message):
@@ -111,11 +126,19 @@ def _blocks(content):
 
 
 def _translate_user(content):
-    for block in _blocks(content):
-        if isinstance(block, dict) and block.get("type") == "tool_result":
-            yield {"role": "tool", "content": flatten_content(block.get("content"))}
-        else:
-            yield {"role": "user", "content": flatten_content([block])}
+    """Results of tools are messages of their own; other blocks that follow one another are one message."""
+    texts = []
+    for block in [*_blocks(content), None]:
+        is_result = isinstance(block, dict) and block.get("type") == "tool_result"
+        if (block is None or is_result) and texts:
+            yield {"role": "user", "content": flatten_content(texts)}
+            texts = []
+        if is_result:
+            text = flatten_content(block.get("content"))
+            text = f"Error: {text}" if block.get("is_error") is True else text
+            yield {"role": "tool", "tool_call_id": str(block.get("tool_use_id")), "content": text}
+        elif block is not None:
+            texts.append(block)
 
 
 def _translate_assistant(content):
@@ -129,7 +152,9 @@ def _translate_assistant(content):
         message["reasoning_content"] = texts("thinking")
     calls = [block for block in blocks if block.get("type") == "tool_use"]
     if calls:
-        message["tool_calls"] = [tool_call_dict(call.get("name", "tool"), call.get("input")) for call in calls]
+        message["tool_calls"] = [
+            tool_call_dict(call.get("name", "tool"), call.get("input"), call.get("id")) for call in calls
+        ]
     return message
 
 

@@ -1,27 +1,34 @@
 """What both protocols have in common: sessions, the one turn, its exact tokens.
 
-A client's messages become those of the chat template, their tokens go to the engine, what it draws goes back in the
+A client's messages become those of the chat template, their tokens go to the engine, what it samples goes back in the
 client's form and, with its tokens, into the session's trajectory. What the engine wrote is never encoded again: a prompt
 that goes on from an earlier turn begins with that turn's own tokens, and only what is new behind it is tokenised.
 """
 
 import asyncio
 import dataclasses
+import json
 import logging
+import re
 import time
 import uuid
+from array import array
 from typing import Any
 
 from slime import turns
+from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
+from slime.agent.continuation import end_marks, template_messages, text_behind
 from slime.agent.http_app import Application, HttpProblem, Response
-from slime.agent.conversation import text_behind
-from slime.agent.parsing import parse_model_output
+from slime.agent.parsing import parse_text
 from slime.agent.trajectory import TrajectoryManager, TurnRecord
-from slime.utils.http_utils import post
+from slime.utils.http_utils import HttpStatusError, post
 
 __all__ = ["BaseAdapter", "Reply", "Session", "TurnRecord", "flatten_content", "tool_call_dict"]
 
 _ABORT_SECONDS = 5
+_PATH_OF_A_SESSION = re.compile(r"/sessions/([^/]+)(/.*)")
+# Clients of both protocols retry 429 and 5xx unless they are told not to.
+_FINAL = {"x-should-retry": "false"}
 
 
 @dataclasses.dataclass
@@ -36,11 +43,12 @@ class Session:
 
 @dataclasses.dataclass
 class Reply:
-    """The answer as the trajectory knows it (and the client repeats it), and in the client's protocol."""
+    """The answer as the trajectory knows it, and in the client's protocol; `call_ids`: those of its calls, in their order."""
 
     manager_message: dict
     finish_reason: str
     wire: Any
+    call_ids: tuple = ()
 
 
 def flatten_content(content):
@@ -63,10 +71,10 @@ def _part_text(part):
     return str(part.get("text") or "")
 
 
-def tool_call_dict(name, arguments):
-    """A call as the chat template takes it: arguments by name, without an id. Ids are new in each answer, and a message
-    that is repeated must equal the one before."""
-    return {"type": "function", "function": {"name": name, "arguments": arguments or {}}}
+def tool_call_dict(name, arguments, id=None):
+    """A call as the chat template takes it: arguments by name."""
+    call = {"type": "function", "function": {"name": name, "arguments": arguments or {}}}
+    return call if id is None else {"id": str(id), **call}
 
 
 def tool_dict(name, description, parameters):
@@ -79,14 +87,21 @@ def manager_finish_reason(tool_uses, raw_finish):
 
 
 def sid_from_bearer(request):
-    """The session is the key that the client was given."""
+    """The key that the client was given."""
     kind, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip() or None if kind.lower() == "bearer" else None
 
 
-def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True):
+def _session_of_path(request):
+    """/sessions/NAME/v1/... is /v1/... of that session: for clients whose key cannot be set."""
+    match = _PATH_OF_A_SESSION.fullmatch(request.path)
+    if match:
+        request.session, request.path = match.groups()
+
+
+def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True, **options):
     encoded = tokenizer.apply_chat_template(
-        messages, tools=tools, tokenize=True, add_generation_prompt=add_generation_prompt
+        template_messages(tokenizer, messages), tools=tools, tokenize=True, add_generation_prompt=add_generation_prompt, **options
     )
     if hasattr(encoded, "keys"):
         encoded = encoded["input_ids"]
@@ -94,12 +109,14 @@ def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True)
 
 
 class BaseAdapter:
-    """One endpoint for all sessions; a client's key names its session. Subclasses translate their protocol."""
+    """One endpoint for all sessions; a client's key names its session, and only those that were opened are answered.
+    Subclasses translate their protocol. `chat_template_kwargs`: options of the template for every turn."""
 
     logger = logging.getLogger(__name__)
     log_prefix = "adapter"
     max_token_keys = ()
     stop_keys = ()
+    acted_on = ()  # further fields of a request
 
     def __init__(
         self,
@@ -111,6 +128,7 @@ class BaseAdapter:
         max_turns_per_sid=None,
         fork_threshold_tokens=None,
         debug_callback=None,
+        chat_template_kwargs=None,
     ):
         self.tokenizer = tokenizer
         self.sglang_url = sglang_url.rstrip("/")
@@ -124,7 +142,10 @@ class BaseAdapter:
         self.closed = set()
         self.aborts = set()
         self._turns = {}
-        self.app = Application()
+        self.template_options = dict(chat_template_kwargs or {})
+        self._end_marks = end_marks(tokenizer)  # read once: it may be slow
+        self._told = set()
+        self.app = Application(before=_session_of_path)
         self.app.add("GET", "/healthz", _health)
         self.app.add("GET", "/v1/models", _health)
         self._register_routes(self.app)
@@ -134,7 +155,12 @@ class BaseAdapter:
     def _register_routes(self, app):
         raise NotImplementedError
 
-    def _session_id(self, request, body):
+    def _session_names(self, request, body):
+        """What may name the session, the most explicit first; None among them is passed over."""
+        raise NotImplementedError
+
+    def _error(self, problem):
+        """An HttpProblem as the protocol writes it."""
         raise NotImplementedError
 
     def _preprocess_body(self, body):
@@ -180,6 +206,8 @@ class BaseAdapter:
         await self.shutdown_session(sid, wait_timeout=wait_timeout)
         session = self.store.pop(sid, None) or Session()
         self._turns.pop(sid, None)
+        for answer in session.answers:
+            answer["prompt_ids"] = list(answer["prompt_ids"])
         turns.note(session.answers)  # for the generate function that waits here: which weights drew them
         samples = self.manager.get_trajectory(
             sid,
@@ -202,72 +230,142 @@ class BaseAdapter:
 
     # A turn.
 
-    def prompt_token_ids(self, sid, messages, tools):
-        """Tokens of the prompt. Behind what the engine wrote in this session they are its own tokens and those of the
-        text that follows; where the template shows the past otherwise than it was, they are those of the whole text."""
-        known = self.manager.longest_turn(sid, messages)
-        if known is not None:
-            turn, depth = known
-            tail = text_behind(self.tokenizer, turn.output_ids, messages, depth, tools)
+    def _session_id(self, request, body):
+        """The session that the request names; HttpProblem when none is open under that name."""
+        names = [str(name) for name in (request.session, *self._session_names(request, body)) if name]
+        for name in names:
+            if name in self.store and name not in self.closed:
+                return name
+        if any(name in self.closed for name in names):
+            raise HttpProblem(503, "the session is closed", code="session_closed")
+        raise HttpProblem(
+            401,
+            "no session is open under this key: a client's API key is the name that open_session() was given",
+            code="invalid_api_key",
+        )
+
+    def _prompt(self, sid, messages, tools, options):
+        """(tokens of the prompt, the turn that they go on from or None). Behind what the engine wrote in this session they
+        are its own tokens and those of the text that follows; where that cannot be told, those of the whole text."""
+        found = self.manager.find(sid, messages, tools, options)
+        if found is not None and not found[0].turn.is_given_up:
+            node, unit = found
+            before = messages[: unit.end - len(unit.messages)]
+            shown = [*before, unit.message(), *messages[unit.end :]]
+            turn = node.turn
+            tail = text_behind(
+                self.tokenizer, turn.output, shown, len(before) + 1, tools, **_end_of(turn), **options
+            )
             if tail is not None:
                 tail_ids = self.tokenizer(tail, add_special_tokens=False)["input_ids"] if tail else []
-                return list(turn.prompt_ids) + list(turn.output_ids) + list(tail_ids)
-        return _render_token_ids(messages, self.tokenizer, tools=tools)
+                return turn.tokens() + list(tail_ids), found
+        try:
+            return _render_token_ids(messages, self.tokenizer, tools=tools, **options), None
+        except Exception as error:  # a template refuses by exceptions of any kind
+            raise HttpProblem(400, f"the chat template refuses these messages: {error}") from error
+
+    def prompt_token_ids(self, sid, messages, tools, options=None):
+        """Tokens of the prompt that a turn with these messages has."""
+        return self._prompt(sid, messages, tools, options or self.template_options)[0]
+
+    def _read(self, body):
+        """(messages, tools, options of the template, names of fields that are ignored)"""
+        self._preprocess_body(body)
+        acted_on = {*self.max_token_keys, *self.stop_keys, *self.acted_on}
+        ignored = check_fields(body, acted_on=acted_on)
+        messages, tools = self._translate(body)
+        if not messages:
+            raise HttpProblem(400, "there is no message", param="messages")
+        choice = body.get("tool_choice")
+        if (choice.get("type") if isinstance(choice, dict) else choice) == "none":
+            tools = None
+        return messages, tools, template_options(body, self.template_options), ignored
+
+    async def _answer(self, request, answer):
+        """Awaits answer(request, body, sid); problems are answered in the protocol's form."""
+        try:
+            body = request.json()
+            return await answer(request, body, self._session_id(request, body))
+        except HttpProblem as problem:
+            final = _FINAL if problem.status in (400, 401, 429, 503) else {}
+            return Response.of_json(self._error(problem), problem.status, final)
 
     async def _run_turn(self, request):
-        body = request.json()
-        self._preprocess_body(body)
-        sid = self._session_id(request, body)
-        if sid in self.closed:
-            raise HttpProblem(503, "the session is closed")
-        refusal = self._count_turn(sid)
-        if refusal is not None:
-            return refusal
-        session = self.store.setdefault(sid, Session())
+        return await self._answer(request, self._turn)
+
+    async def _turn(self, request, body, sid):
+        self._count_turn(sid)
+        session = self.store[sid]
         task = asyncio.current_task()
         self.inflight.setdefault(sid, set()).add(task)
         started = time.monotonic()
         try:
-            messages, tools = self._translate(body)
-            prompt_ids = self.prompt_token_ids(sid, messages, tools)
-            turn = await call_sglang_generate(prompt_ids, session, body, adapter=self, session_id=sid)
-            drawn = self.tokenizer.decode(turn.output_ids, skip_special_tokens=False) if turn.output_ids else ""
-            parsed = parse_model_output(
-                drawn,
+            messages, tools, options, ignored = self._read(body)
+            prompt_ids, behind = self._prompt(sid, messages, tools, options)
+            turn, text = await call_sglang_generate(prompt_ids, session, body, adapter=self, session_id=sid)
+            parsed = parse_text(
+                text,
                 tools_schema=tools,
                 tool_parser_name=self.tool_parser,
                 reasoning_parser_name=self.reasoning_parser,
+                is_thinking=self._opens_a_thought(prompt_ids),
             )
             turn = dataclasses.replace(turn, ill_formed=parsed.ill_formed)
             reply = self._build_reply(parsed, turn.finish_reason, messages, tools)
             stream = body.get("stream") is True or "text/event-stream" in request.headers.get("accept", "")
-            try:
-                # Sent before it is recorded: a turn that the client never saw is none.
-                await request.reply(self._render(body, reply, len(prompt_ids), len(turn.output_ids), stream))
-            except ConnectionError:
-                seconds = time.monotonic() - started
-                self.logger.warning("session %s: the client left during a turn of %.1f s", sid, seconds)
-                return None
-            if self.debug_callback is not None:
-                self.debug_callback(sid, messages, tools, reply.manager_message, turn)
-            self.manager.record_turn(
+            response = self._render(body, reply, turn, stream)
+            response.headers.update(self._say_ignored(sid, ignored))
+            # Recorded before it is sent, since the next request may come at once; a turn that the client never saw is none.
+            forget = self.manager.record_turn(
                 sid,
                 turn=turn,
                 prompt_messages=messages,
                 response_message=reply.manager_message,
                 metadata={"sid": sid},
+                tools=tools,
+                options=options,
+                call_ids=reply.call_ids,
+                behind=behind,
             )
+            try:
+                await request.reply(response)
+            except (ConnectionError, asyncio.CancelledError) as error:
+                forget()
+                seconds = time.monotonic() - started
+                self.logger.warning("session %s: the client left during a turn of %.1f s", sid, seconds)
+                if isinstance(error, asyncio.CancelledError):
+                    raise
+                return None
+            if self.debug_callback is not None:
+                self.debug_callback(sid, messages, tools, reply.manager_message, turn)
             return None
         finally:
             self.inflight.get(sid, set()).discard(task)
 
+    def _opens_a_thought(self, prompt_ids):
+        """Whether the prompt ends inside a thought, as some templates begin each turn."""
+        return bool(self.reasoning_parser) and self.decode(prompt_ids[-8:]).rstrip().endswith("<think>")
+
+    def decode(self, ids):
+        return self.tokenizer.decode(list(ids), skip_special_tokens=False) if len(ids) else ""
+
+    def _say_ignored(self, sid, ignored):
+        """Headers that name the fields; a line in the log for each the first time."""
+        new = [name for name in ignored if name not in self._told]
+        if new:
+            self._told.update(new)
+            self.logger.warning("session %s: fields of the request are ignored: %s", sid, ", ".join(new))
+        return {"x-slime-ignored-fields": ", ".join(ignored)} if ignored else {}
+
     def _count_turn(self, sid):
         limit = self.max_turns_per_sid
         if limit is not None and self._turns.get(sid, 0) >= limit:
-            message = f"session {sid} has had its {limit} turns"
-            return Response.of_json({"error": {"type": "rate_limit_error", "message": message}}, 429)
+            raise HttpProblem(429, f"session {sid} has had its {limit} turns", code="turn_limit")
         self._turns[sid] = self._turns.get(sid, 0) + 1
-        return None
+
+
+def _end_of(turn):
+    return {} if turn.end is None else {"end": turn.end}
 
 
 def _sampling_params(session, body, *, max_token_keys, stop_keys):
@@ -282,9 +380,9 @@ def _sampling_params(session, body, *, max_token_keys, stop_keys):
     limit = next((body[key] for key in max_token_keys if body.get(key) is not None), None)
     if limit is not None:
         params["max_new_tokens"] = min(int(params["max_new_tokens"]), int(limit))
-    for key in ("temperature", "top_p", "top_k"):
+    for key, name in SAMPLING.items():
         if body.get(key) is not None:
-            params[key] = body[key]
+            params[name] = body[key]
     stop = next((body[key] for key in stop_keys if body.get(key)), None)
     if stop is not None:
         params["stop"] = stop
@@ -292,16 +390,17 @@ def _sampling_params(session, body, *, max_token_keys, stop_keys):
 
 
 async def call_sglang_generate(prompt_ids, session, body, *, adapter, session_id=None):
-    """One call of the engine as a TurnRecord. A context that is full is a turn of no tokens that ends by length."""
+    """One call of the engine: (TurnRecord, its text without the token that ended it). A context that is full is a turn of no
+    tokens that ends by length."""
     params = _sampling_params(session, body, max_token_keys=adapter.max_token_keys, stop_keys=adapter.stop_keys)
     if session.max_context_tokens > 0:
         room = session.max_context_tokens - len(prompt_ids)
         if room <= 0:
-            return TurnRecord(list(prompt_ids), [], "length")
+            return TurnRecord(prompt_ids, [], "length"), ""
         params["max_new_tokens"] = min(int(params["max_new_tokens"]), room)
     rid = uuid.uuid4().hex
-    headers = {"X-SMG-Routing-Key": session_id} if session_id and session_id != "default" else None
-    payload = {"rid": rid, "input_ids": list(prompt_ids), "sampling_params": params, "return_logprob": True}
+    headers = {"X-SMG-Routing-Key": session_id} if session_id else None
+    payload = {"rid": rid, "input_ids": prompt_ids, "sampling_params": params, "return_logprob": True}
     try:
         answer = await post(adapter.sglang_url + "/generate", payload, max_retries=1, headers=headers)
     except asyncio.CancelledError:
@@ -310,13 +409,56 @@ async def call_sglang_generate(prompt_ids, session, body, *, adapter, session_id
         adapter.aborts.add(abort)
         abort.add_done_callback(adapter.aborts.discard)
         raise
+    except HttpStatusError as error:
+        raise _problem_of(error) from error
     meta = answer.get("meta_info") or {}
-    drawn = meta.get("output_token_logprobs") or []
-    finish = (meta.get("finish_reason") or {}).get("type") or "stop"
-    ids = [entry[1] for entry in drawn]
+    sampled = meta.get("output_token_logprobs") or []
+    finish = meta.get("finish_reason") or {}
+    ids = [entry[1] for entry in sampled]
+    end, text = _end_and_text(adapter, ids, finish)
     versions = {name: meta[name] for name in ("weight_version", "weight_version_runs") if name in meta}
-    session.answers.append({"output_ids": ids, "meta_info": versions, "prompt_ids": list(prompt_ids)})
-    return TurnRecord(list(prompt_ids), ids, finish, [float(entry[0]) for entry in drawn])
+    session.answers.append({"output_ids": ids, "meta_info": versions, "prompt_ids": array("i", prompt_ids)})
+    log_probs = [float(entry[0]) for entry in sampled]
+    return TurnRecord(prompt_ids, ids, finish.get("type") or "stop", log_probs, end=end), text
+
+
+def _end_and_text(adapter, ids, finish):
+    """(text of the control token that ended the turn or "", the text before it). The engine says which token it was; one that
+    does not is believed when the last one is a control token. A limit may fall on the end itself."""
+    kind, matched = finish.get("type", "stop"), finish.get("matched")
+    if not ids or isinstance(matched, str):
+        return "", adapter.decode(ids)
+    last = adapter.decode(ids[-1:])
+    is_mark = last in adapter._end_marks
+    if kind == "stop":
+        is_end = matched == ids[-1] or matched is None and is_mark
+    else:
+        is_end = kind == "length" and last == adapter.tokenizer.eos_token
+    if not is_end:
+        return "", adapter.decode(ids)
+    return last if is_mark else "", adapter.decode(ids[:-1])
+
+
+_TOO_LONG = re.compile(r"context length|size of the KV cache|is longer than|maximum context", re.IGNORECASE)
+
+
+def _problem_of(error):
+    """What the client is told of an answer of the engine that is none."""
+    try:
+        told = json.loads(error.text)
+        told = told.get("error", told)
+        message = told.get("message") if isinstance(told, dict) else str(told)
+    except (ValueError, AttributeError):
+        message = None
+    message = message or error.text or str(error)
+    if 400 <= error.status < 500 and _TOO_LONG.search(message):
+        limit = re.search(r"can have (\d+)|context length of (\d+)|length \((\d+)", message)
+        number = next((each for each in limit.groups() if each), None) if limit else None
+        begin = f"This model's maximum context length is {number} tokens. " if number else ""
+        return HttpProblem(400, begin + message, code="context_length_exceeded", param="messages")
+    if error.status in (408, 429, 503):
+        return HttpProblem(error.status, message)
+    return HttpProblem(400 if 400 <= error.status < 500 else 502, message)
 
 
 async def _abort(adapter, rid):

@@ -1,5 +1,5 @@
-"""Chat completions: POST /v1/chat/completions, plain and streamed. The session is the API key, metadata.session_id or
-user, the first that there is."""
+"""Chat completions: POST /v1/chat/completions, plain and streamed. The session is named by the path, the API key,
+metadata.session_id or user, the first of them under which one is open."""
 
 import json
 import logging
@@ -29,35 +29,59 @@ class OpenAIAdapter(BaseAdapter):
     def _register_routes(self, app):
         app.add("POST", "/v1/chat/completions", self._run_turn)
 
-    def _session_id(self, request, body):
+    def _session_names(self, request, body):
         metadata = body.get("metadata")
         stated = metadata.get("session_id") if isinstance(metadata, dict) else None
-        return sid_from_bearer(request) or str(stated or body.get("user") or "default")
+        return sid_from_bearer(request), stated, body.get("user")
+
+    def _error(self, problem):
+        kind = "invalid_request_error" if problem.status < 500 else "server_error"
+        error = {"message": str(problem), "type": kind, "param": problem.param, "code": problem.code}
+        return {"error": error}
 
     def _translate(self, body):
         messages = body.get("messages")
         if not isinstance(messages, list):
-            raise HttpProblem(400, "messages is a list")
+            raise HttpProblem(400, "messages is a list", param="messages")
         return _translate_messages(messages), _translate_tools(body.get("tools"))
 
     def _build_reply(self, parsed, raw_finish, translated, tools_schema):
-        # One call for each turn, and no text beside it: clients repeat several calls, or text with a call, in forms that
-        # differ from what they were sent, and a history that differs forks.
-        use = parsed.tool_uses[0] if parsed.tool_uses else None
-        wire = {"role": "assistant", "content": None if use else (parsed.text or None)}
-        known = {"role": "assistant", "content": "" if use else parsed.text}
+        wire = {"role": "assistant", "content": parsed.text or None}
+        known = {"role": "assistant", "content": parsed.text}
         if parsed.reasoning:
-            wire["reasoning_content"] = parsed.reasoning
-        if use:
-            arguments = json.dumps(use["input"], ensure_ascii=False, sort_keys=True)
-            call = {"name": use["name"], "arguments": arguments}
-            wire["tool_calls"] = [{"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": call}]
-            known["tool_calls"] = [tool_call_dict(use["name"], use["input"])]
-        finish = "tool_calls" if use else "length" if raw_finish == "length" else "stop"
-        return Reply(known, manager_finish_reason(parsed.tool_uses, raw_finish), (wire, finish))
+            wire["reasoning_content"] = known["reasoning_content"] = parsed.reasoning
+        calls = [
+            {
+                "id": f"call_{secrets.token_hex(12)}",
+                "type": "function",
+                "function": {
+                    "name": use["name"],
+                    "arguments": json.dumps(use["input"], ensure_ascii=False, sort_keys=True),
+                },
+            }
+            for use in parsed.tool_uses
+        ]
+        if calls:
+            wire["tool_calls"] = calls
+            known["tool_calls"] = [tool_call_dict(use["name"], use["input"]) for use in parsed.tool_uses]
+        finish = "tool_calls" if calls else "length" if raw_finish == "length" else "stop"
+        ids = tuple(call["id"] for call in calls)
+        return Reply(known, manager_finish_reason(parsed.tool_uses, raw_finish), (wire, finish), ids)
 
-    def _render(self, body, reply, in_tok, out_tok, stream):
+    def _log_probs(self, body, turn):
+        """Of every token that was sampled, thoughts and marks included."""
+        if not body.get("logprobs"):
+            return {}
+
+        def entry(token, log_prob):
+            text = self.decode([token])
+            return {"token": text, "logprob": log_prob, "bytes": list(text.encode()), "top_logprobs": []}
+
+        return {"logprobs": {"content": [entry(*each) for each in zip(turn.output_ids, turn.output_log_probs)]}}
+
+    def _render(self, body, reply, turn, stream):
         message, finish = reply.wire
+        in_tok, out_tok = len(turn.prompt_ids), len(turn.output_ids)
         usage = {"prompt_tokens": in_tok, "completion_tokens": out_tok, "total_tokens": in_tok + out_tok}
         common = {
             "id": f"chatcmpl_{secrets.token_hex(12)}",
@@ -65,14 +89,14 @@ class OpenAIAdapter(BaseAdapter):
             "model": body.get("model", "slime-actor"),
         }
         if not stream:
-            choice = {"index": 0, "message": message, "finish_reason": finish}
+            choice = {"index": 0, "message": message, "finish_reason": finish, **self._log_probs(body, turn)}
             return Response.of_json({**common, "object": "chat.completion", "choices": [choice], "usage": usage})
 
-        def chunk(delta, finish_reason=None, **more):
-            choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        def chunk(delta, finish_reason=None, more_of_choice=None, **more):
+            choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, **(more_of_choice or {})}
             return None, {**common, "object": "chat.completion.chunk", "choices": [choice], **more}
 
-        events = [chunk({"role": "assistant"})]
+        events = [chunk({"role": "assistant"}, more_of_choice=self._log_probs(body, turn))]
         events += [chunk({name: message[name]}) for name in ("reasoning_content", "content") if message.get(name)]
         if message.get("tool_calls"):
             events.append(chunk({"tool_calls": [{**call, "index": i} for i, call in enumerate(message["tool_calls"])]}))
@@ -92,20 +116,25 @@ def _arguments(value):
 
 
 def _translate_messages(messages):
-    """Without ids, and without the reasoning that some clients repeat and others do not."""
     translated = []
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
-        role = "system" if role == "developer" else role
+        role = {"developer": "system", "function": "tool"}.get(role, role)
         if role not in ("system", "user", "tool", "assistant"):
-            continue
+            raise HttpProblem(400, f"a message of role {role!r}: system, developer, user, assistant and tool are known", param="messages")
         known = {"role": role, "content": flatten_content(message.get("content"))}
+        if role == "tool":
+            known.update((name, message[name]) for name in ("tool_call_id", "name") if isinstance(message.get(name), str))
         calls = [call for call in message.get("tool_calls") or [] if isinstance(call, dict)]
         if role == "assistant" and calls:
             functions = [call.get("function") or call for call in calls]
             known["tool_calls"] = [
-                tool_call_dict(each.get("name") or "tool", _arguments(each.get("arguments"))) for each in functions
+                tool_call_dict(each.get("name") or "tool", _arguments(each.get("arguments")), call.get("id"))
+                for call, each in zip(calls, functions)
             ]
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        if role == "assistant" and isinstance(reasoning, str) and reasoning:
+            known["reasoning_content"] = reasoning
         translated.append(known)
     return translated
 

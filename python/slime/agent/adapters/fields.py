@@ -1,0 +1,122 @@
+"""Fields of a request: those that are acted on, those that would change the answer and are refused, and the others, which
+are named to the client and in the log."""
+
+from slime.agent.http_app import HttpProblem
+
+__all__ = ["check_fields", "template_options"]
+
+# To the engine under its own name: they say how tokens are sampled.
+SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "min_tokens": "min_new_tokens",
+    "stop_token_ids": "stop_token_ids",
+    "ignore_eos": "ignore_eos",
+}
+# A constraint on the text, which the endpoint cannot keep; with the values that ask for none.
+_CONSTRAINTS = {
+    "response_format": ({"type": "text"},),
+    "structured_outputs": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "json_schema": (),
+    "regex": (),
+    "ebnf": (),
+    "grammar": (),
+    "structural_tag": (),
+    "output_format": (),
+    "logit_bias": ({},),
+    "bad_words": ([],),
+    "allowed_token_ids": ([],),
+    "best_of": (1,),
+    "n": (1,),
+    "top_logprobs": (0,),
+    "prompt_logprobs": (),
+    "echo": (False,),
+    "suffix": ("",),
+    "continue_final_message": (False,),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "audio": (),
+    "prediction": (),
+    "background": (False,),
+    "previous_response_id": (),
+    "conversation": (),
+}
+# Said of the request rather than of its answer: nothing is to be done.
+_SILENT = {
+    "model",
+    "messages",
+    "input",
+    "instructions",
+    "system",
+    "stream",
+    "stream_options",
+    "tools",
+    "metadata",
+    "user",
+    "store",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "cache_salt",
+    "request_id",
+    "rid",
+    "client_metadata",
+    "include",
+    "truncation",
+    "context_management",
+    "betas",
+    "cache_control",
+    "container",
+    "mcp_servers",
+    "chat_template_kwargs",
+    "logprobs",
+    "n",
+}
+
+
+def check_fields(body, *, acted_on, tool_choices=("auto", "none")):
+    """Names of fields that are ignored; HttpProblem for those that cannot be."""
+    for name, harmless in _CONSTRAINTS.items():
+        value = body.get(name)
+        if value is not None and value not in harmless:
+            raise HttpProblem(400, f"{name} is not supported by this endpoint", code="unsupported_parameter", param=name)
+    text_format = (body.get("text") or {}).get("format") if isinstance(body.get("text"), dict) else None
+    output_format = (body.get("output_config") or {}).get("format") if isinstance(body.get("output_config"), dict) else None
+    for name, value in (("text.format", text_format), ("output_config.format", output_format)):
+        if value is not None and value != {"type": "text"}:
+            raise HttpProblem(400, f"{name} is not supported by this endpoint", code="unsupported_parameter", param=name)
+    choice = body.get("tool_choice")
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    if kind is not None and kind not in tool_choices:
+        raise HttpProblem(
+            400,
+            f"tool_choice {kind!r} is not supported by this endpoint: the model decides ({', '.join(tool_choices)})",
+            code="unsupported_parameter",
+            param="tool_choice",
+        )
+    known = {*SAMPLING, *_CONSTRAINTS, *_SILENT, *acted_on, "tool_choice"}
+    return sorted(name for name, value in body.items() if name not in known and value not in (None, {}, [], False, ""))
+
+
+_OWN_OPTIONS = ("messages", "conversation", "tools", "tokenize", "add_generation_prompt", "chat_template", "return_dict")
+
+
+def template_options(body, defaults):
+    """chat_template_kwargs of the request over those of the adapter."""
+    own = body.get("chat_template_kwargs")
+    if own is None:
+        return dict(defaults)
+    if not isinstance(own, dict) or any(name in _OWN_OPTIONS for name in own):
+        raise HttpProblem(400, f"chat_template_kwargs is an object without {', '.join(_OWN_OPTIONS)}")
+    return {**defaults, **own}

@@ -1,0 +1,155 @@
+"""What the endpoints of agents answer to requests that they cannot or must not serve."""
+
+import pytest
+from agent_world import World
+from slime.agent.adapters import common
+from slime.agent.aiohttp_threaded import run_app_in_thread
+from slime.agent.http_app import Application
+from slime.utils.http_utils import HttpStatusError
+
+ASKED = {"messages": [{"role": "user", "content": "x"}]}
+TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+ANSWER = ("an answer", "<|im_end|>")
+
+
+def test_an_endpoint_listens_on_loopback_unless_told_otherwise():
+    handle = run_app_in_thread(Application())
+    try:
+        sockets = handle.runner._server.sockets
+        assert [each.getsockname()[0] for each in sockets] == ["127.0.0.1"]
+    finally:
+        handle.stop()
+
+
+@pytest.mark.parametrize("kind, error", [("openai", ("code", "invalid_api_key")), ("anthropic", ("type", "authentication_error"))])
+def test_a_key_that_no_session_has_samples_nothing(monkeypatch, kind, error):
+    world = World(monkeypatch, kind=kind)
+    world.adapter.open_session("s")
+    for key in ("EMPTY", "", "S", "s2"):
+        status, answer = world.ask(ASKED, key=key)
+        assert status == 401 and answer["error"][error[0]] == error[1]
+    assert world.calls == [] and world.adapter.store.keys() == {"s"}
+
+
+def test_a_session_may_be_named_by_the_path_the_metadata_or_the_user(monkeypatch):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    assert world.ask(ASKED, ANSWER, key="x", path="/sessions/s/v1/chat/completions")[0] == 200
+    assert world.ask({**ASKED, "metadata": {"session_id": "s"}}, ANSWER, key="x")[0] == 200
+    assert world.ask({**ASKED, "user": "s"}, ANSWER, key="x")[0] == 200
+    assert world.ask(ASKED, key="x", path="/sessions/t/v1/chat/completions")[0] == 401
+    assert len(world.finish()) == 3
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("response_format", {"type": "json_object"}),
+        ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}),
+        ("structured_outputs", {"choice": ["yes", "no"]}),
+        ("guided_json", {"type": "object"}),
+        ("regex", "(yes|no)"),
+        ("tool_choice", "required"),
+        ("tool_choice", {"type": "function", "function": {"name": "look"}}),
+        ("n", 2),
+        ("top_logprobs", 3),
+        ("logit_bias", {"3": 1}),
+    ],
+)
+def test_a_field_that_would_change_the_answer_is_refused_by_name(monkeypatch, field, value):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    status, answer = world.ask({**ASKED, "tools": TOOLS, field: value})
+    assert status == 400 and answer["error"]["param"] == field and field in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"n": 1, "response_format": {"type": "text"}, "tool_choice": "auto", "stream_options": {"include_usage": True}},
+        {"tool_choice": "none", "tools": TOOLS, "logit_bias": {}, "store": False, "service_tier": "auto"},
+    ],
+)
+def test_fields_that_ask_for_nothing_are_taken(monkeypatch, more):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    status, answer = world.ask({**ASKED, **more}, ANSWER)
+    assert status == 200 and answer["choices"][0]["message"]["content"] == "an answer"
+    assert "look" not in world.tokenizer.decode(world.calls[0][0])
+
+
+def test_ignored_fields_are_named_to_the_client_and_once_in_the_log(monkeypatch, caplog):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    for _ in range(2):
+        world.ask({**ASKED, "seed": 3, "parallel_tool_calls": True}, ANSWER)
+        assert world.headers["x-slime-ignored-fields"] == "parallel_tool_calls, seed"
+    assert len([record for record in caplog.records if "seed" in record.message]) == 1
+
+
+def test_log_probs_are_those_of_the_sampled_tokens(monkeypatch):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    _, answer = world.ask({**ASKED, "logprobs": True}, ANSWER)
+    content = answer["choices"][0]["logprobs"]["content"]
+    assert [each["logprob"] for each in content] == world.calls[0][2]
+    assert "".join(each["token"] for each in content) == "an answer<|im_end|>"
+
+
+REFUSALS = [
+    '{"error": {"message": "the prompt has 8001 tokens; prompt and response can have 2048 together (context length)"}}',
+    '{"error": {"message": "The input (8001 tokens) is longer than the model\'s context length (2048 tokens)."}}',
+]
+
+
+@pytest.mark.parametrize("text", REFUSALS)
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_context_that_is_full_is_answered_in_the_words_that_clients_look_for(monkeypatch, kind, text):
+    world = World(monkeypatch, kind=kind)
+
+    async def refuse(url, payload, **options):
+        raise HttpStatusError("POST", url, 400, text)
+
+    monkeypatch.setattr(common, "post", refuse)
+    world.adapter.open_session("s")
+    status, answer = world.ask(ASKED)
+    error = answer["error"]
+    assert status == 400 and error["type"] == "invalid_request_error"
+    assert "This model's maximum context length is 2048 tokens" in error["message"]
+    assert world.headers["x-should-retry"] == "false"
+    if kind == "openai":
+        assert error["code"] == "context_length_exceeded"
+    else:
+        assert error["message"].startswith("prompt is too long")
+    assert world.finish() == []
+
+
+def test_a_sessions_own_limit_ends_its_last_turn_by_length(monkeypatch):
+    world = World(monkeypatch)
+    world.adapter.open_session("s", max_context_tokens=60)
+    _, answer = world.ask(ASKED, ANSWER)
+    messages = [*ASKED["messages"], answer["choices"][0]["message"], {"role": "user", "content": "much more" * 9}]
+    status, answer = world.ask({"messages": messages})
+    assert status == 200 and answer["choices"][0]["finish_reason"] == "length" and len(world.calls) == 1
+    (sample,) = world.finish()
+    assert sample.status.value == "truncated" and sum(sample.loss_mask) == len(world.calls[0][1])
+
+
+@pytest.mark.parametrize(
+    "messages", ["x", [], [{"role": "wizard", "content": "x"}], ["x"], [{"role": "tool", "content": "no call"}]]
+)
+def test_messages_that_cannot_be_shown_are_the_clients_fault(monkeypatch, messages):
+    world = World(monkeypatch, "channels")
+    world.adapter.open_session("s")
+    status, answer = world.ask({"messages": messages})
+    assert status == 400 and answer["error"]["type"] == "invalid_request_error"
+
+
+def test_an_answer_that_the_client_never_saw_is_not_trained(monkeypatch):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    world.ask(ASKED, ANSWER)
+    world.is_gone = True
+    world.ask(ASKED, ("a lost answer", "<|im_end|>"))
+    (sample,) = world.finish()
+    assert world.tokenizer.decode(sample.tokens).endswith("an answer<|im_end|>")
