@@ -11,11 +11,13 @@
 
 #include "buffer/sliced_path.h"
 #include "config/eval_config.h"
+#include "config/unread_flags.h"
 #include "config/validate.h"
 #include "core/error.h"
 #include "loop/run_devices.h"
 #include "loop/run_start.h"
 #include "loop/scores.h"
+#include "loop/translations.h"
 #include "model/config.h"
 
 namespace slime::cli {
@@ -76,6 +78,8 @@ int dry_run(config::ParsedFlags& flags) {
   try {
     config::complete_and_validate(flags, absent);
     note_data(flags.config, absent);
+    loop::make_translations(flags.config);
+    config::note_unread_flags(flags);
     loop::check_devices(flags.config);
   } catch (const ConfigError& error) {
     add_lines(problems, error.what());

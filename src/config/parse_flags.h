@@ -16,11 +16,15 @@ namespace slime::config {
 
 struct ParsedFlags {
   RunConfig config;
-  std::vector<std::string> given;     // names that were set, in order
-  std::vector<std::string> warnings;  // unknown and ineffective flags
+  std::vector<std::string> given;                 // names that were set, in order
+  std::vector<std::string> given_to_critic = {};  // by --megatron-config-path, to its role
+  std::vector<std::string> unread = {};           // those without effect (config/unread_flags.h)
+  std::vector<std::string> warnings;              // unknown and ineffective flags
   /// Those of the warnings that are about unknown flags: a flag that is missing may be one that was
   /// misspelt, so complete_and_validate shows them with its problems.
   std::vector<std::string> unknown_notes;
+  /// Flags without effect whose reason depends on the run; complete_and_validate words them.
+  std::vector<std::string> without_effect = {};
   /// Wrong types, refused flags: complete_and_validate throws them.
   std::vector<std::string> problems;
   json::object

@@ -377,7 +377,7 @@ TEST(Flags, KlInTheRewardOfAnEstimatorWithoutItIsAWarning) {
 
 TEST(FlagTable, HasEachNameOnceAndAMeaningForEach) {
   std::set<std::string_view> names;
-  for (const Flag& flag : flag_table()) {
+  for (const FlagRow& flag : flag_table()) {
     EXPECT_TRUE(names.insert(flag.name).second) << flag.name;
     EXPECT_FALSE(flag.meaning.empty()) << flag.name;
     EXPECT_EQ(

@@ -26,6 +26,9 @@ void choose_dtype(RunConfig& config, Problems& problems) {
   const int words =
       static_cast<int>(config.bf16) + static_cast<int>(config.fp16) + static_cast<int>(config.fp32);
   problems.require(words <= 1, "--bf16, --fp16, --fp32: choose one");
+  config.dtype.stems_from(config.bf16);
+  config.dtype.stems_from(config.fp16);
+  config.dtype.stems_from(config.fp32);
   if (config.bf16) config.dtype = "bfloat16";
   if (config.fp16) config.dtype = "float16";
   if (config.fp32) config.dtype = "float32";
@@ -118,6 +121,7 @@ void check_memory(RunConfig& config, Problems& problems) {
   problems.require(!share || (*share > 0 && *share < 1),
                    "--sglang-mem-fraction-static: should be between 0 and 1");
   if (config.offload) config.offload_rollout = true;
+  config.offload_rollout.stems_from(config.offload);
   problems.require(!(config.offload_rollout && config.no_offload_rollout),
                    "--offload-rollout and --no-offload-rollout: choose one");
   problems.require(config.device == "cpu" || config.dtype != "float64",
@@ -220,7 +224,8 @@ void check_rewards(const RunConfig& config, Problems& problems) {
                    "--rm-type remote_rm: needs --rm-url");
   problems.require(config.rm_url.empty() || config.rm_url.starts_with("http://"),
                    fmt::format("--rm-url {}: should begin with http://", config.rm_url));
-  const std::string after_scheme = config.rm_url.substr(config.rm_url.find("//") + 1);
+  const std::string& url = config.rm_url;
+  const std::string after_scheme = url.substr(url.find("//") + 1);
   const std::string host = after_scheme.substr(0, after_scheme.find_first_of("/?#", 1));
   problems.require(host.find('@') == std::string::npos,
                    fmt::format("--rm-url {}: user names and passwords in URLs are not supported",
@@ -251,7 +256,7 @@ void check_rewards(const RunConfig& config, Problems& problems) {
       fmt::format("--custom-convert-samples-to-train-data-path {}: it says what trains, "
                   "so --custom-reward-post-process-path would not be called",
                   convert));
-  for (const auto& [name, path] : {std::pair{"--custom-rm-path", config.custom_rm_path},
+  for (const auto& [name, path] : {std::pair{"--custom-rm-path", config.custom_rm_path.get()},
                                    std::pair{"--custom-reward-post-process-path", post_process}}) {
     problems.require(!path.starts_with(kTeacherModule) || config.opd_type == "sglang",
                      fmt::format("{} {}: needs --use-opd --opd-type sglang", name, path));

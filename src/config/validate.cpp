@@ -9,6 +9,7 @@
 #include "config/flag_table.h"
 #include "config/overloaded.h"
 #include "config/rules.h"
+#include "config/unread_flags.h"
 #include "config/users_functions.h"
 
 namespace slime::config {
@@ -22,17 +23,17 @@ constexpr int64_t kLargestCount = 1'000'000'000;
 void check_counts(const ParsedFlags& flags, Problems& problems) {
   const RunConfig& config = flags.config;
   bool is_fine = true;
-  const auto look_at = [&](const Flag& flag, int64_t value) {
+  const auto look_at = [&](const FlagRow& flag, int64_t value) {
     if (value >= -kLargestCount && value <= kLargestCount) return;
     is_fine = false;
     problems.require(false,
                      fmt::format("{} {}: should be at most {}", flag.name, value, kLargestCount));
   };
-  for (const Flag& flag : flag_table()) {
+  for (const FlagRow& flag : flag_table()) {
     if (flag.status != FlagStatus::kWorks || flag.name.ends_with("seed")) continue;
     if (flag.name == "--update-weight-buffer-size") continue;  // bytes
-    std::visit(Overloaded{[&](int64_t RunConfig::*member) { look_at(flag, config.*member); },
-                          [&](std::optional<int64_t> RunConfig::*member) {
+    std::visit(Overloaded{[&](Flag<int64_t> RunConfig::*member) { look_at(flag, config.*member); },
+                          [&](Flag<std::optional<int64_t>> RunConfig::*member) {
                             look_at(flag, (config.*member).value_or(0));
                           },
                           [](auto) {}},
@@ -116,8 +117,13 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
                     "--kv-cache-gb counts",
                     *config.sglang_mem_fraction_static));
   }
+  for (const std::string& name : flags.without_effect) {
+    flags.warnings.push_back(
+        fmt::format("{} has no effect: {}", name, reason_of(*find_flag(name), config)));
+  }
   problems.throw_if_any(flags.unknown_notes);
   explain_unknown_flags(flags);
+  forget_reads(config);
 }
 
 }  // namespace
