@@ -90,11 +90,8 @@ class Flag {
   const T& peek() const { return value_; }
   /// The value to be changed in place.
   T& change() { return value_; }
-  void clear()
-    requires requires(T& t) { t.clear(); }
-  {
-    value_.clear();
-  }
+  void clear() requires requires(T& t) { t.clear(); }
+  { value_.clear(); }
 
   bool is_read() const { return record_->is_read(); }
   void forget_read() const { record_->forget(); }

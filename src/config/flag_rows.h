@@ -67,7 +67,7 @@ inline constexpr Condition kBufferFunction{
       return c.rollout_function_path != "slime.rollout.sglang_rollout.generate_rollout";
     }};
 inline constexpr Condition kAsyncRun{"slime train-async",
-                                  [](const RunConfig& c) { return c.train_async.get(); }};
+                                     [](const RunConfig& c) { return c.train_async.get(); }};
 inline constexpr Condition kRounds{
     "--deterministic-schedule", [](const RunConfig& c) { return c.deterministic_schedule.get(); }};
 inline constexpr Condition kEngineThreads{
@@ -105,16 +105,43 @@ inline constexpr Condition kUpdates{"training and generation", [](const RunConfi
 inline constexpr Condition kRewardFunction{"--custom-rm-path",
                                            [](const RunConfig& c) { return c.has_users_reward(); }};
 
+// Where reasons change.
+inline constexpr Condition kSeveralEngines{
+    "several engines",
+    [](const RunConfig& c) { return c.num_engine_workers > 1 || c.has_engine_on_each_rank(); }};
+inline constexpr Condition kLargeEngines{
+    "engines of several ranks", [](const RunConfig& c) {
+      return c.rollout_num_gpus_per_engine > 1 &&
+             (c.num_engine_workers > 0 || c.has_engine_on_each_rank());
+    }};
+inline constexpr Condition kOwnWeights{"engines with weights of their own",
+                                       [](const RunConfig& c) { return !c.shares_weights(); }};
+inline constexpr Condition kSeveralRanks{"several ranks",
+                                         [](const RunConfig& c) { return c.world_size() > 1; }};
+inline constexpr Condition kSeveralHosts{"several hosts",
+                                         [](const RunConfig& c) { return c.actor_num_nodes > 1; }};
+inline constexpr Condition kAsyncByClock{"slime train-async", [](const RunConfig& c) {
+                                           return c.train_async && !c.deterministic_schedule;
+                                         }};
+inline constexpr Condition kOnGpus{"GPUs", [](const RunConfig& c) { return c.device == "cuda"; }};
+
 // Reasons that many rows share.
 inline constexpr std::string_view kAlways = "always so here";
 inline constexpr std::string_view kFromConfig = "the architecture is read from config.json";
 inline constexpr std::string_view kGpuPath = "chooses a GPU path; the program chooses its own";
 inline constexpr std::string_view kOneWeights =
     "trainer and engine share one set of weights, nothing is moved or offloaded";
-inline constexpr std::string_view kOneProcess = "ranks are on one host";
+inline constexpr std::string_view kTwoWeights =
+    "the trainer's weights stay where they are, and engines get what is new";
 inline constexpr std::string_view kOneDispatcher =
     "rows travel to their experts by one exchange, of exactly the rows that there are";
-inline constexpr std::string_view kOneEngine = "one engine serves the run, in this process";
+inline constexpr std::string_view kOneEngine = "one engine serves the run";
+inline constexpr std::string_view kOwnRouter =
+    "the run's own router gives a request to the engine with its prefix or the least work; it "
+    "listens on no port";
+inline constexpr std::string_view kWholeEngines = "every engine does prefill and decode";
+inline constexpr std::string_view kRanksOfEngine =
+    "--rollout-num-gpus-per-engine ranks share all of an engine's layers, experts and cache";
 inline constexpr std::string_view kNoSpeculation =
     "the engine draws from the same distribution without speculation";
 

@@ -145,14 +145,15 @@ std::vector<FlagRow> parallel_flags() {
       works("--no-offload-rollout", &C::no_offload_rollout,
             "keys, values and gradients keep their memory all the time")
           .when(kSharedDevice),
-      accepted("--offload-train", kSwitch, kOptimizerStays),
-      accepted("--no-offload-train", kSwitch, kOptimizerStays),
+      accepted("--offload-train", kSwitch, kOptimizerStays).where(kOwnWeights, kTwoWeights),
+      accepted("--no-offload-train", kSwitch, kOptimizerStays).where(kOwnWeights, kTwoWeights),
       works("--num-gpus-per-node", &C::num_gpus_per_node,
             "places of a host, where there are several; without it those that the first host "
             "shows, on "
             "CPUs --actor-num-gpus-per-node")
           .when(kAnyRun),
-      accepted("--distributed-backend", kValue, "Gloo, between processes of one host"),
+      accepted("--distributed-backend", kValue,
+               "follows from --device: Gloo on CPUs, NCCL on GPUs"),
       works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,
             "deadline of a collective: ranks that wait longer for one another end the run")
           .when(kWorkers),

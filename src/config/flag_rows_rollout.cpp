@@ -71,8 +71,8 @@ std::vector<FlagRow> rollout_flags() {
       works("--rollout-data-postprocess-path", &C::rollout_data_postprocess_path,
             "a function of the user's over the columns of a step, after the advantages")
           .when(kAnyRun),
-      accepted("--release-train", kSwitch, kOneWeights),
-      accepted("--use-distributed-post", kSwitch, kOneProcess),
+      accepted("--release-train", kSwitch, kOneWeights).where(kOwnWeights, kTwoWeights),
+      accepted("--use-distributed-post", kSwitch, "ranks hand their results over by themselves"),
       accepted("--http-proxy", kValue, "the original does not use it either"),
   };
 }
@@ -87,6 +87,16 @@ std::vector<FlagRow> async_flags() {
             "trainer and engine take turns on one device; `slime train` does without "
             "--rollout-num-gpus too")
           .when(kAnyRun),
+      refused("--flush-cache-interval", kValue,
+              "use slime train-async with --update-mode and --kv-on-update: keep leaves the cache, "
+              "drop and recompute do not"),
+      accepted("--update-weight-max-inflight-engine-groups", kValue,
+               "engines get new weights all at once"),
+      accepted("--fully-async-pool-size", kValue, "--sglang-server-concurrency says it"),
+      accepted("--fully-async-max-queued-batches", kValue, "--async-buffer-size says it"),
+      accepted("--fully-async-drain-each-epoch", kSwitch, "generation goes on over epochs"),
+      accepted("--async-strategy", kValue,
+               "slime train-async, --update-mode and --max-staleness say it"),
       works("--max-staleness", &C::max_staleness,
             "how many updates older than the trainer's weights those that began a response may be; "
             "default 1, 0 is on policy")
@@ -273,33 +283,63 @@ std::vector<FlagRow> engine_flags() {
             "GPU: share of its memory for weights and KV cache, as far as training leaves it")
           .when(kDeviceMemory),
       refused("--rollout-external-engine-addrs", kList,
-              "leave it out: the engine runs in this process"),
-      refused("--sglang-config", kValue, "leave it out: one engine with one model serves the run"),
-      refused("--sglang-router-ip", kValue,
-              "leave it out: one engine serves the run, in this process"),
-      accepted("--sglang-router-port", kValue, kOneEngine),
-      accepted("--sglang-router-request-timeout-secs", kValue, kOneEngine),
-      accepted("--router-policy", kValue, kOneEngine),
-      accepted("--router-balance-abs-threshold", kValue, kOneEngine),
-      accepted("--prefill-num-servers", kValue, kOneEngine),
-      accepted("--sglang-disaggregation-ib-device", kValue, kOneEngine),
-      accepted("--sglang-disaggregation-transfer-backend", kValue, kOneEngine),
+              "leave it out: engines are the run's own (--rollout-num-gpus)"),
+      refused("--sglang-config", kValue, "leave it out: the engines of a run have one model"),
+      refused("--sglang-router-ip", kValue, "leave it out: the run has a router of its own"),
+      accepted("--sglang-router-port", kValue, kOneEngine).where(kSeveralEngines, kOwnRouter),
+      accepted("--sglang-router-request-timeout-secs", kValue, kOneEngine)
+          .where(kSeveralEngines, kOwnRouter),
+      accepted("--router-policy", kValue, kOneEngine).where(kSeveralEngines, kOwnRouter),
+      accepted("--router-balance-abs-threshold", kValue, kOneEngine)
+          .where(kSeveralEngines, kOwnRouter),
+      accepted("--prefill-num-servers", kValue, kOneEngine).where(kSeveralEngines, kWholeEngines),
+      accepted("--sglang-disaggregation-ib-device", kValue, kOneEngine)
+          .where(kSeveralEngines, kWholeEngines),
+      accepted("--sglang-disaggregation-transfer-backend", kValue, kOneEngine)
+          .where(kSeveralEngines, kWholeEngines),
       accepted("--sglang-tp-size", kValue, "--rollout-num-gpus-per-engine says it"),
-      accepted("--sglang-dp-size", kValue, kOneEngine),
-      accepted("--sglang-ep-size", kValue, kOneEngine),
+      accepted("--sglang-dp-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-ep-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
       accepted("----sglang-ep-size", kValue, "a typing error of a published guide"),
-      accepted("--sglang-expert-parallel-size", kValue, kOneEngine),
-      accepted("--sglang-moe-dp-size", kValue, kOneEngine),
-      accepted("--sglang-moe-dense-tp-size", kValue, kOneEngine),
-      accepted("--sglang-ep-num-redundant-experts", kValue, kOneEngine),
-      accepted("--sglang-enable-dp-attention", kSwitch, kOneEngine),
-      accepted("--sglang-enable-dp-lm-head", kSwitch, kOneEngine),
-      accepted("--sglang-enable-ep-moe", kSwitch, kOneEngine),
-      accepted("--sglang-enable-deepep-moe", kSwitch, kOneEngine),
-      accepted("--sglang-moe-a2a-backend", kValue, kOneEngine),
-      accepted("--sglang-deepep-mode", kValue, kOneEngine),
-      accepted("--sglang-dist-timeout", kValue, kOneEngine),
-      accepted("--sglang-custom-pull-weights-pre-read-hook", kValue, kOneWeights),
+      accepted("--sglang-expert-parallel-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-moe-dp-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-moe-dense-tp-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-ep-num-redundant-experts", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-dp-attention", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-dp-lm-head", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-ep-moe", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-deepep-moe", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-moe-a2a-backend", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-deepep-mode", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-dist-timeout", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-custom-pull-weights-pre-read-hook", kValue, kOneWeights)
+          .where(kOwnWeights, kTwoWeights),
       accepted("--sglang-page-size", kValue, "the cache chooses its page size"),
       accepted("--sglang-max-prefill-tokens", kValue,
                "--sglang-chunked-prefill-size bounds a step"),
@@ -330,8 +370,11 @@ std::vector<FlagRow> engine_flags() {
       accepted("--sglang-speculative-draft-model-path", kValue, kNoSpeculation),
       accepted("--sglang-reasoning-parser", kValue, "only agents' adapters read it"),
       accepted("--sglang-tool-call-parser", kValue, "only agents' adapters read it"),
-      accepted("--sglang-log-level", kValue, "there is one log"),
-      accepted("--sglang-watchdog-timeout", kValue, "there is no second process to watch"),
+      accepted("--sglang-log-level", kValue, "there is one log")
+          .where(kEnginesApart, "each engine has its log in RUN_DIR, of one level"),
+      accepted("--sglang-watchdog-timeout", kValue, "there is no second process to watch")
+          .where(kEnginesApart,
+                 "--worker-timeout-seconds and --rollout-health-check-timeout watch the engines"),
       accepted("--sglang-enable-metrics", kSwitch, "metrics of the engine are always in the run's"),
       accepted("--sglang-trust-remote-code", kSwitch, "code from a model directory is never run"),
       accepted("--sglang-debug-tensor-dump-layers", kList,

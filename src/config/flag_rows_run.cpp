@@ -46,12 +46,20 @@ std::vector<FlagRow> model_flags() {
             "check the flags and say what a run would need and refuse; nothing is loaded or "
             "written")
           .when(kAnyRun),
+      works("--allow-unknown-flags", &C::allow_unknown_flags, "unknown flags do not stop the run")
+          .when(kAnyRun),
+      works("--from-launch-script", &C::from_launch_script,
+            "what train.py and train_async.py add: an unknown flag is told when the run begins and "
+            "ends, and stops it only where its name speaks of the objective, the optimizer, the "
+            "data, adapters or precision")
+          .when(kAnyRun),
       works("--run-dir", &C::run_dir, "folder for metrics, rollouts, report and checkpoints")
           .when(kAnyRun),
       works("--device", &C::device,
-            "cpu, or cuda: trainer and engine share the first visible GPU, unless "
+            "cpu, or cuda; auto: cuda where an NVIDIA GPU is visible. Trainer and engine share the "
+            "first visible GPU, unless "
             "--rollout-num-gpus gives engines others",
-            {"cpu", "cuda"})
+            {"auto", "cpu", "cuda"})
           .when(kAnyRun),
       works("--dtype", &C::dtype, "precision of the weights; the master copy is float32",
             {"bfloat16", "float16", "float32", "float64"})
@@ -73,14 +81,24 @@ std::vector<FlagRow> model_flags() {
       refused("--ckpt-step", kValue, "give the checkpoint's own folder to --hf-checkpoint"),
       refused("--ref-ckpt-step", kValue, "give the checkpoint's own folder to --ref-load"),
       accepted("--async-save", kSwitch, "checkpoints are written before the next step starts"),
+      accepted("--no-save-rng", kSwitch, "random numbers are counted from --seed, none are kept"),
+      accepted("--distrib-optim-fully-reshardable-mem-efficient", kSwitch,
+               "checkpoints fit any number of ranks"),
+      accepted("--use-checkpoint-opt-param-scheduler", kSwitch,
+               "the flags say the schedule, the checkpoint its position"),
       accepted("--train-backend", kValue, "there is one trainer"),
       accepted("--model-name", kValue, "no conversion step exists"),
       accepted("--trust-remote-code", kSwitch, "code from a model directory is never run"),
       accepted("--transformer-impl", kValue, "there is one implementation"),
       accepted("--enable-experimental", kSwitch, "there is one implementation"),
-      accepted("--deterministic-mode", kSwitch, "a run repeats bit for bit on the CPU anyway"),
+      accepted("--deterministic-mode", kSwitch, "a run repeats bit for bit on the CPU anyway")
+          .where(kAsyncByClock,
+                 "generation and training go by the clock; --deterministic-schedule counts rounds "
+                 "instead")
+          .where(kOnGpus, "on GPUs some sums are made in the order in which blocks end"),
       accepted("--train-env-vars", kValue,
-               "there are no training processes; set the environment of the command"),
+               "there are no training processes; set the environment of the command")
+          .where(kSeveralRanks, "ranks have the environment of the command; set it there"),
       refused("--custom-model-provider-path", kValue,
               "a model of another form is a family in C++ (docs/adding_a_family.md)"),
       accepted("--spec", kList,
@@ -161,7 +179,8 @@ std::vector<FlagRow> data_flags() {
           .when(kAnyRun),
       refused("--multimodal-keys", kValue,
               "text models only; leave it out to train on the texts of the rows"),
-      accepted("--rollout-data-transport", kValue, "loop and trainer share memory"),
+      accepted("--rollout-data-transport", kValue, "loop and trainer share memory")
+          .where(kSeveralRanks, "each rank gets its share of a step over its own connection"),
       works("--rollout-buffer-url", &C::rollout_buffer_url,
             "a rollout buffer service (slime buffer) that --rollout-function-path "
             "slime.rollout.buffer_rollout.generate_rollout takes finished groups from "
@@ -170,6 +189,18 @@ std::vector<FlagRow> data_flags() {
       works("--fetch-trajectory-retry-times", &C::fetch_trajectory_retry_times,
             "with --rollout-buffer-url: reads of it that may fail in a row; -1: any number")
           .when(kBufferFunction),
+      refused("--buffer-sort-by-staleness", kSwitch,
+              "use --buffer-filter-path with a function of yours that sorts"),
+      accepted("--rollout-data-dir", kValue, "rollouts are kept in RUN_DIR"),
+      accepted("--rollout-storage-profile", kValue, "rollouts are kept in RUN_DIR"),
+      accepted("--rollout-storage-declaration", kValue, "rollouts are kept in RUN_DIR"),
+      accepted("--rollout-queue-run-id", kValue, "the ledger in RUN_DIR is of one run"),
+      accepted("--rollout-queue-online-gc", kSwitch, "what is trained leaves the queue at once"),
+      accepted("--rollout-queue-lease-seconds", kValue, "the queue is in the loop's memory"),
+      accepted("--rollout-queue-segment-mib", kValue, "the queue is in the loop's memory"),
+      accepted("--rollout-io-concurrency", kValue, "the queue is in the loop's memory"),
+      accepted("--rollout-session-id", kValue, "generation ends with the run"),
+      accepted("--rollout-cleanup-timeout", kValue, "generation ends with the run"),
       accepted("--min-batch-collection-ratio", kValue, "a step trains its whole batch"),
       works("--rollout-task-type", &C::rollout_task_type,
             "with --rollout-buffer-url: which of its generators draws")

@@ -41,6 +41,13 @@ std::vector<FlagRow> algorithm_flags() {
       works("--entropy-coef", &C::entropy_coef, "entropy bonus"),
       accepted("--use-rollout-entropy", kSwitch,
                "the entropy is always reported, train/entropy_loss"),
+      refused("--use-score-centering", kSwitch, "leave it out: this objective is not there"),
+      refused("--score-centering-top-k", kValue, "leave it out: this objective is not there"),
+      refused("--pg-loss-type", kValue,
+              "leave it out for the clipped objective, which --advantage-estimator chooses; "
+              "reinforce without a ratio is not there"),
+      accepted("--routing-replay-prefetch-microbatches", kValue, "routing is in host memory"),
+      accepted("--force-fp8-ue8m0-scale", kSwitch, "there is no FP8 training"),
       works("--gamma", &C::gamma, "discount")
           .with("--advantage-estimator ppo or reinforce_plus_plus"),
       works("--lambd", &C::lambd, "of GAE (ppo)").with("--advantage-estimator ppo"),
@@ -237,7 +244,8 @@ std::vector<FlagRow> batch_flags() {
             "same as --recompute-granularity selective"),
       accepted("--recompute-method", kValue, kByLayer),
       accepted("--recompute-num-layers", kValue, kByLayer),
-      accepted("--recompute-loss-function", kSwitch, "logits are never kept whole"),
+      accepted("--recompute-loss-function", kSwitch,
+               "logits are kept where the device has room, and computed again elsewhere"),
       works("--no-prefix-sharing", &C::no_prefix_sharing,
             "train every sample with its own copy of the prompt; same numbers. On GPUs this is "
             "so anyway where sharing would take longer"),

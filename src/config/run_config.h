@@ -24,9 +24,11 @@ namespace slime::config {
 struct ModelFlags {
   Flag<std::string> hf_checkpoint;  // directory of the model to train
   Flag<std::string> ref_load;       // reference model; default: hf_checkpoint
-  Flag<std::string> load;     // checkpoint folder to resume from; default: save, when it has one
-  Flag<std::string> save;     // checkpoint folder; default: run_dir
-  Flag<bool> dry_run{false};  // the command only says what a run would do
+  Flag<std::string> load;  // checkpoint folder to resume from; default: save, when it has one
+  Flag<std::string> save;  // checkpoint folder; default: run_dir
+  Flag<bool> allow_unknown_flags{false};
+  Flag<bool> from_launch_script{false};        // what train.py adds
+  Flag<bool> dry_run{false};                   // the command only says what a run would do
   Flag<std::optional<int64_t>> save_interval;  // rollouts; the last one is always saved
   Flag<int64_t> keep_checkpoints{2};           // older ones are deleted; 0 keeps all
   Flag<bool> no_save_optim{false};
@@ -35,7 +37,7 @@ struct ModelFlags {
   Flag<bool> overwrite{false};  // delete what an earlier run left in run_dir
   Flag<std::string>
       run_dir;  // metrics, rollouts, report, checkpoints; default: runs/<model>-<time>
-  Flag<std::string> device{"cpu"};      // or cuda: trainer and engine share the first visible GPU
+  Flag<std::string> device{"auto"};     // cpu or cuda once it is chosen (loop/run_devices.h)
   Flag<std::string> dtype{"bfloat16"};  // of the weights; the optimizer's master copy is float32
   Flag<bool> bf16{false};
   Flag<bool> fp16{false};

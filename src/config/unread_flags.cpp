@@ -122,9 +122,13 @@ std::string still_unread(const ParsedFlags& flags) {
     const RunConfig& config = is_critic ? *flags.config.critic : flags.config;
     if (!was_read(*find_flag(bare), config)) rest.push_back(name);
   }
-  if (rest.empty()) return "";
-  return fmt::format("{} had no effect in this run: nothing read {}", fmt::join(rest, ", "),
-                     rest.size() == 1 ? "it" : "them");
+  std::string ignored;
+  if (!flags.ignored.empty())
+    ignored = fmt::format("unknown and ignored: {}", fmt::join(flags.ignored, ", "));
+  if (rest.empty()) return ignored;
+  if (!ignored.empty()) ignored = "; " + ignored;
+  return fmt::format("{} had no effect in this run: nothing read {}{}", fmt::join(rest, ", "),
+                     rest.size() == 1 ? "it" : "them", ignored);
 }
 
 bool has_users_code(const RunConfig& config) {

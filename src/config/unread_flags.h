@@ -25,7 +25,8 @@ std::vector<std::string> unread_flags(const ParsedFlags& flags);
 /// Behind the translations: a warning for each, and their names in `flags.unread`.
 void note_unread_flags(ParsedFlags& flags);
 
-/// Those of `flags.unread` that the run has not read to its end either, as one line; empty: none.
+/// Those of `flags.unread` that the run has not read to its end either, and what was unknown and
+/// ignored, as one line for its end; empty: none.
 std::string still_unread(const ParsedFlags& flags);
 
 /// Whether functions of the user's may read any flag, as an attribute of `args`.

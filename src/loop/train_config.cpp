@@ -1,5 +1,7 @@
 #include "loop/train_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/error.h"
@@ -90,6 +92,18 @@ train::BatchingConfig make_batching(const config::RunConfig& config) {
   return batching;
 }
 
+/// Optimizer steps of the run.
+int64_t planned_steps(const config::RunConfig& config, int64_t num_rollouts) {
+  return std::max<int64_t>(1,
+                           num_rollouts * config.samples_per_rollout() / config.samples_per_step());
+}
+
+/// A warm-up ends before the decay does, one step at least.
+int64_t longest_warmup(const config::RunConfig& config, int64_t num_rollouts) {
+  return std::max<int64_t>(0,
+                           config.lr_decay_iters.value_or(planned_steps(config, num_rollouts)) - 1);
+}
+
 train::LrSchedule make_lr(const config::RunConfig& config, int64_t num_rollouts) {
   train::LrSchedule schedule;
   schedule.lr = config.lr;
@@ -106,23 +120,26 @@ train::LrSchedule make_lr(const config::RunConfig& config, int64_t num_rollouts)
     iterations.lr_wsd_decay_iters = config.lr_wsd_decay_iters.value_or(0);
   }
   schedule.weight_decay = config.weight_decay;
-  iterations.train_iters =
-      std::max<int64_t>(1, num_rollouts * config.samples_per_rollout() / config.samples_per_step());
+  iterations.train_iters = planned_steps(config, num_rollouts);
+  if (warms_up) {
+    iterations.lr_warmup_iters =
+        std::min(iterations.lr_warmup_iters, longest_warmup(config, num_rollouts));
+  }
   return train::with_iterations(schedule, iterations, config.samples_per_step());
 }
 
-train::AdamConfig make_adam(const config::RunConfig& config) {
+train::AdamConfig make_adam(const config::RunConfig& config, bool is_on_gpu) {
   return {.beta1 = config.adam_beta1,
           .beta2 = config.adam_beta2,
           .eps = config.adam_eps,
-          .on_host = config.device != "cpu" && config.optimizer_cpu_offload};
+          .on_host = is_on_gpu && config.optimizer_cpu_offload};
 }
 
 train::CriticConfig make_critic(const config::RunConfig& actor, int64_t num_rollouts) {
   const config::RunConfig& config = actor.critic != nullptr ? *actor.critic : actor;
   train::CriticConfig critic;
   critic.value_clip = config.value_clip;
-  critic.adam = make_adam(config);
+  critic.adam = make_adam(config, actor.device != "cpu");
   config::RunConfig schedule = config;  // batches are the actor's
   schedule.rollout_batch_size = actor.rollout_batch_size;
   schedule.n_samples_per_prompt = actor.n_samples_per_prompt;
@@ -157,6 +174,15 @@ bool keeps_logits(const config::RunConfig& config) {
       config.shares_weights() || (config.num_engine_workers > 0 && !config.colocate);
   return is_alone && !evaluates_beside(config) && config.pipeline_model_parallel_size == 1 &&
          config.custom_loss_function_path.empty() && config.custom_loss_library.empty();
+}
+
+std::vector<std::string> schedule_notes(const config::RunConfig& config, int64_t num_rollouts) {
+  if (config.debug_rollout_only || config.lr_warmup_iters == 0) return {};
+  const int64_t longest = longest_warmup(config, num_rollouts);
+  if (config.lr_warmup_iters <= longest) return {};
+  return {fmt::format("--lr-warmup-iters {}: the {} has {} steps, so the warm-up takes {}",
+                      config.lr_warmup_iters, config.lr_decay_iters ? "decay" : "run", longest + 1,
+                      longest)};
 }
 
 train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts) {
@@ -199,7 +225,7 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
                                                                     : model::Recompute::kFull;
   }
   trainer.keeps_logits = keeps_logits(config);
-  trainer.adam = make_adam(config);
+  trainer.adam = make_adam(config, config.device != "cpu");
   trainer.lr = make_lr(config, num_rollouts);
   trainer.clip_grad = config.clip_grad;
   trainer.ref_update_interval = config.ref_update_interval.value_or(0);
