@@ -44,6 +44,12 @@ const std::vector<FlagRow>& rows() {
 
 }  // namespace
 
+RunConfig users_defaults() {
+  RunConfig config;
+  config.device = "auto";
+  return config;
+}
+
 std::span<const FlagRow> flag_table() { return rows(); }
 
 std::string_view group_title(FlagGroup group) {
@@ -116,7 +122,7 @@ std::string_view value_word(const FlagRow& flag) {
 }
 
 std::string default_text(const FlagRow& flag) {
-  static const RunConfig kDefaults;
+  static const RunConfig kDefaults = users_defaults();
   return std::visit(
       Overloaded{[](std::monostate) { return std::string(); },
                  [](Flag<bool> RunConfig::*) { return std::string(); },

@@ -89,6 +89,9 @@ struct FlagRow {
 /// Why a flag has no effect in this run.
 std::string_view reason_of(const FlagRow& flag, const RunConfig& config);
 
+/// What a command that sets nothing says; a RunConfig made in code is on the CPU.
+RunConfig users_defaults();
+
 std::span<const FlagRow> flag_table();
 std::string_view group_title(FlagGroup group);
 const FlagRow* find_flag(std::string_view name);

@@ -354,6 +354,7 @@ void apply_roles(ParsedFlags& parsed) {
 
 ParsedFlags parse_flags(std::span<const std::string> arguments) {
   ParsedFlags parsed;
+  parsed.config = users_defaults();
   std::vector<Setting> settings = read_words(arguments, parsed.problems);
   std::set<std::string> on_command_line;
   for (const Setting& setting : settings) on_command_line.insert(setting.name);

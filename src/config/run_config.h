@@ -37,7 +37,8 @@ struct ModelFlags {
   Flag<bool> overwrite{false};  // delete what an earlier run left in run_dir
   Flag<std::string>
       run_dir;  // metrics, rollouts, report, checkpoints; default: runs/<model>-<time>
-  Flag<std::string> device{"auto"};     // cpu or cuda once it is chosen (loop/run_devices.h)
+  /// auto until the run has chosen (loop/run_devices.h), where users say nothing.
+  Flag<std::string> device{"cpu"};      // or cuda: trainer and engine share the first visible GPU
   Flag<std::string> dtype{"bfloat16"};  // of the weights; the optimizer's master copy is float32
   Flag<bool> bf16{false};
   Flag<bool> fp16{false};
