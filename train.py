@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Scripts of slime call `python3 train.py FLAGS`: this is `slime train FLAGS`."""
+"""Scripts of slime call `python3 train.py FLAGS`: this is `slime train FLAGS`, more lenient with flags that it does not know."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ def main(command: str) -> None:
     if program is None:
         sys.exit("slime is not built: ./dev build release slime")
     try:
-        os.execv(program, [program, command, *sys.argv[1:]])
+        os.execv(program, [program, command, "--from-launch-script", *sys.argv[1:]])
     except OSError as error:
         sys.exit(f"{program}: {error.strerror}")
 

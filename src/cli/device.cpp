@@ -14,9 +14,14 @@ constexpr double kShareOfFreeMemory = 0.8;
 }  // namespace
 
 void add_device_options(CLI::App& app, DeviceOptions& options) {
-  app.add_option("--device", options.device, "cpu or cuda (the first visible GPU)")
+  app.add_option("--device", options.device,
+                 "cpu or cuda (the first visible GPU); auto: cuda where an NVIDIA GPU is visible")
       ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.parse_complete_callback([&options] {
+    if (options.device == "auto")
+      options.device = kernels::missing_for_gpus().empty() ? "cuda" : "cpu";
+  });
   app.add_option("--kv-cache-gib", options.kv_cache_gib,
                  "memory for keys and values; default: 2, on a GPU most of what the weights leave")
       ->check(finite_range(0.001, 65536.0));

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where a command computes: `--device cpu` or `--device cuda`.
+/// Where a command computes: `--device cpu`, `cuda`, or what is there (auto).
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace slime::cli {
 
 struct DeviceOptions {
-  std::string device = "cpu";
-  double kv_cache_gib = 0;  // 0: 2 GiB on the CPU, most of what is left on a GPU
+  std::string device = "auto";  // cpu or cuda once the options are parsed
+  double kv_cache_gib = 0;      // 0: 2 GiB on the CPU, most of what is left on a GPU
 };
 
 /// Adds --device and --kv-cache-gib.

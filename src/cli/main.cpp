@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "config/secrets.h"
 #include "core/error.h"
+#include "core/nearest_name.h"
 
 namespace {
 
@@ -72,7 +73,11 @@ int main(int argc, char** argv) {
       return 1;
     }
   }
-  fmt::print(stderr, "slime: no command \"{}\"\n\n", words[0]);
+  std::vector<std::string_view> names;
+  for (const auto& command : slime::cli::commands()) names.emplace_back(command.name);
+  const auto nearest = slime::nearest_name(words[0], names);
+  fmt::print(stderr, "slime: no command \"{}\"{}\n\n", words[0],
+             nearest ? fmt::format("; did you mean {}?", *nearest) : "");
   print_help(stderr);
   return 2;
 }

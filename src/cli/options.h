@@ -8,6 +8,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/nearest_name.h"
 
 namespace slime::cli {
 
@@ -22,12 +26,36 @@ inline CLI::Validator finite_range(double low, double high) {
           fmt::format("FLOAT in [{} - {}]", low, high)};
 }
 
+/// The option of `app` that an unknown word is meant for: one of few letters' difference, or one that
+/// the word only adds to (--model-path for --model).
+inline std::optional<std::string> option_meant_by(const CLI::App& app, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& each : option->get_lnames()) known.push_back("--" + each);
+  }
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  if (const auto nearest = nearest_name(name, names)) return std::string(*nearest);
+  for (const std::string& each : known)
+    if (name.starts_with(each + "-")) return each;
+  return std::nullopt;
+}
+
 /// Nothing when `app` took all arguments; otherwise the command is over with this exit code: 0
 /// after --help, 2 after a message about what was wrong.
 inline std::optional<int> parse_options(CLI::App& app, std::span<const std::string> arguments) {
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(),
                                        arguments.rend()));  // CLI11 takes them from the back
+  } catch (const CLI::ExtrasError& error) {
+    for (const std::string& word : app.remaining()) {
+      if (!word.starts_with("-")) continue;
+      const auto meant = option_meant_by(app, word);
+      fmt::print(stderr, "{}: unknown option {}{}\n", app.get_name(), word,
+                 meant ? fmt::format("; did you mean {}?", *meant) : "");
+    }
+    app.exit(error);
+    return 2;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }

@@ -116,7 +116,11 @@ int plan(std::span<const std::string> arguments) {
   add_options(app, options);
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   const config::ParsedFlags flags = config::parse_flags(app.remaining());
-  for (const std::string& warning : flags.unknown_notes) fmt::print(stderr, "slime: {}\n", warning);
+  if (!flags.config.allow_unknown_flags && !flags.unknown_flags.empty()) {
+    std::vector<std::string> problems;
+    for (const auto& unknown : flags.unknown_flags) problems.push_back(unknown.text());
+    throw ConfigError(problems);
+  }
   const plan::Plan made = plan::make_plan(plan_config_of(flags, options));
   if (options.prints_json) {
     fmt::print("{}\n", json::serialize(plan::to_json(made)));

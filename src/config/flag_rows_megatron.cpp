@@ -8,8 +8,8 @@ namespace {
 using C = RunConfig;
 
 /// Fields of config.json that scripts repeat and that have one meaning here.
-std::vector<Flag> flags_read_from_config() {
-  std::vector<Flag> flags;
+std::vector<FlagRow> flags_read_from_config() {
+  std::vector<FlagRow> flags;
   for (const char* name :
        {"--group-query-attention", "--swiglu", "--disable-bias-linear", "--add-qkv-bias",
         "--qk-layernorm", "--use-rotary-position-embeddings", "--use-rope-scaling",
@@ -48,19 +48,19 @@ std::vector<Flag> flags_read_from_config() {
 
 }  // namespace
 
-std::vector<Flag> shape_flags() {
+std::vector<FlagRow> shape_flags() {
   constexpr std::string_view kChecked = "checked against config.json";
   constexpr std::string_view kNoDropout = "there is no dropout";
-  std::vector<Flag> flags = {
-      works("--num-layers", &C::num_layers, kChecked),
-      works("--hidden-size", &C::hidden_size, kChecked),
-      works("--ffn-hidden-size", &C::ffn_hidden_size, kChecked),
-      works("--num-attention-heads", &C::num_attention_heads, kChecked),
-      works("--num-query-groups", &C::num_query_groups, kChecked),
-      works("--kv-channels", &C::kv_channels, kChecked),
-      works("--vocab-size", &C::vocab_size, kChecked),
-      works("--rotary-base", &C::rotary_base, kChecked),
-      works("--norm-epsilon", &C::norm_epsilon, kChecked),
+  std::vector<FlagRow> flags = {
+      works("--num-layers", &C::num_layers, kChecked).when(kAnyRun),
+      works("--hidden-size", &C::hidden_size, kChecked).when(kAnyRun),
+      works("--ffn-hidden-size", &C::ffn_hidden_size, kChecked).when(kAnyRun),
+      works("--num-attention-heads", &C::num_attention_heads, kChecked).when(kAnyRun),
+      works("--num-query-groups", &C::num_query_groups, kChecked).when(kAnyRun),
+      works("--kv-channels", &C::kv_channels, kChecked).when(kAnyRun),
+      works("--vocab-size", &C::vocab_size, kChecked).when(kAnyRun),
+      works("--rotary-base", &C::rotary_base, kChecked).when(kAnyRun),
+      works("--norm-epsilon", &C::norm_epsilon, kChecked).when(kAnyRun),
       accepted("--make-vocab-size-divisible-by", kValue, "the vocabulary is not padded"),
       accepted("--padded-vocab-size", kValue, "the vocabulary is not padded"),
       accepted("--seq-length", kValue, "lengths vary; nothing is padded"),
@@ -86,11 +86,11 @@ std::vector<Flag> shape_flags() {
       accepted("--mtp-loss-scaling-factor", kValue,
                "has a meaning with --enable-mtp-training only"),
   };
-  for (Flag& flag : flags_read_from_config()) flags.push_back(std::move(flag));
+  for (FlagRow& flag : flags_read_from_config()) flags.push_back(std::move(flag));
   return flags;
 }
 
-std::vector<Flag> parallel_flags() {
+std::vector<FlagRow> parallel_flags() {
   constexpr std::string_view kOptimizerStays =
       "weights are shared and the optimizer stays; --offload-rollout is about the rest";
   return {
@@ -110,17 +110,21 @@ std::vector<Flag> parallel_flags() {
             "without it"),
       works("--actor-num-nodes", &C::actor_num_nodes,
             "hosts whose devices train; the command is started on each of them, or through Ray "
-            "(docs/cluster.md)"),
+            "(docs/cluster.md)")
+          .when(kAnyRun),
       works("--launcher", &C::launcher,
             "who starts the processes of several hosts: environment (torchrun, srun, mpirun, "
             "Kubernetes: "
             "what is recognised), ray, local, or auto: Ray where RAY_ADDRESS is set, else the "
-            "environment"),
+            "environment")
+          .when(kAnyRun),
       works("--nodes-timeout-seconds", &C::nodes_timeout_seconds,
-            "until all hosts of a run are there, or a lost one is back"),
+            "until all hosts of a run are there, or a lost one is back")
+          .when(kAnyRun),
       works("--actor-num-gpus-per-node", &C::actor_num_gpus_per_node,
             "ranks that train, each a process with a share of the cores; data-parallel but for the "
-            "sizes above"),
+            "sizes above")
+          .when(kAnyRun),
       works("--decoder-first-pipeline-num-layers", &C::decoder_first_pipeline_num_layers,
             "layers of the first pipeline stage"),
       works("--decoder-last-pipeline-num-layers", &C::decoder_last_pipeline_num_layers,
@@ -128,26 +132,34 @@ std::vector<Flag> parallel_flags() {
       works("--num-virtual-stages-per-pipeline-rank", &C::num_virtual_stages_per_pipeline_rank,
             "ranges of layers of each pipeline stage (interleaved schedule)"),
       works("--allgather-cp", &C::allgather_cp,
-            "context-parallel ranks have runs of a micro-batch's rows, not pieces of each segment"),
+            "context-parallel ranks have runs of a micro-batch's rows, not pieces of each segment")
+          .with("--context-parallel-size above 1"),
       works("--sequence-parallel", &C::sequence_parallel,
-            "tensor-parallel ranks hold the residual stream cut by rows; no effect without them"),
-      works("--offload", &C::offload, "same as --offload-rollout"),
+            "tensor-parallel ranks hold the residual stream cut by rows; no effect without them")
+          .with("--tensor-model-parallel-size above 1"),
+      works("--offload", &C::offload, "same as --offload-rollout").when(kSharedDevice),
       works("--offload-rollout", &C::offload_rollout,
             "keys and values give their memory back while training, gradients while generating; "
-            "on a GPU that happens anyway where not everything fits at once"),
+            "on a GPU that happens anyway where not everything fits at once")
+          .when(kSharedDevice),
       works("--no-offload-rollout", &C::no_offload_rollout,
-            "keys, values and gradients keep their memory all the time"),
-      accepted("--offload-train", kSwitch, kOptimizerStays),
-      accepted("--no-offload-train", kSwitch, kOptimizerStays),
+            "keys, values and gradients keep their memory all the time")
+          .when(kSharedDevice),
+      accepted("--offload-train", kSwitch, kOptimizerStays).where(kOwnWeights, kTwoWeights),
+      accepted("--no-offload-train", kSwitch, kOptimizerStays).where(kOwnWeights, kTwoWeights),
       works("--num-gpus-per-node", &C::num_gpus_per_node,
             "places of a host, where there are several; without it those that the first host "
             "shows, on "
-            "CPUs --actor-num-gpus-per-node"),
-      accepted("--distributed-backend", kValue, "Gloo, between processes of one host"),
+            "CPUs --actor-num-gpus-per-node")
+          .when(kAnyRun),
+      accepted("--distributed-backend", kValue,
+               "follows from --device: Gloo on CPUs, NCCL on GPUs"),
       works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,
-            "deadline of a collective: ranks that wait longer for one another end the run"),
+            "deadline of a collective: ranks that wait longer for one another end the run")
+          .when(kWorkers),
       works("--worker-timeout-seconds", &C::worker_timeout_seconds,
-            "a rank or engine that shows no sign of life for so long is taken for hung"),
+            "a rank or engine that shows no sign of life for so long is taken for hung")
+          .when(kWorkers),
   };
 }
 

@@ -7,16 +7,18 @@ namespace {
 using C = RunConfig;
 }
 
-std::vector<Flag> rollout_flags() {
+std::vector<FlagRow> rollout_flags() {
   return {
       works(
           "--rollout-function-path", &C::rollout_function_path,
           "a function or class of the user's that draws a whole step (docs/plugins.md); built in: "
           "generation, data rows without generation "
           "(slime.rollout.sft_rollout.generate_rollout), and generation that never stops, as slime "
-          "train-async (slime.rollout.fully_async_rollout.generate_rollout_fully_async)"),
+          "train-async (slime.rollout.fully_async_rollout.generate_rollout_fully_async)")
+          .when(kAnyRun),
       works("--rollout-temperature", &C::rollout_temperature,
-            "above 0; the trainer divides its logits by it too"),
+            "above 0; the trainer divides its logits by it too")
+          .when(kAnyRun),
       works("--rollout-top-p", &C::rollout_top_p,
             "nucleus, in (0, 1]; below 1 the trainer replays the cut of each token"),
       works("--rollout-top-k", &C::rollout_top_k, "-1: all"),
@@ -26,83 +28,117 @@ std::vector<Flag> rollout_flags() {
       works("--rollout-stop", &C::rollout_stop, "strings that end a response"),
       works("--rollout-stop-token-ids", &C::rollout_stop_token_ids, "ids that end a response"),
       works("--over-sampling-batch-size", &C::over_sampling_batch_size,
-            "prompts started per refill"),
+            "prompts started per refill")
+          .when(kGeneration),
       works(
           "--over-sampling-refill", &C::over_sampling_refill,
           "with --partial-rollout: prompts begin with the step, or one whenever one has ended, so "
           "that as many are under way to the step's end",
-          {"step", "group"}),
+          {"step", "group"})
+          .with("--partial-rollout"),
       works(
           "--dynamic-sampling-filter-path", &C::dynamic_sampling_filter_path,
           "whether a finished group is trained: a function of the user's (docs/plugins.md); built "
           "in: slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std "
-          "and its fallback form"),
+          "and its fallback form")
+          .when(kAnyRun),
       works("--partial-rollout", &C::partial_rollout,
             "aborted groups go back to the buffer and continue later"),
       works("--mask-offpolicy-in-partial-rollout", &C::mask_offpolicy_in_partial_rollout,
-            "tokens of older weights are not trained"),
+            "tokens of older weights are not trained")
+          .when(kGeneration),
       works("--keep-old-actor", &C::keep_old_actor,
             "old log-probs come from weights that lag one hand-over behind"),
       works("--custom-generate-function-path", &C::custom_generate_function_path,
             "a function of the user's draws each sample, with turns and tools as it likes: "
-            "module.name, file.py:name or file.py (docs/plugins.md)"),
+            "module.name, file.py:name or file.py (docs/plugins.md)")
+          .when(kAnyRun),
       works(
           "--generate-timeout-seconds", &C::generate_timeout_seconds,
           "a conversation that takes longer has failed. Default: --plugin-timeout-seconds where it "
-          "is given, else 1800"),
+          "is given, else 1800")
+          .when(kUsersCode),
       works("--rollout-sample-hook-path", &C::rollout_sample_hook_path,
             "functions of the user's that see each sample before its reward; may be given several "
-            "times"),
+            "times")
+          .when(kAnyRun),
       works("--rollout-sample-filter-path", &C::rollout_sample_filter_path,
-            "a function of the user's that sees the groups of a step before they are trained"),
+            "a function of the user's that sees the groups of a step before they are trained")
+          .when(kAnyRun),
       works("--rollout-all-samples-process-path", &C::rollout_all_samples_process_path,
-            "the same, with the groups that a filter dropped"),
+            "the same, with the groups that a filter dropped")
+          .when(kAnyRun),
       works("--rollout-data-postprocess-path", &C::rollout_data_postprocess_path,
-            "a function of the user's over the columns of a step, after the advantages"),
-      accepted("--release-train", kSwitch, kOneWeights),
-      accepted("--use-distributed-post", kSwitch, kOneProcess),
+            "a function of the user's over the columns of a step, after the advantages")
+          .when(kAnyRun),
+      accepted("--release-train", kSwitch, kOneWeights).where(kOwnWeights, kTwoWeights),
+      accepted("--use-distributed-post", kSwitch, "ranks hand their results over by themselves"),
       accepted("--http-proxy", kValue, "the original does not use it either"),
   };
 }
 
-std::vector<Flag> async_flags() {
+std::vector<FlagRow> async_flags() {
   return {
       works("--train-async", &C::train_async,
-            "what `slime train-async` is short for: generation goes on while the trainer trains"),
-      works("--fully-async", &C::fully_async, "the same as --train-async"),
+            "what `slime train-async` is short for: generation goes on while the trainer trains")
+          .when(kAnyRun),
+      works("--fully-async", &C::fully_async, "the same as --train-async").when(kAnyRun),
       works("--colocate", &C::colocate,
             "trainer and engine take turns on one device; `slime train` does without "
-            "--rollout-num-gpus too"),
+            "--rollout-num-gpus too")
+          .when(kAnyRun),
+      refused("--flush-cache-interval", kValue,
+              "use slime train-async with --update-mode and --kv-on-update: keep leaves the cache, "
+              "drop and recompute do not"),
+      accepted("--update-weight-max-inflight-engine-groups", kValue,
+               "engines get new weights all at once"),
+      accepted("--fully-async-pool-size", kValue, "--sglang-server-concurrency says it"),
+      accepted("--fully-async-max-queued-batches", kValue, "--async-buffer-size says it"),
+      accepted("--fully-async-drain-each-epoch", kSwitch, "generation goes on over epochs"),
+      accepted("--async-strategy", kValue,
+               "slime train-async, --update-mode and --max-staleness say it"),
       works("--max-staleness", &C::max_staleness,
             "how many updates older than the trainer's weights those that began a response may be; "
-            "default 1, 0 is on policy"),
-      works("--max-weight-staleness", &C::max_weight_staleness, "the same as --max-staleness"),
-      works("--max-policy-version-lag", &C::max_policy_version_lag, "the same as --max-staleness"),
+            "default 1, 0 is on policy")
+          .when(kAsyncRun),
+      works("--max-weight-staleness", &C::max_weight_staleness, "the same as --max-staleness")
+          .when(kAsyncRun),
+      works("--max-policy-version-lag", &C::max_policy_version_lag, "the same as --max-staleness")
+          .when(kAsyncRun),
       works("--fully-async-version-window", &C::fully_async_version_window,
-            "the same as --max-staleness"),
+            "the same as --max-staleness")
+          .when(kAsyncRun),
       works("--staleness-threshold", &C::staleness_threshold,
-            "the same as --max-staleness, rounded down"),
+            "the same as --max-staleness, rounded down")
+          .when(kAsyncRun),
       works("--fully-async-buffer-policy", &C::fully_async_buffer_policy,
             "legacy_backpressure: the same as --async-order dispatch; window_evict: as "
             "--async-order finish --staleness-policy drop",
-            {"legacy_backpressure", "window_evict"}),
+            {"legacy_backpressure", "window_evict"})
+          .when(kAsyncRun),
       refused("--fully-async-eviction-policy", kValue,
               "who is over the bound leaves, oldest first; use --staleness-policy drop or retry"),
       works("--staleness-policy", &C::staleness_policy,
             "groups that would be over the bound: wait for them, drop them, retry from the prompt, "
             "or train them with a correction",
-            {"wait", "drop", "retry", "correct"}),
+            {"wait", "drop", "retry", "correct"})
+          .when(kAsyncRun),
       works("--async-unused-samples-handler", &C::async_unused_samples_handler,
-            "the same as --staleness-policy", {"drop", "retry"}),
+            "the same as --staleness-policy", {"drop", "retry"})
+          .when(kAsyncRun),
       works("--async-order", &C::async_order,
             "which finished groups are trained first: those begun first, or those finished first",
-            {"dispatch", "finish"}),
+            {"dispatch", "finish"})
+          .when(kAsyncRun),
       works("--async-buffer-size", &C::async_buffer_size,
-            "finished rollouts that may wait for training; default 2"),
+            "finished rollouts that may wait for training; default 2")
+          .when(kAsyncRun),
       works("--async-data-buffer-capacity-factor", &C::async_data_buffer_capacity_factor,
-            "the same as --async-buffer-size"),
+            "the same as --async-buffer-size")
+          .when(kAsyncRun),
       works("--fully-async-max-completed-samples", &C::fully_async_max_completed_samples,
-            "the same as --async-buffer-size, in samples instead of rollouts"),
+            "the same as --async-buffer-size, in samples instead of rollouts")
+          .when(kAsyncRun),
       accepted("--rs-batch-refill", kSwitch, "groups that are rejected are always replaced"),
       accepted("--rs-refill-max-rounds", kValue,
                "groups that are rejected are replaced until the batch is whole"),
@@ -111,65 +147,80 @@ std::vector<Flag> async_flags() {
       works("--update-mode", &C::update_mode,
             "what runs when the engine gets new weights: stands still for one iteration, is "
             "interrupted and goes on from its tokens, or runs to its end first",
-            {"suspend", "interrupt", "drain"}),
+            {"suspend", "interrupt", "drain"})
+          .when(kAsyncRun),
       works("--kv-on-update", &C::kv_on_update,
             "keys and values of suspended requests: kept; computed again with the new weights, "
             "before "
             "anything else; or dropped, and computed again behind what waits already",
-            {"keep", "recompute", "drop"}),
+            {"keep", "recompute", "drop"})
+          .when(kAsyncRun),
       works(
           "--restart-mode", &C::restart_mode,
           "what a run that goes on from a checkpoint does with groups under way: sibling: each "
           "sample "
           "goes on from its tokens; prompt_group: groups of which a sample has not ended are drawn "
           "anew from their prompts",
-          {"sibling", "prompt_group"}),
+          {"sibling", "prompt_group"})
+          .when(kAsyncRun),
       works("--keep-cache-on-weight-update", &C::keep_cache_on_weight_update,
-            "the same as --update-mode suspend --kv-on-update keep"),
+            "the same as --update-mode suspend --kv-on-update keep")
+          .when(kAsyncRun),
       works("--pause-generation-mode", &C::pause_generation_mode,
             "the same as --update-mode and --kv-on-update: suspend and keep, suspend and "
             "recompute, interrupt",
-            {"in_place", "retract", "abort"}),
+            {"in_place", "retract", "abort"})
+          .when(kAsyncRun),
       works("--async-max-concurrent-samples", &C::async_max_concurrent_samples,
-            "the same as --sglang-server-concurrency"),
+            "the same as --sglang-server-concurrency")
+          .when(kAsyncRun),
       works("--rollout-submission-granularity", &C::rollout_submission_granularity,
             "a place is filled when one sample has ended; by whole groups is refused",
-            {"sample", "group"}),
+            {"sample", "group"})
+          .when(kAsyncRun),
       refused(
           "--custom-async-data-buffer-path", kValue,
           "the queue of finished groups is the program's; use --async-order, --staleness-policy "
           "and --async-buffer-size"),
       works("--rollout-num-threads", &C::rollout_num_threads,
-            "CPU threads of the engine beside a trainer; default: half of --num-threads"),
+            "CPU threads of the engine beside a trainer; default: half of --num-threads")
+          .when(kEngineThreads),
       works("--deterministic-schedule", &C::deterministic_schedule,
             "generation and training advance in rounds that are counted, not timed: the run is a "
-            "function of its seeds; slower, for finding bugs"),
+            "function of its seeds; slower, for finding bugs")
+          .when(kAsyncRun),
       works("--schedule-round", &C::schedule_round,
-            "with --deterministic-schedule: tokens that each sample draws in a round"),
+            "with --deterministic-schedule: tokens that each sample draws in a round")
+          .when(kRounds),
       works("--schedule-train-rounds", &C::schedule_train_rounds,
             "with --deterministic-schedule: rounds that one training step takes; 0 with "
-            "--colocate"),
+            "--colocate")
+          .when(kRounds),
   };
 }
 
-std::vector<Flag> engine_worker_flags() {
+std::vector<FlagRow> engine_worker_flags() {
   return {
       works("--rollout-num-gpus", &C::rollout_num_gpus,
             "without --colocate: engines in processes of their own, beside the trainer, each on a "
-            "GPU behind the trainer's; on CPUs a device is a process with a share of the cores"),
+            "GPU behind the trainer's; on CPUs a device is a process with a share of the cores")
+          .when(kGeneration),
       works("--rollout-num-gpus-per-engine", &C::rollout_num_gpus_per_engine,
             "how many of them make one engine, whose ranks share the heads, the feed-forward width "
             "and the vocabulary (tensor parallelism); with --colocate neighbours among the ranks "
-            "that train"),
+            "that train")
+          .when(kEnginesOfRanks),
       works(
           "--use-fault-tolerance", &C::use_fault_tolerance,
           "an engine that dies or hangs is started again, and so are all ranks that train when one "
           "of them does, from the last checkpoint; otherwise the run goes on with the other "
-          "engines, and ends with the last one or with a rank"),
+          "engines, and ends with the last one or with a rank")
+          .when(kWorkers),
       works(
           "--max-restarts", &C::max_restarts,
           "with --use-fault-tolerance: how often an engine that draws nothing, or ranks that train "
-          "no further step, are started again before the run ends"),
+          "no further step, are started again before the run ends")
+          .when(kFaultTolerance),
       works("--rollout-health-check-interval", &C::rollout_health_check_interval,
             "with --use-fault-tolerance: seconds between two looks at an engine's progress"),
       works("--rollout-health-check-timeout", &C::rollout_health_check_timeout,
@@ -188,16 +239,20 @@ std::vector<Flag> engine_worker_flags() {
             "--update-weight-disk-dir",
             {"nccl", "disk"}),
       works("--update-weight-disk-dir", &C::update_weight_disk_dir,
-            "folder for new weights on their way to engines, each version in one of its own"),
+            "folder for new weights on their way to engines, each version in one of its own")
+          .with("--update-weight-transport disk"),
       works("--update-weight-disk-keep-files", &C::update_weight_disk_keep_files,
-            "they stay there once the engines have read them"),
+            "they stay there once the engines have read them")
+          .with("--update-weight-transport disk"),
       works(
           "--update-weight-delta-encoding", &C::update_weight_delta_encoding,
           "how what has changed is written: the exclusive or of old and new bits, or the new bits",
-          {"xor", "overwrite"}),
+          {"xor", "overwrite"})
+          .with("--update-weight-mode delta"),
       works("--custom-update-weight-post-write-path", &C::custom_update_weight_post_write_path,
             "a function of the user's that is called when a version's folder is complete, before "
-            "engines read it"),
+            "engines read it")
+          .when(kAnyRun),
       accepted("--update-weight-local-checkpoint-dir", kValue,
                "what has changed is applied to the weights that an engine has in memory"),
       accepted("--update-weight-delta-checksum", kValue,
@@ -205,7 +260,7 @@ std::vector<Flag> engine_worker_flags() {
   };
 }
 
-std::vector<Flag> engine_flags() {
+std::vector<FlagRow> engine_flags() {
   return {
       works("--sglang-server-concurrency", &C::sglang_server_concurrency,
             "samples in flight at once"),
@@ -222,37 +277,69 @@ std::vector<Flag> engine_flags() {
             {"auto", "bf16", "bfloat16", "fp8_e4m3"}),
       works("--kv-cache-gb", &C::kv_cache_gb,
             "memory of the KV cache in GiB; 0: 2 on the CPU, on a GPU what a full batch of the "
-            "longest requests needs, if there is room"),
+            "longest requests needs, if there is room")
+          .when(kGeneration),
       works("--sglang-mem-fraction-static", &C::sglang_mem_fraction_static,
-            "GPU: share of its memory for weights and KV cache, as far as training leaves it"),
+            "GPU: share of its memory for weights and KV cache, as far as training leaves it")
+          .when(kDeviceMemory),
       refused("--rollout-external-engine-addrs", kList,
-              "leave it out: the engine runs in this process"),
-      refused("--sglang-config", kValue, "leave it out: one engine with one model serves the run"),
-      refused("--sglang-router-ip", kValue,
-              "leave it out: one engine serves the run, in this process"),
-      accepted("--sglang-router-port", kValue, kOneEngine),
-      accepted("--sglang-router-request-timeout-secs", kValue, kOneEngine),
-      accepted("--router-policy", kValue, kOneEngine),
-      accepted("--router-balance-abs-threshold", kValue, kOneEngine),
-      accepted("--prefill-num-servers", kValue, kOneEngine),
-      accepted("--sglang-disaggregation-ib-device", kValue, kOneEngine),
-      accepted("--sglang-disaggregation-transfer-backend", kValue, kOneEngine),
+              "leave it out: engines are the run's own (--rollout-num-gpus)"),
+      refused("--sglang-config", kValue, "leave it out: the engines of a run have one model"),
+      refused("--sglang-router-ip", kValue, "leave it out: the run has a router of its own"),
+      accepted("--sglang-router-port", kValue, kOneEngine).where(kSeveralEngines, kOwnRouter),
+      accepted("--sglang-router-request-timeout-secs", kValue, kOneEngine)
+          .where(kSeveralEngines, kOwnRouter),
+      accepted("--router-policy", kValue, kOneEngine).where(kSeveralEngines, kOwnRouter),
+      accepted("--router-balance-abs-threshold", kValue, kOneEngine)
+          .where(kSeveralEngines, kOwnRouter),
+      accepted("--prefill-num-servers", kValue, kOneEngine).where(kSeveralEngines, kWholeEngines),
+      accepted("--sglang-disaggregation-ib-device", kValue, kOneEngine)
+          .where(kSeveralEngines, kWholeEngines),
+      accepted("--sglang-disaggregation-transfer-backend", kValue, kOneEngine)
+          .where(kSeveralEngines, kWholeEngines),
       accepted("--sglang-tp-size", kValue, "--rollout-num-gpus-per-engine says it"),
-      accepted("--sglang-dp-size", kValue, kOneEngine),
-      accepted("--sglang-ep-size", kValue, kOneEngine),
+      accepted("--sglang-dp-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-ep-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
       accepted("----sglang-ep-size", kValue, "a typing error of a published guide"),
-      accepted("--sglang-expert-parallel-size", kValue, kOneEngine),
-      accepted("--sglang-moe-dp-size", kValue, kOneEngine),
-      accepted("--sglang-moe-dense-tp-size", kValue, kOneEngine),
-      accepted("--sglang-ep-num-redundant-experts", kValue, kOneEngine),
-      accepted("--sglang-enable-dp-attention", kSwitch, kOneEngine),
-      accepted("--sglang-enable-dp-lm-head", kSwitch, kOneEngine),
-      accepted("--sglang-enable-ep-moe", kSwitch, kOneEngine),
-      accepted("--sglang-enable-deepep-moe", kSwitch, kOneEngine),
-      accepted("--sglang-moe-a2a-backend", kValue, kOneEngine),
-      accepted("--sglang-deepep-mode", kValue, kOneEngine),
-      accepted("--sglang-dist-timeout", kValue, kOneEngine),
-      accepted("--sglang-custom-pull-weights-pre-read-hook", kValue, kOneWeights),
+      accepted("--sglang-expert-parallel-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-moe-dp-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-moe-dense-tp-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-ep-num-redundant-experts", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-dp-attention", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-dp-lm-head", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-ep-moe", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-deepep-moe", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-moe-a2a-backend", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-deepep-mode", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-dist-timeout", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-custom-pull-weights-pre-read-hook", kValue, kOneWeights)
+          .where(kOwnWeights, kTwoWeights),
       accepted("--sglang-page-size", kValue, "the cache chooses its page size"),
       accepted("--sglang-max-prefill-tokens", kValue,
                "--sglang-chunked-prefill-size bounds a step"),
@@ -283,8 +370,11 @@ std::vector<Flag> engine_flags() {
       accepted("--sglang-speculative-draft-model-path", kValue, kNoSpeculation),
       accepted("--sglang-reasoning-parser", kValue, "only agents' adapters read it"),
       accepted("--sglang-tool-call-parser", kValue, "only agents' adapters read it"),
-      accepted("--sglang-log-level", kValue, "there is one log"),
-      accepted("--sglang-watchdog-timeout", kValue, "there is no second process to watch"),
+      accepted("--sglang-log-level", kValue, "there is one log")
+          .where(kEnginesApart, "each engine has its log in RUN_DIR, of one level"),
+      accepted("--sglang-watchdog-timeout", kValue, "there is no second process to watch")
+          .where(kEnginesApart,
+                 "--worker-timeout-seconds and --rollout-health-check-timeout watch the engines"),
       accepted("--sglang-enable-metrics", kSwitch, "metrics of the engine are always in the run's"),
       accepted("--sglang-trust-remote-code", kSwitch, "code from a model directory is never run"),
       accepted("--sglang-debug-tensor-dump-layers", kList,
@@ -294,45 +384,58 @@ std::vector<Flag> engine_flags() {
   };
 }
 
-std::vector<Flag> reward_flags() {
+std::vector<FlagRow> reward_flags() {
   return {
       works("--rm-type", &C::rm_type,
             "math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, remote_rm, each also as "
             "boxed_...; "
-            "a row's metadata.rm_type wins"),
+            "a row's metadata.rm_type wins")
+          .when(kGeneration),
       works("--no-rm-strict", &C::no_rm_strict,
             "grade as the original does, its known holes included (docs/rewards.md)"),
       works("--rm-url", &C::rm_url, "server of remote_rm, or of the teacher of --opd-type sglang"),
       works("--remote-rm-attempts", &C::remote_rm_attempts,
-            "calls of remote_rm before a sample has failed"),
+            "calls of remote_rm before a sample has failed")
+          .with("--rm-url"),
       works("--reward-key", &C::reward_key, "field of a reward record that trains"),
-      works("--eval-reward-key", &C::eval_reward_key, "field of a reward record in evaluation"),
+      works("--eval-reward-key", &C::eval_reward_key, "field of a reward record in evaluation")
+          .when(kEvaluation),
       works("--reward-timeout-seconds", &C::reward_timeout_seconds,
             "a slower reward is a failure, not a 0; of a server: of each call, from connecting to "
             "the "
-            "last byte. Default: 30, of a server 120"),
+            "last byte. Default: 30, of a server 120")
+          .when(kGeneration),
       works("--reward-threads", &C::reward_threads,
-            "rewards computed at once; with --rm-url at least 64"),
+            "rewards computed at once; with --rm-url at least 64")
+          .when(kGeneration),
       works("--overlong-buffer-len", &C::overlong_buffer_len,
             "DAPO: over the last N tokens before --rollout-max-response-len the reward falls"),
-      works("--overlong-penalty-factor", &C::overlong_penalty_factor, "by this much at the limit"),
+      works("--overlong-penalty-factor", &C::overlong_penalty_factor, "by this much at the limit")
+          .with("--overlong-buffer-len"),
       works(
           "--custom-rm-path", &C::custom_rm_path,
           "a function of the user's: module.name, file.py:name or file.py (docs/plugins.md); built "
-          "in: slime.rollout.on_policy_distillation.reward_func"),
-      works("--plugin-python", &C::plugin_python, "interpreter that users' functions run in"),
+          "in: slime.rollout.on_policy_distillation.reward_func")
+          .when(kAnyRun),
+      works("--plugin-python", &C::plugin_python, "interpreter that users' functions run in")
+          .when(kUsersCode),
       works("--plugin-hosts", &C::plugin_hosts,
-            "processes that run users' functions; more than one for functions that compute"),
+            "processes that run users' functions; more than one for functions that compute")
+          .when(kUsersCode),
       works("--plugin-timeout-seconds", &C::plugin_timeout_seconds,
             "a call of a user's function that takes longer has failed; of rewards "
-            "--reward-timeout-seconds wins"),
+            "--reward-timeout-seconds wins")
+          .when(kUsersCode),
       works("--plugin-memory-gb", &C::plugin_memory_gb,
-            "a host that holds more, with all that it started, is ended and replaced; 0: no limit"),
+            "a host that holds more, with all that it started, is ended and replaced; 0: no limit")
+          .when(kUsersCode),
       works("--custom-reward-post-process-path", &C::custom_reward_post_process_path,
             "a function of the user's in the place of group normalisation; built in: "
-            "slime.rollout.on_policy_distillation.post_process_rewards"),
+            "slime.rollout.on_policy_distillation.post_process_rewards")
+          .when(kAnyRun),
       works("--group-rm", &C::group_rm,
-            "the function of --custom-rm-path gets all samples of a prompt in one call"),
+            "the function of --custom-rm-path gets all samples of a prompt in one call")
+          .when(kRewardFunction),
   };
 }
 

@@ -7,147 +7,221 @@ namespace {
 using C = RunConfig;
 }
 
-std::vector<Flag> model_flags() {
+std::vector<FlagRow> model_flags() {
   return {
       works("--hf-checkpoint", &C::hf_checkpoint,
-            "model directory: config.json, safetensors, tokenizer"),
+            "model directory: config.json, safetensors, tokenizer")
+          .when(kAnyRun),
       works("--ref-load", &C::ref_load,
-            "model directory of the KL reference; default: --hf-checkpoint"),
+            "model directory of the KL reference; default: --hf-checkpoint")
+          .when(kReference),
       works("--load", &C::load,
             "folder of checkpoints to go on from, an error when it holds none; default: --save, if "
             "it "
-            "holds one. The folder of --save itself may be empty"),
-      works("--save", &C::save, "checkpoint folder; default: --run-dir"),
+            "holds one. The folder of --save itself may be empty")
+          .when(kAnyRun),
+      works("--save", &C::save, "checkpoint folder; default: --run-dir").when(kAnyRun),
       works("--save-interval", &C::save_interval,
-            "save every N rollouts; the last one is always saved"),
+            "save every N rollouts; the last one is always saved")
+          .when(kTraining),
       accepted("--save-hf", kValue,
                "every checkpoint is a Hugging Face directory; see RUN_DIR/latest"),
       works("--keep-checkpoints", &C::keep_checkpoints,
-            "delete all but the newest N checkpoints; 0 keeps all"),
+            "delete all but the newest N checkpoints; 0 keeps all")
+          .when(kTraining),
       works("--no-save-optim", &C::no_save_optim,
-            "leave the optimizer state out of checkpoints (no exact resume)"),
-      works("--no-load-optim", &C::no_load_optim, "start with fresh optimizer moments"),
+            "leave the optimizer state out of checkpoints (no exact resume)")
+          .when(kTraining),
+      works("--no-load-optim", &C::no_load_optim, "start with fresh optimizer moments")
+          .when(kTraining),
       works("--start-rollout-id", &C::start_rollout_id,
-            "first rollout; normally restored from the checkpoint"),
+            "first rollout; normally restored from the checkpoint")
+          .when(kAnyRun),
       works(
           "--overwrite", &C::overwrite,
           "start over in a --run-dir that has results: they are deleted, checkpoints too. Not for "
-          "commands that are restarted"),
+          "commands that are restarted")
+          .when(kAnyRun),
       works("--dry-run", &C::dry_run,
             "check the flags and say what a run would need and refuse; nothing is loaded or "
-            "written"),
-      works("--run-dir", &C::run_dir, "folder for metrics, rollouts, report and checkpoints"),
+            "written")
+          .when(kAnyRun),
+      works("--allow-unknown-flags", &C::allow_unknown_flags, "unknown flags do not stop the run")
+          .when(kAnyRun),
+      works("--from-launch-script", &C::from_launch_script,
+            "what train.py and train_async.py add: an unknown flag is told when the run begins and "
+            "ends, and stops it only where its name speaks of the objective, the optimizer, the "
+            "data, adapters or precision")
+          .when(kAnyRun),
+      works("--run-dir", &C::run_dir, "folder for metrics, rollouts, report and checkpoints")
+          .when(kAnyRun),
       works("--device", &C::device,
-            "cpu, or cuda: trainer and engine share the first visible GPU, unless "
+            "cpu, or cuda; auto: cuda where an NVIDIA GPU is visible. Trainer and engine share the "
+            "first visible GPU, unless "
             "--rollout-num-gpus gives engines others",
-            {"cpu", "cuda"}),
+            {"auto", "cpu", "cuda"})
+          .when(kAnyRun),
       works("--dtype", &C::dtype, "precision of the weights; the master copy is float32",
-            {"bfloat16", "float16", "float32", "float64"}),
-      works("--bf16", &C::bf16, "same as --dtype bfloat16"),
-      works("--fp16", &C::fp16, "same as --dtype float16"),
-      works("--fp32", &C::fp32, "same as --dtype float32"),
-      works("--seed", &C::seed, "seed of sampling and of fresh weights"),
+            {"bfloat16", "float16", "float32", "float64"})
+          .when(kAnyRun),
+      works("--bf16", &C::bf16, "same as --dtype bfloat16").when(kAnyRun),
+      works("--fp16", &C::fp16, "same as --dtype float16").when(kAnyRun),
+      works("--fp32", &C::fp32, "same as --dtype float32").when(kAnyRun),
+      works("--seed", &C::seed, "seed of sampling and of fresh weights").when(kAnyRun),
       works("--num-threads", &C::num_threads,
-            "CPU threads; 0: all cores. A process with a GPU has at most 8"),
+            "CPU threads; 0: all cores. A process with a GPU has at most 8")
+          .when(kAnyRun),
       works("--custom-config-path", &C::custom_config_path,
-            "YAML file of flags that wins over the command line; other keys are kept for plug-ins"),
+            "YAML file of flags that wins over the command line; other keys are kept for plug-ins")
+          .when(kAnyRun),
       works("--megatron-config-path", &C::megatron_config_path,
-            "YAML with a list `megatron` of {role: actor or critic, overrides: flags}"),
+            "YAML with a list `megatron` of {role: actor or critic, overrides: flags}")
+          .when(kAnyRun),
       accepted("--ckpt-format", kValue, "there is one form, Hugging Face safetensors"),
       refused("--ckpt-step", kValue, "give the checkpoint's own folder to --hf-checkpoint"),
       refused("--ref-ckpt-step", kValue, "give the checkpoint's own folder to --ref-load"),
       accepted("--async-save", kSwitch, "checkpoints are written before the next step starts"),
+      accepted("--no-save-rng", kSwitch, "random numbers are counted from --seed, none are kept"),
+      accepted("--distrib-optim-fully-reshardable-mem-efficient", kSwitch,
+               "checkpoints fit any number of ranks"),
+      accepted("--use-checkpoint-opt-param-scheduler", kSwitch,
+               "the flags say the schedule, the checkpoint its position"),
       accepted("--train-backend", kValue, "there is one trainer"),
       accepted("--model-name", kValue, "no conversion step exists"),
       accepted("--trust-remote-code", kSwitch, "code from a model directory is never run"),
       accepted("--transformer-impl", kValue, "there is one implementation"),
       accepted("--enable-experimental", kSwitch, "there is one implementation"),
-      accepted("--deterministic-mode", kSwitch, "a run repeats bit for bit on the CPU anyway"),
+      accepted("--deterministic-mode", kSwitch, "a run repeats bit for bit on the CPU anyway")
+          .where(kAsyncByClock,
+                 "generation and training go by the clock; --deterministic-schedule counts rounds "
+                 "instead")
+          .where(kOnGpus, "on GPUs some sums are made in the order in which blocks end"),
       accepted("--train-env-vars", kValue,
-               "there are no training processes; set the environment of the command"),
+               "there are no training processes; set the environment of the command")
+          .where(kSeveralRanks, "ranks have the environment of the command; set it there"),
       refused("--custom-model-provider-path", kValue,
               "a model of another form is a family in C++ (docs/adding_a_family.md)"),
       accepted("--spec", kList,
                "a layer specification is Python; the architecture comes from config.json"),
       works("--custom-megatron-init-path", &C::custom_megatron_init_path,
-            "a function of the user's that is called once beside the trainer (docs/plugins.md)"),
+            "a function of the user's that is called once beside the trainer (docs/plugins.md)")
+          .when(kAnyRun),
       works("--custom-megatron-before-log-prob-hook-path",
             &C::custom_megatron_before_log_prob_hook_path,
-            "a function of the user's that is called before each pass without gradient"),
+            "a function of the user's that is called before each pass without gradient")
+          .when(kAnyRun),
       works("--custom-megatron-before-train-step-hook-path",
             &C::custom_megatron_before_train_step_hook_path,
-            "a function of the user's that is called before each training step"),
+            "a function of the user's that is called before each training step")
+          .when(kAnyRun),
   };
 }
 
-std::vector<Flag> data_flags() {
+std::vector<FlagRow> data_flags() {
   return {
       works("--prompt-data", &C::prompt_data,
-            "JSON-lines or Parquet files of prompts; each may end in @[a:b]"),
-      works("--input-key", &C::input_key, "field with the prompt: a string or a list of messages"),
-      works("--label-key", &C::label_key, "field with the right answer"),
-      works("--metadata-key", &C::metadata_key,
-            "field with an object that travels with the sample"),
-      works("--tool-key", &C::tool_key, "field with the tools of the chat template"),
-      works("--chosen-key", &C::chosen_key, "field with the preferred response (dpo_loss)"),
-      works("--rejected-key", &C::rejected_key, "field with the rejected response (dpo_loss)"),
+            "JSON-lines or Parquet files of prompts; each may end in @[a:b]")
+          .when(kRowsOfData),
+      works("--input-key", &C::input_key, "field with the prompt: a string or a list of messages")
+          .when(kRowsOfData),
+      works("--label-key", &C::label_key, "field with the right answer").when(kResponses),
+      works("--metadata-key", &C::metadata_key, "field with an object that travels with the sample")
+          .when(kRowsOfData),
+      works("--tool-key", &C::tool_key, "field with the tools of the chat template")
+          .when(kRowsOfData),
+      works("--chosen-key", &C::chosen_key, "field with the preferred response (dpo_loss)")
+          .when(kPreferences),
+      works("--rejected-key", &C::rejected_key, "field with the rejected response (dpo_loss)")
+          .when(kPreferences),
       works("--apply-chat-template", &C::apply_chat_template,
-            "render messages with the model's chat template"),
+            "render messages with the model's chat template")
+          .when(kResponses),
       works("--apply-chat-template-kwargs", &C::apply_chat_template_kwargs,
-            "JSON object of template variables"),
-      works("--rollout-shuffle", &C::rollout_shuffle,
-            "a new order each epoch, from --rollout-seed"),
-      works("--rollout-seed", &C::rollout_seed, "seed of the order of prompts"),
-      works("--num-rollout", &C::num_rollout, "number of rollout steps; wins over --num-epoch"),
-      works("--num-epoch", &C::num_epoch, "number of passes over the data"),
-      works("--rollout-batch-size", &C::rollout_batch_size, "prompts per rollout step"),
-      works("--n-samples-per-prompt", &C::n_samples_per_prompt, "responses per prompt"),
+            "JSON object of template variables")
+          .when(kTemplate),
+      works("--rollout-shuffle", &C::rollout_shuffle, "a new order each epoch, from --rollout-seed")
+          .when(kRowsOfData),
+      works("--rollout-seed", &C::rollout_seed, "seed of the order of prompts").when(kShuffle),
+      works("--num-rollout", &C::num_rollout, "number of rollout steps; wins over --num-epoch")
+          .when(kAnyRun),
+      works("--num-epoch", &C::num_epoch, "number of passes over the data").when(kNoCount),
+      works("--rollout-batch-size", &C::rollout_batch_size, "prompts per rollout step")
+          .when(kAnyRun),
+      works("--n-samples-per-prompt", &C::n_samples_per_prompt, "responses per prompt")
+          .when(kAnyRun),
       works("--num-data-workers", &C::num_data_workers,
-            "threads that read, render and tokenise the data set; 0: all cores"),
+            "threads that read, render and tokenise the data set; 0: all cores")
+          .when(kRowsOfData),
       works("--streaming-data", &C::streaming_data,
-            "read rows while training instead of all at the start; needs rows in file order"),
+            "read rows while training instead of all at the start; needs rows in file order")
+          .when(kRowsOfData),
       works("--loss-mask-type", &C::loss_mask_type,
             "how chat data is masked in supervised training",
-            {"qwen", "qwen3", "qwen3_5", "distill_qwen"}),
+            {"qwen", "qwen3", "qwen3_5", "distill_qwen"})
+          .when(kRowTraining),
       works("--rollout-max-prompt-len", &C::rollout_max_prompt_len,
-            "drop longer prompts when loading"),
+            "drop longer prompts when loading")
+          .when(kRowsOfData),
       works("--rollout-max-context-len", &C::rollout_max_context_len,
-            "prompt and response together"),
+            "prompt and response together")
+          .when(kGeneration),
       works(
           "--data-source-path", &C::data_source_path,
           "a class of the user's that gives prompts out (docs/plugins.md); built in: the data set "
-          "with a buffer"),
+          "with a buffer")
+          .when(kAnyRun),
       works("--disable-rollout-global-dataset", &C::disable_rollout_global_dataset,
-            "no --prompt-data: prompts are made by --data-source-path or --rollout-function-path"),
+            "no --prompt-data: prompts are made by --data-source-path or --rollout-function-path")
+          .when(kAnyRun),
       works("--buffer-filter-path", &C::buffer_filter_path,
             "a function of the user's that chooses which groups that wait come first; built in, "
-            "and the default: slime.rollout.data_source.pop_first"),
+            "and the default: slime.rollout.data_source.pop_first")
+          .when(kAnyRun),
       refused("--multimodal-keys", kValue,
               "text models only; leave it out to train on the texts of the rows"),
-      accepted("--rollout-data-transport", kValue, "loop and trainer share memory"),
+      accepted("--rollout-data-transport", kValue, "loop and trainer share memory")
+          .where(kSeveralRanks, "each rank gets its share of a step over its own connection"),
       works("--rollout-buffer-url", &C::rollout_buffer_url,
             "a rollout buffer service (slime buffer) that --rollout-function-path "
             "slime.rollout.buffer_rollout.generate_rollout takes finished groups from "
-            "(docs/buffer.md)"),
+            "(docs/buffer.md)")
+          .when(kBufferFunction),
       works("--fetch-trajectory-retry-times", &C::fetch_trajectory_retry_times,
-            "with --rollout-buffer-url: reads of it that may fail in a row; -1: any number"),
+            "with --rollout-buffer-url: reads of it that may fail in a row; -1: any number")
+          .when(kBufferFunction),
+      refused("--buffer-sort-by-staleness", kSwitch,
+              "use --buffer-filter-path with a function of yours that sorts"),
+      accepted("--rollout-data-dir", kValue, "rollouts are kept in RUN_DIR"),
+      accepted("--rollout-storage-profile", kValue, "rollouts are kept in RUN_DIR"),
+      accepted("--rollout-storage-declaration", kValue, "rollouts are kept in RUN_DIR"),
+      accepted("--rollout-queue-run-id", kValue, "the ledger in RUN_DIR is of one run"),
+      accepted("--rollout-queue-online-gc", kSwitch, "what is trained leaves the queue at once"),
+      accepted("--rollout-queue-lease-seconds", kValue, "the queue is in the loop's memory"),
+      accepted("--rollout-queue-segment-mib", kValue, "the queue is in the loop's memory"),
+      accepted("--rollout-io-concurrency", kValue, "the queue is in the loop's memory"),
+      accepted("--rollout-session-id", kValue, "generation ends with the run"),
+      accepted("--rollout-cleanup-timeout", kValue, "generation ends with the run"),
       accepted("--min-batch-collection-ratio", kValue, "a step trains its whole batch"),
       works("--rollout-task-type", &C::rollout_task_type,
-            "with --rollout-buffer-url: which of its generators draws"),
+            "with --rollout-buffer-url: which of its generators draws")
+          .when(kBufferFunction),
       works("--custom-convert-samples-to-train-data-path",
             &C::custom_convert_samples_to_train_data_path,
-            "a function of the user's that makes the batch of a step's samples"),
+            "a function of the user's that makes the batch of a step's samples")
+          .when(kAnyRun),
   };
 }
 
-std::vector<Flag> evaluation_flags() {
+std::vector<FlagRow> evaluation_flags() {
   return {
-      works("--eval-prompt-data", &C::eval_prompt_data, "pairs of name and path"),
+      works("--eval-prompt-data", &C::eval_prompt_data, "pairs of name and path").when(kEvaluation),
       works("--eval-config", &C::eval_config,
-            "YAML of data sets, each with its own sampling, keys and reward"),
-      works("--eval-interval", &C::eval_interval, "evaluate every N rollouts"),
+            "YAML of data sets, each with its own sampling, keys and reward")
+          .when(kEvaluation),
+      works("--eval-interval", &C::eval_interval, "evaluate every N rollouts").when(kEvaluation),
       works("--skip-eval-before-train", &C::skip_eval_before_train,
-            "no evaluation before the first rollout"),
+            "no evaluation before the first rollout")
+          .when(kEvaluation),
       works("--eval-input-key", &C::eval_input_key, "default: --input-key"),
       works("--eval-label-key", &C::eval_label_key, "default: --label-key"),
       works("--eval-tool-key", &C::eval_tool_key, "default: --tool-key"),
@@ -159,20 +233,24 @@ std::vector<Flag> evaluation_flags() {
       works("--eval-top-k", &C::eval_top_k, "default: --rollout-top-k"),
       works("--eval-max-response-len", &C::eval_max_response_len,
             "default: --rollout-max-response-len"),
-      works("--eval-max-prompt-len", &C::eval_max_prompt_len, "drop longer evaluation prompts"),
+      works("--eval-max-prompt-len", &C::eval_max_prompt_len, "drop longer evaluation prompts")
+          .when(kEvaluation),
       works("--eval-max-context-len", &C::eval_max_context_len,
-            "prompt and response together; default: --rollout-max-context-len"),
+            "prompt and response together; default: --rollout-max-context-len")
+          .when(kEvaluation),
       works("--eval-min-new-tokens", &C::eval_min_new_tokens, "no end token before"),
       works("--eval-leave-out-failed", &C::eval_leave_out_failed,
-            "failed samples are no part of the scores; otherwise they count 0"),
-      works("--log-passrate", &C::log_passrate, "pass@1, 2, 4, ... of the groups"),
+            "failed samples are no part of the scores; otherwise they count 0")
+          .when(kEvaluation),
+      works("--log-passrate", &C::log_passrate, "pass@1, 2, 4, ... of the groups").when(kResponses),
       works("--eval-function-path", &C::eval_function_path,
             "a function or class of the user's that evaluates (docs/plugins.md); built in: "
-            "generation. Default: --rollout-function-path"),
+            "generation. Default: --rollout-function-path")
+          .when(kAnyRun),
   };
 }
 
-std::vector<Flag> output_flags() {
+std::vector<FlagRow> output_flags() {
   constexpr std::string_view kTensorBoard =
       "event files are always written, to RUN_DIR/tensorboard";
   constexpr std::string_view kSnapshots = "memory is not recorded; use heaptrack or perf";
@@ -181,50 +259,70 @@ std::vector<Flag> output_flags() {
       accepted("--tb-project-name", kValue, kTensorBoard),
       accepted("--tb-experiment-name", kValue, kTensorBoard),
       works("--use-wandb", &C::use_wandb,
-            "hand all metrics to the wandb package of python3 (or $SLIME_PYTHON)"),
-      works("--wandb-mode", &C::wandb_mode, "of wandb", {"online", "offline", "disabled"}),
-      works("--wandb-dir", &C::wandb_dir, "where wandb keeps its files; default: --run-dir"),
+            "hand all metrics to the wandb package of python3 (or $SLIME_PYTHON)")
+          .when(kAnyRun),
+      works("--wandb-mode", &C::wandb_mode, "of wandb", {"online", "offline", "disabled"})
+          .when(kWandb),
+      works("--wandb-dir", &C::wandb_dir, "where wandb keeps its files; default: --run-dir")
+          .when(kWandb),
       works("--wandb-key", &C::wandb_key,
             "API key; default: $WANDB_API_KEY or `wandb login`, which keep it off the command "
             "line. It is "
-            "written nowhere"),
-      works("--wandb-host", &C::wandb_host, "of a server of your own"),
-      works("--wandb-team", &C::wandb_team, "entity"),
-      works("--wandb-group", &C::wandb_group, "group, and the beginning of the run's name"),
-      works("--wandb-project", &C::wandb_project, "project"),
-      works("--wandb-run-id", &C::wandb_run_id, "continue this run"),
+            "written nowhere")
+          .when(kWandb),
+      works("--wandb-host", &C::wandb_host, "of a server of your own").when(kWandb),
+      works("--wandb-team", &C::wandb_team, "entity").when(kWandb),
+      works("--wandb-group", &C::wandb_group, "group, and the beginning of the run's name")
+          .when(kWandb),
+      works("--wandb-project", &C::wandb_project, "project").when(kWandb),
+      works("--wandb-run-id", &C::wandb_run_id, "continue this run").when(kWandb),
       works("--disable-wandb-random-suffix", &C::disable_wandb_random_suffix,
-            "do not add a random suffix to the run's name"),
+            "do not add a random suffix to the run's name")
+          .when(kWandb),
       works("--wandb-always-use-train-step", &C::wandb_always_use_train_step,
-            "plot over optimizer steps instead of rollouts"),
+            "plot over optimizer steps instead of rollouts")
+          .when(kWandb),
       works("--log-multi-turn", &C::log_multi_turn,
-            "lengths with and without what tools wrote (multi_turn/...)"),
+            "lengths with and without what tools wrote (multi_turn/...)")
+          .when(kGeneration),
       works("--log-reward-category", &C::log_reward_category,
-            "share of each value of this field of the reward record (rollout/error_cat/...)"),
+            "share of each value of this field of the reward record (rollout/error_cat/...)")
+          .when(kGeneration),
       accepted("--log-correct-samples", kSwitch,
                "the original computes these figures after it has logged and never shows them"),
       works("--save-debug-rollout-data", &C::save_debug_rollout_data,
-            "path with {rollout_id}: the samples of each rollout as JSON lines"),
+            "path with {rollout_id}: the samples of each rollout as JSON lines")
+          .when(kResponses),
       works("--load-debug-rollout-data", &C::load_debug_rollout_data,
-            "train on such files instead of generating"),
+            "train on such files instead of generating")
+          .when(kAnyRun),
       works("--load-debug-rollout-data-subsample", &C::load_debug_rollout_data_subsample,
-            "use this share of each file's groups, in (0, 1]"),
+            "use this share of each file's groups, in (0, 1]")
+          .when(kDump),
       accepted("--save-debug-train-data", kValue,
                "RUN_DIR/rollouts has tokens, masks, rewards and both log-probs of every step"),
       refused("--load-forge-rollout-data", kValue, "use --load-debug-rollout-data"),
-      works("--dump-details", &C::dump_details, "folder: rollout dumps of every step"),
-      works("--debug-rollout-only", &C::debug_rollout_only, "generate and score, never train"),
-      works("--debug-train-only", &C::debug_train_only, "train without an engine"),
-      works("--no-save-rollouts", &C::no_save_rollouts, "do not keep rollouts for the report"),
+      works("--dump-details", &C::dump_details, "folder: rollout dumps of every step")
+          .when(kResponses),
+      works("--debug-rollout-only", &C::debug_rollout_only, "generate and score, never train")
+          .when(kAnyRun),
+      works("--debug-train-only", &C::debug_train_only, "train without an engine").when(kAnyRun),
+      works("--no-save-rollouts", &C::no_save_rollouts, "do not keep rollouts for the report")
+          .when(kResponses),
       works("--custom-rollout-log-function-path", &C::custom_rollout_log_function_path,
             "a function of the user's that sees each rollout; true from it: nothing else is logged "
-            "of it"),
+            "of it")
+          .when(kAnyRun),
       works("--custom-eval-rollout-log-function-path", &C::custom_eval_rollout_log_function_path,
-            "the same for evaluations"),
+            "the same for evaluations")
+          .when(kAnyRun),
       works("--profile", &C::profile,
-            "write RUN_DIR/trace.json (for ui.perfetto.dev): loop phases, engine steps, kernels"),
-      works("--profile-step-start", &C::profile_step_start, "first rollout of the trace"),
-      works("--profile-step-end", &C::profile_step_end, "rollout that it ends before"),
+            "write RUN_DIR/trace.json (for ui.perfetto.dev): loop phases, engine steps, kernels")
+          .when(kAnyRun),
+      works("--profile-step-start", &C::profile_step_start, "first rollout of the trace")
+          .when(kProfile),
+      works("--profile-step-end", &C::profile_step_end, "rollout that it ends before")
+          .when(kProfile),
       accepted("--profile-target", kList, "the trace has every phase, each under its name"),
       accepted("--use-pytorch-profiler", kSwitch, "always so here"),
       accepted("--profile-ranks", kList, "the trace is that of the loop's process"),
@@ -235,7 +333,8 @@ std::vector<Flag> output_flags() {
       works(
           "--check-weight-update-equal", &C::check_weight_update_equal,
           "checksums of the engines' weights are compared with those of the trainer's, as the run "
-          "begins and behind its first update; a difference ends it, with the tensors' names"),
+          "begins and behind its first update; a difference ends it, with the tensors' names")
+          .when(kUpdates),
       accepted("--ci-test", kSwitch, "the original's own tests set it"),
       accepted("--ci-disable-kl-checker", kSwitch, "the original's own tests set it"),
       accepted("--ci-save-grad-norm", kValue, "the original's own tests set it"),

@@ -13,16 +13,16 @@ namespace {
 
 using enum FlagGroup;
 
-void add(std::vector<Flag>& all, FlagGroup group, std::vector<Flag> rows) {
-  for (Flag& row : rows) {
+void add(std::vector<FlagRow>& all, FlagGroup group, std::vector<FlagRow> rows) {
+  for (FlagRow& row : rows) {
     row.group = group;
     all.push_back(std::move(row));
   }
 }
 
-const std::vector<Flag>& rows() {
-  static const std::vector<Flag> kRows = [] {
-    std::vector<Flag> all;
+const std::vector<FlagRow>& rows() {
+  static const std::vector<FlagRow> kRows = [] {
+    std::vector<FlagRow> all;
     add(all, kModel, model_flags());
     add(all, kData, data_flags());
     add(all, kRollout, rollout_flags());
@@ -44,7 +44,13 @@ const std::vector<Flag>& rows() {
 
 }  // namespace
 
-std::span<const Flag> flag_table() { return rows(); }
+RunConfig users_defaults() {
+  RunConfig config;
+  config.device = "auto";
+  return config;
+}
+
+std::span<const FlagRow> flag_table() { return rows(); }
 
 std::string_view group_title(FlagGroup group) {
   switch (group) {
@@ -78,43 +84,55 @@ std::string_view group_title(FlagGroup group) {
   return "";
 }
 
-const Flag* find_flag(std::string_view name) {
-  const auto row = std::ranges::find(rows(), name, &Flag::name);
+const FlagRow* find_flag(std::string_view name) {
+  const auto row = std::ranges::find(rows(), name, &FlagRow::name);
   return row == rows().end() ? nullptr : &*row;
+}
+
+std::string_view reason_of(const FlagRow& flag, const RunConfig& config) {
+  for (const ConditionalReason& reason : flag.reasons)
+    if (reason.where.holds(config)) return reason.why;
+  return flag.meaning;
 }
 
 std::optional<std::string> nearest_flag(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const Flag& flag : rows()) names.push_back(flag.name);
+  for (const FlagRow& flag : rows()) names.push_back(flag.name);
   const auto nearest = nearest_name(name, names);
   return nearest ? std::optional(std::string(*nearest)) : std::nullopt;
 }
 
-std::string_view value_word(const Flag& flag) {
+std::string_view value_word(const FlagRow& flag) {
   return std::visit(
       Overloaded{
           [&](std::monostate) -> std::string_view {
             return flag.takes_values == 0 ? "" : flag.takes_values == 1 ? "VALUE" : "VALUES...";
           },
-          [](bool RunConfig::*) -> std::string_view { return ""; },
-          [](int64_t RunConfig::*) -> std::string_view { return "N"; },
-          [](std::optional<int64_t> RunConfig::*) -> std::string_view { return "N"; },
-          [](double RunConfig::*) -> std::string_view { return "X"; },
-          [](std::optional<double> RunConfig::*) -> std::string_view { return "X"; },
-          [](std::string RunConfig::*) -> std::string_view { return "WORD"; },
-          [](std::vector<std::string> RunConfig::*) -> std::string_view { return "WORDS..."; },
-          [](std::vector<int64_t> RunConfig::*) -> std::string_view { return "N..."; }},
+          [](Flag<bool> RunConfig::*) -> std::string_view { return ""; },
+          [](Flag<int64_t> RunConfig::*) -> std::string_view { return "N"; },
+          [](Flag<std::optional<int64_t>> RunConfig::*) -> std::string_view { return "N"; },
+          [](Flag<double> RunConfig::*) -> std::string_view { return "X"; },
+          [](Flag<std::optional<double>> RunConfig::*) -> std::string_view { return "X"; },
+          [](Flag<std::string> RunConfig::*) -> std::string_view { return "WORD"; },
+          [](Flag<std::vector<std::string>> RunConfig::*) -> std::string_view {
+            return "WORDS...";
+          },
+          [](Flag<std::vector<int64_t>> RunConfig::*) -> std::string_view { return "N..."; }},
       flag.member);
 }
 
-std::string default_text(const Flag& flag) {
-  static const RunConfig kDefaults;
+std::string default_text(const FlagRow& flag) {
+  static const RunConfig kDefaults = users_defaults();
   return std::visit(
       Overloaded{[](std::monostate) { return std::string(); },
-                 [](bool RunConfig::*) { return std::string(); },
-                 [](int64_t RunConfig::*member) { return std::to_string(kDefaults.*member); },
-                 [](double RunConfig::*member) { return fmt::format("{}", kDefaults.*member); },
-                 [](std::string RunConfig::*member) { return kDefaults.*member; },
+                 [](Flag<bool> RunConfig::*) { return std::string(); },
+                 [](Flag<int64_t> RunConfig::*member) {
+                   return std::to_string((kDefaults.*member).peek());
+                 },
+                 [](Flag<double> RunConfig::*member) {
+                   return fmt::format("{}", (kDefaults.*member).peek());
+                 },
+                 [](Flag<std::string> RunConfig::*member) { return (kDefaults.*member).peek(); },
                  [](auto RunConfig::*) { return std::string(); }},
       flag.member);
 }

@@ -17,11 +17,11 @@ namespace slime::config {
 
 /// Where a flag's value goes. A bool member is a switch without value; monostate has no member (the
 /// flag is accepted or refused only).
-using FlagMember =
-    std::variant<std::monostate, bool RunConfig::*, int64_t RunConfig::*, double RunConfig::*,
-                 std::string RunConfig::*, std::optional<int64_t> RunConfig::*,
-                 std::optional<double> RunConfig::*, std::vector<std::string> RunConfig::*,
-                 std::vector<int64_t> RunConfig::*>;
+using FlagMember = std::variant<
+    std::monostate, Flag<bool> RunConfig::*, Flag<int64_t> RunConfig::*, Flag<double> RunConfig::*,
+    Flag<std::string> RunConfig::*, Flag<std::optional<int64_t>> RunConfig::*,
+    Flag<std::optional<double>> RunConfig::*, Flag<std::vector<std::string>> RunConfig::*,
+    Flag<std::vector<int64_t>> RunConfig::*>;
 
 enum class FlagStatus {
   kWorks,     // it does what `meaning` says
@@ -45,7 +45,19 @@ enum class FlagGroup {
   kParallel
 };
 
-struct Flag {
+/// A circumstance of a run, in the user's words and as a test of its flags.
+struct Condition {
+  std::string_view words;                     // "--profile"; of a message "it counts with ..."
+  bool (*holds)(const RunConfig&) = nullptr;  // null: the words alone
+};
+
+/// Why a flag has no effect where a condition holds.
+struct ConditionalReason {
+  Condition where;
+  std::string_view why;
+};
+
+struct FlagRow {
   std::string_view name;  // "--lr"
   FlagGroup group = FlagGroup::kModel;
   FlagStatus status = FlagStatus::kWorks;
@@ -54,18 +66,42 @@ struct Flag {
   std::vector<std::string_view> choices = {};  // allowed words, empty: any
   /// Without member: 0 switch, 1 one value, 2 many; -1: the member's type decides.
   int takes_values = -1;
+  /// Where the flag counts. With a test: stations read it deep in the run, where the test holds.
+  /// Without: what the translations read decides (config/unread_flags.h).
+  std::optional<Condition> counts = {};
+  /// Of a flag without effect: the first that holds replaces `meaning`.
+  std::vector<ConditionalReason> reasons = {};
+
+  FlagRow when(const Condition& condition) && {
+    counts = condition;
+    return std::move(*this);
+  }
+  FlagRow with(std::string_view words) && {
+    counts = Condition{words};
+    return std::move(*this);
+  }
+  FlagRow where(const Condition& condition, std::string_view why) && {
+    reasons.push_back({condition, why});
+    return std::move(*this);
+  }
 };
 
-std::span<const Flag> flag_table();
+/// Why a flag has no effect in this run.
+std::string_view reason_of(const FlagRow& flag, const RunConfig& config);
+
+/// What a command that sets nothing says; a RunConfig made in code is on the CPU.
+RunConfig users_defaults();
+
+std::span<const FlagRow> flag_table();
 std::string_view group_title(FlagGroup group);
-const Flag* find_flag(std::string_view name);
+const FlagRow* find_flag(std::string_view name);
 
 /// The flag with the smallest edit distance, if it is close enough to be what was meant.
 std::optional<std::string> nearest_flag(std::string_view name);
 
 /// Type word for help and documentation: "", "N", "X", "WORD", "WORDS...".
-std::string_view value_word(const Flag& flag);
+std::string_view value_word(const FlagRow& flag);
 /// The default as users would type it; empty when there is none.
-std::string default_text(const Flag& flag);
+std::string default_text(const FlagRow& flag);
 
 }  // namespace slime::config

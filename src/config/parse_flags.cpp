@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "config/flag_table.h"
+#include "config/foreign_flags.h"
 #include "config/overloaded.h"
 #include "config/secrets.h"
 #include "config/yaml.h"
@@ -20,9 +21,10 @@
 namespace slime::config {
 namespace {
 
-/// The one flag whose occurrences add up. Of all others the last one wins, lists included: so does
-/// argparse, and so flags behind those of a script win.
-constexpr std::string_view kGathered = "--rollout-sample-hook-path";
+/// Flags whose occurrences add up, where they come from one place. Of all others the last one wins,
+/// lists included: so does argparse, and so flags behind those of a script win.
+constexpr std::string_view kGathered[] = {"--rollout-sample-hook-path", "--prompt-data",
+                                          "--eval-prompt-data"};
 
 /// One flag with the words behind it.
 struct Setting {
@@ -119,7 +121,8 @@ std::string range_note(const std::string& word) {
 }
 
 /// Returns what is wrong, or nothing.
-std::optional<std::string> apply(const Flag& flag, const Setting& setting, RunConfig& config) {
+std::optional<std::string> apply(const FlagRow& flag, const Setting& setting, bool adds,
+                                 RunConfig& config) {
   const auto& values = setting.values;
   const auto one_value = [&](std::string_view kind) -> std::optional<std::string> {
     if (values.size() == 1) return std::nullopt;
@@ -145,7 +148,7 @@ std::optional<std::string> apply(const Flag& flag, const Setting& setting, RunCo
   return std::visit(
       Overloaded{
           [](std::monostate) -> std::optional<std::string> { return std::nullopt; },
-          [&](bool RunConfig::*member) -> std::optional<std::string> {
+          [&](Flag<bool> RunConfig::*member) -> std::optional<std::string> {
             if (!setting.where.empty() && values.size() == 1 &&
                 (values[0] == "true" || values[0] == "false")) {
               config.*member = values[0] == "true";
@@ -158,31 +161,36 @@ std::optional<std::string> apply(const Flag& flag, const Setting& setting, RunCo
             config.*member = true;
             return std::nullopt;
           },
-          [&](int64_t RunConfig::*member) { return number(config.*member, "a whole number"); },
-          [&](double RunConfig::*member) { return number(config.*member, "a number"); },
-          [&](std::optional<int64_t> RunConfig::*member) {
-            return number((config.*member).emplace(), "a whole number");
+          [&](Flag<int64_t> RunConfig::*member) {
+            return number((config.*member).change(), "a whole number");
           },
-          [&](std::optional<double> RunConfig::*member) {
-            return number((config.*member).emplace(), "a number");
+          [&](Flag<double> RunConfig::*member) {
+            return number((config.*member).change(), "a number");
           },
-          [&](std::string RunConfig::*member) -> std::optional<std::string> {
+          [&](Flag<std::optional<int64_t>> RunConfig::*member) {
+            return number((config.*member).change().emplace(), "a whole number");
+          },
+          [&](Flag<std::optional<double>> RunConfig::*member) {
+            return number((config.*member).change().emplace(), "a number");
+          },
+          [&](Flag<std::string> RunConfig::*member) -> std::optional<std::string> {
             if (auto wrong = one_value("a value")) return wrong;
             config.*member = values[0];
             return std::nullopt;
           },
-          [&](std::vector<std::string> RunConfig::*member) -> std::optional<std::string> {
+          [&](Flag<std::vector<std::string>> RunConfig::*member) -> std::optional<std::string> {
             if (values.empty()) return fmt::format("{} needs at least one value", flag.name);
-            auto& target = config.*member;
-            if (flag.name != kGathered) target.clear();
+            auto& target = (config.*member).change();
+            if (!adds) target.clear();
             target.insert(target.end(), values.begin(), values.end());
             return std::nullopt;
           },
-          [&](std::vector<int64_t> RunConfig::*member) -> std::optional<std::string> {
+          [&](Flag<std::vector<int64_t>> RunConfig::*member) -> std::optional<std::string> {
             if (values.empty()) return fmt::format("{} needs at least one value", flag.name);
-            (config.*member).clear();
+            auto& target = (config.*member).change();
+            target.clear();
             for (const std::string& value : values) {
-              if (!read_number(value, (config.*member).emplace_back())) {
+              if (!read_number(value, target.emplace_back())) {
                 return fmt::format("{} {}: should be whole numbers", flag.name, value);
               }
             }
@@ -201,12 +209,20 @@ json::value to_value(const std::optional<T>& value) {
   return value ? json::value(*value) : json::value();
 }
 
-std::string status_note(const Flag& flag) {
+/// Every reason, each with where it holds.
+std::string all_reasons(const FlagRow& flag) {
+  std::string text(flag.meaning);
+  for (const ConditionalReason& reason : flag.reasons)
+    text += fmt::format("; with {}: {}", reason.where.words, reason.why);
+  return text;
+}
+
+std::string status_note(const FlagRow& flag) {
   switch (flag.status) {
     case FlagStatus::kWorks:
       return std::string(flag.meaning);
     case FlagStatus::kAccepted:
-      return fmt::format("(no effect: {})", flag.meaning);
+      return fmt::format("(no effect: {})", all_reasons(flag));
     case FlagStatus::kRefused:
       return fmt::format("(refused: {})", flag.meaning);
   }
@@ -232,20 +248,24 @@ bool names_published_spec(const std::vector<std::string>& values) {
   return !values.empty() && values[0].starts_with("slime_plugins.models.");
 }
 
-void apply_to(ParsedFlags& parsed, const Setting& setting, bool warns_of_unknown) {
+void apply_to(ParsedFlags& parsed, const Setting& setting) {
   const std::string prefix = setting.where.empty() ? "" : setting.where + ": ";
-  const Flag* flag = find_flag(setting.name);
+  const FlagRow* flag = find_flag(setting.name);
   if (flag == nullptr) {
     std::string key = setting.name.substr(setting.name.find_first_not_of('-'));
     std::ranges::replace(key, '-', '_');
     parsed.unknown[key] = unknown_value(setting.values);
-    if (!warns_of_unknown) return;
-    const auto nearest = nearest_flag(setting.name);
-    parsed.unknown_notes.push_back(
-        fmt::format("{}unknown flag {} is ignored{}", prefix, setting.name,
-                    nearest ? fmt::format("; did you mean {}?", *nearest) : ""));
-    parsed.warnings.push_back(parsed.unknown_notes.back());
+    parsed.unknown_flags.push_back({setting.name, prefix, hint_for_unknown(setting.name)});
     return;
+  }
+  const bool is_gathered = std::ranges::find(kGathered, flag->name) != std::end(kGathered);
+  const std::string place = std::string(flag->name) + "\n" + setting.where;
+  const bool adds = is_gathered && parsed.last_places.contains(place);
+  if (is_gathered && !adds) {
+    std::erase_if(parsed.last_places, [&](const std::string& each) {
+      return each.starts_with(std::string(flag->name) + "\n");
+    });
+    parsed.last_places.insert(place);
   }
   parsed.given.emplace_back(flag->name);
   if (flag->name == "--spec" && !names_published_spec(setting.values)) {
@@ -255,18 +275,30 @@ void apply_to(ParsedFlags& parsed, const Setting& setting, bool warns_of_unknown
                     prefix, fmt::join(setting.values, " ")));
   } else if (flag->status == FlagStatus::kRefused) {
     parsed.problems.push_back(fmt::format("{}{}: {}", prefix, flag->name, flag->meaning));
-  } else if (auto wrong = apply(*flag, setting, parsed.config)) {
+  } else if (auto wrong = apply(*flag, setting, adds, parsed.config)) {
     parsed.problems.push_back(prefix + *wrong);
+  } else if (flag->status == FlagStatus::kAccepted && !flag->reasons.empty()) {
+    parsed.without_effect.emplace_back(flag->name);
   } else if (flag->status == FlagStatus::kAccepted) {
     parsed.warnings.push_back(
         fmt::format("{}{} has no effect: {}", prefix, flag->name, flag->meaning));
   }
 }
 
+/// A value of the critic's own is read on its own.
+void separate(const FlagRow& row, RunConfig& config) {
+  std::visit(
+      [&](auto member) {
+        if constexpr (!std::is_same_v<decltype(member), std::monostate>)
+          (config.*member).separate();
+      },
+      row.member);
+}
+
 /// --megatron-config-path: overrides of the actor are flags like any other; those of the critic
 /// make a configuration of its own.
 void apply_roles(ParsedFlags& parsed) {
-  const std::string& path = parsed.config.megatron_config_path;
+  const std::string& path = parsed.config.megatron_config_path.peek();
   const std::string where = "--megatron-config-path " + path;
   const json::value root = read_yaml_file(path, "--megatron-config-path");
   const json::value* roles = root.is_object() ? root.get_object().if_contains("megatron") : nullptr;
@@ -296,16 +328,23 @@ void apply_roles(ParsedFlags& parsed) {
       const std::vector<Setting> settings =
           settings_of(overrides->get_object(), fmt::format("{}: {}", where, name));
       if (name == "actor") {
-        for (const Setting& setting : settings) apply_to(parsed, setting, true);
+        for (const Setting& setting : settings) apply_to(parsed, setting);
         continue;
       }
       ParsedFlags critic{.config = parsed.config};
-      for (const Setting& setting : settings) apply_to(critic, setting, true);
-      if (critic.config.load != parsed.config.load) critic.config.critic_load = critic.config.load;
+      for (const Setting& setting : settings) {
+        if (const FlagRow* row = find_flag(setting.name)) separate(*row, critic.config);
+        apply_to(critic, setting);
+      }
+      parsed.given_to_critic = critic.given;
+      if (critic.config.load.peek() != parsed.config.load.peek()) {
+        critic.config.critic_load = critic.config.load.peek();
+        critic.config.critic_load.stems_from(critic.config.load);
+      }
       parsed.problems.insert(parsed.problems.end(), critic.problems.begin(), critic.problems.end());
       parsed.warnings.insert(parsed.warnings.end(), critic.warnings.begin(), critic.warnings.end());
-      parsed.unknown_notes.insert(parsed.unknown_notes.end(), critic.unknown_notes.begin(),
-                                  critic.unknown_notes.end());
+      parsed.unknown_flags.insert(parsed.unknown_flags.end(), critic.unknown_flags.begin(),
+                                  critic.unknown_flags.end());
       parsed.config.critic = std::make_shared<const RunConfig>(std::move(critic.config));
     }
   }
@@ -315,6 +354,7 @@ void apply_roles(ParsedFlags& parsed) {
 
 ParsedFlags parse_flags(std::span<const std::string> arguments) {
   ParsedFlags parsed;
+  parsed.config = users_defaults();
   std::vector<Setting> settings = read_words(arguments, parsed.problems);
   std::set<std::string> on_command_line;
   for (const Setting& setting : settings) on_command_line.insert(setting.name);
@@ -329,12 +369,12 @@ ParsedFlags parse_flags(std::span<const std::string> arguments) {
     }
   }
   for (const Setting& setting : settings) {
-    if (setting.name != "--config") apply_to(parsed, setting, true);
+    if (setting.name != "--config") apply_to(parsed, setting);
   }
   if (!parsed.config.custom_config_path.empty()) {
     for (const Setting& setting :
          read_settings(parsed.config.custom_config_path, "--custom-config-path")) {
-      apply_to(parsed, setting, /*warns_of_unknown=*/false);
+      apply_to(parsed, setting);
     }
   }
   if (!parsed.config.megatron_config_path.empty()) apply_roles(parsed);
@@ -344,7 +384,7 @@ ParsedFlags parse_flags(std::span<const std::string> arguments) {
 std::string flag_help() {
   std::string text;
   std::optional<FlagGroup> group;
-  for (const Flag& flag : flag_table()) {
+  for (const FlagRow& flag : flag_table()) {
     if (flag.group != group) {
       group = flag.group;
       text += fmt::format("\n{}\n", group_title(flag.group));
@@ -363,12 +403,13 @@ std::string flag_help() {
 json::object changed_flags(const RunConfig& config) {
   static const RunConfig kDefaults;
   json::object changed;
-  for (const Flag& flag : flag_table()) {
+  for (const FlagRow& flag : flag_table()) {
     std::visit(
         [&](auto member) {
           if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
-            if (config.*member == kDefaults.*member) return;
-            changed[flag.name] = to_value(config.*member);
+            const auto& value = (config.*member).peek();
+            if (value == (kDefaults.*member).peek()) return;
+            changed[flag.name] = to_value(value);
           }
         },
         flag.member);
@@ -378,7 +419,7 @@ json::object changed_flags(const RunConfig& config) {
 
 json::object flags_for_users(const RunConfig& config) {
   json::object flags;
-  for (const Flag& flag : flag_table()) {
+  for (const FlagRow& flag : flag_table()) {
     std::string name(flag.name.substr(2));
     std::ranges::replace(name, '-', '_');
     std::visit(
@@ -387,7 +428,7 @@ json::object flags_for_users(const RunConfig& config) {
             // Code that was written for the original asks for flags that are nothing here.
             flags[name] = flag.takes_values == 0 ? json::value(false) : json::value();
           } else {
-            json::value value = to_value(config.*member);
+            json::value value = to_value((config.*member).peek());
             const bool is_unset = value.is_string() && value.get_string().empty();
             flags[name] = is_unset ? json::value() : std::move(value);
           }
@@ -425,7 +466,7 @@ std::string flag_markdown() {
       "Every flag can also stand in the YAML "
       "file of `--config`, without the dashes.\n";
   std::optional<FlagGroup> group;
-  for (const Flag& flag : flag_table()) {
+  for (const FlagRow& flag : flag_table()) {
     if (flag.group != group) {
       group = flag.group;
       text += fmt::format(
@@ -438,7 +479,7 @@ std::string flag_markdown() {
                                                                            : "refused";
     text +=
         fmt::format("| `{}` | {} | {} | {} | {}{} |\n", flag.name, value_word(flag),
-                    default_text(flag), status, flag.meaning,
+                    default_text(flag), status, all_reasons(flag),
                     flag.choices.empty() ? "" : fmt::format(": {}", fmt::join(flag.choices, ", ")));
   }
   return text;

@@ -4,6 +4,7 @@
 /// flags.
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,13 +17,27 @@ namespace slime::config {
 
 struct ParsedFlags {
   RunConfig config;
-  std::vector<std::string> given;     // names that were set, in order
-  std::vector<std::string> warnings;  // unknown and ineffective flags
-  /// Those of the warnings that are about unknown flags: a flag that is missing may be one that was
-  /// misspelt, so complete_and_validate shows them with its problems.
-  std::vector<std::string> unknown_notes;
+  std::vector<std::string> given;                 // names that were set, in order
+  std::vector<std::string> given_to_critic = {};  // by --megatron-config-path, to its role
+  std::vector<std::string> ignored = {};          // unknown ones that do not stop the run
+  std::vector<std::string> unread = {};           // those without effect (config/unread_flags.h)
+  std::vector<std::string> warnings;              // ineffective flags
+  /// Flags that are no row of the table, with what is to be said of each: complete_and_validate
+  /// decides whether they are problems.
+  struct Unknown {
+    std::string name;   // "--learning-rate"
+    std::string where;  // "run.yaml: ", or nothing for the command line
+    std::string hint;   // "; here it is --lr"
+
+    std::string text() const { return where + "unknown flag " + name + hint; }
+  };
+  std::vector<Unknown> unknown_flags = {};
+  /// Flags without effect whose reason depends on the run; complete_and_validate words them.
+  std::vector<std::string> without_effect = {};
   /// Wrong types, refused flags: complete_and_validate throws them.
   std::vector<std::string> problems;
+  /// Where lists that add up were last given: the flag and the file, with a line end between them.
+  std::set<std::string> last_places = {};
   json::object
       unknown;  // flags that are no row of the table, by name with _ for -: plug-ins may read them
 
@@ -30,9 +45,9 @@ struct ParsedFlags {
 };
 
 /// Reads "--name value ...", "--name=value", "--config FILE.yaml" (same words, `lr: 1e-6`; the
-/// command line wins) and "--custom-config-path FILE.yaml" (the file wins). Unknown flags are
-/// warnings with the nearest known name, because published scripts contain some; a wrong type, a
-/// value outside the allowed words or a refused flag is a problem. Throws ConfigError for a file
+/// command line wins) and "--custom-config-path FILE.yaml" (the file wins). Unknown flags are listed
+/// with the name that may be meant; a wrong type, a value outside the allowed words or a refused flag
+/// is a problem. Throws ConfigError for a file
 /// that cannot be read.
 ParsedFlags parse_flags(std::span<const std::string> arguments);
 

@@ -50,20 +50,69 @@ TEST(Flags, ANegativeNumberIsAValueNotAFlag) {
   EXPECT_EQ(parse_flags(words("--rollout-top-k -1")).config.rollout_top_k, -1);
 }
 
-TEST(Flags, AnUnknownFlagIsAWarningWithTheNearestName) {
-  const auto parsed = parse_flags(words("--rollout-temprature 0.7 --frobnicate"));
-  ASSERT_EQ(parsed.warnings.size(), 2u);
-  EXPECT_EQ(parsed.warnings[0],
-            "unknown flag --rollout-temprature is ignored; did you mean --rollout-temperature?");
-  EXPECT_EQ(parsed.warnings[1], "unknown flag --frobnicate is ignored");
+TEST(Flags, AnUnknownFlagStopsTheRunAndNamesTheNearest) {
+  const std::string text = refusal(kGood + "--rollout-temprature 0.7 --frobnicate");
+  EXPECT_NE(text.find("unknown flag --rollout-temprature; did you mean --rollout-temperature?\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("unknown flag --frobnicate\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("--allow-unknown-flags would go on"), std::string::npos) << text;
+}
+
+TEST(Flags, NamesOfOtherSystemsAreAnsweredWithOurs) {
+  for (const auto& [theirs, ours] :
+       {std::pair{"--learning-rate 1e-5", "--lr"}, std::pair{"--learning_rate 1e-5", "--lr"},
+        std::pair{"--lora-rank 8", "nothing: there are no adapters"},
+        std::pair{"--use-peft", "nothing: there are no adapters"},
+        std::pair{"--output-dir out", "--run-dir"}, std::pair{"--max-steps 10", "--num-rollout"},
+        std::pair{"--per-device-train-batch-size 4", "--micro-batch-size"},
+        std::pair{"--num-generations 8", "--n-samples-per-prompt"},
+        std::pair{"--init-kl-coef 0.1", "--kl-coef"},
+        std::pair{"--zero-stage 3", "--tensor-model-parallel-size"}}) {
+    const std::string text = refusal(kGood + theirs);
+    EXPECT_NE(text.find(std::string("; here it is ") + ours), std::string::npos) << text;
+  }
+  const std::string text = refusal(kGood + "--use_tis");
+  EXPECT_NE(text.find("unknown flag --use_tis; did you mean --use-tis?"), std::string::npos)
+      << text;
+}
+
+TEST(Flags, AnUnknownFlagInAFileIsAsUnknown) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "unknown.yaml";
+  std::ofstream(path) << "learning_rate: 1e-5\n";
+  for (const std::string file : {"--config ", "--custom-config-path "}) {
+    const std::string text = refusal(kGood + file + path.string());
+    EXPECT_NE(text.find(path.string() + ": unknown flag --learning-rate; here it is --lr"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST(Flags, UnknownFlagsMayBeAllowed) {
+  ParsedFlags parsed = parse_flags(words(kGood + "--frobnicate --learning-rate 1 "
+                                                 "--allow-unknown-flags"));
+  complete_and_validate(parsed);
+  EXPECT_EQ(parsed.ignored, (std::vector<std::string>{"--frobnicate", "--learning-rate"}));
+}
+
+TEST(Flags, OfALaunchScriptOnlyUnknownFlagsAboutTrainingStopTheRun) {
+  ParsedFlags parsed = parse_flags(words("--from-launch-script " + kGood + "--frobnicate 3"));
+  complete_and_validate(parsed);
+  EXPECT_EQ(parsed.warnings,
+            (std::vector<std::string>{"unknown flag --frobnicate; it is ignored"}));
+  for (const std::string flag : {"--kl-magic 1", "--my-optimizer x", "--train-data y", "--lora-z 1",
+                                 "--fp8-fast", "--reward-shape z"}) {
+    EXPECT_NE(refusal("--from-launch-script " + kGood + flag).find("unknown flag --"),
+              std::string::npos)
+        << flag;
+  }
 }
 
 TEST(Flags, AMisspeltFlagIsNamedBesideWhatIsMissingForIt) {
   const std::string text =
       refusal("--hf-checkpoint /tmp --rollout-batchsize 4 --promt-data x.jsonl");
   EXPECT_NE(text.find("--prompt-data: at least one"), std::string::npos) << text;
-  EXPECT_NE(text.find("--promt-data is ignored; did you mean --prompt-data?"), std::string::npos)
-      << text;
+  EXPECT_NE(text.find("--promt-data; did you mean --prompt-data?"), std::string::npos) << text;
   EXPECT_NE(text.find("did you mean --rollout-batch-size?"), std::string::npos) << text;
 }
 
@@ -98,7 +147,8 @@ TEST(Flags, EvaluationThatNeverRunsIsAWarningThatNamesBothFlags) {
 TEST(Flags, AFlagWithoutEffectSaysWhy) {
   const auto parsed = parse_flags(words("--use-distributed-post --sglang-page-size 16"));
   ASSERT_EQ(parsed.warnings.size(), 2u);
-  EXPECT_EQ(parsed.warnings[0], "--use-distributed-post has no effect: ranks are on one host");
+  EXPECT_EQ(parsed.warnings[0],
+            "--use-distributed-post has no effect: ranks hand their results over by themselves");
 }
 
 TEST(Flags, AllMistakesAreReportedAtOnce) {
@@ -280,7 +330,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"--advantage-estimator dr_grpo --calculate-per-token-loss",
                   "contradicts a constant divisor"},
         BadConfig{"--advantage-estimator rloo --n-samples-per-prompt 1",
-                  "needs --n-samples-per-prompt of at least 2"},
+                  "--n-samples-per-prompt 1 and --advantage-estimator rloo: the baseline"},
+        BadConfig{"--n-samples-per-prompt 1", "so every advantage would be 0"},
+        BadConfig{"--n-samples-per-prompt 1 --advantage-estimator cispo --eps-clip 1",
+                  "so every advantage would be 0"},
+        BadConfig{"--rm-type dapo", "which field trains is missing, use --reward-key score"},
+        BadConfig{"--rm-type boxed_dapo --reward-key pred", "they have no number \"pred\""},
+        BadConfig{"--rm-type math --reward-key score", "gives a number, not a record"},
+        BadConfig{"--lr-warmup-fraction 2", "should be at least 0 and below 1"},
         BadConfig{"--only-train-params-name-list a --freeze-params-name-list b", "choose one"},
         BadConfig{"--use-stateless-adam", "needs --no-save-optim"},
         BadConfig{"--use-kl-loss --ref-load /nowhere", "--ref-load /nowhere: no such directory"},
@@ -332,14 +389,14 @@ TEST(Flags, AFlagThatNobodyKnowsIsKeptForPlugIns) {
                 {"max_turns", 4}, {"my_tools", json::array{"a", "b"}}, {"verbose_tools", true}}));
 }
 
-TEST(Flags, OfAListThatIsGivenTwiceTheLastWinsAndHooksAddUp) {
+TEST(Flags, OfAListThatIsGivenTwiceTheLastWinsAndDataAndHooksAddUp) {
   const auto parsed = parse_flags(
       words("--prompt-data a b --eval-prompt-data a a.jsonl --rollout-stop-token-ids 1 2 "
             "--prompt-data c --eval-prompt-data b b.jsonl --rollout-stop-token-ids 3 "
             "--rollout-sample-hook-path m.one --rollout-sample-hook-path m.two"));
   using Words = std::vector<std::string>;
-  EXPECT_EQ(parsed.config.prompt_data, (Words{"c"}));
-  EXPECT_EQ(parsed.config.eval_prompt_data, (Words{"b", "b.jsonl"}));
+  EXPECT_EQ(parsed.config.prompt_data, (Words{"a", "b", "c"}));
+  EXPECT_EQ(parsed.config.eval_prompt_data, (Words{"a", "a.jsonl", "b", "b.jsonl"}));
   EXPECT_EQ(parsed.config.rollout_stop_token_ids, std::vector<int64_t>{3});
   EXPECT_EQ(parsed.config.rollout_sample_hook_path, (Words{"m.one", "m.two"}));
 }
@@ -377,7 +434,7 @@ TEST(Flags, KlInTheRewardOfAnEstimatorWithoutItIsAWarning) {
 
 TEST(FlagTable, HasEachNameOnceAndAMeaningForEach) {
   std::set<std::string_view> names;
-  for (const Flag& flag : flag_table()) {
+  for (const FlagRow& flag : flag_table()) {
     EXPECT_TRUE(names.insert(flag.name).second) << flag.name;
     EXPECT_FALSE(flag.meaning.empty()) << flag.name;
     EXPECT_EQ(

@@ -5,9 +5,8 @@
 
 namespace slime::config {
 
-void Problems::throw_if_any(const std::vector<std::string>& notes) {
+void Problems::throw_if_any() {
   if (messages_.empty()) return;
-  messages_.insert(messages_.end(), notes.begin(), notes.end());
   for (std::string& message : messages_) message = without_passwords(message);
   throw ConfigError(messages_);
 }

@@ -22,8 +22,8 @@ class Problems {
     if (!is_there) (absent_ != nullptr ? *absent_ : messages_).emplace_back(message);
   }
   bool notes_absent_paths() const { return absent_ != nullptr; }
-  /// Throws ConfigError with all of them, without passwords, followed by `notes`.
-  void throw_if_any(const std::vector<std::string>& notes);
+  /// Throws ConfigError with all of them, without passwords.
+  void throw_if_any();
 
  private:
   std::vector<std::string> messages_;

@@ -23,7 +23,7 @@ json::value to_exact(const json::value& value) {
   return value.is_double() ? json::value(fmt::format("{}", value.get_double())) : value;
 }
 
-double double_from(const Flag& flag, const json::value& value) {
+double double_from(const FlagRow& flag, const json::value& value) {
   const std::string_view text(value.as_string());
   double number = 0;
   const char* end = text.data() + text.size();
@@ -33,18 +33,18 @@ double double_from(const Flag& flag, const json::value& value) {
   return number;
 }
 
-void set(RunConfig& config, const Flag& flag, const json::value& value) {
+void set(RunConfig& config, const FlagRow& flag, const json::value& value) {
   std::visit(
       [&](auto member) {
         if constexpr (std::is_same_v<decltype(member), std::monostate>) {
           throw ConfigError(fmt::format("{}: {} has no value here", kWhere, flag.name));
         } else {
-          using Value = std::remove_reference_t<decltype(config.*member)>;
+          using Value = typename std::remove_reference_t<decltype(config.*member)>::Value;
           if constexpr (std::is_same_v<Value, double> ||
                         std::is_same_v<Value, std::optional<double>>) {
             config.*member = double_from(flag, value);
           } else if constexpr (std::is_same_v<Value, std::optional<int64_t>>) {
-            config.*member = value.as_int64();
+            (config.*member).change() = value.as_int64();
           } else {
             config.*member = json::value_to<Value>(value);
           }
@@ -59,7 +59,7 @@ json::object to_json(const RunConfig& config) {
   json::object flags;
   for (const auto& flag : changed_flags(config)) flags[flag.key()] = to_exact(flag.value());
   return {{"flags", std::move(flags)},
-          {"num_engine_workers", config.num_engine_workers},
+          {"num_engine_workers", config.num_engine_workers.peek()},
           {"critic", config.critic ? json::value(to_json(*config.critic)) : json::value()}};
 }
 
@@ -68,7 +68,7 @@ RunConfig run_config_from(const json::object& object) {
     RunConfig config;
     for (const auto& member : object.at("flags").as_object()) {
       const std::string name(member.key());
-      const Flag* flag = find_flag(name);
+      const FlagRow* flag = find_flag(name);
       if (flag == nullptr) throw ConfigError(fmt::format("{}: {}: no such flag", kWhere, name));
       set(config, *flag, member.value());
     }

@@ -18,7 +18,7 @@ RunConfig there_and_back(const RunConfig& config) {
 /// The flags whose values differ.
 std::vector<std::string> differences(const RunConfig& a, const RunConfig& b) {
   std::vector<std::string> names;
-  for (const Flag& flag : flag_table()) {
+  for (const FlagRow& flag : flag_table()) {
     std::visit(Overloaded{[](std::monostate) {},
                           [&](auto member) {
                             if (!(a.*member == b.*member)) names.emplace_back(flag.name);
@@ -31,25 +31,26 @@ std::vector<std::string> differences(const RunConfig& a, const RunConfig& b) {
 TEST(ResolvedConfiguration, EveryFlagComesBackAsItWas) {
   RunConfig config;
   int64_t number = 0;
-  for (const Flag& flag : flag_table()) {
+  for (const FlagRow& flag : flag_table()) {
     ++number;
     const auto third = static_cast<double>(number) / 3e7;  // no short decimal
     std::visit(
-        Overloaded{[](std::monostate) {}, [&](bool RunConfig::*member) { config.*member = true; },
-                   [&](int64_t RunConfig::*member) { config.*member = number << 40; },
-                   [&](double RunConfig::*member) { config.*member = third; },
-                   [&](std::string RunConfig::*member) { config.*member = "a \"word\"\n"; },
-                   [&](std::optional<int64_t> RunConfig::*member) { config.*member = -number; },
-                   [&](std::optional<double> RunConfig::*member) { config.*member = third; },
-                   [&](std::vector<std::string> RunConfig::*member) {
-                     config.*member = {"one", ""};
-                   },
-                   [&](std::vector<int64_t> RunConfig::*member) {
-                     config.*member = {number, 0};
-                   }},
+        Overloaded{
+            [](std::monostate) {}, [&](Flag<bool> RunConfig::*member) { config.*member = true; },
+            [&](Flag<int64_t> RunConfig::*member) { config.*member = number << 40; },
+            [&](Flag<double> RunConfig::*member) { config.*member = third; },
+            [&](Flag<std::string> RunConfig::*member) { config.*member = "a \"word\"\n"; },
+            [&](Flag<std::optional<int64_t>> RunConfig::*member) { config.*member = -number; },
+            [&](Flag<std::optional<double>> RunConfig::*member) { config.*member = third; },
+            [&](Flag<std::vector<std::string>> RunConfig::*member) {
+              config.*member = {"one", ""};
+            },
+            [&](Flag<std::vector<int64_t>> RunConfig::*member) {
+              config.*member = {number, 0};
+            }},
         flag.member);
   }
-  config.wandb_key.clear();  // a secret does not travel
+  config.wandb_key = "";  // a secret does not travel
   config.num_engine_workers = 2;
   RunConfig critic;
   critic.lr = 1e-5;

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "config/rules.h"
+#include "config/users_functions.h"
 
 namespace slime::config {
 
@@ -79,6 +80,30 @@ void check_preferences(const RunConfig& config, Problems& problems) {
                    "--calculate-per-token-loss: dpo_loss is a mean over pairs; leave it out");
 }
 
+namespace {
+
+/// A group's baseline is its own mean: one sample has the advantage 0, so that nothing is learned.
+void check_groups(const RunConfig& config, Problems& problems) {
+  const std::string& estimator = config.advantage_estimator;
+  const bool has_critic_or_batch = estimator == "ppo" || estimator == "reinforce_plus_plus";
+  const bool has_own_way = config.disable_rewards_normalization && estimator != "rloo";
+  const bool has_functions = !config.custom_advantage_function_path.empty() ||
+                             !config.custom_convert_samples_to_train_data_path.empty() ||
+                             config.has_users_post_process() || has_users_rollout(config) ||
+                             !config.custom_generate_function_path.empty();
+  if (config.n_samples_per_prompt != 1 || !config.generates() || config.debug_rollout_only ||
+      config.loss_type != "policy_loss" || has_critic_or_batch || has_own_way || has_functions ||
+      config.use_opd)
+    return;
+  problems.require(
+      false, fmt::format("--n-samples-per-prompt 1 and --advantage-estimator {}: the baseline is "
+                         "the mean of a prompt's samples, so every advantage would be 0; use at "
+                         "least 2, or reinforce_plus_plus or ppo",
+                         estimator));
+}
+
+}  // namespace
+
 void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::string>& warnings) {
   problems.require(config.kl_coef == 0 || config.kl_loss_coef == 0,
                    fmt::format("--kl-coef {} and --kl-loss-coef {}: only one may be non-zero",
@@ -120,9 +145,7 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
   problems.require(!config.policy_loss_divisor || !config.calculate_per_token_loss,
                    "--calculate-per-token-loss: contradicts a constant divisor "
                    "(--policy-loss-divisor, dr_grpo)");
-  problems.require(config.advantage_estimator != "rloo" || config.n_samples_per_prompt > 1 ||
-                       config.trains_on_rows(),
-                   "--advantage-estimator rloo: needs --n-samples-per-prompt of at least 2");
+  check_groups(config, problems);
   const bool ignores_kl =
       config.advantage_estimator == "grpo" || config.advantage_estimator == "gspo" ||
       config.advantage_estimator == "cispo" || config.advantage_estimator == "rloo" ||
@@ -167,6 +190,11 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
                    "--lr-wsd-decay-iters: needs --lr-decay-style WSD");
   problems.require(!(config.lr_warmup_fraction && config.lr_warmup_iters > 0),
                    "--lr-warmup-fraction and --lr-warmup-iters: choose one");
+  problems.require(config.lr_warmup_iters >= 0, "--lr-warmup-iters: should not be negative");
+  const double warmup = config.lr_warmup_fraction.value_or(0);
+  problems.require(
+      warmup >= 0 && warmup < 1,
+      fmt::format("--lr-warmup-fraction {}: should be at least 0 and below 1", warmup));
   problems.require(config.adam_beta1 >= 0 && config.adam_beta1 < 1,
                    "--adam-beta1: should be in [0, 1)");
   problems.require(config.adam_beta2 >= 0 && config.adam_beta2 < 1,

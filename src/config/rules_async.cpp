@@ -95,7 +95,8 @@ std::string without_generation(const RunConfig& config) {
 
 void check_async(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
-  config.train_async |= config.fully_async || names_fully_async(config);
+  if (config.fully_async || names_fully_async(config)) config.train_async = true;
+  config.train_async.stems_from(config.fully_async);
   problems.require(config.update_weights_interval >= 1,
                    fmt::format("--update-weights-interval {}: should be at least 1",
                                config.update_weights_interval));

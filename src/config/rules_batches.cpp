@@ -19,6 +19,7 @@ void check_batches(RunConfig& config, Problems& problems) {
               "--global-batch-size {} contradicts --num-steps-per-rollout {}, which makes it {}",
               config.global_batch_size.value_or(0), *config.num_steps_per_rollout, derived));
       config.global_batch_size = derived;
+      config.global_batch_size.stems_from(config.num_steps_per_rollout);
     }
   }
   if (!config.global_batch_size) config.global_batch_size = samples;
@@ -36,8 +37,10 @@ void check_batches(RunConfig& config, Problems& problems) {
   problems.require(!config.balance_by_flops || config.use_dynamic_batch_size,
                    "--balance-by-flops: needs --use-dynamic-batch-size");
   if (config.balance_by_flops) config.balance_data = true;
+
   if (config.recompute_activations && config.recompute_granularity.empty())
     config.recompute_granularity = "selective";
+  config.recompute_granularity.stems_from(config.recompute_activations);
   problems.require(config.micro_batch_size >= 1, "--micro-batch-size: should be at least 1");
   check_ranks(config, problems);
 }

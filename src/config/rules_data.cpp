@@ -26,6 +26,9 @@ void choose_dtype(RunConfig& config, Problems& problems) {
   const int words =
       static_cast<int>(config.bf16) + static_cast<int>(config.fp16) + static_cast<int>(config.fp32);
   problems.require(words <= 1, "--bf16, --fp16, --fp32: choose one");
+  config.dtype.stems_from(config.bf16);
+  config.dtype.stems_from(config.fp16);
+  config.dtype.stems_from(config.fp32);
   if (config.bf16) config.dtype = "bfloat16";
   if (config.fp16) config.dtype = "float16";
   if (config.fp32) config.dtype = "float32";
@@ -67,9 +70,11 @@ void check_data(RunConfig& config, Problems& problems) {
   problems.require(!config.streaming_data || config.num_rollout,
                    "--streaming-data: needs --num-rollout, the number of rows is not known");
   if (config.is_preference()) config.n_samples_per_prompt = 2;  // the preferred and the rejected
-  problems.require(
-      config.rollout_batch_size > 0,
-      fmt::format("--rollout-batch-size {}: should be at least 1", config.rollout_batch_size));
+  problems.require(config.rollout_batch_size > 0,
+                   config.rollout_batch_size == 0
+                       ? "--rollout-batch-size: is missing, the prompts of a step (at least 1)"
+                       : fmt::format("--rollout-batch-size {}: should be at least 1",
+                                     config.rollout_batch_size));
   problems.require(
       config.n_samples_per_prompt > 0,
       fmt::format("--n-samples-per-prompt {}: should be at least 1", config.n_samples_per_prompt));
@@ -118,6 +123,7 @@ void check_memory(RunConfig& config, Problems& problems) {
   problems.require(!share || (*share > 0 && *share < 1),
                    "--sglang-mem-fraction-static: should be between 0 and 1");
   if (config.offload) config.offload_rollout = true;
+  config.offload_rollout.stems_from(config.offload);
   problems.require(!(config.offload_rollout && config.no_offload_rollout),
                    "--offload-rollout and --no-offload-rollout: choose one");
   problems.require(config.device == "cpu" || config.dtype != "float64",
@@ -140,8 +146,11 @@ void check_rollout(RunConfig& config, Problems& problems) {
       config.rollout_top_k == -1 || config.rollout_top_k >= 1,
       fmt::format("--rollout-top-k {}: should be -1 (all) or at least 1", config.rollout_top_k));
   const bool generates = !config.trains_on_rows() && config.load_debug_rollout_data.empty();
-  problems.require(!generates || config.rollout_max_response_len.value_or(0) > 0,
-                   "--rollout-max-response-len: should be at least 1");
+  problems.require(!generates || config.rollout_max_response_len,
+                   "--rollout-max-response-len: is missing, the most tokens of a response");
+  problems.require(config.rollout_max_response_len.value_or(1) > 0,
+                   fmt::format("--rollout-max-response-len {}: should be at least 1",
+                               config.rollout_max_response_len.value_or(0)));
   problems.require(
       !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd ||
           config.has_users_reward() || !config.custom_generate_function_path.empty() ||
@@ -215,12 +224,45 @@ void check_plugins(const RunConfig& config, Problems& problems) {
 
 }  // namespace
 
+namespace {
+
+/// What a rule answers with is a number or a record; --reward-key names the record's field.
+void check_reward_key(const RunConfig& config, Problems& problems) {
+  constexpr std::string_view kRecords[] = {"dapo", "dapo_box"};
+  constexpr std::string_view kNumbers[] = {"math",    "deepscaler", "f1",    "gpqa",
+                                           "ifbench", "random",     "gsm8k", "math_verify"};
+  constexpr std::string_view kFields[] = {"score", "acc"};
+  if (!config.generates() || config.has_users_reward() || config.debug_rollout_only) return;
+  std::string_view rule = config.rm_type;
+  if (rule.starts_with("boxed_")) rule.remove_prefix(std::string_view("boxed_").size());
+  const auto is_in = [](const auto& list, std::string_view word) {
+    return std::ranges::find(list, word) != std::end(list);
+  };
+  if (is_in(kRecords, rule)) {
+    problems.require(
+        is_in(kFields, config.reward_key.get()),
+        fmt::format("--rm-type {}: gives records; {}, use --reward-key score", config.rm_type,
+                    config.reward_key.empty()
+                        ? "which field trains is missing"
+                        : fmt::format("they have no number \"{}\"", config.reward_key)));
+  } else if (is_in(kNumbers, rule)) {
+    problems.require(config.reward_key.empty(),
+                     fmt::format("--reward-key {}: --rm-type {} gives a number, not a record; "
+                                 "leave it out",
+                                 config.reward_key, config.rm_type));
+  }
+}
+
+}  // namespace
+
 void check_rewards(const RunConfig& config, Problems& problems) {
+  check_reward_key(config, problems);
   problems.require(!config.rm_type.ends_with("remote_rm") || !config.rm_url.empty(),
                    "--rm-type remote_rm: needs --rm-url");
   problems.require(config.rm_url.empty() || config.rm_url.starts_with("http://"),
                    fmt::format("--rm-url {}: should begin with http://", config.rm_url));
-  const std::string after_scheme = config.rm_url.substr(config.rm_url.find("//") + 1);
+  const std::string& url = config.rm_url;
+  const std::string after_scheme = url.substr(url.find("//") + 1);
   const std::string host = after_scheme.substr(0, after_scheme.find_first_of("/?#", 1));
   problems.require(host.find('@') == std::string::npos,
                    fmt::format("--rm-url {}: user names and passwords in URLs are not supported",
@@ -251,7 +293,7 @@ void check_rewards(const RunConfig& config, Problems& problems) {
       fmt::format("--custom-convert-samples-to-train-data-path {}: it says what trains, "
                   "so --custom-reward-post-process-path would not be called",
                   convert));
-  for (const auto& [name, path] : {std::pair{"--custom-rm-path", config.custom_rm_path},
+  for (const auto& [name, path] : {std::pair{"--custom-rm-path", config.custom_rm_path.get()},
                                    std::pair{"--custom-reward-post-process-path", post_process}}) {
     problems.require(!path.starts_with(kTeacherModule) || config.opd_type == "sglang",
                      fmt::format("{} {}: needs --use-opd --opd-type sglang", name, path));

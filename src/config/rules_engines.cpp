@@ -53,6 +53,7 @@ void check_weight_publishing(ParsedFlags& flags, Problems& problems) {
         fmt::format("--update-weight-mode disk and --update-weight-transport {}: "
                     "contradict each other",
                     config.update_weight_transport));
+    config.update_weight_transport.stems_from(config.update_weight_mode);
     config.update_weight_mode = "full";
     config.update_weight_transport = "disk";
   }
@@ -132,6 +133,7 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
         flags.warnings.push_back(fmt::format("{}: counts with --use-fault-tolerance", flag));
     }
   }
+  config.num_engine_workers.stems_from(config.rollout_num_gpus);
   config.num_engine_workers = std::max<int64_t>(1, devices / per_engine);
 }
 

@@ -17,7 +17,7 @@ void check_output(RunConfig& config, Problems& problems) {
   problems.require(config.eval_prompt_data.size() == 1 || config.eval_prompt_data.size() % 2 == 0,
                    "--eval-prompt-data: pairs of name and path");
   if (config.eval_prompt_data.size() == 1)
-    config.eval_prompt_data.insert(config.eval_prompt_data.begin(), "aime");
+    config.eval_prompt_data = std::vector<std::string>{"aime", config.eval_prompt_data.front()};
   const bool has_eval_data = !config.eval_prompt_data.empty() || !config.eval_config.empty();
   problems.require(!config.eval_interval || has_eval_data || has_users_evaluation(config),
                    "--eval-interval: needs --eval-prompt-data or --eval-config");
@@ -56,6 +56,7 @@ void check_output(RunConfig& config, Problems& problems) {
     problems.require(config.save_debug_rollout_data.empty(),
                      "--dump-details and --save-debug-rollout-data: choose one");
     config.save_debug_rollout_data = config.dump_details + "/rollout_data/{rollout_id}.jsonl";
+    config.save_debug_rollout_data.stems_from(config.dump_details);
   }
   for (const auto& [name, path] :
        {std::pair{"--save-debug-rollout-data", config.save_debug_rollout_data},

@@ -13,13 +13,13 @@ constexpr int64_t kMostRanks = 4096;
 bool check_sizes(const RunConfig& config, Problems& problems) {
   bool are_positive = true;
   for (const auto& [name, size] :
-       {std::pair{"--tensor-model-parallel-size", config.tensor_model_parallel_size},
-        std::pair{"--pipeline-model-parallel-size", config.pipeline_model_parallel_size},
-        std::pair{"--context-parallel-size", config.context_parallel_size},
-        std::pair{"--expert-model-parallel-size", config.expert_model_parallel_size},
+       {std::pair{"--tensor-model-parallel-size", config.tensor_model_parallel_size.get()},
+        std::pair{"--pipeline-model-parallel-size", config.pipeline_model_parallel_size.get()},
+        std::pair{"--context-parallel-size", config.context_parallel_size.get()},
+        std::pair{"--expert-model-parallel-size", config.expert_model_parallel_size.get()},
         std::pair{"--expert-tensor-parallel-size", config.expert_tensor_size()},
-        std::pair{"--actor-num-nodes", config.actor_num_nodes},
-        std::pair{"--actor-num-gpus-per-node", config.actor_num_gpus_per_node}}) {
+        std::pair{"--actor-num-nodes", config.actor_num_nodes.get()},
+        std::pair{"--actor-num-gpus-per-node", config.actor_num_gpus_per_node.get()}}) {
     const bool is_possible = size >= 1 && size <= kMostRanks;
     problems.require(is_possible,
                      fmt::format("{} {}: should be between 1 and {}", name, size, kMostRanks));

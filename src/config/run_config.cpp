@@ -3,7 +3,7 @@
 namespace slime::config {
 
 std::string EngineFlags::kv_cache_dtype() const {
-  return sglang_kv_cache_dtype == "bf16" ? "bfloat16" : sglang_kv_cache_dtype;
+  return sglang_kv_cache_dtype == "bf16" ? "bfloat16" : sglang_kv_cache_dtype.get();
 }
 
 int64_t RunConfig::samples_per_step() const {

@@ -7,8 +7,10 @@
 #include <variant>
 
 #include "config/flag_table.h"
+#include "config/foreign_flags.h"
 #include "config/overloaded.h"
 #include "config/rules.h"
+#include "config/unread_flags.h"
 #include "config/users_functions.h"
 
 namespace slime::config {
@@ -22,17 +24,17 @@ constexpr int64_t kLargestCount = 1'000'000'000;
 void check_counts(const ParsedFlags& flags, Problems& problems) {
   const RunConfig& config = flags.config;
   bool is_fine = true;
-  const auto look_at = [&](const Flag& flag, int64_t value) {
+  const auto look_at = [&](const FlagRow& flag, int64_t value) {
     if (value >= -kLargestCount && value <= kLargestCount) return;
     is_fine = false;
     problems.require(false,
                      fmt::format("{} {}: should be at most {}", flag.name, value, kLargestCount));
   };
-  for (const Flag& flag : flag_table()) {
+  for (const FlagRow& flag : flag_table()) {
     if (flag.status != FlagStatus::kWorks || flag.name.ends_with("seed")) continue;
     if (flag.name == "--update-weight-buffer-size") continue;  // bytes
-    std::visit(Overloaded{[&](int64_t RunConfig::*member) { look_at(flag, config.*member); },
-                          [&](std::optional<int64_t> RunConfig::*member) {
+    std::visit(Overloaded{[&](Flag<int64_t> RunConfig::*member) { look_at(flag, config.*member); },
+                          [&](Flag<std::optional<int64_t>> RunConfig::*member) {
                             look_at(flag, (config.*member).value_or(0));
                           },
                           [](auto) {}},
@@ -46,30 +48,32 @@ void check_counts(const ParsedFlags& flags, Problems& problems) {
                            "{} samples",
                            config.rollout_batch_size, config.n_samples_per_prompt, kLargestCount));
   }
-  if (!is_fine) problems.throw_if_any(flags.unknown_notes);
+  if (!is_fine) problems.throw_if_any();
 }
 
-/// Functions of the user's may know what the table does not: they get unknown flags in `args`.
-void explain_unknown_flags(ParsedFlags& flags) {
+/// An unknown flag stops the run. Functions of the user's may know what the table does not: they get
+/// it in `args`. Parsers of published scripts ignore what they do not know, so that scripts have some.
+void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
   const RunConfig& config = flags.config;
-  constexpr std::string_view kIgnored = " is ignored";
-  const bool has_functions = !users_functions(config).empty() ||
-                             !config.custom_generate_function_path.empty() ||
-                             config.rollout_function_path.find(".py") != std::string::npos;
-  for (std::string& warning : flags.warnings) {
-    const bool is_unknown =
-        std::ranges::find(flags.unknown_notes, warning) != flags.unknown_notes.end();
-    const std::size_t at = warning.find(kIgnored);
-    if (!is_unknown || at == std::string::npos) continue;
-    if (has_functions) {
-      warning.replace(at, kIgnored.size(),
-                      " is for functions of the user's, as an attribute of `args`");
-    } else if (warning.find("--max-turns") != std::string::npos) {
-      warning =
-          "--max-turns is ignored: turns are drawn by a function of yours, add "
-          "--custom-generate-function-path FILE.py (docs/plugins.md)";
+  const bool is_for_functions = has_users_code(config);
+  bool is_refused = false;
+  for (const ParsedFlags::Unknown& unknown : flags.unknown_flags) {
+    if (is_for_functions) {
+      flags.warnings.push_back(fmt::format(
+          "{}unknown flag {} is for functions of the user's, as an attribute of `args`{}",
+          unknown.where, unknown.name, unknown.hint));
+    } else if (config.allow_unknown_flags ||
+               (config.from_launch_script && !speaks_of_training(unknown.name))) {
+      flags.warnings.push_back(unknown.text() + "; it is ignored");
+      flags.ignored.push_back(unknown.name);
+    } else {
+      problems.require(false, unknown.text());
+      is_refused = true;
     }
   }
+  problems.require(!is_refused,
+                   "--allow-unknown-flags would go on without what is unknown (slime train --help "
+                   "lists all flags)");
 }
 
 void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
@@ -81,6 +85,8 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
         fmt::format("--n-samples-per-prompt {}: a preference has two responses; 2 is used",
                     config.n_samples_per_prompt));
   }
+  judge_unknown_flags(flags, problems);
+  if (config.device == "auto") config.device = "cpu";  // where nobody has looked for a GPU
   check_counts(flags, problems);
   complete_rollout_functions(flags);
   choose_dtype(config, problems);
@@ -116,8 +122,12 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
                     "--kv-cache-gb counts",
                     *config.sglang_mem_fraction_static));
   }
-  problems.throw_if_any(flags.unknown_notes);
-  explain_unknown_flags(flags);
+  for (const std::string& name : flags.without_effect) {
+    flags.warnings.push_back(
+        fmt::format("{} has no effect: {}", name, reason_of(*find_flag(name), config)));
+  }
+  problems.throw_if_any();
+  forget_reads(config);
 }
 
 }  // namespace

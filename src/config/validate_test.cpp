@@ -36,7 +36,7 @@ struct Checked {
 Checked checked(const std::string& more) {
   Checked result{.flags = parse_flags(split(
                      "--hf-checkpoint /nowhere/model --prompt-data rows.jsonl --rollout-batch-size "
-                     "2 --num-rollout 3 --rollout-max-response-len 8 " +
+                     "2 --n-samples-per-prompt 2 --num-rollout 3 --rollout-max-response-len 8 " +
                      more)),
                  .absent = {},
                  .error = {}};
@@ -188,8 +188,8 @@ TEST(Validate, AnUnknownFlagIsForTheUsersFunctions) {
       checked("--custom-generate-function-path a.py --rm-type math --max-turns 4").flags.warnings,
       Contains("unknown flag --max-turns is for functions of the user's, as an attribute "
                "of `args`"));
-  EXPECT_THAT(checked("--rm-type math --max-turns 4").flags.warnings,
-              Contains(HasSubstr("add --custom-generate-function-path FILE.py")));
+  EXPECT_THAT(checked("--rm-type math --max-turns 4").error,
+              HasSubstr("add --custom-generate-function-path FILE.py"));
 }
 
 TEST(Validate, SpecificationsOfPublishedModelsAreTaken) {

@@ -35,7 +35,7 @@ bool evaluates_beside(const config::RunConfig& config) {
 }
 
 int64_t evaluation_requests(const config::RunConfig& config) {
-  return std::min(config.sglang_max_running_requests, kMostRequests);
+  return std::min(config.sglang_max_running_requests.get(), kMostRequests);
 }
 
 EvaluationBeside::EvaluationBeside(const Evaluation& evaluation, const config::RunConfig& config,

@@ -73,12 +73,12 @@ int64_t step_requests(const config::RunConfig& config) {
       config::has_users_rollout(config))
     return config.sglang_max_running_requests;
   const int64_t prompts =
-      std::max(config.rollout_batch_size,
-               config.over_sampling_batch_size.value_or(config.rollout_batch_size));
+      std::max(config.rollout_batch_size.get(),
+               config.over_sampling_batch_size.value_or(config.rollout_batch_size.get()));
   const int64_t engines =
       config.has_engine_on_each_rank() ? config.world_size() / config.ranks_of_own_engine() : 1;
   const int64_t groups = (prompts + engines - 1) / engines + (engines > 1 ? 1 : 0);
-  return std::min(config.sglang_max_running_requests, groups * config.n_samples_per_prompt);
+  return std::min(config.sglang_max_running_requests.get(), groups * config.n_samples_per_prompt);
 }
 
 /// At most so many tokens are computed together in training.

@@ -116,7 +116,7 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     const int64_t request_pages = (needs.longest_request + kPageTokens - 1) / kPageTokens + 1;
     const int64_t samples =
         config.sglang_disable_radix_cache
-            ? std::min(config.samples_per_rollout(), config.sglang_max_running_requests)
+            ? std::min(config.samples_per_rollout(), config.sglang_max_running_requests.get())
             : config.samples_per_rollout();
     if (needs.state_bytes > 0) {
       // One while a request runs, then one as the snapshot of its end, and one of its prompt.

@@ -88,6 +88,28 @@ std::vector<std::string> generate_paths(const config::RunConfig& config) {
   return paths;
 }
 
+void import_functions(const config::RunConfig& config, const std::vector<std::string>& eval_rewards,
+                      const std::filesystem::path& logs) {
+  plugin::HostsConfig hosts{
+      .python = config.plugin_python,
+      .num_hosts = 1,
+      .logs = logs,
+      .flags = config::flags_for_users(config),
+      .hooks = {},
+      .hooks_of_first = {},
+      .memory_bytes = static_cast<uint64_t>(config.plugin_memory_gb * (1 << 30))};
+  const std::vector<std::string> draws =
+      config.generates() ? generate_paths(config) : std::vector<std::string>();
+  struct Named {
+    std::string hook;
+    std::string path;
+    bool keeps_state = false;
+  };
+  for (const Named& each : functions_of<Named>(config, eval_rewards, draws))
+    hosts.hooks_of_first.push_back({each.hook, each.path});
+  if (!hosts.hooks_of_first.empty()) plugin::Hosts started(hosts);
+}
+
 bool opens_door(const config::RunConfig& config) {
   return !generate_paths(config).empty() || config::has_users_rollout(config) ||
          config::has_users_evaluation(config);

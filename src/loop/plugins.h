@@ -41,6 +41,11 @@ struct PluginPlaces {
 /// Whether functions of the user's ask the run's engine through its door.
 bool opens_door(const config::RunConfig& config);
 
+/// Imports the functions that a run would call, in a host that ends with the call. Throws ConfigError
+/// as Plugins does. `eval_rewards`: those of evaluation sets.
+void import_functions(const config::RunConfig& config, const std::vector<std::string>& eval_rewards,
+                      const std::filesystem::path& logs);
+
 /// Generate functions of training and of evaluation sets, each once; empty: the engine draws alone.
 std::vector<std::string> generate_paths(const config::RunConfig& config);
 

@@ -251,8 +251,8 @@ comm::ParallelLayout layout_of(const config::ParallelFlags& config) {
           .cp = static_cast<int>(config.context_parallel_size),
           .ep = static_cast<int>(config.expert_model_parallel_size),
           .etp = static_cast<int>(config.expert_tensor_size()),
-          .sequence_parallel = config.sequence_parallel,
-          .contiguous_context = config.allgather_cp,
+          .sequence_parallel = config.tensor_model_parallel_size > 1 && config.sequence_parallel,
+          .contiguous_context = config.context_parallel_size > 1 && config.allgather_cp,
           .chunks = static_cast<int>(config.pipeline_chunks()),
           .first_layers = static_cast<int>(config.decoder_first_pipeline_num_layers.value_or(0)),
           .last_layers = static_cast<int>(config.decoder_last_pipeline_num_layers.value_or(0))};

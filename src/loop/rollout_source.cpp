@@ -15,22 +15,24 @@
 #include "rollout/older_tokens.h"
 
 namespace slime::loop {
-namespace {
 
 rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
   return {
       .groups_per_step = config.rollout_batch_size,
       .groups_per_refill = *config.over_sampling_batch_size,
       .max_concurrent_samples = config.sglang_server_concurrency * config.num_engines(),
-      .num_slots = std::min(config.sglang_server_concurrency, config.sglang_max_running_requests) *
-                   config.num_engines(),
+      .num_slots =
+          std::min<int64_t>(config.sglang_server_concurrency, config.sglang_max_running_requests) *
+          config.num_engines(),
       .keeps_partial = config.partial_rollout,
-      .refills_at_once = config.over_sampling_refill == "group",
-      .redraws_unended_groups = config.restart_mode == "prompt_group",
+      .refills_at_once = config.partial_rollout && config.over_sampling_refill == "group",
+      .redraws_unended_groups = config.train_async && config.restart_mode == "prompt_group",
       .reward_threads = num_reward_threads(config),
       // One batch to train on and one that is finished meanwhile; what waits longer gets staler.
       .max_waiting_groups = config.async_buffer_size.value_or(2) * config.rollout_batch_size};
 }
+
+namespace {
 
 /// How many times what a reward may take one waits for any of them, when no clock may leave it out.
 constexpr double kPatience = 10;

@@ -31,6 +31,9 @@
 
 namespace slime::loop {
 
+/// What the flags say of how a step is drawn.
+rollout::RolloutConfig rollout_config(const config::RunConfig& config);
+
 /// How responses are detokenized and scored, without prompts and filters. `config`, `tokenizer` and
 /// `plugins` (null: no functions of users) outlive the hooks. Throws ConfigError for a reward that does not exist.
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,

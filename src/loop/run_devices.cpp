@@ -18,6 +18,21 @@ int num_ranks(const config::RunConfig& config) { return static_cast<int>(config.
 
 }  // namespace
 
+std::string choose_device(config::RunConfig& config) {
+  const std::string asked = config.device.peek();
+  const auto on_gpus = [](std::string_view why) {
+    const int count = kernels::count_gpus();
+    return fmt::format("on {}, {}",
+                       count == 1 ? "the GPU" : fmt::format("GPUs, {} are visible", count), why);
+  };
+  if (asked == "cpu") return "on the CPU, as --device cpu says";
+  if (asked == "cuda") return on_gpus("as --device cuda says");
+  const std::string missing = kernels::missing_for_gpus();
+  config.device = missing.empty() ? "cuda" : "cpu";
+  return missing.empty() ? on_gpus("--device auto found it")
+                         : fmt::format("on the CPU: {} (--device auto)", missing);
+}
+
 int devices_needed(const config::RunConfig& config) {
   if (config.device == "cpu") return 0;
   return place_workers(config, 1, 0).places_needed();

@@ -12,6 +12,10 @@ namespace slime::loop {
 /// Trainer ranks and engines in processes of their own have a device each.
 int devices_needed(const config::RunConfig& config);
 
+/// What a run is on, and why: "on the CPU: no NVIDIA GPU is visible (--device auto)". Where
+/// --device is auto, it becomes cpu or cuda. Before validation.
+std::string choose_device(config::RunConfig& config);
+
 /// Throws ConfigError when a run on GPUs needs more of them than this process sees.
 void check_devices(const config::RunConfig& config);
 /// The same with the number of devices given.

@@ -148,17 +148,22 @@ std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkp
   return std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds()));
 }
 
-engine::EngineConfig make_engine_config(const config::RunConfig& config, const ModelText& text,
-                                        int64_t kv_cache_bytes) {
+engine::EngineConfig engine_settings(const config::RunConfig& config) {
   engine::EngineConfig engine;
   engine.max_running_requests = config.sglang_max_running_requests;
   engine.max_prefill_tokens = config.sglang_chunked_prefill_size;
-  engine.kv_cache_bytes = kv_cache_bytes;
   engine.kv_cache_dtype = config.kv_cache_dtype();
   engine.context_length = config.sglang_context_length.value_or(0);
   engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
   engine.records_experts = config.use_rollout_routing_replay;
   engine.seed = static_cast<uint64_t>(config.seed);
+  return engine;
+}
+
+engine::EngineConfig make_engine_config(const config::RunConfig& config, const ModelText& text,
+                                        int64_t kv_cache_bytes) {
+  engine::EngineConfig engine = engine_settings(config);
+  engine.kv_cache_bytes = kv_cache_bytes;
   engine.token_bytes = [tokenizer = text.tokenizer.get()](TokenId id) {
     return tokenizer->token_bytes(id);
   };

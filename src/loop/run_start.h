@@ -38,6 +38,8 @@ std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
 std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkpoint,
                                   const Clock& clock);
 
+/// What the flags alone say of an engine.
+engine::EngineConfig engine_settings(const config::RunConfig& config);
 engine::EngineConfig make_engine_config(const config::RunConfig& config, const ModelText& text,
                                         int64_t kv_cache_bytes);
 

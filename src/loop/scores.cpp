@@ -44,8 +44,9 @@ std::chrono::duration<double> reward_deadline(const config::RunConfig& config,
 
 int num_reward_threads(const config::RunConfig& config) {
   constexpr int64_t kConnections = 64;
-  return static_cast<int>(config.rm_url.empty() ? config.reward_threads
-                                                : std::max(config.reward_threads, kConnections));
+  return static_cast<int>(config.rm_url.empty()
+                              ? config.reward_threads
+                              : std::max(config.reward_threads.get(), kConnections));
 }
 
 void take_teacher_scores(std::vector<Group>& groups) {
@@ -60,11 +61,13 @@ void take_teacher_scores(std::vector<Group>& groups) {
 }
 
 reward::RewardConfig reward_config(const config::RunConfig& config) {
-  return {.seed = static_cast<uint64_t>(config.seed),
-          .url = config.rm_url,
-          .attempts = config.remote_rm_attempts,
-          .call_timeout = call_timeout(config),
-          .grading = config.no_rm_strict ? reward::Grading::kOriginal : reward::Grading::kStrict};
+  reward::RewardConfig rewards{
+      .seed = static_cast<uint64_t>(config.seed),
+      .url = config.rm_url,
+      .call_timeout = call_timeout(config),
+      .grading = config.no_rm_strict ? reward::Grading::kOriginal : reward::Grading::kStrict};
+  if (!rewards.url.empty()) rewards.attempts = config.remote_rm_attempts;
+  return rewards;
 }
 
 std::optional<std::string> reward_problem(const json::value& reward,

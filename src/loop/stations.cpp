@@ -290,6 +290,10 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   find_beginning(run, survivors, notes);
   read_data(run, flags.unknown, notes);
   plan_schedule(run);
+  if (!begins_again) {
+    for (const std::string& note : schedule_notes(run.config, run.schedule.num_steps))
+      notes.push_back(note);
+  }
   load_networks(run, notes);
   if (!begins_again) {
     for (const std::string& line : run.memory.plan().lines()) notes.push_back(line);

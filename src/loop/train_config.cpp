@@ -1,5 +1,7 @@
 #include "loop/train_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/error.h"
@@ -20,7 +22,7 @@ algo::AdvantageConfig make_advantage(const config::RunConfig& config) {
 }
 
 algo::PolicyObjective make_objective(const config::RunConfig& config) {
-  const double high = config.eps_clip_high.value_or(config.eps_clip);
+  const double high = config.eps_clip_high.value_or(config.eps_clip.get());
   if (config.advantage_estimator == "gspo")
     return algo::SequenceClip{config.eps_clip, high, config.eps_clip_c};
   if (config.advantage_estimator == "cispo") return algo::ClippedWeight{config.eps_clip, high};
@@ -75,49 +77,69 @@ algo::PolicyLossConfig make_policy_loss(const config::RunConfig& config) {
 train::BatchingConfig make_batching(const config::RunConfig& config) {
   train::BatchingConfig batching;
   batching.global_batch_size = config.samples_per_step();
-  batching.micro_batch_size = config.micro_batch_size;
   batching.use_dynamic_batch_size = config.use_dynamic_batch_size;
-  // Of a micro-batch each context-parallel rank has a share of the rows.
-  batching.max_tokens_per_gpu =
-      config.max_tokens_per_gpu.value_or(0) * config.context_parallel_size;
+  if (config.use_dynamic_batch_size) {
+    // Of a micro-batch each context-parallel rank has a share of the rows.
+    batching.max_tokens_per_gpu =
+        config.max_tokens_per_gpu.value_or(0) * config.context_parallel_size;
+    batching.balance_by_flops = config.balance_by_flops;
+  } else {
+    batching.micro_batch_size = config.micro_batch_size;
+  }
   batching.balance_data = config.balance_data;
-  batching.balance_by_flops = config.balance_by_flops;
   batching.dp = config.data_parallel_size();
   batching.micro_batch_group = config.micro_batch_group();
   return batching;
 }
 
+/// Optimizer steps of the run.
+int64_t planned_steps(const config::RunConfig& config, int64_t num_rollouts) {
+  return std::max<int64_t>(1,
+                           num_rollouts * config.samples_per_rollout() / config.samples_per_step());
+}
+
+/// A warm-up ends before the decay does, one step at least.
+int64_t longest_warmup(const config::RunConfig& config, int64_t num_rollouts) {
+  return std::max<int64_t>(0,
+                           config.lr_decay_iters.value_or(planned_steps(config, num_rollouts)) - 1);
+}
+
 train::LrSchedule make_lr(const config::RunConfig& config, int64_t num_rollouts) {
   train::LrSchedule schedule;
   schedule.lr = config.lr;
-  schedule.min_lr = config.min_lr;
-  schedule.init_lr = config.lr_warmup_init;
   schedule.style = train::decay_style_from_string(config.lr_decay_style);
-  schedule.wsd_style = train::wsd_style_from_string(config.lr_wsd_decay_style);
+  const bool decays = schedule.style != train::DecayStyle::kConstant;
+  const bool warms_up = config.lr_warmup_fraction || config.lr_warmup_iters != 0;
+  train::LrIterations iterations{.lr_warmup_iters = config.lr_warmup_iters,
+                                 .lr_warmup_fraction = config.lr_warmup_fraction};
+  if (decays) schedule.min_lr = config.min_lr;
+  if (warms_up) schedule.init_lr = config.lr_warmup_init;
+  if (decays || warms_up) iterations.lr_decay_iters = config.lr_decay_iters;
+  if (schedule.style == train::DecayStyle::kWsd) {
+    schedule.wsd_style = train::wsd_style_from_string(config.lr_wsd_decay_style);
+    iterations.lr_wsd_decay_iters = config.lr_wsd_decay_iters.value_or(0);
+  }
   schedule.weight_decay = config.weight_decay;
-  const int64_t train_iters =
-      std::max<int64_t>(1, num_rollouts * config.samples_per_rollout() / config.samples_per_step());
-  return train::with_iterations(schedule,
-                                {.train_iters = train_iters,
-                                 .lr_decay_iters = config.lr_decay_iters,
-                                 .lr_warmup_iters = config.lr_warmup_iters,
-                                 .lr_warmup_fraction = config.lr_warmup_fraction,
-                                 .lr_wsd_decay_iters = config.lr_wsd_decay_iters.value_or(0)},
-                                config.samples_per_step());
+  iterations.train_iters = planned_steps(config, num_rollouts);
+  if (warms_up) {
+    iterations.lr_warmup_iters =
+        std::min(iterations.lr_warmup_iters, longest_warmup(config, num_rollouts));
+  }
+  return train::with_iterations(schedule, iterations, config.samples_per_step());
 }
 
-train::AdamConfig make_adam(const config::RunConfig& config) {
+train::AdamConfig make_adam(const config::RunConfig& config, bool is_on_gpu) {
   return {.beta1 = config.adam_beta1,
           .beta2 = config.adam_beta2,
           .eps = config.adam_eps,
-          .on_host = config.optimizer_cpu_offload};
+          .on_host = is_on_gpu && config.optimizer_cpu_offload};
 }
 
 train::CriticConfig make_critic(const config::RunConfig& actor, int64_t num_rollouts) {
   const config::RunConfig& config = actor.critic != nullptr ? *actor.critic : actor;
   train::CriticConfig critic;
   critic.value_clip = config.value_clip;
-  critic.adam = make_adam(config);
+  critic.adam = make_adam(config, actor.device != "cpu");
   config::RunConfig schedule = config;  // batches are the actor's
   schedule.rollout_batch_size = actor.rollout_batch_size;
   schedule.n_samples_per_prompt = actor.n_samples_per_prompt;
@@ -140,7 +162,7 @@ model::RouterLosses make_router_losses(const config::RunConfig& config) {
   model::RouterLosses losses;
   if (config.moe_router_load_balancing_type == "aux_loss") losses.balance = Balance::kMicroBatch;
   if (config.moe_router_load_balancing_type == "seq_aux_loss") losses.balance = Balance::kSequence;
-  losses.balance_coef = config.moe_aux_loss_coeff;
+  if (losses.balance != Balance::kNone) losses.balance_coef = config.moe_aux_loss_coeff;
   losses.z_coef = config.moe_z_loss_coeff;
   return losses;
 }
@@ -154,6 +176,15 @@ bool keeps_logits(const config::RunConfig& config) {
          config.custom_loss_function_path.empty() && config.custom_loss_library.empty();
 }
 
+std::vector<std::string> schedule_notes(const config::RunConfig& config, int64_t num_rollouts) {
+  if (config.debug_rollout_only || config.lr_warmup_iters == 0) return {};
+  const int64_t longest = longest_warmup(config, num_rollouts);
+  if (config.lr_warmup_iters <= longest) return {};
+  return {fmt::format("--lr-warmup-iters {}: the {} has {} steps, so the warm-up takes {}",
+                      config.lr_warmup_iters, config.lr_decay_iters ? "decay" : "run", longest + 1,
+                      longest)};
+}
+
 train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts) {
   train::TrainConfig trainer;
   trainer.objective = make_train_objective(config);
@@ -161,7 +192,8 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
   if (config.has_critic()) trainer.critic = make_critic(config, num_rollouts);
   if (config.use_opd) trainer.distillation_coef = config.opd_kl_coef;
   trainer.has_teacher_model = config.use_opd && config.opd_type == "megatron";
-  trainer.preference = {.beta = config.dpo_beta, .label_smoothing = config.dpo_label_smoothing};
+  if (config.is_preference())
+    trainer.preference = {.beta = config.dpo_beta, .label_smoothing = config.dpo_label_smoothing};
   trainer.keep_old_actor = config.keep_old_actor;
   if (config.has_update_interval())
     trainer.update_weights_interval = config.update_weights_interval;
@@ -178,9 +210,11 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
   trainer.replays_top_p = config.rollout_top_p < 1;
   trainer.stateless_adam = config.use_stateless_adam;
   trainer.reset_optimizer_states = config.reset_optimizer_states;
-  trainer.kl_type = algo::kl_type_from_string(config.kl_loss_type);
-  trainer.normalize_advantages = config.normalize_advantages;
-  trainer.policy = make_policy_loss(config);
+  if (!config.trains_on_rows()) {
+    if (config.needs_reference()) trainer.kl_type = algo::kl_type_from_string(config.kl_loss_type);
+    trainer.normalize_advantages = config.normalize_advantages;
+    trainer.policy = make_policy_loss(config);
+  }
   trainer.reduction =
       config.calculate_per_token_loss ? algo::Reduction::kPerToken : algo::Reduction::kPerRollout;
   trainer.temperature = config.rollout_temperature;
@@ -191,7 +225,7 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
                                                                     : model::Recompute::kFull;
   }
   trainer.keeps_logits = keeps_logits(config);
-  trainer.adam = make_adam(config);
+  trainer.adam = make_adam(config, config.device != "cpu");
   trainer.lr = make_lr(config, num_rollouts);
   trainer.clip_grad = config.clip_grad;
   trainer.ref_update_interval = config.ref_update_interval.value_or(0);

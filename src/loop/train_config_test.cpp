@@ -25,6 +25,22 @@ TEST(MakeTrainConfig, TheLastPartOfWsdHasItsShapeAndLength) {
   EXPECT_DOUBLE_EQ(train::learning_rate(lr, 8 * 16), 0.5);  // half of them, in a straight line
 }
 
+TEST(MakeTrainConfig, AWarmUpLongerThanTheRunIsCutAndTold) {
+  config::RunConfig config = small_run();
+  config.lr_decay_style = "cosine";
+  config.lr_warmup_iters = 100;
+  EXPECT_EQ(make_train_config(config, 10).lr.warmup_samples, 9 * 16);
+  EXPECT_EQ(schedule_notes(config, 10),
+            (std::vector<std::string>{"--lr-warmup-iters 100: the run has 10 steps, so the warm-up "
+                                      "takes 9"}));
+  EXPECT_TRUE(schedule_notes(config, 200).empty());
+  config.lr_decay_iters = 4;
+  EXPECT_EQ(make_train_config(config, 200).lr.warmup_samples, 3 * 16);
+  EXPECT_EQ(schedule_notes(config, 200),
+            (std::vector<std::string>{"--lr-warmup-iters 100: the decay has 4 steps, so the "
+                                      "warm-up takes 3"}));
+}
+
 TEST(MakeTrainConfig, WeightDecayIsTheFlags) {
   config::RunConfig config = small_run();
   config.weight_decay = 0.25;

@@ -42,6 +42,20 @@ void wait_for_gpu() {
 
 }  // namespace
 
+void import_trainer_functions(const config::RunConfig& config, const std::filesystem::path& logs) {
+  if (!config.custom_loss_library.empty())
+    load_loss_library(config.custom_loss_library, config::flags_for_users(config));
+  const std::vector<plugin::Hook> hooks = hooks_of(config);
+  if (hooks.empty()) return;
+  plugin::TrainerHost(plugin::TrainerHostConfig{
+      .python = config.plugin_python,
+      .rank = 0,
+      .logs = logs,
+      .flags = config::flags_for_users(config),
+      .hooks = hooks,
+      .timeout = std::chrono::duration<double>(config.plugin_timeout_seconds)});
+}
+
 TrainerFunctions::TrainerFunctions(const config::RunConfig& config,
                                    const std::filesystem::path& logs, int rank)
     : config_(config) {

@@ -19,6 +19,10 @@ namespace slime::loop {
 
 class SharedTensors;
 
+/// Imports the functions that the trainer would call, and loads its library. Throws ConfigError as
+/// TrainerFunctions does.
+void import_trainer_functions(const config::RunConfig& config, const std::filesystem::path& logs);
+
 class TrainerFunctions final {
  public:
   /// Starts the host, where a function is Python's, and loads the library, where there is one. Throws

@@ -69,7 +69,7 @@ json::object first_line(const config::OutputFlags& config, const std::string& ru
                         const json::object& settings) {
   const std::string folder = config.wandb_dir.empty() ? run_dir : config.wandb_dir;
   json::object environment;
-  if (!config.wandb_host.empty()) environment["WANDB_BASE_URL"] = config.wandb_host;
+  if (!config.wandb_host.empty()) environment["WANDB_BASE_URL"] = config.wandb_host.get();
   return {{"environment", environment},
           {"key", config.wandb_key},
           {"suffix", !config.disable_wandb_random_suffix},

@@ -179,8 +179,8 @@ void ModelFiles::read_mxfp4(const NamedWeight& weight, const Tensor& out) const 
   }
 }
 
-void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
-                           const SurplusOf& surplus_of) const {
+std::vector<std::string> ModelFiles::check_headers(const Weights& weights, StoredForm form,
+                                                   const SurplusOf& surplus_of) const {
   std::vector<std::string> problems, carried;
   std::set<std::string> wanted;
   for (const NamedWeight& weight : weights.tensors()) {
@@ -210,7 +210,12 @@ void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
     problems.push_back(fmt::format("and {} more", more));
   }
   if (!problems.empty()) throw ConfigError(problems);
+  return carried;
+}
 
+void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
+                           const SurplusOf& surplus_of) const {
+  const std::vector<std::string> carried = check_headers(weights, form, surplus_of);
   const auto& tensors = weights.tensors();
   Tensor flat = weights.flat();
   if (!flat.is_cpu()) flat = at::zeros(flat.sizes(), flat.options().device(at::kCPU));

@@ -33,6 +33,11 @@ class ModelFiles final {
   enum class Surplus { kProblem, kIgnored, kCarried };
   using SurplusOf = std::function<Surplus(const std::string& name)>;
 
+  /// The headers alone: every tensor must be there with its full shape, and no other but what
+  /// `surplus_of` says. Throws ConfigError with all problems. Returns the names of what is carried.
+  std::vector<std::string> check_headers(const Weights& weights, StoredForm form,
+                                         const SurplusOf& surplus_of) const;
+
   /// Fills weights.flat() and the constants from the files, and notes what is carried. Every tensor
   /// must be there with its full shape, and no other but what `surplus_of` says. Throws ConfigError
   /// with all problems.

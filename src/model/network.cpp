@@ -112,6 +112,14 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
   return network;
 }
 
+void check_weight_files(const std::filesystem::path& directory) {
+  const ModelConfig config = read_model_config(directory);
+  const ModelFiles files(directory);
+  const std::unique_ptr<Network> network = make_blank_network(config, {.device = at::kMeta});
+  files.check_headers(network->weights(), config.stored_form,
+                      [&](const std::string& name) { return surplus_of(config, name); });
+}
+
 std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision& precision,
                                       uint64_t seed, const comm::Mesh& mesh) {
   const comm::ParallelLayout& sizes = mesh.sizes();

@@ -82,6 +82,10 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
                                       const Precision& precision,
                                       const comm::Mesh& mesh = comm::Mesh::single());
 
+/// Whether the weight files of `directory` are those of its config.json, by their headers alone: no
+/// weight is read. Throws ConfigError as load_network does.
+void check_weight_files(const std::filesystem::path& directory);
+
 /// A network of this shape whose weights are zeros, to be filled. Throws ConfigError for an unknown
 /// model type, and for what the family cannot be on this mesh.
 std::unique_ptr<Network> make_blank_network(const ModelConfig& config, const Precision& precision,

@@ -189,7 +189,7 @@ def test_a_misspelt_flag_is_named_with_what_is_missing(work, tmp_path):
     done = run_slime(command)
     assert done.returncode == 2
     assert "--prompt-data: at least one" in done.stderr
-    assert "unknown flag --promt-data is ignored; did you mean --prompt-data?" in done.stderr
+    assert "unknown flag --promt-data; did you mean --prompt-data?" in done.stderr
 
 
 def test_weights_that_blow_up_stop_the_run_with_the_batch_kept(work, tmp_path):

@@ -4,6 +4,7 @@ and train.py does what those who read about it type."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,53 @@ def test_a_script_of_another_model_is_found_where_the_model_is_there(work):
     assert done.returncode == 2
     assert any(line.startswith("--num-layers 99: config.json") for line in refusals(done.stdout))
     assert not (work / "dry").exists()
+
+
+def test_what_a_run_would_find_before_its_first_token_is_found(work, tmp_path):
+    """A row that cannot be read, a function that is not there, weights of another shape: each refused by both, in the same words."""
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1 + 1", "label": "2"}\n{"question": "1 + 2", "label": "3"}\n')
+    (tmp_path / "mine.py").write_text("def score(args, sample):\n    return 1.0\n")
+    shutil.copytree(work / "model", tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    config["intermediate_size"] *= 2
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    for extra, words in (
+        (["--prompt-data", str(tmp_path / "rows.jsonl")], "rows.jsonl"),
+        (["--custom-rm-path", "mine.scores"], "mine has no scores; it has score"),
+        (["--hf-checkpoint", str(tmp_path / "model")], "mlp."),
+        (["--lr-decay-style", "WSD", "--lr-wsd-decay-iters", "100"], "lr-wsd-decay-iters"),
+    ):
+        command = train_command(work, tmp_path / "run", extra=extra)
+        if "--prompt-data" in extra:
+            at = command.index("--prompt-data")
+            del command[at : at + 2]  # given twice they add up
+        dry = run_slime([*command, "--dry-run"], cwd=tmp_path)
+        assert dry.returncode == 2 and any(words in line for line in refusals(dry.stdout)), dry.stdout + dry.stderr
+        assert not (tmp_path / "run").exists()
+        run = run_slime(command, cwd=tmp_path)
+        assert run.returncode == 2 and words in run.stderr, run.stdout + run.stderr
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+
+
+def test_what_nothing_reads_is_told_when_the_run_begins_and_ends(work, tmp_path):
+    done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=["--gamma", "0.9"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "--gamma has no effect: nothing in this run reads it" in done.stdout + done.stderr
+    assert done.stderr.splitlines()[-1] == "--gamma had no effect in this run: nothing read it"
+    assert done.stderr.splitlines()[0].startswith("slime train: on the ")
+
+
+def test_typos_in_commands_and_options_get_the_nearest_name(work):
+    for words, meant in (
+        (["tarin"], "did you mean train?"),
+        (["generate", "--model", "x", "--randm-seed", "1"], "unknown option --randm-seed; did you mean --random-seed?"),
+        (["score", "--rm-typ", "math", "x"], "unknown option --rm-typ; did you mean --rm-type?"),
+        (["serve", "--model-path", "x"], "did you mean --model?"),
+    ):
+        done = run_slime([str(SLIME), *words])
+        assert done.returncode == 2 and meant in done.stderr, done.stdout + done.stderr
+    for command in ("train", "train-async", "serve", "generate", "score", "plan"):
+        assert run_slime([str(SLIME), command, "-h"]).returncode == 0
 
 
 def test_a_complete_command_would_begin(work):

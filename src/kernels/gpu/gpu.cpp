@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 
@@ -65,6 +66,21 @@ int count_gpus() {
   int devices = 0;
   if (init == nullptr || count == nullptr || init(0) != 0 || count(&devices) != 0) return 0;
   return devices;
+}
+
+std::string missing_for_gpus() {
+  if (!std::filesystem::exists("/dev/nvidiactl")) return "no NVIDIA GPU is visible";
+  if (count_gpus() == 0) {
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    return fmt::format(
+        "no NVIDIA GPU is visible{}",
+        visible == nullptr ? "" : fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible));
+  }
+  const std::string library = own_library();
+  if (library != cuda::kLibraryName || ::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD))
+    return "";
+  return "an NVIDIA GPU is there, but this program was built without kernels for it "
+         "(SLIME_CUDA=1 ./dev build)";
 }
 
 std::unique_ptr<PeerCollectives> make_peer_collectives(const PeerCollectivesConfig& config) {

@@ -222,6 +222,10 @@ class Gpu {
 /// none.
 int count_gpus();
 
+/// Why this program cannot use a GPU here, found without opening one: none is visible, or the build
+/// has no kernels for them. Empty: it can.
+std::string missing_for_gpus();
+
 /// Of ATen's operations on the host in a process with a GPU. They are small: gathers of a batch, lists,
 /// sums of a loss. Handing them to all cores takes longer than doing them (tp 2 of the 4B on 32 cores:
 /// the GPU waited 113 ms of a step, with 8 threads 34).

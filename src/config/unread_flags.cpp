@@ -1,0 +1,148 @@
+#include "config/unread_flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <variant>
+
+#include "config/flag_table.h"
+#include "config/users_functions.h"
+
+namespace slime::config {
+namespace {
+
+constexpr std::string_view kOfCritic = "critic: ";
+
+template <typename Do>
+void visit_flag(const FlagRow& row, const RunConfig& config, const Do& act) {
+  std::visit(
+      [&](auto member) {
+        if constexpr (!std::is_same_v<decltype(member), std::monostate>) act(config.*member);
+      },
+      row.member);
+}
+
+bool was_read(const FlagRow& row, const RunConfig& config) {
+  bool is_read = false;
+  visit_flag(row, config, [&](const auto& flag) { is_read = flag.is_read(); });
+  return is_read;
+}
+
+/// A test of flags looks at flags: at those of a copy that has records of its own.
+RunConfig copy_with_own_records(const RunConfig& config) {
+  RunConfig copy = config;
+  for (const FlagRow& row : flag_table()) {
+    std::visit(
+        [&](auto member) {
+          if constexpr (!std::is_same_v<decltype(member), std::monostate>)
+            (copy.*member).separate();
+        },
+        row.member);
+  }
+  copy.num_engine_workers.separate();
+  return copy;
+}
+
+bool mentions(const std::string& text, const std::string& flag) {
+  const std::size_t at = text.find(flag);
+  if (at == std::string::npos) return false;
+  const std::size_t end = at + flag.size();
+  return end == text.size() ||
+         !(std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '-');
+}
+
+bool is_told(const ParsedFlags& flags, const std::string& name) {
+  return std::ranges::any_of(flags.warnings,
+                             [&](const std::string& text) { return mentions(text, name); });
+}
+
+void add_unread(const std::vector<std::string>& given, const RunConfig& config,
+                std::string_view prefix, std::vector<std::string>& unread) {
+  const RunConfig copy = copy_with_own_records(config);
+  const bool is_critic = !prefix.empty();
+  for (const std::string& name : given) {
+    const FlagRow* row = find_flag(name);
+    if (row == nullptr || row->status != FlagStatus::kWorks || was_read(*row, config)) continue;
+    // Stations read the actor's flags alone.
+    const bool has_test = !is_critic && row->counts && row->counts->holds != nullptr;
+    if (has_test && row->counts->holds(copy)) continue;
+    std::string full = std::string(prefix) + name;
+    if (std::ranges::find(unread, full) == unread.end()) unread.push_back(std::move(full));
+  }
+}
+
+std::string sentence(const std::string& name, const RunConfig& config) {
+  const bool is_critic = name.starts_with(kOfCritic);
+  const std::string bare = is_critic ? name.substr(kOfCritic.size()) : name;
+  const FlagRow& row = *find_flag(bare);
+  std::string text =
+      is_critic
+          ? fmt::format(
+                "--megatron-config-path: critic: {} has no effect: nothing of a "
+                "critic reads it ({})",
+                bare, row.meaning)
+          : fmt::format("{} has no effect: nothing in this run reads it ({})", bare, row.meaning);
+  if (row.counts && !row.counts->words.empty() && !is_critic)
+    text += fmt::format("; it counts with {}", row.counts->words);
+  if (has_users_code(config)) text += "; functions of yours find it in `args`";
+  return text;
+}
+
+}  // namespace
+
+void forget_reads(const RunConfig& config) {
+  for (const FlagRow& row : flag_table())
+    visit_flag(row, config, [](const auto& flag) { flag.forget_read(); });
+  config.num_engine_workers.forget_read();
+  if (config.critic != nullptr) forget_reads(*config.critic);
+}
+
+std::vector<std::string> unread_flags(const ParsedFlags& flags) {
+  std::vector<std::string> unread;
+  add_unread(flags.given, flags.config, "", unread);
+  std::erase_if(unread, [&](const std::string& name) { return is_told(flags, name); });
+  if (flags.config.critic != nullptr)
+    add_unread(flags.given_to_critic, *flags.config.critic, kOfCritic, unread);
+  return unread;
+}
+
+void note_unread_flags(ParsedFlags& flags) {
+  flags.unread = unread_flags(flags);
+  for (const std::string& name : flags.unread)
+    flags.warnings.push_back(sentence(name, flags.config));
+}
+
+std::string still_unread(const ParsedFlags& flags) {
+  std::vector<std::string> rest;
+  for (const std::string& name : flags.unread) {
+    const bool is_critic = name.starts_with(kOfCritic);
+    const std::string bare = is_critic ? name.substr(kOfCritic.size()) : name;
+    const RunConfig& config = is_critic ? *flags.config.critic : flags.config;
+    if (!was_read(*find_flag(bare), config)) rest.push_back(name);
+  }
+  std::string ignored;
+  if (!flags.ignored.empty())
+    ignored = fmt::format("unknown and ignored: {}", fmt::join(flags.ignored, ", "));
+  if (rest.empty()) return ignored;
+  if (!ignored.empty()) ignored = "; " + ignored;
+  return fmt::format("{} had no effect in this run: nothing read {}{}", fmt::join(rest, ", "),
+                     rest.size() == 1 ? "it" : "them", ignored);
+}
+
+bool has_users_code(const RunConfig& config) {
+  const auto is_set = [](const Flag<std::string>& path) { return !path.peek().empty(); };
+  if (is_set(config.custom_generate_function_path) || is_set(config.custom_loss_function_path) ||
+      is_set(config.custom_loss_library) || is_set(config.custom_advantage_function_path) ||
+      is_set(config.rollout_data_postprocess_path) || is_set(config.custom_megatron_init_path) ||
+      is_set(config.custom_megatron_before_log_prob_hook_path) ||
+      is_set(config.custom_megatron_before_train_step_hook_path))
+    return true;
+  const RunConfig copy = copy_with_own_records(config);
+  return !users_functions(copy).empty() || !copy.users_correction().empty() ||
+         !copy.users_reducer().empty() ||
+         copy.rollout_function_path.get().find(".py") != std::string::npos;
+}
+
+}  // namespace slime::config

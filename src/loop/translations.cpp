@@ -1,0 +1,67 @@
+#include "loop/translations.h"
+
+#include <cstdint>
+#include <filesystem>
+
+#include "cluster/placement.h"
+#include "config/eval_config.h"
+#include "config/users_functions.h"
+#include "loop/engine_workers_config.h"
+#include "loop/evaluation.h"
+#include "loop/rank_tasks.h"
+#include "loop/rollout_source.h"
+#include "loop/run_devices.h"
+#include "loop/run_start.h"
+#include "loop/scores.h"
+#include "loop/train_config.h"
+
+namespace slime::loop {
+namespace {
+
+/// An epoch has at least one step; how many rows there are is not known yet.
+int64_t fewest_rollouts(const config::RunConfig& config) {
+  return config.num_rollout ? *config.num_rollout : config.num_epoch.value_or(1);
+}
+
+void translate_training(const config::RunConfig& config) {
+  make_train_config(config, fewest_rollouts(config));
+  layout_of(config);
+  const bool makes_own_batch =
+      !config.custom_convert_samples_to_train_data_path.empty() || config.has_users_post_process();
+  if (!config.trains_on_rows() && !makes_own_batch) make_batch_config(config);
+  if (!config.has_critic()) return;
+  const config::RunConfig& critic = config.critic != nullptr ? *config.critic : config;
+  critic.critic_load.get();
+}
+
+void translate_engines(const config::RunConfig& config) {
+  engine_settings(config);
+  if (config.num_engine_workers > 0)
+    engine_workers_config(config, {}, {}, {}, place_workers(config, 1, 0));
+}
+
+void translate_generation(const config::RunConfig& config) {
+  training_rules(config);
+  config.reward_key.get();
+  rollout_config(config);
+  if (!config.has_users_reward()) {
+    reward_config(config);
+    reward_deadline(config, {});
+  }
+}
+
+}  // namespace
+
+void make_translations(const config::RunConfig& config) {
+  if (!config.debug_rollout_only) translate_training(config);
+  if (!config.generates()) return;
+  translate_engines(config);
+  translate_generation(config);
+  // A file of data sets may be missing where only the flags are checked.
+  const bool has_sets = config.eval_config.empty() ? !config.eval_prompt_data.empty()
+                                                   : std::filesystem::exists(config.eval_config);
+  if (config.eval_interval && has_sets && !config::has_users_evaluation(config))
+    config::eval_sets_of(config);
+}
+
+}  // namespace slime::loop

@@ -1,0 +1,18 @@
+#pragma once
+
+/// Every translation of a run's flags into the configurations of its stations, made before its first
+/// token, by a run and by --dry-run alike.
+///
+/// The values are thrown away; what they were made of is recorded (config/flag.h), so that a flag
+/// that no translation reads is known before anything is loaded. A station that reads a flag where it
+/// stands, deep in the run, says so in the flag's row (`FlagRow::when`).
+
+#include "config/run_config.h"
+
+namespace slime::loop {
+
+/// `config` is complete and valid. Throws ConfigError for what a translation refuses: a schedule of
+/// learning rates that cannot be, a layout, a data set of evaluation.
+void make_translations(const config::RunConfig& config);
+
+}  // namespace slime::loop

@@ -1,0 +1,232 @@
+#include "loop/trial_start.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "buffer/filter.h"
+#include "buffer/sliced_path.h"
+#include "config/eval_config.h"
+#include "config/unread_flags.h"
+#include "config/users_functions.h"
+#include "config/validate.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "loop/plugins.h"
+#include "loop/prompts.h"
+#include "loop/run_devices.h"
+#include "loop/run_start.h"
+#include "loop/scores.h"
+#include "loop/train_config.h"
+#include "loop/trainer_functions.h"
+#include "loop/translations.h"
+#include "model/config.h"
+#include "model/network.h"
+
+namespace slime::loop {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Rows of each file that are read.
+constexpr int64_t kFirstRows = 16;
+
+using Sentences = std::vector<std::string>;
+
+void add_lines(Sentences& sentences, const char* text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (std::ranges::find(sentences, line) == sentences.end()) sentences.push_back(line);
+  }
+}
+
+/// What a part refuses, beside what others do.
+void attempt(Sentences& problems, const std::function<void()>& part) {
+  try {
+    part();
+  } catch (const ConfigError& error) {
+    add_lines(problems, error.what());
+  } catch (const fs::filesystem_error& error) {
+    add_lines(problems, error.what());
+  }
+}
+
+std::string first_rows(const std::string& path) {
+  buffer::SlicedPath sliced = buffer::parse_sliced_path(path);
+  if (sliced.counts_from_the_end()) return path;
+  const int64_t begin = sliced.begin.value_or(0);
+  const int64_t end = std::min(sliced.end.value_or(begin + kFirstRows), begin + kFirstRows);
+  return fmt::format("{}@[{}:{}]", sliced.path.string(), begin, end);
+}
+
+bool is_here(const std::string& path) { return fs::exists(buffer::parse_sliced_path(path).path); }
+
+bool evaluates(const config::RunConfig& config) {
+  return config.generates() && config.eval_interval && !config::has_users_evaluation(config);
+}
+
+/// Of evaluation; none where its file is not here.
+std::vector<config::EvalSetConfig> eval_sets(const config::RunConfig& config) {
+  const bool has_config = !config.eval_config.empty();
+  if (has_config ? !fs::exists(config.eval_config) : config.eval_prompt_data.empty()) return {};
+  return config::eval_sets_of(config);
+}
+
+void note_data(const config::RunConfig& config, Sentences& absent) {
+  std::set<std::string> seen;
+  const auto look_at = [&](std::string_view flag, const std::string& path) {
+    if (is_here(path)) return;
+    if (seen.insert(path).second) absent.push_back(fmt::format("{} {}: no such file", flag, path));
+  };
+  for (const std::string& path : config.prompt_data) look_at("--prompt-data", path);
+  for (const config::EvalSetConfig& set : eval_sets(config))
+    look_at(config.eval_config.empty() ? "--eval-prompt-data" : "--eval-config", set.path);
+}
+
+/// The first rows of every file that is here, as the run would read them.
+void read_first_rows(const config::RunConfig& config, Sentences& problems) {
+  const bool evaluation = evaluates(config);
+  const ModelText text = load_model_text(
+      config.hf_checkpoint, needs_template(config, evaluation),
+      std::chrono::floor<std::chrono::days>(local_time(SystemClock().unix_seconds())));
+  const bool reads_rows =
+      !config::has_users_data_source(config) && !config.disable_rollout_global_dataset;
+  if (reads_rows) {
+    config::RunConfig first = config;
+    first.streaming_data = false;
+    for (const std::string& path : config.prompt_data) {
+      if (!is_here(path)) continue;
+      first.prompt_data = std::vector<std::string>{first_rows(path)};
+      attempt(problems, [&] { load_prompts(first, text); });
+    }
+  }
+  if (!evaluation) return;
+  for (config::EvalSetConfig set : eval_sets(config)) {
+    if (!is_here(set.path)) continue;
+    set.path = first_rows(set.path);
+    attempt(problems, [&] { load_eval_prompts(config, text, set); });
+  }
+}
+
+/// A folder of this process, deleted with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "slime-dry-run-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr)
+      throw ConfigError(
+          fmt::format("{}: no folder can be made", fs::temp_directory_path().string()));
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// Functions and libraries, as the run would import them.
+bool import_all(const config::RunConfig& config, Sentences& problems) {
+  std::vector<std::string> eval_rewards;
+  if (evaluates(config)) {
+    for (const config::EvalSetConfig& set : eval_sets(config))
+      if (!set.custom_rm_path.empty()) eval_rewards.push_back(set.custom_rm_path);
+  }
+  const TemporaryFolder logs;
+  attempt(problems, [&] { import_functions(config, eval_rewards, logs.path()); });
+  if (!config.debug_rollout_only)
+    attempt(problems, [&] { import_trainer_functions(config, logs.path()); });
+  return config::has_users_code(config);
+}
+
+/// The model directory, where it is here: then this is a machine of the run.
+void try_model(const config::RunConfig& config, TrialStart& start) {
+  const fs::path directory = config.hf_checkpoint;
+  attempt(start.problems, [&] {
+    const model::ModelConfig model = model::read_model_config(directory);
+    check_shape(config, model);
+  });
+  const bool has_weights = fs::exists(directory / "model.safetensors") ||
+                           fs::exists(directory / "model.safetensors.index.json");
+  attempt(start.problems, [&] {
+    if (has_weights) {
+      model::check_weight_files(directory);
+    } else {
+      start.absent.push_back(
+          fmt::format("--hf-checkpoint {}: there are no weights", directory.string()));
+    }
+  });
+  attempt(start.problems, [&] { read_first_rows(config, start.problems); });
+  attempt(start.problems, [&] { start.imported_functions = import_all(config, start.problems); });
+}
+
+void note_machine(const config::RunConfig& config, TrialStart& start) {
+  attempt(start.problems, [&] { place_workers(config, 1, 0); });
+  // A login node has no devices, and is one host.
+  if (config.actor_num_nodes > 1) {
+    start.absent.push_back(
+        fmt::format("--actor-num-nodes {}: this is one host", config.actor_num_nodes));
+  } else {
+    attempt(start.absent, [&] { check_devices(config); });
+  }
+  fs::path folder = !config.run_dir.empty() ? fs::path(config.run_dir)
+                    : !config.save.empty()  ? fs::path(config.save)
+                                            : fs::path("runs");
+  folder = fs::absolute(folder);
+  while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();
+  if (::access(folder.c_str(), W_OK) != 0) {
+    start.absent.push_back(fmt::format("--run-dir: {} cannot be written here", folder.string()));
+  }
+}
+
+/// A run would say it before the first row of its data.
+void try_rewards(const config::RunConfig& config) {
+  if (!config.has_users_reward()) reward::make_reward(config.rm_type, reward_config(config));
+  if (!config::has_users_filter(config)) buffer::make_filter(config.dynamic_sampling_filter_path);
+}
+
+}  // namespace
+
+TrialStart try_start(config::ParsedFlags& flags) {
+  TrialStart start;
+  bool is_valid = false;
+  attempt(start.problems, [&] {
+    config::complete_and_validate(flags, start.absent);
+    is_valid = true;
+  });
+  const config::RunConfig& config = flags.config;
+  if (is_valid) {
+    attempt(start.problems, [&] { make_translations(config); });
+    config::note_unread_flags(flags);
+    if (config.num_rollout) {
+      for (const std::string& note : schedule_notes(config, *config.num_rollout))
+        flags.warnings.push_back(note);
+    }
+    attempt(start.problems, [&] { note_data(config, start.absent); });
+    note_machine(config, start);
+  }
+  attempt(start.problems, [&] { try_rewards(config); });
+  const fs::path directory = config.hf_checkpoint;
+  if (config.hf_checkpoint.empty() || !fs::exists(directory / "config.json")) return start;
+  if (is_valid) {
+    try_model(config, start);
+  } else {
+    attempt(start.problems, [&] { check_shape(config, model::read_model_config(directory)); });
+  }
+  return start;
+}
+
+}  // namespace slime::loop
