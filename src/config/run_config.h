@@ -62,7 +62,10 @@ struct DataFlags {
   int64_t n_samples_per_prompt = 1;
   int64_t num_data_workers = 0;  // 0: all cores
   bool streaming_data = false;
-  std::string loss_mask_type = "qwen";
+  std::string completion_key = "completion";
+  std::string loss_mask_type = "auto";
+  std::string trained_answers = "all";
+  bool no_special_tokens_in_content = false;
   std::string data_source_path = "slime.rollout.data_source.RolloutDataSourceWithBuffer";
   bool disable_rollout_global_dataset = false;  // prompts are the user's own functions' business
   std::string rollout_buffer_url;          // of `slime buffer`, for rollout functions that read it

@@ -73,6 +73,10 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
         fmt::format("{} prompts are longer than --rollout-max-prompt-len and are left out",
                     run.dataset->num_too_long()));
   }
+  if (run.dataset && !run.dataset->left_out().empty()) {
+    notes.push_back(fmt::format("{} rows are trained; left out: {}", run.dataset->size(),
+                                buffer::words_of_left_out(run.dataset->left_out())));
+  }
   // Rewards and filters that do not exist are found before networks are loaded.
   if (!config.has_users_reward()) make_score(config);
   if (!config::has_users_filter(config)) buffer::make_filter(config.dynamic_sampling_filter_path);
@@ -173,6 +177,16 @@ int64_t num_parameters(const model::ModelConfig& model) {
   return model::make_blank_network(model, {.device = at::kMeta})->weights().num_parameters();
 }
 
+/// Rows of the data set that are not trained, by reason.
+json::object left_out(const Stations& run) {
+  json::object counts;
+  if (!run.dataset) return counts;
+  for (const auto& [reason, count] : run.dataset->left_out()) counts[reason] = count;
+  if (run.dataset->num_too_long() > 0)
+    counts["prompt_longer_than_max_prompt_len"] = run.dataset->num_too_long();
+  return counts;
+}
+
 json::object describe(const Stations& run, const json::object& unknown) {
   return {{"run_id", run.start.run_id},
           {"model", run.config.hf_checkpoint},
@@ -182,6 +196,7 @@ json::object describe(const Stations& run, const json::object& unknown) {
           {"num_rollout", run.schedule.num_steps},
           {"loss_type", run.config.loss_type},
           {"trainer_threads", at::get_num_threads()},
+          {"left_out", left_out(run)},
           {"flags", config::changed_flags(run.config)},
           {"unknown_flags", config::without_secrets(unknown)}};
 }
