@@ -220,6 +220,22 @@ std::unique_ptr<buffer::PromptStream> stream_prompts(const config::RunConfig& co
                                                 std::move(source.tokenize));
 }
 
+buffer::Dataset load_eval_rows(const config::RunConfig& config, const ModelText& text,
+                               const config::EvalSetConfig& set) {
+  const SupervisedRows rows(config, text);
+  Source source = make_source(
+      config, text,
+      {.paths = {set.path},
+       .flag = "--eval-prompt-data",
+       .keys = {.input = set.input_key,
+                .metadata = set.metadata_key,
+                .completion = config.completion_key,
+                .tools = set.tool_key},
+       .leave_out = [&rows](const buffer::DatasetRow& row) { return rows.left_out(row); }},
+      {});
+  return buffer::Dataset::load(source.files, nullptr, nullptr);
+}
+
 buffer::Dataset load_eval_prompts(const config::RunConfig& config, const ModelText& text,
                                   const config::EvalSetConfig& set) {
   Source source = make_source(config, text,

@@ -54,6 +54,10 @@ buffer::Dataset load_prompts(const config::RunConfig& config, const ModelText& t
 std::unique_ptr<buffer::PromptStream> stream_prompts(const config::RunConfig& config,
                                                      const ModelText& text);
 
+/// The rows of one evaluation data set of supervised training.
+buffer::Dataset load_eval_rows(const config::RunConfig& config, const ModelText& text,
+                               const config::EvalSetConfig& set);
+
 /// The prompts of one evaluation data set.
 buffer::Dataset load_eval_prompts(const config::RunConfig& config, const ModelText& text,
                                   const config::EvalSetConfig& set);

@@ -68,6 +68,12 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
     run.evaluation.emplace(config, *run.text);
     notes.insert(notes.end(), run.evaluation->remarks().begin(), run.evaluation->remarks().end());
   }
+  if (config.is_supervised() && config.eval_interval && !config.debug_rollout_only &&
+      (!config.eval_prompt_data.empty() || !config.eval_config.empty())) {
+    run.row_evaluation.emplace(config, *run.text);
+    notes.insert(notes.end(), run.row_evaluation->remarks().begin(),
+                 run.row_evaluation->remarks().end());
+  }
   if (run.dataset && run.dataset->num_too_long() > 0) {
     notes.push_back(
         fmt::format("{} prompts are longer than --rollout-max-prompt-len and are left out",
@@ -120,7 +126,7 @@ void plan_schedule(Stations& run) {
         fmt::format("--start-rollout-id {}: nothing is left to do, the run has {} rollouts",
                     schedule.first_step, schedule.num_steps));
   }
-  if (run.evaluation || config::has_users_evaluation(config))
+  if (run.evaluation || run.row_evaluation || config::has_users_evaluation(config))
     schedule.eval_interval = config.eval_interval;
   schedule.save_interval = config.save_interval;
   if (!config.num_rollout && run.dataset)
