@@ -99,6 +99,11 @@ Group DataSource::make_group(int64_t ordinal, const Origin& origin,
     sample.prompt_length = static_cast<int64_t>(prompt.tokens.size());
     sample.tokens = std::move(prompt.tokens);
     sample.prompt = std::move(prompt.text);
+    const bool is_rendered =
+        stream_ != nullptr ? stream_->applies_template() : dataset_->applies_template();
+    // Users' functions read a list of messages as one.
+    if (!is_rendered && prompt.source.is_array())
+      sample.user_fields["prompt"] = std::move(prompt.source);
     sample.label = std::move(prompt.label);
     sample.metadata = std::move(prompt.metadata);
   }

@@ -216,6 +216,31 @@ TEST(DataSource, SaysWhatChangedSinceTheCheckpoint) {
                ConfigError);
 }
 
+TEST(DataSource, MessagesThatNoTemplateRendersStayAListForFunctionsOfTheUsers) {
+  const std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) / "data_source_messages.jsonl";
+  const std::string messages = R"([{"role":"user","content":"hi"}])";
+  std::ofstream(path) << R"({"input": )" << messages << "}\n"
+                      << R"({"input": "[{\"a\": 1}]"})"
+                      << "\n";
+  DatasetConfig config;
+  config.paths = {path.string()};
+  const auto letters = [](std::string_view text) {
+    return std::vector<TokenId>(text.begin(), text.end());
+  };
+  const Dataset dataset = Dataset::load(config, nullptr, letters);
+  const std::vector<Group> groups = DataSource(&dataset, {}).take(2);
+  EXPECT_EQ(json::serialize(groups[0].samples[0].user_fields), "{\"prompt\":" + messages + "}");
+  EXPECT_EQ(groups[0].samples[0].prompt, messages);
+  EXPECT_TRUE(groups[1].samples[0].user_fields.empty());  // a text that is JSON stays a text
+  EXPECT_EQ(groups[1].samples[0].prompt, R"([{"a": 1}])");
+
+  config.apply_chat_template = true;
+  const RenderFn render = [](const json::array&, const json::array&) { return "rendered"; };
+  const Dataset rendered = Dataset::load(config, render, letters);
+  EXPECT_TRUE(DataSource(&rendered, {}).take(1)[0].samples[0].user_fields.empty());
+}
+
 TEST(DataSource, WithoutADataSetGivesEmptySamples) {
   DataSource source(nullptr, {.samples_per_prompt = 3});
   const std::vector<Group> groups = source.take(2);

@@ -65,6 +65,7 @@ class DatasetLoader {
     Dataset::Chunk chunk;
     std::vector<Dataset::Row> rows;  // their chunk is filled in at the end
     int64_t num_too_long = 0;
+    std::map<std::string, int64_t> left_out;
     std::vector<std::string> problems;
   };
 
@@ -129,9 +130,15 @@ class DatasetLoader {
 
   void add_row(const DatasetRow& row, const std::string& where, Result& result) const {
     if (config_.check_row) config_.check_row(row);
+    if (config_.leave_out) {
+      if (const auto reason = config_.leave_out(row)) {
+        ++result.left_out[*reason];
+        return;
+      }
+    }
     std::vector<TokenId> tokens;
     if (tokenize_ && (render_ || row.prompt.is_string())) {
-      tokens = tokenize_(render_row(row, render_));
+      tokens = tokenize_row(row, render_, tokenize_, config_.tokenize_messages);
       if (tokens.empty()) throw ConfigError(fmt::format("{}: the prompt is empty", where));
       if (config_.max_prompt_tokens &&
           static_cast<int64_t>(tokens.size()) > *config_.max_prompt_tokens) {
@@ -160,10 +167,16 @@ class DatasetLoader {
       }
       dataset.fingerprint_ = crc32c(result.chunk.packed, dataset.fingerprint_);
       dataset.num_too_long_ += result.num_too_long;
+      for (const auto& [reason, count] : result.left_out) dataset.left_out_[reason] += count;
       dataset.chunks_.push_back(std::move(result.chunk));
     }
     if (dataset.rows_.empty()) {
       const bool is_training = config_.flag == "--prompt-data";
+      if (!dataset.left_out_.empty()) {
+        throw ConfigError(fmt::format("{} {}: no row is left: {}", config_.flag,
+                                      fmt::join(config_.paths, " "),
+                                      words_of_left_out(dataset.left_out_)));
+      }
       throw ConfigError(
           dataset.num_too_long_ == 0
               ? fmt::format("{} {}: no rows", config_.flag, fmt::join(config_.paths, " "))
@@ -197,6 +210,19 @@ class DatasetLoader {
   std::exception_ptr bug_;                 // guarded by mutex_
   std::atomic<int64_t> num_problems_{0};
 };
+
+std::string words_of_left_out(const std::map<std::string, int64_t>& left_out) {
+  std::vector<std::string> words;
+  for (const auto& [reason, count] : left_out) words.push_back(fmt::format("{} {}", count, reason));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::vector<TokenId> tokenize_row(const DatasetRow& row, const RenderFn& render,
+                                  const TokenizeFn& tokenize,
+                                  const TokenizeMessagesFn& tokenize_messages) {
+  if (!render || !tokenize_messages) return tokenize(render_row(row, render));
+  return tokenize_messages(messages_of(row), row.tools);
+}
 
 Dataset Dataset::load(const DatasetConfig& config, RenderFn render, TokenizeFn tokenize) {
   check(!config.apply_chat_template || render,

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,11 @@
 #include "core/sample.h"
 
 namespace slime::buffer {
+
+/// Token ids of a prompt of messages, with the header of the answer. Called from several threads at
+/// once.
+using TokenizeMessagesFn =
+    std::function<std::vector<TokenId>(const json::array& messages, const json::array& tools)>;
 
 /// Words in quotes are the flags that set a field.
 struct DatasetConfig {
@@ -36,11 +42,24 @@ struct DatasetConfig {
   /// A look at each row before it is kept; a ConfigError that it throws is reported with file and
   /// line. Called from several threads at once; may be empty.
   std::function<void(const DatasetRow& row)> check_row;
+  /// Why a row is left out ("no_trained_token"), after check_row; such rows are counted by their
+  /// reasons. Called and reported as check_row is; may be empty. A stream leaves none out.
+  std::function<std::optional<std::string>(const DatasetRow& row)> leave_out;
+  /// The tokens of messages where they are not those of the rendered text alone; may be empty.
+  TokenizeMessagesFn tokenize_messages;
   int num_threads = 0;  // for templates and tokens; 0: one per core
 };
 
 /// Token ids of a text, no special tokens added. Called from several threads at once.
 using TokenizeFn = std::function<std::vector<TokenId>(std::string_view text)>;
+
+/// The tokens of a row's prompt.
+std::vector<TokenId> tokenize_row(const DatasetRow& row, const RenderFn& render,
+                                  const TokenizeFn& tokenize,
+                                  const TokenizeMessagesFn& tokenize_messages);
+
+/// "3 no_trained_token, 2 longer_than_the_model".
+std::string words_of_left_out(const std::map<std::string, int64_t>& left_out);
 
 /// Immutable once loaded; may be read from several threads.
 class Dataset {
@@ -56,11 +75,17 @@ class Dataset {
   /// rendered anew: only row and tokens are stored, which keeps a data set near twice its file.
   Prompt prompt(int64_t row) const;
 
+  /// Whether prompts are rendered by a chat template; otherwise a list of messages stays one.
+  bool applies_template() const { return static_cast<bool>(render_); }
+
   /// Tokens of the longest prompt; 0 when prompts are not tokenised.
   int64_t longest_prompt() const;
 
   /// Rows left out because they have more than max_prompt_tokens tokens.
   int64_t num_too_long() const { return num_too_long_; }
+
+  /// Rows left out for other reasons (DatasetConfig::leave_out), by reason.
+  const std::map<std::string, int64_t>& left_out() const { return left_out_; }
 
   /// CRC-32C over the rows in order: differs when a row, its content or the order differs.
   uint32_t fingerprint() const { return fingerprint_; }
@@ -87,6 +112,7 @@ class Dataset {
   std::vector<Chunk> chunks_;
   std::vector<Row> rows_;
   int64_t num_too_long_ = 0;
+  std::map<std::string, int64_t> left_out_;
   uint32_t fingerprint_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,99 @@ bool is_list_of_objects(const json::value& value) {
                      [](const json::value& element) { return element.is_object(); });
 }
 
+/// A string or messages: what a model is to say.
+const json::value& response_of(const json::object& row, std::string_view key, std::string_view flag,
+                               std::string_view where) {
+  const json::value& response = required(row, key, flag, where);
+  if (!response.is_string() && !is_list_of_objects(response)) {
+    throw ConfigError(fmt::format("{}: field \"{}\" ({}) should be a string or a list of messages",
+                                  where, key, flag));
+  }
+  return response;
+}
+
+std::string_view role_in(const json::array& messages, std::size_t place) {
+  const json::value* role = messages[place].get_object().if_contains("role");
+  return role != nullptr && role->is_string() ? std::string_view(role->get_string())
+                                              : std::string_view();
+}
+
+std::size_t num_common(const json::array& a, const json::array& b) {
+  std::size_t count = 0;
+  while (count < std::min(a.size(), b.size()) && a[count] == b[count]) ++count;
+  return count;
+}
+
+/// How many messages of a conversation are the prompt of its row; nothing where it does not begin
+/// with it.
+std::optional<std::size_t> length_of_prompt(const json::array& conversation,
+                                            const json::value& prompt) {
+  if (const json::array* messages = prompt.if_array()) {
+    const bool is_there = messages->size() < conversation.size() &&
+                          num_common(conversation, *messages) == messages->size();
+    return is_there ? std::optional(messages->size()) : std::nullopt;
+  }
+  for (std::size_t i = 0; i + 1 < conversation.size(); ++i) {
+    const std::string_view role = role_in(conversation, i);
+    if (role == "system" || role == "developer") continue;
+    const json::value* content = conversation[i].get_object().if_contains("content");
+    const bool is_prompt = role == "user" && content != nullptr && *content == prompt;
+    return is_prompt ? std::optional(i + 1) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// Whether messages go on from a prompt, as opposed to telling the conversation from its beginning.
+bool goes_on(const json::array& messages, const json::value& prompt) {
+  const std::string_view first = role_in(messages, 0);
+  if (first == "assistant" || first == "tool") return true;
+  const json::array* before = prompt.if_array();
+  return before != nullptr && role_in(*before, before->size() - 1) == "assistant";
+}
+
+/// Makes a pair of whole conversations a prompt and two continuations.
+void split_pair(DatasetRow& row, const json::object& object, const RowKeys& keys,
+                std::string_view where) {
+  json::array* chosen = row.metadata[keys.chosen].if_array();
+  json::array* rejected = row.metadata[keys.rejected].if_array();
+  const bool has_prompt = !row.prompt.is_null();
+  const auto is_whole = [&](const json::array* messages) {
+    return messages != nullptr && (!has_prompt || length_of_prompt(*messages, row.prompt) ||
+                                   !goes_on(*messages, row.prompt));
+  };
+  if (!is_whole(chosen) && !is_whole(rejected)) {
+    if (!has_prompt) required(object, keys.input, "--input-key", where);
+    return;
+  }
+  if (!is_whole(chosen) || !is_whole(rejected)) {
+    throw ConfigError(
+        fmt::format("{}: one of \"{}\" and \"{}\" is a whole conversation; both should be, or none",
+                    where, keys.chosen, keys.rejected));
+  }
+  // Each side keeps at least one message, its answer.
+  const std::size_t common =
+      std::min({num_common(*chosen, *rejected), chosen->size() - 1, rejected->size() - 1});
+  if (has_prompt) {
+    const auto of_chosen = length_of_prompt(*chosen, row.prompt),
+               of_rejected = length_of_prompt(*rejected, row.prompt);
+    if (!of_chosen || of_chosen != of_rejected || *of_chosen > common) {
+      throw ConfigError(fmt::format(
+          "{}: the conversations \"{}\" and \"{}\" should both begin with \"{}\" (--input-key)",
+          where, keys.chosen, keys.rejected, keys.input));
+    }
+  }
+  if (common == 0) {
+    throw ConfigError(fmt::format(
+        "{}: the conversations \"{}\" and \"{}\" have no message in common, so there is "
+        "no prompt; a field \"{}\" (--input-key) would be one",
+        where, keys.chosen, keys.rejected, keys.input));
+  }
+  const auto end = static_cast<std::ptrdiff_t>(common);
+  row.prompt = json::array(chosen->begin(), chosen->begin() + end);
+  chosen->erase(chosen->begin(), chosen->begin() + end);
+  rejected->erase(rejected->begin(), rejected->begin() + end);
+}
+
 json::array read_tools(const json::value& field, const RowKeys& keys, std::string_view where) {
   json::value tools = field;
   if (const json::string* text = field.if_string(); text != nullptr) {
@@ -66,13 +160,18 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
   const json::object& object = parsed.get_object();
 
   DatasetRow row;
-  row.prompt = required(object, keys.input, "--input-key", where);
+  const bool is_pair = !keys.chosen.empty() && !keys.rejected.empty();
+  // A pair of whole conversations needs no field for its prompt.
+  if (!is_pair || object.contains(keys.input))
+    row.prompt = required(object, keys.input, "--input-key", where);
   // Rows of environments name a task by its number.
   if (row.prompt.is_int64()) row.prompt = json::string(std::to_string(row.prompt.get_int64()));
-  if (!row.prompt.is_string() && !is_list_of_objects(row.prompt)) {
-    throw ConfigError(
-        fmt::format("{}: field \"{}\" (--input-key) should be a string or a list of messages",
-                    where, keys.input));
+  if (!row.prompt.is_null() || !is_pair) {
+    if (!row.prompt.is_string() && !is_list_of_objects(row.prompt)) {
+      throw ConfigError(
+          fmt::format("{}: field \"{}\" (--input-key) should be a string or a list of messages",
+                      where, keys.input));
+    }
   }
   if (!keys.label.empty()) row.label = required(object, keys.label, "--label-key", where);
   if (const json::value* metadata =
@@ -84,16 +183,13 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
     }
     row.metadata = metadata->get_object();
   }
-  for (const auto& [key, flag] :
-       {std::pair{&keys.chosen, "--chosen-key"}, std::pair{&keys.rejected, "--rejected-key"}}) {
-    if (key->empty()) continue;
-    const json::value& response = required(object, *key, flag, where);
-    if (!response.is_string() && !is_list_of_objects(response)) {
-      throw ConfigError(fmt::format(
-          "{}: field \"{}\" ({}) should be a string or a list of messages", where, *key, flag));
-    }
-    row.metadata[*key] = response;
+  if (is_pair) {
+    row.metadata[keys.chosen] = response_of(object, keys.chosen, "--chosen-key", where);
+    row.metadata[keys.rejected] = response_of(object, keys.rejected, "--rejected-key", where);
+    split_pair(row, object, keys, where);
   }
+  if (!keys.completion.empty() && object.contains(keys.completion))
+    row.metadata[keys.completion] = response_of(object, keys.completion, "--completion-key", where);
   if (const json::value* tools = keys.tools.empty() ? nullptr : object.if_contains(keys.tools);
       tools != nullptr) {
     row.tools = read_tools(*tools, keys, where);
@@ -105,8 +201,12 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
 std::string render_row(const DatasetRow& row, const RenderFn& render) {
   const json::string* text = row.prompt.if_string();
   if (!render) return text != nullptr ? std::string(*text) : json::serialize(row.prompt);
-  if (text == nullptr) return render(row.prompt.get_array(), row.tools);
-  return render(json::array{json::object{{"role", "user"}, {"content", *text}}}, row.tools);
+  return render(messages_of(row), row.tools);
+}
+
+json::array messages_of(const DatasetRow& row) {
+  if (const json::array* messages = row.prompt.if_array()) return *messages;
+  return json::array{json::object{{"role", "user"}, {"content", row.prompt}}};
 }
 
 std::string pack_row(const DatasetRow& row) {

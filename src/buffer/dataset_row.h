@@ -17,7 +17,8 @@ struct RowKeys {
   std::string label;  // "--label-key": empty: rows have no label
   std::string metadata = "metadata";  // "--metadata-key": an object; may be absent
   std::string chosen;  // "--chosen-key": of preferences; both go to the metadata under these names
-  std::string rejected;         // "--rejected-key"
+  std::string rejected;    // "--rejected-key"
+  std::string completion;  // "--completion-key": of supervised rows; to the metadata, may be absent
   std::string tools = "tools";  // "--tool-key": a list, or a string with its JSON; may be absent
 };
 
@@ -26,6 +27,9 @@ struct RowKeys {
 /// A ConfigError that it throws is reported with file and line.
 using RenderFn = std::function<std::string(const json::array& messages, const json::array& tools)>;
 
+/// A row of preferences may have whole conversations as its two responses: what both begin with is
+/// its prompt, and what follows is left of them (and its own prompt, where it has one, is that
+/// beginning). Then `prompt` is that list of messages.
 struct DatasetRow {
   json::value prompt;     // a string, or an array of objects
   json::value label;      // null without a label key
@@ -40,6 +44,9 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
 /// or, when `render` is empty, the prompt string; a list of messages without a template stays as
 /// its JSON text.
 std::string render_row(const DatasetRow& row, const RenderFn& render);
+
+/// The prompt as messages: a string is one user message.
+json::array messages_of(const DatasetRow& row);
 
 /// The compact form in which a data set keeps its rows, as one line of JSON, and back.
 std::string pack_row(const DatasetRow& row);

@@ -157,6 +157,89 @@ TEST(Dataset, LeavesLongPromptsOutAndCountsThem) {
               HasSubstr("all 3 prompts have more than 3 tokens"));
 }
 
+TEST(Dataset, CountsRowsThatTheCallerLeavesOutByTheirReasons) {
+  DatasetConfig config = config_for({file_with(
+      "reasons.jsonl", "{\"input\": \"a\"}\n{\"input\": \"bb\"}\n{\"input\": \"cc\"}\n")});
+  config.leave_out = [](const DatasetRow& row) -> std::optional<std::string> {
+    return row.prompt.as_string().size() > 1 ? std::optional<std::string>("two_letters")
+                                             : std::nullopt;
+  };
+  const Dataset dataset = Dataset::load(config, nullptr, bytes_of);
+  EXPECT_EQ(dataset.size(), 1);
+  EXPECT_EQ(words_of_left_out(dataset.left_out()), "2 two_letters");
+  config.leave_out = [](const DatasetRow&) { return std::optional<std::string>("all"); };
+  EXPECT_THAT(message_of([&] { Dataset::load(config, nullptr, bytes_of); }),
+              HasSubstr("reasons.jsonl: no row is left: 3 all"));
+}
+
+constexpr std::string_view kQuestion = R"({"role":"user","content":"Q"})";
+constexpr std::string_view kSystem = R"({"role":"system","content":"S"})";
+
+std::string answer(std::string_view text) {
+  return R"({"role":"assistant","content":")" + std::string(text) + R"("})";
+}
+
+/// "PROMPT / CHOSEN / REJECTED" as JSON, or the message that refuses the row.
+std::string pair_of(const std::string& line) {
+  const RowKeys keys{.input = "prompt", .chosen = "chosen", .rejected = "rejected"};
+  std::string pair;
+  const std::string problem = message_of([&] {
+    const DatasetRow row = read_row(line, keys, "line 1");
+    pair = json::serialize(row.prompt) + " / " + json::serialize(row.metadata.at("chosen")) +
+           " / " + json::serialize(row.metadata.at("rejected"));
+  });
+  return pair.empty() ? problem : pair;
+}
+
+std::string row_of(const std::string& prompt, const std::string& chosen,
+                   const std::string& rejected) {
+  const std::string first = prompt.empty() ? "" : "\"prompt\":" + prompt + ",";
+  return "{" + first + "\"chosen\":" + chosen + ",\"rejected\":" + rejected + "}";
+}
+
+TEST(PreferenceRow, WholeConversationsAreAPromptAndTwoAnswers) {
+  const std::string q(kQuestion), s(kSystem);
+  const std::string good = "[" + q + "," + answer("good") + "]";
+  const std::string bad = "[" + q + "," + answer("bad") + "]";
+  const std::string want = "[" + q + "] / [" + answer("good") + "] / [" + answer("bad") + "]";
+  EXPECT_EQ(pair_of(row_of("\"Q\"", good, bad)), want);
+  EXPECT_EQ(pair_of(row_of("[" + q + "]", good, bad)), want);
+  EXPECT_EQ(pair_of(row_of("", good, bad)), want);
+  EXPECT_EQ(pair_of(row_of("\"Q\"", "[" + s + "," + q + "," + answer("a") + "]",
+                           "[" + s + "," + q + "," + answer("b") + "]")),
+            "[" + s + "," + q + "] / [" + answer("a") + "] / [" + answer("b") + "]");
+}
+
+TEST(PreferenceRow, WhatBothConversationsBeginWithIsThePrompt) {
+  const std::string q(kQuestion), first = q + "," + answer("one") + "," + q + ",";
+  EXPECT_EQ(
+      pair_of(row_of("\"Q\"", "[" + first + answer("a") + "]", "[" + first + answer("b") + "]")),
+      "[" + q + "," + answer("one") + "," + q + "] / [" + answer("a") + "] / [" + answer("b") +
+          "]");
+}
+
+TEST(PreferenceRow, AnswersThatFollowThePromptStayAsTheyAre) {
+  const std::string q(kQuestion);
+  EXPECT_EQ(pair_of(row_of("\"Q\"", "\"good\"", "\"bad\"")), R"("Q" / "good" / "bad")");
+  const std::string a = "[" + answer("a") + "]", b = "[" + answer("b") + "]";
+  EXPECT_EQ(pair_of(row_of("\"Q\"", a, b)), "\"Q\" / " + a + " / " + b);
+  const std::string talk = "[" + q + "," + answer("x") + "]";
+  EXPECT_EQ(
+      pair_of(row_of(talk, "[" + q + "," + answer("a") + "]", "[" + q + "," + answer("b") + "]")),
+      talk + " / [" + q + "," + answer("a") + "] / [" + q + "," + answer("b") + "]");
+}
+
+TEST(PreferenceRow, ConversationsThatDoNotBeginWithThePromptAreRefused) {
+  const std::string q(kQuestion);
+  const std::string good = "[" + q + "," + answer("good") + "]";
+  EXPECT_THAT(pair_of(row_of("\"other\"", good, good)),
+              HasSubstr("should both begin with \"prompt\""));
+  EXPECT_THAT(pair_of(row_of("\"Q\"", good, "\"bad\"")), HasSubstr("both should be, or none"));
+  EXPECT_THAT(pair_of(row_of("", good, "[" + std::string(kSystem) + "," + answer("b") + "]")),
+              HasSubstr("no message in common"));
+  EXPECT_THAT(pair_of(row_of("", "\"good\"", "\"bad\"")), HasSubstr("no field \"prompt\""));
+}
+
 GOLDEN_TEST(DatasetSlicing, "dataset_slicing.json") {
   const int64_t num_rows = c.at("params").at("num_rows").get_int64();
   std::string content;

@@ -10,6 +10,7 @@ namespace slime::buffer {
 namespace {
 
 constexpr std::size_t kAhead = 256;  // prompts that wait: a rollout step or two
+constexpr int kFirstRows = 64;       // that are looked at before the run
 
 }  // namespace
 
@@ -19,12 +20,11 @@ PromptStream::PromptStream(DatasetConfig config, RenderFn render, TokenizeFn tok
       tokenize_(std::move(tokenize)) {
   if (config_.paths.empty()) throw ConfigError("--prompt-data: no file is given");
   files_ = open_paths(config_.paths, config_.flag);
-  bool has_row = false;
+  int num_rows = 0;
   read_pass({.on_prompt = [&](int64_t, const DataFingerprint&, const Prompt&) {
-    has_row = true;
-    return false;
+    return ++num_rows < kFirstRows;
   }});
-  if (!has_row) {
+  if (num_rows == 0) {
     throw ConfigError(
         "--streaming-data: the files have no row, or only prompts longer than "
         "--rollout-max-prompt-len");
@@ -164,7 +164,7 @@ std::optional<Prompt> PromptStream::to_prompt(const RowText& text, const std::st
     if (config_.check_row) config_.check_row(row);
     prompt.text = render_row(row, render_);
     if (tokenize_ && (render_ || row.prompt.is_string())) {
-      prompt.tokens = tokenize_(prompt.text);
+      prompt.tokens = tokenize_row(row, render_, tokenize_, config_.tokenize_messages);
       if (prompt.tokens.empty()) throw ConfigError("the prompt is empty");
     }
   } catch (const ConfigError& error) {

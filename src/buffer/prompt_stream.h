@@ -38,11 +38,14 @@ struct StreamedPrompt {
 /// Owned by one thread, the loop's.
 class PromptStream {
  public:
-  /// Opens all files and reads the first row, so that mistakes of every row are seen at once.
+  /// Opens all files and reads the first rows, so that mistakes of every row are seen at once.
   /// `render` and `tokenize` as for Dataset::load. Throws ConfigError.
   PromptStream(DatasetConfig config, RenderFn render, TokenizeFn tokenize);
   ~PromptStream();
   PromptStream(const PromptStream&) = delete;
+
+  /// Whether prompts are rendered by a chat template; otherwise a list of messages stays one.
+  bool applies_template() const { return static_cast<bool>(render_); }
 
   /// Waits for the reader. Throws what the reader met.
   StreamedPrompt next();

@@ -76,15 +76,28 @@ TEST(PromptStream, GoesOnWhereItIsTold) {
 }
 
 TEST(PromptStream, ABadRowEndsTheRunWithItsPlaceWhenItIsReached) {
+  std::string rows;
+  for (int row = 0; row < 64; ++row) rows += "{\"input\": \"a\"}\n";
   DatasetConfig config;
-  config.paths = {file_with("bad.jsonl", "{\"input\": \"a\"}\n{\"prompt\": \"b\"}\n")};
+  config.paths = {file_with("bad.jsonl", rows + "{\"prompt\": \"b\"}\n")};
   PromptStream stream(config, nullptr, bytes_of);
-  EXPECT_EQ(stream.next().prompt.text, "a");
+  for (int row = 0; row < 64; ++row) EXPECT_EQ(stream.next().prompt.text, "a");
   try {
     stream.next();
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("bad.jsonl, line 2: no field \"input\""));
+    EXPECT_THAT(error.what(), HasSubstr("bad.jsonl, line 65: no field \"input\""));
+  }
+}
+
+TEST(PromptStream, ABadRowAmongTheFirstIsFoundBeforeTheRun) {
+  DatasetConfig config;
+  config.paths = {file_with("early.jsonl", "{\"input\": \"a\"}\n{\"prompt\": \"b\"}\n")};
+  try {
+    const PromptStream stream(config, nullptr, bytes_of);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("early.jsonl, line 2: no field \"input\""));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "core/field_reader.h"
 #include "core/json_lines.h"
 #include "text/chat_template.h"
+#include "text/loss_mask.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::cli {
@@ -35,6 +36,32 @@ json::object to_json(const text::TemplateError& error) {
   return {{"error", {{"kind", text::to_string(error.kind)}, {"message", message}}}};
 }
 
+json::object refused(const std::string& message) {
+  return {{"error", {{"kind", "refused"}, {"message", message}}}};
+}
+
+/// The whole conversation, with the mask of what is trained of it.
+json::object masked(const json::array& messages, text::ChatOptions options, const std::string& type,
+                    const std::string& answers, const text::ChatTemplate& chat,
+                    const text::Tokenizer& tokenizer) {
+  const auto mask_type = text::parse_loss_mask_type(type);
+  if (!mask_type) return refused(mask_type.error().message);
+  const auto trained = text::parse_trained_answers(answers);
+  if (!trained) return refused(trained.error().message);
+  std::vector<TokenId> end_ids;
+  const auto& names = tokenizer.special_tokens();
+  if (const auto eos = names.find("eos_token"); eos != names.end()) {
+    if (const auto id = tokenizer.id_of(eos->second)) end_ids.push_back(*id);
+  }
+  const text::LossMasker masker(
+      text::ConversationRenderer(chat, text::make_token_placer(tokenizer),
+                                 {.chat = std::move(options), .end_ids = std::move(end_ids)}),
+      *mask_type, *trained);
+  const auto tokens = masker.mask(messages, nullptr);
+  if (!tokens) return refused(tokens.error().message);
+  return {{"ids", json::value_from(tokens->ids)}, {"loss_mask", json::value_from(tokens->mask)}};
+}
+
 json::object answer(const json::object& request, const JsonLines& input,
                     const text::ChatTemplate& chat, const text::Tokenizer& tokenizer,
                     std::chrono::local_seconds now) {
@@ -43,6 +70,11 @@ json::object answer(const json::object& request, const JsonLines& input,
   auto options = text::to_chat_options(given == nullptr ? json::object{} : *given);
   if (!options) return to_json(options.error());
   options->now = now;
+  const FieldReader fields(request, input.where() + ": ");
+  if (const auto type = fields.text("loss_mask")) {
+    return masked(messages, std::move(*options), *type,
+                  fields.text("trained_answers").value_or("all"), chat, tokenizer);
+  }
   const auto text = chat.render(messages, *options);
   if (!text) return to_json(text.error());
   json::array ids;
@@ -57,7 +89,11 @@ int chat_template(std::span<const std::string> arguments) {
       "Renders chat messages with a model's template.\n\n"
       "In:  {\"messages\": [...], \"options\": {\"add_generation_prompt\": true, \"tools\": [...], "
       "...}}\n"
-      "Out: {\"text\": ..., \"ids\": [...]} or {\"error\": {\"kind\": ..., \"message\": ...}}",
+      "Out: {\"text\": ..., \"ids\": [...]} or {\"error\": {\"kind\": ..., \"message\": ...}}\n\n"
+      "With \"loss_mask\": \"auto\" (a --loss-mask-type) and perhaps \"trained_answers\": \"all\" "
+      "in "
+      "a line,\n"
+      "out: {\"ids\": [...], \"loss_mask\": [...]} of the whole conversation, 1: trained",
       "slime chat-template");
   std::string model, now, file;
   app.add_option("--model", model, "model directory")->required();

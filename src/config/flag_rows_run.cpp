@@ -155,12 +155,25 @@ std::vector<FlagRow> data_flags() {
       works("--streaming-data", &C::streaming_data,
             "read rows while training instead of all at the start; needs rows in file order")
           .when(kRowsOfData),
-      works("--loss-mask-type", &C::loss_mask_type,
-            "how chat data is masked in supervised training",
-            {"qwen", "qwen3", "qwen3_5", "distill_qwen"})
+      works("--completion-key", &C::completion_key,
+            "field with what follows the prompt (sft_loss); only that is trained then")
           .when(kRowTraining),
+      works("--loss-mask-type", &C::loss_mask_type,
+            "the family of the chat template in supervised training; auto reads any template, a "
+            "name that does not fit is refused",
+            {"auto", "qwen", "qwen3", "qwen3_5", "distill_qwen"})
+          .when(kRowTraining),
+      works("--trained-answers", &C::trained_answers,
+            "answers of a conversation that are trained (sft_loss): all; those after the last "
+            "message of a user; those that the template renders as when they were written",
+            {"all", "last", "unchanged"})
+          .when(kRowTraining),
+      works("--no-special-tokens-in-content", &C::no_special_tokens_in_content,
+            "marks of a conversation in what users and tools said are spelled as text")
+          .when(kRowsOfData),
       works("--rollout-max-prompt-len", &C::rollout_max_prompt_len,
-            "drop longer prompts when loading")
+            "drop longer prompts when loading; in supervised rows, what precedes the first trained "
+            "token")
           .when(kRowsOfData),
       works("--rollout-max-context-len", &C::rollout_max_context_len,
             "prompt and response together")

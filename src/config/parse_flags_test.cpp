@@ -133,12 +133,15 @@ TEST(Flags, EvaluationThatNeverRunsIsAWarningThatNamesBothFlags) {
             (std::vector<std::string>{
                 "--eval-prompt-data, --eval-interval have no effect: --loss-type dpo_loss "
                 "generates nothing, so nothing is evaluated"}));
-  EXPECT_EQ(warnings_of(kGood + "--eval-interval 5 --eval-prompt-data a a.jsonl --loss-type "
-                                "sft_loss --rollout-function-path "
-                                "slime.rollout.sft_rollout.generate_rollout"),
+  // Supervised training evaluates the loss on rows.
+  const std::string supervised =
+      kGood + eval +
+      "--loss-type sft_loss --rollout-function-path slime.rollout.sft_rollout.generate_rollout ";
+  EXPECT_EQ(warnings_of(supervised), (std::vector<std::string>{}));
+  EXPECT_EQ(warnings_of(supervised + "--eval-temperature 0.5 --n-samples-per-eval-prompt 2"),
             (std::vector<std::string>{
-                "--eval-interval, --eval-prompt-data have no effect: --loss-type sft_loss "
-                "generates nothing, so nothing is evaluated"}));
+                "--eval-temperature, --n-samples-per-eval-prompt have no effect: --loss-type "
+                "sft_loss evaluates the loss on rows, and draws nothing"}));
   EXPECT_EQ(warnings_of(kGood + "--eval-prompt-data a a.jsonl"),
             (std::vector<std::string>{"--eval-prompt-data has no effect: without --eval-interval "
                                       "nothing is evaluated"}));

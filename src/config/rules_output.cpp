@@ -70,6 +70,27 @@ void check_output(RunConfig& config, Problems& problems) {
   if (!config.load_debug_rollout_data.empty()) config.debug_train_only = true;
 }
 
+namespace {
+
+/// Supervised training evaluates rows: nothing is drawn and scored.
+void check_row_evaluation(ParsedFlags& flags) {
+  std::vector<std::string> ignored;
+  for (const std::string& name : flags.given) {
+    const bool is_of_drawing =
+        name == "--n-samples-per-eval-prompt" ||
+        (name.starts_with("--eval-") && name != "--eval-prompt-data" && name != "--eval-config" &&
+         name != "--eval-interval" && name != "--eval-input-key" && name != "--eval-tool-key");
+    if (is_of_drawing && std::ranges::find(ignored, name) == ignored.end()) ignored.push_back(name);
+  }
+  if (ignored.empty()) return;
+  flags.warnings.push_back(
+      fmt::format("{} {} no effect: --loss-type sft_loss evaluates the loss on rows, and draws "
+                  "nothing",
+                  fmt::join(ignored, ", "), ignored.size() == 1 ? "has" : "have"));
+}
+
+}  // namespace
+
 void check_evaluation_runs(ParsedFlags& flags) {
   if (!flags.config.eval_config.empty() && !flags.config.eval_prompt_data.empty()) {
     flags.warnings.push_back(fmt::format(
@@ -84,7 +105,10 @@ void check_evaluation_runs(ParsedFlags& flags) {
     if (is_evaluation && std::ranges::find(ignored, name) == ignored.end()) ignored.push_back(name);
   }
   std::string why;
-  if (config.trains_on_rows()) {
+  if (config.is_supervised() && config.eval_interval) {
+    return check_row_evaluation(flags);
+  }
+  if (config.is_preference()) {
     why =
         fmt::format("--loss-type {} generates nothing, so nothing is evaluated", config.loss_type);
   } else if (!config.load_debug_rollout_data.empty()) {

@@ -68,7 +68,10 @@ struct DataFlags {
   Flag<int64_t> n_samples_per_prompt{1};
   Flag<int64_t> num_data_workers{0};  // 0: all cores
   Flag<bool> streaming_data{false};
-  Flag<std::string> loss_mask_type{"qwen"};
+  Flag<std::string> completion_key{"completion"};
+  Flag<std::string> loss_mask_type{"auto"};
+  Flag<std::string> trained_answers{"all"};
+  Flag<bool> no_special_tokens_in_content{false};
   Flag<std::string> data_source_path{"slime.rollout.data_source.RolloutDataSourceWithBuffer"};
   Flag<bool> disable_rollout_global_dataset{
       false};                            // prompts are the user's own functions' business

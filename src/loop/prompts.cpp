@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
 #include "config/users_functions.h"
 #include "core/error.h"
 #include "loop/scores.h"
+#include "loop/supervised.h"
+#include "model/config.h"
 
 namespace slime::loop {
 namespace {
@@ -36,13 +42,41 @@ buffer::RenderFn renders_with(const ModelText& text, const json::object& variabl
   };
 }
 
+text::ConversationRenderer renderer_with(const config::RunConfig& config, const ModelText& text,
+                                         const json::object& variables,
+                                         std::vector<TokenId> end_ids) {
+  auto options = text::to_chat_options(variables);
+  if (!options) throw ConfigError("--apply-chat-template-kwargs: " + options.error().message);
+  options->now = text.today;
+  check(text.chat.has_value(), "conversations are rendered by a template");
+  return {*text.chat,
+          text::make_token_placer(*text.tokenizer),
+          {.chat = std::move(*options),
+           .end_ids = std::move(end_ids),
+           .content_is_text = config.no_special_tokens_in_content}};
+}
+
+buffer::TokenizeMessagesFn tokenizes_with(const config::RunConfig& config, const ModelText& text,
+                                          const json::object& variables) {
+  if (!config.no_special_tokens_in_content) return nullptr;
+  return [renderer = renderer_with(config, text, variables, {})](const json::array& messages,
+                                                                 const json::array& tools) {
+    const auto prompt = renderer.prompt(messages, tools.empty() ? json::value() : tools);
+    if (!prompt) throw ConfigError(prompt.error().message);
+    return prompt->ids();
+  };
+}
+
 Source make_source(const config::RunConfig& config, const ModelText& text,
                    buffer::DatasetConfig files, const Rendering& rendering) {
   files.apply_chat_template = rendering.applies_template;
   files.num_threads =
       static_cast<int>(config.num_data_workers > 0 ? config.num_data_workers : config.num_threads);
   buffer::RenderFn render;
-  if (rendering.applies_template) render = renders_with(text, rendering.variables);
+  if (rendering.applies_template) {
+    render = renders_with(text, rendering.variables);
+    files.tokenize_messages = tokenizes_with(config, text, rendering.variables);
+  }
   const auto tokenize = [&text](std::string_view prompt) { return text.tokenizer->encode(prompt); };
   return {std::move(files), std::move(render),
           config.trains_on_rows() ? buffer::TokenizeFn() : tokenize};
@@ -111,6 +145,18 @@ Source training_source(const config::RunConfig& config, const ModelText& text) {
     files.keys.chosen = config.chosen_key;
     files.keys.rejected = config.rejected_key;
   }
+  if (config.trains_on_rows()) {
+    if (config.is_supervised()) files.keys.completion = config.completion_key;
+    const auto rows = std::make_shared<const SupervisedRows>(config, text);
+    const auto look = [rows](const buffer::DatasetRow& row) { return rows->left_out(row); };
+    // A stream is filtered as it is read; what cannot be read ends it with file and line.
+    if (config.streaming_data) {
+      files.check_row = look;
+    } else {
+      files.leave_out = look;
+    }
+    files.max_prompt_tokens = std::nullopt;  // the rows' own look
+  }
   const json::value variables =
       parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs");
   // Rows that are trained on keep their messages: the loss mask renders them.
@@ -128,10 +174,38 @@ ModelText load_model_text(const std::string& model_directory, bool needs_templat
   return text;
 }
 
+std::vector<TokenId> end_ids_of(const config::RunConfig& config, const ModelText& text) {
+  std::vector<TokenId> ids;
+  if (std::filesystem::exists(std::filesystem::path(config.hf_checkpoint) / "config.json"))
+    ids = model::read_model_config(config.hf_checkpoint).eos_token_ids;
+  const auto& names = text.tokenizer->special_tokens();
+  const auto eos = names.find("eos_token");
+  if (eos == names.end()) return ids;
+  const auto id = text.tokenizer->id_of(eos->second);
+  if (id && std::ranges::find(ids, *id) == ids.end()) ids.insert(ids.begin(), *id);
+  return ids;
+}
+
+namespace {
+
+json::object flags_variables(const config::RunConfig& config) {
+  return parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs").as_object();
+}
+
+}  // namespace
+
+text::ConversationRenderer make_renderer(const config::RunConfig& config, const ModelText& text,
+                                         std::vector<TokenId> end_ids) {
+  return renderer_with(config, text, flags_variables(config), std::move(end_ids));
+}
+
+buffer::TokenizeMessagesFn tokenize_prompts(const config::RunConfig& config,
+                                            const ModelText& text) {
+  return tokenizes_with(config, text, flags_variables(config));
+}
+
 buffer::RenderFn render_prompts(const config::RunConfig& config, const ModelText& text) {
-  return renders_with(
-      text,
-      parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs").as_object());
+  return renders_with(text, flags_variables(config));
 }
 
 buffer::Dataset load_prompts(const config::RunConfig& config, const ModelText& text) {
@@ -144,6 +218,22 @@ std::unique_ptr<buffer::PromptStream> stream_prompts(const config::RunConfig& co
   Source source = training_source(config, text);
   return std::make_unique<buffer::PromptStream>(std::move(source.files), std::move(source.render),
                                                 std::move(source.tokenize));
+}
+
+buffer::Dataset load_eval_rows(const config::RunConfig& config, const ModelText& text,
+                               const config::EvalSetConfig& set) {
+  const SupervisedRows rows(config, text);
+  Source source = make_source(
+      config, text,
+      {.paths = {set.path},
+       .flag = "--eval-prompt-data",
+       .keys = {.input = set.input_key,
+                .metadata = set.metadata_key,
+                .completion = config.completion_key,
+                .tools = set.tool_key},
+       .leave_out = [&rows](const buffer::DatasetRow& row) { return rows.left_out(row); }},
+      {});
+  return buffer::Dataset::load(source.files, nullptr, nullptr);
 }
 
 buffer::Dataset load_eval_prompts(const config::RunConfig& config, const ModelText& text,

@@ -7,12 +7,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "buffer/dataset.h"
 #include "buffer/prompt_stream.h"
 #include "config/eval_config.h"
 #include "config/run_config.h"
 #include "text/chat_template.h"
+#include "text/conversation.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::loop {
@@ -29,6 +31,19 @@ struct ModelText {
 ModelText load_model_text(const std::string& model_directory, bool needs_template,
                           std::chrono::local_days today);
 
+/// At which tokens answers of the model end: those of its configuration, where there is one, and the
+/// tokenizer's eos_token.
+std::vector<TokenId> end_ids_of(const config::RunConfig& config, const ModelText& text);
+
+/// Conversations with the template variables of the flags. `text` has a template and outlives the
+/// object. Throws ConfigError for variables that no template takes.
+text::ConversationRenderer make_renderer(const config::RunConfig& config, const ModelText& text,
+                                         std::vector<TokenId> end_ids);
+
+/// How messages of training become tokens where they are not those of the text alone
+/// (--no-special-tokens-in-content); empty otherwise. `text` outlives the function.
+buffer::TokenizeMessagesFn tokenize_prompts(const config::RunConfig& config, const ModelText& text);
+
 /// How messages of training become text. `text` has a template and outlives the function.
 buffer::RenderFn render_prompts(const config::RunConfig& config, const ModelText& text);
 
@@ -38,6 +53,10 @@ buffer::Dataset load_prompts(const config::RunConfig& config, const ModelText& t
 /// The same, read while the run trains (--streaming-data).
 std::unique_ptr<buffer::PromptStream> stream_prompts(const config::RunConfig& config,
                                                      const ModelText& text);
+
+/// The rows of one evaluation data set of supervised training.
+buffer::Dataset load_eval_rows(const config::RunConfig& config, const ModelText& text,
+                               const config::EvalSetConfig& set);
 
 /// The prompts of one evaluation data set.
 buffer::Dataset load_eval_prompts(const config::RunConfig& config, const ModelText& text,

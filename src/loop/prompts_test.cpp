@@ -57,13 +57,10 @@ TEST(Prompts, ARowThatAsksForARewardThatDoesNotExistIsNamedWithFileAndLine) {
   EXPECT_THAT(says, Not(HasSubstr("line 1:")));
 }
 
-TEST(Prompts, AStreamNamesTheRowWhenItIsReached) {
+TEST(Prompts, AStreamNamesABadRowAmongItsFirstBeforeTheRun) {
   const ModelText text = tiny_text();
   const config::RunConfig config = scored_run();
-  const auto stream = stream_prompts(config, text);
-  EXPECT_THAT(problems_of([&] {
-                for (int i = 0; i < 4; ++i) stream->next();
-              }),
+  EXPECT_THAT(problems_of([&] { stream_prompts(config, text); }),
               HasSubstr("line 2: metadata: rm_type mth: unknown"));
 }
 

@@ -1,47 +1,23 @@
 #include "loop/row_source.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
-#include "model/config.h"
 
 namespace slime::loop {
-namespace {
-
-constexpr const char* kTooLong = "longer_than_the_model";
-
-}  // namespace
 
 RowSource::RowSource(const config::RunConfig& config, const ModelText& text,
                      buffer::DataSource& prompts, Fates& fates, Recorder& recorder)
-    : config_(config),
-      rows_(text, config.loss_mask_type),
-      max_positions_(model::read_model_config(config.hf_checkpoint).max_positions),
-      prompts_(prompts),
-      fates_(fates),
-      recorder_(recorder) {}
+    : config_(config), rows_(config, text), prompts_(prompts), fates_(fates), recorder_(recorder) {}
 
-bool RowSource::complete(Group& group) const {
-  return config_.is_preference()
-             ? rows_.complete_pair(group, config_.chosen_key, config_.rejected_key)
-             : rows_.complete(group);
-}
-
-bool RowSource::fits(const Group& group) {
-  const auto fits_model = [this](const Sample& sample) {
-    return static_cast<int64_t>(sample.tokens.size()) <= max_positions_;
-  };
-  if (std::ranges::all_of(group.samples, fits_model)) return true;
-  if (!std::exchange(has_told_of_length_, true)) {
+void RowSource::tell_once(const std::string& reason) {
+  if (told_.insert(reason).second) {
     recorder_.message(
-        fmt::format("rows of more than the model's {} tokens are left out; in the ledger they are "
-                    "filtered({})",
-                    max_positions_, kTooLong));
+        fmt::format("rows are left out: {}; in the ledger they are filtered({})", reason, reason));
   }
-  return false;
 }
 
 Collected RowSource::take(int64_t) {
@@ -52,11 +28,10 @@ Collected RowSource::take(int64_t) {
     const std::optional<int64_t> num_rows = prompts_.prompts_per_epoch();
     if (num_rows && untrained_in_a_row > *num_rows) {
       throw ConfigError(fmt::format(
-          "--loss-type {}: none of the {} rows has a token to train on and fits into the model's "
-          "{} "
-          "positions; a row is a conversation with an answer of the assistant (--input-key {}, "
-          "--loss-mask-type {})",
-          config_.loss_type, *num_rows, max_positions_, config_.input_key, config_.loss_mask_type));
+          "--loss-type {}: none of the {} rows has a token to train on and keeps the limits ({}); "
+          "a "
+          "row is a conversation with an answer of the assistant, or a text (--input-key {})",
+          config_.loss_type, *num_rows, fmt::join(told_, ", "), config_.input_key));
     }
     const int64_t missing =
         config_.rollout_batch_size - static_cast<int64_t>(collected.groups.size());
@@ -64,13 +39,13 @@ Collected RowSource::take(int64_t) {
     if (groups.empty()) break;
     for (Group& group : groups) {
       fates_.dispatched(group);
-      const bool has_trained_tokens = complete(group);
-      if (has_trained_tokens && fits(group)) {
+      if (const auto reason = rows_.complete(group)) {
+        ++untrained_in_a_row;
+        tell_once(*reason);
+        fates_.filtered(group, *reason);
+      } else {
         collected.groups.push_back(std::move(group));
         untrained_in_a_row = 0;
-      } else {
-        ++untrained_in_a_row;
-        fates_.filtered(group, has_trained_tokens ? kTooLong : "no_trained_token");
       }
     }
   }

@@ -4,6 +4,8 @@
 /// engine, no reward.
 
 #include <cstdint>
+#include <set>
+#include <string>
 
 #include "buffer/data_source.h"
 #include "config/run_config.h"
@@ -16,22 +18,20 @@ namespace slime::loop {
 
 class RowSource final : public GroupSource {
  public:
-  /// References outlive the object. Throws ConfigError for a mask type that cannot read the
-  /// template.
+  /// References outlive the object.
   RowSource(const config::RunConfig& config, const ModelText& text, buffer::DataSource& prompts,
             Fates& fates, Recorder& recorder);
 
-  /// Rows without a trained token, and rows longer than the model's positions, are filtered. Throws ConfigError when that is all of them.
+  /// Rows without a trained token, and rows that exceed a limit, are filtered: those of a stream, and
+  /// of users' functions; a data set has none any more. Throws ConfigError when that is all of them.
   Collected take(int64_t step) override;
 
  private:
-  bool complete(Group& group) const;
-  bool fits(const Group& group);
+  void tell_once(const std::string& reason);
 
   const config::RunConfig& config_;
   SupervisedRows rows_;
-  const int64_t max_positions_;
-  bool has_told_of_length_ = false;
+  std::set<std::string> told_;  // reasons of rows that were left out
   buffer::DataSource& prompts_;
   Fates& fates_;
   Recorder& recorder_;

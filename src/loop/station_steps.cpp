@@ -107,6 +107,7 @@ void StationSteps::end_step(int64_t step, const Collected& collected,
 
 void StationSteps::evaluate(int64_t step) {
   if (run_.plugins) run_.plugins->set_rollout_id(std::max<int64_t>(step, 0));
+  if (run_.row_evaluation) return evaluate_rows(step);
   if (run_.beside != nullptr) return evaluate_beside(step);
   if (run_.ahead) run_.ahead->wait(run_.interrupt->requested());
   if (run_.ahead && is_interrupted()) return;
@@ -117,6 +118,15 @@ void StationSteps::evaluate(int64_t step) {
     report = run_.evaluation->run(run_.rollout->rollout(), run_.interrupt->requested());
   });
   if (run_.plugins) report.is_logged = run_.plugins->of_steps().log_evaluation(step, report);
+  run_.recorder->evaluated(step, report);
+}
+
+void StationSteps::evaluate_rows(int64_t step) {
+  const auto range = run_.recorder->phase("evaluate", "rows", run_.row_evaluation->num_rows());
+  EvalReport report;
+  run_.memory.explain_shortage(Phase::kTrain, [&] {
+    report = run_.row_evaluation->run(*run_.trainers, run_.interrupt->requested());
+  });
   run_.recorder->evaluated(step, report);
 }
 

@@ -32,6 +32,7 @@ class StationSteps final : public Steps {
 
  private:
   Handover handover() const;
+  void evaluate_rows(int64_t step);
   void evaluate_by_function(int64_t step);
   void evaluate_beside(int64_t step);
   /// The row of an evaluation beside training that has ended; `waits`: or that is under way. Ctrl-C

@@ -68,10 +68,20 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
     run.evaluation.emplace(config, *run.text);
     notes.insert(notes.end(), run.evaluation->remarks().begin(), run.evaluation->remarks().end());
   }
+  if (config.is_supervised() && config.eval_interval && !config.debug_rollout_only &&
+      (!config.eval_prompt_data.empty() || !config.eval_config.empty())) {
+    run.row_evaluation.emplace(config, *run.text);
+    notes.insert(notes.end(), run.row_evaluation->remarks().begin(),
+                 run.row_evaluation->remarks().end());
+  }
   if (run.dataset && run.dataset->num_too_long() > 0) {
     notes.push_back(
         fmt::format("{} prompts are longer than --rollout-max-prompt-len and are left out",
                     run.dataset->num_too_long()));
+  }
+  if (run.dataset && !run.dataset->left_out().empty()) {
+    notes.push_back(fmt::format("{} rows are trained; left out: {}", run.dataset->size(),
+                                buffer::words_of_left_out(run.dataset->left_out())));
   }
   // Rewards and filters that do not exist are found before networks are loaded.
   if (!config.has_users_reward()) make_score(config);
@@ -116,7 +126,7 @@ void plan_schedule(Stations& run) {
         fmt::format("--start-rollout-id {}: nothing is left to do, the run has {} rollouts",
                     schedule.first_step, schedule.num_steps));
   }
-  if (run.evaluation || config::has_users_evaluation(config))
+  if (run.evaluation || run.row_evaluation || config::has_users_evaluation(config))
     schedule.eval_interval = config.eval_interval;
   schedule.save_interval = config.save_interval;
   if (!config.num_rollout && run.dataset)
@@ -173,6 +183,16 @@ int64_t num_parameters(const model::ModelConfig& model) {
   return model::make_blank_network(model, {.device = at::kMeta})->weights().num_parameters();
 }
 
+/// Rows of the data set that are not trained, by reason.
+json::object left_out(const Stations& run) {
+  json::object counts;
+  if (!run.dataset) return counts;
+  for (const auto& [reason, count] : run.dataset->left_out()) counts[reason] = count;
+  if (run.dataset->num_too_long() > 0)
+    counts["prompt_longer_than_max_prompt_len"] = run.dataset->num_too_long();
+  return counts;
+}
+
 json::object describe(const Stations& run, const json::object& unknown) {
   return {{"run_id", run.start.run_id},
           {"model", run.config.hf_checkpoint},
@@ -182,6 +202,7 @@ json::object describe(const Stations& run, const json::object& unknown) {
           {"num_rollout", run.schedule.num_steps},
           {"loss_type", run.config.loss_type},
           {"trainer_threads", at::get_num_threads()},
+          {"left_out", left_out(run)},
           {"flags", config::changed_flags(run.config)},
           {"unknown_flags", config::without_secrets(unknown)}};
 }

@@ -24,6 +24,7 @@
 #include "loop/engines.h"
 #include "loop/evaluation.h"
 #include "loop/evaluation_beside.h"
+#include "loop/row_evaluation.h"
 #include "loop/fates.h"
 #include "loop/function_ahead.h"
 #include "loop/function_source.h"
@@ -94,6 +95,7 @@ struct Stations {
   std::unique_ptr<FunctionSource> function;  // --rollout-function-path
   std::unique_ptr<FunctionAhead> ahead;      // the same in asynchronous runs
   std::optional<Evaluation> evaluation;
+  std::optional<RowEvaluation> row_evaluation;  // of supervised training
   std::unique_ptr<EvaluationBeside> beside;  // where evaluations stop nothing
   std::unique_ptr<Checkpoints> checkpoints;
   std::optional<Interrupt> interrupt;  // before there are steps a signal simply ends the process

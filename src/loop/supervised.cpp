@@ -2,77 +2,162 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
+#include "model/config.h"
 
 namespace slime::loop {
 namespace {
 
-text::LossMasker make_masker(const ModelText& text, const std::string& mask_type) {
-  const auto type = text::parse_loss_mask_type(mask_type);
+text::LossMasker make_masker(const config::RunConfig& config, const ModelText& text,
+                             const std::vector<TokenId>& end_ids) {
+  const auto type = text::parse_loss_mask_type(config.loss_mask_type);
   if (!type) throw ConfigError("--loss-mask-type: " + type.error().message);
-  auto masker =
-      text::LossMasker::make(*type, text::make_chat_codec(*text.chat, *text.tokenizer, text.today));
-  if (!masker)
-    throw ConfigError(fmt::format("--loss-mask-type {}: {}", mask_type, masker.error().message));
-  return std::move(*masker);
+  const auto answers = text::parse_trained_answers(config.trained_answers);
+  if (!answers) throw ConfigError("--trained-answers: " + answers.error().message);
+  // What is trained of a pair is its responses, whichever they are.
+  return {make_renderer(config, text, end_ids), *type,
+          config.is_preference() ? text::TrainedAnswers::kAll : *answers};
 }
 
-/// A string is one user message, as in generation; a conversation is its messages, which the sample
-/// holds as JSON. A text may begin with a bracket too.
-json::array messages_of(const Sample& sample) {
-  json::array text{json::object{{"role", "user"}, {"content", sample.prompt}}};
-  if (!sample.prompt.starts_with("[{")) return text;
-  json::error_code error;
-  const json::value messages = json::parse(sample.prompt, error);
-  return !error && messages.is_array() ? messages.get_array() : text;
+/// The prompt of a row: messages, which no template has rendered, or a text.
+json::value prompt_of(const Sample& sample) {
+  const json::value* messages = sample.user_fields.if_contains("prompt");
+  return messages != nullptr && messages->is_array() ? *messages : json::value(sample.prompt);
+}
+
+json::array as_messages(const json::value& prompt) {
+  if (const json::array* messages = prompt.if_array()) return *messages;
+  return json::array{json::object{{"role", "user"}, {"content", prompt}}};
 }
 
 }  // namespace
 
-SupervisedRows::SupervisedRows(const ModelText& text, const std::string& mask_type)
-    : masker_(make_masker(text, mask_type)) {}
+SupervisedRows::SupervisedRows(const config::RunConfig& config, const ModelText& text)
+    : config_(config),
+      text_(text),
+      masker_(make_masker(config, text, end_ids_of(config, text))),
+      end_ids_(end_ids_of(config, text)),
+      max_positions_(model::read_model_config(config.hf_checkpoint).max_positions) {}
 
-bool SupervisedRows::complete(Group& group) const {
-  for (Sample& sample : group.samples) {
-    if (!fill(sample, messages_of(sample))) return false;
-  }
-  return true;
-}
-
-bool SupervisedRows::complete_pair(Group& group, const std::string& chosen_key,
-                                   const std::string& rejected_key) const {
-  check(group.samples.size() == 2, "a preference is a pair");
-  for (const auto& [sample, key] :
-       {std::pair{&group.samples[0], &chosen_key}, std::pair{&group.samples[1], &rejected_key}}) {
-    json::array messages = messages_of(*sample);
-    for (json::value& message : messages) {
+Expected<text::MaskedTokens> SupervisedRows::conversation(json::array prompt,
+                                                          const json::value* response,
+                                                          const json::object& metadata) const {
+  if (response != nullptr) {
+    for (json::value& message : prompt) {
       if (message.is_object()) message.get_object()["step_loss_mask"] = 0;
     }
-    const json::value* response = sample->metadata.if_contains(*key);
-    check(response != nullptr, "a row of preferences has both responses");
     if (response->is_string()) {
-      messages.push_back(json::object{{"role", "assistant"}, {"content", *response}});
+      prompt.push_back(json::object{{"role", "assistant"}, {"content", *response}});
     } else {
-      for (const json::value& message : response->as_array()) messages.push_back(message);
+      for (const json::value& message : response->get_array()) prompt.push_back(message);
     }
-    if (!fill(*sample, messages)) return false;
   }
-  return true;
+  const json::value* tools = metadata.if_contains("tools");
+  return masker_.mask(prompt, tools == nullptr ? json::value() : *tools);
 }
 
-bool SupervisedRows::fill(Sample& sample, const json::array& messages) const {
-  const json::value* tools = sample.metadata.if_contains("tools");
-  const auto masked = masker_.mask(messages, tools == nullptr ? json::value() : *tools);
-  if (!masked)
-    throw ConfigError(fmt::format("prompt {}: {}", sample.group, masked.error().message));
-  const int64_t response = text::response_length(masked->mask);
-  if (response == 0 || response == static_cast<int64_t>(masked->ids.size())) return false;
-  sample.tokens = masked->ids;
-  sample.prompt_length = static_cast<int64_t>(sample.tokens.size()) - response;
-  sample.loss_mask.assign(masked->mask.end() - response, masked->mask.end());
-  sample.status = Status::kCompleted;
-  sample.reward = 0.0;
-  return true;
+text::MaskedTokens SupervisedRows::plain_text(const std::string& prompt,
+                                              const std::string& trained) const {
+  // What the tokenizer puts in front of a text (a BOS), and the token that ends it.
+  const text::Tokenizer& tokenizer = *text_.tokenizer;
+  text::MaskedTokens row{.ids = tokenizer.prefix(), .mask = {}};
+  row.mask.assign(row.ids.size(), 0);
+  for (const text::PlacedToken& token : tokenizer.encode_placed(prompt + trained)) {
+    row.ids.push_back(token.id);
+    row.mask.push_back(token.end > prompt.size() ? 1 : 0);
+  }
+  const bool has_end =
+      !row.ids.empty() && std::ranges::find(end_ids_, row.ids.back()) != end_ids_.end();
+  if (!has_end && !end_ids_.empty()) {
+    row.ids.push_back(end_ids_.front());
+    row.mask.push_back(1);
+  }
+  return row;
+}
+
+Expected<SupervisedRows::Rows> SupervisedRows::read(const json::value& prompt,
+                                                    const json::object& metadata) const {
+  Rows rows;
+  const auto add = [&](Expected<text::MaskedTokens> row) -> std::optional<Error> {
+    if (!row) return row.error();
+    // Nothing says what the first token of all should be.
+    if (!row->mask.empty()) row->mask.front() = 0;
+    rows.push_back(std::move(*row));
+    return std::nullopt;
+  };
+  if (config_.is_preference()) {
+    for (const std::string& key : {config_.chosen_key, config_.rejected_key}) {
+      const json::value* response = metadata.if_contains(key);
+      if (response == nullptr) return failure(fmt::format("no field \"{}\"", key));
+      if (auto problem = add(conversation(as_messages(prompt), response, metadata)))
+        return tl::make_unexpected(*problem);
+    }
+    return rows;
+  }
+  const json::value* completion = metadata.if_contains(config_.completion_key);
+  const bool is_text = prompt.is_string() && (completion == nullptr || completion->is_string()) &&
+                       !(completion != nullptr && config_.apply_chat_template);
+  if (is_text) {
+    if (config_.apply_chat_template) {
+      return failure(fmt::format(
+          "a plain text has no roles that a template could render: leave out "
+          "--apply-chat-template, or give messages (--input-key) or a \"{}\" (--completion-key)",
+          config_.completion_key));
+    }
+    const std::string text(prompt.get_string());
+    const std::string trained(completion == nullptr ? std::string_view()
+                                                    : std::string_view(completion->get_string()));
+    add(completion == nullptr ? plain_text("", text) : plain_text(text, trained));
+    return rows;
+  }
+  auto problem = add(conversation(as_messages(prompt), completion, metadata));
+  if (problem) return tl::make_unexpected(*problem);
+  return rows;
+}
+
+std::optional<std::string> SupervisedRows::left_out(const Rows& rows) const {
+  for (const text::MaskedTokens& row : rows) {
+    const auto total = static_cast<int64_t>(row.ids.size());
+    const int64_t response = text::response_length(row.mask);
+    const auto exceeds = [](int64_t length, const std::optional<int64_t>& limit) {
+      return limit && length > *limit;
+    };
+    if (response == 0) return "no_trained_token";
+    if (max_positions_ > 0 && total > max_positions_) return "longer_than_the_model";
+    if (exceeds(total, config_.rollout_max_context_len)) return "longer_than_max_context_len";
+    if (exceeds(total - response, config_.rollout_max_prompt_len))
+      return "prompt_longer_than_max_prompt_len";
+    if (exceeds(response, config_.rollout_max_response_len))
+      return "response_longer_than_max_response_len";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> SupervisedRows::left_out(const buffer::DatasetRow& row) const {
+  const auto rows = read(row.prompt, row.metadata);
+  if (!rows) throw ConfigError(rows.error().message);
+  return left_out(*rows);
+}
+
+std::optional<std::string> SupervisedRows::complete(Group& group) const {
+  const Sample& first = group.samples.front();
+  auto rows = read(prompt_of(first), first.metadata);
+  if (!rows) throw ConfigError(fmt::format("prompt {}: {}", first.group, rows.error().message));
+  if (auto reason = left_out(*rows)) return reason;
+  check(!config_.is_preference() || group.samples.size() == 2, "a preference is a pair");
+  for (std::size_t i = 0; i < group.samples.size(); ++i) {
+    Sample& sample = group.samples[i];
+    const text::MaskedTokens& row = (*rows)[std::min(i, rows->size() - 1)];
+    const int64_t response = text::response_length(row.mask);
+    sample.tokens = row.ids;
+    sample.prompt_length = static_cast<int64_t>(sample.tokens.size()) - response;
+    sample.loss_mask.assign(row.mask.end() - response, row.mask.end());
+    sample.status = Status::kCompleted;
+    sample.reward = 0.0;
+  }
+  return std::nullopt;
 }
 
 }  // namespace slime::loop

@@ -45,7 +45,9 @@ UsersPrompts::UsersPrompts(const config::RunConfig& config, const ModelText& tex
       desk_(desk),
       hook_(hook),
       limits_(limits),
-      render_(text.chat ? render_prompts(config, text) : buffer::RenderFn()) {}
+      render_(text.chat ? render_prompts(config, text) : buffer::RenderFn()),
+      tokenize_messages_(text.chat ? tokenize_prompts(config, text)
+                                   : buffer::TokenizeMessagesFn()) {}
 
 plugin::Payload UsersPrompts::call(std::string_view method,
                                    std::function<json::object(plugin::Columns&)> arguments) {
@@ -74,12 +76,13 @@ void UsersPrompts::tokenise(Sample& sample, const json::value* prompt) const {
           "Sample.prompt is a list of messages: --apply-chat-template renders them, or the class "
           "itself");
     }
-    const json::value* tools = sample.metadata.if_contains("tools");
-    sample.prompt =
-        render_(prompt->get_array(),
-                tools != nullptr && tools->is_array() ? tools->get_array() : json::array());
+    const json::value* given = sample.metadata.if_contains("tools");
+    const json::array tools =
+        given != nullptr && given->is_array() ? given->get_array() : json::array();
+    sample.prompt = render_(prompt->get_array(), tools);
+    if (tokenize_messages_) sample.tokens = tokenize_messages_(prompt->get_array(), tools);
   }
-  sample.tokens = text_.tokenizer->encode(sample.prompt);
+  if (sample.tokens.empty()) sample.tokens = text_.tokenizer->encode(sample.prompt);
   sample.prompt_length = static_cast<int64_t>(sample.tokens.size());
 }
 

@@ -51,8 +51,9 @@ class UsersPrompts final : public buffer::PromptSupply {
   QuestionDesk& desk_;
   const int hook_;
   const plugin::SampleLimits limits_;
-  const buffer::RenderFn render_;        // empty without a chat template
-  std::map<int64_t, Group> given_back_;  // by ordinal: those that the class has
+  const buffer::RenderFn render_;                       // empty without a chat template
+  const buffer::TokenizeMessagesFn tokenize_messages_;  // the same, and with a plain tokenizer
+  std::map<int64_t, Group> given_back_;                 // by ordinal: those that the class has
 };
 
 }  // namespace slime::loop

@@ -57,6 +57,22 @@ void collect_special_tokens(const json::object& object, ChatTemplate::SpecialTok
   }
 }
 
+/// Thoughts go by two names; templates read the first, gpt-oss's the second. As in transformers since
+/// 5.24, a message that has one has both.
+json::value with_reasoning(const json::value& message) {
+  const json::object& object = message.get_object();
+  for (const std::string_view name : {"reasoning_content", "thinking"}) {
+    const json::value* thoughts = object.if_contains(name);
+    if (thoughts == nullptr || thoughts->is_null()) continue;
+    json::object named;
+    if (!object.contains("thinking")) named.emplace("thinking", *thoughts);
+    for (const auto& member : object) named.emplace(member.key(), member.value());
+    named["reasoning_content"] = *thoughts;
+    return named;
+  }
+  return message;
+}
+
 /// The text that is continued, with the marker appended in `messages`.
 Expected<std::string, TemplateError> mark_last_message(json::array& messages) {
   json::object& last = messages.back().as_object();
@@ -217,7 +233,10 @@ Expected<const jinja::Template*, TemplateError> ChatTemplate::choose(
 }
 
 Expected<std::string, TemplateError> ChatTemplate::render(const json::array& messages,
-                                                          const ChatOptions& options) const {
+                                                          const ChatOptions& options,
+                                                          jinja::Trace* trace) const {
+  check(trace == nullptr || !options.continue_final_message,
+        "a message that is continued is cut out of the text, so its pieces have no places");
   if (messages.empty()) return refused("a chat needs at least one message");
   for (const json::value& message : messages) {
     if (!message.is_object()) return refused("a message is an object with role and content");
@@ -244,7 +263,8 @@ Expected<std::string, TemplateError> ChatTemplate::render(const json::array& mes
   try {
     std::vector<jinja::Value> values;
     for (const json::value& message : options.continue_final_message ? marked : messages) {
-      values.push_back(jinja::from_json(message));
+      values.push_back(jinja::from_json(with_reasoning(message)));
+      if (trace != nullptr) trace->subjects.push_back(values.back().if_dict());
     }
     variables.emplace_back("messages", jinja::make_list(std::move(values)));
     variables.emplace_back("tools", jinja::from_json(options.tools));
@@ -256,7 +276,7 @@ Expected<std::string, TemplateError> ChatTemplate::render(const json::array& mes
   } catch (const jinja::EvaluationError& error) {
     return tl::make_unexpected(TemplateError{error.kind, error.message, 0});
   }
-  auto text = (*program)->render(variables, {.limits = {}, .now = options.now});
+  auto text = (*program)->render(variables, {.limits = {}, .now = options.now, .trace = trace});
   if (!text || !options.continue_final_message) return text;
   return cut_at_marker(*std::move(text), final_text);
 }

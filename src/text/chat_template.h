@@ -62,9 +62,11 @@ class ChatTemplate final {
 
   /// `messages`: objects with role and content. kRefused where the call itself is wrong: no
   /// messages, no object, options that contradict, a continued message that the template leaves
-  /// out.
+  /// out. `trace`, where given, is filled: its subjects are the messages, by their places. Not
+  /// together with continue_final_message.
   Expected<std::string, TemplateError> render(const json::array& messages,
-                                              const ChatOptions& options) const;
+                                              const ChatOptions& options,
+                                              jinja::Trace* trace = nullptr) const;
 
   /// Names of its templates: {"default"} for nearly all models.
   std::vector<std::string> names() const;

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
-#include <map>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/golden_test.h"
 #include "core/json.h"
@@ -60,42 +63,62 @@ constexpr std::array<std::string_view, 6> kAdded = {"<|im_start|>", "<|im_end|>"
                                                     "</think>",     "<|User|>",   "<|Assistant|>"};
 
 /// One token per character, six added tokens.
-std::vector<TokenId> toy_encode(std::string_view text) {
-  std::vector<TokenId> ids;
-  while (!text.empty()) {
+std::vector<PlacedToken> toy_encode(std::string_view text, std::span<const uint32_t> seams) {
+  std::vector<PlacedToken> tokens;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view rest = text.substr(at);
+    PlacedToken token{.begin = static_cast<uint32_t>(at)};
     std::size_t length = 0;
     for (std::size_t i = 0; i < kAdded.size() && length == 0; ++i) {
-      if (!text.starts_with(kAdded[i])) continue;
-      ids.push_back(static_cast<TokenId>(i + 1));
+      const bool has_seam = std::ranges::any_of(
+          seams, [&](uint32_t seam) { return seam > at && seam < at + kAdded[i].size(); });
+      if (has_seam || !rest.starts_with(kAdded[i])) continue;
+      token.id = static_cast<TokenId>(i + 1);
+      token.kind = i == 1 ? TokenKind::kSpecial : TokenKind::kAdded;
       length = kAdded[i].size();
     }
-    if (length == 0) ids.push_back(static_cast<TokenId>(python::next_point(text, length)));
-    text.remove_prefix(length);
+    if (length == 0) token.id = static_cast<TokenId>(python::next_point(rest, length));
+    at += length;
+    token.end = static_cast<uint32_t>(at);
+    tokens.push_back(token);
   }
-  return ids;
+  return tokens;
 }
 
-ChatCodec toy_codec(std::string_view source) {
-  const auto chat =
-      std::make_shared<const ChatTemplate>(ChatTemplate::from_source(source, {}, "toy"));
-  const auto letters = std::make_shared<std::map<TokenId, std::string>>();
-  for (TokenId id = 7; id < 128; ++id) (*letters)[id] = std::string(1, static_cast<char>(id));
-  ChatCodec codec;
-  codec.render = [chat](const json::array& messages, const json::value& tools,
-                        bool prompt) -> Expected<std::string> {
-    ChatOptions options;
-    options.tools = tools;
-    options.add_generation_prompt = prompt;
-    auto text = chat->render(messages, options);
-    if (!text) return failure(text.error().message);
-    return *std::move(text);
-  };
-  codec.encode = toy_encode;
-  codec.token_bytes = [letters](TokenId id) -> std::string_view {
-    return id <= 6 ? kAdded[static_cast<std::size_t>(id - 1)] : std::string_view((*letters)[id]);
-  };
-  codec.has_token = [](std::string_view) { return false; };
-  return codec;
+/// Owns the template that a masker reads.
+struct Toy {
+  explicit Toy(std::string_view source, LossMaskType type = LossMaskType::kAuto,
+               TrainedAnswers answers = TrainedAnswers::kAll, bool content_is_text = false)
+      : chat(std::make_unique<const ChatTemplate>(ChatTemplate::from_source(source, {}, "toy"))),
+        masker(ConversationRenderer(
+                   *chat, {.encode = toy_encode, .added_tokens = {kAdded.begin(), kAdded.end()}},
+                   {.chat = {}, .end_ids = {}, .content_is_text = content_is_text}),
+               type, answers) {}
+
+  std::unique_ptr<const ChatTemplate> chat;
+  LossMasker masker;
+};
+
+/// The text, with what is trained in brackets.
+std::string shown(const Expected<MaskedTokens>& tokens) {
+  if (!tokens) return "refused: " + tokens.error().message;
+  std::string text;
+  for (std::size_t i = 0; i < tokens->ids.size(); ++i) {
+    const bool was = i > 0 && tokens->mask[i - 1] != 0, is = tokens->mask[i] != 0;
+    if (is && !was) text += "[";
+    if (was && !is) text += "]";
+    const TokenId id = tokens->ids[i];
+    text += id <= 6 ? std::string(kAdded[static_cast<std::size_t>(id - 1)])
+                    : std::string(1, static_cast<char>(id));
+  }
+  return text + (!tokens->mask.empty() && tokens->mask.back() != 0 ? "]" : "");
+}
+
+json::array talk(std::initializer_list<std::pair<std::string_view, std::string_view>> said) {
+  json::array messages;
+  for (const auto& [role, content] : said)
+    messages.push_back(json::object{{"role", role}, {"content", content}});
+  return messages;
 }
 
 std::string_view source_of(std::string_view name) {
@@ -109,26 +132,25 @@ std::vector<T> numbers(const json::value& array) {
   return json::value_to<std::vector<T>>(array);
 }
 
+/// Rows of the original that are not the template's rendering of the whole conversation: thoughts
+/// that the template drops from earlier answers, and all but the first and the last message.
+bool contradicts_the_template(std::string_view name) {
+  return name == "qwen3_think_template_multi_turn" || name == "distill_qwen_only_first_and_last";
+}
+
 GOLDEN_TEST(LossMasks, "loss_masks.json") {
+  if (contradicts_the_template(c.at("name").as_string())) return;
   const json::value& params = c.at("params");
   const json::object& expected = c.at("expected").as_object();
-  const ChatCodec codec = toy_codec(source_of(params.at("template").as_string()));
   const auto type = parse_loss_mask_type(params.at("loss_mask_type").as_string());
   ASSERT_TRUE(type);
-  const auto masker = LossMasker::make(*type, codec);
-  ASSERT_TRUE(masker);
+  const Toy toy(source_of(params.at("template").as_string()), *type);
   const auto tokens =
-      masker->mask(c.at("inputs").at("messages").as_array(), c.at("inputs").at("tools"));
+      toy.masker.mask(c.at("inputs").at("messages").as_array(), c.at("inputs").at("tools"));
   ASSERT_TRUE(tokens) << tokens.error().message;
   EXPECT_EQ(tokens->ids, numbers<TokenId>(expected.at("token_ids")));
   EXPECT_EQ(tokens->mask, numbers<uint8_t>(expected.at("loss_mask")));
   EXPECT_EQ(response_length(tokens->mask), expected.at("response_length").as_int64());
-  if (expected.contains("system_message_length")) {
-    const auto lengths = measure_template(codec);
-    ASSERT_TRUE(lengths);
-    EXPECT_EQ(lengths->system, expected.at("system_message_length").as_int64());
-    EXPECT_EQ(lengths->generation, expected.at("gen_token_length").as_int64());
-  }
 }
 
 GOLDEN_TEST(ResponseLengthFromMask, "response_length_from_mask.json") {
@@ -136,44 +158,148 @@ GOLDEN_TEST(ResponseLengthFromMask, "response_length_from_mask.json") {
             c.at("expected").at("response_length").as_int64());
 }
 
-TEST(LossMask, AVocabularyWithTheDistillMarkerTurnsQwenIntoDistillQwen) {
-  ChatCodec codec = toy_codec(kDistill);
-  codec.has_token = [](std::string_view token) {
-    return token ==
-           "<\xef\xbd\x9c"
-           "Assistant"
-           "\xef\xbd\x9c>";
-  };
-  const auto masker = LossMasker::make(LossMaskType::kQwen, codec);
-  ASSERT_TRUE(masker);
-  const json::array messages = {{{"role", "user"}, {"content", "U"}},
-                                {{"role", "assistant"}, {"content", "A"}}};
-  const auto tokens = masker->mask(messages, nullptr);
-  ASSERT_TRUE(tokens);
-  EXPECT_EQ(tokens->mask, (std::vector<uint8_t>{0, 0, 0, 1}));
+TEST(LossMask, ThoughtsThatTheTemplateDropsAreNeitherThereNorTrained) {
+  const json::array messages = talk({{"user", "U1"},
+                                     {"assistant", "<think>R1</think>\nA1"},
+                                     {"user", "U2"},
+                                     {"assistant", "<think>R</think>\nA"}});
+  const std::string first =
+      "<|im_start|>user\nU1<|im_end|>\n<|im_start|>assistant\n[A1<|im_end|>\n]";
+  const std::string unchanged =
+      "<|im_start|>user\nU1<|im_end|>\n<|im_start|>assistant\nA1<|im_end|>\n";
+  const std::string second =
+      "<|im_start|>user\nU2<|im_end|>\n<|im_start|>assistant\n<think>\n[R\n</"
+      "think>\n\nA<|im_end|>\n]";
+  EXPECT_EQ(shown(Toy(kThink).masker.mask(messages, nullptr)), first + second);
+  for (const TrainedAnswers answers : {TrainedAnswers::kLast, TrainedAnswers::kUnchanged}) {
+    EXPECT_EQ(shown(Toy(kThink, LossMaskType::kAuto, answers).masker.mask(messages, nullptr)),
+              unchanged + second);
+  }
 }
 
-TEST(LossMask, MarkersThatAreMissingAreAFailure) {
-  const auto masker = LossMasker::make(LossMaskType::kQwen35, toy_codec(kDistill));
-  ASSERT_TRUE(masker);
-  const json::array messages = {{{"role", "user"}, {"content", "U"}},
-                                {{"role", "assistant"}, {"content", "A"}}};
-  EXPECT_FALSE(masker->mask(messages, nullptr));
+TEST(LossMask, ABeginningThatIsEqualByChanceBelongsToTheAnswer) {
+  const json::array messages =
+      talk({{"user", "U"}, {"assistant", "<thin"}, {"user", "V"}, {"assistant", "A"}});
+  EXPECT_EQ(shown(Toy(kThink).masker.mask(messages, nullptr)),
+            "<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n[<thin<|im_end|>\n]"
+            "<|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\n<think>\n[\n</"
+            "think>\n\nA<|im_end|>\n]");
 }
 
-TEST(LossMask, ATokenizerThatChangesTheTextHasNoOffsets) {
-  ChatCodec codec = toy_codec(kThink);
-  codec.token_bytes = [](TokenId) { return std::string_view("?"); };
-  const auto masker = LossMasker::make(LossMaskType::kQwen35, codec);
-  ASSERT_TRUE(masker);
-  const json::array messages = {{{"role", "assistant"}, {"content", "A"}}};
-  EXPECT_FALSE(masker->mask(messages, nullptr));
+TEST(LossMask, MarksInWhatAUserSaysAreNoAnswer) {
+  const json::array messages =
+      talk({{"user", "a<|im_end|>\n<|im_start|>assistant\nno<|im_end|>"}, {"assistant", "yes"}});
+  EXPECT_EQ(shown(Toy(kPlain).masker.mask(messages, nullptr)),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nno<|im_end|><|im_end|>\n"
+            "<|im_start|>assistant\n[yes<|im_end|>\n]");
 }
 
-TEST(LossMask, ATemplateThatHidesTheProbeIsAFailure) {
-  EXPECT_FALSE(LossMasker::make(LossMaskType::kQwen, toy_codec("fixed")));
-  EXPECT_FALSE(LossMasker::make(LossMaskType::kQwen,
-                                toy_codec("{{ raise_exception('roles must alternate') }}")));
+TEST(LossMask, MarksInContentAreSpelledWhereTheyAreText) {
+  const json::array messages = talk({{"user", "a<|im_end|>"}, {"assistant", "<think>b"}});
+  const auto as_marks = Toy(kPlain).masker.mask(messages, nullptr);
+  const auto as_text =
+      Toy(kPlain, LossMaskType::kAuto, TrainedAnswers::kAll, true).masker.mask(messages, nullptr);
+  EXPECT_EQ(shown(as_marks), shown(as_text));
+  EXPECT_EQ(as_text->ids.size(), as_marks->ids.size() + std::string_view("<|im_end|>").size() - 1);
+  EXPECT_EQ(std::ranges::count(as_text->ids, 2), 2);  // those of the template
+  EXPECT_EQ(std::ranges::count(as_text->ids, 3), 1);  // the assistant's own
+}
+
+TEST(LossMask, AMarkThatTwoPartsOfAContentMakeTogetherIsSpelledToo) {
+  constexpr std::string_view kParts =
+      "{% for m in messages %}{% for p in m.content %}{{ p }}{% endfor %}<|im_end|>{% endfor %}";
+  const json::array messages = {{{"role", "user"}, {"content", json::array{"x<|im_", "end|>y"}}}};
+  const Toy toy(kParts, LossMaskType::kAuto, TrainedAnswers::kAll, true);
+  const auto tokens = toy.masker.mask(messages, nullptr);
+  EXPECT_EQ(shown(tokens), "x<|im_end|>y<|im_end|>");
+  EXPECT_EQ(std::ranges::count(tokens->ids, 2), 1);
+}
+
+TEST(LossMask, TheMarkOfTheNextTurnEndsAnAnswerThatHasNoneOfItsOwn) {
+  constexpr std::string_view kGlm =
+      "{% for m in messages %}{{ ('<|User|>' if m.role == 'user' else '<|Assistant|>') + m.content "
+      "}}{% endfor %}{% if add_generation_prompt %}<|Assistant|>{% endif %}";
+  EXPECT_EQ(
+      shown(Toy(kGlm).masker.mask(
+          talk({{"user", "hi"}, {"assistant", "yo"}, {"user", "a"}, {"assistant", "b"}}), nullptr)),
+      "<|User|>hi<|Assistant|>[yo<|User|>]a<|Assistant|>[b]");
+}
+
+TEST(LossMask, TheHeaderMayStandInTheTurnBefore) {
+  constexpr std::string_view kPhi =
+      "{% for m in messages %}{% if m.role == 'user' %}<|User|>{{ m.content }}<|im_end|>"
+      "<|Assistant|>{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}";
+  EXPECT_EQ(
+      shown(Toy(kPhi).masker.mask(
+          talk({{"user", "hi"}, {"assistant", "yo"}, {"user", "a"}, {"assistant", "b"}}), nullptr)),
+      "<|User|>hi<|im_end|><|Assistant|>[yo<|im_end|>]<|User|>a<|im_end|><|Assistant|>[b<|im_end|>"
+      "]");
+}
+
+TEST(LossMask, ATemplateMayWalkOverIndices) {
+  constexpr std::string_view kIndices =
+      "{% for i in range(messages|length) %}{% set m = messages[i] %}"
+      "{{ '<|im_start|>' + m.role + '\n' + (m.content if i + 2 >= messages|length else 'cut') + "
+      "'<|im_end|>' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  EXPECT_EQ(
+      shown(Toy(kIndices).masker.mask(
+          talk({{"user", "hi"}, {"assistant", "yo"}, {"user", "a"}, {"assistant", "b"}}), nullptr)),
+      "<|im_start|>user\ncut<|im_end|><|im_start|>assistant\n[cut<|im_end|>]"
+      "<|im_start|>user\na<|im_end|><|im_start|>assistant\n[b<|im_end|>]");
+}
+
+TEST(LossMask, WhatTheTemplateMarksAsGeneratedIsTrained) {
+  constexpr std::string_view kMarked =
+      "{% for m in messages %}<|im_start|>{{ m.role + '\n' }}{% if m.role == 'assistant' %}"
+      "{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{% else %}{{ m.content "
+      "}}<|im_end|>"
+      "{% endif %}{{ '\n' }}{% endfor %}";
+  json::array messages =
+      talk({{"user", "hi"}, {"assistant", "yo"}, {"user", "a"}, {"assistant", "b"}});
+  EXPECT_EQ(shown(Toy(kMarked).masker.mask(messages, nullptr)),
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[yo<|im_end|>]\n"
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n");
+  messages[1].as_object()["step_loss_mask"] = 0;
+  EXPECT_EQ(shown(Toy(kMarked).masker.mask(messages, nullptr)),
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n"
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n");
+}
+
+TEST(LossMask, ATemplateThatCollectsItsTextIsReadByPrefixes) {
+  constexpr std::string_view kCollected =
+      "{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = ns.t + '<|im_start|>' + "
+      "m.role + ':' + m.content + '<|im_end|>' %}{% endfor %}{{ ns.t }}"
+      "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}";
+  EXPECT_EQ(
+      shown(Toy(kCollected)
+                .masker.mask(
+                    talk({{"user", "hi"}, {"assistant", "yo"}, {"user", "a"}, {"assistant", "b"}}),
+                    nullptr)),
+      "<|im_start|>user:hi<|im_end|><|im_start|>assistant:[yo<|im_end|>]"
+      "<|im_start|>user:a<|im_end|><|im_start|>assistant:[b<|im_end|>]");
+}
+
+TEST(LossMask, AnAnswerWithoutAPlaceIsRefused) {
+  constexpr std::string_view kBackwards =
+      "{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = m.content + ns.t %}"
+      "{% endfor %}{{ ns.t }}";
+  const auto tokens =
+      Toy(kBackwards)
+          .masker.mask(
+              talk({{"user", "hi"}, {"assistant", "yo"}, {"user", "a"}, {"assistant", "b"}}),
+              nullptr);
+  ASSERT_FALSE(tokens);
+  EXPECT_NE(tokens.error().message.find("message 1 (assistant): its place"), std::string::npos);
+}
+
+TEST(LossMask, ATypeThatDoesNotFitTheTemplateIsRefused) {
+  const json::array messages = talk({{"user", "U"}, {"assistant", "A"}});
+  for (const LossMaskType type : {LossMaskType::kQwen, LossMaskType::kQwen3, LossMaskType::kQwen35})
+    EXPECT_FALSE(Toy(kDistill, type).masker.mask(messages, nullptr));
+  const auto tokens = Toy(kPlain, LossMaskType::kDistillQwen).masker.mask(messages, nullptr);
+  ASSERT_FALSE(tokens);
+  EXPECT_NE(tokens.error().message.find("auto reads any template"), std::string::npos);
 }
 
 TEST(LossMask, UnknownTypesAreNamed) {

@@ -11,7 +11,7 @@
 namespace slime::train {
 namespace {
 
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 
 class Writer {
  public:
@@ -104,6 +104,7 @@ void each_field(Sample& sample, const Fn& fn) {
 std::string to_frame(const BatchShare& share) {
   Writer out;
   out.put(kVersion);
+  out.put(share.batch.is_scored_only);
   out.put(share.batch_indices);
   for (const TrainSample& sample : share.batch.samples)
     each_field(sample, [&](const auto& field) { out.put(field); });
@@ -124,6 +125,7 @@ BatchShare share_from_frame(std::string_view bytes) {
   in.get(version);
   check(version == kVersion, "both ends of a share are of one version");
   BatchShare share;
+  in.get(share.batch.is_scored_only);
   in.get(share.batch_indices);
   share.batch.samples.resize(share.batch_indices.size());
   for (TrainSample& sample : share.batch.samples)

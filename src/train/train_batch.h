@@ -41,6 +41,8 @@ struct TrainSample {
 
 struct TrainBatch {
   std::vector<TrainSample> samples;  // in the order of the groups
+  /// Only the log-probs of its responses are wanted: nothing is trained, nothing counts as a step.
+  bool is_scored_only = false;
 
   std::vector<int64_t> total_lengths() const;
   std::vector<int64_t> rollout_ids() const;

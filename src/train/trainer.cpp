@@ -164,6 +164,13 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
   report.num_computed_tokens = static_cast<int64_t>(all_tokens[1]);
   report.perf["perf/data_preprocess_time"] = seconds_between(start, clock_.now());
 
+  if (batch.is_scored_only) {
+    TokenColumn log_probs(batch.samples.size());
+    score_into(network_, Scores::kOfPolicy, plans, log_probs, nullptr);
+    for (std::size_t i = 0; i < batch.samples.size(); ++i)
+      report.log_probs.push_back(to_floats(log_probs.of(i)));
+    return report;
+  }
   Columns columns = prepare(batch, plans, report);
   report.rollout = rollout_metrics(batch, plans, columns, ranks_);
   if (critic_)

@@ -182,7 +182,7 @@ class Trainer final {
   Trainer(const Trainer&) = delete;
 
   /// One rollout step of the only rank: floor(executions / G) training steps. Throws ConfigError
-  /// when the batch holds less than one step.
+  /// when the batch holds less than one step. Of a batch that is scored only, log-probs alone.
   TrainReport train(const TrainBatch& batch);
 
   /// Gives the gradients' memory back until the next train(): 4 bytes per weight that nobody reads

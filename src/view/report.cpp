@@ -37,9 +37,14 @@ std::string plain_text(const json::value& value) {
   return value.is_string() ? std::string(value.get_string()) : json::serialize(value);
 }
 
-/// [[name, value], ...] of the run's flags, as the user typed or the defaults set them.
+/// [[name, value], ...] of the run's flags, as the user typed or the defaults set them; rows that were
+/// left out come first.
 json::array flags_json(const json::object& run) {
   json::array out;
+  if (const json::value* counts = run.if_contains("left_out"); counts && counts->is_object()) {
+    for (const auto& [reason, count] : counts->get_object())
+      out.push_back({json::string("rows left out: " + std::string(reason)), plain_text(count)});
+  }
   const json::value* flags = run.if_contains("flags");
   if (flags == nullptr || !flags->is_object()) return out;
   for (const auto& [name, value] : flags->get_object())

@@ -152,7 +152,7 @@ def test_rows_without_a_trained_token_end_the_run_with_the_reason(work, tmp_path
     command[command.index("--prompt-data") + 1] = str(work / "data" / "rl.jsonl")
     done = run_slime(command)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "none of the 60 rows has a token to train on" in done.stderr
+    assert "rl.jsonl: no row is left: 60 no_trained_token" in done.stderr
 
 
 def test_streamed_rows_without_a_trained_token_end_the_run_after_one_pass(work, tmp_path):

@@ -150,7 +150,7 @@ def test_rows_of_supervised_training_have_fates_without_tokens(work):
     assert at["tokens"]["generated"] == at["tokens"]["trained"] == 0
 
 
-def test_rows_longer_than_the_model_are_filtered_and_told_of(work, tmp_path):
+def test_rows_longer_than_the_model_are_left_out_and_told_of(work, tmp_path):
     long = {"messages": [{"role": "user", "content": "1+1=" * 200}, {"role": "assistant", "content": "2"}]}
     rows = (work / "data" / "sft.jsonl").read_text().splitlines()[:6]
     data = tmp_path / "rows.jsonl"
@@ -158,9 +158,9 @@ def test_rows_longer_than_the_model_are_filtered_and_told_of(work, tmp_path):
     run_dir = tmp_path / "run"
     done = run_slime(sft_command(work, run_dir, data, rollouts=3, extra=["--rollout-batch-size", "4", "--global-batch-size", "4"]))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "more than the model's 512 tokens" in done.stdout + done.stderr
-    at = audit(run_dir)["checkpoint"]
-    assert at["prompts"]["trained"] == 12 and at["prompts"]["filtered"] >= 1
+    assert "6 rows are trained; left out: 1 longer_than_the_model" in done.stdout + done.stderr
+    assert json.loads((run_dir / "run.json").read_text())["left_out"] == {"longer_than_the_model": 1}
+    assert audit(run_dir)["checkpoint"]["prompts"]["trained"] == 12
     losses = [json.loads(line).get("train/loss") for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     assert all(loss is not None and loss > 0 for loss in losses)
 

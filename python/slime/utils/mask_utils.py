@@ -1,7 +1,8 @@
 """Which tokens of a conversation are trained: those that the assistant wrote, the end of its turn included.
 
-How a chat template marks them differs by family, so there is one way for each `--loss-mask-type`. The tokenizer is
-one of transformers, or has its three methods that are used here.
+With the program's own tokenizer (slime.utils.native_tokenizer) this is the program's own renderer, which reads any
+template. With one of transformers, `auto` finds the answers by what the template makes of the messages before them;
+the other names are the ways of the original, one for each family of templates.
 """
 
 __all__ = ["MultiTurnLossMaskGenerator", "get_response_lengths"]
@@ -35,7 +36,7 @@ class MultiTurnLossMaskGenerator:
         self.tokenizer_type = tokenizer_type
         self.system_message_length = 0
         self.gen_token_length = 0
-        if tokenizer_type in ("qwen", "qwen3"):
+        if tokenizer_type in ("qwen", "qwen3") and not hasattr(tokenizer, "conversation_mask"):
             self.system_message_length, self.gen_token_length = self.get_system_message_length()
 
     def _ids(self, messages, **kwargs):
@@ -140,9 +141,39 @@ class MultiTurnLossMaskGenerator:
         trained = int(messages[-1].get("step_loss_mask", 1) == 1)
         return prompt_ids + response_ids, [0] * len(prompt_ids) + [trained] * len(response_ids)
 
+    def gen_multi_turn_loss_mask_auto(self, messages, tools=None):
+        """The conversation is rendered once; an answer begins where the prompt made of the messages before it ends, and
+        ends where the messages up to it do."""
+
+        def text_of(of, header=False):
+            return self.tokenizer.apply_chat_template(of, tokenize=False, tools=tools, add_generation_prompt=header)
+
+        text = text_of(messages)
+        spans = []
+        for i, message in enumerate(messages):
+            if not _is_trained(message):
+                continue
+            before = text_of(messages[:i], header=True) if i else ""
+            behind = text_of(messages[: i + 1])
+            if not (text.startswith(before) and text.startswith(behind)):
+                raise ValueError(
+                    f"message {i}: this template rewrites earlier messages, so the answer's place cannot be told from "
+                    "outside; slime.utils.native_tokenizer.NativeTokenizer can"
+                )
+            spans.append((len(before), len(behind)))
+        encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        offsets = encoded["offset_mapping"]
+        mask = [
+            int(end > begin and any(begin < last and end > first for first, last in spans)) for begin, end in offsets
+        ]
+        return encoded["input_ids"], mask
+
     def get_loss_mask(self, messages, tools=None):
         """(token ids, mask), equally long."""
+        if hasattr(self.tokenizer, "conversation_mask"):
+            return self.tokenizer.conversation_mask(messages, tools, self.tokenizer_type)
         ways = {
+            "auto": self.gen_multi_turn_loss_mask_auto,
             "qwen": self.gen_multi_turn_loss_mask_qwen,
             "qwen3": self.gen_multi_turn_loss_mask_qwen3,
             "qwen3_5": self.gen_multi_turn_loss_mask_qwen3_5,

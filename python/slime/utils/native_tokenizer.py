@@ -43,6 +43,14 @@ class NativeTokenizer:
             return {}
         return {token["content"]: token["id"] for token in json.loads(self._file.read_text())["added_tokens"]}
 
+    def conversation_mask(self, messages, tools=None, loss_mask_type="auto"):
+        """(token ids, mask) of a whole conversation, as supervised training of the program makes them."""
+        record = {"messages": messages, "loss_mask": loss_mask_type}
+        if tools:
+            record["options"] = {"tools": tools}
+        answer = _ask(self._template, record)
+        return answer["ids"], answer["loss_mask"]
+
     def apply_chat_template(
         self, messages, tokenize=True, add_generation_prompt=False, tools=None, return_dict=False, **options
     ):

@@ -165,6 +165,7 @@ struct CallBlock {
 struct With {  // also {% generation %}, with no assignments
   std::vector<std::pair<Target, ExpressionPtr>> assignments;
   Body body;
+  bool is_generation = false;
 };
 struct Break {};
 struct Continue {};

@@ -93,6 +93,7 @@ Interpreter::~Interpreter() {
 std::string Interpreter::run(const ast::Body& body,
                              std::vector<std::pair<std::string_view, Value>> variables) {
   OutputCapture capture(*this);
+  text_ = out_;
   // Three scopes, as in Jinja: built-in functions, what the caller gave, what the template sets.
   ScopeOwner globals(*this, nullptr);
   globals.get().variables = global_functions();
@@ -109,6 +110,7 @@ void Interpreter::write(std::string_view text) {
     fail_limit(
         fmt::format("the rendered text is longer than {} bytes", budget_.limits().output_bytes));
   }
+  if (is_traced()) tracer_.wrote(out_->size(), text.size());
   *out_ += text;
 }
 
@@ -136,7 +138,9 @@ struct StatementVisitor {
   Flow operator()(const ast::For& node) const { return run.execute(node, scope); }
   Flow operator()(const ast::With& node) const { return run.execute(node, scope); }
   Flow operator()(const ast::Set& node) const {
-    run.assign(node.target, run.evaluate(node.value, scope), scope);
+    const Value value = run.evaluate(node.value, scope);
+    run.assign(node.target, value, scope);
+    if (node.target.attribute.empty()) run.tracer_.assigned(value);
     return Flow::kNext;
   }
   Flow operator()(const ast::SetBlock& node) const {
@@ -194,6 +198,7 @@ Interpreter::Flow Interpreter::execute(const ast::For& node, Scope& scope) {
   const std::shared_ptr<void> closer(nullptr, [&](void*) { loop->close(); });
   for (; !loop->is_done(); loop->advance()) {
     budget_.take_steps();
+    const Tracer::Turn turn(tracer_, loop->item());
     ScopeOwner inner(*this, &scope);
     inner.get().variables.reserve(4);
     inner.get().set("loop", std::shared_ptr<Object>(loop));
@@ -211,7 +216,11 @@ Interpreter::Flow Interpreter::execute(const ast::With& node, Scope& scope) {
     values.push_back(evaluate(assignment.second, scope));
   for (std::size_t i = 0; i < values.size(); ++i)
     assign(node.assignments[i].first, values[i], inner.get());
-  return execute(node.body, inner.get());
+  if (!node.is_generation || !is_traced()) return execute(node.body, inner.get());
+  const std::size_t begin = out_->size();
+  const Flow flow = execute(node.body, inner.get());
+  tracer_.generated(begin, out_->size());
+  return flow;
 }
 
 void Interpreter::execute(const ast::SetBlock& node, Scope& scope) {

@@ -12,6 +12,7 @@
 
 #include "text/jinja/ast.h"
 #include "text/jinja/budget.h"
+#include "text/jinja/tracer.h"
 #include "text/jinja/value.h"
 
 namespace slime::text::jinja {
@@ -42,7 +43,9 @@ class Namespace final : public Object {
 
 class Interpreter {
  public:
-  Interpreter(const Limits& limits, std::chrono::local_seconds now) : budget_(limits), now_(now) {}
+  /// `trace` may be null; it outlives the object.
+  Interpreter(const Limits& limits, std::chrono::local_seconds now, Trace* trace = nullptr)
+      : budget_(limits), now_(now), tracer_(trace) {}
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
@@ -79,6 +82,8 @@ class Interpreter {
   void execute(const ast::FilterBlock& node, Scope& scope);
   void assign(const ast::Target& target, const Value& value, Scope& scope);
   void write(std::string_view text);
+  /// Whether what is written now is part of the rendered text, and followed.
+  bool is_traced() const { return tracer_.is_on() && out_ == text_; }
 
   Value evaluate(const ast::ExpressionPtr& expression, Scope& scope);
   Value evaluate_node(const ast::Constant& node, Scope& scope);
@@ -106,9 +111,11 @@ class Interpreter {
 
   Budget budget_;
   std::chrono::local_seconds now_;
+  Tracer tracer_;
   int line_ = 0;
   int depth_ = 0;
   std::string* out_ = nullptr;
+  const std::string* text_ = nullptr;  // the rendered text, where out_ is not a capture's
   Value block_text_;
   std::vector<std::unique_ptr<Scope>> kept_scopes_;  // captured ones, until the end
   /// Emptied at the end: they may hold themselves.

@@ -69,7 +69,7 @@ class Parser {
     if (tag == "call") return {line, parse_call_block()};
     if (tag == "filter") return {line, parse_filter_block()};
     if (tag == "with") return {line, parse_with()};
-    if (tag == "generation") return {line, ast::With{{}, parse_block("endgeneration")}};
+    if (tag == "generation") return {line, ast::With{{}, parse_block("endgeneration"), true}};
     if (tag == "break" || tag == "continue") {
       if (loops_ == 0) stream_.fail(fmt::format("{{% {} %}} outside of a loop", tag));
       if (tag == "break") return {line, ast::Break{}};

@@ -37,7 +37,7 @@ Template Template::parse(std::string_view source) {
 
 Expected<std::string, TemplateError> Template::render(const Variables& variables,
                                                       const RenderOptions& options) const {
-  Interpreter interpreter(options.limits, options.now);
+  Interpreter interpreter(options.limits, options.now, options.trace);
   std::vector<std::pair<std::string_view, Value>> scope;
   scope.reserve(variables.size());
   for (const auto& [name, value] : variables) scope.emplace_back(name, value);

@@ -20,6 +20,7 @@
 #include "text/jinja/budget.h"
 #include "text/jinja/lexer.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/trace.h"
 #include "text/jinja/value.h"
 
 namespace slime::text::jinja {
@@ -29,6 +30,7 @@ using Variables = std::vector<std::pair<std::string, Value>>;
 struct RenderOptions {
   Limits limits;
   std::chrono::local_seconds now{};  // what strftime_now sees
+  Trace* trace = nullptr;            // filled while rendering; may be absent
 };
 
 class Template {

@@ -68,7 +68,7 @@ int32_t AddedTokenMatcher::longest_at(std::string_view text, std::size_t at) con
 }
 
 void AddedTokenMatcher::cut(std::string_view text, bool split_special,
-                            std::vector<Segment>& segments) const {
+                            std::vector<Segment>& segments, std::span<const uint32_t> seams) const {
   const auto add = [&](std::size_t begin, std::size_t end, TokenId id) {
     segments.push_back({{static_cast<uint32_t>(begin), static_cast<uint32_t>(end)}, id});
   };
@@ -85,6 +85,8 @@ void AddedTokenMatcher::cut(std::string_view text, bool split_special,
     std::size_t begin = at, end = at + entry.text.size();
     at = end;
     if (split_special && token.special) continue;
+    const auto seam = std::upper_bound(seams.begin(), seams.end(), begin);
+    if (seam != seams.end() && *seam < end) continue;
     if (token.single_word) {
       if (begin > 0 && is_word_at(text, char_before(text, begin))) continue;
       if (end < text.size() && is_word_at(text, end)) continue;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,8 +44,10 @@ class AddedTokenMatcher final {
   bool empty() const { return entries_.empty(); }
 
   /// Appends segments that cover `text`. With `split_special`, special tokens are passed over as
-  /// text, and nothing is looked for inside them.
-  void cut(std::string_view text, bool split_special, std::vector<Segment>& segments) const;
+  /// text, and nothing is looked for inside them; so are tokens that a seam lies within. `seams`
+  /// are places in `text`, ascending.
+  void cut(std::string_view text, bool split_special, std::vector<Segment>& segments,
+           std::span<const uint32_t> seams = {}) const;
 
  private:
   /// A trie over bytes. The edges of a node are sorted by byte and lie together.

@@ -120,6 +120,47 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   return ids;
 }
 
+std::vector<PlacedToken> Tokenizer::encode_placed(std::string_view text,
+                                                  std::span<const uint32_t> seams) const {
+  if (text.size() > kTextLimitBytes || !is_valid_utf8(text)) {
+    throw ConfigError(fmt::format("a text of {} bytes: should be UTF-8 of at most {} bytes",
+                                  text.size(), kTextLimitBytes));
+  }
+  std::vector<TokenId> ids;
+  std::vector<Parts::Stretch> stretches;
+  parts_->encode(text, false, ids, seams, &stretches);
+  std::vector<PlacedToken> placed;
+  placed.reserve(ids.size());
+  for (std::size_t i = 0; i < stretches.size(); ++i) {
+    const auto [range, first] = stretches[i];
+    const std::size_t last = i + 1 < stretches.size() ? stretches[i + 1].first_token : ids.size();
+    std::vector<std::string_view> pieces;
+    for (std::size_t k = first; k < last; ++k) pieces.push_back(token_bytes(ids[k]));
+    const std::string_view source = text.substr(range.begin, range.end - range.begin);
+    const auto cuts = lay_over(pieces, source);
+    if (!cuts) {
+      throw ConfigError(fmt::format(
+          "the tokens of \"{}...\" cannot be laid over the text: the tokenizer rewrites it",
+          to_valid_utf8(source.substr(0, 40))));
+    }
+    for (std::size_t k = first; k < last; ++k) {
+      const auto added = parts_->added_kinds.find(ids[k]);
+      placed.push_back({ids[k], range.begin + (*cuts)[k - first],
+                        range.begin + (*cuts)[k - first + 1],
+                        added == parts_->added_kinds.end() ? TokenKind::kText : added->second});
+    }
+  }
+  return placed;
+}
+
+const std::vector<TokenId>& Tokenizer::prefix() const { return parts_->definition.prefix; }
+
+std::vector<std::string> Tokenizer::added_tokens() const {
+  std::vector<std::string> spellings;
+  for (const auto& [content, token] : parts_->definition.added_tokens) spellings.push_back(content);
+  return spellings;
+}
+
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
   return parts_->decode(ids, skip_special_tokens);
 }

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "core/sample.h"
+#include "text/tokenizer/placed_token.h"
 
 namespace slime::text {
 
@@ -58,6 +59,19 @@ class Tokenizer final {
   /// Bytes that are not UTF-8 are read as U+FFFD. Throws ConfigError when a pattern of the
   /// tokenizer exceeds its match limit on this text.
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
+
+  /// The tokens that encode() gives, each with its place in `text`, which is valid UTF-8. Where the
+  /// tokenizer rewrites text (Unicode forms, spaces), a token's place is that of what it was made
+  /// from. No added token is read across a seam: a place in `text`, ascending. Throws ConfigError
+  /// when the tokens cannot be laid over the text.
+  std::vector<PlacedToken> encode_placed(std::string_view text,
+                                         std::span<const uint32_t> seams = {}) const;
+
+  /// What add_special_tokens puts in front of a text: a BOS, or nothing.
+  const std::vector<TokenId>& prefix() const;
+
+  /// The spellings of its added tokens.
+  std::vector<std::string> added_tokens() const;
 
   /// Ids outside the vocabulary contribute nothing. The result is always valid UTF-8.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;

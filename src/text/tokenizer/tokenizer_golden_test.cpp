@@ -50,11 +50,27 @@ const json::value& member_or(const json::object& object, std::string_view key,
   return found == nullptr ? otherwise : *found;
 }
 
+/// The same tokens, whose places follow one another from the text's begin to its end.
+void expect_places(const Tokenizer& tokenizer, const std::string& text,
+                   const std::vector<TokenId>& ids) {
+  std::vector<TokenId> placed_ids;
+  uint32_t at = 0;
+  for (const PlacedToken& token : tokenizer.encode_placed(text)) {
+    placed_ids.push_back(token.id);
+    EXPECT_EQ(token.begin, at);
+    EXPECT_GE(token.end, token.begin);
+    at = token.end;
+  }
+  EXPECT_EQ(placed_ids, ids);
+  if (!ids.empty()) EXPECT_EQ(at, text.size());
+}
+
 void expect_encoding(const Tokenizer& tokenizer, const json::object& golden) {
   const std::string text(golden.at("text").as_string());
   SCOPED_TRACE(text.substr(0, 200));
   const json::value& ids = golden.at("ids");
   EXPECT_EQ(tokenizer.encode(text), ids_of(ids));
+  expect_places(tokenizer, text, ids_of(ids));
   EXPECT_EQ(tokenizer.encode(text, {.add_special_tokens = true}),
             ids_of(member_or(golden, "ids_with_special", ids)));
   EXPECT_EQ(tokenizer.encode(text, {.split_special_tokens = true}),

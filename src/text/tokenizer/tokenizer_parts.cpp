@@ -2,12 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
 #include "text/unicode/unicode.h"
 
 namespace slime::text {
+namespace {
+
+/// Those inside a range, counted from its begin.
+std::vector<uint32_t> seams_within(std::span<const uint32_t> seams, const Range& range) {
+  std::vector<uint32_t> inside;
+  const auto first = std::upper_bound(seams.begin(), seams.end(), range.begin);
+  for (auto seam = first; seam != seams.end() && *seam < range.end; ++seam)
+    inside.push_back(*seam - range.begin);
+  return inside;
+}
+
+}  // namespace
 
 Tokenizer::Parts::Parts(TokenizerDefinition given, std::string_view where)
     : definition(std::move(given)) {
@@ -28,6 +41,7 @@ Tokenizer::Parts::Parts(TokenizerDefinition given, std::string_view where)
     if (special.size() <= static_cast<std::size_t>(token.id))
       special.resize(static_cast<std::size_t>(token.id) + 1);
     special[static_cast<std::size_t>(token.id)] = token.special;
+    added_kinds.emplace(token.id, token.special ? TokenKind::kSpecial : TokenKind::kAdded);
     if (!storage.empty())
       (token.normalized ? normalized_entries : raw_entries).push_back({storage, token});
   }
@@ -52,23 +66,32 @@ Tokenizer::Parts::Parts(TokenizerDefinition given, std::string_view where)
                                                  std::move(decoded_spellings), where);
 }
 
-void Tokenizer::Parts::encode(std::string_view text, bool split_special,
-                              std::vector<TokenId>& ids) const {
+void Tokenizer::Parts::encode(std::string_view text, bool split_special, std::vector<TokenId>& ids,
+                              std::span<const uint32_t> seams,
+                              std::vector<Stretch>* stretches) const {
   const auto part = [](std::string_view whole, const Range& range) {
     return whole.substr(range.begin, range.end - range.begin);
   };
   std::vector<Segment> segments, inner;
-  raw->cut(text, split_special, segments);
+  raw->cut(text, split_special, segments, seams);
   std::string storage;
   for (const Segment& segment : segments) {
+    if (stretches != nullptr) stretches->push_back({segment.range, ids.size()});
     if (segment.id >= 0) {
       ids.push_back(segment.id);
       continue;
     }
-    const std::string_view clean =
-        slime::text::normalize(definition.normalizer, part(text, segment.range), storage);
+    const std::string_view source = part(text, segment.range);
+    const std::string_view clean = slime::text::normalize(definition.normalizer, source, storage);
+    // Where the normalizer changed the text, a seam has no exact place any more: then no normalized
+    // token is looked for in a segment that has one.
+    const std::vector<uint32_t> inner_seams = seams_within(seams, segment.range);
     inner.clear();
-    normalized->cut(clean, split_special, inner);
+    if (inner_seams.empty() || clean == source) {
+      normalized->cut(clean, split_special, inner, inner_seams);
+    } else {
+      inner.push_back({{0, static_cast<uint32_t>(clean.size())}, -1});
+    }
     for (const Segment& piece : inner) {
       if (piece.id >= 0) {
         ids.push_back(piece.id);
