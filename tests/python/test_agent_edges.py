@@ -97,6 +97,7 @@ def test_log_probs_are_those_of_the_sampled_tokens(monkeypatch):
 
 
 REFUSALS = [
+    '{"error": {"message": "the prompt has 8001 tokens; the context holds 2048, one of them for the response"}}',
     '{"error": {"message": "the prompt has 8001 tokens; prompt and response can have 2048 together (context length)"}}',
     '{"error": {"message": "The input (8001 tokens) is longer than the model\'s context length (2048 tokens)."}}',
 ]
@@ -153,3 +154,24 @@ def test_an_answer_that_the_client_never_saw_is_not_trained(monkeypatch):
     world.ask(ASKED, ("a lost answer", "<|im_end|>"))
     (sample,) = world.finish()
     assert world.tokenizer.decode(sample.tokens).endswith("an answer<|im_end|>")
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], {}, [3], [None], {"x": [1]}])
+@pytest.mark.parametrize("field", ["messages", "tools", "tool_choice", "stop", "metadata", "max_tokens", "chat_template_kwargs"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_a_field_of_another_type_is_never_the_servers_fault(monkeypatch, path, field, value):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    world.outputs.append(ANSWER)
+    status, _ = world.ask({**ASKED, "input": "x", field: value}, path=path)
+    assert status in (200, 400)
+
+
+@pytest.mark.parametrize("value", [3, "x", {}, [3], [None], [{"type": "tool_use"}], [{"type": "tool_result"}]])
+def test_anthropic_content_of_another_type_is_never_the_servers_fault(monkeypatch, value):
+    world = World(monkeypatch, kind="anthropic")
+    world.adapter.open_session("s")
+    for role in ("user", "assistant", "system"):
+        world.outputs.append(ANSWER)
+        status, _ = world.ask({"messages": [{"role": role, "content": value}], "system": value, "tools": value})
+        assert status in (200, 400)
