@@ -172,6 +172,20 @@ def test_answers_that_are_equal_are_told_apart_by_the_ids_of_their_calls(monkeyp
     assert len(samples) == 3
 
 
+def test_agents_that_sample_the_same_have_a_sample_each(monkeypatch):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    talks = [list(ASKED) for _ in range(4)]
+    for turn in range(3):
+        for talk in talks if turn != 1 else reversed(talks):
+            _, answer = world.ask({"messages": talk, "tools": [TOOL]}, (call(city="Paris"), "<|im_end|>"))
+            message = answer["choices"][0]["message"]
+            talk += [message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "sunny"}]
+    samples = world.finish()
+    assert_each_token_is_trained_once(samples, world.calls)
+    assert len(samples) == 4
+
+
 def test_a_branch_has_what_it_shares_as_context(monkeypatch):
     world = World(monkeypatch)
     world.adapter.open_session("s")

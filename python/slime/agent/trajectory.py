@@ -78,11 +78,16 @@ class _Session:
     def __init__(self):
         self.root, self.history, self.num_turns = _Root(), History(), 0
 
-    def deepest(self, prompt_ids):
-        """(the last turn all of whose tokens `prompt_ids` begins with, how many those are)"""
+    def parent_of(self, prompt_ids, recognised=None):
+        """(the last turn all of whose tokens `prompt_ids` begins with, how many those are). Of turns with the same tokens the
+        one that was `recognised`, then one that nothing goes on from."""
+        if recognised is not None and not recognised.is_given_up:
+            tokens = recognised.tokens()
+            if prompt_ids[: len(tokens)] == tokens:
+                return recognised, len(tokens)
         node, length = self.root, 0
         while True:
-            for child in reversed(node.children):
+            for child in sorted(node.children, key=lambda each: bool(each.children)):
                 middle = length + len(child.context)
                 end = middle + len(child.output)
                 if child.is_given_up or end > len(prompt_ids):
@@ -142,7 +147,7 @@ class TrajectoryManager:
             return _nothing
         session = self._sessions.setdefault(sid, _Session())
         prompt_ids = list(turn.prompt_ids)
-        parent, length = session.deepest(prompt_ids)
+        parent, length = session.parent_of(prompt_ids, behind[0].turn if behind is not None else None)
         session.num_turns += 1
         if not turn.output_ids:  # no room for any: where it stopped was cut off
             parent.is_cut_off = turn.finish_reason == "length"
