@@ -92,9 +92,9 @@ def version_runs(response, turns, start=0, *, prompt=(), loss_mask=None, is_alon
 
 def _place_behind(whole, begin, ids, asked):
     """Where in the response a turn is that drew `ids` behind the tokens `asked`; None when it is not there."""
-    if asked is None or len(asked) < begin or whole[: len(asked)] != asked:
+    if asked is None or len(asked) < begin or whole[len(asked) : len(asked) + len(ids)] != ids:
         return None
-    return len(asked) - begin if whole[len(asked) : len(asked) + len(ids)] == ids else None
+    return len(asked) - begin if whole[: len(asked)] == asked else None
 
 
 def untrained_tokens(samples, turns):

@@ -1,5 +1,7 @@
 """What the endpoints of agents answer to requests that they cannot or must not serve."""
 
+import socket
+
 import pytest
 from agent_world import World
 from slime.agent.adapters import common
@@ -123,6 +125,17 @@ def test_a_context_that_is_full_is_answered_in_the_words_that_clients_look_for(m
     else:
         assert error["message"].startswith("prompt is too long")
     assert world.finish() == []
+
+
+@pytest.mark.parametrize("head", [b"Content-Length: -5", b"Content-Length: x", b"Transfer-Encoding: chunked", b"nothing"])
+def test_bytes_that_are_no_request_are_answered(head):
+    handle = run_app_in_thread(Application())
+    try:
+        with socket.create_connection(("127.0.0.1", handle.port), timeout=5) as client:
+            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + head + b"\r\n\r\n-1\r\n")
+            assert client.recv(100).split()[1] in (b"400", b"404")
+    finally:
+        handle.stop()
 
 
 def test_a_sessions_own_limit_ends_its_last_turn_by_length(monkeypatch):

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 @dataclasses.dataclass(frozen=True)
 class TurnRecord:
     """One call of the engine: what it read and what it sampled. `end`: the text of the token that ended it, "" when it was cut
-    off, None when that is not known."""
+    off, None when that is not known. `stop_text`: what its text ends with that the client is not shown, a stop string."""
 
     prompt_ids: List[int]
     output_ids: List[int]
@@ -32,6 +32,7 @@ class TurnRecord:
     output_log_probs: List[float] = dataclasses.field(default_factory=list)
     ill_formed: bool = False
     end: str | None = None
+    stop_text: str = ""
 
 
 class TokenNode:
@@ -137,9 +138,10 @@ class TrajectoryManager:
         options=None,
         call_ids=(),
         behind=None,
+        also_said=(),
     ):
         """Adds a turn: what the client sent, what the engine answered. `response_message` is the message as the client got
-        it. Returns a function that takes the turn back, while nothing goes on from it."""
+        it; `also_said` are texts that it may have in its place. Returns a function that takes the turn back, while nothing goes on from it."""
         if turn.output_log_probs and len(turn.output_log_probs) != len(turn.output_ids):
             raise ValueError(f"{len(turn.output_log_probs)} log-probs for {len(turn.output_ids)} tokens")
         if not prompt_messages:
@@ -158,7 +160,14 @@ class TrajectoryManager:
         parent.children.append(node)
         node.turn_index = session.num_turns
         leaf = session.history.record(
-            node, prompt_messages, response_message, tools=tools, options=options, call_ids=call_ids, behind=behind
+            node,
+            prompt_messages,
+            response_message,
+            tools=tools,
+            options=options,
+            call_ids=call_ids,
+            behind=behind,
+            also_said=also_said,
         )
         leaf.metadata = dict(metadata or {})
 

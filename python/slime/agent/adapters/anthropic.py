@@ -64,6 +64,8 @@ class Messages(Protocol):
 
     def render(self, adapter, body, reply, turn, stream):
         blocks, stop = reply.wire
+        if turn.stop_text and stop == "end_turn":
+            stop = "stop_sequence"
         message = {
             "id": f"msg_{secrets.token_hex(12)}",
             "type": "message",
@@ -71,7 +73,7 @@ class Messages(Protocol):
             "model": body.get("model", "slime-actor"),
             "content": blocks,
             "stop_reason": stop,
-            "stop_sequence": None,
+            "stop_sequence": turn.stop_text or None,
             "usage": {"input_tokens": len(turn.prompt_ids), "output_tokens": len(turn.output_ids)},
         }
         return Response.of_events(_events(message)) if stream else Response.of_json(message)
@@ -110,7 +112,7 @@ def _events(message):
         events.append(event("content_block_start", index=i, content_block=start))
         events.append(event("content_block_delta", index=i, delta=delta))
         events.append(event("content_block_stop", index=i))
-    end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    end = {name: message[name] for name in ("stop_reason", "stop_sequence")}
     return events + [event("message_delta", delta=end, usage=message["usage"]), event("message_stop")]
 
 

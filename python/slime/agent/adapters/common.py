@@ -226,13 +226,14 @@ class BaseAdapter:
             prompt_ids, behind = self._prompt(sid, messages, tools, options)
             params = _sampling_params(session, body, protocol)
             turn, text = await self._generate(prompt_ids, session, params, sid)
-            parsed = parse_text(
-                text,
+            read = functools.partial(
+                parse_text,
                 tools_schema=tools,
                 tool_parser_name=self.tool_parser,
                 reasoning_parser_name=self.reasoning_parser,
                 is_thinking=self._opens_a_thought(prompt_ids),
             )
+            parsed = read(text.removesuffix(turn.stop_text))
             turn = dataclasses.replace(turn, ill_formed=parsed.ill_formed)
             reply = protocol.build_reply(parsed, turn.finish_reason, body)
             stream = body.get("stream") is True or "text/event-stream" in request.headers.get("accept", "")
@@ -249,6 +250,7 @@ class BaseAdapter:
                 options=options,
                 call_ids=reply.call_ids,
                 behind=behind,
+                also_said=(read(text).text,) if turn.stop_text else (),
             )
             try:
                 await request.reply(response)
@@ -291,10 +293,12 @@ class BaseAdapter:
         finish = meta.get("finish_reason") or {}
         ids = [entry[1] for entry in sampled]
         end, text = _end_and_text(self, ids, finish)
+        stop_text = _stop_text(text, finish)
         versions = {name: meta[name] for name in ("weight_version", "weight_version_runs") if name in meta}
         session.answers.append({"output_ids": ids, "meta_info": versions, "prompt_ids": array("i", prompt_ids)})
         log_probs = [float(entry[0]) for entry in sampled]
-        return TurnRecord(prompt_ids, ids, finish.get("type") or "stop", log_probs, end=end), text
+        kind = finish.get("type") or "stop"
+        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text), text
 
     def _opens_a_thought(self, prompt_ids):
         """Whether the prompt ends inside a thought, as some templates begin each turn."""
@@ -360,6 +364,13 @@ def _end_and_text(adapter, ids, finish):
     if not is_end:
         return "", adapter.decode(ids)
     return last if is_mark else "", adapter.decode(ids[:-1])
+
+
+def _stop_text(text, finish):
+    """What the text ends with because a stop string was sampled: the string, and what its last token has behind it."""
+    matched = finish.get("matched")
+    at = text.rfind(matched) if isinstance(matched, str) and matched else -1
+    return text[at:] if at >= 0 else ""
 
 
 _TOO_LONG = re.compile(r"context length|context holds|size of the KV cache|maximum context", re.IGNORECASE)
