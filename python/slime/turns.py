@@ -1,12 +1,13 @@
 """Which weights made which tokens of a conversation.
 
 Whoever calls a generate function begins a list with `watch`; each answer of an engine that `slime.utils.http_utils` hands
-to that function, or to a task that it started, is noted there; `version_runs` lays them over the response that came of it.
+to that function, or to a task that it started, is noted there; `version_runs` lays them over the response that came of it, and
+`untrained_tokens` counts what no sample has of them.
 """
 
 from contextvars import ContextVar
 
-__all__ = ["watch", "note", "version_runs"]
+__all__ = ["watch", "note", "version_runs", "untrained_tokens"]
 
 NO_VERSION = -1
 
@@ -91,6 +92,27 @@ def version_runs(response, turns, start=0, *, prompt=(), loss_mask=None, is_alon
 
 def _place_behind(whole, begin, ids, asked):
     """Where in the response a turn is that drew `ids` behind the tokens `asked`; None when it is not there."""
-    if asked is None or len(asked) < begin or whole[: len(asked)] != asked:
+    if asked is None or len(asked) < begin or whole[len(asked) : len(asked) + len(ids)] != ids:
         return None
-    return len(asked) - begin if whole[len(asked) : len(asked) + len(ids)] == ids else None
+    return len(asked) - begin if whole[: len(asked)] == asked else None
+
+
+def untrained_tokens(samples, turns):
+    """How many of the tokens that engines sampled are trained in none of `samples`: [(tokens, length of the prompt, loss mask
+    of the rest or None)]. A turn is trained where its tokens are behind its own prompt, and once; one whose prompt is not
+    known is looked for."""
+    count, taken = 0, set()
+    for ids, _, asked in turns:
+        best = (0, None)
+        for i, (whole, begin, mask) in enumerate(samples):
+            if asked is None:
+                at = _find(whole[begin:], ids, 0, mask)
+            else:
+                at = _place_behind(whole, begin, ids, asked)
+            if at is None or (i, at) in taken:
+                continue
+            trained = len(ids) if mask is None else sum(map(bool, mask[at : at + len(ids)]))
+            best = max(best, (trained, (i, at)), key=lambda each: each[0])
+        count += len(ids) - best[0]
+        taken.add(best[1])
+    return count

@@ -2,6 +2,7 @@
 
 /// What a function of the user's made of one sample.
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct MadeSamples {
   std::vector<Sample> parts;  // of one execution, at least one
   /// It returned a list, of one sample too: such a list is scored as a whole.
   bool is_list;
+  /// Tokens that engines sampled for the function and that none of its samples trains.
+  int64_t untrained_tokens = 0;
 };
 
 }  // namespace slime

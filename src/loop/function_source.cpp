@@ -98,6 +98,7 @@ Collected FunctionSource::keep_all(const ReturnedStep& returned, PromptAnswers& 
         config_.rollout_function_path, returned.groups.empty() ? ", its list is empty" : problem));
   }
   collected.metrics = returned.metrics;
+  collected.untrained.emplace();
   return collected;
 }
 

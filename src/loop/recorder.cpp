@@ -71,6 +71,16 @@ void Recorder::add_rewards(const Collected& collected, Metrics& metrics, view::S
     add_metrics(metrics, pass_at_k(collected.groups, config_.reward_key, "passrate/"));
 }
 
+void Recorder::add_untrained(int64_t step, const Collected& collected, Metrics& metrics) {
+  if (!collected.untrained) return;
+  const bool has_functions =
+      !config_.custom_generate_function_path.empty() || !config_.rollout_function_path.empty();
+  const SampledTokens tokens =
+      sampled_tokens(collected.groups, *collected.untrained, has_functions);
+  add_metrics(metrics, untrained_metrics(tokens));
+  if (const std::optional<std::string> told = untrained_.line(step, tokens)) message(*told);
+}
+
 void Recorder::add_training(int64_t step, const Collected& collected,
                             const train::TrainReport& report, Metrics& metrics,
                             view::StepSummary& line) {
@@ -145,6 +155,7 @@ void Recorder::end_step(int64_t step, const Collected& collected,
   Metrics metrics = collected.metrics;
   view::StepSummary line{.step = step};
   add_rewards(collected, metrics, line);
+  add_untrained(step, collected, metrics);
   if (collected.generated_tokens > 0) {
     add_metrics(metrics, rollout_speed(collected.groups, collected.seconds));
     line.tokens_per_second.emplace_back(

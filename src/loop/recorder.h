@@ -68,6 +68,7 @@ class Recorder {
 
  private:
   void add_rewards(const Collected& collected, Metrics& metrics, view::StepSummary& line);
+  void add_untrained(int64_t step, const Collected& collected, Metrics& metrics);
   void add_training(int64_t step, const Collected& collected, const train::TrainReport& report,
                     Metrics& metrics, view::StepSummary& line);
   /// Asynchronous runs: who waited for whom.
@@ -87,6 +88,7 @@ class Recorder {
   MetricWriter metrics_;
   RolloutWriter rollouts_;
   RunSummary summary_;
+  UntrainedNotice untrained_;
   view::Progress progress_;
   std::optional<StepProfiler> profiler_;  // --profile
   HeapTrim heap_trim_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "buffer/filter.h"
 #include "core/drawn_tokens.h"
@@ -171,8 +172,9 @@ rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer
     const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
     if (reason == "failed" && failed != group.samples.end()) left_out_.add(group, failed->failure);
     if (reason != "failed") left_out_.add_filtered(reason);
-    if (reason == "failed" || plugins_ == nullptr || !plugins_->of_steps().sees_dropped()) return;
     const std::lock_guard lock(dropped_mutex_);
+    dropped_tokens_[reason] += num_drawn_tokens(group);
+    if (reason == "failed" || plugins_ == nullptr || !plugins_->of_steps().sees_dropped()) return;
     dropped_.push_back(group);
   };
   hooks.on_progress = [this](int64_t groups_done, int64_t tokens) {
@@ -285,13 +287,23 @@ Collected RolloutSource::take(int64_t step) {
   rollout::StepResult result;
   memory_.explain_shortage(Phase::kGenerate, [&] { result = take_step(step, version); });
   trainers_.check_alive();
+  UntrainedTokens untrained{{"lost", result.end.lost_tokens},
+                            {"discarded", result.end.discarded_tokens}};
   if (config_.mask_offpolicy_in_partial_rollout) {
+    const int64_t before = num_trained_tokens(result.groups);
     for (Group& group : result.groups)
       rollout::mask_tokens_before(group, stream_ ? rollout::newest_version(group) : version);
+    untrained["older"] = before - num_trained_tokens(result.groups);
+  }
+  {
+    const std::lock_guard lock(dropped_mutex_);
+    for (const auto& [reason, count] : std::exchange(dropped_tokens_, {}))
+      untrained["dropped_" + reason] += count;
   }
   take_teacher_scores(result.groups);
   show_to_users_functions(step, result.groups);
   Collected collected{.groups = std::move(result.groups),
+                      .untrained = std::move(untrained),
                       .generated_tokens = result.end.generated_tokens};
   collected.metrics = version_metrics(collected.groups, version);
   if (stream_) add_stream_metrics(collected.metrics);

@@ -9,9 +9,11 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "buffer/data_source.h"
@@ -84,6 +86,7 @@ class RolloutSource final : public GroupSource {
   rollout::ResponseRules rules_;
   LeftOutPrompts left_out_;  // of the step
   std::mutex dropped_mutex_;
+  std::map<std::string, int64_t> dropped_tokens_;  // by reason; guarded by dropped_mutex_
   std::vector<Group>
       dropped_;  // by filters, for a function of the user's; guarded by dropped_mutex_
   std::atomic<int64_t> num_under_way_{0};     // of the stream's groups

@@ -52,7 +52,11 @@ Expected<MadeSamples> made(const Sample& given, const Answer& answer, const Samp
     }
     if (parts.empty()) return failure("the plug-in host answered without a sample");
     check_rollout_ids(parts);
-    return MadeSamples(std::move(parts), !answer.value.contains("sample"));
+    MadeSamples all(std::move(parts), !answer.value.contains("sample"));
+    if (const json::value* untrained = answer.value.if_contains("untrained_tokens");
+        untrained != nullptr && untrained->is_int64())
+      all.untrained_tokens = std::max<int64_t>(untrained->get_int64(), 0);
+    return all;
   } catch (const net::FrameError& error) {
     return failure(error.what());
   }

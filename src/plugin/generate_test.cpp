@@ -56,6 +56,21 @@ class PluginGenerate : public ::testing::Test {
   std::unique_ptr<Hosts> hosts_;
 };
 
+TEST_F(PluginGenerate, CountsWhatEnginesSampledAndNoSampleTrains) {
+  open(
+      "from slime import turns\n"
+      "async def generate(args, sample, sampling_params):\n"
+      "    meta = {'weight_version': '3'}\n"
+      "    turns.note({'output_ids': [7, 8], 'meta_info': meta}, {'input_ids': [5, 6]})\n"
+      "    turns.note({'output_ids': [9], 'meta_info': meta}, {'input_ids': [5, 6, 1]})\n"
+      "    sample.append_response_tokens(args, tokens=[7, 8], log_probs=[-0.5] * 2, text='ja')\n"
+      "    sample.status = Sample.Status.COMPLETED\n"
+      "    return sample\n");
+  const Made made = ask(3).get();
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->untrained_tokens, 1);
+}
+
 TEST_F(PluginGenerate, ReturnsTheSampleWithItsTokens) {
   open(
       "async def generate(args, sample, sampling_params):\n"

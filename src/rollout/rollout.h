@@ -161,6 +161,7 @@ struct StepEnd {
   int64_t num_failed_groups = 0;         // dropped, or given up by the engine and handed back
   int64_t generated_tokens = 0;          // all new tokens, kept or not
   int64_t discarded_tokens = 0;    // of those: drawn after the step had closed, or not kept by rule
+  int64_t lost_tokens = 0;         // sampled for functions, and trained by none of their samples
   int64_t num_retried_groups = 0;  // too old: drawn again from the prompt
   /// Of a stream: samples of groups that were dropped or are drawn again, and the tokens that they had.
   int64_t num_dropped_samples = 0;

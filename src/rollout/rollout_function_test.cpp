@@ -57,6 +57,20 @@ TEST(RolloutFunctions, DrawInThePlaceOfTheEngine) {
   EXPECT_EQ(result.end.discarded_tokens, 0);
 }
 
+TEST(RolloutFunctions, TokensThatNoneOfTheirSamplesTrainsAreCounted) {
+  World world;
+  world.rules.generate = [](GenerateCall call, const std::stop_token&,
+                            const AnswerFn<MadeSamples>& answer) {
+    MadeSamples made({two_more(call.sample)});
+    made.untrained_tokens = call.sample.index_in_group == 0 ? 5 : 0;
+    answer(std::move(made));
+  };
+  const StepResult result = world.run();
+  ASSERT_EQ(result.groups.size(), 3u);
+  EXPECT_EQ(result.end.generated_tokens, 12);
+  EXPECT_EQ(result.end.lost_tokens, 15);
+}
+
 TEST(RolloutFunctions, PartsOfOneExecutionStandBesideOneAnotherInTheGroup) {
   World world;
   world.rules.generate = answers([](const Sample& sample) -> Expected<std::vector<Sample>> {

@@ -302,6 +302,7 @@ asio::awaitable<void> Session::draw_by_function(std::shared_ptr<GroupInFlight> f
     sample.failure = "generate: " + drawn->error().message;
   } else {
     draw.is_list = (*drawn)->is_list;
+    num_lost_tokens_ += (*drawn)->untrained_tokens;
     take_drawn(sample, draw, std::move((*drawn)->parts));
   }
 }

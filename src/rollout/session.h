@@ -148,6 +148,8 @@ class Session {
   const std::exception_ptr& error() const { return error_; }
   /// By the engine and by functions that draw; and those that sample hooks put beside them.
   int64_t num_generated_tokens() const { return requests_.num_tokens() + num_tokens_of_functions_; }
+  /// Sampled for functions, and trained by none of the samples that they returned.
+  int64_t num_lost_tokens() const { return num_lost_tokens_; }
 
  private:
   boost::asio::awaitable<void> run_sample(std::shared_ptr<GroupInFlight> flight, std::size_t index);
@@ -180,6 +182,7 @@ class Session {
   std::stop_source functions_stop_;
   int64_t num_functions_ = 0;  // under way
   int64_t num_tokens_of_functions_ = 0;
+  int64_t num_lost_tokens_ = 0;
   bool has_told_functions_ = false;                      // to come to an end
   std::shared_ptr<boost::asio::steady_timer> patience_;  // with them
   std::vector<std::shared_ptr<GroupInFlight>> started_;  // before begin()

@@ -80,6 +80,7 @@ void Step::idle() {
       end_.error = std::current_exception();
     }
     end_.generated_tokens = session_.num_generated_tokens();
+    end_.lost_tokens = session_.num_lost_tokens();
     outlet_.put(std::move(end_));
   }
   const std::function<void()> on_end = on_end_;  // the call may destroy this object

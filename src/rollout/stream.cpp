@@ -349,6 +349,8 @@ void Stream::give_back(std::vector<Group> groups) {
 void Stream::end_step() {
   const int64_t generated = session_.num_generated_tokens();
   end_.generated_tokens = generated - std::exchange(tokens_before_step_, generated);
+  const int64_t lost = session_.num_lost_tokens();
+  end_.lost_tokens = lost - std::exchange(lost_before_step_, lost);
   const int64_t next = end_.step + 1;
   // Behind the last record of a stream the buffer is the loop's.
   if (!given_up_.empty()) give_back(std::exchange(given_up_, {}));

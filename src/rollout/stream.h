@@ -114,7 +114,8 @@ class Stream {
   std::shared_ptr<boost::asio::steady_timer> pause_;  // before they are begun again in this step
   int64_t num_kept_ = 0;
   int64_t tokens_before_step_ = 0;  // generated, when the step began
-  StepEnd end_;                     // of the step that is being filled
+  int64_t lost_before_step_ = 0;
+  StepEnd end_;  // of the step that is being filled
   bool data_ended_ = false;
   bool is_held_ = false;
   bool is_held_back_ = false;  // a group could be judged, but the outlet is full

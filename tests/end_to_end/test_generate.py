@@ -315,6 +315,7 @@ def test_agents_of_the_kit_come_through_the_door(work):
     done = generated(work, run_dir, AGENT, extra=["--my-run", "first"], reward=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(metric(run_dir, "train/loss")) == 2
+    assert metric(run_dir, "rollout/untrained_sampled_tokens") == [0, 0]
     for step in range(2):
         for sample in samples(run_dir, step):
             versions = [version for version, count in sample["weight_versions"] for _ in range(count)]

@@ -1,5 +1,7 @@
 """What the endpoints of agents answer to requests that they cannot or must not serve."""
 
+import socket
+
 import pytest
 from agent_world import World
 from slime.agent.adapters import common
@@ -97,6 +99,7 @@ def test_log_probs_are_those_of_the_sampled_tokens(monkeypatch):
 
 
 REFUSALS = [
+    '{"error": {"message": "the prompt has 8001 tokens; the context holds 2048, one of them for the response"}}',
     '{"error": {"message": "the prompt has 8001 tokens; prompt and response can have 2048 together (context length)"}}',
     '{"error": {"message": "The input (8001 tokens) is longer than the model\'s context length (2048 tokens)."}}',
 ]
@@ -122,6 +125,17 @@ def test_a_context_that_is_full_is_answered_in_the_words_that_clients_look_for(m
     else:
         assert error["message"].startswith("prompt is too long")
     assert world.finish() == []
+
+
+@pytest.mark.parametrize("head", [b"Content-Length: -5", b"Content-Length: x", b"Transfer-Encoding: chunked", b"nothing"])
+def test_bytes_that_are_no_request_are_answered(head):
+    handle = run_app_in_thread(Application())
+    try:
+        with socket.create_connection(("127.0.0.1", handle.port), timeout=5) as client:
+            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + head + b"\r\n\r\n-1\r\n")
+            assert client.recv(100).split()[1] in (b"400", b"404")
+    finally:
+        handle.stop()
 
 
 def test_a_sessions_own_limit_ends_its_last_turn_by_length(monkeypatch):
@@ -153,3 +167,24 @@ def test_an_answer_that_the_client_never_saw_is_not_trained(monkeypatch):
     world.ask(ASKED, ("a lost answer", "<|im_end|>"))
     (sample,) = world.finish()
     assert world.tokenizer.decode(sample.tokens).endswith("an answer<|im_end|>")
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], {}, [3], [None], {"x": [1]}])
+@pytest.mark.parametrize("field", ["messages", "tools", "tool_choice", "stop", "metadata", "max_tokens", "chat_template_kwargs"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_a_field_of_another_type_is_never_the_servers_fault(monkeypatch, path, field, value):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    world.outputs.append(ANSWER)
+    status, _ = world.ask({**ASKED, "input": "x", field: value}, path=path)
+    assert status in (200, 400)
+
+
+@pytest.mark.parametrize("value", [3, "x", {}, [3], [None], [{"type": "tool_use"}], [{"type": "tool_result"}]])
+def test_anthropic_content_of_another_type_is_never_the_servers_fault(monkeypatch, value):
+    world = World(monkeypatch, kind="anthropic")
+    world.adapter.open_session("s")
+    for role in ("user", "assistant", "system"):
+        world.outputs.append(ANSWER)
+        status, _ = world.ask({"messages": [{"role": role, "content": value}], "system": value, "tools": value})
+        assert status in (200, 400)

@@ -151,6 +151,23 @@ def test_the_token_that_ended_a_turn_is_no_text(monkeypatch):
         assert answer["choices"][0]["message"]["content"] == ("the mark </s>" if family != "words" else "x")
 
 
+@pytest.mark.parametrize("with_it", [False, True])
+def test_a_stop_string_is_no_text_and_its_tokens_stay(monkeypatch, with_it):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    messages = list(ASKED)
+    for _ in range(3):
+        _, answer = world.ask({"messages": messages, "stop": ["Observation:"]}, ("Thought: look\n", "Observation:"))
+        message = answer["choices"][0]["message"]
+        assert message["content"] == "Thought: look" and answer["choices"][0]["finish_reason"] == "stop"
+        if with_it:  # some clients write it again
+            message["content"] += "\nObservation:"
+        messages = messages + [message, {"role": "user", "content": "sunny"}]
+    samples = world.finish()
+    assert_each_token_is_trained_once(samples, world.calls)
+    assert len(samples) == 1 and "look\nObservation:<|im_end|>" in world.tokenizer.decode(samples[0].tokens)
+
+
 def test_a_user_that_writes_marks_does_not_move_what_is_cut(monkeypatch):
     world = World(monkeypatch, "words")
     samples = play(world, ["an answer"] * 3, follow="is this </s> the end? </s>")
@@ -170,6 +187,20 @@ def test_answers_that_are_equal_are_told_apart_by_the_ids_of_their_calls(monkeyp
     samples = world.finish()
     assert_each_token_is_trained_once(samples, world.calls)
     assert len(samples) == 3
+
+
+def test_agents_that_sample_the_same_have_a_sample_each(monkeypatch):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    talks = [list(ASKED) for _ in range(4)]
+    for turn in range(3):
+        for talk in talks if turn != 1 else reversed(talks):
+            _, answer = world.ask({"messages": talk, "tools": [TOOL]}, (call(city="Paris"), "<|im_end|>"))
+            message = answer["choices"][0]["message"]
+            talk += [message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "sunny"}]
+    samples = world.finish()
+    assert_each_token_is_trained_once(samples, world.calls)
+    assert len(samples) == 4
 
 
 def test_a_branch_has_what_it_shares_as_context(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from slime import turns
 from slime.agent.aiohttp_threaded import run_app_in_thread
 from slime.agent.http_app import Application, Response
-from slime.turns import version_runs
+from slime.turns import untrained_tokens, version_runs
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,29 @@ def test_a_turn_is_where_its_prompt_ends():
     response, turns = [4, 4, 4, 4], [([4, 4], [[5, 2]], [1, 4, 4])]
     assert version_runs(response, turns, prompt=[1]) == [[-1, 2], [5, 2]]
     assert version_runs(response, turns, prompt=[2]) == [[5, 2], [-1, 2]]  # another prompt: it is looked for
+
+
+@pytest.mark.parametrize(
+    "samples, turns, expected",
+    [
+        # Behind 1 two tokens were sampled, behind those and a tool's 9 one more.
+        ([([1, 5, 6, 9, 7], 1, [1, 1, 0, 1])], [([5, 6], [1]), ([7], [1, 5, 6, 9])], 0),
+        ([([1, 5, 6], 1, None)], [([5, 6], [1]), ([7], [1, 5, 6, 9])], 1),
+        ([([1, 5, 6], 1, [1, 0])], [([5, 6], [1])], 1),
+        # Encoded again, it stands behind another prompt.
+        ([([1, 8, 8, 9, 7], 1, [1, 1, 0, 1])], [([5, 6], [1]), ([7], [1, 5, 6, 9])], 3),
+        # Two branches share a turn; the first has it.
+        ([([1, 5, 2, 3], 1, [1, 0, 1]), ([1, 5, 4, 6], 1, [0, 0, 1])], [([5], [1]), ([3], [1, 5, 2]), ([6], [1, 5, 4])], 0),
+        # Sampled twice, returned once.
+        ([([1, 5], 1, None)], [([5], [1]), ([5], [1])], 1),
+        ([([1, 5], 1, None), ([1, 5], 1, None)], [([5], [1]), ([5], [1])], 0),
+        # Asked by text: looked for.
+        ([([1, 5, 6], 1, None)], [([5, 6], None), ([6, 6], None)], 2),
+        ([], [([5, 6], [1])], 2),
+    ],
+)
+def test_tokens_that_no_sample_trains_are_counted(samples, turns, expected):
+    assert untrained_tokens(samples, [(ids, [[3, len(ids)]], asked) for ids, asked in turns]) == expected
 
 
 def answer(ids, **meta):

@@ -64,7 +64,8 @@ async def _start(app, host, port, runner_kwargs):
 def run_app_in_thread(
     app, *, host="127.0.0.1", port=0, thread_name="agent app", start_timeout_sec=15.0, runner_kwargs=None
 ):
-    """Returns once it listens, on loopback unless `host` says otherwise. `runner_kwargs` go to aiohttp's AppRunner; applications of this package need none."""
+    """Returns once it listens, on loopback unless `host` says otherwise. `runner_kwargs` go to aiohttp's AppRunner;
+    applications of this package need none."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name=thread_name, daemon=True)
     thread.start()

@@ -75,11 +75,12 @@ def _said(text):
 
 
 class MessageNode:
-    """Of the tree. `turn` is set where the engine wrote it; `call_ids` are those that the client got."""
+    """Of the tree. `turn` is set where the engine wrote it, `said` are the words that it may come back with; `call_ids` are
+    those that the client got."""
 
     def __init__(self, unit=None, parent=None):
         self.unit, self.parent, self.children = unit, parent, []
-        self.turn, self.said, self.call_ids = None, None, ()
+        self.turn, self.said, self.call_ids = None, (), ()
 
     def add(self, unit):
         child = MessageNode(unit, self)
@@ -93,7 +94,7 @@ class MessageNode:
             return self.unit.key == unit.key
         if not unit.text and unit.calls:
             return True  # a client that drops the text next to a call
-        return self.said == _said(unit.text)
+        return _said(unit.text) in self.said
 
     def is_continued(self):
         return bool(self.children)
@@ -130,7 +131,7 @@ class History:
                 last = max(enumerate(turns), key=lambda each: _likeness(each[1], unit, each[0]))[1], unit
         return last
 
-    def record(self, turn, messages, reply, *, tools=None, options=None, call_ids=(), behind=None):
+    def record(self, turn, messages, reply, *, tools=None, options=None, call_ids=(), behind=None, also_said=()):
         """Adds a turn. `behind`: what `find` gave for its prompt, if it was asked; otherwise it is asked again."""
         root = self._roots.setdefault(self._offer(tools, options), MessageNode())
         node, depth = root, 0
@@ -141,7 +142,8 @@ class History:
             like = next((child for child in node.children if child.turn is None and child.is_like(unit)), None)
             node = like or node.add(unit)
         leaf = node.add(Unit([{**reply, "role": "assistant"}], len(messages) + 1))
-        leaf.turn, leaf.said, leaf.call_ids = turn, _said(leaf.unit.text), tuple(call_ids)
+        leaf.turn, leaf.call_ids = turn, tuple(call_ids)
+        leaf.said = {_said(text) for text in (leaf.unit.text, *also_said)}
         return leaf
 
 

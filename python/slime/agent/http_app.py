@@ -145,6 +145,8 @@ class Application:
             body = b""
             while True:
                 size = int((await reader.readline()).split(b";", 1)[0], 16)
+                if size < 0:
+                    raise HttpProblem(400, "a chunk of a length below 0")
                 if size == 0:
                     while (await reader.readline()).strip():
                         pass
@@ -155,6 +157,8 @@ class Application:
                 await reader.readexactly(2)
         else:
             length = int(headers.get("content-length", 0))
+            if length < 0:
+                raise HttpProblem(400, "a length below 0")
             if length > self._limit:
                 raise HttpProblem(413, "the body is too long")
             body = await reader.readexactly(length)
@@ -164,7 +168,8 @@ class Application:
     async def _serve_one(self, reader, writer):
         try:
             request, keep = await self._read(reader, writer)
-        except HttpProblem as problem:
+        except (HttpProblem, ValueError) as error:
+            problem = error if isinstance(error, HttpProblem) else HttpProblem(400, "this is no HTTP/1.1 request")
             await Request("GET", "", {}, b"", writer).reply(Response(str(problem), problem.status))
             return False
         answering = asyncio.ensure_future(self._answer(request))

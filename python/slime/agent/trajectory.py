@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 @dataclasses.dataclass(frozen=True)
 class TurnRecord:
     """One call of the engine: what it read and what it sampled. `end`: the text of the token that ended it, "" when it was cut
-    off, None when that is not known."""
+    off, None when that is not known. `stop_text`: what its text ends with that the client is not shown, a stop string."""
 
     prompt_ids: List[int]
     output_ids: List[int]
@@ -32,6 +32,7 @@ class TurnRecord:
     output_log_probs: List[float] = dataclasses.field(default_factory=list)
     ill_formed: bool = False
     end: str | None = None
+    stop_text: str = ""
 
 
 class TokenNode:
@@ -78,11 +79,16 @@ class _Session:
     def __init__(self):
         self.root, self.history, self.num_turns = _Root(), History(), 0
 
-    def deepest(self, prompt_ids):
-        """(the last turn all of whose tokens `prompt_ids` begins with, how many those are)"""
+    def parent_of(self, prompt_ids, recognised=None):
+        """(the last turn all of whose tokens `prompt_ids` begins with, how many those are). Of turns with the same tokens the
+        one that was `recognised`, then one that nothing goes on from."""
+        if recognised is not None and not recognised.is_given_up:
+            tokens = recognised.tokens()
+            if prompt_ids[: len(tokens)] == tokens:
+                return recognised, len(tokens)
         node, length = self.root, 0
         while True:
-            for child in reversed(node.children):
+            for child in sorted(node.children, key=lambda each: bool(each.children)):
                 middle = length + len(child.context)
                 end = middle + len(child.output)
                 if child.is_given_up or end > len(prompt_ids):
@@ -132,9 +138,10 @@ class TrajectoryManager:
         options=None,
         call_ids=(),
         behind=None,
+        also_said=(),
     ):
         """Adds a turn: what the client sent, what the engine answered. `response_message` is the message as the client got
-        it. Returns a function that takes the turn back, while nothing goes on from it."""
+        it; `also_said` are texts that it may have in its place. Returns a function that takes the turn back, while nothing goes on from it."""
         if turn.output_log_probs and len(turn.output_log_probs) != len(turn.output_ids):
             raise ValueError(f"{len(turn.output_log_probs)} log-probs for {len(turn.output_ids)} tokens")
         if not prompt_messages:
@@ -142,7 +149,7 @@ class TrajectoryManager:
             return _nothing
         session = self._sessions.setdefault(sid, _Session())
         prompt_ids = list(turn.prompt_ids)
-        parent, length = session.deepest(prompt_ids)
+        parent, length = session.parent_of(prompt_ids, behind[0].turn if behind is not None else None)
         session.num_turns += 1
         if not turn.output_ids:  # no room for any: where it stopped was cut off
             parent.is_cut_off = turn.finish_reason == "length"
@@ -153,7 +160,14 @@ class TrajectoryManager:
         parent.children.append(node)
         node.turn_index = session.num_turns
         leaf = session.history.record(
-            node, prompt_messages, response_message, tools=tools, options=options, call_ids=call_ids, behind=behind
+            node,
+            prompt_messages,
+            response_message,
+            tools=tools,
+            options=options,
+            call_ids=call_ids,
+            behind=behind,
+            also_said=also_said,
         )
         leaf.metadata = dict(metadata or {})
 

@@ -12,7 +12,7 @@ from slime.host.records import changes, from_record, groups_from_records, groups
 from slime.rollout.base_types import RolloutFnEvalOutput, RolloutFnTrainOutput
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
 from slime.rollout.generate_call import await_generate, is_cancelled_by_abort
-from slime.turns import version_runs, watch
+from slime.turns import untrained_tokens, version_runs, watch
 from slime.utils.types import Sample
 
 __all__ = ["CALLS", "WrongResult"]
@@ -89,15 +89,27 @@ def generate(host, hook, call, arrays):
                 record["version_runs"] = runs
         return record
 
+    def lost(samples):
+        """What engines sampled and none of the samples trains."""
+        rows = []
+        for made in samples:
+            length = made.response_length
+            if isinstance(length, int) and 0 < length <= len(made.tokens):
+                mask = made.loss_mask
+                is_mask = isinstance(mask, (list, tuple)) and len(mask) == length
+                rows.append((list(made.tokens), len(made.tokens) - length, list(mask) if is_mask else None))
+        count = untrained_tokens(rows, turns) if turns else 0
+        return {"untrained_tokens": count} if count else {}
+
     def finish(result, columns):
         if isinstance(result, (list, tuple)):
             if not result or not all(isinstance(each, Sample) for each in result):
                 kinds = sorted({type(each).__name__ for each in result})
                 raise WrongResult(f"a list of {', '.join(kinds) or 'nothing'}; it is a Sample or a list of them")
-            return {"samples": [record_of(each, columns, len(result) == 1) for each in result]}
+            return {"samples": [record_of(each, columns, len(result) == 1) for each in result], **lost(result)}
         if not isinstance(result, Sample):
             raise WrongResult(f"{type(result).__name__} is returned; it is a Sample or a list of them")
-        return {"sample": record_of(result, columns)}
+        return {"sample": record_of(result, columns), **lost([result])}
 
     return run, finish
 

@@ -2,5 +2,6 @@
 
 from slime.agent.adapters.anthropic import AnthropicAdapter
 from slime.agent.adapters.openai import OpenAIAdapter
+from slime.agent.adapters.responses import ResponsesAdapter
 
-__all__ = ["AnthropicAdapter", "OpenAIAdapter"]
+__all__ = ["AnthropicAdapter", "OpenAIAdapter", "ResponsesAdapter"]

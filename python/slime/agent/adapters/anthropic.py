@@ -1,18 +1,12 @@
 """Messages: POST /v1/messages, plain and streamed, and /v1/messages/count_tokens. The session is the key."""
 
+import functools
 import json
 import logging
 import secrets
 
-from slime.agent.adapters.common import (
-    BaseAdapter,
-    Reply,
-    flatten_content,
-    manager_finish_reason,
-    sid_from_bearer,
-    tool_call_dict,
-    tool_dict,
-)
+from slime.agent.adapters.common import BaseAdapter
+from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, key_of, tool_call_dict, tool_dict
 from slime.agent.http_app import HttpProblem, Response
 
 __all__ = ["AnthropicAdapter"]
@@ -26,29 +20,21 @@ _ERRORS = {
 }
 
 
-class AnthropicAdapter(BaseAdapter):
-    logger = logging.getLogger(__name__)
-    log_prefix = "anthropic_adapter"
+class Messages(Protocol):
     max_token_keys = ("max_tokens",)
     stop_keys = ("stop_sequences",)
 
-    def _register_routes(self, app):
-        app.add("POST", "/v1/messages", self._run_turn)
-        app.add("POST", "/v1/messages/count_tokens", self._count_tokens)
+    def session_names(self, request, body):
+        return key_of(request), request.headers.get("x-api-key", "").strip()
 
-    def _session_names(self, request, body):
-        return sid_from_bearer(request), request.headers.get("x-api-key", "").strip()
-
-    def _error(self, problem):
+    def error(self, problem):
         message = str(problem)
         if problem.code == "context_length_exceeded":
             message = "prompt is too long: " + message
         return {"type": "error", "error": {"type": _ERRORS.get(problem.status, "api_error"), "message": message}}
 
-    def _preprocess_body(self, body):
+    def translate(self, body):
         _move_late_system_messages(body)
-
-    def _translate(self, body):
         messages = body.get("messages")
         if not isinstance(messages, list):
             raise HttpProblem(400, "messages is a list", param="messages")
@@ -59,7 +45,7 @@ class AnthropicAdapter(BaseAdapter):
         ]
         return _translate_messages(messages, body.get("system")), tools or None
 
-    def _build_reply(self, parsed, raw_finish, translated, tools_schema):
+    def build_reply(self, parsed, raw_finish, body):
         blocks, ids = [], []
         known = {"role": "assistant", "content": parsed.text}
         if parsed.reasoning:
@@ -74,10 +60,12 @@ class AnthropicAdapter(BaseAdapter):
         if parsed.tool_uses:
             known["tool_calls"] = [tool_call_dict(use["name"], use["input"]) for use in parsed.tool_uses]
         stop = "tool_use" if parsed.tool_uses else "max_tokens" if raw_finish == "length" else "end_turn"
-        return Reply(known, manager_finish_reason(parsed.tool_uses, raw_finish), (blocks, stop), tuple(ids))
+        return Reply(known, (blocks, stop), tuple(ids))
 
-    def _render(self, body, reply, turn, stream):
+    def render(self, adapter, body, reply, turn, stream):
         blocks, stop = reply.wire
+        if turn.stop_text and stop == "end_turn":
+            stop = "stop_sequence"
         message = {
             "id": f"msg_{secrets.token_hex(12)}",
             "type": "message",
@@ -85,17 +73,24 @@ class AnthropicAdapter(BaseAdapter):
             "model": body.get("model", "slime-actor"),
             "content": blocks,
             "stop_reason": stop,
-            "stop_sequence": None,
+            "stop_sequence": turn.stop_text or None,
             "usage": {"input_tokens": len(turn.prompt_ids), "output_tokens": len(turn.output_ids)},
         }
         return Response.of_events(_events(message)) if stream else Response.of_json(message)
 
-    async def _count_tokens(self, request):
-        async def count(request, body, sid):
-            messages, tools, options, _ = self._read(body)
-            return Response.of_json({"input_tokens": len(self._prompt(sid, messages, tools, options)[0])})
 
-        return await self._answer(request, count)
+class AnthropicAdapter(BaseAdapter):
+    logger = logging.getLogger(__name__)
+    protocols = {"/v1/messages": Messages()}
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        (messages,) = self.protocols.values()
+        self.app.add("POST", "/v1/messages/count_tokens", functools.partial(self._answer, messages, self._count_tokens))
+
+    async def _count_tokens(self, protocol, request, body, sid):
+        messages, tools, options, _ = self._read(protocol, body)
+        return Response.of_json({"input_tokens": len(self._prompt(sid, messages, tools, options)[0])})
 
 
 def _events(message):
@@ -117,7 +112,7 @@ def _events(message):
         events.append(event("content_block_start", index=i, content_block=start))
         events.append(event("content_block_delta", index=i, delta=delta))
         events.append(event("content_block_stop", index=i))
-    end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    end = {name: message[name] for name in ("stop_reason", "stop_sequence")}
     return events + [event("message_delta", delta=end, usage=message["usage"]), event("message_stop")]
 
 

@@ -1,4 +1,4 @@
-"""What both protocols have in common: sessions, the one turn, its exact tokens.
+"""What all protocols have in common: sessions, the one turn, its exact tokens.
 
 A client's messages become those of the chat template, their tokens go to the engine, what it samples goes back in the
 client's form and, with its tokens, into the session's trajectory. What the engine wrote is never encoded again: a prompt
@@ -7,27 +7,28 @@ that goes on from an earlier turn begins with that turn's own tokens, and only w
 
 import asyncio
 import dataclasses
+import functools
 import json
 import logging
 import re
 import time
 import uuid
 from array import array
-from typing import Any
 
 from slime import turns
 from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
+from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, tool_call_dict
 from slime.agent.continuation import end_marks, template_messages, text_behind
 from slime.agent.http_app import Application, HttpProblem, Response
 from slime.agent.parsing import parse_text
 from slime.agent.trajectory import TrajectoryManager, TurnRecord
 from slime.utils.http_utils import HttpStatusError, post
 
-__all__ = ["BaseAdapter", "Reply", "Session", "TurnRecord", "flatten_content", "tool_call_dict"]
+__all__ = ["BaseAdapter", "Protocol", "Reply", "Session", "TurnRecord", "flatten_content", "tool_call_dict"]
 
 _ABORT_SECONDS = 5
 _PATH_OF_A_SESSION = re.compile(r"/sessions/([^/]+)(/.*)")
-# Clients of both protocols retry 429 and 5xx unless they are told not to.
+# Clients retry 429 and 5xx unless they are told not to.
 _FINAL = {"x-should-retry": "false"}
 
 
@@ -41,57 +42,6 @@ class Session:
     answers: list = dataclasses.field(default_factory=list)
 
 
-@dataclasses.dataclass
-class Reply:
-    """The answer as the trajectory knows it, and in the client's protocol; `call_ids`: those of its calls, in their order."""
-
-    manager_message: dict
-    finish_reason: str
-    wire: Any
-    call_ids: tuple = ()
-
-
-def flatten_content(content):
-    """A message's content as one string: texts by line, images as a remark."""
-    if content is None:
-        return ""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else str(content)
-    return "\n".join(text for text in map(_part_text, content) if text)
-
-
-def _part_text(part):
-    if not isinstance(part, dict):
-        return part if isinstance(part, str) else str(part)
-    kind = part.get("type")
-    if kind in ("image", "image_url", "input_image"):
-        return "[image omitted]"
-    if kind not in ("text", "input_text", "output_text") and "content" in part:
-        return flatten_content(part["content"])
-    return str(part.get("text") or "")
-
-
-def tool_call_dict(name, arguments, id=None):
-    """A call as the chat template takes it: arguments by name."""
-    call = {"type": "function", "function": {"name": name, "arguments": arguments or {}}}
-    return call if id is None else {"id": str(id), **call}
-
-
-def tool_dict(name, description, parameters):
-    parameters = parameters or {"type": "object", "properties": {}}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
-def manager_finish_reason(tool_uses, raw_finish):
-    return "tool_calls" if tool_uses else (raw_finish or "stop")
-
-
-def sid_from_bearer(request):
-    """The key that the client was given."""
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() or None if kind.lower() == "bearer" else None
-
-
 def _session_of_path(request):
     """/sessions/NAME/v1/... is /v1/... of that session: for clients whose key cannot be set."""
     match = _PATH_OF_A_SESSION.fullmatch(request.path)
@@ -101,7 +51,11 @@ def _session_of_path(request):
 
 def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True, **options):
     encoded = tokenizer.apply_chat_template(
-        template_messages(tokenizer, messages), tools=tools, tokenize=True, add_generation_prompt=add_generation_prompt, **options
+        template_messages(tokenizer, messages),
+        tools=tools,
+        tokenize=True,
+        add_generation_prompt=add_generation_prompt,
+        **options,
     )
     if hasattr(encoded, "keys"):
         encoded = encoded["input_ids"]
@@ -110,13 +64,10 @@ def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True,
 
 class BaseAdapter:
     """One endpoint for all sessions; a client's key names its session, and only those that were opened are answered.
-    Subclasses translate their protocol. `chat_template_kwargs`: options of the template for every turn."""
+    `protocols`: by path. `chat_template_kwargs`: options of the template for every turn."""
 
     logger = logging.getLogger(__name__)
-    log_prefix = "adapter"
-    max_token_keys = ()
-    stop_keys = ()
-    acted_on = ()  # further fields of a request
+    protocols = {}
 
     def __init__(
         self,
@@ -148,35 +99,8 @@ class BaseAdapter:
         self.app = Application(before=_session_of_path)
         self.app.add("GET", "/healthz", _health)
         self.app.add("GET", "/v1/models", _health)
-        self._register_routes(self.app)
-
-    # What a protocol says of itself.
-
-    def _register_routes(self, app):
-        raise NotImplementedError
-
-    def _session_names(self, request, body):
-        """What may name the session, the most explicit first; None among them is passed over."""
-        raise NotImplementedError
-
-    def _error(self, problem):
-        """An HttpProblem as the protocol writes it."""
-        raise NotImplementedError
-
-    def _preprocess_body(self, body):
-        """May change the body before it is looked at."""
-
-    def _translate(self, body):
-        """(messages of the chat template, tools or None)"""
-        raise NotImplementedError
-
-    def _build_reply(self, parsed, raw_finish, translated, tools_schema):
-        """A Reply."""
-        raise NotImplementedError
-
-    def _render(self, body, reply, in_tok, out_tok, stream):
-        """The Response."""
-        raise NotImplementedError
+        for path, protocol in self.protocols.items():
+            self.app.add("POST", path, functools.partial(self._answer, protocol, self._turn))
 
     # Sessions.
 
@@ -230,9 +154,9 @@ class BaseAdapter:
 
     # A turn.
 
-    def _session_id(self, request, body):
+    def _session_id(self, protocol, request, body):
         """The session that the request names; HttpProblem when none is open under that name."""
-        names = [str(name) for name in (request.session, *self._session_names(request, body)) if name]
+        names = [str(name) for name in (request.session, *protocol.session_names(request, body)) if name]
         for name in names:
             if name in self.store and name not in self.closed:
                 return name
@@ -268,12 +192,13 @@ class BaseAdapter:
         """Tokens of the prompt that a turn with these messages has."""
         return self._prompt(sid, messages, tools, options or self.template_options)[0]
 
-    def _read(self, body):
+    def _read(self, protocol, body):
         """(messages, tools, options of the template, names of fields that are ignored)"""
-        self._preprocess_body(body)
-        acted_on = {*self.max_token_keys, *self.stop_keys, *self.acted_on}
-        ignored = check_fields(body, acted_on=acted_on)
-        messages, tools = self._translate(body)
+        try:
+            ignored = check_fields(body, acted_on={*protocol.max_token_keys, *protocol.stop_keys, *protocol.acted_on})
+            messages, tools = protocol.translate(body)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # a field of another type than it has
+            raise HttpProblem(400, f"the request cannot be read: {type(error).__name__}: {error}") from error
         if not messages:
             raise HttpProblem(400, "there is no message", param="messages")
         choice = body.get("tool_choice")
@@ -281,51 +206,51 @@ class BaseAdapter:
             tools = None
         return messages, tools, template_options(body, self.template_options), ignored
 
-    async def _answer(self, request, answer):
-        """Awaits answer(request, body, sid); problems are answered in the protocol's form."""
+    async def _answer(self, protocol, answer, request):
+        """Awaits answer(protocol, request, body, sid); problems are answered in the protocol's form."""
         try:
             body = request.json()
-            return await answer(request, body, self._session_id(request, body))
+            return await answer(protocol, request, body, self._session_id(protocol, request, body))
         except HttpProblem as problem:
-            final = _FINAL if problem.status in (400, 401, 429, 503) else {}
-            return Response.of_json(self._error(problem), problem.status, final)
+            final = _FINAL if problem.status in (400, 401, 404, 429, 503) else {}
+            return Response.of_json(protocol.error(problem), problem.status, final)
 
-    async def _run_turn(self, request):
-        return await self._answer(request, self._turn)
-
-    async def _turn(self, request, body, sid):
+    async def _turn(self, protocol, request, body, sid):
         self._count_turn(sid)
         session = self.store[sid]
         task = asyncio.current_task()
         self.inflight.setdefault(sid, set()).add(task)
         started = time.monotonic()
         try:
-            messages, tools, options, ignored = self._read(body)
+            messages, tools, options, ignored = self._read(protocol, body)
             prompt_ids, behind = self._prompt(sid, messages, tools, options)
-            turn, text = await call_sglang_generate(prompt_ids, session, body, adapter=self, session_id=sid)
-            parsed = parse_text(
-                text,
+            params = _sampling_params(session, body, protocol)
+            turn, text = await self._generate(prompt_ids, session, params, sid)
+            read = functools.partial(
+                parse_text,
                 tools_schema=tools,
                 tool_parser_name=self.tool_parser,
                 reasoning_parser_name=self.reasoning_parser,
                 is_thinking=self._opens_a_thought(prompt_ids),
             )
+            parsed = read(text.removesuffix(turn.stop_text))
             turn = dataclasses.replace(turn, ill_formed=parsed.ill_formed)
-            reply = self._build_reply(parsed, turn.finish_reason, messages, tools)
+            reply = protocol.build_reply(parsed, turn.finish_reason, body)
             stream = body.get("stream") is True or "text/event-stream" in request.headers.get("accept", "")
-            response = self._render(body, reply, turn, stream)
+            response = protocol.render(self, body, reply, turn, stream)
             response.headers.update(self._say_ignored(sid, ignored))
             # Recorded before it is sent, since the next request may come at once; a turn that the client never saw is none.
             forget = self.manager.record_turn(
                 sid,
                 turn=turn,
                 prompt_messages=messages,
-                response_message=reply.manager_message,
+                response_message=reply.message,
                 metadata={"sid": sid},
                 tools=tools,
                 options=options,
                 call_ids=reply.call_ids,
                 behind=behind,
+                also_said=(read(text).text,) if turn.stop_text else (),
             )
             try:
                 await request.reply(response)
@@ -337,10 +262,43 @@ class BaseAdapter:
                     raise
                 return None
             if self.debug_callback is not None:
-                self.debug_callback(sid, messages, tools, reply.manager_message, turn)
+                self.debug_callback(sid, messages, tools, reply.message, turn)
             return None
         finally:
             self.inflight.get(sid, set()).discard(task)
+
+    async def _generate(self, prompt_ids, session, params, sid):
+        """One call of the engine: (TurnRecord, its text without the token that ended it). A context that is full is a
+        turn of no tokens that ends by length."""
+        if session.max_context_tokens > 0:
+            room = session.max_context_tokens - len(prompt_ids)
+            if room <= 0:
+                return TurnRecord(prompt_ids, [], "length"), ""
+            params["max_new_tokens"] = min(int(params["max_new_tokens"]), room)
+        rid = uuid.uuid4().hex
+        headers = {"X-SMG-Routing-Key": sid}
+        payload = {"rid": rid, "input_ids": prompt_ids, "sampling_params": params, "return_logprob": True}
+        try:
+            answer = await post(self.sglang_url + "/generate", payload, max_retries=1, headers=headers)
+        except asyncio.CancelledError:
+            # Its connection is closed; a router in between may not tell the engine.
+            abort = asyncio.ensure_future(_abort(self, rid))
+            self.aborts.add(abort)
+            abort.add_done_callback(self.aborts.discard)
+            raise
+        except HttpStatusError as error:
+            raise _problem_of(error) from error
+        meta = answer.get("meta_info") or {}
+        sampled = meta.get("output_token_logprobs") or []
+        finish = meta.get("finish_reason") or {}
+        ids = [entry[1] for entry in sampled]
+        end, text = _end_and_text(self, ids, finish)
+        stop_text = _stop_text(text, finish)
+        versions = {name: meta[name] for name in ("weight_version", "weight_version_runs") if name in meta}
+        session.answers.append({"output_ids": ids, "meta_info": versions, "prompt_ids": array("i", prompt_ids)})
+        log_probs = [float(entry[0]) for entry in sampled]
+        kind = finish.get("type") or "stop"
+        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text), text
 
     def _opens_a_thought(self, prompt_ids):
         """Whether the prompt ends inside a thought, as some templates begin each turn."""
@@ -368,7 +326,7 @@ def _end_of(turn):
     return {} if turn.end is None else {"end": turn.end}
 
 
-def _sampling_params(session, body, *, max_token_keys, stop_keys):
+def _sampling_params(session, body, protocol):
     """The session's defaults, under what the request says; its limit of tokens can only be lower."""
     params = {
         "skip_special_tokens": False,
@@ -377,49 +335,18 @@ def _sampling_params(session, body, *, max_token_keys, stop_keys):
         "max_new_tokens": 4096,
         **(session.sampling_defaults or {}),
     }
-    limit = next((body[key] for key in max_token_keys if body.get(key) is not None), None)
+    limit = next((body[key] for key in protocol.max_token_keys if body.get(key) is not None), None)
     if limit is not None:
-        params["max_new_tokens"] = min(int(params["max_new_tokens"]), int(limit))
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise HttpProblem(400, f"{protocol.max_token_keys[0]} is a whole number from 1", param=protocol.max_token_keys[0])
+        params["max_new_tokens"] = min(int(params["max_new_tokens"]), limit)
     for key, name in SAMPLING.items():
         if body.get(key) is not None:
             params[name] = body[key]
-    stop = next((body[key] for key in stop_keys if body.get(key)), None)
+    stop = next((body[key] for key in protocol.stop_keys if body.get(key)), None)
     if stop is not None:
         params["stop"] = stop
     return params
-
-
-async def call_sglang_generate(prompt_ids, session, body, *, adapter, session_id=None):
-    """One call of the engine: (TurnRecord, its text without the token that ended it). A context that is full is a turn of no
-    tokens that ends by length."""
-    params = _sampling_params(session, body, max_token_keys=adapter.max_token_keys, stop_keys=adapter.stop_keys)
-    if session.max_context_tokens > 0:
-        room = session.max_context_tokens - len(prompt_ids)
-        if room <= 0:
-            return TurnRecord(prompt_ids, [], "length"), ""
-        params["max_new_tokens"] = min(int(params["max_new_tokens"]), room)
-    rid = uuid.uuid4().hex
-    headers = {"X-SMG-Routing-Key": session_id} if session_id else None
-    payload = {"rid": rid, "input_ids": prompt_ids, "sampling_params": params, "return_logprob": True}
-    try:
-        answer = await post(adapter.sglang_url + "/generate", payload, max_retries=1, headers=headers)
-    except asyncio.CancelledError:
-        # Its connection is closed; a router in between may not tell the engine.
-        abort = asyncio.ensure_future(_abort(adapter, rid))
-        adapter.aborts.add(abort)
-        abort.add_done_callback(adapter.aborts.discard)
-        raise
-    except HttpStatusError as error:
-        raise _problem_of(error) from error
-    meta = answer.get("meta_info") or {}
-    sampled = meta.get("output_token_logprobs") or []
-    finish = meta.get("finish_reason") or {}
-    ids = [entry[1] for entry in sampled]
-    end, text = _end_and_text(adapter, ids, finish)
-    versions = {name: meta[name] for name in ("weight_version", "weight_version_runs") if name in meta}
-    session.answers.append({"output_ids": ids, "meta_info": versions, "prompt_ids": array("i", prompt_ids)})
-    log_probs = [float(entry[0]) for entry in sampled]
-    return TurnRecord(prompt_ids, ids, finish.get("type") or "stop", log_probs, end=end), text
 
 
 def _end_and_text(adapter, ids, finish):
@@ -439,7 +366,15 @@ def _end_and_text(adapter, ids, finish):
     return last if is_mark else "", adapter.decode(ids[:-1])
 
 
-_TOO_LONG = re.compile(r"context length|size of the KV cache|is longer than|maximum context", re.IGNORECASE)
+def _stop_text(text, finish):
+    """What the text ends with because a stop string was sampled: the string, and what its last token has behind it."""
+    matched = finish.get("matched")
+    at = text.rfind(matched) if isinstance(matched, str) and matched else -1
+    return text[at:] if at >= 0 else ""
+
+
+_TOO_LONG = re.compile(r"context length|context holds|size of the KV cache|maximum context", re.IGNORECASE)
+_LIMIT = re.compile(r"can have (\d+)|context holds (\d+)|context length of (\d+)|length \((\d+)")
 
 
 def _problem_of(error):
@@ -452,7 +387,7 @@ def _problem_of(error):
         message = None
     message = message or error.text or str(error)
     if 400 <= error.status < 500 and _TOO_LONG.search(message):
-        limit = re.search(r"can have (\d+)|context length of (\d+)|length \((\d+)", message)
+        limit = _LIMIT.search(message)
         number = next((each for each in limit.groups() if each), None) if limit else None
         begin = f"This model's maximum context length is {number} tokens. " if number else ""
         return HttpProblem(400, begin + message, code="context_length_exceeded", param="messages")

@@ -81,7 +81,6 @@ _SILENT = {
     "mcp_servers",
     "chat_template_kwargs",
     "logprobs",
-    "n",
 }
 
 

@@ -6,46 +6,41 @@ import logging
 import secrets
 import time
 
-from slime.agent.adapters.common import (
-    BaseAdapter,
+from slime.agent.adapters.common import BaseAdapter
+from slime.agent.adapters.protocol import (
+    Protocol,
     Reply,
+    call_arguments,
     flatten_content,
-    manager_finish_reason,
-    sid_from_bearer,
+    key_of,
     tool_call_dict,
     tool_dict,
 )
+from slime.agent.adapters.responses import Responses, openai_error
 from slime.agent.http_app import HttpProblem, Response
 
-__all__ = ["OpenAIAdapter"]
+__all__ = ["ChatCompletions", "OpenAIAdapter"]
 
 
-class OpenAIAdapter(BaseAdapter):
-    logger = logging.getLogger(__name__)
-    log_prefix = "openai_adapter"
-    max_token_keys = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+class ChatCompletions(Protocol):
+    max_token_keys = ("max_completion_tokens", "max_tokens")
     stop_keys = ("stop",)
 
-    def _register_routes(self, app):
-        app.add("POST", "/v1/chat/completions", self._run_turn)
-
-    def _session_names(self, request, body):
+    def session_names(self, request, body):
         metadata = body.get("metadata")
         stated = metadata.get("session_id") if isinstance(metadata, dict) else None
-        return sid_from_bearer(request), stated, body.get("user")
+        return key_of(request), stated, body.get("user")
 
-    def _error(self, problem):
-        kind = "invalid_request_error" if problem.status < 500 else "server_error"
-        error = {"message": str(problem), "type": kind, "param": problem.param, "code": problem.code}
-        return {"error": error}
+    def error(self, problem):
+        return openai_error(problem)
 
-    def _translate(self, body):
+    def translate(self, body):
         messages = body.get("messages")
         if not isinstance(messages, list):
             raise HttpProblem(400, "messages is a list", param="messages")
         return _translate_messages(messages), _translate_tools(body.get("tools"))
 
-    def _build_reply(self, parsed, raw_finish, translated, tools_schema):
+    def build_reply(self, parsed, raw_finish, body):
         wire = {"role": "assistant", "content": parsed.text or None}
         known = {"role": "assistant", "content": parsed.text}
         if parsed.reasoning:
@@ -66,20 +61,20 @@ class OpenAIAdapter(BaseAdapter):
             known["tool_calls"] = [tool_call_dict(use["name"], use["input"]) for use in parsed.tool_uses]
         finish = "tool_calls" if calls else "length" if raw_finish == "length" else "stop"
         ids = tuple(call["id"] for call in calls)
-        return Reply(known, manager_finish_reason(parsed.tool_uses, raw_finish), (wire, finish), ids)
+        return Reply(known, (wire, finish), ids)
 
-    def _log_probs(self, body, turn):
+    def _log_probs(self, adapter, body, turn):
         """Of every token that was sampled, thoughts and marks included."""
         if not body.get("logprobs"):
             return {}
 
         def entry(token, log_prob):
-            text = self.decode([token])
+            text = adapter.decode([token])
             return {"token": text, "logprob": log_prob, "bytes": list(text.encode()), "top_logprobs": []}
 
         return {"logprobs": {"content": [entry(*each) for each in zip(turn.output_ids, turn.output_log_probs)]}}
 
-    def _render(self, body, reply, turn, stream):
+    def render(self, adapter, body, reply, turn, stream):
         message, finish = reply.wire
         in_tok, out_tok = len(turn.prompt_ids), len(turn.output_ids)
         usage = {"prompt_tokens": in_tok, "completion_tokens": out_tok, "total_tokens": in_tok + out_tok}
@@ -89,14 +84,14 @@ class OpenAIAdapter(BaseAdapter):
             "model": body.get("model", "slime-actor"),
         }
         if not stream:
-            choice = {"index": 0, "message": message, "finish_reason": finish, **self._log_probs(body, turn)}
+            choice = {"index": 0, "message": message, "finish_reason": finish, **self._log_probs(adapter, body, turn)}
             return Response.of_json({**common, "object": "chat.completion", "choices": [choice], "usage": usage})
 
         def chunk(delta, finish_reason=None, more_of_choice=None, **more):
             choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, **(more_of_choice or {})}
             return None, {**common, "object": "chat.completion.chunk", "choices": [choice], **more}
 
-        events = [chunk({"role": "assistant"}, more_of_choice=self._log_probs(body, turn))]
+        events = [chunk({"role": "assistant"}, more_of_choice=self._log_probs(adapter, body, turn))]
         events += [chunk({name: message[name]}) for name in ("reasoning_content", "content") if message.get(name)]
         if message.get("tool_calls"):
             events.append(chunk({"tool_calls": [{**call, "index": i} for i, call in enumerate(message["tool_calls"])]}))
@@ -104,15 +99,11 @@ class OpenAIAdapter(BaseAdapter):
         return Response.of_events(events)
 
 
-def _arguments(value):
-    """A call's arguments by name, as the chat template takes them."""
-    if isinstance(value, str):
-        try:
-            parsed = json.loads(value) if value.strip() else {}
-        except ValueError:
-            parsed = None
-        return parsed if isinstance(parsed, dict) else {"_raw_arguments": value}
-    return value if isinstance(value, dict) else {} if value is None else {"_raw_arguments": str(value)}
+class OpenAIAdapter(BaseAdapter):
+    """Chat completions and Responses."""
+
+    logger = logging.getLogger(__name__)
+    protocols = {"/v1/chat/completions": ChatCompletions(), "/v1/responses": Responses()}
 
 
 def _translate_messages(messages):
@@ -121,7 +112,8 @@ def _translate_messages(messages):
         role = message.get("role") if isinstance(message, dict) else None
         role = {"developer": "system", "function": "tool"}.get(role, role)
         if role not in ("system", "user", "tool", "assistant"):
-            raise HttpProblem(400, f"a message of role {role!r}: system, developer, user, assistant and tool are known", param="messages")
+            known = "system, developer, user, assistant and tool"
+            raise HttpProblem(400, f"a message of role {role!r}; {known} are known", param="messages")
         known = {"role": role, "content": flatten_content(message.get("content"))}
         if role == "tool":
             known.update((name, message[name]) for name in ("tool_call_id", "name") if isinstance(message.get(name), str))
@@ -129,7 +121,7 @@ def _translate_messages(messages):
         if role == "assistant" and calls:
             functions = [call.get("function") or call for call in calls]
             known["tool_calls"] = [
-                tool_call_dict(each.get("name") or "tool", _arguments(each.get("arguments")), call.get("id"))
+                tool_call_dict(each.get("name") or "tool", call_arguments(each.get("arguments")), call.get("id"))
                 for call, each in zip(calls, functions)
             ]
         reasoning = message.get("reasoning_content") or message.get("reasoning")

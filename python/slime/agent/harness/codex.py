@@ -31,7 +31,7 @@ class CodexHarness(BaseHarness):
             "name": "slime",
             "base_url": f"{ctx.adapter_url}/v1",
             "env_key": "OPENAI_API_KEY",
-            "wire_api": "chat",
+            "wire_api": "responses",
         }
         lines = [f'model = "{ctx.model_label}"', 'model_provider = "slime"', "", "[model_providers.slime]"]
         lines += [f'{name} = "{value}"' for name, value in provider.items()]
