@@ -296,10 +296,11 @@ std::vector<Flag> engine_flags() {
 
 std::vector<Flag> reward_flags() {
   return {
-      works("--rm-type", &C::rm_type,
-            "math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, remote_rm, each also as "
-            "boxed_...; "
-            "a row's metadata.rm_type wins"),
+      works(
+          "--rm-type", &C::rm_type,
+          "math, dapo, dapo_box, deepscaler, f1, gpqa, gsm8k, ifbench, random, remote_rm, each "
+          "also as boxed_...; a row's metadata.rm_type wins; math_verify asks the package of that "
+          "name in a plug-in host"),
       works("--no-rm-strict", &C::no_rm_strict,
             "grade as the original does, its known holes included (docs/rewards.md)"),
       works("--rm-url", &C::rm_url, "server of remote_rm, or of the teacher of --opd-type sglang"),

@@ -85,7 +85,7 @@ std::vector<Flag> data_flags() {
       works("--prompt-data", &C::prompt_data,
             "JSON-lines or Parquet files of prompts; each may end in @[a:b]"),
       works("--input-key", &C::input_key, "field with the prompt: a string or a list of messages"),
-      works("--label-key", &C::label_key, "field with the right answer"),
+      works("--label-key", &C::label_key, "field with the right answer, or a path such as reward_model.ground_truth"),
       works("--metadata-key", &C::metadata_key,
             "field with an object that travels with the sample"),
       works("--tool-key", &C::tool_key, "field with the tools of the chat template"),
