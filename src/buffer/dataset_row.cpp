@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,9 +27,19 @@ std::string known_keys(const json::object& row) {
   return keys.empty() ? "the row is empty" : fmt::format("the row has {}", fmt::join(keys, ", "));
 }
 
+/// The member of an object, or the element of a list, that one part of a path names; null: none.
+const json::value* part_of(const json::value& whole, std::string_view name) {
+  if (const json::object* object = whole.if_object()) return object->if_contains(name);
+  const json::array* list = whole.if_array();
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  const bool is_index = error == std::errc() && end == name.data() + name.size();
+  return list != nullptr && is_index && index < list->size() ? &(*list)[index] : nullptr;
+}
+
 const json::value& required(const json::object& row, std::string_view key, std::string_view flag,
                             std::string_view where) {
-  const json::value* value = row.if_contains(key);
+  const json::value* value = find_field(row, key);
   if (value == nullptr) {
     throw ConfigError(
         fmt::format("{}: no field \"{}\" ({}); {}", where, key, flag, known_keys(row)));
@@ -153,6 +164,19 @@ json::array read_tools(const json::value& field, const RowKeys& keys, std::strin
 
 }  // namespace
 
+const json::value* find_field(const json::object& row, std::string_view key) {
+  if (const json::value* field = row.if_contains(key)) return field;
+  std::size_t dot = key.find('.');
+  if (dot == std::string_view::npos) return nullptr;
+  const json::value* field = row.if_contains(key.substr(0, dot));
+  while (field != nullptr && dot != std::string_view::npos) {
+    key.remove_prefix(dot + 1);
+    dot = key.find('.');
+    field = part_of(*field, key.substr(0, dot));
+  }
+  return field;
+}
+
 DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view where) {
   json::value parsed = parse_json(line, where);
   if (!parsed.is_object())
@@ -175,7 +199,7 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
   }
   if (!keys.label.empty()) row.label = required(object, keys.label, "--label-key", where);
   if (const json::value* metadata =
-          keys.metadata.empty() ? nullptr : object.if_contains(keys.metadata);
+          keys.metadata.empty() ? nullptr : find_field(object, keys.metadata);
       metadata != nullptr && !metadata->is_null()) {
     if (!metadata->is_object()) {
       throw ConfigError(fmt::format("{}: field \"{}\" (--metadata-key) should be an object", where,
@@ -188,9 +212,9 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
     row.metadata[keys.rejected] = response_of(object, keys.rejected, "--rejected-key", where);
     split_pair(row, object, keys, where);
   }
-  if (!keys.completion.empty() && object.contains(keys.completion))
+  if (!keys.completion.empty() && find_field(object, keys.completion) != nullptr)
     row.metadata[keys.completion] = response_of(object, keys.completion, "--completion-key", where);
-  if (const json::value* tools = keys.tools.empty() ? nullptr : object.if_contains(keys.tools);
+  if (const json::value* tools = keys.tools.empty() ? nullptr : find_field(object, keys.tools);
       tools != nullptr) {
     row.tools = read_tools(*tools, keys, where);
     if (!row.tools.empty()) row.metadata["tools"] = row.tools;

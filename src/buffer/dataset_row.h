@@ -10,7 +10,7 @@
 
 namespace slime::buffer {
 
-/// Where a row keeps its parts.
+/// Where a row keeps its parts: names of fields, or paths into nested ones (find_field).
 struct RowKeys {
   std::string input =
       "input";        // "--input-key": a string, an integer (its text) or a list of messages
@@ -36,6 +36,10 @@ struct DatasetRow {
   json::object metadata;  // with "tools" when the row has tools
   json::array tools;
 };
+
+/// The field that `key` names: "answer", or the path "reward_model.ground_truth" where no field has
+/// that whole name; elements of lists are numbered from 0. Null: there is none.
+const json::value* find_field(const json::object& row, std::string_view key);
 
 /// Reads one line. Throws ConfigError that starts with `where` and says which field is wrong.
 DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view where);

@@ -2,27 +2,75 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
 
 #include "cli/options.h"
+#include "config/users_functions.h"
 #include "core/error.h"
 #include "core/json_lines.h"
+#include "plugin/hosts.h"
+#include "plugin/reward.h"
 
 namespace slime::cli {
+namespace {
+
+/// math-verify in a plug-in host, whose log lies in a folder of its own as long as it runs.
+class ReferencePackage {
+ public:
+  ReferencePackage(const std::string& python, double timeout_seconds)
+      : timeout_(timeout_seconds),
+        logs_(std::filesystem::temp_directory_path() / fmt::format("slime-score-{}", ::getpid())),
+        hosts_(std::make_unique<plugin::Hosts>(
+            plugin::HostsConfig{.python = python,
+                                .logs = logs_,
+                                .flags = {{"rm_type", "math_verify"}},
+                                .hooks = {{"reward", std::string(config::kMathVerifyReward)}}})) {}
+  ReferencePackage(const ReferencePackage&) = delete;
+  ReferencePackage& operator=(const ReferencePackage&) = delete;
+  ~ReferencePackage() {
+    hosts_.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(logs_, ignored);
+  }
+
+  Expected<json::value> score(const Sample& sample) {
+    std::promise<Expected<Sample>> scored;
+    plugin::score(*hosts_, 0, timeout_, sample, {},
+                  [&scored](Expected<Sample> answer) { scored.set_value(std::move(answer)); });
+    const Expected<Sample> answer = scored.get_future().get();
+    if (!answer) return tl::make_unexpected(answer.error());
+    return answer->reward;
+  }
+
+ private:
+  const std::chrono::duration<double> timeout_;
+  const std::filesystem::path logs_;
+  std::unique_ptr<plugin::Hosts> hosts_;
+};
+
+}  // namespace
 
 int score(std::span<const std::string> arguments) {
   std::string file;
   reward::Scoring how;
   reward::RewardConfig& config = how.config;
   double timeout_seconds = 120;
+  std::string python = "python3";
   bool is_original = false;
   CLI::App app(
       "JSON lines {\"response\": ..., \"label\": ..., \"metadata\": {...}} to {\"score\": ...}.",
       "slime score");
   app.add_option(
       "--rm-type", how.type,
-      "math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, remote_rm, each also as "
-      "boxed_...; a line's metadata.rm_type wins");
+      "math, dapo, dapo_box, deepscaler, f1, gpqa, gsm8k, ifbench, random, remote_rm, each also "
+      "as boxed_...; a line's metadata.rm_type wins; math_verify asks the package of that name");
   app.add_flag("--no-rm-strict", is_original,
                "grade as the original does, its known holes included (docs/rewards.md)");
   app.add_option("--reward-key", how.reward_key,
@@ -34,6 +82,8 @@ int score(std::span<const std::string> arguments) {
                  "of a call of it, from connecting to the last byte")
       ->check(finite_range(0.001, 86'400.0))
       ->capture_default_str();
+  app.add_option("--plugin-python", python, "interpreter that has the package, for math_verify")
+      ->capture_default_str();
   app.add_option("--seed", config.seed, "of random");
   app.add_option("FILE", file, "input; standard input when it is missing or -");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
@@ -41,7 +91,13 @@ int score(std::span<const std::string> arguments) {
   config.grading = is_original ? reward::Grading::kOriginal : reward::Grading::kStrict;
   config.call_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(timeout_seconds));
-  reward::make_reward(how.type, config);  // refuses a type that does not exist
+  std::optional<ReferencePackage> package;
+  if (config::names_math_verify(how.type)) {
+    package.emplace(python, timeout_seconds);
+    how.judge = [&package](const Sample& sample) { return package->score(sample); };
+  } else {
+    reward::make_reward(how.type, config);  // refuses a type that does not exist
+  }
   if (reward::asks_server({}, how.type) && config.url.empty())
     throw ConfigError(fmt::format("--rm-type {}: needs --rm-url", how.type));
   JsonLines input(file);

@@ -386,10 +386,11 @@ std::vector<FlagRow> engine_flags() {
 
 std::vector<FlagRow> reward_flags() {
   return {
-      works("--rm-type", &C::rm_type,
-            "math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, remote_rm, each also as "
-            "boxed_...; "
-            "a row's metadata.rm_type wins")
+      works(
+          "--rm-type", &C::rm_type,
+          "math, dapo, dapo_box, deepscaler, f1, gpqa, gsm8k, ifbench, random, remote_rm, each "
+          "also as boxed_...; a row's metadata.rm_type wins; math_verify asks the package of that "
+          "name in a plug-in host")
           .when(kGeneration),
       works("--no-rm-strict", &C::no_rm_strict,
             "grade as the original does, its known holes included (docs/rewards.md)"),

@@ -124,7 +124,9 @@ std::vector<FlagRow> data_flags() {
           .when(kRowsOfData),
       works("--input-key", &C::input_key, "field with the prompt: a string or a list of messages")
           .when(kRowsOfData),
-      works("--label-key", &C::label_key, "field with the right answer").when(kResponses),
+      works("--label-key", &C::label_key,
+            "field with the right answer, or a path such as reward_model.ground_truth")
+          .when(kResponses),
       works("--metadata-key", &C::metadata_key, "field with an object that travels with the sample")
           .when(kRowsOfData),
       works("--tool-key", &C::tool_key, "field with the tools of the chat template")
@@ -176,8 +178,8 @@ std::vector<FlagRow> data_flags() {
             "token")
           .when(kRowsOfData),
       works("--rollout-max-context-len", &C::rollout_max_context_len,
-            "prompt and response together")
-          .when(kGeneration),
+            "prompt and response together; longer supervised rows are left out")
+          .when(kAnyRun),
       works(
           "--data-source-path", &C::data_source_path,
           "a class of the user's that gives prompts out (docs/plugins.md); built in: the data set "

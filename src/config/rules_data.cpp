@@ -151,12 +151,14 @@ void check_rollout(RunConfig& config, Problems& problems) {
   problems.require(config.rollout_max_response_len.value_or(1) > 0,
                    fmt::format("--rollout-max-response-len {}: should be at least 1",
                                config.rollout_max_response_len.value_or(0)));
+  if (config.custom_rm_path.empty() && names_math_verify(config.rm_type))
+    config.custom_rm_path = kMathVerifyReward;
   problems.require(
       !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd ||
           config.has_users_reward() || !config.custom_generate_function_path.empty() ||
           has_users_rollout(config),
-      "--rm-type: a reward is needed (math, dapo, dapo_box, deepscaler, f1, gpqa, ifbench, random, "
-      "remote_rm, boxed_...), or --custom-rm-path");
+      "--rm-type: a reward is needed (math, dapo, dapo_box, deepscaler, f1, gpqa, gsm8k, ifbench, "
+      "math_verify, random, remote_rm, boxed_...), or --custom-rm-path");
   for (const int64_t id : config.rollout_stop_token_ids) {
     problems.require(id >= 0 && id <= kLargestTokenId,
                      fmt::format("--rollout-stop-token-ids {}: should be between 0 and {}", id,

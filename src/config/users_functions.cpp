@@ -134,6 +134,10 @@ bool has_users_filter(const RunConfig& config) {
   return !path.empty() && !path.starts_with(kFilterHub);
 }
 
+bool names_math_verify(std::string_view rm_type) {
+  return rm_type == "math_verify" || rm_type == "boxed_math_verify";
+}
+
 std::vector<UsersFunction> users_functions(const RunConfig& config) {
   return those_called(config, true);
 }

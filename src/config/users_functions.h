@@ -11,6 +11,11 @@
 
 namespace slime::config {
 
+/// --rm-type math_verify: the reference package, asked in a plug-in host like a function of the user's.
+inline constexpr std::string_view kMathVerifyReward =
+    "slime.rollout.rm_hub.math_verify_reward.reward_func";
+bool names_math_verify(std::string_view rm_type);
+
 struct UsersFunction {
   std::string_view flag;       // "--custom-rm-path"
   std::string_view hook;       // "reward": what python/slime/host/hooks.py calls it

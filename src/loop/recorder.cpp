@@ -29,6 +29,7 @@ Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
                  .num_steps = schedule.num_steps,
                  .first_step = schedule.first_step},
                 view::detect_terminal(), clock),
+      signal_(config),
       trained_until_(clock.now()) {
   if (!config.profile) return;
   if (config.profile_step_start >= schedule.num_steps)
@@ -165,6 +166,7 @@ void Recorder::end_step(int64_t step, const Collected& collected,
   }
   const Metrics of_rollout = metrics;
   if (report != nullptr) add_training(step, collected, *report, metrics, line);
+  if (const auto lack = signal_.line_of(step, collected.groups, report)) message(*lack);
   if (config_.train_async) add_waits(metrics, line);
   rollouts_.write(step, collected, report);
   for (const view::PhaseTime& phase : progress_.phase_times())

@@ -21,6 +21,7 @@
 #include "loop/fates.h"
 #include "loop/group_source.h"
 #include "loop/heap_trim.h"
+#include "loop/learning_signal.h"
 #include "loop/metric_writer.h"
 #include "loop/rollout_writer.h"
 #include "loop/run_folder.h"
@@ -92,6 +93,7 @@ class Recorder {
   view::Progress progress_;
   std::optional<StepProfiler> profiler_;  // --profile
   HeapTrim heap_trim_;
+  LearningSignal signal_;
   Clock::TimePoint trained_until_;  // end of the last training phase
 };
 

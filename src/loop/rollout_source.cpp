@@ -109,12 +109,26 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
   }
 }
 
+/// The spellings of the tokens that end a turn of the model: eos_token, and special stop tokens.
+static std::vector<std::string> end_marks(const config::RunConfig& config,
+                                          const text::Tokenizer& tokenizer) {
+  std::vector<std::string> marks;
+  const auto eos = tokenizer.special_tokens().find("eos_token");
+  if (eos != tokenizer.special_tokens().end()) marks.push_back(eos->second);
+  for (const int64_t stop : config.rollout_stop_token_ids) {
+    const auto id = static_cast<TokenId>(stop);
+    if (tokenizer.is_special(id))
+      marks.push_back(tokenizer.decode(std::span(&id, 1), /*skip_special_tokens=*/false));
+  }
+  return marks;
+}
+
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
                                     const text::Tokenizer& tokenizer, Plugins* plugins) {
   rollout::RolloutHooks hooks;
   hooks.detokenize = [&tokenizer, skips = config.rollout_skip_special_tokens](
                          std::span<const TokenId> ids) { return tokenizer.decode(ids, skips); };
-  if (!config.has_users_reward()) hooks.score = make_score(config);
+  if (!config.has_users_reward()) hooks.score = make_score(config, end_marks(config, tokenizer));
   if (plugins != nullptr) {
     hooks.ask_score = plugins->reward();
     hooks.is_scored_elsewhere = [plugins](const Sample& sample) { return plugins->scores(sample); };

@@ -78,8 +78,9 @@ std::optional<std::string> reward_problem(const json::value& reward,
   return number.error().message;
 }
 
-rollout::ScoreFn make_score(const config::RunConfig& config) {
-  const reward::RewardConfig rewards = reward_config(config);
+rollout::ScoreFn make_score(const config::RunConfig& config, std::vector<std::string> end_marks) {
+  reward::RewardConfig rewards = reward_config(config);
+  rewards.end_marks = std::move(end_marks);
   if (!config.use_opd) {
     if (config.rm_type.empty()) return nullptr;
     return reward::make_reward(config.rm_type, rewards);

@@ -21,8 +21,10 @@ reward::RewardConfig reward_config(const config::RunConfig& config);
 /// finite. What a teacher answers is a column and no number.
 std::optional<std::string> reward_problem(const json::value& reward, const std::string& reward_key);
 
-/// Null where nothing is scored. Throws ConfigError for a rule that does not exist.
-rollout::ScoreFn make_score(const config::RunConfig& config);
+/// Null where nothing is scored. Throws ConfigError for a rule that does not exist. `end_marks` are
+/// the model's, which rules do not grade.
+rollout::ScoreFn make_score(const config::RunConfig& config,
+                            std::vector<std::string> end_marks = {});
 
 /// The longest that the score of this sample may take: --reward-timeout-seconds (without the flag 30)
 /// for what is computed here; of a server, each call has as long (without the flag 120), and all of

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kCharactersRead = 300;  // of the end of a response
 constexpr std::size_t kBoxCharactersRead = 100;
+constexpr std::string_view kNoAnswer = "[INVALID]";
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kSubstitutions{
     {{"an ", ""},
@@ -152,7 +153,7 @@ std::string_view stated_answer(std::string_view text) {
   std::string folded(text);  // ASCII only, so that positions stay
   std::transform(folded.begin(), folded.end(), folded.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  std::string_view answer = "[INVALID]";
+  std::string_view answer = kNoAnswer;
   for (std::size_t i = 0; (i = folded.find("answer", i)) != std::string::npos;) {
     const std::optional<std::string_view> match = answer_at(text, i);
     if (match) {
@@ -229,14 +230,29 @@ json::value record(bool is_right, json::value prediction) {
       {"score", is_right ? 1.0 : -1.0}, {"acc", is_right}, {"pred", std::move(prediction)}};
 }
 
-/// The whole number that the label means.
-Expected<double> whole_number(const json::value& label) {
-  const Expected<std::string> text = label_text(label, "dapo");
-  if (!text) return tl::make_unexpected(text.error());
-  const std::optional<double> number = to_float(dapo_normal_form(*text));
+/// The whole number that an answer of the label means. The original cuts off what follows the
+/// point: "2.5" would be answered by 2. Strictly that is no label.
+Expected<double> whole_number(std::string_view answer, Grading grading) {
+  const auto shown = [&] { return shown_label(json::value(json::string(answer))); };
+  const std::optional<double> number = to_float(dapo_normal_form(final_answer(answer)));
   if (!number || !std::isfinite(*number))
-    return failure("dapo: the label " + shown_label(label) + " is not a number");
+    return failure("dapo: the label " + shown() + " is not a number");
+  if (grading == Grading::kStrict && *number != std::trunc(*number)) {
+    return failure("dapo: the label " + shown() +
+                   " is not a whole number, which is all that dapo compares; math compares others");
+  }
   return *number;
+}
+
+/// The record for an answer that was found in a response.
+Expected<json::value> grade(std::string_view answer, const json::value& label, Grading grading) {
+  const std::string prediction =
+      grading == Grading::kStrict ? strict_prediction(answer) : dapo_normal_form(answer);
+  return best_score(label, "dapo", [&](std::string_view truth) -> Expected<json::value> {
+    const Expected<double> number = whole_number(truth, grading);
+    if (!number) return tl::make_unexpected(number.error());
+    return record(prediction == to_integer_string(*number), json::string(prediction));
+  });
 }
 
 }  // namespace
@@ -260,37 +276,25 @@ std::string dapo_normal_form(std::string_view answer) {
   return std::string(stripped(text));
 }
 
-std::optional<std::string> dapo_label_problem(const json::value& label) {
-  const Expected<double> number = whole_number(label);
-  if (number) return std::nullopt;
-  return number.error().message;
-}
-
 Expected<json::value> score_dapo(std::string_view response, const json::value& label,
                                  Grading grading) {
-  const Expected<double> number = whole_number(label);
-  if (!number) return tl::make_unexpected(number.error());
-  const std::string_view answer = stated_answer(last_characters(response, kCharactersRead));
-  const std::string prediction =
-      grading == Grading::kStrict ? strict_prediction(answer) : dapo_normal_form(answer);
-  return record(prediction == to_integer_string(*number), json::string(prediction));
+  return grade(stated_answer(last_characters(response, kCharactersRead)), label, grading);
 }
 
-std::optional<std::string> dapo_box_label_problem(const json::value& label) {
-  const Expected<std::string> text = label_text(label, "dapo_box");
-  if (text) return std::nullopt;
-  return text.error().message;
+Expected<json::value> score_boxed_dapo(std::string_view response, const json::value& label,
+                                       Grading grading) {
+  return grade(extract_answer(response).value_or(kNoAnswer), label, grading);
 }
 
 Expected<json::value> score_dapo_box(std::string_view response, const json::value& label) {
-  const Expected<std::string> truth = label_text(label, "dapo_box");
-  if (!truth) return tl::make_unexpected(truth.error());
   const std::optional<std::string_view> boxed =
       last_boxed_with_braces(last_characters(response, kBoxCharactersRead));
-  if (!boxed) return record(false, nullptr);
   constexpr std::size_t kOpening = std::string_view("\\boxed{").size();
-  const std::string_view prediction = boxed->substr(kOpening, boxed->size() - kOpening - 1);
-  return record(prediction == *truth, json::string(prediction));
+  return best_score(label, "dapo_box", [&](std::string_view answer) -> Expected<json::value> {
+    if (!boxed) return record(false, nullptr);
+    const std::string_view prediction = boxed->substr(kOpening, boxed->size() - kOpening - 1);
+    return record(prediction == final_answer(answer), json::string(prediction));
+  });
 }
 
 }  // namespace slime::reward

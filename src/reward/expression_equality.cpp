@@ -236,7 +236,8 @@ bool agree_at_generic_points(const Expression& truth, const Expression& given) {
     const Complex a = evaluate_complex(truth, point);
     const Complex b = evaluate_complex(given, point);
     // Written so that NaN and infinity are not equal.
-    if (!(std::abs(a - b) <= tolerance * std::max({1.0, std::abs(a), std::abs(b)}))) return false;
+    const double scale = std::max({is_decimal ? 0.0 : 1.0, std::abs(a), std::abs(b)});
+    if (!(std::abs(a - b) <= tolerance * scale)) return false;
     if (!std::isfinite(std::abs(a)) || !std::isfinite(std::abs(b))) return false;
   }
   // Closed forms that are this near are the same or an approximation of one another.

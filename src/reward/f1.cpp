@@ -71,18 +71,22 @@ F1 word_overlap(std::string_view prediction, std::string_view truth) {
   return {2 * precision * recall / (precision + recall), precision, recall};
 }
 
-std::optional<std::string> f1_label_problem(const json::value& label, Grading grading) {
-  if (grading == Grading::kOriginal && label.is_string()) return std::nullopt;
-  const Expected<std::string> text = label_text(label, "f1");
-  if (!text) return text.error().message;
-  if (grading == Grading::kOriginal || !f1_normal_form(*text).empty()) return std::nullopt;
-  return fmt::format("f1: the label {} has no word but articles", shown_label(label));
-}
-
 Expected<json::value> score_f1(std::string_view response, const json::value& label,
                                Grading grading) {
-  if (const auto problem = f1_label_problem(label, grading)) return failure(*problem);
-  return word_overlap(response, to_python_string(label)).f1;
+  if (grading == Grading::kOriginal) {
+    if (!label.is_string()) {
+      const Expected<std::string> text = label_text(label, "f1");
+      if (!text) return tl::make_unexpected(text.error());
+    }
+    return word_overlap(response, to_python_string(label)).f1;
+  }
+  return best_score(label, "f1", [&](std::string_view answer) -> Expected<json::value> {
+    if (f1_normal_form(answer).empty()) {
+      return failure(fmt::format("f1: the label {} has no word but articles",
+                                 shown_label(json::value(json::string(answer)))));
+    }
+    return word_overlap(response, answer).f1;
+  });
 }
 
 }  // namespace slime::reward

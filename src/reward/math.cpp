@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "reward/answer_equality.h"
 #include "reward/boxed.h"
 #include "reward/label.h"
 #include "reward/math_equality.h"
@@ -27,14 +28,14 @@ bool is_empty(const json::value& label) {
   }
 }
 
-/// What a usable label stands for: itself, or what its box holds.
-Expected<std::string> boxed_or_whole(const json::value& label, std::string_view rule) {
-  Expected<std::string> text = label_text(label, rule);
-  if (!text || text->find("\\boxed") == std::string::npos) return text;
-  const std::optional<std::string_view> content = boxed_content(*text);
+/// What one right answer stands for: itself, or what its box holds.
+Expected<std::string> boxed_or_whole(std::string_view answer, std::string_view rule) {
+  const std::string_view text = final_answer(answer);
+  if (text.find("\\boxed") == std::string_view::npos) return std::string(text);
+  const std::optional<std::string_view> content = boxed_content(text);
   if (!content || stripped(*content).empty()) {
-    return failure(
-        fmt::format("{}: the box of the label {} holds nothing", rule, shown_label(label)));
+    return failure(fmt::format("{}: the box of the label {} holds nothing", rule,
+                               shown_label(json::value(json::string(answer)))));
   }
   return std::string(*content);
 }
@@ -59,48 +60,44 @@ std::optional<std::string_view> solution_in(std::string_view response) {
   return solution.substr(0, solution.find(kResponse));
 }
 
-json::value grade_strictly(const std::optional<std::string_view>& given, std::string_view truth) {
-  return given && is_correct(*given, truth, Grading::kStrict) ? 1 : 0;
-}
-
-std::optional<std::string> problem_of(const Expected<std::string>& truth) {
-  if (truth) return std::nullopt;
-  return truth.error().message;
+/// 1 when `given` is one of the label's answers by `are_equal`.
+Expected<json::value> grade_strictly(const std::optional<std::string_view>& given,
+                                     const json::value& label, std::string_view rule,
+                                     bool (*are_equal)(std::string_view truth,
+                                                       std::string_view given)) {
+  return best_score(label, rule, [&](std::string_view answer) -> Expected<json::value> {
+    const Expected<std::string> truth = boxed_or_whole(answer, rule);
+    if (!truth) return tl::make_unexpected(truth.error());
+    return given && are_equal(*truth, *given) ? 1 : 0;
+  });
 }
 
 }  // namespace
 
-std::optional<std::string> math_label_problem(const json::value& label, Grading grading) {
-  if (grading == Grading::kOriginal) return std::nullopt;
-  return problem_of(boxed_or_whole(label, "math"));
-}
-
 Expected<json::value> score_math(std::string_view response, const json::value& label,
                                  Grading grading) {
-  if (grading == Grading::kOriginal) {
-    if (is_empty(label)) return 0;
-    const std::optional<std::string_view> given = extract_answer(response);
-    return given ? grade_as_original(*given, label) : 0;
-  }
-  const Expected<std::string> truth = boxed_or_whole(label, "math");
-  if (!truth) return tl::make_unexpected(truth.error());
-  return grade_strictly(extract_answer(response), *truth);
-}
-
-std::optional<std::string> deepscaler_label_problem(const json::value& label, Grading grading) {
-  if (grading == Grading::kStrict) return problem_of(boxed_or_whole(label, "deepscaler"));
-  if (label.is_string()) return std::nullopt;
-  return problem_of(label_text(label, "deepscaler"));
+  const std::optional<std::string_view> given = extract_answer(response);
+  if (grading == Grading::kStrict) return grade_strictly(given, label, "math", are_equal_answers);
+  if (is_empty(label)) return 0;
+  return given ? grade_as_original(*given, label) : 0;
 }
 
 Expected<json::value> score_deepscaler(std::string_view response, const json::value& label,
-                                       Grading grading) {
-  if (const auto problem = deepscaler_label_problem(label, grading)) return failure(*problem);
-  const std::optional<std::string_view> solution = solution_in(response);
-  if (!solution) return 0;
-  const std::optional<std::string_view> given = extract_answer(*solution);
-  if (grading == Grading::kStrict)
-    return grade_strictly(given, *boxed_or_whole(label, "deepscaler"));
+                                       Grading grading, bool needs_thoughts) {
+  if (grading == Grading::kOriginal && !label.is_string()) {
+    const Expected<std::string> text = label_text(label, "deepscaler");
+    if (!text) return tl::make_unexpected(text.error());
+  }
+  std::optional<std::string_view> solution = solution_in(response);
+  if (!solution && !needs_thoughts) solution = response;
+  const std::optional<std::string_view> given = solution ? extract_answer(*solution) : std::nullopt;
+  if (grading == Grading::kStrict) {
+    // The original's grader with its holes closed; `math` goes beyond it.
+    return grade_strictly(given, label, "deepscaler",
+                          [](std::string_view truth, std::string_view answer) {
+                            return is_correct(answer, truth, Grading::kStrict);
+                          });
+  }
   if (!given || label == json::value("")) return 0;
   return grade_as_original(*given, label);
 }

@@ -12,9 +12,9 @@ namespace {
 constexpr std::string_view kBrackets = "()[]";
 constexpr std::size_t kLengthLimit = std::size_t{16} << 10;  // an answer has tens of characters
 
-bool are_equal_elements(const std::string& truth, const std::string& given) {
+bool are_equal_elements(const std::string& truth, const std::string& given, Grading grading) {
   if (is_fraction(truth) && is_fraction(given)) return truth == given;
-  if (is_integer_text(truth) != is_integer_text(given)) return false;
+  if (is_integer_text(truth, grading) != is_integer_text(given, grading)) return false;
   std::string difference;
   difference.append("(").append(truth).append(")-(").append(given).append(")");
   return allows_evaluation(difference) && are_equal_expressions(truth, given);
@@ -97,7 +97,7 @@ bool sympy_equal(std::string_view given, std::string_view truth, Grading grading
     return false;
   if (truths.empty() || truths.size() != givens.size()) return false;
   for (std::size_t i = 0; i < truths.size(); ++i) {
-    if (!are_equal_elements(truths[i], givens[i])) return false;
+    if (!are_equal_elements(truths[i], givens[i], grading)) return false;
   }
   return true;
 }

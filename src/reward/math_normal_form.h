@@ -19,8 +19,9 @@ std::string mathd_normal_form(std::string_view answer, Grading grading);
 /// units are words ("Monday" stays) and integers keep all their digits.
 std::string sympy_normal_form(std::string_view answer, Grading grading);
 
-/// True for texts such as "12", "1,000", "3.0": a number within 1e-7 of an integer.
-bool is_integer_text(std::string_view text);
+/// True for texts such as "12", "1,000", "3.0": a number within 1e-7 of an integer; strictly, within
+/// the rounding of a double.
+bool is_integer_text(std::string_view text, Grading grading);
 
 /// Removes the commas of "1,000" by the rule of the original: a comma between a digit and exactly
 /// three digits.

@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/expected.h"
 #include "core/sample.h"
@@ -44,12 +45,14 @@ struct RewardConfig {
   int64_t attempts = 10;  // calls of it before the sample has failed
   std::chrono::milliseconds call_timeout{120'000};
   Grading grading = Grading::kStrict;
+  std::vector<std::string> end_marks;  // of the model's turns (reward/graded_text.h)
 };
 
-/// `type` is --rm-type: "math", "dapo", "dapo_box", "deepscaler", "f1", "gpqa", "ifbench", "random",
-/// "remote_rm", each also with the prefix "boxed_"; a sample's metadata.rm_type wins over it (spec
-/// 16.1), and with an empty `type` every sample needs one. Throws ConfigError with the list of
-/// known names for an unknown one.
+/// `type` is --rm-type: "math", "dapo", "dapo_box", "deepscaler", "f1", "gpqa", "gsm8k", "ifbench",
+/// "random", "remote_rm", each also with the prefix "boxed_", which scores what the last box holds; a
+/// sample's metadata.rm_type wins over it (spec 16.1), and with an empty `type` every sample needs
+/// one. Throws ConfigError with the list of known names for an unknown one. All but the judge of
+/// remote_rm see graded_text of the response.
 RewardFn make_reward(const std::string& type, const RewardConfig& config = {});
 
 /// Why samples with this metadata cannot be scored, for whoever reads the data before they are
@@ -59,9 +62,13 @@ std::optional<std::string> type_problem(const json::object& metadata, const std:
                                         const RewardConfig& config);
 
 /// The same of their label, or of what stands for it in the metadata: it is missing, or no response
-/// could be right by it. Nothing when type_problem has something to say.
+/// could be right by it. Strictly the rule is asked: a response that gives the label as its answer
+/// has to score. Nothing when type_problem has something to say.
 std::optional<std::string> label_problem(const json::value& label, const json::object& metadata,
                                          const std::string& run_type, const RewardConfig& config);
+
+/// "dapo, dapo_box, ...": the names that make_reward knows, without the prefix.
+std::string known_types();
 
 /// Whether a server gives the score of samples with this metadata.
 bool asks_server(const json::object& metadata, const std::string& run_type);

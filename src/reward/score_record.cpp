@@ -39,9 +39,12 @@ json::object score_record(const json::object& record, int64_t ordinal, const Sco
   sample.response = fields.text("response").value_or("");
   if (const json::value* label = record.if_contains("label")) sample.label = *label;
   if (const json::object* metadata = fields.object("metadata")) sample.metadata = *metadata;
-  if (const auto problem = type_problem(sample.metadata, how.type, how.config))
-    throw ConfigError(fmt::format("{}: {}", where, *problem));
-  const Expected<json::value> answer = make_reward(how.type, how.config)(sample);
+  if (!how.judge) {
+    if (const auto problem = type_problem(sample.metadata, how.type, how.config))
+      throw ConfigError(fmt::format("{}: {}", where, *problem));
+  }
+  const Expected<json::value> answer =
+      how.judge ? how.judge(sample) : make_reward(how.type, how.config)(sample);
   if (!answer) return {{"score", nullptr}, {"reason", answer.error().message}};
   const Expected<double> number = number_in(*answer, how.reward_key);
   json::object out;

@@ -3,6 +3,7 @@
 /// One response with everything that belongs to it as a JSON object, to its score as another: lines of
 /// `slime score`, and what users' functions ask of the program.
 
+#include <functional>
 #include <string>
 
 #include "core/json.h"
@@ -15,6 +16,8 @@ struct Scoring {
   std::string type;  // "--rm-type"
   RewardConfig config;
   std::string reward_key;
+  /// Set: scores instead of a rule, and `type` is not looked at.
+  std::function<Expected<json::value>(const Sample& sample)> judge = {};
 };
 
 /// {"score": 1}, with "reward" where the reward is a record, or {"score": null, "reason": "..."}.

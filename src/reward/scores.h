@@ -4,10 +4,9 @@
 ///
 /// Each is a pure function of the response and the label, linear in the length of the response
 /// (what costs more has a limit of its own) and bounded in memory. A label by which no response
-/// could be right is an Error: the sample fails, it does not score 0. The function beside it,
-/// *_label_problem, gives the text of that Error before there is a response, and nothing for a
-/// label that can be used. With Grading::kOriginal a label that the original takes for one that
-/// nothing equals is usable, and scores 0.
+/// could be right is an Error: the sample fails, it does not score 0. A label may hold several right
+/// answers (reward/label.h); the best score counts. With Grading::kOriginal a label that the original
+/// takes for one that nothing equals is usable, and scores 0.
 
 #include <cstdint>
 #include <optional>
@@ -21,26 +20,30 @@
 namespace slime::reward {
 
 /// 1 when the last boxed answer equals the label (spec 16.2); strictly, the number 0 is a label.
-std::optional<std::string> math_label_problem(const json::value& label, Grading grading);
 Expected<json::value> score_math(std::string_view response, const json::value& label,
                                  Grading grading = Grading::kStrict);
 
 /// The same on what follows the last </think>, or lies after ###Response (spec 16.3). A response
-/// with neither scores 0.
-std::optional<std::string> deepscaler_label_problem(const json::value& label, Grading grading);
+/// with neither scores 0 if it `needs_thoughts`, else it is graded whole.
 Expected<json::value> score_deepscaler(std::string_view response, const json::value& label,
-                                       Grading grading = Grading::kStrict);
+                                       Grading grading = Grading::kStrict,
+                                       bool needs_thoughts = true);
+
+/// 1 when the number that the response states (behind "####", in its last box, or its last number)
+/// is the label's, which is a number or a solution that ends with "#### number".
+Expected<json::value> score_gsm8k(std::string_view response, const json::value& label);
 
 /// {"score": 1.0 or -1.0, "acc": bool, "pred": string or null} from the last "Answer: ..." line
 /// (spec 16.4). Strictly, the digits of a number have to stand together in the answer: commas and
 /// blanks only between thousands, no words, no equation of two different numbers.
-std::optional<std::string> dapo_label_problem(const json::value& label);
 Expected<json::value> score_dapo(std::string_view response, const json::value& label,
                                  Grading grading = Grading::kStrict);
+/// The same of the answer in the last box instead.
+Expected<json::value> score_boxed_dapo(std::string_view response, const json::value& label,
+                                       Grading grading = Grading::kStrict);
 
 /// The original's other mode (strict_box_verify): the last \boxed{} within 100 characters, compared
 /// with the label letter by letter.
-std::optional<std::string> dapo_box_label_problem(const json::value& label);
 Expected<json::value> score_dapo_box(std::string_view response, const json::value& label);
 std::string dapo_normal_form(std::string_view answer);
 
@@ -52,7 +55,6 @@ struct F1 {
 };
 F1 word_overlap(std::string_view prediction, std::string_view truth);
 std::string f1_normal_form(std::string_view text);
-std::optional<std::string> f1_label_problem(const json::value& label, Grading grading);
 Expected<json::value> score_f1(std::string_view response, const json::value& label,
                                Grading grading = Grading::kStrict);
 

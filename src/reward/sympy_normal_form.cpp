@@ -10,9 +10,15 @@ namespace slime::reward {
 namespace {
 
 constexpr double kIntegerTolerance = 1e-7;
+constexpr double kRelativeTolerance = 1e-15;  // of a decimal that is written out
 
-bool is_nearly_integer(double value) {
-  return std::isfinite(value) && std::abs(value - std::nearbyint(value)) <= kIntegerTolerance;
+/// The original takes all that is smaller than 1e-7 for 0; strictly the tolerance is relative.
+bool is_nearly_integer(double value, Grading grading) {
+  const double distance = std::abs(value - std::nearbyint(value));
+  const double tolerance = grading == Grading::kOriginal
+                               ? kIntegerTolerance
+                               : kRelativeTolerance * std::abs(std::nearbyint(value));
+  return std::isfinite(value) && distance <= tolerance;
 }
 
 /// `\text{...}` around everything, its content on one line.
@@ -155,9 +161,9 @@ std::string without_thousands_commas(std::string_view text) {
   }
 }
 
-bool is_integer_text(std::string_view text) {
+bool is_integer_text(std::string_view text, Grading grading) {
   const std::optional<double> value = to_float(without_thousands_commas(text));
-  return value && is_nearly_integer(*value);
+  return value && is_nearly_integer(*value, grading);
 }
 
 std::string sympy_normal_form(std::string_view answer, Grading grading) {
@@ -180,7 +186,8 @@ std::string sympy_normal_form(std::string_view answer, Grading grading) {
   if (text.starts_with('{') && text.ends_with('}'))
     text = text.size() < 2 ? "" : text.substr(1, text.size() - 2);
   text = without_blanks_after(text, ",\\!", false);
-  if (const std::optional<double> value = to_float(text); value && is_nearly_integer(*value)) {
+  if (const std::optional<double> value = to_float(text);
+      value && is_nearly_integer(*value, grading)) {
     text = integer_form(text, std::nearbyint(*value), grading);
   }
   if (text.find('\\') != std::string::npos) text = latex_to_text(text).value_or(text);
@@ -190,7 +197,7 @@ std::string sympy_normal_form(std::string_view answer, Grading grading) {
   text = to_lower(text);
   if (const auto exact = grading == Grading::kStrict ? exact_integer(text) : std::nullopt) {
     text = *exact;
-  } else if (is_integer_text(text)) {
+  } else if (is_integer_text(text, grading)) {
     const std::string digits = replaced(text, ",", "");
     if (const std::optional<double> value = to_float(digits))
       text = integer_form(digits, *value, grading);

@@ -35,7 +35,7 @@ RESPONSES = [
     "\\boxed{\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}}\0 [[1,2],[3,4]]",
     "the cat sat\0 the cat",
 ]
-NUM_REWARD_CHOICES = 11  # of reward_fuzz.cpp: ten rewards, equality
+NUM_REWARD_CHOICES = 15  # of reward_fuzz.cpp: thirteen rewards, two equalities
 SETTINGS = [  # of config_yaml_fuzz.cpp
     "lr: 1e-6\nuse_tis: true\neval_prompt_data: [a, a.jsonl]\nrollout_stop_token_ids: [1, 2]\n",
     "rs_veto_threshold: 1.0e-4\ntis_level: token\nmy_own_key: {a: [1, ~]}\n",

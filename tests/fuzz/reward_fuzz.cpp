@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "reward/answer_equality.h"
 #include "reward/math_equality.h"
+#include "reward/plain_latex.h"
 #include "reward/reward.h"
 
 using slime::Sample;
@@ -20,8 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string label(zero == std::string_view::npos ? "22.5" : input.substr(zero + 1));
 
   constexpr const char* kTypes[] = {"math",   "deepscaler", "dapo",       "f1",      "gpqa",
-                                    "random", "boxed_f1",   "boxed_gpqa", "ifbench", "dapo_box"};
-  const size_t choice = data[0] % (std::size(kTypes) + 1);
+                                    "random", "boxed_f1",   "boxed_gpqa", "ifbench", "dapo_box",
+                                    "gsm8k",  "boxed_dapo", "boxed_math"};
+  const size_t choice = data[0] % (std::size(kTypes) + 2);
   if (choice < std::size(kTypes)) {
     Sample sample;
     sample.response = response;
@@ -35,6 +38,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (score && score->is_number() &&
         !(score->to_number<double>() >= 0 && score->to_number<double>() <= 1))
       std::abort();
+  } else if (choice > std::size(kTypes)) {
+    // Whatever has a form at all equals itself.
+    const bool has_form = !slime::reward::text_form(slime::reward::plain_latex(response)).empty();
+    if (has_form != slime::reward::are_equal_answers(response, response)) std::abort();
+    slime::reward::are_equal_answers(label, response);
+    slime::reward::are_equal_answers(response, label);
   } else {
     // What equals itself as a string is correct.
     using slime::reward::Grading;

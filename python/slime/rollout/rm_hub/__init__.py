@@ -28,7 +28,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-RULES = ("math", "dapo", "dapo_box", "deepscaler", "f1", "gpqa", "ifbench")
+RULES = ("math", "dapo", "dapo_box", "deepscaler", "f1", "gpqa", "gsm8k", "ifbench")
 
 
 async def remote_rm(args, sample, max_retries=10):

@@ -1,0 +1,43 @@
+#include "buffer/dataset_row.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace slime::buffer {
+namespace {
+
+json::value label_of(std::string_view line, const std::string& key) {
+  return read_row(line, {.input = "q", .label = key}, "a.jsonl, line 1").label;
+}
+
+TEST(DatasetRow, AKeyMayBeAPathIntoNestedFields) {
+  const char* line = R"({"q": "1+1?", "reward_model": {"ground_truth": "2", "style": "rule"},
+                         "answers": [{"text": "two"}], "a.b": "whole", "a": {"b": "part"}})";
+  EXPECT_EQ(label_of(line, "reward_model.ground_truth"), json::value("2"));
+  EXPECT_EQ(label_of(line, "answers.0.text"), json::value("two"));
+  EXPECT_EQ(label_of(line, "a.b"), json::value("whole"));  // the name itself comes first
+  const DatasetRow row =
+      read_row(R"({"extra": {"prompt": "hi", "info": {"x": 1}, "tools": "[{}]"}})",
+               {.input = "extra.prompt", .metadata = "extra.info", .tools = "extra.tools"}, "row");
+  EXPECT_EQ(row.prompt, json::value("hi"));
+  EXPECT_EQ(row.metadata.at("x"), json::value(1));
+  EXPECT_EQ(row.tools.size(), 1U);
+}
+
+TEST(DatasetRow, APathThatLeadsNowhereIsRefusedWithTheFieldsThatAreThere) {
+  for (const char* key : {"reward_model.truth", "reward_model.ground_truth.x", "q.0", "answers.7",
+                          "answers.x", "reward_model.", ".q", "."}) {
+    try {
+      label_of(R"({"q": "1", "reward_model": {"ground_truth": "2"}, "answers": ["2"]})", key);
+      FAIL() << key;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("a.jsonl, line 1: no field \"" +
+                                                   std::string(key) + "\" (--label-key)"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace slime::buffer

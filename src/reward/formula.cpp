@@ -1,0 +1,126 @@
+#include "reward/formula.h"
+
+#include <algorithm>
+#include <set>
+
+namespace slime::reward {
+namespace {
+
+using Kind = Formula::Kind;
+
+void collect_symbols(const Formula& formula, std::set<std::string>& names) {
+  if (formula.kind == Kind::kSymbol) names.insert(formula.text);
+  if (formula.kind != Kind::kSeries) {
+    for (const Formula& arg : formula.args) collect_symbols(arg, names);
+    return;
+  }
+  std::set<std::string> of_body;
+  collect_symbols(formula.args[3], of_body);
+  of_body.erase(formula.args[0].text);
+  names.merge(of_body);
+  collect_symbols(formula.args[1], names);
+  collect_symbols(formula.args[2], names);
+}
+
+/// The tree with each node replaced by what `change` makes of it and its changed args.
+template <typename Change>
+Formula mapped(const Formula& formula, const Change& change) {
+  Formula copy{formula.kind, formula.text};
+  copy.args.reserve(formula.args.size());
+  for (const Formula& arg : formula.args) copy.args.push_back(mapped(arg, change));
+  return change(std::move(copy));
+}
+
+}  // namespace
+
+Formula number_formula(std::string text) { return {Kind::kNumber, std::move(text)}; }
+Formula symbol_formula(std::string name) { return {Kind::kSymbol, std::move(name)}; }
+
+Formula unary(Kind kind, Formula of) {
+  Formula out{kind, ""};
+  out.args.push_back(std::move(of));
+  return out;
+}
+
+Formula binary(Kind kind, Formula a, Formula b) {
+  Formula out{kind, ""};
+  out.args.push_back(std::move(a));
+  out.args.push_back(std::move(b));
+  return out;
+}
+
+Formula function_of(std::string name, std::vector<Formula> args) {
+  return {Kind::kFunction, std::move(name), std::move(args)};
+}
+
+Formula difference_of(Formula a, Formula b) {
+  return binary(Kind::kSum, std::move(a), unary(Kind::kNegative, std::move(b)));
+}
+
+Formula quotient_of(Formula a, Formula b) {
+  return binary(Kind::kProduct, std::move(a), unary(Kind::kInverse, std::move(b)));
+}
+
+std::string shape_of(const Formula& formula) {
+  std::string out(1, static_cast<char>('A' + static_cast<int>(formula.kind)));
+  out += formula.text;
+  if (formula.args.empty()) return out + ";";
+  out += '(';
+  for (const Formula& arg : formula.args) out += shape_of(arg);
+  return out + ')';
+}
+
+std::size_t size_of(const Formula& formula) {
+  std::size_t size = 1;
+  for (const Formula& arg : formula.args) size += size_of(arg);
+  return size;
+}
+
+std::vector<std::string> symbols_of(const Formula& formula) {
+  std::set<std::string> names;
+  collect_symbols(formula, names);
+  return {names.begin(), names.end()};
+}
+
+bool any_node(const Formula& formula, bool (*holds)(const Formula& node)) {
+  return holds(formula) || std::ranges::any_of(formula.args, [holds](const Formula& arg) {
+           return any_node(arg, holds);
+         });
+}
+
+Formula substituted(const Formula& formula, std::string_view name, const Formula& value) {
+  return mapped(formula, [&](Formula node) {
+    return node.kind == Kind::kSymbol && node.text == name ? value : std::move(node);
+  });
+}
+
+Formula renamed(const Formula& formula) {
+  return mapped(formula, [](Formula node) {
+    if (node.kind == Kind::kSymbol) node.text += '~';
+    return node;
+  });
+}
+
+Formula with_signs(const Formula& formula, bool is_first) {
+  return mapped(formula, [is_first](Formula node) {
+    if (node.kind != Kind::kEither) return node;
+    const bool is_plus = (node.text == "+") == is_first;
+    Formula of = std::move(node.args[0]);
+    return is_plus ? of : unary(Kind::kNegative, std::move(of));
+  });
+}
+
+bool is_name(const Formula& formula) {
+  switch (formula.kind) {
+    case Kind::kSymbol:
+    case Kind::kE:
+    case Kind::kI:
+      return true;
+    case Kind::kProduct:
+      return std::ranges::all_of(formula.args, is_name);
+    default:
+      return false;
+  }
+}
+
+}  // namespace slime::reward
