@@ -85,11 +85,11 @@ RankProcesses::RankProcesses(const RankOptions& options, OnEnd on_end) {
   kernels::open_gpu();
   if (size == 1) return;
   std::optional<comm::Rendezvous> rendezvous;
-  comm::GlooConfig config{.rank = options.rank,
-                          .layout = layout,
-                          .port = options.port,
-                          .timeout = std::chrono::seconds(120),
-                          .on_end = std::move(on_end)};
+  comm::SocketMeshConfig config{.rank = options.rank,
+                                .layout = layout,
+                                .port = options.port,
+                                .timeout = std::chrono::seconds(120),
+                                .on_end = std::move(on_end)};
   if (options.rank == 0) {
     if (const int devices = kernels::count_gpus(); devices < size)
       throw ConfigError(

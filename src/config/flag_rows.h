@@ -40,7 +40,7 @@ inline constexpr std::string_view kOneDispatcher =
     "rows travel to their experts by one exchange, of exactly the rows that there are";
 inline constexpr std::string_view kOneEngine = "one engine serves the run, in this process";
 inline constexpr std::string_view kNoSpeculation =
-    "the engine draws from the same distribution without speculation";
+    "on the CPU the engine draws from the same distribution without it; refused on a GPU";
 
 std::vector<Flag> model_flags();
 std::vector<Flag> data_flags();

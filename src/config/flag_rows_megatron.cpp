@@ -143,7 +143,7 @@ std::vector<Flag> parallel_flags() {
             "places of a host, where there are several; without it those that the first host "
             "shows, on "
             "CPUs --actor-num-gpus-per-node"),
-      accepted("--distributed-backend", kValue, "Gloo, between processes of one host"),
+      accepted("--distributed-backend", kValue, "sockets between processes; NCCL between GPUs"),
       works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,
             "deadline of a collective: ranks that wait longer for one another end the run"),
       works("--worker-timeout-seconds", &C::worker_timeout_seconds,
