@@ -33,6 +33,9 @@ constexpr int64_t kOfPipe = int64_t{64} << 10;
 constexpr int64_t kOfOpenFile = 1024;  // its own records, a socket's among them
 constexpr int64_t kOfLock = 256;
 constexpr int64_t kOfWatchedFile = 192;  // in an epoll instance
+constexpr int64_t kOfMapping = 256;
+constexpr int64_t kMostMappings = 65'530;  // of a process, vm.max_map_count
+constexpr int64_t kOfThread = int64_t{32} << 10;
 
 /// Buffers of local sockets have this size; of one whose writer is gone nobody counts what waits.
 int64_t local_buffer() {
@@ -248,10 +251,12 @@ int64_t most_kernel_memory(int processes_folder, const std::vector<std::string>&
   const int64_t num_inet = number_behind(sockets, "TCP: inuse ") +
                            number_behind(sockets, " orphan ") +
                            number_behind(sockets, "UDP: inuse ");
+  const auto num_processes = static_cast<int64_t>(processes.size());
+  const int64_t num_mappings = std::min(mapped_bytes / 4096, num_processes * kMostMappings);
   return number_behind(sockets, "sockets: used ") * kOfLocalSocket + num_inet * kOfInetSocket +
          num_files * (kOfPipe + kOfOpenFile) +
          num_locks(processes_folder, limit_bytes / kOfLock) * kOfLock + mapped_bytes / 512 +
-         static_cast<int64_t>(processes.size()) * (int64_t{64} << 10);
+         num_mappings * kOfMapping + num_processes * (int64_t{64} << 10);
 }
 
 int64_t kernel_memory(int processes_folder, const std::vector<std::string>& processes,
@@ -269,7 +274,10 @@ int64_t kernel_memory(int processes_folder, const std::vector<std::string>& proc
   if (bytes > limit_bytes) return bytes;
   for (const std::string& process : processes) {
     const std::string status = read_file(processes_folder, process + "/status");
-    bytes += number_behind(status, "VmPTE:") * 1024;
+    const std::string maps = read_file(processes_folder, process + "/maps");
+    bytes += number_behind(status, "VmPTE:") * 1024 +
+             number_behind(status, "Threads:") * kOfThread +
+             std::count(maps.begin(), maps.end(), '\n') * kOfMapping;
   }
   bytes += num_locks(processes_folder, (limit_bytes - bytes) / kOfLock) * kOfLock;
   if (bytes > limit_bytes) return bytes;

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Memory that the kernel holds for the processes of a jail, besides their pages: what waits in sockets
-/// and pipes, page tables, locks on files. No process's size shows it.
+/// and pipes, page tables, records of mappings, threads and locks. No process's size shows it.
 ///
 /// Sockets are asked for by the kernel's own listing of the jail's network (sock_diag(7)): it has those that
 /// nobody holds at the moment too, because they are on their way through another socket. Where there

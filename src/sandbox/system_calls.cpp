@@ -44,8 +44,7 @@ constexpr auto kAllowed = std::to_array<uint32_t>({
     // waiting
     SYS_epoll_create, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_wait, SYS_epoll_pwait,
     SYS_epoll_pwait2, SYS_eventfd, SYS_eventfd2, SYS_signalfd, SYS_signalfd4, SYS_timerfd_create,
-    SYS_timerfd_settime, SYS_timerfd_gettime, SYS_inotify_init, SYS_inotify_init1,
-    SYS_inotify_add_watch, SYS_inotify_rm_watch, SYS_futex, SYS_futex_waitv,
+    SYS_timerfd_settime, SYS_timerfd_gettime, SYS_futex, SYS_futex_waitv,
     // memory
     SYS_mmap, SYS_mprotect, SYS_munmap, SYS_brk, SYS_mremap, SYS_msync, SYS_mincore, SYS_madvise,
     SYS_mlock, SYS_mlock2, SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_get_mempolicy,
