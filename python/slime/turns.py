@@ -33,7 +33,8 @@ def note(answer, request=None):
         if not isinstance(ids, list) or not ids or not isinstance(meta, dict):
             continue
         try:
-            runs = meta.get("weight_version_runs") or [[int(meta["weight_version"]), len(ids)]]
+            runs = meta.get("weight_version_runs") or [[meta["weight_version"], len(ids)]]
+            runs = [[int(version), count] for version, count in runs]
         except (KeyError, TypeError, ValueError):
             continue
         prompt = each.get("prompt_ids", asked)

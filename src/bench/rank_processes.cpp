@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "cluster/run_identity.h"
 #include "cluster/visible_devices.h"
 #include "comm/nccl_mesh.h"
 #include "core/error.h"
@@ -18,9 +19,10 @@ extern char** environ;
 namespace slime::bench {
 namespace {
 
-int64_t start(std::vector<std::string> words, int rank) {
+int64_t start(std::vector<std::string> words, int rank, const cluster::RunIdentity& identity) {
   std::vector<std::string> variables{
       fmt::format("{}={}", cluster::kVisibleDevices, cluster::visible_device(rank))};
+  for (const std::string& setting : cluster::to_environment(identity)) variables.push_back(setting);
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (!std::string_view(*variable).starts_with(fmt::format("{}=", cluster::kVisibleDevices)))
       variables.emplace_back(*variable);
@@ -85,22 +87,24 @@ RankProcesses::RankProcesses(const RankOptions& options, OnEnd on_end) {
   kernels::open_gpu();
   if (size == 1) return;
   std::optional<comm::Rendezvous> rendezvous;
-  comm::GlooConfig config{.rank = options.rank,
-                          .layout = layout,
-                          .port = options.port,
-                          .timeout = std::chrono::seconds(120),
-                          .on_end = std::move(on_end)};
+  comm::SocketMeshConfig config{.rank = options.rank,
+                                .layout = layout,
+                                .port = options.port,
+                                .token = cluster::take_identity_from_environment().token,
+                                .timeout = std::chrono::seconds(120),
+                                .on_end = std::move(on_end)};
   if (options.rank == 0) {
     if (const int devices = kernels::count_gpus(); devices < size)
       throw ConfigError(
           fmt::format("--layout {}: needs {} GPUs, {} are visible", options.layout, size, devices));
     config.port = rendezvous.emplace().port();
+    config.token = cluster::make_run_token();
     for (int rank = 1; rank < size; ++rank) {
       std::vector<std::string> words = options.command;
       for (const std::string& word : {std::string("--rank"), std::to_string(rank),
                                       std::string("--port"), std::to_string(config.port)})
         words.push_back(word);
-      processes_.push_back(start(std::move(words), rank));
+      processes_.push_back(start(std::move(words), rank, {.token = config.token}));
     }
   }
   mesh_ = comm::make_nccl_mesh(config, rendezvous ? &*rendezvous : nullptr);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/log_rotation.h"
 #include "core/replace_file.h"
 #include "plugin/host_process.h"
 
@@ -118,6 +119,7 @@ void BufferGenerator::start(const json::object& payload) {
 }
 
 std::string BufferGenerator::look() {
+  rotate_log_of_others(config_.folder / "generator.log");
   int status = 0;
   if (process_ > 0 && ::waitpid(process_, &status, WNOHANG) == process_) {
     ::kill(-process_, SIGKILL);  // what it left behind

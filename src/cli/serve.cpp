@@ -90,7 +90,8 @@ void add_options(CLI::App& app, ServeOptions& options) {
                  "file with the key that clients send as a bearer token (or set SLIME_API_KEY)");
   app.add_option(
       "--admin-api-key-file", options.admin_api_key_file,
-      "file with a key of its own for routes that change the server (or set SLIME_ADMIN_API_KEY)");
+      "file with a key of its own for routes that change the server (or set SLIME_ADMIN_API_KEY); "
+      "where there is an API key the weights can be changed with this one alone");
   app.add_option_function<std::string>(
       "--api-key",
       [](const std::string&) {

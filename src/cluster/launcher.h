@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "cluster/run_identity.h"
+
 namespace slime::cluster {
 
 /// A worker is lost; the run cannot go on.
@@ -31,10 +33,12 @@ struct WorkerPlace {
 struct WorkerOrder {
   std::string name;  // "rank 1", for messages
   WorkerPlace place;
-  std::vector<std::string> command;      // program and arguments; an empty program: this one
-  std::vector<std::string> environment;  // "NAME=value", in the place of what the node has
-  std::filesystem::path log;             // on its node; what it prints
-  bool has_data = false;                 // a second connection
+  std::vector<std::string> command;  // program and arguments; an empty program: this one
+  /// What the process finds in its environment. The token is put there by whoever starts it: a node has it,
+  /// and no frame carries it.
+  RunIdentity identity;
+  std::filesystem::path log;  // on its node; what it prints
+  bool has_data = false;      // a second connection
 };
 
 /// A worker that was started. Its end kills the process, if it is still there.

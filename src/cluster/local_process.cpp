@@ -132,7 +132,7 @@ std::unique_ptr<WorkerProcess> start_process(const WorkerOrder& order, const Wor
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
-  std::vector<std::string> settings = order.environment;
+  std::vector<std::string> settings = to_environment(order.identity);
   if (device) settings.push_back(fmt::format("{}={}", kVisibleDevices, *device));
   const std::vector<char*> variables = environment_with(settings);
   pid_t process = -1;

@@ -18,9 +18,11 @@
 
 #include "cluster/local_process.h"
 #include "cluster/node_frames.h"
+#include "cluster/run_identity.h"
 #include "cluster/visible_devices.h"
 #include "core/error.h"
 #include "net/frame_channel.h"
+#include "net/handshake.h"
 #include "net/tcp.h"
 
 namespace slime::cluster {
@@ -30,6 +32,7 @@ using Steady = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kConnectTimeout{5'000};  // of one try
+constexpr milliseconds kHandshakeTimeout{10'000};
 constexpr milliseconds kBetweenTries{500};
 constexpr milliseconds kSendTimeout{30'000};
 constexpr milliseconds kPingPeriod{1'000};
@@ -55,19 +58,21 @@ struct NotYet : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-std::unique_ptr<net::FrameChannel> introduce(const std::string& address, int port, NodeFrame type,
-                                             const std::string& hello) {
+/// Who connects, and says so to a controller that has the same token.
+std::unique_ptr<net::FrameChannel> introduce(const NodeConfig& config, const std::string& address,
+                                             const net::Claim& claim) {
   auto channel =
-      std::make_unique<net::FrameChannel>(net::connect_to(address, port, kConnectTimeout));
-  channel->send(static_cast<uint32_t>(type), hello, kSendTimeout);
-  const std::optional<net::Frame> answer = channel->receive();
-  if (!answer) throw NotYet("the controller closed the connection");
-  if (answer->type == static_cast<uint32_t>(NodeFrame::kAccepted)) return channel;
-  if (answer->type != static_cast<uint32_t>(NodeFrame::kRefused))
-    throw NotYet("who answers is no controller of a run");
-  if (answer->payload.starts_with('r')) throw NotYet(answer->payload.substr(1));
-  throw ConfigError("the controller refuses this host: " +
-                    answer->payload.substr(answer->payload.empty() ? 0 : 1));
+      std::make_unique<net::FrameChannel>(net::connect_to(address, config.port, kConnectTimeout));
+  try {
+    net::introduce(channel->descriptor(), config.token, claim, kHandshakeTimeout);
+  } catch (const net::RefusedError& error) {
+    if (error.may_retry()) throw NotYet(error.what());
+    throw ConfigError(fmt::format("the controller refuses this host: {}", error.what()));
+  } catch (const net::OtherSecretError&) {
+    throw ConfigError(
+        fmt::format("the controller has another token than this host ({})", kTokenVariable));
+  }
+  return channel;
 }
 
 class Node final {
@@ -105,8 +110,7 @@ class Node final {
   std::unique_ptr<net::FrameChannel> join() {
     std::array<char, 256> host{};
     ::gethostname(host.data(), host.size() - 1);
-    const std::string hello = to_frame(NodeHello{.token = config_.token,
-                                                 .program = config_.program,
+    const std::string hello = to_frame(NodeHello{.program = config_.program,
                                                  .host = host.data(),
                                                  .rank = config_.rank,
                                                  .num_devices = config_.num_devices});
@@ -116,11 +120,9 @@ class Node final {
       std::string why;
       try {
         address_ = net::resolve_ipv4(config_.address);
-        return introduce(address_, config_.port, NodeFrame::kNodeHello, hello);
+        return introduce(config_, address_, {.role = kNodeRole, .text = hello});
       } catch (const ConfigError&) {
         throw;
-      } catch (const net::FrameError& error) {
-        why = error.what();
       } catch (const std::runtime_error& error) {
         why = error.what();
       }
@@ -153,13 +155,13 @@ class Node final {
 
   void start(const StartFrame& start) {
     const auto connect = [&](bool is_data) {
-      return introduce(address_, config_.port, NodeFrame::kWorkerHello,
-                       to_frame(WorkerHello{
-                           .token = config_.token, .worker = start.worker, .is_data = is_data}));
+      const WorkerHello hello{.worker = start.worker, .is_data = is_data};
+      return introduce(config_, address_, {.role = kWorkerRole, .text = to_frame(hello)});
     };
     try {
       WorkerOrder order = start.order;
       order.log = writable(order.log);
+      order.identity.token = config_.token;
       const auto control = connect(false);
       std::unique_ptr<net::FrameChannel> data;
       if (order.has_data) data = connect(true);

@@ -22,16 +22,14 @@ auto read_object(std::string_view frame, std::string_view what, const Read& read
 }  // namespace
 
 std::string to_frame(const NodeHello& hello) {
-  return json::serialize(json::object{{"token", hello.token},
-                                      {"program", hello.program},
+  return json::serialize(json::object{{"program", hello.program},
                                       {"host", hello.host},
                                       {"rank", hello.rank},
                                       {"num_devices", hello.num_devices}});
 }
 
 std::string to_frame(const WorkerHello& hello) {
-  return json::serialize(
-      json::object{{"token", hello.token}, {"worker", hello.worker}, {"is_data", hello.is_data}});
+  return json::serialize(json::object{{"worker", hello.worker}, {"is_data", hello.is_data}});
 }
 
 std::string to_frame(const StartFrame& start) {
@@ -40,7 +38,7 @@ std::string to_frame(const StartFrame& start) {
                                       {"device", start.order.place.device},
                                       {"num_devices", start.order.place.num_devices},
                                       {"command", json::value_from(start.order.command)},
-                                      {"environment", json::value_from(start.order.environment)},
+                                      {"epoch", start.order.identity.epoch},
                                       {"log", start.order.log.string()},
                                       {"has_data", start.order.has_data}});
 }
@@ -53,7 +51,6 @@ std::string to_frame(const WorkerNews& news) {
 NodeHello node_hello_from(std::string_view frame) {
   return read_object(frame, "a node's first frame", [](const auto& fields, const auto&) {
     return NodeHello{
-        .token = *fields.text("token"),
         .program = *fields.text("program"),
         .host = *fields.text("host"),
         .rank = static_cast<int>(*fields.integer("rank", 1, std::numeric_limits<int>::max())),
@@ -63,8 +60,7 @@ NodeHello node_hello_from(std::string_view frame) {
 
 WorkerHello worker_hello_from(std::string_view frame) {
   return read_object(frame, "a worker's first frame", [](const auto& fields, const auto&) {
-    return WorkerHello{.token = *fields.text("token"),
-                       .worker = *fields.integer("worker", 0),
+    return WorkerHello{.worker = *fields.integer("worker", 0),
                        .is_data = *fields.boolean("is_data")};
   });
 }
@@ -78,7 +74,7 @@ StartFrame start_from(std::string_view frame) {
                             .num_devices =
                                 static_cast<int>(*fields.integer("num_devices", 1, kMostDevices))},
                   .command = open.strings("command"),
-                  .environment = open.strings("environment"),
+                  .identity = {.token = {}, .epoch = *fields.integer("epoch", 0)},
                   .log = *fields.text("log"),
                   .has_data = *fields.boolean("has_data")}};
     fields.expect(!start.order.command.empty(), "command", "must have a program");

@@ -2,16 +2,13 @@
 
 /// What the controller and the nodes of a run say to each other (net/frame_channel.h).
 ///
-///   node   -> controller   kNodeHello                     a host offers itself
-///   node   -> controller   kWorkerHello                   a worker's connection, before it has it
-///   controller -> both     kAccepted, or kRefused         nothing follows a kRefused
 ///   controller -> node     kStart  kKill  kPing  kEnd
 ///   node   -> controller   kStarted  kNotStarted  kEnded  kPing
 ///
 /// A node makes a worker's connections itself, says whose they are, and gives them to the process: the
 /// worker has the same descriptors as on the controller's own host, and knows of no hosts.
-/// Payloads are JSON objects. Who opens a connection shows the run's token first; until then a frame may have
-/// a few thousand bytes.
+/// Payloads are JSON objects. Each connection begins with the handshake of net/handshake.h, in which a host
+/// claims a NodeHello and a worker's connection a WorkerHello.
 
 #include <cstdint>
 #include <string>
@@ -22,10 +19,6 @@
 namespace slime::cluster {
 
 enum class NodeFrame : uint32_t {
-  kNodeHello = 101,
-  kWorkerHello = 102,
-  kAccepted = 103,
-  kRefused = 104,
   kStart = 105,
   kKill = 106,
   kPing = 107,
@@ -35,11 +28,12 @@ enum class NodeFrame : uint32_t {
   kEnded = 111,
 };
 
-inline constexpr uint64_t kHelloLimitBytes = 4096;
+/// Roles of the handshake.
+inline constexpr const char* kNodeRole = "host";
+inline constexpr const char* kWorkerRole = "worker";
 
 /// A host offers itself.
 struct NodeHello {
-  std::string token;
   std::string program;  // cluster/run_identity.h
   std::string host;     // its name, for messages
   int rank = 0;         // of its process among those that the launcher started
@@ -48,7 +42,6 @@ struct NodeHello {
 
 /// A worker's connection.
 struct WorkerHello {
-  std::string token;
   int64_t worker = 0;    // as the controller numbers them
   bool is_data = false;  // its second one
 };

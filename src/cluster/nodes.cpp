@@ -20,9 +20,8 @@ using std::chrono::milliseconds;
 constexpr int kWatchMilliseconds = 100;
 constexpr milliseconds kPingPeriod{1'000};
 constexpr milliseconds kSendTimeout{5'000};
-constexpr milliseconds kHelloLimit{5'000};  // in which a stranger says who it is
 constexpr milliseconds kKillLimit{5'000};
-constexpr std::size_t kMostStrangers = 4096;  // at once; a thousand hosts with some workers each
+constexpr uint64_t kNewsLimitBytes = uint64_t{16} << 20;
 constexpr milliseconds kTellPeriod{10'000};
 constexpr milliseconds kAbsence{1'000};
 
@@ -31,11 +30,6 @@ void answer(net::FrameChannel& channel, NodeFrame type, const std::string& text 
     channel.send(static_cast<uint32_t>(type), text, kSendTimeout);
   } catch (const net::FrameError&) {  // it does not read, and goes
   }
-}
-
-/// `retry`: it may try again.
-void refuse(net::FrameChannel& channel, const std::string& why, bool retry = false) {
-  answer(channel, NodeFrame::kRefused, (retry ? "r" : "f") + why);
 }
 
 }  // namespace
@@ -84,20 +78,19 @@ class Nodes::RemoteProcess final : public WorkerProcess {
 Nodes::Nodes(NodesConfig config, const Clock& clock) : config_(std::move(config)), clock_(clock) {
   check(!config_.token.empty(), "hosts show a token");
   try {
-    listening_ = net::listen_on(config_.address, config_.port);
+    door_.emplace(net::listen_on(config_.address, config_.port), config_.token);
   } catch (const std::runtime_error& error) {
     throw ConfigError(fmt::format(
         "cannot listen for the other hosts: {}. The address has to be one of this host's own",
         error.what()));
   }
-  port_ = net::port_of(listening_);
+  port_ = door_->port();
   watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 
 Nodes::~Nodes() {
   watcher_.request_stop();
   watcher_.join();
-  ::close(listening_);
   const std::string code = std::to_string(exit_code_.value_or(1));
   for (auto& [rank, node] : nodes_)
     if (node.channel) answer(*node.channel, NodeFrame::kEnd, code);
@@ -224,9 +217,8 @@ StartedWorker Nodes::start(const WorkerOrder& order) {
 void Nodes::watch(const std::stop_token& stop) {
   auto looked = clock_.now(), pinged = looked;
   while (!stop.stop_requested()) {
-    std::vector<pollfd> sockets{{.fd = listening_, .events = POLLIN, .revents = 0}};
-    for (const Stranger& stranger : strangers_)
-      sockets.push_back({.fd = stranger.channel->descriptor(), .events = POLLIN, .revents = 0});
+    std::vector<pollfd> sockets;
+    door_->add_to(sockets);
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [rank, node] : nodes_) {
@@ -242,15 +234,7 @@ void Nodes::watch(const std::stop_token& stop) {
       for (auto& [rank, node] : nodes_) node.heard += now - looked;
     }
     looked = now;
-    for (int socket; (socket = net::accept_from(listening_)) >= 0;) {
-      if (strangers_.size() >= kMostStrangers) {
-        ::close(socket);
-        continue;
-      }
-      strangers_.push_back(
-          {.channel = std::make_shared<net::FrameChannel>(socket, kHelloLimitBytes), .since = now});
-    }
-    read_strangers();
+    for (const auto& caller : door_->look()) greet(*caller);
     read_nodes();
     if (now - pinged < kPingPeriod) continue;
     pinged = now;
@@ -264,74 +248,47 @@ void Nodes::watch(const std::stop_token& stop) {
   }
 }
 
-void Nodes::read_strangers() {
-  std::vector<Stranger> staying;
-  for (Stranger& stranger : std::exchange(strangers_, {})) {
-    try {
-      const bool is_open = stranger.channel->read_available();
-      if (const std::optional<net::Frame> frame = stranger.channel->next()) {
-        greet(std::move(stranger.channel), *frame);
-      } else if (is_open && clock_.now() - stranger.since < kHelloLimit) {
-        staying.push_back(std::move(stranger));
-      }
-    } catch (const net::FrameError&) {  // who sends what is no frame goes without an answer
-    }
-  }
-  strangers_ = std::move(staying);
-}
-
-void Nodes::greet(std::shared_ptr<net::FrameChannel> channel, const net::Frame& frame) {
-  net::FrameChannel& answers = *channel;
+void Nodes::greet(net::Caller& caller) {
+  const net::Claim& claim = caller.claim();
   try {
-    if (frame.type == static_cast<uint32_t>(NodeFrame::kNodeHello))
-      return greet_node(std::move(channel), node_hello_from(frame.payload));
-    if (frame.type == static_cast<uint32_t>(NodeFrame::kWorkerHello))
-      return greet_worker(std::move(channel), worker_hello_from(frame.payload));
+    if (claim.role == kNodeRole) return greet_node(caller, node_hello_from(claim.text));
+    if (claim.role == kWorkerRole) return greet_worker(caller, worker_hello_from(claim.text));
+    caller.refuse("here hosts meet their controller");
   } catch (const ConfigError& error) {
-    refuse(answers, error.what());
+    caller.refuse(error.what());
   }
 }
 
-void Nodes::greet_node(std::shared_ptr<net::FrameChannel> channel, const NodeHello& hello) {
-  if (!is_same_token(config_.token, hello.token))
-    return refuse(*channel,
-                  fmt::format("it does not have the token of this run ({})", kTokenVariable));
+void Nodes::greet_node(net::Caller& caller, const NodeHello& hello) {
   if (hello.program != config_.program)
-    return refuse(*channel,
-                  fmt::format("its program is another one ({}) than the controller's ({})",
-                              hello.program, config_.program));
+    return caller.refuse(fmt::format("its program is another one ({}) than the controller's ({})",
+                                     hello.program, config_.program));
   const std::lock_guard lock(mutex_);
   const auto found = nodes_.find(hello.rank);
   if (found != nodes_.end() && found->second.channel)
-    return refuse(*channel,
-                  fmt::format("rank {} is there already, from {}", hello.rank, found->second.host),
-                  /*retry=*/true);
+    return caller.refuse(
+        fmt::format("rank {} is there already, from {}", hello.rank, found->second.host),
+        /*may_retry=*/true);
   const bool is_member = !members_ || std::ranges::find(*members_, hello.rank) != members_->end();
-  if (!is_member) return answer(*channel, NodeFrame::kRefused, "fthe run has its hosts");
+  if (!is_member) return caller.refuse("the run has its hosts");
   Node node{.rank = hello.rank,
             .host = hello.host,
-            .address = net::peer_address(channel->descriptor()),
+            .address = net::peer_address(caller.descriptor()),
             .num_devices = hello.num_devices,
-            .channel = nullptr,
+            .channel = std::make_shared<net::FrameChannel>(caller.welcome(), kNewsLimitBytes),
             .heard = clock_.now()};
-  answer(*channel, NodeFrame::kAccepted);
-  node.channel = std::move(channel);
   if (tell_) tell_(fmt::format("{} ({}) is there", node.host, node.address));
   nodes_[hello.rank] = std::move(node);
   changed_.notify_all();
 }
 
-void Nodes::greet_worker(std::shared_ptr<net::FrameChannel> channel, const WorkerHello& hello) {
-  if (!is_same_token(config_.token, hello.token))
-    return refuse(*channel, "it does not have the token of this run");
+void Nodes::greet_worker(net::Caller& caller, const WorkerHello& hello) {
   const std::lock_guard lock(mutex_);
   const auto found = remotes_.find(hello.worker);
-  if (found == remotes_.end() || found->second->ending)
-    return refuse(*channel, "nobody waits for it");
+  if (found == remotes_.end() || found->second->ending) return caller.refuse("nobody waits for it");
   int& socket = hello.is_data ? found->second->data : found->second->control;
-  if (socket >= 0) return refuse(*channel, "it is connected already");
-  answer(*channel, NodeFrame::kAccepted);
-  socket = channel->release();
+  if (socket >= 0) return caller.refuse("it is connected already");
+  socket = caller.welcome();
   changed_.notify_all();
 }
 

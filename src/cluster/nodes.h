@@ -2,7 +2,7 @@
 
 /// The hosts of a run as the controller sees them: it listens for them, and starts workers on them.
 ///
-/// A node is another host's process (cluster/node.h) that has shown the run's token. Node 0 is this
+/// A node is another host's process (cluster/node.h) that has proven that it has the run's token. Node 0 is this
 /// host; the others are numbered by the ranks that their launcher gave them. A node that is lost takes
 /// its workers with it; one that comes under the same rank later takes its place.
 
@@ -23,6 +23,7 @@
 #include "cluster/node_frames.h"
 #include "core/clock.h"
 #include "net/frame_channel.h"
+#include "net/handshake.h"
 
 namespace slime::cluster {
 
@@ -80,11 +81,10 @@ class Nodes final : public Launcher {
   class RemoteProcess;
 
   void watch(const std::stop_token& stop);
-  void read_strangers();
   void read_nodes();
-  void greet(std::shared_ptr<net::FrameChannel> channel, const net::Frame& frame);
-  void greet_node(std::shared_ptr<net::FrameChannel> channel, const NodeHello& hello);
-  void greet_worker(std::shared_ptr<net::FrameChannel> channel, const WorkerHello& hello);
+  void greet(net::Caller& caller);
+  void greet_node(net::Caller& caller, const NodeHello& hello);
+  void greet_worker(net::Caller& caller, const WorkerHello& hello);
   void hear(Node& node, const net::Frame& frame);
   void lose(Node& node, const std::string& why);
   /// Of a node that is there, by the number that the run gives it; null: it is lost.
@@ -95,14 +95,8 @@ class Nodes final : public Launcher {
   NodesConfig config_;
   const Clock& clock_;
   LocalLauncher here_;
-  int listening_ = -1;
+  std::optional<net::Door> door_;  // the watching thread's
   int port_ = 0;
-
-  struct Stranger {
-    std::shared_ptr<net::FrameChannel> channel;
-    Clock::TimePoint since;
-  };
-  std::vector<Stranger> strangers_;  // the watching thread's
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

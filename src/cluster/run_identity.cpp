@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
-#include <random>
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "net/secret.h"
 
 namespace slime::cluster {
 namespace {
@@ -25,18 +25,10 @@ std::optional<int64_t> epoch_from(std::string_view text) {
 
 }  // namespace
 
-bool is_same_token(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  return difference == 0;
-}
-
 std::string make_run_token() {
-  std::random_device entropy;
   std::string token;
-  for (int word = 0; word < 8; ++word) token += fmt::format("{:08x}", entropy());
+  for (const char byte : net::random_bytes(32))
+    token += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   return token;
 }
 
@@ -61,7 +53,10 @@ std::vector<std::string> to_environment(const RunIdentity& identity) {
 
 RunIdentity take_identity_from_environment() {
   RunIdentity identity;
-  if (const char* token = std::getenv(kTokenVariable)) identity.token = token;
+  if (char* token = std::getenv(kTokenVariable)) {
+    identity.token = token;
+    std::fill(token, token + identity.token.size(), '\0');
+  }
   if (const char* text = std::getenv(kEpochVariable)) {
     const std::optional<int64_t> epoch = epoch_from(text);
     if (!epoch) throw ConfigError(fmt::format("{} is no number", kEpochVariable));
@@ -72,16 +67,11 @@ RunIdentity take_identity_from_environment() {
   return identity;
 }
 
-std::string to_greeting(const RunIdentity& identity) {
-  return fmt::format("{} {}", identity.epoch, identity.token);
-}
+std::string to_greeting(const RunIdentity& identity) { return fmt::format("{}", identity.epoch); }
 
 std::string why_refused(const RunIdentity& own, std::string_view greeting) {
-  const std::size_t space = greeting.find(' ');
-  const std::optional<int64_t> epoch = epoch_from(greeting.substr(0, space));
-  if (space == greeting.npos || !epoch) return "it does not begin with the run's token";
-  if (!is_same_token(own.token, greeting.substr(space + 1)))
-    return "it does not have the token of this run";
+  const std::optional<int64_t> epoch = epoch_from(greeting);
+  if (!epoch) return "it does not begin with its epoch";
   if (*epoch < own.epoch)
     return fmt::format("it is of epoch {}, and the run is in epoch {}", *epoch, own.epoch);
   return "";

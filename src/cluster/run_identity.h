@@ -1,11 +1,11 @@
 #pragma once
 
-/// Who belongs to a run, and to which of its epochs: what opens each connection between its
-/// processes, so that nobody else's process, and none that was left behind, takes part.
+/// The token of a run and its epoch: what a process needs to take part in it.
 ///
-/// The controller draws a token once and gives it to its children in their environment, which the
-/// system shows to nobody but the user; command lines everybody can read. The epoch grows each time
-/// trainer ranks are started again: who still speaks of an older one is refused.
+/// The token is a secret that no connection carries: processes prove to one another that they have it
+/// (net/handshake.h). The controller draws it once; a child finds it in its environment, which the system
+/// shows to nobody but its user, and overwrites it there; command lines everybody can read. The epoch
+/// grows each time trainer ranks are started again: who still speaks of an older one is refused.
 
 #include <cstdint>
 #include <string>
@@ -33,16 +33,13 @@ std::string own_program();
 /// "NAME=value", to be added to a child's environment.
 std::vector<std::string> to_environment(const RunIdentity& identity);
 /// Of this process's environment, out of which they are taken: its own children have no part in the
-/// run. Without them nothing is asked. Throws ConfigError for an epoch that is no number.
+/// run, and the memory that /proc/PID/environ shows has zeros in their place. Without them nothing is
+/// asked. Throws ConfigError for an epoch that is no number.
 RunIdentity take_identity_from_environment();
 
-/// In a time that says nothing of where they differ.
-bool is_same_token(std::string_view a, std::string_view b);
-
-/// What a connection begins with, and back: "2 <token>".
+/// The first thing on a connection that a process was given by who started it: "2", its epoch.
 std::string to_greeting(const RunIdentity& identity);
-/// Why who sent this greeting is refused by `own`; empty: it is of the same run, and of the same
-/// epoch or a newer one. Never shows a token.
+/// Why who sent this greeting is refused by `own`; empty: it is of the same epoch or a newer one.
 std::string why_refused(const RunIdentity& own, std::string_view greeting);
 
 }  // namespace slime::cluster

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+#include <string_view>
 
 #include "core/error.h"
 
@@ -30,17 +32,22 @@ TEST(RunIdentity, TravelsInTheEnvironmentAndIsTakenOutOfIt) {
   ::unsetenv(kEpochVariable);
 }
 
-TEST(RunIdentity, OlderEpochsAndOtherTokensAreRefusedWithTheReason) {
+TEST(RunIdentity, TheTokenIsOverwrittenWhereTheSystemShowsIt) {
+  ::setenv(kTokenVariable, "a secret of the run", 1);
+  const char* shown = std::getenv(kTokenVariable);
+  EXPECT_EQ(take_identity_from_environment().token, "a secret of the run");
+  EXPECT_EQ(std::string_view(shown, 19), std::string(19, '\0'));
+}
+
+TEST(RunIdentity, GreetingsOfOlderEpochsAreRefusedWithTheReason) {
   const RunIdentity own{.token = make_run_token(), .epoch = 2};
+  EXPECT_EQ(to_greeting(own), "2") << "the token is sent to nobody";
   EXPECT_EQ(why_refused(own, to_greeting(own)), "");
   EXPECT_EQ(why_refused(own, to_greeting({own.token, 3})), "");
   EXPECT_EQ(why_refused(own, to_greeting({own.token, 1})),
             "it is of epoch 1, and the run is in epoch 2");
-  EXPECT_EQ(why_refused(own, to_greeting({make_run_token(), 2})),
-            "it does not have the token of this run");
-  for (const char* none : {"", "2", "x ", "-1 a"})
-    EXPECT_EQ(why_refused(own, none), "it does not begin with the run's token") << none;
-  EXPECT_EQ(why_refused(own, "2 short"), "it does not have the token of this run");
+  for (const char* none : {"", "x ", "-1", "2 a"})
+    EXPECT_EQ(why_refused(own, none), "it does not begin with its epoch") << none;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/log_rotation.h"
 
 namespace slime::cluster {
 namespace {
@@ -58,6 +59,7 @@ void WorkerLink::beat() {
     const std::string payload = fmt::format("{} {}", progress_.num_collectives, progress_.doing);
     lock.unlock();
     send(WorkerFrame::kHeartbeat, payload);
+    rotate_own_output();
     lock.lock();
     stops_.wait_for(lock, kHeartbeatPeriod, [this] { return stopping_; });
   }

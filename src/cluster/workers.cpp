@@ -71,7 +71,7 @@ void Workers::start(Worker& worker, Launcher& launcher) {
       {.name = fmt::format("{} {}", config_.noun, worker.rank),
        .place = config_.places.empty() ? WorkerPlace{} : config_.places.at(index),
        .command = config_.command,
-       .environment = to_environment(config_.identity),
+       .identity = config_.identity,
        .log = config_.log_folder / fmt::format("{}_{}.log", config_.noun, worker.rank),
        .has_data = config_.has_data});
   worker.process = std::move(started.process);
@@ -144,7 +144,7 @@ std::string Workers::take_frame(Worker& worker, net::Frame frame) {
   if (!worker.has_greeted && !config_.identity.token.empty()) {
     const std::string why = type == WorkerFrame::kGreeting
                                 ? why_refused(config_.identity, frame.payload)
-                                : "it does not begin with the run's token";
+                                : "it does not begin with its epoch";
     if (!why.empty()) return describe(worker, "is refused: " + why);
   }
   worker.has_greeted = true;

@@ -36,7 +36,7 @@ struct WorkersConfig {
   int count = 1;
   /// Program and arguments; an empty program: this one. The connection is descriptor 3.
   std::vector<std::string> command = {"", "worker"};
-  /// In the environment of the processes. With a token a worker's connection begins with it.
+  /// In the environment of the processes. With a token a worker's connection begins with its epoch.
   RunIdentity identity;
   bool has_data = false;             // each has a second connection, as descriptor 4
   std::vector<WorkerPlace> places;   // of each; empty: all on this host, with all its devices

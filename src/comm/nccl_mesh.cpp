@@ -36,12 +36,12 @@ bool has_failed(NcclResult result) {
 /// What the groups of a mesh share; it lives as long as the last of them.
 class Connection final {
  public:
-  explicit Connection(const GlooConfig& config)
+  explicit Connection(const SocketMeshConfig& config)
       : config_(config),
         watch_(kDevice, config.timeout,
                {[this] { return problem(); }, [this] { abort(); }, config.on_end}) {}
 
-  const GlooConfig& config() const { return config_; }
+  const SocketMeshConfig& config() const { return config_; }
   StreamWatch& watch() { return watch_; }
   CallGate& gate() { return gate_; }
 
@@ -91,7 +91,7 @@ class Connection final {
     for (NcclComm comm : comms) threads.emplace_back([comm] { nccl().comm_abort(comm); });
   }
 
-  GlooConfig config_;
+  SocketMeshConfig config_;
   int64_t num_begun_ = 0;
   CallGate gate_;
   std::mutex mutex_;
@@ -352,13 +352,13 @@ class NcclGroup final : public RankGroup {
 
 }  // namespace
 
-std::unique_ptr<Mesh> make_nccl_mesh(const GlooConfig& config, Rendezvous* rendezvous,
+std::unique_ptr<Mesh> make_nccl_mesh(const SocketMeshConfig& config, Rendezvous* rendezvous,
                                      const WrapGroup& wrap) {
   nccl();  // before anybody waits for anybody
   const auto connection = std::make_shared<Connection>(config);
-  GlooConfig host = config;
+  SocketMeshConfig host = config;
   host.on_begin = [connection](int64_t, const char* what) { connection->begin(what); };
-  return make_gloo_mesh(host, rendezvous, [&](std::unique_ptr<RankGroup> group, Axis axis) {
+  return make_socket_mesh(host, rendezvous, [&](std::unique_ptr<RankGroup> group, Axis axis) {
     std::unique_ptr<RankGroup> on_gpus =
         std::make_unique<NcclGroup>(connection, std::move(group), axis);
     return wrap ? wrap(std::move(on_gpus), axis) : std::move(on_gpus);

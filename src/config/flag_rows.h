@@ -143,7 +143,7 @@ inline constexpr std::string_view kWholeEngines = "every engine does prefill and
 inline constexpr std::string_view kRanksOfEngine =
     "--rollout-num-gpus-per-engine ranks share all of an engine's layers, experts and cache";
 inline constexpr std::string_view kNoSpeculation =
-    "the engine draws from the same distribution without speculation";
+    "on the CPU the engine draws from the same distribution without it; refused on a GPU";
 
 std::vector<FlagRow> model_flags();
 std::vector<FlagRow> data_flags();

@@ -153,7 +153,7 @@ std::vector<FlagRow> parallel_flags() {
             "CPUs --actor-num-gpus-per-node")
           .when(kAnyRun),
       accepted("--distributed-backend", kValue,
-               "follows from --device: Gloo on CPUs, NCCL on GPUs"),
+               "follows from --device: sockets between processes on CPUs, NCCL between GPUs"),
       works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,
             "deadline of a collective: ranks that wait longer for one another end the run")
           .when(kWorkers),

@@ -361,7 +361,7 @@ std::vector<FlagRow> engine_flags() {
       accepted("--sglang-enable-fp32-moe-router", kSwitch, kAlways),
       accepted("--sglang-mamba-scheduler-strategy", kValue, kGpuPath),
       accepted("--sglang-enable-deterministic-inference", kSwitch,
-               "draws never depend on the batch here; each sample has a seed of its own"),
+               "on the CPU draws do not depend on the batch; on a GPU they may, and it is refused"),
       accepted("--sglang-speculative-algorithm", kValue, kNoSpeculation),
       accepted("--sglang-speculative-eagle-topk", kValue, kNoSpeculation),
       accepted("--sglang-speculative-num-draft-tokens", kValue, kNoSpeculation),

@@ -43,6 +43,25 @@ void check_own_engines(ParsedFlags& flags, Problems& problems) {
                   per_engine, config.world_size()));
 }
 
+/// What would not be true on a GPU is refused there. On the CPU rows do not depend on their batch.
+void check_promises_of_gpus(const ParsedFlags& flags, Problems& problems) {
+  if (flags.config.device == "cpu") return;
+  problems.require(
+      !flags.gives("--sglang-enable-deterministic-inference"),
+      "--sglang-enable-deterministic-inference: on a GPU the sums of a product depend on how many "
+      "rows are computed at once, so an answer may differ in its last bits from batch to batch; "
+      "leave it out, or use --device cpu");
+  for (const std::string_view flag :
+       {"--sglang-speculative-algorithm", "--sglang-speculative-eagle-topk",
+        "--sglang-speculative-num-draft-tokens", "--sglang-speculative-num-steps",
+        "--sglang-speculative-draft-attention-backend", "--sglang-speculative-draft-model-path"}) {
+    problems.require(!flags.gives(flag),
+                     fmt::format("{}: the engine draws token by token on a GPU, without "
+                                 "speculation; leave it out",
+                                 flag));
+  }
+}
+
 }  // namespace
 
 void check_weight_publishing(ParsedFlags& flags, Problems& problems) {
@@ -92,6 +111,7 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
   problems.require(config.update_weight_buffer_size >= 1,
                    fmt::format("--update-weight-buffer-size {}: should be at least 1 byte",
                                config.update_weight_buffer_size));
+  check_promises_of_gpus(flags, problems);
   problems.require(config.rollout_num_gpus_per_engine >= 1,
                    fmt::format("--rollout-num-gpus-per-engine {}: should be at least 1",
                                config.rollout_num_gpus_per_engine));

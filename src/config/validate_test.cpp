@@ -101,6 +101,18 @@ TEST(Validate, FlagsWithoutEffectSaySo) {
   }
 }
 
+TEST(Validate, PromisesThatAGpuDoesNotKeepAreRefusedThere) {
+  const std::string base = "--rm-type math ";
+  for (const std::string flag :
+       {"--sglang-enable-deterministic-inference", "--sglang-speculative-algorithm EAGLE",
+        "--sglang-speculative-num-steps 3", "--sglang-speculative-draft-model-path /m"}) {
+    EXPECT_EQ(checked(base + "--device cpu " + flag).error, "") << flag;
+    EXPECT_THAT(checked(base + "--device cuda " + flag).error,
+                HasSubstr(flag.substr(0, flag.find(' ')) + ": "))
+        << flag;
+  }
+}
+
 TEST(Validate, WordsOfOtherFamiliesHaveOneMeaning) {
   const RunConfig config =
       checked(

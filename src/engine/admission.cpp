@@ -57,6 +57,12 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
   const auto prompt_length = static_cast<int64_t>(request.input_ids.size());
   std::vector<std::string> problems = problems_of(request.sampling, vocab_size_);
   if (prompt_length == 0) problems.emplace_back("input_ids is empty");
+  if (forbids_every_token(request.sampling, config_.eos_token_ids, vocab_size_)) {
+    problems.push_back(
+        fmt::format("min_new_tokens is {}, and every one of the {} ids ends the response before "
+                    "(stop_token_ids): no token can be drawn",
+                    request.sampling.min_new_tokens, vocab_size_));
+  }
   const auto outside = std::find_if(request.input_ids.begin(), request.input_ids.end(),
                                     [&](TokenId id) { return id < 0 || id >= vocab_size_; });
   if (outside != request.input_ids.end()) {

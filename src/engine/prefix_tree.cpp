@@ -2,45 +2,103 @@
 
 #include <algorithm>
 #include <limits>
+#include <random>
+#include <utility>
 
 #include "core/error.h"
+#include "core/splitmix64.h"
 
 namespace slime::engine {
+namespace {
+
+constexpr int kMostNeighbours = 8;
+
+int64_t num_common(std::span<const TokenId> a, std::span<const TokenId> b) {
+  return std::ranges::mismatch(a, b).in1 - a.begin();
+}
+
+/// Nobody can choose tokens whose hashes are the same.
+uint64_t random_start() {
+  std::random_device entropy;
+  return uint64_t{entropy()} << 32 | entropy();
+}
+
+}  // namespace
 
 PrefixTree::PrefixTree(PagePool& pool, int64_t page_tokens, StatePool* states, PageWindow window)
     : pool_(pool), page_tokens_(page_tokens), states_(states), window_(window) {
+  root_.hash = random_start();
   check(!window_ || (states_ == nullptr && window_.block_tokens % page_tokens == 0),
         "blocks of a window are whole pages, of layers without states");
 }
 
 PrefixTree::~PrefixTree() { clear(); }
 
+std::span<const TokenId> PrefixTree::InOrderOfTokens::of(const std::unique_ptr<Node>& node) {
+  return node->tokens;
+}
+
+bool PrefixTree::InOrderOfTokens::before(Tokens a, Tokens b) {
+  return std::ranges::lexicographical_compare(a, b);
+}
+
+bool PrefixTree::IsSamePage::operator()(const PageKey& key, const Node* node) const {
+  return node->parent == key.parent && std::ranges::equal(node->tokens, key.tokens);
+}
+
+uint64_t PrefixTree::hash_after(uint64_t hash, std::span<const TokenId> tokens) {
+  for (const TokenId token : tokens) hash = splitmix64(hash ^ static_cast<uint32_t>(token));
+  return hash;
+}
+
 std::pair<PrefixTree::Node*, int64_t> PrefixTree::closest_child(
-    Node& node, std::span<const TokenId> tokens) const {
+    const Node& node, std::span<const TokenId> tokens) const {
   std::pair<Node*, int64_t> best{nullptr, 0};
-  if (tokens.empty()) return best;
-  const auto [begin, end] = node.children.equal_range(tokens[0]);
-  for (auto it = begin; it != end; ++it) {
-    Node& child = *it->second;
-    const auto length = std::min(child.tokens.size(), tokens.size());
-    const int64_t common =
-        std::mismatch(tokens.begin(), tokens.begin() + static_cast<int64_t>(length),
-                      child.tokens.begin())
-            .first -
-        tokens.begin();
-    const bool is_better =
-        common > best.second || (common > 0 && common == best.second && lacks_pages(*best.first));
-    if (is_better) best = {&child, common};
-    if (common == page_tokens_) break;
+  if (tokens.empty() || node.children.empty()) return best;
+  const auto here = tokens.first(std::min<std::size_t>(tokens.size(), page_tokens_));
+  if (static_cast<int64_t>(here.size()) == page_tokens_) {
+    const auto found = whole_pages_.find(PageKey{&node, here, hash_after(node.hash, here)});
+    if (found != whole_pages_.end()) return {*found, page_tokens_};
+  }
+  // Those that share most are neighbours of the place where `here` would stand. Of equal ones one that
+  // has pages is better, as far as a few of them show.
+  const auto look_at = [&](Node& child) {
+    const int64_t common = num_common(child.tokens, here);
+    if (common == 0 || common < best.second) return false;
+    if (common > best.second || lacks_pages(*best.first)) best = {&child, common};
+    return lacks_pages(*best.first);
+  };
+  const auto at = node.children.lower_bound(here);
+  int looks = kMostNeighbours;
+  for (auto next = at; next != node.children.end() && look_at(**next) && --looks > 0;) ++next;
+  looks = kMostNeighbours;
+  for (auto next = at; next != node.children.begin() && look_at(**--next) && --looks > 0;) {
   }
   return best;
 }
 
-PrefixTree::Node* PrefixTree::child_with_page(Node& node, TokenId first, PageId page) {
-  const auto [begin, end] = node.children.equal_range(first);
-  const auto found =
-      std::find_if(begin, end, [&](const auto& entry) { return entry.second->page == page; });
-  return found == end ? nullptr : found->second.get();
+PrefixTree::Node* PrefixTree::child_with_page(const Node& node, TokenId first, PageId page) const {
+  const auto found = by_page_.find(page);
+  if (found == by_page_.end()) return nullptr;
+  Node* child = found->second;
+  return child->parent == &node && child->tokens[0] == first ? child : nullptr;
+}
+
+PrefixTree::Node& PrefixTree::add_child(Node& node, std::span<const TokenId> tokens) {
+  auto fresh = std::make_unique<Node>();
+  fresh->parent = &node;
+  Node& child = *fresh;
+  fill_up(child, tokens);
+  const bool is_new = node.children.insert(std::move(fresh)).second;
+  check(is_new, "no two pages of the prefix tree have the same tokens");
+  return child;
+}
+
+/// It is not among its parent's children at this moment, or has no tokens yet.
+void PrefixTree::fill_up(Node& leaf, std::span<const TokenId> tokens) {
+  leaf.tokens.assign(tokens.begin(), tokens.end());
+  leaf.hash = hash_after(leaf.parent->hash, tokens);
+  if (static_cast<int64_t>(tokens.size()) == page_tokens_) whole_pages_.insert(&leaf);
 }
 
 void PrefixTree::touch_path(Node* deepest) {
@@ -63,6 +121,7 @@ void PrefixTree::hold_page(Node& node, PageId page) {
   check(pool_.is_current(page), "the prefix tree has pages of the present weights only");
   pool_.retain_for_tree(page);
   node.page = page;
+  by_page_[page] = &node;
   node.use = by_use_.insert(by_use_.begin(), {&node, false});
   ++num_pages_;
 }
@@ -71,6 +130,7 @@ void PrefixTree::drop_page(Node& node) {
   if (node.page == kNoPage) return;
   pool_.release_from_tree(node.page);
   by_use_.erase(node.use);
+  by_page_.erase(node.page);
   node.page = kNoPage;
   --num_pages_;
 }
@@ -112,16 +172,18 @@ void PrefixTree::share_window_pages(Node& node, std::span<std::vector<PageId>> t
 std::optional<PrefixTree::Snapshots::iterator> PrefixTree::deepest_snapshot(
     Node& node, std::span<const TokenId> tokens) {
   std::optional<Snapshots::iterator> best;
-  if (tokens.empty()) return best;
-  const auto [begin, end] = node.children.equal_range(tokens[0]);
-  for (auto it = begin; it != end; ++it) {
-    for (const auto snapshot : it->second->snapshots) {
-      const int64_t size = snapshot->num_tokens;
-      if ((best && (*best)->num_tokens >= size) || size > static_cast<int64_t>(tokens.size()))
-        continue;
-      if (std::equal(tokens.begin(), tokens.begin() + size, it->second->tokens.begin()))
-        best = snapshot;
-    }
+  if (by_snapshot_.empty()) return best;
+  uint64_t hash = node.hash;
+  const auto most = std::min<int64_t>(static_cast<int64_t>(tokens.size()), page_tokens_);
+  for (int64_t count = 1; count <= most; ++count) {
+    hash = hash_after(hash, tokens.subspan(static_cast<std::size_t>(count - 1), 1));
+    const auto [begin, end] = by_snapshot_.equal_range(hash);
+    const auto found = std::find_if(begin, end, [&](const auto& entry) {
+      const Snapshot& snapshot = *entry.second;
+      return snapshot.num_tokens == count && snapshot.node->parent == &node &&
+             std::equal(tokens.begin(), tokens.begin() + count, snapshot.node->tokens.begin());
+    });
+    if (found != end) best = found->second;
   }
   return best;
 }
@@ -238,16 +300,16 @@ bool PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pa
         check(own == kNoPage || own == recorded->window_pages[group],
               "a page that is recorded again has the window pages that it had");
       }
-      recorded->tokens.assign(here.begin(), here.end());
+      auto out =
+          node->children.extract(node->children.find(InOrderOfTokens::Tokens(recorded->tokens)));
+      fill_up(*recorded, here);
+      node->children.insert(std::move(out));
       node = recorded;
       continue;
     }
-    auto fresh = std::make_unique<Node>();
-    fresh->tokens.assign(here.begin(), here.end());
-    fresh->parent = node;
-    if (is_here) hold_page(*fresh, pages[index]);
-    share_window_pages(*fresh, window_pages, index);
-    node = node->children.emplace(here[0], std::move(fresh))->second.get();
+    node = &add_child(*node, here);
+    if (is_here) hold_page(*node, pages[index]);
+    share_window_pages(*node, window_pages, index);
   }
   touch_path(node);
   if (!state || tokens.empty()) return false;
@@ -261,12 +323,23 @@ bool PrefixTree::add_snapshot(Node& node, int64_t num_tokens, StateId state) {
     snapshots_.splice(snapshots_.begin(), snapshots_, *same);
     return false;
   }
-  node.snapshots.push_back(snapshots_.insert(snapshots_.begin(), {&node, num_tokens, state}));
+  const auto added = snapshots_.insert(snapshots_.begin(), {&node, num_tokens, state});
+  node.snapshots.push_back(added);
+  by_snapshot_.emplace(hash_of(*added), added);
   return true;
+}
+
+uint64_t PrefixTree::hash_of(const Snapshot& snapshot) {
+  const std::span<const TokenId> tokens = snapshot.node->tokens;
+  return hash_after(snapshot.node->parent->hash,
+                    tokens.first(static_cast<std::size_t>(snapshot.num_tokens)));
 }
 
 void PrefixTree::remove_snapshot(Snapshots::iterator snapshot) {
   std::erase(snapshot->node->snapshots, snapshot);
+  const auto [begin, end] = by_snapshot_.equal_range(hash_of(*snapshot));
+  by_snapshot_.erase(
+      std::find_if(begin, end, [&](const auto& entry) { return entry.second == snapshot; }));
   states_->release(snapshot->state);
   snapshots_.erase(snapshot);
 }
@@ -285,9 +358,8 @@ void PrefixTree::remove(Node& leaf) {
     drop_page(*node);
     drop_window_pages(*node);
     Node* parent = node->parent;
-    const auto [begin, end] = parent->children.equal_range(node->tokens[0]);
-    parent->children.erase(
-        std::find_if(begin, end, [&](const auto& entry) { return entry.second.get() == node; }));
+    whole_pages_.erase(node);
+    parent->children.erase(parent->children.find(InOrderOfTokens::Tokens(node->tokens)));
     node = parent;
   }
 }
@@ -332,6 +404,8 @@ void PrefixTree::clear() {
   }
   by_use_.clear();
   num_pages_ = 0;
+  whole_pages_.clear();
+  by_page_.clear();
   root_.children.clear();
 }
 

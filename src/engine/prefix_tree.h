@@ -8,6 +8,10 @@
 /// Nothing needs locking: a page in use has another holder in the PagePool, and a request that
 /// reads a page also holds all pages before it.
 ///
+/// A whole page is found by a hash of its tokens, chained with that of the pages before it: in the same
+/// time however many others begin with the same tokens. The children of a node are in the order of their
+/// tokens besides, so that the one that shares most of a page is next to where that page would stand.
+///
 /// Where layers keep a state of each request (StatePool), a prefix can be gone on from only where
 /// somebody left a snapshot of it: match() ends at the longest one. Snapshots hang at the node of their
 /// last token, and go with it, or oldest use first when their places are needed.
@@ -28,8 +32,10 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/sample.h"
@@ -105,19 +111,52 @@ class PrefixTree {
   };
   using Uses = std::list<Use>;
 
+  /// Of children, no two of which have the same tokens.
+  struct InOrderOfTokens {
+    using is_transparent = void;
+    using Tokens = std::span<const TokenId>;
+    static Tokens of(const std::unique_ptr<Node>& node);
+    static bool before(Tokens a, Tokens b);
+    bool operator()(const auto& a, const auto& b) const { return before(of(a), of(b)); }
+    static Tokens of(Tokens tokens) { return tokens; }
+  };
+  using Children = std::set<std::unique_ptr<Node>, InOrderOfTokens>;
+
   struct Node {
     std::vector<TokenId> tokens;  // of the page; fewer than page_tokens in a partly filled leaf
     PageId page = kNoPage;  // kNoPage only where every layer has a window, and there are children
     std::vector<PageId> window_pages;  // of each group of layers with a window, or none
     Node* parent = nullptr;
-    std::unordered_multimap<TokenId, std::unique_ptr<Node>> children;  // by first token
+    Children children;
+    uint64_t hash = 0;               // of all tokens so far; of whole pages
     Uses::iterator use, window_use;  // places in by_use_, with such pages
     std::vector<Snapshots::iterator> snapshots;
   };
 
+  /// A whole page that follows `parent`.
+  struct PageKey {
+    const Node* parent;
+    std::span<const TokenId> tokens;
+    uint64_t hash;
+  };
+  struct HashOfPage {
+    using is_transparent = void;
+    std::size_t operator()(const Node* node) const { return node->hash; }
+    std::size_t operator()(const PageKey& key) const { return key.hash; }
+  };
+  struct IsSamePage {
+    using is_transparent = void;
+    bool operator()(const Node* a, const Node* b) const { return a == b; }
+    bool operator()(const PageKey& key, const Node* node) const;
+    bool operator()(const Node* node, const PageKey& key) const { return (*this)(key, node); }
+  };
+
+  static uint64_t hash_after(uint64_t hash, std::span<const TokenId> tokens);
   /// The child that shares most leading tokens, and how many.
-  std::pair<Node*, int64_t> closest_child(Node& node, std::span<const TokenId> tokens) const;
-  static Node* child_with_page(Node& node, TokenId first, PageId page);
+  std::pair<Node*, int64_t> closest_child(const Node& node, std::span<const TokenId> tokens) const;
+  Node* child_with_page(const Node& node, TokenId first, PageId page) const;
+  Node& add_child(Node& node, std::span<const TokenId> tokens);
+  void fill_up(Node& leaf, std::span<const TokenId> tokens);
   bool has_groups() const { return window_.num_groups > 0; }
   bool lacks_pages(const Node& node) const {
     return node.page == kNoPage || (has_groups() && node.window_pages.empty());
@@ -140,6 +179,7 @@ class PrefixTree {
   /// The snapshot among the children that lies deepest within `tokens`, which follow the node.
   std::optional<Snapshots::iterator> deepest_snapshot(Node& node, std::span<const TokenId> tokens);
   bool add_snapshot(Node& node, int64_t num_tokens, StateId state);
+  static uint64_t hash_of(const Snapshot& snapshot);
   void remove_snapshot(Snapshots::iterator snapshot);
 
   PagePool& pool_;
@@ -152,6 +192,9 @@ class PrefixTree {
   Uses by_use_;
   int64_t num_pages_ = 0;
   Snapshots snapshots_;  // most recently used first
+  std::unordered_set<Node*, HashOfPage, IsSamePage> whole_pages_;
+  std::unordered_map<PageId, Node*> by_page_;  // of layers that see all tokens
+  std::unordered_multimap<uint64_t, Snapshots::iterator> by_snapshot_;  // by their tokens' hash
 };
 
 }  // namespace slime::engine

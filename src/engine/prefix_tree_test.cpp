@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <utility>
+
+#include "core/splitmix64.h"
 
 namespace slime::engine {
 namespace {
@@ -76,6 +80,58 @@ TEST(PrefixTree, BranchesInsideAPartlyFilledPageStaySeparate) {
   tree.insert(std::vector<TokenId>{0, 1, 9, 7}, owner);  // the owner continued otherwise
   EXPECT_EQ(tree.match(std::vector<TokenId>{0, 1, 9, 9, 5}).pages, sibling);
   EXPECT_EQ(tree.match(std::vector<TokenId>{0, 1, 9, 7, 5}).pages, owner);
+}
+
+TEST(PrefixTree, FindsWhatALookAtEveryCachedPromptFinds) {
+  constexpr int64_t kPrompts = 300;
+  PagePool pool(4 * kPrompts);
+  PrefixTree tree(pool, kPage);
+  std::vector<std::vector<TokenId>> cached;
+  uint64_t draw = 1;
+  const auto prompt = [&draw] {  // of two kinds of tokens, so that many begin alike
+    std::vector<TokenId> tokens(1 + splitmix64(++draw) % 13);
+    for (TokenId& token : tokens) token = static_cast<TokenId>(splitmix64(++draw) % 2);
+    return tokens;
+  };
+  for (int64_t i = 0; i < kPrompts; ++i) {
+    const std::vector<TokenId> asked = prompt();
+    std::size_t longest = 0;
+    for (const auto& each : cached) {
+      const auto common = std::ranges::mismatch(each, asked).in1 - each.begin();
+      longest = std::max(longest, static_cast<std::size_t>(common));
+    }
+    EXPECT_EQ(tree.match(asked).num_tokens, static_cast<int64_t>(longest)) << i;
+    cached.push_back(prompt());
+    auto pages = allocate(pool, (static_cast<int64_t>(cached.back().size()) + kPage - 1) / kPage);
+    tree.insert(cached.back(), pages);
+    release(pool, pages);
+  }
+  tree.clear();
+  EXPECT_EQ(pool.num_free(), 4 * kPrompts);
+}
+
+TEST(PrefixTree, APromptCostsTheSameHoweverManyBeginAsItDoes) {
+  constexpr int kBatch = 2'000, kBatches = 20;
+  constexpr int64_t kTokens = 16;
+  PagePool pool(kBatch * kBatches + 1);
+  PrefixTree tree(pool, kTokens);
+  uint64_t draw = 0;
+  std::vector<double> seconds;
+  for (int batch = 0; batch < kBatches; ++batch) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kBatch; ++i) {
+      std::vector<TokenId> tokens = count_from(0, 24);  // the head: a page and a half
+      while (tokens.size() < 32) tokens.push_back(static_cast<TokenId>(splitmix64(++draw) % 256));
+      EXPECT_GE(tree.match(tokens).num_tokens, batch + i == 0 ? 0 : 24);
+      auto pages = allocate(pool, 2);
+      tree.insert(tokens, pages);
+      release(pool, pages);
+    }
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  // Looking at each of them costs 20 times as much at the end.
+  EXPECT_LT(*std::min_element(seconds.end() - 3, seconds.end()), 5 * seconds[1] + 0.005);
 }
 
 TEST(PrefixTree, EvictsLeavesThatNobodyReadsOldestFirst) {

@@ -1,5 +1,6 @@
 #include "engine/sampler.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/random.h"
@@ -51,6 +52,16 @@ std::vector<TokenId> forbidden_ids(const SamplingParams& params,
   if (!params.ignore_eos) ids.insert(ids.end(), eos_ids.begin(), eos_ids.end());
   std::erase_if(ids, [&](TokenId id) { return id < 0 || id >= vocab_size; });
   return ids;
+}
+
+bool forbids_every_token(const SamplingParams& params, const std::vector<TokenId>& eos_ids,
+                         int64_t vocab_size) {
+  if (params.min_new_tokens == 0 || params.max_new_tokens == 0) return false;
+  std::vector<TokenId> ids = forbidden_ids(params, eos_ids, vocab_size);
+  if (static_cast<int64_t>(ids.size()) < vocab_size) return false;
+  std::ranges::sort(ids);
+  const auto repeated = std::ranges::unique(ids);
+  return repeated.begin() - ids.begin() == vocab_size;
 }
 
 bool is_too_short(const Request& request) {

@@ -31,6 +31,9 @@ kernels::SampleOptions sample_options(const Request& request);
 /// Ids that are impossible until the request's minimum length, in [0, vocab_size).
 std::vector<TokenId> forbidden_ids(const SamplingParams& params,
                                    const std::vector<TokenId>& eos_ids, int64_t vocab_size);
+/// True when they are all there are, until the minimum length is reached.
+bool forbids_every_token(const SamplingParams& params, const std::vector<TokenId>& eos_ids,
+                         int64_t vocab_size);
 /// True when the next token may not be one of them.
 bool is_too_short(const Request& request);
 

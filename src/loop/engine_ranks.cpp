@@ -19,7 +19,7 @@
 namespace slime::loop {
 namespace {
 
-comm::GlooConfig meeting(const EngineRankStart& start, const cluster::RunIdentity& identity) {
+comm::SocketMeshConfig meeting(const EngineRankStart& start, const cluster::RunIdentity& identity) {
   return {.rank = start.rank,
           .layout = comm::engine_layout(start.num_ranks),
           .port = start.port,
@@ -32,8 +32,8 @@ comm::GlooConfig meeting(const EngineRankStart& start, const cluster::RunIdentit
 std::unique_ptr<comm::Mesh> connect(const EngineRankStart& start,
                                     const cluster::RunIdentity& identity,
                                     comm::Rendezvous* rendezvous) {
-  const comm::GlooConfig config = meeting(start, identity);
-  if (start.device == "cpu") return comm::make_gloo_mesh(config, rendezvous);
+  const comm::SocketMeshConfig config = meeting(start, identity);
+  if (start.device == "cpu") return comm::make_socket_mesh(config, rendezvous);
   return comm::make_nccl_mesh(config, rendezvous,
                               engine::with_peer_collectives(config.timeout, start.nccl_alone));
 }

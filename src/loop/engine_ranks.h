@@ -14,7 +14,7 @@
 #include "cluster/local_process.h"
 #include "cluster/run_identity.h"
 #include "cluster/workers.h"
-#include "comm/gloo_mesh.h"
+#include "comm/socket_mesh.h"
 #include "core/clock.h"
 #include "engine/engine.h"
 #include "engine/ranks/followers.h"

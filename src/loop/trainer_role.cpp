@@ -50,10 +50,10 @@ void save(train::Trainer& trainer, const SaveTask& task, const Answer& answer) {
 
 }  // namespace
 
-std::unique_ptr<comm::Mesh> connect_ranks(bool is_on_gpus, const comm::GlooConfig& config,
+std::unique_ptr<comm::Mesh> connect_ranks(bool is_on_gpus, const comm::SocketMeshConfig& config,
                                           comm::Rendezvous* rendezvous) {
   return is_on_gpus ? comm::make_nccl_mesh(config, rendezvous)
-                    : comm::make_gloo_mesh(config, rendezvous);
+                    : comm::make_socket_mesh(config, rendezvous);
 }
 
 TrainerRole::TrainerRole(const comm::Mesh& mesh, model::Network& network,

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "comm/gloo_mesh.h"
 #include "comm/mesh.h"
+#include "comm/socket_mesh.h"
 #include "core/clock.h"
 #include "loop/rank_tasks.h"
 #include "sync/reshard.h"
@@ -18,8 +18,8 @@
 
 namespace slime::loop {
 
-/// Over NCCL where the ranks are on GPUs, which are open, otherwise over Gloo.
-std::unique_ptr<comm::Mesh> connect_ranks(bool is_on_gpus, const comm::GlooConfig& config,
+/// Over NCCL where the ranks are on GPUs, which are open, otherwise over sockets.
+std::unique_ptr<comm::Mesh> connect_ranks(bool is_on_gpus, const comm::SocketMeshConfig& config,
                                           comm::Rendezvous* rendezvous);
 
 class TrainerRole final {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "cluster/workers.h"
-#include "comm/gloo_mesh.h"
+#include "comm/socket_mesh.h"
 #include "loop/trainer_role.h"
 #include "loop/trainers.h"
 

@@ -83,6 +83,13 @@ std::optional<HttpResponse> find_refusal(const AccessRules& rules, RouteClass ro
   if (route_class == RouteClass::kDebug && !rules.allows_debug) {
     return error_response(404, "debug routes are off");
   }
+  if (route_class == RouteClass::kWeights && rules.admin_api_key.empty() &&
+      !rules.api_key.empty()) {
+    return error_response(403,
+                          "who may ask for tokens may not change the weights: this route needs an "
+                          "admin key, and the server was started without one "
+                          "(--admin-api-key-file)");
+  }
   const bool is_control = route_class != RouteClass::kInference;
   const std::string& key =
       is_control && !rules.admin_api_key.empty() ? rules.admin_api_key : rules.api_key;

@@ -17,6 +17,7 @@ enum class RouteClass {
   kProbe,      // health and metrics: no key
   kInference,  // the API key, when one is set
   kControl,    // changes the server: the admin key when one is set, else the API key
+  kWeights,    // changes the weights or what they are called: the admin key, or no key at all
   kDebug,      // as kControl, and only when the server was started with debug routes
 };
 

@@ -70,6 +70,8 @@ struct TestServer {
                         }));
     routes.emplace_back("POST", "/control", RouteClass::kControl,
                         answer_with([](const HttpRequest&) { return HttpResponse{}; }));
+    routes.emplace_back("POST", "/weights", RouteClass::kWeights,
+                        answer_with([](const HttpRequest&) { return HttpResponse{}; }));
     routes.emplace_back("GET", "/bad", RouteClass::kProbe,
                         answer_with([](const HttpRequest&) -> HttpResponse {
                           throw ConfigError("top_p must be in (0, 1]");
@@ -222,6 +224,24 @@ TEST(HttpServer, AsksForTheKey) {
   EXPECT_EQ(test.call("POST", "/control", "", {{"Authorization", "Bearer abc"}}).status, 401);
   EXPECT_EQ(test.call("POST", "/control", "", {{"Authorization", "Bearer root"}}).status, 200);
   EXPECT_EQ(test.call("GET", "/query").status, 200);
+}
+
+TEST(HttpServer, WeightsAreChangedWithTheAdminKeyOrWhereThereIsNoKeyAtAll) {
+  const HttpHeaders inference{{"Authorization", "Bearer abc"}},
+      admin{{"Authorization", "Bearer root"}};
+  TestServer both({.access = {.api_key = "abc", .admin_api_key = "root"}});
+  EXPECT_EQ(both.call("POST", "/weights").status, 401);
+  EXPECT_EQ(both.call("POST", "/weights", "", inference).status, 401);
+  EXPECT_EQ(both.call("POST", "/weights", "", admin).status, 200);
+  TestServer one({.access = {.api_key = "abc"}});
+  for (const HttpHeaders& headers : {HttpHeaders{}, inference, admin}) {
+    const HttpResponse refused = one.call("POST", "/weights", "", headers);
+    EXPECT_EQ(refused.status, 403);
+    EXPECT_NE(refused.body.find("--admin-api-key-file"), std::string::npos);
+  }
+  EXPECT_EQ(one.call("POST", "/control", "", inference).status, 200);
+  TestServer none;
+  EXPECT_EQ(none.call("POST", "/weights").status, 200);
 }
 
 TEST(HttpServer, IgnoresAKeyWhenItHasNone) {

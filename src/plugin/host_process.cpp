@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/log_rotation.h"
 
 extern char** environ;
 
@@ -63,6 +64,7 @@ std::string ending_of(int status) {
 
 void HostLog::add(std::string_view text) {
   const auto now = Steady::now();
+  rotate_log(file_);
   std::ofstream file(file_, std::ios::app | std::ios::binary);
   if (now - minute_ > std::chrono::minutes(1)) {
     if (left_out_ > 0) file << fmt::format("\n[slime: {} bytes are left out here]\n", left_out_);

@@ -15,7 +15,8 @@
 
 namespace slime::plugin {
 
-/// A log of bounded growth: 8 MiB of each minute, and a word where something is left out.
+/// A log of bounded growth: 8 MiB of each minute, and a word where something is left out; of bounded size,
+/// as core/log_rotation.h says.
 class HostLog {
  public:
   explicit HostLog(std::filesystem::path file) : file_(std::move(file)) {}

@@ -267,6 +267,7 @@ void Jail::start(const std::vector<std::string>& options, const std::vector<int>
   processes_ = folder("proc");
   work_ = folder("work");
   if (processes_.get() < 0 || work_.get() < 0) fail("cannot be watched");
+  sockets_ = std::make_unique<SocketListing>(first_.get(), person_);
 }
 
 void Jail::fail(const std::string& what) {

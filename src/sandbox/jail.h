@@ -18,11 +18,13 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "sandbox/descriptor.h"
 #include "sandbox/entry.h"
+#include "sandbox/kernel_memory.h"
 #include "sandbox/limits.h"
 
 namespace slime::sandbox {
@@ -44,6 +46,8 @@ class Jail final {
   /// The jail's /proc and /work, as folders.
   int processes_folder() const { return processes_.get(); }
   int work_folder() const { return work_.get(); }
+  /// What its sockets hold; any thread.
+  SocketListing& sockets() const { return *sockets_; }
 
   /// Kills everything in it, and waits until the kernel says that nothing is left; any thread.
   void kill();
@@ -61,6 +65,7 @@ class Jail final {
   Descriptor errors_;    // what bubblewrap says when it fails
   Descriptor processes_;
   Descriptor work_;
+  std::unique_ptr<SocketListing> sockets_;
 };
 
 }  // namespace slime::sandbox

@@ -20,6 +20,8 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kShortestLook{10};  // between looks at memory and files
+/// What nobody saw for so long may have been anything: such code has no verdict of success.
+constexpr std::chrono::milliseconds kLatestLook{5'000};
 constexpr int kLookShare = 10;  // a look takes at most this part of the time between looks
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
@@ -212,8 +214,9 @@ Outcome Sandbox::over() {
 
 std::optional<Ending> Sandbox::limit_of_all(const Limits& limits) const {
   if (files_in_use(jail_.work_folder()) > limits.files) return Ending::kFiles;
-  if (memory_in_use(jail_.processes_folder(), limits.memory_bytes) > limits.memory_bytes)
-    return Ending::kMemory;
+  const int64_t used =
+      memory_in_use(jail_.processes_folder(), jail_.sockets(), limits.memory_bytes);
+  if (used > limits.memory_bytes) return Ending::kMemory;
   return std::nullopt;
 }
 
@@ -230,7 +233,8 @@ Outcome Sandbox::run(Command command, const Limits& limits) {
   Output error(std::move(running.error), limits.output_bytes);
 
   std::optional<Ending> limit_reached;
-  auto next_look = start + kShortestLook;
+  auto looked = start, next_look = start + kShortestLook;
+  bool was_late = false;
   for (bool is_running = true; is_running && !limit_reached;) {
     std::array<pollfd, 4> events{{{.fd = running.word.get(), .events = POLLIN, .revents = 0},
                                   {.fd = output.descriptor(), .events = POLLIN, .revents = 0},
@@ -248,8 +252,12 @@ Outcome Sandbox::run(Command command, const Limits& limits) {
       limit_reached = Ending::kOutput;
     } else if (is_running && now >= deadline) {
       limit_reached = Ending::kTime;
-    } else if (now >= next_look) {
+    } else if (now >= next_look || !is_running) {
+      // Also behind its end: what it has left running still holds what it has.
       limit_reached = limit_of_all(limits);
+      was_late = !limit_reached && now - looked > kLatestLook;
+      if (was_late) limit_reached = Ending::kMemory;
+      looked = now;
       next_look = Steady::now() +
                   std::max<Steady::duration>(kShortestLook, kLookShare * (Steady::now() - now));
     }
@@ -257,7 +265,8 @@ Outcome Sandbox::run(Command command, const Limits& limits) {
 
   std::string reason;
   if (limit_reached) {
-    reason = reason_of(*limit_reached, limits);
+    reason = was_late ? "was ended: its memory could not be looked at for a while"
+                      : reason_of(*limit_reached, limits);
     if (*limit_reached == Ending::kMemory || *limit_reached == Ending::kFiles)
       end("a command " + reason);
     running.leash.reset();

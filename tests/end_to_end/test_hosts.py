@@ -9,6 +9,7 @@ import time
 
 import pytest
 from conftest import SLIME, numbers_that_repeat, run_slime, train_command, weights
+from strangers import Strangers
 
 TOKEN = "0123456789abcdef" * 4
 
@@ -102,6 +103,24 @@ def test_a_host_without_the_token_is_refused_and_the_run_goes_on(work):
     second = begin(command, environment(1, port))
     results = finish([controller, second])
     assert [code for code, _ in results] == [0, 0], results
+
+
+def test_strangers_at_every_port_learn_and_change_nothing(work):
+    alone, apart = work / "no-strangers", work / "strangers"
+    done = run_slime(train_command(work, alone, rollouts=3, extra=["--actor-num-gpus-per-node", "2"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    hosts = begin_all(train_command(work, apart, rollouts=3, extra=RANKS))
+    with Strangers(hosts, TOKEN) as strangers:
+        results = finish(hosts)
+    assert [code for code, _ in results] == [0, 0], results
+    assert len(strangers.ports) >= 2 and len(strangers.answers) >= 10, "they were really there"
+    strangers.check()
+    own = {host.pid for host in hosts}
+    shown = [process for process, has_token in strangers.settings if has_token and process not in own]
+    assert len(shown) <= 5, "but for the moment until a worker has read it, no environment shows the token"
+    assert weights(apart) == weights(alone)
+    assert numbers_that_repeat(apart) == numbers_that_repeat(alone)
+    audit(apart)
 
 
 def test_hosts_need_a_shared_token_and_one_host_alone_is_told_how(work):

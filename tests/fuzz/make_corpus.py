@@ -136,11 +136,17 @@ def seeds(target):
         yield b"\4" + json.dumps({"max_request_tokens": 96, "device": "the CPU", "memory": ["keys 1 GiB"]}).encode()
         yield b"\5" + struct.pack("<QQff", 1, 2, -0.5, -1.5)
     elif target == "follower_greeting_fuzz":
-        yield from (b"\4" + f"{rank} 3 {'7' * 64}".encode() for rank in (1, 3, 4))
+        yield from (b"\4" + f"{rank} 3".encode() for rank in (1, 3, 4))
+    elif target == "handshake_fuzz":
+        hello, proof = b"c" * 32 + b"\4rank2 5 1 0 10.0.0.2", b"p" * 32
+        frames = [b"SLMF" + struct.pack("<IQ", kind, len(payload)) + payload for kind, payload in ((201, hello), (203, proof))]
+        yield from (piece + frames[0] + frames[1] for piece in (b"\1", b"\x10", b"\xff"))
+        yield b"\1" + frames[1]
+        yield b"\1" b"2 5 -1 40123 10.0.0.2"
     elif target == "node_frames_fuzz":
-        start = {"worker": 3, "name": "rank 1", "device": -1, "command": ["", "worker"], "environment": ["A=b"], "log": "/l", "has_data": True}
-        yield b"\0" + json.dumps({"token": "0f" * 32, "program": "5-ab", "host": "gpu7", "rank": 1, "num_devices": 8}).encode()
-        yield b"\1" + json.dumps({"token": "0f" * 32, "worker": 3, "is_data": False}).encode()
+        start = {"worker": 3, "name": "rank 1", "device": -1, "command": ["", "worker"], "epoch": 2, "log": "/l", "has_data": True}
+        yield b"\0" + json.dumps({"program": "5-ab", "host": "gpu7", "rank": 1, "num_devices": 8}).encode()
+        yield b"\1" + json.dumps({"worker": 3, "is_data": False}).encode()
         yield b"\2" + json.dumps(start).encode()
         yield b"\3" + json.dumps({"worker": 3, "text": "ended with exit code 7", "last_lines": "  one"}).encode()
         yield b"\4rack[1-2]n[03,07],gpu5"

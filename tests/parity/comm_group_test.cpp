@@ -1,4 +1,4 @@
-// What a group promises, on threads connected by Gloo, against sums and copies made by hand.
+// What a group promises, on threads connected by sockets, against sums and copies made by hand.
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -295,11 +295,11 @@ TEST(RankGroup, EveryOperationHasADeadlineAndSaysRankPurposeOperationAndAxis) {
 TEST(RankGroup, ARankThatNobodyMeetsSaysSo) {
   Rendezvous rendezvous;
   try {
-    make_gloo_mesh({.rank = 0,
-                    .layout = {.dp = 2},
-                    .port = rendezvous.port(),
-                    .connect_timeout = std::chrono::milliseconds(300)},
-                   &rendezvous);
+    make_socket_mesh({.rank = 0,
+                      .layout = {.dp = 2},
+                      .port = rendezvous.port(),
+                      .connect_timeout = std::chrono::milliseconds(300)},
+                     &rendezvous);
     FAIL() << "joined nobody";
   } catch (const GroupError& error) {
     EXPECT_THAT(error.what(), StartsWith("rank 0: joining the ranks over dp: "));
@@ -309,24 +309,24 @@ TEST(RankGroup, ARankThatNobodyMeetsSaysSo) {
 /// Two ranks that were given these; what rank 1 is told.
 std::string meeting(const std::string& token, int64_t epoch) {
   Rendezvous rendezvous;
-  GlooConfig config{.rank = 0,
-                    .layout = {.dp = 2},
-                    .port = rendezvous.port(),
-                    .token = "the run's",
-                    .epoch = 3,
-                    .connect_timeout = std::chrono::milliseconds(500)};
+  SocketMeshConfig config{.rank = 0,
+                          .layout = {.dp = 2},
+                          .port = rendezvous.port(),
+                          .token = "the run's",
+                          .epoch = 3,
+                          .connect_timeout = std::chrono::milliseconds(500)};
   std::jthread other([&config, &rendezvous] {
     try {
-      make_gloo_mesh(config, &rendezvous);
+      make_socket_mesh(config, &rendezvous);
     } catch (const GroupError&) {  // the other has not come
     }
   });
-  GlooConfig own = config;
+  SocketMeshConfig own = config;
   own.rank = 1;
   own.token = token;
   own.epoch = epoch;
   try {
-    make_gloo_mesh(own, nullptr);
+    make_socket_mesh(own, nullptr);
   } catch (const GroupError& error) {
     return error.what();
   }

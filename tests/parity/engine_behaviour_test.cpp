@@ -119,6 +119,10 @@ TEST(EngineFinish, RequestsThatCannotRunSayWhy) {
   request.sampling.temperature = -1;
   expect_400(request, "temperature must be a number >= 0, got -1; top_p must be in (0, 1], got 0");
   request = greedy_request({1}, 5);
+  request.sampling.min_new_tokens = 1;
+  for (TokenId id = 0; id < 2'000; ++id) request.sampling.stop_token_ids.push_back(id);
+  expect_400(request, "no token can be drawn");
+  request = greedy_request({1}, 5);
   request.num_drawn = 2;
   expect_400(request, "num_drawn is 2, of 1 input_ids");
   request = greedy_request({1}, 5);

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/gloo_mesh.h"
+#include "comm/socket_mesh.h"
 #include "engine/ranks/followers.h"
 #include "engine/ranks/following_rank.h"
 #include "engine/ranks/leading_runner.h"
@@ -111,12 +111,12 @@ class ParallelEngine {
  private:
   static std::unique_ptr<comm::Mesh> meet(int tp, int rank, int port,
                                           comm::Rendezvous* rendezvous) {
-    return comm::make_gloo_mesh({.rank = rank,
-                                 .layout = comm::engine_layout(tp),
-                                 .port = port,
-                                 .connect_timeout = std::chrono::seconds(60),
-                                 .timeout = std::chrono::seconds(60)},
-                                rendezvous);
+    return comm::make_socket_mesh({.rank = rank,
+                                   .layout = comm::engine_layout(tp),
+                                   .port = port,
+                                   .connect_timeout = std::chrono::seconds(60),
+                                   .timeout = std::chrono::seconds(60)},
+                                  rendezvous);
   }
 
   SystemClock clock_;

@@ -1,7 +1,7 @@
 #pragma once
 
 /// What tests of layouts have in common: a training step, or some and a checkpoint, on ranks that are
-/// threads, each with its part of the network, connected by Gloo as processes are; and the whole of what
+/// threads, each with its part of the network, connected as processes are; and the whole of what
 /// comes out.
 
 #include <ATen/ATen.h>

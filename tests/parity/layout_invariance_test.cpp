@@ -1,6 +1,6 @@
 // Loss and full gradient are those of one rank on every layout: data, tensor (with sequence
 // parallelism), context and pipeline parallel ranks, and all of them together. Ranks are threads here,
-// each with its part of the network, connected by Gloo as processes are.
+// each with its part of the network, connected as processes are.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

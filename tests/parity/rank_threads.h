@@ -1,13 +1,13 @@
 #pragma once
 
-/// Ranks as threads of a test, connected by Gloo as processes are.
+/// Ranks as threads of a test, connected as processes are.
 
 #include <exception>
 #include <functional>
 #include <thread>
 #include <vector>
 
-#include "comm/gloo_mesh.h"
+#include "comm/socket_mesh.h"
 
 namespace slime::parity {
 
@@ -25,12 +25,12 @@ inline void on_mesh(const comm::ParallelLayout& layout,
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto mesh = comm::make_gloo_mesh({.rank = rank,
-                                                .layout = layout,
-                                                .port = port,
-                                                .connect_timeout = std::chrono::seconds(60),
-                                                .timeout = timeout},
-                                               rank == 0 ? &rendezvous : nullptr);
+        const auto mesh = comm::make_socket_mesh({.rank = rank,
+                                                  .layout = layout,
+                                                  .port = port,
+                                                  .connect_timeout = std::chrono::seconds(60),
+                                                  .timeout = timeout},
+                                                 rank == 0 ? &rendezvous : nullptr);
         body(*mesh);
         mesh->world().barrier("leaving together");
       } catch (...) {

@@ -1,5 +1,5 @@
 // Loss, gradients and training do not depend on the number of data-parallel ranks. Ranks are
-// threads here, each with a network of its own, connected by Gloo as processes are.
+// threads here, each with a network of its own, connected as processes are.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -89,7 +89,7 @@ def test_answers_are_noted_for_the_task_that_watches_and_those_that_it_starts():
         turns.note(answer(ids))
 
         async def beside():
-            turns.note([answer([9]), answer([8], weight_version_runs=[[5, 0], [6, 1]])])
+            turns.note([answer([9]), answer([8], weight_version_runs=[["5", 0], ["6", 1]])])
 
         await asyncio.gather(beside())
 

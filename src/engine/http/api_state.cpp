@@ -3,7 +3,8 @@
 namespace slime::engine {
 namespace {
 
-constexpr std::size_t kNamesKept = 64;
+/// An answer is written a moment after its last token: so many updates fit into no moment.
+constexpr std::size_t kNamesKept = 4096;
 
 net::Task<void> compute_and_send(
     boost::asio::thread_pool& pool,
@@ -26,6 +27,11 @@ void VersionNames::set(WeightVersion version, std::string name) {
   const std::lock_guard lock(mutex_);
   names_[version] = std::move(name);
   if (names_.size() > kNamesKept) names_.erase(names_.begin());
+}
+
+void VersionNames::forget(WeightVersion version) {
+  const std::lock_guard lock(mutex_);
+  names_.erase(version);
 }
 
 std::string VersionNames::name_of(WeightVersion version) const {

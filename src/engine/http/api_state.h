@@ -27,8 +27,11 @@ namespace slime::engine {
 class VersionNames {
  public:
   explicit VersionNames(std::string of_loaded_checkpoint);
+  /// Before the first token of that version: answers ask at any time.
   void set(WeightVersion version, std::string name);
-  /// The given name, or the number.
+  /// An update that failed: its number is used again.
+  void forget(WeightVersion version);
+  /// The given name; of weights that a trainer brings, whose versions are its own, the number.
   std::string name_of(WeightVersion version) const;
 
  private:

@@ -220,15 +220,21 @@ HttpResponse update_weights_from_disk(ApiState& state, const HttpRequest& reques
     return json_response({{"success", success}, {"message", message}, {"num_paused_requests", 0}},
                          success ? 200 : 400);
   };
-  const WeightVersion version = state.engine.weight_version() + 1;  // updates run one at a time
+  const WeightVersion before = state.engine.weight_version();
+  const WeightVersion version = before + 1;  // updates run one at a time
+  // Tokens of the new weights may be there before the engine has told that they are: the name comes
+  // first. Without one, as in SGLang, they are called what the weights before them were.
+  state.versions.set(version, weight_version.value_or(state.versions.name_of(before)));
   const Expected<void> updated = state.engine.update_weights(
       {.version = version,
        .source = FromDirectory{directory},
        .running = aborts ? RunningRequests::kAbort : RunningRequests::kRecompute,
        .stays_paused = keeps_pause});
-  if (!updated) return reply(false, updated.error().message);
+  if (!updated) {
+    if (state.engine.weight_version() != version) state.versions.forget(version);
+    return reply(false, updated.error().message);
+  }
   state.weights_folder.set(model_path);
-  if (weight_version) state.versions.set(version, *weight_version);
   return reply(true, "the weights are updated");
 }
 
@@ -291,8 +297,9 @@ HttpResponse weights_checker(ApiState& state, const HttpRequest& request) {
 
 void add_control_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
   using Answer = HttpResponse (*)(ApiState&, const HttpRequest&);
-  const auto add = [&](boost::asio::thread_pool& pool, const char* path, Answer answer) {
-    routes.emplace_back("POST", path, RouteClass::kControl,
+  const auto add = [&](boost::asio::thread_pool& pool, const char* path, Answer answer,
+                       RouteClass route_class = RouteClass::kControl) {
+    routes.emplace_back("POST", path, route_class,
                         answer_on(pool, [&state, answer](const HttpRequest& request) {
                           return answer(state, request);
                         }));
@@ -302,9 +309,10 @@ void add_control_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
   add(state.control_threads, "/continue_generation", continue_generation);
   add(state.control_threads, "/release_memory_occupation", release_memory);
   add(state.control_threads, "/resume_memory_occupation", resume_memory);
-  add(state.weights_thread, "/update_weights_from_disk", update_weights_from_disk);
-  add(state.weights_thread, "/update_weight_version", update_weight_version);
-  add(state.weights_thread, "/weights_checker", weights_checker);
+  add(state.weights_thread, "/update_weights_from_disk", update_weights_from_disk,
+      RouteClass::kWeights);
+  add(state.weights_thread, "/update_weight_version", update_weight_version, RouteClass::kWeights);
+  add(state.weights_thread, "/weights_checker", weights_checker, RouteClass::kWeights);
   for (const char* method : {"GET", "POST"}) {
     routes.emplace_back(method, "/flush_cache", RouteClass::kControl,
                         [&state](HttpExchange& exchange) { return flush_cache(state, exchange); });

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <set>
+#include <string>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -109,6 +112,37 @@ TEST(ControlRoutes, WeightsAreCheckedAsBySglang) {
   for (const char* wrong : {R"({})", R"({"action":"look"})", R"({"action":7})",
                             R"({"action":"compare","skip_tensor_list":["a"]})"})
     EXPECT_EQ(test.call("POST", "/weights_checker", wrong).status, 400) << wrong;
+}
+
+TEST(ControlRoutes, AnAnswerCarriesTheNameOfTheVersionThatMadeIt) {
+  TestServer test("Hi", {.weight_version = "start"});
+  const std::string model = SLIME_SOURCE_DIR "/tests/fixtures/models/llama";
+  const std::set<std::string> names{"start", "step-1", "step-2", "step-3"};
+  std::atomic<bool> is_over = false;
+  std::jthread client([&] {
+    while (!is_over) {
+      const json::value asked = json::parse(test.call("GET", "/get_weight_version").body);
+      for (const json::value& told :
+           {at(test.post("/generate", R"({"text":"x"})"), "/meta_info/weight_version"),
+            at(test.post("/v1/completions", R"({"model":"ascii","prompt":"x"})"),
+               "/metadata/weight_version"),
+            at(asked, "/weight_version")})
+        EXPECT_TRUE(names.contains(json::value_to<std::string>(told))) << told;
+    }
+  });
+  for (const char* name : {"step-1", "step-2", "step-3"}) {
+    test.post("/update_weights_from_disk",
+              json::serialize(json::value{{"model_path", model}, {"weight_version", name}}));
+  }
+  // Without a name, as in SGLang, they are called as before; a refused update takes its name along.
+  test.post("/update_weights_from_disk", json::serialize(json::value{{"model_path", model}}));
+  test.call(
+      "POST", "/update_weights_from_disk",
+      json::serialize(json::value{{"model_path", SLIME_SOURCE_DIR "/tests/fixtures/models/qwen2"},
+                                  {"weight_version", "step-4"}}));
+  is_over = true;
+  client.join();
+  EXPECT_EQ(test.call("GET", "/get_weight_version").body, R"({"weight_version":"step-3"})");
 }
 
 TEST(ControlRoutes, UpdatesThatMeetGetVersionsOfTheirOwn) {

@@ -36,7 +36,8 @@ class FakeEngine final : public EngineClient {
   Expected<bool> flush_cache() override;
   Expected<void> sleep() override { return pause(PauseMode::kRetract); }
   Expected<void> wake() override { return resume(); }
-  /// Takes 50 ms. Directories called "qwen2" have another shape.
+  /// Takes 50 ms, in which the new version makes tokens already. Directories called "qwen2" have another
+  /// shape.
   Expected<void> update_weights(const WeightUpdate& update) override;
   /// Two tensors, of the version; a comparison finds the first changed.
   Expected<WeightChecksums> check_weights(WeightCheck check) override;

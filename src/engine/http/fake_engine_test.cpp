@@ -116,12 +116,14 @@ Expected<void> FakeEngine::update_weights(const WeightUpdate& update) {
   const auto* directory = std::get_if<FromDirectory>(&update.source);
   if (directory != nullptr && directory->path.filename() == "qwen2")
     return failure("another shape");
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
   if (update.running == RunningRequests::kAbort) static_cast<void>(abort_all());
-  const std::lock_guard lock(mutex_);
-  version_ = update.version;
-  updates_.push_back(update.version);
-  is_paused_ |= update.stays_paused;
+  {
+    const std::lock_guard lock(mutex_);
+    version_ = update.version;
+    updates_.push_back(update.version);
+    is_paused_ |= update.stays_paused;
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
   return {};
 }
 

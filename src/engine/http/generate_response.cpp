@@ -124,9 +124,10 @@ void GenerateResponse::add(const GenerateUpdate& update) {
 
 void GenerateResponse::append_meta(std::string& out) {
   const WeightVersion version = totals_.versions.empty() ? -1 : totals_.versions.back().version;
-  const std::string version_name = form_.name_version
-                                       ? form_.name_version(version)
-                                       : std::to_string(std::max<WeightVersion>(version, 0));
+  const auto name_of = [this](WeightVersion of) {
+    return form_.name_version ? form_.name_version(of)
+                              : std::to_string(std::max<WeightVersion>(of, 0));
+  };
   out += "{\"id\":";
   append_json_string(out, rid_);
   out +=
@@ -137,11 +138,13 @@ void GenerateResponse::append_meta(std::string& out) {
                  totals_.prompt_tokens, totals_.num_output, totals_.cached_tokens,
                  totals_.num_retractions, totals_.queue_seconds);
   out += ",\"weight_version\":";
-  append_json_string(out, version_name);
+  append_json_string(out, name_of(version));
   if (totals_.versions.size() > 1) {  // ours: which weights made which tokens
     out += ",\"weight_version_runs\":[";
     for (const VersionRun& run : totals_.versions) {
-      fmt::format_to(std::back_inserter(out), "[{},{}],", run.version, run.num_tokens);
+      out += '[';
+      append_json_string(out, name_of(run.version));
+      fmt::format_to(std::back_inserter(out), ",{}],", run.num_tokens);
     }
     out.back() = ']';
   }

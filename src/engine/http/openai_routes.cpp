@@ -1,5 +1,6 @@
 /// /v1/chat/completions, /v1/completions and /v1/models, as the official clients use them.
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/error.h"
@@ -81,10 +82,10 @@ HttpResponse to_response(const FinishReason& failure) {
   return {.status = http_status_of(failure.cause), .body = json::serialize(failure_json(failure))};
 }
 
-/// The version whose weights made the last token.
-std::string version_of(const ApiState& state, const Reply& reply) {
-  const auto& runs = reply.choices.front().last_update().versions;
-  return state.versions.name_of(runs.empty() ? state.engine.weight_version() : runs.back().version);
+/// The version whose weights made the choice's last token.
+WeightVersion version_of(const ApiState& state, const OpenAiChoice& choice) {
+  const auto& runs = choice.last_update().versions;
+  return runs.empty() ? state.engine.weight_version() : runs.back().version;
 }
 
 Task<void> answer_whole(ApiState& state, HttpExchange& exchange, OpenAiCall call) {
@@ -100,13 +101,17 @@ Task<void> answer_whole(ApiState& state, HttpExchange& exchange, OpenAiCall call
     co_await exchange.send(std::move(response));
     co_return;
   }
-  const std::string version = version_of(state, reply);
+  WeightVersion newest = 0;
   json::object body = reply.envelope(call, false);
   json::array choices;
-  for (const OpenAiChoice& choice : reply.choices) choices.push_back(choice.whole(version));
+  for (const OpenAiChoice& choice : reply.choices) {
+    const WeightVersion version = version_of(state, choice);
+    newest = std::max(newest, version);
+    choices.push_back(choice.whole(state.versions.name_of(version)));
+  }
   body["choices"] = std::move(choices);
   body["usage"] = usage_of(call, reply.choices);
-  body["metadata"] = {{"weight_version", version}};
+  body["metadata"] = {{"weight_version", state.versions.name_of(newest)}};
   HttpResponse response{.body = json::serialize(body)};
   co_await exchange.send(std::move(response));
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/gloo_mesh.h"
 #include "comm/rank_group.h"
+#include "comm/socket_mesh.h"
 #include "kernels/gpu/peer_collectives.h"
 #include "kernels/rank_collectives.h"
 

@@ -1,3 +1,0 @@
-#pragma once
-
-// See ../README.md. ProcessGroupGloo.hpp includes this file and uses nothing of it.

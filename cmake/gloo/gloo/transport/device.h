@@ -1,9 +1,0 @@
-#pragma once
-
-// See ../../README.md.
-
-namespace gloo::transport {
-
-class Device;
-
-}  // namespace gloo::transport
