@@ -302,7 +302,7 @@ std::vector<Flag> reward_flags() {
             "a row's metadata.rm_type wins"),
       works("--no-rm-strict", &C::no_rm_strict,
             "grade as the original does, its known holes included (docs/rewards.md)"),
-      works("--rm-url", &C::rm_url, "server of remote_rm, or of the teacher of --opd-type sglang"),
+      works("--rm-url", &C::rm_url, "server of remote_rm, or with --opd-type sglang the teacher"),
       works("--remote-rm-attempts", &C::remote_rm_attempts,
             "calls of remote_rm before a sample has failed"),
       works("--reward-key", &C::reward_key, "field of a reward record that trains"),
@@ -328,6 +328,9 @@ std::vector<Flag> reward_flags() {
             "--reward-timeout-seconds wins"),
       works("--plugin-memory-gb", &C::plugin_memory_gb,
             "a host that holds more, with all that it started, is ended and replaced; 0: no limit"),
+      works("--plugin-repeat-lost-calls", &C::plugin_repeat_lost_calls,
+            "calls that waited when another one brought their host down are made a second time; "
+            "without it they fail"),
       works("--custom-reward-post-process-path", &C::custom_reward_post_process_path,
             "a function of the user's in the place of group normalisation; built in: "
             "slime.rollout.on_policy_distillation.post_process_rewards"),

@@ -188,6 +188,7 @@ struct RewardFlags {
   int64_t plugin_hosts = 1;
   double plugin_timeout_seconds = 120;
   double plugin_memory_gb = 16;  // of a host and what it starts; 0: as much as there is
+  bool plugin_repeat_lost_calls = false;
 
   /// Whether scores come from a function of the user's, and not from what is built in.
   bool has_users_reward() const {
@@ -378,6 +379,8 @@ struct OutputFlags {
   bool check_weight_update_equal = false;
   bool debug_train_only = false;
   bool no_save_rollouts = false;
+  double rollout_files_mb_per_step = 256;  // of RUN_DIR/rollouts
+  double rollout_files_gb = 20;
   bool profile = false;  // write a trace of rollouts [profile_step_start, profile_step_end)
   int64_t profile_step_start = 10;
   int64_t profile_step_end = 12;

@@ -128,6 +128,7 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
   }
   if (has_functions)
     hooks.abort_functions = [plugins](bool aborts) { plugins->abort_functions(aborts); };
+  add_teacher(config, hooks);
   hooks.reward_timeout = [&config](const Sample& sample) {
     return reward_deadline(config, sample);
   };
@@ -287,18 +288,28 @@ Collected RolloutSource::take(int64_t step) {
     for (Group& group : result.groups)
       rollout::mask_tokens_before(group, stream_ ? rollout::newest_version(group) : version);
   }
-  take_teacher_scores(result.groups);
   show_to_users_functions(step, result.groups);
   Collected collected{.groups = std::move(result.groups),
                       .generated_tokens = result.end.generated_tokens};
   collected.metrics = version_metrics(collected.groups, version);
-  if (stream_) add_stream_metrics(collected.metrics);
+  if (stream_) {
+    add_stream_metrics(collected.metrics);
+    add_metrics(collected.metrics, staleness_metrics(collected.groups, version));
+  }
   if (const std::optional<UpdateTraffic> traffic = engines_.last_traffic()) {
     collected.metrics["perf/update_weights_wire_bytes"] = static_cast<double>(traffic->bytes);
     collected.metrics["perf/update_weights_density"] = traffic->density;
   }
-  for (const auto& [reason, count] : result.end.drops)
+  double dropped = 0;
+  for (const auto& [reason, count] : result.end.drops) {
     collected.metrics["rollout/dynamic_filter/drop_" + reason] = static_cast<double>(count);
+    dropped += static_cast<double>(count);
+  }
+  if (dropped > 0) {
+    collected.metrics["rollout/dynamic_filter/dropped_groups"] = dropped;
+    collected.metrics["rollout/dynamic_filter/dropped_ratio"] =
+        dropped / (dropped + static_cast<double>(collected.groups.size()));
+  }
   if (stream_) {
     collected.metrics["rollout/retried_groups"] =
         static_cast<double>(result.end.num_retried_groups);

@@ -26,7 +26,9 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr int kFrames = 3;                           // descriptor of the host's end
+constexpr int kFrames = 3;  // descriptor of the host's end
+constexpr int kBoard = 4;   // of the board of calls
+constexpr int kAboveThose = 16;
 constexpr uint64_t kFrameLimit = uint64_t{1} << 30;  // bytes of one frame of a host
 constexpr uint64_t kBytesOfAMinute = uint64_t{8} << 20;
 constexpr std::size_t kTail = 4096;  // bytes that are shown when it dies
@@ -61,8 +63,22 @@ std::string ending_of(int status) {
 
 }  // namespace
 
+HostLog::HostLog(std::filesystem::path file, uint64_t file_bytes)
+    : file_(std::move(file)), file_bytes_(file_bytes) {
+  std::error_code absent;
+  const uint64_t size = std::filesystem::file_size(file_, absent);
+  if (!absent) size_ = size;
+}
+
+void HostLog::rotate() {
+  std::error_code ignored;  // then the file grows on, by 8 MiB a minute
+  std::filesystem::rename(file_, file_.string() + ".1", ignored);
+  if (!ignored) size_ = 0;
+}
+
 void HostLog::add(std::string_view text) {
   const auto now = Steady::now();
+  if (size_ > file_bytes_) rotate();
   std::ofstream file(file_, std::ios::app | std::ios::binary);
   if (now - minute_ > std::chrono::minutes(1)) {
     if (left_out_ > 0) file << fmt::format("\n[slime: {} bytes are left out here]\n", left_out_);
@@ -74,6 +90,7 @@ void HostLog::add(std::string_view text) {
     file << "\n[slime: a minute has room for 8 MiB; what follows in it is left out]\n";
   file << kept;
   written_ += kept.size();
+  size_ += kept.size();
   left_out_ += text.size() - kept.size();
   last_ += text.substr(text.size() - std::min(text.size(), kTail));
   if (last_.size() > kTail) last_.erase(0, last_.size() - kTail);
@@ -115,7 +132,7 @@ std::vector<std::string> python_environment() {
   return all;
 }
 
-HostProcess::HostProcess(const std::string& python, HostLog& log)
+HostProcess::HostProcess(const std::string& python, HostLog& log, int board)
     : channel_(
           [this] {
             const std::array<int, 2> ends = socket_pair();
@@ -132,13 +149,16 @@ HostProcess::HostProcess(const std::string& python, HostLog& log)
   }
   ::fcntl(pipe[0], F_SETFL, O_NONBLOCK);
   output_ = pipe[0];
+  // A number that the actions below do not write to before they read it.
+  const int board_above = board < 0 ? -1 : ::fcntl(board, F_DUPFD_CLOEXEC, kAboveThose);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, pipe[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, pipe[1], STDERR_FILENO);
   posix_spawn_file_actions_adddup2(&actions, theirs_, kFrames);
-  posix_spawn_file_actions_addclosefrom_np(&actions, kFrames + 1);
+  if (board_above >= 0) posix_spawn_file_actions_adddup2(&actions, board_above, kBoard);
+  posix_spawn_file_actions_addclosefrom_np(&actions, board_above >= 0 ? kBoard + 1 : kFrames + 1);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   // Ctrl-C is for the program; what users' code starts is found by the group and killed with it.
@@ -151,6 +171,7 @@ HostProcess::HostProcess(const std::string& python, HostLog& log)
   posix_spawnattr_destroy(&attributes);
   ::close(theirs_);
   ::close(pipe[1]);
+  if (board_above >= 0) ::close(board_above);
   if (error == 0) return;
   process_ = -1;
   ::close(output_);

@@ -15,18 +15,24 @@
 
 namespace slime::plugin {
 
-/// A log of bounded growth: 8 MiB of each minute, and a word where something is left out.
+/// A log of bounded growth and size: 8 MiB of each minute, and a word where something is left out; a
+/// file of `file_bytes` becomes FILE.1, in the place of an older one, so both hold twice that at most.
 class HostLog {
  public:
-  explicit HostLog(std::filesystem::path file) : file_(std::move(file)) {}
+  explicit HostLog(std::filesystem::path file, uint64_t file_bytes = uint64_t{64} << 20);
 
   void add(std::string_view text);
   /// The last lines that were added.
   std::string tail() const;
   const std::filesystem::path& file() const { return file_; }
+  bool is_empty() const { return size_ == 0; }
 
  private:
+  void rotate();
+
   std::filesystem::path file_;
+  uint64_t file_bytes_;
+  uint64_t size_ = 0;                               // of the file
   std::chrono::steady_clock::time_point minute_{};  // when it began
   uint64_t written_ = 0;                            // in this minute
   uint64_t left_out_ = 0;
@@ -42,8 +48,9 @@ std::vector<std::string> python_environment();
 
 class HostProcess {
  public:
-  /// Throws ConfigError when it cannot be started. `log` outlives the object.
-  HostProcess(const std::string& python, HostLog& log);
+  /// Throws ConfigError when it cannot be started. `log` outlives the object. `board`: a descriptor
+  /// that it gets as descriptor 4; -1: none.
+  HostProcess(const std::string& python, HostLog& log, int board = -1);
   /// Kills it and all that it started.
   ~HostProcess();
   HostProcess(const HostProcess&) = delete;
