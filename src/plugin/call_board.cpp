@@ -78,10 +78,14 @@ std::optional<std::chrono::duration<double>> CallBoard::time_of(int64_t id, int 
   return std::chrono::nanoseconds(std::max<int64_t>(elapsed, 0));
 }
 
-bool CallBoard::holds_a_thread(int64_t id) const {
-  for (std::size_t i = 0; i < kThreadsOfCalls; ++i)
-    if (word(kHeaderWords + i * kRegisterWords) == id) return true;
-  return false;
+std::chrono::duration<double> CallBoard::holds_for(int64_t id, Steady::time_point now) const {
+  for (std::size_t i = 0; i < kThreadsOfCalls; ++i) {
+    const std::size_t at = kHeaderWords + i * kRegisterWords;
+    const int64_t since = word(at + 1);
+    if (word(at) == id)
+      return std::chrono::nanoseconds(std::max<int64_t>(nanoseconds_of(now) - since, 1));
+  }
+  return {};
 }
 
 std::vector<int64_t> CallBoard::executing() const {

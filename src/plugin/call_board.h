@@ -37,9 +37,9 @@ class CallBoard final {
   /// calls held the event loop for longer than a twentieth of a second at a stretch does not count.
   std::optional<std::chrono::duration<double>> time_of(int64_t id, int slot,
                                                        Steady::time_point now) const;
-  /// What the event loop, or the thread for functions of a whole step, executes: neither can be
-  /// interrupted.
-  bool holds_a_thread(int64_t id) const;
+  /// How long call `id` has held the event loop, or the thread for functions of a whole step, without
+  /// a pause: neither can be interrupted. Zero: it does not.
+  std::chrono::duration<double> holds_for(int64_t id, Steady::time_point now) const;
   /// Calls that any thread of the host executes, each once.
   std::vector<int64_t> executing() const;
 

@@ -71,9 +71,11 @@ TEST(CallBoard, NamesWhatEachThreadExecutes) {
   board.set_word(kLoopRegister + 20, 4);  // a thread that call 4 started
   board.set_word(kLoopRegister + 22, 6);
   EXPECT_EQ(board.executing(), (std::vector<int64_t>{4, 5, 6}));
-  EXPECT_TRUE(board.holds_a_thread(4));
-  EXPECT_TRUE(board.holds_a_thread(5));
-  EXPECT_FALSE(board.holds_a_thread(6)) << "a thread of the user's own holds up nobody";
+  const auto now = Steady::now();
+  execute(board, 4, now - 3s);
+  EXPECT_NEAR(board.holds_for(4, now).count(), 3, 1e-6);
+  EXPECT_GT(board.holds_for(5, now).count(), 0);
+  EXPECT_EQ(board.holds_for(6, now).count(), 0) << "a thread of the user's own holds up nobody";
 }
 
 TEST(CallBoard, SlotsComeToAnEndAndComeBack) {

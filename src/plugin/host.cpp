@@ -282,7 +282,7 @@ void Host::take_answer(const json::object& answer, const Columns& columns) {
   const auto found = in_flight_.find(id_of(answer));
   if (found == in_flight_.end()) {  // late, and counted as failed; or told twice
     if (const auto abandoned = abandoned_.extract(id_of(answer)))
-      board_->release_slot(abandoned.mapped());
+      board_->release_slot(abandoned.mapped().slot);
     return;
   }
   const json::value* error = answer.if_contains("error");
@@ -346,7 +346,7 @@ void Host::look_at_clock() {
     }
     const Call& call = at->second.call;
     const std::string why = is_hurried_ ? "the function did not return" : late_text(call);
-    if (board_->holds_a_thread(at->first) || (is_hurried_ && stands_still)) {
+    if (is_stuck(at->first, now) || (is_hurried_ && stands_still)) {
       const std::string subject = call.subject;
       die(why + " and let nothing else go on in its host, which was killed", at->first);
       if (is_hurried_ && ++num_late_in_hurry_ >= kMostLateInHurry && config_.on_stuck)
@@ -356,6 +356,7 @@ void Host::look_at_clock() {
     fail(at->second.call, why);
     at = abandon(at);
   }
+  if (end_stuck_leftover(now)) return;
   if (!in_flight_.empty() && now - looped_ > kDeadStandstill && board_->executing().empty())
     die(fmt::format("the plug-in host stood still for {} s without running a function",
                     kDeadStandstill.count()));
@@ -363,7 +364,7 @@ void Host::look_at_clock() {
 
 /// Its answer is not waited for any more.
 Host::Calls::iterator Host::abandon(Calls::iterator which) {
-  abandoned_.emplace(which->first, which->second.slot);
+  abandoned_.emplace(which->first, Leftover{which->second.slot, which->second.call.timeout});
   if (!is_coroutine_[static_cast<std::size_t>(which->second.call.hook)]) --num_plain_in_flight_;
   return in_flight_.erase(which);
 }

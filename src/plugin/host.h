@@ -111,6 +111,12 @@ class Host {
     Steady::time_point patient_until = Steady::time_point::max();  // of a reward, when the run ends
   };
 
+  /// A call that nobody waits for any more and that may still run.
+  struct Leftover {
+    int slot = 0;
+    std::chrono::duration<double> timeout{};
+  };
+
   using Calls = std::map<int64_t, InFlight>;
 
   void run(const std::stop_token& stop);
@@ -131,6 +137,8 @@ class Host {
   void hurry();
   Steady::time_point patient_until(const Call& call) const;
   bool is_late(int64_t id, const InFlight& each, Steady::time_point now) const;
+  bool is_stuck(int64_t id, Steady::time_point now) const;
+  bool end_stuck_leftover(Steady::time_point now);
   void look_at_clock();
   void drop_stopped();
   Calls::iterator abandon(Calls::iterator which);
@@ -170,7 +178,7 @@ class Host {
   int64_t loop_count_ = -1;
   std::deque<Call> waiting_;
   Calls in_flight_;
-  std::map<int64_t, int> abandoned_;  // slots of calls that nobody waits for, by id
+  std::map<int64_t, Leftover> abandoned_;  // calls that nobody waits for, by id
   int64_t next_id_ = 1;
   int deaths_in_row_ = 0;  // without an answer between them
   bool is_hurried_ = false;

@@ -16,6 +16,10 @@ namespace {
 /// The host itself cancels what is late; this much later it should have said so.
 constexpr std::chrono::milliseconds kGrace{1000};
 constexpr std::size_t kMostSubjects = 3;
+/// Shorter steps come to an end by themselves, such as those that a cancelled call ends with.
+constexpr std::chrono::milliseconds kStuckStep{500};
+/// For what was cancelled and had no deadline of its own.
+constexpr std::chrono::seconds kLeftoverPatience{60};
 
 }  // namespace
 
@@ -36,6 +40,27 @@ bool Host::is_late(int64_t id, const InFlight& each, Steady::time_point now) con
   if (each.call.timeout <= each.call.timeout.zero()) return false;
   const auto time = board_->time_of(id, each.slot, now);
   return time && *time > each.call.timeout + kGrace;
+}
+
+bool Host::is_stuck(int64_t id, Steady::time_point now) const {
+  return board_->holds_for(id, now) > kStuckStep;
+}
+
+/// A call that was given up and holds up all others has no longer than any call.
+bool Host::end_stuck_leftover(Steady::time_point now) {
+  for (const auto& [id, leftover] : abandoned_) {
+    if (!is_stuck(id, now)) continue;
+    const std::chrono::duration<double> limit =
+        leftover.timeout > leftover.timeout.zero() ? leftover.timeout : kLeftoverPatience;
+    const auto time = board_->time_of(id, leftover.slot, now);
+    if (!time || *time <= limit + kGrace) continue;
+    die(fmt::format("a function that was cancelled held up its host for longer than {:g} s, which "
+                    "was killed",
+                    limit.count()),
+        id);
+    return true;
+  }
+  return false;
 }
 
 /// What the process had sent or computed when it ended.

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "core/error.h"
 #include "plugin/hosts.h"
@@ -311,6 +312,16 @@ TEST_F(PluginHost, ADeadlineBeginsWithItsFunctionAndStandsStillWhileOthersBlock)
     EXPECT_THAT(told(), Not(HasSubstr("plug-in host 0")));
     hosts_.reset();
   }
+}
+
+TEST_F(PluginHost, ACancelledCallThatBlocksHoldsUpOthersNoLongerThanItsDeadline) {
+  open(write("my_rewards.py", kReward));
+  std::stop_source stop;
+  auto dropped = ask("block", 1, 0.5s, stop.get_token());
+  std::this_thread::sleep_for(200ms);  // it blocks
+  stop.request_stop();
+  EXPECT_EQ(reward("fine"), "4");
+  EXPECT_THAT(told(), HasSubstr("a function that was cancelled held up its host"));
 }
 
 TEST_F(PluginHost, OneThatHoldsTooMuchIsReplaced) {

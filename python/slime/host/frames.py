@@ -122,6 +122,7 @@ class FrameSocket:
         self._wants_writer = wants_writer or (lambda: None)
         self._arrived = bytearray()
         self._descriptors = deque()
+        self._number, self._identity = connection.fileno(), os.fstat(connection.fileno()).st_ino
         self.is_open = True
 
     def fileno(self):
@@ -129,6 +130,13 @@ class FrameSocket:
 
     def close(self):
         self._socket.close()
+
+    def is_lost(self):
+        """Whether somebody closed the descriptor, or put something else in its place."""
+        try:
+            return os.fstat(self._number).st_ino != self._identity
+        except OSError:
+            return True
 
     def send(self, kind, payload):
         """Sends what the socket takes now; the rest is sent by `flush`, which `wants_writer` is told to call."""
@@ -142,7 +150,7 @@ class FrameSocket:
             if had_rest:
                 return False
             if self._send_rest():
-                return True
+                return self.is_open
         self._wants_writer()
         return False
 

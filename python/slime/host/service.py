@@ -96,7 +96,7 @@ class Host:
     def _write_rest(self):
         if self._frames.flush():
             self._loop.remove_writer(self._frames.fileno())
-            if not self._answers:
+            if not self._answers and self._frames.is_open:
                 self._board.forget_answers()
         else:
             self._loop.add_writer(self._frames.fileno(), self._write_rest)
@@ -281,6 +281,9 @@ class Host:
     def _finish(self, call, result, finish, started):
         columns = Columns()
         try:
+            if self._frames.is_lost() and self._frames.is_open:
+                self._frames.is_open = False
+                raise RuntimeError("the plug-in host lost its connection (descriptor 3) to this function")
             value = finish(result, columns)
         except BaseException as error:
             self._fail(call.number, error, started)
@@ -332,7 +335,8 @@ class Host:
         if not self._board.keep(_answers_frame([body], arrays)):
             self._flush_answers()
             self._frames.drain()  # what does not lie on the board would be lost with this process
-            self._board.forget_answers()
+            if self._frames.is_open:
+                self._board.forget_answers()
         elif len(self._answers) >= MAX_ANSWERS_IN_A_FRAME:
             self._flush_answers()
         elif not self._flush_is_due:
