@@ -20,7 +20,10 @@ import sys
 import threading
 import time
 
-LEASE_SECONDS = 30  # without a word from this program a supervisor kills what it started
+# Ray kills supervisors whose job has ended. Where it does not notice, and this program says nothing for so long, they end
+# what they started: a driver that was stopped for a while, or a network that was away, costs no run.
+LEASE_SECONDS = 600
+LEASE_GRACE_SECONDS = 60  # for what is to be saved
 POLL_SECONDS = 0.2
 PENDING_SECONDS = 30  # between two lines about what is waited for
 KILL_SECONDS = 2  # `ray job stop` gives three
@@ -97,6 +100,10 @@ class Supervisor:
     def _watch(self):
         while time.monotonic() - self.heard < LEASE_SECONDS:
             time.sleep(1)
+        self.signal(signal.SIGTERM)
+        end = time.monotonic() + LEASE_GRACE_SECONDS
+        while self.process and self.process.poll() is None and time.monotonic() < end:
+            time.sleep(0.2)
         self.signal(signal.SIGKILL)
         os._exit(1)
 

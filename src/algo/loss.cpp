@@ -113,10 +113,12 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in,
     loss.sum = loss.sum + config.kl_loss->coef * kl;
     loss.metrics["kl_loss"] = kl.item<double>();
   }
-  if (in.engine_T.defined()) {
+  const Tensor& engine_T = in.engine_T.defined() ? in.engine_T : in.known_engine_T;
+  if (engine_T.defined()) {
     const Tensor& compared_T = config.use_rollout_logprobs ? in.logprob_T : old_T;
-    loss.metrics["train_rollout_logprob_abs_diff"] =
-        weighted_sum(weight_T, (compared_T - in.engine_T).abs());
+    Tensor difference_T = (compared_T - engine_T).abs();
+    if (!in.engine_T.defined()) difference_T = difference_T * in.has_engine_T;
+    loss.metrics["train_rollout_logprob_abs_diff"] = weighted_sum(weight_T, difference_T);
   }
   loss.metrics["loss"] = loss.sum.item<double>();
   return loss;

@@ -66,8 +66,12 @@ struct PolicyColumns {
   Tensor entropy_T;  // with gradient when entropy_coef != 0
   Tensor old_T;      // of the old policy by the trainer; undefined: this very pass, detached
   Tensor ref_T;      // needed by kl_loss
-  Tensor
-      engine_T;  // as reported by the rollout engine; needed by correction and use_rollout_logprobs
+  /// As reported by the rollout engine; needed by correction and use_rollout_logprobs.
+  Tensor engine_T;
+  /// Where only some responses have them: zeros elsewhere, in the place of engine_T, and where they
+  /// are (bool). For train_rollout_logprob_abs_diff, which is then a sum over those.
+  Tensor known_engine_T;
+  Tensor has_engine_T;
   Tensor advantage_T;
   Tensor trained_T;  // bool
   Tensor weight_T;   // token_weights()

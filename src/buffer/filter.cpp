@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/executions.h"
 
 namespace slime::buffer {
 namespace {
@@ -37,7 +38,9 @@ std::string rounded(const Sample& sample, const std::string& reward_key) {
 FilterVerdict check_reward_nonzero_std(const Group& group, const std::string& reward_key) {
   check(!group.samples.empty(), "a finished group has samples");
   std::vector<double> rewards;
-  for (const Sample& sample : group.samples) rewards.push_back(sample.reward_value(reward_key));
+  for (const auto& execution : executions_of(group)) {
+    if (const auto reward = execution_reward(execution, reward_key)) rewards.push_back(*reward);
+  }
   if (standard_deviation(rewards) > kZeroDeviation) return {};
   return {.keep = false, .reason = "zero_std_" + rounded(group.samples.front(), reward_key)};
 }

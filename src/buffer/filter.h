@@ -3,7 +3,7 @@
 /// Dynamic sampling filters: which finished groups are worth training on (DAPO, arXiv 2503.14476,
 /// section 3.2; spec 17.4).
 ///
-/// A group whose samples all have the same reward has no gradient under group normalisation. The
+/// A group whose executions (core/executions.h) all have the same reward has no gradient under group normalisation. The
 /// loop asks the filter for each finished group and generates more when it dropped some.
 
 #include <functional>
@@ -17,8 +17,8 @@ namespace slime::buffer {
 /// `reward_key` is --reward-key. May throw ConfigError when a reward is not a number.
 using FilterFn = std::function<FilterVerdict(const Group& group, const std::string& reward_key)>;
 
-/// Keeps groups whose rewards have an unbiased standard deviation above 1e-6. One sample alone has
-/// none: dropped. The reason is "zero_std_" and the first reward rounded to one decimal, as Python
+/// Keeps groups whose executions' rewards have an unbiased standard deviation above 1e-6. One alone
+/// has none: dropped. The reason is "zero_std_" and the first reward rounded to one decimal, as Python
 /// prints it: zero_std_1 for the integer, zero_std_1.0 for the float.
 FilterVerdict check_reward_nonzero_std(const Group& group, const std::string& reward_key);
 

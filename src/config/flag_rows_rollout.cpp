@@ -394,7 +394,7 @@ std::vector<FlagRow> reward_flags() {
           .when(kGeneration),
       works("--no-rm-strict", &C::no_rm_strict,
             "grade as the original does, its known holes included (docs/rewards.md)"),
-      works("--rm-url", &C::rm_url, "server of remote_rm, or of the teacher of --opd-type sglang"),
+      works("--rm-url", &C::rm_url, "server of remote_rm, or with --opd-type sglang the teacher"),
       works("--remote-rm-attempts", &C::remote_rm_attempts,
             "calls of remote_rm before a sample has failed")
           .with("--rm-url"),
@@ -429,6 +429,10 @@ std::vector<FlagRow> reward_flags() {
           .when(kUsersCode),
       works("--plugin-memory-gb", &C::plugin_memory_gb,
             "a host that holds more, with all that it started, is ended and replaced; 0: no limit")
+          .when(kUsersCode),
+      works("--plugin-repeat-lost-calls", &C::plugin_repeat_lost_calls,
+            "calls that waited when another one brought their host down are made a second time; "
+            "without it they fail")
           .when(kUsersCode),
       works("--custom-reward-post-process-path", &C::custom_reward_post_process_path,
             "a function of the user's in the place of group normalisation; built in: "

@@ -324,6 +324,12 @@ std::vector<FlagRow> output_flags() {
       works("--debug-train-only", &C::debug_train_only, "train without an engine").when(kAnyRun),
       works("--no-save-rollouts", &C::no_save_rollouts, "do not keep rollouts for the report")
           .when(kResponses),
+      works("--rollout-files-mb-per-step", &C::rollout_files_mb_per_step,
+            "of a larger step as many of its groups as fit are kept for the report")
+          .when(kResponses),
+      works("--rollout-files-gb", &C::rollout_files_gb,
+            "what is kept for the report in all; beyond it the oldest steps go")
+          .when(kResponses),
       works("--custom-rollout-log-function-path", &C::custom_rollout_log_function_path,
             "a function of the user's that sees each rollout; true from it: nothing else is logged "
             "of it")

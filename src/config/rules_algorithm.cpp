@@ -34,8 +34,9 @@ void check_distillation(const RunConfig& config, Problems& problems) {
     problems.require(!config.rm_url.empty(),
                      "--opd-type sglang: needs --rm-url, the teacher's "
                      "/generate");
-    problems.require(config.rm_type.empty(),
-                     "--opd-type sglang: the teacher takes the place of --rm-type");
+    problems.require(!config.rm_type.ends_with("remote_rm"),
+                     "--rm-type remote_rm: with --opd-type sglang --rm-url is the teacher's; give "
+                     "the judge's rewards by --custom-rm-path");
   }
 }
 

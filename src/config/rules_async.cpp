@@ -148,6 +148,13 @@ void check_async(ParsedFlags& flags, Problems& problems) {
       config.staleness_policy != "correct" || has_correction(config),
       "--staleness-policy correct: trains tokens of older weights than --max-staleness says; it "
       "needs a correction: --use-tis, --use-rs, --use-opsm or --custom-tis-function-path");
+  if (*config.max_staleness > 1 && !has_correction(config) && !config.use_rollout_logprobs) {
+    flags.warnings.push_back(fmt::format(
+        "--max-staleness {}: tokens of weights so old are trained without a correction, "
+        "which may collapse (on the sums of examples/ from 0.69 to 0.05): add "
+        "--use-tis, --use-rs or --use-opsm, or leave it at 1",
+        *config.max_staleness));
+  }
   const std::string mode = flags.gives("--update-mode")
                                ? "--update-mode " + config.update_mode
                                : "--pause-generation-mode " + config.pause_generation_mode;

@@ -210,10 +210,6 @@ void check_plugins(const RunConfig& config, Problems& problems) {
         names_function || path.find('/') != std::string::npos,
         fmt::format("{} {}: should be module.name, file.py:name or file.py", each.flag, path));
   }
-  problems.require(!config.has_users_reward() || config.opd_type != "sglang",
-                   fmt::format("--custom-rm-path {}: with --opd-type sglang the teacher's scores "
-                               "come as rewards; use one of the two",
-                               config.custom_rm_path));
   problems.require(!config.plugin_python.empty(), "--plugin-python: names no interpreter");
   problems.require(config.plugin_hosts >= 1 && config.plugin_hosts <= kMostThreads,
                    fmt::format("--plugin-hosts {}: should be between 1 and {}", config.plugin_hosts,

@@ -50,6 +50,13 @@ void check_output(RunConfig& config, Problems& problems) {
   problems.require(!config.profile || config.profile_step_start < config.profile_step_end,
                    fmt::format("--profile-step-start {} is not below --profile-step-end {}",
                                config.profile_step_start, config.profile_step_end));
+  for (const auto& [name, size] :
+       {std::pair{"--rollout-files-mb-per-step", config.rollout_files_mb_per_step},
+        std::pair{"--rollout-files-gb", config.rollout_files_gb}}) {
+    problems.require(
+        size > 0 && size < 1e6,
+        fmt::format("{} {}: should be above 0; --no-save-rollouts keeps none", name, size));
+  }
   problems.require(!(config.debug_rollout_only && config.debug_train_only),
                    "--debug-rollout-only and --debug-train-only: choose one");
   if (!config.dump_details.empty()) {

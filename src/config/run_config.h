@@ -202,6 +202,7 @@ struct RewardFlags {
   Flag<int64_t> plugin_hosts{1};
   Flag<double> plugin_timeout_seconds{120};
   Flag<double> plugin_memory_gb{16};  // of a host and what it starts; 0: as much as there is
+  Flag<bool> plugin_repeat_lost_calls{false};
 
   /// Whether scores come from a function of the user's, and not from what is built in.
   bool has_users_reward() const {
@@ -392,6 +393,8 @@ struct OutputFlags {
   Flag<bool> check_weight_update_equal{false};
   Flag<bool> debug_train_only{false};
   Flag<bool> no_save_rollouts{false};
+  Flag<double> rollout_files_mb_per_step{256};  // of RUN_DIR/rollouts
+  Flag<double> rollout_files_gb{20};
   Flag<bool> profile{false};  // write a trace of rollouts [profile_step_start, profile_step_end)
   Flag<int64_t> profile_step_start{10};
   Flag<int64_t> profile_step_end{12};

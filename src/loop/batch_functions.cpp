@@ -228,6 +228,7 @@ train::TrainBatch read_converted(const plugin::Payload& answer, const std::vecto
     sample.source_name = has_source ? std::string(source->get_string()) : "unknown";
   }
   assign_mask_totals(lists.numbers("rollout_mask_sums"), batch);
+  batch.count_executions();
   for (const auto& member : data) {
     if (std::ranges::find(kRead, std::string_view(member.key())) == kRead.end())
       without_place.emplace_back(member.key());

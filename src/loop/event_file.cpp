@@ -126,7 +126,13 @@ std::optional<EventRecord> read_event_record(std::string_view bytes) {
   if (length > bytes.size() - kHeaderBytes - kFooterBytes) return std::nullopt;
   const std::string_view payload = bytes.substr(kHeaderBytes, length);
   if (raw_at<uint32_t>(bytes, kHeaderBytes + length) != masked_crc(payload)) return std::nullopt;
-  return EventRecord{.step = step_of(payload), .size_bytes = kHeaderBytes + length + kFooterBytes};
+  // Others have times and numbers of the rollout.
+  const bool is_of_update = payload.find("train/step") != std::string_view::npos &&
+                            payload.find("perf/") == std::string_view::npos &&
+                            payload.find("rollout/") == std::string_view::npos;
+  return EventRecord{.step = step_of(payload),
+                     .size_bytes = kHeaderBytes + length + kFooterBytes,
+                     .is_of_update = is_of_update};
 }
 
 }  // namespace slime::loop

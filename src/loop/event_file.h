@@ -31,6 +31,7 @@ std::string scalars_record(double unix_seconds, int64_t step, const Metrics& met
 struct EventRecord {
   int64_t step = 0;
   std::size_t size_bytes = 0;  // of the whole record, framing included
+  bool is_of_update = false;   // numbers of an optimizer update alone, whose `step` is train/step
 };
 
 /// The record at the start of `bytes`; empty at the end of the file, for a torn record and for a

@@ -146,6 +146,7 @@ plugin::HostsConfig Plugins::hosts_config(const json::object& unknown, const Plu
             desk.take(std::move(question), std::move(reply));
           },
       .memory_bytes = static_cast<uint64_t>(config_.plugin_memory_gb * (1 << 30)),
+      .repeats_lost_calls = config_.plugin_repeat_lost_calls,
       .hurries = Interrupt::came,
       .on_stuck = Interrupt::stop_now};
   for (const Function& each : functions_)

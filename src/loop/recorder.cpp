@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "loop/process_memory.h"
 #include "loop/rollout_metrics.h"
+#include "loop/run_devices.h"
 #include "loop/training_fates.h"
 #include "view/terminal.h"
 
@@ -24,11 +25,11 @@ Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
       timeline_(timeline),
       clock_(clock),
       metrics_(config, folder, schedule.first_step, run, clock),
-      rollouts_(config, folder, tokenizer),
       progress_({.title = folder.root().filename().string(),
                  .num_steps = schedule.num_steps,
                  .first_step = schedule.first_step},
                 view::detect_terminal(), clock),
+      rollouts_(config, folder, tokenizer, [this](const std::string& text) { message(text); }),
       signal_(config),
       trained_until_(clock.now()) {
   if (!config.profile) return;
@@ -89,8 +90,16 @@ void Recorder::add_training(int64_t step, const Collected& collected,
   add_metrics(metrics, report.perf);
   bool has_skipped = false;
   for (const train::StepReport& update : report.steps) {
-    add_metrics(metrics, update.metrics);
-    metrics["train/step"] = static_cast<double>(update.step);
+    Metrics own = update.metrics;
+    own["train/step"] = static_cast<double>(update.step);
+    // The last update's are written with those of the rollout.
+    if (&update != &report.steps.back()) {
+      metrics_.write(step, own);
+    } else {
+      add_metrics(metrics, own);
+    }
+    if (!update.critic_skipped.empty())
+      message(fmt::format("step {}: the critic was not updated: {}", step, update.critic_skipped));
     if (update.skipped.empty()) continue;
     has_skipped = true;
     message(fmt::format("step {}: not updated: {}", step, update.skipped));
@@ -158,7 +167,8 @@ void Recorder::end_step(int64_t step, const Collected& collected,
   add_rewards(collected, metrics, line);
   add_untrained(step, collected, metrics);
   if (collected.generated_tokens > 0) {
-    add_metrics(metrics, rollout_speed(collected.groups, collected.seconds));
+    add_metrics(metrics,
+                rollout_speed(collected.groups, collected.seconds, num_rollout_devices(config_)));
     line.tokens_per_second.emplace_back(
         config_.train_async ? "wait" : "generate",
         static_cast<double>(collected.generated_tokens) / collected.seconds);
@@ -171,6 +181,11 @@ void Recorder::end_step(int64_t step, const Collected& collected,
   rollouts_.write(step, collected, report);
   for (const view::PhaseTime& phase : progress_.phase_times())
     metrics["phase/" + phase.name] = phase.seconds;
+  // The original's names: of what came between the step before and this one.
+  for (const auto& [phase, name] : {std::pair{"phase/publish", "perf/update_weights_time"},
+                                    std::pair{"phase/save", "perf/save_model_time"}}) {
+    if (metrics.contains(phase)) metrics[name] = metrics[phase];
+  }
   add_memory(step, metrics, line);
   if (collected.is_logged) {
     for (const auto& [name, value] : of_rollout) metrics.erase(name);
@@ -203,7 +218,13 @@ void Recorder::evaluated_beside(const EvaluationBeside::Done& done) {
   evaluated(done.step, report);
 }
 
+void Recorder::saved(int64_t step) {
+  summary_.set_saved(step);
+  rollouts_.drain();
+}
+
 void Recorder::finish(int64_t steps_done) {
+  rollouts_.drain();
   if (profiler_) announce_trace(profiler_->after_last_step());
   timeline_.finish();
   const std::string root = folder_.root().string();

@@ -63,7 +63,9 @@ class Recorder {
   void evaluated(int64_t step, const EvalReport& report);
   /// Its row tells what was evaluated, and how old that was when it ended.
   void evaluated_beside(const EvaluationBeside::Done& done);
-  void saved(int64_t step) { summary_.set_saved(step); }
+  /// After a checkpoint; what was recorded until then is on disk when this returns. Throws ConfigError
+  /// where a dump of rollouts cannot be written.
+  void saved(int64_t step);
   /// Ends the display with the closing table.
   void finish(int64_t steps_done);
 
@@ -87,10 +89,10 @@ class Recorder {
   Timeline& timeline_;
   const Clock& clock_;
   MetricWriter metrics_;
-  RolloutWriter rollouts_;
   RunSummary summary_;
   UntrainedNotice untrained_;
   view::Progress progress_;
+  RolloutWriter rollouts_;                // tells by progress_
   std::optional<StepProfiler> profiler_;  // --profile
   HeapTrim heap_trim_;
   LearningSignal signal_;

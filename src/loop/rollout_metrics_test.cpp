@@ -51,6 +51,36 @@ TEST(RolloutMetrics, AFailedSampleCountsZero) {
   EXPECT_EQ(num_failed(groups), 1);
 }
 
+TEST(RolloutMetrics, AnExecutionThatBecameSeveralSamplesCountsOnce) {
+  // Two executions: one of three samples that is right, one of one sample that is not.
+  std::vector<Group> groups{scored_group({1, 1, 1, 0}, {1, 2, 3, 4})};
+  for (std::size_t i = 0; i < 3; ++i) groups[0].samples[i].rollout_id = 9;
+  EXPECT_EQ(mean_reward(groups, ""), 0.5);
+  const Metrics passed = pass_at_k(groups, "", "");
+  EXPECT_EQ(passed.at("pass@1"), 0.5);
+  EXPECT_EQ(passed.at("pass@2"), 1.0);
+  EXPECT_FALSE(passed.contains("pass@4"));
+  groups[0].samples[3].reward = 1.0;
+  EXPECT_EQ(sample_metrics(groups, "", "").at("zero_std/count_1.0"), 1.0);
+  groups[0].samples[1] = failed_sample("no");
+  groups[0].samples[1].rollout_id = 9;
+  EXPECT_EQ(pass_at_k(groups, "", "").at("pass@1"), 0.5) << "a part of it failed";
+  EXPECT_DOUBLE_EQ(mean_reward(groups, ""), (2.0 / 3 + 1) / 2);
+}
+
+TEST(RolloutMetrics, RatesPerGpuAreDividedByTheGpusThatGenerate) {
+  std::vector<Group> groups{scored_group({1, 0}, {60, 20})};
+  groups[0].samples[0].generation_seconds = 3;
+  groups[0].samples[0].user_fields["non_generation_time"] = 2.0;
+  const Metrics metrics = rollout_speed(groups, 5, 4);
+  EXPECT_EQ(metrics.at("perf/tokens_per_gpu_per_sec"), 80.0 / 5 / 4);
+  EXPECT_EQ(metrics.at("perf/longest_sample_tokens_per_sec"), 60.0 / 5);
+  EXPECT_EQ(metrics.at("perf/longest_sample_tokens_per_sec_without_non_generation"), 60.0 / 3);
+  EXPECT_EQ(metrics.at("perf/non_generation_time/mean"), 1.0);
+  EXPECT_EQ(metrics.at("perf/request/e2e_latency/max"), 3.0);
+  EXPECT_EQ(metrics.at("perf/decode/throughput/mean"), 20.0) << "of the one that was timed";
+}
+
 TEST(RolloutMetrics, WithoutFailedSamplesGroupsMayDifferInSize) {
   std::vector<Group> groups{scored_group({1, 0}, {1, 1}), scored_group({1}, {1}), Group{}};
   groups[1].samples.push_back(failed_sample("no"));

@@ -145,6 +145,7 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
   }
   if (has_functions)
     hooks.abort_functions = [plugins](bool aborts) { plugins->abort_functions(aborts); };
+  add_teacher(config, hooks);
   hooks.reward_timeout = [&config](const Sample& sample) {
     return reward_deadline(config, sample);
   };
@@ -314,19 +315,29 @@ Collected RolloutSource::take(int64_t step) {
     for (const auto& [reason, count] : std::exchange(dropped_tokens_, {}))
       untrained["dropped_" + reason] += count;
   }
-  take_teacher_scores(result.groups);
   show_to_users_functions(step, result.groups);
   Collected collected{.groups = std::move(result.groups),
                       .untrained = std::move(untrained),
                       .generated_tokens = result.end.generated_tokens};
   collected.metrics = version_metrics(collected.groups, version);
-  if (stream_) add_stream_metrics(collected.metrics);
+  if (stream_) {
+    add_stream_metrics(collected.metrics);
+    add_metrics(collected.metrics, staleness_metrics(collected.groups, version));
+  }
   if (const std::optional<UpdateTraffic> traffic = engines_.last_traffic()) {
     collected.metrics["perf/update_weights_wire_bytes"] = static_cast<double>(traffic->bytes);
     collected.metrics["perf/update_weights_density"] = traffic->density;
   }
-  for (const auto& [reason, count] : result.end.drops)
+  double dropped = 0;
+  for (const auto& [reason, count] : result.end.drops) {
     collected.metrics["rollout/dynamic_filter/drop_" + reason] = static_cast<double>(count);
+    dropped += static_cast<double>(count);
+  }
+  if (dropped > 0) {
+    collected.metrics["rollout/dynamic_filter/dropped_groups"] = dropped;
+    collected.metrics["rollout/dynamic_filter/dropped_ratio"] =
+        dropped / (dropped + static_cast<double>(collected.groups.size()));
+  }
   if (stream_) {
     collected.metrics["rollout/retried_groups"] =
         static_cast<double>(result.end.num_retried_groups);

@@ -38,6 +38,12 @@ int devices_needed(const config::RunConfig& config) {
   return place_workers(config, 1, 0).places_needed();
 }
 
+int64_t num_rollout_devices(const config::RunConfig& config) {
+  if (config.num_engine_workers > 0)
+    return config.num_engine_workers * config.rollout_num_gpus_per_engine;
+  return config.has_engine_on_each_rank() ? config.world_size() : 1;
+}
+
 void check_devices(const config::RunConfig& config) {
   if (config.device == "cpu") return;
   const int num_visible = kernels::count_gpus();

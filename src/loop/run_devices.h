@@ -16,6 +16,10 @@ int devices_needed(const config::RunConfig& config);
 /// --device is auto, it becomes cpu or cuda. Before validation.
 std::string choose_device(config::RunConfig& config);
 
+/// Those that generate: what rates "per GPU" of the rollout are divided by. On the CPU the places that
+/// engines have stand for them.
+int64_t num_rollout_devices(const config::RunConfig& config);
+
 /// Throws ConfigError when a run on GPUs needs more of them than this process sees.
 void check_devices(const config::RunConfig& config);
 /// The same with the number of devices given.

@@ -22,15 +22,37 @@ bool has_rule(const config::RunConfig& config, const Sample& sample) {
   return !config.use_opd || !config.rm_type.empty() || sample.metadata.contains("rm_type");
 }
 
-bool asks_server(const config::RunConfig& config, const Sample& sample) {
-  return has_rule(config, sample) ? reward::asks_server(sample.metadata, config.rm_type)
-                                  : config.opd_type == "sglang";
+bool is_taught_by_server(const config::RunConfig& config) {
+  return config.use_opd && config.opd_type == "sglang";
 }
 
-/// The column in what ask_teacher returned; null for another reward.
-const json::value* teacher_scores(const json::value& reward) {
-  const json::object* record = reward.if_object();
-  return record == nullptr ? nullptr : record->if_contains("teacher_log_probs");
+bool asks_server(const config::RunConfig& config, const Sample& sample) {
+  // In evaluations the teacher is asked where there is no rule.
+  return has_rule(config, sample) ? reward::asks_server(sample.metadata, config.rm_type)
+                                  : is_taught_by_server(config);
+}
+
+std::chrono::duration<double> server_deadline(const config::RunConfig& config) {
+  return static_cast<double>(config.remote_rm_attempts) * (call_timeout(config) + kLongestWait);
+}
+
+reward::RemoteReward teacher_of(const config::RunConfig& config) {
+  return {.url = config.rm_url,
+          .num_attempts = config.remote_rm_attempts,
+          .timeout = call_timeout(config),
+          .seed = static_cast<uint64_t>(config.seed)};
+}
+
+/// What an evaluation without a rule measures: minus the mean over the response's tokens of
+/// log-prob - teacher's log-prob, an estimate of the divergence that distillation makes smaller.
+Expected<json::value> closeness(const Sample& sample, const json::value& answer) {
+  const auto teacher = json::value_to<std::vector<float>>(answer.at("teacher_log_probs"));
+  if (sample.log_probs.size() != teacher.size())
+    return failure("the sample has no log-probs of the engine to compare with the teacher's");
+  double sum = 0;
+  for (std::size_t i = 0; i < teacher.size(); ++i)
+    sum += static_cast<double>(teacher[i]) - static_cast<double>(sample.log_probs[i]);
+  return json::value(teacher.empty() ? 0.0 : sum / static_cast<double>(teacher.size()));
 }
 
 }  // namespace
@@ -39,7 +61,7 @@ std::chrono::duration<double> reward_deadline(const config::RunConfig& config,
                                               const Sample& sample) {
   if (!asks_server(config, sample))
     return std::chrono::duration<double>(config.reward_timeout_seconds.value_or(kRuleSeconds));
-  return static_cast<double>(config.remote_rm_attempts) * (call_timeout(config) + kLongestWait);
+  return server_deadline(config);
 }
 
 int num_reward_threads(const config::RunConfig& config) {
@@ -49,30 +71,18 @@ int num_reward_threads(const config::RunConfig& config) {
                               : std::max(config.reward_threads.get(), kConnections));
 }
 
-void take_teacher_scores(std::vector<Group>& groups) {
-  for (Group& group : groups) {
-    for (Sample& sample : group.samples) {
-      const json::value* scores = teacher_scores(sample.reward);
-      if (scores == nullptr) continue;
-      sample.teacher_log_probs = json::value_to<std::vector<float>>(*scores);
-      sample.reward = 0.0;
-    }
-  }
-}
-
 reward::RewardConfig reward_config(const config::RunConfig& config) {
   reward::RewardConfig rewards{
       .seed = static_cast<uint64_t>(config.seed),
-      .url = config.rm_url,
       .call_timeout = call_timeout(config),
       .grading = config.no_rm_strict ? reward::Grading::kOriginal : reward::Grading::kStrict};
+  if (!is_taught_by_server(config)) rewards.url = config.rm_url;  // otherwise the teacher's
   if (!rewards.url.empty()) rewards.attempts = config.remote_rm_attempts;
   return rewards;
 }
 
 std::optional<std::string> reward_problem(const json::value& reward,
                                           const std::string& reward_key) {
-  if (teacher_scores(reward) != nullptr) return std::nullopt;
   const Expected<double> number = reward_number(reward, reward_key);
   if (number) return std::nullopt;
   return number.error().message;
@@ -87,17 +97,28 @@ rollout::ScoreFn make_score(const config::RunConfig& config, std::vector<std::st
   }
   // Pure distillation: every reward is 0 unless a rule is asked for.
   const reward::RewardFn rule = reward::make_reward(config.rm_type, rewards);
-  const reward::RemoteReward teacher{.url = config.rm_url,
-                                     .num_attempts = config.remote_rm_attempts,
-                                     .timeout = rewards.call_timeout,
-                                     .seed = rewards.seed};
-  const bool asks_teacher = config.opd_type == "sglang";
   const bool always_has_rule = !config.rm_type.empty();
-  return [=, temperature = config.rollout_temperature](
-             const Sample& sample, const std::stop_token& stop) -> Expected<json::value> {
+  return [=](const Sample& sample, const std::stop_token& stop) -> Expected<json::value> {
     if (always_has_rule || sample.metadata.contains("rm_type")) return rule(sample, stop);
-    if (asks_teacher) return reward::ask_teacher(teacher, temperature, sample, stop);
     return json::value(0.0);
+  };
+}
+
+void add_teacher(const config::RunConfig& config, rollout::RolloutHooks& hooks) {
+  if (!is_taught_by_server(config)) return;
+  hooks.teacher = [teacher = teacher_of(config), temperature = config.rollout_temperature](
+                      const Sample& sample, const std::stop_token& stop) {
+    return reward::ask_teacher(teacher, temperature, sample, stop);
+  };
+  hooks.teacher_timeout = server_deadline(config);
+  if (!hooks.score || !config.rm_type.empty()) return;
+  hooks.eval_score = [rule = hooks.score, teacher = hooks.teacher](
+                         const Sample& sample,
+                         const std::stop_token& stop) -> Expected<json::value> {
+    if (sample.metadata.contains("rm_type")) return rule(sample, stop);
+    if (sample.response_length() == 0) return json::value(0.0);
+    const Expected<json::value> answer = teacher(sample, stop);
+    return answer ? closeness(sample, *answer) : answer;
   };
 }
 

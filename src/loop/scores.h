@@ -10,7 +10,7 @@
 #include "config/run_config.h"
 #include "core/sample.h"
 #include "reward/reward.h"
-#include "rollout/reward_call.h"
+#include "rollout/rollout.h"
 
 namespace slime::loop {
 
@@ -18,7 +18,7 @@ namespace slime::loop {
 reward::RewardConfig reward_config(const config::RunConfig& config);
 
 /// Why a reward cannot be used: the number that `reward_key` names is missing, no number or not
-/// finite. What a teacher answers is a column and no number.
+/// finite.
 std::optional<std::string> reward_problem(const json::value& reward, const std::string& reward_key);
 
 /// Null where nothing is scored. Throws ConfigError for a rule that does not exist. `end_marks` are
@@ -36,8 +36,9 @@ std::chrono::duration<double> reward_deadline(const config::RunConfig& config,
 /// a server, any row may ask it.
 int num_reward_threads(const config::RunConfig& config);
 
-/// Scores of a teacher elsewhere arrive as rewards; they are a column, and the reward of pure
-/// distillation is 0.
-void take_teacher_scores(std::vector<Group>& groups);
+/// With --opd-type sglang: a teacher is asked for its log-probs of every sample that trains, besides
+/// what gives it a reward. An evaluation asks it where there is no rule, and its score is minus the
+/// mean divergence from the teacher per token.
+void add_teacher(const config::RunConfig& config, rollout::RolloutHooks& hooks);
 
 }  // namespace slime::loop

@@ -8,14 +8,36 @@
 namespace slime::loop {
 namespace {
 
-TEST(Scores, WhatIsNoNumberCannotBeUsedAndATeachersColumnCan) {
+TEST(Scores, WhatIsNoNumberCannotBeUsed) {
   EXPECT_EQ(reward_problem(0.5, ""), std::nullopt);
   EXPECT_EQ(reward_problem(json::object{{"score", 1}}, "score"), std::nullopt);
-  EXPECT_EQ(reward_problem(json::object{{"teacher_log_probs", json::array{-1.0}}}, ""),
-            std::nullopt);
   for (const json::value& odd : {json::value(nullptr), json::value("x"), json::value(INFINITY)})
     EXPECT_TRUE(reward_problem(odd, "")) << json::serialize(odd);
   EXPECT_TRUE(reward_problem(json::object{{"acc", 1}}, "score"));
+}
+
+TEST(Scores, AServedTeacherStandsBesideARule) {
+  config::RunConfig config;
+  config.use_opd = true;
+  config.opd_type = "sglang";
+  config.rm_url = "http://127.0.0.1:9/generate";
+  for (const std::string rule : {"", "math"}) {
+    config.rm_type = rule;
+    rollout::RolloutHooks hooks;
+    hooks.score = make_score(config);
+    add_teacher(config, hooks);
+    EXPECT_TRUE(hooks.teacher);
+    EXPECT_EQ(static_cast<bool>(hooks.eval_score), rule.empty())
+        << "without a rule an evaluation measures the distance from the teacher";
+    Sample sample;
+    sample.response = "\\boxed{7}";
+    sample.label = "7";
+    EXPECT_EQ(hooks.score(sample, {})->to_number<double>(), rule.empty() ? 0.0 : 1.0);
+  }
+  config.opd_type = "megatron";
+  rollout::RolloutHooks hooks;
+  add_teacher(config, hooks);
+  EXPECT_FALSE(hooks.teacher);
 }
 
 TEST(Scores, GradingIsStrictUnlessTheFlagSaysOtherwise) {

@@ -64,9 +64,22 @@ fs::path prepared_lines(const fs::path& run_dir, int64_t first_step) {
   return path;
 }
 
+/// The optimizer updates that the lines tell of; 0: none.
+int64_t num_updates(const fs::path& lines) {
+  int64_t updates = 0;
+  std::ifstream in(lines, std::ios::binary);
+  for (std::string line; std::getline(in, line);) {
+    const auto row = read_row(line);
+    const json::value* update = row ? row->if_contains("train/step") : nullptr;
+    if (update != nullptr && update->is_number())
+      updates = std::max(updates, update->to_number<int64_t>() + 1);
+  }
+  return updates;
+}
+
 fs::path prepared_events(const fs::path& run_dir, int64_t first_step, const Clock& clock) {
   fs::path path = event_file(run_dir / "tensorboard", clock.unix_seconds());
-  truncate_event_file(path, first_step);
+  truncate_event_file(path, first_step, num_updates(run_dir / "metrics.jsonl"));
   return path;
 }
 
@@ -109,7 +122,14 @@ void Tracker::write(int64_t step, const Metrics& metrics) {
     line += std::isfinite(number) ? fmt::format("{}", number) : "null";
   }
   lines_.append(line + "}\n");
-  events_.append(scalars_record(now, step, metrics));
+  const auto update = metrics.find("train/step");
+  if (update == metrics.end()) return events_.append(scalars_record(now, step, metrics));
+  // TensorBoard draws an update's numbers over updates, as W&B does.
+  Metrics of_update, of_rollout;
+  for (const auto& metric : metrics)
+    (metric.first.starts_with("train/") ? of_update : of_rollout).insert(metric);
+  events_.append(scalars_record(now, static_cast<int64_t>(update->second), of_update));
+  if (!of_rollout.empty()) events_.append(scalars_record(now, step, of_rollout));
 }
 
 void truncate_metric_lines(const fs::path& path, int64_t first_step) {
@@ -127,14 +147,15 @@ void truncate_metric_lines(const fs::path& path, int64_t first_step) {
   keep(path, text, kept);
 }
 
-void truncate_event_file(const fs::path& path, int64_t first_step) {
+void truncate_event_file(const fs::path& path, int64_t first_step, int64_t first_update) {
   if (!fs::exists(path)) return;
   const std::string bytes = read_whole(path);
   std::string kept;
   std::size_t begin = 0;
   while (const auto record = read_event_record(std::string_view(bytes).substr(begin))) {
     // The version record has no step; it stays whatever the run resumes at.
-    if (begin == 0 || record->step < first_step)
+    const int64_t first = record->is_of_update ? first_update : first_step;
+    if (begin == 0 || record->step < first)
       kept += std::string_view(bytes).substr(begin, record->size_bytes);
     begin += record->size_bytes;
   }

@@ -1,8 +1,8 @@
 #pragma once
 
 /// Where a run's numbers go: RUN_DIR/metrics.jsonl for `slime report` and for pandas,
-/// RUN_DIR/tensorboard/ for TensorBoard. The loop writes once per step (and once more after an
-/// evaluation); nobody else writes metrics.
+/// RUN_DIR/tensorboard/ for TensorBoard. The loop writes once per step, before it once for each
+/// optimizer update but the last, and once more after an evaluation; nobody else writes metrics.
 ///
 /// One line of metrics.jsonl:
 ///
@@ -58,8 +58,10 @@ class Tracker {
 /// than those of the steps that it did not stop.) Does nothing when there is no such file.
 void truncate_metric_lines(const std::filesystem::path& path, int64_t first_step);
 
-/// The same for an event file.
-void truncate_event_file(const std::filesystem::path& path, int64_t first_step);
+/// The same for an event file, whose records of optimizer updates stand at their train/step: those of
+/// `first_update` or more go.
+void truncate_event_file(const std::filesystem::path& path, int64_t first_step,
+                         int64_t first_update);
 
 /// The largest step of metrics.jsonl with a score of an evaluation. Empty without a file.
 std::optional<int64_t> last_evaluated_step(const std::filesystem::path& path);

@@ -107,6 +107,23 @@ TEST_F(TrackingTest, TheRowOfAnEvaluationStaysThoughLaterStepsWereWrittenBeforeI
   EXPECT_EQ(last_evaluated_step(folder_ / "metrics.jsonl"), std::nullopt) << "it will come again";
 }
 
+TEST_F(TrackingTest, UpdatesStandAtTheirOwnStepsAndAreCutWithTheirRollout) {
+  const auto write_rollout = [](Tracker& tracker, int64_t step) {
+    tracker.write(step, {{"train/step", 2.0 * step}, {"train/loss", 0.5}});
+    tracker.write(step, {{"train/step", 2.0 * step + 1}, {"train/loss", 0.25}, {"rollout/x", 1}});
+  };
+  {
+    Tracker tracker(folder_, 0, clock_);
+    for (int64_t step = 0; step < 3; ++step) write_rollout(tracker, step);
+  }
+  // The version record, and for each rollout two updates and itself.
+  EXPECT_EQ(steps_of(read(event_file())), (std::vector<int64_t>{0, 0, 1, 0, 2, 3, 1, 4, 5, 2}));
+  Tracker resumed(folder_, 2, clock_);
+  EXPECT_EQ(steps_of(read(event_file())), (std::vector<int64_t>{0, 0, 1, 0, 2, 3, 1}));
+  write_rollout(resumed, 2);
+  EXPECT_EQ(steps_of(read(event_file())), (std::vector<int64_t>{0, 0, 1, 0, 2, 3, 1, 4, 5, 2}));
+}
+
 TEST_F(TrackingTest, TornLastRecordsAreCut) {
   {
     Tracker tracker(folder_, 0, clock_);

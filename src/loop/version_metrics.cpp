@@ -90,4 +90,28 @@ Metrics version_metrics(std::span<const Group> groups, WeightVersion current) {
   return metrics;
 }
 
+Metrics staleness_metrics(std::span<const Group> groups, WeightVersion current) {
+  Lags staleness;
+  double unknown = 0, several = 0;
+  for (const Group& group : groups) {
+    for (const Sample& sample : group.samples) {
+      Versions own;
+      for (const VersionRun& run : sample.versions)
+        if (run.version != kNoVersion) own.add(run.version);
+      if (!own.are_known() || own.oldest > current) {
+        ++unknown;
+        continue;
+      }
+      staleness.add(current - own.oldest);
+      several += own.oldest != own.newest ? 1 : 0;
+    }
+  }
+  Metrics metrics{{"rollout/staleness/unknown_count", unknown}};
+  if (staleness.count == 0) return metrics;
+  metrics["rollout/staleness/mean"] = staleness.mean();
+  metrics["rollout/staleness/max"] = staleness.max;
+  metrics["rollout/staleness/multi_version_frac"] = several / staleness.count;
+  return metrics;
+}
+
 }  // namespace slime::loop

@@ -23,4 +23,9 @@ namespace slime::loop {
 /// lag_admission_max. Empty when no version is known.
 Metrics version_metrics(std::span<const Group> groups, WeightVersion current);
 
+/// The original's names for runs that generate all the time, under rollout/staleness/: a sample's
+/// staleness is `current` less its oldest version; mean, max, unknown_count (no version known, or a
+/// newer one), multi_version_frac (of the known ones: more than one version).
+Metrics staleness_metrics(std::span<const Group> groups, WeightVersion current);
+
 }  // namespace slime::loop

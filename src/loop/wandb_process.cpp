@@ -139,9 +139,8 @@ WandbProcess::WandbProcess(const config::OutputFlags& config, const std::string&
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   child_ = -1;
-  throw ConfigError(fmt::format(
-      "--use-wandb: {} of {}; install wandb there, set SLIME_PYTHON, or use --wandb-mode offline",
-      why != nullptr && why->is_string() ? std::string(why->get_string()) : "no answer", program));
+  throw ConfigError(wandb_problem(
+      why != nullptr && why->is_string() ? std::string(why->get_string()) : "", program));
 }
 
 WandbProcess::~WandbProcess() {
@@ -192,6 +191,25 @@ void WandbProcess::write(const Metrics& metrics) {
     line += std::isfinite(number) ? fmt::format("{}", number) : "null";
   }
   if (!send(line + "}\n")) close_quietly(to_child_);
+}
+
+std::string wandb_problem(const std::string& why, const std::string& python) {
+  if (why.empty()) {
+    return fmt::format(
+        "--use-wandb: {} gave no answer; what it said is above. Set SLIME_PYTHON to a Python that "
+        "has wandb",
+        python);
+  }
+  if (why.find("No module named") != std::string::npos) {
+    return fmt::format(
+        "--use-wandb: {}: {}; `{} -m pip install wandb`, or set SLIME_PYTHON to a Python that has "
+        "it",
+        python, why, python);
+  }
+  return fmt::format(
+      "--use-wandb: {}; give a key (WANDB_API_KEY, --wandb-key), or use --wandb-mode offline and "
+      "`wandb sync` later; SLIME_PYTHON chooses another Python than {}",
+      why, python);
 }
 
 Metrics with_step_axes(const Metrics& metrics, int64_t plotted) {

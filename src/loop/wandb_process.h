@@ -37,6 +37,10 @@ class WandbProcess {
   int from_child_ = -1;
 };
 
+/// What to tell a user whose wandb did not start, with what would work: `why` is the child's word, empty
+/// where it said none.
+std::string wandb_problem(const std::string& why, const std::string& python);
+
 /// metrics plus rollout/step, train/step and eval/step where a name of the group is present: the
 /// axes that wandb plots over. `step` is the rollout, `plotted` where it stands on the axis.
 Metrics with_step_axes(const Metrics& metrics, int64_t plotted);

@@ -95,5 +95,14 @@ TEST(Wandb, ThatCannotStartIsRefusedWithItsWords) {
   }
 }
 
+TEST(Wandb, WhatIsAdvisedWouldWork) {
+  const std::string absent = wandb_problem("ModuleNotFoundError: No module named 'wandb'", "py");
+  EXPECT_THAT(absent, HasSubstr("`py -m pip install wandb`"));
+  EXPECT_EQ(absent.find("offline"), std::string::npos) << "that needs the package as well";
+  EXPECT_THAT(wandb_problem("UsageError: api_key not configured", "py"),
+              HasSubstr("--wandb-mode offline and `wandb sync` later"));
+  EXPECT_THAT(wandb_problem("", "py"), HasSubstr("py gave no answer"));
+}
+
 }  // namespace
 }  // namespace slime::loop

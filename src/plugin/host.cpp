@@ -24,6 +24,8 @@ constexpr std::size_t kMostCoroutines = 1024;
 constexpr std::size_t kMostPlainCalls = 32;
 constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
 constexpr std::chrono::milliseconds kStandstill{900};  // of its event loop; it beats every 250
+/// Of one that executes no call: nothing will come of it.
+constexpr std::chrono::seconds kDeadStandstill{60};
 constexpr std::chrono::duration<double> kFirstPause{0.1};
 constexpr std::chrono::duration<double> kLongestPause{30};
 constexpr int kMostDeaths = 5;
@@ -38,8 +40,7 @@ std::string late_text(const Call& call) {
 
 Host::Host(HostConfig config)
     : config_(std::move(config)),
-      log_(config_.logs /
-           fmt::format("host-{}{}.log", config_.number, config_.finds_culprits ? "-again" : "")),
+      log_(config_.logs / fmt::format("host-{}.log", config_.number)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       replies_(std::make_shared<Replies>(wake_)) {
   check(wake_ >= 0, "there is a descriptor for an event");
@@ -69,8 +70,6 @@ void Host::call(Call call) {
 void Host::set_aborted(bool is_aborted) {
   is_aborted_ = is_aborted;
   ::eventfd_write(wake_, 1);
-  const std::lock_guard lock(mutex_);
-  if (examiner_) examiner_->set_aborted(is_aborted);
 }
 
 void Host::tell_aborted() {
@@ -82,8 +81,7 @@ void Host::tell_aborted() {
 void Host::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     take_calls();
-    const bool starts_at_once = !has_started_ && !config_.finds_culprits;
-    const bool is_wanted = starts_at_once || !waiting_.empty() || !suspects_.empty();
+    const bool is_wanted = !has_started_ || !waiting_.empty();
     if (!process_ && !broken_ && is_wanted && Steady::now() >= start_at_) start();
     try {
       if (process_) send_replies();
@@ -95,10 +93,6 @@ void Host::run(const std::stop_token& stop) {
       die(error.what());
     }
     look_at_clock();
-    while (broken_ && !suspects_.empty()) {
-      for (Call& call : suspects_.front()) fail(call, *broken_);
-      suspects_.pop_front();
-    }
     while (broken_ && !waiting_.empty()) {
       fail(waiting_.front(), *broken_);
       waiting_.pop_front();
@@ -119,26 +113,29 @@ void Host::wait() {
   if (all[0].revents != 0) ::eventfd_read(wake_, &ignored);
   if (!process_) return;
   if (all[1].revents & POLLOUT) write_rest();
-  if (all[2].revents != 0) process_->read_output();
+  if (all[2].revents == 0) return;
+  process_->read_output();
+  if (has_output_ || log_.is_empty()) return;
+  has_output_ = true;
+  if (config_.on_output) config_.on_output(log_.file());
 }
 
 void Host::take_calls() {
   const std::lock_guard lock(mutex_);
   std::ranges::move(arrived_, std::back_inserter(waiting_));
   arrived_.clear();
-  for (std::vector<Call>& calls : std::exchange(arrived_suspects_, {}))
-    call_again(std::move(calls));
 }
 
 void Host::start() {
   begun_ = looped_ = Steady::now();
   loop_count_ = -1;
-  has_abandoned_ = false;
   num_plain_in_flight_ = 0;
   ++num_processes_;
   told_aborted_ = false;
   try {
-    process_ = std::make_unique<HostProcess>(config_.python, log_);
+    abandoned_.clear();
+    board_ = std::make_unique<CallBoard>();
+    process_ = std::make_unique<HostProcess>(config_.python, log_, board_->descriptor());
   } catch (const ConfigError& error) {
     if (!has_started_) return give_up({error.what()});
     return die(error.what());
@@ -149,6 +146,7 @@ void Host::start() {
   send(kConfigure, {.head = {{"protocol", kProtocol},
                              {"args", config_.flags},
                              {"hooks", std::move(hooks)},
+                             {"board", board_->layout()},
                              {"paths", json::array()}}});
 }
 
@@ -176,27 +174,27 @@ void Host::write_rest() {
 }
 
 void Host::send_calls() {
-  // The next half of suspects is called when the one before has ended.
-  if (waiting_.empty() && !suspects_.empty() && in_flight_.empty()) {
-    waiting_ = std::move(suspects_.front());
-    suspects_.pop_front();
-  }
   while (unsent_.size() < kMostUnsent) {
-    std::deque<Call>& from = waiting_;
     Payload payload;
     json::array calls;
-    while (!from.empty() && in_flight_.size() < kMostCoroutines && calls.size() < kCallsOfAFrame &&
-           may_send(from.front())) {
-      Call call = std::move(from.front());
-      from.pop_front();
+    while (!waiting_.empty() && in_flight_.size() < kMostCoroutines &&
+           calls.size() < kCallsOfAFrame && may_send(waiting_.front())) {
+      const std::optional<int> slot = board_->take_slot();
+      if (!slot) {
+        die("the plug-in host had thousands of calls that did not end when they were cancelled");
+        return;
+      }
+      Call call = std::move(waiting_.front());
+      waiting_.pop_front();
       json::object arguments = call.arguments(payload.columns);
       arguments["id"] = next_id_;
       arguments["hook"] = call.hook;
+      arguments["slot"] = *slot;
       arguments["seconds"] = call.timeout.count();
       calls.push_back(std::move(arguments));
-      const auto late = late_at(call);
+      const auto patient = patient_until(call);
       if (!is_coroutine_[static_cast<std::size_t>(call.hook)]) ++num_plain_in_flight_;
-      in_flight_.emplace(next_id_++, InFlight{std::move(call), late});
+      in_flight_.emplace(next_id_++, InFlight{std::move(call), *slot, patient});
     }
     if (calls.empty()) return;
     payload.head["calls"] = std::move(calls);
@@ -282,7 +280,11 @@ void Host::take_ready(const json::object& head) {
 
 void Host::take_answer(const json::object& answer, const Columns& columns) {
   const auto found = in_flight_.find(id_of(answer));
-  if (found == in_flight_.end()) return;  // late, and counted as failed
+  if (found == in_flight_.end()) {  // late, and counted as failed; or told twice
+    if (const auto abandoned = abandoned_.extract(id_of(answer)))
+      board_->release_slot(abandoned.mapped().slot);
+    return;
+  }
   const json::value* error = answer.if_contains("error");
   const json::value* value = answer.if_contains("value");
   if (error == nullptr && (value == nullptr || !value->is_object()))
@@ -291,6 +293,7 @@ void Host::take_answer(const json::object& answer, const Columns& columns) {
   looped_ = Steady::now();
   deaths_in_row_ = 0;
   Call call = std::move(found->second.call);
+  board_->release_slot(found->second.slot);
   in_flight_.erase(found);
   if (!is_coroutine_[static_cast<std::size_t>(call.hook)]) --num_plain_in_flight_;
   if (error == nullptr) return finish(call, Answer{value->get_object(), columns});
@@ -337,15 +340,15 @@ void Host::look_at_clock() {
   }
   const bool stands_still = now - looped_ > kStandstill;
   for (auto at = in_flight_.begin(); at != in_flight_.end();) {
-    if (now < at->second.late) {
+    if (!is_late(at->first, at->second, now)) {
       ++at;
       continue;
     }
     const Call& call = at->second.call;
     const std::string why = is_hurried_ ? "the function did not return" : late_text(call);
-    if (stands_still) {
+    if (is_stuck(at->first, now) || (is_hurried_ && stands_still)) {
       const std::string subject = call.subject;
-      die(why + " and let nothing else go on in its host, which was killed");
+      die(why + " and let nothing else go on in its host, which was killed", at->first);
       if (is_hurried_ && ++num_late_in_hurry_ >= kMostLateInHurry && config_.on_stuck)
         config_.on_stuck(fmt::format("{}: {}", subject, why));
       return;
@@ -353,11 +356,15 @@ void Host::look_at_clock() {
     fail(at->second.call, why);
     at = abandon(at);
   }
+  if (end_stuck_leftover(now)) return;
+  if (!in_flight_.empty() && now - looped_ > kDeadStandstill && board_->executing().empty())
+    die(fmt::format("the plug-in host stood still for {} s without running a function",
+                    kDeadStandstill.count()));
 }
 
 /// Its answer is not waited for any more.
 Host::Calls::iterator Host::abandon(Calls::iterator which) {
-  has_abandoned_ = true;
+  abandoned_.emplace(which->first, Leftover{which->second.slot, which->second.call.timeout});
   if (!is_coroutine_[static_cast<std::size_t>(which->second.call.hook)]) --num_plain_in_flight_;
   return in_flight_.erase(which);
 }
@@ -365,8 +372,6 @@ Host::Calls::iterator Host::abandon(Calls::iterator which) {
 void Host::drop_stopped() {
   const auto is_stopped = [](const Call& call) { return call.stop.stop_requested(); };
   num_open_ -= static_cast<int64_t>(std::erase_if(waiting_, is_stopped));
-  for (std::deque<Call>& calls : suspects_)
-    num_open_ -= static_cast<int64_t>(std::erase_if(calls, is_stopped));
   json::array ids;
   for (auto at = in_flight_.begin(); at != in_flight_.end();) {
     if (!is_stopped(at->second.call)) {
@@ -380,13 +385,16 @@ void Host::drop_stopped() {
   if (!ids.empty() && process_) send(kCancel, {.head = {{"ids", std::move(ids)}}});
 }
 
-/// `why`: empty when it ended by itself.
-void Host::die(const std::string& why) {
+/// `why`: empty when it ended by itself. `culprit`: for whose sake it was killed; 0: the board says.
+void Host::die(const std::string& why, int64_t culprit) {
   std::string reason = why;
   if (process_) {
     const std::string ending = process_->end(/*waits=*/why.empty());
     if (reason.empty()) reason = fmt::format("the plug-in host {}", ending);
+    take_last_answers();
   }
+  std::vector<int64_t> culprits = board_->executing();
+  if (culprit != 0) culprits = {culprit};
   process_.reset();
   unsent_.clear();
   is_ready_ = false;
@@ -397,20 +405,14 @@ void Host::die(const std::string& why) {
   if (!has_started_) {
     return give_up({start_failure(config_.python, told, tail)});
   }
-  tell(fmt::format("plug-in host {}: {}", config_.number, told));
-  // Where culprits are looked for, deaths are what is waited for.
-  if (!config_.finds_culprits) ++deaths_in_row_;
+  const std::string running = subjects_of(culprits);
+  tell(fmt::format("plug-in host {}{}: {}", config_.number,
+                   running.empty() ? "" : fmt::format(", in the call for {}", running), told));
+  ++deaths_in_row_;
   const std::chrono::duration<double> pause =
       std::min(kFirstPause * std::exp2(std::max(deaths_in_row_ - 1, 0)), kLongestPause);
   start_at_ = Steady::now() + std::chrono::duration_cast<Steady::duration>(pause);
-  auto had = std::exchange(in_flight_, {});
-  if (had.size() == 1 && !has_abandoned_) {
-    fail(had.begin()->second.call, reason);
-  } else if (is_hurried_) {
-    for (auto& [id, each] : had) fail(each.call, reason);
-  } else if (!had.empty()) {
-    blame_one_of(std::move(had));
-  }
+  end_calls(culprits, reason);
   if (deaths_in_row_ >= kMostDeaths) {
     broken_ = fmt::format("{} plug-in hosts in a row ended without an answer, the last: {}",
                           deaths_in_row_, reason);

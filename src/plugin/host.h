@@ -4,10 +4,11 @@
 /// the user's code does.
 ///
 /// A thread owns the process and everything about it. Calls that have gathered go in one frame, and so
-/// do answers. A host that dies, or whose event loop stands still when a call is late, is replaced.
-/// The calls that it had are called again in a host of their own, half of them at a time and then halves of
-/// a half that dies, so that only those fail which bring a host down alone, and nothing else waits for them; a
-/// reward may so be called several times. docs/decisions/0081-users-python.md.
+/// do answers. A host that dies, or that a late call holds up, is replaced. A function is called once:
+/// the board of calls (plugin/call_board.h) says which one ran when the host died, and that one fails;
+/// those that had not begun are called in the next host; answers that were not sent yet count; those
+/// that had begun and waited for something fail too, since what they did may not be done twice.
+/// docs/decisions/0106-attributed-deaths.md.
 
 #include <chrono>
 #include <deque>
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "core/expected.h"
+#include "plugin/call_board.h"
 #include "plugin/host_process.h"
 #include "plugin/payload.h"
 #include "plugin/questions.h"
@@ -42,14 +44,17 @@ struct Answer {
 };
 
 struct Call {
-  int hook = 0;                             // place among the hooks
-  std::string subject;                      // "sample 17": whom a traceback is about
-  std::chrono::duration<double> timeout{};  // 0: none, it may take as long as it likes
-  /// Its arguments, with lists as columns of the frame; may be called again, for a second try.
+  int hook = 0;         // place among the hooks
+  std::string subject;  // "sample 17": whom a traceback is about
+  /// From the moment in which the function begins; 0: it may take as long as it likes.
+  std::chrono::duration<double> timeout{};
+  /// Its arguments, with lists as columns of the frame; asked again where the first host died before
+  /// the function began.
   std::function<json::object(Columns&)> arguments;
   std::stop_token stop;  // nobody waits any more: it is cancelled, and answered or not
   /// Called once, on the host's thread. Throws nothing.
   std::function<void(const Expected<Answer>&)> answer;
+  bool is_repeated = false;  // the host's own: it was lost once
 };
 
 struct HostConfig {
@@ -66,10 +71,13 @@ struct HostConfig {
   std::chrono::duration<double> patience{30};
   /// A reward took longer than that, twice. Does not return: nothing that is whole comes any more.
   std::function<void(const std::string& why)> on_stuck;
-  bool finds_culprits = false;  // it has only calls that were in a host when it died
+  /// Calls that had begun and waited when another one brought the host down are made once more.
+  bool repeats_lost_calls = false;
   /// What user code asks the program. Called on the host's thread, which it must not hold up; empty:
   /// nothing is answered.
   std::function<void(Question, ReplyFn)> on_question;
+  /// It has written something to its standard output or error, for the first time.
+  std::function<void(const std::filesystem::path& log)> on_output;
   /// For people: the traceback of each place in the code, the ends of hosts. On the host's thread.
   std::function<void(const std::string&)> tell;
 };
@@ -99,7 +107,14 @@ class Host {
   using Steady = std::chrono::steady_clock;
   struct InFlight {
     Call call;
-    Steady::time_point late;  // it should have been answered
+    int slot = 0;                                                  // on the board
+    Steady::time_point patient_until = Steady::time_point::max();  // of a reward, when the run ends
+  };
+
+  /// A call that nobody waits for any more and that may still run.
+  struct Leftover {
+    int slot = 0;
+    std::chrono::duration<double> timeout{};
   };
 
   using Calls = std::map<int64_t, InFlight>;
@@ -120,15 +135,17 @@ class Host {
   void send_replies();
   bool may_send(const Call& call) const;
   void hurry();
-  Steady::time_point late_at(const Call& call) const;
+  Steady::time_point patient_until(const Call& call) const;
+  bool is_late(int64_t id, const InFlight& each, Steady::time_point now) const;
+  bool is_stuck(int64_t id, Steady::time_point now) const;
+  bool end_stuck_leftover(Steady::time_point now);
   void look_at_clock();
   void drop_stopped();
   Calls::iterator abandon(Calls::iterator which);
-  void die(const std::string& why);
-  void blame_one_of(Calls had);
-  void examine(std::vector<Call> suspects);
-  void take_suspects(std::vector<Call> suspects);
-  void call_again(std::vector<Call> suspects);
+  void die(const std::string& why, int64_t culprit = 0);
+  void take_last_answers();
+  std::string subjects_of(const std::vector<int64_t>& ids) const;
+  void end_calls(const std::vector<int64_t>& culprits, const std::string& reason);
   void give_up(const std::vector<std::string>& problems);
   void finish(Call& call, const Expected<Answer>& answer);
   void fail(Call& call, const std::string& why);
@@ -139,14 +156,15 @@ class Host {
   int wake_ = -1;
   const std::shared_ptr<Replies> replies_;
   std::mutex mutex_;
-  std::vector<Call> arrived_;                       // guarded by mutex_
-  std::deque<std::vector<Call>> arrived_suspects_;  // guarded by mutex_
+  std::vector<Call> arrived_;  // guarded by mutex_
   std::atomic<bool> is_aborted_{false};
   std::atomic<int64_t> num_open_{0};
 
   // The thread's own.
   std::promise<std::vector<std::string>> started_;
-  bool has_started_ = false;  // once
+  bool has_started_ = false;          // once
+  bool has_output_ = false;           // as on_output says
+  std::unique_ptr<CallBoard> board_;  // of the process, and after it
   std::unique_ptr<HostProcess> process_;
   std::string unsent_;
   bool is_ready_ = false;
@@ -159,17 +177,14 @@ class Host {
   Steady::time_point looped_;            // its event loop was last seen to go on
   int64_t loop_count_ = -1;
   std::deque<Call> waiting_;
-  /// With finds_culprits: calls that are made together, when those before have ended.
-  std::deque<std::deque<Call>> suspects_;
   Calls in_flight_;
+  std::map<int64_t, Leftover> abandoned_;  // calls that nobody waits for, by id
   int64_t next_id_ = 1;
-  bool has_abandoned_ = false;  // the process may still run a call that nobody waits for
-  int deaths_in_row_ = 0;       // without an answer between them
+  int deaths_in_row_ = 0;  // without an answer between them
   bool is_hurried_ = false;
   int num_late_in_hurry_ = 0;  // hosts that were killed then
   std::optional<std::string> broken_;
   std::map<std::string, int64_t> places_;  // that tracebacks were shown of
-  std::unique_ptr<Host> examiner_;         // made when it is needed; guarded by mutex_
   std::jthread thread_;                    // last: it uses all of it
 };
 

@@ -1,11 +1,13 @@
-// When a call is late, and who is to blame for a host's death: calls that it had are made again in a host of
-// their own.
+// When a call is late, and what becomes of the calls of a host that has died.
 
-#include <sys/eventfd.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
+#include "plugin/frame_types.h"
 #include "plugin/host.h"
 
 namespace slime::plugin {
@@ -13,61 +15,109 @@ namespace {
 
 /// The host itself cancels what is late; this much later it should have said so.
 constexpr std::chrono::milliseconds kGrace{1000};
+constexpr std::size_t kMostSubjects = 3;
+/// Shorter steps come to an end by themselves, such as those that a cancelled call ends with.
+constexpr std::chrono::milliseconds kStuckStep{500};
+/// For what was cancelled and had no deadline of its own.
+constexpr std::chrono::seconds kLeftoverPatience{60};
 
 }  // namespace
 
-Host::Steady::time_point Host::late_at(const Call& call) const {
-  const auto now = Steady::now();
-  const auto timeout = std::chrono::duration_cast<Steady::duration>(call.timeout);
-  const auto late =
-      timeout > Steady::duration::zero() ? now + timeout + kGrace : Steady::time_point::max();
+Host::Steady::time_point Host::patient_until(const Call& call) const {
   const bool is_reward = config_.hooks[static_cast<std::size_t>(call.hook)].hook == "reward";
-  const auto patience = std::chrono::duration_cast<Steady::duration>(config_.patience);
-  return is_hurried_ && is_reward ? std::min(late, now + patience + kGrace) : late;
+  if (!is_hurried_ || !is_reward) return Steady::time_point::max();
+  return Steady::now() + std::chrono::duration_cast<Steady::duration>(config_.patience) + kGrace;
 }
 
 void Host::hurry() {
   if (is_hurried_ || !config_.hurries || !config_.hurries()) return;
   is_hurried_ = true;
-  for (auto& [id, each] : in_flight_) each.late = std::min(each.late, late_at(each.call));
+  for (auto& [id, each] : in_flight_) each.patient_until = patient_until(each.call);
 }
 
-/// Of the examiner, by the host whose calls they were.
-void Host::take_suspects(std::vector<Call> suspects) {
-  num_open_ += static_cast<int64_t>(suspects.size());
-  const std::lock_guard lock(mutex_);
-  arrived_suspects_.push_back(std::move(suspects));
-  ::eventfd_write(wake_, 1);
+bool Host::is_late(int64_t id, const InFlight& each, Steady::time_point now) const {
+  if (now >= each.patient_until) return true;
+  if (each.call.timeout <= each.call.timeout.zero()) return false;
+  const auto time = board_->time_of(id, each.slot, now);
+  return time && *time > each.call.timeout + kGrace;
 }
 
-/// Those that were in a host when it died. Of one there is nothing to find out.
-void Host::examine(std::vector<Call> suspects) {
-  num_open_ -= static_cast<int64_t>(suspects.size());
-  const std::lock_guard lock(mutex_);
-  if (!examiner_) {
-    HostConfig config = config_;
-    config.finds_culprits = true;
-    examiner_ = std::make_unique<Host>(std::move(config));
-    if (is_aborted_) examiner_->set_aborted(true);
+bool Host::is_stuck(int64_t id, Steady::time_point now) const {
+  return board_->holds_for(id, now) > kStuckStep;
+}
+
+/// A call that was given up and holds up all others has no longer than any call.
+bool Host::end_stuck_leftover(Steady::time_point now) {
+  for (const auto& [id, leftover] : abandoned_) {
+    if (!is_stuck(id, now)) continue;
+    const std::chrono::duration<double> limit =
+        leftover.timeout > leftover.timeout.zero() ? leftover.timeout : kLeftoverPatience;
+    const auto time = board_->time_of(id, leftover.slot, now);
+    if (!time || *time <= limit + kGrace) continue;
+    die(fmt::format("a function that was cancelled held up its host for longer than {:g} s, which "
+                    "was killed",
+                    limit.count()),
+        id);
+    return true;
   }
-  examiner_->take_suspects(std::move(suspects));
+  return false;
 }
 
-/// A half at a time: all together they would bring it down again.
-void Host::call_again(std::vector<Call> suspects) {
-  const auto middle = suspects.begin() + static_cast<std::ptrdiff_t>((suspects.size() + 1) / 2);
-  if (middle != suspects.end())
-    suspects_.emplace_front(std::move_iterator(middle), std::move_iterator(suspects.end()));
-  suspects_.emplace_front(std::move_iterator(suspects.begin()), std::move_iterator(middle));
+/// What the process had sent or computed when it ended.
+void Host::take_last_answers() {
+  const auto take = [this](const net::Frame& frame) {
+    if (frame.type == kAnswers) take_frame(frame);
+  };
+  try {
+    bool is_open = true, has_more = true;
+    while (is_open && has_more) {
+      has_more = false;
+      is_open = process_->channel().read_available();
+      while (const std::optional<net::Frame> frame = process_->channel().next()) {
+        take(*frame);
+        has_more = true;
+      }
+    }
+    for (const net::Frame& frame : board_->unsent_answers()) take(frame);
+  } catch (const net::FrameError&) {
+    // What is left was being written when it died.
+  }
 }
 
-void Host::blame_one_of(Calls had) {
-  std::vector<Call> suspects;
-  for (auto& [id, each] : had) suspects.push_back(std::move(each.call));
-  if (!config_.finds_culprits) return examine(std::move(suspects));
-  // Those of this half that were not called yet are no suspects, and wait for their turn.
-  if (!waiting_.empty()) suspects_.push_front(std::exchange(waiting_, {}));
-  call_again(std::move(suspects));
+/// "sample 7, sample 9 and 3 more": whom these calls were made for.
+std::string Host::subjects_of(const std::vector<int64_t>& ids) const {
+  std::vector<std::string> subjects;
+  for (const int64_t id : ids) {
+    if (const auto found = in_flight_.find(id); found != in_flight_.end())
+      subjects.push_back(found->second.call.subject);
+  }
+  const std::size_t shown = std::min(subjects.size(), kMostSubjects);
+  const std::size_t more = subjects.size() - shown;
+  subjects.resize(shown);
+  return fmt::format("{}{}", fmt::join(subjects, ", "),
+                     more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
+void Host::end_calls(const std::vector<int64_t>& culprits, const std::string& reason) {
+  const auto now = Steady::now();
+  const std::string running = subjects_of(culprits);
+  std::deque<Call> again;
+  for (auto& [id, each] : std::exchange(in_flight_, {})) {
+    const bool has_begun = board_->time_of(id, each.slot, now).has_value();
+    const bool is_lost = has_begun && std::ranges::find(culprits, id) == culprits.end();
+    if (is_hurried_ || (has_begun && !is_lost)) {
+      fail(each.call, reason);
+    } else if (!is_lost || (config_.repeats_lost_calls && !each.call.is_repeated)) {
+      each.call.is_repeated = each.call.is_repeated || is_lost;
+      again.push_back(std::move(each.call));
+    } else {
+      fail(each.call,
+           fmt::format("{}{} while this call waited, and it may not be made twice", reason,
+                       running.empty() ? "" : fmt::format(" in the call for {}", running)));
+    }
+  }
+  waiting_.insert(waiting_.begin(), std::move_iterator(again.begin()),
+                  std::move_iterator(again.end()));
 }
 
 }  // namespace slime::plugin

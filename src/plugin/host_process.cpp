@@ -27,7 +27,9 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr int kFrames = 3;                           // descriptor of the host's end
+constexpr int kFrames = 3;  // descriptor of the host's end
+constexpr int kBoard = 4;   // of the board of calls
+constexpr int kAboveThose = 16;
 constexpr uint64_t kFrameLimit = uint64_t{1} << 30;  // bytes of one frame of a host
 constexpr uint64_t kBytesOfAMinute = uint64_t{8} << 20;
 constexpr std::size_t kTail = 4096;  // bytes that are shown when it dies
@@ -117,7 +119,7 @@ std::vector<std::string> python_environment() {
   return all;
 }
 
-HostProcess::HostProcess(const std::string& python, HostLog& log)
+HostProcess::HostProcess(const std::string& python, HostLog& log, int board)
     : channel_(
           [this] {
             const std::array<int, 2> ends = socket_pair();
@@ -134,13 +136,16 @@ HostProcess::HostProcess(const std::string& python, HostLog& log)
   }
   ::fcntl(pipe[0], F_SETFL, O_NONBLOCK);
   output_ = pipe[0];
+  // A number that the actions below do not write to before they read it.
+  const int board_above = board < 0 ? -1 : ::fcntl(board, F_DUPFD_CLOEXEC, kAboveThose);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, pipe[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, pipe[1], STDERR_FILENO);
   posix_spawn_file_actions_adddup2(&actions, theirs_, kFrames);
-  posix_spawn_file_actions_addclosefrom_np(&actions, kFrames + 1);
+  if (board_above >= 0) posix_spawn_file_actions_adddup2(&actions, board_above, kBoard);
+  posix_spawn_file_actions_addclosefrom_np(&actions, board_above >= 0 ? kBoard + 1 : kFrames + 1);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   // Ctrl-C is for the program; what users' code starts is found by the group and killed with it.
@@ -153,6 +158,7 @@ HostProcess::HostProcess(const std::string& python, HostLog& log)
   posix_spawnattr_destroy(&attributes);
   ::close(theirs_);
   ::close(pipe[1]);
+  if (board_above >= 0) ::close(board_above);
   if (error == 0) return;
   process_ = -1;
   ::close(output_);

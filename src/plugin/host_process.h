@@ -25,6 +25,7 @@ class HostLog {
   /// The last lines that were added.
   std::string tail() const;
   const std::filesystem::path& file() const { return file_; }
+  bool is_empty() const { return last_.empty(); }
 
  private:
   std::filesystem::path file_;
@@ -43,8 +44,9 @@ std::vector<std::string> python_environment();
 
 class HostProcess {
  public:
-  /// Throws ConfigError when it cannot be started. `log` outlives the object.
-  HostProcess(const std::string& python, HostLog& log);
+  /// Throws ConfigError when it cannot be started. `log` outlives the object. `board`: a descriptor
+  /// that it gets as descriptor 4; -1: none.
+  HostProcess(const std::string& python, HostLog& log, int board = -1);
   /// Kills it and all that it started.
   ~HostProcess();
   HostProcess(const HostProcess&) = delete;

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "core/error.h"
 #include "plugin/hosts.h"
@@ -41,12 +42,14 @@ class PluginHost : public ::testing::Test {
     return path.string();
   }
 
-  void open(const std::string& path, int num_hosts = 1, uint64_t memory_bytes = 0) {
+  void open(const std::string& path, int num_hosts = 1, uint64_t memory_bytes = 0,
+            bool repeats_lost_calls = false) {
     hosts_ = std::make_unique<Hosts>(HostsConfig{.num_hosts = num_hosts,
                                                  .logs = folder_ / "logs",
                                                  .flags = {{"reward_key", "score"}},
                                                  .hooks = {{.hook = "reward", .path = path}},
-                                                 .memory_bytes = memory_bytes});
+                                                 .memory_bytes = memory_bytes,
+                                                 .repeats_lost_calls = repeats_lost_calls});
     hosts_->tell_by([this](const std::string& text) {
       const std::lock_guard lock(mutex_);
       told_ += text + "\n";
@@ -215,14 +218,110 @@ TEST_F(PluginHost, OnlyThoseToBlameFailHoweverManyTheyAre) {
   }
 }
 
-TEST_F(PluginHost, OthersGoOnWhileOneIsFoundOut) {
+TEST_F(PluginHost, WhatHadNotBegunGoesOnInTheNextHost) {
   open(write("my_rewards.py", kReward));
-  // Both are in the host when it dies; the first hangs where the culprit is looked for.
+  // The first holds the loop until it is late; the second begins in the host after that.
   auto hangs = ask("block", 1, 3s);
   auto crash = ask("exit", 2, 20s);
   EXPECT_THAT(text_of(crash.get()), HasSubstr("exit code 3"));
   for (int i = 0; i < 20; ++i) EXPECT_EQ(reward("fine"), "4");
   EXPECT_THAT(text_of(hangs.get()), HasSubstr("took longer than 3 s"));
+}
+
+/// What is called writes the sample's ordinal to `log`, and then does what its response says.
+std::string noting_rewards(const std::filesystem::path& log) {
+  return "LOG = '" + log.string() + "'\n" + R"(
+import asyncio, os, time
+
+async def reward(args, sample, **kwargs):
+    with open(LOG, "a") as file: file.write(f"{sample.index}\n")
+    word = sample.response
+    if word == "wait": await asyncio.sleep(0.5)
+    if word == "wait and exit":
+        await asyncio.sleep(0.2)
+        os._exit(3)
+    if word == "child and exit": await asyncio.gather(asyncio.sleep(0), leave())
+    if word == "thread and exit": await asyncio.to_thread(os._exit, 3)
+    if word == "block": time.sleep(0.15)
+    if word == "wait and block":
+        await asyncio.sleep(0)
+        time.sleep(0.15)
+    return 4
+
+async def leave():
+    await asyncio.sleep(0.2)
+    os._exit(3)
+)";
+}
+
+std::vector<std::string> lines_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  std::ranges::sort(lines);
+  return lines;
+}
+
+TEST_F(PluginHost, AFunctionIsCalledOnceWhateverBecomesOfItsHost) {
+  for (const std::string crash : {"wait and exit", "child and exit", "thread and exit"}) {
+    const auto log = folder_ / "calls";
+    std::filesystem::remove(log);
+    open(write("noting.py", noting_rewards(log)));
+    std::vector<std::future<Expected<Sample>>> calls;
+    for (int i = 0; i < 6; ++i) calls.push_back(ask(i == 2 ? crash : i < 4 ? "wait" : "fine", i));
+    for (int i = 0; i < 6; ++i) {
+      const std::string said = text_of(calls[static_cast<std::size_t>(i)].get());
+      if (i == 2) {
+        EXPECT_EQ(said, "the plug-in host ended with exit code 3") << crash;
+      } else if (i < 4) {
+        EXPECT_EQ(
+            said,
+            "the plug-in host ended with exit code 3 in the call for sample 2 while this call "
+            "waited, and it may not be made twice")
+            << crash;
+      } else {
+        EXPECT_EQ(said, "4") << "it had an answer before";
+      }
+    }
+    EXPECT_EQ(lines_of(log), (std::vector<std::string>{"0", "1", "2", "3", "4", "5"})) << crash;
+    EXPECT_THAT(told(), HasSubstr("plug-in host 0, in the call for sample 2: "));
+    hosts_.reset();
+  }
+}
+
+TEST_F(PluginHost, CallsThatWereLostAreMadeOnceMoreWhereTheFlagSaysSo) {
+  const auto log = folder_ / "calls";
+  open(write("noting.py", noting_rewards(log)), 1, 0, /*repeats_lost_calls=*/true);
+  auto lost = ask("wait", 1);
+  auto crash = ask("wait and exit", 2);
+  EXPECT_THAT(text_of(crash.get()), HasSubstr("exit code 3"));
+  EXPECT_EQ(text_of(lost.get()), "4");
+  EXPECT_EQ(lines_of(log), (std::vector<std::string>{"1", "1", "2"}));
+}
+
+TEST_F(PluginHost, ADeadlineBeginsWithItsFunctionAndStandsStillWhileOthersBlock) {
+  for (const std::string word : {"block", "wait and block"}) {
+    const auto log = folder_ / "calls";
+    std::filesystem::remove(log);
+    open(write("noting.py", noting_rewards(log)));
+    EXPECT_EQ(reward("fine"), "4") << "it has started";
+    std::vector<std::future<Expected<Sample>>> calls;
+    for (int i = 0; i < 20; ++i) calls.push_back(ask(word, i, 0.5s));  // 3 s in all
+    for (auto& call : calls) EXPECT_EQ(text_of(call.get()), "4") << word;
+    EXPECT_EQ(lines_of(log).size(), 21U) << word;
+    EXPECT_THAT(told(), Not(HasSubstr("plug-in host 0")));
+    hosts_.reset();
+  }
+}
+
+TEST_F(PluginHost, ACancelledCallThatBlocksHoldsUpOthersNoLongerThanItsDeadline) {
+  open(write("my_rewards.py", kReward));
+  std::stop_source stop;
+  auto dropped = ask("block", 1, 0.5s, stop.get_token());
+  std::this_thread::sleep_for(200ms);  // it blocks
+  stop.request_stop();
+  EXPECT_EQ(reward("fine"), "4");
+  EXPECT_THAT(told(), HasSubstr("a function that was cancelled held up its host"));
 }
 
 TEST_F(PluginHost, OneThatHoldsTooMuchIsReplaced) {

@@ -14,18 +14,24 @@ Hosts::Hosts(const HostsConfig& config) : num_shared_hooks_(static_cast<int>(con
     std::vector<Hook> hooks = config.hooks;
     if (i == 0)
       hooks.insert(hooks.end(), config.hooks_of_first.begin(), config.hooks_of_first.end());
-    hosts_.push_back(std::make_unique<Host>(
-        HostConfig{.python = config.python,
-                   .number = i,
-                   .logs = config.logs,
-                   .flags = config.flags,
-                   .hooks = std::move(hooks),
-                   .memory_bytes = config.memory_bytes,
-                   .hurries = config.hurries,
-                   .patience = config.patience,
-                   .on_stuck = config.on_stuck,
-                   .on_question = config.on_question,
-                   .tell = [this](const std::string& text) { tell(text); }}));
+    hosts_.push_back(std::make_unique<Host>(HostConfig{
+        .python = config.python,
+        .number = i,
+        .logs = config.logs,
+        .flags = config.flags,
+        .hooks = std::move(hooks),
+        .memory_bytes = config.memory_bytes,
+        .hurries = config.hurries,
+        .patience = config.patience,
+        .on_stuck = config.on_stuck,
+        .repeats_lost_calls = config.repeats_lost_calls,
+        .on_question = config.on_question,
+        .on_output =
+            [this](const std::filesystem::path& log) {
+              const auto all = hosts_.size() > 1 ? log.parent_path() / "host-*.log" : log;
+              tell_once("what users' functions print is in " + all.string());
+            },
+        .tell = [this](const std::string& text) { tell(text); }}));
   }
   for (const auto& host : hosts_) {
     const std::vector<std::string> problems = host->problems();

@@ -25,6 +25,7 @@ struct HostsConfig {
   std::vector<Hook> hooks_of_first;
   std::function<void(Question, ReplyFn)> on_question = {};  // as HostConfig's
   uint64_t memory_bytes = 0;                                // of each
+  bool repeats_lost_calls = false;                          // as HostConfig's
   std::function<bool()> hurries = {};                       // as HostConfig's
   std::chrono::duration<double> patience{30};
   std::function<void(const std::string&)> on_stuck = {};

@@ -104,6 +104,13 @@ struct RolloutHooks {
   std::function<void(int64_t ordinal, int64_t num_tokens)> on_discard;
   std::function<std::string(std::span<const TokenId>)> detokenize;
   ScoreFn score;
+  /// In evaluations, in the place of `score`; empty: the same.
+  ScoreFn eval_score;
+  /// Asks a teacher elsewhere for {"teacher_log_probs": [one per response token]} of each whole
+  /// sample that is to be trained, whatever its reward comes from; empty: there is none. On reward
+  /// threads, as `score`.
+  ScoreFn teacher;
+  std::chrono::duration<double> teacher_timeout{120};
   /// In the place of `score`: scores that come from elsewhere, with a deadline of their own.
   AskScoreFn ask_score;
   /// Whether ask_score is asked for a sample, or `score`; empty: ask_score, where there is one.

@@ -14,6 +14,38 @@
 namespace slime::rollout {
 namespace {
 
+TEST(Rollout, ATeacherIsAskedOfEachSampleThatTrainsBesidesItsReward) {
+  World world;
+  std::atomic<int> asked{0};
+  world.hooks.teacher = [&](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+    ++asked;
+    if (sample.group == 1) return failure("no answer");
+    const std::vector<double> scores(static_cast<std::size_t>(sample.response_length()), -2.0);
+    return json::value(json::object{{"teacher_log_probs", json::value_from(scores)}});
+  };
+  world.hooks.eval_score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+    return json::value(0.5);
+  };
+  const StepResult step = world.run();
+  ASSERT_EQ(step.groups.size(), 3U);
+  for (const Group& group : step.groups) {
+    EXPECT_NE(group.ordinal, 1) << "its teacher gave no answer";
+    for (const Sample& sample : group.samples) {
+      EXPECT_EQ(sample.reward, json::value(1.0));
+      EXPECT_EQ(sample.teacher_log_probs,
+                std::vector<float>(static_cast<std::size_t>(sample.response_length()), -2.0F));
+    }
+  }
+  ASSERT_EQ(world.dropped.size(), 1U);
+  const int before = asked;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  ResponseRules rules = world.rules;
+  rules.is_evaluation = true;
+  for (const Group& group : rollout.evaluate({group_of(0, 2)}, rules, world.stop))
+    for (const Sample& sample : group.samples) EXPECT_EQ(sample.reward, json::value(0.5));
+  EXPECT_EQ(asked, before) << "nobody learns from an evaluation";
+}
+
 TEST(Rollout, AGroupWhoseRewardFailsIsDroppedNotScoredZero) {
   World world;
   world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {

@@ -155,6 +155,7 @@ class Session {
   boost::asio::awaitable<void> run_sample(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> draw(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> score(std::shared_ptr<GroupInFlight> flight, std::size_t index);
+  boost::asio::awaitable<void> ask_teacher(Sample& sample);
   boost::asio::awaitable<void> score_one(Sample& sample);
   boost::asio::awaitable<void> score_parts(std::vector<Sample*> parts);
   boost::asio::awaitable<void> ask_sample_hooks(std::shared_ptr<GroupInFlight> flight,

@@ -95,13 +95,13 @@ asio::awaitable<void> Session::end_group(std::shared_ptr<GroupInFlight> flight) 
 
 asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std::size_t index) {
   Draw& draw = flight->draws[index];
-  if (!draw.is_list || !context_.hooks.ask_parts_score) {
-    co_await score_one(flight->group.samples[index]);
-    for (Sample& part : draw.other_parts) co_await score_one(part);
-    co_return;
-  }
   std::vector<Sample*> parts{&flight->group.samples[index]};
   for (Sample& part : draw.other_parts) parts.push_back(&part);
+  for (Sample* part : parts) co_await ask_teacher(*part);
+  if (!draw.is_list || !context_.hooks.ask_parts_score) {
+    for (Sample* part : parts) co_await score_one(*part);
+    co_return;
+  }
   if (!std::ranges::all_of(parts, [](const Sample* part) { return is_whole(*part); })) co_return;
   std::erase_if(parts, [](const Sample* part) { return !part->reward.is_null(); });
   if (!parts.empty()) co_await score_parts(std::move(parts));
@@ -120,6 +120,21 @@ asio::awaitable<void> Session::score_parts(std::vector<Sample*> parts) {
   }
 }
 
+/// `sample` is one of a flight that the caller holds. A function of the user's may have asked already.
+asio::awaitable<void> Session::ask_teacher(Sample& sample) {
+  const RolloutHooks& hooks = context_.hooks;
+  if (!hooks.teacher || rules_.is_evaluation || !is_whole(sample)) co_return;
+  if (!sample.teacher_log_probs.empty() || sample.response_length() == 0) co_return;
+  auto answer = co_await score_within(context_.runtime, hooks.teacher, sample,
+                                      hooks.teacher_timeout, rewards_stop_.get_token());
+  if (!answer) co_return;
+  if (!*answer) {
+    fail_sample(sample, "teacher: " + answer->error().message);
+    co_return;
+  }
+  sample.teacher_log_probs = json::value_to<std::vector<float>>((*answer)->at("teacher_log_probs"));
+}
+
 /// `sample` is one of a flight that the caller holds.
 asio::awaitable<void> Session::score_one(Sample& sample) {
   const RolloutHooks& hooks = context_.hooks;
@@ -129,11 +144,13 @@ asio::awaitable<void> Session::score_one(Sample& sample) {
     if (scored) take_score(sample, std::move(*scored));
     co_return;
   }
-  if (!hooks.score) co_return;
+  const bool has_own = rules_.is_evaluation && hooks.eval_score;
+  const ScoreFn& score = has_own ? hooks.eval_score : hooks.score;
+  if (!score) co_return;
   const auto timeout =
       hooks.reward_timeout ? hooks.reward_timeout(sample) : context_.config.reward_timeout;
-  auto reward = co_await score_within(context_.runtime, hooks.score, sample, timeout,
-                                      rewards_stop_.get_token());
+  auto reward =
+      co_await score_within(context_.runtime, score, sample, timeout, rewards_stop_.get_token());
   if (!reward) co_return;
   std::optional<std::string> problem;
   if (!*reward) {

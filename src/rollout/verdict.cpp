@@ -59,6 +59,7 @@ int64_t forget_response(Group& group) {
   for (Sample& sample : group.samples) {
     sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length));
     sample.log_probs.clear();
+    sample.teacher_log_probs.clear();
     sample.loss_mask.clear();
     sample.versions.clear();
     sample.response.clear();

@@ -34,6 +34,12 @@ std::string first_bad_token(const TrainBatch& batch, const MicroBatch& micro_bat
   return {};
 }
 
+std::string ordinals_of(const TrainBatch& batch, const Indices& samples) {
+  std::vector<int64_t> ordinals;
+  for (const int64_t i : samples) ordinals.push_back(batch.samples[i].ordinal);
+  return fmt::format("{}", fmt::join(ordinals, ", "));
+}
+
 std::string name_bad_gradients(const model::Weights& weights) {
   std::vector<std::string> names;
   for (const model::NamedWeight& weight : weights.tensors()) {

@@ -22,6 +22,9 @@ struct NamedColumn {
 std::string first_bad_token(const TrainBatch& batch, const MicroBatch& micro_batch,
                             std::span<const NamedColumn> columns);
 
+/// "3, 17": the samples that a message is about.
+std::string ordinals_of(const TrainBatch& batch, const Indices& samples);
+
 /// "model.embed_tokens.weight, model.norm.weight and 3 more": tensors with a bad number in their
 /// gradient.
 std::string name_bad_gradients(const model::Weights& weights);

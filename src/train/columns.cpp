@@ -9,6 +9,22 @@
 namespace slime::train {
 namespace {
 
+/// Sum and count of a column over all response tokens, for their plain mean; nothing when a sample
+/// lacks it.
+void add_tokens(const TokenColumn& column, const Indices& samples, const std::string& sum_name,
+                const std::string& count_name, std::map<std::string, double>& out) {
+  double sum = 0;
+  double count = 0;
+  for (const int64_t i : samples) {
+    const Tensor& x = column.of(i);
+    if (!x.defined()) return;
+    sum += x.sum(at::kDouble).item<double>();
+    count += static_cast<double>(x.numel());
+  }
+  out[sum_name] = sum;
+  out[count_name] = count;
+}
+
 /// Per-rollout token mean (spec 10.1) of a column over the samples of all steps; nothing when a
 /// sample lacks it.
 void add_token_mean(const char* name, const TokenColumn& column, const TrainBatch& batch,
@@ -52,7 +68,7 @@ std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
   add_token_mean("rollout/opd_reverse_kl", columns.opd_reverse_kl, batch, samples, num_executions,
                  out);
   add_token_mean("rollout/values", columns.values, batch, samples, num_executions, out);
-  add_token_mean("rollout/kl", columns.kl, batch, samples, num_executions, out);
+  add_tokens(columns.kl, samples, "kl sum", "kl tokens", out);
   add_token_mean("rollout/advantages", columns.advantage, batch, samples, num_executions, out);
   add_token_mean("rollout/returns", columns.returns, batch, samples, num_executions, out);
   const double count = sum(ranks, static_cast<double>(samples.size()), "counting samples");
@@ -61,13 +77,19 @@ std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
     out[name] = 0;  // on a rank without samples too
   for (const int64_t i : samples) {
     const TrainSample& sample = batch.samples[i];
-    out["rollout/rewards"] += sample.reward / count;
-    out["rollout/raw_reward"] += sample.raw_reward / count;
+    // Of executions: one that became several samples counts once.
+    const double share = 1 / static_cast<double>(sample.rollout_samples) / num_executions;
+    out["rollout/rewards"] += sample.reward * share;
+    out["rollout/raw_reward"] += sample.raw_reward * share;
     out["rollout/truncated"] += sample.truncated / count;
     out["rollout/response_lengths"] += static_cast<double>(sample.response_length()) / count;
     out["rollout/total_lengths"] += static_cast<double>(sample.total_length()) / count;
   }
-  return sum_of_common(ranks, out, "metrics of the rollout");
+  std::map<std::string, double> all = sum_of_common(ranks, out, "metrics of the rollout");
+  const auto kl_sum = all.extract("kl sum"), kl_tokens = all.extract("kl tokens");
+  if (!kl_tokens.empty() && kl_tokens.mapped() > 0)
+    all["rollout/kl"] = kl_sum.mapped() / kl_tokens.mapped();
+  return all;
 }
 
 }  // namespace slime::train

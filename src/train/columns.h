@@ -37,8 +37,9 @@ struct Columns {
 };
 
 /// Means over the batch as the original logs them before training: rollout/log_probs,
-/// rollout/advantages, ... per-rollout token means; rollout/rewards, rollout/response_lengths, ...
-/// plain means over samples. Of all ranks: each brings the samples of its plans.
+/// rollout/advantages, ... per-rollout token means; rollout/kl a mean over all response tokens;
+/// rollout/response_lengths, rollout/truncated, ... over samples; rollout/rewards and
+/// rollout/raw_reward over executions. Of all ranks: each brings the samples of its plans.
 std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
                                               const std::vector<StepPlan>& plans,
                                               const Columns& columns, comm::RankGroup& ranks);

@@ -6,6 +6,7 @@
 
 #include "algo/loss.h"
 #include "comm/ordered_sum.h"
+#include "train/bad_numbers.h"
 #include "train/pipeline.h"
 
 namespace slime::train {
@@ -36,11 +37,12 @@ void Critic::value_into(const std::vector<StepPlan>& plans, TokenColumn& values)
   }
 }
 
-std::map<std::string, double> Critic::train_step(const StepPlan& plan, const Columns& columns) {
+Critic::Step Critic::train_step(const StepPlan& plan, const Columns& columns) {
+  Step step;
   network_->weights().enable_grad();
   network_->weights().zero_grad();
   head_.weights().zero_grad();
-  std::map<std::string, double> metrics;
+  std::map<std::string, double>& metrics = step.metrics;
   std::vector<PipelineItem> items;
   for (const MicroBatch& micro_batch : plan.micro_batches) {
     if (micro_batch.has_response()) items.push_back({&micro_batch, true});
@@ -54,6 +56,9 @@ std::map<std::string, double> Critic::train_step(const StepPlan& plan, const Col
                                                  micro_batch.weight_T);
         for (const auto& [name, value] : loss.metrics)
           metrics["train/critic-" + name] += value / plan.denominator;
+        if (!std::isfinite(loss.metrics.at("value_loss")))
+          step.bad_samples.insert(step.bad_samples.end(), micro_batch.samples.begin(),
+                                  micro_batch.samples.end());
         return loss.sum;
       });
   metrics = sum(mesh_.pp(), metrics, "metrics of the critic");
@@ -66,13 +71,17 @@ std::map<std::string, double> Critic::train_step(const StepPlan& plan, const Col
   const double lr = learning_rate(config_.lr, samples_done_);
   metrics["train/critic-grad_norm"] = norm;
   metrics["train/critic-lr-pg_0"] = lr;
-  if (!std::isfinite(norm)) return metrics;
+  if (!std::isfinite(norm)) {
+    step.is_updated = false;
+    step.bad_gradients = name_bad_gradients(network_->weights());
+    return step;
+  }
   const double clip =
       config_.clip_grad > 0 ? std::min(1.0, config_.clip_grad / (norm + 1e-6)) : 1.0;
   network_optimizer_.step(lr, config_.lr.weight_decay, clip / plan.denominator);
   head_optimizer_.step(lr, config_.lr.weight_decay, clip / plan.denominator);
   samples_done_ += plan.num_executions;
-  return metrics;
+  return step;
 }
 
 CriticState Critic::state() const { return {network_optimizer_.num_steps(), samples_done_}; }

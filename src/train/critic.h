@@ -46,10 +46,15 @@ class Critic final {
   /// Values of all response tokens, without gradient.
   void value_into(const std::vector<StepPlan>& plans, TokenColumn& values);
 
-  /// One training step on columns.critic_returns, with columns.values as the old values. Metrics:
-  /// value_loss, value_clipfrac, grad_norm, lr, each with the prefix train/critic-. Gradients that
-  /// are not finite leave the weights as they are; the norm says so.
-  std::map<std::string, double> train_step(const StepPlan& plan, const Columns& columns);
+  struct Step {
+    /// value_loss, value_clipfrac, grad_norm, lr-pg_0, each with the prefix train/critic-.
+    std::map<std::string, double> metrics;
+    bool is_updated = true;     // false: gradients were not finite, and the weights are as before
+    Indices bad_samples;        // of this rank: whose value loss is not finite
+    std::string bad_gradients;  // names of this rank's tensors with such gradients
+  };
+  /// One training step on columns.critic_returns, with columns.values as the old values.
+  Step train_step(const StepPlan& plan, const Columns& columns);
 
   const CriticConfig& config() const { return config_; }
   model::Network& network() { return *network_; }

@@ -57,6 +57,7 @@ kernels::KeptTokens kept_tokens(std::span<const TrainSample> samples, const Indi
   std::vector<int64_t> ids, offsets{0};
   for (const int64_t i : members) {
     const TrainSample& sample = samples[i];
+    if (sample.loss_mask.empty()) continue;  // nothing was sampled, so nothing is recorded
     if (sample.top_p_offsets.size() != sample.loss_mask.size() + 1) {
       throw ConfigError(fmt::format(
           "rollout-top-p: sample {} has no top-p ids for its {} response tokens, so its log-probs "
@@ -267,6 +268,30 @@ Tensor TokenColumn::gather(const Indices& samples) const {
   for (const int64_t i : samples) {
     if (!per_sample_[i].defined()) return {};
     parts.push_back(per_sample_[i]);
+  }
+  return parts.empty() ? Tensor() : at::cat(parts);
+}
+
+Tensor TokenColumn::gather_known(const MicroBatch& micro_batch) const {
+  const auto defined = std::ranges::find_if(micro_batch.samples,
+                                            [this](int64_t i) { return per_sample_[i].defined(); });
+  if (defined == micro_batch.samples.end()) return {};
+  const auto options = per_sample_[*defined].options();
+  const auto* start = micro_batch.starts.const_data_ptr<int64_t>();
+  std::vector<Tensor> parts;
+  for (std::size_t r = 0; r < micro_batch.samples.size(); ++r) {
+    const Tensor& own = per_sample_[micro_batch.samples[r]];
+    parts.push_back(own.defined() ? own : at::zeros({start[r + 1] - start[r]}, options));
+  }
+  return at::cat(parts);
+}
+
+Tensor TokenColumn::known(const MicroBatch& micro_batch) const {
+  const auto* start = micro_batch.starts.const_data_ptr<int64_t>();
+  std::vector<Tensor> parts;
+  for (std::size_t r = 0; r < micro_batch.samples.size(); ++r) {
+    parts.push_back(at::full({start[r + 1] - start[r]},
+                             per_sample_[micro_batch.samples[r]].defined(), at::kBool));
   }
   return parts.empty() ? Tensor() : at::cat(parts);
 }

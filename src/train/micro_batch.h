@@ -85,6 +85,11 @@ class TokenColumn {
   void put(std::size_t sample, Tensor x) { per_sample_[sample] = std::move(x); }
   /// The column of these samples, end to end; undefined when one of them has none.
   Tensor gather(const Indices& samples) const;
+  /// The same with zeros for samples that have none, whose lengths `starts` says; undefined when all
+  /// of them have none.
+  Tensor gather_known(const MicroBatch& micro_batch) const;
+  /// bool, of the same tokens: whether their sample has the column.
+  Tensor known(const MicroBatch& micro_batch) const;
   const Tensor& of(std::size_t sample) const { return per_sample_[sample]; }
 
  private:

@@ -109,6 +109,23 @@ TEST(Critic, ComesBackFromACheckpoint) {
     EXPECT_DOUBLE_EQ(report.steps[0].metrics.at(name), expected.steps[0].metrics.at(name)) << name;
 }
 
+TEST(Critic, ThatHasNoFiniteGradientsIsSaidAndEndsTraining) {
+  const auto network = load();
+  TrainConfig config = ppo(4);
+  config.max_skipped_steps = 1;
+  auto critic = load();
+  critic->weights().flat()[5] = std::numeric_limits<float>::infinity();
+  Trainer trainer(*network, config, kClock, {.critic = std::move(critic)});
+  const TrainBatch batch = make_train_batch(pairs(2), {algo::RewardNormalization::kNone, "", {}});
+  const TrainReport first = trainer.train(batch);
+  EXPECT_NE(first.steps[0].critic_skipped.find("the value loss of samples 0, 1"), std::string::npos)
+      << first.steps[0].critic_skipped;
+  EXPECT_NE(first.steps[0].critic_skipped.find("gradients that are not finite"), std::string::npos);
+  EXPECT_EQ(trainer.state().critic, (CriticState{0, 0}));
+  EXPECT_EQ(first.stopped, "");
+  EXPECT_NE(trainer.train(batch).stopped.find("after 2 steps"), std::string::npos);
+}
+
 TEST(Preferences, WidenTheGapBetweenChosenAndRejected) {
   const auto network = load();
   TrainConfig config = config_for(3);
@@ -195,6 +212,85 @@ TEST(Distillation, AcceptsLogProbsThatSamplesBring) {
   EXPECT_NEAR(report.rollout.at("rollout/teacher_log_probs"), -1.0, 1e-6);
 }
 
+TEST(Distillation, AResponseWithoutATokenHasAllOfItsTeachersLogProbs) {
+  const auto network = load();
+  TrainConfig config = config_for(4);
+  config.distillation_coef = 0.5;
+  Trainer trainer(*network, config, kClock);
+  std::vector<Group> groups = pairs(2);
+  Sample& empty = groups[1].samples[1];
+  empty.tokens.resize(static_cast<std::size_t>(empty.prompt_length));
+  for (Group& group : groups) {
+    for (Sample& sample : group.samples)
+      sample.teacher_log_probs.assign(static_cast<std::size_t>(sample.response_length()), -1.0F);
+  }
+  const TrainReport report = trainer.train(make_train_batch(groups, {}));
+  EXPECT_NEAR(report.rollout.at("rollout/teacher_log_probs"), -0.75, 1e-6)
+      << "a mean of executions, of which one has no token";
+}
+
+TEST(Distillation, IsWhatAFunctionOfTheUsersReplaces) {
+  const auto network = load();
+  TrainConfig config = config_for(4);
+  config.distillation_coef = 0.5;
+  config.users_advantage = [](const UsersTable& table) {
+    EXPECT_TRUE(table.teacher_T.defined());
+    const Tensor ones_T = at::full({table.trained_T.size(0)}, 3.0, at::kFloat);
+    return algo::Advantages{ones_T, ones_T};
+  };
+  Trainer trainer(*network, config, kClock);
+  std::vector<Group> groups = pairs(2);
+  for (Group& group : groups) {
+    for (Sample& sample : group.samples)
+      sample.teacher_log_probs.assign(static_cast<std::size_t>(sample.response_length()), -1.0F);
+  }
+  const TrainReport report = trainer.train(make_train_batch(groups, {}));
+  EXPECT_NEAR(report.rollout.at("rollout/advantages"), 3, 1e-6);
+  EXPECT_TRUE(report.rollout.contains("rollout/opd_reverse_kl")) << "it is measured yet";
+}
+
+TEST(EngineLogProbs, OfSomeSamplesAreComparedAmongThem) {
+  const auto difference = [](bool have_all, algo::Reduction reduction) {
+    const auto network = load();
+    TrainConfig config = config_for(4);
+    config.reduction = reduction;
+    Trainer trainer(*network, config, kClock);
+    std::vector<Group> groups = pairs(2);
+    // Both groups are alike, and the trainer's log-probs are about -6: 100 from all of the engine's.
+    groups[1].samples = groups[0].samples;
+    for (Group& group : groups) {
+      for (Sample& sample : group.samples) {
+        if (have_all || &group == &groups[0])
+          sample.log_probs.assign(static_cast<std::size_t>(sample.response_length()), -106.0F);
+      }
+    }
+    const TrainReport report = trainer.train(make_train_batch(groups, {}));
+    return report.steps[0].metrics.at("train/train_rollout_logprob_abs_diff");
+  };
+  for (const auto how : {algo::Reduction::kPerRollout, algo::Reduction::kPerToken})
+    EXPECT_NEAR(difference(false, how), difference(true, how), 1e-4);
+}
+
+TEST(RolloutMetrics, RewardsAreOfExecutionsAndTheDivergenceIsOfTokens) {
+  const auto network = load();
+  TrainConfig config = config_for(3);
+  config.advantage = algo::ReinforceBaseline{.kl_coef = 0.1};
+  config.normalize_advantages = true;
+  auto reference = load();
+  reference->weights().flat().mul_(1.05);
+  Trainer trainer(*network, config, kClock, {.reference = std::move(reference)});
+  std::vector<Group> groups = pairs(2);
+  // The first group's samples, of rewards 1 and 0, are one execution; the others, 1 and 0, are two.
+  for (Sample& sample : groups[0].samples) sample.rollout_id = 5;
+  const TrainBatch batch = make_train_batch(groups, {algo::RewardNormalization::kMean, "", {}});
+  const TrainReport report = trainer.train(batch);
+  EXPECT_DOUBLE_EQ(report.rollout.at("rollout/raw_reward"), (0.5 + 1 + 0) / 3);
+  EXPECT_DOUBLE_EQ(report.rollout.at("rollout/rewards"), 0);
+  const auto own = trainer.config().kl_type;
+  EXPECT_EQ(own, algo::KlType::kK1) << "old less reference, whose means are logged too";
+  EXPECT_TRUE(report.rollout.contains("rollout/kl"));
+}
+
 TEST(OldActor, LagsOneHandOverBehindTheEngine) {
   const auto network = load();
   TrainConfig config = config_for(4);
@@ -268,6 +364,23 @@ TEST(TopPReplay, ScoresTokensInTheirNucleus) {
   for (const auto& log_probs : report.log_probs) {
     for (const float log_prob : log_probs) EXPECT_EQ(log_prob, 0.0F);
   }
+}
+
+TEST(TopPReplay, AResponseWithoutATokenHasNoNucleus) {
+  const auto network = load();
+  TrainConfig config = config_for(2);
+  config.replays_top_p = true;
+  Trainer trainer(*network, config, kClock);
+  std::vector<Group> groups = pairs(1);
+  Sample& empty = groups[0].samples[1];
+  empty.tokens.resize(static_cast<std::size_t>(empty.prompt_length));
+  Sample& other = groups[0].samples[0];
+  other.top_p_offsets = {0};
+  for (int64_t t = 0; t < other.response_length(); ++t) {
+    other.top_p_ids.push_back(other.tokens[static_cast<std::size_t>(other.prompt_length + t)]);
+    other.top_p_offsets.push_back(t + 1);
+  }
+  EXPECT_EQ(trainer.train(make_train_batch(groups, {})).steps.size(), 1U);
 }
 
 TEST(OverlongPenalty, FallsIntoTheRewardBeforeGroupsAreNormalised) {

@@ -95,6 +95,7 @@ void each_field(Sample& sample, const Fn& fn) {
   fn(sample.reward);
   fn(sample.raw_reward);
   fn(sample.rollout_mask_total);
+  fn(sample.rollout_samples);
   fn(sample.truncated);
   fn(sample.source_name);
 }
@@ -186,6 +187,7 @@ std::string to_frame(const TrainReport& report) {
     out.put(step.step);
     put(out, step.metrics);
     out.put(step.skipped);
+    out.put(step.critic_skipped);
   }
   out.put(report.stopped);
   out.put(static_cast<uint64_t>(report.log_probs.size()));
@@ -203,11 +205,12 @@ TrainReport report_from_frame(std::string_view bytes) {
   in.get(version);
   check(version == kVersion, "both ends of a report are of one version");
   TrainReport report;
-  report.steps.resize(in.count(sizeof(int64_t) + 2 * sizeof(uint64_t)));
+  report.steps.resize(in.count(sizeof(int64_t) + 3 * sizeof(uint64_t)));
   for (StepReport& step : report.steps) {
     in.get(step.step);
     get(in, step.metrics);
     in.get(step.skipped);
+    in.get(step.critic_skipped);
   }
   in.get(report.stopped);
   report.log_probs.resize(in.count(sizeof(uint64_t)));

@@ -103,7 +103,7 @@ void assign_mask_totals(TrainBatch& batch) {
 void assign_rewards(std::span<const Sample* const> samples, const TrainBatchConfig& config,
                     TrainBatch& batch, std::vector<std::string>& problems) {
   std::vector<double> rewards;
-  std::vector<int64_t> groups;
+  std::vector<int64_t> groups, executions;
   std::vector<std::size_t> judged;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     if (has_no_verdict(*samples[i])) continue;
@@ -114,6 +114,7 @@ void assign_rewards(std::span<const Sample* const> samples, const TrainBatchConf
       continue;
     }
     groups.push_back(samples[i]->group);
+    executions.push_back(batch.samples[i].rollout_id);
     judged.push_back(i);
     const auto* raw = samples[i]->metadata.if_contains("raw_reward");
     batch.samples[i].raw_reward =
@@ -121,7 +122,8 @@ void assign_rewards(std::span<const Sample* const> samples, const TrainBatchConf
     if (config.overlong)
       rewards.back() += algo::overlong_penalty(*config.overlong, samples[i]->response_length());
   }
-  const std::vector<double> normalized = algo::normalize_rewards(rewards, groups, config.rewards);
+  const std::vector<double> normalized =
+      algo::normalize_rewards(rewards, groups, executions, config.rewards);
   for (std::size_t j = 0; j < judged.size(); ++j) batch.samples[judged[j]].reward = normalized[j];
 }
 
@@ -133,6 +135,7 @@ TrainBatch flatten(std::span<const Sample* const> samples, std::vector<std::stri
   }
   assign_rollout_ids(samples, batch);
   assign_mask_totals(batch);
+  batch.count_executions();
   return batch;
 }
 
@@ -148,6 +151,12 @@ std::vector<int64_t> TrainBatch::rollout_ids() const {
   std::vector<int64_t> ids;
   for (const TrainSample& sample : samples) ids.push_back(sample.rollout_id);
   return ids;
+}
+
+void TrainBatch::count_executions() {
+  std::unordered_map<int64_t, int64_t> counts;
+  for (const TrainSample& sample : samples) ++counts[sample.rollout_id];
+  for (TrainSample& sample : samples) sample.rollout_samples = counts[sample.rollout_id];
 }
 
 TrainBatch make_train_batch(std::span<const Group> groups, const TrainBatchConfig& config) {
@@ -197,6 +206,7 @@ TrainBatch make_preference_batch(std::span<const Group> groups) {
   TrainBatch batch = flatten(pointers, problems);
   for (TrainSample& sample : batch.samples) sample.rollout_id = sample.group;
   assign_mask_totals(batch);
+  batch.count_executions();
   require_trained_tokens(batch, problems);
   if (!problems.empty()) throw ConfigError(problems);
   return batch;

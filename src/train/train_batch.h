@@ -32,6 +32,7 @@ struct TrainSample {
   double reward = 0;                    // after group normalisation
   double raw_reward = 0;
   int64_t rollout_mask_total = 0;  // trained tokens of the whole rollout execution
+  int64_t rollout_samples = 1;     // samples of the whole rollout execution
   bool truncated = false;
   std::string source_name;
 
@@ -46,6 +47,8 @@ struct TrainBatch {
 
   std::vector<int64_t> total_lengths() const;
   std::vector<int64_t> rollout_ids() const;
+  /// Sets rollout_samples of each sample, from the rollout ids.
+  void count_executions();
 };
 
 struct TrainBatchConfig {

@@ -16,6 +16,7 @@
 #include "train/bad_numbers.h"
 #include "train/columns.h"
 #include "train/level_cost.h"
+#include "train/log_prob_difference.h"
 #include "train/memory.h"
 #include "train/pipeline.h"
 #include "train/plan_options.h"
@@ -39,11 +40,7 @@ void add(algo::MetricSums& sums, const algo::MetricSums& more) {
   for (const auto& [name, value] : more) sums[name] += value;
 }
 
-std::string ordinals_of(const TrainBatch& batch, const MicroBatch& micro_batch) {
-  std::vector<int64_t> ordinals;
-  for (const int64_t i : micro_batch.samples) ordinals.push_back(batch.samples[i].ordinal);
-  return fmt::format("{}", fmt::join(ordinals, ", "));
-}
+constexpr const char* kWithoutEngine = "share without engine log-probs";
 
 /// sync: what is timed is done, and the engine's stream may read the weights. Not the whole device:
 /// an engine beside the trainer may be recording, and nobody may wait for a stream that records.
@@ -182,12 +179,20 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
       !critic_ || state_.rollouts_done >= critic_->config().num_critic_only_steps;
   for (const StepPlan& plan : plans) {
     StepReport step;
-    if (critic_) step.metrics = critic_->train_step(plan, columns);
+    if (critic_) step = train_critic_step(batch, plan, columns);
     report.steps.push_back(std::move(step));
+    if (critic_skipped_in_a_row_ <= config_.max_skipped_steps) continue;
+    report.stopped = fmt::format(
+        "training stopped after {} steps in a row in which the critic had no finite "
+        "gradients",
+        critic_skipped_in_a_row_);
+    break;
   }
+  if (!report.stopped.empty()) plans.resize(report.steps.size());
   for (std::size_t i = 0; i < plans.size() && trains_actor; ++i) {
     StepReport step = train_step(batch, plans[i], static_cast<int64_t>(i), columns);
     step.metrics.merge(report.steps[i].metrics);
+    step.critic_skipped = std::move(report.steps[i].critic_skipped);
     report.steps[i] = std::move(step);
     if (skipped_in_a_row_ <= config_.max_skipped_steps) continue;
     report.stopped = fmt::format(
@@ -210,8 +215,10 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
   ++state_.rollouts_done;
   if (others_.reference != nullptr && config_.ref_update_interval > 0 &&
       state_.rollouts_done % config_.ref_update_interval == 0) {
+    const auto update_start = clock_.now();
     others_.reference->weights().copy_from(network_.weights());
     wait_for(network_.weights().flat());
+    report.perf["perf/ref_model_update_time"] = seconds_between(update_start, clock_.now());
   }
   report.perf["perf/train_time"] = seconds_between(start, clock_.now());
   return report;
@@ -234,6 +241,10 @@ algo::Loss Trainer::loss_of(const TrainBatch& batch, const MicroBatch& micro_bat
   in.old_T = columns.old.gather(micro_batch.samples);
   in.ref_T = columns.ref.gather(micro_batch.samples);
   in.engine_T = columns.engine.gather(micro_batch.samples);
+  if (!in.engine_T.defined()) {
+    in.known_engine_T = columns.engine.gather_known(micro_batch);
+    in.has_engine_T = columns.engine.known(micro_batch);
+  }
   in.advantage_T = advantage_T;
   in.trained_T = micro_batch.trained_T;
   in.weight_T = micro_batch.weight_T;
@@ -311,8 +322,8 @@ std::string Trainer::describe_bad_loss(const TrainBatch& batch, const MicroBatch
       {"the advantage", columns.advantage.gather(micro_batch.samples)},
       {"the log-prob", pass.scores.logprob_R}};
   const std::string token = first_bad_token(batch, micro_batch, causes);
-  return fmt::format("the loss of samples {} is {}{}", ordinals_of(batch, micro_batch), loss,
-                     token.empty() ? "" : ", first at " + token);
+  return fmt::format("the loss of samples {} is {}{}", ordinals_of(batch, micro_batch.samples),
+                     loss, token.empty() ? "" : ", first at " + token);
 }
 
 StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, int64_t place,
@@ -323,14 +334,17 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
   network_.weights().zero_grad();
   if (config_.before_train_step) config_.before_train_step(state_.rollouts_done, place);
   std::vector<std::string> problems;
-  const algo::MetricSums sums =
-      sum(ranks_, accumulate(batch, plan, columns, problems, true), "metrics of the step");
+  algo::MetricSums own = accumulate(batch, plan, columns, problems, true);
+  own[kWithoutEngine] = share_without(columns.engine, batch, plan, config_.reduction);
+  algo::MetricSums sums = sum(ranks_, own, "metrics of the step");
+  const double without_engine = sums.extract(kWithoutEngine).mapped();
   optimizer_.reduce_gradients();
   for (const model::NamedWeight& weight : network_.weights().tensors()) {
     if (std::ranges::find(config_.frozen, weight.name) != config_.frozen.end())
       model::Weights::view(network_.weights().grad(), weight).zero_();  // counts in no norm
   }
   for (const auto& [name, value] : sums) report.metrics["train/" + name] = value / plan.denominator;
+  scale_difference(report.metrics, plan.denominator, without_engine);
   RouterSums routers;
   if (has_experts()) {
     routers = router_sums(routing_, network_.config(), mesh_);
@@ -395,7 +409,7 @@ std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& pl
     const double squares = kernels::sum_of_squares(network_.weights().grad());
     if (std::isfinite(sum(mesh_.model(), squares, "looking for gradients that are not finite")))
       continue;
-    return "they come from samples " + ordinals_of(batch, micro_batch);
+    return "they come from samples " + ordinals_of(batch, micro_batch.samples);
   }
   // Of several ranks another one is to blame.
   return ranks_.is_alone() ? "each micro-batch alone has finite ones" : "";

@@ -57,7 +57,7 @@ struct TrainConfig {
   /// Functions of the user's, where there are any; what they throw ends the run.
   LossFn users_loss;  // in the place of the policy's loss; `policy` says which columns it gets
   UsersAdvantageFn
-      users_advantage;        // in the place of `advantage`; whitening and distillation follow
+      users_advantage;        // in the place of `advantage` and of distillation; whitening follows
   PostprocessFn postprocess;  // after the advantages
   /// Parts of the policy's loss of one micro-batch; `weights` are those of its tokens with other masks.
   std::function<algo::PolicyFunctions(const TrainBatch& batch, const MicroBatch& micro_batch,
@@ -98,7 +98,8 @@ struct TrainConfig {
   bool reset_optimizer_states = false;  // zero moments at the start of each rollout step
   /// Every so many rollout steps the reference becomes the actor; 0: never.
   int64_t ref_update_interval = 0;
-  /// In a row, for gradients that are not finite; one more is TrainReport::stopped.
+  /// In a row, for gradients that are not finite, of the actor or of the critic; one more is
+  /// TrainReport::stopped.
   int max_skipped_steps = 3;
 };
 
@@ -122,7 +123,8 @@ struct StepReport {
   int64_t step = 0;  // optimizer updates before this one, over the whole run
   /// train/loss, train/pg_loss, ..., train/grad_norm, train/lr-pg_0, train/global_batch_size.
   Metrics metrics;
-  std::string skipped;  // why the weights were not updated; empty: they were
+  std::string skipped;         // why the weights were not updated; empty: they were
+  std::string critic_skipped;  // the same of the critic's
 };
 
 struct TrainReport {
@@ -274,6 +276,8 @@ class Trainer final {
   /// Computes this rank's gradients again, micro-batch by micro-batch, and leaves them undefined.
   std::string trace_gradients(const TrainBatch& batch, const StepPlan& plan, Columns& columns);
 
+  StepReport train_critic_step(const TrainBatch& batch, const StepPlan& plan,
+                               const Columns& columns);
   /// The reasons of all ranks, each with its rank when there are several.
   std::string join_problems(const std::vector<std::string>& problems);
 
@@ -291,6 +295,7 @@ class Trainer final {
   TrainerState state_;
   std::vector<RoutingOfPass> routing_;  // of the micro-batches that accumulate() computed last
   int skipped_in_a_row_ = 0;
+  int critic_skipped_in_a_row_ = 0;
 };
 
 }  // namespace slime::train

@@ -64,7 +64,9 @@ Columns Trainer::score_columns(const TrainBatch& batch, std::vector<StepPlan>& p
     if (sample.rollout_log_probs.size() == sample.loss_mask.size()) {
       columns.engine.put(i, to_tensor(sample.rollout_log_probs, dtype));
     }
-    if (!sample.teacher_log_probs.empty())
+    // A response without a token has all of them.
+    if (!sample.teacher_log_probs.empty() ||
+        (config_.distillation_coef && sample.loss_mask.empty()))
       columns.teacher.put(i, to_tensor(sample.teacher_log_probs, dtype));
   }
   if (needs_reference(config_)) timed_pass(*others_.reference, columns.ref, "ref_log_probs");
@@ -163,6 +165,8 @@ algo::Advantages Trainer::advantages_of(const TrainBatch& batch, const MicroBatc
     if (!teacher_T.defined())
       throw ConfigError("use-opd: a sample has no teacher log-probs; check --opd-type");
     columns.opd_reverse_kl.put(micro_batch, old_T - teacher_T);
+    // A function of the user's makes the whole advantage, distillation included.
+    if (config_.users_advantage) return advantages;
     advantages.advantage_T = algo::distilled_advantage(advantages.advantage_T, old_T, teacher_T,
                                                        *config_.distillation_coef);
     // There advantages and returns are the same list (spec 6.6).

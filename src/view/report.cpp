@@ -33,7 +33,25 @@ json::object metrics_json(const RunMetrics& metrics) {
   return out;
 }
 
+/// As people write it: 0.0001, 1e-6, 20.
+std::string number_text(double value) {
+  std::string text = fmt::format("{}", value);
+  if (const std::size_t e = text.find('e'); e != std::string::npos) {
+    const std::size_t sign = e + 1;
+    const bool is_negative = text[sign] == '-';
+    const std::size_t digits = text.find_first_not_of('0', sign + 1);
+    text = text.substr(0, sign) + (is_negative ? "-" : "") + text.substr(digits);
+  }
+  return text;
+}
+
 std::string plain_text(const json::value& value) {
+  if (value.is_double()) return number_text(value.get_double());
+  if (const json::array* list = value.if_array()) {
+    std::string text;
+    for (const json::value& each : *list) text += (text.empty() ? "" : " ") + plain_text(each);
+    return text;
+  }
   return value.is_string() ? std::string(value.get_string()) : json::serialize(value);
 }
 

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <numeric>
+
 #include "algo/advantage.h"
 #include "algo/kl.h"
 #include "algo/loss.h"
@@ -54,7 +56,9 @@ GOLDEN_TEST(RewardNormalization, "reward_normalization.json") {
   std::vector<int64_t> groups(rewards.size(), 0);
   for (std::size_t i = 0; is_regular && i < groups.size(); ++i)
     groups[i] = static_cast<int64_t>(i) / n;
-  expect_close(at::tensor(normalize_rewards(rewards, groups, how), at::kDouble),
+  std::vector<int64_t> executions(rewards.size());
+  std::iota(executions.begin(), executions.end(), int64_t{0});
+  expect_close(at::tensor(normalize_rewards(rewards, groups, executions, how), at::kDouble),
                part(c, "expected").at("rewards"), "rewards");
 }
 

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <numeric>
+
 #include "algo/loss.h"
 #include "algo/overlong_penalty.h"
 #include "algo/packed.h"
@@ -26,10 +28,19 @@ std::vector<int64_t> group_ids(const json::value& groups) {
   return ids;
 }
 
+/// Each sample is an execution of its own.
+std::vector<int64_t> own_executions(std::size_t num_samples) {
+  std::vector<int64_t> ids(num_samples);
+  std::iota(ids.begin(), ids.end(), int64_t{0});
+  return ids;
+}
+
 GOLDEN_TEST(Rloo, "peer_rloo.json") {
   const auto& groups = part(c, "inputs").at("groups");
   const auto how = setup_of(words_of(part(c, "params"))).batch.rewards;
-  const auto got = normalize_rewards(doubles(groups), group_ids(groups), how);
+  const std::vector<double> rewards = doubles(groups);
+  const auto got =
+      normalize_rewards(rewards, group_ids(groups), own_executions(rewards.size()), how);
   expect_close(at::tensor(got, at::kDouble), part(c, "expected").at("advantages"), "advantages");
 }
 
@@ -61,8 +72,8 @@ GOLDEN_TEST_IN_BOTH_PRECISIONS(DrGrpo, "peer_dr_grpo.json") {
   EXPECT_EQ(parts.batch.rewards, setup.batch.rewards);
   EXPECT_EQ(parts.train.policy.policy_divisor, setup.train.policy.policy_divisor);
   const auto rewards = doubles(inputs.at("rewards"));
-  const auto advantages =
-      normalize_rewards(rewards, std::vector<int64_t>(rewards.size(), 0), setup.batch.rewards);
+  const auto advantages = normalize_rewards(rewards, std::vector<int64_t>(rewards.size(), 0),
+                                            own_executions(rewards.size()), setup.batch.rewards);
   expect_close(at::tensor(advantages, at::kDouble), expected.at("advantages"), "advantages");
 
   PolicyColumns in;

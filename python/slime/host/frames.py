@@ -16,7 +16,7 @@ import threading
 from array import array
 from collections import deque
 
-__all__ = ["FrameSocket", "FrameError", "Columns", "encode", "decode", "CONFIGURE", "READY", "CALLS", "ANSWERS"]
+__all__ = ["FrameSocket", "FrameError", "Columns", "encode", "decode", "frame_bytes", "CONFIGURE", "READY", "CALLS", "ANSWERS"]
 
 CONFIGURE, READY, CALLS, ANSWERS, CANCEL, ASKS, REPLIES, BEAT = range(1, 9)
 
@@ -106,6 +106,11 @@ def decode(payload):
     return head, arrays
 
 
+def frame_bytes(kind, payload):
+    """A whole frame."""
+    return _HEADER.pack(b"SLMF", kind, len(payload)) + payload
+
+
 class FrameSocket:
     """One end of the channel. Any thread sends; one thread receives. Nothing here blocks but `wait`."""
 
@@ -117,6 +122,7 @@ class FrameSocket:
         self._wants_writer = wants_writer or (lambda: None)
         self._arrived = bytearray()
         self._descriptors = deque()
+        self._number, self._identity = connection.fileno(), os.fstat(connection.fileno()).st_ino
         self.is_open = True
 
     def fileno(self):
@@ -125,13 +131,28 @@ class FrameSocket:
     def close(self):
         self._socket.close()
 
+    def is_lost(self):
+        """Whether somebody closed the descriptor, or put something else in its place."""
+        try:
+            return os.fstat(self._number).st_ino != self._identity
+        except OSError:
+            return True
+
     def send(self, kind, payload):
         """Sends what the socket takes now; the rest is sent by `flush`, which `wants_writer` is told to call."""
+        self.send_bytes(frame_bytes(kind, payload))
+
+    def send_bytes(self, frames):
+        """The same with whole frames. True when all is sent."""
         with self._lock:
             had_rest = bool(self._unsent)
-            self._unsent.append(memoryview(_HEADER.pack(b"SLMF", kind, len(payload)) + payload))
-            if not had_rest and not self._send_rest():
-                self._wants_writer()
+            self._unsent.append(memoryview(frames))
+            if had_rest:
+                return False
+            if self._send_rest():
+                return self.is_open
+        self._wants_writer()
+        return False
 
     def _send_rest(self):
         """True when all is sent."""
@@ -153,6 +174,11 @@ class FrameSocket:
     def flush(self):
         with self._lock:
             return self._send_rest()
+
+    def drain(self):
+        """Waits until all is sent, or the other end is gone."""
+        while not self.flush():
+            select.select([], [self._socket], [], 1.0)
 
     def receive(self):
         """Takes what has arrived: a list of (kind, payload). Empty when nothing whole is there."""

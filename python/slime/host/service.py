@@ -1,10 +1,12 @@
 """The host's loop: frames in, users' functions called, answers out.
 
 One event loop on the main thread. A coroutine function gets a task for each call; a plain function runs in the loop, or in
-one thread for all where the original calls it outside its loop. Answers that are ready at the same time go in one frame.
+one thread for all where the original calls it outside its loop. Answers that are ready at the same time are sent at once;
+until then they lie on the board (slime.host.board), where they outlive this process.
 """
 
 import asyncio
+import functools
 import inspect
 import os
 import platform
@@ -16,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import slime
 from slime import channel
 from slime.host.arguments import make_arguments
+from slime.host.board import STEP_THREAD, Board, Call, current
 from slime.host.calls import CALLS
 from slime.host.frames import (
     ANSWERS,
@@ -31,6 +34,7 @@ from slime.host.frames import (
     decode,
     encode,
     encode_json,
+    frame_bytes,
 )
 from slime.host.hooks import HOOKS, problem_of, resolve_all
 from slime.host.program import DataSourceProxy, Program
@@ -44,15 +48,19 @@ TICK_SECONDS = 0.05
 BEAT_SECONDS = 0.25
 LEAVE_SECONDS = 2  # for what a host still has to do when its program is gone
 MAX_ANSWERS_IN_A_FRAME = 256
+BOARD_DESCRIPTOR = 4
 
 
-async def _guarded(outcome):
-    """(result, error): sys.exit() of a user's function must not end the loop."""
-    try:
-        result = await outcome
-        return await result if inspect.isawaitable(result) else result, None
-    except BaseException as error:
-        return None, error
+def _answers_frame(bodies, arrays):
+    return frame_bytes(ANSWERS, encode(b'{"answers":[' + b",".join(bodies) + b"]}", arrays))
+
+
+async def _await_any(awaitable):
+    return await awaitable
+
+
+def _coroutine_of(awaitable):
+    return awaitable if inspect.iscoroutine(awaitable) else _await_any(awaitable)
 
 
 class Host:
@@ -62,9 +70,9 @@ class Host:
         self.program = Program(self._frames, self._receive)
         self._arrived = []
         self._hooks = []
-        self._tasks = {}  # by call's id: (task, when it is late)
-        self._answers = []
-        self._columns = Columns()
+        self._tasks = {}  # by call's id: (task, Call)
+        self._board = Board()
+        self._answers = []  # (JSON, arrays) of those that are not sent
         self._flush_is_due = False
         self._main_caller = ThreadPoolExecutor(1, thread_name_prefix="user")
         self._ticks = 0
@@ -76,6 +84,8 @@ class Host:
     # Frames.
 
     def start(self):
+        self._loop.set_task_factory(self._make_task)
+        self._run_in_executor, self._loop.run_in_executor = self._loop.run_in_executor, self._in_executor
         self._loop.add_reader(self._frames.fileno(), self._readable)
         self._tick()
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
@@ -86,6 +96,8 @@ class Host:
     def _write_rest(self):
         if self._frames.flush():
             self._loop.remove_writer(self._frames.fileno())
+            if not self._answers and self._frames.is_open:
+                self._board.forget_answers()
         else:
             self._loop.add_writer(self._frames.fileno(), self._write_rest)
 
@@ -140,6 +152,8 @@ class Host:
             problem = {"message": f"protocol {head.get('protocol')}; this host speaks {PROTOCOL}", "path": ""}
             self._frames.send(READY, encode({"problems": [{"flag": "--plugin-python", "traceback": "", **problem}]}))
             return
+        if "board" in head:
+            self._board = Board(head["board"], BOARD_DESCRIPTOR)
         for folder in reversed(head.get("paths", [])):
             if folder not in sys.path:
                 sys.path.insert(0, folder)
@@ -205,22 +219,26 @@ class Host:
             self._trainer().map(head, self._frames.take_descriptor)
         for call in head["calls"]:
             started = time.monotonic()
+            own = Call(call["id"], call.get("slot"), call.get("seconds"))
             try:
                 if "release" in call:
-                    self._answer(call["id"], self._trainer().release(), started)
+                    self._answer(call["id"], self._trainer().release(), Columns(), started)
                     continue
                 hook = self._hooks[call["hook"]]
                 kind = HOOKS[hook.kind]
                 way = CALLS.get(hook.kind) or self._trainer().way(hook.kind)
                 function, finish = way(self, hook, call, arrays)
                 if kind.in_thread and not hook.is_coroutine:
-                    outcome = self._loop.run_in_executor(self._main_caller, function)
+                    marked = functools.partial(self._board.run_in_thread, own, function, STEP_THREAD)
+                    outcome = self._run_in_executor(self._main_caller, marked)
+                elif hook.is_coroutine or inspect.iscoroutinefunction(function):
+                    outcome = function()  # nothing of the user's runs before its first step
                 else:
-                    outcome = function()
+                    outcome = self._board.run(own, function)
                     if not inspect.isawaitable(outcome):
-                        self._answer(call["id"], finish(outcome, self._columns), started)
+                        self._finish(own, outcome, finish, started)
                         continue
-                self._await(call, outcome, finish, started)
+                self._await(own, outcome, finish, started)
             except BaseException as error:
                 self._fail(call["id"], error, started)
 
@@ -235,37 +253,91 @@ class Host:
         return self._tensors
 
     def _await(self, call, outcome, finish, started):
-        number, seconds = call["id"], call.get("seconds")
-        task = self._loop.create_task(_guarded(outcome))
-        self._tasks[number] = (task, started + seconds if seconds else None)
-        # A task that is cancelled before it began runs nothing but this.
-        task.add_done_callback(lambda task: self._finish(number, task, finish, started))
-
-    def _finish(self, number, task, finish, started):
-        late = self._tasks.pop(number)[1]
-        result, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
-        if isinstance(error, asyncio.CancelledError) and late is not None and time.monotonic() >= late:
-            error = TimeoutError("later than its deadline")
+        coroutine = self._answered(call, outcome, finish, started)
+        is_of_user = not isinstance(outcome, asyncio.Future)
+        token = current.set(call if is_of_user else None)
         try:
-            if error is None:
-                self._answer(number, finish(result, self._columns), started)
-        except BaseException as wrong:
-            error = wrong
-        if error is not None:
-            self._fail(number, error, started)
+            task = self._loop.create_task(coroutine)
+        finally:
+            current.reset(token)
+        self._tasks[call.number] = (task, call)
+        # A task that is cancelled before it began runs nothing but this.
+        task.add_done_callback(lambda task: self._end_task(call, task, outcome, started))
 
-    def _answer(self, number, value, started):
+    async def _answered(self, call, outcome, finish, started):
+        """sys.exit() of a user's function must not end the loop."""
+        try:
+            result = await outcome
+            if inspect.isawaitable(result):
+                result = await self._board.watch(_coroutine_of(result), call)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            is_late = isinstance(error, asyncio.CancelledError) and self._board.is_late(call)
+            self._fail(call.number, TimeoutError("later than its deadline") if is_late else error, started)
+        else:
+            self._finish(call, result, finish, started)
+
+    def _finish(self, call, result, finish, started):
+        columns = Columns()
+        try:
+            if self._frames.is_lost() and self._frames.is_open:
+                self._frames.is_open = False
+                raise RuntimeError("the plug-in host lost its connection (descriptor 3) to this function")
+            value = finish(result, columns)
+        except BaseException as error:
+            self._fail(call.number, error, started)
+        else:
+            self._answer(call.number, value, columns, started)
+
+    def _end_task(self, call, task, outcome, started):
+        self._tasks.pop(call.number, None)
+        if task.cancelled():
+            if hasattr(outcome, "close"):
+                outcome.close()
+            self._fail(call.number, asyncio.CancelledError(), started)
+
+    def _make_task(self, loop, coroutine, **options):
+        """Tasks that a call's function starts are the call's."""
+        context = options.get("context")
+        call = current.get() if context is None else context.get(current)
+        if call is not None:
+            coroutine = self._board.watch(coroutine, call)
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    def _in_executor(self, executor, function, *args):
+        """So are threads; other processes have boards of nobody's."""
+        call = current.get()
+        if call is not None and (executor is None or isinstance(executor, ThreadPoolExecutor)):
+            run = functools.partial(function, *args)
+            return self._run_in_executor(executor, self._board.run_in_thread, call, run)
+        return self._run_in_executor(executor, function, *args)
+
+    # Answers.
+
+    def _answer(self, number, value, columns, started):
         answer = {"id": number, "value": value, "seconds": round(time.monotonic() - started, 6)}
-        self._answers.append(answer)
-        self._schedule_flush()
+        try:
+            body = encode_json(answer)
+        except (TypeError, ValueError, RecursionError) as error:
+            told = TypeError(f"what was returned cannot be told to the program: {error}")
+            self._fail(number, told, started)
+        else:
+            self._keep(body, columns.arrays)
 
     def _fail(self, number, error, started):
-        seconds = round(time.monotonic() - started, 6)
-        self._answers.append({"id": number, "error": describe(error), "seconds": seconds})
-        self._schedule_flush()
+        answer = {"id": number, "error": describe(error), "seconds": round(time.monotonic() - started, 6)}
+        self._keep(encode_json(answer), [])
 
-    def _schedule_flush(self):
-        if len(self._answers) >= MAX_ANSWERS_IN_A_FRAME:
+    def _keep(self, body, arrays):
+        """One answer: on the board by itself, and to be sent with those that are ready at the same time."""
+        self._answers.append((body, arrays))
+        if not self._board.keep(_answers_frame([body], arrays)):
+            self._flush_answers()
+            self._frames.drain()  # what does not lie on the board would be lost with this process
+            if self._frames.is_open:
+                self._board.forget_answers()
+        elif len(self._answers) >= MAX_ANSWERS_IN_A_FRAME:
             self._flush_answers()
         elif not self._flush_is_due:
             self._flush_is_due = True
@@ -276,23 +348,15 @@ class Host:
         self._flush_answers()
 
     def _flush_answers(self):
+        """Those without columns share a frame."""
         answers, self._answers = self._answers, []
-        columns, self._columns = self._columns, Columns()
         if not answers:
             return
-        try:
-            head = encode_json({"answers": answers})
-        except (TypeError, ValueError, RecursionError):
-            head = encode_json({"answers": [self._speakable(answer) for answer in answers]})
-        self._frames.send(ANSWERS, encode(head, columns.arrays))
-
-    def _speakable(self, answer):
-        try:
-            encode_json(answer)
-            return answer
-        except (TypeError, ValueError, RecursionError) as error:
-            told = TypeError(f"what was returned cannot be told to the program: {error}")
-            return {"id": answer["id"], "error": describe(told), "seconds": answer["seconds"]}
+        plain = [body for body, arrays in answers if not arrays]
+        frames = [_answers_frame(plain, [])] if plain else []
+        frames += [_answers_frame([body], arrays) for body, arrays in answers if arrays]
+        if self._frames.send_bytes(b"".join(frames)):
+            self._board.forget_answers()
 
     # Deadlines, cancellation, signs of life.
 
@@ -315,9 +379,8 @@ class Host:
 
     def _tick(self):
         self._ticks += 1
-        now = time.monotonic()
-        for task, late in list(self._tasks.values()):
-            if late is not None and now >= late:
+        for task, call in list(self._tasks.values()):
+            if self._board.is_late(call):
                 task.cancel()
         self._loop.call_later(TICK_SECONDS, self._tick)
 

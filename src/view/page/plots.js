@@ -31,7 +31,13 @@ function number_text(value) {
   if (size >= 100) return value.toFixed(1);
   if (size >= 10) return value.toFixed(2);
   if (size >= 0.001 || size === 0) return value.toFixed(3);
-  return value.toExponential(2);
+  return small_text(value, 3);
+}
+
+/** Below a thousandth, as people write it: 0.0001, 2.5e-7. */
+function small_text(value, digits) {
+  const short = +value.toPrecision(digits);
+  return Math.abs(value) >= 1e-5 ? String(short) : short.toExponential();
 }
 
 /** Round numbers that divide [low, high] into about `count` parts. */
@@ -50,7 +56,7 @@ function tick_text(value, unit) {
   const size = Math.abs(value);
   if (size >= 1e6) return +(value / 1e6).toPrecision(4) + "M";
   if (size >= 10000) return +(value / 1000).toPrecision(4) + "k";
-  if (size < 1e-3 || unit < 1e-4) return value.toExponential(unit < size / 9 ? 1 : 0);
+  if (size < 1e-3 || unit < 1e-4) return small_text(value, unit < size / 9 ? 2 : 1);
   return String(+value.toFixed(Math.max(0, 1 - Math.floor(Math.log10(unit)))));
 }
 
@@ -194,19 +200,29 @@ class Plot {
     const stroke = { fill: "none", style: `stroke: var(--c${series.color})`, "stroke-linejoin": "round" };
     if (view.smoothing > 0) draw(this.area, "path", { ...stroke, d: this.path(series.x, series.y), "stroke-width": 1, opacity: 0.28 });
     draw(this.area, "path", { ...stroke, d: this.path(series.x, this.lines[index]), "stroke-width": 1.8 });
-    if (series.x.length > 40) return;
+    const is_there = (i) => (this.lines[index][i] ?? null) !== null;
     series.x.forEach((x, i) => {
-      if (this.lines[index][i] === null) return;
+      // Of many points those that no line shows, between two gaps.
+      if (!is_there(i) || (series.x.length > 40 && (is_there(i - 1) || is_there(i + 1)))) return;
       draw(this.area, "circle", { cx: this.to_x(x), cy: this.to_y(this.lines[index][i]), r: series.x.length < 15 ? 2.6 : 1.8, style: `fill: var(--c${series.color})` });
     });
   }
 
   draw_band() {
     const [low, high, middle] = this.spec.series;
-    const ends = low.x.map((x, i) => [x, low.y[i], high.y[i]]).filter(([, a, b]) => a !== null && b !== null);
-    const there = ends.map(([x, , b]) => `${this.to_x(x).toFixed(1)} ${this.to_y(b).toFixed(1)}`);
-    const back = ends.map(([x, a]) => `${this.to_x(x).toFixed(1)} ${this.to_y(a).toFixed(1)}`).reverse();
-    if (ends.length) draw(this.area, "path", { d: `M${there.concat(back).join("L")}Z`, style: `fill: var(--c${middle.color})`, opacity: 0.16 });
+    const tops = new Map(high.x.map((x, i) => [x, high.y[i]]));
+    // Where a value is missing the band ends, and another one begins behind the gap.
+    const runs = [[]];
+    low.x.forEach((x, i) => {
+      const a = low.y[i], b = tops.get(x) ?? null;
+      if (a === null || b === null) runs.push([]);
+      else runs.at(-1).push([x, a, b]);
+    });
+    for (const run of runs.filter((one) => one.length)) {
+      const there = run.map(([x, , b]) => `${this.to_x(x).toFixed(1)} ${this.to_y(b).toFixed(1)}`);
+      const back = run.map(([x, a]) => `${this.to_x(x).toFixed(1)} ${this.to_y(a).toFixed(1)}`).reverse();
+      draw(this.area, "path", { d: `M${there.concat(back).join("L")}Z`, style: `fill: var(--c${middle.color})`, opacity: 0.16 });
+    }
     this.draw_line(middle, 2);
   }
 

@@ -15,10 +15,21 @@ def _leaves(samples):
             yield sample
 
 
+def _executions(samples):
+    """Lists of samples: a member that became several counts once, as do samples that share a rollout id."""
+    by_id = {}
+    for place, member in enumerate(samples):
+        for leaf in _leaves([member]):
+            number = getattr(leaf, "rollout_id", None)
+            by_id.setdefault(("member", place) if number is None else ("id", number), []).append(leaf)
+    return list(by_id.values())
+
+
 def check_reward_nonzero_std(args, samples, **kwargs):
-    """Keeps a group whose rewards have a standard deviation above 1e-6; of one sample there is none, so it goes.
-    A member that became several samples counts with each of them."""
-    rewards = [float(sample.get_reward_value(args)) for sample in _leaves(samples)]
+    """Keeps a group whose rewards have a standard deviation above 1e-6; of one execution there is none, so it goes.
+    A member that became several samples counts once, with their mean."""
+    executions = _executions(samples)
+    rewards = [math.fsum(float(leaf.get_reward_value(args)) for leaf in each) / len(each) for each in executions]
     first = next(_leaves(samples)).get_reward_value(args) if rewards else 0
     mean = math.fsum(rewards) / max(len(rewards), 1)
     variance = math.fsum((reward - mean) ** 2 for reward in rewards) / max(len(rewards) - 1, 1)
