@@ -12,21 +12,31 @@ std::vector<Flag> model_flags() {
       works("--hf-checkpoint", &C::hf_checkpoint,
             "model directory: config.json, safetensors, tokenizer"),
       works("--ref-load", &C::ref_load,
-            "model directory of the KL reference; default: --hf-checkpoint"),
-      works("--load", &C::load,
-            "folder of checkpoints to go on from, an error when it holds none; default: --save, if "
-            "it "
-            "holds one. The folder of --save itself may be empty"),
+            "model directory, or folder of checkpoints, of the KL reference; default: "
+            "--hf-checkpoint. The actor begins with it where --load has nothing"),
+      works(
+          "--load", &C::load,
+          "folder of checkpoints to go on from, or a model directory whose weights the run begins "
+          "with; default: --save, if it holds one. Without either of them an error, unless it is "
+          "the folder of --save itself or --ref-load is given (docs/resume.md)"),
+      works("--finetune", &C::finetune, "take the weights of --load alone, and begin at rollout 0"),
+      works("--allow-other-experiment", &C::allow_other_experiment,
+            "go on from a checkpoint whose model, reward or objective was another"),
       works("--save", &C::save, "checkpoint folder; default: --run-dir"),
       works("--save-interval", &C::save_interval,
             "save every N rollouts; the last one is always saved"),
       accepted("--save-hf", kValue,
                "every checkpoint is a Hugging Face directory; see RUN_DIR/latest"),
       works("--keep-checkpoints", &C::keep_checkpoints,
-            "delete all but the newest N checkpoints; 0 keeps all"),
+            "delete all but the newest N checkpoints; 0 keeps all, as the original does"),
       works("--no-save-optim", &C::no_save_optim,
             "leave the optimizer state out of checkpoints (no exact resume)"),
-      works("--no-load-optim", &C::no_load_optim, "start with fresh optimizer moments"),
+      works("--no-load-optim", &C::no_load_optim,
+            "start with fresh optimizer moments; schedules, counters and the critic go on"),
+      accepted("--no-save-rng", kSwitch,
+               "random numbers follow from seeds and ordinals: there is no state to leave out"),
+      accepted("--no-load-rng", kSwitch,
+               "random numbers follow from seeds and ordinals: there is no state to leave out"),
       works("--start-rollout-id", &C::start_rollout_id,
             "first rollout; normally restored from the checkpoint"),
       works(
@@ -99,7 +109,9 @@ std::vector<Flag> data_flags() {
             "a new order each epoch, from --rollout-seed"),
       works("--rollout-seed", &C::rollout_seed, "seed of the order of prompts"),
       works("--num-rollout", &C::num_rollout, "number of rollout steps; wins over --num-epoch"),
-      works("--num-epoch", &C::num_epoch, "number of passes over the data"),
+      works("--num-epoch", &C::num_epoch,
+            "number of passes over the data; batches go on over the ends of epochs, and the last "
+            "one is filled from the next"),
       works("--rollout-batch-size", &C::rollout_batch_size, "prompts per rollout step"),
       works("--n-samples-per-prompt", &C::n_samples_per_prompt, "responses per prompt"),
       works("--num-data-workers", &C::num_data_workers,

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <string_view>
 
 #include "config/rules.h"
 #include "config/users_functions.h"
@@ -43,6 +45,11 @@ void check_prompt_data(RunConfig& config, Problems& problems) {
                    "--data-source-path or --rollout-function-path of your own");
   const bool reads_rows = !config.prompt_data.empty() && !has_users_data_source(config) &&
                           !config.disable_rollout_global_dataset;
+  problems.require(
+      !config.debug_train_only || config.trains_on_rows() ||
+          !config.load_debug_rollout_data.empty(),
+      "--debug-train-only: nothing is generated, so there is nothing to train on; give "
+      "--load-debug-rollout-data, or --loss-type sft_loss or dpo_loss with rows");
   problems.require(!makes_prompts || reads_rows || config.num_rollout,
                    "--num-rollout: is needed where prompts are not rows of --prompt-data");
 }
@@ -75,8 +82,9 @@ void check_data(RunConfig& config, Problems& problems) {
       fmt::format("--n-samples-per-prompt {}: should be at least 1", config.n_samples_per_prompt));
   problems.require(config.num_rollout || config.num_epoch,
                    "--num-rollout or --num-epoch: the length of the run is missing");
-  problems.require(!config.num_rollout || *config.num_rollout >= 0,
-                   "--num-rollout: should not be negative");
+  problems.require(!config.num_rollout || *config.num_rollout >= 1,
+                   fmt::format("--num-rollout {}: a run has at least one rollout step",
+                               config.num_rollout.value_or(0)));
   problems.require(!config.start_rollout_id || *config.start_rollout_id >= 0,
                    fmt::format("--start-rollout-id {}: should not be negative",
                                config.start_rollout_id.value_or(0)));
@@ -153,6 +161,18 @@ void check_rollout(RunConfig& config, Problems& problems) {
                      fmt::format("--rollout-stop-token-ids {}: should be between 0 and {}", id,
                                  kLargestTokenId));
   }
+  problems.require(
+      config.max_filter_ratio >= 0,
+      fmt::format("--max-filter-ratio {}: should not be negative", config.max_filter_ratio));
+  problems.require(
+      config.max_failed_groups >= 0,
+      fmt::format("--max-failed-groups {}: should not be negative", config.max_failed_groups));
+  problems.require(config.max_failed_group_share >= 0 && config.max_failed_group_share <= 1,
+                   fmt::format("--max-failed-group-share {}: should be between 0 and 1",
+                               config.max_failed_group_share));
+  problems.require(
+      config.max_untrained_steps >= 0,
+      fmt::format("--max-untrained-steps {}: should not be negative", config.max_untrained_steps));
   if (!config.over_sampling_batch_size) config.over_sampling_batch_size = config.rollout_batch_size;
   problems.require(
       *config.over_sampling_batch_size >= config.rollout_batch_size,
@@ -215,7 +235,36 @@ void check_plugins(const RunConfig& config, Problems& problems) {
 
 }  // namespace
 
+namespace {
+
+/// What every reward of the run would fail by: a record without a key, or a key and no record.
+void check_reward_key(const RunConfig& config, Problems& problems) {
+  if (!config.generates() || config.has_users_reward() || config.has_users_post_process() ||
+      config.debug_rollout_only)
+    return;
+  constexpr std::string_view kBoxed = "boxed_";
+  std::string_view rule = config.rm_type;
+  if (rule.starts_with(kBoxed)) rule.remove_prefix(kBoxed.size());
+  const bool gives_record = rule == "dapo" || rule == "dapo_box";
+  constexpr std::array<std::string_view, 6> kNumbers{"deepscaler", "f1",   "gpqa",
+                                                     "ifbench",    "math", "random"};
+  const bool gives_number = std::ranges::find(kNumbers, rule) != kNumbers.end();
+  constexpr std::array<std::string_view, 2> kFields{"score", "acc"};
+  const bool is_field = std::ranges::find(kFields, config.reward_key) != kFields.end();
+  problems.require(
+      !gives_record || is_field,
+      fmt::format("--reward-key{}{}: --rm-type {} gives records; give --reward-key "
+                  "score (1 or -1) or acc (1 or 0)",
+                  config.reward_key.empty() ? "" : " ", config.reward_key, config.rm_type));
+  problems.require(!gives_number || config.reward_key.empty(),
+                   fmt::format("--reward-key {}: --rm-type {} gives numbers; leave the key out",
+                               config.reward_key, config.rm_type));
+}
+
+}  // namespace
+
 void check_rewards(const RunConfig& config, Problems& problems) {
+  check_reward_key(config, problems);
   problems.require(!config.rm_type.ends_with("remote_rm") || !config.rm_url.empty(),
                    "--rm-type remote_rm: needs --rm-url");
   problems.require(config.rm_url.empty() || config.rm_url.starts_with("http://"),

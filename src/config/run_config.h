@@ -29,6 +29,8 @@ struct ModelFlags {
   int64_t keep_checkpoints = 2;          // older ones are deleted; 0 keeps all
   bool no_save_optim = false;
   bool no_load_optim = false;
+  bool finetune = false;                // --load gives weights alone; the run begins at rollout 0
+  bool allow_other_experiment = false;  // go on from another model's or reward's checkpoint
   std::optional<int64_t> start_rollout_id;
   bool overwrite = false;  // delete what an earlier run left in run_dir
   std::string run_dir;     // metrics, rollouts, report, checkpoints; default: runs/<model>-<time>
@@ -85,6 +87,10 @@ struct RolloutFlags {
   std::optional<int64_t> over_sampling_batch_size;
   std::string over_sampling_refill = "step";
   std::string dynamic_sampling_filter_path;
+  double max_filter_ratio = 64;         // dropped in a step, for each group of it; 0: no limit
+  int64_t max_failed_groups = 64;       // of a step, whatever their share
+  double max_failed_group_share = 0.5;  // beyond that: of the groups of a step that ended
+  int64_t max_untrained_steps = 10;     // in a row; 0: no limit
   bool partial_rollout = false;
   bool mask_offpolicy_in_partial_rollout = false;
   bool keep_old_actor = false;
