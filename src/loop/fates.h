@@ -57,7 +57,7 @@ class Fates {
   void roll_back(const Mark& mark);
 
   /// Whether a prompt was given out before.
-  bool knows(int64_t ordinal) const { return ledger_->state().knows(ordinal); }
+  bool knows(int64_t ordinal);
   /// Ordinals without a final fate.
   std::set<int64_t> in_flight() const { return ledger_->in_flight(); }
   /// Notes the totals of the checkpoint after step `step`: of `prompts` and what the rollout has

@@ -310,7 +310,12 @@ Collected RolloutSource::take(int64_t step) {
       rollout::mask_tokens_before(group, stream_ ? rollout::newest_version(group) : version);
   }
   take_teacher_scores(result.groups);
-  show_to_users_functions(step, result.groups);
+  try {
+    show_to_users_functions(step, result.groups);
+  } catch (...) {
+    abandon(std::move(result.groups));
+    throw;
+  }
   Collected collected{.groups = std::move(result.groups),
                       .generated_tokens = result.end.generated_tokens,
                       .data_ended = !has_all};

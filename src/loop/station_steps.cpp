@@ -41,6 +41,7 @@ Collected StationSteps::collect(int64_t step) {
   if (run_.rollout) run_.memory.end_phase(Phase::kGenerate);
   if (boundary_ && is_interrupted()) throw StepAbandoned();
   if (collected.groups.empty() || collected.data_ended) {
+    abandon(collected.groups);
     throw ConfigError(fmt::format(
         "the data ended: {} of the {} prompts of rollout step {} are left (--num-rollout is too "
         "large: {} rollout steps are trained)",
