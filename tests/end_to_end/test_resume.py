@@ -93,3 +93,52 @@ def test_an_evaluation_that_throws_loses_no_step(folder):
     assert iteration(run) == 1
     audit = subprocess.run([command(folder, run)[0], "ledger", str(run)], capture_output=True, text=True)
     assert audit.returncode == 0, audit.stdout + audit.stderr
+
+
+REPLAY = """
+from slime.utils.types import Sample
+
+
+class Source:
+    def __init__(self, args):
+        self.given = 0
+
+    def get_samples(self, count):
+        groups = []
+        for _ in range(count):
+            group = []
+            for i in range(4):
+                sample = Sample(prompt="1+1=", label="2", tokens=[40, 41, 42, 50 + i], response_length=2)
+                sample.rollout_log_probs = [-1.0, -2.0]
+                sample.reward = float(i % 2)
+                sample.status = Sample.Status.COMPLETED
+                group.append(sample)
+            groups.append(group)
+            self.given += 1
+        return groups
+
+    def add_samples(self, groups):
+        raise RuntimeError("nothing of a replay comes back")
+
+    def save(self, rollout_id):
+        pass
+
+    def load(self, rollout_id=None):
+        pass
+
+    def __len__(self):
+        return 0
+"""
+
+
+def test_groups_that_a_data_source_returns_finished_are_trained_as_they_are_and_the_ledger_adds_up(folder):
+    (folder.path / "replay.py").write_text(REPLAY)
+    run = folder.path / "run"
+    done = run_slime(command(folder, run, ["--data-source-path", str(folder.path / "replay.py") + ":Source"]), cwd=folder.path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for step in range(ROLLOUTS):
+        for line in (run / "rollouts" / f"step_{step:06}.jsonl").read_text().split("\n")[:-1]:
+            sample = json.loads(line)
+            assert sample["tokens"][:3] == [40, 41, 42] and len(sample["tokens"]) == 4, sample
+    audit = subprocess.run([command(folder, run)[0], "ledger", str(run)], capture_output=True, text=True)
+    assert audit.returncode == 0, audit.stdout + audit.stderr
