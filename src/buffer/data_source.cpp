@@ -239,6 +239,13 @@ void DataSource::add(std::vector<Group> groups) {
   }
 }
 
+bool DataSource::gave_finished(int64_t ordinal) const {
+  const auto lent = lent_.find(ordinal);
+  return lent != lent_.end() && std::ranges::all_of(lent->second.samples, [](const Sample& sample) {
+           return sample.status == Status::kCompleted || sample.status == Status::kTruncated;
+         });
+}
+
 bool DataSource::may_wait(const Group& group) const {
   return num_members(group) == config_.samples_per_prompt;
 }

@@ -78,6 +78,10 @@ class DataSource {
   /// Whether it has so many.
   bool may_wait(const Group& group) const;
 
+  /// Whether a supply gave this group out with samples that had all ended: a replay, which is scored
+  /// and trained as it is.
+  bool gave_finished(int64_t ordinal) const;
+
   /// Numbers a group that somebody else made, of at most samples_per_prompt samples, as if it had been
   /// taken here: group and samples get their ordinals. Parts of one sample have equal index_in_group.
   void adopt(Group& group);

@@ -298,5 +298,46 @@ TEST(DataSource, AChoiceOfWhatIsNotThereIsRefusedAndLosesNothing) {
   }
 }
 
+/// Gives the group out once, and again when it came back.
+struct ReplaySupply final : PromptSupply {
+  std::vector<Group> waiting;
+
+  std::vector<Group> take(int64_t count) override {
+    std::vector<Group> groups;
+    while (!waiting.empty() && static_cast<int64_t>(groups.size()) < count) {
+      groups.push_back(std::move(waiting.back()));
+      waiting.pop_back();
+    }
+    return groups;
+  }
+  void give_back(const std::vector<Group>& groups) override {
+    waiting.insert(waiting.end(), groups.begin(), groups.end());
+  }
+};
+
+TEST(DataSource, KnowsWhichGroupsASupplyGaveOutFinishedAndGivesThemAgainWithTheirTokens) {
+  ReplaySupply supply;
+  Sample finished;
+  finished.tokens = {1, 2, 3};
+  finished.prompt_length = 1;
+  finished.status = Status::kCompleted;
+  supply.waiting = {{.ordinal = kNewGroup, .samples = {finished}},
+                    {.ordinal = kNewGroup, .samples = std::vector<Sample>(1)}};
+  DataSource source(supply, {.samples_per_prompt = 1});
+  EXPECT_EQ(source.take(2).size(), 2U);
+  EXPECT_FALSE(source.gave_finished(0));
+  EXPECT_TRUE(source.gave_finished(1));
+  // A checkpoint while both are under way.
+  const json::object state = source.save({0, 1});
+  ReplaySupply later;
+  DataSource again(later, {.samples_per_prompt = 1});
+  again.restore(state, "state");
+  supply.give_back({again.waiting().begin(), again.waiting().end()});
+  later.waiting = supply.waiting;
+  for (const Group& group : again.take(2))
+    EXPECT_EQ(group.samples[0].tokens.size(), group.ordinal == 1 ? 3U : 0U);
+  EXPECT_TRUE(again.gave_finished(1));
+}
+
 }  // namespace
 }  // namespace slime::buffer

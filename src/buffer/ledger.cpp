@@ -93,6 +93,11 @@ void Ledger::append(const LedgerTotals& totals) {
   totals_ = totals;
 }
 
+void Ledger::roll_back(int64_t position) {
+  if (position == size_) return;
+  *this = open_at(path_, position, std::move(file_));
+}
+
 int64_t Ledger::commit() {
   if (const Expected<void> synced = file_->sync(); !synced)
     cannot(path_, "made durable", synced.error());

@@ -54,6 +54,11 @@ class Ledger {
   /// Makes all records durable (fsync). Returns the position that a checkpoint stores.
   int64_t commit();
 
+  /// Where the next record begins.
+  int64_t size() const { return size_; }
+  /// Rolls back what follows `position`, which commit() or size() gave this writer.
+  void roll_back(int64_t position);
+
   LedgerSummary summary() const { return state_.summary(); }
   /// Ordinals without a final fate: at a restart these are given out again (DataSource::save).
   std::set<int64_t> in_flight() const { return state_.in_flight(); }

@@ -36,6 +36,19 @@ std::vector<FlagRow> rollout_flags() {
           "that as many are under way to the step's end",
           {"step", "group"})
           .with("--partial-rollout"),
+      works("--max-filter-ratio", &C::max_filter_ratio,
+            "a rollout step whose filter has dropped more than N times --rollout-batch-size groups "
+            "ends the run; 0: no limit")
+          .when(kGeneration),
+      works("--max-failed-groups", &C::max_failed_groups,
+            "so many groups of a rollout step may fail, whatever their share")
+          .when(kGeneration),
+      works("--max-failed-group-share", &C::max_failed_group_share,
+            "more of them end the run when they are a larger share of the step's groups")
+          .when(kGeneration),
+      works("--max-untrained-steps", &C::max_untrained_steps,
+            "more rollout steps in a row without a token to train on end the run; 0: no limit")
+          .when(kTraining),
       works(
           "--dynamic-sampling-filter-path", &C::dynamic_sampling_filter_path,
           "whether a finished group is trained: a function of the user's (docs/plugins.md); built "

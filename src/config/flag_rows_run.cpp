@@ -13,12 +13,19 @@ std::vector<FlagRow> model_flags() {
             "model directory: config.json, safetensors, tokenizer")
           .when(kAnyRun),
       works("--ref-load", &C::ref_load,
-            "model directory of the KL reference; default: --hf-checkpoint")
-          .when(kReference),
-      works("--load", &C::load,
-            "folder of checkpoints to go on from, an error when it holds none; default: --save, if "
-            "it "
-            "holds one. The folder of --save itself may be empty")
+            "model directory, or folder of checkpoints, of the KL reference; default: "
+            "--hf-checkpoint. The actor begins with it where --load has nothing")
+          .when(kAnyRun),
+      works(
+          "--load", &C::load,
+          "folder of checkpoints to go on from, or a model directory whose weights the run begins "
+          "with; default: --save, if it holds one. Without either of them an error, unless it is "
+          "the folder of --save itself or --ref-load is given (docs/resume.md)")
+          .when(kAnyRun),
+      works("--finetune", &C::finetune, "take the weights of --load alone, and begin at rollout 0")
+          .when(kAnyRun),
+      works("--allow-other-experiment", &C::allow_other_experiment,
+            "go on from a checkpoint whose model, reward or objective was another")
           .when(kAnyRun),
       works("--save", &C::save, "checkpoint folder; default: --run-dir").when(kAnyRun),
       works("--save-interval", &C::save_interval,
@@ -27,13 +34,18 @@ std::vector<FlagRow> model_flags() {
       accepted("--save-hf", kValue,
                "every checkpoint is a Hugging Face directory; see RUN_DIR/latest"),
       works("--keep-checkpoints", &C::keep_checkpoints,
-            "delete all but the newest N checkpoints; 0 keeps all")
+            "delete all but the newest N checkpoints; 0 keeps all, as the original does")
           .when(kTraining),
       works("--no-save-optim", &C::no_save_optim,
             "leave the optimizer state out of checkpoints (no exact resume)")
           .when(kTraining),
-      works("--no-load-optim", &C::no_load_optim, "start with fresh optimizer moments")
+      works("--no-load-optim", &C::no_load_optim,
+            "start with fresh optimizer moments; schedules, counters and the critic go on")
           .when(kTraining),
+      accepted("--no-save-rng", kSwitch,
+               "random numbers follow from seeds and ordinals: there is no state to leave out"),
+      accepted("--no-load-rng", kSwitch,
+               "random numbers follow from seeds and ordinals: there is no state to leave out"),
       works("--start-rollout-id", &C::start_rollout_id,
             "first rollout; normally restored from the checkpoint")
           .when(kAnyRun),
@@ -146,7 +158,10 @@ std::vector<FlagRow> data_flags() {
       works("--rollout-seed", &C::rollout_seed, "seed of the order of prompts").when(kShuffle),
       works("--num-rollout", &C::num_rollout, "number of rollout steps; wins over --num-epoch")
           .when(kAnyRun),
-      works("--num-epoch", &C::num_epoch, "number of passes over the data").when(kNoCount),
+      works("--num-epoch", &C::num_epoch,
+            "number of passes over the data; batches go on over the ends of epochs, and the last "
+            "one is filled from the next")
+          .when(kNoCount),
       works("--rollout-batch-size", &C::rollout_batch_size, "prompts per rollout step")
           .when(kAnyRun),
       works("--n-samples-per-prompt", &C::n_samples_per_prompt, "responses per prompt")

@@ -126,9 +126,10 @@ TEST(Flags, EvaluationThatNeverRunsIsAWarningThatNamesBothFlags) {
   const std::string eval = "--eval-prompt-data a a.jsonl --eval-interval 5 ";
   EXPECT_EQ(warnings_of(kGood + eval), (std::vector<std::string>{}));
   EXPECT_EQ(
-      warnings_of(kGood + eval + "--debug-train-only"),
-      (std::vector<std::string>{"--eval-prompt-data, --eval-interval have no effect: "
-                                "--debug-train-only has no engine, so nothing is evaluated"}));
+      warnings_of(kGood + eval + "--debug-train-only --load-debug-rollout-data d/{rollout_id}"),
+      (std::vector<std::string>{
+          "--eval-prompt-data, --eval-interval have no effect: "
+          "--load-debug-rollout-data generates nothing, so nothing is evaluated"}));
   EXPECT_EQ(warnings_of(kGood + eval + "--loss-type dpo_loss --n-samples-per-prompt 2"),
             (std::vector<std::string>{
                 "--eval-prompt-data, --eval-interval have no effect: --loss-type dpo_loss "
@@ -245,6 +246,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"--min-lr 1", "is above --lr"},
         BadConfig{"--save-debug-rollout-data x.jsonl", "should contain {rollout_id}"},
         BadConfig{"--debug-rollout-only --debug-train-only", "choose one"},
+        BadConfig{"--debug-train-only", "nothing is generated, so there is nothing to train on"},
+        BadConfig{"--num-rollout 0", "a run has at least one rollout step"},
+        BadConfig{"--rm-type dapo", "gives records; give --reward-key"},
+        BadConfig{"--reward-key score", "--rm-type math gives numbers; leave the key out"},
+        BadConfig{"--max-failed-group-share 2", "should be between 0 and 1"},
+        BadConfig{"--max-filter-ratio -1", "should not be negative"},
         BadConfig{"--apply-chat-template-kwargs [1]", "should be a JSON object"},
         BadConfig{"--mask-offpolicy-in-partial-rollout", "needs --partial-rollout"},
         BadConfig{"--lr fast", "--lr fast: should be a number"},

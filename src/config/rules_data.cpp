@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <string_view>
 
 #include "config/rules.h"
 #include "config/users_functions.h"
@@ -46,6 +48,11 @@ void check_prompt_data(RunConfig& config, Problems& problems) {
                    "--data-source-path or --rollout-function-path of your own");
   const bool reads_rows = !config.prompt_data.empty() && !has_users_data_source(config) &&
                           !config.disable_rollout_global_dataset;
+  problems.require(
+      !config.debug_train_only || config.trains_on_rows() ||
+          !config.load_debug_rollout_data.empty(),
+      "--debug-train-only: nothing is generated, so there is nothing to train on; give "
+      "--load-debug-rollout-data, or --loss-type sft_loss or dpo_loss with rows");
   problems.require(!makes_prompts || reads_rows || config.num_rollout,
                    "--num-rollout: is needed where prompts are not rows of --prompt-data");
 }
@@ -80,8 +87,9 @@ void check_data(RunConfig& config, Problems& problems) {
       fmt::format("--n-samples-per-prompt {}: should be at least 1", config.n_samples_per_prompt));
   problems.require(config.num_rollout || config.num_epoch,
                    "--num-rollout or --num-epoch: the length of the run is missing");
-  problems.require(!config.num_rollout || *config.num_rollout >= 0,
-                   "--num-rollout: should not be negative");
+  problems.require(!config.num_rollout || *config.num_rollout >= 1,
+                   fmt::format("--num-rollout {}: a run has at least one rollout step",
+                               config.num_rollout.value_or(0)));
   problems.require(!config.start_rollout_id || *config.start_rollout_id >= 0,
                    fmt::format("--start-rollout-id {}: should not be negative",
                                config.start_rollout_id.value_or(0)));
@@ -164,6 +172,18 @@ void check_rollout(RunConfig& config, Problems& problems) {
                      fmt::format("--rollout-stop-token-ids {}: should be between 0 and {}", id,
                                  kLargestTokenId));
   }
+  problems.require(
+      config.max_filter_ratio >= 0,
+      fmt::format("--max-filter-ratio {}: should not be negative", config.max_filter_ratio));
+  problems.require(
+      config.max_failed_groups >= 0,
+      fmt::format("--max-failed-groups {}: should not be negative", config.max_failed_groups));
+  problems.require(config.max_failed_group_share >= 0 && config.max_failed_group_share <= 1,
+                   fmt::format("--max-failed-group-share {}: should be between 0 and 1",
+                               config.max_failed_group_share));
+  problems.require(
+      config.max_untrained_steps >= 0,
+      fmt::format("--max-untrained-steps {}: should not be negative", config.max_untrained_steps));
   if (!config.over_sampling_batch_size) config.over_sampling_batch_size = config.rollout_batch_size;
   problems.require(
       *config.over_sampling_batch_size >= config.rollout_batch_size,
@@ -230,7 +250,9 @@ void check_reward_key(const RunConfig& config, Problems& problems) {
   constexpr std::string_view kNumbers[] = {"math",    "deepscaler", "f1",    "gpqa",
                                            "ifbench", "random",     "gsm8k", "math_verify"};
   constexpr std::string_view kFields[] = {"score", "acc"};
-  if (!config.generates() || config.has_users_reward() || config.debug_rollout_only) return;
+  if (!config.generates() || config.has_users_reward() ||
+      config.has_users_post_process() || config.debug_rollout_only)
+    return;
   std::string_view rule = config.rm_type;
   if (rule.starts_with("boxed_")) rule.remove_prefix(std::string_view("boxed_").size());
   const auto is_in = [](const auto& list, std::string_view word) {

@@ -120,8 +120,6 @@ void check_evaluation_runs(ParsedFlags& flags) {
         fmt::format("--loss-type {} generates nothing, so nothing is evaluated", config.loss_type);
   } else if (!config.load_debug_rollout_data.empty()) {
     why = "--load-debug-rollout-data generates nothing, so nothing is evaluated";
-  } else if (config.debug_train_only) {
-    why = "--debug-train-only has no engine, so nothing is evaluated";
   } else if (!config.eval_interval) {
     why = "without --eval-interval nothing is evaluated";
   }

@@ -33,6 +33,9 @@ struct ModelFlags {
   Flag<int64_t> keep_checkpoints{2};           // older ones are deleted; 0 keeps all
   Flag<bool> no_save_optim{false};
   Flag<bool> no_load_optim{false};
+  /// --load gives weights alone; the run begins at rollout 0.
+  Flag<bool> finetune{false};
+  Flag<bool> allow_other_experiment{false};  // go on from another model's or reward's checkpoint
   Flag<std::optional<int64_t>> start_rollout_id;
   Flag<bool> overwrite{false};  // delete what an earlier run left in run_dir
   Flag<std::string>
@@ -96,6 +99,10 @@ struct RolloutFlags {
   Flag<std::optional<int64_t>> over_sampling_batch_size;
   Flag<std::string> over_sampling_refill{"step"};
   Flag<std::string> dynamic_sampling_filter_path;
+  Flag<double> max_filter_ratio{64};         // dropped in a step, for each group of it; 0: no limit
+  Flag<int64_t> max_failed_groups{64};       // of a step, whatever their share
+  Flag<double> max_failed_group_share{0.5};  // beyond that: of the groups of a step that ended
+  Flag<int64_t> max_untrained_steps{10};     // in a row; 0: no limit
   Flag<bool> partial_rollout{false};
   Flag<bool> mask_offpolicy_in_partial_rollout{false};
   Flag<bool> keep_old_actor{false};

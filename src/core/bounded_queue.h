@@ -3,6 +3,7 @@
 /// A queue between threads, with a bound. Producers wait while it is full, consumers while it is
 /// empty; closing it wakes everybody. Elements are moved, never shared.
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -44,6 +45,12 @@ class BoundedQueue {
     std::unique_lock lock(mutex_);
     filled_.wait(lock, [&] { return closed_ || !elements_.empty(); });
     return take(lock);
+  }
+
+  /// Waits so long for an element or the end. True: there is one, or the queue is closed.
+  bool wait_for(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return filled_.wait_for(lock, time, [&] { return closed_ || !elements_.empty(); });
   }
 
   /// Empty when there is nothing now.

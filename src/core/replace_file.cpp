@@ -43,4 +43,15 @@ void replace_file(const std::filesystem::path& path, std::string_view text) {
   throw ConfigError(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(error)));
 }
 
+void sync_path(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0 && errno == ENOENT) return;
+  const int error = descriptor < 0 || ::fsync(descriptor) != 0 ? errno : 0;
+  if (descriptor >= 0) ::close(descriptor);
+  // Some file systems sync no folders, and say so.
+  if (error == 0 || error == EINVAL) return;
+  throw ConfigError(
+      fmt::format("{}: cannot be written to the disk: {}", path.string(), std::strerror(error)));
+}
+
 }  // namespace slime

@@ -12,4 +12,8 @@ namespace slime {
 /// folder), with nothing left behind.
 void replace_file(const std::filesystem::path& path, std::string_view text);
 
+/// What a file, or the entries of a folder, hold is on the disk when this returns. A path that is not
+/// there is skipped. Throws ConfigError with path and reason.
+void sync_path(const std::filesystem::path& path);
+
 }  // namespace slime

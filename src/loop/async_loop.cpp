@@ -14,8 +14,8 @@ void train_async(Steps& run, const RunSchedule& schedule) {
     const train::TrainReport report = run.train_on(collected.groups);
     if (schedule.publishes_after(step)) run.publish(++version);
     run.end_step(step, collected, &report);
+    if (schedule.saves_after(step)) run.save(step);
     if (schedule.evaluates_after(step) && !run.is_interrupted()) run.evaluate(step);
-    if (schedule.saves_after(step) || run.is_interrupted()) run.save(step);
   }
   run.finish(step);
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "buffer/data_source.h"
@@ -17,6 +18,7 @@
 #include "loop/rollout_source.h"
 #include "loop/run_folder.h"
 #include "loop/run_memory.h"
+#include "loop/step_boundary.h"
 #include "loop/trainers.h"
 #include "loop/users_prompts.h"
 
@@ -27,6 +29,7 @@ struct CheckpointOwner {
   std::string run_id;
   std::chrono::local_days started;  // the day that chat templates show
   int64_t epoch = 0;                // of the trainers (cluster/run_identity.h)
+  json::object settings = {};       // settings_of() (loop/changed_settings.h)
 };
 
 /// One class because all of these stand still for one moment, of which a checkpoint is.
@@ -41,7 +44,9 @@ class Checkpoints {
 
   /// After rollout step `step`. `is_published`: the engines have the weights that are saved. Throws
   /// ConfigError when the disk is full, with nothing left behind.
-  void save(int64_t step, bool is_published);
+  void save(int64_t step, bool is_published) { save(step, is_published, std::nullopt); }
+  /// The same as the data stood at `boundary`, behind that step: the one that followed was abandoned.
+  void save(int64_t step, bool is_published, std::optional<StepBoundary> boundary);
 
  private:
   const config::ModelFlags& config_;

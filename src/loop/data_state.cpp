@@ -15,8 +15,8 @@ json::array ordinals_of(const std::vector<Group>& groups) {
 }  // namespace
 
 json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
-                        rollout::Rollout* rollout, const FunctionSource* function,
-                        UsersPrompts* users) {
+                        rollout::Rollout* rollout, const std::vector<Group>& abandoned,
+                        const FunctionSource* function, UsersPrompts* users) {
   json::object state;
   rollout::Snapshot now;
   std::vector<Group> open;  // to be given out again
@@ -36,6 +36,7 @@ json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
         drawn = step_ahead->collected.groups;
       }
     }
+    open.insert(open.end(), abandoned.begin(), abandoned.end());
     open.insert(open.end(), now.open_groups.begin(), now.open_groups.end());
     if (users != nullptr) users->save(step);
     std::set<int64_t> to_come = fates.in_flight();  // prompts that are given out again
@@ -47,6 +48,14 @@ json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
   }
   if (users != nullptr) state["not_given_back"] = ordinals_of(open);
   buffer::add_open_groups(state["data_source"].as_object(), open);
+  return state;
+}
+
+json::object data_state(int64_t step, StepBoundary boundary, Fates& fates) {
+  fates.roll_back(boundary.fates);
+  json::object state;
+  state["data_source"] = boundary.prompts.save(fates.in_flight());
+  state["ledger"] = fates.commit(step, boundary.prompts, boundary.rollout);
   return state;
 }
 

@@ -6,6 +6,7 @@
 #include "core/json.h"
 #include "loop/fates.h"
 #include "loop/function_source.h"
+#include "loop/step_boundary.h"
 #include "loop/users_prompts.h"
 #include "rollout/rollout.h"
 
@@ -16,8 +17,12 @@ namespace slime::loop {
 /// one moment: `rollout` and `function`, where they are not null, stand still meanwhile. `users`, if any,
 /// saves its own state, and not_given_back has the ordinals of the groups that it did not have then. Where a function of the user's has drawn a step that is not taken yet: the
 /// member drawn_step too (loop/drawn_step.h).
+/// `abandoned`: groups that came out of the rollout and are not trained.
 json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
-                        rollout::Rollout* rollout, const FunctionSource* function,
-                        UsersPrompts* users);
+                        rollout::Rollout* rollout, const std::vector<Group>& abandoned,
+                        const FunctionSource* function, UsersPrompts* users);
+
+/// The same of a moment that has passed, between two steps: the fates are rolled back to it.
+json::object data_state(int64_t step, StepBoundary boundary, Fates& fates);
 
 }  // namespace slime::loop

@@ -82,6 +82,18 @@ void Fates::note(buffer::LedgerRecord record) {
   if (has_discarded) discarded_.erase(unnoted);
 }
 
+bool Fates::knows(int64_t ordinal) {
+  take_over();
+  return ledger_->state().knows(ordinal);
+}
+
+void Fates::roll_back(const Mark& mark) {
+  if (!owns_prompts_) return;
+  ledger_->roll_back(mark.position);
+  discarded_ = mark.discarded;
+  generated_before_ = mark.generated_before;
+}
+
 int64_t Fates::commit(int64_t step, const buffer::DataSource& prompts,
                       const rollout::Snapshot& under_way) {
   if (owns_prompts_) {

@@ -46,6 +46,18 @@ class Fates {
   /// once more after a restart.
   void note(buffer::LedgerRecord record);
 
+  /// How it stands between two steps.
+  struct Mark {
+    int64_t position = 0;
+    std::unordered_map<int64_t, int64_t> discarded;
+    int64_t generated_before = 0;
+  };
+  Mark mark() const { return {ledger_->size(), discarded_, generated_before_}; }
+  /// What was noted since is rolled back: the step came to no end.
+  void roll_back(const Mark& mark);
+
+  /// Whether a prompt was given out before.
+  bool knows(int64_t ordinal);
   /// Ordinals without a final fate.
   std::set<int64_t> in_flight() const { return ledger_->in_flight(); }
   /// Notes the totals of the checkpoint after step `step`: of `prompts` and what the rollout has

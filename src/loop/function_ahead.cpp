@@ -3,6 +3,8 @@
 #include <chrono>
 
 #include "core/error.h"
+#include "loop/interrupt.h"
+#include "loop/step_abandoned.h"
 
 namespace slime::loop {
 namespace {
@@ -32,6 +34,7 @@ bool FunctionAhead::is_under_way() {
 Collected FunctionAhead::take(int64_t step) {
   const auto range = recorder_.phase("wait", "prompts", groups_per_step_);
   while (is_under_way()) {
+    if (Interrupt::came()) throw StepAbandoned();
   }
   try {
     memory_.explain_shortage(Phase::kGenerate, [this] {

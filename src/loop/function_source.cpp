@@ -10,7 +10,9 @@
 
 #include "core/drawn_tokens.h"
 #include "core/error.h"
+#include "loop/interrupt.h"
 #include "loop/returned_groups.h"
+#include "loop/step_abandoned.h"
 #include "loop/version_metrics.h"
 #include "net/frame_channel.h"
 #include "rollout/older_tokens.h"
@@ -102,7 +104,7 @@ Collected FunctionSource::keep_all(const ReturnedStep& returned, PromptAnswers& 
   return collected;
 }
 
-void FunctionSource::draw(int64_t step, const std::atomic<bool>& stop) {
+void FunctionSource::draw(int64_t step, const StopFlags& stop) {
   const std::shared_ptr<void> at_end(nullptr, [this](void*) { left_out_.end_step(); });
   const WeightVersion version = engines_.client().weight_version();
   PromptAnswers prompts(prompts_, fates_, PromptAnswers::Draws::kTokens,
@@ -125,7 +127,7 @@ void FunctionSource::draw(int64_t step, const std::atomic<bool>& stop) {
   const std::lock_guard lock(data_mutex_);
   answers_ = nullptr;
   if (failed) {
-    if (!stop) prompts.end(kLost);
+    if (!stop.load()) prompts.end(kLost);
     std::rethrow_exception(failed);
   }
   drawn_ = {.step = step, .collected = keep_all(*returned, prompts, version)};
@@ -161,9 +163,11 @@ Collected FunctionSource::take(int64_t step) {
   const auto range = recorder_.phase("generate", "prompts", config_.rollout_batch_size);
   if (!has_drawn(step)) {
     try {
-      memory_.explain_shortage(Phase::kGenerate, [&] { draw(step, trainers_.has_failed()); });
+      const StopFlags stop(trainers_.has_failed(), Interrupt::flag());
+      memory_.explain_shortage(Phase::kGenerate, [&] { draw(step, stop); });
     } catch (...) {
       trainers_.check_alive();
+      if (Interrupt::came()) throw StepAbandoned();
       throw;
     }
   }

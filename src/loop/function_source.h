@@ -5,7 +5,6 @@
 /// that it returns are kept, those that it gives back wait, and what it does neither with has failed when
 /// its call ends. Groups that it made itself get ordinals when it returns them.
 
-#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "buffer/data_source.h"
 #include "config/run_config.h"
+#include "core/stop_flags.h"
 #include "loop/drawn_step.h"
 #include "loop/engines.h"
 #include "loop/failure_reasons.h"
@@ -41,7 +41,7 @@ class FunctionSource final : public GroupSource {
   /// Calls the function, and keeps what it returns until take_drawn(). One thread at a time; buffer
   /// and ledger are that thread's, but for what a Lease has. When `stop` becomes true nobody waits for
   /// the function any more, and what it has taken has no fate. Throws like take().
-  void draw(int64_t step, const std::atomic<bool>& stop);
+  void draw(int64_t step, const StopFlags& stop);
   /// Whether this step is drawn.
   bool has_drawn(int64_t step) const;
   /// Of the thread of the loop. `masks_before`: with --mask-offpolicy-in-partial-rollout tokens of

@@ -21,6 +21,7 @@ struct Collected {
   std::optional<UntrainedTokens> untrained = {};
   int64_t generated_tokens = 0;  // all new ones, trained on or not
   double seconds = 0;            // of the whole call
+  bool data_ended = false;       // there are fewer groups than a step has
   bool is_logged = false;        // by a function of the user's: nobody else writes metrics of it
 };
 

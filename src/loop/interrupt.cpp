@@ -39,7 +39,7 @@ void on_signal(int signal) {
     say("\nstopping now; the last checkpoint is intact\n");
     _exit(Interrupt::kExitCode);
   }
-  say("\nfinishing this step, then saving (once more: stop now)\n");
+  say("\nending this step, then saving what is trained (once more: stop now)\n");
 }
 
 bool is_ignored(int signal) {
@@ -69,7 +69,7 @@ Interrupt::~Interrupt() { install(SIG_DFL); }
 
 const std::atomic<bool>& Interrupt::requested() const { return requested_flag; }
 
-bool Interrupt::came() { return requested_flag; }
+const std::atomic<bool>& Interrupt::flag() { return requested_flag; }
 
 void Interrupt::stop_now(const std::string& why) {
   say(("\n" + why + "; stopping now; the last checkpoint is intact\n").c_str());

@@ -1,7 +1,8 @@
 #pragma once
 
-/// Ctrl-C: the first time finish the step and save, the second time stop now. The end of the
-/// terminal (SIGHUP) is a first time only, however often it is told, and nothing under nohup.
+/// Ctrl-C: the first time abandon what is drawn, or finish the training under way, and save; the
+/// second time stop now. SIGTERM is the same, so that a scheduler's grace of some seconds is enough.
+/// The end of the terminal (SIGHUP) is a first time only, however often it is told, and nothing under nohup.
 ///
 /// Nothing is lost either way: checkpoints are committed by renaming, so stopping at once loses at
 /// most the work since the last one.
@@ -19,10 +20,11 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  /// True once a signal came: finish the step under way, save, leave with kExitCode.
+  /// True once a signal came: end the step under way, save, leave with kExitCode.
   const std::atomic<bool>& requested() const;
   /// The same for whoever has no object. Any thread.
-  static bool came();
+  static bool came() { return flag().load(); }
+  static const std::atomic<bool>& flag();
   /// What a second signal does, where the step cannot be finished: a user's function does not return.
   [[noreturn]] static void stop_now(const std::string& why);
 

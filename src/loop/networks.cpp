@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "core/error.h"
+#include "loop/named_model.h"
 
 namespace slime::loop {
 
@@ -60,7 +61,9 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config,
   const auto load = [&](const std::string& directory) {
     return model::load_network(directory, precision, mesh);
   };
-  if (config.needs_reference()) others.reference = load(config.ref_load);
+  if (config.needs_reference()) {
+    others.reference = load(reference_directory(config, [](const std::string&) {}));
+  }
   if (config.use_opd && config.opd_type == "megatron")
     others.teacher = load(config.opd_teacher_load);
   if (config.keep_old_actor) others.old_actor = load(config.hf_checkpoint);

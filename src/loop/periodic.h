@@ -8,10 +8,21 @@
 
 namespace slime::loop {
 
+/// Rows of an epoch, and of a rollout, which may have rows of two epochs.
+struct EpochRows {
+  int64_t in_epoch = 0;
+  int64_t in_rollout = 0;
+
+  /// Whether the last row of an epoch is in the rollout before `done` ones were.
+  bool ends_at(int64_t done) const {
+    return done * in_rollout / in_epoch > (done - 1) * in_rollout / in_epoch;
+  }
+};
+
 struct Period {
   std::optional<int64_t> interval;  // rollouts; none: never due
   /// Of a run whose length was given in epochs: due at their ends too.
-  std::optional<int64_t> rollouts_per_epoch;
+  std::optional<EpochRows> epoch;
   std::optional<int64_t> num_rollouts;  // of the run: due after the last one too
 };
 
@@ -19,8 +30,7 @@ struct Period {
 inline bool is_due(int64_t rollout_id, const Period& period) {
   if (!period.interval) return false;
   const int64_t done = rollout_id + 1;
-  return done % *period.interval == 0 ||
-         (period.rollouts_per_epoch && done % *period.rollouts_per_epoch == 0) ||
+  return done % *period.interval == 0 || (period.epoch && period.epoch->ends_at(done)) ||
          (period.num_rollouts && done == *period.num_rollouts);
 }
 

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/drawn_tokens.h"
+
 namespace slime::loop {
 
 void take_prompts_from(rollout::RolloutHooks& hooks, buffer::DataSource& prompts, Fates& fates,
@@ -14,7 +16,11 @@ void take_prompts_from(rollout::RolloutHooks& hooks, buffer::DataSource& prompts
         choose ? prompts.take(count, choose, left_out) : prompts.take(count);
     for (const Group& group : left_out) fates.filtered(group, "left out by the buffer filter");
     try {
-      for (const Group& group : groups) fates.dispatched(group);
+      for (const Group& group : groups) {
+        // What is new and has tokens was drawn elsewhere: they count when they come.
+        if (!fates.knows(group.ordinal)) fates.drawn(num_drawn_tokens(group));
+        fates.dispatched(group);
+      }
     } catch (...) {
       prompts.add(std::move(groups));
       throw;
@@ -26,6 +32,9 @@ void take_prompts_from(rollout::RolloutHooks& hooks, buffer::DataSource& prompts
     for (const Group& group : groups) ordinals.push_back(group.ordinal);
     prompts.add(std::move(groups));  // first: what the ledger does not take is not lost
     for (const int64_t ordinal : ordinals) fates.partial(ordinal);
+  };
+  hooks.is_replayed = [&prompts](const Group& group) {
+    return prompts.gave_finished(group.ordinal);
   };
   hooks.on_discard = [&fates](int64_t ordinal, int64_t num_tokens) {
     fates.discarded(ordinal, num_tokens);

@@ -74,11 +74,10 @@ void QuestionDesk::score(const plugin::Question& question, const plugin::ReplyFn
 }
 
 Expected<plugin::Payload> QuestionDesk::call(plugin::Hosts& hosts, plugin::Call call,
-                                             const AnswerPrompts& prompts,
-                                             const std::atomic<bool>* stop) {
+                                             const AnswerPrompts& prompts, const StopFlags& stop) {
   constexpr std::chrono::milliseconds kLook{100};  // at `stop`
   std::stop_source given_up;
-  if (stop != nullptr) call.stop = given_up.get_token();
+  if (stop.may_stop()) call.stop = given_up.get_token();
   const auto returned = std::make_shared<std::optional<Expected<plugin::Payload>>>();
   call.answer = [this, returned](const Expected<plugin::Answer>& answer) {
     const std::lock_guard lock(mutex_);
@@ -92,10 +91,10 @@ Expected<plugin::Payload> QuestionDesk::call(plugin::Hosts& hosts, plugin::Call 
   hosts.call(std::move(call));
   for (;;) {
     const auto has_news = [&] { return *returned || (prompts && !waiting_.empty()); };
-    if (stop == nullptr) {
+    if (!stop.may_stop()) {
       changed_.wait(lock, has_news);
     } else if (!changed_.wait_for(lock, kLook, has_news)) {
-      if (!stop->load()) continue;
+      if (!stop.load()) continue;
       given_up.request_stop();
       *returned = failure("the run ends");
     }

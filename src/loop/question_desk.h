@@ -6,7 +6,6 @@
 /// the buffer, so questions about them are answered by that thread while it waits for a function, in
 /// call(), and by nobody at other times.
 
-#include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <condition_variable>
 #include <deque>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "config/run_config.h"
+#include "core/stop_flags.h"
 #include "plugin/hosts.h"
 #include "plugin/questions.h"
 #include "reward/reward.h"
@@ -39,7 +39,7 @@ class QuestionDesk {
   /// waits any more.
   Expected<plugin::Payload> call(plugin::Hosts& hosts, plugin::Call call,
                                  const AnswerPrompts& prompts = nullptr,
-                                 const std::atomic<bool>* stop = nullptr);
+                                 const StopFlags& stop = {});
 
  private:
   void score(const plugin::Question& question, const plugin::ReplyFn& reply) const;

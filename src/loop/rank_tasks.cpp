@@ -74,9 +74,10 @@ std::string to_frame(const RankStart& start) {
                             {"first_rollout", start.first_rollout},
                             {"plugin_logs", start.plugin_logs},
                             {"num_threads", start.num_threads},
+                            {"weights", start.weights},
                             {"checkpoint", start.checkpoint},
                             {"iteration", start.iteration},
-                            {"loads_optimizer", start.loads_optimizer}};
+                            {"left_out", start.left_out}};
   return static_cast<char>(RankTask::kStart) + json::serialize(object);
 }
 
@@ -198,9 +199,10 @@ RankStart rank_start_from(std::string_view frame) {
           .first_rollout = *fields.integer("first_rollout"),
           .plugin_logs = *fields.text("plugin_logs"),
           .num_threads = count("num_threads"),
+          .weights = *fields.text("weights"),
           .checkpoint = *fields.text("checkpoint"),
           .iteration = *fields.integer("iteration"),
-          .loads_optimizer = *fields.boolean("loads_optimizer")};
+          .left_out = static_cast<uint32_t>(count("left_out"))};
 }
 
 std::string to_frame(const NamedPiece& piece) {

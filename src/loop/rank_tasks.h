@@ -67,9 +67,10 @@ struct RankStart {
   int64_t first_rollout = 0;            // where it begins
   std::string plugin_logs;              // folder for what users' functions write
   int num_threads = 0;
-  std::string checkpoint;        // directory to continue from; empty: none
-  int64_t iteration = 0;         // of the checkpoint
-  bool loads_optimizer = false;  // of the checkpoint
+  std::string weights;     // model directory, or checkpoint, that the actor's weights come from
+  std::string checkpoint;  // directory that other parts come from; empty: none
+  int64_t iteration = 0;   // of the checkpoint
+  uint32_t left_out = 0;   // of the checkpoint (train::LeavesOut)
 };
 
 std::string to_frame(const RankStart& start);

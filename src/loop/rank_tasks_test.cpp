@@ -72,9 +72,10 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
                         .first_rollout = 2,
                         .plugin_logs = "runs/plugin",
                         .num_threads = 3,
+                        .weights = "runs/iter_0000004",
                         .checkpoint = "runs/iter_0000004",
                         .iteration = 4,
-                        .loads_optimizer = true};
+                        .left_out = 2};
   const RankStart back = rank_start_from(to_frame(start));
   EXPECT_EQ(back.config.hf_checkpoint, "model");
   EXPECT_EQ(layout_of(back.config).dp, 4);
@@ -87,7 +88,8 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
   EXPECT_EQ(back.num_threads, 3);
   EXPECT_EQ(back.checkpoint, start.checkpoint);
   EXPECT_EQ(back.iteration, 4);
-  EXPECT_TRUE(back.loads_optimizer);
+  EXPECT_EQ(back.weights, start.weights);
+  EXPECT_EQ(back.left_out, 2U);
   EXPECT_THROW(rank_start_from(to_frame({.kind = RankTask::kSave})), ConfigError);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/replace_file.h"
 #include "loop/process_memory.h"
 #include "loop/rollout_metrics.h"
 #include "loop/run_devices.h"
@@ -15,16 +16,16 @@ namespace slime::loop {
 
 Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
                    const RunSchedule& schedule, const text::Tokenizer& tokenizer,
-                   const json::object& run, RunMemory& memory, Fates& fates, Timeline& timeline,
+                   const json::object& run, RunMemory& memory, Timeline& timeline,
                    const Clock& clock)
     : config_(config),
       folder_(folder),
       schedule_(schedule),
       memory_(memory),
-      fates_(fates),
       timeline_(timeline),
       clock_(clock),
       metrics_(config, folder, schedule.first_step, run, clock),
+      summary_(!config.debug_rollout_only),
       progress_({.title = folder.root().filename().string(),
                  .num_steps = schedule.num_steps,
                  .first_step = schedule.first_step},
@@ -114,7 +115,6 @@ void Recorder::add_training(int64_t step, const Collected& collected,
   metrics["perf/train_wait_time"] = wait;
   metrics["perf/step_time"] = wait + train;
   metrics["perf/wait_time_ratio"] = wait / (wait + train);
-  fates_.trained(training_fates(collected.groups, report, step));
   for (const auto& [figure, name] :
        {std::pair{"loss", "train/loss"}, std::pair{"kl", "train/kl_loss"},
         std::pair{"entropy", "train/entropy_loss"}, std::pair{"grad norm", "train/grad_norm"}}) {
@@ -223,13 +223,23 @@ void Recorder::saved(int64_t step) {
   rollouts_.drain();
 }
 
-void Recorder::finish(int64_t steps_done) {
+void Recorder::sync() {
+  const std::filesystem::path events = folder_.root() / "tensorboard";
+  std::error_code none;  // a folder that is not there
+  for (const auto& entry : std::filesystem::directory_iterator(events, none))
+    sync_path(entry.path());
+  for (const auto& path :
+       {folder_.metrics(), folder_.timeline(), folder_.run_json(), events, folder_.root()})
+    sync_path(path);
+}
+
+void Recorder::finish(int64_t steps_done, bool interrupted) {
   rollouts_.drain();
   if (profiler_) announce_trace(profiler_->after_last_step());
   timeline_.finish();
   const std::string root = folder_.root().string();
   progress_.finish(folder_.root().filename().string(),
-                   summary_.rows(steps_done, schedule_.num_steps, root));
+                   summary_.rows(steps_done, schedule_.num_steps, root, interrupted));
 }
 
 }  // namespace slime::loop

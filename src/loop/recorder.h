@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a run leaves behind and shows: metrics, the display, rollout files, fates, the closing
+/// What a run leaves behind and shows: metrics, the display, rollout files, the closing
 /// table.
 ///
 /// The loop tells it what stations returned; stations know nothing of it. Used by the thread of the
@@ -18,7 +18,6 @@
 #include "kernels/trace.h"
 #include "loop/evaluation.h"
 #include "loop/evaluation_beside.h"
-#include "loop/fates.h"
 #include "loop/group_source.h"
 #include "loop/heap_trim.h"
 #include "loop/learning_signal.h"
@@ -44,7 +43,7 @@ class Recorder {
   /// cannot start.
   Recorder(const config::RunConfig& config, const RunFolder& folder, const RunSchedule& schedule,
            const text::Tokenizer& tokenizer, const json::object& run, RunMemory& memory,
-           Fates& fates, Timeline& timeline, const Clock& clock);
+           Timeline& timeline, const Clock& clock);
 
   /// Begins a phase of the step: for the display, and in a trace as long as the result lives.
   [[nodiscard]] kernels::TraceRange phase(const char* name, std::string_view unit = {},
@@ -63,11 +62,13 @@ class Recorder {
   void evaluated(int64_t step, const EvalReport& report);
   /// Its row tells what was evaluated, and how old that was when it ended.
   void evaluated_beside(const EvaluationBeside::Done& done);
-  /// After a checkpoint; what was recorded until then is on disk when this returns. Throws ConfigError
+  /// After a checkpoint; what was recorded until then is written when this returns. Throws ConfigError
   /// where a dump of rollouts cannot be written.
   void saved(int64_t step);
-  /// Ends the display with the closing table.
-  void finish(int64_t steps_done);
+  /// All that was written of steps is on the disk when this returns.
+  void sync();
+  /// Ends the display with the closing table; `interrupted`: the run was told to stop.
+  void finish(int64_t steps_done, bool interrupted);
 
  private:
   void add_rewards(const Collected& collected, Metrics& metrics, view::StepSummary& line);
@@ -85,7 +86,6 @@ class Recorder {
   const RunFolder& folder_;
   const RunSchedule& schedule_;
   RunMemory& memory_;
-  Fates& fates_;
   Timeline& timeline_;
   const Clock& clock_;
   MetricWriter metrics_;

@@ -100,7 +100,7 @@ RolloutFunctions::RolloutFunctions(const config::RunConfig& config, plugin::Host
 plugin::Payload RolloutFunctions::call(std::string_view hook, std::string_view flag,
                                        const std::string& path, int64_t step,
                                        const QuestionDesk::AnswerPrompts& prompts,
-                                       const std::atomic<bool>& stop) const {
+                                       const StopFlags& stop) const {
   Expected<plugin::Payload> returned =
       desk_.call(hosts_,
                  {.hook = place_(hook, path),
@@ -112,7 +112,7 @@ plugin::Payload RolloutFunctions::call(std::string_view hook, std::string_view f
                       },
                   .stop = {},
                   .answer = nullptr},
-                 prompts, &stop);
+                 prompts, stop);
   if (!returned) throw ConfigError(fmt::format("{} {}: {}", flag, path, returned.error().message));
   return std::move(*returned);
 }
@@ -134,7 +134,7 @@ Metrics RolloutFunctions::metrics_of(const plugin::Payload& returned, std::strin
 }
 
 ReturnedStep RolloutFunctions::draw(int64_t step, const QuestionDesk::AnswerPrompts& prompts,
-                                    const std::atomic<bool>& stop) const {
+                                    const StopFlags& stop) const {
   const std::string& path = config_.rollout_function_path;
   plugin::Payload returned = call("rollout", kRolloutFlag, path, step, prompts, stop);
   const json::value* groups = returned.head.if_contains("groups");
@@ -148,7 +148,7 @@ ReturnedStep RolloutFunctions::draw(int64_t step, const QuestionDesk::AnswerProm
 }
 
 EvalReport RolloutFunctions::evaluate(int64_t step, const QuestionDesk::AnswerPrompts& prompts,
-                                      const std::atomic<bool>& stop) const {
+                                      const StopFlags& stop) const {
   const std::string& path = config_.eval_function_path;
   const plugin::Payload returned = call("evaluate", kEvalFlag, path, step, prompts, stop);
   EvalReport report;

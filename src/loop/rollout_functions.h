@@ -3,13 +3,13 @@
 /// Functions of the user's that stand for a whole step: --rollout-function-path and
 /// --eval-function-path.
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 
 #include "config/run_config.h"
+#include "core/stop_flags.h"
 #include "loop/evaluation.h"
 #include "loop/metrics.h"
 #include "loop/question_desk.h"
@@ -34,15 +34,15 @@ class RolloutFunctions {
   // throw ConfigError with the reason when it fails, or when `stop` becomes true.
 
   ReturnedStep draw(int64_t step, const QuestionDesk::AnswerPrompts& prompts,
-                    const std::atomic<bool>& stop) const;
+                    const StopFlags& stop) const;
   /// Scores, metrics and samples of its data sets.
   EvalReport evaluate(int64_t step, const QuestionDesk::AnswerPrompts& prompts,
-                      const std::atomic<bool>& stop) const;
+                      const StopFlags& stop) const;
 
  private:
   plugin::Payload call(std::string_view hook, std::string_view flag, const std::string& path,
                        int64_t step, const QuestionDesk::AnswerPrompts& prompts,
-                       const std::atomic<bool>& stop) const;
+                       const StopFlags& stop) const;
   Metrics metrics_of(const plugin::Payload& returned, std::string_view flag) const;
 
   const config::RunConfig& config_;

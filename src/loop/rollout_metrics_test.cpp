@@ -148,11 +148,12 @@ GOLDEN_TEST(MiscMetrics, "misc_metrics.json") {
               expected.at("step").to_number<int64_t>());
     return;
   }
-  EXPECT_EQ(
-      is_due(rollout_id, {.interval = optional_integer(params, "interval"),
-                          .rollouts_per_epoch = optional_integer(params, "num_rollout_per_epoch"),
-                          .num_rollouts = optional_integer(params, "num_rollout")}),
-      expected.at("run").as_bool());
+  Period period{.interval = optional_integer(params, "interval"),
+                .epoch = {},
+                .num_rollouts = optional_integer(params, "num_rollout")};
+  if (const auto rollouts = optional_integer(params, "num_rollout_per_epoch"))
+    period.epoch = EpochRows{.in_epoch = *rollouts, .in_rollout = 1};
+  EXPECT_EQ(is_due(rollout_id, period), expected.at("run").as_bool());
 }
 
 }  // namespace

@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
 #include "buffer/filter.h"
 #include "core/drawn_tokens.h"
 #include "core/error.h"
+#include "loop/interrupt.h"
 #include "loop/prompt_answers.h"
 #include "loop/prompt_fates.h"
 #include "loop/scores.h"
+#include "loop/step_abandoned.h"
 #include "loop/version_metrics.h"
 #include "rollout/older_tokens.h"
 
@@ -28,6 +31,10 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
       .keeps_partial = config.partial_rollout,
       .refills_at_once = config.partial_rollout && config.over_sampling_refill == "group",
       .redraws_unended_groups = config.train_async && config.restart_mode == "prompt_group",
+      .max_failed_groups = config.max_failed_groups,
+      .max_failed_share = config.max_failed_group_share,
+      .max_filtered_groups = static_cast<int64_t>(
+          std::ceil(config.max_filter_ratio * static_cast<double>(config.rollout_batch_size))),
       .reward_threads = num_reward_threads(config),
       // One batch to train on and one that is finished meanwhile; what waits longer gets staler.
       .max_waiting_groups = config.async_buffer_size.value_or(2) * config.rollout_batch_size};
@@ -231,12 +238,22 @@ void RolloutSource::show_to_users_functions(int64_t step, std::vector<Group>& gr
 rollout::StepResult RolloutSource::take_step(int64_t step, WeightVersion version) {
   // Also of a step that fails, because of what was left out.
   const std::shared_ptr<void> at_end(nullptr, [this](void*) { left_out_.end_step(); });
-  // Ctrl-C lets the step finish; a rank that is lost does not.
   if (!stream_) {
-    rollout_.open_step(
-        {.step = step, .rules = rules_, .version = version, .stop = &trainers_.has_failed()});
+    rollout_.open_step({.step = step,
+                        .rules = rules_,
+                        .version = version,
+                        .stop = StopFlags(trainers_.has_failed(), Interrupt::flag())});
   }
-  return rollout::take_step(rollout_);
+  // A stream goes on: a checkpoint has what is under way, with the tokens that it has.
+  const StopFlags gives_up = stream_ ? StopFlags(Interrupt::flag()) : StopFlags();
+  rollout::StepResult result;
+  try {
+    rollout::take_step(rollout_, gives_up, result);
+  } catch (...) {
+    abandon(std::move(result.groups));
+    throw;
+  }
+  return result;
 }
 
 void RolloutSource::start_stream(const RunSchedule& schedule, WeightVersion version) {
@@ -302,6 +319,11 @@ Collected RolloutSource::take(int64_t step) {
   rollout::StepResult result;
   memory_.explain_shortage(Phase::kGenerate, [&] { result = take_step(step, version); });
   trainers_.check_alive();
+  if (Interrupt::came()) {
+    abandon(std::move(result.groups));
+    throw StepAbandoned();
+  }
+  const bool has_all = static_cast<int64_t>(result.groups.size()) >= config_.rollout_batch_size;
   UntrainedTokens untrained{{"lost", result.end.lost_tokens},
                             {"discarded", result.end.discarded_tokens}};
   if (config_.mask_offpolicy_in_partial_rollout) {
@@ -315,10 +337,16 @@ Collected RolloutSource::take(int64_t step) {
     for (const auto& [reason, count] : std::exchange(dropped_tokens_, {}))
       untrained["dropped_" + reason] += count;
   }
-  show_to_users_functions(step, result.groups);
+  try {
+    show_to_users_functions(step, result.groups);
+  } catch (...) {
+    abandon(std::move(result.groups));
+    throw;
+  }
   Collected collected{.groups = std::move(result.groups),
                       .untrained = std::move(untrained),
-                      .generated_tokens = result.end.generated_tokens};
+                      .generated_tokens = result.end.generated_tokens,
+                      .data_ended = !has_all};
   collected.metrics = version_metrics(collected.groups, version);
   if (stream_) {
     add_stream_metrics(collected.metrics);

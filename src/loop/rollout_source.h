@@ -60,7 +60,7 @@ class RolloutSource final : public GroupSource {
   void while_training(const std::function<void()>& train);
 
   /// One rollout step: with the weights that the engines have, or the next of the stream. Ends early
-  /// only when a rank of the trainers is lost, and throws then.
+  /// only when a rank of the trainers is lost, and throws then, or at Ctrl-C: StepAbandoned.
   Collected take(int64_t step) override;
 
   /// Whether a stream was started.
@@ -68,6 +68,10 @@ class RolloutSource final : public GroupSource {
 
   /// For evaluation: generates and scores groups that are no prompts of training.
   rollout::Rollout& rollout() { return rollout_; }
+
+  /// Groups that came out of the rollout and are not trained: of a step that was abandoned.
+  const std::vector<Group>& abandoned() const { return abandoned_; }
+  void abandon(std::vector<Group> groups) { abandoned_ = std::move(groups); }
 
  private:
   rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer, Plugins* plugins);
@@ -91,7 +95,8 @@ class RolloutSource final : public GroupSource {
       dropped_;  // by filters, for a function of the user's; guarded by dropped_mutex_
   std::atomic<int64_t> num_under_way_{0};     // of the stream's groups
   std::optional<rollout::Staleness> stream_;  // of the stream, when one was started
-  std::unique_ptr<rollout::Rounds> rounds_;   // --deterministic-schedule
+  std::vector<Group> abandoned_;
+  std::unique_ptr<rollout::Rounds> rounds_;  // --deterministic-schedule
   rollout::Rollout rollout_;
 };
 

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "loop/interrupt.h"
+#include "loop/step_abandoned.h"
 
 namespace slime::loop {
 
@@ -25,6 +27,7 @@ Collected RowSource::take(int64_t) {
   Collected collected;
   int64_t untrained_in_a_row = 0;
   while (static_cast<int64_t>(collected.groups.size()) < config_.rollout_batch_size) {
+    if (Interrupt::came()) throw StepAbandoned();
     const std::optional<int64_t> num_rows = prompts_.prompts_per_epoch();
     if (num_rows && untrained_in_a_row > *num_rows) {
       throw ConfigError(fmt::format(
@@ -49,6 +52,7 @@ Collected RowSource::take(int64_t) {
       }
     }
   }
+  collected.data_ended = static_cast<int64_t>(collected.groups.size()) < config_.rollout_batch_size;
   return collected;
 }
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 
+#include "core/error.h"
 #include "kernels/gpu/gpu.h"
 #include "loop/memory_needs.h"
 #include "loop/networks.h"
@@ -16,6 +17,7 @@
 #include "loop/trainers_apart.h"
 #include "model/config.h"
 #include "model/placement.h"
+#include "train/run_parts.h"
 
 namespace slime::loop {
 
@@ -31,10 +33,7 @@ int64_t cores_of(const config::RunConfig& config) {
   return config.num_threads > 0 ? config.num_threads : at::get_num_threads();
 }
 
-/// Where the weights are with which the run goes on.
-std::string weights_directory(const Stations& run) {
-  return run.start.checkpoint ? run.start.checkpoint->directory.string() : run.config.hf_checkpoint;
-}
+std::string weights_directory(const Stations& run) { return run.start.weights; }
 
 namespace {
 
@@ -61,8 +60,13 @@ int threads_of_a_rank(const Stations& run) {
       1, (cores_of(config) - beside) / run.hosts.placement.most_ranks_of_a_node()));
 }
 
+/// The checkpoint whose parts trainers go on with; null: none.
+const train::Checkpoint* restored_checkpoint(const StartPoint& start) {
+  if (start.checkpoint) return &*start.checkpoint;
+  return start.finetuned ? &*start.finetuned : nullptr;
+}
+
 RankStart rank_start(const Stations& run) {
-  const std::optional<train::Checkpoint>& checkpoint = run.start.checkpoint;
   RankStart rank{
       .config = run.config,
       .collective_milliseconds =
@@ -71,11 +75,12 @@ RankStart rank_start(const Stations& run) {
       .num_rollouts = run.schedule.num_steps,
       .first_rollout = run.schedule.first_step,
       .plugin_logs = run.folder.plugin_logs().string(),
-      .num_threads = threads_of_a_rank(run)};
-  if (checkpoint) {
+      .num_threads = threads_of_a_rank(run),
+      .weights = weights_directory(run)};
+  if (const train::Checkpoint* checkpoint = restored_checkpoint(run.start)) {
     rank.checkpoint = checkpoint->directory.string();
     rank.iteration = checkpoint->iteration;
-    rank.loads_optimizer = !run.config.no_load_optim;
+    rank.left_out = run.start.left_out;
   }
   return rank;
 }
@@ -149,10 +154,56 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
     run.memory.explain_shortage(Phase::kTrain, [&] {
       hosted.open(run.trained(), *trainer, load_other_networks(config, precision, mesh));
     });
-    if (run.start.checkpoint && !config.no_load_optim) hosted.restore(*run.start.checkpoint, note);
+    if (const train::Checkpoint* checkpoint = restored_checkpoint(run.start))
+      hosted.restore(*checkpoint, run.start.left_out, note);
   }
   plan_memory(run, precision, trainer ? &*trainer : nullptr, trainer.has_value());
   if (config.num_engine_workers > 0) copy_published(run, precision);
+}
+
+}  // namespace
+
+namespace {
+
+/// Of flags that leave parts of the run out (train/run_parts.h), at the start and in checkpoints.
+std::vector<std::string> what_is_forgotten(const config::RunConfig& config,
+                                           const StartPoint& start) {
+  using enum train::RunPart;
+  std::vector<train::RunPart> has{kOptimizer};
+  if (config.has_critic()) has.insert(has.end(), {kCritic, kCriticHead, kCriticOptimizer});
+  if (config.ref_update_interval) has.push_back(kReference);
+  if (config.keep_old_actor) has.insert(has.end(), {kOldActor, kRolloutActor});
+  has.insert(has.end(), {kSchedule, kCounters, kData});
+  uint32_t flags = start.left_out;
+  if (config.no_save_optim) flags |= train::kNoSaveOptim;
+  std::vector<std::string> lines = train::forgotten(flags, has);
+  if (config.reset_optimizer_states) {
+    lines.emplace_back(
+        "--reset-optimizer-states: Adam's moments and step counters are zero at the beginning of "
+        "each rollout step");
+  }
+  return lines;
+}
+
+/// Tokenizer, engines and limits follow --hf-checkpoint.
+void check_same_model(const config::RunConfig& config, const std::string& weights,
+                      const model::ModelConfig& shape) {
+  if (weights == config.hf_checkpoint) return;
+  const model::ModelConfig named = model::read_model_config(config.hf_checkpoint);
+  std::vector<std::string> problems;
+  const auto same = [&](const char* what, const auto& one, const auto& other) {
+    if (one == other) return;
+    problems.push_back(
+        fmt::format("the weights of {} are of another model than --hf-checkpoint {}: {} {} and {}",
+                    weights, config.hf_checkpoint, what, one, other));
+  };
+  same("model_type", shape.model_type, named.model_type);
+  same("num_hidden_layers", shape.num_layers, named.num_layers);
+  same("hidden_size", shape.hidden_size, named.hidden_size);
+  same("vocab_size", shape.vocab_size, named.vocab_size);
+  same("num_attention_heads", shape.num_heads, named.num_heads);
+  same("num_key_value_heads", shape.num_kv_heads, named.num_kv_heads);
+  if (!problems.empty()) throw ConfigError(problems);
 }
 
 }  // namespace
@@ -164,7 +215,9 @@ void load_networks(Stations& run, std::vector<std::string>& notes) {
     note(fmt::format("--num-threads {}: a process with a GPU has {}", run.config.num_threads,
                      kernels::kMostHostThreads));
   }
-  check_shape(run.config, model::read_model_config(weights_directory(run)));
+  const model::ModelConfig shape = model::read_model_config(weights_directory(run));
+  check_shape(run.config, shape);
+  check_same_model(run.config, weights_directory(run), shape);
   if (trains_apart(run.config)) {
     open_trainers_apart(run, precision, note);
   } else {
@@ -174,6 +227,9 @@ void load_networks(Stations& run, std::vector<std::string>& notes) {
     run.memory.set_last_checkpoint(checkpoint->iteration);
     note(fmt::format("continuing after rollout {} of {}", checkpoint->iteration,
                      checkpoint->directory.string()));
+  }
+  if (trains(run.config)) {
+    for (const std::string& line : what_is_forgotten(run.config, run.start)) note(line);
   }
 }
 

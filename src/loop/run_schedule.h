@@ -15,7 +15,7 @@ struct RunSchedule {
   int64_t num_steps = 0;                 // of the whole run: steps are [first_step, num_steps)
   std::optional<int64_t> eval_interval;  // none: no evaluation
   std::optional<int64_t> save_interval;  // none: the last one only
-  std::optional<int64_t> rollouts_per_epoch;  // of a run whose length was given in epochs
+  std::optional<EpochRows> epoch;        // of a run whose length was given in epochs
   bool skips_first_evaluation = false;
   /// The last evaluation that was due before `first_step` has no row: it was lost with its process.
   bool lost_evaluation = false;
@@ -42,11 +42,12 @@ struct RunSchedule {
     return -1;
   }
   bool evaluates_after(int64_t step) const {
-    return is_due(step, {eval_interval, rollouts_per_epoch, num_steps});
+    return is_due(step, {.interval = eval_interval, .epoch = epoch, .num_rollouts = num_steps});
   }
   /// The last one is saved with or without an interval.
   bool saves_after(int64_t step) const {
-    return is_due(step, {save_interval, rollouts_per_epoch, num_steps}) || step + 1 == num_steps;
+    return is_due(step, {.interval = save_interval, .epoch = epoch, .num_rollouts = num_steps}) ||
+           step + 1 == num_steps;
   }
 };
 

@@ -128,7 +128,8 @@ int64_t planned_rollouts(const config::RunConfig& config,
                          const std::optional<buffer::Dataset>& prompts) {
   if (config.num_rollout) return *config.num_rollout;
   check(prompts.has_value(), "a run measured in epochs has a data set");
-  return *config.num_epoch * (prompts->size() / config.rollout_batch_size);
+  const int64_t rows = *config.num_epoch * prompts->size();
+  return (rows + config.rollout_batch_size - 1) / config.rollout_batch_size;
 }
 
 std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,

@@ -24,7 +24,8 @@ namespace slime::loop {
 /// ConfigError.
 void check_shape(const config::RunConfig& config, const model::ModelConfig& model);
 
-/// Rollout steps of the whole run.
+/// Rollout steps of the whole run. Epochs are not cut to whole batches: each row is in as many steps as
+/// there are epochs, and the last step is filled with rows of one more.
 int64_t planned_rollouts(const config::RunConfig& config,
                          const std::optional<buffer::Dataset>& prompts);
 

@@ -14,10 +14,17 @@ void RunSummary::add_scores(Scores scores) {
   if (first_scores_.empty()) first_scores_ = last_scores_;
 }
 
-view::SummaryRows RunSummary::rows(int64_t steps_done, int64_t num_steps,
-                                   const std::string& root) const {
+view::SummaryRows RunSummary::rows(int64_t steps_done, int64_t num_steps, const std::string& root,
+                                   bool interrupted) const {
   view::SummaryRows rows;
-  rows.emplace_back("rollout steps", fmt::format("{} of {}", steps_done, num_steps));
+  rows.emplace_back("rollout steps", fmt::format("{} of {}{}", steps_done, num_steps,
+                                                 interrupted ? ", interrupted" : ""));
+  if (interrupted && saves_) {
+    rows.emplace_back("to go on",
+                      last_saved_
+                          ? fmt::format("the same command continues after rollout {}", *last_saved_)
+                          : std::string("nothing was trained yet: the same command starts over"));
+  }
   if (first_reward_)
     rows.emplace_back("reward", fmt::format("{:.3f} -> {:.3f}", *first_reward_, last_reward_));
   for (std::size_t i = 0; i < last_scores_.size(); ++i) {

@@ -8,8 +8,11 @@
 
 #include "config/parse_flags.h"
 #include "core/error.h"
+#include "loop/changed_settings.h"
+#include "loop/named_model.h"
 #include "loop/run_history.h"
 #include "train/checkpoint_directory.h"
+#include "train/run_parts.h"
 
 namespace slime::loop {
 
@@ -46,11 +49,71 @@ std::string advice_for(const fs::path& given) {
   return "without --load the run starts anew";
 }
 
-train::Checkpoint checkpoint_of_load(const fs::path& given, const train::Warn& warn) {
-  std::optional<train::Checkpoint> checkpoint = train::find_checkpoint(given, warn);
-  if (checkpoint) return *std::move(checkpoint);
-  throw ConfigError(fmt::format("--load {}: holds no checkpoint (a folder iter_NNNNNNN); {}",
-                                given.string(), advice_for(given)));
+/// What --load, which is another folder than the run's own, has: a checkpoint to go on from, one to
+/// take weights of, or a model directory. False: nothing, and the run begins as without it.
+bool load_from(const config::RunConfig& config, StartPoint& start, const train::Warn& warn) {
+  const fs::path given = config.load;
+  std::optional<train::Checkpoint> checkpoint;
+  const bool is_one = fs::exists(given / "COMMITTED");
+  if (is_one && config.finetune) {
+    const std::string damage = train::checkpoint_damage(given);
+    if (!damage.empty()) throw ConfigError(fmt::format("--load {}: {}", config.load, damage));
+    checkpoint = train::read_checkpoint(given, 0);
+  } else if (!is_one && is_model_directory(config.load)) {
+    warn(fmt::format("--load {}: a model directory: the run begins at rollout 0 with its weights",
+                     config.load));
+    start.weights = config.load;
+    return true;
+  } else {
+    if (is_megatron_checkpoint(config.load))
+      throw ConfigError(fmt::format("--load {}: {}", config.load, kOfMegatron));
+    if (!is_one) checkpoint = train::find_checkpoint(given, warn);
+  }
+  if (!checkpoint) {
+    const bool has_other_weights =
+        !config.ref_load.empty() && config.ref_load != config.hf_checkpoint;
+    if (has_other_weights && !is_one) {
+      warn(fmt::format("--load {}: holds no checkpoint; the run begins anew", config.load));
+      return false;
+    }
+    throw ConfigError(fmt::format("--load {}: holds no checkpoint (a folder iter_NNNNNNN); {}",
+                                  given.string(), advice_for(given)));
+  }
+  if (!config.finetune) {
+    start.checkpoint = std::move(checkpoint);
+    return true;
+  }
+  start.weights = checkpoint->directory.string();
+  start.left_out = train::kFinetune;
+  const config::RunConfig& of_critic = config.critic != nullptr ? *config.critic : config;
+  if (!of_critic.critic_load.empty()) start.left_out |= train::kCriticLoad;
+  warn(
+      fmt::format("--finetune: the run begins at rollout 0 with the weights of {}", start.weights));
+  start.finetuned = std::move(checkpoint);
+  return true;
+}
+
+/// How the settings of the checkpoint differ from these is told; another experiment is refused.
+void compare_settings(const config::RunConfig& config, StartPoint& start, const train::Warn& warn) {
+  if (!start.checkpoint) return;
+  const json::value* before = start.checkpoint->run.if_contains("settings");
+  if (before == nullptr || !before->is_object()) return;
+  const auto changes = changed_settings(before->get_object(), settings_of(config));
+  const std::string where = start.checkpoint->directory.filename().string();
+  check_experiment(changes, config, where);
+  for (const std::string& line : table_of(changes, where)) warn(line);
+  start.left_out |= left_out_by(changes);
+}
+
+/// What follows from the flags once it is known where the run begins.
+StartPoint completed(const config::RunConfig& config, StartPoint start, const train::Warn& warn) {
+  if (start.checkpoint) {
+    start.weights = start.checkpoint->directory.string();
+    if (config.no_load_optim) start.left_out |= train::kNoLoadOptim;
+    compare_settings(config, start, warn);
+  }
+  if (start.weights.empty()) start.weights = beginning_directory(config, warn);
+  return start;
 }
 
 /// Flags that differ between two run.json, apart from those that say where the run's folder is.
@@ -117,13 +180,15 @@ void check_overwrite(const config::RunConfig& config, const RunFolder& folder,
 
 }  // namespace
 
-StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder,
-                        const train::Warn& warn) {
+namespace {
+
+StartPoint find_start(const config::RunConfig& config, const RunFolder& folder,
+                      const train::Warn& warn) {
   const RunHistory history = read_history(folder);
   StartPoint start;
   if (config.overwrite) {
     check_overwrite(config, folder, history);
-    if (!config.load.empty()) start.checkpoint = checkpoint_of_load(config.load, warn);
+    if (!config.load.empty()) load_from(config, start, warn);
     start.overwrites = true;
     start.run_id = make_run_id();
     return start;
@@ -132,8 +197,17 @@ StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder
   const bool loads_own = config.load.empty() || is_same_folder(config.load, own);
   if (loads_own) {
     start.checkpoint = train::find_checkpoint(own, warn);
+    if (start.checkpoint && config.finetune) {
+      throw ConfigError(
+          fmt::format("--finetune: begins at rollout 0, and {} has checkpoints of its own, which "
+                      "it would write "
+                      "over; leave --finetune out to go on after {}, or give another --run-dir "
+                      "(and --save) and "
+                      "--load {}",
+                      own.string(), start.checkpoint->directory.filename().string(), own.string()));
+    }
   } else {
-    start.checkpoint = checkpoint_of_load(config.load, warn);
+    load_from(config, start, warn);
   }
   const std::string known_id = run_id_of(history.run);
   if (loads_own && start.checkpoint) {
@@ -175,12 +249,22 @@ StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder
                   root, history.describe(), why, goes_on));
 }
 
+}  // namespace
+
+StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder,
+                        const train::Warn& warn) {
+  return completed(config, find_start(config, folder, warn), warn);
+}
+
 StartPoint choose_start_again(const StartPoint& first, const RunFolder& folder,
                               const train::Warn& warn) {
   StartPoint start = first;
   std::optional<train::Checkpoint> newest = train::find_checkpoint(folder.checkpoints(), warn);
   if (!newest || run_id_of(newest->run) != first.run_id) return start;
+  start.weights = newest->directory.string();
   start.checkpoint = std::move(newest);
+  start.finetuned.reset();
+  start.left_out = 0;  // flags that leave parts out are of the beginning
   start.is_own = true;
   return start;
 }

@@ -7,11 +7,16 @@
 ///   not given            goes on after the newest      refused (1)                   begins
 ///   what --save names    the same                      the same                      begins (2)
 ///   another folder       refused                       refused (1)                   begins there
+///   model directory (3)  refused                       refused (1)                   begins anew
 ///
 /// (1) But a run that died before its first checkpoint starts over: RUN_DIR/latest was never made,
 ///     and the same command is given again (--run-dir and --save may differ: folders are moved).
 ///     Its steps are made again, as those after a checkpoint are.
 /// (2) Published scripts give --load and --save alike, for the first start too.
+/// (3) Or a folder of checkpoints with --finetune: weights alone, everything else from the beginning.
+///
+/// A run that begins without a checkpoint takes the weights of --ref-load where that names a model,
+/// as the original does, and else those of --hf-checkpoint.
 ///
 /// docs/decisions/0041-run-directory.md has the reasons.
 
@@ -26,7 +31,11 @@
 namespace slime::loop {
 
 struct StartPoint {
-  std::optional<train::Checkpoint> checkpoint;  // to go on from; none: from --hf-checkpoint
+  std::optional<train::Checkpoint> checkpoint;  // to go on from; none: the run begins
+  std::string weights;                          // model directory of the actor's weights
+  /// --finetune: the checkpoint of `weights`, of which other networks are taken too.
+  std::optional<train::Checkpoint> finetuned;
+  uint32_t left_out = 0;  // of either checkpoint (train::LeavesOut)
   /// The checkpoint is this run's own, so its ledger position is one of RUN_DIR/ledger.jsonl.
   /// Otherwise what the ledger has does not count any more.
   bool is_own = false;

@@ -11,6 +11,7 @@
 #include "core/replace_file.h"
 #include "loop/run_history.h"
 #include "train/checkpoint_directory.h"
+#include "train/run_parts.h"
 
 namespace slime::loop {
 namespace {
@@ -134,6 +135,84 @@ TEST_F(StartPointTest, ALoadedFolderWithoutCheckpointsIsRefusedWithWhatWouldWork
               HasSubstr("give its folder, --load " + (root_ / "other/checkpoints").string()));
   std::ofstream(root_ / "run" / "config.json") << "{}";
   EXPECT_THAT(says(root_ / "run"), HasSubstr("give it as --hf-checkpoint"));
+}
+
+TEST_F(StartPointTest, FinetuneTakesWeightsAloneAndBeginsAtTheFirstRollout) {
+  const fs::path theirs = leave_checkpoint(command("other"), 3, "theirs");
+  RunConfig tuning = command("run");
+  tuning.load = (root_ / "other" / "checkpoints").string();
+  tuning.finetune = true;
+  const StartPoint begin = start(tuning);
+  EXPECT_FALSE(begin.checkpoint.has_value());
+  EXPECT_EQ(begin.weights, theirs.string());
+  ASSERT_TRUE(begin.finetuned.has_value());
+  EXPECT_EQ(begin.left_out, uint32_t{train::kFinetune});
+  EXPECT_THAT(warnings_, testing::Contains(HasSubstr("--finetune: the run begins at rollout 0")));
+  tuning.critic_load = "critic";
+  EXPECT_EQ(start(tuning).left_out, uint32_t{train::kFinetune | train::kCriticLoad});
+  // One checkpoint alone is weights enough.
+  tuning.load = theirs.string();
+  EXPECT_EQ(start(tuning).weights, theirs.string());
+}
+
+TEST_F(StartPointTest, FinetuneDoesNotWriteOverTheRunThatItTakesWeightsOf) {
+  leave_steps(command("run"), "ours");
+  leave_checkpoint(command("run"), 3, "ours");
+  RunConfig tuning = command("run");
+  tuning.finetune = true;
+  EXPECT_THAT(refusal(tuning), AllOf(HasSubstr("--finetune: begins at rollout 0"),
+                                     HasSubstr("leave --finetune out to go on")));
+}
+
+TEST_F(StartPointTest, TrainersBeginAgainWithAllOfTheirOwnCheckpointWhateverTheRunBeganWithout) {
+  leave_checkpoint(command("run"), 3, "ours");
+  StartPoint first{.run_id = "ours"};
+  first.left_out = train::kNoLoadOptim | train::kFinetune;
+  const StartPoint again =
+      choose_start_again(first, RunFolder(command("run")), [](const std::string&) {});
+  EXPECT_EQ(again.left_out, 0U);
+  EXPECT_EQ(again.weights, again.checkpoint->directory.string());
+}
+
+TEST_F(StartPointTest, AModelDirectoryIsLoadedAsWeightsAlone) {
+  const std::string model = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
+  RunConfig loading = command("run");
+  loading.load = model;
+  const StartPoint begin = start(loading);
+  EXPECT_FALSE(begin.checkpoint.has_value());
+  EXPECT_EQ(begin.weights, model);
+}
+
+TEST_F(StartPointTest, WhereLoadNamesNothingTheActorBeginsWithTheReference) {
+  const std::string reference = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
+  RunConfig config = command("run");
+  EXPECT_EQ(start(config).weights, "model");
+  config.ref_load = reference;
+  EXPECT_EQ(start(config).weights, reference);
+  EXPECT_THAT(warnings_,
+              testing::Contains(HasSubstr("the actor begins with the weights of --ref-load")));
+  config.load = (root_ / "nothing").string();
+  EXPECT_EQ(start(config).weights, reference);
+  // A checkpoint of its own comes first.
+  config.load.clear();
+  leave_steps(config, "ours");
+  const fs::path own = leave_checkpoint(config, 3, "ours");
+  EXPECT_EQ(start(config).weights, own.string());
+}
+
+TEST_F(StartPointTest, AMegatronCheckpointIsCalledWhatItIs) {
+  const fs::path megatron = root_ / "torch_dist";
+  fs::create_directories(megatron / "iter_0000010");
+  std::ofstream(megatron / "latest_checkpointed_iteration.txt") << "10";
+  std::ofstream(megatron / "iter_0000010" / "__0_0.distcp") << "x";
+  RunConfig config = command("run");
+  config.load = megatron.string();
+  EXPECT_THAT(refusal(config), HasSubstr("is a Megatron checkpoint (torch_dist)"));
+  config.load.clear();
+  config.ref_load = megatron.string();
+  EXPECT_EQ(start(config).weights, "model");
+  EXPECT_THAT(warnings_, testing::Contains(AllOf(HasSubstr("is a Megatron checkpoint (torch_dist)"),
+                                                 HasSubstr("begins with --hf-checkpoint"))));
 }
 
 TEST_F(StartPointTest, ScriptsThatLoadWhatTheySaveMayBeginWithNothing) {

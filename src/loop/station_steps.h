@@ -7,6 +7,7 @@
 #include "core/clock.h"
 #include "loop/handover.h"
 #include "loop/stations.h"
+#include "loop/step_boundary.h"
 #include "loop/steps.h"
 
 namespace slime::loop {
@@ -14,10 +15,14 @@ namespace slime::loop {
 class StationSteps final : public Steps {
  public:
   /// `run` outlives the object.
-  explicit StationSteps(Stations& run) : run_(run) {}
+  explicit StationSteps(Stations& run)
+      : run_(run), trained_(run.schedule.first_step - 1), saved_(trained_) {}
 
   /// Before the first step.
   void begin() { check_update(); }
+  /// What is trained and whole and in no checkpoint is saved. Throws nothing: an error is on its way,
+  /// or Ctrl-C came; what keeps it from being saved is told.
+  void rescue();
   WeightVersion version() const override { return *run_.engines().weight_version(); }
   void start_stream(WeightVersion version) override;
   Collected collect(int64_t step) override;
@@ -41,7 +46,21 @@ class StationSteps final : public Steps {
   /// --check-weight-update-equal; throws ConfigError where the engines' weights are others.
   void check_update();
 
+  train::TrainReport train_whole(const std::vector<Group>& groups);
+  void abandon(const std::vector<Group>& groups);
+  /// Keeps the moment before a step is collected, where that can be gone back to.
+  void keep_boundary();
+  void save_unsaved();
+  /// Ends the run where too many steps in a row had nothing to train on.
+  void count_untrained(const std::vector<Group>& groups);
+
   Stations& run_;
+  int64_t trained_;           // the last step whose training is whole; or the one before
+  int64_t saved_;             // that a checkpoint has
+  bool is_between_ = false;   // weights may be between two steps
+  bool is_published_ = true;  // the engines have the weights of `trained_`
+  std::optional<StepBoundary> boundary_;  // behind `trained_`, while the next one is collected
+  int64_t untrained_in_a_row_ = 0;
   std::optional<Clock::TimePoint> collected_until_;  // the last step was, then
   int64_t step_ = 0;                                 // that was collected last
   int num_checked_updates_ = 0;

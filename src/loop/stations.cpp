@@ -13,6 +13,7 @@
 #include "config/secrets.h"
 #include "config/users_functions.h"
 #include "core/error.h"
+#include "loop/changed_settings.h"
 #include "loop/dump_source.h"
 #include "loop/engine_workers.h"
 #include "loop/function_source.h"
@@ -112,11 +113,40 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
     run.functions = std::make_unique<TrainerFunctions>(config, run.folder.plugin_logs(), 0);
 }
 
-void plan_schedule(Stations& run) {
+/// Whether anything is left to do, and which rows the last epoch ends with.
+void check_length(const Stations& run, Notes& notes) {
+  const config::RunConfig& config = run.config;
+  const int64_t first = run.schedule.first_step, planned = run.schedule.num_steps;
+  if (run.start.checkpoint && first > planned) {
+    throw ConfigError(fmt::format(
+        "{} {}: {} has {} rollout steps behind it, the run would have {}; give more, or --finetune "
+        "to begin anew with its weights",
+        config.num_rollout ? "--num-rollout" : "--num-epoch",
+        config.num_rollout.value_or(config.num_epoch.value_or(0)),
+        run.start.checkpoint->directory.string(), first, planned));
+  }
+  if (run.start.checkpoint && first == planned) {
+    notes.push_back(fmt::format(
+        "nothing is left to do: all {} rollout steps are trained; {} would go on", planned,
+        config.num_rollout ? "a greater --num-rollout" : "a greater --num-epoch"));
+  }
+  if (config.num_rollout || !run.dataset) return;
+  const int64_t missing =
+      planned * config.rollout_batch_size - *config.num_epoch * run.dataset->size();
+  if (missing > 0) {
+    notes.push_back(fmt::format(
+        "--num-epoch {}: {} rows an epoch are {} rollout steps of {}; batches go on over the ends "
+        "of epochs, and the last one is filled with {} rows of one more epoch",
+        *config.num_epoch, run.dataset->size(), planned, config.rollout_batch_size, missing));
+  }
+}
+
+void plan_schedule(Stations& run, Notes& notes) {
   const config::RunConfig& config = run.config;
   const StartPoint& start = run.start;
   RunSchedule& schedule = run.schedule;
   schedule.num_steps = planned_rollouts(config, run.dataset);
+  if (schedule.num_steps < 1) throw ConfigError("--num-epoch: the data has no row to train on");
   if (start.checkpoint) schedule.first_step = start.checkpoint->iteration + 1;
   // Trainers that begin again do so behind what they have saved, wherever the run began.
   if (config.start_rollout_id)
@@ -126,11 +156,12 @@ void plan_schedule(Stations& run) {
         fmt::format("--start-rollout-id {}: nothing is left to do, the run has {} rollouts",
                     schedule.first_step, schedule.num_steps));
   }
+  check_length(run, notes);
   if (run.evaluation || run.row_evaluation || config::has_users_evaluation(config))
     schedule.eval_interval = config.eval_interval;
   schedule.save_interval = config.save_interval;
   if (!config.num_rollout && run.dataset)
-    schedule.rollouts_per_epoch = run.dataset->size() / config.rollout_batch_size;
+    schedule.epoch = EpochRows{run.dataset->size(), config.rollout_batch_size};
   schedule.skips_first_evaluation = config.skip_eval_before_train;
   if (config.has_update_interval()) schedule.steps_per_update = config.update_weights_interval;
 }
@@ -193,8 +224,32 @@ json::object left_out(const Stations& run) {
   return counts;
 }
 
+/// All starts of the run so far, this one last. Its flags stand there where they differ from those
+/// of the one before.
+json::array starts_of(const Stations& run) {
+  const json::object known = read_history(run.folder).run;
+  json::array starts;
+  json::object flags_before;
+  if (const json::value* flags = known.if_contains("flags"); flags != nullptr && flags->is_object())
+    flags_before = flags->get_object();
+  if (const json::value* before = known.if_contains("starts");
+      before != nullptr && before->is_array())
+    starts = before->get_array();
+  if (starts.empty() && !flags_before.empty())
+    starts.push_back(json::object{{"first_rollout", 0}, {"flags", flags_before}});
+  json::object now{{"time", run.clock.unix_seconds()},
+                   {"first_rollout", run.schedule.first_step},
+                   {"epoch", run.identity.epoch},
+                   {"weights", run.start.weights}};
+  json::object flags = config::changed_flags(run.config);
+  if (starts.empty() || flags != flags_before) now["flags"] = std::move(flags);
+  starts.push_back(std::move(now));
+  return starts;
+}
+
 json::object describe(const Stations& run, const json::object& unknown) {
   return {{"run_id", run.start.run_id},
+          {"starts", starts_of(run)},
           {"model", run.config.hf_checkpoint},
           {"model_type", run.shape().config().model_type},
           {"num_parameters", num_parameters(run.shape().config())},
@@ -256,7 +311,10 @@ void start_evaluation_beside(Stations& run) {
 /// with. The rows of the metrics are those that count.
 void find_lost_evaluation(Stations& run) {
   const StartPoint& start = run.start;
-  if (run.beside == nullptr || !start.checkpoint || !start.is_own) return;
+  // What a function of the user's logs has no rows here.
+  const bool evaluates = run.evaluation || config::has_users_evaluation(run.config);
+  const bool has_rows = run.config.custom_eval_rollout_log_function_path.empty();
+  if (!evaluates || !has_rows || !start.checkpoint || !start.is_own) return;
   const std::optional<int64_t> due = run.schedule.last_evaluation_due();
   if (!due) return;
   const std::optional<int64_t> done = last_evaluated_step(run.folder.metrics());
@@ -286,6 +344,22 @@ Stations::~Stations() {
 
 namespace {
 
+/// How often the run saves, and how many checkpoints stay.
+std::string checkpoints_kept(const Stations& run) {
+  const config::RunConfig& config = run.config;
+  const std::string interval =
+      config.save_interval ? fmt::format("every {} rollouts and at the end", *config.save_interval)
+                           : "at the end alone (--save-interval)";
+  const std::string kept =
+      config.keep_checkpoints == 0
+          ? "all of them stay"
+          : fmt::format(
+                "the newest {} stay (--keep-checkpoints; 0 keeps all, as the original does)",
+                config.keep_checkpoints);
+  return fmt::format("checkpoints: {} in {}; {}", interval, run.folder.checkpoints().string(),
+                     kept);
+}
+
 void find_beginning(Stations& run, Survivors& survivors, Notes& notes) {
   const auto warn = [&notes](const std::string& line) { notes.push_back(line); };
   run.start = survivors.first ? choose_start_again(*survivors.first, run.folder, warn)
@@ -310,7 +384,7 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   }
   find_beginning(run, survivors, notes);
   read_data(run, flags.unknown, notes);
-  plan_schedule(run);
+  plan_schedule(run, notes);
   if (!begins_again) {
     for (const std::string& note : schedule_notes(run.config, run.schedule.num_steps))
       notes.push_back(note);
@@ -318,6 +392,7 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   load_networks(run, notes);
   if (!begins_again) {
     for (const std::string& line : run.memory.plan().lines()) notes.push_back(line);
+    if (trains(run.config)) notes.push_back(checkpoints_kept(run));
   }
   open_records(run, notes);
   survivors.first->overwrites = false;
@@ -326,7 +401,7 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   run.folder.write_run_json(description);
   run.recorder =
       std::make_unique<Recorder>(run.config, run.folder, run.schedule, *run.text->tokenizer,
-                                 description, run.memory, *run.fates, run.timeline, run.clock);
+                                 description, run.memory, run.timeline, run.clock);
   for (const std::string& line : notes) run.recorder->message(line);
   const auto tell = [&recorder = *run.recorder](const std::string& text) {
     recorder.message(text);
@@ -344,8 +419,9 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   find_lost_evaluation(run);
   run.checkpoints = std::make_unique<Checkpoints>(
       run.config, run.folder,
-      CheckpointOwner{run.start.run_id, run.text->today, run.identity.epoch}, *run.prompts,
-      *run.trainers, *run.fates, run.engines(), run.rollout.get(), run.function.get(),
+      CheckpointOwner{run.start.run_id, run.text->today, run.identity.epoch,
+                      settings_of(run.config)},
+      *run.prompts, *run.trainers, *run.fates, run.engines(), run.rollout.get(), run.function.get(),
       run.users_prompts.get(), run.memory, *run.recorder);
   run.interrupt.emplace();
   if (begins_again)

@@ -26,30 +26,33 @@ class Steps {
   virtual void start_stream(WeightVersion version) = 0;
 
   /// The groups of step `step`: prompts, responses, scores; kept or dropped. Throws ConfigError
-  /// when the data has ended.
+  /// when the data has ended, and StepAbandoned (loop/step_abandoned.h) at Ctrl-C.
   virtual Collected collect(int64_t step) = 0;
 
-  /// Where they share weights or device, the engines stand still and the trainers have it.
+  /// Where they share weights or device, the engines stand still and the trainers have it. Fates of
+  /// the groups are noted with it: from here on the step is whole.
   virtual train::TrainReport train_on(const std::vector<Group>& groups) = 0;
 
   /// The new weights to the engines, which go on. In asynchronous runs what is under way does what
   /// --update-mode says.
   virtual void publish(WeightVersion version) = 0;
 
-  /// Metrics, files and fates of a step; `report` is null where nothing is trained.
+  /// Metrics and files of a step; `report` is null where nothing is trained.
   virtual void end_step(int64_t step, const Collected& collected,
                         const train::TrainReport* report) = 0;
 
-  /// All evaluation sets with the weights as they are, for the metrics of step `step`.
+  /// All evaluation sets with the weights as they are, for the metrics of step `step`. Behind the
+  /// save: an evaluation that throws loses nothing.
   virtual void evaluate(int64_t step) = 0;
 
   /// A checkpoint behind step `step`.
   virtual void save(int64_t step) = 0;
 
-  /// The run is over before step `step`, where it also would go on.
+  /// The run is over before step `step`, where it also would go on. What was trained and not saved
+  /// is saved first.
   virtual void finish(int64_t step) = 0;
 
-  /// Ctrl-C: the step ends, what was trained is saved, and the run is over.
+  /// Ctrl-C: collect() throws, training ends, what was trained is saved, and the run is over.
   virtual bool is_interrupted() const = 0;
 };
 

@@ -12,9 +12,8 @@ void train_sync(Steps& run, const RunSchedule& schedule) {
     const train::TrainReport report = run.train_on(collected.groups);
     if (schedule.publishes_after(step)) run.publish(step + 1);
     run.end_step(step, collected, &report);
+    if (schedule.saves_after(step)) run.save(step);
     if (schedule.evaluates_after(step) && !run.is_interrupted()) run.evaluate(step);
-    // Asked after the evaluation: Ctrl-C ends that early, and what was trained is saved.
-    if (schedule.saves_after(step) || run.is_interrupted()) run.save(step);
   }
   run.finish(step);
 }

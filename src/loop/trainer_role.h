@@ -33,6 +33,7 @@ class TrainerRole final {
   void carry_out(const TrainerTask& task, const std::function<void(std::string_view)>& answer);
 
   train::Trainer& trainer() { return trainer_; }
+  const train::Trainer& trainer() const { return trainer_; }
 
   /// kReshard brings the weights of all ranks into `engine`, which holds the model otherwise than the
   /// ranks do and outlives the role. All ranks call it together.

@@ -116,8 +116,9 @@ void TrainerWorkers::open(model::Network& network, const train::TrainConfig& con
   own_.emplace(*mesh_, network, config, std::move(others), clock_);
 }
 
-void TrainerWorkers::restore(const train::Checkpoint& checkpoint, const train::Warn& warn) {
-  train::restore_trainer(checkpoint, own_->trainer(), warn);
+void TrainerWorkers::restore(const train::Checkpoint& checkpoint, uint32_t left_out,
+                             const train::Warn& warn) {
+  train::restore_trainer(checkpoint, own_->trainer(), left_out, warn);
 }
 
 std::vector<int> TrainerWorkers::start_engines(const EngineStart& start, model::Network& own) {

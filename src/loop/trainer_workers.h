@@ -28,7 +28,8 @@ class TrainerWorkers final : public HostedTrainers {
   EngineGroup* engine_group() override { return group_ ? &*group_ : nullptr; }
   void open(model::Network& network, const train::TrainConfig& config,
             train::OtherNetworks others) override;
-  void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) override;
+  void restore(const train::Checkpoint& checkpoint, uint32_t left_out,
+               const train::Warn& warn) override;
   std::vector<int> start_engines(const EngineStart& start, model::Network& own) override;
   void wait_for_engines() override;
   train::TrainReport train(const train::TrainBatch& batch) override;

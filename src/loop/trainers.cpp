@@ -24,8 +24,9 @@ class TrainersHere final : public HostedTrainers {
             train::OtherNetworks others) override {
     role_.emplace(comm::Mesh::single(), network, config, std::move(others), clock_);
   }
-  void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) override {
-    train::restore_trainer(checkpoint, role_->trainer(), warn);
+  void restore(const train::Checkpoint& checkpoint, uint32_t left_out,
+               const train::Warn& warn) override {
+    train::restore_trainer(checkpoint, role_->trainer(), left_out, warn);
   }
   train::TrainReport train(const train::TrainBatch& batch) override {
     return role_->trainer().train(batch);
@@ -41,6 +42,7 @@ class TrainersHere final : public HostedTrainers {
     return train::save_checkpoint(config, iteration, role_->trainer(), run);
   }
   void release_memory() override { role_->trainer().release_gradients(); }
+  std::optional<int64_t> num_changes() const override { return role_->trainer().num_changes(); }
   const std::atomic<bool>& has_failed() const override { return has_failed_; }
   void check_alive() override {}
 

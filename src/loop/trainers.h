@@ -11,6 +11,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ class Trainers {
   /// What is held for training alone goes back until the next train().
   virtual void release_memory() = 0;
 
+  /// Changes of the weights so far, where that is known: of a rank in this process.
+  virtual std::optional<int64_t> num_changes() const { return std::nullopt; }
+
   /// Set when a rank has failed; check_alive() then throws.
   virtual const std::atomic<bool>& has_failed() const = 0;
   virtual void check_alive() = 0;
@@ -62,8 +66,10 @@ class HostedTrainers : public Trainers {
   /// `network`, which outlives this. Comes once.
   virtual void open(model::Network& network, const train::TrainConfig& config,
                     train::OtherNetworks others) = 0;
-  /// Rank 0 goes on from a checkpoint; the others have learnt of it as they started.
-  virtual void restore(const train::Checkpoint& checkpoint, const train::Warn& warn) = 0;
+  /// Rank 0 goes on from a checkpoint, without the parts that `left_out` leaves out
+  /// (train::LeavesOut); the others have learnt of it as they started.
+  virtual void restore(const train::Checkpoint& checkpoint, uint32_t left_out,
+                       const train::Warn& warn) = 0;
 
   /// The other ranks make engines over the weights that they train or, where engines hold the model
   /// otherwise than the ranks do, over networks like `own`, rank 0's, which gather_weights() then writes
@@ -80,7 +86,7 @@ class HostedTrainers : public Trainers {
 class NoTrainers final : public HostedTrainers {
  public:
   void open(model::Network&, const train::TrainConfig&, train::OtherNetworks) override;
-  void restore(const train::Checkpoint&, const train::Warn&) override {}
+  void restore(const train::Checkpoint&, uint32_t, const train::Warn&) override {}
   train::TrainReport train(const train::TrainBatch&) override;
   void weights_published() override {}
   void gather_weights(model::Network&) override;

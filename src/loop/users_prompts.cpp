@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -109,6 +110,21 @@ Group UsersPrompts::read(const json::value& record, const plugin::Columns& colum
     }
     tokenise(sample, object->if_contains("prompt"));
     group.samples.push_back(std::move(sample));
+  }
+  const bool is_finished = std::ranges::all_of(group.samples, [](const Sample& sample) {
+    return sample.status == Status::kCompleted || sample.status == Status::kTruncated;
+  });
+  if (!is_finished) return group;
+  for (const Sample& sample : group.samples) {
+    plugin::check_drawn(sample, limits_);
+    if (config_.rollout_top_p < 1 && sample.top_p_offsets.empty())
+      throw net::FrameError(
+          "a finished sample has no record of its nuclei, which --rollout-top-p "
+          "trains with");
+    if (config_.use_rollout_routing_replay && sample.routed_experts.empty())
+      throw net::FrameError(
+          "a finished sample has no record of its experts, which "
+          "--use-rollout-routing-replay trains with");
   }
   return group;
 }

@@ -129,19 +129,18 @@ class Worker final {
     functions_.set_in(config, start_.first_rollout);
     trainer_.emplace(*mesh_, *network_, config, std::move(others), clock_);
     json::array told;
-    if (checkpoint_ && start_.loads_optimizer) {
-      train::restore_trainer(*checkpoint_, trainer_->trainer(), [&told](const std::string& line) {
-        say(line);
-        told.emplace_back(line);
-      });
+    if (checkpoint_) {
+      train::restore_trainer(*checkpoint_, trainer_->trainer(), start_.left_out,
+                             [&told](const std::string& line) {
+                               say(line);
+                               told.emplace_back(line);
+                             });
     }
     say(fmt::format("rank {} of {} is ready", start_.rank, layout_.world_size()));
     link_.answer(json::serialize(told));
   }
 
-  const std::string& weights_directory() const {
-    return checkpoint_ ? start_.checkpoint : start_.config.hf_checkpoint;
-  }
+  const std::string& weights_directory() const { return start_.weights; }
   /// Opens the GPU.
   model::Precision precision() const {
     return model::precision_on(start_.config.device, start_.config.dtype);

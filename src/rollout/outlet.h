@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -59,6 +60,8 @@ class Outlet {
 
   /// There is a record, or there will be none.
   bool has_answer() const { return queue_.size() > 0 || queue_.is_closed(); }
+  /// The same, once there is one within this time.
+  bool has_answer_within(std::chrono::milliseconds time) { return queue_.wait_for(time); }
   /// Waits; empty when the outlet was closed.
   std::optional<StepRecord> take() {
     std::optional<StepRecord> record = queue_.pop();

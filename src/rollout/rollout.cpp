@@ -93,6 +93,13 @@ class Rollout::Thread {
     return std::move(*record);
   }
 
+  std::optional<StepRecord> next(const StopFlags& gives_up) {
+    check(!runtime_.is_driven(), "who drives a rollout does not give up");
+    while (!outlet_.has_answer_within(kStopFlagInterval))
+      if (gives_up.load()) return std::nullopt;
+    return next();
+  }
+
   void hold(bool interrupts) {
     auto quiet = std::make_shared<std::promise<void>>();
     std::future<void> is_quiet = quiet->get_future();
@@ -236,7 +243,18 @@ Snapshot Rollout::Lease::snapshot() const { return rollout_.thread_->snapshot();
 StepRecord Rollout::next() {
   check(open_ != Open::kNothing, "records come from a step that is open");
   if (open_ == Open::kEndedStream) return StepEnd{.is_last = true};
-  StepRecord record = thread_->next();
+  return seen(thread_->next());
+}
+
+std::optional<StepRecord> Rollout::next(const StopFlags& gives_up) {
+  check(open_ != Open::kNothing, "records come from a step that is open");
+  if (open_ == Open::kEndedStream || !gives_up.may_stop()) return next();
+  std::optional<StepRecord> record = thread_->next(gives_up);
+  if (!record) return std::nullopt;
+  return seen(std::move(*record));
+}
+
+StepRecord Rollout::seen(StepRecord record) {
   const auto* end = std::get_if<StepEnd>(&record);
   if (end == nullptr) return record;
   if (open_ == Open::kStep || end->step == last_step_) {
@@ -252,19 +270,26 @@ std::vector<Group> Rollout::evaluate(std::vector<Group> groups, const ResponseRu
   return thread_->evaluate(std::move(groups), rules, stop);
 }
 
-StepResult take_step(Rollout& rollout) {
-  StepResult result;
-  for (;;) {
-    StepRecord record = rollout.next();
-    if (auto* end = std::get_if<StepEnd>(&record)) {
+void take_step(Rollout& rollout, const StopFlags& gives_up, StepResult& result) {
+  while (!result.is_given_up) {
+    std::optional<StepRecord> record = rollout.next(gives_up);
+    if (!record) {
+      result.is_given_up = true;
+    } else if (auto* end = std::get_if<StepEnd>(&*record)) {
       if (end->error) std::rethrow_exception(end->error);
       result.end = std::move(*end);
       break;
+    } else {
+      result.groups.push_back(std::get<Group>(*std::move(record)));
     }
-    result.groups.push_back(std::get<Group>(std::move(record)));
   }
   std::ranges::sort(result.groups, {},
                     [](const Group& group) { return group.samples.front().ordinal; });
+}
+
+StepResult take_step(Rollout& rollout) {
+  StepResult result;
+  take_step(rollout, {}, result);
   return result;
 }
 

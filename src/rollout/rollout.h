@@ -39,6 +39,7 @@
 #include "core/expected.h"
 #include "core/filter_verdict.h"
 #include "core/sample.h"
+#include "core/stop_flags.h"
 #include "engine/client.h"
 #include "rollout/ask.h"
 #include "rollout/response_rules.h"
@@ -62,7 +63,9 @@ struct RolloutConfig {
   /// its prompt; otherwise each of them goes on from its tokens.
   bool redraws_unended_groups = false;
   std::chrono::duration<double> reward_timeout{30};
-  int64_t max_failed_groups = 64;  // in one step; more end the run
+  int64_t max_failed_groups = 64;   // in one step; more end the run when they are also
+  double max_failed_share = 0;      // a larger share of the groups of the step that ended
+  int64_t max_filtered_groups = 0;  // in one step, by the filter; more end the run; 0: no limit
   int reward_threads = 1;
   /// Partial rollout with a GenerateFn: so long a step's end waits for functions that are to return
   /// what they have.
@@ -100,6 +103,9 @@ struct RolloutHooks {
   std::function<std::vector<Group>(int64_t count)>
       take_groups;                                    // may return fewer at the end of the data
   std::function<void(std::vector<Group>)> give_back;  // groups for a later step
+  /// Whether a group came finished from elsewhere: nothing of it is drawn, and nothing forgotten.
+  /// Empty: none does.
+  std::function<bool(const Group&)> is_replayed;
   /// Before give_back: so many tokens that were drawn for the group are thrown away.
   std::function<void(int64_t ordinal, int64_t num_tokens)> on_discard;
   std::function<std::string(std::span<const TokenId>)> detokenize;
@@ -142,8 +148,8 @@ struct RolloutHooks {
 struct StepOrder {
   int64_t step = 0;
   ResponseRules rules;
-  WeightVersion version = 0;                // of the weights that new tokens come from
-  const std::atomic<bool>* stop = nullptr;  // ends it early when true; outlives the step
+  WeightVersion version = 0;  // of the weights that new tokens come from
+  StopFlags stop = {};        // end it early
 };
 
 enum class ConsumptionOrder {
@@ -157,7 +163,7 @@ struct StreamOrder {
   int64_t num_steps = 0;  // of the whole run: groups for steps [staleness.first_step, num_steps)
   ResponseRules rules;
   ConsumptionOrder order = ConsumptionOrder::kDispatch;
-  const std::atomic<bool>* stop = nullptr;  // ends it early when true; outlives the stream
+  StopFlags stop = {};  // end it early
 };
 
 /// The last record of a step.
@@ -210,6 +216,8 @@ class Rollout {
   /// Waits for the next record of the open step or stream: a kept group, or the end of a step.
   /// Behind the end of a stream that ended early come ends of steps without groups.
   StepRecord next();
+  /// The same; empty once one of `gives_up` is set, and nothing was taken. Not where it is driven.
+  std::optional<StepRecord> next(const StopFlags& gives_up);
 
   // While a stream is open. Each waits until the rollout's thread has done it.
 
@@ -250,6 +258,7 @@ class Rollout {
 
  private:
   class Thread;
+  StepRecord seen(StepRecord record);
   const std::unique_ptr<Thread> thread_;
   enum class Open { kNothing, kStep, kStream, kEndedStream } open_ = Open::kNothing;
   int64_t last_step_ = -1;  // of the open stream
@@ -258,11 +267,15 @@ class Rollout {
 struct StepResult {
   std::vector<Group> groups;  // sorted by ordinal
   StepEnd end;                // without error
+  bool is_given_up = false;   // the step has not ended: groups are those that came so far
 };
 
 /// Waits for the whole of the open step. Throws ConfigError when samples kept failing, with the
 /// last reason, OutOfMemory or std::runtime_error when the engine could not compute, and what hooks
 /// threw; gives fewer groups when the step was stopped or the data ended.
 StepResult take_step(Rollout& rollout);
+/// The same; `result` has the groups that came also when it throws. Once `gives_up` it has those that came
+/// so far, and the step goes on.
+void take_step(Rollout& rollout, const StopFlags& gives_up, StepResult& result);
 
 }  // namespace slime::rollout

@@ -58,7 +58,7 @@ void Step::go_on() {
 }
 
 void Step::look_at_stop_flag() {
-  if (stop_ != nullptr && stop_->load()) session_.close();
+  if (stop_.load()) session_.close();
 }
 
 void Step::abandon() {
@@ -75,9 +75,13 @@ void Step::idle() {
       // Interrupted, or the data ended: what has finished counts, whenever it would have been
       // judged.
       if (!end_.error && !is_complete_) judge_what_is_there();
-      if (!end_.error) hand_back();
     } catch (...) {
       end_.error = std::current_exception();
+    }
+    try {
+      hand_back();  // also what a step with an error had begun: a checkpoint may follow
+    } catch (...) {
+      if (!end_.error) end_.error = std::current_exception();
     }
     end_.generated_tokens = session_.num_generated_tokens();
     end_.lost_tokens = session_.num_lost_tokens();
@@ -98,7 +102,7 @@ void Step::begin_groups(int64_t count) {
   num_under_way_ += static_cast<int64_t>(groups.size());
   for (Group& group : groups) {
     const int64_t ordinal = group.ordinal;
-    if (!config_.keeps_partial) forget_older(group);
+    if (!config_.keeps_partial && !is_replayed(hooks_, group)) forget_older(group);
     const auto known = attempts_.find(ordinal);
     std::shared_ptr<GroupInFlight> flight =
         session_.start(std::move(group), known == attempts_.end() ? 0 : known->second);
@@ -152,7 +156,7 @@ void Step::judge(int64_t ordinal) {
   if (verdict.kind == Verdict::Kind::kDrop) {
     if (verdict.reason == "failed") {
       const Sample& sample = group.samples[verdict.index];
-      count_failure(end_, config_.max_failed_groups, sample, sample.failure);
+      count_failure(end_, config_, num_kept_, sample, sample.failure);
     }
     return drop(ordinal, verdict.reason);
   }
@@ -174,7 +178,7 @@ void Step::judge(int64_t ordinal) {
 void Step::replace(const Open& given_up, std::size_t index) {
   look_at_stop_flag();  // an engine may end before the step does
   if (session_.is_closed()) return;
-  count_failure(end_, config_.max_failed_groups, given_up.flight->group.samples[index],
+  count_failure(end_, config_, num_kept_, given_up.flight->group.samples[index],
                 given_up.flight->why_given_up(index));
   --num_under_way_;
   refill();
@@ -186,7 +190,7 @@ void Step::drop(int64_t ordinal, const std::string& reason) {
   open_.erase(ordinal);
   attempts_.erase(ordinal);
   --num_under_way_;
-  ++end_.drops[reason];
+  count_drop(end_, config_, num_kept_, reason);
   refill();
   keep_places_taken();
 }
@@ -232,6 +236,7 @@ void Step::hand_back() {
 /// Its group as it was in the tick in which the step closed, and without new tokens where none are
 /// kept. Returns how many new tokens that takes.
 int64_t Step::cut_back(GroupInFlight& flight, int64_t first_number) {
+  if (is_replayed(hooks_, flight.group)) return 0;
   int64_t num_taken = 0;
   for (std::size_t i = 0; i < flight.draws.size(); ++i) {
     Sample& sample = flight.group.samples[i];

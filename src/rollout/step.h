@@ -69,7 +69,7 @@ class Step {
   const RolloutHooks& hooks_;
   Outlet& outlet_;
   Attempts& attempts_;
-  const std::atomic<bool>* const stop_;
+  const StopFlags stop_;
   const std::function<void()> on_end_;
   const bool has_functions_;  // of the user's, which draw
   Session session_;

@@ -64,7 +64,7 @@ void Stream::go_on() {
 }
 
 void Stream::look_at_stop_flag() {
-  if (order_.stop != nullptr && order_.stop->load()) session_.close();
+  if (order_.stop.load()) session_.close();
 }
 
 void Stream::abandon() {
@@ -124,6 +124,7 @@ void Stream::admit() {
         end_.discarded_tokens += forget_response(group);
       }
       // `slime train --partial-rollout` began it, if it has tokens.
+      if (is_replayed(hooks_, group)) group.begun_with = version_;  // whatever drew it
       if (!group.begun_with)
         group.begun_with = std::min(oldest_version(group).value_or(version_), version_);
       const auto known = attempts_.find(group.ordinal);
@@ -249,7 +250,7 @@ void Stream::judge_one(OpenGroups::iterator which) {
     case Verdict::Kind::kDrop:
       if (verdict.reason == "failed") {
         const Sample& sample = group.samples[verdict.index];
-        count_failure(end_, config_.max_failed_groups, sample, sample.failure);
+        count_failure(end_, config_, num_kept_ % config_.groups_per_step, sample, sample.failure);
       }
       return drop(which, verdict.reason);
   }
@@ -285,7 +286,7 @@ void Stream::drop(OpenGroups::iterator which, const std::string& reason) {
   if (hooks_.on_drop) hooks_.on_drop(flight->group, reason);  // throws: it is handed back
   open_.erase(which);
   attempts_.erase(flight->group.ordinal);
-  ++end_.drops[reason];
+  count_drop(end_, config_, num_kept_ % config_.groups_per_step, reason);
 }
 
 /// Drawn again from the prompt, as the youngest of all.
@@ -316,7 +317,8 @@ void Stream::give_up(OpenGroups::iterator which, std::size_t index) {
   const int64_t discarded = drawn - num_drawn_tokens(given_up_.back());
   tell_discarded(hooks_, given_up_.back().ordinal, discarded);
   end_.discarded_tokens += discarded;
-  count_failure(end_, config_.max_failed_groups, sample, flight->why_given_up(index));
+  count_failure(end_, config_, num_kept_ % config_.groups_per_step, sample,
+                flight->why_given_up(index));
 }
 
 /// They count among those that are trained before what might be begun, so the step may have nothing

@@ -17,6 +17,13 @@ std::size_t first_with(const Group& group, Status status) {
                                   group.samples.begin());
 }
 
+int64_t num_filtered(const StepEnd& end) {
+  int64_t count = 0;
+  for (const auto& [reason, dropped] : end.drops)
+    if (reason != "failed" && reason != "stale") count += dropped;
+  return count;
+}
+
 }  // namespace
 
 bool gives_scores(const RolloutHooks& hooks) {
@@ -37,14 +44,38 @@ Verdict verdict_on(const Group& group, const std::optional<FilterVerdict>& filte
   return {};
 }
 
-void count_failure(StepEnd& end, int64_t max_failed, const Sample& sample, const std::string& why) {
-  if (++end.num_failed_groups <= max_failed) return;
-  throw ConfigError(fmt::format("{} groups failed in one rollout step; sample {}: {}",
-                                end.num_failed_groups, sample.ordinal, why));
+void count_failure(StepEnd& end, const RolloutConfig& config, int64_t num_kept,
+                   const Sample& sample, const std::string& why) {
+  if (++end.num_failed_groups <= config.max_failed_groups) return;
+  const int64_t num_ended = num_kept + num_filtered(end) + end.num_failed_groups;
+  if (static_cast<double>(end.num_failed_groups) <=
+      config.max_failed_share * static_cast<double>(num_ended))
+    return;
+  throw ConfigError(
+      fmt::format("{} groups failed in one rollout step, of {} that ended; sample {}: {} "
+                  "(--max-failed-groups {} and --max-failed-group-share {} bound them)",
+                  end.num_failed_groups, num_ended, sample.ordinal, why, config.max_failed_groups,
+                  config.max_failed_share));
+}
+
+void count_drop(StepEnd& end, const RolloutConfig& config, int64_t num_kept,
+                const std::string& reason) {
+  ++end.drops[reason];
+  const int64_t filtered = num_filtered(end);
+  if (config.max_filtered_groups == 0 || filtered <= config.max_filtered_groups) return;
+  throw ConfigError(
+      fmt::format("the filter dropped {} groups of one rollout step, the last as \"{}\", and kept "
+                  "{} of {}: rewards, or the filter, leave (almost) nothing to train on. "
+                  "--max-filter-ratio bounds how many it may drop",
+                  filtered, reason, num_kept, config.groups_per_step));
 }
 
 void tell_discarded(const RolloutHooks& hooks, int64_t ordinal, int64_t num_tokens) {
   if (num_tokens > 0 && hooks.on_discard) hooks.on_discard(ordinal, num_tokens);
+}
+
+bool is_replayed(const RolloutHooks& hooks, const Group& group) {
+  return hooks.is_replayed && hooks.is_replayed(group);
 }
 
 int64_t forget_response(Group& group) {

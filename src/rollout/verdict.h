@@ -31,12 +31,21 @@ Verdict verdict_on(const Group& group, const std::optional<FilterVerdict>& filte
 /// Whether rewards of any kind are given.
 bool gives_scores(const RolloutHooks& hooks);
 
-/// One more group of the step has failed, or was given up. Throws ConfigError with the reason when
-/// there are more than `max_failed`.
-void count_failure(StepEnd& end, int64_t max_failed, const Sample& sample, const std::string& why);
+/// One more group of the step, of which `num_kept` are kept, has failed or was given up. Throws
+/// ConfigError with the reason when there are too many (RolloutConfig).
+void count_failure(StepEnd& end, const RolloutConfig& config, int64_t num_kept,
+                   const Sample& sample, const std::string& why);
+
+/// One more group of the step was dropped for `reason`. Throws ConfigError when the filter has
+/// dropped too many.
+void count_drop(StepEnd& end, const RolloutConfig& config, int64_t num_kept,
+                const std::string& reason);
 
 /// To the loop, if it is any.
 void tell_discarded(const RolloutHooks& hooks, int64_t ordinal, int64_t num_tokens);
+
+/// RolloutHooks::is_replayed, where there is any.
+bool is_replayed(const RolloutHooks& hooks, const Group& group);
 
 /// Back to an untouched prompt. Returns how many response tokens that throws away.
 int64_t forget_response(Group& group);

@@ -15,6 +15,7 @@
 #include "model/save.h"
 #include "model/weight_checksums.h"
 #include "train/checkpoint_directory.h"
+#include "train/run_parts.h"
 #include "train/whole_tensors.h"
 
 namespace slime::train {
@@ -23,62 +24,77 @@ namespace {
 
 constexpr uint64_t kShardBytes = uint64_t{5} << 30;
 
-/// A flat buffer and the stem of its files, inside a folder of the checkpoint; the words of
-/// torch.optim, which people know. Of an optimizer's buffer each rank holds its shards.
+/// A flat buffer of a part and the stem of its files; the words of torch.optim, which people know.
+/// Of an optimizer's buffer each rank holds its shards.
 struct StoredBuffer {
-  std::string folder;
+  RunPart part;
   std::string stem;
   HeldBuffer buffer;
   const model::Weights* layout;
   const Optimizer* owner = nullptr;  // of a buffer that is sharded
-  bool may_be_missing = false;       // then it is as the run's beginning has it
 
   bool is_whole() const { return buffer.tensors.front().size(0) == layout->num_elements(); }
+  std::string folder() const { return row_of(part).folder; }
 };
 
-void add_optimizer(std::vector<StoredBuffer>& buffers, const std::string& folder,
-                   const std::string& prefix, Optimizer& optimizer, const model::Weights& weights) {
-  const auto add = [&](const char* stem, Tensor OwnedShard::*tensor) {
+void add_whole(std::vector<StoredBuffer>& buffers, RunPart part, const Tensor& buffer_N,
+               const model::Weights& layout) {
+  check(row_of(part).held_by == HeldBy::kEachRank, "a part is held as its row says");
+  buffers.push_back(
+      {part, std::string(row_of(part).stems.front()), HeldBuffer::whole(buffer_N), &layout});
+}
+
+void add_optimizer(std::vector<StoredBuffer>& buffers, RunPart part, const std::string& prefix,
+                   Optimizer& optimizer, const model::Weights& weights) {
+  check(row_of(part).held_by == HeldBy::kShards, "a part is held as its row says");
+  const auto add = [&](const char* name, Tensor OwnedShard::*tensor) {
     std::vector<Tensor> shards;
     for (const OwnedShard& own : optimizer.owned()) shards.push_back(own.*tensor);
+    std::string stem = prefix + name;
+    const auto& stems = row_of(part).stems;
+    check(std::ranges::find(stems, stem) != stems.end(), "a part is saved as its row says");
     buffers.push_back(
-        {folder, prefix + stem, HeldBuffer::shards(std::move(shards)), &weights, &optimizer});
+        {part, std::move(stem), HeldBuffer::shards(std::move(shards)), &weights, &optimizer});
   };
   add("exp_avg", &OwnedShard::first_moment);
   add("exp_avg_sq", &OwnedShard::second_moment);
   if (optimizer.has_master()) add("master", &OwnedShard::master);
 }
 
-/// What has to be kept besides the weights: nothing that the weight files hold already.
+/// What has to be kept besides the weights, by the parts that this trainer has: nothing that the
+/// weight files hold already.
 std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
   const model::Weights& weights = trainer.network().weights();
   std::vector<StoredBuffer> buffers;
-  add_optimizer(buffers, "optimizer", "", trainer.optimizer(), weights);
+  add_optimizer(buffers, RunPart::kOptimizer, "", trainer.optimizer(), weights);
   if (Critic* critic = trainer.critic()) {
     model::Weights& network = critic->network().weights();
     model::Weights& head = critic->head().weights();
-    buffers.push_back({"critic", "weights", HeldBuffer::whole(network.flat()), &network});
-    buffers.push_back({"critic", "head", HeldBuffer::whole(head.flat()), &head});
-    add_optimizer(buffers, "critic", "", critic->network_optimizer(), network);
-    add_optimizer(buffers, "critic", "head_", critic->head_optimizer(), head);
+    add_whole(buffers, RunPart::kCritic, network.flat(), network);
+    add_whole(buffers, RunPart::kCriticHead, head.flat(), head);
+    add_optimizer(buffers, RunPart::kCriticOptimizer, "", critic->network_optimizer(), network);
+    add_optimizer(buffers, RunPart::kCriticOptimizer, "head_", critic->head_optimizer(), head);
   }
   if (trainer.old_actor() != nullptr) {
-    buffers.push_back({.folder = "optimizer",
-                       .stem = "old_actor",
-                       .buffer = HeldBuffer::whole(trainer.old_actor()->weights().flat()),
-                       .layout = &weights,
-                       .may_be_missing = true});
-    buffers.push_back({.folder = "optimizer",
-                       .stem = "rollout_actor",
-                       .buffer = HeldBuffer::whole(trainer.rollout_actor()),
-                       .layout = &weights,
-                       .may_be_missing = true});
+    add_whole(buffers, RunPart::kOldActor, trainer.old_actor()->weights().flat(), weights);
+    add_whole(buffers, RunPart::kRolloutActor, trainer.rollout_actor(), weights);
   }
-  // A reference that moves with the run cannot be read from where it started.
-  if (trainer.reference() != nullptr && trainer.config().ref_update_interval > 0) {
-    buffers.push_back({"optimizer", "reference",
-                       HeldBuffer::whole(trainer.reference()->weights().flat()), &weights});
-  }
+  if (trainer.reference() != nullptr)
+    add_whole(buffers, RunPart::kReference, trainer.reference()->weights().flat(), weights);
+  return buffers;
+}
+
+/// Those that a checkpoint gets.
+std::vector<StoredBuffer> saved_buffers(Trainer& trainer, bool save_optimizer) {
+  // The state on the host is that of the last update.
+  trainer.wait_for_optimizers();
+  std::vector<StoredBuffer> buffers = stored_buffers(trainer);
+  const uint32_t flags = save_optimizer ? 0 : kNoSaveOptim;
+  std::erase_if(buffers, [&](const StoredBuffer& stored) {
+    // A reference that stands still is read from where it comes from.
+    const bool is_known = stored.part == RunPart::kReference && !trainer.reference_moves();
+    return is_known || !is_carried(row_of(stored.part), flags);
+  });
   return buffers;
 }
 
@@ -141,17 +157,19 @@ json::object to_json(const TrainerState& state) {
           {"num_steps", state.num_steps},
           {"samples_done", state.samples_done},
           {"rollouts_done", state.rollouts_done},
+          {"skipped_in_a_row", state.skipped_in_a_row},
           {"critic_updates", state.critic.num_updates},
           {"critic_samples_done", state.critic.samples_done}};
 }
 
 TrainerState state_from(const FieldReader& fields) {
   const auto integer = [&](const char* key) { return *fields.required().integer(key); };
-  TrainerState state{integer("num_updates"),
-                     integer("num_steps"),
-                     integer("samples_done"),
-                     integer("rollouts_done"),
-                     {}};
+  TrainerState state;
+  state.num_updates = integer("num_updates");
+  state.num_steps = integer("num_steps");
+  state.samples_done = integer("samples_done");
+  state.rollouts_done = integer("rollouts_done");
+  if (fields.has("skipped_in_a_row")) state.skipped_in_a_row = integer("skipped_in_a_row");
   if (fields.has("critic_updates"))
     state.critic = {integer("critic_updates"), integer("critic_samples_done")};
   return state;
@@ -160,6 +178,7 @@ TrainerState state_from(const FieldReader& fields) {
 /// Files of a sharded or single stem.
 std::vector<fs::path> files_of(const fs::path& directory, const std::string& stem) {
   std::vector<fs::path> files;
+  if (!fs::is_directory(directory)) return files;
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
     const bool is_single = name == stem + ".safetensors";
@@ -170,12 +189,8 @@ std::vector<fs::path> files_of(const fs::path& directory, const std::string& ste
 }
 
 void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
-  const fs::path directory = checkpoint / stored.folder;
+  const fs::path directory = checkpoint / stored.folder();
   const model::Weights& weights = *stored.layout;
-  if (!fs::is_directory(directory)) {
-    throw ConfigError(fmt::format("{}: has no folder {}; it was saved by another kind of run",
-                                  checkpoint.string(), stored.folder));
-  }
   const Tensor& held = stored.buffer.tensors.front();
   const Tensor whole_N =
       stored.is_whole() ? held : at::zeros({weights.num_elements()}, held.options());
@@ -209,6 +224,14 @@ void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
   }
 }
 
+/// Whether a checkpoint has files of a part.
+bool has_part(const fs::path& checkpoint, RunPart part) {
+  const PartRow& row = row_of(part);
+  return std::ranges::any_of(row.stems, [&](std::string_view stem) {
+    return !files_of(checkpoint / row.folder, std::string(stem)).empty();
+  });
+}
+
 }  // namespace
 
 Checkpoint read_checkpoint(const fs::path& directory, int64_t iteration) {
@@ -221,7 +244,6 @@ Checkpoint read_checkpoint(const fs::path& directory, int64_t iteration) {
   const FieldReader fields = FieldReader(run.get_object(), path.string() + ": ").required();
   checkpoint.run = *fields.object("run");
   checkpoint.trainer = state_from(*fields.fields("trainer"));
-  checkpoint.has_optimizer = fs::is_directory(directory / "optimizer");
   return checkpoint;
 }
 
@@ -235,12 +257,10 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
     model::save_network(trainer.network(),
                         tensors_of(layouts.of(weights), HeldBuffer::whole(weights.flat())),
                         constants, directory);
-    if (config.save_optimizer) {
-      for (const StoredBuffer& stored : stored_buffers(trainer)) {
-        fs::create_directories(directory / stored.folder);
-        model::write_sharded(directory / stored.folder, stored.stem,
-                             tensors_of(layouts.of(*stored.layout), stored.buffer), kShardBytes);
-      }
+    for (const StoredBuffer& stored : saved_buffers(trainer, config.save_optimizer)) {
+      fs::create_directories(directory / stored.folder());
+      model::write_sharded(directory / stored.folder(), stored.stem,
+                           tensors_of(layouts.of(*stored.layout), stored.buffer), kShardBytes);
     }
     model::write_file(directory / "run.json",
                       to_pretty_json(json::object{{"version", 1},
@@ -257,8 +277,7 @@ void join_save(Trainer& trainer, bool save_optimizer) {
   const model::Weights& weights = trainer.network().weights();
   whole_constants(trainer.mesh(), weights);
   give(layouts.of(weights), HeldBuffer::whole(weights.flat()));
-  if (!save_optimizer) return;
-  for (const StoredBuffer& stored : stored_buffers(trainer))
+  for (const StoredBuffer& stored : saved_buffers(trainer, save_optimizer))
     give(layouts.of(*stored.layout), stored.buffer);
 }
 
@@ -320,25 +339,61 @@ std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn
   throw ConfigError(problems);
 }
 
-void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, const Warn& warn) {
-  if (checkpoint.has_optimizer) {
-    for (const StoredBuffer& stored : stored_buffers(trainer)) {
-      const bool is_missing = stored.may_be_missing &&
-                              files_of(checkpoint.directory / stored.folder, stored.stem).empty();
-      if (!is_missing) {
-        read_buffer(checkpoint.directory, stored);
-      } else if (stored.stem == "old_actor") {
-        warn(fmt::format("{} was saved without --keep-old-actor: its weights are the old ones",
-                         checkpoint.directory.string()));
-      }
+void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, uint32_t left_out,
+                     const Warn& warn) {
+  std::set<RunPart> restored, told, stored_here;
+  for (const StoredBuffer& stored : stored_buffers(trainer)) {
+    const PartRow& row = row_of(stored.part);
+    stored_here.insert(stored.part);
+    if (!is_carried(row, left_out)) continue;  // said by forgotten()
+    if (has_part(checkpoint.directory, stored.part)) {
+      read_buffer(checkpoint.directory, stored);
+      restored.insert(stored.part);
+      continue;
     }
-  } else {
-    warn(fmt::format(
-        "{} has no optimizer state: Adam's moments start from zero, so the run is not an exact "
-        "continuation",
-        checkpoint.directory.string()));
+    if (!row.may_be_missing) {
+      throw ConfigError(
+          fmt::format("{} does not have {}", checkpoint.directory.string(), row.name));
+    }
+    const bool is_expected = stored.part == RunPart::kReference && !trainer.reference_moves();
+    if (!is_expected && told.insert(stored.part).second) {
+      warn(fmt::format("{} does not have {}; the run goes on with {}",
+                       checkpoint.directory.string(), row.name, row.begins));
+    }
   }
-  trainer.set_state(checkpoint.trainer);
+  if (restored.contains(RunPart::kReference) && !trainer.reference_moves()) {
+    warn(
+        fmt::format("{} has a reference that had moved with --ref-update-interval: the run goes "
+                    "on with it, not with the model of --ref-load",
+                    checkpoint.directory.string()));
+    trainer.keep_reference();
+  }
+  for (const PartRow& row : run_parts()) {
+    const bool is_file = row.part != RunPart::kWeights && *row.folder != '\0';
+    const bool is_here = stored_here.contains(row.part);
+    if (is_file && !is_here && is_carried(row, left_out) &&
+        has_part(checkpoint.directory, row.part)) {
+      warn(fmt::format("{} has {}, which this run has no use for and will not save",
+                       checkpoint.directory.string(), row.name));
+    }
+  }
+  // Counters of an optimizer belong to its moments: zero moments at a late step would be corrected
+  // for as if they had been averaged.
+  TrainerState state = trainer.state();
+  const TrainerState& saved = checkpoint.trainer;
+  if (restored.contains(RunPart::kOptimizer)) state.num_updates = saved.num_updates;
+  if (restored.contains(RunPart::kCriticOptimizer))
+    state.critic.num_updates = saved.critic.num_updates;
+  if (is_carried(row_of(RunPart::kSchedule), left_out)) {
+    state.samples_done = saved.samples_done;
+    state.critic.samples_done = saved.critic.samples_done;
+  }
+  if (is_carried(row_of(RunPart::kCounters), left_out)) {
+    state.num_steps = saved.num_steps;
+    state.rollouts_done = saved.rollouts_done;
+    state.skipped_in_a_row = saved.skipped_in_a_row;
+  }
+  trainer.set_state(state);
 }
 
 }  // namespace slime::train

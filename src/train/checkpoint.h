@@ -6,6 +6,7 @@
 ///   SAVE/iter_0000120/
 ///     config.json tokenizer.json ... model*.safetensors   opens in transformers
 ///     optimizer/{master,exp_avg,exp_avg_sq}.safetensors   Hugging Face names, float32
+///     critic/ ...                                         of PPO (train/run_parts.h has all parts)
 ///     run.json                                            trainer state, and what the loop gave
 ///     COMMITTED                                           files, sizes, CRC-32C; written last
 ///   SAVE/latest_checkpointed_iteration.txt                replaced once the directory is durable
@@ -30,7 +31,8 @@ struct CheckpointConfig {
   std::filesystem::path root;  // SAVE
   /// Directory whose tokenizer, template and generation files are copied.
   std::filesystem::path model_source;
-  /// False: weights alone, which cannot be resumed exactly (Megatron: no-save-optim).
+  /// False: without moments and master weights, so that a run does not go on exactly
+  /// (Megatron: no-save-optim).
   bool save_optimizer = true;
 };
 
@@ -60,7 +62,6 @@ struct Checkpoint {
   int64_t iteration = 0;
   json::object run;  // as given to save_checkpoint
   TrainerState trainer;
-  bool has_optimizer = false;
 };
 
 /// The checkpoint in a directory that was found to be whole. Throws ConfigError when run.json is
@@ -77,10 +78,11 @@ using Warn = std::function<void(const std::string&)>;
 /// silently.
 std::optional<Checkpoint> find_checkpoint(const std::filesystem::path& root, const Warn& warn);
 
-/// Reads master weights, moments, reference and state into `trainer`, whose network was loaded from
-/// checkpoint.directory; a rank reads the shards it owns. Without optimizer files only the state is
-/// restored and `warn` says so.
+/// Restores what `trainer` has of the parts of a run (train/run_parts.h), but those that the flags
+/// `left_out` (LeavesOut) leave out; its network was loaded from checkpoint.directory, and a rank
+/// reads the shards it owns. `warn` says which parts the checkpoint lacks, and how they begin.
 /// Throws ConfigError when tensors do not fit.
-void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, const Warn& warn);
+void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, uint32_t left_out,
+                     const Warn& warn);
 
 }  // namespace slime::train

@@ -72,7 +72,7 @@ void expect_exact_resume(const char* dtype) {
   EXPECT_EQ(found->trainer, first.trainer->state());
 
   Trained second(found->directory, dtype);
-  restore_trainer(*found, *second.trainer, kIgnore);
+  restore_trainer(*found, *second.trainer, 0, kIgnore);
   second.train(3, 6);
   EXPECT_TRUE(at::equal(second.network->weights().flat(), straight.network->weights().flat()));
   EXPECT_TRUE(at::equal(second.trainer->optimizer().owned().front().master,

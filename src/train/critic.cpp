@@ -84,6 +84,11 @@ Critic::Step Critic::train_step(const StepPlan& plan, const Columns& columns) {
   return step;
 }
 
+void Critic::reset_optimizers() {
+  network_optimizer_.reset();
+  head_optimizer_.reset();
+}
+
 CriticState Critic::state() const { return {network_optimizer_.num_steps(), samples_done_}; }
 
 void Critic::set_state(const CriticState& state) {

@@ -61,6 +61,8 @@ class Critic final {
   model::ValueHead& head() { return head_; }
   Optimizer& network_optimizer() { return network_optimizer_; }
   Optimizer& head_optimizer() { return head_optimizer_; }
+  /// Zero moments and step counters.
+  void reset_optimizers();
   CriticState state() const;
   void set_state(const CriticState& state);
 

@@ -102,7 +102,7 @@ TEST(Critic, ComesBackFromACheckpoint) {
   ASSERT_TRUE(checkpoint);
   const auto again = model::load_network(checkpoint->directory, model::Precision::of("float32"));
   Trainer resumed(*again, ppo(4), kClock, {.critic = load()});
-  restore_trainer(*checkpoint, resumed, [](const std::string&) {});
+  restore_trainer(*checkpoint, resumed, 0, [](const std::string&) {});
   EXPECT_EQ(resumed.state().critic, (CriticState{1, 4}));
   const TrainReport report = resumed.train(batch);
   for (const char* name : {"train/critic-value_loss", "train/critic-grad_norm", "train/loss"})

@@ -140,11 +140,16 @@ void Optimizer::step(double lr, double weight_decay, double grad_scale) {
     part.ranks.all_gather_(weights_.flat(), part.shards, "handing out the new weights");
 }
 
+void Optimizer::wait() {
+  for (const Update& update : updates_)
+    if (update.streamed != nullptr) update.streamed->wait();
+}
+
 void Optimizer::reset() {
-  for (std::size_t i = 0; i < owned_.size(); ++i) {
-    if (updates_[i].streamed != nullptr) updates_[i].streamed->wait();
-    owned_[i].first_moment.zero_();
-    owned_[i].second_moment.zero_();
+  wait();
+  for (OwnedShard& own : owned_) {
+    own.first_moment.zero_();
+    own.second_moment.zero_();
   }
   num_steps_ = 0;
 }

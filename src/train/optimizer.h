@@ -38,7 +38,7 @@ struct AdamConfig {
 };
 
 /// What a rank owns of one part of the flat buffer. With AdamConfig::on_host the tensors are on the host,
-/// and up to date once the device is synchronized.
+/// and up to date after Optimizer::wait().
 struct OwnedShard {
   comm::Range elements;  // of the flat buffer
   /// [P], owned; a view of the flat buffer when the precisions agree.
@@ -68,6 +68,10 @@ class Optimizer {
 
   /// Zero moments and step counter.
   void reset();
+
+  /// Until the state of owned() is in memory as the last update left it: with on_host it may be on
+  /// its way.
+  void wait();
 
   /// One, or two where the buffer has two parts.
   const std::vector<OwnedShard>& owned() const { return owned_; }

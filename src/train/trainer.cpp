@@ -103,6 +103,13 @@ void Trainer::release_gradients() {
   if (critic_) critic_->network().weights().release_grad();
 }
 
+void Trainer::wait_for_optimizers() {
+  optimizer_.wait();
+  if (!critic_) return;
+  critic_->network_optimizer().wait();
+  critic_->head_optimizer().wait();
+}
+
 void Trainer::weights_published() {
   if (!config_.keep_old_actor) return;
   const Tensor& actor = network_.weights().flat();
@@ -174,11 +181,16 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
     report.rollout["rollout/value_explained_variance"] = explained_variance(plans, columns, ranks_);
 
   const auto train_start = clock_.now();
-  if (config_.reset_optimizer_states) optimizer_.reset();
+  if (config_.reset_optimizer_states) {
+    ++num_changes_;
+    optimizer_.reset();
+    if (critic_) critic_->reset_optimizers();
+  }
   const bool trains_actor =
       !critic_ || state_.rollouts_done >= critic_->config().num_critic_only_steps;
   for (const StepPlan& plan : plans) {
     StepReport step;
+    num_changes_ += critic_ ? 1 : 0;
     if (critic_) step = train_critic_step(batch, plan, columns);
     report.steps.push_back(std::move(step));
     if (critic_skipped_in_a_row_ <= config_.max_skipped_steps) continue;
@@ -191,12 +203,14 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
   if (!report.stopped.empty()) plans.resize(report.steps.size());
   for (std::size_t i = 0; i < plans.size() && trains_actor; ++i) {
     StepReport step = train_step(batch, plans[i], static_cast<int64_t>(i), columns);
+    ++state_.num_steps;
     step.metrics.merge(report.steps[i].metrics);
     step.critic_skipped = std::move(report.steps[i].critic_skipped);
     report.steps[i] = std::move(step);
-    if (skipped_in_a_row_ <= config_.max_skipped_steps) continue;
-    report.stopped = fmt::format(
-        "training stopped after {} steps in a row without finite gradients", skipped_in_a_row_);
+    if (state_.skipped_in_a_row <= config_.max_skipped_steps) continue;
+    report.stopped =
+        fmt::format("training stopped after {} steps in a row without finite gradients",
+                    state_.skipped_in_a_row);
     report.steps.resize(i + 1);
     break;
   }
@@ -329,7 +343,7 @@ std::string Trainer::describe_bad_loss(const TrainBatch& batch, const MicroBatch
 StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, int64_t place,
                                Columns& columns) {
   StepReport report;
-  report.step = state_.num_steps++;
+  report.step = state_.num_steps;
   network_.weights().enable_grad();
   network_.weights().zero_grad();
   if (config_.before_train_step) config_.before_train_step(state_.rollouts_done, place);
@@ -359,7 +373,7 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
   report.metrics["train/lr-pg_0"] = lr;
   report.metrics["train/global_batch_size"] = static_cast<double>(plan.num_executions);
   if (!std::isfinite(norm)) {
-    ++skipped_in_a_row_;
+    ++state_.skipped_in_a_row;
     const std::string names = name_bad_gradients(network_.weights());
     // Of this rank's samples; pipeline stages and tensor-parallel ranks decide alike.
     const bool is_known =
@@ -371,10 +385,11 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
     report.skipped = join_problems(problems);
     return report;
   }
-  skipped_in_a_row_ = 0;
+  state_.skipped_in_a_row = 0;
   // Megatron's form: a norm at the limit is scaled too, by less than a millionth.
   const double clip =
       config_.clip_grad > 0 ? std::min(1.0, config_.clip_grad / (norm + 1e-6)) : 1.0;
+  ++num_changes_;
   if (config_.stateless_adam) optimizer_.reset();
   optimizer_.step(lr, config_.lr.weight_decay, clip / plan.denominator);
   if (has_experts() && config_.router_bias_update_rate != 0)

@@ -163,10 +163,11 @@ struct ScoredSample {
 
 /// What a checkpoint keeps of a trainer besides weights and moments.
 struct TrainerState {
-  int64_t num_updates = 0;    // Adam's step counter
-  int64_t num_steps = 0;      // training steps, skipped ones included
-  int64_t samples_done = 0;   // rollout executions the learning rate schedule has seen
-  int64_t rollouts_done = 0;  // calls of train()
+  int64_t num_updates = 0;       // Adam's step counter
+  int64_t num_steps = 0;         // training steps, skipped ones included
+  int64_t samples_done = 0;      // rollout executions the learning rate schedule has seen
+  int64_t rollouts_done = 0;     // calls of train()
+  int64_t skipped_in_a_row = 0;  // training steps, up to the last
   CriticState critic;
   bool operator==(const TrainerState&) const = default;
 };
@@ -214,6 +215,12 @@ class Trainer final {
 
   model::Network& network() { return network_; }
   model::Network* reference() { return others_.reference.get(); }
+  /// Whether it cannot be read from where it came from any more.
+  bool reference_moves() const { return config_.ref_update_interval > 0 || keeps_reference_; }
+  /// The reference is that of a checkpoint, and goes into the next ones.
+  void keep_reference() { keeps_reference_ = true; }
+  /// Until the state of all optimizers is in memory as the last update left it.
+  void wait_for_optimizers();
   model::Network* old_actor() { return others_.old_actor.get(); }
   /// Weights of the policy that the engine draws from; undefined without keep_old_actor.
   const Tensor& rollout_actor() const { return rollout_actor_; }
@@ -221,6 +228,9 @@ class Trainer final {
   Optimizer& optimizer() { return optimizer_; }
   const comm::Mesh& mesh() const { return mesh_; }
   const TrainConfig& config() const { return config_; }
+
+  /// How often weights, moments or the reference were changed, in this process.
+  int64_t num_changes() const { return num_changes_; }
 
   TrainerState state() const;
   void set_state(const TrainerState& state);
@@ -292,9 +302,10 @@ class Trainer final {
   std::optional<Critic> critic_;
   Tensor rollout_actor_;  // flat weights, owned; see rollout_actor()
   Optimizer optimizer_;
+  bool keeps_reference_ = false;
+  int64_t num_changes_ = 0;
   TrainerState state_;
   std::vector<RoutingOfPass> routing_;  // of the micro-batches that accumulate() computed last
-  int skipped_in_a_row_ = 0;
   int critic_skipped_in_a_row_ = 0;
 };
 

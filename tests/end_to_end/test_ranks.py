@@ -174,7 +174,7 @@ def test_a_worker_without_a_controller_says_so():
     assert "slime worker is started by slime train" in done.stderr
 
 
-def test_ctrl_c_finishes_the_step_saves_and_ends_the_workers(work):
+def test_ctrl_c_ends_the_step_saves_and_ends_the_workers(work):
     process = start_and_wait_for_a_step(work, work / "ranks_interrupted", TWO_RANKS)
     workers = workers_of(process)
     process.send_signal(signal.SIGINT)

@@ -73,7 +73,7 @@ def test_a_run_killed_at_random_instants_ends_like_one_that_was_not(work):
     assert numbers_that_repeat(run_dir) == numbers_that_repeat(undisturbed)
 
 
-def test_ctrl_c_finishes_the_step_saves_and_continues_later(work, reference):
+def test_ctrl_c_ends_the_step_saves_and_continues_later(work, reference):
     run_dir = work / "interrupted"
     process = subprocess.Popen(train_command(work, run_dir), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     while not (run_dir / "latest").exists():

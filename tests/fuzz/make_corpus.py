@@ -130,7 +130,7 @@ def seeds(target):
         yield b"\0c" + json.dumps({"root": "/c", "model_source": "/m", "save_optimizer": True, "iteration": 2, "run": {}}).encode()
         config = {"flags": {"--lr": "0.5"}, "num_engine_workers": 1, "critic": None}
         start = {"config": config, "rank": 1, "address": "10.0.0.2", "collective_milliseconds": 5, "num_rollouts": 3, "first_rollout": 1, "plugin_logs": "/l", "num_threads": 1}
-        yield b"\1s" + json.dumps({**start, "checkpoint": "/c", "iteration": 2, "loads_optimizer": True}).encode()
+        yield b"\1s" + json.dumps({**start, "weights": "/c", "checkpoint": "/c", "iteration": 2, "left_out": 0}).encode()
         yield b"\2" + report()
         yield b"\3e" + json.dumps({"config": config, "longest_prompt": 96, "kv_cache_bytes": 4096, "num_threads": 1}).encode()
         yield b"\4" + json.dumps({"max_request_tokens": 96, "device": "the CPU", "memory": ["keys 1 GiB"]}).encode()

@@ -172,7 +172,7 @@ TEST_P(GpuTrainer, ResumesFromACheckpointBitForBit) {
   Trained second(found->directory, precision, config);
   if (second.trainer->reference() != nullptr)
     second.trainer->reference()->weights().flat().zero_();  // what the checkpoint brings
-  restore_trainer(*found, *second.trainer, [](const std::string&) {});
+  restore_trainer(*found, *second.trainer, 0, [](const std::string&) {});
   second.train(2, 4);
   EXPECT_TRUE(at::equal(second.weights(), straight.weights()));
   fs::remove_all(root);

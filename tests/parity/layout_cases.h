@@ -153,7 +153,7 @@ inline Trained go_on(const std::filesystem::path& model, const std::filesystem::
   on_mesh(layout, [&](const comm::Mesh& mesh) {
     const auto network = model::load_network(found ? found->directory : model, kStored, mesh);
     Trainer trainer(*network, config, clock, {}, mesh);
-    if (found) restore_trainer(*found, trainer, ignore);
+    if (found) restore_trainer(*found, trainer, 0, ignore);
     Trained& own = of_rank[static_cast<std::size_t>(mesh.rank())];
     const auto whole =
         mesh.rank() == 0 ? model::make_blank_network(network->config(), kStored) : nullptr;

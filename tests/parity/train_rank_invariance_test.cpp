@@ -204,7 +204,7 @@ Tensor half_a_run(int num_ranks, const std::filesystem::path& root, const TrainB
     const auto network = model::load_network(found ? found->directory.string() : kModels + "qwen3",
                                              model::Precision{at::kBFloat16, at::kFloat});
     Trainer trainer(*network, config, clock, {}, mesh);
-    if (found) restore_trainer(*found, trainer, ignore);
+    if (found) restore_trainer(*found, trainer, 0, ignore);
     for (int step = 0; step < 2; ++step) trainer.train(trainer.divide(batch)[mesh.rank()]);
     if (mesh.rank() == 0) {
       if (!found) save_checkpoint({.root = root}, 2, trainer, {});

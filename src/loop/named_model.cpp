@@ -1,0 +1,91 @@
+#include "loop/named_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "core/error.h"
+#include "model/config.h"
+#include "train/checkpoint_directory.h"
+
+namespace slime::loop {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that Megatron saved to, or one of its iterations (torch_dist, torch).
+bool is_of_megatron(const fs::path& path) {
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.ends_with(".distcp") || name == "common.pt" || name.starts_with("mp_rank_"))
+      return true;
+    const bool is_iteration = name == "release" || name.starts_with("iter_");
+    if (is_iteration && fs::exists(path / "latest_checkpointed_iteration.txt", error) &&
+        !fs::exists(entry->path() / "COMMITTED", error) && is_of_megatron(entry->path()))
+      return true;
+  }
+  return false;
+}
+
+bool is_named(const config::RunConfig& config) {
+  return !config.ref_load.empty() && config.ref_load != config.hf_checkpoint;
+}
+
+}  // namespace
+
+bool is_megatron_checkpoint(const std::string& path) { return is_of_megatron(path); }
+
+bool is_model_directory(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(fs::path(path) / "config.json", error)) return false;
+  try {
+    model::read_model_config(path);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+NamedModel named_model(const std::string& path, const train::Warn& warn) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {.directory = "", .why_not = "is no directory"};
+  if (is_model_directory(path)) return {.directory = path, .why_not = ""};
+  if (is_megatron_checkpoint(path)) return {.directory = "", .why_not = kOfMegatron};
+  if (const auto checkpoint = train::find_checkpoint(path, warn))
+    return {.directory = checkpoint->directory.string(), .why_not = ""};
+  return {.directory = "",
+          .why_not = "holds no model (config.json of a family that there is) and no checkpoint"};
+}
+
+std::string reference_directory(const config::RunConfig& config, const train::Warn& warn) {
+  if (!is_named(config)) return config.hf_checkpoint;
+  NamedModel model = named_model(config.ref_load, warn);
+  if (!model.directory.empty()) return std::move(model.directory);
+  throw ConfigError(
+      fmt::format("--ref-load {}: {}; without it the reference is --hf-checkpoint, which needs no "
+                  "conversion",
+                  config.ref_load, model.why_not));
+}
+
+std::string beginning_directory(const config::RunConfig& config, const train::Warn& warn) {
+  if (!is_named(config) || config.debug_rollout_only) return config.hf_checkpoint;
+  NamedModel model = named_model(config.ref_load, warn);
+  if (model.directory.empty()) {
+    warn(fmt::format("--ref-load {}: {}. The actor begins with --hf-checkpoint {}", config.ref_load,
+                     model.why_not, config.hf_checkpoint));
+    return config.hf_checkpoint;
+  }
+  warn(
+      fmt::format("the actor begins with the weights of --ref-load {}, as in the original where "
+                  "--load has no checkpoint; leave --ref-load out to begin with --hf-checkpoint",
+                  model.directory));
+  return std::move(model.directory);
+}
+
+}  // namespace slime::loop
