@@ -65,6 +65,8 @@ class DatasetLoader {
     Dataset::Chunk chunk;
     std::vector<Dataset::Row> rows;  // their chunk is filled in at the end
     int64_t num_too_long = 0;
+    bool has_metadata = false, has_tools = false;
+    std::string first_fields;
     std::vector<std::string> problems;
   };
 
@@ -128,6 +130,9 @@ class DatasetLoader {
   }
 
   void add_row(const DatasetRow& row, const std::string& where, Result& result) const {
+    result.has_metadata |= row.has_metadata_field;
+    result.has_tools |= row.has_tools_field;
+    if (result.first_fields.empty()) result.first_fields = row.fields;
     if (config_.check_row) config_.check_row(row);
     std::vector<TokenId> tokens;
     if (tokenize_ && (render_ || row.prompt.is_string())) {
@@ -160,6 +165,9 @@ class DatasetLoader {
       }
       dataset.fingerprint_ = crc32c(result.chunk.packed, dataset.fingerprint_);
       dataset.num_too_long_ += result.num_too_long;
+      dataset.has_metadata_ |= result.has_metadata;
+      dataset.has_tools_ |= result.has_tools;
+      if (dataset.first_fields_.empty()) dataset.first_fields_ = result.first_fields;
       dataset.chunks_.push_back(std::move(result.chunk));
     }
     if (dataset.rows_.empty()) {

@@ -62,6 +62,13 @@ class Dataset {
   /// Rows left out because they have more than max_prompt_tokens tokens.
   int64_t num_too_long() const { return num_too_long_; }
 
+  /// Whether some row has the field of "--metadata-key", or "--tool-key". Where none has it, the
+  /// flag may be misspelt.
+  bool has_metadata() const { return has_metadata_; }
+  bool has_tools() const { return has_tools_; }
+  /// "the row has prompt, answer", of the first row.
+  const std::string& first_fields() const { return first_fields_; }
+
   /// CRC-32C over the rows in order: differs when a row, its content or the order differs.
   uint32_t fingerprint() const { return fingerprint_; }
 
@@ -88,6 +95,8 @@ class Dataset {
   std::vector<Row> rows_;
   int64_t num_too_long_ = 0;
   uint32_t fingerprint_ = 0;
+  bool has_metadata_ = false, has_tools_ = false;
+  std::string first_fields_;
 };
 
 }  // namespace slime::buffer

@@ -35,6 +35,10 @@ const json::value& required(const json::object& row, std::string_view key, std::
   return *value;
 }
 
+bool is_whole_number(const json::value& value) {
+  return value.is_int64() || value.is_uint64() || big_integer_digits(value) != nullptr;
+}
+
 bool is_list_of_objects(const json::value& value) {
   const json::array* list = value.if_array();
   return list != nullptr && !list->empty() &&
@@ -66,9 +70,10 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
   const json::object& object = parsed.get_object();
 
   DatasetRow row;
+  row.fields = known_keys(object);
   row.prompt = required(object, keys.input, "--input-key", where);
   // Rows of environments name a task by its number.
-  if (row.prompt.is_int64()) row.prompt = json::string(std::to_string(row.prompt.get_int64()));
+  if (is_whole_number(row.prompt)) row.prompt = json::string(json_text(row.prompt));
   if (!row.prompt.is_string() && !is_list_of_objects(row.prompt)) {
     throw ConfigError(
         fmt::format("{}: field \"{}\" (--input-key) should be a string or a list of messages",
@@ -78,11 +83,12 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
   if (const json::value* metadata =
           keys.metadata.empty() ? nullptr : object.if_contains(keys.metadata);
       metadata != nullptr && !metadata->is_null()) {
-    if (!metadata->is_object()) {
+    if (!metadata->is_object() || big_integer_digits(*metadata) != nullptr) {
       throw ConfigError(fmt::format("{}: field \"{}\" (--metadata-key) should be an object", where,
                                     keys.metadata));
     }
     row.metadata = metadata->get_object();
+    row.has_metadata_field = true;
   }
   for (const auto& [key, flag] :
        {std::pair{&keys.chosen, "--chosen-key"}, std::pair{&keys.rejected, "--rejected-key"}}) {
@@ -96,6 +102,7 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
   }
   if (const json::value* tools = keys.tools.empty() ? nullptr : object.if_contains(keys.tools);
       tools != nullptr) {
+    row.has_tools_field = true;
     row.tools = read_tools(*tools, keys, where);
     if (!row.tools.empty()) row.metadata["tools"] = row.tools;
   }
@@ -104,14 +111,14 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
 
 std::string render_row(const DatasetRow& row, const RenderFn& render) {
   const json::string* text = row.prompt.if_string();
-  if (!render) return text != nullptr ? std::string(*text) : json::serialize(row.prompt);
+  if (!render) return text != nullptr ? std::string(*text) : json_text(row.prompt);
   if (text == nullptr) return render(row.prompt.get_array(), row.tools);
   return render(json::array{json::object{{"role", "user"}, {"content", *text}}}, row.tools);
 }
 
 std::string pack_row(const DatasetRow& row) {
-  return fmt::format("[{},{},{}]", json::serialize(row.prompt), json::serialize(row.label),
-                     json::serialize(row.metadata));
+  return fmt::format("[{},{},{}]", json_text(row.prompt), json_text(row.label),
+                     json_text(row.metadata));
 }
 
 DatasetRow unpack_row(std::string_view packed) {

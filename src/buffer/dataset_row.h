@@ -31,6 +31,10 @@ struct DatasetRow {
   json::value label;      // null without a label key
   json::object metadata;  // with "tools" when the row has tools
   json::array tools;
+  // Of a row as it is read; a stored one does not know.
+  bool has_metadata_field = false;
+  bool has_tools_field = false;
+  std::string fields;  // "the row has prompt, answer"
 };
 
 /// Reads one line. Throws ConfigError that starts with `where` and says which field is wrong.

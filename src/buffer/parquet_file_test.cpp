@@ -36,7 +36,7 @@ TEST_F(ParquetFile, GivesEveryTypeAsJson) {
   });
   ASSERT_EQ(rows.size(), 7U);
   EXPECT_EQ(rows[2], parse_json(R"({"prompt": [{"role": "user", "content": "2+1? \"\u00e9\"\n"}],
-                                    "label": "3", "score": 1, "n": 2, "flag": true,
+                                    "label": "3", "score": 1.0, "n": 2, "flag": true,
                                     "tags": ["x", "x"], "note": null})",
                                 "expected"));
   EXPECT_EQ(rows[1].at("score"), json::value(0.5));

@@ -22,7 +22,7 @@ auto read_object(std::string_view frame, std::string_view what, const Read& read
 }  // namespace
 
 std::string to_frame(const NodeHello& hello) {
-  return json::serialize(json::object{{"token", hello.token},
+  return json_text(json::object{{"token", hello.token},
                                       {"program", hello.program},
                                       {"host", hello.host},
                                       {"rank", hello.rank},
@@ -30,12 +30,12 @@ std::string to_frame(const NodeHello& hello) {
 }
 
 std::string to_frame(const WorkerHello& hello) {
-  return json::serialize(
+  return json_text(
       json::object{{"token", hello.token}, {"worker", hello.worker}, {"is_data", hello.is_data}});
 }
 
 std::string to_frame(const StartFrame& start) {
-  return json::serialize(json::object{{"worker", start.worker},
+  return json_text(json::object{{"worker", start.worker},
                                       {"name", start.order.name},
                                       {"device", start.order.place.device},
                                       {"num_devices", start.order.place.num_devices},
@@ -46,7 +46,7 @@ std::string to_frame(const StartFrame& start) {
 }
 
 std::string to_frame(const WorkerNews& news) {
-  return json::serialize(
+  return json_text(
       json::object{{"worker", news.worker}, {"text", news.text}, {"last_lines", news.last_lines}});
 }
 

@@ -178,7 +178,7 @@ TEST(FlagCensus, LaunchListsHaveNoUnknownFlags) {
     const ParsedFlags parsed = parse_flags(words);
     EXPECT_THAT(parsed.unknown_notes, ::testing::IsEmpty()) << list;
     EXPECT_EQ(parsed.unknown.size(), list == "distillation" ? 1U : 0U)
-        << json::serialize(parsed.unknown);
+        << json_text(parsed.unknown);
   }
 }
 

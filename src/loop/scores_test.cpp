@@ -14,7 +14,7 @@ TEST(Scores, WhatIsNoNumberCannotBeUsedAndATeachersColumnCan) {
   EXPECT_EQ(reward_problem(json::object{{"teacher_log_probs", json::array{-1.0}}}, ""),
             std::nullopt);
   for (const json::value& odd : {json::value(nullptr), json::value("x"), json::value(INFINITY)})
-    EXPECT_TRUE(reward_problem(odd, "")) << json::serialize(odd);
+    EXPECT_TRUE(reward_problem(odd, "")) << json_text(odd);
   EXPECT_TRUE(reward_problem(json::object{{"acc", 1}}, "score"));
 }
 

@@ -22,9 +22,8 @@ text::LossMasker make_masker(const ModelText& text, const std::string& mask_type
 json::array messages_of(const Sample& sample) {
   json::array text{json::object{{"role", "user"}, {"content", sample.prompt}}};
   if (!sample.prompt.starts_with("[{")) return text;
-  json::error_code error;
-  const json::value messages = json::parse(sample.prompt, error);
-  return !error && messages.is_array() ? messages.get_array() : text;
+  const std::optional<json::value> messages = try_parse_json(sample.prompt);
+  return messages && messages->is_array() ? messages->get_array() : text;
 }
 
 }  // namespace

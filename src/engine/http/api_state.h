@@ -144,7 +144,7 @@ net::Task<Call> parse_call(ApiState& state, net::HttpRequest& request,
 }
 
 inline net::HttpResponse json_response(const json::value& body, int status = 200) {
-  return {.status = status, .body = json::serialize(body)};
+  return {.status = status, .body = json_text(body)};
 }
 
 /// The tables of routes, one per file. `state` outlives the server that uses them.

@@ -78,7 +78,7 @@ json::object failure_json(const FinishReason& failure) {
 }
 
 HttpResponse to_response(const FinishReason& failure) {
-  return {.status = http_status_of(failure.cause), .body = json::serialize(failure_json(failure))};
+  return {.status = http_status_of(failure.cause), .body = json_text(failure_json(failure))};
 }
 
 /// The version whose weights made the last token.
@@ -107,7 +107,7 @@ Task<void> answer_whole(ApiState& state, HttpExchange& exchange, OpenAiCall call
   body["choices"] = std::move(choices);
   body["usage"] = usage_of(call, reply.choices);
   body["metadata"] = {{"weight_version", version}};
-  HttpResponse response{.body = json::serialize(body)};
+  HttpResponse response{.body = json_text(body)};
   co_await exchange.send(std::move(response));
 }
 
@@ -116,7 +116,7 @@ std::string to_chunk(const OpenAiCall& call, const Reply& reply, json::array cho
   json::object chunk = reply.envelope(call, true);
   chunk["choices"] = std::move(choices);
   if (call.includes_usage) chunk["usage"] = std::move(usage);
-  return json::serialize(chunk);
+  return json_text(chunk);
 }
 
 Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall call) {
@@ -142,7 +142,7 @@ Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall cal
       }
     }
     if (failure != nullptr) {
-      std::string frame = json::serialize(json::value{{"error", failure_json(*failure)}});
+      std::string frame = json_text(json::value{{"error", failure_json(*failure)}});
       co_await exchange.write_event(std::move(frame));
       break;
     }
@@ -192,7 +192,7 @@ HttpResponse list_models(const ApiState& state) {
                            {"root", model.name},
                            {"parent", nullptr},
                            {"max_model_len", model.context_length}};
-  return {.body = json::serialize(json::value{{"object", "list"}, {"data", json::array{entry}}})};
+  return {.body = json_text(json::value{{"object", "list"}, {"data", json::array{entry}}})};
 }
 
 }  // namespace
