@@ -166,7 +166,8 @@ Task<void> answer(ApiState& state, ParseFn parse, HttpExchange& exchange) {
   std::optional<OpenAiCall> call;
   std::string problem;
   try {
-    call = co_await parse_call(state, exchange.request, parse);
+    call = co_await parse_call(state, exchange.request, parse,
+                               /*is_apart=*/parse == parse_chat_call);
   } catch (const ConfigError& error) {
     problem = error.what();
   }
