@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "model/config.h"
 
 namespace slime::loop {
@@ -46,11 +47,21 @@ void check_vocabularies(const config::RunConfig& config, const text::Tokenizer& 
     others.emplace_back("--opd-teacher-load", config.opd_teacher_load);
   if (config.has_critic() && !own_critic.empty()) others.emplace_back("--critic-load", own_critic);
 
-  const int64_t rows = model::read_model_config(config.hf_checkpoint).vocab_size;
+  if (others.empty()) return;
+  const model::ModelConfig actor = model::read_model_config(config.hf_checkpoint);
+  const int64_t rows = actor.vocab_size;
   std::vector<std::string> problems;
   for (const auto& [flag, directory] : others) {
     if (directory == config.hf_checkpoint) continue;
-    const int64_t others_rows = model::read_model_config(directory).vocab_size;
+    const model::ModelConfig other = model::read_model_config(directory);
+    const int64_t others_rows = other.vocab_size;
+    if (actor.rotary_switch() != other.rotary_switch() ||
+        (actor.rotary_switch() > 0 && actor.max_positions != other.max_positions)) {
+      problems.push_back(fmt::format(
+          "{} {}: its rope is longrope from {} of {} positions on, the actor's from {} of {}", flag,
+          directory, other.rotary_switch(), other.max_positions, actor.rotary_switch(),
+          actor.max_positions));
+    }
     const auto theirs = tokenizer_of(directory);
     if (theirs != nullptr) {
       if (const std::string what = difference(tokenizer, *theirs); !what.empty())

@@ -8,8 +8,9 @@
 
 namespace slime::loop {
 
-/// Throws ConfigError where a reference, teacher or critic knows other tokens than `tokenizer`, or has no
-/// row for some of them. Where a directory has no tokenizer, the sizes of the embeddings must be the same.
+/// Throws ConfigError where a reference, teacher or critic knows other tokens than `tokenizer`, has no
+/// row for some of them, or rotates long sequences by another switch (ModelConfig::rotary_switch()).
+/// Where a directory has no tokenizer, the sizes of the embeddings must be the same.
 void check_vocabularies(const config::RunConfig& config, const text::Tokenizer& tokenizer);
 
 }  // namespace slime::loop
