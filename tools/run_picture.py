@@ -24,7 +24,7 @@ STYLE = """
 def read_run(run_dir: Path) -> tuple[list, list]:
     """(step, mean reward) of each step, and (steps done, score) of each evaluation's first set."""
     rewards, evaluations = [], []
-    for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").split("\n")[:-1]:  # texts may have other line breaks
         row = json.loads(line)
         if row.get("rollout/raw_reward") is not None:
             rewards.append((row["step"], row["rollout/raw_reward"]))

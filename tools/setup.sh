@@ -106,6 +106,29 @@ require_libtorch() {
   exec 9>&-
 }
 
+has_arrow() {
+  compgen -G "$SLIME_DEPS/pyarrow/libparquet.so.*" >/dev/null && compgen -G "$SLIME_DEPS/pyarrow/libarrow.so.*" >/dev/null &&
+    [[ -e $SLIME_DEPS/pyarrow/include/parquet/arrow/reader.h ]]
+}
+
+require_arrow() {
+  has_arrow && return
+  mkdir -p "$SLIME_DEPS/wheels"
+  exec 9>"$SLIME_DEPS/.lock"
+  flock 9
+  if ! has_arrow; then
+    make_venv
+    download_wheels arrow
+    say "unpacking Arrow into $SLIME_DEPS"
+    rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/pyarrow"
+    python3 tools/unpack_arrow.py "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
+    mv "$SLIME_DEPS/partial/pyarrow" "$SLIME_DEPS/"
+    rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/wheels"
+    has_arrow || stop "Arrow in $SLIME_DEPS is not complete; delete $SLIME_DEPS/pyarrow and run ./dev setup"
+  fi
+  exec 9>&-
+}
+
 # The GPU side is built where SLIME_CUDA=1 says so or a GPU is there. What compiles it is needed for building, the
 # libraries of cuda_run.txt (2.5 GB) only where a GPU is.
 wants_cuda() { [[ ${SLIME_CUDA:-} == 1 || ( -z ${SLIME_CUDA:-} && -e /dev/nvidiactl ) ]]; }
@@ -170,5 +193,6 @@ setup() {
   [[ $(uname -s)-$(uname -m) == Linux-x86_64 ]] || stop "LibTorch's wheel is pinned for Linux on x86-64; this is $(uname -s) on $(uname -m)"
   require_packages
   require_libtorch
+  require_arrow
   require_cuda
 }

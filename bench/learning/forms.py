@@ -54,7 +54,7 @@ def with_folders(flags: list[str], folders: dict[str, str]) -> list[str]:
 
 def curve(run_dir: Path) -> dict:
     rewards, scores, lags = [], [], []
-    for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").split("\n")[:-1]:
         row = json.loads(line)
         if row.get("rollout/raw_reward") is not None:
             rewards.append((row["step"], row["rollout/raw_reward"]))

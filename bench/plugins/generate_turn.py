@@ -53,9 +53,9 @@ def run(slime, folder, name, at_once, function):
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
     # The first step loads things; the second counts.
-    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().split("\n")[:-1]]
     seconds = [row["perf/rollout_time"] for row in rows if "perf/rollout_time" in row][-1]
-    lines = (run_dir / "rollouts" / "step_000001.jsonl").read_text().splitlines()
+    lines = (run_dir / "rollouts" / "step_000001.jsonl").read_text().split("\n")[:-1]
     return seconds, [json.loads(line) for line in lines]
 
 

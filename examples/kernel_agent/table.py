@@ -22,7 +22,7 @@ WORK = 100 * 72 * 88 * 80  # multiplications of a run
 def last_kernels(run_dir):
     counts = {operation: Counter() for operation in OPERATIONS}
     for path in sorted((run_dir / "rollouts").glob("step_*.jsonl"))[-10:]:
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_text(encoding="utf-8").split("\n")[:-1]:  # texts may have other line breaks
             metadata = json.loads(line)["metadata"]
             if metadata["tries"]:
                 counts[metadata["operation"]][metadata["tries"][-1]["kernel"]] += 1

@@ -63,15 +63,15 @@ MadeUpDirectory::MadeUpDirectory(const MadeUpDirectoryOptions& options)
     model::save_network(*network, model());
   } else {
     std::ofstream(model() / "config.json")
-        << json::serialize(read_workloads(options.shape.file).models.at(options.shape.model));
+        << json_text(read_workloads(options.shape.file).models.at(options.shape.model));
   }
-  std::ofstream(model() / "tokenizer.json") << json::serialize(byte_tokenizer());
+  std::ofstream(model() / "tokenizer.json") << json_text(byte_tokenizer());
   std::ofstream file(prompts());
   for (int64_t i = 0; i < options.prompts; ++i) {
     std::string text = fmt::format("Prompt {}: ", i);
     while (static_cast<int64_t>(text.size()) < options.prompt_tokens)
       text += static_cast<char>('a' + (i * 7 + static_cast<int64_t>(text.size()) * 13) % 26);
-    file << json::serialize(json::object{{"input", text}}) << "\n";
+    file << json_text(json::object{{"input", text}}) << "\n";
   }
 }
 

@@ -87,6 +87,13 @@ class Dataset {
   /// Rows left out for other reasons (DatasetConfig::leave_out), by reason.
   const std::map<std::string, int64_t>& left_out() const { return left_out_; }
 
+  /// Whether some row has the field of "--metadata-key", or "--tool-key". Where none has it, the
+  /// flag may be misspelt.
+  bool has_metadata() const { return has_metadata_; }
+  bool has_tools() const { return has_tools_; }
+  /// "the row has prompt, answer", of the first row.
+  const std::string& first_fields() const { return first_fields_; }
+
   /// CRC-32C over the rows in order: differs when a row, its content or the order differs.
   uint32_t fingerprint() const { return fingerprint_; }
 
@@ -114,6 +121,8 @@ class Dataset {
   int64_t num_too_long_ = 0;
   std::map<std::string, int64_t> left_out_;
   uint32_t fingerprint_ = 0;
+  bool has_metadata_ = false, has_tools_ = false;
+  std::string first_fields_;
 };
 
 }  // namespace slime::buffer

@@ -47,6 +47,10 @@ const json::value& required(const json::object& row, std::string_view key, std::
   return *value;
 }
 
+bool is_whole_number(const json::value& value) {
+  return value.is_int64() || value.is_uint64() || big_integer_digits(value) != nullptr;
+}
+
 bool is_list_of_objects(const json::value& value) {
   const json::array* list = value.if_array();
   return list != nullptr && !list->empty() &&
@@ -184,12 +188,13 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
   const json::object& object = parsed.get_object();
 
   DatasetRow row;
+  row.fields = known_keys(object);
   const bool is_pair = !keys.chosen.empty() && !keys.rejected.empty();
   // A pair of whole conversations needs no field for its prompt.
   if (!is_pair || object.contains(keys.input))
     row.prompt = required(object, keys.input, "--input-key", where);
   // Rows of environments name a task by its number.
-  if (row.prompt.is_int64()) row.prompt = json::string(std::to_string(row.prompt.get_int64()));
+  if (is_whole_number(row.prompt)) row.prompt = json::string(json_text(row.prompt));
   if (!row.prompt.is_null() || !is_pair) {
     if (!row.prompt.is_string() && !is_list_of_objects(row.prompt)) {
       throw ConfigError(
@@ -201,11 +206,12 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
   if (const json::value* metadata =
           keys.metadata.empty() ? nullptr : find_field(object, keys.metadata);
       metadata != nullptr && !metadata->is_null()) {
-    if (!metadata->is_object()) {
+    if (!metadata->is_object() || big_integer_digits(*metadata) != nullptr) {
       throw ConfigError(fmt::format("{}: field \"{}\" (--metadata-key) should be an object", where,
                                     keys.metadata));
     }
     row.metadata = metadata->get_object();
+    row.has_metadata_field = true;
   }
   if (is_pair) {
     row.metadata[keys.chosen] = response_of(object, keys.chosen, "--chosen-key", where);
@@ -216,6 +222,7 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
     row.metadata[keys.completion] = response_of(object, keys.completion, "--completion-key", where);
   if (const json::value* tools = keys.tools.empty() ? nullptr : find_field(object, keys.tools);
       tools != nullptr) {
+    row.has_tools_field = true;
     row.tools = read_tools(*tools, keys, where);
     if (!row.tools.empty()) row.metadata["tools"] = row.tools;
   }
@@ -224,7 +231,7 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
 
 std::string render_row(const DatasetRow& row, const RenderFn& render) {
   const json::string* text = row.prompt.if_string();
-  if (!render) return text != nullptr ? std::string(*text) : json::serialize(row.prompt);
+  if (!render) return text != nullptr ? std::string(*text) : json_text(row.prompt);
   return render(messages_of(row), row.tools);
 }
 
@@ -234,8 +241,8 @@ json::array messages_of(const DatasetRow& row) {
 }
 
 std::string pack_row(const DatasetRow& row) {
-  return fmt::format("[{},{},{}]", json::serialize(row.prompt), json::serialize(row.label),
-                     json::serialize(row.metadata));
+  return fmt::format("[{},{},{}]", json_text(row.prompt), json_text(row.label),
+                     json_text(row.metadata));
 }
 
 DatasetRow unpack_row(std::string_view packed) {

@@ -35,6 +35,10 @@ struct DatasetRow {
   json::value label;      // null without a label key
   json::object metadata;  // with "tools" when the row has tools
   json::array tools;
+  // Of a row as it is read; a stored one does not know.
+  bool has_metadata_field = false;
+  bool has_tools_field = false;
+  std::string fields;  // "the row has prompt, answer"
 };
 
 /// The field that `key` names: "answer", or the path "reward_model.ground_truth" where no field has

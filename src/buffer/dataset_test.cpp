@@ -62,7 +62,7 @@ TEST(Dataset, ReadsPromptLabelMetadataAndTools) {
   EXPECT_EQ(first.tokens, bytes_of(first.text));
   EXPECT_EQ(first.source, json::value("2+3?"));
   EXPECT_EQ(first.label, json::value(5));
-  EXPECT_EQ(json::serialize(first.metadata), R"({"rm_type":"math","tools":[{"name":"f"}]})");
+  EXPECT_EQ(json_text(first.metadata), R"({"rm_type":"math","tools":[{"name":"f"}]})");
   EXPECT_EQ(dataset.prompt(1).text, "system:s|user:u|0");
   EXPECT_TRUE(dataset.prompt(1).label.is_null());
 }
@@ -300,6 +300,32 @@ TEST(Dataset, SaysWhatIsWrongWithEachPath) {
   EXPECT_THAT(message, HasSubstr("--prompt-data /nowhere/a.jsonl: cannot be opened: No such file"));
   EXPECT_THAT(message, HasSubstr("rows.parquet: cannot be opened: No such file"));
   EXPECT_THAT(message, HasSubstr("rows.csv: the name should end in .jsonl or .parquet"));
+}
+
+TEST(Dataset, KeepsNumbersAsTheFileHasThem) {
+  const std::string path = file_with(
+      "numbers.jsonl",
+      "{\"input\": 12345678901234567890123, \"label\": 98765432109876543210, \"metadata\": "
+      "{\"id\": -123456789012345678901234567890, \"x\": 1.0, \"y\": 0.1}}\n");
+  DatasetConfig config = config_for({path});
+  config.keys.label = "label";
+  const Prompt prompt = Dataset::load(config, nullptr, bytes_of).prompt(0);
+  EXPECT_EQ(prompt.text, "12345678901234567890123");
+  EXPECT_EQ(json_text(prompt.label), "98765432109876543210");
+  EXPECT_EQ(json_text(prompt.metadata), R"({"id":-123456789012345678901234567890,"x":1.0,"y":0.1})");
+}
+
+TEST(Dataset, KnowsWhetherSomeRowHasTheFieldsOfFlags) {
+  const std::string path = file_with("fields.jsonl",
+                                      "{\"input\": \"a\", \"tool\": []}\n"
+                                      "{\"input\": \"b\", \"metadata\": {}}\n");
+  DatasetConfig config = config_for({path});
+  const Dataset dataset = Dataset::load(config, nullptr, bytes_of);
+  EXPECT_TRUE(dataset.has_metadata());
+  EXPECT_FALSE(dataset.has_tools());
+  EXPECT_EQ(dataset.first_fields(), "the row has input, tool");
+  config.keys.tools = "tool";
+  EXPECT_TRUE(Dataset::load(config, nullptr, bytes_of).has_tools());
 }
 
 }  // namespace

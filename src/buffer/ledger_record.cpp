@@ -29,7 +29,7 @@ constexpr int64_t kMostTokens = int64_t{1} << 40;
 constexpr int64_t kMostOfARun = int64_t{1} << 60;
 
 std::string with_checksum(const json::object& object) {
-  const std::string text = json::serialize(object);
+  const std::string text = json_text(object);
   return fmt::format("{:08x} {}\n", crc32c(text), text);
 }
 
@@ -101,11 +101,10 @@ std::optional<LedgerEntry> parse_ledger_line(std::string_view line) {
   if (line.size() < kChecksumDigits + 1 || line[kChecksumDigits] != ' ') return std::nullopt;
   const std::string_view text = line.substr(kChecksumDigits + 1);
   if (fmt::format("{:08x}", crc32c(text)) != line.substr(0, kChecksumDigits)) return std::nullopt;
-  json::error_code error;
-  const json::value value = json::parse(text, error);
-  if (error || !value.is_object()) return std::nullopt;
+  const std::optional<json::value> value = try_parse_json(text);
+  if (!value || !value->is_object()) return std::nullopt;
   std::vector<std::string> problems;
-  const FieldReader fields(value.get_object(), "", problems);
+  const FieldReader fields(value->get_object(), "", problems);
   std::optional<LedgerEntry> entry;
   if (const auto position = fields.integer("rollback_to", 0)) {
     entry = Rollback{*position};

@@ -36,11 +36,39 @@ TEST_F(ParquetFile, GivesEveryTypeAsJson) {
   });
   ASSERT_EQ(rows.size(), 7U);
   EXPECT_EQ(rows[2], parse_json(R"({"prompt": [{"role": "user", "content": "2+1? \"\u00e9\"\n"}],
-                                    "label": "3", "score": 1, "n": 2, "flag": true,
+                                    "label": "3", "score": 1.0, "n": 2, "flag": true,
                                     "tags": ["x", "x"], "note": null})",
                                 "expected"));
   EXPECT_EQ(rows[1].at("score"), json::value(0.5));
   EXPECT_EQ(rows[1].at("note"), json::value("b\\"));
+}
+
+TEST_F(ParquetFile, GivesColumnsThatNobodyAskedForAndKeepsFloatsFloats) {
+  std::vector<std::string> rows;
+  const auto read = [&](const std::string& name) {
+    rows.clear();
+    read_parquet_rows(SLIME_SOURCE_DIR "/tests/fixtures/parquet/" + name, 0, 9,
+                      [&](std::string_view text) {
+                        rows.emplace_back(text);
+                        return true;
+                      });
+  };
+  read("kinds.parquet");
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0],
+            R"({"f32":0.10000000149011612,"f64":0.1,"h":0.5,"i":9223372036854775809,)"
+            R"("b":{"base64":"/wA="},"lb":{"base64":"/g=="},"fb":{"base64":"//4="},"m":{"a":1},)"
+            R"("m2":[[1,"x"]],"d":"1.10","t":"2020-01-01 00:00:00.000000",)"
+            R"("nested":[{"x":1.0,"y":[{"base64":"/w=="}]}],"dict":"a","n":null,"sv":"v","bo":true})");
+  EXPECT_EQ(rows[1], R"({"f32":1.0,"f64":1e999,"h":1.0,"i":1,"b":"text","lb":"a","fb":"ab","m":{},)"
+                     R"("m2":[],"d":null,"t":null,"nested":[],"dict":"b","n":null,"sv":"w",)"
+                     R"("bo":false})");
+  try {
+    read("not_utf8.parquet");
+    FAIL() << "a text that is none";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("row 0, column \"s\" (string): a text that is not UTF-8"));
+  }
 }
 
 TEST_F(ParquetFile, ReadsASliceAcrossRowGroups) {

@@ -44,9 +44,9 @@ Expected<RolloutItem> parse_rollout_item(std::string_view body) {
   if (instance == nullptr || !is_instance(*instance))
     return failure("instance_id: should be a whole number or a string of 1 to 1024 bytes");
   RolloutItem item{
-      .instance = json::serialize(*instance), .uid = {}, .reward = {}, .text = std::string(body)};
+      .instance = json_text(*instance), .uid = {}, .reward = {}, .text = std::string(body)};
   if (const json::value* uid = object->if_contains("uid"); uid != nullptr && !uid->is_null())
-    item.uid = hash_of(item.instance, json::serialize(*uid));
+    item.uid = hash_of(item.instance, json_text(*uid));
   if (const json::value* reward = object->if_contains("reward");
       reward != nullptr && reward->is_number()) {
     const auto number = reward->to_number<double>();

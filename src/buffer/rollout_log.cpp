@@ -22,18 +22,18 @@ constexpr int64_t kLargestGroup = 1'000'000;
 
 struct ContentOf {
   std::string operator()(const RolloutBegun& begun) const {
-    return "b " + json::serialize(json::object{{"task_type", begun.task_type},
+    return "b " + json_text(json::object{{"task_type", begun.task_type},
                                                {"group_size", begun.group_size}});
   }
   std::string operator()(const RolloutWritten& written) const {
     return fmt::format("w {} {}", written.group, written.item.text);
   }
   std::string operator()(const RolloutTaken& taken) const {
-    return "t " + json::serialize(json::object{{"groups", json::value_from(taken.groups)},
+    return "t " + json_text(json::object{{"groups", json::value_from(taken.groups)},
                                                {"request_id", taken.request_id}});
   }
   std::string operator()(const RolloutRestored& restored) const {
-    return "r " + json::serialize(json::object{{"next_number", restored.next_number},
+    return "r " + json_text(json::object{{"next_number", restored.next_number},
                                                {"num_given", restored.num_given},
                                                {"uids", json::value_from(restored.uids)}});
   }
@@ -123,10 +123,9 @@ std::optional<RolloutRecord> parse_rollout_line(std::string_view line) {
   if (fmt::format("{:08x}", crc32c(content)) != line.substr(0, kDigits)) return std::nullopt;
   const std::string_view text = content.substr(2);
   if (content[0] == 'w') return written_from(text);
-  json::error_code error;
-  const json::value value = json::parse(text, error);
-  if (error || !value.is_object()) return std::nullopt;
-  return record_from(content[0], value.get_object());
+  const std::optional<json::value> value = try_parse_json(text);
+  if (!value || !value->is_object()) return std::nullopt;
+  return record_from(content[0], value->get_object());
 }
 
 RolloutReplay replay_rollout_log(const std::filesystem::path& path, RolloutGroups& groups) {

@@ -111,7 +111,7 @@ void BufferGenerator::start(const json::object& payload) {
   const std::lock_guard lock(mutex_);
   end();
   const std::filesystem::path file = config_.folder / "generator.json";
-  replace_file(file, json::serialize(payload));
+  replace_file(file, json_text(payload));
   std::vector<std::string> words{"run", file.string()};
   words.insert(words.end(), config_.files.begin(), config_.files.end());
   process_ = spawn(words, config_.folder / "generator.log");

@@ -111,7 +111,7 @@ json::object meta_info(const GivenGroups& given) {
   const auto num_groups = static_cast<double>(written.instances.size());
   json::array finished;
   for (const buffer::RolloutGroup& group : given.groups)
-    finished.push_back(json::parse(group.instance));
+    finished.push_back(parse_json(group.instance, "an instance"));
   const double size = num_groups > 0 ? static_cast<double>(written.num_items) / num_groups : 0;
   const double reward = written.num_rewards > 0
                             ? written.sum_of_rewards / static_cast<double>(written.num_rewards)
@@ -135,7 +135,7 @@ HttpResponse given_response(const GivenGroups& given) {
   }
   const std::string message = num_items > 0 ? fmt::format("Successfully read {} items", num_items)
                                             : "No data available to read";
-  const std::string meta = num_items > 0 ? json::serialize(meta_info(given)) : std::string("{}");
+  const std::string meta = num_items > 0 ? json_text(meta_info(given)) : std::string("{}");
   return {.status = 200,
           .body = fmt::format(
               R"({{"success":{},"message":"{}","data":{{"data":[{}],"meta_info":{}}}}})",
@@ -179,7 +179,7 @@ HttpResponse status_response(const RolloutCounts& counts, BufferGenerator& gener
       {"items", counts.num_items},        {"bytes", counts.num_bytes},
       {"groups_given", counts.num_given}, {"generator", generator.state()},
       {"tasks", generator.tasks()}};
-  return {.status = 200, .body = json::serialize(status)};
+  return {.status = 200, .body = json_text(status)};
 }
 
 struct StartOrder {

@@ -229,8 +229,10 @@ int generate(std::span<const std::string> arguments) {
       directory, model::precision_on(device.device, dtype == "auto" ? model.dtype : dtype));
   config.kv_cache_bytes = kv_cache_bytes_of(device);
   config.records_experts = model.has_experts();
-  if (tokenizer != nullptr)
+  if (tokenizer != nullptr) {
     config.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
+    config.eos_token_ids = told_end_tokens(model, *tokenizer);
+  }
   Lines lines;  // before the engine, whose thread fills them
   engine::Engine engine(*network, config, clock);
   const engine::ServedModel served{

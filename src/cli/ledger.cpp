@@ -186,7 +186,7 @@ int ledger(std::span<const std::string> arguments) {
     print_table(path, audit);
   }
   if (as_json) {
-    fmt::print("{}\n", json::serialize(object));
+    fmt::print("{}\n", json_text(object));
   } else {
     print_verdict(audit);
   }

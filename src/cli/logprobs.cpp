@@ -30,7 +30,10 @@ json::object score(model::Network& network, const std::vector<int32_t>& ids, boo
   model::TokenBatch batch;
   const auto size = static_cast<int64_t>(ids.size());
   batch.ids_T = at::tensor(ids, at::kInt).to(at::kLong);
-  batch.positions_T = at::arange(size, at::kLong);
+  const model::ModelConfig& config = network.config();
+  const bool is_long = config.rotary_switch() > 0 && size > config.rotary_switch();
+  const int64_t first_angle = is_long ? config.max_positions : 0;
+  batch.positions_T = at::arange(first_angle, first_angle + size, at::kLong);
   batch.segments = {{0, size, -1}};
   model::TreeAttention attention(batch);
   const Tensor hidden_TH = network.forward(batch, attention);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "engine/end_tokens.h"
+
 namespace slime::cli {
 namespace {
 
@@ -25,6 +27,13 @@ std::unique_ptr<text::Tokenizer> open_tokenizer(const std::filesystem::path& mod
     return nullptr;
   }
   return text::Tokenizer::load(model_directory);
+}
+
+std::vector<TokenId> told_end_tokens(const model::ModelConfig& model,
+                                     const text::Tokenizer& tokenizer) {
+  const engine::EndTokens end = engine::end_tokens(model, &tokenizer);
+  for (const std::string& line : end.notes) fmt::print(stderr, "slime: {}\n", line);
+  return end.ids;
 }
 
 }  // namespace slime::cli

@@ -91,7 +91,8 @@ plan::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Options&
       .pp = wanted("--pipeline-model-parallel-size", config.pipeline_model_parallel_size),
       .cp = wanted("--context-parallel-size", config.context_parallel_size),
       .ep = wanted("--expert-model-parallel-size", config.expert_model_parallel_size),
-      .etp = config.expert_tensor_parallel_size};
+      .etp = config.expert_tensor_parallel_size,
+      .sequence_parallel = config.sequence_parallel};
   plan.num_shown = options.num_shown;
   plan.rates.device_bytes = options.device_gb * 1e9;
   set(plan.rates.products, options.products_tflops, 1e12);
@@ -123,7 +124,7 @@ int plan(std::span<const std::string> arguments) {
   }
   const plan::Plan made = plan::make_plan(plan_config_of(flags, options));
   if (options.prints_json) {
-    fmt::print("{}\n", json::serialize(plan::to_json(made)));
+    fmt::print("{}\n", json_text(plan::to_json(made)));
   } else {
     fmt::print("{}", plan::to_table(made));
   }

@@ -317,6 +317,7 @@ int serve(std::span<const std::string> arguments) {
   options.engine.seed = options.random_seed.value_or(std::random_device{}());
   if (tokenizer != nullptr) {
     options.engine.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
+    options.engine.eos_token_ids = told_end_tokens(config, *tokenizer);
   }
   engine::Engine engine(*network, options.engine, clock,
                         ranks ? ranks->make_runner() : engine::make_step_runner);

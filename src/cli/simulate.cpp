@@ -127,7 +127,10 @@ int simulate(std::span<const std::string> arguments) {
                .train = rates.train_step_seconds,
                .train_per_token = 1 / rates.train,
                .reward = rates.reward_ms / 1e3};
-  fmt::print("{}", simulate::to_table(simulate::predict(plan, ledger), plan));
+  const auto on_mode = [](std::string_view mode, std::size_t number, std::size_t all) {
+    fmt::print(stderr, "slime simulate: {} ({} of {})\n", mode, number, all);
+  };
+  fmt::print("{}", simulate::to_table(simulate::predict(plan, ledger, on_mode), plan));
   return 0;
 }
 

@@ -22,18 +22,18 @@ auto read_object(std::string_view frame, std::string_view what, const Read& read
 }  // namespace
 
 std::string to_frame(const NodeHello& hello) {
-  return json::serialize(json::object{{"program", hello.program},
+  return json_text(json::object{{"program", hello.program},
                                       {"host", hello.host},
                                       {"rank", hello.rank},
                                       {"num_devices", hello.num_devices}});
 }
 
 std::string to_frame(const WorkerHello& hello) {
-  return json::serialize(json::object{{"worker", hello.worker}, {"is_data", hello.is_data}});
+  return json_text(json::object{{"worker", hello.worker}, {"is_data", hello.is_data}});
 }
 
 std::string to_frame(const StartFrame& start) {
-  return json::serialize(json::object{{"worker", start.worker},
+  return json_text(json::object{{"worker", start.worker},
                                       {"name", start.order.name},
                                       {"device", start.order.place.device},
                                       {"num_devices", start.order.place.num_devices},
@@ -44,7 +44,7 @@ std::string to_frame(const StartFrame& start) {
 }
 
 std::string to_frame(const WorkerNews& news) {
-  return json::serialize(
+  return json_text(
       json::object{{"worker", news.worker}, {"text", news.text}, {"last_lines", news.last_lines}});
 }
 

@@ -208,7 +208,7 @@ std::vector<json::object> resolve_eval_sets(const json::value& datasets,
     const json::value* name = entry.if_contains("name");
     if (name == nullptr || !name->is_string() || name->get_string().empty()) {
       problems.push_back(
-          fmt::format("{}: the data set {} needs a name", where, json::serialize(entry)));
+          fmt::format("{}: the data set {} needs a name", where, json_text(entry)));
       continue;
     }
     const std::string own =

@@ -177,7 +177,7 @@ TEST(FlagCensus, LaunchListsHaveNoUnknownFlags) {
   for (const auto& [list, words] : launch_scripts()) {
     const ParsedFlags parsed = parse_flags(words);
     EXPECT_EQ(parsed.unknown.size(), list == "distillation" ? 1U : 0U)
-        << json::serialize(parsed.unknown);
+        << json_text(parsed.unknown);
   }
 }
 

@@ -44,7 +44,7 @@ bool is_flag_word(const std::string& word) {
 
 /// A scalar as it would stand on a command line.
 std::string to_word(const json::value& value) {
-  return value.is_string() ? std::string(value.get_string()) : json::serialize(value);
+  return value.is_string() ? std::string(value.get_string()) : json_text(value);
 }
 
 /// One key of a file: `lr: 1e-6`, `use_tis: true`, `eval_prompt_data: [a, a.jsonl]`. Maps travel as
@@ -441,7 +441,7 @@ json::object flags_for_users(const RunConfig& config) {
 std::vector<std::string> words_of(const json::object& flags, const std::string& where) {
   std::vector<std::string> words;
   const auto word = [](const json::value& value) {
-    return value.is_string() ? std::string(value.get_string()) : json::serialize(value);
+    return value.is_string() ? std::string(value.get_string()) : json_text(value);
   };
   for (const auto& member : flags) {
     const std::string name(member.key());

@@ -12,7 +12,7 @@ namespace {
 
 /// As it travels: as text.
 RunConfig there_and_back(const RunConfig& config) {
-  return run_config_from(parse_json(json::serialize(to_json(config)), "test").as_object());
+  return run_config_from(parse_json(json_text(to_json(config)), "test").as_object());
 }
 
 /// The flags whose values differ.

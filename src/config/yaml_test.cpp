@@ -40,7 +40,7 @@ std::string lists_of_aliases(int num_lists) {
 
 TEST(Yaml, AnAliasIsACopyOfWhatItNames) {
   const json::value map = yaml_value("a: &x {lr: 1}\nb: [*x, *x]\n");
-  EXPECT_EQ(json::serialize(map), R"({"a":{"lr":1},"b":[{"lr":1},{"lr":1}]})");
+  EXPECT_EQ(json_text(map), R"({"a":{"lr":1},"b":[{"lr":1},{"lr":1}]})");
   EXPECT_EQ(yaml_value(lists_of_aliases(3)).at("a3").as_array().size(), 9U);
 }
 

@@ -72,10 +72,10 @@ std::string shown(const json::value& value) {
   if (value.is_object()) return "an object";
   if (const json::string* text = value.if_string()) {
     const std::string_view part = shortened(*text);
-    return json::serialize(json::string(part)) + (part.size() < text->size() ? "..." : "");
+    return json_text(json::string(part)) + (part.size() < text->size() ? "..." : "");
   }
   if (const double* number = value.if_double()) return fmt::format("{}", *number);  // not 2.5E0
-  return json::serialize(value);
+  return json_text(value);
 }
 
 void FieldReader::tell(std::string problem) const {

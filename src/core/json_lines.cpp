@@ -64,7 +64,7 @@ FieldReader JsonLines::fields(const json::object& object) const {
 }
 
 void write_json_line(const json::value& value) {
-  std::string line = json::serialize(value);
+  std::string line = json_text(value);
   line += '\n';
   if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) {
     throw std::system_error(errno, std::generic_category(), "standard output cannot be written");

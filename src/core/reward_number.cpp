@@ -10,7 +10,7 @@ namespace {
 /// Enough of a judge's answer to recognise it.
 std::string excerpt(const json::value& value) {
   constexpr std::size_t kMostShown = 200;
-  std::string text = json::serialize(value);
+  std::string text = json_text(value);
   if (text.size() > kMostShown) text.replace(kMostShown, std::string::npos, "...");
   return text;
 }

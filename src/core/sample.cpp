@@ -171,7 +171,7 @@ Sample sample_from_json(const json::object& object, std::string_view where) {
   sample.prompt_length = num_tokens - response_length;
   if (const json::value* prompt = fields.find("prompt"); prompt != nullptr) {
     sample.prompt =
-        prompt->is_string() ? std::string(prompt->get_string()) : json::serialize(*prompt);
+        prompt->is_string() ? std::string(prompt->get_string()) : json_text(*prompt);
   }
   sample.response = fields.text("response").value_or("");
   if (const json::value* label = fields.find("label"); label != nullptr) sample.label = *label;

@@ -61,6 +61,8 @@ struct GenerateRequest {
   /// penalties see them. The limits of `sampling` are of what is still to be drawn.
   int64_t num_drawn = 0;
   SamplingParams sampling;
+  /// Prefixes are shared among requests with the same salt alone.
+  std::string cache_salt;
   bool return_logprob = false;
   int64_t logprob_start_len = -1;  // first prompt position whose log-prob is wanted; -1: none
   int64_t top_logprobs_num = 0;

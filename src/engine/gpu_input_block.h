@@ -70,6 +70,7 @@ class GpuInputBlock {
   const kernels::KeySplit splits_keys_;  // of layers without
   const bool has_packed_;                // long prompts go to packed attention
   const bool has_states_;                // layers keep one of each sequence
+  const bool has_rotary_switch_;         // the model's tables have two halves
   StepBlock block_;
 };
 

@@ -101,7 +101,8 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_
     const Request& request = *chunk.request;
     sequences.push_back({.first_row = row,
                          .num_rows = chunk.num_tokens,
-                         .num_keys = request.num_computed + chunk.num_tokens});
+                         .num_keys = request.num_computed + chunk.num_tokens,
+                         .rotary_offset = request.rotary_offset});
     if (request.state >= 0) {
       if (request.num_computed == 0) states_.clear(request.state);
       states.push_back(request.state);
@@ -109,7 +110,7 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_
     batch.segments.push_back({.begin = row, .end = row + chunk.num_tokens});
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
       ids[row] = request.tokens[request.num_computed + i];
-      positions[row] = request.num_computed + i;
+      positions[row] = request.num_computed + i + request.rotary_offset;
     }
   }
   attention_.begin_step(plans_of(chunks, std::move(sequences)), std::move(states));

@@ -30,6 +30,11 @@ struct Request {
 
   std::vector<TokenId> tokens;
   int64_t prompt_length = 0;
+  /// Rows of the rotary tables are so far behind positions: not 0 in a sequence beyond the model's
+  /// rotary switch (model/layers/rotary_table.h).
+  int64_t rotary_offset = 0;
+  /// What the prefix tree knows the tokens by, where it is not themselves (engine/prefix_keys.h).
+  std::vector<TokenId> prefix_keys;
   int64_t num_computed = 0;
   std::vector<PageId> pages;  // page i holds tokens [16 i, 16 i + 16)
   /// Where some layers have a window and others see all tokens, `pages` are those of the latter, and here

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "engine/prefix_keys.h"
 
 namespace slime::engine {
 namespace {
@@ -56,6 +57,7 @@ void Scheduler::add(std::unique_ptr<Request> request) {
         "a request fits into the pool on its own");
   const bool is_new = by_rid_.emplace(request->client.rid, request.get()).second;
   check(is_new, "a rid is that of one request");
+  switch_rotation(*request);
   waiting_.push_back(std::move(request));
 }
 
@@ -113,8 +115,19 @@ int64_t Scheduler::worth_waiting_for(const Request& request, int64_t num_matched
 }
 
 int64_t Scheduler::shared_with(const Request& other, const Request& request) const {
+  if (!share_prefixes(other, request)) return 0;
   const auto prompt = std::span(other.tokens).first(other.prompt_length);
   return std::min(match_limit(request), common_prefix(prompt, request.tokens));
+}
+
+void Scheduler::switch_rotation(Request& request) {
+  const RotarySwitch& at = config_.rotary_switch;
+  if (at.length == 0 || request.rotary_offset != 0 ||
+      static_cast<int64_t>(request.tokens.size()) <= at.length)
+    return;
+  give_back_pages(request, /*keeps_prefixes=*/true);
+  request.rotary_offset = at.offset;
+  request.prefix_keys.clear();
 }
 
 bool Scheduler::awaits_sibling(const Request& request, int64_t num_matched) const {
@@ -168,7 +181,7 @@ bool Scheduler::admit(Request& request) {
                               static_cast<std::size_t>(config_.window.num_groups))};
   if (config_.shares_prefixes) {
     match =
-        tree_.match(std::span(request.tokens).first(std::max<int64_t>(match_limit(request), 0)));
+        tree_.match(prefix_keys(request, std::max<int64_t>(match_limit(request), 0)));
   }
   const std::vector<PageId> held = held_pages(match.pages, match.window_pages);
   const auto num_tokens = static_cast<int64_t>(request.tokens.size());
@@ -233,6 +246,7 @@ std::vector<Chunk> Scheduler::plan_step() {
   bool had_to_retract = false;
   const auto schedule = [&](Request& request) {
     if (request.draws_last) return true;
+    switch_rotation(request);
     const int64_t missing = request.num_missing();
     int64_t num_tokens = missing == 1 ? 1 : std::min(missing, budget);
     if (!request.snapshots_at.empty())
@@ -263,7 +277,7 @@ std::vector<Chunk> Scheduler::plan_step() {
     // for.
     if (config_.shares_prefixes && awaits_sibling(request, 0)) {
       const auto matched =
-          tree_.match(std::span(request.tokens).first(std::max<int64_t>(match_limit(request), 0)));
+          tree_.match(prefix_keys(request, std::max<int64_t>(match_limit(request), 0)));
       if (awaits_sibling(request, matched.num_tokens)) {
         ++it;
         ++num_skipped;
@@ -290,7 +304,7 @@ void Scheduler::advance(const Chunk& chunk) {
   const bool gives_back = config_.window.first_kept(request.num_computed) >
                           request.num_given_back * config_.page_tokens;
   if (!request.prompt_is_recorded && (is_whole || gives_back)) {
-    tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages, {},
+    tree_.insert(prefix_keys(request, request.num_computed), request.pages, {},
                  request.window_pages);
     request.prompt_is_recorded = is_whole;
   }
@@ -314,7 +328,7 @@ void Scheduler::advance_with_state(Request& request) {
   // The request holds its own state, so a snapshot takes another one's place or a free one.
   if (const auto state = take_state()) {
     copy_state_(request.state, *state);
-    if (!tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages, *state))
+    if (!tree_.insert(prefix_keys(request, request.num_computed), request.pages, *state))
       states_->release(*state);
   }
   if (request.snapshots_at.empty()) request.prompt_is_recorded = true;
@@ -343,7 +357,7 @@ void Scheduler::give_back_pages(Request& request, bool keeps_prefixes) {
       is_current(request)) {
     std::optional<StateId> state;
     if (request.state >= 0 && request.num_computed == request.num_in_state) state = request.state;
-    if (tree_.insert(std::span(request.tokens).first(request.num_computed), request.pages, state,
+    if (tree_.insert(prefix_keys(request, request.num_computed), request.pages, state,
                      request.window_pages))
       request.state = -1;
   }

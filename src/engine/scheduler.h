@@ -39,12 +39,20 @@
 
 namespace slime::engine {
 
+/// Sequences of more than `length` tokens rotate by the rows of the tables from `offset` on. A request
+/// that grows beyond it is computed anew, as transformers does it.
+struct RotarySwitch {
+  int64_t length = 0;  // 0: there is none
+  int64_t offset = 0;
+};
+
 struct SchedulerConfig {
   int64_t page_tokens = 16;
   int64_t max_running_requests = 128;
   int64_t max_prefill_tokens = 512;  // per step, over all requests
   bool shares_prefixes = true;       // false: no prefix tree
   PageWindow window;                 // that of the prefix tree
+  RotarySwitch rotary_switch;
 };
 
 /// The next `num_tokens` missing tokens of a request.
@@ -107,6 +115,9 @@ class Scheduler {
   bool is_current(const Request& request) const;
   bool ensure_pages(Request& request, int64_t num_tokens);
   bool admit(Request& request);
+  /// A sequence that has become longer than the switch gives back its keys, which have the other
+  /// rotation.
+  void switch_rotation(Request& request);
   bool awaits_sibling(const Request& request, int64_t num_matched) const;
   /// So many tokens more than the matched ones have to be somebody's for a request to wait.
   int64_t worth_waiting_for(const Request& request, int64_t num_matched) const;

@@ -39,8 +39,10 @@ class Bench {
             num_states > 0 ? &states_ : nullptr,
             [this](StateId from, StateId to) { state_contents_[to] = state_contents_[from]; }) {}
 
-  Request& submit(std::vector<TokenId> prompt, int64_t max_new_tokens) {
+  Request& submit(std::vector<TokenId> prompt, int64_t max_new_tokens,
+                  const std::string& cache_salt = "") {
     auto request = std::make_unique<Request>();
+    request->client.cache_salt = cache_salt;
     request->client.rid = std::to_string(num_submitted_++);
     request->prompt_length = static_cast<int64_t>(prompt.size());
     request->max_tokens = request->prompt_length + max_new_tokens;
@@ -191,7 +193,10 @@ class Bench {
     state = fingerprint(request, request.num_computed + chunk.num_tokens - 1);
   }
   static uint64_t fingerprint(const Request& request, int64_t position) {
-    uint64_t hash = 1469598103934665603ULL;
+    // Keys of both sides of a rotary switch differ, and nobody reads those of another salt.
+    uint64_t hash = 1469598103934665603ULL + static_cast<uint64_t>(request.rotary_offset);
+    for (const char c : request.client.cache_salt)
+      hash = (hash ^ static_cast<uint64_t>(c)) * 1099511628211ULL;
     for (int64_t i = 0; i <= position; ++i)
       hash = (hash ^ static_cast<uint64_t>(request.tokens[i] + 1)) * 1099511628211ULL;
     return hash;

@@ -261,5 +261,64 @@ TEST(SchedulerWithStates, NothingIsLostUnderPressureOfPagesAndStates) {
   }
 }
 
+TEST(Scheduler, PrefixesAreSharedAmongRequestsOfOneSaltAlone) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 100}, 64);
+  bench.submit(numbered_prompt(0, 22), 3, "red");
+  bench.submit(numbered_prompt(0, 22), 3, "blue");
+  bench.submit(numbered_prompt(0, 22), 3, "red");
+  bench.submit(numbered_prompt(0, 22), 3);
+  EXPECT_EQ(bench.step(), 3 * 22) << "a red one waits for the other";
+  bench.run_to_end();
+  EXPECT_EQ(bench.finished().size(), 4U);
+  for (const char* salt : {"red", "blue", ""}) {
+    bench.submit(numbered_prompt(0, 22), 1, salt);
+    EXPECT_EQ(bench.step(), 1) << salt;
+  }
+  bench.submit(numbered_prompt(0, 22), 1, "green");
+  EXPECT_EQ(bench.step(), 22);
+}
+
+TEST(Scheduler, BeyondTheRotarySwitchARequestIsComputedAnew) {
+  Bench bench({.page_tokens = 4,
+               .max_prefill_tokens = 100,
+               .rotary_switch = {.length = 10, .offset = 1000}},
+              64);
+  const Request& request = bench.submit(numbered_prompt(0, 8), 6);
+  EXPECT_EQ(bench.step(), 8);
+  EXPECT_EQ(bench.step(), 1);
+  EXPECT_EQ(bench.step(), 1);  // the tenth
+  EXPECT_EQ(request.rotary_offset, 0);
+  EXPECT_EQ(bench.step(), 11);
+  EXPECT_EQ(request.rotary_offset, 1000);
+  EXPECT_EQ(bench.step(), 1);
+  bench.run_to_end();
+  bench.submit(numbered_prompt(0, 8), 1);
+  EXPECT_EQ(bench.step(), 1) << "short keys are still there";
+  bench.submit(numbered_prompt(0, 12), 1);
+  EXPECT_EQ(bench.step(), 4) << "a long one reads those of the long side, two pages";
+}
+
+TEST(Scheduler, RandomSaltsAndSwitchesNeverMixKeys) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    uint64_t count = 0;
+    const auto below = [&](int64_t bound) {
+      return static_cast<int64_t>(uniform(seed, 3, count++) * static_cast<double>(bound));
+    };
+    Bench bench({.page_tokens = 4,
+                 .max_running_requests = 6,
+                 .max_prefill_tokens = 9,
+                 .rotary_switch = {.length = 12, .offset = 500}},
+                24);
+    for (int i = 0; i < 60; ++i) {
+      const std::string salt(static_cast<std::size_t>(below(3)), 's');
+      bench.submit(numbered_prompt(0, 1 + below(20)), 1 + below(12), salt);
+      for (int64_t steps = below(4); steps > 0; --steps) bench.step();
+      if (below(15) == 0) remove_one(bench, below);
+      if (below(25) == 0) retract_all(bench, below);
+    }
+    bench.run_to_end();
+  }
+}
+
 }  // namespace
 }  // namespace slime::engine

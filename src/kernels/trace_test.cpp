@@ -22,7 +22,7 @@ std::map<std::string, std::set<std::string>> threads_of_ranges(const std::string
   std::map<std::string, std::set<std::string>> threads;
   for (const json::value& event : trace.at("traceEvents").as_array()) {
     if (event.as_object().contains("name") && event.as_object().contains("tid"))
-      threads[std::string(event.at("name").as_string())].insert(json::serialize(event.at("tid")));
+      threads[std::string(event.at("name").as_string())].insert(json_text(event.at("tid")));
   }
   return threads;
 }

@@ -35,7 +35,7 @@ std::string to_frame(const TrainerTask& task) {
   if (task.kind == RankTask::kMeet) frame += fmt::format("{} {}", task.port, task.address);
   if (task.kind == RankTask::kSave) {
     const train::CheckpointConfig& config = task.save.config;
-    frame += json::serialize(json::object{{"root", config.root.string()},
+    frame += json_text(json::object{{"root", config.root.string()},
                                           {"model_source", config.model_source.string()},
                                           {"save_optimizer", config.save_optimizer},
                                           {"iteration", task.save.iteration},
@@ -78,7 +78,7 @@ std::string to_frame(const RankStart& start) {
                             {"checkpoint", start.checkpoint},
                             {"iteration", start.iteration},
                             {"left_out", start.left_out}};
-  return static_cast<char>(RankTask::kStart) + json::serialize(object);
+  return static_cast<char>(RankTask::kStart) + json_text(object);
 }
 
 namespace {
@@ -109,7 +109,7 @@ std::string to_frame(const EngineStart& start) {
                             {"num_threads", start.num_threads},
                             {"index", start.index},
                             {"log_folder", start.log_folder}};
-  return static_cast<char>(RankTask::kEngine) + json::serialize(object);
+  return static_cast<char>(RankTask::kEngine) + json_text(object);
 }
 
 bool is_engine_start(std::string_view frame) {
@@ -142,7 +142,7 @@ std::string to_frame(const EngineRankStart& start) {
                             {"port", start.port},
                             {"num_threads", start.num_threads},
                             {"collective_milliseconds", start.collective_milliseconds}};
-  return static_cast<char>(RankTask::kFollow) + json::serialize(object);
+  return static_cast<char>(RankTask::kFollow) + json_text(object);
 }
 
 bool is_engine_rank_start(std::string_view frame) {
@@ -169,7 +169,7 @@ EngineRankStart engine_rank_start_from(std::string_view frame) {
 }
 
 std::string to_text(const EngineReady& ready) {
-  return json::serialize(json::object{{"max_request_tokens", ready.max_request_tokens},
+  return json_text(json::object{{"max_request_tokens", ready.max_request_tokens},
                                       {"device", ready.device},
                                       {"memory", json::value_from(ready.memory)}});
 }

@@ -34,7 +34,7 @@ void write_samples(const std::filesystem::path& path, std::span<const Group> gro
       if (extras.train_log_probs)
         line["train_log_probs"] = to_array(extras.train_log_probs(sample));
       if (extras.token_texts) line["token_texts"] = to_array(extras.token_texts(sample));
-      lines += json::serialize(line) + '\n';
+      lines += json_text(line) + '\n';
     }
   }
   replace_file(path, lines);

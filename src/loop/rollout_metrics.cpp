@@ -133,7 +133,7 @@ Metrics category_metrics(std::span<const Group> groups, const std::string& field
       const json::value* value = reward == nullptr ? nullptr : reward->if_contains(field);
       ++total;
       if (value == nullptr || value->is_null()) continue;
-      ++counts[value->is_string() ? std::string(value->get_string()) : json::serialize(*value)];
+      ++counts[value->is_string() ? std::string(value->get_string()) : json_text(*value)];
     }
   }
   Metrics metrics;

@@ -33,7 +33,7 @@ std::string time_text() {
 
 std::string own_record() {
   const json::object record{{"pid", ::getpid()}, {"host", host_name()}, {"started", time_text()}};
-  return json::serialize(record) + "\n";
+  return json_text(record) + "\n";
 }
 
 /// "process 4711 on node3, since 2026-11-23 03:44:42 UTC".

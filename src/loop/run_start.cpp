@@ -8,8 +8,10 @@
 #include "config/eval_config.h"
 #include "core/calendar.h"
 #include "core/error.h"
+#include "engine/end_tokens.h"
 #include "loop/engine_ranks.h"
 #include "loop/rank_tasks.h"
+#include "model/config.h"
 #include "model/pipeline_layers.h"
 
 namespace slime::loop {
@@ -168,6 +170,8 @@ engine::EngineConfig make_engine_config(const config::RunConfig& config, const M
   engine.token_bytes = [tokenizer = text.tokenizer.get()](TokenId id) {
     return tokenizer->token_bytes(id);
   };
+  engine.eos_token_ids =
+      engine::end_tokens(model::read_model_config(config.hf_checkpoint), text.tokenizer.get()).ids;
   return engine;
 }
 

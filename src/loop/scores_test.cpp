@@ -12,7 +12,7 @@ TEST(Scores, WhatIsNoNumberCannotBeUsed) {
   EXPECT_EQ(reward_problem(0.5, ""), std::nullopt);
   EXPECT_EQ(reward_problem(json::object{{"score", 1}}, "score"), std::nullopt);
   for (const json::value& odd : {json::value(nullptr), json::value("x"), json::value(INFINITY)})
-    EXPECT_TRUE(reward_problem(odd, "")) << json::serialize(odd);
+    EXPECT_TRUE(reward_problem(odd, "")) << json_text(odd);
   EXPECT_TRUE(reward_problem(json::object{{"acc", 1}}, "score"));
 }
 

@@ -11,6 +11,7 @@
 #include "loop/changed_settings.h"
 #include "loop/named_model.h"
 #include "loop/run_history.h"
+#include "model/foreign_checkpoint.h"
 #include "train/checkpoint_directory.h"
 #include "train/run_parts.h"
 
@@ -41,6 +42,8 @@ std::string advice_for(const fs::path& given) {
     return fmt::format("this is one checkpoint: give its folder, --load {}",
                        fs::canonical(given).parent_path().string());
   }
+  if (const std::string foreign = model::foreign_checkpoint(given); !foreign.empty())
+    return "it is " + foreign;
   if (!train::checkpoint_iterations(given / "checkpoints").empty())
     return fmt::format("there are some in --load {}", (given / "checkpoints").string());
   if (fs::exists(given / "config.json"))

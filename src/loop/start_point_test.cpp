@@ -57,7 +57,7 @@ class StartPointTest : public testing::Test {
     const fs::path directory = train::write_checkpoint_directory(
         folder.checkpoints(), iteration, [&](const fs::path& path) {
           replace_file(path / "run.json",
-                       json::serialize(json::object{{"run", run}, {"trainer", trainer}}));
+                       json_text(json::object{{"run", run}, {"trainer", trainer}}));
         });
     folder.set_latest(directory);
     return directory;

@@ -13,6 +13,7 @@
 #include "config/secrets.h"
 #include "config/users_functions.h"
 #include "core/error.h"
+#include "engine/end_tokens.h"
 #include "loop/changed_settings.h"
 #include "loop/dump_source.h"
 #include "loop/engine_workers.h"
@@ -28,6 +29,8 @@
 #include "loop/survivors.h"
 #include "loop/tracking.h"
 #include "loop/train_config.h"
+#include "loop/vocabularies.h"
+#include "model/config.h"
 #include "model/placement.h"
 
 namespace slime::loop {
@@ -51,6 +54,18 @@ void read_prompts(Stations& run) {
   const bool has_dataset = !config.prompt_data.empty() && !config.disable_rollout_global_dataset;
   if (has_dataset && !run.dataset) run.dataset = load_prompts(config, *run.text);
   run.prompts.emplace(run.dataset ? &*run.dataset : nullptr, order_of(config));
+}
+
+/// Fields that a flag names and no row has: the name may be misspelt.
+void note_missing_fields(const buffer::Dataset& rows, const config::ParsedFlags& flags,
+                         Notes& notes) {
+  const auto note = [&](const char* flag, const std::string& name, bool is_there) {
+    if (is_there || name.empty() || !flags.gives(flag)) return;
+    notes.push_back(fmt::format("{} {}: no row of --prompt-data has such a field (of the first: {})",
+                                flag, name, rows.first_fields()));
+  };
+  note("--tool-key", flags.config.tool_key, rows.has_tools());
+  note("--metadata-key", flags.config.metadata_key, rows.has_metadata());
 }
 
 /// Tokenizer, template, prompts and evaluation sets, as the day of the run's beginning renders
@@ -384,6 +399,8 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   }
   find_beginning(run, survivors, notes);
   read_data(run, flags.unknown, notes);
+  if (!begins_again && run.dataset) note_missing_fields(*run.dataset, flags, notes);
+  check_vocabularies(run.config, *run.text->tokenizer);
   plan_schedule(run, notes);
   if (!begins_again) {
     for (const std::string& note : schedule_notes(run.config, run.schedule.num_steps))
@@ -393,6 +410,11 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   if (!begins_again) {
     for (const std::string& line : run.memory.plan().lines()) notes.push_back(line);
     if (trains(run.config)) notes.push_back(checkpoints_kept(run));
+  }
+  if (!begins_again && run.config.generates()) {
+    const auto end = engine::end_tokens(model::read_model_config(run.config.hf_checkpoint),
+                                        run.text->tokenizer.get());
+    notes.insert(notes.end(), end.notes.begin(), end.notes.end());
   }
   open_records(run, notes);
   survivors.first->overwrites = false;

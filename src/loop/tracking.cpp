@@ -118,7 +118,7 @@ void Tracker::write(int64_t step, const Metrics& metrics) {
   const double now = clock_.unix_seconds();
   std::string line = fmt::format("{{\"step\": {}, \"time\": {:.3f}", step, now);
   for (const auto& [name, number] : metrics) {
-    line += ", " + json::serialize(json::string(name)) + ": ";
+    line += ", " + json_text(json::string(name)) + ": ";
     line += std::isfinite(number) ? fmt::format("{}", number) : "null";
   }
   lines_.append(line + "}\n");

@@ -127,7 +127,7 @@ WandbProcess::WandbProcess(const config::OutputFlags& config, const std::string&
   }
   child_ = child;
   ::signal(SIGPIPE, SIG_IGN);  // a child that died is noticed by the write
-  const bool is_sent = send(json::serialize(first_line(config, run_dir, settings)) + "\n");
+  const bool is_sent = send(json_text(first_line(config, run_dir, settings)) + "\n");
   const std::string answer = is_sent ? read_line() : "";
   json::error_code ignored;
   const json::value parsed = json::parse(answer, ignored);
@@ -187,7 +187,7 @@ void WandbProcess::write(const Metrics& metrics) {
   std::string line = "{";
   for (const auto& [name, number] : metrics) {
     if (line.size() > 1) line += ", ";
-    line += json::serialize(json::string(name)) + ": ";
+    line += json_text(json::string(name)) + ": ";
     line += std::isfinite(number) ? fmt::format("{}", number) : "null";
   }
   if (!send(line + "}\n")) close_quietly(to_child_);

@@ -137,7 +137,7 @@ class Worker final {
                              });
     }
     say(fmt::format("rank {} of {} is ready", start_.rank, layout_.world_size()));
-    link_.answer(json::serialize(told));
+    link_.answer(json_text(told));
   }
 
   const std::string& weights_directory() const { return start_.weights; }

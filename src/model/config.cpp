@@ -6,18 +6,32 @@
 
 #include "core/error.h"
 #include "model/families/family.h"
+#include "model/foreign_checkpoint.h"
 
 namespace slime::model {
 namespace {
 
 constexpr TokenId kMaxTokenId = (1 << 24) - 1;
 
-/// An id, a list of ids, or absent.
-std::vector<TokenId> read_eos(const FieldReader& fields) {
+/// An id, the spelling of a token, a list of either, or absent.
+void read_eos(const FieldReader& fields, ModelConfig& config) {
   const json::value* value = fields.find("eos_token_id");
-  if (value == nullptr) return {};
-  return fields.token_ids(value->is_array() ? *value : json::array{*value}, "eos_token_id",
-                          kMaxTokenId + int64_t{1});
+  if (value == nullptr) return;
+  json::array ids;
+  const json::array all = value->is_array() ? value->get_array() : json::array{*value};
+  for (const json::value& one : all) {
+    if (const json::string* spelling = one.if_string()) {
+      if (std::string text(*spelling);
+          std::ranges::find(config.eos_spellings, text) == config.eos_spellings.end())
+        config.eos_spellings.push_back(std::move(text));
+    } else {
+      ids.push_back(one);
+    }
+  }
+  for (const TokenId id : fields.token_ids(ids, "eos_token_id", kMaxTokenId + int64_t{1})) {
+    if (std::ranges::find(config.eos_token_ids, id) == config.eos_token_ids.end())
+      config.eos_token_ids.push_back(id);
+  }
 }
 
 }  // namespace
@@ -35,13 +49,17 @@ ModelConfig parse_model_config(const json::object& object, const std::string& wh
   family->read(fields, config);
   // Models that see images keep those of their text beside its other settings.
   const auto text = fields.fields("text_config");
-  config.eos_token_ids = read_eos(!fields.has("eos_token_id") && text ? *text : fields);
+  read_eos(!fields.has("eos_token_id") && text ? *text : fields, config);
   if (!problems.empty()) throw ConfigError(problems);
   return config;
 }
 
 ModelConfig read_model_config(const std::filesystem::path& directory) {
   const auto path = directory / "config.json";
+  if (!std::filesystem::exists(path)) {
+    if (const std::string foreign = foreign_checkpoint(directory); !foreign.empty())
+      throw ConfigError(fmt::format("{}: is {}", directory.string(), foreign));
+  }
   const json::value value = read_json_file(path, size_t{16} << 20);
   if (!value.is_object()) throw ConfigError(path.string() + ": must hold a JSON object");
   ModelConfig config = parse_model_config(value.as_object(), path.string());
@@ -52,10 +70,7 @@ ModelConfig read_model_config(const std::filesystem::path& directory) {
     std::vector<std::string> problems;
     if (const json::object* object = generation.if_object()) {
       const FieldReader fields(*object, generation_path.string() + ": ", problems);
-      for (const TokenId id : read_eos(fields)) {
-        if (std::ranges::find(config.eos_token_ids, id) == config.eos_token_ids.end())
-          config.eos_token_ids.push_back(id);
-      }
+      read_eos(fields, config);
     } else {
       problems.push_back(generation_path.string() + ": must hold a JSON object");
     }

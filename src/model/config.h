@@ -20,14 +20,19 @@
 namespace slime::model {
 
 struct Rope {
-  enum class Kind { kDefault, kLinear, kLlama3, kYarn };
+  /// kDynamic differs from kDefault behind max_position_embeddings alone, where nothing is computed
+  /// here; kLongrope has other frequencies for sequences that are longer than the original positions
+  /// (docs/decisions/0095-rope-kinds.md).
+  enum class Kind { kDefault, kLinear, kDynamic, kLlama3, kYarn, kLongrope };
   Kind kind = Kind::kDefault;
   double theta = 10000;
-  double factor = 1;                   // linear, llama3, yarn
+  double factor = 1;                   // all but kDefault
   double low_freq_factor = 1;          // llama3
   double high_freq_factor = 4;         // llama3
-  int64_t original_max_positions = 0;  // llama3, yarn
-  double beta_fast = 32;               // yarn, as all below
+  int64_t original_max_positions = 0;  // llama3, yarn, longrope
+  double attention_factor = 0;         // yarn, longrope: of sines and cosines; 0: by the kind's rule
+  std::vector<double> short_factors, long_factors;  // longrope: one for each frequency
+  double beta_fast = 32;                            // yarn, as all below
   double beta_slow = 1;
   bool truncates = true;      // bounds of the ramp to whole dimensions
   double mscale = 0;          // 0: not given
@@ -123,9 +128,16 @@ struct ModelConfig {
   int64_t fp8_block = 0;                        // rows and columns of a block with one factor
   std::string dtype;                            // as stored: "bfloat16", "float32", "float16"
   std::vector<TokenId> eos_token_ids;           // of config.json and generation_config.json
+  std::vector<std::string> eos_spellings;       // the same, given as texts
   json::object raw;  // the file as it stood, written back into checkpoints
 
   bool has_experts() const { return experts.are_anywhere(); }
+  /// Sequences of more tokens rotate by a second table; 0: there is one for all.
+  int64_t rotary_switch() const {
+    return rope.kind == Rope::Kind::kLongrope && rope.original_max_positions < max_positions
+               ? rope.original_max_positions
+               : 0;
+  }
   /// Numbers that say which experts a token visits, in all layers.
   int64_t routing_width() const { return num_layers * experts.per_token; }
   bool operator==(const ModelConfig&) const = default;

@@ -55,6 +55,11 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("rope high_freq_factor", running.rope.high_freq_factor, fresh.rope.high_freq_factor);
   compare("rope original_max_position_embeddings", running.rope.original_max_positions,
           fresh.rope.original_max_positions);
+  compare("rope attention_factor", running.rope.attention_factor, fresh.rope.attention_factor);
+  compare("rope short_factor", fmt::format("{}", fmt::join(running.rope.short_factors, ", ")),
+          fmt::format("{}", fmt::join(fresh.rope.short_factors, ", ")));
+  compare("rope long_factor", fmt::format("{}", fmt::join(running.rope.long_factors, ", ")),
+          fmt::format("{}", fmt::join(fresh.rope.long_factors, ", ")));
   compare("rope beta_fast", running.rope.beta_fast, fresh.rope.beta_fast);
   compare("rope beta_slow", running.rope.beta_slow, fresh.rope.beta_slow);
   compare("rope truncate", running.rope.truncates, fresh.rope.truncates);

@@ -243,6 +243,19 @@ TEST(ConfigJson, MadeInCodeEveryFamilyMeansTheSameModel) {
                     .truncates = false,
                     .mscale = 0.5};
   EXPECT_EQ(again(stretched), stretched);
+  stretched.rope = {.kind = Rope::Kind::kDynamic, .factor = 2};
+  EXPECT_EQ(again(stretched), stretched);
+  for (const char* family : {"llama", "phi3"}) {
+    ModelConfig two_sided = made_in_code(family);
+    const auto half = static_cast<size_t>(two_sided.rotary_dim / 2);
+    two_sided.rope = {.kind = Rope::Kind::kLongrope,
+                      .factor = 3,
+                      .original_max_positions = 100,
+                      .attention_factor = 1.25,
+                      .short_factors = std::vector<double>(half, 1.5),
+                      .long_factors = std::vector<double>(half, 7)};
+    EXPECT_EQ(again(two_sided), two_sided) << family;
+  }
   scaled.has_qkv_bias = scaled.has_output_bias = scaled.has_mlp_bias = true;
   EXPECT_EQ(again(scaled), scaled);
 }

@@ -165,7 +165,7 @@ TEST(ModelConfig, EndTokensAreThoseOfBothFiles) {
   json::object config = llama();
   config["eos_token_id"] = 2;
   const auto both = [&](const char* generation) {
-    std::ofstream(folder / "config.json") << json::serialize(config);
+    std::ofstream(folder / "config.json") << json_text(config);
     std::ofstream(folder / "generation_config.json") << generation;
     return read_model_config(folder).eos_token_ids;
   };
@@ -200,7 +200,7 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
       {"rope_theta", "ten", "rope_theta"},
       {"rope_scaling",
        {{"type", "ntk"}, {"factor", 2.0}},
-       "rope_scaling.type must be one of default, linear, llama3, yarn, not \"ntk\""},
+       "rope_scaling.type must be one of default, linear, dynamic, llama3, yarn, longrope, su, not \"ntk\""},
       {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 2.0}}, "low_freq_factor"},
       {"rope_scaling", 7, "rope_scaling"},
       {"partial_rotary_factor", 0.5, "partial_rotary_factor"},

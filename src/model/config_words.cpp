@@ -20,10 +20,14 @@ std::string_view word_of(Rope::Kind kind) {
       return "default";
     case Rope::Kind::kLinear:
       return "linear";
+    case Rope::Kind::kDynamic:
+      return "dynamic";
     case Rope::Kind::kLlama3:
       return "llama3";
     case Rope::Kind::kYarn:
       return "yarn";
+    case Rope::Kind::kLongrope:
+      return "longrope";
   }
   return "";
 }

@@ -9,7 +9,7 @@
 namespace slime::model {
 
 std::string_view word_of(QkNorm norm);
-/// As config.json writes it: "default", "linear", "llama3", "yarn".
+/// As config.json writes it: "default", "linear", "longrope".
 std::string_view word_of(Rope::Kind kind);
 std::string_view word_of(RouterScore score);
 

@@ -104,7 +104,8 @@ class Decoder final : public Network {
     const RotaryHead head{config.rotary_dim, is_latent ? config.rotary_dim : config.head_dim,
                           config.rotates_pairs};
     const auto table = [&](const Rope& rope) {
-      return make_rotary_table(rope, head, config.max_positions, precision.device);
+      return make_rotary_table(rope, head, config.max_positions, config.rotary_switch() > 0,
+                               precision.device);
     };
     const RotaryTable rotary = table(config.rope);
     const RotaryTable local = config.local_rope ? table(*config.local_rope) : rotary;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <limits>
@@ -19,6 +20,16 @@ void check_shapes(bool fit, const char* form) {
 std::string without(const std::string& name, std::string_view tail) {
   return name.ends_with(tail) ? name.substr(0, name.size() - tail.size()) : name;
 }
+
+bool is_float8(at::ScalarType type) {
+  return type == at::kFloat8_e4m3fn || type == at::kFloat8_e5m2;
+}
+
+bool is_factor(at::ScalarType type) {
+  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+}
+
+int64_t blocks_of(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
 /// Of the MX formats' scales, 2^-127 to 2^127; 255 is no number.
 Tensor powers_of_two() {
@@ -45,6 +56,60 @@ std::vector<std::string> stored_names(StoredForm form, const std::string& name) 
     }
   }
   throw BugError("a form of stored weights");
+}
+
+std::string low_precision_problem(StoredForm form, int64_t fp8_block,
+                                  const std::vector<StoredHeader>& parts,
+                                  const std::vector<int64_t>& full_shape) {
+  const StoredHeader &numbers = parts.at(0), &factors = parts.at(1);
+  const auto problem = [](const StoredHeader& of, const std::string& wanted) {
+    return fmt::format("tensor {} is {} [{}], should be {}", of.name, c10::toString(of.dtype),
+                       fmt::join(of.shape, ", "), wanted);
+  };
+  const auto shape = [](const std::vector<int64_t>& sizes) {
+    return fmt::format("[{}]", fmt::join(sizes, ", "));
+  };
+  if (full_shape.size() != (form == StoredForm::kMxfp4 ? 3U : 2U))
+    return fmt::format("tensor {} is stored in low precision, and is no matrix", numbers.name);
+  const int64_t rows = full_shape[0], columns = full_shape[1];
+  if (form == StoredForm::kFp8Blocks) {
+    const std::vector<int64_t> blocks{blocks_of(rows, fp8_block), blocks_of(columns, fp8_block)};
+    if (!is_float8(numbers.dtype) || numbers.shape != full_shape)
+      return problem(numbers, "float8 " + shape(full_shape));
+    if (!is_factor(factors.dtype) || factors.shape != blocks)
+      return problem(factors, fmt::format("float32, bfloat16 or float16 {}: one for each block of "
+                                          "{} x {} numbers",
+                                          shape(blocks), fp8_block, fp8_block));
+  }
+  if (form == StoredForm::kMxfp4) {
+    const std::vector<int64_t> groups{rows, full_shape[2], columns / 32};
+    std::vector<int64_t> bytes = groups;
+    bytes.push_back(16);
+    if (columns % 32 != 0 || numbers.dtype != at::kByte || numbers.shape != bytes)
+      return problem(numbers, "uint8 " + shape(bytes));
+    if (factors.dtype != at::kByte || factors.shape != groups)
+      return problem(factors, "uint8 " + shape(groups));
+  }
+  if (form == StoredForm::kInt4Groups) {
+    const std::vector<int64_t> packed{rows, columns / 8};
+    if (columns % 8 != 0 || numbers.dtype != at::kInt || numbers.shape != packed)
+      return problem(numbers, "int32 " + shape(packed));
+    const bool has_groups = factors.shape.size() == 2 && factors.shape[0] == rows &&
+                            factors.shape[1] > 0 && columns % factors.shape[1] == 0;
+    if (!is_factor(factors.dtype) || !has_groups)
+      return problem(factors,
+                     fmt::format("float32, bfloat16 or float16 [{}, groups], whose number divides {}",
+                                 rows, columns));
+  }
+  return {};
+}
+
+void check_factors(const std::string& name, const Tensor& factors) {
+  const bool are_fine = factors.scalar_type() == at::kByte
+                            ? factors.ne(255).all().item<bool>()
+                            : at::isfinite(factors).all().item<bool>();
+  if (!are_fine)
+    throw ConfigError(fmt::format("tensor {} has a factor that is not a finite number", name));
 }
 
 Tensor from_fp8_blocks(const Tensor& weight_OI, const Tensor& scale, int64_t block) {

@@ -20,6 +20,22 @@ namespace slime::model {
 /// The tensors of a file that weight `name` is made of.
 std::vector<std::string> stored_names(StoredForm form, const std::string& name);
 
+/// A tensor of a file by its header.
+struct StoredHeader {
+  std::string name;
+  at::ScalarType dtype = at::kFloat;
+  std::vector<int64_t> shape;
+};
+
+/// Why the tensors that stored_names() names, in its order, are not a weight of this shape; empty: they
+/// are. Names the tensor.
+std::string low_precision_problem(StoredForm form, int64_t fp8_block,
+                                  const std::vector<StoredHeader>& parts,
+                                  const std::vector<int64_t>& full_shape);
+
+/// Throws ConfigError that names the tensor where a factor is not a finite number.
+void check_factors(const std::string& name, const Tensor& factors);
+
 /// float32 [O, I]. `block`: rows and columns of one. Throws ConfigError for shapes that do not fit.
 Tensor from_fp8_blocks(const Tensor& weight_OI, const Tensor& scale, int64_t block);
 

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/error.h"
 
 namespace slime::model {
@@ -55,6 +57,51 @@ TEST(LowPrecision, AWeightIsSeveralTensors) {
             (Names{"a.down_proj_blocks", "a.down_proj_scales"}));
   EXPECT_EQ(stored_names(StoredForm::kInt4Groups, "a.weight"),
             (Names{"a.weight_packed", "a.weight_scale"}));
+}
+
+TEST(LowPrecision, HeadersAreCheckedAndTheTensorIsNamed) {
+  using Shape = std::vector<int64_t>;
+  const auto problem = [](StoredForm form, StoredHeader numbers, StoredHeader factors,
+                          const Shape& full) {
+    return low_precision_problem(form, 2, {std::move(numbers), std::move(factors)}, full);
+  };
+  const StoredHeader fp8{"a.weight", at::kFloat8_e4m3fn, {3, 5}};
+  const StoredHeader inverse{"a.weight_scale_inv", at::kFloat, {2, 3}};
+  EXPECT_EQ(problem(StoredForm::kFp8Blocks, fp8, inverse, {3, 5}), "");
+  EXPECT_EQ(problem(StoredForm::kFp8Blocks, {"a.weight", at::kByte, {3, 5}}, inverse, {3, 5}),
+            "tensor a.weight is Byte [3, 5], should be float8 [3, 5]");
+  EXPECT_EQ(problem(StoredForm::kFp8Blocks, fp8, {"a.weight_scale_inv", at::kFloat, {3, 2}}, {3, 5}),
+            "tensor a.weight_scale_inv is Float [3, 2], should be float32, bfloat16 or float16 [2, "
+            "3]: one for each block of 2 x 2 numbers");
+  EXPECT_NE(problem(StoredForm::kFp8Blocks, fp8, {"a.weight_scale_inv", at::kInt, {2, 3}}, {3, 5}), "");
+  const StoredHeader blocks{"e_blocks", at::kByte, {2, 6, 1, 16}};
+  EXPECT_EQ(problem(StoredForm::kMxfp4, blocks, {"e_scales", at::kByte, {2, 6, 1}}, {2, 32, 6}), "");
+  EXPECT_NE(problem(StoredForm::kMxfp4, blocks, {"e_scales", at::kFloat, {2, 6, 1}}, {2, 32, 6}), "");
+  EXPECT_NE(problem(StoredForm::kMxfp4, blocks, {"e_scales", at::kByte, {2, 6, 1}}, {2, 64, 6}), "");
+  const StoredHeader packed{"a.weight_packed", at::kInt, {4, 2}};
+  EXPECT_EQ(problem(StoredForm::kInt4Groups, packed, {"a.weight_scale", at::kHalf, {4, 2}}, {4, 16}),
+            "");
+  EXPECT_NE(problem(StoredForm::kInt4Groups, packed, {"a.weight_scale", at::kHalf, {4, 3}}, {4, 16}),
+            "");
+  EXPECT_NE(problem(StoredForm::kInt4Groups, packed, {"a.weight_scale", at::kHalf, {4, 2}}, {4, 24}),
+            "");
+}
+
+TEST(LowPrecision, AFactorThatIsNoNumberIsRefusedByName) {
+  const auto refusal = [](const Tensor& factors) {
+    try {
+      check_factors("a.weight_scale", factors);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(refusal(at::tensor({1.0F, 2.0F})), "none");
+  EXPECT_EQ(refusal(at::tensor({1.0F, NAN})),
+            "tensor a.weight_scale has a factor that is not a finite number");
+  EXPECT_NE(refusal(at::tensor({1.0F, INFINITY})), "none");
+  EXPECT_EQ(refusal(at::tensor({0, 254}, at::kByte)), "none");
+  EXPECT_NE(refusal(at::tensor({0, 255}, at::kByte)), "none");
 }
 
 }  // namespace

@@ -43,6 +43,29 @@ bool is_float(at::ScalarType dtype) {
          dtype == at::kDouble;
 }
 
+template <typename T>
+bool has_full_exponent(const Tensor& x, T exponent) {
+  const auto* bits = static_cast<const T*>(x.const_data_ptr());
+  bool found = false;
+  for (int64_t i = 0; i < x.numel(); ++i) found |= (bits[i] & exponent) == exponent;
+  return found;
+}
+
+/// Weights of a run that has diverged: nothing right comes of them.
+void check_finite(const std::string& name, const Tensor& stored) {
+  const Tensor x = stored.contiguous();
+  const at::ScalarType type = x.scalar_type();
+  const bool is_wrong = type == at::kBFloat16 ? has_full_exponent<uint16_t>(x, 0x7f80)
+                        : type == at::kHalf   ? has_full_exponent<uint16_t>(x, 0x7c00)
+                        : type == at::kFloat  ? has_full_exponent<uint32_t>(x, 0x7f800000)
+                                              : !at::isfinite(x).all().item<bool>();
+  if (is_wrong) {
+    throw ConfigError(fmt::format("tensor {} has numbers that are not finite in {}: these are "
+                                  "weights of a run that has diverged, or the file is damaged",
+                                  name, c10::toString(type)));
+  }
+}
+
 }  // namespace
 
 ModelFiles::ModelFiles(const std::filesystem::path& directory) : directory_(directory) {
@@ -121,11 +144,24 @@ bool ModelFiles::is_low_precision(StoredForm form, const std::string& name) cons
                              [&](const std::string& stored) { return tensors_.contains(stored); });
 }
 
+void ModelFiles::check_low_precision(const NamedWeight& weight, StoredForm form, int64_t fp8_block,
+                                     std::vector<std::string>& problems) const {
+  std::vector<StoredHeader> parts;
+  for (const std::string& name : stored_names(form, weight.name)) {
+    const StoredTensor& tensor = *tensors_.at(name).tensor;
+    parts.push_back({name, tensor.dtype, tensor.shape});
+  }
+  const std::string problem = low_precision_problem(form, fp8_block, parts, weight.full_shape);
+  if (!problem.empty())
+    problems.push_back(fmt::format("{}: {}", directory_.string(), problem));
+}
+
 Tensor ModelFiles::read_low_precision(const NamedWeight& weight, StoredForm form,
                                       int64_t fp8_block) const {
   std::vector<Tensor> parts;
-  for (const std::string& name : stored_names(form, weight.name))
-    parts.push_back(tensors_.at(name).file->read(name));
+  const std::vector<std::string> names = stored_names(form, weight.name);
+  for (const std::string& name : names) parts.push_back(tensors_.at(name).file->read(name));
+  check_factors(names[1], parts[1]);
   const Tensor whole = form == StoredForm::kFp8Blocks
                            ? from_fp8_blocks(parts[0], parts[1], fp8_block)
                            : from_int4_groups(parts[0], parts[1]);
@@ -173,7 +209,9 @@ void ModelFiles::read_mxfp4(const NamedWeight& weight, const Tensor& out) const 
   int64_t place = 0;
   for (const Slice& slice : of_experts) {
     for (int64_t expert = slice.begin; expert < slice.end; ++expert, ++place) {
-      const Tensor matrix = from_mxfp4(of_expert(blocks, expert), of_expert(scales, expert));
+      const Tensor factors = of_expert(scales, expert);
+      check_factors(names[1], factors);
+      const Tensor matrix = from_mxfp4(of_expert(blocks, expert), factors);
       out[place].copy_(own.of(matrix.transpose(0, 1)));
     }
   }
@@ -186,6 +224,7 @@ std::vector<std::string> ModelFiles::check_headers(const Weights& weights, Store
   for (const NamedWeight& weight : weights.tensors()) {
     if (is_low_precision(form, weight.name)) {
       for (const std::string& name : stored_names(form, weight.name)) wanted.insert(name);
+      check_low_precision(weight, form, fp8_block, problems);
       continue;
     }
     wanted.insert(weight.name);
@@ -231,10 +270,11 @@ void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
         } else {
           own.copy_(read_low_precision(weight, form, fp8_block));
         }
-        return;
+      } else {
+        const TensorLocation& location = tensors_.at(weight.name);
+        location.file->read(*location.tensor, weight.slices, Weights::view(flat, weight));
       }
-      const TensorLocation& location = tensors_.at(weight.name);
-      location.file->read(*location.tensor, weight.slices, Weights::view(flat, weight));
+      check_finite(weight.name, Weights::view(flat, weight));
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!first_error) first_error = std::current_exception();

@@ -50,6 +50,9 @@ class ModelFiles final {
                     std::vector<std::string>& problems) const;
   /// Whether the files hold it in `form`, and not plainly.
   bool is_low_precision(StoredForm form, const std::string& name) const;
+  /// A problem where the headers of what it is made of do not mean the weight.
+  void check_low_precision(const NamedWeight& weight, StoredForm form, int64_t fp8_block,
+                           std::vector<std::string>& problems) const;
   Tensor read_low_precision(const NamedWeight& weight, StoredForm form, int64_t fp8_block) const;
   /// Into what the rank holds of the weight, expert by expert: unpacking takes many times the room.
   void read_mxfp4(const NamedWeight& weight, const Tensor& out) const;

@@ -128,7 +128,7 @@ TEST_F(ModelDirectory, KeepsALayerThatPredictsAFurtherToken) {
   EXPECT_THAT(problem_of(), HasSubstr("model.layers.3.eh_proj.weight belongs to no part"));
   json::object config = read_json_file(directory_ / "config.json").as_object();
   config["num_nextn_predict_layers"] = 1;
-  write_file(directory_ / "config.json", json::serialize(config));
+  write_file(directory_ / "config.json", json_text(config));
   const auto network = load_network(directory_, Precision::of("bfloat16"));
   std::filesystem::create_directory(directory_ / "saved");
   save_network(*network, directory_ / "saved");
@@ -164,7 +164,7 @@ TEST_F(ModelDirectory, InLowPrecisionIsReadAsTheNumbersThatItMeans) {
   write_safetensors(directory_ / "model.safetensors", stored);
   json::object config = read_json_file(fixture("qwen3_moe") / "config.json").as_object();
   config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {16, 16}}};
-  write_file(directory_ / "config.json", json::serialize(config));
+  write_file(directory_ / "config.json", json_text(config));
   const auto network = load_network(directory_, Precision::of("float32"));
   for (const NamedWeight& weight : network->weights().tensors()) {
     EXPECT_TRUE(Weights::view(network->weights().flat(), weight)
@@ -181,7 +181,7 @@ TEST_F(ModelDirectory, InMxfp4HasTurnedMatricesOfAllExpertsInOneTensor) {
   json::object config = read_json_file(fixture("gpt_oss") / "config.json").as_object();
   config["intermediate_size"] = 64;  // groups are of 32
   config["quantization_config"] = {{"quant_method", "mxfp4"}};
-  write_file(directory_ / "config.json", json::serialize(config));
+  write_file(directory_ / "config.json", json_text(config));
   const auto fresh = make_network(read_model_config(directory_), Precision::of("bfloat16"), 1);
   NamedTensors stored;
   for (const NamedWeight& weight : fresh->weights().tensors()) {
@@ -247,7 +247,7 @@ TEST_F(ModelDirectory, InInt4GroupsIsReadAsTheNumbersThatItMeans) {
   config["quantization_config"] = {{"quant_method", "compressed-tensors"},
                                    {"format", "pack-quantized"},
                                    {"config_groups", {{"group_0", {{"weights", weights}}}}}};
-  write_file(directory_ / "config.json", json::serialize(config));
+  write_file(directory_ / "config.json", json_text(config));
   const auto network = load_network(directory_, Precision::of("bfloat16"));
   for (const NamedWeight& weight : network->weights().tensors()) {
     if (!has(weight.name, ".experts.")) continue;

@@ -54,7 +54,7 @@ std::string parse_entry(const json::value& value, uint64_t data_begin, uint64_t 
     return d.name == std::string_view(dtype->get_string());
   });
   if (known == kDtypes.end())
-    return fmt::format("has the unknown dtype {}", json::serialize(*dtype));
+    return fmt::format("has the unknown dtype {}", json_text(*dtype));
   out.dtype = known->dtype;
 
   const json::value* shape = entry->if_contains("shape");

@@ -96,7 +96,7 @@ void write_safetensors(const std::filesystem::path& path,
     entry["data_offsets"] = json::array{offset, offset + bytes};
     offset += bytes;
   }
-  std::string text = json::serialize(header);
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // tensors start at multiples of eight bytes
 
   PendingFile file(path);

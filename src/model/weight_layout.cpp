@@ -27,7 +27,7 @@ std::string to_text(const Weights& weights) {
     const std::vector<int64_t> shape = constant.value.sizes().vec();
     constants.push_back(to_json({constant.name, shape, shape, {}, 0}));
   }
-  return json::serialize(json::object{{"num_elements", weights.num_elements()},
+  return json_text(json::object{{"num_elements", weights.num_elements()},
                                       {"experts_begin", weights.experts_begin()},
                                       {"tensors", std::move(tensors)},
                                       {"constants", std::move(constants)}});

@@ -70,7 +70,7 @@ std::optional<std::string> HttpRequest::query_value(std::string_view name) const
 
 HttpResponse error_response(int status, std::string_view message) {
   const json::value body = {{"error", {{"message", message}}}};
-  return {.status = status, .body = json::serialize(body)};
+  return {.status = status, .body = json_text(body)};
 }
 
 std::string_view reason_phrase(int status) {

@@ -25,7 +25,8 @@ bool divides(int64_t size, const Divisible& divisible) {
 }
 
 std::optional<comm::ParallelLayout> layout_of(int64_t tp, int64_t pp, int64_t cp, int64_t ep,
-                                              int64_t etp, int64_t world, int64_t num_layers) {
+                                              int64_t etp, int64_t world, int64_t num_layers,
+                                              bool sequence_parallel) {
   if (world % (tp * pp * cp) != 0) return std::nullopt;
   comm::ParallelLayout layout;
   layout.tp = static_cast<int>(tp);
@@ -34,7 +35,7 @@ std::optional<comm::ParallelLayout> layout_of(int64_t tp, int64_t pp, int64_t cp
   layout.ep = static_cast<int>(ep);
   layout.etp = static_cast<int>(etp);
   layout.dp = static_cast<int>(world / (tp * pp * cp));
-  layout.sequence_parallel = tp > 1;
+  layout.sequence_parallel = sequence_parallel && tp > 1;
   if (static_cast<int64_t>(layout.dp) * cp * tp % (ep * etp) != 0) return std::nullopt;
   return with_layers(layout, num_layers);
 }
@@ -86,7 +87,8 @@ std::vector<Candidate> candidates(const ModelShape& shape, const Divisible& divi
       for (const int64_t cp : sizes_of(wanted.cp, std::min(world, kMostContext))) {
         for (const int64_t ep : sizes_of(wanted.ep, std::max<int64_t>(1, divisible.experts))) {
           if (ep > 1 && (divisible.experts == 0 || divisible.experts % ep != 0)) continue;
-          const auto layout = layout_of(tp, pp, cp, ep, wanted.etp.value_or(1), world, num_layers);
+          const auto layout = layout_of(tp, pp, cp, ep, wanted.etp.value_or(1), world, num_layers,
+                                        wanted.sequence_parallel);
           if (!layout) continue;
           Candidate one{.layout = *layout};
           one.memory = trainer_memory(shape, *layout, workload);

@@ -26,6 +26,7 @@ struct Devices {
 /// Sizes that the user gave; nothing: to be chosen.
 struct Wanted {
   std::optional<int64_t> tp, pp, cp, ep, etp;
+  bool sequence_parallel = false;
 };
 
 /// What divides what: heads by tp, experts by ep.

@@ -113,14 +113,21 @@ std::vector<StageMemory> trainer_memory(const ModelShape& shape, const comm::Par
   return stages;
 }
 
-EngineMemory engine_memory(const ModelShape& shape, int64_t tp, double bytes, bool is_apart) {
+EngineMemory engine_memory(const ModelShape& shape, int64_t tp, double bytes, bool is_apart,
+                           int64_t request_tokens) {
   EngineMemory memory;
   memory.weights =
       kElementBytes * static_cast<double>(shape.parameters()) / static_cast<double>(tp);
   memory.staged = is_apart ? memory.weights : 0;
   memory.keys_and_values = std::max(0.0, bytes - memory.weights - memory.staged);
-  double numbers = 0;
-  for (const BlockShape& block : shape.blocks) numbers += static_cast<double>(block.cache_numbers);
+  double numbers = 0;  // of a token of such a request, in the mean
+  const int64_t length = std::max<int64_t>(request_tokens, 1);
+  for (const BlockShape& block : shape.blocks) {
+    // Keys go in blocks of 64 tokens (engine/page_window.h).
+    const int64_t held = block.window > 0 ? std::min(length, block.window + 2 * 64) : length;
+    numbers += static_cast<double>(block.cache_numbers) * static_cast<double>(held) /
+               static_cast<double>(length);
+  }
   if (numbers > 0) {
     memory.tokens = memory.keys_and_values * static_cast<double>(tp) / (kElementBytes * numbers);
   }

@@ -38,8 +38,10 @@ struct EngineMemory {
 };
 
 /// `tp` devices of one engine, `bytes` of each for it. `is_apart`: it has a device of its own and
-/// gets weights while it generates.
-EngineMemory engine_memory(const ModelShape& shape, int64_t tp, double bytes, bool is_apart);
+/// gets weights while it generates. `request_tokens`: of a request in the mean; its keys and values
+/// behind a window are given back.
+EngineMemory engine_memory(const ModelShape& shape, int64_t tp, double bytes, bool is_apart,
+                           int64_t request_tokens);
 
 /// How many micro-batches a pipeline takes in a step.
 int64_t num_micro_batches(const comm::ParallelLayout& layout, const Workload& workload);

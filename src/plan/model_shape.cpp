@@ -87,6 +87,7 @@ ModelShape shape_of(const model::ModelConfig& config) {
     block.saved_float32 = needs.costs.saved_float32;
     block.gradients = needs.costs.gradients;
     block.cache_numbers = needs.cache.numbers_per_token();
+    block.window = config.window.empty() ? 0 : config.window[i];
     block.state_bytes = needs.cache.state_bytes;
   }
   return shape;

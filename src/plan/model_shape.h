@@ -31,6 +31,7 @@ struct BlockShape {
   int64_t gradients = 0;
 
   int64_t cache_numbers = 0;  // keys and values of a token
+  int64_t window = 0;         // that its attention looks at; 0: all tokens
   int64_t state_bytes = 0;    // of a request
 
   int64_t parameters() const { return whole + sliced + experts; }

@@ -59,7 +59,8 @@ void choose_engines(Plan& plan) {
       engines.are_apart ? config.trainers.hosts > 1 ||
                               config.trainers.count() + engines.devices > config.trainers.per_host
                         : config.trainers.hosts > 1;
-  plan.engine = engine_memory(plan.shape, engines.per_engine, room, engines.are_apart);
+  plan.engine = engine_memory(plan.shape, engines.per_engine, room, engines.are_apart,
+                              config.workload.prompt_tokens + config.workload.response_tokens);
   plan.update = hand_over(plan.shape, plan.best().layout, engines, config.rates);
 }
 

@@ -22,7 +22,7 @@ Sample& sample_at(const json::array& at, std::span<Group> groups, bool is_one_gr
     const int64_t index = at[level].is_int64() ? at[level].get_int64() : -1;
     if (index < 0 || static_cast<std::size_t>(index) >= size)
       throw FrameError(fmt::format("a change of sample {}, which is not there",
-                                   json::serialize(json::value(at))));
+                                   json_text(json::value(at))));
     return static_cast<std::size_t>(index);
   };
   const std::size_t depth = is_one_group ? 1 : 2;

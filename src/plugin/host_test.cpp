@@ -77,7 +77,7 @@ class PluginHost : public ::testing::Test {
     return text_of(ask(response, 0, timeout).get());
   }
   static std::string text_of(const Expected<Sample>& scored) {
-    return scored ? json::serialize(scored->reward) : scored.error().message;
+    return scored ? json_text(scored->reward) : scored.error().message;
   }
 
   const std::filesystem::path folder_ =

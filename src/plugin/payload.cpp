@@ -89,7 +89,7 @@ const Column* column_of(const json::value& word, const Columns& columns) {
 }  // namespace
 
 std::string encode(const Payload& payload) {
-  const std::string head = json::serialize(payload.head);
+  const std::string head = json_text(payload.head);
   std::string bytes;
   append(bytes, static_cast<uint32_t>(head.size()));
   append(bytes, static_cast<uint32_t>(payload.columns.size()));

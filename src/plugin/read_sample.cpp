@@ -37,7 +37,7 @@ class Fields {
       return json::value_to<T>(*value);
     } catch (const std::exception&) {
       throw FrameError(fmt::format("Sample.{} is {}; it should be {}", name,
-                                   json::serialize(*value).substr(0, 80), kind));
+                                   json_text(*value).substr(0, 80), kind));
     }
   }
 
@@ -282,7 +282,7 @@ void take_prompt(Fields& fields, const json::object& record, const Sample& given
   if (prompt->is_string()) {
     sample.prompt = fields.take_as<std::string>("prompt", "", "");
   } else if (sample.prompt.empty()) {
-    sample.prompt = json::serialize(*prompt);
+    sample.prompt = json_text(*prompt);
   }
 }
 
@@ -291,7 +291,7 @@ void take_rollout_id(Fields& fields, Sample& sample) {
   if (id == nullptr) return;
   if (!id->is_int64()) {
     throw FrameError(
-        fmt::format("Sample.rollout_id is {}; it should be a whole number", json::serialize(*id)));
+        fmt::format("Sample.rollout_id is {}; it should be a whole number", json_text(*id)));
   }
   sample.rollout_id = id->get_int64();
 }

@@ -131,7 +131,7 @@ TEST(ReadSample, MessagesStayBesideTheTextThatTheyWereRenderedTo) {
   Sample without = given();
   without.prompt.clear();
   EXPECT_EQ(read_sample(with("prompt", messages), {}, without, kLimits).prompt,
-            json::serialize(messages));
+            json_text(messages));
 }
 
 TEST(ReadSample, AWordForEachTurnIsAVersionForEachStretchOfItsTokens) {

@@ -26,7 +26,7 @@ T of_type(const json::value& value, std::string_view name) {
   try {
     return json::value_to<T>(value);
   } catch (const std::exception&) {
-    throw FrameError(fmt::format("Sample.{} was set to {}", name, json::serialize(value)));
+    throw FrameError(fmt::format("Sample.{} was set to {}", name, json_text(value)));
   }
 }
 

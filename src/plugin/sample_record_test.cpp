@@ -57,7 +57,7 @@ TEST(SampleRecord, ChangesThatNoSampleCanHaveAreRefused) {
         json::object{{"loss_mask", {1, 0, 2}}}, json::object{{"loss_mask", {{"$column", 9}}}}}) {
     Sample sample = three_tokens();
     EXPECT_THROW(apply_changes(changes, {}, "reward", sample), net::FrameError)
-        << json::serialize(changes);
+        << json_text(changes);
   }
 }
 

@@ -56,7 +56,7 @@ double number_in(const json::value& score) {
 
 std::string shown_label(const json::value& label) {
   constexpr std::size_t kMostShown = 80;
-  std::string text = json::serialize(label);
+  std::string text = json_text(label);
   if (count_points(text) <= kMostShown) return text;
   text.resize(text::python::byte_offset(text, kMostShown));
   return text + "...";
@@ -64,7 +64,7 @@ std::string shown_label(const json::value& label) {
 
 Expected<std::string> label_text(const json::value& label, std::string_view rule) {
   if (label.is_null()) return failure(fmt::format("{}: the label is missing", rule));
-  if (!label.is_string() && !label.is_number()) {
+  if (!label.is_string() && !label.is_number() && big_integer_digits(label) == nullptr) {
     return failure(fmt::format("{}: the label should be a string or a number, it is {}", rule,
                                shown_label(label)));
   }

@@ -82,10 +82,7 @@ std::string to_integer_string(double value) {
 std::string to_python_string(const json::value& value) {
   if (value.is_string()) return std::string(value.get_string());
   if (value.is_bool()) return value.get_bool() ? "True" : "False";
-  if (!value.is_double()) return json::serialize(value);
-  std::string text = fmt::format("{}", value.get_double());
-  if (text.find_first_of(".en") == std::string::npos) text += ".0";
-  return text;
+  return value.is_double() ? python_float_text(value.get_double()) : json_text(value);
 }
 
 }  // namespace slime::reward

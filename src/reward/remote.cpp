@@ -52,7 +52,7 @@ Expected<json::value> ask_once(const RemoteReward& how, const std::string& body,
 /// it, whatever text names the URL.
 Expected<json::value> ask(const RemoteReward& how, const Sample& sample, const json::object& body,
                           const Reader& read, const std::stop_token& stop) {
-  const std::string text = json::serialize(body);
+  const std::string text = json_text(body);
   std::string last;
   for (int64_t attempt = 0; attempt < how.num_attempts; ++attempt) {
     if (attempt > 0) {

@@ -34,7 +34,7 @@ struct Judge {
           if (left-- > 0) return net::error_response(503, "busy");
           const json::value asked = parse_json(request.body, "request");
           const auto size = asked.at("response").as_string().size();
-          return net::HttpResponse{.body = json::serialize(json::object{{"score", size}})};
+          return net::HttpResponse{.body = json_text(json::object{{"score", size}})};
         }));
     all.emplace_back(
         "POST", "/generate", net::RouteClass::kInference,
@@ -45,7 +45,7 @@ struct Judge {
             scores.push_back(json::array{-0.5 * id.to_number<double>(), id, nullptr});
           scores.front() = json::array{nullptr, 0, nullptr};
           const json::object meta{{"input_token_logprobs", scores}};
-          return net::HttpResponse{.body = json::serialize(json::object{{"meta_info", meta}})};
+          return net::HttpResponse{.body = json_text(json::object{{"meta_info", meta}})};
         }));
     all.emplace_back("POST", "/odd", net::RouteClass::kInference,
                      net::answer_with([this](const net::HttpRequest&) {

@@ -173,7 +173,7 @@ std::optional<std::string> type_problem(const json::object& metadata, const std:
                                         const RewardConfig& config) {
   const json::value* own = metadata.if_contains("rm_type");
   if (own != nullptr && !own->is_string() && !own->is_null())
-    return "rm_type " + json::serialize(*own) + ": should be a string";
+    return "rm_type " + json_text(*own) + ": should be a string";
   const std::string_view type = type_of(metadata, stripped(run_type));
   const Rule* rule = find_rule(type);
   if (rule == nullptr) return unknown(type);

@@ -207,14 +207,14 @@ std::vector<UselessRow> useless_rows() {
 
 TEST(Reward, ARowThatNoResponseCanBeRightByIsAFailureAndNoZeroWhateverTheResponse) {
   for (const UselessRow& row : useless_rows()) {
-    SCOPED_TRACE(std::string(row.type) + " " + json::serialize(row.label));
+    SCOPED_TRACE(std::string(row.type) + " " + json_text(row.label));
     EXPECT_THAT(label_problem(row.label, row.metadata, row.type, {}).value_or("none"),
                 HasSubstr(row.says));
     for (const char* response : {"", "four, so", "Answer: 4", "</think>\\boxed{4}", "\\boxed{4}"}) {
       Sample sample = answered(response, row.label);
       sample.metadata = row.metadata;
       const Expected<json::value> score = make_reward(row.type)(sample);
-      ASSERT_FALSE(score) << response << ": " << json::serialize(*score);
+      ASSERT_FALSE(score) << response << ": " << json_text(*score);
       EXPECT_THAT(score.error().message, HasSubstr(row.says)) << response;
     }
   }

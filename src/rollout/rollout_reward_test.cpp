@@ -64,7 +64,7 @@ TEST(Rollout, ARewardThatCannotBeUsedFailsItsSampleWithTheReason) {
   };
   world.rules.reward_problem = [](const json::value& reward) -> std::optional<std::string> {
     if (reward.is_number()) return std::nullopt;
-    return json::serialize(reward) + " is not a number";
+    return json_text(reward) + " is not a number";
   };
   std::string failure;
   world.hooks.on_drop = [&](const Group& group, const std::string&) {

@@ -90,9 +90,12 @@ double Prediction::devices_idle() const {
                     figures.seconds * (takes_turns ? engines : trainers + engines));
 }
 
-std::vector<Prediction> predict(const PlanConfig& config, const std::filesystem::path& ledger) {
+std::vector<Prediction> predict(const PlanConfig& config, const std::filesystem::path& ledger,
+                                const OnMode& on_mode) {
   std::vector<Prediction> predictions;
+  const std::size_t num_modes = config.num_devices <= config.num_trainers ? 3 : 6;
   const auto add = [&](std::string mode, const Scenario& scenario, int64_t num_trainers) {
+    if (on_mode) on_mode(mode, predictions.size() + 1, num_modes);
     predictions.push_back(predict_one(std::move(mode), scenario, num_trainers, ledger));
   };
   Scenario turns = scenario_of(config, config.num_devices, config.num_devices);

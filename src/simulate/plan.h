@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulate/process.h"
@@ -54,7 +56,10 @@ struct Prediction {
 
 /// Needs at least one trainer and one engine among the devices for the modes that split them; with
 /// one device those are left out. `ledger`: a file that may be overwritten.
-std::vector<Prediction> predict(const PlanConfig& config, const std::filesystem::path& ledger);
+/// `on_mode` is told of each before it is simulated, which may take minutes.
+using OnMode = std::function<void(std::string_view mode, std::size_t number, std::size_t all)>;
+std::vector<Prediction> predict(const PlanConfig& config, const std::filesystem::path& ledger,
+                                const OnMode& on_mode = {});
 
 /// One number per line. Throws ConfigError.
 std::vector<int64_t> read_lengths(const std::filesystem::path& path);

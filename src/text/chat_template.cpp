@@ -183,16 +183,17 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& model_directory) {
     }
   };
 
-  if (const auto path = model_directory / "chat_template.jinja"; std::filesystem::exists(path)) {
+  if (const auto path = model_directory / "chat_template.jinja"; std::filesystem::exists(path))
     chat.add("default", read_text_file(path), path.string());
-    const auto folder = model_directory / "additional_chat_templates";
-    if (std::filesystem::is_directory(folder)) {
-      for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-        if (entry.path().extension() != ".jinja") continue;
-        chat.add(entry.path().stem().string(), read_text_file(entry.path()), entry.path().string());
-      }
+  if (const auto folder = model_directory / "additional_chat_templates";
+      std::filesystem::is_directory(folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() != ".jinja") continue;
+      chat.add(entry.path().stem().string(), read_text_file(entry.path()), entry.path().string());
     }
-  } else if (const json::value* value = config ? config->if_contains("chat_template") : nullptr;
+  }
+  if (!chat.templates_.empty()) return chat;
+  if (const json::value* value = config ? config->if_contains("chat_template") : nullptr;
              value != nullptr && !value->is_null()) {
     add_json(*value, config_path);
   } else if (const auto json_path = model_directory / "chat_template.json";

@@ -50,7 +50,7 @@ class ChatTemplate final {
  public:
   using SpecialTokens = std::map<std::string, std::string>;  // "bos_token" -> "<s>"
 
-  /// Reads chat_template.jinja (and additional_chat_templates/*.jinja), or else `chat_template` of
+  /// Reads chat_template.jinja and additional_chat_templates/*.jinja, or else `chat_template` of
   /// tokenizer_config.json, or else chat_template.json; special tokens from tokenizer_config.json
   /// and special_tokens_map.json. Throws ConfigError when there is no template, or it is no valid
   /// one: file, line and reason.

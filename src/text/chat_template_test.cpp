@@ -177,6 +177,18 @@ TEST(ChatTemplate, AFileOfItsOwnComesFirst) {
   EXPECT_EQ(chat.names(), (std::vector<std::string>{"default", "rag"}));
 }
 
+// So does transformers: files win over the configuration, whichever of them there are.
+TEST(ChatTemplate, AdditionalTemplatesCountWithoutADefaultFileToo) {
+  const ModelDirectory model;
+  model.write("tokenizer_config.json", R"({"chat_template": "config"})");
+  model.write("additional_chat_templates/tool_use.jinja", "tools");
+  const ChatTemplate chat = ChatTemplate::load(model.path());
+  EXPECT_EQ(chat.names(), std::vector<std::string>{"tool_use"});
+  ChatOptions options;
+  options.tools = json::array{json::object{{"name", "f"}}};
+  EXPECT_EQ(text_of(chat, R"([{"role": "user"}])", options), "tools");
+}
+
 TEST(ChatTemplate, ABrokenOrMissingTemplateIsAConfigurationError) {
   const ModelDirectory model;
   EXPECT_THROW(ChatTemplate::load(model.path()), ConfigError);

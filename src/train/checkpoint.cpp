@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/field_reader.h"
+#include "model/foreign_checkpoint.h"
 #include "model/safetensors.h"
 #include "model/save.h"
 #include "model/weight_checksums.h"
@@ -149,6 +150,14 @@ void copy_companions(const fs::path& source, const fs::path& target) {
     if (entry.is_regular_file() && is_companion(entry.path())) {
       fs::copy_file(entry.path(), target / entry.path().filename());
     }
+  }
+  // Templates besides the default one, as transformers lays them.
+  const fs::path templates = source / "additional_chat_templates";
+  if (!fs::is_directory(templates)) return;
+  fs::create_directories(target / templates.filename());
+  for (const auto& entry : fs::directory_iterator(templates)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".jinja")
+      fs::copy_file(entry.path(), target / templates.filename() / entry.path().filename());
   }
 }
 
@@ -325,6 +334,8 @@ std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn
     const fs::path directory = root / checkpoint_name(iterations.back());
     const std::string damage = checkpoint_damage(directory);
     if (damage.empty()) return read_checkpoint(directory, iterations.back());
+    if (const std::string foreign = model::foreign_checkpoint(directory); !foreign.empty())
+      throw ConfigError(fmt::format("{} is {}", directory.string(), foreign));
     problems.push_back(fmt::format("{} is damaged: {}", directory.string(), damage));
     iterations.pop_back();
     if (!iterations.empty()) {

@@ -16,6 +16,10 @@ namespace {
 
 Sequence sequence_of(const TrainSample& sample, const PlanOptions& options) {
   Sequence sequence{sample.tokens, sample.prompt_length};
+  if (options.rotary_switch > 0 && sample.total_length() > options.rotary_switch) {
+    sequence.rotary_offset = options.rotary_offset;
+    if (options.scores_as_drawn) sequence.num_drawn_short = options.rotary_switch;
+  }
   if (options.replays_experts_of == nullptr || sample.routed_experts.empty()) return sequence;
   sequence.experts = sample.routed_experts;
   sequence.expert_width = options.replays_experts_of->routing_width();

@@ -18,11 +18,12 @@ std::span<const int16_t> experts_at(const Sequence& sequence, int64_t position) 
 }
 
 bool is_same(const Sequence& a, const Sequence& b, int64_t position) {
-  return a.tokens[position] == b.tokens[position] &&
+  return a.rotary_offset == b.rotary_offset && a.tokens[position] == b.tokens[position] &&
          std::ranges::equal(experts_at(a, position), experts_at(b, position));
 }
 
 bool is_less(const Sequence& a, const Sequence& b) {
+  if (a.rotary_offset != b.rotary_offset) return a.rotary_offset < b.rotary_offset;
   const int64_t common = common_prefix(a, b);
   const auto length = [](const Sequence& x) { return static_cast<int64_t>(x.tokens.size()); };
   if (common == length(a) || common == length(b)) return length(a) < length(b);
@@ -35,8 +36,13 @@ bool is_less(const Sequence& a, const Sequence& b) {
 class Forest {
  public:
   Forest(std::span<const Sequence> sequences, const PackingOptions& options)
-      : sequences_(sequences), options_(options), rows_(sequences.size()) {
-    for (std::size_t i = 0; i < sequences.size(); ++i) rows_[i].resize(sequences[i].tokens.size());
+      : sequences_(sequences.begin(), sequences.end()),
+        num_given_(sequences.size()),
+        options_(options) {
+    for (std::size_t i = 0; i < num_given_; ++i) {
+      if (sequences[i].has_short_scores()) sequences_.push_back(short_side(sequences[i]));
+    }
+    for (const Sequence& sequence : sequences_) rows_.emplace_back(sequence.tokens.size());
   }
 
   void build() {
@@ -79,22 +85,32 @@ class Forest {
       for (int64_t depth = node.depth; depth < node.depth + node.segment.end - node.segment.begin;
            ++depth) {
         ids.push_back(source[depth]);
-        positions.push_back(depth);
+        positions.push_back(depth + sequences_[node.sequence].rotary_offset);
       }
     }
     // A row is scored once however many sequences go through it: the same state predicts the same
     // token.
     std::vector<int64_t> score_of_row(ids.size(), -1);
-    for (std::size_t i = 0; i < sequences_.size(); ++i) {
-      for (std::size_t p = sequences_[i].prompt_length; p < rows_[i].size(); ++p) {
-        int64_t& score = score_of_row[rows_[i][p]];
-        if (score < 0) {
-          score = static_cast<int64_t>(target.size());
-          row_of_score.push_back(rows_[i][p - 1]);
-          target.push_back(sequences_[i].tokens[p]);
-        }
-        scored.push_back(score);
+    const auto score_at = [&](std::size_t i, std::size_t p) {
+      int64_t of_its_own = -1;  // of a token behind the rows that it is scored by
+      int64_t& score = p < rows_[i].size() ? score_of_row[rows_[i][p]] : of_its_own;
+      if (score < 0) {
+        score = static_cast<int64_t>(target.size());
+        row_of_score.push_back(rows_[i][p - 1]);
       }
+      return score;
+    };
+    std::size_t next_short = num_given_;
+    for (std::size_t i = 0; i < num_given_; ++i) {
+      const Sequence& sequence = sequences_[i];
+      const bool has_short = sequence.has_short_scores();
+      for (std::size_t p = sequence.prompt_length; p < rows_[i].size(); ++p) {
+        const bool is_short = has_short && static_cast<int64_t>(p) <= sequence.num_drawn_short;
+        scored.push_back(score_at(is_short ? next_short : i, p));
+        if (scored.back() == static_cast<int64_t>(target.size()))
+          target.push_back(sequence.tokens[p]);
+      }
+      next_short += has_short ? 1 : 0;
     }
     PackedBatch batch;
     batch.tokens.ids_T = at::tensor(ids, at::kLong);
@@ -104,7 +120,7 @@ class Forest {
     batch.target_S = at::tensor(target, at::kLong);
     batch.scored_T = at::tensor(scored, at::kLong);
     std::vector<int64_t> row_of_token;
-    for (const std::vector<int64_t>& rows : rows_) {
+    for (const std::vector<int64_t>& rows : std::span(rows_).first(num_given_)) {
       row_of_token.insert(row_of_token.end(), rows.begin(), rows.end());
       batch.lengths.push_back(static_cast<int64_t>(rows.size()));
     }
@@ -119,6 +135,16 @@ class Forest {
     int64_t sequence = 0;  // one that goes through it
     int64_t depth = 0;     // position of its first token
   };
+
+  /// The tokens whose rows score what was drawn before the switch.
+  static Sequence short_side(Sequence sequence) {
+    sequence.tokens = sequence.tokens.first(static_cast<std::size_t>(sequence.num_drawn_short));
+    sequence.experts = sequence.experts.first(
+        std::min(sequence.experts.size(),
+                 static_cast<std::size_t>(sequence.num_drawn_short * sequence.expert_width)));
+    sequence.rotary_offset = 0;
+    return sequence;
+  }
 
   std::span<const TokenId> tokens(int64_t i) const { return sequences_[i].tokens; }
 
@@ -170,7 +196,8 @@ class Forest {
     return static_cast<int32_t>(nodes_.size()) - 1;
   }
 
-  std::span<const Sequence> sequences_;
+  std::vector<Sequence> sequences_;  // those given, then the short sides of some of them
+  std::size_t num_given_ = 0;
   PackingOptions options_;
   std::vector<std::vector<int64_t>> rows_;  // of each token of each sequence
   std::vector<Node> nodes_;
@@ -199,6 +226,7 @@ bool sharing_pays(std::span<const Sequence> sequences, const PackingOptions& opt
 }
 
 int64_t common_prefix(const Sequence& a, const Sequence& b) {
+  if (a.rotary_offset != b.rotary_offset) return 0;
   const auto [end, _] = std::ranges::mismatch(a.tokens, b.tokens);
   const int64_t common = end - a.tokens.begin();
   if (a.experts.empty() && b.experts.empty()) return common;
@@ -212,7 +240,9 @@ std::vector<std::vector<int64_t>> pack_into_bins(std::span<const Sequence> seque
   std::vector<std::vector<int64_t>> bins;
   std::vector<int64_t> fill;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const auto length = static_cast<int64_t>(sequences[i].tokens.size());
+    const Sequence& sequence = sequences[i];
+    const int64_t length = static_cast<int64_t>(sequence.tokens.size()) +
+                           (sequence.has_short_scores() ? sequence.num_drawn_short : 0);
     int64_t best = -1, best_added = length + 1;
     for (std::size_t b = 0; b < bins.size(); ++b) {
       int64_t shared = 0;

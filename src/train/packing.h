@@ -34,6 +34,14 @@ struct Sequence {
   /// they like. Tokens are shared with those that visit the same.
   std::span<const int16_t> experts = {};
   int64_t expert_width = 0;
+  /// Position p rotates by row p + rotary_offset of the tables (ModelConfig::rotary_switch()). Tokens are
+  /// shared where they rotate alike.
+  int64_t rotary_offset = 0;
+  /// Its tokens up to position `num_drawn_short` were drawn before it grew beyond the switch, and are
+  /// scored so: by rows of its first so many tokens with the offset 0. 0: there are none.
+  int64_t num_drawn_short = 0;
+
+  bool has_short_scores() const { return num_drawn_short >= prompt_length; }
 };
 
 struct PackingOptions {

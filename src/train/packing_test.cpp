@@ -138,5 +138,49 @@ TEST(Packing, SharingPaysWhereWhatItSavesCostsMoreThanItsLevels) {
   EXPECT_FALSE(sharing_pays(sequences, options));
 }
 
+/// A model that rotates sequences of more than 4 tokens by the rows of its tables from 100 on.
+Sequence beyond_the_switch(const Tokens& text, int64_t prompt, bool as_drawn) {
+  return {.tokens = text,
+          .prompt_length = prompt,
+          .rotary_offset = 100,
+          .num_drawn_short = as_drawn ? 4 : 0};
+}
+
+TEST(Packing, ScoresWhatWasDrawnBeforeTheSwitchByRowsBeforeIt) {
+  const Tokens text{5, 6, 7, 8, 9, 3};
+  const std::vector<Sequence> sequences{beyond_the_switch(text, 2, /*as_drawn=*/true)};
+  const PackedBatch batch = pack(sequences, {});
+  // 5 6 7 8 with the short rotation, then all six with the long one.
+  EXPECT_EQ(batch.tokens.num_tokens(), 4 + 6);
+  const auto rows = numbers(batch.row_S), targets = numbers(batch.target_S),
+             scored = numbers(batch.scored_T), positions = numbers(batch.tokens.positions_T);
+  ASSERT_EQ(scored.size(), 4u);
+  const std::vector<int64_t> expected{1, 2, 3, 104};  // 7, 8 and 9 are short, 3 is long
+  for (std::size_t t = 0; t < 4; ++t) {
+    EXPECT_EQ(targets[scored[t]], text[2 + t]);
+    EXPECT_EQ(positions[rows[scored[t]]], expected[t]);
+    EXPECT_EQ(history(batch, rows[scored[t]]), Tokens(text.begin(), text.begin() + 2 + t));
+  }
+  EXPECT_EQ(batch.lengths, std::vector<int64_t>{6});
+  for (const int64_t row : numbers(batch.row_L)) EXPECT_GE(positions[row], 100);
+}
+
+TEST(Packing, OfASequenceThatWasNotDrawnHasOneRotation) {
+  const Tokens text{5, 6, 7, 8, 9, 3};
+  const std::vector<Sequence> sequences{beyond_the_switch(text, 2, /*as_drawn=*/false)};
+  const PackedBatch batch = pack(sequences, {});
+  EXPECT_EQ(numbers(batch.tokens.positions_T), (std::vector<int64_t>{100, 101, 102, 103, 104, 105}));
+}
+
+TEST(Packing, SharesTokensWhereTheyRotateAlike) {
+  const Tokens brief{5, 6, 7, 1}, text{5, 6, 7, 8, 9, 3};
+  const std::vector<Sequence> sequences{{.tokens = brief, .prompt_length = 3},
+                                        beyond_the_switch(text, 3, /*as_drawn=*/true)};
+  const PackedBatch batch = pack(sequences, {.min_saved_tokens = 1});
+  // 5 6 7 once for the brief one and the short side of the other, 1, 8, and the long side.
+  EXPECT_EQ(batch.tokens.num_tokens(), 3 + 1 + 1 + 6);
+  EXPECT_EQ(common_prefix(sequences[0], sequences[1]), 0);
+}
+
 }  // namespace
 }  // namespace slime::train

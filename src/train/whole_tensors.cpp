@@ -127,7 +127,7 @@ std::vector<model::NamedConstant> whole_constants(const comm::Mesh& mesh,
         {"values", json::value_from(std::vector<float>(data, data + values.numel()))}};
   }
   std::vector<model::NamedConstant> all;
-  for (const std::string& text : mesh.pp().all_gather(json::serialize(own), kWhat)) {
+  for (const std::string& text : mesh.pp().all_gather(json_text(own), kWhat)) {
     const json::value stage = parse_json(text, kWhat);
     for (const auto& told : stage.as_object()) {
       const auto values = json::value_to<std::vector<float>>(told.value().at("values"));

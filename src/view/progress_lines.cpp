@@ -195,6 +195,7 @@ std::string clock_text(double seconds) {
 std::string figure_text(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   const double size = std::abs(value);
+  if (size >= 1e15) return fmt::format("{:.2e}", value);
   if (size >= 1000) return count_text(std::llround(value));
   if (size >= 100) return fmt::format("{:.1f}", value);
   if (size >= 10) return fmt::format("{:.2f}", value);
@@ -203,7 +204,8 @@ std::string figure_text(double value) {
 }
 
 std::string count_text(int64_t count) {
-  std::string digits = fmt::format("{}", std::abs(count));
+  std::string digits = fmt::format("{}", count < 0 ? 0 - static_cast<uint64_t>(count)
+                                                   : static_cast<uint64_t>(count));
   for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3)
     digits.insert(static_cast<std::size_t>(i), 1, ',');
   return count < 0 ? "-" + digits : digits;

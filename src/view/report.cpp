@@ -52,7 +52,7 @@ std::string plain_text(const json::value& value) {
     for (const json::value& each : *list) text += (text.empty() ? "" : " ") + plain_text(each);
     return text;
   }
-  return value.is_string() ? std::string(value.get_string()) : json::serialize(value);
+  return value.is_string() ? std::string(value.get_string()) : json_text(value);
 }
 
 /// [[name, value], ...] of the run's flags, as the user typed or the defaults set them; rows that were
@@ -165,7 +165,7 @@ std::string report_page(const fs::path& run_dir, const ReportLimits& limits, Rep
   data["problems"] = json::array(result.problems.begin(), result.problems.end());
 
   // The rollouts are serialised one by one while they are read; they go in as text.
-  std::string text = json::serialize(data);
+  std::string text = json_text(data);
   text.pop_back();
   text += ",\"rollouts\":[" + rollouts.json + "]}";
 

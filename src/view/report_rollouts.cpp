@@ -17,7 +17,7 @@ const json::value* find(const json::object& object, std::string_view key) {
 std::string text_at(const json::object& object, std::string_view key) {
   const json::value* value = find(object, key);
   if (value == nullptr) return "";
-  return value->is_string() ? std::string(value->get_string()) : json::serialize(*value);
+  return value->is_string() ? std::string(value->get_string()) : json_text(*value);
 }
 
 /// Numbers with five digits after the point: a page is read by people.
@@ -148,7 +148,7 @@ SampledRollouts sample_rollouts(const std::vector<RolloutFile>& files, uint64_t 
       json::object sample = page_sample(line, file.step, reward_key);
       const json::value* group = sample.if_contains("group");
       samples.push_back({group != nullptr && group->is_int64() ? group->get_int64() : 0,
-                         json::serialize(sample)});
+                         json_text(sample)});
     });
     num_read += static_cast<int64_t>(samples.size());
     const double share = static_cast<double>(file.size_bytes) /

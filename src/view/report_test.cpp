@@ -57,7 +57,7 @@ std::string sample_line(int64_t group, const std::string& response) {
                     {"train_log_probs", {-0.25, -0.1}},
                     {"token_texts", {"a", "b"}},
                     {"weight_versions", {json::array{3, 2}}}};
-  return json::serialize(line) + "\n";
+  return json_text(line) + "\n";
 }
 
 TEST_F(ReportTest, MetricsBecomeSeries) {
@@ -152,7 +152,7 @@ TEST_F(ReportTest, BeyondTheLimitEveryStepKeepsSomeGroups) {
   uint64_t bytes = 0;
   for (const json::value& sample : page_data.at("rollouts").get_array()) {
     ++count_by_step[sample.at("step").to_number<int64_t>()];
-    bytes += json::serialize(sample).size();
+    bytes += json_text(sample).size();
   }
   EXPECT_EQ(count_by_step.size(), 4u);
   EXPECT_LE(bytes, 40'000u);

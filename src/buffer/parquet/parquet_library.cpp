@@ -1,7 +1,10 @@
 #include "buffer/parquet/parquet_library.h"
 
 #include <arrow/api.h>
+#include <arrow/extension_type.h>
 #include <arrow/io/file.h>
+#include <arrow/util/float16.h>
+#include <arrow/util/utf8.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
 
@@ -12,6 +15,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/base64.h"
 
 namespace {
 
@@ -41,18 +46,44 @@ void append_string(std::string& out, std::string_view text) {
 
 template <typename Number>
 void append_number(std::string& out, Number number) {
-  if constexpr (std::is_floating_point_v<Number>) {
-    if (!std::isfinite(number)) {
-      out += "null";
-      return;
-    }
-  }
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, number).ptr;
   out.append(text, end);
 }
 
+/// A float stays one: 1.0, not 1. Halves and floats are the same number as a double.
+void append_float(std::string& out, double number) {
+  if (std::isnan(number)) {
+    out += "null";
+  } else if (std::isinf(number)) {
+    out += number > 0 ? "1e999" : "-1e999";
+  } else {
+    const std::size_t begin = out.size();
+    append_number(out, number);
+    if (out.find_first_of(".e", begin) == std::string::npos) out += ".0";
+  }
+}
+
 Status append_value(std::string& out, const arrow::Array& array, int64_t row);
+
+bool is_text(std::string_view bytes) {
+  static const bool kHasTables = (arrow::util::InitializeUTF8(), true);
+  return kHasTables && arrow::util::ValidateUTF8(bytes);
+}
+
+Status append_text(std::string& out, std::string_view text) {
+  if (!is_text(text)) return Status::Invalid("a text that is not UTF-8");
+  append_string(out, text);
+  return Status::OK();
+}
+
+/// Bytes that are text are text; others, such as pictures, are {"base64": ...}.
+void append_bytes(std::string& out, std::string_view bytes) {
+  if (is_text(bytes)) return append_string(out, bytes);
+  out += R"({"base64":")";
+  out += slime::to_base64(bytes);
+  out += R"("})";
+}
 
 template <typename Array>
 Status append_list(std::string& out, const Array& array, int64_t row) {
@@ -74,6 +105,22 @@ Status append_struct(std::string& out, const arrow::StructArray& array, int64_t 
     ARROW_RETURN_NOT_OK(append_value(out, *array.field(i), row));
   }
   out += '}';
+  return Status::OK();
+}
+
+/// An object where keys are texts, else a list of [key, value].
+Status append_map(std::string& out, const arrow::MapArray& array, int64_t row) {
+  const bool has_texts = array.keys()->type_id() == arrow::Type::STRING;
+  out += has_texts ? '{' : '[';
+  for (int64_t i = array.value_offset(row); i < array.value_offset(row + 1); ++i) {
+    if (i > array.value_offset(row)) out += ',';
+    if (!has_texts) out += '[';
+    ARROW_RETURN_NOT_OK(append_value(out, *array.keys(), i));
+    out += has_texts ? ':' : ',';
+    ARROW_RETURN_NOT_OK(append_value(out, *array.items(), i));
+    if (!has_texts) out += ']';
+  }
+  out += has_texts ? '}' : ']';
   return Status::OK();
 }
 
@@ -115,21 +162,38 @@ Status append_value(std::string& out, const arrow::Array& array, int64_t row) {
     case arrow::Type::UINT64:
       append_number(out, as<arrow::UInt64Array>(array).Value(row));
       return Status::OK();
+    case arrow::Type::HALF_FLOAT:
+      append_float(out, arrow::util::Float16::FromBits(as<arrow::HalfFloatArray>(array).Value(row))
+                            .ToDouble());
+      return Status::OK();
     case arrow::Type::FLOAT:
-      append_number(out, as<arrow::FloatArray>(array).Value(row));
+      append_float(out, as<arrow::FloatArray>(array).Value(row));
       return Status::OK();
     case arrow::Type::DOUBLE:
-      append_number(out, as<arrow::DoubleArray>(array).Value(row));
+      append_float(out, as<arrow::DoubleArray>(array).Value(row));
       return Status::OK();
     case arrow::Type::STRING:
-      append_string(out, as<arrow::StringArray>(array).GetView(row));
-      return Status::OK();
+      return append_text(out, as<arrow::StringArray>(array).GetView(row));
     case arrow::Type::LARGE_STRING:
-      append_string(out, as<arrow::LargeStringArray>(array).GetView(row));
-      return Status::OK();
+      return append_text(out, as<arrow::LargeStringArray>(array).GetView(row));
+    case arrow::Type::STRING_VIEW:
+      return append_text(out, as<arrow::StringViewArray>(array).GetView(row));
     case arrow::Type::BINARY:
-      append_string(out, as<arrow::BinaryArray>(array).GetView(row));
+      append_bytes(out, as<arrow::BinaryArray>(array).GetView(row));
       return Status::OK();
+    case arrow::Type::LARGE_BINARY:
+      append_bytes(out, as<arrow::LargeBinaryArray>(array).GetView(row));
+      return Status::OK();
+    case arrow::Type::BINARY_VIEW:
+      append_bytes(out, as<arrow::BinaryViewArray>(array).GetView(row));
+      return Status::OK();
+    case arrow::Type::FIXED_SIZE_BINARY:
+      append_bytes(out, as<arrow::FixedSizeBinaryArray>(array).GetView(row));
+      return Status::OK();
+    case arrow::Type::EXTENSION:
+      return append_value(out, *as<arrow::ExtensionArray>(array).storage(), row);
+    case arrow::Type::MAP:
+      return append_map(out, as<arrow::MapArray>(array), row);
     case arrow::Type::LIST:
       return append_list(out, as<arrow::ListArray>(array), row);
     case arrow::Type::LARGE_LIST:
@@ -142,10 +206,9 @@ Status append_value(std::string& out, const arrow::Array& array, int64_t row) {
       const auto& coded = as<arrow::DictionaryArray>(array);
       return append_value(out, *coded.dictionary(), coded.GetValueIndex(row));
     }
-    default: {  // dates, decimals, maps: as Arrow prints them
+    default: {  // dates, decimals: as Arrow prints them
       ARROW_ASSIGN_OR_RAISE(const auto scalar, array.GetScalar(row));
-      append_string(out, scalar->ToString());
-      return Status::OK();
+      return append_text(out, scalar->ToString());
     }
   }
 }
@@ -180,7 +243,11 @@ Status read_group(parquet::arrow::FileReader& reader, int group, int64_t row, in
         if (column > 0) line += ',';
         append_string(line, batch->schema()->field(column)->name());
         line += ':';
-        ARROW_RETURN_NOT_OK(append_value(line, *batch->column(column), i));
+        if (const Status status = append_value(line, *batch->column(column), i); !status.ok()) {
+          const auto& field = *batch->schema()->field(column);
+          return status.WithMessage("row ", row, ", column \"", field.name(), "\" (",
+                                    field.type()->ToString(), "): ", status.message());
+        }
       }
       line += '}';
       goes_on = on_row(context, line.data(), line.size());

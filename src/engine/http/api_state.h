@@ -6,6 +6,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <chrono>
 #include <cstdint>
 #include <ctime>
 #include <functional>
@@ -107,8 +108,11 @@ struct ApiState {
   /// Updates of the weights, one after the other: each reads a checkpoint and has a version of its
   /// own.
   boost::asio::thread_pool weights_thread{1};
-  /// Large requests are parsed and tokenised here.
+  /// Large requests are parsed and tokenised here, and chat templates, which are programs, run here.
   boost::asio::thread_pool parse_threads{2};
+  /// What waits for those threads after this is not begun any more: the server ends.
+  std::atomic<std::chrono::steady_clock::time_point> ends_at{
+      std::chrono::steady_clock::time_point::max()};
 
   void join();
 };
@@ -134,20 +138,25 @@ net::Task<T> compute_on(boost::asio::thread_pool& pool, std::function<T()> body)
 net::HttpHandler answer_on(boost::asio::thread_pool& pool,
                            std::function<net::HttpResponse(const net::HttpRequest&)> answer);
 
-/// The request's body as a call. Takes the body out of `request`. Throws ConfigError.
+/// The request's body as a call. Takes the body out of `request`. `is_apart`: on a thread of its own
+/// however small it is. Throws ConfigError.
 template <typename Call>
 net::Task<Call> parse_call(ApiState& state, net::HttpRequest& request,
-                           Call (*parse)(const json::object&, const ServedModel&)) {
+                           Call (*parse)(const json::object&, const ServedModel&),
+                           bool is_apart = false) {
   std::string body = std::exchange(request.body, {});
-  if (body.size() <= kSmallBodyBytes) co_return parse(parse_body(body), state.model);
-  std::function<Call()> work = [&model = state.model, parse, body = std::move(body)] {
-    return parse(parse_body(body), model);
+  if (body.size() <= kSmallBodyBytes && !is_apart)
+    co_return parse(parse_body(body), state.model);
+  std::function<Call()> work = [&state, parse, body = std::move(body)] {
+    if (std::chrono::steady_clock::now() > state.ends_at.load())
+      throw ConfigError("the server is stopping");
+    return parse(parse_body(body), state.model);
   };
   co_return co_await compute_on(state.parse_threads, std::move(work));
 }
 
 inline net::HttpResponse json_response(const json::value& body, int status = 200) {
-  return {.status = status, .body = json::serialize(body)};
+  return {.status = status, .body = json_text(body)};
 }
 
 /// The tables of routes, one per file. `state` outlives the server that uses them.

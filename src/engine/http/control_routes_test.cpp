@@ -81,7 +81,7 @@ TEST(ControlRoutes, UpdateWeightsReadsBelowTheRootsOnly) {
   const std::string models = SLIME_SOURCE_DIR "/tests/fixtures/models";
   const auto update = [&](const std::string& path) {
     return test.call("POST", "/update_weights_from_disk",
-                     json::serialize(json::value{{"model_path", path}, {"weight_version", "7"}}));
+                     json_text(json::value{{"model_path", path}, {"weight_version", "7"}}));
   };
   EXPECT_EQ(update(models + "/llama").status, 200);
   EXPECT_EQ(test.call("GET", "/get_weight_version").body, R"({"weight_version":"7"})");
@@ -150,7 +150,7 @@ TEST(ControlRoutes, UpdatesThatMeetGetVersionsOfTheirOwn) {
   const std::string models = SLIME_SOURCE_DIR "/tests/fixtures/models";
   const auto update = [&] {
     EXPECT_EQ(test.call("POST", "/update_weights_from_disk",
-                        json::serialize(json::value{{"model_path", models + "/llama"}}))
+                        json_text(json::value{{"model_path", models + "/llama"}}))
                   .status,
               200);
   };
@@ -170,7 +170,7 @@ TEST(ControlRoutes, ARefusedUpdateChangesNothing) {
   });
   EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 1; }));
   EXPECT_EQ(test.call("POST", "/update_weights_from_disk",
-                      json::serialize(json::value{{"model_path", models + "/qwen2"},
+                      json_text(json::value{{"model_path", models + "/qwen2"},
                                                   {"abort_all_requests", true},
                                                   {"keep_pause", true}}))
                 .status,
@@ -234,11 +234,11 @@ TEST(ControlRoutes, ModelInfoNamesTheFolderWhoseWeightsAreServed) {
   };
   EXPECT_EQ(served("/get_model_info"), models + "/llama");
   test.post("/update_weights_from_disk",
-            json::serialize(json::value{{"model_path", models + "/qwen3"}}));
+            json_text(json::value{{"model_path", models + "/qwen3"}}));
   EXPECT_EQ(served("/get_model_info"), models + "/qwen3");
   EXPECT_EQ(served("/server_info"), models + "/qwen3");
   test.call("POST", "/update_weights_from_disk",
-            json::serialize(json::value{{"model_path", models + "/qwen2"}}));
+            json_text(json::value{{"model_path", models + "/qwen2"}}));
   EXPECT_EQ(served("/get_model_info"), models + "/qwen3") << "a refused update changes nothing";
 }
 

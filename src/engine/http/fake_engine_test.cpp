@@ -28,7 +28,7 @@ std::unique_ptr<text::Tokenizer> make_ascii_tokenizer() {
       {"post_processor", nullptr},
       {"decoder", byte_level},
       {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array{}}}}};
-  return text::Tokenizer::from_json(json::serialize(tokenizer), "");
+  return text::Tokenizer::from_json(json_text(tokenizer), "");
 }
 
 FakeEngine::FakeEngine(std::string text)

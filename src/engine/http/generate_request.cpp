@@ -27,11 +27,11 @@ constexpr auto kFields = std::to_array<std::string_view>(
      "top_logprobs_num", "return_text_in_logprobs", "return_prompt_token_ids", "input_embeds",
      "image_data", "video_data", "audio_data", "lora_path", "custom_logit_processor",
      "session_params", "return_hidden_states", "return_routed_experts", "return_indexer_topk",
-     "return_entropy", "token_ids_logprob", "routed_experts_start_len",
+     "return_entropy", "token_ids_logprob", "routed_experts_start_len", "cache_salt", "extra_key",
      //
      "session_id", "modalities", "bootstrap_host", "bootstrap_port", "bootstrap_room",
      "bootstrap_pair_key", "routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank",
-     "routing_key", "priority", "extra_key", "cache_salt", "conversation_id", "no_logs",
+     "routing_key", "priority", "conversation_id", "no_logs",
      "custom_labels", "external_trace_header", "background", "return_bytes", "log_metrics",
      "model"});
 
@@ -200,6 +200,14 @@ GenerateRequest read_request(const json::object& body, std::size_t index, FieldR
   own_field("routed_experts_start_len", [&](FieldReader& reader, const char* name) {
     request.routed_experts_start_len = reader.integer(name, 0, Limits::kMaxTokens).value_or(0);
   });
+  std::string extra_key;
+  own_field("cache_salt", [&](FieldReader& reader, const char* name) {
+    request.cache_salt = reader.text(name, Limits::kMaxSaltBytes).value_or("");
+  });
+  own_field("extra_key", [&](FieldReader& reader, const char* name) {
+    extra_key = reader.text(name, Limits::kMaxSaltBytes).value_or("");
+  });
+  request.cache_salt = joined_salt(request.cache_salt, extra_key);
   own_field("rid", [&](FieldReader& reader, const char* name) {
     request.rid = reader.text(name, Limits::kMaxRidBytes).value_or("");
   });
@@ -270,6 +278,11 @@ void read_sampling_params(FieldReader& fields, const ServedModel& model, Samplin
       params.logit_bias.emplace_back(id, value.to_number<double>());
     }
   }
+}
+
+std::string joined_salt(std::string_view cache_salt, std::string_view extra_key) {
+  if (cache_salt.empty() && extra_key.empty()) return {};
+  return fmt::format("{} {}{}", cache_salt.size(), cache_salt, extra_key);
 }
 
 std::string make_rid() {
@@ -370,7 +383,11 @@ SamplingParams sampling_defaults_of(const std::filesystem::path& model_directory
   params.repetition_penalty =
       fields.number("repetition_penalty").value_or(params.repetition_penalty);
   params.top_k = fields.integer("top_k", -1, RequestLimits::kMaxTokens).value_or(params.top_k);
-  if (params.top_k == 0) params.top_k = -1;                       // transformers' word for "all"
+  if (params.top_k == 0) params.top_k = -1;  // transformers' word for "all"
+  if (params.top_p == 0) {                   // and for "the best alone"
+    params.top_p = 1;
+    params.top_k = 1;
+  }
   constexpr std::int64_t kAnyVocabulary = std::int64_t{1} << 31;  // no ids are among them
   for (const std::string& problem : problems_of(params, kAnyVocabulary))
     problems.push_back(path.string() + ": " + problem);

@@ -30,6 +30,7 @@ struct RequestLimits {
   static constexpr std::size_t kMaxStopBytes = 1024;
   static constexpr std::size_t kMaxLogitBias = 4096;
   static constexpr std::size_t kMaxRidBytes = 256;
+  static constexpr std::size_t kMaxSaltBytes = 1024;
   static constexpr std::int64_t kMaxTokens = std::int64_t{1} << 30;
 };
 
@@ -52,6 +53,9 @@ GenerateCall parse_generate_form(const json::object& body, const ServedModel& mo
 /// The keys that SGLang's and OpenAI's requests share: temperature, top_p, stop, penalties, ...
 /// into `params`.
 void read_sampling_params(FieldReader& fields, const ServedModel& model, SamplingParams& params);
+
+/// cache_salt and extra_key as one salt: both have to agree where prefixes are shared.
+std::string joined_salt(std::string_view cache_salt, std::string_view extra_key);
 
 /// A request id of 32 hexadecimal digits.
 std::string make_rid();

@@ -60,13 +60,13 @@ HttpResponse to_error(const FinishReason& failure) {
   const int status = http_status_of(failure.cause);
   if (status == 400) return net::error_response(400, failure.message);
   const json::value body = {{"detail", failure.message}};
-  return {.status = status, .body = json::serialize(body)};
+  return {.status = status, .body = json_text(body)};
 }
 
 std::string to_error_frame(const FinishReason& failure) {
   const int status = http_status_of(failure.cause);
   const bool is_client = status == 400;
-  return json::serialize(
+  return json_text(
       json::value{{"error",
                    {{"message", failure.message},
                     {"type", is_client ? "invalid_request_error" : "server_error"},

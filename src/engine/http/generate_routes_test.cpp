@@ -290,5 +290,18 @@ TEST(GenerateRoute, TakesFieldsOfSglangThatChangeNothingHere) {
   EXPECT_EQ(test.engine.requests().at(0).stream_interval, 4);
 }
 
+TEST(GenerateRoute, SaltsAreOfTheRequestAndBothOfThemCount) {
+  TestServer test("Hi");
+  test.post("/generate", R"({"text":["x","y"],"cache_salt":["a","b"]})");
+  test.post("/generate", R"({"text":"x","cache_salt":"a","extra_key":"k"})");
+  test.post("/v1/completions", R"({"model":"m","prompt":"x","cache_salt":"a"})");
+  test.post("/generate", R"({"text":"x"})");
+  const auto requests = test.engine.requests();
+  EXPECT_NE(requests.at(0).cache_salt, requests.at(1).cache_salt);
+  EXPECT_NE(requests.at(0).cache_salt, requests.at(2).cache_salt);
+  EXPECT_EQ(requests.at(0).cache_salt, requests.at(3).cache_salt);
+  EXPECT_EQ(requests.at(4).cache_salt, "");
+}
+
 }  // namespace
 }  // namespace slime::engine

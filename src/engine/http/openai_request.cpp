@@ -30,11 +30,11 @@ constexpr auto kCommonFields = std::to_array<std::string_view>(
      "spaces_between_special_tokens", "no_stop_trim", "logit_bias", "seed", "logprobs", "rid",
      "return_meta_info", "return_token_ids", "return_prompt_token_ids", "return_hidden_states",
      "return_routed_experts", "response_format", "json_schema", "regex", "ebnf", "lora_path",
-     "session_params",
+     "session_params", "cache_salt", "extra_key",
      //
      "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
      "prompt_cache_retention", "prediction", "verbosity", "session_id", "routing_key",
-     "routed_dp_rank", "data_parallel_rank", "priority", "extra_key", "cache_salt", "no_logs",
+     "routed_dp_rank", "data_parallel_rank", "priority", "no_logs",
      "custom_labels", "log_metrics"});
 constexpr auto kChatFields = std::to_array<std::string_view>(
     {"messages", "input_ids", "max_completion_tokens", "top_logprobs", "tools", "tool_choice",
@@ -86,9 +86,8 @@ void open_tool_arguments(json::object& message) {
     if (function == nullptr || !function->is_object()) continue;
     json::value* arguments = function->get_object().if_contains("arguments");
     if (arguments == nullptr || !arguments->is_string()) continue;
-    json::error_code error;
-    json::value parsed = json::parse(arguments->get_string(), error, {}, {.max_depth = 64});
-    if (!error && parsed.is_object()) *arguments = std::move(parsed);
+    std::optional<json::value> parsed = try_parse_json(arguments->get_string());
+    if (parsed && parsed->is_object()) *arguments = *std::move(parsed);
   }
 }
 
@@ -196,6 +195,8 @@ GenerateRequest read_common(FieldReader& fields, const ServedModel& model, OpenA
   if (const auto count = fields.integer("min_tokens", 0, Limits::kMaxTokens))
     request.sampling.min_new_tokens = *count;
   request.rid = fields.text("rid", Limits::kMaxRidBytes).value_or("");
+  request.cache_salt = joined_salt(fields.text("cache_salt", Limits::kMaxSaltBytes).value_or(""),
+                                   fields.text("extra_key", Limits::kMaxSaltBytes).value_or(""));
   read_sampling_params(fields, model, request.sampling);
   refuse_unsupported_by_openai_routes(fields);
   return request;

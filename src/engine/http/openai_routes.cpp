@@ -79,7 +79,7 @@ json::object failure_json(const FinishReason& failure) {
 }
 
 HttpResponse to_response(const FinishReason& failure) {
-  return {.status = http_status_of(failure.cause), .body = json::serialize(failure_json(failure))};
+  return {.status = http_status_of(failure.cause), .body = json_text(failure_json(failure))};
 }
 
 /// The version whose weights made the choice's last token.
@@ -112,7 +112,7 @@ Task<void> answer_whole(ApiState& state, HttpExchange& exchange, OpenAiCall call
   body["choices"] = std::move(choices);
   body["usage"] = usage_of(call, reply.choices);
   body["metadata"] = {{"weight_version", state.versions.name_of(newest)}};
-  HttpResponse response{.body = json::serialize(body)};
+  HttpResponse response{.body = json_text(body)};
   co_await exchange.send(std::move(response));
 }
 
@@ -121,7 +121,7 @@ std::string to_chunk(const OpenAiCall& call, const Reply& reply, json::array cho
   json::object chunk = reply.envelope(call, true);
   chunk["choices"] = std::move(choices);
   if (call.includes_usage) chunk["usage"] = std::move(usage);
-  return json::serialize(chunk);
+  return json_text(chunk);
 }
 
 Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall call) {
@@ -147,7 +147,7 @@ Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall cal
       }
     }
     if (failure != nullptr) {
-      std::string frame = json::serialize(json::value{{"error", failure_json(*failure)}});
+      std::string frame = json_text(json::value{{"error", failure_json(*failure)}});
       co_await exchange.write_event(std::move(frame));
       break;
     }
@@ -171,7 +171,8 @@ Task<void> answer(ApiState& state, ParseFn parse, HttpExchange& exchange) {
   std::optional<OpenAiCall> call;
   std::string problem;
   try {
-    call = co_await parse_call(state, exchange.request, parse);
+    call = co_await parse_call(state, exchange.request, parse,
+                               /*is_apart=*/parse == parse_chat_call);
   } catch (const ConfigError& error) {
     problem = error.what();
   }
@@ -197,7 +198,7 @@ HttpResponse list_models(const ApiState& state) {
                            {"root", model.name},
                            {"parent", nullptr},
                            {"max_model_len", model.context_length}};
-  return {.body = json::serialize(json::value{{"object", "list"}, {"data", json::array{entry}}})};
+  return {.body = json_text(json::value{{"object", "list"}, {"data", json::array{entry}}})};
 }
 
 }  // namespace

@@ -5,8 +5,16 @@
 #include "core/error.h"
 
 namespace slime::engine {
+namespace {
+
+constexpr std::size_t kMostKeys = std::size_t{1} << 17;
+
+}  // namespace
 
 json::object parse_body(std::string_view body) {
+  // Objects cost much for each key; no request has so many.
+  if (count_keys(body, kMostKeys) > kMostKeys)
+    throw ConfigError(fmt::format("request body: has more than {} keys in all", kMostKeys));
   json::value value = parse_json(body, "request body");
   if (const auto key = find_duplicate_key(body))
     throw ConfigError(fmt::format("request body: the key \"{}\" stands twice in one object", *key));

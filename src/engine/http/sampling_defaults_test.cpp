@@ -57,5 +57,12 @@ TEST(SamplingDefaults, OutOfRangeAreTheModelsFaultAndNotEachRequests) {
   EXPECT_EQ(refusal_of(R"({"temperature":null})"), "none");
 }
 
+TEST(SamplingDefaults, TopPOfZeroIsTheBestTokenAlone) {
+  const SamplingParams params = defaults_of(R"({"top_p":0,"temperature":0.7})");
+  EXPECT_EQ(params.top_k, 1);
+  EXPECT_EQ(params.top_p, 1);
+  EXPECT_EQ(refusal_of(R"({"top_p":0,"top_k":0})"), "none");
+}
+
 }  // namespace
 }  // namespace slime::engine

@@ -24,7 +24,10 @@ class ApiServer {
 
   void start() { http_.start(); }
   /// Waits up to `grace` for running requests, then aborts them.
-  void stop(std::chrono::milliseconds grace) { http_.stop(grace); }
+  void stop(std::chrono::milliseconds grace) {
+    state_.ends_at = std::chrono::steady_clock::now() + grace;
+    http_.stop(grace);
+  }
   std::string url() const { return http_.url(); }
   std::uint16_t port() const { return http_.port(); }
 

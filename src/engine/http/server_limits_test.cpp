@@ -85,6 +85,33 @@ TEST(GenerateRoute, LargeRequestsAreReadApartFromTheConnections) {
   release.set_value();
 }
 
+TEST(GenerateRoute, ChatTemplatesRunApartFromTheConnectionsAndHoldUpNoEnd) {
+  TestServer test("Hi");
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  std::atomic<int> num_rendering{0};
+  test.model.render_chat = [&, released](const json::array&, const json::object&) {
+    ++num_rendering;
+    released.wait();
+    return std::string("x");
+  };
+  std::vector<std::jthread> clients;
+  for (int i = 0; i < 6; ++i) {
+    clients.emplace_back([&] {
+      test.call("POST", "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}]})");
+    });
+  }
+  EXPECT_TRUE(eventually([&] { return num_rendering == 2; }));
+  const auto response = net::http_call(
+      {.method = "GET", .url = test.server.url() + "/health", .timeout = std::chrono::seconds(10)});
+  EXPECT_TRUE(response.has_value() && response->status == 200);
+  std::jthread stops([&] { test.server.stop(std::chrono::milliseconds(0)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  release.set_value();
+  stops.join();
+  EXPECT_EQ(num_rendering, 2) << "those that waited are not begun";
+}
+
 TEST(ResponseMemory, ACallThatOutgrowsItsShareEndsAndItsRequestsToo) {
   TestServer test("", {.response_limit_bytes = 50'000});
   for (const auto& [path, body] :

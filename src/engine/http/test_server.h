@@ -32,7 +32,7 @@ struct TestServer {
               .longest_token_bytes = longest_token_bytes(*tokenizer),
               .render_chat =
                   [](const json::array& messages, const json::object& options) {
-                    return json::serialize(messages) + json::serialize(options);
+                    return json_text(messages) + json_text(options);
                   },
               .weight_roots = {SLIME_SOURCE_DIR "/tests/fixtures/models"}},
         server(engine, model, {.port = 0}, std::move(options)) {

@@ -28,6 +28,7 @@ std::string client_text(const Request& request) {
 template <typename SomeRequest, typename Fn>
 void each_number(SomeRequest& request, const Fn& fn) {
   fn(request.num_computed);
+  fn(request.rotary_offset);
   fn(request.state);
   fn(request.num_in_state);
   fn(request.num_scored);

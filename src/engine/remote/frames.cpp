@@ -60,6 +60,7 @@ void each_field(Request& request, const Fn& fn) {
   fn(request.rid);
   fn(request.input_ids);
   fn(request.num_drawn);
+  fn(request.cache_salt);
   fn(request.return_logprob);
   fn(request.logprob_start_len);
   fn(request.top_logprobs_num);

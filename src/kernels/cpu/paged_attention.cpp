@@ -144,7 +144,7 @@ void paged_attention_portable(const PagedAttentionCall& call) {
     return ((page * call.num_kv_heads + head) * kPageTokens + slot) * stride + dim;
   };
   // Head `head` of the fused projection of `row`, normed and rotated.
-  const auto normed_rotated = [&](int64_t row, int64_t head, int64_t position, const float* norm) {
+  const auto normed_rotated = [&](int64_t row, int64_t head, int64_t angle, const float* norm) {
     std::vector<float> x(head_dim);
     for (int64_t d = 0; d < head_dim; ++d)
       x[d] = get(call.qkv_TE, call.activations, row * qkv_stride + head * head_dim + d);
@@ -155,8 +155,8 @@ void paged_attention_portable(const PagedAttentionCall& call) {
       for (int64_t d = 0; d < head_dim; ++d) x[d] *= factor * norm[d];
     }
     for (int64_t r = 0; r < call.rotary_half; ++r) {
-      const float cos = call.cos_PR[position * call.rotary_half + r];
-      const float sin = call.sin_PR[position * call.rotary_half + r];
+      const float cos = call.cos_PR[angle * call.rotary_half + r];
+      const float sin = call.sin_PR[angle * call.rotary_half + r];
       const float first = x[r];
       const float second = x[r + call.rotary_half];
       x[r] = first * cos - second * sin;
@@ -168,9 +168,10 @@ void paged_attention_portable(const PagedAttentionCall& call) {
     for (int64_t i = 0; i < sequence.num_rows; ++i) {
       const int64_t row = sequence.first_row + i;
       const int64_t position = sequence.num_keys - sequence.num_rows + i;
+      const int64_t angle = position + sequence.rotary_offset;
       const int32_t page = sequence.pages[position / kPageTokens];
       for (int64_t head = 0; head < call.num_kv_heads; ++head) {
-        const auto key = normed_rotated(row, call.num_heads + head, position, call.k_norm);
+        const auto key = normed_rotated(row, call.num_heads + head, angle, call.k_norm);
         for (int64_t d = 0; d < head_dim; ++d) {
           if (call.values_are_keys) {
             put(call.values, call.storage, value_at(page, head, position % kPageTokens, d), key[d]);
@@ -189,11 +190,12 @@ void paged_attention_portable(const PagedAttentionCall& call) {
     for (int64_t i = 0; i < sequence.num_rows; ++i) {
       const int64_t row = sequence.first_row + i;
       const int64_t position = sequence.num_keys - sequence.num_rows + i;
+      const int64_t angle = position + sequence.rotary_offset;
       const int64_t first_key =
           call.window > 0 ? std::max<int64_t>(0, position - call.window + 1) : 0;
       const uint8_t* chosen = call.chosen_T == nullptr ? nullptr : call.chosen_T[row];
       for (int64_t head = 0; head < call.num_heads; ++head) {
-        const auto query = normed_rotated(row, head, position, call.q_norm);
+        const auto query = normed_rotated(row, head, angle, call.q_norm);
         std::vector<float> weight(position + 1, 0.0F);
         float largest =
             call.sinks != nullptr ? call.sinks[head] : -std::numeric_limits<float>::infinity();

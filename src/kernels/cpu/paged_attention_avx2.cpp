@@ -356,7 +356,7 @@ SLIME_AVX2 void attend_tile(const PagedAttentionCall& call, const PagedPlan::Til
 /// One head of a row: to float32, norm, rotary embedding.
 template <typename A>
 SLIME_AVX2 void load_head(const PagedAttentionCall& call, const A* from, const float* norm,
-                          int64_t position, float* x) {
+                          int64_t angle, float* x) {
   const int64_t head_dim = call.head_dim;
 #pragma omp simd
   for (int64_t d = 0; d < head_dim; ++d) x[d] = value_of(from[d]);
@@ -369,8 +369,8 @@ SLIME_AVX2 void load_head(const PagedAttentionCall& call, const A* from, const f
     for (int64_t d = 0; d < head_dim; ++d) x[d] *= factor * norm[d];
   }
   const int64_t half = call.rotary_half;
-  const float* cos = call.cos_PR + position * half;
-  const float* sin = call.sin_PR + position * half;
+  const float* cos = call.cos_PR + angle * half;
+  const float* sin = call.sin_PR + angle * half;
 #pragma omp simd
   for (int64_t r = 0; r < half; ++r) {
     const float first = x[r];
@@ -395,14 +395,15 @@ SLIME_AVX2 void prepare_tile(const PagedAttentionCall& call, const PagedPlan::Ti
     for (int64_t i = 0; i < tile.num_rows; ++i) {
       const int64_t row = sequence.first_row + tile.first_row + i;
       const int64_t position = sequence.num_keys - sequence.num_rows + tile.first_row + i;
+      const int64_t angle = position + sequence.rotary_offset;
       const A* heads = static_cast<const A*>(call.qkv_TE) + row * call.row_size();
       for (int64_t g = 0; g < group; ++g) {
         float* query = call.query_scratch + ((kv_head * total_rows + row) * group + g) * stride;
-        load_head(call, heads + (kv_head * group + g) * head_dim, call.q_norm, position, query);
+        load_head(call, heads + (kv_head * group + g) * head_dim, call.q_norm, angle, query);
 #pragma omp simd
         for (int64_t d = 0; d < head_dim; ++d) query[d] *= call.scale;
       }
-      load_head(call, heads + (call.num_heads + kv_head) * head_dim, call.k_norm, position,
+      load_head(call, heads + (call.num_heads + kv_head) * head_dim, call.k_norm, angle,
                 key.data());
       const int64_t head =
           static_cast<int64_t>(sequence.pages[position / kPageTokens]) * call.num_kv_heads +

@@ -279,7 +279,8 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
         "attention sinks are in the precision of the rows");
   if (!has_tiles_here) {
     check(!is_decode && !has_packed, "decode is planned where has_decode_attention says so");
-    attend_plain(attend, rotate.positions_T, array<int32_t>(batch.row_sequence_T), stream);
+    const Tensor& positions_T = batch.position_T.defined() ? batch.position_T : call.positions_T;
+    attend_plain(attend, array<int64_t>(positions_T), array<int32_t>(batch.row_sequence_T), stream);
     return out_TC;
   }
   for (const TileLaunch& launch : batch.tiles) {

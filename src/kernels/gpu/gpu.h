@@ -71,6 +71,7 @@ struct DecodeLaunch {
 struct PagedBatch {
   Tensor slot_T;            // int32  page * kPageTokens + slot, where this row's key and value go
   Tensor row_sequence_T;    // int32
+  Tensor position_T;        // int64, where rows of the rotary tables are not positions; or undefined
   Tensor query_starts;      // int32 [S + 1]
   Tensor page_starts;       // int32 [S + 1]
   Tensor pages;             // int32, flat

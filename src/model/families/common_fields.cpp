@@ -11,46 +11,95 @@ namespace {
 constexpr int64_t kMaxSize = int64_t{1} << 24;
 constexpr double kHuge = 1e30;
 
-constexpr std::array<std::pair<std::string_view, Rope::Kind>, 4> kRopeKinds{
+constexpr std::array<std::pair<std::string_view, Rope::Kind>, 7> kRopeKinds{
     {{"default", Rope::Kind::kDefault},
      {"linear", Rope::Kind::kLinear},
+     {"dynamic", Rope::Kind::kDynamic},
      {"llama3", Rope::Kind::kLlama3},
-     {"yarn", Rope::Kind::kYarn}}};
+     {"yarn", Rope::Kind::kYarn},
+     {"longrope", Rope::Kind::kLongrope},
+     {"su", Rope::Kind::kLongrope}}};  // its name in the first files of Phi-3
+constexpr int64_t kMostPositions = int64_t{1} << 40;
 
-Rope::Kind rope_kind(const FieldReader& fields, std::string_view field) {
-  constexpr std::array kWords = {kRopeKinds[0].first, kRopeKinds[1].first, kRopeKinds[2].first,
-                                 kRopeKinds[3].first};
-  const std::string word = fields.one_of(field, kWords).value_or("default");
+Rope::Kind rope_kind(const FieldReader& fields) {
+  static constexpr auto kWords = [] {
+    std::array<std::string_view, kRopeKinds.size()> words;
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = kRopeKinds[i].first;
+    return words;
+  }();
+  const std::string word =
+      fields.one_of(fields.has("rope_type") ? "rope_type" : "type", kWords).value_or("default");
   return std::ranges::find(kRopeKinds, word, [](const auto& kind) { return kind.first; })->second;
 }
 
+/// Zero and null mean the default, as in transformers.
+double number_or(const FieldReader& fields, std::string_view name, double otherwise) {
+  const double number = fields.number(name, 0, kHuge).value_or(0);
+  return number > 0 ? number : otherwise;
+}
+
 void read_yarn(const FieldReader& fields, Rope& rope) {
-  rope.original_max_positions =
-      fields.required()
-          .integer("original_max_position_embeddings", 1, int64_t{1} << 40)
-          .value_or(1);
-  rope.beta_fast = fields.number("beta_fast", 1e-6, kHuge).value_or(32);
-  rope.beta_slow = fields.number("beta_slow", 1e-6, kHuge).value_or(1);
+  rope.beta_fast = number_or(fields, "beta_fast", 32);
+  rope.beta_slow = number_or(fields, "beta_slow", 1);
   rope.truncates = fields.boolean("truncate").value_or(true);
   rope.mscale = fields.number("mscale", 0, kHuge).value_or(0);
   rope.mscale_all_dim = fields.number("mscale_all_dim", 0, kHuge).value_or(0);
-  fields.refuse("attention_factor", "is not read: leave it to mscale");
 }
 
-/// `fields` is rope_scaling (kind under rope_type or type) or rope_parameters (theta inside).
-void read_rope_kind(const FieldReader& fields, Rope& rope) {
-  rope.kind = rope_kind(fields, fields.has("rope_type") ? "rope_type" : "type");
-  if (rope.kind == Rope::Kind::kDefault) return;
+void read_llama3(const FieldReader& fields, Rope& rope) {
   const FieldReader needed = fields.required();
-  rope.factor = needed.number("factor", 1, kHuge).value_or(1);
-  if (rope.kind == Rope::Kind::kYarn) return read_yarn(fields, rope);
-  if (rope.kind != Rope::Kind::kLlama3) return;
   rope.low_freq_factor = needed.number("low_freq_factor", 1e-6, kHuge).value_or(1);
   rope.high_freq_factor = needed.number("high_freq_factor", 1e-6, kHuge).value_or(4);
-  rope.original_max_positions =
-      needed.integer("original_max_position_embeddings", 1, int64_t{1} << 40).value_or(1);
   fields.expect(rope.high_freq_factor > rope.low_freq_factor, "high_freq_factor",
                 "must be larger than low_freq_factor");
+}
+
+std::vector<double> read_factors(const FieldReader& fields, std::string_view name,
+                                 int64_t rotary_dim) {
+  if (fields.required().array(name) == nullptr) return {};
+  std::vector<double> factors = fields.numbers<double>(name);
+  const bool is_right = static_cast<int64_t>(factors.size()) == rotary_dim / 2 &&
+                        std::ranges::all_of(factors, [](double f) { return f > 0 && f < kHuge; });
+  fields.expect(is_right, name,
+                fmt::format("must be {} numbers above 0, one for each two of the {} numbers of a "
+                            "head that rotate",
+                            rotary_dim / 2, rotary_dim));
+  return factors;
+}
+
+/// What the kind needs besides theta. `above` is what `fields` lies in.
+void read_rope_kind(const FieldReader& fields, const FieldReader& above, const ModelConfig& config,
+                    const CommonDefaults& defaults, Rope& rope) {
+  const int64_t max_positions = config.max_positions;
+  rope.kind = rope_kind(fields);
+  if (defaults.yarn_is_longrope && rope.kind == Rope::Kind::kYarn)
+    rope.kind = Rope::Kind::kLongrope;
+  if (rope.kind == Rope::Kind::kDefault) return;
+  const bool has_original = rope.kind == Rope::Kind::kLlama3 || rope.kind == Rope::Kind::kYarn ||
+                            rope.kind == Rope::Kind::kLongrope;
+  if (has_original) {
+    // Beside the scaling it counts more than inside; max_position_embeddings where it is nowhere.
+    constexpr std::string_view kName = "original_max_position_embeddings";
+    rope.original_max_positions = fields.integer(kName, 1, kMostPositions).value_or(max_positions);
+    const auto beside = above.integer(kName, 1, kMostPositions);
+    if (beside) rope.original_max_positions = *beside;
+    if (!beside && defaults.original_positions)
+      rope.original_max_positions = *defaults.original_positions;
+  }
+  if (rope.kind == Rope::Kind::kYarn || rope.kind == Rope::Kind::kLongrope) {
+    const double ratio =
+        static_cast<double>(max_positions) / static_cast<double>(rope.original_max_positions);
+    rope.factor = fields.number("factor", 1e-6, kHuge).value_or(ratio);
+    rope.attention_factor = fields.number("attention_factor", 1e-6, kHuge).value_or(0);
+  } else {
+    rope.factor = fields.required().number("factor", 1e-6, kHuge).value_or(1);
+  }
+  if (rope.kind == Rope::Kind::kYarn) read_yarn(fields, rope);
+  if (rope.kind == Rope::Kind::kLlama3) read_llama3(fields, rope);
+  if (rope.kind == Rope::Kind::kLongrope) {
+    rope.short_factors = read_factors(fields, "short_factor", config.rotary_dim);
+    rope.long_factors = read_factors(fields, "long_factor", config.rotary_dim);
+  }
 }
 
 /// Of compressed-tensors: whole numbers of four bits, packed, with a factor for each group.
@@ -80,14 +129,17 @@ void read_rope(const FieldReader& fields, ModelConfig& config, const CommonDefau
   const bool may_be_partial = defaults.has_partial_rotary;
   Rope& rope = config.rope;
   rope.theta = fields.number("rope_theta", 1e-6, kHuge).value_or(10000.0);
+  constexpr std::array kNames = {"rope_scaling", "rope_parameters"};
   double factor = read_rotary_factor(fields, may_be_partial, defaults.rotary_factor);
-  for (const char* name : {"rope_scaling", "rope_parameters"}) {
-    if (const auto inner = fields.fields(name)) {
-      read_rope_fields(*inner, rope);
+  for (const char* name : kNames) {
+    if (const auto inner = fields.fields(name))
       factor = read_rotary_factor(*inner, may_be_partial, factor);
-    }
   }
   config.rotary_dim = static_cast<int64_t>(static_cast<double>(config.head_dim) * factor);
+  if (defaults.rotary_dim) config.rotary_dim = *defaults.rotary_dim;
+  for (const char* name : kNames) {
+    if (const auto inner = fields.fields(name)) read_rope_fields(*inner, fields, config, defaults, rope);
+  }
   if (may_be_partial && (config.rotary_dim < 2 || config.rotary_dim % 2 != 0)) {
     fields.wrong("partial_rotary_factor",
                  fmt::format("must make an even share of the {} numbers of a head rotate, here {}",
@@ -97,9 +149,10 @@ void read_rope(const FieldReader& fields, ModelConfig& config, const CommonDefau
 
 }  // namespace
 
-void read_rope_fields(const FieldReader& fields, Rope& rope) {
+void read_rope_fields(const FieldReader& fields, const FieldReader& above,
+                      const ModelConfig& config, const CommonDefaults& defaults, Rope& rope) {
   rope.theta = fields.number("rope_theta", 1e-6, kHuge).value_or(rope.theta);
-  read_rope_kind(fields, rope);
+  read_rope_kind(fields, above, config, defaults, rope);
 }
 
 void read_stored_form(const FieldReader& fields, ModelConfig& config) {
@@ -133,15 +186,15 @@ void read_common(const FieldReader& fields, ModelConfig& config, const CommonDef
   config.num_heads = needed.integer("num_attention_heads", 1, 65536).value_or(1);
   config.num_kv_heads = fields.integer("num_key_value_heads", 1, 65536)
                             .value_or(defaults.kv_heads.value_or(config.num_heads));
-  config.head_dim =
-      fields.integer("head_dim", 2, 4096)
-          .value_or(defaults.head_dim.value_or(config.hidden_size / config.num_heads));
+  config.head_dim = defaults.head_dim.value_or(config.hidden_size / config.num_heads);
+  if (defaults.uses_head_dim)
+    config.head_dim = fields.integer("head_dim", 2, 4096).value_or(config.head_dim);
   if (config.num_heads % config.num_kv_heads != 0) {
     fields.wrong(
         "num_attention_heads",
         fmt::format("must be a multiple of num_key_value_heads ({})", config.num_kv_heads));
   }
-  if (config.head_dim < 2 || config.head_dim % 2 != 0) {
+  if (defaults.uses_head_dim && (config.head_dim < 2 || config.head_dim % 2 != 0)) {
     fields.note("head_dim", fmt::format("must be even for the rotary embedding, not {} "
                                         "(hidden_size / num_attention_heads when absent)",
                                         config.head_dim));

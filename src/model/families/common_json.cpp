@@ -13,6 +13,12 @@ json::object rope_json(const Rope& rope) {
   json::object object{{"rope_theta", rope.theta}, {"rope_type", word_of(rope.kind)}};
   if (rope.kind == Rope::Kind::kDefault) return object;
   object["factor"] = rope.factor;
+  if (rope.attention_factor > 0) object["attention_factor"] = rope.attention_factor;
+  if (rope.kind == Rope::Kind::kLongrope) {
+    object["original_max_position_embeddings"] = rope.original_max_positions;
+    object["short_factor"] = json::value_from(rope.short_factors);
+    object["long_factor"] = json::value_from(rope.long_factors);
+  }
   if (rope.kind == Rope::Kind::kLlama3) {
     object["low_freq_factor"] = rope.low_freq_factor;
     object["high_freq_factor"] = rope.high_freq_factor;

@@ -8,7 +8,7 @@
 namespace slime::model {
 
 void read_deepseek_v2(const FieldReader& fields, ModelConfig& config) {
-  read_common(fields, config, {});
+  read_common(fields, config, latent_defaults(fields));
   read_latent_attention(fields, config);
   config.experts.best_of_group = 1;
   read_shared_experts(fields, config);

@@ -7,7 +7,7 @@
 namespace slime::model {
 
 void read_deepseek_v3(const FieldReader& fields, ModelConfig& config) {
-  read_common(fields, config, {});
+  read_common(fields, config, latent_defaults(fields));
   read_latent_attention(fields, config);
   read_shared_experts(fields, config);
   read_sigmoid_routing(fields, config);

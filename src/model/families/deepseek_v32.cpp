@@ -6,7 +6,7 @@
 namespace slime::model {
 
 void read_deepseek_v32(const FieldReader& fields, ModelConfig& config) {
-  read_common(fields, config, {});
+  read_common(fields, config, latent_defaults(fields));
   read_indexer(fields, config);
   read_latent_attention(fields, config);
   check_indexer(fields, config);

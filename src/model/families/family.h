@@ -96,6 +96,10 @@ struct CommonDefaults {
   bool has_partial_rotary = false;  // partial_rotary_factor may be less than 1
   bool has_gelu = false;            // hidden_act
   double rotary_factor = 1;
+  std::optional<int64_t> rotary_dim;  // of a family whose file says it in another way
+  bool uses_head_dim = true;          // false: sizes of heads are other fields
+  bool yarn_is_longrope = false;      // what it was called in older files
+  std::optional<int64_t> original_positions;  // where nothing stands beside the scaling
 };
 void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);
 
@@ -103,7 +107,9 @@ void read_common(const FieldReader& fields, ModelConfig& config, const CommonDef
 void read_stored_form(const FieldReader& fields, ModelConfig& config);
 
 /// Theta and kind from rope_scaling, rope_parameters or one of the latter's members.
-void read_rope_fields(const FieldReader& fields, Rope& rope);
+/// `above`: the fields that they lie in. max_positions and rotary_dim are known.
+void read_rope_fields(const FieldReader& fields, const FieldReader& above,
+                      const ModelConfig& config, const CommonDefaults& defaults, Rope& rope);
 
 /// layer_types of the newer form, else the given rule: layers from `first_windowed` on have the
 /// window. `window` 0 means that the file switches it off.
@@ -130,6 +136,8 @@ void write_shared_experts(const ModelConfig& config, json::object& out);
 /// Sigmoid scores with a selection bias.
 void read_sigmoid_routing(const FieldReader& fields, ModelConfig& config);
 void write_sigmoid_routing(const ModelConfig& config, json::object& out);
+/// Of read_common(), where attention is latent.
+CommonDefaults latent_defaults(const FieldReader& fields, double norm_eps = 1e-6);
 /// Sizes of latent attention; what read_common() says of heads is not so then.
 void read_latent_attention(const FieldReader& fields, ModelConfig& config);
 void write_latent_attention(const ModelConfig& config, json::object& out);

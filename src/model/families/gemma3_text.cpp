@@ -13,8 +13,13 @@ void read_both_ropes(const FieldReader& fields, ModelConfig& config) {
   local.theta = fields.number("rope_local_base_freq", 1e-6, 1e30).value_or(10000);
   if (!fields.has("rope_theta")) config.rope.theta = 1e6;
   if (const auto ropes = fields.fields("rope_parameters")) {
-    if (const auto rope = ropes->fields("full_attention")) read_rope_fields(*rope, config.rope);
-    if (const auto rope = ropes->fields("sliding_attention")) read_rope_fields(*rope, local);
+    if (const auto rope = ropes->fields("full_attention"))
+      read_rope_fields(*rope, *rope, config, {}, config.rope);
+    if (const auto rope = ropes->fields("sliding_attention")) {
+      read_rope_fields(*rope, *rope, config, {}, local);
+      rope->expect(local.kind != Rope::Kind::kLongrope, "rope_type",
+                   "may be longrope in all layers alone");
+    }
   }
   config.local_rope = local;
 }

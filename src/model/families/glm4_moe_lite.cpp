@@ -6,7 +6,7 @@
 namespace slime::model {
 
 void read_glm4_moe_lite(const FieldReader& fields, ModelConfig& config) {
-  read_common(fields, config, {.norm_eps = 1e-5});
+  read_common(fields, config, latent_defaults(fields, 1e-5));
   read_latent_attention(fields, config);
   read_shared_experts(fields, config);
   read_sigmoid_routing(fields, config);

@@ -6,7 +6,7 @@
 namespace slime::model {
 
 void read_glm_moe_dsa(const FieldReader& fields, ModelConfig& config) {
-  read_common(fields, config, {.norm_eps = 1e-5});
+  read_common(fields, config, latent_defaults(fields, 1e-5));
   read_indexer(fields, config);
   read_indexed_layers(fields, config);
   config.indexer.rotates_pairs = fields.boolean("indexer_rope_interleave").value_or(true);

@@ -4,6 +4,12 @@
 
 namespace slime::model {
 
+CommonDefaults latent_defaults(const FieldReader& fields, double norm_eps) {
+  return {.norm_eps = norm_eps,
+          .rotary_dim = fields.integer("qk_rope_head_dim", 2, 4096),
+          .uses_head_dim = false};
+}
+
 void read_latent_attention(const FieldReader& fields, ModelConfig& config) {
   constexpr int64_t kMost = 1 << 20;
   const FieldReader needed = fields.required();
@@ -20,6 +26,8 @@ void read_latent_attention(const FieldReader& fields, ModelConfig& config) {
   fields.expect(latent.value_dim <= config.head_dim, "v_head_dim",
                 "must be at most qk_nope_head_dim + qk_rope_head_dim");
   config.rotates_pairs = fields.boolean("rope_interleave").value_or(true);
+  if (config.rope.kind == Rope::Kind::kLongrope)
+    fields.note("rope_scaling", "is longrope, which latent attention has in no published model");
   fields.refuse("attention_bias", "is not supported with latent attention");
   read_windows(fields, config, 0, 0);
 }

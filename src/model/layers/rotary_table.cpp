@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -47,12 +48,19 @@ float blended(const Rope& rope, int64_t rotary_dim, int64_t i, float frequency) 
   return static_cast<float>(frequency / rope.factor * ramp + frequency * (1 - ramp));
 }
 
-float frequency_of(const Rope& rope, int64_t rotary_dim, int64_t i) {
+/// LongRoPE (arXiv 2402.13753): a factor of its own for each frequency.
+float divided(const std::vector<double>& factors, double theta, float exponent, int64_t i) {
+  const float wave = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+  return 1.0F / (static_cast<float>(factors[static_cast<std::size_t>(i)]) * wave);
+}
+
+float frequency_of(const Rope& rope, int64_t rotary_dim, int64_t i, bool is_long) {
   const float exponent = static_cast<float>(2 * i) / static_cast<float>(rotary_dim);
   const float plain =
       1.0F / static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
   switch (rope.kind) {
     case Rope::Kind::kDefault:
+    case Rope::Kind::kDynamic:
       return plain;
     case Rope::Kind::kLinear:
       return static_cast<float>(plain / rope.factor);
@@ -60,12 +68,19 @@ float frequency_of(const Rope& rope, int64_t rotary_dim, int64_t i) {
       return stretched(rope, plain);
     case Rope::Kind::kYarn:
       return blended(rope, rotary_dim, i, plain);
+    case Rope::Kind::kLongrope:
+      return divided(is_long ? rope.long_factors : rope.short_factors, rope.theta, exponent, i);
   }
   throw BugError("a kind of rope");
 }
 
 /// What sines and cosines are multiplied by.
 double amplitude(const Rope& rope) {
+  if (rope.attention_factor > 0) return rope.attention_factor;
+  if (rope.kind == Rope::Kind::kLongrope) {
+    const auto original = static_cast<double>(rope.original_max_positions);
+    return rope.factor <= 1 ? 1 : std::sqrt(1 + std::log(rope.factor) / std::log(original));
+  }
   if (rope.kind != Rope::Kind::kYarn) return 1;
   if (rope.mscale > 0 && rope.mscale_all_dim > 0)
     return yarn_mscale(rope.factor, rope.mscale) / yarn_mscale(rope.factor, rope.mscale_all_dim);
@@ -91,18 +106,34 @@ double yarn_mscale(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }
 
-RotaryTable make_rotary_table(const Rope& rope, const RotaryHead& head, int64_t max_positions,
-                              at::Device device) {
-  check(head.rotary_dim >= 2 && head.rotary_dim <= head.head_dim, "a part of each head rotates");
+namespace {
+
+/// Cosines and sines of the positions, at one end of a rope with a switch.
+std::pair<Tensor, Tensor> waves(const Rope& rope, const RotaryHead& head, int64_t max_positions,
+                                bool is_long) {
   const int64_t half = head.rotary_dim / 2;
   Tensor frequency_R = at::zeros({head.head_dim / 2}, at::kFloat);
   for (int64_t i = 0; i < half; ++i)
-    frequency_R.data_ptr<float>()[i] = frequency_of(rope, head.rotary_dim, i);
+    frequency_R.data_ptr<float>()[i] = frequency_of(rope, head.rotary_dim, i, is_long);
   const Tensor angle_PR = at::outer(at::arange(max_positions, at::kFloat), frequency_R);
   Tensor cos_PR = angle_PR.cos(), sin_PR = angle_PR.sin();
   if (const double factor = amplitude(rope); factor != 1) {
     cos_PR.narrow(1, 0, half).mul_(factor);
     sin_PR.narrow(1, 0, half).mul_(factor);
+  }
+  return {cos_PR, sin_PR};
+}
+
+}  // namespace
+
+RotaryTable make_rotary_table(const Rope& rope, const RotaryHead& head, int64_t max_positions,
+                              bool has_switch, at::Device device) {
+  check(head.rotary_dim >= 2 && head.rotary_dim <= head.head_dim, "a part of each head rotates");
+  auto [cos_PR, sin_PR] = waves(rope, head, max_positions, /*is_long=*/false);
+  if (has_switch) {
+    const auto [long_cos_PR, long_sin_PR] = waves(rope, head, max_positions, /*is_long=*/true);
+    cos_PR = at::cat({cos_PR, long_cos_PR});
+    sin_PR = at::cat({sin_PR, long_sin_PR});
   }
   RotaryTable table{cos_PR.to(device), sin_PR.to(device), {}};
   if (head.rotary_dim < head.head_dim || head.rotates_pairs)

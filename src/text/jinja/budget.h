@@ -1,8 +1,8 @@
 #pragma once
 
-/// What one rendering may use. A chat template is a program from a stranger: it may loop for ever,
-/// nest without end or double a string until memory is full. Everything it can repeat is counted
-/// here.
+/// Limits of one rendering. A chat template is a program from a stranger: it may loop for ever,
+/// nest without end or double a string until memory is full. Operations are charged where they are
+/// done, by what they did: an element compared, 64 bytes of text looked at, a byte made.
 
 #include <cstddef>
 #include <cstdint>
@@ -47,6 +47,8 @@ class Budget {
     if (steps_ < 0)
       fail_limit("the template takes more than " + std::to_string(limits_.steps) + " steps");
   }
+  /// A pass over `bytes` of text or of small elements: a step is what 64 bytes take.
+  void take_pass(std::size_t bytes) { take_steps(bytes / 64); }
   /// Call before making something of `count` bytes.
   void take_bytes(std::size_t count) {
     if (count > static_cast<std::size_t>(bytes_)) {

@@ -26,7 +26,7 @@ Value Interpreter::evaluate(const ast::ExpressionPtr& expression, Scope& scope) 
 Value Interpreter::evaluate_node(const ast::Constant& node, Scope&) { return node.value; }
 
 Value Interpreter::evaluate_node(const ast::Name& node, Scope& scope) {
-  if (const Value* value = scope.find(node.name)) return *value;
+  if (const Value* value = scope.find(node.name, budget_)) return *value;
   return make_undefined(fmt::format("{} is undefined", repr_of_text(node.name)));
 }
 
@@ -46,7 +46,7 @@ Value Interpreter::evaluate_node(const ast::DictLiteral& node, Scope& scope) {
     if (!is_hashable(key)) fail_type(fmt::format("unhashable type: '{}'", key.type_name()));
     bool replaced = false;
     for (auto& [old_key, old_value] : members) {
-      if (!equal(old_key, key)) continue;
+      if (!equal(old_key, key, budget_)) continue;
       old_value = value;
       replaced = true;
     }
@@ -159,12 +159,7 @@ Value Interpreter::evaluate_node(const ast::Compare& node, Scope& scope) {
   Value left = evaluate(node.first, scope);
   for (const auto& [op, part] : node.rest) {
     Value right = evaluate(part, scope);
-    // Comparing costs as much as the smaller value is large, searching as much as the container.
-    const int64_t cost = op == CompareOperator::kIn || op == CompareOperator::kNotIn
-                             ? right.extent().size
-                             : std::min(left.extent().size, right.extent().size);
-    budget_.take_steps(static_cast<std::size_t>(cost) / 64);
-    if (!compare(op, left, right)) return false;
+    if (!compare(op, left, right, budget_)) return false;
     left = std::move(right);
   }
   return true;

@@ -215,6 +215,10 @@ std::string format_percent_item(const Value& value, Spec spec, Budget& budget) {
   }
   if (!integral) return format_float(*number, spec, budget);
   if (spec.type == 'i' || spec.type == 'u') spec.type = 'd';
+  if (const std::string* big = value.if_big_integer()) {
+    if (spec.type != 'd') fail_limit("an integer of more than 128 bits");
+    return padded(spec, "", *big, '>', budget);
+  }
   const int digits = spec.precision;
   const Integer integer = value.if_float() != nullptr
                               ? static_cast<Integer>(std::clamp(*number, -1e30, 1e30))
@@ -230,7 +234,8 @@ std::string format_percent_item(const Value& value, Spec spec, Budget& budget) {
 }
 
 /// The field of a replacement: 0.name[key].
-Value resolve_field(std::string_view field, const Arguments& arguments, std::size_t& next_index) {
+Value resolve_field(std::string_view field, const Arguments& arguments, std::size_t& next_index,
+                    Budget& budget) {
   const std::size_t end = std::min(field.find_first_of(".["), field.size());
   const std::string_view head = field.substr(0, end);
   Value value;
@@ -257,7 +262,7 @@ Value resolve_field(std::string_view field, const Arguments& arguments, std::siz
     if (stop == std::string_view::npos) fail_type("expected '}' before end of string");
     const std::string_view name = field.substr(at + 1, stop - at - 1);
     const Dict* dict = value.if_dict();
-    const Value* member = dict == nullptr ? nullptr : dict->find(name);
+    const Value* member = dict == nullptr ? nullptr : dict->find(name, budget);
     if (const Sequence* list = value.if_indexable(); bracket && list != nullptr) {
       std::size_t position = 0;
       const auto index = static_cast<std::size_t>(read_number(name, position, kMaxWidth));
@@ -275,7 +280,7 @@ Value resolve_field(std::string_view field, const Arguments& arguments, std::siz
 
 std::string format_value(const Value& value, std::string_view spec_text, Budget& budget) {
   const Spec spec = parse_spec(spec_text);
-  if (spec_text.empty()) return to_str(value);
+  if (spec_text.empty()) return paid_text(value, budget);
   if (value.is_undefined()) fail_undefined(value.undefined_reason());
   if (const std::string* text = value.if_string()) {
     if (spec.type != 0 && spec.type != 's') {
@@ -295,6 +300,10 @@ std::string format_value(const Value& value, std::string_view spec_text, Budget&
   if (value.if_float() != nullptr || (spec.type != 0 && !is_one_of(spec.type, "dnxXob"))) {
     fail_type(fmt::format("Unknown format code '{}' for object of type '{}'", spec.type,
                           value.type_name()));
+  }
+  if (value.if_big_integer() != nullptr) {
+    if (spec.type != 0 && spec.type != 'd') fail_limit("an integer of more than 128 bits");
+    return padded(spec, "", to_str(value), '>', budget);
   }
   if (value.if_bool() != nullptr && spec.type == 0)
     return padded(spec, "", to_str(value), '<', budget);
@@ -331,7 +340,7 @@ std::string percent_format(std::string_view format, const Value& values, Budget&
       if (end == std::string_view::npos) fail_type("incomplete format key");
       if (dict == nullptr) fail_type("format requires a mapping");
       const std::string_view name = format.substr(at + 1, end - at - 1);
-      const Value* member = dict->find(name);
+      const Value* member = dict->find(name, budget);
       if (member == nullptr) fail_type(repr_of_text(name));
       named = *member;
       ++used;
@@ -352,7 +361,9 @@ std::string percent_format(std::string_view format, const Value& values, Budget&
     if (!is_one_of(spec.type, "sradiuxXoeEfFgGc")) {
       fail_type(fmt::format("unsupported format character '{}'", spec.type));
     }
-    const std::string piece = format_percent_item(named ? *named : next_value(), spec, budget);
+    const Value item = named ? *named : next_value();
+    budget.take_bytes(static_cast<std::size_t>(item.extent().size));
+    const std::string piece = format_percent_item(item, spec, budget);
     budget.take_bytes(piece.size());
     out += piece;
   }
@@ -396,7 +407,7 @@ std::string brace_format(std::string_view format, const Arguments& arguments, Bu
       conversion = inside[mark + 1];
       inside = inside.substr(0, mark);
     }
-    Value value = resolve_field(inside, arguments, next_index);
+    Value value = resolve_field(inside, arguments, next_index, budget);
     budget.take_bytes(static_cast<std::size_t>(value.extent().size));
     if (conversion == 'r') value = repr(value);
     if (conversion == 's') value = to_str(value);

@@ -59,11 +59,11 @@ Value dict(Interpreter& run, Arguments arguments) {
   const auto put = [&](const Value& key, const Value& value) {
     if (!is_hashable(key)) fail_type(fmt::format("unhashable type: '{}'", key.type_name()));
     for (auto& [old_key, old_value] : members) {
-      if (!equal(old_key, key)) continue;
+      if (!equal(old_key, key, run.budget())) continue;
       old_value = value;
       return;
     }
-    run.budget().take_steps(1 + members.size() / 16);
+    run.budget().take_bytes(2 * sizeof(Value));
     members.emplace_back(key, value);
   };
   for (const Value& given : arguments.positional) {

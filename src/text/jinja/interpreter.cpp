@@ -15,8 +15,9 @@ namespace slime::text::jinja {
 
 using namespace python;  // its str methods are the filters and methods of templates
 
-const Value* Scope::find(std::string_view name) const {
+const Value* Scope::find(std::string_view name, Budget& budget) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+    budget.take_pass(scope->variables.size() * 8);
     for (const auto& [key, value] : scope->variables) {
       if (key == name) return &value;
     }
@@ -56,6 +57,7 @@ class Interpreter::ScopeOwner {
  public:
   ScopeOwner(Interpreter& interpreter, Scope* parent)
       : interpreter_(interpreter), scope_(std::make_unique<Scope>()) {
+    interpreter.budget_.take_bytes(sizeof(Scope) + 4 * sizeof(scope_->variables[0]));
     scope_->parent = parent;
   }
   ~ScopeOwner() {
@@ -248,6 +250,7 @@ void Interpreter::execute(const ast::FilterBlock& node, Scope& scope) {
   std::swap(block_text_, text);
   const Value value = evaluate(node.filters, scope);
   std::swap(block_text_, text);
+  budget_.take_bytes(static_cast<std::size_t>(value.extent().size));
   write(to_str(value));
 }
 
@@ -261,7 +264,7 @@ void Interpreter::execute(const ast::CallBlock& node, Scope& scope) {
 
 void Interpreter::assign(const ast::Target& target, const Value& value, Scope& scope) {
   if (!target.attribute.empty()) {
-    const Value* space = scope.find(target.name);
+    const Value* space = scope.find(target.name, budget_);
     auto* object = space == nullptr ? nullptr : dynamic_cast<Namespace*>(space->if_object());
     if (object == nullptr) fail_type("cannot assign attribute on non-namespace object");
     object->set(target.attribute, value);
@@ -365,7 +368,7 @@ Value Interpreter::attribute(const Value& value, std::string_view name) {
     if (auto found = object->attribute(name)) return *std::move(found);
   }
   if (const Dict* dict = value.if_dict()) {
-    if (const Value* member = dict->find(name)) return *member;
+    if (const Value* member = dict->find(name, budget_)) return *member;
   }
   return missing_attribute(value, name);
 }
@@ -375,13 +378,13 @@ Value Interpreter::item(const Value& value, const Value& key) {
   if (const Dict* dict = value.if_dict()) {
     const std::string* name = key.if_string();
     if (const Value* member =
-            name != nullptr ? dict->find(std::string_view(*name)) : dict->find(key))
+            name != nullptr ? dict->find(std::string_view(*name), budget_) : dict->find(key, budget_))
       return *member;
   } else if (const auto integer = key.if_integer()) {
     const Sequence* sequence = value.if_indexable();
     const std::string* text = value.if_string();
     const int64_t size = static_cast<int64_t>(sequence != nullptr ? sequence->items.size()
-                                              : text != nullptr   ? length(value)
+                                              : text != nullptr   ? length(value, budget_)
                                                                   : 0);
     int64_t index = to_index(*integer);
     if (index < 0) index += size;

@@ -24,7 +24,7 @@ struct Scope {
   std::vector<std::pair<std::string_view, Value>> variables;  // names live in the tree
   bool captured = false;  // a macro defined here, or further in, still refers to it
 
-  const Value* find(std::string_view name) const;
+  const Value* find(std::string_view name, Budget& budget) const;
   void set(std::string_view name, Value value);
 };
 

@@ -43,9 +43,9 @@ Value Loop::make_cycle() {
 Value Loop::make_changed() {
   auto function = std::make_shared<Function>();
   function->repr = "<method>";
-  function->call = [self = shared_from_this()](Interpreter&, Arguments arguments) -> Value {
+  function->call = [self = shared_from_this()](Interpreter& run, Arguments arguments) -> Value {
     Value seen = make_tuple(std::move(arguments.positional));
-    if (self->last_seen_ && equal(*self->last_seen_, seen)) return false;
+    if (self->last_seen_ && equal(*self->last_seen_, seen, run.budget())) return false;
     self->last_seen_ = std::move(seen);
     return true;
   };

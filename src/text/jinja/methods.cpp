@@ -74,6 +74,7 @@ Value splits(Interpreter& run, const Value& self, Arguments arguments) {
   const auto separator = text_or_none(bound, 0, "split");
   if (separator && separator->empty()) fail_type("empty separator");
   run.budget().take_bytes(self_text(self).size() * 2);
+  if (separator) run.budget().take_pass(separator->size());
   const int64_t limit = bound.index(1, -1);
   const auto parts = from_right ? split_from_right(self_text(self), separator, limit)
                                 : split(self_text(self), separator, limit);
@@ -114,9 +115,12 @@ template <bool at_start>
 Value starts_or_ends(Interpreter& run, const Value& self, Arguments arguments) {
   constexpr std::string_view kName = at_start ? "startswith" : "endswith";
   const BoundArguments bound(kName, std::move(arguments), {"prefix", "start", "end"});
+  if (bound.find(1) != nullptr || bound.find(2) != nullptr)
+    run.budget().take_pass(self_text(self).size());
   int64_t offset = 0;
   const std::string_view text = window(self, bound, 1, offset);
   const auto matches = [&](const std::string& part) {
+    run.budget().take_pass(std::min(part.size(), text.size()));
     return offset >= 0 && (at_start ? text.starts_with(part) : text.ends_with(part));
   };
   const Value& wanted = bound.require(0);
@@ -141,12 +145,12 @@ template <bool from_right, bool must_be_found>
 Value finds(Interpreter& run, const Value& self, Arguments arguments) {
   const BoundArguments bound("find", std::move(arguments), {"sub", "start", "end"});
   const std::string part = required_text(bound, 0, "find");
-  run.budget().take_steps(self_text(self).size() / 64);
+  run.budget().take_pass(self_text(self).size() * 2 + part.size());
   int64_t offset = 0;
   const std::string_view text = window(self, bound, 1, offset);
   const std::size_t found = offset < 0   ? std::string_view::npos
-                            : from_right ? text.rfind(part)
-                                         : text.find(part);
+                            : from_right ? find_last_part(text, part)
+                                         : find_part(text, part);
   if (found != std::string_view::npos)
     return offset + static_cast<int64_t>(count_points(text.substr(0, found)));
   if (must_be_found) fail_type("substring not found");
@@ -156,7 +160,7 @@ Value finds(Interpreter& run, const Value& self, Arguments arguments) {
 Value count(Interpreter& run, const Value& self, Arguments arguments) {
   const BoundArguments bound("count", std::move(arguments), {"sub", "start", "end"});
   const std::string part = required_text(bound, 0, "count");
-  run.budget().take_steps(self_text(self).size() / 64);
+  run.budget().take_pass(self_text(self).size() * 2 + part.size());
   int64_t offset = 0;
   const std::string_view text = window(self, bound, 1, offset);
   return offset < 0 ? Value(0) : Value(count_occurrences(text, part));
@@ -166,6 +170,7 @@ Value replace(Interpreter& run, const Value& self, Arguments arguments) {
   const BoundArguments bound("replace", std::move(arguments), {"old", "new", "count"});
   const std::string from = required_text(bound, 0, "replace");
   const std::string to = required_text(bound, 1, "replace");
+  run.budget().take_pass(self_text(self).size() + from.size());
   const std::size_t found = count_occurrences(self_text(self), from);
   if (!to.empty() && found > (std::size_t{1} << 40) / to.size()) run.budget().take_bytes(SIZE_MAX);
   run.budget().take_bytes(self_text(self).size() + found * to.size());
@@ -210,7 +215,7 @@ Value partition(Interpreter& run, const Value& self, Arguments arguments) {
   if (separator.empty()) fail_type("empty separator");
   const std::string_view text = self_text(self);
   pay(run, text);
-  const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
+  const std::size_t found = from_right ? find_last_part(text, separator) : find_part(text, separator);
   if (found == std::string_view::npos) {
     return from_right ? make_tuple({"", "", text}) : make_tuple({text, "", ""});
   }
@@ -239,9 +244,10 @@ Value zfill(Interpreter& run, const Value& self, Arguments arguments) {
 }
 
 template <bool (*holds)(char32_t)>
-Value all_are(Interpreter&, const Value& self, Arguments arguments) {
+Value all_are(Interpreter& run, const Value& self, Arguments arguments) {
   BoundArguments("str method", std::move(arguments), {});
   const std::string& text = self_text(self);
+  run.budget().take_pass(text.size() * 4);
   for (std::size_t at = 0; at < text.size();) {
     if (!holds(next_point(text, at))) return false;
   }
@@ -252,9 +258,10 @@ bool is_decimal_digit(char32_t point) { return point >= '0' && point <= '9'; }
 bool is_alphanumeric(char32_t point) { return is_alphabetic(point) || is_numeric(point); }
 
 template <bool (*is_case)(char32_t), bool (*is_other)(char32_t)>
-Value has_case(Interpreter&, const Value& self, Arguments arguments) {
+Value has_case(Interpreter& run, const Value& self, Arguments arguments) {
   BoundArguments("str method", std::move(arguments), {});
   const std::string& text = self_text(self);
+  run.budget().take_pass(text.size() * 4);
   bool any = false;
   for (std::size_t at = 0; at < text.size();) {
     const char32_t point = next_point(text, at);
@@ -267,19 +274,21 @@ Value has_case(Interpreter&, const Value& self, Arguments arguments) {
 Value list_index(Interpreter& run, const Value& self, Arguments arguments) {
   const BoundArguments bound("index", std::move(arguments), {"value"});
   const auto& items = self.if_sequence()->items;
-  run.budget().take_steps(static_cast<std::size_t>(self.extent().size) / 16);
-  const auto found = std::find_if(items.begin(), items.end(),
-                                  [&](const Value& item) { return equal(item, bound.require(0)); });
-  if (found == items.end()) fail_type(fmt::format("{} is not in list", repr(bound.require(0))));
+  const auto found = std::find_if(items.begin(), items.end(), [&](const Value& item) {
+    return equal(item, bound.require(0), run.budget());
+  });
+  if (found == items.end()) {
+    run.budget().take_bytes(static_cast<std::size_t>(bound.require(0).extent().size));
+    fail_type(fmt::format("{} is not in list", repr(bound.require(0))));
+  }
   return static_cast<int64_t>(found - items.begin());
 }
 
 Value list_count(Interpreter& run, const Value& self, Arguments arguments) {
   const BoundArguments bound("count", std::move(arguments), {"value"});
   const auto& items = self.if_sequence()->items;
-  run.budget().take_steps(static_cast<std::size_t>(self.extent().size) / 16);
   return static_cast<int64_t>(std::count_if(items.begin(), items.end(), [&](const Value& item) {
-    return equal(item, bound.require(0));
+    return equal(item, bound.require(0), run.budget());
   }));
 }
 
@@ -292,7 +301,10 @@ template <SequenceKind kind>
 Value dict_view(Interpreter& run, const Value& self, Arguments arguments) {
   BoundArguments("dict method", std::move(arguments), {});
   const Dict& dict = *self.if_dict();
-  run.budget().take_bytes(dict.members.size() * sizeof(Value));
+  constexpr std::size_t kItemBytes =
+      sizeof(Value) +
+      (kind == SequenceKind::kItems ? sizeof(Sequence) + 2 * sizeof(Value) : std::size_t{0});
+  run.budget().take_bytes(dict.members.size() * kItemBytes);
   std::vector<Value> items;
   for (const auto& [key, value] : dict.members) {
     items.push_back(kind == SequenceKind::kKeys     ? key
@@ -302,12 +314,12 @@ Value dict_view(Interpreter& run, const Value& self, Arguments arguments) {
   return make_sequence(kind, std::move(items));
 }
 
-Value get(Interpreter&, const Value& self, Arguments arguments) {
+Value get(Interpreter& run, const Value& self, Arguments arguments) {
   if (!arguments.named.empty()) fail_type("dict.get() takes no keyword arguments");
   const BoundArguments bound("get", std::move(arguments), {"key", "default"});
   if (!is_hashable(bound.require(0)))
     fail_type(fmt::format("unhashable type: '{}'", bound.require(0).type_name()));
-  if (const Value* value = self.if_dict()->find(bound.require(0))) return *value;
+  if (const Value* value = self.if_dict()->find(bound.require(0), run.budget())) return *value;
   return bound.find(1) == nullptr ? Value(None{}) : *bound.find(1);
 }
 

@@ -163,6 +163,25 @@ std::optional<Value> repeated(const Value& value, const Value& count, Budget& bu
   return make_sequence(sequence->kind, std::move(items));
 }
 
+/// Code points first, first + stride, ... before last (after it where the stride is negative).
+Value text_slice(std::string_view text, int64_t first, int64_t last, int64_t stride,
+                 Budget& budget) {
+  if (stride < 0 ? first <= last : first >= last) return "";
+  const int64_t low = stride < 0 ? last + 1 : first, high = stride < 0 ? first + 1 : last;
+  budget.take_pass(text.size());
+  const std::size_t begin = byte_offset(text, static_cast<std::size_t>(low));
+  text.remove_prefix(begin);
+  text = text.substr(0, byte_offset(text, static_cast<std::size_t>(high - low)));
+  budget.take_bytes(text.size());
+  if (stride == 1) return text;
+  budget.take_bytes(static_cast<std::size_t>(high - low) * sizeof(std::string_view));
+  const std::vector<std::string_view> points = split_points(text);
+  std::string out;
+  for (int64_t i = first; stride < 0 ? i > last : i < last; i += stride)
+    out += points[static_cast<std::size_t>(i - low)];
+  return out;
+}
+
 int64_t clamped_bound(const Value& bound, int64_t if_absent, int64_t size, int64_t low,
                       int64_t high) {
   if (bound.is_none()) return if_absent;
@@ -189,6 +208,7 @@ Value apply(BinaryOperator op, const Value& left, const Value& right, Budget& bu
   const auto a = left.if_number();
   const auto b = right.if_number();
   if (a && b) {
+    if (left.if_big_integer() != nullptr || right.if_big_integer() != nullptr) fail_overflow();
     if (left.if_float() == nullptr && right.if_float() == nullptr) {
       return integer_arithmetic(op, *left.if_integer(), *right.if_integer());
     }
@@ -213,6 +233,7 @@ Value apply(BinaryOperator op, const Value& left, const Value& right, Budget& bu
 
 Value negated(const Value& value) {
   if (value.is_undefined()) fail_undefined(value.undefined_reason());
+  if (value.if_big_integer() != nullptr) fail_overflow();
   if (const double* number = value.if_float()) return -*number;
   if (const auto integer = value.if_integer())
     return integer_arithmetic(BinaryOperator::kSubtract, 0, *integer);
@@ -222,13 +243,15 @@ Value negated(const Value& value) {
 Value posited(const Value& value) {
   if (value.is_undefined()) fail_undefined(value.undefined_reason());
   if (const double* number = value.if_float()) return *number;
+  if (value.if_big_integer() != nullptr) return value;
   if (const auto integer = value.if_integer()) return *integer;
   fail_type(fmt::format("bad operand type for unary +: '{}'", value.type_name()));
 }
 
 namespace {
 
-bool ordered(std::string_view op, const Value& left, const Value& right) {
+bool ordered(std::string_view op, const Value& left, const Value& right, Budget& budget) {
+  budget.take_steps();
   const auto holds = [&](const auto& a, const auto& b) {
     if (op == "<") return a < b;
     if (op == "<=") return a <= b;
@@ -237,22 +260,24 @@ bool ordered(std::string_view op, const Value& left, const Value& right) {
   };
   if (left.is_undefined()) fail_undefined(left.undefined_reason());
   if (right.is_undefined()) fail_undefined(right.undefined_reason());
-  if (const auto a = left.if_number()) {
-    if (const auto b = right.if_number()) {
-      const auto i = left.if_integer();
-      const auto j = right.if_integer();
-      return i && j ? holds(*i, *j) : holds(*a, *b);
-    }
+  if (left.if_number() && right.if_number()) {
+    const std::partial_ordering order = compare_numbers(left, right);
+    if (op == "<") return order < 0;
+    if (op == "<=") return order <= 0;
+    return op == ">" ? order > 0 : order >= 0;
   }
   // UTF-8 sorts as its code points do.
-  if (left.if_string() != nullptr && right.if_string() != nullptr)
+  if (left.if_string() != nullptr && right.if_string() != nullptr) {
+    budget.take_pass(std::min(left.if_string()->size(), right.if_string()->size()));
     return holds(*left.if_string(), *right.if_string());
+  }
   const Sequence* a = left.if_indexable();
   const Sequence* b = right.if_indexable();
   if (a != nullptr && b != nullptr && a->kind == b->kind && a->kind != SequenceKind::kRange) {
     const std::size_t shared = std::min(a->items.size(), b->items.size());
     for (std::size_t i = 0; i < shared; ++i) {
-      if (!equal(a->items[i], b->items[i])) return ordered(op, a->items[i], b->items[i]);
+      if (!equal(a->items[i], b->items[i], budget))
+        return ordered(op, a->items[i], b->items[i], budget);
     }
     return holds(a->items.size(), b->items.size());
   }
@@ -262,46 +287,51 @@ bool ordered(std::string_view op, const Value& left, const Value& right) {
 
 }  // namespace
 
-bool less(const Value& left, const Value& right) { return ordered("<", left, right); }
+bool less(const Value& left, const Value& right, Budget& budget) {
+  return ordered("<", left, right, budget);
+}
 
-bool compare(CompareOperator op, const Value& left, const Value& right) {
+bool compare(CompareOperator op, const Value& left, const Value& right, Budget& budget) {
   switch (op) {
     case CompareOperator::kEqual:
-      return equal(left, right);
+      return equal(left, right, budget);
     case CompareOperator::kNotEqual:
-      return !equal(left, right);
+      return !equal(left, right, budget);
     case CompareOperator::kLess:
-      return ordered("<", left, right);
+      return ordered("<", left, right, budget);
     case CompareOperator::kLessEqual:
-      return ordered("<=", left, right);
+      return ordered("<=", left, right, budget);
     case CompareOperator::kGreater:
-      return ordered(">", left, right);
+      return ordered(">", left, right, budget);
     case CompareOperator::kGreaterEqual:
-      return ordered(">=", left, right);
+      return ordered(">=", left, right, budget);
     case CompareOperator::kIn:
-      return contains(right, left);
+      return contains(right, left, budget);
     case CompareOperator::kNotIn:
-      return !contains(right, left);
+      return !contains(right, left, budget);
   }
   return false;
 }
 
-bool contains(const Value& container, const Value& item) {
+bool contains(const Value& container, const Value& item, Budget& budget) {
   if (const std::string* text = container.if_string()) {
     const std::string* part = item.if_string();
-    if (part != nullptr) return text->find(*part) != std::string::npos;
+    if (part != nullptr) {
+      budget.take_pass(text->size() + part->size());
+      return find_part(*text, *part) != std::string::npos;
+    }
     fail_type(
         fmt::format("'in <string>' requires string as left operand, not {}", item.type_name()));
   }
   if (const Dict* dict = container.if_dict()) {
     if (!is_hashable(item)) fail_type(fmt::format("unhashable type: '{}'", item.type_name()));
-    return dict->find(item) != nullptr;
+    return dict->find(item, budget) != nullptr;
   }
   if (const Sequence* sequence = container.if_sequence()) {
     if (sequence->kind == SequenceKind::kGenerator && std::exchange(sequence->consumed, true))
       return false;
     return std::any_of(sequence->items.begin(), sequence->items.end(),
-                       [&](const Value& element) { return equal(element, item); });
+                       [&](const Value& element) { return equal(element, item, budget); });
   }
   if (container.is_undefined()) return false;
   fail_type(fmt::format("argument of type '{}' is not iterable", container.type_name()));
@@ -327,8 +357,11 @@ std::vector<Value> iterate(const Value& value, Budget& budget) {
   return items;
 }
 
-std::size_t length(const Value& value) {
-  if (const std::string* text = value.if_string()) return count_points(*text);
+std::size_t length(const Value& value, Budget& budget) {
+  if (const std::string* text = value.if_string()) {
+    budget.take_pass(text->size());
+    return count_points(*text);
+  }
   if (const Dict* dict = value.if_dict()) return dict->members.size();
   if (value.is_undefined()) return 0;
   const Sequence* sequence = value.if_sequence();
@@ -352,26 +385,22 @@ Value slice(const Value& value, const Value& start, const Value& stop, const Val
   const int64_t stride = to_index(*stride_value);
   if (stride == 0) fail_type("slice step cannot be zero");
 
-  const auto points = text == nullptr ? std::vector<std::string_view>{} : split_points(*text);
-  const auto size = static_cast<int64_t>(text == nullptr ? sequence->items.size() : points.size());
-  budget.take_steps(static_cast<std::size_t>(size) / 16);
+  const auto size = static_cast<int64_t>(text == nullptr ? sequence->items.size()
+                                                         : length(value, budget));
   // With a negative stride the positions run from size - 1 down to -1, exclusive.
   const int64_t low = stride < 0 ? -1 : 0;
   const int64_t high = stride < 0 ? size - 1 : size;
   const int64_t first = clamped_bound(start, stride < 0 ? high : low, size, low, high);
   const int64_t last = clamped_bound(stop, stride < 0 ? low : high, size, low, high);
 
-  std::string out;
+  if (text != nullptr) return text_slice(*text, first, last, stride, budget);
+  const int64_t distance = stride < 0 ? first - last : last - first;
+  const int64_t width = stride < 0 ? -stride : stride;
+  budget.take_bytes(static_cast<std::size_t>(distance <= 0 ? 0 : (distance - 1) / width + 1) *
+                    sizeof(Value));
   std::vector<Value> items;
-  for (int64_t i = first; stride < 0 ? i > last : i < last; i += stride) {
-    if (text != nullptr) {
-      out += points[static_cast<std::size_t>(i)];
-    } else {
-      items.push_back(sequence->items[static_cast<std::size_t>(i)]);
-    }
-  }
-  budget.take_bytes(out.size() + items.size() * sizeof(Value));
-  if (text != nullptr) return out;
+  for (int64_t i = first; stride < 0 ? i > last : i < last; i += stride)
+    items.push_back(sequence->items[static_cast<std::size_t>(i)]);
   return make_sequence(
       sequence->kind == SequenceKind::kRange ? SequenceKind::kList : sequence->kind,
       std::move(items));

@@ -21,20 +21,20 @@ enum class CompareOperator {
 };
 
 Value apply(BinaryOperator op, const Value& left, const Value& right, Budget& budget);
-bool compare(CompareOperator op, const Value& left, const Value& right);
+bool compare(CompareOperator op, const Value& left, const Value& right, Budget& budget);
 Value negated(const Value& value);
 Value posited(const Value& value);
 
 /// Python's <, for sorting too.
-bool less(const Value& left, const Value& right);
+bool less(const Value& left, const Value& right, Budget& budget);
 /// left in right.
-bool contains(const Value& container, const Value& item);
+bool contains(const Value& container, const Value& item, Budget& budget);
 
 /// What `for` sees: items of a sequence (a generator is used up), keys of a dictionary, characters
 /// of a string, nothing of Undefined. Everything else is not iterable.
 std::vector<Value> iterate(const Value& value, Budget& budget);
 /// len(value); Undefined has none.
-std::size_t length(const Value& value);
+std::size_t length(const Value& value, Budget& budget);
 
 /// value[start:stop:step]; None stands for an absent bound.
 Value slice(const Value& value, const Value& start, const Value& stop, const Value& step,

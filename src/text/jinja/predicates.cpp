@@ -27,8 +27,7 @@ bool plain(Interpreter&, const Value& input, Arguments arguments) {
 template <CompareOperator op>
 bool compares(Interpreter& run, const Value& input, Arguments arguments) {
   const BoundArguments bound("test", std::move(arguments), {"other"});
-  run.budget().take_steps(static_cast<std::size_t>(input.extent().size) / 64);
-  return compare(op, input, bound.require(0));
+  return compare(op, input, bound.require(0), run.budget());
 }
 
 bool is_defined(const Value& value) { return !value.is_undefined(); }
@@ -38,7 +37,9 @@ bool is_string(const Value& value) { return value.if_string() != nullptr; }
 bool is_mapping(const Value& value) { return value.if_dict() != nullptr; }
 bool is_number(const Value& value) { return value.if_number().has_value(); }
 bool is_boolean(const Value& value) { return value.if_bool() != nullptr; }
-bool is_integer(const Value& value) { return value.if_integer() && value.if_bool() == nullptr; }
+bool is_integer(const Value& value) {
+  return (value.if_integer() && value.if_bool() == nullptr) || value.if_big_integer() != nullptr;
+}
 bool is_float(const Value& value) { return value.if_float() != nullptr; }
 bool is_true(const Value& value) { return value.if_bool() != nullptr && *value.if_bool(); }
 bool is_false(const Value& value) { return value.if_bool() != nullptr && !*value.if_bool(); }
@@ -57,8 +58,10 @@ bool is_callable(const Value& value) {
   return value.is_undefined() || value.if_function() != nullptr;
 }
 
-bool has_case(const Value& value, bool (*is_case)(char32_t), bool (*is_other)(char32_t)) {
-  const std::string text = to_str(value);
+template <bool (*is_case)(char32_t), bool (*is_other)(char32_t)>
+bool has_case(Interpreter& run, const Value& value, Arguments arguments) {
+  BoundArguments("test", std::move(arguments), {});
+  const std::string text = paid_text(value, run.budget());
   bool any = false;
   for (std::size_t at = 0; at < text.size();) {
     const char32_t point = next_point(text, at);
@@ -67,11 +70,10 @@ bool has_case(const Value& value, bool (*is_case)(char32_t), bool (*is_other)(ch
   }
   return any;
 }
-bool is_lower_text(const Value& value) { return has_case(value, is_lower, is_upper); }
-bool is_upper_text(const Value& value) { return has_case(value, is_upper, is_lower); }
 
 bool divides(Interpreter& run, const Value& value, const Value& divisor, int rest) {
-  return equal(apply(BinaryOperator::kModulo, value, divisor, run.budget()), Value(rest));
+  return equal(apply(BinaryOperator::kModulo, value, divisor, run.budget()), Value(rest),
+               run.budget());
 }
 bool is_even(Interpreter& run, const Value& input, Arguments arguments) {
   BoundArguments("even", std::move(arguments), {});
@@ -88,35 +90,35 @@ bool is_divisible_by(Interpreter& run, const Value& input, Arguments arguments) 
 
 bool is_in(Interpreter& run, const Value& input, Arguments arguments) {
   const BoundArguments bound("in", std::move(arguments), {"seq"});
-  run.budget().take_steps(static_cast<std::size_t>(bound.require(0).extent().size) / 64);
-  return contains(bound.require(0), input);
+  return contains(bound.require(0), input, run.budget());
 }
 
 /// Python's `is`, as far as values here have an identity.
-bool is_same(Interpreter&, const Value& input, Arguments arguments) {
+bool is_same(Interpreter& run, const Value& input, Arguments arguments) {
   const BoundArguments bound("sameas", std::move(arguments), {"other"});
   const Value& other = bound.require(0);
   if (const Sequence* sequence = input.if_sequence()) return sequence == other.if_sequence();
   if (const Dict* dict = input.if_dict()) return dict == other.if_dict();
-  return input.type_name() == other.type_name() && equal(input, other);
+  return input.type_name() == other.type_name() && equal(input, other, run.budget());
 }
 
-bool is_filter(Interpreter&, const Value& input, Arguments arguments) {
+bool is_filter(Interpreter& run, const Value& input, Arguments arguments) {
   BoundArguments("filter", std::move(arguments), {});
-  return find_filter(to_str(input)) != nullptr;
+  return find_filter(paid_text(input, run.budget())) != nullptr;
 }
-bool is_test(Interpreter&, const Value& input, Arguments arguments) {
+bool is_test(Interpreter& run, const Value& input, Arguments arguments) {
   BoundArguments("test", std::move(arguments), {});
-  return find_test(to_str(input)) != nullptr;
+  return find_test(paid_text(input, run.budget())) != nullptr;
 }
 
-bool is_starting_with(Interpreter&, const Value& input, Arguments arguments) {
+bool is_starting_with(Interpreter& run, const Value& input, Arguments arguments) {
   const BoundArguments bound("startingwith", std::move(arguments), {"prefix"});
-  return to_str(input).starts_with(to_str(bound.require(0)));
+  return paid_text(input, run.budget())
+      .starts_with(paid_text(bound.require(0), run.budget()));
 }
-bool is_ending_with(Interpreter&, const Value& input, Arguments arguments) {
+bool is_ending_with(Interpreter& run, const Value& input, Arguments arguments) {
   const BoundArguments bound("endingwith", std::move(arguments), {"suffix"});
-  return to_str(input).ends_with(to_str(bound.require(0)));
+  return paid_text(input, run.budget()).ends_with(paid_text(bound.require(0), run.budget()));
 }
 
 }  // namespace
@@ -135,7 +137,7 @@ TestFn find_test(std::string_view name) {
       {"in", is_in},
       {"integer", plain<is_integer>},
       {"iterable", plain<is_iterable>},
-      {"lower", plain<is_lower_text>},
+      {"lower", has_case<is_lower, is_upper>},
       {"mapping", plain<is_mapping>},
       {"none", plain<is_none>},
       {"number", plain<is_number>},
@@ -146,7 +148,7 @@ TestFn find_test(std::string_view name) {
       {"test", is_test},
       {"true", plain<is_true>},
       {"undefined", plain<is_undefined>},
-      {"upper", plain<is_upper_text>},
+      {"upper", has_case<is_upper, is_lower>},
       {"==", compares<CompareOperator::kEqual>},
       {"eq", compares<CompareOperator::kEqual>},
       {"equalto", compares<CompareOperator::kEqual>},

@@ -144,6 +144,8 @@ class JsonWriter {
       out_ += *boolean ? "true" : "false";
     } else if (const auto integer = value.if_integer()) {
       out_ += to_decimal(*integer);
+    } else if (const std::string* digits = value.if_big_integer()) {
+      out_ += *digits;
     } else if (const double* number = value.if_float()) {
       out_ += json_float(*number);
     } else if (const std::string* text = value.if_string()) {
@@ -174,6 +176,7 @@ class JsonWriter {
     if (key.is_none()) return "null";
     if (const bool* boolean = key.if_bool()) return *boolean ? "true" : "false";
     if (const auto integer = key.if_integer()) return to_decimal(*integer);
+    if (const std::string* digits = key.if_big_integer()) return *digits;
     fail_type(fmt::format("keys must be str, int, float, bool or None, not {}", key.type_name()));
   }
 
@@ -248,34 +251,7 @@ std::string to_decimal(Integer value) {
   return digits;
 }
 
-std::string repr_of_float(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char buffer[40];
-  const auto end =
-      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific).ptr;
-  const std::string_view text(buffer, static_cast<std::size_t>(end - buffer));
-  const std::size_t e = text.find('e');
-  const int exponent = std::atoi(std::string(text.substr(e + 1)).c_str());
-  std::string sign, digits;
-  for (const char c : text.substr(0, e)) {
-    if (c == '-') sign = "-";
-    if (c >= '0' && c <= '9') digits += c;
-  }
-  const int count = static_cast<int>(digits.size());
-  // Python's float_repr_style "short": an exponent below -4 or from 16 on is written out.
-  if (exponent < -4 || exponent >= 16) {
-    std::string out = sign + digits[0];
-    if (count > 1) out += "." + digits.substr(1);
-    return out + fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
-  }
-  if (exponent < 0)
-    return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-  if (count <= exponent + 1)
-    return sign + digits + std::string(static_cast<std::size_t>(exponent + 1 - count), '0') + ".0";
-  const auto point = static_cast<std::size_t>(exponent + 1);
-  return sign + digits.substr(0, point) + "." + digits.substr(point);
-}
+std::string repr_of_float(double value) { return python_float_text(value); }
 
 std::string repr_of_text(std::string_view text) {
   const bool has_single = text.find('\'') != std::string_view::npos;
@@ -314,10 +290,16 @@ std::string to_str(const Value& value) {
   if (value.is_undefined()) return "";
   if (const bool* boolean = value.if_bool()) return *boolean ? "True" : "False";
   if (const auto integer = value.if_integer()) return to_decimal(*integer);
+  if (const std::string* digits = value.if_big_integer()) return *digits;
   if (const double* number = value.if_float()) return repr_of_float(*number);
   if (const Function* function = value.if_function()) return function->repr;
   if (const Object* object = value.if_object()) return object->repr();
   return repr(value);
+}
+
+std::string paid_text(const Value& value, Budget& budget) {
+  budget.take_bytes(static_cast<std::size_t>(value.extent().size));
+  return to_str(value);
 }
 
 std::string repr(const Value& value) {

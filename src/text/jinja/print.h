@@ -13,6 +13,8 @@ namespace slime::text::jinja {
 
 /// {{ value }}: None, True, 1.0, [1, 'a'], {'k': None}; Undefined is "".
 std::string to_str(const Value& value);
+/// The same, charged by the value's extent.
+std::string paid_text(const Value& value, Budget& budget);
 std::string repr(const Value& value);
 /// 'text' in single quotes, in double quotes where it holds a single one and no double one.
 std::string repr_of_text(std::string_view text);

@@ -23,10 +23,14 @@ Value generator(std::vector<Value> items) {
   return make_sequence(SequenceKind::kGenerator, std::move(items));
 }
 
+/// Of a tuple of two values.
+constexpr std::size_t kPairBytes = sizeof(Sequence) + 3 * sizeof(Value);
+
 /// "user.name" and "parts.0": item by item.
 Value attribute_path(Interpreter& run, Value value, const Value& path) {
   const std::string* text = path.if_string();
   if (text == nullptr) return run.item(value, path);
+  run.budget().take_pass(text->size() * 16);
   for (const std::string_view part : split(*text, ".", -1)) {
     const bool is_index = !part.empty() && part.size() < 18 &&
                           part.find_first_not_of("0123456789") == std::string_view::npos;
@@ -36,16 +40,19 @@ Value attribute_path(Interpreter& run, Value value, const Value& path) {
   return value;
 }
 
-Value without_case(const Value& value, bool case_sensitive) {
+Value without_case(const Value& value, bool case_sensitive, Budget& budget) {
   const std::string* text = value.if_string();
-  return text == nullptr || case_sensitive ? value : Value(to_lower(*text));
+  if (text == nullptr || case_sensitive) return value;
+  budget.take_bytes(text->size());
+  return to_lower(*text);
 }
 
 /// The value to sort, compare or sum by.
 Value key_of(Interpreter& run, const Value& item, const Value* attribute, bool case_sensitive) {
   run.budget().take_steps();
-  if (attribute == nullptr || attribute->is_none()) return without_case(item, case_sensitive);
-  return without_case(attribute_path(run, item, *attribute), case_sensitive);
+  if (attribute == nullptr || attribute->is_none())
+    return without_case(item, case_sensitive, run.budget());
+  return without_case(attribute_path(run, item, *attribute), case_sensitive, run.budget());
 }
 
 /// Takes the first positional argument away.
@@ -56,9 +63,9 @@ Value take_first(Arguments& arguments, std::string_view what) {
   return first;
 }
 
-Value length_filter(Interpreter&, const Value& input, Arguments arguments) {
+Value length_filter(Interpreter& run, const Value& input, Arguments arguments) {
   BoundArguments("length", std::move(arguments), {});
-  return length(input);
+  return length(input, run.budget());
 }
 
 Value first(Interpreter& run, const Value& input, Arguments arguments) {
@@ -172,9 +179,8 @@ std::vector<std::size_t> sorted_order(Interpreter& run, const std::vector<Value>
       for (std::size_t i = start; i < end; ++i) {
         bool takes_right = left >= middle;
         if (left < middle && right < end) {
-          run.budget().take_steps();
-          takes_right = reversed ? less(keys[order[left]], keys[order[right]])
-                                 : less(keys[order[right]], keys[order[left]]);
+          takes_right = reversed ? less(keys[order[left]], keys[order[right]], run.budget())
+                                 : less(keys[order[right]], keys[order[left]], run.budget());
         }
         merged[i] = takes_right ? order[right++] : order[left++];
       }
@@ -220,7 +226,8 @@ Value dictsort(Interpreter& run, const Value& input, Arguments arguments) {
   if (by != "key" && by != "value") fail_type("You can only sort by either \"key\" or \"value\"");
   std::vector<Value> keys;
   for (const auto& [key, value] : dict->members)
-    keys.push_back(without_case(by == "key" ? key : value, bound.flag(0, false)));
+    keys.push_back(without_case(by == "key" ? key : value, bound.flag(0, false), run.budget()));
+  run.budget().take_bytes(keys.size() * kPairBytes);
   std::vector<Value> out;
   for (const std::size_t index : sorted_order(run, keys, bound.flag(2, false))) {
     out.push_back(make_tuple({dict->members[index].first, dict->members[index].second}));
@@ -234,9 +241,8 @@ Value unique(Interpreter& run, const Value& input, Arguments arguments) {
   for (const Value& item : iterate(input, run.budget())) {
     Value key = key_of(run, item, bound.find(1), bound.flag(0, false));
     if (!is_hashable(key)) fail_type(fmt::format("unhashable type: '{}'", key.type_name()));
-    run.budget().take_steps(seen.size() / 8);
-    if (std::any_of(seen.begin(), seen.end(), [&](const Value& old) { return equal(old, key); }))
-      continue;
+    const auto is_key = [&](const Value& old) { return equal(old, key, run.budget()); };
+    if (std::any_of(seen.begin(), seen.end(), is_key)) continue;
     seen.push_back(std::move(key));
     out.push_back(item);
   }
@@ -251,7 +257,9 @@ Value extreme(Interpreter& run, const Value& input, const BoundArguments& bound,
   Value best_key;
   for (const Value& item : items) {
     Value key = key_of(run, item, bound.find(1), bound.flag(0, false));
-    if (best != nullptr && !(wants_largest ? less(best_key, key) : less(key, best_key))) continue;
+    if (best != nullptr && !(wants_largest ? less(best_key, key, run.budget())
+                                          : less(key, best_key, run.budget())))
+      continue;
     best = &item;
     best_key = std::move(key);
   }
@@ -280,11 +288,12 @@ Value sum(Interpreter& run, const Value& input, Arguments arguments) {
   return total;
 }
 
-Value items_filter(Interpreter&, const Value& input, Arguments arguments) {
+Value items_filter(Interpreter& run, const Value& input, Arguments arguments) {
   BoundArguments("items", std::move(arguments), {});
   if (input.is_undefined()) return generator({});
   const Dict* dict = input.if_dict();
   if (dict == nullptr) fail_type("Can only get item pairs from a mapping.");
+  run.budget().take_bytes(dict->members.size() * kPairBytes);
   std::vector<Value> pairs;
   for (const auto& [key, value] : dict->members) pairs.push_back(make_tuple({key, value}));
   return generator(std::move(pairs));
@@ -296,7 +305,10 @@ Value batch(Interpreter& run, const Value& input, Arguments arguments) {
   const auto count = static_cast<std::size_t>(std::max<int64_t>(0, bound.index(0, 0)));
   std::vector<Value> rows, row;
   for (Value& item : iterate(input, run.budget())) {
-    if (row.size() == count) rows.push_back(make_list(std::exchange(row, {})));
+    if (row.size() == count) {
+      run.budget().take_bytes(sizeof(Sequence));
+      rows.push_back(make_list(std::exchange(row, {})));
+    }
     row.push_back(std::move(item));
   }
   if (!row.empty()) {

@@ -158,5 +158,76 @@ TEST(JinjaTemplate, PrefixAndSuffixTestsOfOtherEnginesWork) {
             "True False");
 }
 
+std::string shown(std::string_view source, std::string_view json) {
+  const auto text =
+      Template::parse(source).render({{"x", from_json(parse_json(json, "test"))}}, {});
+  return text ? *text : "error: " + text.error().message;
+}
+
+// json.loads and then json.dumps or str of Python 3.11.
+TEST(JinjaTemplate, PrintsNumbersOfJsonAsPythonDoes) {
+  const std::string numbers = "[1.10, 1E5, -0, -0.0, 1e400, 1e16, 12345678901234567890123, "
+                              "1234567890123456789012345678901234567890123]";
+  EXPECT_EQ(shown("{{ x | tojson }}", numbers),
+            "[1.1, 100000.0, 0, -0.0, Infinity, 1e+16, 12345678901234567890123, "
+            "1234567890123456789012345678901234567890123]");
+  EXPECT_EQ(shown("{{ x }}", numbers),
+            "[1.1, 100000.0, 0, -0.0, inf, 1e+16, 12345678901234567890123, "
+            "1234567890123456789012345678901234567890123]");
+}
+
+TEST(JinjaTemplate, ComparesLongIntegersByTheirValue) {
+  const std::string two = "[1234567890123456789012345678901234567890123, "
+                          "1234567890123456789012345678901234567890124]";
+  EXPECT_EQ(shown("{{ x[0] < x[1] }} {{ x[0] == x[0] }} {{ -5 < x[0] }} {{ x[1] > 1e30 }}", two),
+            "True True True True");
+  EXPECT_EQ(shown("{{ x|sort|first == x[0] }} {{ x[0] is integer }} {{ x[0] is number }}", two),
+            "True True True");
+  EXPECT_EQ(shown("{{ x + 1 }}", "1234567890123456789012345678901234567890123"),
+            "error: an integer of more than 128 bits");
+  EXPECT_EQ(shown("{{ x == 9007199254740992.0 }} {{ x > 9007199254740992.0 }}", "9007199254740993"),
+            "False True");
+}
+
+// Each of these took minutes when work was charged by other measures than what is done.
+TEST(JinjaTemplate, SearchesAndReplacesInLinearTime) {
+  EXPECT_EQ(text_of("{{ ('a'*4000000+'b') in ('a'*8000000) }}"), "False");
+  EXPECT_EQ(text_of("{{ ('a'*8000000).replace('a'*4000000+'b','c')|length }}"), "8000000");
+  EXPECT_EQ(text_of("{{ ('a'*2000000).count('a'*1000000+'b') }}"), "0");
+  EXPECT_EQ(text_of("{{ ('a'*2000000).rfind('b'+'a'*1000000) }}"), "-1");
+  EXPECT_EQ(text_of("{{ ('a'*2000000).split('a'*1000000+'b')|length }}"), "1");
+  EXPECT_EQ(text_of("{{ ('a'*2000000).rsplit('b'+'a'*1000000, 3)|length }}"), "1");
+  EXPECT_EQ(text_of("{{ ('a'*2000000).rpartition('b'+'a'*1000000)[0]|length }}"), "0");
+}
+
+TEST(JinjaTemplate, ChargesComparisonsByWhatTheyCompare) {
+  const std::string lists =
+      "{%- set ns = namespace(l=[]) -%}{%- for i in range(1000) -%}{%- set a = [1]*500 -%}"
+      "{%- set ns.l = ns.l + [[a]*500] -%}{%- endfor -%}";
+  for (const char* work :
+       {"{%- for i in range(1000) -%}{%- set x = ns.l|max -%}{%- endfor -%}",
+        "{%- for i in range(1000) -%}{%- set x = ns.l|sort -%}{%- endfor -%}",
+        "{%- for i in range(1000) -%}{%- set x = 7 in ns.l -%}{%- set y = ns.l|unique|list -%}"
+        "{%- endfor -%}"}) {
+    const TemplateErrorKind kind = error_of(lists + work);
+    EXPECT_TRUE(kind == TemplateErrorKind::kLimit || kind == TemplateErrorKind::kType) << work;
+  }
+  EXPECT_EQ(error_of("{%- set t = 'a'*100000000 -%}{%- for i in range(100000) -%}"
+                     "{%- set x = t|length -%}{%- set y = t[:5] -%}{%- endfor -%}"),
+            TemplateErrorKind::kLimit);
+}
+
+TEST(JinjaTemplate, SlicesTextsWithoutAListOfTheirCharacters) {
+  EXPECT_EQ(text_of("{{ 'h\u00e9llo'[1:3] }} {{ 'hello'[::-1] }} {{ 'hello'[-3:] }} {{ 'hello'[::2] }}"
+                    " {{ 'hello'[4:1:-2] }} {{ 'hello'[9:] }}{{ 'hello'[3:1] }}{{ 'hello'[:-9:-1] }}"),
+            "\u00e9l olleh llo hlo ol olleh");
+}
+
+TEST(JinjaTemplate, SplitsFromTheRightAsPythonDoes) {
+  EXPECT_EQ(text_of("{{ 'a--b--c'.rsplit('--', 1) }} {{ 'aaa'.rsplit('aa', 5) }}"
+                    " {{ '--a'.rsplit('--', 3) }} {{ 'a'.rsplit('--', 3) }}"),
+            "['a--b', 'c'] ['a', ''] ['', 'a'] ['a']");
+}
+
 }  // namespace
 }  // namespace slime::text::jinja

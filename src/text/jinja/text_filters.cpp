@@ -72,8 +72,9 @@ Value trim(Interpreter& run, const Value& input, Arguments arguments) {
 Value replace(Interpreter& run, const Value& input, Arguments arguments) {
   const BoundArguments bound("replace", std::move(arguments), {"old", "new", "count"});
   const std::string text = text_of(run, input);
-  const std::string from = to_str(bound.require(0));
-  const std::string to = to_str(bound.require(1));
+  const std::string from = paid_text(bound.require(0), run.budget());
+  const std::string to = paid_text(bound.require(1), run.budget());
+  run.budget().take_pass(text.size() + from.size());
   const std::size_t found = count_occurrences(text, from);
   if (!to.empty() && found > (std::size_t{1} << 40) / to.size()) run.budget().take_bytes(SIZE_MAX);
   run.budget().take_bytes(found * to.size());
@@ -231,6 +232,7 @@ Value int_filter(Interpreter&, const Value& input, Arguments arguments) {
     return number ? float_to_integer(*number).value_or(if_not) : if_not;
   }
   if (const auto integer = input.if_integer()) return *integer;
+  if (input.if_big_integer() != nullptr) return input;
   const double* number = input.if_float();
   return number == nullptr ? if_not : float_to_integer(*number).value_or(if_not);
 }
@@ -248,6 +250,11 @@ Value abs_filter(Interpreter&, const Value& input, Arguments arguments) {
   expect_none("abs", std::move(arguments));
   if (input.is_undefined()) fail_undefined(input.undefined_reason());
   if (const double* number = input.if_float()) return std::fabs(*number);
+  if (const std::string* digits = input.if_big_integer()) {
+    return digits->starts_with('-')
+               ? Value(BigInteger{std::make_shared<const std::string>(digits->substr(1))})
+               : input;
+  }
   if (const auto integer = input.if_integer())
     return *integer < 0 ? negated(*integer) : Value(*integer);
   fail_type(fmt::format("bad operand type for abs(): '{}'", input.type_name()));
@@ -261,6 +268,10 @@ Value round_filter(Interpreter&, const Value& input, Arguments arguments) {
   const int precision = static_cast<int>(std::clamp<int64_t>(bound.index(0, 0), -400, 400));
   const std::string method = bound.text(1).value_or("common");
   if (method == "common") {
+    if (input.if_big_integer() != nullptr) {
+      if (precision >= 0) return input;
+      fail_limit("an integer of more than 128 bits");
+    }
     if (input.if_float() == nullptr && precision >= 0) return *input.if_integer();
     const double rounded = rounded_half_even(*number, precision);
     if (input.if_float() == nullptr) return float_to_integer(rounded).value_or(Value(rounded));

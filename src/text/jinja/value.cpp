@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "text/jinja/budget.h"
 #include "text/jinja/print.h"
@@ -30,18 +31,22 @@ std::string owner_name(const Value& object) {
 
 }  // namespace
 
-const Value* Dict::find(const Value& key) const {
-  const auto found = std::find_if(members.begin(), members.end(),
-                                  [&](const auto& member) { return equal(member.first, key); });
+const Value* Dict::find(const Value& key, Budget& budget) const {
+  if (const std::string* text = key.if_string()) return find(std::string_view(*text), budget);
+  const auto found = std::find_if(members.begin(), members.end(), [&](const auto& member) {
+    return equal(member.first, key, budget);
+  });
   return found == members.end() ? nullptr : &found->second;
 }
 
-const Value* Dict::find(std::string_view key) const {
-  for (const auto& [name, value] : members) {
-    const std::string* text = name.if_string();
-    if (text != nullptr && *text == key) return &value;
-  }
-  return nullptr;
+const Value* Dict::find(std::string_view key, Budget& budget) const {
+  const auto found = std::find_if(members.begin(), members.end(), [&](const auto& member) {
+    const std::string* text = member.first.if_string();
+    return text != nullptr && *text == key;
+  });
+  const auto looked_at = static_cast<std::size_t>(found - members.begin());
+  budget.take_pass(looked_at * 8 + key.size());
+  return found == members.end() ? nullptr : &found->second;
 }
 
 std::optional<Integer> Value::if_integer() const {
@@ -53,6 +58,7 @@ std::optional<Integer> Value::if_integer() const {
 std::optional<double> Value::if_number() const {
   if (const auto* number = std::get_if<double>(&storage_)) return *number;
   if (const auto integer = if_integer()) return static_cast<double>(*integer);
+  if (const std::string* digits = if_big_integer()) return std::strtod(digits->c_str(), nullptr);
   return std::nullopt;
 }
 
@@ -107,7 +113,7 @@ std::string_view Value::type_name() const {
   if (is_undefined()) return "Undefined";
   if (if_bool() != nullptr) return "bool";
   if (if_float() != nullptr) return "float";
-  if (if_integer()) return "int";
+  if (if_integer() || if_big_integer() != nullptr) return "int";
   if (if_string() != nullptr) return "str";
   if (if_dict() != nullptr) return "dict";
   if (if_function() != nullptr) return "function";
@@ -135,6 +141,7 @@ Extent Value::extent() const {
   if (const Sequence* sequence = if_sequence()) return sequence->extent;
   if (const Dict* dict = if_dict()) return dict->extent;
   const std::string* text = if_string();
+  if (text == nullptr) text = if_big_integer();
   return {.depth = 0, .size = text == nullptr ? 1 : static_cast<int64_t>(text->size()) + 1};
 }
 
@@ -181,6 +188,23 @@ Value make_dict(std::vector<std::pair<Value, Value>> members) {
   return std::shared_ptr<const Dict>(std::move(dict));
 }
 
+namespace {
+
+/// Of JSON, which has neither leading zeros nor a plus.
+Value integer_of(std::string_view digits) {
+  Integer value = 0;
+  const bool is_negative = digits.starts_with('-');
+  for (const char digit : digits.substr(is_negative ? 1 : 0)) {
+    const Integer next = digit - '0';
+    if (__builtin_mul_overflow(value, Integer{10}, &value) ||
+        __builtin_add_overflow(value, is_negative ? -next : next, &value))
+      return BigInteger{std::make_shared<const std::string>(digits)};
+  }
+  return value;
+}
+
+}  // namespace
+
 Value from_json(const json::value& value) {
   switch (value.kind()) {
     case json::kind::null:
@@ -202,6 +226,7 @@ Value from_json(const json::value& value) {
       return make_list(std::move(items));
     }
     case json::kind::object: {
+      if (const json::string* digits = big_integer_digits(value)) return integer_of(*digits);
       std::vector<std::pair<Value, Value>> members;
       members.reserve(value.get_object().size());
       for (const auto& member : value.get_object()) {
@@ -213,32 +238,67 @@ Value from_json(const json::value& value) {
   return None{};
 }
 
-bool equal(const Value& left, const Value& right) {
-  if (const auto a = left.if_integer()) {
-    if (const auto b = right.if_integer()) return *a == *b;
-  }
-  if (const auto a = left.if_number()) {
-    const auto b = right.if_number();
-    return b && *a == *b;
-  }
+namespace {
+
+/// Python compares an integer and a float by their exact values.
+std::partial_ordering compare_exactly(Integer integer, double number) {
+  constexpr double kBound = 1.7014118346046923e38;  // 2 ** 127
+  if (std::isnan(number)) return std::partial_ordering::unordered;
+  if (number >= kBound) return std::partial_ordering::less;
+  if (number < -kBound) return std::partial_ordering::greater;
+  const auto whole = static_cast<Integer>(number);  // towards zero
+  if (integer != whole) return integer < whole ? std::partial_ordering::less
+                                               : std::partial_ordering::greater;
+  return 0.0 <=> number - std::trunc(number);
+}
+
+/// More than 128 bits each.
+std::strong_ordering compare_digits(std::string_view a, std::string_view b) {
+  const bool a_is_negative = a.starts_with('-');
+  if (a_is_negative != b.starts_with('-'))
+    return a_is_negative ? std::strong_ordering::less : std::strong_ordering::greater;
+  if (a_is_negative) std::swap(a, b);
+  return a.size() != b.size() ? a.size() <=> b.size() : a.compare(b) <=> 0;
+}
+
+}  // namespace
+
+std::partial_ordering compare_numbers(const Value& left, const Value& right) {
+  const auto i = left.if_integer(), j = right.if_integer();
+  if (i && j) return *i <=> *j;
+  const std::string *a = left.if_big_integer(), *b = right.if_big_integer();
+  if (a != nullptr && b != nullptr) return compare_digits(*a, *b);
+  const double *x = left.if_float(), *y = right.if_float();
+  if (i && y != nullptr) return compare_exactly(*i, *y);
+  if (x != nullptr && j) return 0 <=> compare_exactly(*j, *x);
+  return *left.if_number() <=> *right.if_number();
+}
+
+bool equal(const Value& left, const Value& right, Budget& budget) {
+  budget.take_steps();
+  if (left.if_number()) return right.if_number() && compare_numbers(left, right) == 0;
   if (const std::string* a = left.if_string()) {
     const std::string* b = right.if_string();
-    return b != nullptr && (a == b || *a == *b);
+    if (b == nullptr || a->size() != b->size()) return false;
+    if (a == b) return true;
+    budget.take_pass(a->size());
+    return *a == *b;
   }
   if (const Sequence* a = left.if_sequence()) {
     const Sequence* b = right.if_sequence();
     if (b == nullptr || a->kind != b->kind) return false;
     if (a == b) return true;
     if (a->kind == SequenceKind::kGenerator || a->kind == SequenceKind::kValues) return false;
-    return std::equal(a->items.begin(), a->items.end(), b->items.begin(), b->items.end(), equal);
+    const auto same = [&](const Value& x, const Value& y) { return equal(x, y, budget); };
+    return std::equal(a->items.begin(), a->items.end(), b->items.begin(), b->items.end(), same);
   }
   if (const Dict* a = left.if_dict()) {
     const Dict* b = right.if_dict();
     if (b == nullptr || a->members.size() != b->members.size()) return false;
     if (a == b) return true;
     return std::all_of(a->members.begin(), a->members.end(), [&](const auto& member) {
-      const Value* other = b->find(member.first);
-      return other != nullptr && equal(member.second, *other);
+      const Value* other = b->find(member.first, budget);
+      return other != nullptr && equal(member.second, *other, budget);
     });
   }
   if (left.is_none()) return right.is_none();

@@ -6,6 +6,7 @@
 /// copy is cheap and the messages of a conversation are converted once. Strings are UTF-8; indices
 /// and lengths count code points.
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,12 +21,19 @@
 
 namespace slime::text::jinja {
 
+class Budget;
 class Interpreter;
 class Value;
 
-/// Python's integers have no bound; 128 bits hold every JSON integer. Overflow is an error, never a
-/// wrong number.
+/// Python's integers have no bound. Those of 128 bits are computed with; overflow is an error, never
+/// a wrong number.
 using Integer = __int128;
+
+/// An integer of more than 128 bits, of the messages or tools: it prints and compares as in Python,
+/// nothing is computed with it.
+struct BigInteger {
+  std::shared_ptr<const std::string> digits;  // without leading zeros, "-" in front where negative
+};
 
 /// Jinja's Undefined: prints as nothing, is false and empty; any other use fails with `reason`.
 struct Undefined {
@@ -51,13 +59,14 @@ struct Sequence {
   mutable bool consumed = false;  // a generator gives its items once, as in Python
 };
 
-/// In insertion order. Look-up is linear: dictionaries of messages and tools are short.
+/// In insertion order. Look-up is linear: dictionaries of messages and tools are short. What it
+/// looks at is charged.
 struct Dict {
   std::vector<std::pair<Value, Value>> members;
   Extent extent;
 
-  const Value* find(const Value& key) const;
-  const Value* find(std::string_view key) const;
+  const Value* find(const Value& key, Budget& budget) const;
+  const Value* find(std::string_view key, Budget& budget) const;
 };
 
 struct Arguments {
@@ -93,6 +102,7 @@ class Value {
   Value(int64_t integer) : storage_(Integer{integer}) {}
   Value(std::size_t integer) : storage_(static_cast<Integer>(integer)) {}
   Value(double number) : storage_(number) {}
+  Value(BigInteger integer) : storage_(std::move(integer)) {}
   Value(std::string text) : storage_(std::make_shared<const std::string>(std::move(text))) {}
   Value(std::string_view text) : Value(std::string(text)) {}
   Value(const char* text) : Value(std::string(text)) {}
@@ -107,7 +117,11 @@ class Value {
   bool is_none() const { return std::holds_alternative<None>(storage_); }
   /// Python's int, to which bool belongs: 0 and 1.
   std::optional<Integer> if_integer() const;
-  /// int, bool or float.
+  const std::string* if_big_integer() const {
+    const auto* big = std::get_if<BigInteger>(&storage_);
+    return big == nullptr ? nullptr : big->digits.get();
+  }
+  /// int, bool or float; of a big integer the nearest.
   std::optional<double> if_number() const;
   const bool* if_bool() const { return std::get_if<bool>(&storage_); }
   const double* if_float() const { return std::get_if<double>(&storage_); }
@@ -126,7 +140,7 @@ class Value {
   Extent extent() const;
 
  private:
-  std::variant<None, Undefined, bool, Integer, double, String, std::shared_ptr<const Sequence>,
+  std::variant<None, Undefined, bool, Integer, BigInteger, double, String, std::shared_ptr<const Sequence>,
                std::shared_ptr<const Dict>, std::shared_ptr<const Function>,
                std::shared_ptr<Object>>
       storage_;
@@ -147,8 +161,10 @@ Value make_dict(std::vector<std::pair<Value, Value>> members);
 Value from_json(const json::value& value);
 
 /// Python's ==: numbers by value, sequences of one kind and dictionaries by content, objects by
-/// identity.
-bool equal(const Value& left, const Value& right);
+/// identity. Charged by the elements and bytes that are compared.
+bool equal(const Value& left, const Value& right, Budget& budget);
+/// Python's order of two values that have if_number().
+std::partial_ordering compare_numbers(const Value& left, const Value& right);
 /// Whether Python could use it as a dictionary key.
 bool is_hashable(const Value& value);
 

@@ -149,9 +149,9 @@ TEST(TokenizerParts, EachNormalizerPreTokenizerAndDecoderGivesTheReferencesIdsAn
   const json::value file = read_json_file(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/parts.json");
   for (const json::value& row : file.at("rows").as_array()) {
     json::object tokenizer_json = row.at("parts").as_object();
-    SCOPED_TRACE(json::serialize(tokenizer_json));
+    SCOPED_TRACE(json_text(tokenizer_json));
     tokenizer_json["model"] = file.at("model");
-    const auto tokenizer = Tokenizer::from_json(json::serialize(tokenizer_json), "");
+    const auto tokenizer = Tokenizer::from_json(json_text(tokenizer_json), "");
     for (const json::value& one : row.at("encode").as_array())
       expect_encoding(*tokenizer, one.as_object());
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <span>
 
@@ -320,7 +321,7 @@ std::vector<std::string_view> split(std::string_view text,
   std::vector<std::string_view> parts;
   if (separator) {
     while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
-      const std::size_t found = text.find(*separator);
+      const std::size_t found = find_part(text, *separator);
       if (found == std::string_view::npos) break;
       parts.push_back(text.substr(0, found));
       text.remove_prefix(found + separator->size());
@@ -352,13 +353,13 @@ std::vector<std::string_view> split_from_right(std::string_view text,
   if (limit < 0) return split(text, separator, limit);
   std::vector<std::string_view> parts;
   if (separator) {
-    while (static_cast<int64_t>(parts.size()) < limit) {
-      const std::size_t found = text.rfind(*separator);
-      if (found == std::string_view::npos) break;
-      parts.push_back(text.substr(found + separator->size()));
-      text = text.substr(0, found);
+    const std::string backwards(text.rbegin(), text.rend());
+    std::size_t end = text.size();
+    for (const std::string_view part :
+         split(backwards, std::string(separator->rbegin(), separator->rend()), limit)) {
+      parts.push_back(text.substr(end - part.size(), part.size()));
+      end -= std::min(end, part.size() + separator->size());
     }
-    parts.push_back(text);
   } else {
     text = stripped_right(text);
     while (!text.empty()) {
@@ -381,12 +382,34 @@ std::vector<std::string_view> split_from_right(std::string_view text,
   return parts;
 }
 
+std::size_t find_part(std::string_view text, std::string_view part) {
+  if (part.empty()) return 0;
+  if (text.empty()) return std::string_view::npos;
+  const void* found = ::memmem(text.data(), text.size(), part.data(), part.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
+
+std::size_t find_last_part(std::string_view text, std::string_view part) {
+  if (part.empty()) return text.size();
+  // Of the search from the right, a short part is compared at each place; a long one is sought in
+  // reversed texts.
+  constexpr std::size_t kShort = 8;
+  if (part.size() <= kShort) return text.rfind(part);
+  const std::string reversed_text(text.rbegin(), text.rend());
+  const std::string reversed_part(part.rbegin(), part.rend());
+  const std::size_t found = find_part(reversed_text, reversed_part);
+  return found == std::string_view::npos ? found : text.size() - found - part.size();
+}
+
 std::size_t count_occurrences(std::string_view text, std::string_view part) {
   if (part.empty()) return count_points(text) + 1;
   std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string_view::npos;
-       at = text.find(part, at + part.size()))
+  for (std::size_t at = find_part(text, part); at != std::string_view::npos;
+       at = find_part(text, part)) {
+    text.remove_prefix(at + part.size());
     ++count;
+  }
   return count;
 }
 
@@ -404,7 +427,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
     return out;
   }
   while (limit < 0 || done < limit) {
-    const std::size_t found = text.find(from);
+    const std::size_t found = find_part(text, from);
     if (found == std::string_view::npos) break;
     out += text.substr(0, found);
     out += to;

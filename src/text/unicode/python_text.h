@@ -56,6 +56,10 @@ std::vector<std::string_view> split(std::string_view text,
 std::vector<std::string_view> split_from_right(std::string_view text,
                                                const std::optional<std::string>& separator,
                                                int64_t limit);
+/// Where `part` begins first, or last, or npos. In linear time whatever both say: std::string's own
+/// search may take the product of both sizes.
+std::size_t find_part(std::string_view text, std::string_view part);
+std::size_t find_last_part(std::string_view text, std::string_view part);
 /// How often `part` occurs without overlap; an empty part occurs between all points.
 std::size_t count_occurrences(std::string_view text, std::string_view part);
 /// str.replace. `limit` < 0: all. The caller accounts for the size of the result.

@@ -1,0 +1,14 @@
+#pragma once
+
+/// Checkpoints of other trainers, told by their files.
+
+#include <filesystem>
+#include <string>
+
+namespace slime::model {
+
+/// "a checkpoint of Megatron-LM (torch_dist) ...; convert it ..." where the folder, or the newest one of
+/// checkpoints in it, is one; empty: it is not.
+std::string foreign_checkpoint(const std::filesystem::path& folder);
+
+}  // namespace slime::model

@@ -1,0 +1,55 @@
+#include "model/foreign_checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "model/config.h"
+
+namespace slime::model {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class ForeignCheckpoint : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::remove_all(root_); }
+  void TearDown() override { fs::remove_all(root_); }
+  void touch(const std::string& file) {
+    fs::create_directories((root_ / file).parent_path());
+    std::ofstream(root_ / file) << "x";
+  }
+  const fs::path root_ = fs::path(testing::TempDir()) / "foreign_checkpoint";
+};
+
+TEST_F(ForeignCheckpoint, OfMegatronIsCalledWhatItIs) {
+  touch("release/__0_0.distcp");
+  touch("release/.metadata");
+  touch("latest_checkpointed_iteration.txt");
+  EXPECT_THAT(foreign_checkpoint(root_), HasSubstr("Megatron-LM (torch_dist)"));
+  EXPECT_THAT(foreign_checkpoint(root_ / "release"), HasSubstr("convert_torch_dist_to_hf"));
+  try {
+    read_model_config(root_);
+    FAIL() << "read";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Megatron-LM (torch_dist), which is not read here"));
+  }
+}
+
+TEST_F(ForeignCheckpoint, OfOlderMegatronToo) {
+  touch("iter_0000100/mp_rank_00/model_optim_rng.pt");
+  EXPECT_THAT(foreign_checkpoint(root_), HasSubstr("Megatron-LM (torch)"));
+}
+
+TEST_F(ForeignCheckpoint, OursAndNoneAreNot) {
+  EXPECT_EQ(foreign_checkpoint(root_), "");
+  touch("iter_0000100/config.json");
+  touch("iter_0000100/COMMITTED");
+  EXPECT_EQ(foreign_checkpoint(root_), "");
+}
+
+}  // namespace
+}  // namespace slime::model
