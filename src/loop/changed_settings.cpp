@@ -81,7 +81,7 @@ std::string text_of(const json::value* value) {
   if (value == nullptr) return "default";
   if (value->is_string()) return std::string(value->get_string());
   if (value->is_bool()) return value->get_bool() ? "given" : "not given";
-  if (!value->is_array()) return json::serialize(*value);
+  if (!value->is_array()) return json_text(*value);
   std::vector<std::string> words;
   for (const json::value& word : value->get_array()) words.push_back(text_of(&word));
   return fmt::format("{}", fmt::join(words, " "));

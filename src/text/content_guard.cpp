@@ -94,7 +94,7 @@ void guard_texts(json::value& value, const Marks& marks, const std::string& char
 
 Expected<ContentGuard> ContentGuard::make(const json::array& messages, const json::value& tools,
                                           std::span<const std::string> marks) {
-  const std::string all = json::serialize(messages) + json::serialize(tools);
+  const std::string all = json_text(messages) + json_text(tools);
   ContentGuard guard;
   for (int point = kFirst; point < kFirst + kCount && guard.character_.empty(); ++point) {
     const std::string character = utf8(point), escaped = fmt::format("\\u{:04x}", point);
