@@ -230,7 +230,7 @@ TEST(DataSource, MessagesThatNoTemplateRendersStayAListForFunctionsOfTheUsers) {
   };
   const Dataset dataset = Dataset::load(config, nullptr, letters);
   const std::vector<Group> groups = DataSource(&dataset, {}).take(2);
-  EXPECT_EQ(json::serialize(groups[0].samples[0].user_fields), "{\"prompt\":" + messages + "}");
+  EXPECT_EQ(json_text(groups[0].samples[0].user_fields), "{\"prompt\":" + messages + "}");
   EXPECT_EQ(groups[0].samples[0].prompt, messages);
   EXPECT_TRUE(groups[1].samples[0].user_fields.empty());  // a text that is JSON stays a text
   EXPECT_EQ(groups[1].samples[0].prompt, R"([{"a": 1}])");

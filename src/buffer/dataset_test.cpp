@@ -185,8 +185,8 @@ std::string pair_of(const std::string& line) {
   std::string pair;
   const std::string problem = message_of([&] {
     const DatasetRow row = read_row(line, keys, "line 1");
-    pair = json::serialize(row.prompt) + " / " + json::serialize(row.metadata.at("chosen")) +
-           " / " + json::serialize(row.metadata.at("rejected"));
+    pair = json_text(row.prompt) + " / " + json_text(row.metadata.at("chosen")) +
+           " / " + json_text(row.metadata.at("rejected"));
   });
   return pair.empty() ? problem : pair;
 }

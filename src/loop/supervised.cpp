@@ -96,7 +96,8 @@ Expected<SupervisedRows::Rows> SupervisedRows::read(const json::value& prompt,
     }
     return rows;
   }
-  const json::value* completion = metadata.if_contains(config_.completion_key);
+  const std::string& completion_key = config_.completion_key;
+  const json::value* completion = metadata.if_contains(completion_key);
   const bool is_text = prompt.is_string() && (completion == nullptr || completion->is_string()) &&
                        !(completion != nullptr && config_.apply_chat_template);
   if (is_text) {
@@ -104,7 +105,7 @@ Expected<SupervisedRows::Rows> SupervisedRows::read(const json::value& prompt,
       return failure(fmt::format(
           "a plain text has no roles that a template could render: leave out "
           "--apply-chat-template, or give messages (--input-key) or a \"{}\" (--completion-key)",
-          config_.completion_key));
+          completion_key));
     }
     const std::string text(prompt.get_string());
     const std::string trained(completion == nullptr ? std::string_view()

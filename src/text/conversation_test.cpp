@@ -55,7 +55,7 @@ struct Family {
                                       {"special", is_special}});
       }
     }
-    return json::serialize(definition);
+    return json_text(definition);
   }
 
   LossMasker masker(const ChatTemplate& source) const {
@@ -101,7 +101,7 @@ TEST(Conversation, TokensAndAnswersAreThoseOfTransformersInEachFamily) {
     const Family family(each.as_object());
     for (const json::value& conversation : each.at("cases").as_array()) {
       const json::object& c = conversation.as_object();
-      SCOPED_TRACE(json::serialize(each.at("family")) + " " + json::serialize(c.at("name")));
+      SCOPED_TRACE(json_text(each.at("family")) + " " + json_text(c.at("name")));
       const auto tokens =
           family.masker(family.chat).mask(c.at("messages").as_array(), c.at("tools"));
       if (c.contains("refused")) {
@@ -129,7 +129,7 @@ TEST(Conversation, WhatTheTemplateMarksItselfIsTheAnswer) {
     for (const json::value& conversation : each.at("cases").as_array()) {
       const json::object& c = conversation.as_object();
       if (c.contains("refused")) continue;
-      SCOPED_TRACE(json::serialize(each.at("family")) + " " + json::serialize(c.at("name")));
+      SCOPED_TRACE(json_text(each.at("family")) + " " + json_text(c.at("name")));
       const auto tokens =
           family.masker(family.marked).mask(c.at("messages").as_array(), c.at("tools"));
       ASSERT_TRUE(tokens) << tokens.error().message;
@@ -143,7 +143,7 @@ TEST(Conversation, APromptWithMarksAsTextDiffersInNothingButTheMarksOfItsUsers) 
       read_json_file(SLIME_SOURCE_DIR "/tests/fixtures/conversations/conversations.json");
   for (const json::value& each : families.as_array()) {
     const Family family(each.as_object());
-    SCOPED_TRACE(json::serialize(each.at("family")));
+    SCOPED_TRACE(json_text(each.at("family")));
     const auto prompt_of = [&](std::string_view said, bool is_text) {
       const ConversationRenderer renderer(family.chat, make_token_placer(*family.tokenizer),
                                           {.chat = {}, .end_ids = {}, .content_is_text = is_text});

@@ -231,6 +231,24 @@ def test_loss_mask(case):
     assert maker.get_response_lengths([mask]) == [expected["response_length"]]
 
 
+# What the original makes of these is not the template's rendering of the whole conversation.
+CONTRADICTING = ("qwen3_think_template_multi_turn", "distill_qwen_only_first_and_last")
+
+
+@pytest.mark.parametrize("case", **_named("loss_masks"))
+def test_loss_mask_of_any_template(case):
+    """Where the template rewrites no earlier turn, `auto` finds what the names were made for."""
+    maker = MultiTurnLossMaskGenerator(CharacterTokenizer(case["params"]["template"]), "auto")
+    try:
+        ids, mask = maker.get_loss_mask(case["inputs"]["messages"], tools=case["inputs"]["tools"])
+    except ValueError as error:
+        assert "rewrites earlier messages" in str(error) and case["params"]["template"] == "chatml_think"
+        return
+    if case["name"] in CONTRADICTING:
+        return
+    assert (ids, mask) == (case["expected"]["token_ids"], case["expected"]["loss_mask"])
+
+
 @pytest.mark.parametrize("case", **_named("response_length_from_mask"))
 def test_response_length(case):
     assert get_response_lengths([case["inputs"]["loss_mask"]]) == [case["expected"]["response_length"]]
