@@ -159,8 +159,10 @@ void check_rollout(RunConfig& config, Problems& problems) {
   problems.require(config.rollout_max_response_len.value_or(1) > 0,
                    fmt::format("--rollout-max-response-len {}: should be at least 1",
                                config.rollout_max_response_len.value_or(0)));
-  if (config.custom_rm_path.empty() && names_math_verify(config.rm_type))
-    config.custom_rm_path = kMathVerifyReward;
+  if (config.custom_rm_path.empty() && names_math_verify(config.rm_type)) {
+    config.custom_rm_path = std::string(kMathVerifyReward);
+    config.custom_rm_path.stems_from(config.rm_type);
+  }
   problems.require(
       !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd ||
           config.has_users_reward() || !config.custom_generate_function_path.empty() ||

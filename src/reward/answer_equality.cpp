@@ -176,7 +176,6 @@ class Comparison {
           are_equal_formulas(answer.parts[i - 1].formula, answer.parts[i].formula, budget_);
       if (!agree) return std::nullopt;
     }
-    if (!is_named && !symbols_of(left.formula).empty()) return std::nullopt;
     out.value = simplified(answer.parts.back());
     return out;
   }
@@ -735,6 +734,9 @@ class Comparison {
 std::optional<char> choice_of(const PlainLatex& plain) {
   std::string_view text = plain.text;
   text = stripped(text);
+  for (const std::string_view lead : {"option ", "choice "}) {
+    if (to_lower(text).starts_with(lead)) text = stripped(text.substr(lead.size()));
+  }
   const bool has_bracket = text.starts_with('(');
   if (has_bracket) text = stripped(text.substr(1));
   if (text.empty() || text[0] < 'A' || text[0] > 'Z') return std::nullopt;

@@ -264,11 +264,13 @@ class AnswerParser {
 
   Maybe ratio() {
     Maybe first = sets();
-    if (!first || in_builder_ || (!at(":") && !half_of_day())) return first;
+    if (!first || in_builder_ || !(at(":") || half_of_day() || to_lower(word()) == "to")) {
+      return first;
+    }
     Answer all;
     all.kind = AnswerKind::kRatio;
     all.parts.push_back(std::move(*first));
-    while (accept(":")) {
+    while (accept(":") || accept_word("to")) {
       Maybe side = sets();
       if (!side || all.parts.size() == kMostParts) return std::nullopt;
       all.parts.push_back(std::move(*side));
@@ -404,7 +406,7 @@ class AnswerParser {
     if (!is_letter(next())) return true;
     // "10th", "7^{th}" went with the number; here words.
     std::string lower = to_lower(word());
-    if (lower == "and" || lower == "or" || lower == "mod") return true;
+    if (lower == "and" || lower == "or" || lower == "mod" || lower == "to") return true;
     if (half_of_day()) return true;  // "9 a.m.": read by ratio()
     if (lower == "choose" || lower == "if" || lower == "where" || lower == "for") return false;
     if (const auto zeros = multiplier(lower)) {
@@ -600,6 +602,7 @@ class AnswerParser {
   /// Letters that are symbols: one letter, or a run of two or three outside of words, or a function.
   bool starts_symbol() {
     const std::string_view letters = word();
+    if (half_of_day()) return false;
     // Minutes, not the least of something.
     if (letters == "min" && !std::string_view(text_).substr(at_ + 3).starts_with("(")) return false;
     if (is_one_of(kPlainFunctions, letters) || letters == "pi" || letters == "infty") return true;
@@ -614,7 +617,7 @@ class AnswerParser {
     }
     if (any_text_from_here()) return false;
     const std::string lower = to_lower(letters);
-    if (lower == "and" || lower == "or" || lower == "mod") return false;
+    if (lower == "and" || lower == "or" || lower == "mod" || lower == "to") return false;
     if (letters.size() > 3) return false;
     // Behind a number two or three letters may be a unit: 5 cm.
     std::size_t i = at_;
@@ -717,14 +720,27 @@ class AnswerParser {
     return deeper([&]() -> MaybeFormula {
       if (!accept("{")) return std::nullopt;
       MaybeFormula of = scalar();
-      if (of && accept_command("over")) {
-        MaybeFormula below = scalar();
-        if (!below) return std::nullopt;
-        of = quotient_of(std::move(*of), std::move(*below));
-      }
+      if (of && !over_or_choose(*of)) return std::nullopt;
       if (!of || !accept("}")) return std::nullopt;
       return of;
     });
+  }
+
+  /// "{a \\over b}" and "{n \\choose k}", of which `top` was read; false: what follows is no scalar.
+  bool over_or_choose(Formula& top) {
+    const std::string name(command());
+    if (name != "over" && name != "choose") return true;
+    accept_command(name);
+    MaybeFormula below = scalar();
+    if (!below) return false;
+    if (name == "over") {
+      top = quotient_of(std::move(top), std::move(*below));
+    } else {
+      std::vector<Formula> args = one(std::move(top));
+      args.push_back(std::move(*below));
+      top = function_of("binom", std::move(args));
+    }
+    return true;
   }
 
   // --- primaries ------------------------------------------------------------------------------
@@ -886,6 +902,9 @@ class AnswerParser {
         if (digits.front() == '.') digits.insert(digits.begin(), '0');
         if (digits.back() == '.') digits.pop_back();
         if (is_repeating()) return repeating(digits);
+        if (command() == "ldots") {
+          if (MaybeFormula endless = going_on(digits)) return answer_of(std::move(*endless));
+        }
       }
     }
     if (digits.empty()) return std::nullopt;
@@ -930,6 +949,30 @@ class AnswerParser {
         quotient_of(number_formula(period),
                     number_formula(std::string(period.size(), '9') + std::string(decimals, '0')));
     return answer_of(binary(FormulaKind::kSum, number_formula(before), std::move(tail)));
+  }
+
+  /// "0.333..." and "0.1818...": decimals that end with a block at least twice, one digit three times.
+  MaybeFormula going_on(const std::string& digits) {
+    const std::size_t point = digits.find('.');
+    const std::string decimals = point == std::string::npos ? "" : digits.substr(point + 1);
+    for (std::size_t period = 1; 2 * period <= decimals.size(); ++period) {
+      const std::string_view all = decimals;
+      const std::string_view block = all.substr(all.size() - period);
+      std::size_t count = 0;
+      while ((count + 1) * period <= all.size() &&
+             all.substr(all.size() - (count + 1) * period, period) == block) {
+        ++count;
+      }
+      if (count < (period == 1 ? 3U : 2U)) continue;
+      accept_command("ldots");
+      const std::size_t kept = decimals.size() - period;
+      return binary(FormulaKind::kSum,
+                    number_formula(digits.substr(0, point) +
+                                   (kept > 0 ? "." + decimals.substr(0, kept) : "")),
+                    quotient_of(number_formula(std::string(block)),
+                                number_formula(std::string(period, '9') + std::string(kept, '0'))));
+    }
+    return std::nullopt;
   }
 
   /// 1010_2
@@ -1053,11 +1096,7 @@ class AnswerParser {
   Maybe braced() {
     ++at_;
     Maybe inside = list("}");
-    if (inside && accept_command("over") && is_formula(*inside)) {
-      MaybeFormula below = scalar();
-      if (!below) return std::nullopt;
-      inside->formula = quotient_of(std::move(inside->formula), std::move(*below));
-    }
+    if (inside && is_formula(*inside) && !over_or_choose(inside->formula)) return std::nullopt;
     if (!inside || !accept("}")) return std::nullopt;
     if (inside->kind != AnswerKind::kList) return inside;
     if (inside->parts.empty()) return std::nullopt;

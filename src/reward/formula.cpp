@@ -117,7 +117,13 @@ bool is_name(const Formula& formula) {
     case Kind::kI:
       return true;
     case Kind::kProduct:
-      return std::ranges::all_of(formula.args, is_name);
+      return std::ranges::all_of(formula.args, [](const Formula& arg) {
+        // The f^{-1} of f^{-1}(x).
+        const bool is_inverse =
+            arg.kind == Kind::kPower && is_name(arg.args[0]) &&
+            shape_of(arg.args[1]) == shape_of(unary(Kind::kNegative, number_formula("1")));
+        return is_inverse || is_name(arg);
+      });
     default:
       return false;
   }

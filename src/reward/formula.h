@@ -55,7 +55,7 @@ Formula renamed(const Formula& formula);
 /// With every kEither replaced by its first or second sign.
 Formula with_signs(const Formula& formula, bool is_first);
 
-/// A name that an equation may define: x, x_1, AB, f(x), e.
+/// A name that an equation may define: x, x_1, AB, f(x), f^{-1}(x), e.
 bool is_name(const Formula& formula);
 
 }  // namespace slime::reward

@@ -104,7 +104,7 @@ TEST(Reward, LabelsMayBeAsPublishedDataSetsHaveThem) {
     const Expected<json::value> reward = make_reward(type)(answered(response, label));
     if (!reward) return reward.error().message;
     const json::object* record = reward->if_object();
-    return json::serialize(
+    return json_text(
         json::value((record == nullptr ? *reward : record->at("score")).to_number<int64_t>()));
   };
   const char* solution = "She sold 48/2 = <<48/2=24>>24 clips in May.\n#### 72";
@@ -115,10 +115,10 @@ TEST(Reward, LabelsMayBeAsPublishedDataSetsHaveThem) {
          {json::value(solution), json::value("72"), json::value(72), json::value(json::array{"72"}),
           json::value("[\"72\"]"), json::value("['71' '72']"), json::value(json::array{1, 72}),
           json::value("array(['72'], dtype=object)")}) {
-      EXPECT_EQ(label_problem(label, {}, type, {}), std::nullopt) << json::serialize(label);
-      EXPECT_EQ(score(type, right, label), "1") << type << json::serialize(label);
+      EXPECT_EQ(label_problem(label, {}, type, {}), std::nullopt) << json_text(label);
+      EXPECT_EQ(score(type, right, label), "1") << type << json_text(label);
       EXPECT_EQ(score(type, wrong, label), std::string_view(type) == "dapo" ? "-1" : "0")
-          << type << json::serialize(label);
+          << type << json_text(label);
     }
   }
   EXPECT_EQ(score("f1", "paris", json::array{"London", "Paris"}), "1");

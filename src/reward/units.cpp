@@ -210,7 +210,7 @@ std::optional<Unit> read_unit(const PlainLatex& plain, std::size_t& at, std::siz
     const std::string word(text.substr(begin, i - begin));
     const std::string lower = to_lower(word);
     if (lower == "and" || lower == "or" || lower == "is" || lower == "not" || lower == "than" ||
-        lower == "if" || lower == "when" || lower == "but" || lower == "no") {
+        lower == "if" || lower == "when" || lower == "but" || lower == "no" || lower == "to") {
       i = begin;
       break;
     }
