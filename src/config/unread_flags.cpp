@@ -45,17 +45,23 @@ RunConfig copy_with_own_records(const RunConfig& config) {
   return copy;
 }
 
-bool mentions(const std::string& text, const std::string& flag) {
-  const std::size_t at = text.find(flag);
-  if (at == std::string::npos) return false;
-  const std::size_t end = at + flag.size();
-  return end == text.size() ||
-         !(std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '-');
+bool mentions(std::string_view text, std::string_view flag) {
+  for (std::size_t at = text.find(flag); at != std::string_view::npos;
+       at = text.find(flag, at + 1)) {
+    const std::size_t end = at + flag.size();
+    if (end == text.size() || text[end] == ' ' || text[end] == ',') return true;
+  }
+  return false;
+}
+
+/// "--eval-interval, --eval-config have": what a warning is about, without its reason.
+std::string_view subject(std::string_view text) {
+  return text.substr(0, std::min(text.find(": "), text.find(" no effect")));
 }
 
 bool is_told(const ParsedFlags& flags, const std::string& name) {
-  return std::ranges::any_of(flags.warnings,
-                             [&](const std::string& text) { return mentions(text, name); });
+  return std::ranges::any_of(
+      flags.warnings, [&](const std::string& text) { return mentions(subject(text), name); });
 }
 
 void add_unread(const std::vector<std::string>& given, const RunConfig& config,
