@@ -83,6 +83,12 @@ std::string sentence(const std::string& name, const RunConfig& config) {
   const bool is_critic = name.starts_with(kOfCritic);
   const std::string bare = is_critic ? name.substr(kOfCritic.size()) : name;
   const FlagRow& row = *find_flag(bare);
+  if (!is_critic && has_users_code(config)) {
+    return fmt::format(
+        "{}: nothing of slime reads it in this run ({}); functions of yours find it "
+        "in `args`",
+        bare, row.meaning);
+  }
   std::string text =
       is_critic
           ? fmt::format(
@@ -92,7 +98,6 @@ std::string sentence(const std::string& name, const RunConfig& config) {
           : fmt::format("{} has no effect: nothing in this run reads it ({})", bare, row.meaning);
   if (row.counts && !row.counts->words.empty() && !is_critic)
     text += fmt::format("; it counts with {}", row.counts->words);
-  if (has_users_code(config)) text += "; functions of yours find it in `args`";
   return text;
 }
 
@@ -125,6 +130,8 @@ std::string still_unread(const ParsedFlags& flags) {
   for (const std::string& name : flags.unread) {
     const bool is_critic = name.starts_with(kOfCritic);
     const std::string bare = is_critic ? name.substr(kOfCritic.size()) : name;
+    // What a function of the user's reads is not known.
+    if (!is_critic && has_users_code(flags.config)) continue;
     const RunConfig& config = is_critic ? *flags.config.critic : flags.config;
     if (!was_read(*find_flag(bare), config)) rest.push_back(name);
   }
