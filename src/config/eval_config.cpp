@@ -189,7 +189,7 @@ json::object arguments_of(const RunConfig& config) {
           {"eval_tool_key", word(config.eval_tool_key)},
           {"tool_key", config.tool_key},
           {"metadata_key", config.metadata_key},
-          {"apply_chat_template", config.apply_chat_template},
+          {"apply_chat_template", config.apply_chat_template.get()},
           {"apply_chat_template_kwargs",
            parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs")}};
 }

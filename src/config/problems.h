@@ -21,6 +21,7 @@ class Problems {
   void require_path(bool is_there, std::string_view message) {
     if (!is_there) (absent_ != nullptr ? *absent_ : messages_).emplace_back(message);
   }
+  const std::vector<std::string>& messages() const { return messages_; }
   bool notes_absent_paths() const { return absent_ != nullptr; }
   /// Throws ConfigError with all of them, without passwords.
   void throw_if_any();

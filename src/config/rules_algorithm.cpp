@@ -54,6 +54,46 @@ void check_mismatch(const RunConfig& config, Problems& problems) {
                                config.tis_clip));
 }
 
+namespace {
+
+/// Of the actor, and of a critic with flags of its own.
+void check_optimizer(const RunConfig& config, Problems& problems) {
+  problems.require(config.lr >= 0, "--lr: should not be negative");
+  problems.require(config.min_lr <= config.lr,
+                   fmt::format("--min-lr {}: is above --lr {}", config.min_lr, config.lr));
+  const bool is_wsd = config.lr_decay_style == "WSD";
+  problems.require(!is_wsd || config.lr_wsd_decay_iters.value_or(0) >= 1,
+                   "--lr-decay-style WSD: needs --lr-wsd-decay-iters, at least 1");
+  problems.require(is_wsd || !config.lr_wsd_decay_iters,
+                   "--lr-wsd-decay-iters: needs --lr-decay-style WSD");
+  problems.require(!(config.lr_warmup_fraction && config.lr_warmup_iters > 0),
+                   "--lr-warmup-fraction and --lr-warmup-iters: choose one");
+  problems.require(config.lr_warmup_iters >= 0, "--lr-warmup-iters: should not be negative");
+  const double warmup = config.lr_warmup_fraction.value_or(0);
+  problems.require(
+      warmup >= 0 && warmup < 1,
+      fmt::format("--lr-warmup-fraction {}: should be at least 0 and below 1", warmup));
+  problems.require(config.adam_beta1 >= 0 && config.adam_beta1 < 1,
+                   "--adam-beta1: should be in [0, 1)");
+  problems.require(config.adam_beta2 >= 0 && config.adam_beta2 < 1,
+                   "--adam-beta2: should be in [0, 1)");
+  problems.require(config.clip_grad >= 0, "--clip-grad: should not be negative");
+  problems.require(config.adam_eps > 0, "--adam-eps: should be above 0");
+  problems.require(config.weight_decay >= 0, "--weight-decay: should not be negative");
+}
+
+/// What --megatron-config-path says of the critic alone.
+void check_critic_flags(const RunConfig& critic, Problems& problems) {
+  Problems own({});
+  check_optimizer(critic, own);
+  own.require(critic.value_clip > 0, "--value-clip: should be above 0");
+  own.require(critic.init_method_std >= 0, "--init-method-std: should not be negative");
+  for (const std::string& message : own.messages())
+    problems.require(false, "--megatron-config-path: critic: " + message);
+}
+
+}  // namespace
+
 void check_critic(const RunConfig& config, Problems& problems) {
   const bool is_ppo = config.has_critic();
   problems.require(is_ppo || config.critic == nullptr,
@@ -63,8 +103,15 @@ void check_critic(const RunConfig& config, Problems& problems) {
   problems.require(config.num_critic_only_steps >= 0,
                    "--num-critic-only-steps: should not be negative");
   problems.require(config.value_clip > 0, "--value-clip: should be above 0");
+  problems.require(config.init_method_std >= 0, "--init-method-std: should not be negative");
   problems.require(config.lambd >= 0 && config.lambd <= 1, "--lambd: should be in [0, 1]");
   problems.require(config.gamma >= 0 && config.gamma <= 1, "--gamma: should be in [0, 1]");
+  if (!is_ppo) return;
+  if (config.critic != nullptr) check_critic_flags(*config.critic, problems);
+  const std::string& own =
+      config.critic != nullptr ? config.critic->critic_load : config.critic_load;
+  problems.require_path(own.empty() || std::filesystem::is_directory(own),
+                        fmt::format("--critic-load {}: no such directory", own));
 }
 
 void check_preferences(const RunConfig& config, Problems& problems) {
@@ -181,26 +228,7 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
       "--only-train-params-name-list and --freeze-params-name-list: choose one");
   problems.require(!config.use_stateless_adam || config.no_save_optim,
                    "--use-stateless-adam: needs --no-save-optim, there is no state to save");
-  problems.require(config.lr >= 0, "--lr: should not be negative");
-  problems.require(config.min_lr <= config.lr,
-                   fmt::format("--min-lr {}: is above --lr {}", config.min_lr, config.lr));
-  const bool is_wsd = config.lr_decay_style == "WSD";
-  problems.require(!is_wsd || config.lr_wsd_decay_iters.value_or(0) >= 1,
-                   "--lr-decay-style WSD: needs --lr-wsd-decay-iters, at least 1");
-  problems.require(is_wsd || !config.lr_wsd_decay_iters,
-                   "--lr-wsd-decay-iters: needs --lr-decay-style WSD");
-  problems.require(!(config.lr_warmup_fraction && config.lr_warmup_iters > 0),
-                   "--lr-warmup-fraction and --lr-warmup-iters: choose one");
-  problems.require(config.lr_warmup_iters >= 0, "--lr-warmup-iters: should not be negative");
-  const double warmup = config.lr_warmup_fraction.value_or(0);
-  problems.require(
-      warmup >= 0 && warmup < 1,
-      fmt::format("--lr-warmup-fraction {}: should be at least 0 and below 1", warmup));
-  problems.require(config.adam_beta1 >= 0 && config.adam_beta1 < 1,
-                   "--adam-beta1: should be in [0, 1)");
-  problems.require(config.adam_beta2 >= 0 && config.adam_beta2 < 1,
-                   "--adam-beta2: should be in [0, 1)");
-  problems.require(config.clip_grad >= 0, "--clip-grad: should not be negative");
+  check_optimizer(config, problems);
 }
 
 }  // namespace slime::config

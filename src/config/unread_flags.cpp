@@ -45,17 +45,23 @@ RunConfig copy_with_own_records(const RunConfig& config) {
   return copy;
 }
 
-bool mentions(const std::string& text, const std::string& flag) {
-  const std::size_t at = text.find(flag);
-  if (at == std::string::npos) return false;
-  const std::size_t end = at + flag.size();
-  return end == text.size() ||
-         !(std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '-');
+bool mentions(std::string_view text, std::string_view flag) {
+  for (std::size_t at = text.find(flag); at != std::string_view::npos;
+       at = text.find(flag, at + 1)) {
+    const std::size_t end = at + flag.size();
+    if (end == text.size() || text[end] == ' ' || text[end] == ',') return true;
+  }
+  return false;
+}
+
+/// "--eval-interval, --eval-config have": what a warning is about, without its reason.
+std::string_view subject(std::string_view text) {
+  return text.substr(0, std::min(text.find(": "), text.find(" no effect")));
 }
 
 bool is_told(const ParsedFlags& flags, const std::string& name) {
-  return std::ranges::any_of(flags.warnings,
-                             [&](const std::string& text) { return mentions(text, name); });
+  return std::ranges::any_of(
+      flags.warnings, [&](const std::string& text) { return mentions(subject(text), name); });
 }
 
 void add_unread(const std::vector<std::string>& given, const RunConfig& config,
@@ -77,6 +83,12 @@ std::string sentence(const std::string& name, const RunConfig& config) {
   const bool is_critic = name.starts_with(kOfCritic);
   const std::string bare = is_critic ? name.substr(kOfCritic.size()) : name;
   const FlagRow& row = *find_flag(bare);
+  if (!is_critic && has_users_code(config)) {
+    return fmt::format(
+        "{}: nothing of slime reads it in this run ({}); functions of yours find it "
+        "in `args`",
+        bare, row.meaning);
+  }
   std::string text =
       is_critic
           ? fmt::format(
@@ -86,7 +98,6 @@ std::string sentence(const std::string& name, const RunConfig& config) {
           : fmt::format("{} has no effect: nothing in this run reads it ({})", bare, row.meaning);
   if (row.counts && !row.counts->words.empty() && !is_critic)
     text += fmt::format("; it counts with {}", row.counts->words);
-  if (has_users_code(config)) text += "; functions of yours find it in `args`";
   return text;
 }
 
@@ -119,6 +130,8 @@ std::string still_unread(const ParsedFlags& flags) {
   for (const std::string& name : flags.unread) {
     const bool is_critic = name.starts_with(kOfCritic);
     const std::string bare = is_critic ? name.substr(kOfCritic.size()) : name;
+    // What a function of the user's reads is not known.
+    if (!is_critic && has_users_code(flags.config)) continue;
     const RunConfig& config = is_critic ? *flags.config.critic : flags.config;
     if (!was_read(*find_flag(bare), config)) rest.push_back(name);
   }

@@ -45,7 +45,7 @@ def train_command(work, run_dir, *, rollouts=20, extra=()):
         "--rollout-max-response-len", "6", "--num-rollout", str(rollouts), "--global-batch-size", "16",
         "--use-dynamic-batch-size", "--max-tokens-per-gpu", "512", "--lr", "1e-3", "--lr-decay-style", "constant",
         "--fp32", "--num-threads", "1", "--save-interval", "1", "--keep-checkpoints", "2", "--run-dir", str(run_dir),
-        *extra,
+        "--device", "cpu", *extra,
     ]  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def sft_command(work, run_dir, data, *, rollouts, extra=()):
         "--rollout-function-path", "slime.rollout.sft_rollout.generate_rollout", "--loss-type", "sft_loss",
         "--debug-train-only", "--calculate-per-token-loss", "--rollout-shuffle", "--num-rollout", str(rollouts),
         "--lr", "1e-3", "--lr-decay-style", "constant", "--fp32", "--num-threads", "1", "--save-interval", "1",
-        "--keep-checkpoints", "2", "--run-dir", str(run_dir), *extra,
+        "--keep-checkpoints", "2", "--run-dir", str(run_dir), "--device", "cpu", *extra,
     ]  # fmt: skip
 
 

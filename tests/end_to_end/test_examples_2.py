@@ -36,7 +36,7 @@ def teach(folder, steps):
         "--input-key", "messages", "--rollout-shuffle", "--rollout-function-path", "slime.rollout.sft_rollout.generate_rollout",
         "--loss-type", "sft_loss", "--debug-train-only", "--calculate-per-token-loss", "--num-rollout", str(steps),
         "--rollout-batch-size", "64", "--global-batch-size", "64", "--use-dynamic-batch-size", "--max-tokens-per-gpu", "8192",
-        "--lr", "3e-3", "--lr-decay-style", "constant", "--lr-warmup-iters", "20", "--fp32", "--num-threads", "1",
+        "--lr", "3e-3", "--lr-decay-style", "constant", "--lr-warmup-iters", "20", "--fp32", "--device", "cpu", "--num-threads", "1",
         "--save-interval", "1000", "--run-dir", str(folder / "sft"),
     ])  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -49,7 +49,7 @@ def command_of(folder, run_dir, function, *, steps=3, batch=8, extra=()):
         "--custom-generate-function-path", str(EXAMPLES / function), "--rollout-batch-size", str(batch),
         "--n-samples-per-prompt", "4", "--global-batch-size", str(4 * batch), "--rollout-max-response-len", "256",
         "--num-rollout", str(steps), "--use-dynamic-batch-size", "--max-tokens-per-gpu", "8192", "--lr", "1e-4",
-        "--lr-decay-style", "constant", "--fp32", "--num-threads", "1", "--save-interval", "1", "--run-dir", str(run_dir), *extra,
+        "--lr-decay-style", "constant", "--fp32", "--device", "cpu", "--num-threads", "1", "--save-interval", "1", "--run-dir", str(run_dir), *extra,
     ]  # fmt: skip
 
 

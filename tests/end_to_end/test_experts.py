@@ -68,7 +68,7 @@ def test_two_ranks_learn_what_one_does(experts, trained):
 
 def test_it_generates(experts, trained):
     lines = "".join(json.dumps({"text": f"{i}+{i}=", "sampling_params": {"max_new_tokens": 5}}) + "\n" for i in range(8))
-    command = [str(SLIME), "generate", "--model", str(trained / "latest"), "--dtype", "float32"]
+    command = [str(SLIME), "generate", "--model", str(trained / "latest"), "--dtype", "float32", "--device", "cpu"]
     done = run_slime(command, input=lines)
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -82,7 +82,7 @@ def test_a_request_is_told_whom_its_tokens_visited(experts, trained):
     whole = {"ids": [49, 43, 50, 61], "sampling_params": {"max_new_tokens": 5, "temperature": 0, "ignore_eos": True}}
     whole |= {"return_routed_experts": True}
     lines = "".join(json.dumps(line) + "\n" for line in (whole, whole | {"routed_experts_start_len": 3}))
-    command = [str(SLIME), "generate", "--model", str(trained / "latest"), "--dtype", "float32"]
+    command = [str(SLIME), "generate", "--model", str(trained / "latest"), "--dtype", "float32", "--device", "cpu"]
     done = run_slime(command, input=lines)
     assert done.returncode == 0, done.stderr
     first, second = (json.loads(line)["meta_info"] for line in done.stdout.splitlines())

@@ -320,7 +320,8 @@ def test_the_packages_own_class_under_another_name(work):
         "        args.apply_chat_template = False\n"
         "        super().__init__(args)\n"
     )
-    flags = ["--data-source-path", "own.Mine", "--prompt-data", str(rows)]
+    (work / "texts.yaml").write_text(f"prompt_data: [{rows}]\n")  # in place of the command's, to which another would add
+    flags = ["--data-source-path", "own.Mine", "--custom-config-path", str(work / "texts.yaml")]
     done = hooked(work, run_dir, code, flags)
     trained(done, run_dir)
     assert (run_dir / "checkpoints" / "rollout" / "global_dataset_state_dict_1.json").exists()

@@ -21,7 +21,7 @@ class Server:
 
     def __init__(self, model: str, *flags: str, env: dict[str, str] | None = None):
         self.process = subprocess.Popen(
-            [str(PROGRAM), "serve", "--model", model, "--port", "0", *flags],
+            [str(PROGRAM), "serve", "--model", model, "--port", "0", *([] if "--device" in flags else ["--device", "cpu"]), *flags],
             stdout=subprocess.PIPE,
             stderr=sys.stderr,
             text=True,

@@ -352,7 +352,7 @@ class Process(unittest.TestCase):
                 self.assertEqual(status, 400)
                 self.assertIn("tokenizer", reply["error"]["message"])
             lines = json.dumps({"ids": [5, 6], "sampling_params": params}) + "\n"
-            done = subprocess.run([str(PROGRAM), "generate", "--model", str(bare)], input=lines, capture_output=True, text=True)
+            done = subprocess.run([str(PROGRAM), "generate", "--model", str(bare), "--device", "cpu"], input=lines, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout)["output_ids"], expected["output_ids"])
 
@@ -371,7 +371,7 @@ class Process(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "prompts.jsonl"
             file.write_text("".join(json.dumps(line) + "\n" for line in [good] + [line for line, _ in bad]) + "{not json\n")
-            done = subprocess.run([str(PROGRAM), "generate", "--model", str(MODEL), str(file)], capture_output=True, text=True)
+            done = subprocess.run([str(PROGRAM), "generate", "--model", str(MODEL), "--device", "cpu", str(file)], capture_output=True, text=True)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertEqual(done.stdout, "")
             for _, message in bad:
@@ -379,13 +379,13 @@ class Process(unittest.TestCase):
             self.assertIn("prompts.jsonl, line 5: sampling_params.top_p must be", done.stderr)
             self.assertIn("prompts.jsonl, line 9: ", done.stderr)
             file.write_text(json.dumps(bad[0][0]) + ("\n" + json.dumps(bad[0][0])) * 999)
-            done = subprocess.run([str(PROGRAM), "generate", "--model", str(MODEL), str(file)], capture_output=True, text=True)
+            done = subprocess.run([str(PROGRAM), "generate", "--model", str(MODEL), "--device", "cpu", str(file)], capture_output=True, text=True)
             self.assertEqual(done.returncode, 2)
             self.assertLess(len(done.stderr.splitlines()), 50)
             self.assertIn("more lines are no requests", done.stderr)
         # What can be read once only: the answers of the lines before it are printed.
         lines = json.dumps(good) + "\n" + json.dumps(bad[0][0]) + "\n"
-        done = subprocess.run([str(PROGRAM), "generate", "--model", str(MODEL)], input=lines, capture_output=True, text=True)
+        done = subprocess.run([str(PROGRAM), "generate", "--model", str(MODEL), "--device", "cpu"], input=lines, capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertEqual(len(done.stdout.splitlines()), 1)
         self.assertIn("standard input, line 2: idss is unknown", done.stderr)
@@ -398,7 +398,7 @@ class Process(unittest.TestCase):
             line = {"ids": [5, 6], "sampling_params": {"max_new_tokens": 12, "ignore_eos": True}}
 
             def answers(*flags, line=line):
-                done = subprocess.run([str(PROGRAM), "generate", "--model", str(model), *flags], input=json.dumps(line) + "\n",
+                done = subprocess.run([str(PROGRAM), "generate", "--model", str(model), "--device", "cpu", *flags], input=json.dumps(line) + "\n",
                                       capture_output=True, text=True)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 return json.loads(done.stdout)["output_ids"]

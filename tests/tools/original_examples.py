@@ -183,7 +183,7 @@ def missing(python, packages, environment):
 
 
 def slime(words, folder, environment):
-    command = [str(SLIME), "train", "--fp32", "--num-threads", "1", "--lr-decay-style", "constant", *map(str, words)]
+    command = [str(SLIME), "train", "--device", "cpu", "--fp32", "--num-threads", "1", "--lr-decay-style", "constant", *map(str, words)]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
 
 
