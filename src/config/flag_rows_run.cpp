@@ -42,8 +42,6 @@ std::vector<FlagRow> model_flags() {
       works("--no-load-optim", &C::no_load_optim,
             "start with fresh optimizer moments; schedules, counters and the critic go on")
           .when(kTraining),
-      accepted("--no-save-rng", kSwitch,
-               "random numbers follow from seeds and ordinals: there is no state to leave out"),
       accepted("--no-load-rng", kSwitch,
                "random numbers follow from seeds and ordinals: there is no state to leave out"),
       works("--start-rollout-id", &C::start_rollout_id,

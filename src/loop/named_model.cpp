@@ -2,44 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
+#include <exception>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 
 #include "core/error.h"
 #include "model/config.h"
-#include "train/checkpoint_directory.h"
+#include "model/foreign_checkpoint.h"
 
 namespace slime::loop {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that Megatron saved to, or one of its iterations (torch_dist, torch).
-bool is_of_megatron(const fs::path& path) {
-  std::error_code error;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.ends_with(".distcp") || name == "common.pt" || name.starts_with("mp_rank_"))
-      return true;
-    const bool is_iteration = name == "release" || name.starts_with("iter_");
-    if (is_iteration && fs::exists(path / "latest_checkpointed_iteration.txt", error) &&
-        !fs::exists(entry->path() / "COMMITTED", error) && is_of_megatron(entry->path()))
-      return true;
-  }
-  return false;
-}
-
 bool is_named(const config::RunConfig& config) {
   return !config.ref_load.empty() && config.ref_load != config.hf_checkpoint;
 }
 
 }  // namespace
-
-bool is_megatron_checkpoint(const std::string& path) { return is_of_megatron(path); }
 
 bool is_model_directory(const std::string& path) {
   std::error_code error;
@@ -56,7 +36,8 @@ NamedModel named_model(const std::string& path, const train::Warn& warn) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return {.directory = "", .why_not = "is no directory"};
   if (is_model_directory(path)) return {.directory = path, .why_not = ""};
-  if (is_megatron_checkpoint(path)) return {.directory = "", .why_not = kOfMegatron};
+  if (const std::string foreign = model::foreign_checkpoint(path); !foreign.empty())
+    return {.directory = "", .why_not = "is " + foreign};
   if (const auto checkpoint = train::find_checkpoint(path, warn))
     return {.directory = checkpoint->directory.string(), .why_not = ""};
   return {.directory = "",

@@ -18,14 +18,6 @@ struct NamedModel {
 /// `path` is not empty. `warn` gets what find_checkpoint has to say.
 NamedModel named_model(const std::string& path, const train::Warn& warn);
 
-/// Whether Megatron saved here (torch_dist, torch), or it is one of those iterations.
-bool is_megatron_checkpoint(const std::string& path);
-/// Why that is nothing to begin with.
-inline constexpr const char* kOfMegatron =
-    "is a Megatron checkpoint (torch_dist), which this program does not read; give the Hugging "
-    "Face "
-    "directory that it was converted from, or convert it back";
-
 /// Whether a path is a model directory of a family that this program has.
 bool is_model_directory(const std::string& path);
 

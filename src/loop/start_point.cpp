@@ -68,8 +68,8 @@ bool load_from(const config::RunConfig& config, StartPoint& start, const train::
     start.weights = config.load;
     return true;
   } else {
-    if (is_megatron_checkpoint(config.load))
-      throw ConfigError(fmt::format("--load {}: {}", config.load, kOfMegatron));
+    if (const std::string foreign = model::foreign_checkpoint(given); !foreign.empty())
+      throw ConfigError(fmt::format("--load {}: is {}", config.load, foreign));
     if (!is_one) checkpoint = train::find_checkpoint(given, warn);
   }
   if (!checkpoint) {

@@ -207,12 +207,13 @@ TEST_F(StartPointTest, AMegatronCheckpointIsCalledWhatItIs) {
   std::ofstream(megatron / "iter_0000010" / "__0_0.distcp") << "x";
   RunConfig config = command("run");
   config.load = megatron.string();
-  EXPECT_THAT(refusal(config), HasSubstr("is a Megatron checkpoint (torch_dist)"));
+  EXPECT_THAT(refusal(config), HasSubstr("is a checkpoint of Megatron-LM (torch_dist)"));
   config.load.clear();
   config.ref_load = megatron.string();
   EXPECT_EQ(start(config).weights, "model");
-  EXPECT_THAT(warnings_, testing::Contains(AllOf(HasSubstr("is a Megatron checkpoint (torch_dist)"),
-                                                 HasSubstr("begins with --hf-checkpoint"))));
+  EXPECT_THAT(warnings_,
+              testing::Contains(AllOf(HasSubstr("is a checkpoint of Megatron-LM (torch_dist)"),
+                                      HasSubstr("begins with --hf-checkpoint"))));
 }
 
 TEST_F(StartPointTest, ScriptsThatLoadWhatTheySaveMayBeginWithNothing) {

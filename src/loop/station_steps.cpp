@@ -19,6 +19,12 @@
 #include "loop/update_check.h"
 
 namespace slime::loop {
+namespace {
+
+constexpr const char* kBrokenOff =
+    "the evaluation was broken off; a run that goes on from here makes it again";
+
+}  // namespace
 
 void StationSteps::start_stream(WeightVersion version) {
   if (run_.ahead) return run_.ahead->begin(run_.schedule.first_step);
@@ -187,10 +193,7 @@ void StationSteps::evaluate(int64_t step) {
   run_.memory.explain_shortage(Phase::kGenerate, [&] {
     report = run_.evaluation->run(run_.rollout->rollout(), run_.interrupt->requested());
   });
-  if (is_interrupted()) {
-    return run_.recorder->message(
-        "the evaluation was broken off; a run that goes on from here makes it again");
-  }
+  if (is_interrupted()) return run_.recorder->message(kBrokenOff);
   if (run_.plugins) report.is_logged = run_.plugins->of_steps().log_evaluation(step, report);
   run_.recorder->evaluated(step, report);
 }
@@ -201,6 +204,7 @@ void StationSteps::evaluate_rows(int64_t step) {
   run_.memory.explain_shortage(Phase::kTrain, [&] {
     report = run_.row_evaluation->run(*run_.trainers, run_.interrupt->requested());
   });
+  if (is_interrupted()) return run_.recorder->message(kBrokenOff);
   run_.recorder->evaluated(step, report);
 }
 

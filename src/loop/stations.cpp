@@ -61,8 +61,9 @@ void note_missing_fields(const buffer::Dataset& rows, const config::ParsedFlags&
                          Notes& notes) {
   const auto note = [&](const char* flag, const std::string& name, bool is_there) {
     if (is_there || name.empty() || !flags.gives(flag)) return;
-    notes.push_back(fmt::format("{} {}: no row of --prompt-data has such a field (of the first: {})",
-                                flag, name, rows.first_fields()));
+    notes.push_back(
+        fmt::format("{} {}: no row of --prompt-data has such a field (of the first: {})", flag,
+                    name, rows.first_fields()));
   };
   note("--tool-key", flags.config.tool_key, rows.has_tools());
   note("--metadata-key", flags.config.metadata_key, rows.has_metadata());
@@ -327,7 +328,8 @@ void start_evaluation_beside(Stations& run) {
 void find_lost_evaluation(Stations& run) {
   const StartPoint& start = run.start;
   // What a function of the user's logs has no rows here.
-  const bool evaluates = run.evaluation || config::has_users_evaluation(run.config);
+  const bool evaluates =
+      run.evaluation || run.row_evaluation || config::has_users_evaluation(run.config);
   const bool has_rows = run.config.custom_eval_rollout_log_function_path.empty();
   if (!evaluates || !has_rows || !start.checkpoint || !start.is_own) return;
   const std::optional<int64_t> due = run.schedule.last_evaluation_due();
