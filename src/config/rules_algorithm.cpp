@@ -194,6 +194,12 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
                    "--calculate-per-token-loss: contradicts a constant divisor "
                    "(--policy-loss-divisor, dr_grpo)");
   check_groups(config, problems);
+  if (config.use_opd && !config.custom_advantage_function_path.empty()) {
+    warnings.push_back(fmt::format(
+        "--use-opd: the function of --custom-advantage-function-path makes the whole advantage; it "
+        "gets teacher_log_probs, and --opd-kl-coef {} is not applied",
+        config.opd_kl_coef));
+  }
   const bool ignores_kl =
       config.advantage_estimator == "grpo" || config.advantage_estimator == "gspo" ||
       config.advantage_estimator == "cispo" || config.advantage_estimator == "rloo" ||

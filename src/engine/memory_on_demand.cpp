@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
-#include <cstdlib>
 #include <span>
 
 #include "core/out_of_memory.h"
@@ -26,14 +25,20 @@ std::span<std::byte> whole_pages(void* memory, int64_t bytes) {
 
 Tensor zeros_on_demand(int64_t count, int64_t size, const char* what) {
   if (size == 0) return at::empty({0}, at::TensorOptions(at::kByte));
-  void* memory = std::calloc(count, size);
-  if (memory == nullptr)
+  const auto bytes = static_cast<std::size_t>(count) * static_cast<std::size_t>(size);
+  // Not calloc(): a trainer's C library keeps what is freed (train/keep_freed_memory.h), and writes
+  // zeros over all of what it gives again.
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
     throw OutOfMemory(fmt::format("no room for {:.2f} GiB of {} of a layer",
-                                  static_cast<double>(count * size) / (int64_t{1} << 30), what));
+                                  static_cast<double>(bytes) / (int64_t{1} << 30), what));
   const auto pages = whole_pages(memory, count * size);
   // A wish: what the system answers changes nothing here.
   if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_HUGEPAGE);
-  return at::from_blob(memory, {count * size}, std::free, at::TensorOptions(at::kByte));
+  return at::from_blob(
+      memory, {count * size}, [bytes](void* all) { ::munmap(all, bytes); },
+      at::TensorOptions(at::kByte));
 }
 
 void give_back_memory(const Tensor& bytes) {

@@ -179,6 +179,25 @@ TEST_F(ReportTest, FlagsOfTheRunAreShownAsTheUserTypedThem) {
   EXPECT_EQ(page_data.at("flags").get_array().size(), 2u);
 }
 
+TEST_F(ReportTest, NumbersOfFlagsAreWrittenAsPeopleWriteThem) {
+  write("metrics.jsonl", "{\"step\": 0, \"time\": 1}\n");
+  write("run.json", R"({"flags": {"a": 1E-4, "b": 1e-06, "c": 2.5E-1, "d": 20, "e": 1e25,
+                                  "f": [0.5, 1e-3], "g": 0.00010000000000000001}})");
+  const json::object page_data = data();
+  std::map<std::string, std::string> shown;
+  for (const json::value& each : page_data.at("flags").get_array()) {
+    const json::array& pair = each.get_array();
+    shown[std::string(pair[0].get_string())] = std::string(pair[1].get_string());
+  }
+  EXPECT_EQ(shown, (std::map<std::string, std::string>{{"a", "0.0001"},
+                                                       {"b", "1e-6"},
+                                                       {"c", "0.25"},
+                                                       {"d", "20"},
+                                                       {"e", "1e25"},
+                                                       {"f", "0.5 0.001"},
+                                                       {"g", "0.0001"}}));
+}
+
 TEST_F(ReportTest, AFolderWithoutARunIsAConfigurationError) {
   EXPECT_THROW(page(), ConfigError);
   EXPECT_THROW(report_page(run_ / "nowhere", {}, result_), ConfigError);
