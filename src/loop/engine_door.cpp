@@ -59,7 +59,7 @@ engine::ApiOptions options_of(const config::RunConfig& config) {
 
 EngineDoor::EngineDoor(const config::RunConfig& config, const ModelText& text)
     : model_(served_model(config, text)),
-      server_(engine_, model_, {.port = 0}, options_of(config)) {}
+      server_(engine_, model_, {.port = 0, .serves_own_user_only = true}, options_of(config)) {}
 
 void EngineDoor::open(engine::EngineClient& engine, int64_t max_request_tokens) {
   engine_.open(engine);

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The door to the run's own engine, for functions and agents that speak HTTP: the routes of `slime
-/// serve` on loopback and a port that the system picks. What comes through it is drawn with the
+/// serve` on loopback and a port that the system picks, for processes of this user alone. What comes through it is drawn with the
 /// weights that the engine has at each token, and ends when its connection does.
 ///
 /// The port is known before there is an engine, because users' functions are told it when they are

@@ -19,6 +19,7 @@
 
 #include "core/error.h"
 #include "net/http_connection.h"
+#include "net/peer_user.h"
 
 namespace slime::net {
 
@@ -136,6 +137,8 @@ class HttpServer::Listener {
   }
 
   void admit(tcp::socket socket) {
+    if (scope_.config.serves_own_user_only && !is_own_user(user_of_peer(socket.native_handle())))
+      return;  // closes it
     const auto connection = std::make_shared<HttpConnection>(std::move(socket), scope_);
     {
       const std::lock_guard lock(mutex_);

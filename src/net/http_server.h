@@ -20,6 +20,8 @@ struct HttpServerConfig {
   std::uint16_t port = 30000;  // 0: the system picks one
   int num_threads = 2;         // 1 .. 64
   AccessRules access = {};
+  /// On loopback: whoever is another user of this machine, but for root, is cut off before it is read.
+  bool serves_own_user_only = false;
 
   // Limits. Requests beyond them are refused one by one, never the server.
   std::size_t head_limit_bytes = 32 << 10;

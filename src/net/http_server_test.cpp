@@ -244,6 +244,11 @@ TEST(HttpServer, WeightsAreChangedWithTheAdminKeyOrWhereThereIsNoKeyAtAll) {
   EXPECT_EQ(none.call("POST", "/weights").status, 200);
 }
 
+TEST(HttpServer, ServesItsOwnUser) {  // others: peer_user_test.cpp
+  TestServer test({.serves_own_user_only = true});
+  EXPECT_EQ(test.call("POST", "/echo", "x").body, "x");
+}
+
 TEST(HttpServer, IgnoresAKeyWhenItHasNone) {
   TestServer test;
   EXPECT_EQ(test.call("POST", "/control", "", {{"Authorization", "Bearer None"}}).status, 200);

@@ -102,7 +102,7 @@ int64_t weight_of_local(std::string_view answer) {
   int64_t bytes = word_at(memory, SK_MEMINFO_WMEM_ALLOC);
   bytes += word_at(memory, SK_MEMINFO_RMEM_ALLOC);
   const bool has_waiting = word_at(attribute(attributes, UNIX_DIAG_RQLEN), 0) > 0;
-  const bool has_peer = !attribute(attributes, UNIX_DIAG_PEER).empty();
+  const bool has_peer = word_at(attribute(attributes, UNIX_DIAG_PEER), 0) != 0;  // a closed one: 0
   return bytes + (has_waiting && !has_peer ? local_buffer() : 0);
 }
 

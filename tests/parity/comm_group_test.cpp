@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <map>
 #include <mutex>
@@ -11,6 +13,7 @@
 
 #include "comm/ordered_sum.h"
 #include "core/error.h"
+#include "net/tcp.h"
 #include "rank_threads.h"
 
 namespace slime::parity {
@@ -338,6 +341,84 @@ TEST(RankGroup, ARankOfAnotherEpochIsRefusedAndOneOfAnotherRunMeetsNobody) {
   EXPECT_THAT(meeting("the run's", 2),
               HasSubstr("rank 1 is refused: it is of epoch 2, and the ranks meet in epoch 3"));
   EXPECT_THAT(meeting("another's", 3), StartsWith("rank 1: joining the ranks: "));
+}
+
+TEST(RankGroup, StrangersAtTheMeetingTakeNobodysPlaceAndNothingListensAfterIt) {
+  Rendezvous rendezvous;
+  const int port = rendezvous.port();
+  std::vector<int> strangers;
+  for (int i = 0; i < 100; ++i) {
+    const int socket = net::connect_to(kLoopback, port, std::chrono::seconds(5));
+    const std::string claim = std::string(32, 'n') + "\x04rank3 1 -1 4000 127.0.0.1";
+    const uint32_t type = 201;
+    const uint64_t length = claim.size();
+    std::string hello = "SLMF";
+    hello.append(reinterpret_cast<const char*>(&type), 4);
+    hello.append(reinterpret_cast<const char*>(&length), 8).append(claim);
+    if (i % 2 == 0) ASSERT_GT(::send(socket, hello.data(), hello.size(), MSG_NOSIGNAL), 0);
+    strangers.push_back(socket);  // and waits
+  }
+  const auto rank = [&](int own) {
+    const auto mesh = make_socket_mesh(
+        {.rank = own, .layout = {.dp = 3}, .port = port, .token = "the run's", .epoch = 3},
+        own == 0 ? &rendezvous : nullptr);
+    const Tensor x = at::full({5}, 10 + own, at::kDouble);
+    mesh->dp().all_reduce_(x, "summing");
+    EXPECT_EQ(x[4].item<double>(), 33);
+    mesh->world().barrier("leaving together");
+  };
+  {
+    std::vector<std::jthread> ranks;
+    for (int own = 0; own < 3; ++own) ranks.emplace_back(rank, own);
+  }
+  EXPECT_THROW(net::connect_to(kLoopback, port, std::chrono::seconds(1)), std::runtime_error);
+  for (const int socket : strangers) ::close(socket);
+}
+
+TEST(RankGroup, LargeSumsAndBroadcastsAreThoseOfSmallOnes) {
+  // Above 64 KB they go in shards; the sums are added in the order of the ranks all the same.
+  constexpr int64_t kElements = 3'000'001;
+  std::vector<Tensor> given;
+  for (int rank = 0; rank < 3; ++rank) {
+    at::Generator generator = at::detail::createCPUGenerator(rank + 1);
+    given.push_back(at::randn({kElements}, generator, at::kFloat));
+  }
+  const Tensor sum = given[0] + given[1] + given[2];
+  const Tensor short_sum = (given[0].to(at::kBFloat16).to(at::kFloat) + given[1].to(at::kBFloat16) +
+                            given[2].to(at::kBFloat16))
+                               .to(at::kBFloat16);
+  on_ranks(3, [&](const Mesh& mesh) {
+    Tensor x = given[mesh.rank()].clone();
+    mesh.dp().all_reduce_(x, "summing");
+    EXPECT_TRUE(at::equal(x, sum));
+    x = given[mesh.rank()].to(at::kBFloat16);
+    mesh.dp().all_reduce_(x, "summing");
+    EXPECT_TRUE(at::equal(x, short_sum));
+    for (int root = 0; root < 3; ++root) {
+      x = given[mesh.rank()].clone();
+      mesh.dp().broadcast_(x, root, "handing out");
+      EXPECT_TRUE(at::equal(x, given[root]));
+    }
+  });
+}
+
+TEST(RankGroup, RanksThatDoNotAgreeOnWhatTravelsFindOut) {
+  std::string message = "none";
+  const auto body = [&](const Mesh& mesh) {
+    if (mesh.rank() == 1) {
+      send(mesh.dp(), at::ones({3}, at::kDouble), 0, "activations");
+      return;
+    }
+    try {
+      receive_(mesh.dp(), at::empty({4}, at::kDouble), 1, "activations");
+    } catch (const GroupError& error) {
+      message = error.what();
+      throw;
+    }
+  };
+  EXPECT_THROW(on_ranks(2, body, std::chrono::milliseconds(500)), GroupError);
+  EXPECT_THAT(message,
+              HasSubstr("message 0 of 32 bytes is waited for, and message 0 of 24 bytes came"));
 }
 
 }  // namespace

@@ -1,0 +1,18 @@
+#pragma once
+
+/// Who holds the other end of a connection on this machine.
+
+#include <sys/types.h>
+
+#include <optional>
+
+namespace slime::net {
+
+/// The user whose process has the other end of this connected TCP socket open. Nothing: it is on another
+/// machine, or closed already, or the system does not say.
+std::optional<uid_t> user_of_peer(int socket);
+
+/// True for this process's user and for root.
+bool is_own_user(std::optional<uid_t> user);
+
+}  // namespace slime::net
