@@ -13,7 +13,6 @@ import logging
 import re
 import time
 import uuid
-from array import array
 
 from slime import turns
 from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
@@ -130,8 +129,6 @@ class BaseAdapter:
         await self.shutdown_session(sid, wait_timeout=wait_timeout)
         session = self.store.pop(sid, None) or Session()
         self._turns.pop(sid, None)
-        for answer in session.answers:
-            answer["prompt_ids"] = list(answer["prompt_ids"])
         turns.note(session.answers)  # for the generate function that waits here: which weights drew them
         samples = self.manager.get_trajectory(
             sid,
@@ -240,7 +237,7 @@ class BaseAdapter:
             response = protocol.render(self, body, reply, turn, stream)
             response.headers.update(self._say_ignored(sid, ignored))
             # Recorded before it is sent, since the next request may come at once; a turn that the client never saw is none.
-            forget = self.manager.record_turn(
+            recording = self.manager.record_turn(
                 sid,
                 turn=turn,
                 prompt_messages=messages,
@@ -255,12 +252,14 @@ class BaseAdapter:
             try:
                 await request.reply(response)
             except (ConnectionError, asyncio.CancelledError) as error:
-                forget()
+                recording.forget()
                 seconds = time.monotonic() - started
                 self.logger.warning("session %s: the client left during a turn of %.1f s", sid, seconds)
                 if isinstance(error, asyncio.CancelledError):
                     raise
                 return None
+            if recording.node is not None:
+                turn.answer["prompt_ids"] = recording.node.prompt()  # without a copy of it
             if self.debug_callback is not None:
                 self.debug_callback(sid, messages, tools, reply.message, turn)
             return None
@@ -295,10 +294,11 @@ class BaseAdapter:
         end, text = _end_and_text(self, ids, finish)
         stop_text = _stop_text(text, finish)
         versions = {name: meta[name] for name in ("weight_version", "weight_version_runs") if name in meta}
-        session.answers.append({"output_ids": ids, "meta_info": versions, "prompt_ids": array("i", prompt_ids)})
+        noted = {"output_ids": ids, "meta_info": versions, "prompt_ids": prompt_ids}
+        session.answers.append(noted)
         log_probs = [float(entry[0]) for entry in sampled]
         kind = finish.get("type") or "stop"
-        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text), text
+        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text, answer=noted), text
 
     def _opens_a_thought(self, prompt_ids):
         """Whether the prompt ends inside a thought, as some templates begin each turn."""
