@@ -16,7 +16,7 @@ import uuid
 
 from slime import turns
 from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
-from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, tool_call_dict
+from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, key_of, tool_call_dict
 from slime.agent.continuation import end_marks, template_messages, text_behind
 from slime.agent.http_app import Application, HttpProblem, Response
 from slime.agent.parsing import parse_text
@@ -39,13 +39,6 @@ class Session:
     sampling_defaults: dict = dataclasses.field(default_factory=dict)
     max_context_tokens: int = 0
     answers: list = dataclasses.field(default_factory=list)
-
-
-def _session_of_path(request):
-    """/sessions/NAME/v1/... is /v1/... of that session: for clients whose key cannot be set."""
-    match = _PATH_OF_A_SESSION.fullmatch(request.path)
-    if match:
-        request.session, request.path = match.groups()
 
 
 def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True, **options):
@@ -95,7 +88,7 @@ class BaseAdapter:
         self.template_options = dict(chat_template_kwargs or {})
         self._end_marks = end_marks(tokenizer)  # read once: it may be slow
         self._told = set()
-        self.app = Application(before=_session_of_path)
+        self.app = Application(before=self._look_at)
         self.app.add("GET", "/healthz", _health)
         self.app.add("GET", "/v1/models", _health)
         for path, protocol in self.protocols.items():
@@ -150,6 +143,15 @@ class BaseAdapter:
         self.manager.drop_session(sid)
 
     # A turn.
+
+    def _look_at(self, request):
+        """/sessions/NAME/v1/... is /v1/... of that session: for clients whose key cannot be set. Whether its path or its key
+        name an open session."""
+        match = _PATH_OF_A_SESSION.fullmatch(request.path)
+        if match:
+            request.session, request.path = match.groups()
+        names = (request.session, key_of(request), request.headers.get("x-api-key", "").strip())
+        return any(name in self.store for name in names)
 
     def _session_id(self, protocol, request, body):
         """The session that the request names; HttpProblem when none is open under that name."""
