@@ -38,6 +38,9 @@ def note(answer, request=None):
         except (KeyError, TypeError, ValueError):
             continue
         prompt = each.get("prompt_ids", asked)
+        if hasattr(prompt, "is_prefix_of"):  # as it is: it may share its tokens with others
+            turns.append((ids, runs, prompt))
+            continue
         if is_list and "prompt_ids" not in each:
             prompt = asked[i] if isinstance(asked, list) and len(asked) == len(answer) else None
         turns.append((ids, runs, list(prompt) if isinstance(prompt, list) else None))
@@ -95,7 +98,9 @@ def _place_behind(whole, begin, ids, asked):
     """Where in the response a turn is that drew `ids` behind the tokens `asked`; None when it is not there."""
     if asked is None or len(asked) < begin or whole[len(asked) : len(asked) + len(ids)] != ids:
         return None
-    return len(asked) - begin if whole[: len(asked)] == asked else None
+    if isinstance(asked, list):
+        return len(asked) - begin if whole[: len(asked)] == asked else None
+    return len(asked) - begin if asked.is_prefix_of(whole) else None
 
 
 def untrained_tokens(samples, turns):

@@ -76,8 +76,7 @@ void Recorder::add_rewards(const Collected& collected, Metrics& metrics, view::S
 
 void Recorder::add_untrained(int64_t step, const Collected& collected, Metrics& metrics) {
   if (!collected.untrained) return;
-  const bool has_functions =
-      !config_.custom_generate_function_path.empty() || !config_.rollout_function_path.empty();
+  const bool has_functions = !config_.custom_generate_function_path.empty();
   const SampledTokens tokens =
       sampled_tokens(collected.groups, *collected.untrained, has_functions);
   add_metrics(metrics, untrained_metrics(tokens));

@@ -114,6 +114,7 @@ class World:
         ends it, or None when it is cut off)]."""
         self.outputs += outputs
         request = _Request(path or self.path, body, key, self.is_gone)
+        self.adapter._look_at(request)
         asyncio.run(self.adapter.app._answer(request))
         if request.answer is None:
             return None, None

@@ -188,3 +188,35 @@ def test_anthropic_content_of_another_type_is_never_the_servers_fault(monkeypatc
         world.outputs.append(ANSWER)
         status, _ = world.ask({"messages": [{"role": role, "content": value}], "system": value, "tools": value})
         assert status in (200, 400)
+
+
+def test_a_stranger_cannot_make_the_endpoint_read_much(monkeypatch):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    handle = run_app_in_thread(world.adapter.app)
+
+    def head(key, path="/v1/chat/completions"):
+        with socket.create_connection(("127.0.0.1", handle.port), timeout=5) as client:
+            lines = [f"POST {path} HTTP/1.1", f"Authorization: Bearer {key}", "Content-Length: 9000000", "Expect: 100-continue"]
+            client.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+            return client.recv(100).split()[1]
+
+    try:
+        assert head("s") == b"100" and head("x", "/sessions/s/v1/chat/completions") == b"100"
+        assert head("x") == b"413"
+    finally:
+        handle.stop()
+
+
+def test_json_that_is_deep_is_refused(monkeypatch):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    handle = run_app_in_thread(world.adapter.app)
+    body = b'{"messages": ' + b"[" * 500_000 + b"]" * 500_000 + b"}"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nAuthorization: Bearer s\r\nContent-Length: %d\r\n\r\n" % len(body)
+    try:
+        with socket.create_connection(("127.0.0.1", handle.port), timeout=9) as client:
+            client.sendall(head + body)
+            assert client.recv(100).split()[1] == b"400"
+    finally:
+        handle.stop()

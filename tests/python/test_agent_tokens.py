@@ -1,12 +1,14 @@
 """Every token that the engine sampled for an agent is trained once, behind the tokens that it was sampled behind, whatever
 the client sends back."""
 
+import contextvars
 import copy
 import json
 import random
 
 import pytest
 from agent_world import FAMILIES, World, assert_each_token_is_trained_once
+from slime import turns
 
 TOOL = {"type": "function", "function": {"name": "look", "description": "d", "parameters": {"type": "object"}}}
 OTHER = {"type": "function", "function": {"name": "book", "description": "d", "parameters": {"type": "object"}}}
@@ -214,6 +216,31 @@ def test_a_branch_has_what_it_shares_as_context(monkeypatch):
     assert_each_token_is_trained_once(samples, world.calls)
     first = len(world.calls[0][1])
     assert len(samples) == 3 and [sum(sample.loss_mask[:first]) for sample in samples] == [first, 0, 0]
+
+
+def test_the_function_that_waits_is_told_of_every_turn(monkeypatch):
+    world = World(monkeypatch)
+    noted = []
+
+    def finish():
+        turns.watch(noted)  # as the host of a generate function does
+        return world.finish()
+
+    world.adapter.open_session("s")
+    messages = list(ASKED)
+    for text in ("one", "two"):
+        _, answer = world.ask({"messages": messages}, (text, "<|im_end|>"))
+        messages = messages + [answer["choices"][0]["message"], {"role": "user", "content": "on"}]
+    world.is_gone = True
+    world.ask({"messages": messages}, ("never read", "<|im_end|>"))
+    samples = contextvars.copy_context().run(finish)
+    rows = [(list(each.tokens), len(each.tokens) - each.response_length, each.loss_mask) for each in samples]
+    assert [ids for ids, _, _ in noted] == [ids for _, ids, _ in world.calls]
+    assert turns.untrained_tokens(rows, noted) == len(world.calls[2][1])  # the answer that was never read
+    (sample,) = samples
+    runs = turns.version_runs(sample.tokens[-sample.response_length :], noted, prompt=sample.tokens[: -sample.response_length])
+    lengths = [len(world.calls[0][1]), len(world.calls[1][1])]
+    assert [run for run in runs if run[0] == 3] == [[3, length] for length in lengths]
 
 
 class Client:

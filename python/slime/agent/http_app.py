@@ -9,6 +9,7 @@ __all__ = ["Application", "Request", "Response", "HttpProblem"]
 
 logger = logging.getLogger(__name__)
 
+_STRANGERS_LIMIT_BYTES = 1 << 20
 _REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -68,7 +69,7 @@ class Request:
     def json(self):
         try:
             value = json.loads(self.body or b"{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise HttpProblem(400, f"the body is no JSON: {error}") from None
         if not isinstance(value, dict):
             raise HttpProblem(400, "the body is no JSON object")
@@ -93,7 +94,7 @@ class Request:
 
 class Application:
     """Handlers are coroutine functions of a Request that return a Response, or None when they have replied. `before`, if
-    any, sees each request before its route is looked up."""
+    any, sees each request before its body is read; False from it says that a stranger asks, whose body has to be short."""
 
     def __init__(self, body_limit_bytes=64 << 20, before=None):
         self._routes = {}
@@ -139,31 +140,34 @@ class Application:
             name, colon, value = line.partition(":")
             if colon:
                 headers[name.strip().lower()] = value.strip()
+        request = Request(method, target.split("?", 1)[0], headers, b"", writer)
+        is_stranger = self._before is not None and self._before(request) is False
+        limit = min(self._limit, _STRANGERS_LIMIT_BYTES) if is_stranger else self._limit
+        is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+        length = 0 if is_chunked else int(headers.get("content-length", 0))
+        if length < 0:
+            raise HttpProblem(400, "a length below 0")
+        if length > limit:
+            raise HttpProblem(413, "the body is too long")
         if headers.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if "chunked" in headers.get("transfer-encoding", "").lower():
-            body = b""
-            while True:
-                size = int((await reader.readline()).split(b";", 1)[0], 16)
-                if size < 0:
-                    raise HttpProblem(400, "a chunk of a length below 0")
-                if size == 0:
-                    while (await reader.readline()).strip():
-                        pass
-                    break
-                if len(body) + size > self._limit:
-                    raise HttpProblem(413, "the body is too long")
-                body += await reader.readexactly(size)
-                await reader.readexactly(2)
-        else:
-            length = int(headers.get("content-length", 0))
-            if length < 0:
-                raise HttpProblem(400, "a length below 0")
-            if length > self._limit:
-                raise HttpProblem(413, "the body is too long")
-            body = await reader.readexactly(length)
-        request = Request(method, target.split("?", 1)[0], headers, body, writer)
+        body = await self._read_chunks(reader, limit) if is_chunked else await reader.readexactly(length)
+        request.body = body
         return request, version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
+
+    @staticmethod
+    async def _read_chunks(reader, limit):
+        body = b""
+        while size := int((await reader.readline()).split(b";", 1)[0], 16):
+            if size < 0:
+                raise HttpProblem(400, "a chunk of a length below 0")
+            if len(body) + size > limit:
+                raise HttpProblem(413, "the body is too long")
+            body += await reader.readexactly(size)
+            await reader.readexactly(2)
+        while (await reader.readline()).strip():
+            pass
+        return body
 
     async def _serve_one(self, reader, writer):
         try:
@@ -196,8 +200,6 @@ class Application:
 
     async def _answer(self, request):
         method = "GET" if request.method == "HEAD" else request.method
-        if self._before is not None:
-            self._before(request)
         handler = self._routes.get((method, request.path))
         if handler is None:
             known = any(path == request.path for _, path in self._routes)

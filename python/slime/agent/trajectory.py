@@ -33,6 +33,7 @@ class TurnRecord:
     ill_formed: bool = False
     end: str | None = None
     stop_text: str = ""
+    answer: dict | None = dataclasses.field(default=None, repr=False, compare=False)  # the engine's, as it is noted
 
 
 class TokenNode:
@@ -60,6 +61,9 @@ class TokenNode:
         """All of them up to the end of the turn."""
         return [token for node in self.path() for part in (node.context, node.output) for token in part]
 
+    def prompt(self):
+        return _Prompt(self)
+
     def leaves(self):
         stack = self.children[::-1]
         while stack:
@@ -68,6 +72,26 @@ class TokenNode:
                 stack += node.children[::-1]
             else:
                 yield node
+
+
+class _Prompt:
+    """What the engine read for a turn, without a copy of it."""
+
+    def __init__(self, node):
+        path = node.path()
+        self._parts = [part for each in path[:-1] for part in (each.context, each.output)] + [node.context]
+        self._length = sum(map(len, self._parts))
+
+    def __len__(self):
+        return self._length
+
+    def is_prefix_of(self, tokens):
+        begin = 0
+        for part in self._parts:
+            if tokens[begin : begin + len(part)] != part:
+                return False
+            begin += len(part)
+        return True
 
 
 class _Root(TokenNode):
@@ -100,8 +124,17 @@ class _Session:
                 return node, length
 
 
-def _nothing():
-    pass
+class Recording:
+    """A turn that was recorded; `node` is None where there was nothing to record."""
+
+    def __init__(self, node=None, leaf=None):
+        self.node, self._leaf = node, leaf
+
+    def forget(self):
+        """Takes the turn back, while nothing goes on from it."""
+        if self.node is not None and not self.node.children and not self._leaf.children:
+            self.node.parent.children.remove(self.node)
+            self._leaf.parent.children.remove(self._leaf)
 
 
 class TrajectoryManager:
@@ -141,19 +174,19 @@ class TrajectoryManager:
         also_said=(),
     ):
         """Adds a turn: what the client sent, what the engine answered. `response_message` is the message as the client got
-        it; `also_said` are texts that it may have in its place. Returns a function that takes the turn back, while nothing goes on from it."""
+        it; `also_said` are texts that it may have in its place. Returns a Recording."""
         if turn.output_log_probs and len(turn.output_log_probs) != len(turn.output_ids):
             raise ValueError(f"{len(turn.output_log_probs)} log-probs for {len(turn.output_ids)} tokens")
         if not prompt_messages:
             logger.warning("session %s: a turn without messages is not recorded", sid)
-            return _nothing
+            return Recording()
         session = self._sessions.setdefault(sid, _Session())
         prompt_ids = list(turn.prompt_ids)
         parent, length = session.parent_of(prompt_ids, behind[0].turn if behind is not None else None)
         session.num_turns += 1
         if not turn.output_ids:  # no room for any: where it stopped was cut off
             parent.is_cut_off = turn.finish_reason == "length"
-            return _nothing
+            return Recording()
         if self._fork_threshold > 0:
             parent, length = self._given_up(parent, length, prompt_ids)
         node = TokenNode(parent, prompt_ids[length:], turn, response_message)
@@ -171,12 +204,7 @@ class TrajectoryManager:
         )
         leaf.metadata = dict(metadata or {})
 
-        def forget():
-            if not node.children and not leaf.children:
-                parent.children.remove(node)
-                leaf.parent.children.remove(leaf)
-
-        return forget
+        return Recording(node, leaf)
 
     def _given_up(self, parent, length, prompt_ids):
         """Where the turn goes on when a short response is given up that came back otherwise, and there is no doubt which."""

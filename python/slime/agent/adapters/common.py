@@ -13,11 +13,10 @@ import logging
 import re
 import time
 import uuid
-from array import array
 
 from slime import turns
 from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
-from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, tool_call_dict
+from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, key_of, tool_call_dict
 from slime.agent.continuation import end_marks, template_messages, text_behind
 from slime.agent.http_app import Application, HttpProblem, Response
 from slime.agent.parsing import parse_text
@@ -40,13 +39,6 @@ class Session:
     sampling_defaults: dict = dataclasses.field(default_factory=dict)
     max_context_tokens: int = 0
     answers: list = dataclasses.field(default_factory=list)
-
-
-def _session_of_path(request):
-    """/sessions/NAME/v1/... is /v1/... of that session: for clients whose key cannot be set."""
-    match = _PATH_OF_A_SESSION.fullmatch(request.path)
-    if match:
-        request.session, request.path = match.groups()
 
 
 def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True, **options):
@@ -96,7 +88,7 @@ class BaseAdapter:
         self.template_options = dict(chat_template_kwargs or {})
         self._end_marks = end_marks(tokenizer)  # read once: it may be slow
         self._told = set()
-        self.app = Application(before=_session_of_path)
+        self.app = Application(before=self._look_at)
         self.app.add("GET", "/healthz", _health)
         self.app.add("GET", "/v1/models", _health)
         for path, protocol in self.protocols.items():
@@ -130,8 +122,6 @@ class BaseAdapter:
         await self.shutdown_session(sid, wait_timeout=wait_timeout)
         session = self.store.pop(sid, None) or Session()
         self._turns.pop(sid, None)
-        for answer in session.answers:
-            answer["prompt_ids"] = list(answer["prompt_ids"])
         turns.note(session.answers)  # for the generate function that waits here: which weights drew them
         samples = self.manager.get_trajectory(
             sid,
@@ -153,6 +143,15 @@ class BaseAdapter:
         self.manager.drop_session(sid)
 
     # A turn.
+
+    def _look_at(self, request):
+        """/sessions/NAME/v1/... is /v1/... of that session: for clients whose key cannot be set. Whether its path or its key
+        name an open session."""
+        match = _PATH_OF_A_SESSION.fullmatch(request.path)
+        if match:
+            request.session, request.path = match.groups()
+        names = (request.session, key_of(request), request.headers.get("x-api-key", "").strip())
+        return any(name in self.store for name in names)
 
     def _session_id(self, protocol, request, body):
         """The session that the request names; HttpProblem when none is open under that name."""
@@ -240,7 +239,7 @@ class BaseAdapter:
             response = protocol.render(self, body, reply, turn, stream)
             response.headers.update(self._say_ignored(sid, ignored))
             # Recorded before it is sent, since the next request may come at once; a turn that the client never saw is none.
-            forget = self.manager.record_turn(
+            recording = self.manager.record_turn(
                 sid,
                 turn=turn,
                 prompt_messages=messages,
@@ -255,12 +254,14 @@ class BaseAdapter:
             try:
                 await request.reply(response)
             except (ConnectionError, asyncio.CancelledError) as error:
-                forget()
+                recording.forget()
                 seconds = time.monotonic() - started
                 self.logger.warning("session %s: the client left during a turn of %.1f s", sid, seconds)
                 if isinstance(error, asyncio.CancelledError):
                     raise
                 return None
+            if recording.node is not None:
+                turn.answer["prompt_ids"] = recording.node.prompt()  # without a copy of it
             if self.debug_callback is not None:
                 self.debug_callback(sid, messages, tools, reply.message, turn)
             return None
@@ -295,10 +296,11 @@ class BaseAdapter:
         end, text = _end_and_text(self, ids, finish)
         stop_text = _stop_text(text, finish)
         versions = {name: meta[name] for name in ("weight_version", "weight_version_runs") if name in meta}
-        session.answers.append({"output_ids": ids, "meta_info": versions, "prompt_ids": array("i", prompt_ids)})
+        noted = {"output_ids": ids, "meta_info": versions, "prompt_ids": prompt_ids}
+        session.answers.append(noted)
         log_probs = [float(entry[0]) for entry in sampled]
         kind = finish.get("type") or "stop"
-        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text), text
+        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text, answer=noted), text
 
     def _opens_a_thought(self, prompt_ids):
         """Whether the prompt ends inside a thought, as some templates begin each turn."""
