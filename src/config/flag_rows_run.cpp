@@ -91,7 +91,6 @@ std::vector<FlagRow> model_flags() {
       refused("--ckpt-step", kValue, "give the checkpoint's own folder to --hf-checkpoint"),
       refused("--ref-ckpt-step", kValue, "give the checkpoint's own folder to --ref-load"),
       accepted("--async-save", kSwitch, "checkpoints are written before the next step starts"),
-      accepted("--no-save-rng", kSwitch, "random numbers are counted from --seed, none are kept"),
       accepted("--distrib-optim-fully-reshardable-mem-efficient", kSwitch,
                "checkpoints fit any number of ranks"),
       accepted("--use-checkpoint-opt-param-scheduler", kSwitch,

@@ -60,9 +60,10 @@ void check_finite(const std::string& name, const Tensor& stored) {
                         : type == at::kFloat  ? has_full_exponent<uint32_t>(x, 0x7f800000)
                                               : !at::isfinite(x).all().item<bool>();
   if (is_wrong) {
-    throw ConfigError(fmt::format("tensor {} has numbers that are not finite in {}: these are "
-                                  "weights of a run that has diverged, or the file is damaged",
-                                  name, c10::toString(type)));
+    throw ConfigError(
+        fmt::format("tensor {} has numbers that are not finite in {}: these are "
+                    "weights of a run that has diverged, or the file is damaged",
+                    name, c10::toString(type)));
   }
 }
 
@@ -152,8 +153,7 @@ void ModelFiles::check_low_precision(const NamedWeight& weight, StoredForm form,
     parts.push_back({name, tensor.dtype, tensor.shape});
   }
   const std::string problem = low_precision_problem(form, fp8_block, parts, weight.full_shape);
-  if (!problem.empty())
-    problems.push_back(fmt::format("{}: {}", directory_.string(), problem));
+  if (!problem.empty()) problems.push_back(fmt::format("{}: {}", directory_.string(), problem));
 }
 
 Tensor ModelFiles::read_low_precision(const NamedWeight& weight, StoredForm form,
@@ -218,6 +218,7 @@ void ModelFiles::read_mxfp4(const NamedWeight& weight, const Tensor& out) const 
 }
 
 std::vector<std::string> ModelFiles::check_headers(const Weights& weights, StoredForm form,
+                                                   int64_t fp8_block,
                                                    const SurplusOf& surplus_of) const {
   std::vector<std::string> problems, carried;
   std::set<std::string> wanted;
@@ -254,7 +255,7 @@ std::vector<std::string> ModelFiles::check_headers(const Weights& weights, Store
 
 void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
                            const SurplusOf& surplus_of) const {
-  const std::vector<std::string> carried = check_headers(weights, form, surplus_of);
+  const std::vector<std::string> carried = check_headers(weights, form, fp8_block, surplus_of);
   const auto& tensors = weights.tensors();
   Tensor flat = weights.flat();
   if (!flat.is_cpu()) flat = at::zeros(flat.sizes(), flat.options().device(at::kCPU));

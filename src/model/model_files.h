@@ -35,7 +35,7 @@ class ModelFiles final {
 
   /// The headers alone: every tensor must be there with its full shape, and no other but what
   /// `surplus_of` says. Throws ConfigError with all problems. Returns the names of what is carried.
-  std::vector<std::string> check_headers(const Weights& weights, StoredForm form,
+  std::vector<std::string> check_headers(const Weights& weights, StoredForm form, int64_t fp8_block,
                                          const SurplusOf& surplus_of) const;
 
   /// Fills weights.flat() and the constants from the files, and notes what is carried. Every tensor

@@ -116,7 +116,7 @@ void check_weight_files(const std::filesystem::path& directory) {
   const ModelConfig config = read_model_config(directory);
   const ModelFiles files(directory);
   const std::unique_ptr<Network> network = make_blank_network(config, {.device = at::kMeta});
-  files.check_headers(network->weights(), config.stored_form,
+  files.check_headers(network->weights(), config.stored_form, config.fp8_block,
                       [&](const std::string& name) { return surplus_of(config, name); });
 }
 
