@@ -66,7 +66,7 @@ TEST(Json, NoTextCanClaimToBeALongNumber) {
 }
 
 TEST(Json, TextsAreEscapedAsJsonHasIt) {
-  EXPECT_EQ(json_text("a\"b\\c\n\t\x01\x7f\u00e9"), "\"a\\\"b\\\\c\\n\\t\\u0001\x7f\u00e9\"");
+  EXPECT_EQ(json_text(std::string("a\"b\\c\n\t\x01\x7f\u00e9")), "\"a\\\"b\\\\c\\n\\t\\u0001\x7f\u00e9\"");
   const std::string all = "\b\f\n\r\t\v";
   EXPECT_EQ(parse_json(json_text(all), "test").as_string(), all);
 }

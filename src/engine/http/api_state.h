@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "engine/client.h"
 #include "engine/http/request_body.h"
 #include "engine/http/response_memory.h"

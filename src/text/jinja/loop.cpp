@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "text/jinja/budget.h"
+#include "text/jinja/interpreter.h"
 
 namespace slime::text::jinja {
 
