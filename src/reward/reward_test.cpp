@@ -90,10 +90,7 @@ TEST(Reward, EveryTypeCanGiveMoreThanItsMinimum) {
     for (const char* prefix : {"", "boxed_"}) {
       const std::string type = prefix + std::string(name);
       const json::object metadata{{"instruction_id_list", json::array{"punctuation:no_comma"}}};
-      EXPECT_EQ(label_problem("7", metadata, type, {.url = "http://judge"}),
-                name == "gpqa" ? std::optional<std::string>(
-                                     "gpqa: the label \"7\" names none of the choices ABCDEFGHIJ")
-                               : std::nullopt)
+      EXPECT_EQ(label_problem("7", metadata, type, {.url = "http://judge"}), std::nullopt)
           << type;
     }
   }
@@ -467,7 +464,9 @@ TEST(Reward, HostileResponsesEnd) {
       for (const std::string& response :
            {"</think>\\boxed{" + body + "}", body, "Answer: " + body, "</think>\\boxed{" + body}) {
         const auto start = std::chrono::steady_clock::now();
-        const Expected<json::value> score = reward(answered(response, "22.5"));
+        // dapo compares whole numbers.
+        const char* label = std::string_view(type).ends_with("dapo") ? "225" : "22.5";
+        const Expected<json::value> score = reward(answered(response, label));
         EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
         ASSERT_TRUE(score);
         const double number = score->is_object() ? score->get_object().at("score").get_double()
