@@ -127,11 +127,11 @@ TEST_F(PluginHost, ARewardThatBlocksDoesNotHoldUpTheEndOfTheRun) {
                   .hurries = [&ends] { return ends.load(); },
                   .patience = 1s,
                   .on_stuck = [&stuck](const std::string& why) { stuck.set_value(why); }});
-  EXPECT_EQ(reward("record", 1000s), R"({"score":5E-1})");
+  EXPECT_EQ(reward("record", 1000s), R"({"score":0.5})");
   auto first = ask("block", 1, 1000s);
   ends = true;
   EXPECT_THAT(text_of(first.get()), HasSubstr("the function did not return"));
-  EXPECT_EQ(reward("record", 1000s), R"({"score":5E-1})") << "the step can end yet";
+  EXPECT_EQ(reward("record", 1000s), R"({"score":0.5})") << "the step can end yet";
   auto second = ask("block", 7, 1000s);
   EXPECT_THAT(text_of(second.get()), HasSubstr("the function did not return"));
   EXPECT_EQ(stuck.get_future().get(), "sample 7: the function did not return");
@@ -140,7 +140,7 @@ TEST_F(PluginHost, ARewardThatBlocksDoesNotHoldUpTheEndOfTheRun) {
 TEST_F(PluginHost, GivesRewardsAndWhatTheFunctionChanged) {
   open(write("my_rewards.py", kReward));
   EXPECT_EQ(reward("four"), "4");
-  EXPECT_EQ(reward("record"), R"({"score":5E-1})");
+  EXPECT_EQ(reward("record"), R"({"score":0.5})");
   const Expected<Sample> tagged = ask("tag").get();
   ASSERT_TRUE(tagged);
   EXPECT_EQ(tagged->metadata, (json::object{{"seen", true}}));
