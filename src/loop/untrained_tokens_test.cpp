@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-Sample sample_of(int64_t length, std::vector<uint8_t> mask = {}) {
+Sample whole_sample(int64_t length, std::vector<uint8_t> mask = {}) {
   Sample sample;
   sample.prompt_length = 2;
   sample.tokens.resize(static_cast<std::size_t>(2 + length));
@@ -22,10 +22,10 @@ Sample sample_of(int64_t length, std::vector<uint8_t> mask = {}) {
   return sample;
 }
 
-Group group_of(std::vector<Sample> samples) { return {.samples = std::move(samples)}; }
+Group group_with(std::vector<Sample> samples) { return {.samples = std::move(samples)}; }
 
 TEST(UntrainedTokens, OfWholeSamplesThereAreNone) {
-  const std::vector<Group> groups{group_of({sample_of(3), sample_of(5)})};
+  const std::vector<Group> groups{group_with({whole_sample(3), whole_sample(5)})};
   const SampledTokens tokens = sampled_tokens(groups, {}, false);
   EXPECT_EQ(tokens.trained, 8);
   EXPECT_EQ(untrained_metrics(tokens), (Metrics{{"rollout/untrained_sampled_tokens", 0}}));
@@ -33,13 +33,13 @@ TEST(UntrainedTokens, OfWholeSamplesThereAreNone) {
 }
 
 TEST(UntrainedTokens, CausesAreToldApart) {
-  Sample removed = sample_of(4);
+  Sample removed = whole_sample(4);
   removed.remove_sample = true;
-  Sample failed = sample_of(6);
+  Sample failed = whole_sample(6);
   failed.status = Status::kAborted;
   failed.reward = nullptr;
   const std::vector<Group> groups{
-      group_of({sample_of(10, {1, 1, 0, 1, 1, 1, 1, 1, 1, 1}), removed, failed})};
+      group_with({whole_sample(10, {1, 1, 0, 1, 1, 1, 1, 1, 1, 1}), removed, failed})};
   const SampledTokens tokens =
       sampled_tokens(groups, {{"dropped_zero_std", 20}, {"lost", 9}, {"discarded", 0}}, false);
   EXPECT_EQ(tokens.trained, 9);
@@ -53,20 +53,20 @@ TEST(UntrainedTokens, CausesAreToldApart) {
 }
 
 TEST(UntrainedTokens, WhatAToolWroteWasNotSampled) {
-  Sample sample = sample_of(4, {1, 0, 0, 1});
+  Sample sample = whole_sample(4, {1, 0, 0, 1});
   sample.versions = {{0, 1}, {kNoVersion, 2}, {0, 1}};
-  const std::vector<Group> groups{group_of({sample})};
+  const std::vector<Group> groups{group_with({sample})};
   EXPECT_TRUE(sampled_tokens(groups, {}, false).untrained.empty());
 }
 
 TEST(UntrainedTokens, TokensOfOlderWeightsAreNotCountedTwice) {
-  const std::vector<Group> groups{group_of({sample_of(4, {0, 0, 0, 1})})};
+  const std::vector<Group> groups{group_with({whole_sample(4, {0, 0, 0, 1})})};
   EXPECT_EQ(sampled_tokens(groups, {{"older", 2}}, false).untrained,
             (UntrainedTokens{{"masked", 1}, {"older", 2}}));
 }
 
 TEST(UntrainedTokens, MasksOfFunctionsAreTheirs) {
-  const std::vector<Group> groups{group_of({sample_of(4, {0, 0, 0, 1})})};
+  const std::vector<Group> groups{group_with({whole_sample(4, {0, 0, 0, 1})})};
   EXPECT_TRUE(sampled_tokens(groups, {}, true).untrained.empty());
 }
 

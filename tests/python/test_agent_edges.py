@@ -89,6 +89,14 @@ def test_ignored_fields_are_named_to_the_client_and_once_in_the_log(monkeypatch,
     assert len([record for record in caplog.records if "seed" in record.message]) == 1
 
 
+def test_a_tool_choice_may_be_taken_as_auto_where_the_adapter_is_made_so(monkeypatch):
+    world = World(monkeypatch, free_tool_choice=True)
+    world.adapter.open_session("s")
+    status, answer = world.ask({**ASKED, "tools": TOOLS, "tool_choice": "required"}, ANSWER)
+    assert status == 200 and answer["choices"][0]["message"]["content"] == "an answer"
+    assert world.headers["x-slime-ignored-fields"] == "tool_choice"
+
+
 def test_log_probs_are_those_of_the_sampled_tokens(monkeypatch):
     world = World(monkeypatch)
     world.adapter.open_session("s")

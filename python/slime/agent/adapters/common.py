@@ -56,7 +56,8 @@ def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True,
 
 class BaseAdapter:
     """One endpoint for all sessions; a client's key names its session, and only those that were opened are answered.
-    `protocols`: by path. `chat_template_kwargs`: options of the template for every turn."""
+    `protocols`: by path. `chat_template_kwargs`: options of the template for every turn.
+    `free_tool_choice`: a tool_choice that the endpoint cannot keep is taken as auto, and named as ignored."""
 
     logger = logging.getLogger(__name__)
     protocols = {}
@@ -72,6 +73,7 @@ class BaseAdapter:
         fork_threshold_tokens=None,
         debug_callback=None,
         chat_template_kwargs=None,
+        free_tool_choice=False,
     ):
         self.tokenizer = tokenizer
         self.sglang_url = sglang_url.rstrip("/")
@@ -85,6 +87,7 @@ class BaseAdapter:
         self.closed = set()
         self.aborts = set()
         self._turns = {}
+        self.free_tool_choice = free_tool_choice
         self.template_options = dict(chat_template_kwargs or {})
         self._end_marks = end_marks(tokenizer)  # read once: it may be slow
         self._told = set()
@@ -194,7 +197,8 @@ class BaseAdapter:
     def _read(self, protocol, body):
         """(messages, tools, options of the template, names of fields that are ignored)"""
         try:
-            ignored = check_fields(body, acted_on={*protocol.max_token_keys, *protocol.stop_keys, *protocol.acted_on})
+            acted_on = {*protocol.max_token_keys, *protocol.stop_keys, *protocol.acted_on}
+            ignored = check_fields(body, acted_on=acted_on, free_tool_choice=self.free_tool_choice)
             messages, tools = protocol.translate(body)
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # a field of another type than it has
             raise HttpProblem(400, f"the request cannot be read: {type(error).__name__}: {error}") from error

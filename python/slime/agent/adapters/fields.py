@@ -84,8 +84,9 @@ _SILENT = {
 }
 
 
-def check_fields(body, *, acted_on, tool_choices=("auto", "none")):
-    """Names of fields that are ignored; HttpProblem for those that cannot be."""
+def check_fields(body, *, acted_on, free_tool_choice=False):
+    """Names of fields that are ignored; HttpProblem for those that cannot be. `free_tool_choice`: a choice that cannot be
+    kept is among the ignored."""
     for name, harmless in _CONSTRAINTS.items():
         value = body.get(name)
         if value is not None and value not in harmless:
@@ -97,14 +98,16 @@ def check_fields(body, *, acted_on, tool_choices=("auto", "none")):
             raise HttpProblem(400, f"{name} is not supported by this endpoint", code="unsupported_parameter", param=name)
     choice = body.get("tool_choice")
     kind = choice.get("type") if isinstance(choice, dict) else choice
-    if kind is not None and kind not in tool_choices:
+    is_kept = kind in (None, "auto", "none")
+    if not is_kept and not free_tool_choice:
         raise HttpProblem(
             400,
-            f"tool_choice {kind!r} is not supported by this endpoint: the model decides ({', '.join(tool_choices)})",
+            f"tool_choice {kind!r} is not supported by this endpoint: the model decides (auto, none); an adapter made with "
+            "free_tool_choice=True takes it as auto",
             code="unsupported_parameter",
             param="tool_choice",
         )
-    known = {*SAMPLING, *_CONSTRAINTS, *_SILENT, *acted_on, "tool_choice"}
+    known = {*SAMPLING, *_CONSTRAINTS, *_SILENT, *acted_on} | ({"tool_choice"} if is_kept else set())
     return sorted(name for name, value in body.items() if name not in known and value not in (None, {}, [], False, ""))
 
 
