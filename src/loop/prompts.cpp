@@ -8,6 +8,7 @@
 
 #include "config/users_functions.h"
 #include "core/error.h"
+#include "engine/end_tokens.h"
 #include "loop/scores.h"
 #include "loop/supervised.h"
 #include "model/config.h"
@@ -175,14 +176,17 @@ ModelText load_model_text(const std::string& model_directory, bool needs_templat
 }
 
 std::vector<TokenId> end_ids_of(const config::RunConfig& config, const ModelText& text) {
-  std::vector<TokenId> ids;
-  if (std::filesystem::exists(std::filesystem::path(config.hf_checkpoint) / "config.json"))
-    ids = model::read_model_config(config.hf_checkpoint).eos_token_ids;
   const auto& names = text.tokenizer->special_tokens();
   const auto eos = names.find("eos_token");
-  if (eos == names.end()) return ids;
-  const auto id = text.tokenizer->id_of(eos->second);
-  if (id && std::ranges::find(ids, *id) == ids.end()) ids.insert(ids.begin(), *id);
+  const auto id = eos == names.end() ? std::nullopt : text.tokenizer->id_of(eos->second);
+  const std::filesystem::path directory = config.hf_checkpoint.get();
+  if (!std::filesystem::exists(directory / "config.json"))
+    return id ? std::vector<TokenId>{*id} : std::vector<TokenId>();
+  std::vector<TokenId> ids =
+      engine::end_tokens(model::read_model_config(directory), text.tokenizer.get()).ids;
+  // The tokenizer's own first: it ends plain texts.
+  if (const auto own = id ? std::ranges::find(ids, *id) : ids.end(); own != ids.end())
+    std::rotate(ids.begin(), own, own + 1);
   return ids;
 }
 
