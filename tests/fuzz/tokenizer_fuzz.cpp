@@ -7,8 +7,10 @@
 /// for a fixed tokenizer that holds one of every step.
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "core/error.h"
 #include "text/tokenizer/tokenizer.h"
@@ -30,7 +32,25 @@ constexpr std::string_view kFixed = R"({
   "model": {"type": "BPE", "byte_fallback": true, "fuse_unk": true, "unk_token": "?", "merges": ["a b", "_ a"],
     "vocab": {"?": 0, "a": 1, "b": 2, "ab": 3, "_": 4, "_a": 5, "<0xE4>": 6, "<0xBD>": 7, "<0xA0>": 8}}})";
 
+/// Tokens with places follow one another, and without a seam they are those of encode().
+void place(const slime::text::Tokenizer& tokenizer, std::string_view text) {
+  try {
+    const std::vector<uint32_t> seams = {1, static_cast<uint32_t>(text.size() / 2)};
+    tokenizer.encode_placed(text, seams);
+    const auto placed = tokenizer.encode_placed(text);
+    const auto ids = tokenizer.encode(text);
+    if (placed.size() != ids.size()) std::abort();
+    uint32_t at = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (placed[i].id != ids[i] || placed[i].begin < at || placed[i].end < placed[i].begin) std::abort();
+      at = placed[i].end;
+    }
+  } catch (const slime::ConfigError&) {  // no UTF-8, or tokens that cannot be laid over the text
+  }
+}
+
 void exercise(const slime::text::Tokenizer& tokenizer, std::string_view text) {
+  place(tokenizer, text);
   const auto ids = tokenizer.encode(text, {.add_special_tokens = true});
   tokenizer.encode(text, {.split_special_tokens = true});
   tokenizer.decode(ids, true);
