@@ -42,7 +42,7 @@ def test_a_function_that_draws_finds_messages_as_a_list(work):
     folder = work / "list-code"
     folder.mkdir()
     (folder / "draw.py").write_text(
-        "def generate(args, sample, sampling_params):\n"
+        "async def generate(args, sample, sampling_params):\n"
         "    assert [m['role'] for m in sample.prompt] == ['user'], repr(sample.prompt)\n"
         "    sample.tokens, sample.response_length, sample.response = [65, 66, 67], 1, 'C'\n"
         "    sample.status = sample.Status.COMPLETED\n"
