@@ -29,6 +29,12 @@ struct Source {
   buffer::TokenizeFn tokenize;
 };
 
+/// The ids, if the model has a row for each. Throws ConfigError.
+std::vector<TokenId> checked(const ModelText& text, std::vector<TokenId> ids) {
+  if (const auto problem = missing_row(text, ids)) throw ConfigError(*problem);
+  return ids;
+}
+
 buffer::RenderFn renders_with(const ModelText& text, const json::object& variables) {
   const auto options = text::to_chat_options(variables);
   if (!options) throw ConfigError("--apply-chat-template-kwargs: " + options.error().message);
@@ -60,11 +66,11 @@ text::ConversationRenderer renderer_with(const config::RunConfig& config, const 
 buffer::TokenizeMessagesFn tokenizes_with(const config::RunConfig& config, const ModelText& text,
                                           const json::object& variables) {
   if (!config.no_special_tokens_in_content) return nullptr;
-  return [renderer = renderer_with(config, text, variables, {})](const json::array& messages,
-                                                                 const json::array& tools) {
+  return [&text, renderer = renderer_with(config, text, variables, {})](const json::array& messages,
+                                                                        const json::array& tools) {
     const auto prompt = renderer.prompt(messages, tools.empty() ? json::value() : tools);
     if (!prompt) throw ConfigError(prompt.error().message);
-    return prompt->ids();
+    return checked(text, prompt->ids());
   };
 }
 
@@ -78,7 +84,9 @@ Source make_source(const config::RunConfig& config, const ModelText& text,
     render = renders_with(text, rendering.variables);
     files.tokenize_messages = tokenizes_with(config, text, rendering.variables);
   }
-  const auto tokenize = [&text](std::string_view prompt) { return text.tokenizer->encode(prompt); };
+  const auto tokenize = [&text](std::string_view prompt) {
+    return checked(text, text.tokenizer->encode(prompt));
+  };
   return {std::move(files), std::move(render),
           config.trains_on_rows() ? buffer::TokenizeFn() : tokenize};
 }
@@ -167,26 +175,40 @@ Source training_source(const config::RunConfig& config, const ModelText& text) {
 
 }  // namespace
 
+std::optional<std::string> missing_row(const ModelText& text, std::span<const TokenId> ids) {
+  if (text.num_ids == 0 || text.tokenizer->vocab_size() <= text.num_ids) return std::nullopt;
+  const auto odd =
+      std::ranges::find_if(ids, [&](TokenId id) { return int64_t{id} >= text.num_ids; });
+  if (odd == ids.end()) return std::nullopt;
+  return fmt::format("has the token {} ({}); the tokenizer has {} tokens, the model rows for {}",
+                     json_text(text.tokenizer->token_bytes(*odd)), *odd,
+                     text.tokenizer->vocab_size(), text.num_ids);
+}
+
 ModelText load_model_text(const std::string& model_directory, bool needs_template,
                           std::chrono::local_days today) {
   ModelText text{.tokenizer = {}, .chat = {}, .today = today};
   text.tokenizer = text::Tokenizer::load(model_directory);
+  if (std::filesystem::exists(std::filesystem::path(model_directory) / "config.json"))
+    text.num_ids = model::read_model_config(model_directory).vocab_size;
   if (needs_template) text.chat = text::ChatTemplate::load(model_directory);
   return text;
 }
 
 std::vector<TokenId> end_ids_of(const config::RunConfig& config, const ModelText& text) {
+  model::ModelConfig model;
+  if (std::filesystem::exists(std::filesystem::path(config.hf_checkpoint) / "config.json"))
+    model = model::read_model_config(config.hf_checkpoint);
+  else
+    model.vocab_size = text.tokenizer->vocab_size();
+  std::vector<TokenId> ids = engine::end_tokens(model, text.tokenizer.get()).ids;
   const auto& names = text.tokenizer->special_tokens();
   const auto eos = names.find("eos_token");
-  const auto id = eos == names.end() ? std::nullopt : text.tokenizer->id_of(eos->second);
-  const std::filesystem::path directory = config.hf_checkpoint.get();
-  if (!std::filesystem::exists(directory / "config.json"))
-    return id ? std::vector<TokenId>{*id} : std::vector<TokenId>();
-  std::vector<TokenId> ids =
-      engine::end_tokens(model::read_model_config(directory), text.tokenizer.get()).ids;
-  // The tokenizer's own first: it ends plain texts.
-  if (const auto own = id ? std::ranges::find(ids, *id) : ids.end(); own != ids.end())
-    std::rotate(ids.begin(), own, own + 1);
+  if (eos == names.end()) return ids;
+  // The tokenizer's own is the one that answers are given.
+  const auto id = text.tokenizer->id_of(eos->second);
+  const auto own = id ? std::ranges::find(ids, *id) : ids.end();
+  if (own != ids.end()) std::rotate(ids.begin(), own, own + 1);
   return ids;
 }
 

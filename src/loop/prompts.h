@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,12 @@ struct ModelText {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat;
   std::chrono::local_days today;  // what templates that print the date are shown
+  int64_t num_ids = 0;            // rows of the model's embedding; 0: not known
 };
+
+/// Names the first token that the embedding has no row for, as tokenizers may have more tokens than
+/// models have rows; nothing: there is none.
+std::optional<std::string> missing_row(const ModelText& text, std::span<const TokenId> ids);
 
 /// Throws ConfigError when there is no tokenizer, or no template although one is needed.
 ModelText load_model_text(const std::string& model_directory, bool needs_template,

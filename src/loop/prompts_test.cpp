@@ -171,5 +171,16 @@ TEST(Prompts, TheTypeOfAnEvaluationDataSetWinsOverItsRows) {
   EXPECT_EQ(load_eval_prompts(config, text, set).size(), 4);
 }
 
+TEST(Prompts, ATokenThatTheModelHasNoRowForIsNamed) {
+  ModelText text = tiny_text();
+  const std::vector<TokenId> ids{3, 5, 2};
+  EXPECT_EQ(missing_row(text, ids), std::nullopt);
+  text.num_ids = text.tokenizer->vocab_size();
+  EXPECT_EQ(missing_row(text, ids), std::nullopt);
+  text.num_ids = 5;
+  EXPECT_THAT(*missing_row(text, ids), testing::HasSubstr("(5); the tokenizer has"));
+  EXPECT_EQ(missing_row(text, std::vector<TokenId>{4, 0}), std::nullopt);
+}
+
 }  // namespace
 }  // namespace slime::loop

@@ -82,6 +82,7 @@ Expected<SupervisedRows::Rows> SupervisedRows::read(const json::value& prompt,
   Rows rows;
   const auto add = [&](Expected<text::MaskedTokens> row) -> std::optional<Error> {
     if (!row) return row.error();
+    if (auto problem = missing_row(text_, row->ids)) return Error{*std::move(problem)};
     // Nothing says what the first token of all should be.
     if (!row->mask.empty()) row->mask.front() = 0;
     rows.push_back(std::move(*row));
@@ -110,7 +111,8 @@ Expected<SupervisedRows::Rows> SupervisedRows::read(const json::value& prompt,
     const std::string text(prompt.get_string());
     const std::string trained(completion == nullptr ? std::string_view()
                                                     : std::string_view(completion->get_string()));
-    add(completion == nullptr ? plain_text("", text) : plain_text(text, trained));
+    auto problem = add(completion == nullptr ? plain_text("", text) : plain_text(text, trained));
+    if (problem) return tl::make_unexpected(*problem);
     return rows;
   }
   auto problem = add(conversation(as_messages(prompt), completion, metadata));

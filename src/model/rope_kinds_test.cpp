@@ -1,6 +1,7 @@
 /// Every kind of rope beside transformers: tests/fixtures/models/ropes.
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
