@@ -40,6 +40,12 @@ struct Answer {
   std::optional<Unit> unit = {};
 };
 
+using AnswerKind = Answer::Kind;
+
+/// A number or function without a unit.
+bool is_plain(const Answer& answer);
+Answer answer_of(Formula formula);
+
 /// The answer that a text holds; kText with its text_form where it is nothing else. `keeps_commas`:
 /// commas between digits are those of a list, not of thousands. Bounded: at most 2,000 characters
 /// are parsed, and 100 levels.

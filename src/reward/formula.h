@@ -32,6 +32,8 @@ struct Formula {
   std::vector<Formula> args = {};
 };
 
+using FormulaKind = Formula::Kind;
+
 Formula number_formula(std::string text);
 Formula symbol_formula(std::string name);
 Formula unary(Formula::Kind kind, Formula of);

@@ -1,3 +1,5 @@
+// One file because the members of the template are instantiated together at its end.
+
 #include "reward/formula_value.h"
 
 #include <algorithm>
