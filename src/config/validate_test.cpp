@@ -289,6 +289,7 @@ TEST(Validate, VirtualStagesTakeMicroBatchesInGroupsOfTheStages) {
   const std::string two =
       "--actor-num-gpus-per-node 2 --pipeline-model-parallel-size 2 "
       "--num-virtual-stages-per-pipeline-rank 2 --rollout-batch-size 8 --n-samples-per-prompt 1 "
+      "--disable-rewards-normalization "
       "--rm-type math ";
   EXPECT_THAT(checked(two + "--micro-batch-size 8").error,
               HasSubstr("--global-batch-size 8: should be a multiple of --micro-batch-size 8 x 1 "
