@@ -207,8 +207,7 @@ std::vector<json::object> resolve_eval_sets(const json::value& datasets,
   for (const json::object& entry : named_entries(datasets, where, problems)) {
     const json::value* name = entry.if_contains("name");
     if (name == nullptr || !name->is_string() || name->get_string().empty()) {
-      problems.push_back(
-          fmt::format("{}: the data set {} needs a name", where, json_text(entry)));
+      problems.push_back(fmt::format("{}: the data set {} needs a name", where, json_text(entry)));
       continue;
     }
     const std::string own =

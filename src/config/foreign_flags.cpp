@@ -273,9 +273,6 @@ constexpr Foreign kForeign[] = {
     {"target-modules", kAdapters},
     {"peft-config", kAdapters},
     {"finetuning-type", kAdapters},
-    {"max-turns",
-     "said by a function of yours that draws the turns, add --custom-generate-function-path "
-     "FILE.py (docs/plugins.md)"},
 };
 
 /// "--Learning_Rate" -> "learning-rate".

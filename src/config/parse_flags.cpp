@@ -30,7 +30,8 @@ constexpr std::string_view kGathered[] = {"--rollout-sample-hook-path", "--promp
 struct Setting {
   std::string name;
   std::vector<std::string> values;
-  std::string where;  // "" for the command line, else the file
+  std::string where;            // "" for the command line, else the file
+  bool may_be_own_key = false;  // of --custom-config-path
 };
 
 /// "--lr"; also "----sglang-ep-size", which a published guide contains.
@@ -255,7 +256,9 @@ void apply_to(ParsedFlags& parsed, const Setting& setting) {
     std::string key = setting.name.substr(setting.name.find_first_not_of('-'));
     std::ranges::replace(key, '-', '_');
     parsed.unknown[key] = unknown_value(setting.values);
-    parsed.unknown_flags.push_back({setting.name, prefix, hint_for_unknown(setting.name)});
+    std::string hint = hint_for_unknown(setting.name);
+    const bool is_own_key = setting.may_be_own_key && hint.empty();
+    parsed.unknown_flags.push_back({setting.name, prefix, std::move(hint), is_own_key});
     return;
   }
   const bool is_gathered = std::ranges::find(kGathered, flag->name) != std::end(kGathered);
@@ -372,8 +375,9 @@ ParsedFlags parse_flags(std::span<const std::string> arguments) {
     if (setting.name != "--config") apply_to(parsed, setting);
   }
   if (!parsed.config.custom_config_path.empty()) {
-    for (const Setting& setting :
+    for (Setting& setting :
          read_settings(parsed.config.custom_config_path, "--custom-config-path")) {
+      setting.may_be_own_key = true;
       apply_to(parsed, setting);
     }
   }
@@ -402,13 +406,14 @@ std::string flag_help() {
 
 json::object changed_flags(const RunConfig& config) {
   static const RunConfig kDefaults;
+  static const RunConfig kOfUsers = users_defaults();
   json::object changed;
   for (const FlagRow& flag : flag_table()) {
     std::visit(
         [&](auto member) {
           if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
             const auto& value = (config.*member).peek();
-            if (value == (kDefaults.*member).peek()) return;
+            if (value == (kDefaults.*member).peek() || value == (kOfUsers.*member).peek()) return;
             changed[flag.name] = to_value(value);
           }
         },

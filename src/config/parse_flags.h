@@ -28,6 +28,8 @@ struct ParsedFlags {
     std::string name;   // "--learning-rate"
     std::string where;  // "run.yaml: ", or nothing for the command line
     std::string hint;   // "; here it is --lr"
+    /// A key of --custom-config-path that resembles no flag: those files have keys of their own.
+    bool is_own_key = false;
 
     std::string text() const { return where + "unknown flag " + name + hint; }
   };

@@ -50,6 +50,12 @@ TEST(Flags, ANegativeNumberIsAValueNotAFlag) {
   EXPECT_EQ(parse_flags(words("--rollout-top-k -1")).config.rollout_top_k, -1);
 }
 
+std::vector<std::string> warnings_of(const std::string& line) {
+  ParsedFlags parsed = parse_flags(words(line));
+  complete_and_validate(parsed);
+  return parsed.warnings;
+}
+
 TEST(Flags, AnUnknownFlagStopsTheRunAndNamesTheNearest) {
   const std::string text = refusal(kGood + "--rollout-temprature 0.7 --frobnicate");
   EXPECT_NE(text.find("unknown flag --rollout-temprature; did you mean --rollout-temperature?\n"),
@@ -88,6 +94,14 @@ TEST(Flags, AnUnknownFlagInAFileIsAsUnknown) {
   }
 }
 
+TEST(Flags, AKeyOfTheUsersOwnFileThatResemblesNoFlagIsANote) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "own.yaml";
+  std::ofstream(path) << "frobnicate: 3\n";
+  EXPECT_EQ(warnings_of(kGood + "--custom-config-path " + path.string()),
+            (std::vector<std::string>{path.string() + ": unknown flag --frobnicate; it is for "
+                                                      "functions of yours, and there are none"}));
+}
+
 TEST(Flags, UnknownFlagsMayBeAllowed) {
   ParsedFlags parsed = parse_flags(words(kGood + "--frobnicate --learning-rate 1 "
                                                  "--allow-unknown-flags"));
@@ -114,12 +128,6 @@ TEST(Flags, AMisspeltFlagIsNamedBesideWhatIsMissingForIt) {
   EXPECT_NE(text.find("--prompt-data: at least one"), std::string::npos) << text;
   EXPECT_NE(text.find("--promt-data; did you mean --prompt-data?"), std::string::npos) << text;
   EXPECT_NE(text.find("did you mean --rollout-batch-size?"), std::string::npos) << text;
-}
-
-std::vector<std::string> warnings_of(const std::string& line) {
-  ParsedFlags parsed = parse_flags(words(line));
-  complete_and_validate(parsed);
-  return parsed.warnings;
 }
 
 TEST(Flags, EvaluationThatNeverRunsIsAWarningThatNamesBothFlags) {

@@ -252,8 +252,8 @@ void check_reward_key(const RunConfig& config, Problems& problems) {
   constexpr std::string_view kNumbers[] = {"math",    "deepscaler", "f1",    "gpqa",
                                            "ifbench", "random",     "gsm8k", "math_verify"};
   constexpr std::string_view kFields[] = {"score", "acc"};
-  if (!config.generates() || config.has_users_reward() ||
-      config.has_users_post_process() || config.debug_rollout_only)
+  if (!config.generates() || config.has_users_reward() || config.has_users_post_process() ||
+      config.debug_rollout_only)
     return;
   std::string_view rule = config.rm_type;
   if (rule.starts_with("boxed_")) rule.remove_prefix(std::string_view("boxed_").size());

@@ -62,12 +62,20 @@ void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
       flags.warnings.push_back(fmt::format(
           "{}unknown flag {} is for functions of the user's, as an attribute of `args`{}",
           unknown.where, unknown.name, unknown.hint));
+    } else if (unknown.is_own_key) {
+      flags.warnings.push_back(unknown.text() +
+                               "; it is for functions of yours, and there are none");
     } else if (config.allow_unknown_flags ||
                (config.from_launch_script && !speaks_of_training(unknown.name))) {
       flags.warnings.push_back(unknown.text() + "; it is ignored");
       flags.ignored.push_back(unknown.name);
     } else {
-      problems.require(false, unknown.text());
+      const bool is_of_turns = unknown.name == "--max-turns";
+      problems.require(
+          false, unknown.text() + (is_of_turns ? "; turns are drawn by a function of yours, add "
+                                                 "--custom-generate-function-path FILE.py "
+                                                 "(docs/plugins.md)"
+                                               : ""));
       is_refused = true;
     }
   }

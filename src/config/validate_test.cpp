@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "config/users_functions.h"
@@ -204,6 +206,42 @@ TEST(Validate, AnUnknownFlagIsForTheUsersFunctions) {
               HasSubstr("add --custom-generate-function-path FILE.py"));
 }
 
+TEST(Validate, ReasonsOfFlagsWithoutEffectAreThoseOfTheRun) {
+  const auto reason = [](const std::string& flags) {
+    std::string all;
+    for (const std::string& warning : checked("--rm-type math " + flags).flags.warnings)
+      all += warning + "\n";
+    return all;
+  };
+  EXPECT_THAT(reason("--router-policy x"),
+              HasSubstr("--router-policy has no effect: one engine serves the run\n"));
+  EXPECT_THAT(reason("--router-policy x --rollout-num-gpus 2"),
+              HasSubstr("--router-policy has no effect: the run's own router gives a request to"));
+  EXPECT_THAT(
+      reason("--sglang-ep-size 2 --rollout-num-gpus 2 --rollout-num-gpus-per-engine 2"),
+      HasSubstr("--sglang-ep-size has no effect: --rollout-num-gpus-per-engine ranks share"));
+  EXPECT_THAT(reason("--offload-train"), HasSubstr("weights are shared and the optimizer stays"));
+  EXPECT_THAT(reason("--offload-train --rollout-num-gpus 2"),
+              HasSubstr("the trainer's weights stay where they are, and engines get what is new"));
+  EXPECT_THAT(reason("--deterministic-mode"), HasSubstr("bit for bit on the CPU anyway"));
+  EXPECT_THAT(reason("--deterministic-mode --train-async"),
+              HasSubstr("--deterministic-schedule counts rounds instead"));
+}
+
+TEST(Validate, WhatACriticHasOfItsOwnIsValidated) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "critic.yaml";
+  std::ofstream(path) << "megatron:\n  - {role: critic, overrides: {lr: -1, adam_beta1: 2, "
+                         "value_clip: 0}}\n";
+  const std::string text = checked(
+                               "--rm-type math --advantage-estimator ppo "
+                               "--megatron-config-path " +
+                               path.string())
+                               .error;
+  for (const char* flag : {"--lr: should not be negative", "--adam-beta1: should be in [0, 1)",
+                           "--value-clip: should be above 0"})
+    EXPECT_THAT(text, HasSubstr(std::string("--megatron-config-path: critic: ") + flag));
+}
+
 TEST(Validate, SpecificationsOfPublishedModelsAreTaken) {
   EXPECT_THAT(checked("--rm-type math --spec slime_plugins.models.glm4 get_glm_spec").error,
               IsEmpty());
@@ -251,6 +289,7 @@ TEST(Validate, VirtualStagesTakeMicroBatchesInGroupsOfTheStages) {
   const std::string two =
       "--actor-num-gpus-per-node 2 --pipeline-model-parallel-size 2 "
       "--num-virtual-stages-per-pipeline-rank 2 --rollout-batch-size 8 --n-samples-per-prompt 1 "
+      "--disable-rewards-normalization "
       "--rm-type math ";
   EXPECT_THAT(checked(two + "--micro-batch-size 8").error,
               HasSubstr("--global-batch-size 8: should be a multiple of --micro-batch-size 8 x 1 "

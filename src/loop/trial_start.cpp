@@ -18,6 +18,7 @@
 #include "config/unread_flags.h"
 #include "config/users_functions.h"
 #include "config/validate.h"
+#include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "loop/plugins.h"
