@@ -241,7 +241,9 @@ async def reward(args, sample, **kwargs):
         await asyncio.sleep(0.2)
         os._exit(3)
     if word == "child and exit": await asyncio.gather(asyncio.sleep(0), leave())
-    if word == "thread and exit": await asyncio.to_thread(os._exit, 3)
+    if word == "thread and exit":
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(os._exit, 3)
     if word == "block": time.sleep(0.15)
     if word == "wait and block":
         await asyncio.sleep(0)
