@@ -22,7 +22,8 @@ using Steady = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kShortestLook{10};  // between looks at memory and files
 /// What nobody saw for so long may have been anything: such code has no verdict of success.
 constexpr std::chrono::milliseconds kLatestLook{5'000};
-constexpr int kLookShare = 10;  // a look takes at most this part of the time between looks
+/// A look takes at most this part of the time, until a limit is close.
+constexpr int kLookShare = 10;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 void check_range(int64_t value, int64_t low, int64_t high, const char* name) {
@@ -212,12 +213,12 @@ Outcome Sandbox::over() {
   return {.ending = Ending::kEnded, .reason = "the sandbox is over: " + end_reason_};
 }
 
-std::optional<Ending> Sandbox::limit_of_all(const Limits& limits) const {
-  if (files_in_use(jail_.work_folder()) > limits.files) return Ending::kFiles;
+Sandbox::Look Sandbox::look(const Limits& limits) const {
+  if (files_in_use(jail_.work_folder()) > limits.files) return {.limit_reached = Ending::kFiles};
   const int64_t used =
       memory_in_use(jail_.processes_folder(), jail_.sockets(), limits.memory_bytes);
-  if (used > limits.memory_bytes) return Ending::kMemory;
-  return std::nullopt;
+  if (used > limits.memory_bytes) return {.limit_reached = Ending::kMemory};
+  return {.limit_reached = {}, .is_close = used > limits.memory_bytes / 2};
 }
 
 Outcome Sandbox::run(Command command, const Limits& limits) {
@@ -254,12 +255,14 @@ Outcome Sandbox::run(Command command, const Limits& limits) {
       limit_reached = Ending::kTime;
     } else if (now >= next_look || !is_running) {
       // Also behind its end: what it has left running still holds what it has.
-      limit_reached = limit_of_all(limits);
+      const Look seen = look(limits);
+      limit_reached = seen.limit_reached;
       was_late = !limit_reached && now - looked > kLatestLook;
       if (was_late) limit_reached = Ending::kMemory;
       looked = now;
-      next_look = Steady::now() +
-                  std::max<Steady::duration>(kShortestLook, kLookShare * (Steady::now() - now));
+      const auto took = Steady::now() - now;
+      next_look = Steady::now() + std::max<Steady::duration>(
+                                      kShortestLook, (seen.is_close ? 1 : kLookShare) * took);
     }
   }
 

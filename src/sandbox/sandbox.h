@@ -65,7 +65,12 @@ class Sandbox final {
 
  private:
   Outcome over();
-  std::optional<Ending> limit_of_all(const Limits& limits) const;
+  /// What all processes use together.
+  struct Look {
+    std::optional<Ending> limit_reached;
+    bool is_close = false;  // to one
+  };
+  Look look(const Limits& limits) const;
 
   SandboxConfig config_;
   Jail jail_;
