@@ -97,6 +97,18 @@ def test_a_tool_choice_may_be_taken_as_auto_where_the_adapter_is_made_so(monkeyp
     assert world.headers["x-slime-ignored-fields"] == "tool_choice"
 
 
+@pytest.mark.parametrize("kind, more", [("anthropic", {}), ("openai", {"continue_final_message": True})])
+def test_an_answer_that_the_client_began_is_gone_on_with(monkeypatch, kind, more):
+    world = World(monkeypatch, kind=kind)
+    world.adapter.open_session("s")
+    begun = {"messages": [*ASKED["messages"], {"role": "assistant", "content": "It is "}], **more}
+    status, answer = world.ask(begun, ("sunny", "<|im_end|>"))
+    assert status == 200 and "sunny" in str(answer) and "It is sunny" not in str(answer)
+    assert world.tokenizer.decode(world.calls[0][0]).endswith("<|im_start|>assistant\n<think>\n\n</think>\n\nIt is ")
+    (sample,) = world.finish()
+    assert sum(sample.loss_mask) == len("sunny") + 1
+
+
 def test_log_probs_are_those_of_the_sampled_tokens(monkeypatch):
     world = World(monkeypatch)
     world.adapter.open_session("s")

@@ -17,7 +17,7 @@ import uuid
 from slime import turns
 from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
 from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, key_of, tool_call_dict
-from slime.agent.continuation import end_marks, template_messages, text_behind
+from slime.agent.continuation import end_marks, template_messages, text_behind, tokens_behind, unfinished
 from slime.agent.http_app import Application, HttpProblem, Response
 from slime.agent.parsing import parse_text
 from slime.agent.trajectory import TrajectoryManager, TurnRecord
@@ -170,9 +170,12 @@ class BaseAdapter:
             code="invalid_api_key",
         )
 
-    def _prompt(self, sid, messages, tools, options):
-        """(tokens of the prompt, the turn that they go on from or None). Behind what the engine wrote in this session they
+    def _prompt(self, sid, messages, tools, options, goes_on=False):
+        """(tokens of the prompt, the turn that they go on from or None); `goes_on`: with a last message of the assistant, if
+        there is one, as the beginning of the answer. Behind what the engine wrote in this session they
         are its own tokens and those of the text that follows; where that cannot be told, those of the whole text."""
+        if goes_on and _is_begun(messages[-1]):
+            return self._begun_prompt(messages, tools, options), None
         found = self.manager.find(sid, messages, tools, options)
         if found is not None and not found[0].turn.is_given_up:
             node, unit = found
@@ -183,12 +186,21 @@ class BaseAdapter:
                 self.tokenizer, turn.output, shown, len(before) + 1, tools, **_end_of(turn), **options
             )
             if tail is not None:
-                tail_ids = self.tokenizer(tail, add_special_tokens=False)["input_ids"] if tail else []
-                return turn.tokens() + list(tail_ids), found
+                return turn.tokens() + tokens_behind(self.tokenizer, turn.output, tail, turn.end), found
         try:
             return _render_token_ids(messages, self.tokenizer, tools=tools, **options), None
         except Exception as error:  # a template refuses by exceptions of any kind
             raise HttpProblem(400, f"the chat template refuses these messages: {error}") from error
+
+    def _begun_prompt(self, messages, tools, options):
+        """Tokens of a prompt that ends with the beginning of the answer, as the client wrote it."""
+        try:
+            text = unfinished(self.tokenizer, messages, tools, **options)
+        except Exception as error:  # a template refuses by exceptions of any kind
+            raise HttpProblem(400, f"the chat template refuses these messages: {error}") from error
+        if text is None:
+            raise HttpProblem(400, "the chat template does not show the last message, which the answer should go on from")
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def prompt_token_ids(self, sid, messages, tools, options=None):
         """Tokens of the prompt that a turn with these messages has."""
@@ -226,7 +238,8 @@ class BaseAdapter:
         started = time.monotonic()
         try:
             messages, tools, options, ignored = self._read(protocol, body)
-            prompt_ids, behind = self._prompt(sid, messages, tools, options)
+            goes_on = protocol.goes_on(body)
+            prompt_ids, behind = self._prompt(sid, messages, tools, options, goes_on=goes_on)
             params = _sampling_params(session, body, protocol)
             turn, text = await self._generate(prompt_ids, session, params, sid)
             read = functools.partial(
@@ -326,6 +339,10 @@ class BaseAdapter:
         if limit is not None and self._turns.get(sid, 0) >= limit:
             raise HttpProblem(429, f"session {sid} has had its {limit} turns", code="turn_limit")
         self._turns[sid] = self._turns.get(sid, 0) + 1
+
+
+def _is_begun(message):
+    return message["role"] == "assistant" and bool(message["content"]) and not message.get("tool_calls")
 
 
 def _end_of(turn):

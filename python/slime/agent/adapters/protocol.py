@@ -23,6 +23,10 @@ class Protocol:
     stop_keys = ()
     acted_on = ()  # further fields of a request
 
+    def goes_on(self, body):
+        """Whether a last message of the assistant is the beginning of the answer."""
+        return False
+
     def session_names(self, request, body):
         """What may name the session, the most explicit first; None among them is passed over."""
         return (key_of(request),)
