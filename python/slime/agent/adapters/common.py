@@ -8,13 +8,13 @@ that goes on from an earlier turn begins with that turn's own tokens, and only w
 import asyncio
 import dataclasses
 import functools
-import json
 import logging
 import re
 import time
 import uuid
 
 from slime import turns
+from slime.agent.adapters.engine_answer import end_and_text, problem_of, stop_text
 from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
 from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, key_of, tool_call_dict
 from slime.agent.continuation import end_marks, template_messages, text_behind, tokens_behind, unfinished
@@ -305,19 +305,18 @@ class BaseAdapter:
             abort.add_done_callback(self.aborts.discard)
             raise
         except HttpStatusError as error:
-            raise _problem_of(error) from error
+            raise problem_of(error) from error
         meta = answer.get("meta_info") or {}
         sampled = meta.get("output_token_logprobs") or []
         finish = meta.get("finish_reason") or {}
         ids = [entry[1] for entry in sampled]
-        end, text = _end_and_text(self, ids, finish)
-        stop_text = _stop_text(text, finish)
+        end, text = end_and_text(ids, finish, self.decode, self._end_marks, self.tokenizer.eos_token)
         versions = {name: meta[name] for name in ("weight_version", "weight_version_runs") if name in meta}
         noted = {"output_ids": ids, "meta_info": versions, "prompt_ids": prompt_ids}
         session.answers.append(noted)
         log_probs = [float(entry[0]) for entry in sampled]
         kind = finish.get("type") or "stop"
-        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text, answer=noted), text
+        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text(text, finish), answer=noted), text
 
     def _opens_a_thought(self, prompt_ids):
         """Whether the prompt ends inside a thought, as some templates begin each turn."""
@@ -370,53 +369,6 @@ def _sampling_params(session, body, protocol):
     if stop is not None:
         params["stop"] = stop
     return params
-
-
-def _end_and_text(adapter, ids, finish):
-    """(text of the control token that ended the turn or "", the text before it). The engine says which token it was; one that
-    does not is believed when the last one is a control token. A limit may fall on the end itself."""
-    kind, matched = finish.get("type", "stop"), finish.get("matched")
-    if not ids or isinstance(matched, str):
-        return "", adapter.decode(ids)
-    last = adapter.decode(ids[-1:])
-    is_mark = last in adapter._end_marks
-    if kind == "stop":
-        is_end = matched == ids[-1] or matched is None and is_mark
-    else:
-        is_end = kind == "length" and last == adapter.tokenizer.eos_token
-    if not is_end:
-        return "", adapter.decode(ids)
-    return last if is_mark else "", adapter.decode(ids[:-1])
-
-
-def _stop_text(text, finish):
-    """What the text ends with because a stop string was sampled: the string, and what its last token has behind it."""
-    matched = finish.get("matched")
-    at = text.rfind(matched) if isinstance(matched, str) and matched else -1
-    return text[at:] if at >= 0 else ""
-
-
-_TOO_LONG = re.compile(r"context length|context holds|size of the KV cache|maximum context", re.IGNORECASE)
-_LIMIT = re.compile(r"can have (\d+)|context holds (\d+)|context length of (\d+)|length \((\d+)")
-
-
-def _problem_of(error):
-    """What the client is told of an answer of the engine that is none."""
-    try:
-        told = json.loads(error.text)
-        told = told.get("error", told)
-        message = told.get("message") if isinstance(told, dict) else str(told)
-    except (ValueError, AttributeError):
-        message = None
-    message = message or error.text or str(error)
-    if 400 <= error.status < 500 and _TOO_LONG.search(message):
-        limit = _LIMIT.search(message)
-        number = next((each for each in limit.groups() if each), None) if limit else None
-        begin = f"This model's maximum context length is {number} tokens. " if number else ""
-        return HttpProblem(400, begin + message, code="context_length_exceeded", param="messages")
-    if error.status in (408, 429, 503):
-        return HttpProblem(error.status, message)
-    return HttpProblem(400 if 400 <= error.status < 500 else 502, message)
 
 
 async def _abort(adapter, rid):
