@@ -169,6 +169,27 @@ def test_a_sessions_own_limit_ends_its_last_turn_by_length(monkeypatch):
     assert sample.status.value == "truncated" and sum(sample.loss_mask) == len(world.calls[0][1])
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_an_agent_that_is_refused_its_last_turn_was_cut_off(monkeypatch, goes_on):
+    world = World(monkeypatch, max_turns_per_sid=3 if goes_on else 1)
+    world.adapter.open_session("s")
+    _, answer = world.ask(ASKED, ANSWER)
+    messages = [*ASKED["messages"], answer["choices"][0]["message"], {"role": "user", "content": "on"}]
+    if goes_on:  # refused for its length, it begins anew with less
+        real = common.post
+
+        async def refuse(url, payload, **options):
+            raise HttpStatusError("POST", url, 400, REFUSALS[0])
+
+        monkeypatch.setattr(common, "post", refuse)
+        assert world.ask({"messages": messages})[0] == 400
+        monkeypatch.setattr(common, "post", real)
+        assert world.ask(ASKED, ANSWER)[0] == 200
+    else:
+        assert world.ask({"messages": messages})[0] == 429
+    assert [sample.metadata["truncated"] for sample in world.finish()] == ([False, False] if goes_on else [True])
+
+
 @pytest.mark.parametrize(
     "messages", ["x", [], [{"role": "wizard", "content": "x"}], ["x"], [{"role": "tool", "content": "no call"}]]
 )

@@ -12,6 +12,7 @@ import logging
 import re
 import time
 import uuid
+from typing import Any
 
 from slime import turns
 from slime.agent.adapters.engine_answer import end_and_text, problem_of, stop_text
@@ -39,6 +40,7 @@ class Session:
     sampling_defaults: dict = dataclasses.field(default_factory=dict)
     max_context_tokens: int = 0
     answers: list = dataclasses.field(default_factory=list)
+    refused_behind: Any = None  # the turn behind which the last request was refused, because there was no room or turn left
 
 
 def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True, **options):
@@ -126,6 +128,8 @@ class BaseAdapter:
         session = self.store.pop(sid, None) or Session()
         self._turns.pop(sid, None)
         turns.note(session.answers)  # for the generate function that waits here: which weights drew them
+        if session.refused_behind is not None:
+            session.refused_behind.is_cut_off = True
         samples = self.manager.get_trajectory(
             sid,
             base_sample=base_sample,
@@ -231,7 +235,6 @@ class BaseAdapter:
             return Response.of_json(protocol.error(problem), problem.status, final)
 
     async def _turn(self, protocol, request, body, sid):
-        self._count_turn(sid)
         session = self.store[sid]
         task = asyncio.current_task()
         self.inflight.setdefault(sid, set()).add(task)
@@ -241,7 +244,14 @@ class BaseAdapter:
             goes_on = protocol.goes_on(body)
             prompt_ids, behind = self._prompt(sid, messages, tools, options, goes_on=goes_on)
             params = _sampling_params(session, body, protocol)
-            turn, text = await self._generate(prompt_ids, session, params, sid)
+            session.refused_behind = None
+            try:
+                self._count_turn(sid)
+                turn, text = await self._generate(prompt_ids, session, params, sid)
+            except HttpProblem as problem:
+                if behind is not None and problem.code in ("context_length_exceeded", "turn_limit"):
+                    session.refused_behind = behind[0].turn
+                raise
             read = functools.partial(
                 parse_text,
                 tools_schema=tools,
