@@ -109,6 +109,15 @@ def test_an_answer_that_the_client_began_is_gone_on_with(monkeypatch, kind, more
     assert sum(sample.loss_mask) == len("sunny") + 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_character_that_a_model_escapes_is_delivered(monkeypatch, stream):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    text = '<tool_call>{"name": "look", "arguments": {"x": "\\ud800"}}</tool_call>'
+    status, answer = world.ask({**ASKED, "tools": TOOLS, "stream": stream}, (text, "<|im_end|>"))
+    assert status == 200 and "ud800" in (answer if stream else str(answer).encode("unicode_escape").decode())
+
+
 def test_log_probs_are_those_of_the_sampled_tokens(monkeypatch):
     world = World(monkeypatch)
     world.adapter.open_session("s")
