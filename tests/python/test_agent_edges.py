@@ -167,6 +167,23 @@ def test_bytes_that_are_no_request_are_answered(head):
         handle.stop()
 
 
+def test_an_engine_that_is_not_there_is_502(monkeypatch):
+    world = World(monkeypatch)
+
+    async def fail(url, payload, **options):
+        raise ConnectionRefusedError("nobody listens")
+
+    monkeypatch.setattr(common, "post", fail)
+    world.adapter.open_session("s")
+    status, answer = world.ask(ASKED)
+    assert status == 502 and "nobody listens" in answer["error"]["message"] and "x-should-retry" not in world.headers
+
+
+def test_a_parser_that_nobody_has_is_refused_when_the_adapter_is_made(monkeypatch):
+    with pytest.raises(ValueError, match="known without it: qwen"):
+        common.BaseAdapter(tokenizer=World(monkeypatch).tokenizer, sglang_url="x", tool_parser="of_nobody")
+
+
 def test_a_sessions_own_limit_ends_its_last_turn_by_length(monkeypatch):
     world = World(monkeypatch)
     world.adapter.open_session("s", max_context_tokens=60)

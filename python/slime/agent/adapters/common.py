@@ -20,7 +20,7 @@ from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
 from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, key_of, tool_call_dict
 from slime.agent.continuation import end_marks, template_messages, text_behind, tokens_behind, unfinished
 from slime.agent.http_app import Application, HttpProblem, Response
-from slime.agent.parsing import parse_text
+from slime.agent.parsing import check_parser, parse_text
 from slime.agent.trajectory import TrajectoryManager, TurnRecord
 from slime.utils.http_utils import HttpStatusError, post
 
@@ -79,6 +79,7 @@ class BaseAdapter:
     ):
         self.tokenizer = tokenizer
         self.sglang_url = sglang_url.rstrip("/")
+        check_parser(tool_parser)
         self.tool_parser = tool_parser
         self.reasoning_parser = reasoning_parser
         self.max_turns_per_sid = max_turns_per_sid
@@ -175,9 +176,9 @@ class BaseAdapter:
         )
 
     def _prompt(self, sid, messages, tools, options, goes_on=False):
-        """(tokens of the prompt, the turn that they go on from or None); `goes_on`: with a last message of the assistant, if
-        there is one, as the beginning of the answer. Behind what the engine wrote in this session they
-        are its own tokens and those of the text that follows; where that cannot be told, those of the whole text."""
+        """(tokens of the prompt, the turn that they go on from or None). Behind what the engine wrote in this session they
+        are its own tokens and those of the text that follows; where that cannot be told, those of the whole text. `goes_on`:
+        a last message of the assistant is the beginning of the answer."""
         if goes_on and _is_begun(messages[-1]):
             return self._begun_prompt(messages, tools, options), None
         found = self.manager.find(sid, messages, tools, options)
@@ -316,6 +317,8 @@ class BaseAdapter:
             raise
         except HttpStatusError as error:
             raise problem_of(error) from error
+        except (OSError, EOFError) as error:
+            raise HttpProblem(502, f"the engine did not answer: {type(error).__name__}: {error}") from error
         meta = answer.get("meta_info") or {}
         sampled = meta.get("output_token_logprobs") or []
         finish = meta.get("finish_reason") or {}
@@ -337,8 +340,9 @@ class BaseAdapter:
 
     def _say_ignored(self, sid, ignored):
         """Headers that name the fields; a line in the log for each the first time."""
+        ignored = [name[:64] for name in ignored[:32]]
         new = [name for name in ignored if name not in self._told]
-        if new:
+        if new and len(self._told) < 256:
             self._told.update(new)
             self.logger.warning("session %s: fields of the request are ignored: %s", sid, ", ".join(new))
         return {"x-slime-ignored-fields": ", ".join(ignored)} if ignored else {}
