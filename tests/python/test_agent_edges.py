@@ -97,6 +97,27 @@ def test_a_tool_choice_may_be_taken_as_auto_where_the_adapter_is_made_so(monkeyp
     assert world.headers["x-slime-ignored-fields"] == "tool_choice"
 
 
+@pytest.mark.parametrize("kind, more", [("anthropic", {}), ("openai", {"continue_final_message": True})])
+def test_an_answer_that_the_client_began_is_gone_on_with(monkeypatch, kind, more):
+    world = World(monkeypatch, kind=kind)
+    world.adapter.open_session("s")
+    begun = {"messages": [*ASKED["messages"], {"role": "assistant", "content": "It is "}], **more}
+    status, answer = world.ask(begun, ("sunny", "<|im_end|>"))
+    assert status == 200 and "sunny" in str(answer) and "It is sunny" not in str(answer)
+    assert world.tokenizer.decode(world.calls[0][0]).endswith("<|im_start|>assistant\n<think>\n\n</think>\n\nIt is ")
+    (sample,) = world.finish()
+    assert sum(sample.loss_mask) == len("sunny") + 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_character_that_a_model_escapes_is_delivered(monkeypatch, stream):
+    world = World(monkeypatch)
+    world.adapter.open_session("s")
+    text = '<tool_call>{"name": "look", "arguments": {"x": "\\ud800"}}</tool_call>'
+    status, answer = world.ask({**ASKED, "tools": TOOLS, "stream": stream}, (text, "<|im_end|>"))
+    assert status == 200 and "ud800" in (answer if stream else str(answer).encode("unicode_escape").decode())
+
+
 def test_log_probs_are_those_of_the_sampled_tokens(monkeypatch):
     world = World(monkeypatch)
     world.adapter.open_session("s")
@@ -146,6 +167,23 @@ def test_bytes_that_are_no_request_are_answered(head):
         handle.stop()
 
 
+def test_an_engine_that_is_not_there_is_502(monkeypatch):
+    world = World(monkeypatch)
+
+    async def fail(url, payload, **options):
+        raise ConnectionRefusedError("nobody listens")
+
+    monkeypatch.setattr(common, "post", fail)
+    world.adapter.open_session("s")
+    status, answer = world.ask(ASKED)
+    assert status == 502 and "nobody listens" in answer["error"]["message"] and "x-should-retry" not in world.headers
+
+
+def test_a_parser_that_nobody_has_is_refused_when_the_adapter_is_made(monkeypatch):
+    with pytest.raises(ValueError, match="known without it: qwen"):
+        common.BaseAdapter(tokenizer=World(monkeypatch).tokenizer, sglang_url="x", tool_parser="of_nobody")
+
+
 def test_a_sessions_own_limit_ends_its_last_turn_by_length(monkeypatch):
     world = World(monkeypatch)
     world.adapter.open_session("s", max_context_tokens=60)
@@ -155,6 +193,27 @@ def test_a_sessions_own_limit_ends_its_last_turn_by_length(monkeypatch):
     assert status == 200 and answer["choices"][0]["finish_reason"] == "length" and len(world.calls) == 1
     (sample,) = world.finish()
     assert sample.status.value == "truncated" and sum(sample.loss_mask) == len(world.calls[0][1])
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_an_agent_that_is_refused_its_last_turn_was_cut_off(monkeypatch, goes_on):
+    world = World(monkeypatch, max_turns_per_sid=3 if goes_on else 1)
+    world.adapter.open_session("s")
+    _, answer = world.ask(ASKED, ANSWER)
+    messages = [*ASKED["messages"], answer["choices"][0]["message"], {"role": "user", "content": "on"}]
+    if goes_on:  # refused for its length, it begins anew with less
+        real = common.post
+
+        async def refuse(url, payload, **options):
+            raise HttpStatusError("POST", url, 400, REFUSALS[0])
+
+        monkeypatch.setattr(common, "post", refuse)
+        assert world.ask({"messages": messages})[0] == 400
+        monkeypatch.setattr(common, "post", real)
+        assert world.ask(ASKED, ANSWER)[0] == 200
+    else:
+        assert world.ask({"messages": messages})[0] == 429
+    assert [sample.metadata["truncated"] for sample in world.finish()] == ([False, False] if goes_on else [True])
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,18 @@ def test_the_second_prompt_is_the_first_its_turn_and_what_the_template_puts_behi
     assert behind == "\n<|im_start|>tool\nsunny<|im_end|>\n<|im_start|>assistant\n"
 
 
+def test_text_behind_a_turn_is_encoded_as_it_is_behind_its_end(monkeypatch):
+    world = World(monkeypatch)
+    encode = type(world.tokenizer).__call__
+
+    def with_space(self, text, add_special_tokens=True):  # before a text that does not begin with a control token
+        return encode(self, text if text.startswith("<|") else " " + text)
+
+    monkeypatch.setattr(type(world.tokenizer), "__call__", with_space)
+    (sample,) = play(world, ["an answer", "an end"])
+    assert "<|im_end|>\n<|im_start|>user" in world.tokenizer.decode(sample.tokens)
+
+
 def strip_thoughts(message):
     message.pop("reasoning_content", None)
     return message

@@ -12,7 +12,7 @@ import functools
 import json
 import weakref
 
-__all__ = ["end_marks", "render", "text_behind"]
+__all__ = ["end_marks", "render", "template_messages", "text_behind", "tokens_behind", "unfinished"]
 
 _MARK = "slime0turn0mark"
 _LATER = "slime0later0mark"
@@ -81,6 +81,14 @@ def render(tokenizer, messages, tools=None, add_generation_prompt=True, **option
     return tokenizer.apply_chat_template(
         messages, tools=tools, tokenize=False, add_generation_prompt=add_generation_prompt, **options
     )
+
+
+def unfinished(tokenizer, messages, tools=None, **options):
+    """The conversation as text up to the end of its last message, an answer that is to be gone on with; None where the
+    template does not show it."""
+    last = {**messages[-1], "content": _MARK}
+    before, mark, _ = render(tokenizer, [*messages[:-1], last], tools, add_generation_prompt=False, **options).rpartition(_MARK)
+    return before + messages[-1]["content"] if mark else None
 
 
 def _stand_ins(message):
@@ -160,6 +168,20 @@ def text_behind(tokenizer, output_ids, messages, depth, tools=None, end=None, **
         if _ends_with_mark(tokenizer, [*before, stand_in], tools, marks, options):
             return behind[sum(found) :]  # the template's own end stands for the sampled one
     return None
+
+
+def tokens_behind(tokenizer, output_ids, tail, end=None):
+    """Tokens of `tail`, the text behind a turn, as they are behind the control token that ended it: some tokenizers put a
+    space before a text that begins a line of its own."""
+    if not tail:
+        return []
+    if output_ids:
+        end = tokenizer.decode(list(output_ids[-1:]), skip_special_tokens=False) if end is None else end
+        if end in end_marks(tokenizer):
+            ids = list(tokenizer(end + tail, add_special_tokens=False)["input_ids"])
+            if ids[:1] == list(output_ids[-1:]):
+                return ids[1:]
+    return list(tokenizer(tail, add_special_tokens=False)["input_ids"])
 
 
 def _ends_with_mark(tokenizer, messages, tools, marks, options):

@@ -10,7 +10,7 @@ What the engine drew is never encoded again: a prompt is the tokens so far and t
 puts behind them.
 """
 
-from slime.agent.continuation import text_behind
+from slime.agent.continuation import text_behind, tokens_behind
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.http_utils import post
 from slime.utils.types import Sample
@@ -80,4 +80,4 @@ class Conversation:
                 "the chat template shows an earlier message otherwise than it was drawn; "
                 "the sessions of slime.agent.adapters fork there, a conversation cannot"
             )
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"]), text
+        return tokens_behind(self._tokenizer, self._output_ids, text), text

@@ -23,6 +23,12 @@ _REASONS = {
 }
 
 
+def _json(value):
+    """As people read it; half of a pair of surrogates, which a model may write, as an escape."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text) else json.dumps(value)
+
+
 class HttpProblem(Exception):
     """Becomes an answer of that status. `code` and `param`: for protocols whose errors have them."""
 
@@ -42,14 +48,14 @@ class Response:
 
     @classmethod
     def of_json(cls, value, status=200, headers=None):
-        return cls(json.dumps(value, ensure_ascii=False), status, "application/json; charset=utf-8", headers)
+        return cls(_json(value), status, "application/json; charset=utf-8", headers)
 
     @classmethod
     def of_events(cls, events):
         """[(name or None, JSON value or text)] as a stream of server-sent events."""
         lines = []
         for name, value in events:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            text = value if isinstance(value, str) else _json(value)
             lines.append((f"event: {name}\n" if name else "") + f"data: {text}\n\n")
         return cls("".join(lines), 200, "text/event-stream")
 

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import re
 
-__all__ = ["ParsedModelOutput", "parse_model_output", "parse_text", "parse_tool_uses"]
+__all__ = ["ParsedModelOutput", "parse_model_output", "parse_text", "parse_tool_uses", "check_parser"]
 
 _JSON_CALLS = ("qwen", "qwen25", "hermes")
 _XML_CALLS = ("qwen3_coder",)
@@ -70,6 +70,12 @@ def parse_tool_uses(body_text, tools_schema, tool_parser_name):
     return text, uses, bad
 
 
+def check_parser(name):
+    """ValueError for a name under which no call could be read."""
+    if name is not None and name not in _JSON_CALLS + _XML_CALLS + _GLM_CALLS:
+        _import_sglang(name)
+
+
 def _calls(text, read):
     kept, uses, bad, last = [], [], False, 0
     for match in re.finditer(r"<tool_call>(.*?)(?:</tool_call>|\Z)", text, re.DOTALL):
@@ -122,13 +128,18 @@ def _glm_call(body):
     return ({"name": name, "input": values}, True) if name else (None, False)
 
 
-def _by_sglang(text, tools_schema, name):
+def _import_sglang(name):
     try:
         from sglang.srt.entrypoints.openai.protocol import Function, Tool
         from sglang.srt.function_call.function_call_parser import FunctionCallParser
     except ImportError:
         known = ", ".join(_JSON_CALLS + _XML_CALLS + _GLM_CALLS)
         raise ValueError(f"tool calls of {name!r} need the package sglang; known without it: {known}") from None
+    return Function, Tool, FunctionCallParser
+
+
+def _by_sglang(text, tools_schema, name):
+    Function, Tool, FunctionCallParser = _import_sglang(name)
     tools = [Tool(type="function", function=Function(**tool["function"])) for tool in tools_schema]
     parser = FunctionCallParser(tools=tools, tool_call_parser=name)
     if not parser.has_tool_call(text):

@@ -27,6 +27,9 @@ class Messages(Protocol):
     def session_names(self, request, body):
         return key_of(request), request.headers.get("x-api-key", "").strip()
 
+    def goes_on(self, body):
+        return True
+
     def error(self, problem):
         message = str(problem)
         if problem.code == "context_length_exceeded":
@@ -90,7 +93,8 @@ class AnthropicAdapter(BaseAdapter):
 
     async def _count_tokens(self, protocol, request, body, sid):
         messages, tools, options, _ = self._read(protocol, body)
-        return Response.of_json({"input_tokens": len(self._prompt(sid, messages, tools, options)[0])})
+        prompt_ids, _ = self._prompt(sid, messages, tools, options, goes_on=protocol.goes_on(body))
+        return Response.of_json({"input_tokens": len(prompt_ids)})
 
 
 def _events(message):

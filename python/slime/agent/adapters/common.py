@@ -8,18 +8,19 @@ that goes on from an earlier turn begins with that turn's own tokens, and only w
 import asyncio
 import dataclasses
 import functools
-import json
 import logging
 import re
 import time
 import uuid
+from typing import Any
 
 from slime import turns
+from slime.agent.adapters.engine_answer import end_and_text, problem_of, stop_text
 from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
 from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, key_of, tool_call_dict
-from slime.agent.continuation import end_marks, template_messages, text_behind
+from slime.agent.continuation import end_marks, template_messages, text_behind, tokens_behind, unfinished
 from slime.agent.http_app import Application, HttpProblem, Response
-from slime.agent.parsing import parse_text
+from slime.agent.parsing import check_parser, parse_text
 from slime.agent.trajectory import TrajectoryManager, TurnRecord
 from slime.utils.http_utils import HttpStatusError, post
 
@@ -39,6 +40,7 @@ class Session:
     sampling_defaults: dict = dataclasses.field(default_factory=dict)
     max_context_tokens: int = 0
     answers: list = dataclasses.field(default_factory=list)
+    refused_behind: Any = None  # the turn behind which the last request was refused, because there was no room or turn left
 
 
 def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True, **options):
@@ -77,6 +79,7 @@ class BaseAdapter:
     ):
         self.tokenizer = tokenizer
         self.sglang_url = sglang_url.rstrip("/")
+        check_parser(tool_parser)
         self.tool_parser = tool_parser
         self.reasoning_parser = reasoning_parser
         self.max_turns_per_sid = max_turns_per_sid
@@ -126,6 +129,8 @@ class BaseAdapter:
         session = self.store.pop(sid, None) or Session()
         self._turns.pop(sid, None)
         turns.note(session.answers)  # for the generate function that waits here: which weights drew them
+        if session.refused_behind is not None:
+            session.refused_behind.is_cut_off = True
         samples = self.manager.get_trajectory(
             sid,
             base_sample=base_sample,
@@ -170,9 +175,12 @@ class BaseAdapter:
             code="invalid_api_key",
         )
 
-    def _prompt(self, sid, messages, tools, options):
+    def _prompt(self, sid, messages, tools, options, goes_on=False):
         """(tokens of the prompt, the turn that they go on from or None). Behind what the engine wrote in this session they
-        are its own tokens and those of the text that follows; where that cannot be told, those of the whole text."""
+        are its own tokens and those of the text that follows; where that cannot be told, those of the whole text. `goes_on`:
+        a last message of the assistant is the beginning of the answer."""
+        if goes_on and _is_begun(messages[-1]):
+            return self._begun_prompt(messages, tools, options), None
         found = self.manager.find(sid, messages, tools, options)
         if found is not None and not found[0].turn.is_given_up:
             node, unit = found
@@ -183,12 +191,21 @@ class BaseAdapter:
                 self.tokenizer, turn.output, shown, len(before) + 1, tools, **_end_of(turn), **options
             )
             if tail is not None:
-                tail_ids = self.tokenizer(tail, add_special_tokens=False)["input_ids"] if tail else []
-                return turn.tokens() + list(tail_ids), found
+                return turn.tokens() + tokens_behind(self.tokenizer, turn.output, tail, turn.end), found
         try:
             return _render_token_ids(messages, self.tokenizer, tools=tools, **options), None
         except Exception as error:  # a template refuses by exceptions of any kind
             raise HttpProblem(400, f"the chat template refuses these messages: {error}") from error
+
+    def _begun_prompt(self, messages, tools, options):
+        """Tokens of a prompt that ends with the beginning of the answer, as the client wrote it."""
+        try:
+            text = unfinished(self.tokenizer, messages, tools, **options)
+        except Exception as error:  # a template refuses by exceptions of any kind
+            raise HttpProblem(400, f"the chat template refuses these messages: {error}") from error
+        if text is None:
+            raise HttpProblem(400, "the chat template does not show the last message, which the answer should go on from")
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def prompt_token_ids(self, sid, messages, tools, options=None):
         """Tokens of the prompt that a turn with these messages has."""
@@ -219,16 +236,23 @@ class BaseAdapter:
             return Response.of_json(protocol.error(problem), problem.status, final)
 
     async def _turn(self, protocol, request, body, sid):
-        self._count_turn(sid)
         session = self.store[sid]
         task = asyncio.current_task()
         self.inflight.setdefault(sid, set()).add(task)
         started = time.monotonic()
         try:
             messages, tools, options, ignored = self._read(protocol, body)
-            prompt_ids, behind = self._prompt(sid, messages, tools, options)
+            goes_on = protocol.goes_on(body)
+            prompt_ids, behind = self._prompt(sid, messages, tools, options, goes_on=goes_on)
             params = _sampling_params(session, body, protocol)
-            turn, text = await self._generate(prompt_ids, session, params, sid)
+            session.refused_behind = None
+            try:
+                self._count_turn(sid)
+                turn, text = await self._generate(prompt_ids, session, params, sid)
+            except HttpProblem as problem:
+                if behind is not None and problem.code in ("context_length_exceeded", "turn_limit"):
+                    session.refused_behind = behind[0].turn
+                raise
             read = functools.partial(
                 parse_text,
                 tools_schema=tools,
@@ -292,19 +316,20 @@ class BaseAdapter:
             abort.add_done_callback(self.aborts.discard)
             raise
         except HttpStatusError as error:
-            raise _problem_of(error) from error
+            raise problem_of(error) from error
+        except (OSError, EOFError) as error:
+            raise HttpProblem(502, f"the engine did not answer: {type(error).__name__}: {error}") from error
         meta = answer.get("meta_info") or {}
         sampled = meta.get("output_token_logprobs") or []
         finish = meta.get("finish_reason") or {}
         ids = [entry[1] for entry in sampled]
-        end, text = _end_and_text(self, ids, finish)
-        stop_text = _stop_text(text, finish)
+        end, text = end_and_text(ids, finish, self.decode, self._end_marks, self.tokenizer.eos_token)
         versions = {name: meta[name] for name in ("weight_version", "weight_version_runs") if name in meta}
         noted = {"output_ids": ids, "meta_info": versions, "prompt_ids": prompt_ids}
         session.answers.append(noted)
         log_probs = [float(entry[0]) for entry in sampled]
         kind = finish.get("type") or "stop"
-        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text, answer=noted), text
+        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text(text, finish), answer=noted), text
 
     def _opens_a_thought(self, prompt_ids):
         """Whether the prompt ends inside a thought, as some templates begin each turn."""
@@ -315,8 +340,9 @@ class BaseAdapter:
 
     def _say_ignored(self, sid, ignored):
         """Headers that name the fields; a line in the log for each the first time."""
+        ignored = [name[:64] for name in ignored[:32]]
         new = [name for name in ignored if name not in self._told]
-        if new:
+        if new and len(self._told) < 256:
             self._told.update(new)
             self.logger.warning("session %s: fields of the request are ignored: %s", sid, ", ".join(new))
         return {"x-slime-ignored-fields": ", ".join(ignored)} if ignored else {}
@@ -326,6 +352,10 @@ class BaseAdapter:
         if limit is not None and self._turns.get(sid, 0) >= limit:
             raise HttpProblem(429, f"session {sid} has had its {limit} turns", code="turn_limit")
         self._turns[sid] = self._turns.get(sid, 0) + 1
+
+
+def _is_begun(message):
+    return message["role"] == "assistant" and bool(message["content"]) and not message.get("tool_calls")
 
 
 def _end_of(turn):
@@ -353,53 +383,6 @@ def _sampling_params(session, body, protocol):
     if stop is not None:
         params["stop"] = stop
     return params
-
-
-def _end_and_text(adapter, ids, finish):
-    """(text of the control token that ended the turn or "", the text before it). The engine says which token it was; one that
-    does not is believed when the last one is a control token. A limit may fall on the end itself."""
-    kind, matched = finish.get("type", "stop"), finish.get("matched")
-    if not ids or isinstance(matched, str):
-        return "", adapter.decode(ids)
-    last = adapter.decode(ids[-1:])
-    is_mark = last in adapter._end_marks
-    if kind == "stop":
-        is_end = matched == ids[-1] or matched is None and is_mark
-    else:
-        is_end = kind == "length" and last == adapter.tokenizer.eos_token
-    if not is_end:
-        return "", adapter.decode(ids)
-    return last if is_mark else "", adapter.decode(ids[:-1])
-
-
-def _stop_text(text, finish):
-    """What the text ends with because a stop string was sampled: the string, and what its last token has behind it."""
-    matched = finish.get("matched")
-    at = text.rfind(matched) if isinstance(matched, str) and matched else -1
-    return text[at:] if at >= 0 else ""
-
-
-_TOO_LONG = re.compile(r"context length|context holds|size of the KV cache|maximum context", re.IGNORECASE)
-_LIMIT = re.compile(r"can have (\d+)|context holds (\d+)|context length of (\d+)|length \((\d+)")
-
-
-def _problem_of(error):
-    """What the client is told of an answer of the engine that is none."""
-    try:
-        told = json.loads(error.text)
-        told = told.get("error", told)
-        message = told.get("message") if isinstance(told, dict) else str(told)
-    except (ValueError, AttributeError):
-        message = None
-    message = message or error.text or str(error)
-    if 400 <= error.status < 500 and _TOO_LONG.search(message):
-        limit = _LIMIT.search(message)
-        number = next((each for each in limit.groups() if each), None) if limit else None
-        begin = f"This model's maximum context length is {number} tokens. " if number else ""
-        return HttpProblem(400, begin + message, code="context_length_exceeded", param="messages")
-    if error.status in (408, 429, 503):
-        return HttpProblem(error.status, message)
-    return HttpProblem(400 if 400 <= error.status < 500 else 502, message)
 
 
 async def _abort(adapter, rid):

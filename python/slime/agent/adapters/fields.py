@@ -41,7 +41,6 @@ _CONSTRAINTS = {
     "prompt_logprobs": (),
     "echo": (False,),
     "suffix": ("",),
-    "continue_final_message": (False,),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "audio": (),
@@ -80,6 +79,7 @@ _SILENT = {
     "container",
     "mcp_servers",
     "chat_template_kwargs",
+    "add_generation_prompt",
     "logprobs",
 }
 

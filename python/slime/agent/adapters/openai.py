@@ -25,11 +25,15 @@ __all__ = ["ChatCompletions", "OpenAIAdapter"]
 class ChatCompletions(Protocol):
     max_token_keys = ("max_completion_tokens", "max_tokens")
     stop_keys = ("stop",)
+    acted_on = ("continue_final_message",)
 
     def session_names(self, request, body):
         metadata = body.get("metadata")
         stated = metadata.get("session_id") if isinstance(metadata, dict) else None
         return key_of(request), stated, body.get("user")
+
+    def goes_on(self, body):
+        return body.get("continue_final_message") is True
 
     def error(self, problem):
         return openai_error(problem)

@@ -23,6 +23,10 @@ class Protocol:
     stop_keys = ()
     acted_on = ()  # further fields of a request
 
+    def goes_on(self, body):
+        """Whether a last message of the assistant is the beginning of the answer."""
+        return False
+
     def session_names(self, request, body):
         """What may name the session, the most explicit first; None among them is passed over."""
         return (key_of(request),)
@@ -66,11 +70,15 @@ def _part_text(part):
 
 def tool_call_dict(name, arguments, id=None):
     """A call as the chat template takes it: arguments by name."""
+    if not isinstance(name, str):
+        raise TypeError("the name of a tool is a text")
     call = {"type": "function", "function": {"name": name, "arguments": arguments or {}}}
     return call if id is None else {"id": str(id), **call}
 
 
 def tool_dict(name, description, parameters):
+    if not isinstance(name, str):
+        raise TypeError("the name of a tool is a text")
     parameters = parameters or {"type": "object", "properties": {}}
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
