@@ -48,7 +48,7 @@ TEST(EndTokens, GivenAsTextsAreLookedUp) {
   const json::value file = parse_json(
       R"({"model_type":"llama","vocab_size":4,"hidden_size":8,"intermediate_size":8,
           "num_hidden_layers":1,"num_attention_heads":2,"max_position_embeddings":64,
-          "eos_token_id":["<turn>",1,"<none>"]})",
+          "eos_token_id":["<turn>","1","<none>"]})",
       "test");
   const model::ModelConfig model = model::parse_model_config(file.as_object(), "config.json");
   EXPECT_THAT(model.eos_token_ids, ElementsAre(1));

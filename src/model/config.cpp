@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/error.h"
 #include "model/families/family.h"
@@ -13,7 +14,7 @@ namespace {
 
 constexpr TokenId kMaxTokenId = (1 << 24) - 1;
 
-/// An id, the spelling of a token, a list of either, or absent.
+/// An id, the same as a text, the spelling of a token, a list of these, or absent.
 void read_eos(const FieldReader& fields, ModelConfig& config) {
   const json::value* value = fields.find("eos_token_id");
   if (value == nullptr) return;
@@ -21,8 +22,12 @@ void read_eos(const FieldReader& fields, ModelConfig& config) {
   const json::array all = value->is_array() ? value->get_array() : json::array{*value};
   for (const json::value& one : all) {
     if (const json::string* spelling = one.if_string()) {
-      if (std::string text(*spelling);
-          std::ranges::find(config.eos_spellings, text) == config.eos_spellings.end())
+      std::string text(*spelling);
+      int64_t id = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+      const bool is_number = error == std::errc() && end == text.data() + text.size();
+      if (is_number) ids.push_back(id);
+      else if (std::ranges::find(config.eos_spellings, text) == config.eos_spellings.end())
         config.eos_spellings.push_back(std::move(text));
     } else {
       ids.push_back(one);

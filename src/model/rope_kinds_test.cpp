@@ -1,4 +1,4 @@
-/// Every kind of rope beside transformers: tests/fixtures/models/ropes.
+/// Every kind of rope beside transformers: tests/fixtures/ropes.
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -14,7 +14,7 @@
 namespace slime::model {
 namespace {
 
-const std::filesystem::path kFolder = SLIME_SOURCE_DIR "/tests/fixtures/models/ropes";
+const std::filesystem::path kFolder = SLIME_SOURCE_DIR "/tests/fixtures/ropes";
 
 class RopeKinds : public ::testing::Test {
  protected:

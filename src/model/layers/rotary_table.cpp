@@ -12,17 +12,20 @@
 namespace slime::model {
 namespace {
 
+// Each kind in float32 and in the order of transformers: at long positions the last bit shows.
+
 /// Llama 3.1's stretching: long waves are slowed by `factor`, short ones kept, a linear blend
 /// between (arXiv 2407.21783; constants from config.json).
 float stretched(const Rope& rope, float frequency) {
-  const double wavelength = 2 * M_PI / frequency;
+  const auto narrow = [](double number) { return static_cast<float>(number); };
+  const float wavelength = narrow(2 * M_PI) / frequency;
   const auto original = static_cast<double>(rope.original_max_positions);
-  if (wavelength < original / rope.high_freq_factor) return frequency;
-  if (wavelength > original / rope.low_freq_factor)
-    return static_cast<float>(frequency / rope.factor);
-  const double smooth = (original / wavelength - rope.low_freq_factor) /
-                        (rope.high_freq_factor - rope.low_freq_factor);
-  return static_cast<float>((1 - smooth) * frequency / rope.factor + smooth * frequency);
+  if (wavelength < narrow(original / rope.high_freq_factor)) return frequency;
+  const float slow = frequency / narrow(rope.factor);
+  if (wavelength > narrow(original / rope.low_freq_factor)) return slow;
+  const float smooth = (narrow(original) / wavelength - narrow(rope.low_freq_factor)) /
+                       narrow(rope.high_freq_factor - rope.low_freq_factor);
+  return (1 - smooth) * frequency / narrow(rope.factor) + smooth * frequency;
 }
 
 /// The dimension that turns `rotations` times in the original context.
@@ -34,7 +37,7 @@ double turning_dimension(const Rope& rope, int64_t rotary_dim, double rotations)
 
 /// YaRN (arXiv 2309.00071, section 3.2): dimensions that turn often keep their frequency, those
 /// that turn seldom are interpolated, a ramp between.
-float blended(const Rope& rope, int64_t rotary_dim, int64_t i, float frequency) {
+float blended(const Rope& rope, int64_t rotary_dim, int64_t i, float wave) {
   double low = turning_dimension(rope, rotary_dim, rope.beta_fast),
          high = turning_dimension(rope, rotary_dim, rope.beta_slow);
   if (rope.truncates) {
@@ -44,32 +47,34 @@ float blended(const Rope& rope, int64_t rotary_dim, int64_t i, float frequency) 
   low = std::max(low, 0.0);
   high = std::min(high, static_cast<double>(rotary_dim - 1));
   if (low == high) high += 0.001;
-  const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
-  return static_cast<float>(frequency / rope.factor * ramp + frequency * (1 - ramp));
+  const float ramp = std::clamp(
+      (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0F,
+      1.0F);
+  const float kept = 1 - ramp;
+  return 1.0F / (static_cast<float>(rope.factor) * wave) * (1 - kept) + 1.0F / wave * kept;
 }
 
 /// LongRoPE (arXiv 2402.13753): a factor of its own for each frequency.
-float divided(const std::vector<double>& factors, double theta, float exponent, int64_t i) {
-  const float wave = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+float divided(const std::vector<double>& factors, int64_t i, float wave) {
   return 1.0F / (static_cast<float>(factors[static_cast<std::size_t>(i)]) * wave);
 }
 
 float frequency_of(const Rope& rope, int64_t rotary_dim, int64_t i, bool is_long) {
   const float exponent = static_cast<float>(2 * i) / static_cast<float>(rotary_dim);
-  const float plain =
-      1.0F / static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
+  const float wave = static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
+  const float plain = 1.0F / wave;
   switch (rope.kind) {
     case Rope::Kind::kDefault:
     case Rope::Kind::kDynamic:
       return plain;
     case Rope::Kind::kLinear:
-      return static_cast<float>(plain / rope.factor);
+      return plain / static_cast<float>(rope.factor);
     case Rope::Kind::kLlama3:
       return stretched(rope, plain);
     case Rope::Kind::kYarn:
-      return blended(rope, rotary_dim, i, plain);
+      return blended(rope, rotary_dim, i, wave);
     case Rope::Kind::kLongrope:
-      return divided(is_long ? rope.long_factors : rope.short_factors, rope.theta, exponent, i);
+      return divided(is_long ? rope.long_factors : rope.short_factors, i, wave);
   }
   throw BugError("a kind of rope");
 }
