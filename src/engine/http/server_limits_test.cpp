@@ -97,8 +97,11 @@ TEST(GenerateRoute, ChatTemplatesRunApartFromTheConnectionsAndHoldUpNoEnd) {
   };
   std::vector<std::jthread> clients;
   for (int i = 0; i < 6; ++i) {
-    clients.emplace_back([&] {
-      test.call("POST", "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}]})");
+    clients.emplace_back([&] {  // cut off in the end
+      static_cast<void>(
+          net::http_call({.method = "POST",
+                          .url = test.server.url() + "/v1/chat/completions",
+                          .body = R"({"messages":[{"role":"user","content":"x"}]})"}));
     });
   }
   EXPECT_TRUE(eventually([&] { return num_rendering == 2; }));
