@@ -82,6 +82,7 @@ std::vector<PlainLatex> pieces_of(const PlainLatex& plain) {
   std::size_t begin = 0;
   int open = 0;
   const auto cut = [&](std::size_t end, std::size_t next) {
+    end = std::max(begin, end);  // the blank of one word may be that of the next: "and and"
     PlainLatex piece;
     piece.text = text.substr(begin, end - begin);
     piece.is_text.assign(plain.is_text.begin() + static_cast<std::ptrdiff_t>(begin),

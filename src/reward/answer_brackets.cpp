@@ -140,7 +140,7 @@ AnswerParser::Maybe AnswerParser::matrix() {
     if (in_row != out.columns) return std::nullopt;
     in_row = 0;
   }
-  if (out.parts.empty() || out.parts.size() % out.columns != 0) return std::nullopt;
+  if (out.columns == 0 || in_row != 0) return std::nullopt;  // a row without its end
   if (!is_determinant) return out;
   std::vector<Formula> cells;
   for (Answer& part : out.parts) cells.push_back(std::move(part.formula));

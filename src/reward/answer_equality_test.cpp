@@ -62,6 +62,13 @@ TEST(AnswerEquality, NothingEqualsNothing) {
   EXPECT_FALSE(are_equal_answers("", ""));
   EXPECT_FALSE(are_equal_answers(" ", "{}"));
   EXPECT_FALSE(are_equal_answers("5", ""));
+  EXPECT_FALSE(are_equal_answers("\\{\\}", "\\\\"));
+  EXPECT_FALSE(are_equal_answers("1", "\\begin{pmatrix}1&\\end{pmatrix}"));
+}
+
+TEST(AnswerEquality, SeparatorsMayTouch) {
+  EXPECT_TRUE(are_equal_answers("red and and blue", "blue, red"));
+  EXPECT_FALSE(are_equal_answers("red or or or", "blue"));
 }
 
 TEST(AnswerEquality, IsExact) {

@@ -31,7 +31,8 @@ class AnswerParser {
   std::optional<Answer> run() {
     std::optional<Answer> answer = list("");
     skip();
-    if (!answer || at_ < text_.size()) return std::nullopt;
+    const bool is_nothing = answer && answer->kind == Answer::Kind::kList && answer->parts.empty();
+    if (!answer || is_nothing || at_ < text_.size()) return std::nullopt;
     return answer;
   }
 
