@@ -210,26 +210,6 @@ json::value to_value(const std::optional<T>& value) {
   return value ? json::value(*value) : json::value();
 }
 
-/// Every reason, each with where it holds.
-std::string all_reasons(const FlagRow& flag) {
-  std::string text(flag.meaning);
-  for (const ConditionalReason& reason : flag.reasons)
-    text += fmt::format("; with {}: {}", reason.where.words, reason.why);
-  return text;
-}
-
-std::string status_note(const FlagRow& flag) {
-  switch (flag.status) {
-    case FlagStatus::kWorks:
-      return std::string(flag.meaning);
-    case FlagStatus::kAccepted:
-      return fmt::format("(no effect: {})", all_reasons(flag));
-    case FlagStatus::kRefused:
-      return fmt::format("(refused: {})", flag.meaning);
-  }
-  return {};
-}
-
 /// Values of a flag that is not in the table, as a plug-in would read it from `args`.
 json::value unknown_value(const std::vector<std::string>& values) {
   const auto one = [](const std::string& word) -> json::value {
@@ -385,25 +365,6 @@ ParsedFlags parse_flags(std::span<const std::string> arguments) {
   return parsed;
 }
 
-std::string flag_help() {
-  std::string text;
-  std::optional<FlagGroup> group;
-  for (const FlagRow& flag : flag_table()) {
-    if (flag.group != group) {
-      group = flag.group;
-      text += fmt::format("\n{}\n", group_title(flag.group));
-    }
-    const std::string left = fmt::format("{} {}", flag.name, value_word(flag));
-    text += fmt::format("  {:<44} {}", left, status_note(flag));
-    if (!flag.choices.empty()) text += fmt::format(": {}", fmt::join(flag.choices, ", "));
-    const std::string fallback = default_text(flag);
-    if (flag.status == FlagStatus::kWorks && !fallback.empty())
-      text += fmt::format(" [{}]", fallback);
-    text += '\n';
-  }
-  return text;
-}
-
 json::object changed_flags(const RunConfig& config) {
   static const RunConfig kDefaults;
   static const RunConfig kOfUsers = users_defaults();
@@ -463,31 +424,6 @@ std::vector<std::string> words_of(const json::object& flags, const std::string& 
     }
   }
   return words;
-}
-
-std::string flag_markdown() {
-  std::string text =
-      "# Flags of `slime train`\n\nGenerated from the flag table (`slime train --help-markdown`). "
-      "Every flag can also stand in the YAML "
-      "file of `--config`, without the dashes.\n";
-  std::optional<FlagGroup> group;
-  for (const FlagRow& flag : flag_table()) {
-    if (flag.group != group) {
-      group = flag.group;
-      text += fmt::format(
-          "\n## {}\n\n| flag | value | default | status | meaning |\n| --- | --- | --- | --- | --- "
-          "|\n",
-          group_title(flag.group));
-    }
-    const std::string_view status = flag.status == FlagStatus::kWorks      ? "works"
-                                    : flag.status == FlagStatus::kAccepted ? "accepted, no effect"
-                                                                           : "refused";
-    text +=
-        fmt::format("| `{}` | {} | {} | {} | {}{} |\n", flag.name, value_word(flag),
-                    default_text(flag), status, all_reasons(flag),
-                    flag.choices.empty() ? "" : fmt::format(": {}", fmt::join(flag.choices, ", ")));
-  }
-  return text;
 }
 
 }  // namespace slime::config

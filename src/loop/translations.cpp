@@ -18,13 +18,16 @@
 namespace slime::loop {
 namespace {
 
-/// An epoch has at least one step; how many rows there are is not known yet.
-int64_t fewest_rollouts(const config::RunConfig& config) {
-  return config.num_rollout ? *config.num_rollout : config.num_epoch.value_or(1);
+/// A run that is measured in epochs is as long as its data, which nobody has read yet: nothing is
+/// refused for being too long for it.
+constexpr int64_t kUnknownLength = 1'000'000;
+
+int64_t length_to_assume(const config::RunConfig& config) {
+  return config.num_rollout.value_or(kUnknownLength);
 }
 
 void translate_training(const config::RunConfig& config) {
-  make_train_config(config, fewest_rollouts(config));
+  make_train_config(config, length_to_assume(config));
   layout_of(config);
   const bool makes_own_batch =
       !config.custom_convert_samples_to_train_data_path.empty() || config.has_users_post_process();

@@ -231,6 +231,14 @@ TEST(UnreadFlags, AFlagThatIsNotReadSaysWhereItCounts) {
   }
 }
 
+TEST(Translations, OfARunInEpochsDoNotGuessItsLength) {
+  Words words = policy() +
+                Words{"--lr-decay-style", "WSD", "--lr-wsd-decay-iters", "100", "--num-epoch", "1"};
+  const auto at = std::ranges::find(words, "--num-rollout");
+  words.erase(at, at + 2);
+  EXPECT_THAT(fmt::format("{}", fmt::join(translated(words).warnings, "")), IsEmpty());
+}
+
 TEST(Translations, FindASchedulesOfRatesThatCannotBe) {
   const auto refused = [](const Words& words) {
     try {

@@ -1,0 +1,195 @@
+// The engine, and engines in processes of their own.
+
+#include "config/flag_rows.h"
+
+namespace slime::config {
+namespace {
+using C = RunConfig;
+}
+
+std::vector<FlagRow> engine_worker_flags() {
+  return {
+      works("--rollout-num-gpus", &C::rollout_num_gpus,
+            "without --colocate: engines in processes of their own, beside the trainer, each on a "
+            "GPU behind the trainer's; on CPUs a device is a process with a share of the cores")
+          .when(kGeneration),
+      works("--rollout-num-gpus-per-engine", &C::rollout_num_gpus_per_engine,
+            "how many of them make one engine, whose ranks share the heads, the feed-forward width "
+            "and the vocabulary (tensor parallelism); with --colocate neighbours among the ranks "
+            "that train")
+          .when(kEnginesOfRanks),
+      works(
+          "--use-fault-tolerance", &C::use_fault_tolerance,
+          "an engine that dies or hangs is started again, and so are all ranks that train when one "
+          "of them does, from the last checkpoint; otherwise the run goes on with the other "
+          "engines, and ends with the last one or with a rank")
+          .when(kWorkers),
+      works(
+          "--max-restarts", &C::max_restarts,
+          "with --use-fault-tolerance: how often an engine that draws nothing, or ranks that train "
+          "no further step, are started again before the run ends")
+          .when(kFaultTolerance),
+      works("--rollout-health-check-interval", &C::rollout_health_check_interval,
+            "with --use-fault-tolerance: seconds between two looks at an engine's progress"),
+      works("--rollout-health-check-timeout", &C::rollout_health_check_timeout,
+            "with --use-fault-tolerance: seconds without an answer, or without a step while there "
+            "is something to do, after which an engine counts as hung"),
+      works("--rollout-health-check-first-wait", &C::rollout_health_check_first_wait,
+            "with --use-fault-tolerance: seconds before the first look"),
+      works("--update-weight-buffer-size", &C::update_weight_buffer_size,
+            "bytes of new weights that are sent to an engine at once"),
+      works("--update-weight-mode", &C::update_weight_mode,
+            "how new weights come to engines in processes of their own: all of them, or what has "
+            "changed since the update before; disk is all of them through --update-weight-disk-dir",
+            {"full", "delta", "disk"}),
+      works("--update-weight-transport", &C::update_weight_transport,
+            "nccl: over the engines' connections, or from device to device; disk: through "
+            "--update-weight-disk-dir",
+            {"nccl", "disk"}),
+      works("--update-weight-disk-dir", &C::update_weight_disk_dir,
+            "folder for new weights on their way to engines, each version in one of its own")
+          .with("--update-weight-transport disk"),
+      works("--update-weight-disk-keep-files", &C::update_weight_disk_keep_files,
+            "they stay there once the engines have read them")
+          .with("--update-weight-transport disk"),
+      works(
+          "--update-weight-delta-encoding", &C::update_weight_delta_encoding,
+          "how what has changed is written: the exclusive or of old and new bits, or the new bits",
+          {"xor", "overwrite"})
+          .with("--update-weight-mode delta"),
+      works("--custom-update-weight-post-write-path", &C::custom_update_weight_post_write_path,
+            "a function of the user's that is called when a version's folder is complete, before "
+            "engines read it")
+          .when(kAnyRun),
+      accepted("--update-weight-local-checkpoint-dir", kValue,
+               "what has changed is applied to the weights that an engine has in memory"),
+      accepted("--update-weight-delta-checksum", kValue,
+               "each tensor that has changed is checked by 64-bit xxHash"),
+  };
+}
+
+std::vector<FlagRow> engine_flags() {
+  return {
+      works("--sglang-server-concurrency", &C::sglang_server_concurrency,
+            "samples in flight at once"),
+      works("--sglang-max-running-requests", &C::sglang_max_running_requests,
+            "requests in one engine batch"),
+      works("--sglang-chunked-prefill-size", &C::sglang_chunked_prefill_size,
+            "prompt tokens in one engine step"),
+      works("--sglang-context-length", &C::sglang_context_length, "default: the model's"),
+      works("--sglang-disable-radix-cache", &C::sglang_disable_radix_cache,
+            "do not share prompt prefixes"),
+      works("--sglang-kv-cache-dtype", &C::sglang_kv_cache_dtype,
+            "precision of the KV cache; auto: that of the activations; fp8_e4m3 (GPU, without "
+            "scales) holds twice the tokens, and rollout log-probs move away from the trainer's",
+            {"auto", "bf16", "bfloat16", "fp8_e4m3"}),
+      works("--kv-cache-gb", &C::kv_cache_gb,
+            "memory of the KV cache in GiB; 0: 2 on the CPU, on a GPU what a full batch of the "
+            "longest requests needs, if there is room")
+          .when(kGeneration),
+      works("--sglang-mem-fraction-static", &C::sglang_mem_fraction_static,
+            "GPU: share of its memory for weights and KV cache, as far as training leaves it")
+          .when(kDeviceMemory),
+      refused("--rollout-external-engine-addrs", kList,
+              "leave it out: engines are the run's own (--rollout-num-gpus)"),
+      refused("--sglang-config", kValue, "leave it out: the engines of a run have one model"),
+      refused("--sglang-router-ip", kValue, "leave it out: the run has a router of its own"),
+      accepted("--sglang-router-port", kValue, kOneEngine).where(kSeveralEngines, kOwnRouter),
+      accepted("--sglang-router-request-timeout-secs", kValue, kOneEngine)
+          .where(kSeveralEngines, kOwnRouter),
+      accepted("--router-policy", kValue, kOneEngine).where(kSeveralEngines, kOwnRouter),
+      accepted("--router-balance-abs-threshold", kValue, kOneEngine)
+          .where(kSeveralEngines, kOwnRouter),
+      accepted("--prefill-num-servers", kValue, kOneEngine).where(kSeveralEngines, kWholeEngines),
+      accepted("--sglang-disaggregation-ib-device", kValue, kOneEngine)
+          .where(kSeveralEngines, kWholeEngines),
+      accepted("--sglang-disaggregation-transfer-backend", kValue, kOneEngine)
+          .where(kSeveralEngines, kWholeEngines),
+      accepted("--sglang-tp-size", kValue, "--rollout-num-gpus-per-engine says it"),
+      accepted("--sglang-dp-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-ep-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("----sglang-ep-size", kValue, "a typing error of a published guide"),
+      accepted("--sglang-expert-parallel-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-moe-dp-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-moe-dense-tp-size", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-ep-num-redundant-experts", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-dp-attention", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-dp-lm-head", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-ep-moe", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-enable-deepep-moe", kSwitch, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-moe-a2a-backend", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-deepep-mode", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-dist-timeout", kValue, kOneEngine)
+          .where(kLargeEngines, kRanksOfEngine)
+          .where(kSeveralEngines, "engines share nothing, requests are spread over them"),
+      accepted("--sglang-custom-pull-weights-pre-read-hook", kValue, kOneWeights)
+          .where(kOwnWeights, kTwoWeights),
+      accepted("--sglang-page-size", kValue, "the cache chooses its page size"),
+      accepted("--sglang-max-prefill-tokens", kValue,
+               "--sglang-chunked-prefill-size bounds a step"),
+      accepted("--sglang-cuda-graph-bs", kList, kGpuPath),
+      accepted("--sglang-cuda-graph-max-bs", kValue, kGpuPath),
+      accepted("--sglang-cuda-graph-max-bs-decode", kValue, kGpuPath),
+      accepted("--sglang-disable-piecewise-cuda-graph", kSwitch, kGpuPath),
+      accepted("--sglang-disable-prefill-cuda-graph", kSwitch, kGpuPath),
+      accepted("--sglang-disable-overlap-schedule", kSwitch, kGpuPath),
+      accepted("--sglang-attention-backend", kValue, kGpuPath),
+      accepted("--sglang-mm-attention-backend", kValue, kGpuPath),
+      accepted("--sglang-nsa-decode-backend", kValue, kGpuPath),
+      accepted("--sglang-nsa-prefill-backend", kValue, kGpuPath),
+      accepted("--sglang-dsa-decode-backend", kValue, kGpuPath),
+      accepted("--sglang-dsa-prefill-backend", kValue, kGpuPath),
+      accepted("--sglang-dsa-topk-backend", kValue, kGpuPath),
+      accepted("--sglang-moe-runner-backend", kValue, kGpuPath),
+      accepted("--sglang-fp8-gemm-runner-backend", kValue, kGpuPath),
+      accepted("--sglang-enable-fp32-moe-router", kSwitch, kAlways),
+      accepted("--sglang-mamba-scheduler-strategy", kValue, kGpuPath),
+      accepted("--sglang-enable-deterministic-inference", kSwitch,
+               "on the CPU draws do not depend on the batch; on a GPU they may, and it is refused"),
+      accepted("--sglang-speculative-algorithm", kValue, kNoSpeculation),
+      accepted("--sglang-speculative-eagle-topk", kValue, kNoSpeculation),
+      accepted("--sglang-speculative-num-draft-tokens", kValue, kNoSpeculation),
+      accepted("--sglang-speculative-num-steps", kValue, kNoSpeculation),
+      accepted("--sglang-speculative-draft-attention-backend", kValue, kNoSpeculation),
+      accepted("--sglang-speculative-draft-model-path", kValue, kNoSpeculation),
+      accepted("--sglang-reasoning-parser", kValue, "only agents' adapters read it"),
+      accepted("--sglang-tool-call-parser", kValue, "only agents' adapters read it"),
+      accepted("--sglang-log-level", kValue, "there is one log")
+          .where(kEnginesApart, "each engine has its log in RUN_DIR, of one level"),
+      accepted("--sglang-watchdog-timeout", kValue, "there is no second process to watch")
+          .where(kEnginesApart,
+                 "--worker-timeout-seconds and --rollout-health-check-timeout watch the engines"),
+      accepted("--sglang-enable-metrics", kSwitch, "metrics of the engine are always in the run's"),
+      accepted("--sglang-trust-remote-code", kSwitch, "code from a model directory is never run"),
+      accepted("--sglang-debug-tensor-dump-layers", kList,
+               "use `slime logprobs` to compare models"),
+      accepted("--sglang-debug-tensor-dump-output-folder", kValue,
+               "use `slime logprobs` to compare models"),
+  };
+}
+
+}  // namespace slime::config

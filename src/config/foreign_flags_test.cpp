@@ -1,0 +1,114 @@
+// Flags that are no row of the table.
+
+#include "config/foreign_flags.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "config/parse_flags.h"
+#include "config/validate.h"
+#include "core/error.h"
+
+namespace slime::config {
+namespace {
+
+std::vector<std::string> words_in(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> result;
+  for (std::string word; stream >> word;) result.push_back(word);
+  return result;
+}
+
+const std::string kComplete =
+    "--hf-checkpoint /tmp --prompt-data x.jsonl --rollout-batch-size 4 --n-samples-per-prompt 8 "
+    "--num-rollout 3 "
+    "--rollout-max-response-len 16 --rm-type math ";
+
+std::string refusal_of(const std::string& line) {
+  try {
+    ParsedFlags parsed = parse_flags(words_in(line));
+    complete_and_validate(parsed);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::vector<std::string> notes_of(const std::string& line) {
+  ParsedFlags parsed = parse_flags(words_in(line));
+  complete_and_validate(parsed);
+  return parsed.warnings;
+}
+
+TEST(UnknownFlags, NamesOfOtherSystemsAreAnsweredWithOurs) {
+  for (const auto& [theirs, ours] :
+       {std::pair{"--learning-rate 1e-5", "--lr"}, std::pair{"--learning_rate 1e-5", "--lr"},
+        std::pair{"--lora-rank 8", "nothing: there are no adapters"},
+        std::pair{"--use-peft", "nothing: there are no adapters"},
+        std::pair{"--output-dir out", "--run-dir"}, std::pair{"--max-steps 10", "--num-rollout"},
+        std::pair{"--per-device-train-batch-size 4", "--micro-batch-size"},
+        std::pair{"--num-generations 8", "--n-samples-per-prompt"},
+        std::pair{"--init-kl-coef 0.1", "--kl-coef"},
+        std::pair{"--zero-stage 3", "--tensor-model-parallel-size"}}) {
+    const std::string text = refusal_of(kComplete + theirs);
+    EXPECT_NE(text.find(std::string("; here it is ") + ours), std::string::npos) << text;
+  }
+  const std::string text = refusal_of(kComplete + "--use_tis");
+  EXPECT_NE(text.find("unknown flag --use_tis; did you mean --use-tis?"), std::string::npos)
+      << text;
+}
+
+TEST(UnknownFlags, AnUnknownFlagInAFileIsAsUnknown) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "unknown.yaml";
+  std::ofstream(path) << "learning_rate: 1e-5\n";
+  for (const std::string file : {"--config ", "--custom-config-path "}) {
+    const std::string text = refusal_of(kComplete + file + path.string());
+    EXPECT_NE(text.find(path.string() + ": unknown flag --learning-rate; here it is --lr"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST(UnknownFlags, AKeyOfTheUsersOwnFileThatResemblesNoFlagIsANote) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "own.yaml";
+  std::ofstream(path) << "frobnicate: 3\n";
+  EXPECT_EQ(notes_of(kComplete + "--custom-config-path " + path.string()),
+            (std::vector<std::string>{path.string() + ": unknown flag --frobnicate; it is for "
+                                                      "functions of yours, and there are none"}));
+}
+
+TEST(UnknownFlags, UnknownFlagsMayBeAllowed) {
+  ParsedFlags parsed = parse_flags(words_in(kComplete + "--frobnicate --learning-rate 1 "
+                                                        "--allow-unknown-flags"));
+  complete_and_validate(parsed);
+  EXPECT_EQ(parsed.ignored, (std::vector<std::string>{"--frobnicate", "--learning-rate"}));
+}
+
+TEST(UnknownFlags, OfALaunchScriptOnlyUnknownFlagsAboutTrainingStopTheRun) {
+  ParsedFlags parsed =
+      parse_flags(words_in("--from-launch-script " + kComplete + "--frobnicate 3"));
+  complete_and_validate(parsed);
+  EXPECT_EQ(parsed.warnings,
+            (std::vector<std::string>{"unknown flag --frobnicate; it is ignored"}));
+  for (const std::string flag : {"--kl-magic 1", "--my-optimizer x", "--train-data y", "--lora-z 1",
+                                 "--fp8-fast", "--reward-shape z"}) {
+    EXPECT_NE(refusal_of("--from-launch-script " + kComplete + flag).find("unknown flag --"),
+              std::string::npos)
+        << flag;
+  }
+}
+
+TEST(UnknownFlags, AnUnknownFlagStopsTheRunAndNamesTheNearest) {
+  const std::string text = refusal_of(kComplete + "--rollout-temprature 0.7 --frobnicate");
+  EXPECT_NE(text.find("unknown flag --rollout-temprature; did you mean --rollout-temperature?\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("unknown flag --frobnicate\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("--allow-unknown-flags would go on"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace slime::config
