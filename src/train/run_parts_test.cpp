@@ -1,5 +1,6 @@
 #include "train/run_parts.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
