@@ -114,7 +114,7 @@ TEST(Critic, ThatHasNoFiniteGradientsIsSaidAndEndsTraining) {
   TrainConfig config = ppo(4);
   config.max_skipped_steps = 1;
   auto critic = load();
-  critic->weights().flat()[5] = std::numeric_limits<float>::infinity();
+  critic->weights().flat().fill_(std::numeric_limits<float>::infinity());
   Trainer trainer(*network, config, kClock, {.critic = std::move(critic)});
   const TrainBatch batch = make_train_batch(pairs(2), {algo::RewardNormalization::kNone, "", {}});
   const TrainReport first = trainer.train(batch);
