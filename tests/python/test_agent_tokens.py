@@ -119,6 +119,17 @@ def test_what_clients_change_in_a_turn_does_not_divide_its_history(monkeypatch, 
     assert len(samples) == 1
 
 
+@pytest.mark.parametrize("keeps, num_samples", [(True, 1), (False, 2)])
+def test_thoughts_of_earlier_questions_stay_or_go_as_the_adapter_is_made(monkeypatch, keeps, num_samples):
+    world = World(monkeypatch, reasoning_parser="qwen3", keep_thoughts=keeps)
+    thinks = "<think>\na thought\n</think>\n\n"
+    # Two steps of one question, then another question: the template drops what was thought before that one.
+    samples = play(world, [thinks + call(city="x"), thinks + "an answer", thinks + "another"], strip_thoughts)
+    assert_each_token_is_trained_once(samples, world.calls)
+    assert len(samples) == num_samples
+    assert world.tokenizer.decode(world.calls[2][0]).count("a thought") == (2 if keeps else 0)
+
+
 def test_a_turn_that_came_back_in_other_words_is_a_sample_of_its_own(monkeypatch):
     world = World(monkeypatch)
     samples = play(world, ["an answer"] * 3, lambda message: {**message, "content": "other words"})

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from agent_world import CharTokenizer
 from slime.agent.conversation import Conversation
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.misc import SingletonMeta
@@ -96,3 +97,21 @@ def test_a_template_that_rewrites_what_was_drawn_is_an_error():
 
         with pytest.raises(ValueError, match="otherwise than it was drawn"):
             asyncio.run(talk_twice())
+
+
+def test_thoughts_that_a_template_would_drop_stay_as_they_were_sampled():
+    tokenizer = CharTokenizer("thinking")
+    turns = [tokenizer.sampled(f"<think>\na thought\n</think>\n\n{text}<|im_end|>") for text in ("one", "two")]
+    with StubEngine([(ids, "", "stop") for ids in turns]) as engine:
+        talk = begin(engine, tokenizer=tokenizer)
+
+        async def talk_twice():
+            await talk.say(PARAMS)
+            talk.hear("and?")
+            await talk.say(PARAMS)
+
+        asyncio.run(talk_twice())
+        first = engine.requests[0]["input_ids"]
+        heard = tokenizer("\n<|im_start|>user\nand?<|im_end|>\n<|im_start|>assistant\n")["input_ids"]
+        assert engine.requests[1]["input_ids"] == first + turns[0] + heard
+        assert talk.sample.loss_mask == [1] * len(turns[0]) + [0] * len(heard) + [1] * len(turns[1])

@@ -96,6 +96,14 @@ class MessageNode:
             return True  # a client that drops the text next to a call
         return _said(unit.text) in self.said
 
+    def path(self):
+        """The nodes from the first message to this one."""
+        nodes, node = [], self
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes[::-1]
+
     def is_continued(self):
         return bool(self.children)
 

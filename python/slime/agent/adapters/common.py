@@ -18,7 +18,7 @@ from slime import turns
 from slime.agent.adapters.engine_answer import end_and_text, problem_of, stop_text
 from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
 from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, key_of, tool_call_dict
-from slime.agent.continuation import end_marks, template_messages, text_behind, tokens_behind, unfinished
+from slime.agent.continuation import end_marks, render, template_messages, text_behind, tokens_behind, unfinished
 from slime.agent.http_app import Application, HttpProblem, Response
 from slime.agent.parsing import check_parser, parse_text
 from slime.agent.trajectory import TrajectoryManager, TurnRecord
@@ -59,7 +59,9 @@ def _render_token_ids(messages, tokenizer, *, tools, add_generation_prompt=True,
 class BaseAdapter:
     """One endpoint for all sessions; a client's key names its session, and only those that were opened are answered.
     `protocols`: by path. `chat_template_kwargs`: options of the template for every turn.
-    `free_tool_choice`: a tool_choice that the endpoint cannot keep is taken as auto, and named as ignored."""
+    `free_tool_choice`: a tool_choice that the endpoint cannot keep is taken as auto, and named as ignored.
+    `keep_thoughts` False: where the template drops the thoughts of earlier turns, so do prompts, and what was sampled with
+    them is a sample of its own; it needs a reasoning_parser."""
 
     logger = logging.getLogger(__name__)
     protocols = {}
@@ -76,6 +78,7 @@ class BaseAdapter:
         debug_callback=None,
         chat_template_kwargs=None,
         free_tool_choice=False,
+        keep_thoughts=True,
     ):
         self.tokenizer = tokenizer
         self.sglang_url = sglang_url.rstrip("/")
@@ -91,6 +94,7 @@ class BaseAdapter:
         self.aborts = set()
         self._turns = {}
         self.free_tool_choice = free_tool_choice
+        self.keep_thoughts = keep_thoughts
         self.template_options = dict(chat_template_kwargs or {})
         self._end_marks = end_marks(tokenizer)  # read once: it may be slow
         self._told = set()
@@ -184,6 +188,8 @@ class BaseAdapter:
         found = self.manager.find(sid, messages, tools, options)
         if found is not None and not found[0].turn.is_given_up:
             node, unit = found
+            if not self.keep_thoughts and self._drops_thoughts(node, messages[unit.end :], tools, options):
+                return self._whole_prompt(messages, tools, options), None
             before = messages[: unit.end - len(unit.messages)]
             shown = [*before, unit.message(), *messages[unit.end :]]
             turn = node.turn
@@ -192,10 +198,26 @@ class BaseAdapter:
             )
             if tail is not None:
                 return turn.tokens() + tokens_behind(self.tokenizer, turn.output, tail, turn.end), found
+        return self._whole_prompt(messages, tools, options), None
+
+    def _whole_prompt(self, messages, tools, options):
         try:
-            return _render_token_ids(messages, self.tokenizer, tools=tools, **options), None
+            return _render_token_ids(messages, self.tokenizer, tools=tools, **options)
         except Exception as error:  # a template refuses by exceptions of any kind
             raise HttpProblem(400, f"the chat template refuses these messages: {error}") from error
+
+    def _drops_thoughts(self, node, rest, tools, options):
+        """Whether the template leaves out a thought of the turns up to `node` when `rest` follows."""
+        path = node.path()
+        thoughts = [each.unit.thoughts for each in path if each.turn is not None and each.unit.thoughts]
+        if not thoughts:
+            return False
+        messages = [message for each in path for message in each.unit.messages]
+        try:
+            whole = render(self.tokenizer, [*messages, *rest], tools, **options)
+        except Exception:  # the whole prompt will say why
+            return True
+        return any(thought not in whole for thought in thoughts)
 
     def _begun_prompt(self, messages, tools, options):
         """Tokens of a prompt that ends with the beginning of the answer, as the client wrote it."""
