@@ -113,7 +113,7 @@ class ConversationRenderer::AnswerFinder {
     std::size_t message = places.empty() ? 0 : places.front();
     for (std::size_t m = 0; m < marks.size(); ++m) {
       if (!knows_messages) message = places[m];
-      // What is marked behind the loop belongs to the last answer.
+      // What is marked after the loop belongs to the last answer.
       if (marks[m].subject != jinja::Trace::kNone)
         message = static_cast<std::size_t>(marks[m].subject);
       if (marks[m].begin < marks[m].end)
@@ -129,7 +129,7 @@ class ConversationRenderer::AnswerFinder {
     if (!begin || !end) {
       return failure(fmt::format(
           "message {} (assistant): its place in the rendered text cannot be told: the template "
-          "neither writes it in a loop over messages, nor does its text go on behind that of the "
+          "neither writes it in a loop over messages, nor does its text follow that of the "
           "messages before; mark it in the template with {{% generation %}}{}",
           message, problem_.empty() ? "" : " (" + problem_ + ")"));
     }
@@ -222,11 +222,11 @@ class ConversationRenderer::AnswerFinder {
     }
     if (const auto end = whole_header(header, *block)) return end;
     if (common > block->begin) return at_a_boundary(common, block->begin);
-    // The message before was rewritten too; what the template puts behind it was not.
+    // The message before was rewritten too; what the template puts after it was not.
     return header_within(header, *block);
   }
 
-  /// The header as the template writes it behind the whole conversation.
+  /// The header as the template writes it after the whole conversation.
   std::optional<std::size_t> own_header_end(const jinja::Trace::Piece& block) {
     const auto with_header = renderer_.render(messages_, tools_, /*with_header=*/true);
     if (!with_header || !with_header->text.starts_with(whole_.text)) return std::nullopt;
@@ -257,8 +257,8 @@ class ConversationRenderer::AnswerFinder {
   }
 
   /// A header of which only the beginning is there (a template that opens a thought in the prompt,
-  /// and drops the thoughts of earlier answers) ends behind a mark or white space: what is equal
-  /// behind that is so by chance.
+  /// and drops the thoughts of earlier answers) ends after a mark or white space: what is equal
+  /// after that is so by chance.
   std::size_t at_a_boundary(std::size_t place, std::size_t floor) const {
     for (std::size_t at = place; at > floor; --at) {
       if (is_blank(std::string_view(whole_.text).substr(at - 1, 1))) return at;

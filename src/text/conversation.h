@@ -5,7 +5,7 @@
 /// The tokens are always those of the whole conversation as the model's own template renders it.
 /// An answer is what the model would write: it begins where the prompt that the template makes of
 /// the messages before it ends, and ends with its end-of-turn mark, also where the template writes
-/// that mark as the beginning of the next turn (docs/decisions/0091-conversation-renderer.md).
+/// that mark as the beginning of the next turn (docs/decisions/0092-conversation-renderer.md).
 ///
 ///   messages  user "hi", assistant "yo", user "a", assistant "b"      (a template in GLM's manner)
 ///   text      <|user|>hi<|assistant|>yo<|user|>a<|assistant|>b

@@ -9,7 +9,7 @@ namespace slime::text {
 namespace {
 
 constexpr std::size_t kReach = 3000;  // bytes that may differ, of both texts together
-constexpr std::size_t kSure = 4;      // equal bytes behind a difference, or the end of both
+constexpr std::size_t kSure = 4;      // equal bytes after a difference, or the end of both
 
 bool goes_on_alike(std::string_view made, std::string_view source) {
   if (made.size() < kSure || source.size() < kSure) return made == source;
