@@ -66,6 +66,14 @@ AnswerParser::Maybe AnswerParser::braced() {
 
 AnswerParser::Maybe AnswerParser::set() {
   at_ += 2;
+  if (command() == "begin") {
+    // One large brace in front of rows.
+    std::string name;
+    if (!environment("begin", name)) return std::nullopt;
+    Maybe rows = system(name);
+    if (rows) accept("\\}");
+    return rows;
+  }
   Answer out;
   const std::size_t begin = at_;
   const int depth = depth_;
@@ -115,6 +123,9 @@ AnswerParser::Maybe AnswerParser::bars() {
 AnswerParser::Maybe AnswerParser::matrix() {
   std::string name;
   if (!environment("begin", name)) return std::nullopt;
+  for (const char* rows : {"cases", "aligned", "align", "gathered", "split"}) {
+    if (name == rows) return system(name);
+  }
   const bool is_determinant = name == "vmatrix";
   if (name != "pmatrix" && name != "bmatrix" && name != "matrix" && name != "array" &&
       name != "Bmatrix" && name != "smallmatrix" && !is_determinant) {
@@ -145,6 +156,13 @@ AnswerParser::Maybe AnswerParser::matrix() {
   std::vector<Formula> cells;
   for (Answer& part : out.parts) cells.push_back(std::move(part.formula));
   return maybe_answer(determinant(cells, out.columns));
+}
+
+AnswerParser::Maybe AnswerParser::system(const std::string& name) {
+  Maybe rows = list("\\");
+  std::string end_name;
+  if (!rows || !environment("end", end_name) || end_name != name) return std::nullopt;
+  return rows;
 }
 
 bool AnswerParser::environment(std::string_view which, std::string& name) {

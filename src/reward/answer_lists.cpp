@@ -95,7 +95,9 @@ AnswerParser::Maybe AnswerParser::list(std::string_view close) {
 
 bool AnswerParser::closes(std::string_view close) {
   return std::ranges::any_of(close, [this](char c) {
-    return c == '}' ? at("}") || at("\\}") : at(std::string_view(&c, 1));
+    if (c == '}') return at("}") || at("\\}");
+    if (c == '\\') return command() == "rangle" || command() == "end";
+    return at(std::string_view(&c, 1));
   });
 }
 

@@ -174,6 +174,8 @@ class AnswerParser {
   // Matrices.
 
   Maybe matrix();
+  /// The rows of an environment as a list: x = 1 \\ y = 2.
+  Maybe system(const std::string& name);
   /// "\begin {pmatrix}"
   bool environment(std::string_view which, std::string& name);
 

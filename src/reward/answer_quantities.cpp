@@ -95,11 +95,10 @@ bool AnswerParser::unit_behind(Answer& value) {
   if (lower == "and" || lower == "or" || lower == "mod" || lower == "to") return true;
   if (half_of_day()) return true;  // "9 a.m.": read by ratio()
   if (lower == "choose" || lower == "if" || lower == "where" || lower == "for") return false;
-  if (const auto zeros = multiplier(lower)) {
+  if (const auto factor = multiplier(lower)) {
     at_ += lower.size();
     value.formula =
-        binary(FormulaKind::kProduct, std::move(value.formula),
-               number_formula("1" + std::string(static_cast<std::size_t>(*zeros), '0')));
+        binary(FormulaKind::kProduct, std::move(value.formula), number_formula(*factor));
     if (!is_letter(next())) return true;
     lower = to_lower(word());
     if (lower == "and" || lower == "or") return true;

@@ -170,6 +170,11 @@ std::optional<FormulaValue<kBits>> FormulaEvaluation<kBits>::root(Value radicand
     const std::optional<Integer> bottom = top ? exact_root(denominator(number), k) : std::nullopt;
     if (bottom) return exact(Rational(*top, *bottom));
   }
+  if (!radicand.exact && k % 2 == 1 && radicand.closed.im == 0 && radicand.closed.re < 0) {
+    Maybe positive = negative(std::move(radicand));
+    Maybe rooted = positive ? root(std::move(*positive), index) : std::nullopt;
+    return rooted ? negative(std::move(*rooted)) : std::nullopt;
+  }
   if (k > 2) budget_.transcendental -= 2;
   if (budget_.transcendental < 0) return std::nullopt;
   return closed(numbers_.root(radicand.as_closed(), k));

@@ -101,6 +101,10 @@ const std::map<std::string_view, std::string_view>& capital_units() {
 }
 
 std::string singular(std::string word) {
+  for (const auto& [many, one] : std::initializer_list<std::pair<std::string_view, const char*>>{
+           {"people", "person"}, {"children", "child"}, {"men", "man"}, {"women", "woman"}}) {
+    if (word == many) return one;
+  }
   if (word.size() > 4 && word.ends_with("ies")) return word.substr(0, word.size() - 3) + "y";
   for (const std::string_view ending : {"ches", "shes", "sses", "xes"}) {
     if (word.size() > 4 && word.ends_with(ending)) return word.substr(0, word.size() - 2);
@@ -176,10 +180,15 @@ Unit currency(std::string_view name) {
   return unit;
 }
 
-std::optional<int> multiplier(std::string_view word) {
-  for (const auto& [name, zeros] : std::initializer_list<std::pair<std::string_view, int>>{
-           {"hundred", 2}, {"thousand", 3}, {"million", 6}, {"billion", 9}, {"trillion", 12}}) {
-    if (word == name) return zeros;
+std::optional<std::string> multiplier(std::string_view word) {
+  for (const auto& [name, factor] : std::initializer_list<std::pair<std::string_view, const char*>>{
+           {"dozen", "12"},
+           {"hundred", "100"},
+           {"thousand", "1000"},
+           {"million", "1000000"},
+           {"billion", "1000000000"},
+           {"trillion", "1000000000000"}}) {
+    if (word == name) return factor;
   }
   return std::nullopt;
 }

@@ -33,7 +33,7 @@ std::optional<Unit> read_unit(const PlainLatex& plain, std::size_t& at, std::siz
 /// The unit of a sign in front of a number ("$5").
 Unit currency(std::string_view name);
 
-/// Powers of ten of "thousand", "million", ...: 3, 6; nothing for other words.
-std::optional<int> multiplier(std::string_view word);
+/// What "thousand", "million", "dozen", ... multiply by: "1000"; nothing for other words.
+std::optional<std::string> multiplier(std::string_view word);
 
 }  // namespace slime::reward
