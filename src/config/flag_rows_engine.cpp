@@ -30,22 +30,28 @@ std::vector<FlagRow> engine_worker_flags() {
           "no further step, are started again before the run ends")
           .when(kFaultTolerance),
       works("--rollout-health-check-interval", &C::rollout_health_check_interval,
-            "with --use-fault-tolerance: seconds between two looks at an engine's progress"),
+            "with --use-fault-tolerance: seconds between two looks at an engine's progress")
+          .with("--use-fault-tolerance and --rollout-num-gpus"),
       works("--rollout-health-check-timeout", &C::rollout_health_check_timeout,
             "with --use-fault-tolerance: seconds without an answer, or without a step while there "
-            "is something to do, after which an engine counts as hung"),
+            "is something to do, after which an engine counts as hung")
+          .with("--use-fault-tolerance and --rollout-num-gpus"),
       works("--rollout-health-check-first-wait", &C::rollout_health_check_first_wait,
-            "with --use-fault-tolerance: seconds before the first look"),
+            "with --use-fault-tolerance: seconds before the first look")
+          .with("--use-fault-tolerance and --rollout-num-gpus"),
       works("--update-weight-buffer-size", &C::update_weight_buffer_size,
-            "bytes of new weights that are sent to an engine at once"),
+            "bytes of new weights that are sent to an engine at once")
+          .with("--rollout-num-gpus without --colocate"),
       works("--update-weight-mode", &C::update_weight_mode,
             "how new weights come to engines in processes of their own: all of them, or what has "
             "changed since the update before; disk is all of them through --update-weight-disk-dir",
-            {"full", "delta", "disk"}),
+            {"full", "delta", "disk"})
+          .with("--rollout-num-gpus without --colocate"),
       works("--update-weight-transport", &C::update_weight_transport,
             "nccl: over the engines' connections, or from device to device; disk: through "
             "--update-weight-disk-dir",
-            {"nccl", "disk"}),
+            {"nccl", "disk"})
+          .with("--rollout-num-gpus without --colocate"),
       works("--update-weight-disk-dir", &C::update_weight_disk_dir,
             "folder for new weights on their way to engines, each version in one of its own")
           .with("--update-weight-transport disk"),

@@ -156,7 +156,8 @@ std::vector<FlagRow> async_flags() {
       accepted("--rs-refill-max-rounds", kValue,
                "groups that are rejected are replaced until the batch is whole"),
       works("--update-weights-interval", &C::update_weights_interval,
-            "rollouts trained between updates of the engine; `slime train` updates after each"),
+            "rollouts trained between updates of the engine; `slime train` updates after each")
+          .with("slime train-async"),
       works("--update-mode", &C::update_mode,
             "what runs when the engine gets new weights: stands still for one iteration, is "
             "interrupted and goes on from its tokens, or runs to its end first",

@@ -249,23 +249,32 @@ std::vector<FlagRow> evaluation_flags() {
       works("--skip-eval-before-train", &C::skip_eval_before_train,
             "no evaluation before the first rollout")
           .when(kEvaluation),
-      works("--eval-input-key", &C::eval_input_key, "default: --input-key"),
-      works("--eval-label-key", &C::eval_label_key, "default: --label-key"),
-      works("--eval-tool-key", &C::eval_tool_key, "default: --tool-key"),
+      works("--eval-input-key", &C::eval_input_key, "default: --input-key")
+          .with("--eval-interval and a data set of evaluation"),
+      works("--eval-label-key", &C::eval_label_key, "default: --label-key")
+          .with("--eval-interval and a data set of evaluation"),
+      works("--eval-tool-key", &C::eval_tool_key, "default: --tool-key")
+          .with("--eval-interval and a data set of evaluation"),
       works("--n-samples-per-eval-prompt", &C::n_samples_per_eval_prompt,
-            "responses per evaluation prompt"),
+            "responses per evaluation prompt")
+          .with("--eval-interval and a data set of evaluation"),
       works("--eval-temperature", &C::eval_temperature,
-            "0 is greedy; default: --rollout-temperature"),
-      works("--eval-top-p", &C::eval_top_p, "default: --rollout-top-p"),
-      works("--eval-top-k", &C::eval_top_k, "default: --rollout-top-k"),
+            "0 is greedy; default: --rollout-temperature")
+          .with("--eval-interval and a data set of evaluation"),
+      works("--eval-top-p", &C::eval_top_p, "default: --rollout-top-p")
+          .with("--eval-interval and a data set of evaluation"),
+      works("--eval-top-k", &C::eval_top_k, "default: --rollout-top-k")
+          .with("--eval-interval and a data set of evaluation"),
       works("--eval-max-response-len", &C::eval_max_response_len,
-            "default: --rollout-max-response-len"),
+            "default: --rollout-max-response-len")
+          .with("--eval-interval and a data set of evaluation"),
       works("--eval-max-prompt-len", &C::eval_max_prompt_len, "drop longer evaluation prompts")
           .when(kEvaluation),
       works("--eval-max-context-len", &C::eval_max_context_len,
             "prompt and response together; default: --rollout-max-context-len")
           .when(kEvaluation),
-      works("--eval-min-new-tokens", &C::eval_min_new_tokens, "no end token before"),
+      works("--eval-min-new-tokens", &C::eval_min_new_tokens, "no end token before")
+          .with("--eval-interval and a data set of evaluation"),
       works("--eval-leave-out-failed", &C::eval_leave_out_failed,
             "failed samples are no part of the scores; otherwise they count 0")
           .when(kEvaluation),

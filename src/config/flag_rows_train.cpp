@@ -23,7 +23,8 @@ std::vector<FlagRow> algorithm_flags() {
       works("--value-clip", &C::value_clip, "ppo: how far a value may move in one rollout step")
           .with("--advantage-estimator ppo"),
       works("--num-critic-only-steps", &C::num_critic_only_steps,
-            "ppo: rollouts in which the critic trains alone"),
+            "ppo: rollouts in which the critic trains alone")
+          .with("--advantage-estimator ppo"),
       works("--critic-load", &C::critic_load,
             "ppo: model directory the critic starts from; default: --hf-checkpoint")
           .with("--advantage-estimator ppo"),
@@ -32,10 +33,11 @@ std::vector<FlagRow> algorithm_flags() {
       works("--kl-coef", &C::kl_coef, "KL penalty inside the advantage")
           .with("--advantage-estimator ppo or reinforce_plus_plus"),
       works("--use-kl-loss", &C::use_kl_loss, "add a KL term to the loss"),
-      works("--kl-loss-coef", &C::kl_loss_coef, "its weight"),
+      works("--kl-loss-coef", &C::kl_loss_coef, "its weight").with("--use-kl-loss"),
       works("--kl-loss-type", &C::kl_loss_type, "the estimator", {"k1", "k2", "k3", "low_var_kl"})
           .with("--use-kl-loss or --kl-coef"),
-      works("--use-unbiased-kl", &C::use_unbiased_kl, "multiply the estimator by the ratio"),
+      works("--use-unbiased-kl", &C::use_unbiased_kl, "multiply the estimator by the ratio")
+          .with("--use-kl-loss"),
       works("--ref-update-interval", &C::ref_update_interval,
             "the reference becomes the actor every N rollouts"),
       works("--entropy-coef", &C::entropy_coef, "entropy bonus"),
@@ -97,7 +99,8 @@ std::vector<FlagRow> algorithm_flags() {
             "MIS: weights of a micro-batch have mean 1")
           .with("--custom-tis-function-path with the MIS function "
                 "(examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp)"),
-      works("--use-rs", &C::use_rs, "MIS: reject tokens by their ratio"),
+      works("--use-rs", &C::use_rs, "MIS: reject tokens by their ratio")
+          .with("--custom-tis-function-path with the MIS function"),
       works("--rs-level", &C::rs_level, "MIS: what that ratio is taken over",
             {"token", "sequence", "geometric"})
           .with("--custom-tis-function-path with the MIS function "
@@ -121,9 +124,11 @@ std::vector<FlagRow> algorithm_flags() {
       works("--use-opd", &C::use_opd, "on-policy distillation: pull towards a teacher"),
       works("--opd-type", &C::opd_type,
             "who scores: a model directory here (megatron), or a server (sglang)",
-            {"sglang", "megatron"}),
+            {"sglang", "megatron"})
+          .with("--use-opd"),
       works("--opd-kl-coef", &C::opd_kl_coef, "how strongly").with("--use-opd"),
-      works("--opd-teacher-load", &C::opd_teacher_load, "the teacher's model directory"),
+      works("--opd-teacher-load", &C::opd_teacher_load, "the teacher's model directory")
+          .with("--use-opd --opd-type megatron"),
       refused("--opd-teacher-ckpt-step", kValue,
               "give the checkpoint's own folder to --opd-teacher-load"),
       works(
@@ -176,7 +181,8 @@ std::vector<FlagRow> optimizer_flags() {
             {"linear", "cosine", "exponential", "minus_sqrt"})
           .with("--lr-decay-style WSD"),
       works("--lr-wsd-decay-iters", &C::lr_wsd_decay_iters,
-            "steps of the last part of WSD; before them the rate stays"),
+            "steps of the last part of WSD; before them the rate stays")
+          .with("--lr-decay-style WSD"),
       works("--lr-warmup-iters", &C::lr_warmup_iters, "steps of linear warm-up"),
       works("--lr-warmup-fraction", &C::lr_warmup_fraction,
             "warm-up as a fraction of the decay steps"),
@@ -234,7 +240,8 @@ std::vector<FlagRow> batch_flags() {
       accepted("--log-probs-max-tokens-per-gpu", kValue,
                "--max-tokens-per-gpu bounds every pass; the original reads it nowhere"),
       works("--balance-data", &C::balance_data, "balance ranks by work"),
-      works("--balance-by-flops", &C::balance_by_flops, "balance micro-batches by work"),
+      works("--balance-by-flops", &C::balance_by_flops, "balance micro-batches by work")
+          .with("--use-dynamic-batch-size"),
       accepted("--log-probs-chunk-size", kValue, "log-probs are always computed in chunks"),
       works("--recompute-granularity", &C::recompute_granularity,
             "compute activations again in backward: all but the layers' inputs, or those that "

@@ -32,6 +32,7 @@ void translate_training(const config::RunConfig& config) {
   const bool makes_own_batch =
       !config.custom_convert_samples_to_train_data_path.empty() || config.has_users_post_process();
   if (!config.trains_on_rows() && !makes_own_batch) make_batch_config(config);
+  if (config.use_opd && config.opd_type == "megatron") config.opd_teacher_load.get();
   if (!config.has_critic()) return;
   const config::RunConfig& critic = config.critic != nullptr ? *config.critic : config;
   critic.critic_load.get();

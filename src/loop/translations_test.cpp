@@ -138,7 +138,7 @@ TEST(UnreadFlags, OfTheWeightedMaskUnderPlainTruncation) {
 }
 
 TEST(UnreadFlags, WordsForTheSameCountThroughWhatTheyStandFor) {
-  EXPECT_THAT(notes(policy() + Words{"--train-async", "--max-weight-staleness", "2",
+  EXPECT_THAT(notes(policy() + Words{"--train-async", "--max-weight-staleness", "1",
                                      "--async-max-concurrent-samples", "8", "--fully-async"}),
               IsEmpty());
   EXPECT_THAT(
@@ -192,7 +192,9 @@ std::vector<Words> main_forms() {
                        "--context-parallel-size", "2", "--global-batch-size", "16"},
       rows("sft_loss") + Words{"--rollout-shuffle"},
       rows("dpo_loss"),
-      policy() + Words{"--load-debug-rollout-data", "/nowhere/{rollout_id}"},
+      Words{"--hf-checkpoint", "/nowhere", "--prompt-data", "/nowhere.jsonl", "--num-rollout", "10",
+            "--rollout-batch-size", "4", "--n-samples-per-prompt", "4", "--device", "cpu",
+            "--load-debug-rollout-data", "/nowhere/{rollout_id}"},
       Words{"--hf-checkpoint", "/nowhere", "--prompt-data", "/nowhere.jsonl", "--rm-type", "math",
             "--num-epoch", "1", "--rollout-batch-size", "4", "--rollout-max-response-len", "8",
             "--n-samples-per-prompt", "2", "--device", "cpu"},
@@ -216,6 +218,13 @@ TEST(UnreadFlags, EveryFlagThatWorksCountsInAMainForm) {
   }
   EXPECT_THAT(rest, IsEmpty()) << "a new flag is read by a translation (loop/translations.cpp), or "
                                   "its row says where stations read it: .when(...)";
+}
+
+TEST(UnreadFlags, NoMainFormIsToldOfItsOwnFlags) {
+  for (const Words& form : main_forms()) {
+    const ParsedFlags flags = translated(form);
+    EXPECT_THAT(flags.unread, IsEmpty()) << fmt::format("{}", fmt::join(form, " "));
+  }
 }
 
 TEST(UnreadFlags, AFlagThatIsNotReadSaysWhereItCounts) {
