@@ -278,6 +278,7 @@ int64_t kernel_memory(int processes_folder, const std::vector<std::string>& proc
     bytes += number_behind(status, "VmPTE:") * 1024 +
              number_behind(status, "Threads:") * kOfThread +
              std::count(maps.begin(), maps.end(), '\n') * kOfMapping;
+    if (bytes > limit_bytes) return bytes;
   }
   bytes += num_locks(processes_folder, (limit_bytes - bytes) / kOfLock) * kOfLock;
   if (bytes > limit_bytes) return bytes;
