@@ -32,6 +32,8 @@ constexpr int64_t kOfInetSocket = int64_t{64} << 20;
 constexpr int64_t kOfPipe = int64_t{64} << 10;
 constexpr int64_t kOfOpenFile = 1024;  // its own records, a socket's among them
 constexpr int64_t kOfLock = 256;
+/// Listing them takes time that grows with the square of their number, and no honest program has so many.
+constexpr int64_t kMostLocks = 16'384;
 constexpr int64_t kOfWatchedFile = 192;  // in an epoll instance
 constexpr int64_t kOfMapping = 256;
 constexpr int64_t kMostMappings = 65'530;  // of a process, vm.max_map_count
@@ -48,15 +50,15 @@ int64_t local_buffer() {
   return bytes;
 }
 
-/// Or a little more than `most`.
-int64_t num_locks(int processes_folder, int64_t most) {
+/// What locks on files weigh; more than `limit_bytes` where there are too many to be counted.
+int64_t of_locks(int processes_folder, int64_t limit_bytes) {
   const Descriptor file(::openat(processes_folder, "locks", O_RDONLY | O_CLOEXEC));
   std::array<char, 16'384> bytes{};
   int64_t locks = 0;
   ssize_t count = 0;
-  while (locks <= most && (count = ::read(file.get(), bytes.data(), bytes.size())) > 0)
+  while (locks <= kMostLocks && (count = ::read(file.get(), bytes.data(), bytes.size())) > 0)
     locks += std::count(bytes.begin(), bytes.begin() + count, '\n');
-  return locks;
+  return locks > kMostLocks ? limit_bytes + 1 : locks * kOfLock;
 }
 
 /// A question for a listing, and what its answers weigh.
@@ -254,9 +256,8 @@ int64_t most_kernel_memory(int processes_folder, const std::vector<std::string>&
   const auto num_processes = static_cast<int64_t>(processes.size());
   const int64_t num_mappings = std::min(mapped_bytes / 4096, num_processes * kMostMappings);
   return number_behind(sockets, "sockets: used ") * kOfLocalSocket + num_inet * kOfInetSocket +
-         num_files * (kOfPipe + kOfOpenFile) +
-         num_locks(processes_folder, limit_bytes / kOfLock) * kOfLock + mapped_bytes / 512 +
-         num_mappings * kOfMapping + num_processes * (int64_t{64} << 10);
+         num_files * (kOfPipe + kOfOpenFile) + of_locks(processes_folder, limit_bytes) +
+         mapped_bytes / 512 + num_mappings * kOfMapping + num_processes * (int64_t{64} << 10);
 }
 
 int64_t kernel_memory(int processes_folder, const std::vector<std::string>& processes,
@@ -278,8 +279,9 @@ int64_t kernel_memory(int processes_folder, const std::vector<std::string>& proc
     bytes += number_behind(status, "VmPTE:") * 1024 +
              number_behind(status, "Threads:") * kOfThread +
              std::count(maps.begin(), maps.end(), '\n') * kOfMapping;
+    if (bytes > limit_bytes) return bytes;
   }
-  bytes += num_locks(processes_folder, (limit_bytes - bytes) / kOfLock) * kOfLock;
+  bytes += of_locks(processes_folder, limit_bytes);
   if (bytes > limit_bytes) return bytes;
   return bytes + of_open_files(processes_folder, processes);
 }

@@ -22,8 +22,9 @@ using Steady = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kShortestLook{10};  // between looks at memory and files
 /// What nobody saw for so long may have been anything: such code has no verdict of success.
 constexpr std::chrono::milliseconds kLatestLook{5'000};
-/// A look takes at most this part of the time, until a limit is close.
+/// A look takes at most this part of the time, until a limit is close; but the next one is never far away.
 constexpr int kLookShare = 10;
+constexpr std::chrono::milliseconds kLongestPause{1'000};
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 void check_range(int64_t value, int64_t low, int64_t high, const char* name) {
@@ -234,7 +235,7 @@ Outcome Sandbox::run(Command command, const Limits& limits) {
   Output error(std::move(running.error), limits.output_bytes);
 
   std::optional<Ending> limit_reached;
-  auto looked = start, next_look = start + kShortestLook;
+  auto next_look = start + kShortestLook;
   bool was_late = false;
   for (bool is_running = true; is_running && !limit_reached;) {
     std::array<pollfd, 4> events{{{.fd = running.word.get(), .events = POLLIN, .revents = 0},
@@ -257,12 +258,12 @@ Outcome Sandbox::run(Command command, const Limits& limits) {
       // Also behind its end: what it has left running still holds what it has.
       const Look seen = look(limits);
       limit_reached = seen.limit_reached;
-      was_late = !limit_reached && now - looked > kLatestLook;
+      was_late = !limit_reached && now - next_look > kLatestLook;
       if (was_late) limit_reached = Ending::kMemory;
-      looked = now;
       const auto took = Steady::now() - now;
-      next_look = Steady::now() + std::max<Steady::duration>(
-                                      kShortestLook, (seen.is_close ? 1 : kLookShare) * took);
+      next_look =
+          Steady::now() + std::clamp<Steady::duration>((seen.is_close ? 1 : kLookShare) * took,
+                                                       kShortestLook, kLongestPause);
     }
   }
 
