@@ -56,17 +56,18 @@ void read_prompts(Stations& run) {
   run.prompts.emplace(run.dataset ? &*run.dataset : nullptr, order_of(config));
 }
 
-/// Fields that a flag names and no row has: the name may be misspelt.
+/// Fields that a flag names and no row has: the name may be misspelt. `flags` has given its
+/// configuration away, to `config`.
 void note_missing_fields(const buffer::Dataset& rows, const config::ParsedFlags& flags,
-                         Notes& notes) {
+                         const config::RunConfig& config, Notes& notes) {
   const auto note = [&](const char* flag, const std::string& name, bool is_there) {
     if (is_there || name.empty() || !flags.gives(flag)) return;
     notes.push_back(
         fmt::format("{} {}: no row of --prompt-data has such a field (of the first: {})", flag,
                     name, rows.first_fields()));
   };
-  note("--tool-key", flags.config.tool_key, rows.has_tools());
-  note("--metadata-key", flags.config.metadata_key, rows.has_metadata());
+  note("--tool-key", config.tool_key, rows.has_tools());
+  note("--metadata-key", config.metadata_key, rows.has_metadata());
 }
 
 /// Tokenizer, template, prompts and evaluation sets, as the day of the run's beginning renders
@@ -401,7 +402,7 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   }
   find_beginning(run, survivors, notes);
   read_data(run, flags.unknown, notes);
-  if (!begins_again && run.dataset) note_missing_fields(*run.dataset, flags, notes);
+  if (!begins_again && run.dataset) note_missing_fields(*run.dataset, flags, run.config, notes);
   check_vocabularies(run.config, *run.text->tokenizer);
   plan_schedule(run, notes);
   if (!begins_again) {
