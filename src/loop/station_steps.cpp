@@ -261,7 +261,9 @@ void StationSteps::save(int64_t step) {
   // A class of the user's saves behind what its host is at.
   if (run_.ahead && run_.users_prompts) run_.ahead->wait(run_.trainers->has_failed());
   check(step == trained_, "what is saved is what was trained last");
+  is_saving_ = true;
   run_.checkpoints->save(step, is_published_, boundary_);
+  is_saving_ = false;
   saved_ = step;
 }
 
@@ -270,7 +272,7 @@ void StationSteps::save_unsaved() {
 }
 
 void StationSteps::rescue() {
-  if (!trains(run_.config) || run_.trainers->has_failed()) return;
+  if (!trains(run_.config) || run_.trainers->has_failed() || is_saving_) return;
   try {
     if (is_between_) {
       run_.recorder->message(fmt::format(

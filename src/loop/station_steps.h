@@ -57,6 +57,7 @@ class StationSteps final : public Steps {
   Stations& run_;
   int64_t trained_;           // the last step whose training is whole; or the one before
   int64_t saved_;             // that a checkpoint has
+  bool is_saving_ = false;    // or a save has thrown: it is not tried again
   bool is_between_ = false;   // weights may be between two steps
   bool is_published_ = true;  // the engines have the weights of `trained_`
   std::optional<StepBoundary> boundary_;  // behind `trained_`, while the next one is collected

@@ -52,7 +52,7 @@ def test_rewards_that_fail_lose_no_step(folder):
     assert done.returncode == 0, done.stdout + done.stderr
     (folder.path / "then_fail").touch()
     done = run_slime(command(folder, run), cwd=folder.path)
-    assert done.returncode == 1 and "the judge is away" in done.stderr, done.stdout + done.stderr
+    assert done.returncode == 2 and "the judge is away" in done.stderr, done.stdout + done.stderr
     assert "rollout step 2 was trained before the error, and is saved" in done.stdout + done.stderr
     assert iteration(run) == 2
     (folder.path / "fail").unlink()
@@ -89,7 +89,7 @@ def test_an_evaluation_that_throws_loses_no_step(folder):
     extra = ["--eval-function-path", str(folder.path / "evaluate.py") + ":evaluate", "--eval-interval", "2", "--skip-eval-before-train"]
     extra += ["--eval-prompt-data", "test", str(folder.work / "data" / "test.jsonl")]
     done = run_slime(command(folder, run, extra), cwd=folder.path)
-    assert done.returncode == 1 and "no such set" in done.stderr, done.stdout + done.stderr
+    assert done.returncode == 2 and "no such set" in done.stderr, done.stdout + done.stderr
     assert iteration(run) == 1
     audit = subprocess.run([command(folder, run)[0], "ledger", str(run)], capture_output=True, text=True)
     assert audit.returncode == 0, audit.stdout + audit.stderr
