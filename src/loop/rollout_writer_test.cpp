@@ -37,7 +37,7 @@ class RolloutWriters : public ::testing::Test {
     config_.hf_checkpoint = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
     fs::remove_all(folder_);
     run_.emplace(config_);
-    tokenizer_ = text::Tokenizer::load(config_.hf_checkpoint);
+    tokenizer_ = text::Tokenizer::load(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/tiny_smollm");
   }
   ~RolloutWriters() override {
     run_.reset();

@@ -180,7 +180,7 @@ TEST_F(ReportTest, FlagsOfTheRunAreShownAsTheUserTypedThem) {
 }
 
 TEST_F(ReportTest, NumbersOfFlagsAreWrittenAsPeopleWriteThem) {
-  write("metrics.jsonl", "{\"step\": 0, \"time\": 1}\n");
+  write("metrics.jsonl", "{\"step\": 0, \"time\": 1, \"x\": 1}\n");
   write("run.json", R"({"flags": {"a": 1E-4, "b": 1e-06, "c": 2.5E-1, "d": 20, "e": 1e25,
                                   "f": [0.5, 1e-3], "g": 0.00010000000000000001}})");
   const json::object page_data = data();
