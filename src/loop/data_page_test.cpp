@@ -9,6 +9,7 @@
 
 #include "buffer/data_source.h"
 #include "config/parse_flags.h"
+#include "core/error.h"
 #include "loop/prompts.h"
 #include "loop/supervised.h"
 
@@ -98,6 +99,23 @@ TEST(DataPage, EveryExampleLoadsAndTrainsOnWhatThePageShows) {
     ++num_shown;
   }
   EXPECT_GE(num_shown, 6);
+}
+
+TEST(DataPage, AConversationThatWasStoredAsTextIsRefusedAndNotTrainedAsText) {
+  const ModelText text = page_text();
+  config::RunConfig config =
+      config::parse_flags(
+          std::vector<std::string>{"--loss-type", "sft_loss", "--input-key", "messages"})
+          .config;
+  config.hf_checkpoint = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
+  const SupervisedRows rows(config, text);
+  const auto row_of = [](std::string_view said) {
+    buffer::DatasetRow row;
+    row.prompt = said;
+    return row;
+  };
+  EXPECT_THROW(rows.left_out(row_of(R"([{"role": "user", "content": "hi"}])")), ConfigError);
+  EXPECT_EQ(rows.left_out(row_of(R"([{"a": 1}])")), std::nullopt);
 }
 
 TEST(DataPage, NamesEveryReasonForWhichARowIsLeftOut) {

@@ -27,6 +27,16 @@ json::value prompt_of(const Sample& sample) {
   return messages != nullptr && messages->is_array() ? *messages : json::value(sample.prompt);
 }
 
+/// Whether a text is a conversation that was stored as JSON text. Nobody means to train on that.
+bool spells_messages(std::string_view text) {
+  if (!text.starts_with("[{")) return false;
+  const std::optional<json::value> value = try_parse_json(text);
+  const json::array* list = value ? value->if_array() : nullptr;
+  return list != nullptr && std::ranges::all_of(*list, [](const json::value& message) {
+           return message.is_object() && message.get_object().contains("role");
+         });
+}
+
 json::array as_messages(const json::value& prompt) {
   if (const json::array* messages = prompt.if_array()) return *messages;
   return json::array{json::object{{"role", "user"}, {"content", prompt}}};
@@ -109,6 +119,11 @@ Expected<SupervisedRows::Rows> SupervisedRows::read(const json::value& prompt,
           completion_key));
     }
     const std::string text(prompt.get_string());
+    if (completion == nullptr && spells_messages(text)) {
+      return failure(
+          "the text is a list of messages, as JSON text: give the list itself, a text is trained "
+          "word by word");
+    }
     const std::string trained(completion == nullptr ? std::string_view()
                                                     : std::string_view(completion->get_string()));
     auto problem = add(completion == nullptr ? plain_text("", text) : plain_text(text, trained));
