@@ -12,6 +12,7 @@
 #include "loop/scores.h"
 #include "loop/supervised.h"
 #include "model/config.h"
+#include "reward/label.h"
 
 namespace slime::loop {
 namespace {
@@ -105,12 +106,19 @@ std::function<void(const buffer::DatasetRow&)> reward_check(
     if (const auto problem = reward::type_problem(of_all, "", rewards))
       throw ConfigError(fmt::format("evaluation data set {}: {}", set->name, *problem));
   }
+  const bool reads_labels = !config.debug_train_only && (set != nullptr || !config.streaming_data);
+  const bool has_label_key = !(set == nullptr ? config.label_key : set->label_key).empty();
+  const char* hint = has_label_key ? "" : " (--label-key names its field)";
+  if (config.custom_rm_path.peek() == config::kMathVerifyReward && config.generates()) {
+    return [=](const buffer::DatasetRow& row) {
+      const auto answers = reward::right_answers(row.label, "math_verify");
+      if (reads_labels && !answers) throw ConfigError(answers.error().message + hint);
+    };
+  }
   const bool is_scored = !config.rm_type.empty() || config.use_opd;
   if (!is_scored || config.has_users_reward() || config.trains_on_rows()) return nullptr;
   // Before it is said of each row.
   if (!config.rm_type.empty()) reward::make_reward(config.rm_type, rewards);
-  const bool reads_labels = !config.debug_train_only && (set != nullptr || !config.streaming_data);
-  const bool has_label_key = !(set == nullptr ? config.label_key : set->label_key).empty();
   return [=, type = config.rm_type](const buffer::DatasetRow& row) {
     const json::object metadata = config::eval_metadata(row.metadata, set_type, overrides);
     if (type.empty() && !metadata.contains("rm_type")) return;  // distillation alone
@@ -118,7 +126,7 @@ std::function<void(const buffer::DatasetRow&)> reward_check(
       throw ConfigError("metadata: " + *problem);
     if (!reads_labels) return;
     if (const auto problem = reward::label_problem(row.label, metadata, type, rewards))
-      throw ConfigError(*problem + (has_label_key ? "" : " (--label-key names its field)"));
+      throw ConfigError(*problem + hint);
   };
 }
 

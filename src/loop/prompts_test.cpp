@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "config/users_functions.h"
 #include "core/error.h"
 
 namespace slime::loop {
@@ -125,6 +126,17 @@ TEST(Prompts, ARewardThatDoesNotExistIsSaidOnceAndNotOfEachRow) {
   const std::string says = problems_of([&] { load_prompts(config, text); });
   EXPECT_THAT(says, HasSubstr("--rm-type maths: unknown; there are"));
   EXPECT_THAT(says, Not(HasSubstr("line 1")));
+}
+
+TEST(Prompts, TheReferencePackageNeedsALabelToo) {
+  const ModelText text = tiny_text();
+  config::RunConfig config = labelled_run();
+  config.rm_type = "math_verify";
+  config.custom_rm_path = std::string(config::kMathVerifyReward);
+  const std::string says = problems_of([&] { load_prompts(config, text); });
+  EXPECT_THAT(says, HasSubstr("labels.jsonl, line 2: math_verify: the label is missing"));
+  EXPECT_THAT(says, HasSubstr("line 3: math_verify: the label is empty"));
+  EXPECT_THAT(says, Not(HasSubstr("line 4:")));
 }
 
 TEST(Prompts, WithoutALabelKeyEveryRowLacksItsLabelAndTheFlagIsNamed) {

@@ -175,5 +175,19 @@ TEST(StrictGrading, DiffersFromTheOriginalOnlyInTheseCases) {
                        }));
 }
 
+TEST(StrictGrading, WhatIsSmallIsNotNothing) {
+  for (const char* type : {"math", "deepscaler"}) {
+    const auto score = [type](const std::string& answer, const char* label) {
+      return strict_score(type,
+                          {{"response", "</think>\\boxed{" + answer + "}"}, {"label", label}});
+    };
+    EXPECT_EQ(score("0", "6.626e-34"), json::value(0)) << type;
+    EXPECT_EQ(score("1.6e-19", "9.1e-31"), json::value(0)) << type;
+    EXPECT_EQ(score("0.0000000000000000001", "0.0000000000000000002"), json::value(0)) << type;
+    EXPECT_EQ(score("9.109e-31", "9.109e-31"), json::value(1)) << type;
+    EXPECT_EQ(score("3.0", "3"), json::value(1)) << type;
+  }
+}
+
 }  // namespace
 }  // namespace slime::reward

@@ -1,5 +1,6 @@
 """--rm-type math_verify: 1 where the package math-verify takes the last box of a response for the label, else 0."""
 
+import re
 import sys
 import threading
 
@@ -19,7 +20,10 @@ def limit():
 
 
 def right_answers(label):
-    """A label may be a list of right answers, and a solution in the form of GSM8K."""
+    """A label may be a list of right answers, also as text (JSON, Python, numpy), and a solution in the form of GSM8K."""
+    if isinstance(label, str) and re.fullmatch(r"\s*\[\s*['\"].*['\"]\s*\]\s*", label, re.DOTALL):
+        quoted = re.findall(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'", label, re.DOTALL)
+        label = [(one or other).replace("\\\\", "\\") for one, other in quoted]
     answers = [str(each) for each in (label if isinstance(label, (list, tuple)) else [label])]
     answers = [answer.rsplit("####", 1)[-1].strip() for answer in answers if answer.strip()]
     if label is None or not answers:
