@@ -260,7 +260,8 @@ def test_a_run_has_one_process_which_the_second_is_told(work):
     assert f"--run-dir {run_dir}: belongs to a run that goes on: process {process.pid} on " in done.stderr
     assert done_elsewhere.returncode == 2
     assert f"process {process.pid} on " in done_elsewhere.stderr
-    assert run_slime(train_command(work, run_dir, rollouts=1)).returncode == 0  # the kill gave the lock back
+    done = json.loads((run_dir / "latest" / "run.json").read_text())["iteration"] + 1
+    assert run_slime(train_command(work, run_dir, rollouts=done + 1)).returncode == 0  # the kill gave the lock back
 
 
 def test_the_link_to_the_newest_checkpoint_never_dangles(work):
@@ -294,7 +295,7 @@ def finish(): pass
 def test_a_key_on_the_command_line_is_written_nowhere(work, tmp_path):
     run_dir, key = tmp_path / "run", "kPq7hunter2Zx"
     (tmp_path / "wandb.py").write_text(FAKE_WANDB)
-    secrets = ["--use-wandb", "--wandb-key", key, "--wandb-host", f"https://me:{key}@wandb.test", "--judge-api-key", key]
+    secrets = ["--use-wandb", "--wandb-key", key, "--wandb-host", f"https://me:{key}@wandb.test", "--judge-api-key", key, "--allow-unknown-flags"]
     command = train_command(work, run_dir, rollouts=200, extra=[*secrets, "--actor-num-gpus-per-node", "2", "--micro-batch-size", "1"])
     output = tmp_path / "output"
     with output.open("w") as out:
