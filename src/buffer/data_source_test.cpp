@@ -185,13 +185,12 @@ TEST(DataSource, AfterARestartWaitingGroupsComeAsTheyWereAndGroupsInFlightAnew) 
   const json::object state = source.save({1, 2});  // 0 and 3 are trained
 
   DataSource again(&dataset, config);
-  EXPECT_TRUE(
-      again.restore(parse_json(json_text(state), "state").get_object(), "state").empty());
+  EXPECT_TRUE(again.restore(parse_json(json_text(state), "state").get_object(), "state").empty());
   EXPECT_EQ(again.num_waiting(), 2);
   const std::vector<Group> next = again.take(3);
   EXPECT_EQ(json_text(to_json(next)), R"([{"prompt":1,"group_index":1,"indices":[2,3]},)"
-                                            R"({"prompt":2,"group_index":2,"indices":[4,5]},)"
-                                            R"({"prompt":0,"group_index":4,"indices":[8,9]}])");
+                                      R"({"prompt":2,"group_index":2,"indices":[4,5]},)"
+                                      R"({"prompt":0,"group_index":4,"indices":[8,9]}])");
   EXPECT_EQ(next[0].samples[0].tokens, (std::vector<TokenId>{'1'}));
   EXPECT_EQ(next[1].samples[0].tokens, (std::vector<TokenId>{'2', 99}));
 

@@ -2,7 +2,7 @@
 
 /// Guard of what users and tools said: marks of a conversation in it stay text.
 ///
-/// A character that no message has is put behind the first character of every mark, and behind a
+/// A character that no message has is put after the first character of every mark, and after a
 /// text's end where that may begin one. The template passes it through; where it arrives, the
 /// rendered text has a seam, across which the tokenizer reads no added token. The character itself
 /// is taken out again, so the text is the template's.

@@ -33,7 +33,7 @@ Expected<LossMaskType> parse_loss_mask_type(std::string_view word);
 /// Which answers of a conversation are trained, as --trained-answers names them.
 enum class TrainedAnswers {
   kAll,
-  kLast,       // those behind the last message of a user
+  kLast,       // those after the last message of a user
   kUnchanged,  // those that the template renders as it did when they were written
 };
 
