@@ -185,8 +185,8 @@ std::string pair_of(const std::string& line) {
   std::string pair;
   const std::string problem = message_of([&] {
     const DatasetRow row = read_row(line, keys, "line 1");
-    pair = json_text(row.prompt) + " / " + json_text(row.metadata.at("chosen")) +
-           " / " + json_text(row.metadata.at("rejected"));
+    pair = json_text(row.prompt) + " / " + json_text(row.metadata.at("chosen")) + " / " +
+           json_text(row.metadata.at("rejected"));
   });
   return pair.empty() ? problem : pair;
 }
@@ -312,13 +312,14 @@ TEST(Dataset, KeepsNumbersAsTheFileHasThem) {
   const Prompt prompt = Dataset::load(config, nullptr, bytes_of).prompt(0);
   EXPECT_EQ(prompt.text, "12345678901234567890123");
   EXPECT_EQ(json_text(prompt.label), "98765432109876543210");
-  EXPECT_EQ(json_text(prompt.metadata), R"({"id":-123456789012345678901234567890,"x":1.0,"y":0.1})");
+  EXPECT_EQ(json_text(prompt.metadata),
+            R"({"id":-123456789012345678901234567890,"x":1.0,"y":0.1})");
 }
 
 TEST(Dataset, KnowsWhetherSomeRowHasTheFieldsOfFlags) {
   const std::string path = file_with("fields.jsonl",
-                                      "{\"input\": \"a\", \"tool\": []}\n"
-                                      "{\"input\": \"b\", \"metadata\": {}}\n");
+                                     "{\"input\": \"a\", \"tool\": []}\n"
+                                     "{\"input\": \"b\", \"metadata\": {}}\n");
   DatasetConfig config = config_for({path});
   const Dataset dataset = Dataset::load(config, nullptr, bytes_of);
   EXPECT_TRUE(dataset.has_metadata());
