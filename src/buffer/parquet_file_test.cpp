@@ -55,11 +55,12 @@ TEST_F(ParquetFile, GivesColumnsThatNobodyAskedForAndKeepsFloatsFloats) {
   };
   read("kinds.parquet");
   ASSERT_EQ(rows.size(), 3U);
-  EXPECT_EQ(rows[0],
-            R"({"f32":0.10000000149011612,"f64":0.1,"h":0.5,"i":9223372036854775809,)"
-            R"("b":{"base64":"/wA="},"lb":{"base64":"/g=="},"fb":{"base64":"//4="},"m":{"a":1},)"
-            R"("m2":[[1,"x"]],"d":"1.10","t":"2020-01-01 00:00:00.000000",)"
-            R"("nested":[{"x":1.0,"y":[{"base64":"/w=="}]}],"dict":"a","n":null,"sv":"v","bo":true})");
+  EXPECT_EQ(
+      rows[0],
+      R"({"f32":0.10000000149011612,"f64":0.1,"h":0.5,"i":9223372036854775809,)"
+      R"("b":{"base64":"/wA="},"lb":{"base64":"/g=="},"fb":{"base64":"//4="},"m":{"a":1},)"
+      R"("m2":[[1,"x"]],"d":"1.10","t":"2020-01-01 00:00:00.000000",)"
+      R"("nested":[{"x":1.0,"y":[{"base64":"/w=="}]}],"dict":"a","n":null,"sv":"v","bo":true})");
   EXPECT_EQ(rows[1], R"({"f32":1.0,"f64":1e999,"h":1.0,"i":1,"b":"text","lb":"a","fb":"ab","m":{},)"
                      R"("m2":[],"d":null,"t":null,"nested":[],"dict":"b","n":null,"sv":"w",)"
                      R"("bo":false})");

@@ -1,3 +1,5 @@
+// One file because reading and writing share the form of a long whole number.
+
 #include "core/json.h"
 
 #include <fmt/format.h>
@@ -19,7 +21,9 @@ namespace {
 
 /// The one key of the object that stands for a whole number of more than 64 bits. Texts with this
 /// key are refused, so that none of them is taken for a number.
-constexpr std::string_view kDigitsKey = "\x01" "digits";
+constexpr std::string_view kDigitsKey =
+    "\x01"
+    "digits";
 /// Python's int() stops there too (sys.int_info.default_max_str_digits).
 constexpr std::size_t kMostDigits = 4300;
 

@@ -41,8 +41,9 @@ TEST(Json, WholeNumbersAreExactHoweverLong) {
 
 TEST(Json, FractionsAreTheNearestDoubleAndStayFloats) {
   // Boost 1.81 reads some of these a unit in the last place off.
-  for (const double number : {0.1, 1.1, 123456.789e-7, 9007199254740993.0, 5e-324, 1.7976931348623157e308,
-                              2.2250738585072014e-308, 0.30000000000000004, 8.41, 1e23, 4.35}) {
+  for (const double number :
+       {0.1, 1.1, 123456.789e-7, 9007199254740993.0, 5e-324, 1.7976931348623157e308,
+        2.2250738585072014e-308, 0.30000000000000004, 8.41, 1e23, 4.35}) {
     char text[40];
     std::snprintf(text, sizeof text, "%.17e", number);
     EXPECT_EQ(parse_json(text, "test").as_double(), number) << text;
@@ -66,7 +67,8 @@ TEST(Json, NoTextCanClaimToBeALongNumber) {
 }
 
 TEST(Json, TextsAreEscapedAsJsonHasIt) {
-  EXPECT_EQ(json_text(std::string("a\"b\\c\n\t\x01\x7f\u00e9")), "\"a\\\"b\\\\c\\n\\t\\u0001\x7f\u00e9\"");
+  EXPECT_EQ(json_text(std::string("a\"b\\c\n\t\x01\x7f\u00e9")),
+            "\"a\\\"b\\\\c\\n\\t\\u0001\x7f\u00e9\"");
   const std::string all = "\b\f\n\r\t\v";
   EXPECT_EQ(parse_json(json_text(all), "test").as_string(), all);
 }

@@ -33,11 +33,11 @@ EndTokens end_tokens(const model::ModelConfig& model, const text::Tokenizer* tok
                                     name->second, *id, model.vocab_size));
     return end;
   }
-  end.notes.push_back(fmt::format(
-      "responses end at {} ({}) too, the tokenizer's eos_token; config.json and "
-      "generation_config.json have {}",
-      name->second, *id,
-      end.ids.empty() ? "no end token" : fmt::format("{}", fmt::join(end.ids, ", "))));
+  end.notes.push_back(
+      fmt::format("responses end at {} ({}) too, the tokenizer's eos_token; config.json and "
+                  "generation_config.json have {}",
+                  name->second, *id,
+                  end.ids.empty() ? "no end token" : fmt::format("{}", fmt::join(end.ids, ", "))));
   end.ids.push_back(*id);
   return end;
 }

@@ -180,8 +180,7 @@ bool Scheduler::admit(Request& request) {
   PrefixTree::Match match{.window_pages = std::vector<std::vector<PageId>>(
                               static_cast<std::size_t>(config_.window.num_groups))};
   if (config_.shares_prefixes) {
-    match =
-        tree_.match(prefix_keys(request, std::max<int64_t>(match_limit(request), 0)));
+    match = tree_.match(prefix_keys(request, std::max<int64_t>(match_limit(request), 0)));
   }
   const std::vector<PageId> held = held_pages(match.pages, match.window_pages);
   const auto num_tokens = static_cast<int64_t>(request.tokens.size());

@@ -175,6 +175,27 @@ engine::EngineConfig make_engine_config(const config::RunConfig& config, const M
   return engine;
 }
 
+std::vector<std::string> missing_fields(const buffer::Dataset& rows,
+                                        const config::RunConfig& config,
+                                        const config::ParsedFlags& flags) {
+  std::vector<std::string> notes;
+  const auto note = [&](const char* flag, const std::string& name, bool is_there) {
+    if (is_there || name.empty() || !flags.gives(flag)) return;
+    notes.push_back(
+        fmt::format("{} {}: no row of --prompt-data has such a field (of the first: {})", flag,
+                    name, rows.first_fields()));
+  };
+  note("--tool-key", config.tool_key, rows.has_tools());
+  note("--metadata-key", config.metadata_key, rows.has_metadata());
+  return notes;
+}
+
+std::vector<std::string> end_token_notes(const config::RunConfig& config, const ModelText& text) {
+  if (!config.generates()) return {};
+  return engine::end_tokens(model::read_model_config(config.hf_checkpoint), text.tokenizer.get())
+      .notes;
+}
+
 bool needs_template(const config::RunConfig& config, bool evaluates) {
   if (config.apply_chat_template || config.trains_on_rows()) return true;
   return evaluates && std::ranges::any_of(config::eval_sets_of(config),

@@ -8,9 +8,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "buffer/dataset.h"
 #include "buffer/ledger.h"
+#include "config/parse_flags.h"
 #include "config/run_config.h"
 #include "core/clock.h"
 #include "engine/engine.h"
@@ -43,6 +46,14 @@ std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkp
 engine::EngineConfig engine_settings(const config::RunConfig& config);
 engine::EngineConfig make_engine_config(const config::RunConfig& config, const ModelText& text,
                                         int64_t kv_cache_bytes);
+
+/// Fields that a flag names and no row has, a sentence each: the name may be misspelt.
+std::vector<std::string> missing_fields(const buffer::Dataset& rows,
+                                        const config::RunConfig& config,
+                                        const config::ParsedFlags& flags);
+
+/// What is odd about the tokens that end a response (engine/end_tokens.h).
+std::vector<std::string> end_token_notes(const config::RunConfig& config, const ModelText& text);
 
 /// Whether prompts are conversations, in training or in an evaluation.
 bool needs_template(const config::RunConfig& config, bool evaluates);

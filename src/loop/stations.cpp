@@ -1,3 +1,5 @@
+// One file because it is the order in which a run is built.
+
 #include "loop/stations.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +15,6 @@
 #include "config/secrets.h"
 #include "config/users_functions.h"
 #include "core/error.h"
-#include "engine/end_tokens.h"
 #include "loop/changed_settings.h"
 #include "loop/dump_source.h"
 #include "loop/engine_workers.h"
@@ -56,17 +57,8 @@ void read_prompts(Stations& run) {
   run.prompts.emplace(run.dataset ? &*run.dataset : nullptr, order_of(config));
 }
 
-/// Fields that a flag names and no row has: the name may be misspelt.
-void note_missing_fields(const buffer::Dataset& rows, const config::RunConfig& config,
-                         const config::ParsedFlags& flags, Notes& notes) {
-  const auto note = [&](const char* flag, const std::string& name, bool is_there) {
-    if (is_there || name.empty() || !flags.gives(flag)) return;
-    notes.push_back(
-        fmt::format("{} {}: no row of --prompt-data has such a field (of the first: {})", flag,
-                    name, rows.first_fields()));
-  };
-  note("--tool-key", config.tool_key, rows.has_tools());
-  note("--metadata-key", config.metadata_key, rows.has_metadata());
+void append(Notes& notes, const Notes& more) {
+  notes.insert(notes.end(), more.begin(), more.end());
 }
 
 /// Tokenizer, template, prompts and evaluation sets, as the day of the run's beginning renders
@@ -401,22 +393,15 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   }
   find_beginning(run, survivors, notes);
   read_data(run, flags.unknown, notes);
-  if (!begins_again && run.dataset) note_missing_fields(*run.dataset, run.config, flags, notes);
   check_vocabularies(run.config, *run.text->tokenizer);
   plan_schedule(run, notes);
-  if (!begins_again) {
-    for (const std::string& note : schedule_notes(run.config, run.schedule.num_steps))
-      notes.push_back(note);
-  }
+  if (!begins_again) append(notes, schedule_notes(run.config, run.schedule.num_steps));
   load_networks(run, notes);
   if (!begins_again) {
-    for (const std::string& line : run.memory.plan().lines()) notes.push_back(line);
+    if (run.dataset) append(notes, missing_fields(*run.dataset, run.config, flags));
+    append(notes, end_token_notes(run.config, *run.text));
+    append(notes, run.memory.plan().lines());
     if (trains(run.config)) notes.push_back(checkpoints_kept(run));
-  }
-  if (!begins_again && run.config.generates()) {
-    const auto end = engine::end_tokens(model::read_model_config(run.config.hf_checkpoint),
-                                        run.text->tokenizer.get());
-    notes.insert(notes.end(), end.notes.begin(), end.notes.end());
   }
   open_records(run, notes);
   survivors.first->overwrites = false;

@@ -29,8 +29,8 @@ std::string difference(const text::Tokenizer& actor, const text::Tokenizer& othe
   for (int64_t i = 0; i < count; ++i) {
     const auto id = static_cast<TokenId>(i);
     if (actor.token_bytes(id) != other.token_bytes(id)) {
-      return fmt::format("its id {} is {}, the actor's {}", id,
-                         json_text(other.token_bytes(id)), json_text(actor.token_bytes(id)));
+      return fmt::format("its id {} is {}, the actor's {}", id, json_text(other.token_bytes(id)),
+                         json_text(actor.token_bytes(id)));
     }
   }
   return {};
@@ -65,14 +65,14 @@ void check_vocabularies(const config::RunConfig& config, const text::Tokenizer& 
     const auto theirs = tokenizer_of(directory);
     if (theirs != nullptr) {
       if (const std::string what = difference(tokenizer, *theirs); !what.empty())
-        problems.push_back(
-            fmt::format("{} {}: has another vocabulary than --hf-checkpoint {}: {}", flag,
-                        directory, config.hf_checkpoint, what));
+        problems.push_back(fmt::format("{} {}: has another vocabulary than --hf-checkpoint {}: {}",
+                                       flag, directory, config.hf_checkpoint, what));
     } else if (others_rows != rows) {
-      problems.push_back(fmt::format(
-          "{} {}: has {} ids and no tokenizer.json, --hf-checkpoint {} has {}: whether they are the "
-          "same tokens cannot be seen",
-          flag, directory, others_rows, config.hf_checkpoint, rows));
+      problems.push_back(
+          fmt::format("{} {}: has {} ids and no tokenizer.json, --hf-checkpoint {} has {}: whether "
+                      "they are the "
+                      "same tokens cannot be seen",
+                      flag, directory, others_rows, config.hf_checkpoint, rows));
     }
     if (const int64_t needed = std::min(rows, tokenizer.vocab_size()); others_rows < needed) {
       problems.push_back(fmt::format("{} {}: has {} ids, the actor's tokens need {}", flag,

@@ -26,7 +26,8 @@ void read_eos(const FieldReader& fields, ModelConfig& config) {
       int64_t id = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
       const bool is_number = error == std::errc() && end == text.data() + text.size();
-      if (is_number) ids.push_back(id);
+      if (is_number)
+        ids.push_back(id);
       else if (std::ranges::find(config.eos_spellings, text) == config.eos_spellings.end())
         config.eos_spellings.push_back(std::move(text));
     } else {

@@ -200,7 +200,8 @@ TEST(ModelConfig, NamesEveryFieldItDoesNotUnderstand) {
       {"rope_theta", "ten", "rope_theta"},
       {"rope_scaling",
        {{"type", "ntk"}, {"factor", 2.0}},
-       "rope_scaling.type must be one of default, linear, dynamic, llama3, yarn, longrope, su, not \"ntk\""},
+       "rope_scaling.type must be one of default, linear, dynamic, llama3, yarn, longrope, su, not "
+       "\"ntk\""},
       {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 2.0}}, "low_freq_factor"},
       {"rope_scaling", 7, "rope_scaling"},
       {"partial_rotary_factor", 0.5, "partial_rotary_factor"},

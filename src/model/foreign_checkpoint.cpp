@@ -41,7 +41,7 @@ std::string foreign_checkpoint(const fs::path& folder) {
   if (form.empty()) return {};
   return fmt::format(
       "a checkpoint of Megatron-LM ({}), which is not read here: convert it to a Hugging Face "
-      "directory (the original's tools/convert_torch_dist_to_hf.py) and give that as "
+      "directory (the original's convert_torch_dist_to_hf.py) and give that as "
       "--hf-checkpoint",
       form);
 }

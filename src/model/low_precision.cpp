@@ -97,9 +97,9 @@ std::string low_precision_problem(StoredForm form, int64_t fp8_block,
     const bool has_groups = factors.shape.size() == 2 && factors.shape[0] == rows &&
                             factors.shape[1] > 0 && columns % factors.shape[1] == 0;
     if (!is_factor(factors.dtype) || !has_groups)
-      return problem(factors,
-                     fmt::format("float32, bfloat16 or float16 [{}, groups], whose number divides {}",
-                                 rows, columns));
+      return problem(
+          factors, fmt::format("float32, bfloat16 or float16 [{}, groups], whose number divides {}",
+                               rows, columns));
   }
   return {};
 }

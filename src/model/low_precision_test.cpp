@@ -70,21 +70,26 @@ TEST(LowPrecision, HeadersAreCheckedAndTheTensorIsNamed) {
   EXPECT_EQ(problem(StoredForm::kFp8Blocks, fp8, inverse, {3, 5}), "");
   EXPECT_EQ(problem(StoredForm::kFp8Blocks, {"a.weight", at::kByte, {3, 5}}, inverse, {3, 5}),
             "tensor a.weight is Byte [3, 5], should be float8 [3, 5]");
-  EXPECT_EQ(problem(StoredForm::kFp8Blocks, fp8, {"a.weight_scale_inv", at::kFloat, {3, 2}}, {3, 5}),
-            "tensor a.weight_scale_inv is Float [3, 2], should be float32, bfloat16 or float16 [2, "
-            "3]: one for each block of 2 x 2 numbers");
-  EXPECT_NE(problem(StoredForm::kFp8Blocks, fp8, {"a.weight_scale_inv", at::kInt, {2, 3}}, {3, 5}), "");
+  EXPECT_EQ(
+      problem(StoredForm::kFp8Blocks, fp8, {"a.weight_scale_inv", at::kFloat, {3, 2}}, {3, 5}),
+      "tensor a.weight_scale_inv is Float [3, 2], should be float32, bfloat16 or float16 [2, "
+      "3]: one for each block of 2 x 2 numbers");
+  EXPECT_NE(problem(StoredForm::kFp8Blocks, fp8, {"a.weight_scale_inv", at::kInt, {2, 3}}, {3, 5}),
+            "");
   const StoredHeader blocks{"e_blocks", at::kByte, {2, 6, 1, 16}};
-  EXPECT_EQ(problem(StoredForm::kMxfp4, blocks, {"e_scales", at::kByte, {2, 6, 1}}, {2, 32, 6}), "");
-  EXPECT_NE(problem(StoredForm::kMxfp4, blocks, {"e_scales", at::kFloat, {2, 6, 1}}, {2, 32, 6}), "");
-  EXPECT_NE(problem(StoredForm::kMxfp4, blocks, {"e_scales", at::kByte, {2, 6, 1}}, {2, 64, 6}), "");
+  EXPECT_EQ(problem(StoredForm::kMxfp4, blocks, {"e_scales", at::kByte, {2, 6, 1}}, {2, 32, 6}),
+            "");
+  EXPECT_NE(problem(StoredForm::kMxfp4, blocks, {"e_scales", at::kFloat, {2, 6, 1}}, {2, 32, 6}),
+            "");
+  EXPECT_NE(problem(StoredForm::kMxfp4, blocks, {"e_scales", at::kByte, {2, 6, 1}}, {2, 64, 6}),
+            "");
   const StoredHeader packed{"a.weight_packed", at::kInt, {4, 2}};
-  EXPECT_EQ(problem(StoredForm::kInt4Groups, packed, {"a.weight_scale", at::kHalf, {4, 2}}, {4, 16}),
-            "");
-  EXPECT_NE(problem(StoredForm::kInt4Groups, packed, {"a.weight_scale", at::kHalf, {4, 3}}, {4, 16}),
-            "");
-  EXPECT_NE(problem(StoredForm::kInt4Groups, packed, {"a.weight_scale", at::kHalf, {4, 2}}, {4, 24}),
-            "");
+  EXPECT_EQ(
+      problem(StoredForm::kInt4Groups, packed, {"a.weight_scale", at::kHalf, {4, 2}}, {4, 16}), "");
+  EXPECT_NE(
+      problem(StoredForm::kInt4Groups, packed, {"a.weight_scale", at::kHalf, {4, 3}}, {4, 16}), "");
+  EXPECT_NE(
+      problem(StoredForm::kInt4Groups, packed, {"a.weight_scale", at::kHalf, {4, 2}}, {4, 24}), "");
 }
 
 TEST(LowPrecision, AFactorThatIsNoNumberIsRefusedByName) {

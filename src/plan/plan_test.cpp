@@ -214,5 +214,26 @@ TEST(PlanLayouts, WhatDoesNotFitIsSaid) {
   EXPECT_THAT(to_table(plan), HasSubstr("this does not fit"));
 }
 
+TEST(PlanMemory, KeysBehindAWindowAreGivenBack) {
+  ModelShape shape;
+  shape.blocks = {{.cache_numbers = 64}, {.cache_numbers = 64, .window = 128}};
+  const double bytes = 1e6;
+  // Of 1,024 tokens the second layer keeps 128 and two blocks of 64: a quarter.
+  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, false, 1024).tokens, bytes / 2 / (64 + 16));
+  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, false, 100).tokens, bytes / 2 / 128);
+}
+
+TEST(Plan, CountsSequenceParallelismWhereItIsAskedFor) {
+  PlanConfig config = dense_plan();
+  config.trainers = {1, 2};
+  config.wanted = {.tp = 2, .pp = 1, .cp = 1};
+  const Plan whole = make_plan(config);
+  EXPECT_FALSE(whole.best().layout.sequence_parallel);
+  config.wanted.sequence_parallel = true;
+  const Plan divided = make_plan(config);
+  EXPECT_TRUE(divided.best().layout.sequence_parallel);
+  EXPECT_LT(divided.best().memory[0].activations, whole.best().memory[0].activations);
+}
+
 }  // namespace
 }  // namespace slime::plan

@@ -194,7 +194,7 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& model_directory) {
   }
   if (!chat.templates_.empty()) return chat;
   if (const json::value* value = config ? config->if_contains("chat_template") : nullptr;
-             value != nullptr && !value->is_null()) {
+      value != nullptr && !value->is_null()) {
     add_json(*value, config_path);
   } else if (const auto json_path = model_directory / "chat_template.json";
              std::filesystem::exists(json_path)) {

@@ -169,7 +169,8 @@ TEST(Packing, OfASequenceThatWasNotDrawnHasOneRotation) {
   const Tokens text{5, 6, 7, 8, 9, 3};
   const std::vector<Sequence> sequences{beyond_the_switch(text, 2, /*as_drawn=*/false)};
   const PackedBatch batch = pack(sequences, {});
-  EXPECT_EQ(numbers(batch.tokens.positions_T), (std::vector<int64_t>{100, 101, 102, 103, 104, 105}));
+  EXPECT_EQ(numbers(batch.tokens.positions_T),
+            (std::vector<int64_t>{100, 101, 102, 103, 104, 105}));
 }
 
 TEST(Packing, SharesTokensWhereTheyRotateAlike) {

@@ -204,8 +204,8 @@ std::string figure_text(double value) {
 }
 
 std::string count_text(int64_t count) {
-  std::string digits = fmt::format("{}", count < 0 ? 0 - static_cast<uint64_t>(count)
-                                                   : static_cast<uint64_t>(count));
+  std::string digits = fmt::format(
+      "{}", count < 0 ? 0 - static_cast<uint64_t>(count) : static_cast<uint64_t>(count));
   for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3)
     digits.insert(static_cast<std::size_t>(i), 1, ',');
   return count < 0 ? "-" + digits : digits;

@@ -215,6 +215,8 @@ TEST(Progress, NumbersAreShortAndReadable) {
   EXPECT_EQ(figure_text(0), "0.000");
   EXPECT_EQ(figure_text(-12.345), "-12.35");
   EXPECT_EQ(figure_text(1234567), "1,234,567");
+  EXPECT_EQ(figure_text(9.3e18), "9.30e+18");  // more than an integer holds
+  EXPECT_EQ(figure_text(-4e25), "-4.00e+25");
   EXPECT_EQ(figure_text(0.0000123), "1.23e-05");
   EXPECT_EQ(clock_text(3700), "1:01:40");
   EXPECT_EQ(count_text(-1000), "-1,000");

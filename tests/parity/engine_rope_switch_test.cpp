@@ -76,11 +76,10 @@ TEST_F(EngineRopeSwitch, TheTrainerScoresEachTokenAsItWasDrawn) {
     std::vector<TokenId> tokens = prompt;
     tokens.insert(tokens.end(), out.output_ids.begin(), out.output_ids.end());
     const bool is_long = static_cast<int64_t>(tokens.size()) > rotary_switch;
-    const train::Sequence sequence{
-        .tokens = tokens,
-        .prompt_length = static_cast<int64_t>(length),
-        .rotary_offset = is_long ? trained.config().max_positions : 0,
-        .num_drawn_short = is_long ? rotary_switch : 0};
+    const train::Sequence sequence{.tokens = tokens,
+                                   .prompt_length = static_cast<int64_t>(length),
+                                   .rotary_offset = is_long ? trained.config().max_positions : 0,
+                                   .num_drawn_short = is_long ? rotary_switch : 0};
     const at::NoGradGuard no_grad;
     const train::PackedBatch batch = train::pack({&sequence, 1}, {});
     model::TreeAttention attention(batch.tokens);
@@ -90,7 +89,8 @@ TEST_F(EngineRopeSwitch, TheTrainerScoresEachTokenAsItWasDrawn) {
     const Tensor scored_T = of_target_S.index_select(0, batch.scored_T);
     ASSERT_EQ(scored_T.size(0), static_cast<int64_t>(out.output_log_probs.size()));
     for (int64_t t = 0; t < scored_T.size(0); ++t)
-      EXPECT_NEAR(scored_T[t].item<float>(), out.output_log_probs[static_cast<std::size_t>(t)], 3e-4)
+      EXPECT_NEAR(scored_T[t].item<float>(), out.output_log_probs[static_cast<std::size_t>(t)],
+                  3e-4)
           << "token " << t << " behind a prompt of " << length;
   }
 }

@@ -163,8 +163,9 @@ Status append_value(std::string& out, const arrow::Array& array, int64_t row) {
       append_number(out, as<arrow::UInt64Array>(array).Value(row));
       return Status::OK();
     case arrow::Type::HALF_FLOAT:
-      append_float(out, arrow::util::Float16::FromBits(as<arrow::HalfFloatArray>(array).Value(row))
-                            .ToDouble());
+      append_float(
+          out,
+          arrow::util::Float16::FromBits(as<arrow::HalfFloatArray>(array).Value(row)).ToDouble());
       return Status::OK();
     case arrow::Type::FLOAT:
       append_float(out, as<arrow::FloatArray>(array).Value(row));

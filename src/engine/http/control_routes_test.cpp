@@ -171,8 +171,8 @@ TEST(ControlRoutes, ARefusedUpdateChangesNothing) {
   EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 1; }));
   EXPECT_EQ(test.call("POST", "/update_weights_from_disk",
                       json_text(json::value{{"model_path", models + "/qwen2"},
-                                                  {"abort_all_requests", true},
-                                                  {"keep_pause", true}}))
+                                            {"abort_all_requests", true},
+                                            {"keep_pause", true}}))
                 .status,
             400);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -233,8 +233,7 @@ TEST(ControlRoutes, ModelInfoNamesTheFolderWhoseWeightsAreServed) {
         parse_json(test.call("GET", route).body, route).at_pointer("/model_path").get_string());
   };
   EXPECT_EQ(served("/get_model_info"), models + "/llama");
-  test.post("/update_weights_from_disk",
-            json_text(json::value{{"model_path", models + "/qwen3"}}));
+  test.post("/update_weights_from_disk", json_text(json::value{{"model_path", models + "/qwen3"}}));
   EXPECT_EQ(served("/get_model_info"), models + "/qwen3");
   EXPECT_EQ(served("/server_info"), models + "/qwen3");
   test.call("POST", "/update_weights_from_disk",

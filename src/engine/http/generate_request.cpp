@@ -31,9 +31,8 @@ constexpr auto kFields = std::to_array<std::string_view>(
      //
      "session_id", "modalities", "bootstrap_host", "bootstrap_port", "bootstrap_room",
      "bootstrap_pair_key", "routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank",
-     "routing_key", "priority", "conversation_id", "no_logs",
-     "custom_labels", "external_trace_header", "background", "return_bytes", "log_metrics",
-     "model"});
+     "routing_key", "priority", "conversation_id", "no_logs", "custom_labels",
+     "external_trace_header", "background", "return_bytes", "log_metrics", "model"});
 
 constexpr auto kSamplingParams = std::to_array<std::string_view>({"max_new_tokens",
                                                                   "min_new_tokens",

@@ -130,8 +130,7 @@ void GenerateResponse::append_meta(std::string& out) {
   };
   out += "{\"id\":";
   append_json_string(out, rid_);
-  out +=
-      ",\"finish_reason\":" + json_text(engine::to_json(totals_.finish, totals_.num_output));
+  out += ",\"finish_reason\":" + json_text(engine::to_json(totals_.finish, totals_.num_output));
   fmt::format_to(std::back_inserter(out),
                  ",\"prompt_tokens\":{},\"completion_tokens\":{},\"cached_tokens\":{},\"num_"
                  "retractions\":{},\"queue_time\":{}",

@@ -66,12 +66,11 @@ HttpResponse to_error(const FinishReason& failure) {
 std::string to_error_frame(const FinishReason& failure) {
   const int status = http_status_of(failure.cause);
   const bool is_client = status == 400;
-  return json_text(
-      json::value{{"error",
-                   {{"message", failure.message},
-                    {"type", is_client ? "invalid_request_error" : "server_error"},
-                    {"code", status},
-                    {"retryable", !is_client}}}});
+  return json_text(json::value{{"error",
+                                {{"message", failure.message},
+                                 {"type", is_client ? "invalid_request_error" : "server_error"},
+                                 {"code", status},
+                                 {"retryable", !is_client}}}});
 }
 
 Task<void> answer_whole(ApiState& state, HttpExchange& exchange, GenerateCall call) {

@@ -34,8 +34,8 @@ constexpr auto kCommonFields = std::to_array<std::string_view>(
      //
      "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
      "prompt_cache_retention", "prediction", "verbosity", "session_id", "routing_key",
-     "routed_dp_rank", "data_parallel_rank", "priority", "no_logs",
-     "custom_labels", "log_metrics"});
+     "routed_dp_rank", "data_parallel_rank", "priority", "no_logs", "custom_labels",
+     "log_metrics"});
 constexpr auto kChatFields = std::to_array<std::string_view>(
     {"messages", "input_ids", "max_completion_tokens", "top_logprobs", "tools", "tool_choice",
      "chat_template_kwargs", "reasoning_effort", "continue_final_message", "functions",

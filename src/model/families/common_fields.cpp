@@ -138,7 +138,8 @@ void read_rope(const FieldReader& fields, ModelConfig& config, const CommonDefau
   config.rotary_dim = static_cast<int64_t>(static_cast<double>(config.head_dim) * factor);
   if (defaults.rotary_dim) config.rotary_dim = *defaults.rotary_dim;
   for (const char* name : kNames) {
-    if (const auto inner = fields.fields(name)) read_rope_fields(*inner, fields, config, defaults, rope);
+    if (const auto inner = fields.fields(name))
+      read_rope_fields(*inner, fields, config, defaults, rope);
   }
   if (may_be_partial && (config.rotary_dim < 2 || config.rotary_dim % 2 != 0)) {
     fields.wrong("partial_rotary_factor",

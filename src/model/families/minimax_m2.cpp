@@ -8,9 +8,10 @@
 namespace slime::model {
 
 void read_minimax_m2(const FieldReader& fields, ModelConfig& config) {
-  read_common(fields, config, {.kv_heads = 8,
-                               .has_partial_rotary = true,
-                               .rotary_dim = fields.integer("rotary_dim", 2, 4096)});
+  read_common(fields, config,
+              {.kv_heads = 8,
+               .has_partial_rotary = true,
+               .rotary_dim = fields.integer("rotary_dim", 2, 4096)});
   config.rotary_dim = fields.required().integer("rotary_dim", 2, config.head_dim).value_or(2);
   fields.expect(config.rotary_dim % 2 == 0, "rotary_dim", "must be even");
   if (fields.boolean("use_qk_norm").value_or(true)) config.qk_norm = QkNorm::kAllHeads;

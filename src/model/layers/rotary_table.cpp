@@ -47,9 +47,9 @@ float blended(const Rope& rope, int64_t rotary_dim, int64_t i, float wave) {
   low = std::max(low, 0.0);
   high = std::min(high, static_cast<double>(rotary_dim - 1));
   if (low == high) high += 0.001;
-  const float ramp = std::clamp(
-      (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0F,
-      1.0F);
+  const float ramp =
+      std::clamp((static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low),
+                 0.0F, 1.0F);
   const float kept = 1 - ramp;
   return 1.0F / (static_cast<float>(rope.factor) * wave) * (1 - kept) + 1.0F / wave * kept;
 }

@@ -377,8 +377,8 @@ Value Interpreter::item(const Value& value, const Value& key) {
   if (value.is_undefined()) fail_undefined(value.undefined_reason());
   if (const Dict* dict = value.if_dict()) {
     const std::string* name = key.if_string();
-    if (const Value* member =
-            name != nullptr ? dict->find(std::string_view(*name), budget_) : dict->find(key, budget_))
+    if (const Value* member = name != nullptr ? dict->find(std::string_view(*name), budget_)
+                                              : dict->find(key, budget_))
       return *member;
   } else if (const auto integer = key.if_integer()) {
     const Sequence* sequence = value.if_indexable();

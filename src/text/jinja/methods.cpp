@@ -215,7 +215,8 @@ Value partition(Interpreter& run, const Value& self, Arguments arguments) {
   if (separator.empty()) fail_type("empty separator");
   const std::string_view text = self_text(self);
   pay(run, text);
-  const std::size_t found = from_right ? find_last_part(text, separator) : find_part(text, separator);
+  const std::size_t found =
+      from_right ? find_last_part(text, separator) : find_part(text, separator);
   if (found == std::string_view::npos) {
     return from_right ? make_tuple({"", "", text}) : make_tuple({text, "", ""});
   }

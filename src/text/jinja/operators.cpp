@@ -385,8 +385,8 @@ Value slice(const Value& value, const Value& start, const Value& stop, const Val
   const int64_t stride = to_index(*stride_value);
   if (stride == 0) fail_type("slice step cannot be zero");
 
-  const auto size = static_cast<int64_t>(text == nullptr ? sequence->items.size()
-                                                         : length(value, budget));
+  const auto size =
+      static_cast<int64_t>(text == nullptr ? sequence->items.size() : length(value, budget));
   // With a negative stride the positions run from size - 1 down to -1, exclusive.
   const int64_t low = stride < 0 ? -1 : 0;
   const int64_t high = stride < 0 ? size - 1 : size;

@@ -113,8 +113,7 @@ bool is_test(Interpreter& run, const Value& input, Arguments arguments) {
 
 bool is_starting_with(Interpreter& run, const Value& input, Arguments arguments) {
   const BoundArguments bound("startingwith", std::move(arguments), {"prefix"});
-  return paid_text(input, run.budget())
-      .starts_with(paid_text(bound.require(0), run.budget()));
+  return paid_text(input, run.budget()).starts_with(paid_text(bound.require(0), run.budget()));
 }
 bool is_ending_with(Interpreter& run, const Value& input, Arguments arguments) {
   const BoundArguments bound("endingwith", std::move(arguments), {"suffix"});

@@ -257,8 +257,8 @@ Value extreme(Interpreter& run, const Value& input, const BoundArguments& bound,
   Value best_key;
   for (const Value& item : items) {
     Value key = key_of(run, item, bound.find(1), bound.flag(0, false));
-    if (best != nullptr && !(wants_largest ? less(best_key, key, run.budget())
-                                          : less(key, best_key, run.budget())))
+    if (best != nullptr &&
+        !(wants_largest ? less(best_key, key, run.budget()) : less(key, best_key, run.budget())))
       continue;
     best = &item;
     best_key = std::move(key);

@@ -166,8 +166,9 @@ std::string shown(std::string_view source, std::string_view json) {
 
 // json.loads and then json.dumps or str of Python 3.11.
 TEST(JinjaTemplate, PrintsNumbersOfJsonAsPythonDoes) {
-  const std::string numbers = "[1.10, 1E5, -0, -0.0, 1e400, 1e16, 12345678901234567890123, "
-                              "1234567890123456789012345678901234567890123]";
+  const std::string numbers =
+      "[1.10, 1E5, -0, -0.0, 1e400, 1e16, 12345678901234567890123, "
+      "1234567890123456789012345678901234567890123]";
   EXPECT_EQ(shown("{{ x | tojson }}", numbers),
             "[1.1, 100000.0, 0, -0.0, Infinity, 1e+16, 12345678901234567890123, "
             "1234567890123456789012345678901234567890123]");
@@ -177,8 +178,9 @@ TEST(JinjaTemplate, PrintsNumbersOfJsonAsPythonDoes) {
 }
 
 TEST(JinjaTemplate, ComparesLongIntegersByTheirValue) {
-  const std::string two = "[1234567890123456789012345678901234567890123, "
-                          "1234567890123456789012345678901234567890124]";
+  const std::string two =
+      "[1234567890123456789012345678901234567890123, "
+      "1234567890123456789012345678901234567890124]";
   EXPECT_EQ(shown("{{ x[0] < x[1] }} {{ x[0] == x[0] }} {{ -5 < x[0] }} {{ x[1] > 1e30 }}", two),
             "True True True True");
   EXPECT_EQ(shown("{{ x|sort|first == x[0] }} {{ x[0] is integer }} {{ x[0] is number }}", two),
@@ -218,9 +220,10 @@ TEST(JinjaTemplate, ChargesComparisonsByWhatTheyCompare) {
 }
 
 TEST(JinjaTemplate, SlicesTextsWithoutAListOfTheirCharacters) {
-  EXPECT_EQ(text_of("{{ 'h\u00e9llo'[1:3] }} {{ 'hello'[::-1] }} {{ 'hello'[-3:] }} {{ 'hello'[::2] }}"
-                    " {{ 'hello'[4:1:-2] }} {{ 'hello'[9:] }}{{ 'hello'[3:1] }}{{ 'hello'[:-9:-1] }}"),
-            "\u00e9l olleh llo hlo ol olleh");
+  EXPECT_EQ(
+      text_of("{{ 'h\u00e9llo'[1:3] }} {{ 'hello'[::-1] }} {{ 'hello'[-3:] }} {{ 'hello'[::2] }}"
+              " {{ 'hello'[4:1:-2] }} {{ 'hello'[9:] }}{{ 'hello'[3:1] }}{{ 'hello'[:-9:-1] }}"),
+      "\u00e9l olleh llo hlo ol olleh");
 }
 
 TEST(JinjaTemplate, SplitsFromTheRightAsPythonDoes) {

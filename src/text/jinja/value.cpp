@@ -247,8 +247,8 @@ std::partial_ordering compare_exactly(Integer integer, double number) {
   if (number >= kBound) return std::partial_ordering::less;
   if (number < -kBound) return std::partial_ordering::greater;
   const auto whole = static_cast<Integer>(number);  // towards zero
-  if (integer != whole) return integer < whole ? std::partial_ordering::less
-                                               : std::partial_ordering::greater;
+  if (integer != whole)
+    return integer < whole ? std::partial_ordering::less : std::partial_ordering::greater;
   return 0.0 <=> number - std::trunc(number);
 }
 
