@@ -2,7 +2,7 @@
 
 /// Answers as models and data sets write them, in the few commands that the answer parser reads.
 ///
-/// "\dfrac{1}{2}\text{ cm}", "½ cm" and "$\mathrm{\frac12\,cm}$" are the same answer: wrappers, spacing,
+/// "\dfrac{1}{2}\text{ cm}", "0.5 cm" and "$\mathrm{\frac12\,cm}$" are the same answer: wrappers, spacing,
 /// fonts and sizes go, synonyms become one command, Unicode signs become commands.
 
 #include <cstdint>
