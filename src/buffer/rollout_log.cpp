@@ -23,19 +23,19 @@ constexpr int64_t kLargestGroup = 1'000'000;
 struct ContentOf {
   std::string operator()(const RolloutBegun& begun) const {
     return "b " + json_text(json::object{{"task_type", begun.task_type},
-                                               {"group_size", begun.group_size}});
+                                         {"group_size", begun.group_size}});
   }
   std::string operator()(const RolloutWritten& written) const {
     return fmt::format("w {} {}", written.group, written.item.text);
   }
   std::string operator()(const RolloutTaken& taken) const {
     return "t " + json_text(json::object{{"groups", json::value_from(taken.groups)},
-                                               {"request_id", taken.request_id}});
+                                         {"request_id", taken.request_id}});
   }
   std::string operator()(const RolloutRestored& restored) const {
     return "r " + json_text(json::object{{"next_number", restored.next_number},
-                                               {"num_given", restored.num_given},
-                                               {"uids", json::value_from(restored.uids)}});
+                                         {"num_given", restored.num_given},
+                                         {"uids", json::value_from(restored.uids)}});
   }
 };
 

@@ -23,9 +23,9 @@ auto read_object(std::string_view frame, std::string_view what, const Read& read
 
 std::string to_frame(const NodeHello& hello) {
   return json_text(json::object{{"program", hello.program},
-                                      {"host", hello.host},
-                                      {"rank", hello.rank},
-                                      {"num_devices", hello.num_devices}});
+                                {"host", hello.host},
+                                {"rank", hello.rank},
+                                {"num_devices", hello.num_devices}});
 }
 
 std::string to_frame(const WorkerHello& hello) {
@@ -34,13 +34,13 @@ std::string to_frame(const WorkerHello& hello) {
 
 std::string to_frame(const StartFrame& start) {
   return json_text(json::object{{"worker", start.worker},
-                                      {"name", start.order.name},
-                                      {"device", start.order.place.device},
-                                      {"num_devices", start.order.place.num_devices},
-                                      {"command", json::value_from(start.order.command)},
-                                      {"epoch", start.order.identity.epoch},
-                                      {"log", start.order.log.string()},
-                                      {"has_data", start.order.has_data}});
+                                {"name", start.order.name},
+                                {"device", start.order.place.device},
+                                {"num_devices", start.order.place.num_devices},
+                                {"command", json::value_from(start.order.command)},
+                                {"epoch", start.order.identity.epoch},
+                                {"log", start.order.log.string()},
+                                {"has_data", start.order.has_data}});
 }
 
 std::string to_frame(const WorkerNews& news) {

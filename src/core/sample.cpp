@@ -170,8 +170,7 @@ Sample sample_from_json(const json::object& object, std::string_view where) {
                 fmt::format("must be from 0 to the number of tokens ({})", num_tokens));
   sample.prompt_length = num_tokens - response_length;
   if (const json::value* prompt = fields.find("prompt"); prompt != nullptr) {
-    sample.prompt =
-        prompt->is_string() ? std::string(prompt->get_string()) : json_text(*prompt);
+    sample.prompt = prompt->is_string() ? std::string(prompt->get_string()) : json_text(*prompt);
   }
   sample.response = fields.text("response").value_or("");
   if (const json::value* label = fields.find("label"); label != nullptr) sample.label = *label;

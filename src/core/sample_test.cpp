@@ -34,8 +34,7 @@ Sample finished_sample() {
 TEST(Sample, SurvivesItsJsonForm) {
   const Sample sample = finished_sample();
   const json::object object = to_json(sample);
-  const Sample again =
-      sample_from_json(parse_json(json_text(object), "test").get_object(), "test");
+  const Sample again = sample_from_json(parse_json(json_text(object), "test").get_object(), "test");
   EXPECT_EQ(to_json(again), object);
   EXPECT_EQ(again.log_probs, sample.log_probs);
   EXPECT_EQ(again.versions, sample.versions);

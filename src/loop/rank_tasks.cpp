@@ -36,10 +36,10 @@ std::string to_frame(const TrainerTask& task) {
   if (task.kind == RankTask::kSave) {
     const train::CheckpointConfig& config = task.save.config;
     frame += json_text(json::object{{"root", config.root.string()},
-                                          {"model_source", config.model_source.string()},
-                                          {"save_optimizer", config.save_optimizer},
-                                          {"iteration", task.save.iteration},
-                                          {"run", task.save.run}});
+                                    {"model_source", config.model_source.string()},
+                                    {"save_optimizer", config.save_optimizer},
+                                    {"iteration", task.save.iteration},
+                                    {"run", task.save.run}});
   }
   return frame;
 }
@@ -170,8 +170,8 @@ EngineRankStart engine_rank_start_from(std::string_view frame) {
 
 std::string to_text(const EngineReady& ready) {
   return json_text(json::object{{"max_request_tokens", ready.max_request_tokens},
-                                      {"device", ready.device},
-                                      {"memory", json::value_from(ready.memory)}});
+                                {"device", ready.device},
+                                {"memory", json::value_from(ready.memory)}});
 }
 
 EngineReady engine_ready_from(std::string_view text) {

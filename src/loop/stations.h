@@ -24,7 +24,6 @@
 #include "loop/engines.h"
 #include "loop/evaluation.h"
 #include "loop/evaluation_beside.h"
-#include "loop/row_evaluation.h"
 #include "loop/fates.h"
 #include "loop/function_ahead.h"
 #include "loop/function_source.h"
@@ -34,6 +33,7 @@
 #include "loop/prompts.h"
 #include "loop/recorder.h"
 #include "loop/rollout_source.h"
+#include "loop/row_evaluation.h"
 #include "loop/run_folder.h"
 #include "loop/run_memory.h"
 #include "loop/run_schedule.h"
@@ -96,7 +96,7 @@ struct Stations {
   std::unique_ptr<FunctionAhead> ahead;      // the same in asynchronous runs
   std::optional<Evaluation> evaluation;
   std::optional<RowEvaluation> row_evaluation;  // of supervised training
-  std::unique_ptr<EvaluationBeside> beside;  // where evaluations stop nothing
+  std::unique_ptr<EvaluationBeside> beside;     // where evaluations stop nothing
   std::unique_ptr<Checkpoints> checkpoints;
   std::optional<Interrupt> interrupt;  // before there are steps a signal simply ends the process
 

@@ -30,7 +30,7 @@ struct Rope {
   double low_freq_factor = 1;          // llama3
   double high_freq_factor = 4;         // llama3
   int64_t original_max_positions = 0;  // llama3, yarn, longrope
-  double attention_factor = 0;         // yarn, longrope: of sines and cosines; 0: by the kind's rule
+  double attention_factor = 0;  // yarn, longrope: of sines and cosines; 0: by the kind's rule
   std::vector<double> short_factors, long_factors;  // longrope: one for each frequency
   double beta_fast = 32;                            // yarn, as all below
   double beta_slow = 1;

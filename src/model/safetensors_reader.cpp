@@ -53,8 +53,7 @@ std::string parse_entry(const json::value& value, uint64_t data_begin, uint64_t 
   const auto known = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeName& d) {
     return d.name == std::string_view(dtype->get_string());
   });
-  if (known == kDtypes.end())
-    return fmt::format("has the unknown dtype {}", json_text(*dtype));
+  if (known == kDtypes.end()) return fmt::format("has the unknown dtype {}", json_text(*dtype));
   out.dtype = known->dtype;
 
   const json::value* shape = entry->if_contains("shape");

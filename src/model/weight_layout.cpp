@@ -28,9 +28,9 @@ std::string to_text(const Weights& weights) {
     constants.push_back(to_json({constant.name, shape, shape, {}, 0}));
   }
   return json_text(json::object{{"num_elements", weights.num_elements()},
-                                      {"experts_begin", weights.experts_begin()},
-                                      {"tensors", std::move(tensors)},
-                                      {"constants", std::move(constants)}});
+                                {"experts_begin", weights.experts_begin()},
+                                {"tensors", std::move(tensors)},
+                                {"constants", std::move(constants)}});
 }
 
 TensorLayout tensor_from(const json::value& value) {

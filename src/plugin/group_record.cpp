@@ -21,8 +21,8 @@ Sample& sample_at(const json::array& at, std::span<Group> groups, bool is_one_gr
   const auto place = [&at](std::size_t level, std::size_t size) {
     const int64_t index = at[level].is_int64() ? at[level].get_int64() : -1;
     if (index < 0 || static_cast<std::size_t>(index) >= size)
-      throw FrameError(fmt::format("a change of sample {}, which is not there",
-                                   json_text(json::value(at))));
+      throw FrameError(
+          fmt::format("a change of sample {}, which is not there", json_text(json::value(at))));
     return static_cast<std::size_t>(index);
   };
   const std::size_t depth = is_one_group ? 1 : 2;

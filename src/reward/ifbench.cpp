@@ -18,8 +18,7 @@ std::vector<std::string> instruction_ids(const json::object& metadata) {
   if (list == nullptr || !list->is_array()) return ids;
   for (const json::value& value : list->get_array()) {
     if (value.is_null()) continue;
-    const std::string text =
-        value.is_string() ? std::string(value.get_string()) : json_text(value);
+    const std::string text = value.is_string() ? std::string(value.get_string()) : json_text(value);
     if (const std::string_view trimmed = stripped(text); !trimmed.empty())
       ids.emplace_back(trimmed);
   }

@@ -27,15 +27,14 @@ struct Judge {
 
   std::vector<net::HttpRoute> routes() {
     std::vector<net::HttpRoute> all;
-    all.emplace_back(
-        "POST", "/score", net::RouteClass::kInference,
-        net::answer_with([this](const net::HttpRequest& request) {
-          ++calls;
-          if (left-- > 0) return net::error_response(503, "busy");
-          const json::value asked = parse_json(request.body, "request");
-          const auto size = asked.at("response").as_string().size();
-          return net::HttpResponse{.body = json_text(json::object{{"score", size}})};
-        }));
+    all.emplace_back("POST", "/score", net::RouteClass::kInference,
+                     net::answer_with([this](const net::HttpRequest& request) {
+                       ++calls;
+                       if (left-- > 0) return net::error_response(503, "busy");
+                       const json::value asked = parse_json(request.body, "request");
+                       const auto size = asked.at("response").as_string().size();
+                       return net::HttpResponse{.body = json_text(json::object{{"score", size}})};
+                     }));
     all.emplace_back(
         "POST", "/generate", net::RouteClass::kInference,
         net::answer_with([](const net::HttpRequest& request) {

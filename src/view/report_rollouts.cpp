@@ -147,8 +147,8 @@ SampledRollouts sample_rollouts(const std::vector<RolloutFile>& files, uint64_t 
     for_each_json_line(file.path, problems, [&](const json::object& line) {
       json::object sample = page_sample(line, file.step, reward_key);
       const json::value* group = sample.if_contains("group");
-      samples.push_back({group != nullptr && group->is_int64() ? group->get_int64() : 0,
-                         json_text(sample)});
+      samples.push_back(
+          {group != nullptr && group->is_int64() ? group->get_int64() : 0, json_text(sample)});
     });
     num_read += static_cast<int64_t>(samples.size());
     const double share = static_cast<double>(file.size_bytes) /

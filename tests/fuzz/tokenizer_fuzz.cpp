@@ -42,7 +42,8 @@ void place(const slime::text::Tokenizer& tokenizer, std::string_view text) {
     if (placed.size() != ids.size()) std::abort();
     uint32_t at = 0;
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (placed[i].id != ids[i] || placed[i].begin < at || placed[i].end < placed[i].begin) std::abort();
+      if (placed[i].id != ids[i] || placed[i].begin < at || placed[i].end < placed[i].begin)
+        std::abort();
       at = placed[i].end;
     }
   } catch (const slime::ConfigError&) {  // no UTF-8, or tokens that cannot be laid over the text

@@ -146,8 +146,7 @@ net::Task<Call> parse_call(ApiState& state, net::HttpRequest& request,
                            Call (*parse)(const json::object&, const ServedModel&),
                            bool is_apart = false) {
   std::string body = std::exchange(request.body, {});
-  if (body.size() <= kSmallBodyBytes && !is_apart)
-    co_return parse(parse_body(body), state.model);
+  if (body.size() <= kSmallBodyBytes && !is_apart) co_return parse(parse_body(body), state.model);
   std::function<Call()> work = [&state, parse, body = std::move(body)] {
     if (std::chrono::steady_clock::now() > state.ends_at.load())
       throw ConfigError("the server is stopping");

@@ -41,7 +41,7 @@ struct PagedSequence {
   const int32_t* pages = nullptr;
   int64_t first_row = 0;
   int64_t num_rows = 0;
-  int64_t num_keys = 0;  // the new ones included
+  int64_t num_keys = 0;       // the new ones included
   int64_t rotary_offset = 0;  // position p rotates by row p + rotary_offset of the tables
 };
 

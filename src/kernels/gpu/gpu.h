@@ -69,12 +69,12 @@ struct DecodeLaunch {
 
 /// The rows of one step and where their keys and values are. The same for all layers.
 struct PagedBatch {
-  Tensor slot_T;            // int32  page * kPageTokens + slot, where this row's key and value go
-  Tensor row_sequence_T;    // int32
-  Tensor position_T;        // int64, where rows of the rotary tables are not positions; or undefined
-  Tensor query_starts;      // int32 [S + 1]
-  Tensor page_starts;       // int32 [S + 1]
-  Tensor pages;             // int32, flat
+  Tensor slot_T;          // int32  page * kPageTokens + slot, where this row's key and value go
+  Tensor row_sequence_T;  // int32
+  Tensor position_T;      // int64, where rows of the rotary tables are not positions; or undefined
+  Tensor query_starts;    // int32 [S + 1]
+  Tensor page_starts;     // int32 [S + 1]
+  Tensor pages;           // int32, flat
   Tensor last_page_tokens;  // int32 [S]  tokens in the last page, this step's included
   Tensor state_S;           // int32  where layers keep states: the sequence's; below 0: padding
   std::vector<TileLaunch> tiles;

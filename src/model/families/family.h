@@ -96,9 +96,9 @@ struct CommonDefaults {
   bool has_partial_rotary = false;  // partial_rotary_factor may be less than 1
   bool has_gelu = false;            // hidden_act
   double rotary_factor = 1;
-  std::optional<int64_t> rotary_dim;  // of a family whose file says it in another way
-  bool uses_head_dim = true;          // false: sizes of heads are other fields
-  bool yarn_is_longrope = false;      // what it was called in older files
+  std::optional<int64_t> rotary_dim;          // of a family whose file says it in another way
+  bool uses_head_dim = true;                  // false: sizes of heads are other fields
+  bool yarn_is_longrope = false;              // what it was called in older files
   std::optional<int64_t> original_positions;  // where nothing stands beside the scaling
 };
 void read_common(const FieldReader& fields, ModelConfig& config, const CommonDefaults& defaults);

@@ -140,9 +140,9 @@ class Value {
   Extent extent() const;
 
  private:
-  std::variant<None, Undefined, bool, Integer, BigInteger, double, String, std::shared_ptr<const Sequence>,
-               std::shared_ptr<const Dict>, std::shared_ptr<const Function>,
-               std::shared_ptr<Object>>
+  std::variant<None, Undefined, bool, Integer, BigInteger, double, String,
+               std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
+               std::shared_ptr<const Function>, std::shared_ptr<Object>>
       storage_;
 };
 
