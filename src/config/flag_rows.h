@@ -43,6 +43,12 @@ inline constexpr Condition kResponses{"responses: --loss-type policy_loss",
 inline constexpr Condition kEvaluation{
     "--eval-interval, in a run that generates",
     [](const RunConfig& c) { return c.generates() && c.eval_interval.has_value(); }};
+/// Evaluation of any kind: supervised training evaluates the loss on rows.
+inline constexpr Condition kAnyEvaluation{
+    "--eval-interval, in a run that generates or with --loss-type sft_loss",
+    [](const RunConfig& c) {
+      return (c.generates() || c.is_supervised()) && c.eval_interval.has_value();
+    }};
 inline constexpr Condition kReference{"--use-kl-loss, --kl-coef or --loss-type dpo_loss",
                                       [](const RunConfig& c) { return c.needs_reference(); }};
 inline constexpr Condition kRowsOfData{

@@ -241,20 +241,19 @@ std::vector<FlagRow> data_flags() {
 
 std::vector<FlagRow> evaluation_flags() {
   return {
-      works("--eval-prompt-data", &C::eval_prompt_data, "pairs of name and path").when(kEvaluation),
+      works("--eval-prompt-data", &C::eval_prompt_data, "pairs of name and path")
+          .when(kAnyEvaluation),
       works("--eval-config", &C::eval_config,
             "YAML of data sets, each with its own sampling, keys and reward")
-          .when(kEvaluation),
-      works("--eval-interval", &C::eval_interval, "evaluate every N rollouts").when(kEvaluation),
+          .when(kAnyEvaluation),
+      works("--eval-interval", &C::eval_interval, "evaluate every N rollouts").when(kAnyEvaluation),
       works("--skip-eval-before-train", &C::skip_eval_before_train,
             "no evaluation before the first rollout")
-          .when(kEvaluation),
-      works("--eval-input-key", &C::eval_input_key, "default: --input-key")
-          .with("--eval-interval and a data set of evaluation"),
+          .when(kAnyEvaluation),
+      works("--eval-input-key", &C::eval_input_key, "default: --input-key").when(kAnyEvaluation),
       works("--eval-label-key", &C::eval_label_key, "default: --label-key")
           .with("--eval-interval and a data set of evaluation"),
-      works("--eval-tool-key", &C::eval_tool_key, "default: --tool-key")
-          .with("--eval-interval and a data set of evaluation"),
+      works("--eval-tool-key", &C::eval_tool_key, "default: --tool-key").when(kAnyEvaluation),
       works("--n-samples-per-eval-prompt", &C::n_samples_per_eval_prompt,
             "responses per evaluation prompt")
           .with("--eval-interval and a data set of evaluation"),

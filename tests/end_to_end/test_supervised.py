@@ -17,6 +17,7 @@ def test_the_validation_loss_is_the_training_loss_of_the_same_rows_and_weights(w
     extra = [*BATCH, "--eval-prompt-data", "held", str(data), "--eval-interval", "1"]
     done = run_slime(sft_command(work, run_dir, data, rollouts=3, extra=extra))
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "has no effect" not in done.stdout + done.stderr
     validated, trained = metric(run_dir, "eval/held/loss"), metric(run_dir, "train/loss")
     assert len(validated) == 4 and len(trained) == 3  # before training, and after each step
     assert all(abs(a - b) < 1e-4 for a, b in zip(validated, trained))
