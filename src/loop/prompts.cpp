@@ -12,6 +12,7 @@
 #include "loop/scores.h"
 #include "loop/supervised.h"
 #include "model/config.h"
+#include "model/foreign_checkpoint.h"
 #include "reward/label.h"
 
 namespace slime::loop {
@@ -196,6 +197,8 @@ std::optional<std::string> missing_row(const ModelText& text, std::span<const To
 ModelText load_model_text(const std::string& model_directory, bool needs_template,
                           std::chrono::local_days today) {
   ModelText text{.tokenizer = {}, .chat = {}, .today = today};
+  if (const std::string foreign = model::foreign_checkpoint(model_directory); !foreign.empty())
+    throw ConfigError(fmt::format("--hf-checkpoint {}: is {}", model_directory, foreign));
   text.tokenizer = text::Tokenizer::load(model_directory);
   if (std::filesystem::exists(std::filesystem::path(model_directory) / "config.json"))
     text.num_ids = model::read_model_config(model_directory).vocab_size;
