@@ -39,6 +39,8 @@ std::vector<std::string> arguments(const EnginesApart& engines, const MadeUpDire
           "1",
           "--rollout-batch-size",
           "1",
+          "--n-samples-per-prompt",
+          "2",
           "--rollout-num-gpus",
           std::to_string(engines.engines),
           "--rollout-max-response-len",

@@ -79,7 +79,7 @@ void check_data(RunConfig& config, Problems& problems) {
   if (config.is_preference()) config.n_samples_per_prompt = 2;  // the preferred and the rejected
   problems.require(config.rollout_batch_size > 0,
                    config.rollout_batch_size == 0
-                       ? "--rollout-batch-size: is missing, the prompts of a step (at least 1)"
+                       ? "--rollout-batch-size: is missing; add it, the prompts of a step"
                        : fmt::format("--rollout-batch-size {}: should be at least 1",
                                      config.rollout_batch_size));
   problems.require(
@@ -155,7 +155,7 @@ void check_rollout(RunConfig& config, Problems& problems) {
       fmt::format("--rollout-top-k {}: should be -1 (all) or at least 1", config.rollout_top_k));
   const bool generates = !config.trains_on_rows() && config.load_debug_rollout_data.empty();
   problems.require(!generates || config.rollout_max_response_len,
-                   "--rollout-max-response-len: is missing, the most tokens of a response");
+                   "--rollout-max-response-len: is missing; add it, the most tokens of a response");
   problems.require(config.rollout_max_response_len.value_or(1) > 0,
                    fmt::format("--rollout-max-response-len {}: should be at least 1",
                                config.rollout_max_response_len.value_or(0)));

@@ -131,7 +131,7 @@ def test_typos_in_commands_and_options_get_the_nearest_name(work):
         (["tarin"], "did you mean train?"),
         (["generate", "--model", "x", "--randm-seed", "1"], "unknown option --randm-seed; did you mean --random-seed?"),
         (["score", "--rm-typ", "math", "x"], "unknown option --rm-typ; did you mean --rm-type?"),
-        (["serve", "--model-path", "x"], "did you mean --model?"),
+        (["serve", "--model", "x", "--max-runing-requests", "4"], "did you mean --max-running-requests?"),
     ):
         done = run_slime([str(SLIME), *words])
         assert done.returncode == 2 and meant in done.stderr, done.stdout + done.stderr
