@@ -94,7 +94,7 @@ class Rollout::Thread {
   }
 
   std::optional<StepRecord> next(const StopFlags& gives_up) {
-    check(!runtime_.is_driven(), "who drives a rollout does not give up");
+    runtime_.wait_until([&] { return outlet_.has_answer() || gives_up.load(); });
     while (!outlet_.has_answer_within(kStopFlagInterval))
       if (gives_up.load()) return std::nullopt;
     return next();

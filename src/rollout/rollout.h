@@ -216,7 +216,7 @@ class Rollout {
   /// Waits for the next record of the open step or stream: a kept group, or the end of a step.
   /// Behind the end of a stream that ended early come ends of steps without groups.
   StepRecord next();
-  /// The same; empty once one of `gives_up` is set, and nothing was taken. Not where it is driven.
+  /// The same; empty once one of `gives_up` is set, and nothing was taken.
   std::optional<StepRecord> next(const StopFlags& gives_up);
 
   // While a stream is open. Each waits until the rollout's thread has done it.

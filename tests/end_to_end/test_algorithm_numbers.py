@@ -65,6 +65,10 @@ class Drawn:
             self.runs[key] = run_dir
         return self.runs[key]
 
+    def other_reference(self):
+        """Without --load the actor would begin with the reference, as in the original."""
+        return ["--ref-load", str(self.later), "--load", str(self.first)]
+
     def step(self, *options):
         """The numbers of its first step."""
         rows = (self.trained(*options) / "metrics.jsonl").read_text().splitlines()
@@ -268,7 +272,7 @@ def test_overlong_responses_lose_reward_before_groups_are_compared(drawn):
 @pytest.mark.parametrize("kl_coef", [0, 0.1])
 @pytest.mark.parametrize("estimator", ["reinforce_plus_plus", "reinforce_plus_plus_baseline"])
 def test_reinforce_plus_plus_whitens_returns(drawn, estimator, kl_coef):
-    reference = ["--kl-coef", str(kl_coef), "--ref-load", str(drawn.later)] if kl_coef else []
+    reference = ["--kl-coef", str(kl_coef), *drawn.other_reference()] if kl_coef else []
     options = ["--advantage-estimator", estimator, "--normalize-advantages", "--gamma", "0.9", *reference]
     kl = subtract(drawn.now, drawn.base)
     if estimator == "reinforce_plus_plus":
@@ -330,7 +334,7 @@ ESTIMATES = {
 @pytest.mark.parametrize("unbiased", [False, True], ids=["plain", "unbiased"])
 @pytest.mark.parametrize("name", ESTIMATES)
 def test_the_kl_loss_is_its_estimator(drawn, grpo, name, unbiased):
-    options = ["--use-kl-loss", "--kl-loss-coef", "0.3", "--kl-loss-type", name, "--ref-load", str(drawn.later)]
+    options = ["--use-kl-loss", "--kl-loss-coef", "0.3", "--kl-loss-type", name, *drawn.other_reference()]
     step = drawn.step(*ENGINE_IS_OLD, *options, *(["--use-unbiased-kl"] if unbiased else []))
     kl = each(ESTIMATES[name], subtract(drawn.now, drawn.base))
     if unbiased:

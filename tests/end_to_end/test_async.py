@@ -271,4 +271,4 @@ def test_keep_old_actor_may_begin_with_a_restart(work):
     assert run_slime(async_command(work, run_dir, rollouts=3)).returncode == 0
     done = run_slime(async_command(work, run_dir, rollouts=5, extra=["--keep-old-actor"]))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "was saved without --keep-old-actor" in done.stdout + done.stderr
+    assert "does not have the old actor of --keep-old-actor" in done.stdout + done.stderr
