@@ -94,7 +94,8 @@ class Rollout::Thread {
   }
 
   std::optional<StepRecord> next(const StopFlags& gives_up) {
-    if (runtime_.is_driven()) return next();  // who waits here is who drives it, and does so to the end
+    if (runtime_.is_driven())
+      return next();  // who waits here is who drives it, and does so to the end
     while (!outlet_.has_answer_within(kStopFlagInterval))
       if (gives_up.load()) return std::nullopt;
     return next();
