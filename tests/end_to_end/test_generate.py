@@ -181,7 +181,9 @@ def test_a_misdeed_costs_its_own_sample(work, misdeed):
         "    return await one_turn(args, sample, sampling_params)\n"
     )
     run_dir = work / f"generate-{misdeed}"
-    done = generated(work, run_dir, code, rollouts=3, extra=["--generate-timeout-seconds", "10"])
+    # Conversations that waited when another one ended their host are gone on with, which they may be: they pay for nothing.
+    extra = ["--generate-timeout-seconds", "10", "--plugin-repeat-lost-calls"]
+    done = generated(work, run_dir, code, rollouts=3, extra=extra)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(metric(run_dir, "train/loss")) == 3
     reasons = failed_reasons(run_dir)

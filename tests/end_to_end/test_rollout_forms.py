@@ -59,10 +59,11 @@ def metric_rows(run_dir):
 
 
 def repeating(run_dir):
-    """How much of a prompt was cached depends on who was in the engine together, and on nothing else does a number."""
+    """How much of a prompt was cached depends on who was in the engine together, and what was drawn beyond the end of a step
+    (fates_that_repeat), so also its share of what was sampled, on the time."""
     steps = numbers_that_repeat(run_dir)
-    cache = ("rollout/avg_cached_tokens_per_sample", "rollout/prefix_cache_hit_rate")
-    return {step: {k: v for k, v in row.items() if k not in cache} for step, row in steps.items()}
+    of_time = ("rollout/avg_cached_tokens_per_sample", "rollout/prefix_cache_hit_rate", "rollout/untrained")
+    return {step: {k: v for k, v in row.items() if not k.startswith(of_time)} for step, row in steps.items()}
 
 
 def fates_that_repeat(run_dir):

@@ -113,7 +113,7 @@ def test_the_documented_library_trains(work, dump):
     (folder / "my_loss.cpp").write_text(documented("my_loss.cpp"))
     run_dir, done = again(work, dump, "documented-library-run", built(folder, folder / "my_loss.cpp"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(metric(run_dir, "train/loss")) == 3
+    assert len(metric(run_dir, "train/loss")) == 6, "two updates of each of three rollouts"
 
 
 @needs_python
