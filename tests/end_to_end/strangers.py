@@ -63,7 +63,7 @@ class Strangers:
 
     def __init__(self, processes, token):
         self.processes, self.token = processes, token
-        self.ports, self.answers, self.lines, self.settings = set(), [], set(), []
+        self.ports, self.answers, self.lines, self.settings = set(), [], set(), {}
         self.silent, self.over = [], threading.Event()
         self.threads = [threading.Thread(target=self._visit), threading.Thread(target=self._look)]
 
@@ -90,7 +90,8 @@ class Strangers:
             for process in everybody:
                 try:
                     self.lines.add(open(f"/proc/{process}/cmdline", "rb").read())
-                    self.settings.append((process, self.token.encode() in open(f"/proc/{process}/environ", "rb").read()))
+                    settings = open(f"/proc/{process}/environ", "rb").read()
+                    self.settings[process] = self.token.encode() in settings  # the last look counts
                 except OSError:
                     continue
 
