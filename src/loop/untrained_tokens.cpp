@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kTold = 0.01;  // a share above which a cause is told
 constexpr std::string_view kDropped = "dropped_";
+constexpr std::string_view kDiscarded = "discarded";
 
 /// Those that weights made, trained or not; without versions, those that the mask trains.
 int64_t num_sampled(const Sample& sample) {
@@ -34,7 +35,7 @@ std::string words_of(const std::string& cause) {
   if (cause == "older") return "of older weights (--mask-offpolicy-in-partial-rollout)";
   if (cause == "removed") return "of samples with remove_sample";
   if (cause == "failed") return "of samples that failed or were aborted without a reward";
-  if (cause == "discarded") return "sampled after the step had its groups, or not kept by rule";
+  if (cause == kDiscarded) return "sampled after the step had its groups, or not kept by rule";
   if (cause.starts_with(kDropped))
     return fmt::format("of groups that were dropped ({})", cause.substr(kDropped.size()));
   return cause;
@@ -84,11 +85,18 @@ int64_t num_trained_tokens(std::span<const Group> groups) {
 
 Metrics untrained_metrics(const SampledTokens& tokens) {
   Metrics metrics;
-  const auto all = static_cast<double>(tokens.all());
+  const int64_t all = tokens.all();
   if (all <= 0) return metrics;
-  metrics["rollout/untrained_sampled_tokens"] = 1 - static_cast<double>(tokens.trained) / all;
-  for (const auto& [cause, count] : tokens.untrained)
-    metrics["rollout/untrained/" + cause] = static_cast<double>(count) / all;
+  const auto late = tokens.untrained.find(std::string(kDiscarded));
+  const int64_t decided = all - (late == tokens.untrained.end() ? 0 : late->second);
+  const auto share = [](int64_t count, int64_t of) {
+    return of > 0 ? static_cast<double>(count) / static_cast<double>(of) : 0;
+  };
+  metrics["perf/untrained_sampled_tokens"] = share(all - tokens.trained, all);
+  metrics["rollout/untrained_sampled_tokens"] = share(decided - tokens.trained, decided);
+  for (const auto& [cause, count] : tokens.untrained) {
+    if (cause != kDiscarded) metrics["rollout/untrained/" + cause] = share(count, decided);
+  }
   return metrics;
 }
 
@@ -114,7 +122,7 @@ std::optional<std::string> UntrainedNotice::line(int64_t step, const SampledToke
         fmt::format("{:.1f} % {}", 100 * static_cast<double>(count) / all, words_of(cause)));
   return fmt::format(
       "step {}: {:.1f} % of the sampled tokens are not trained: {} "
-      "(rollout/untrained_sampled_tokens of each step)",
+      "(perf/untrained_sampled_tokens of each step)",
       step, 100 - 100 * static_cast<double>(tokens.trained) / all, fmt::join(parts, "; "));
 }
 

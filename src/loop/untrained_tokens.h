@@ -5,7 +5,7 @@
 ///
 ///   100 sampled, of them 20 in a group that the filter dropped and 5 of a turn that the generate
 ///   function returned in no sample:
-///     rollout/untrained_sampled_tokens 0.25
+///     perf/untrained_sampled_tokens 0.25   rollout/untrained_sampled_tokens 0.25
 ///     rollout/untrained/dropped_zero_std 0.2   rollout/untrained/lost 0.05
 
 #include <cstdint>
@@ -40,8 +40,9 @@ SampledTokens sampled_tokens(std::span<const Group> groups, UntrainedTokens othe
 /// Those that the loss masks leave.
 int64_t num_trained_tokens(std::span<const Group> groups);
 
-/// rollout/untrained_sampled_tokens, a share, and those of its causes, as rollout/untrained/<cause>.
-/// Empty when nothing was sampled.
+/// perf/untrained_sampled_tokens, a share of all; rollout/untrained_sampled_tokens, of those that were
+/// not discarded, and its causes as rollout/untrained/<cause>. How many are discarded is a matter of
+/// time, and equal runs have equal numbers under rollout/. Empty when nothing was sampled.
 Metrics untrained_metrics(const SampledTokens& tokens);
 
 /// The line for people: with each cause above one per cent when it is told for the first time, and

@@ -28,7 +28,8 @@ TEST(UntrainedTokens, OfWholeSamplesThereAreNone) {
   const std::vector<Group> groups{group_with({whole_sample(3), whole_sample(5)})};
   const SampledTokens tokens = sampled_tokens(groups, {}, false);
   EXPECT_EQ(tokens.trained, 8);
-  EXPECT_EQ(untrained_metrics(tokens), (Metrics{{"rollout/untrained_sampled_tokens", 0}}));
+  EXPECT_EQ(untrained_metrics(tokens), (Metrics{{"perf/untrained_sampled_tokens", 0},
+                                                {"rollout/untrained_sampled_tokens", 0}}));
   EXPECT_FALSE(UntrainedNotice().line(0, tokens));
 }
 
@@ -50,6 +51,13 @@ TEST(UntrainedTokens, CausesAreToldApart) {
   const Metrics metrics = untrained_metrics(tokens);
   EXPECT_NEAR(metrics.at("rollout/untrained_sampled_tokens"), 40.0 / 49, 1e-12);
   EXPECT_NEAR(metrics.at("rollout/untrained/dropped_zero_std"), 20.0 / 49, 1e-12);
+}
+
+TEST(UntrainedTokens, WhatWasSampledTooLateIsAMatterOfTime) {
+  const SampledTokens tokens{.trained = 60, .untrained = {{"discarded", 20}, {"lost", 20}}};
+  EXPECT_EQ(untrained_metrics(tokens), (Metrics{{"perf/untrained_sampled_tokens", 0.4},
+                                                {"rollout/untrained_sampled_tokens", 0.25},
+                                                {"rollout/untrained/lost", 0.25}}));
 }
 
 TEST(UntrainedTokens, WhatAToolWroteWasNotSampled) {
