@@ -4,8 +4,12 @@
 
 namespace slime::config {
 namespace {
+
+constexpr Condition kPrompts{
+    "prompts of rollouts, or rows of --prompt-data",
+    [](const RunConfig& c) { return !c.trains_on_rows() || !c.prompt_data.empty(); }};
 using C = RunConfig;
-}
+}  // namespace
 
 std::vector<FlagRow> model_flags() {
   return {
@@ -146,7 +150,7 @@ std::vector<FlagRow> data_flags() {
           .when(kPreferences),
       works("--apply-chat-template", &C::apply_chat_template,
             "render messages with the model's chat template")
-          .when(kResponses),
+          .when(kPrompts),
       works("--apply-chat-template-kwargs", &C::apply_chat_template_kwargs,
             "JSON object of template variables")
           .when(kTemplate),
