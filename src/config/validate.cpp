@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
+#include <utility>
 #include <variant>
 
 #include "config/flag_table.h"
@@ -56,7 +58,7 @@ void check_counts(const ParsedFlags& flags, Problems& problems) {
 void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
   const RunConfig& config = flags.config;
   const bool is_for_functions = has_users_code(config);
-  bool is_refused = false;
+  std::string_view how_to_go_on = " (--allow-unknown-flags goes on without it)";
   for (const ParsedFlags::Unknown& unknown : flags.unknown_flags) {
     if (is_for_functions) {
       flags.warnings.push_back(fmt::format(
@@ -71,17 +73,14 @@ void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
       flags.ignored.push_back(unknown.name);
     } else {
       const bool is_of_turns = unknown.name == "--max-turns";
-      problems.require(
-          false, unknown.text() + (is_of_turns ? "; turns are drawn by a function of yours, add "
-                                                 "--custom-generate-function-path FILE.py "
-                                                 "(docs/plugins.md)"
-                                               : ""));
-      is_refused = true;
+      problems.require(false, fmt::format("{}{}{}", unknown.text(),
+                                          is_of_turns ? "; turns are drawn by a function of yours, "
+                                                        "add --custom-generate-function-path "
+                                                        "FILE.py (docs/plugins.md)"
+                                                      : "",
+                                          std::exchange(how_to_go_on, "")));
     }
   }
-  problems.require(!is_refused,
-                   "--allow-unknown-flags would go on without what is unknown (slime train --help "
-                   "lists all flags)");
 }
 
 void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
