@@ -1,9 +1,13 @@
 """What the endpoints of agents answer to requests that they cannot or must not serve."""
 
+import os
 import socket
+import subprocess
+import sys
 
 import pytest
 from agent_world import World
+from slime.agent import peer_user
 from slime.agent.adapters import common
 from slime.agent.aiohttp_threaded import run_app_in_thread
 from slime.agent.http_app import Application
@@ -19,6 +23,32 @@ def test_an_endpoint_listens_on_loopback_unless_told_otherwise():
     try:
         sockets = handle.runner._server.sockets
         assert [each.getsockname()[0] for each in sockets] == ["127.0.0.1"]
+    finally:
+        handle.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("kernel_answers", [True, False])
+def test_another_user_of_the_machine_is_cut_off(monkeypatch, host, kernel_answers):
+    if not kernel_answers:
+        monkeypatch.setattr(peer_user, "_ask_kernel", lambda *ends: (False, None))
+    app = Application()
+    handle = run_app_in_thread(app, host=host)
+    ask = (
+        "import encodings.idna, os, socket, sys\nos.setuid(int(sys.argv[1]))\n"
+        f"s = socket.create_connection(({host!r}, {handle.port}), 5)\n"
+        "s.sendall(b'GET /x HTTP/1.1\\r\\n\\r\\n')\nprint(s.recv(12))"
+    )
+
+    def answer(user):
+        return subprocess.run([sys.executable, "-c", ask, str(user)], capture_output=True, text=True, timeout=20).stdout.strip()
+
+    try:
+        assert answer(0) == "b'HTTP/1.1 404'"
+        assert answer(65534) in ("b''", "")
+        app.serves_other_users = True
+        assert answer(65534) == "b'HTTP/1.1 404'"
     finally:
         handle.stop()
 

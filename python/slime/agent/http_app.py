@@ -5,6 +5,8 @@ import asyncio
 import json
 import logging
 
+from slime.agent.peer_user import is_own_user
+
 __all__ = ["Application", "Request", "Response", "HttpProblem"]
 
 logger = logging.getLogger(__name__)
@@ -100,9 +102,12 @@ class Request:
 
 class Application:
     """Handlers are coroutine functions of a Request that return a Response, or None when they have replied. `before`, if
-    any, sees each request before its body is read; False from it says that a stranger asks, whose body has to be short."""
+    any, sees each request before its body is read; False from it says that a stranger asks, whose body has to be short.
+    Over loopback it serves this user and root: processes of others are cut off before a byte is read, unless
+    `serves_other_users` is set."""
 
     def __init__(self, body_limit_bytes=64 << 20, before=None):
+        self.serves_other_users = False
         self._routes = {}
         self._before = before
         self._limit = body_limit_bytes
@@ -124,6 +129,8 @@ class Application:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _serve(self, reader, writer):
+        if not self.serves_other_users and not is_own_user(writer.get_extra_info("socket")):
+            return writer.close()
         task = asyncio.current_task()
         self._connections.add(task)
         try:
