@@ -41,6 +41,16 @@ inline std::optional<std::string> option_meant_by(const CLI::App& app, const std
   return std::nullopt;
 }
 
+/// A line for each option that `app` does not have.
+inline void tell_unknown_options(const CLI::App& app) {
+  for (const std::string& word : app.remaining()) {
+    if (!word.starts_with("-")) continue;
+    const auto meant = option_meant_by(app, word);
+    fmt::print(stderr, "{}: unknown option {}{}\n", app.get_name(), word,
+               meant ? fmt::format("; did you mean {}?", *meant) : "");
+  }
+}
+
 /// Nothing when `app` took all arguments; otherwise the command is over with this exit code: 0
 /// after --help, 2 after a message about what was wrong.
 inline std::optional<int> parse_options(CLI::App& app, std::span<const std::string> arguments) {
@@ -48,12 +58,11 @@ inline std::optional<int> parse_options(CLI::App& app, std::span<const std::stri
     app.parse(std::vector<std::string>(arguments.rbegin(),
                                        arguments.rend()));  // CLI11 takes them from the back
   } catch (const CLI::ExtrasError& error) {
-    for (const std::string& word : app.remaining()) {
-      if (!word.starts_with("-")) continue;
-      const auto meant = option_meant_by(app, word);
-      fmt::print(stderr, "{}: unknown option {}{}\n", app.get_name(), word,
-                 meant ? fmt::format("; did you mean {}?", *meant) : "");
-    }
+    tell_unknown_options(app);
+    app.exit(error);
+    return 2;
+  } catch (const CLI::RequiredError& error) {
+    tell_unknown_options(app);  // --modle instead of --model
     app.exit(error);
     return 2;
   } catch (const CLI::ParseError& error) {

@@ -7,8 +7,8 @@
 namespace slime::cli {
 
 int worker(std::span<const std::string> arguments) {
-  CLI::App app{
-      "slime worker: a rank that trains, or an engine; slime train starts as many as it needs."};
+  CLI::App app{"A rank that trains, or an engine; slime train starts as many as it needs.",
+               "slime worker"};
   int control_descriptor = 3;
   app.add_option("--control-descriptor", control_descriptor, "the controller's socket");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
