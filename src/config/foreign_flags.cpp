@@ -303,6 +303,18 @@ constexpr std::string_view kSubjects[] = {
     "precision", "dtype", "fp4", "fp8", "fp16", "bf16", "fp32", "mxfp8", "int4", "int8", "4bit",
     "8bit", "quant", "quantization", "quantize"};
 
+bool has_subject(std::string_view flag) {
+  const std::string name = bare(flag);
+  std::size_t begin = 0;
+  while (begin <= name.size()) {
+    const std::size_t end = std::min(name.find('-', begin), name.size());
+    const std::string_view word = std::string_view(name).substr(begin, end - begin);
+    if (std::ranges::find(kSubjects, word) != std::end(kSubjects)) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::optional<std::string_view> our_words_for(std::string_view flag) {
@@ -314,15 +326,9 @@ std::optional<std::string_view> our_words_for(std::string_view flag) {
 }
 
 bool speaks_of_training(std::string_view flag) {
-  const std::string name = bare(flag);
-  std::size_t begin = 0;
-  while (begin <= name.size()) {
-    const std::size_t end = std::min(name.find('-', begin), name.size());
-    const std::string_view word = std::string_view(name).substr(begin, end - begin);
-    if (std::ranges::find(kSubjects, word) != std::end(kSubjects)) return true;
-    begin = end + 1;
-  }
-  return false;
+  if (has_subject(flag)) return true;
+  const auto meant = nearest_flag(flag);  // --optimiser, --fp17
+  return meant && has_subject(*meant);
 }
 
 std::string hint_for_unknown(const std::string& flag) {

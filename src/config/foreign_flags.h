@@ -13,8 +13,8 @@ namespace slime::config {
 /// verl, OpenRLHF, Hugging Face's Trainer, Megatron and vLLM. Nothing for others.
 std::optional<std::string_view> our_words_for(std::string_view flag);
 
-/// Whether the name speaks of the objective, the optimizer, the data, adapters or precision: a run
-/// without such a flag trains something else than was meant.
+/// Whether the name, or the flag that it is a misspelling of, speaks of the objective, the optimizer,
+/// the data, adapters or precision: a run without such a flag trains something else than was meant.
 bool speaks_of_training(std::string_view flag);
 
 /// What an unknown flag may mean: "; here it is --lr", "; did you mean --gamma?", or nothing.

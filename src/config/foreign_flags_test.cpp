@@ -93,8 +93,9 @@ TEST(UnknownFlags, OfALaunchScriptOnlyUnknownFlagsAboutTrainingStopTheRun) {
   complete_and_validate(parsed);
   EXPECT_EQ(parsed.warnings,
             (std::vector<std::string>{"unknown flag --frobnicate; it is ignored"}));
-  for (const std::string flag : {"--kl-magic 1", "--my-optimizer x", "--train-data y", "--lora-z 1",
-                                 "--fp8-fast", "--reward-shape z"}) {
+  for (const std::string flag :
+       {"--kl-magic 1", "--my-optimizer x", "--train-data y", "--lora-z 1", "--fp8-fast",
+        "--reward-shape z", "--optimiser sgd", "--fp17", "--gamma2 1"}) {
     EXPECT_NE(refusal_of("--from-launch-script " + kComplete + flag).find("unknown flag --"),
               std::string::npos)
         << flag;
