@@ -49,6 +49,8 @@ int main(int argc, char** argv) {
   slime::config::hide_secrets(std::span(argv, static_cast<std::size_t>(argc)));
   // A reader that went away (slime train ... | head) is an error of the write, not the end of a run.
   std::signal(SIGPIPE, SIG_IGN);
+  // A limit of file sizes (ulimit -f) is an error of the write too, as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print_help(words.empty() ? stderr : stdout);
     return words.empty() ? 2 : 0;
