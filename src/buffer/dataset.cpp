@@ -181,17 +181,18 @@ class DatasetLoader {
     if (dataset.rows_.empty()) {
       const bool is_training = config_.flag == "--prompt-data";
       if (!dataset.left_out_.empty()) {
-        throw ConfigError(fmt::format("{} {}: no row is left: {}", config_.flag,
-                                      fmt::join(config_.paths, " "),
-                                      words_of_left_out(dataset.left_out_)));
+        throw NoRowLeft(fmt::format("{} {}: no row is left: {}", config_.flag,
+                                    fmt::join(config_.paths, " "),
+                                    words_of_left_out(dataset.left_out_)));
       }
-      throw ConfigError(
-          dataset.num_too_long_ == 0
-              ? fmt::format("{} {}: no rows", config_.flag, fmt::join(config_.paths, " "))
-              : fmt::format("{} {}: all {} prompts have more than {} tokens ({})", config_.flag,
-                            fmt::join(config_.paths, " "), dataset.num_too_long_,
-                            *config_.max_prompt_tokens,
-                            is_training ? "--rollout-max-prompt-len" : "--eval-max-prompt-len"));
+      if (dataset.num_too_long_ == 0) {
+        throw ConfigError(
+            fmt::format("{} {}: no rows", config_.flag, fmt::join(config_.paths, " ")));
+      }
+      throw NoRowLeft(fmt::format(
+          "{} {}: all {} prompts have more than {} tokens ({})", config_.flag,
+          fmt::join(config_.paths, " "), dataset.num_too_long_, *config_.max_prompt_tokens,
+          is_training ? "--rollout-max-prompt-len" : "--eval-max-prompt-len"));
     }
     return dataset;
   }

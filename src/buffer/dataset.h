@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "buffer/dataset_row.h"
+#include "core/error.h"
 #include "core/sample.h"
 
 namespace slime::buffer {
@@ -60,6 +61,12 @@ std::vector<TokenId> tokenize_row(const DatasetRow& row, const RenderFn& render,
 
 /// "3 no_trained_token, 2 longer_than_the_model".
 std::string words_of_left_out(const std::map<std::string, int64_t>& left_out);
+
+/// Every row of a data set is too long or left out.
+class NoRowLeft : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
 
 /// Immutable once loaded; may be read from several threads.
 class Dataset {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "config/unread_flags.h"
 #include "config/users_functions.h"
 #include "core/error.h"
 #include "engine/end_tokens.h"
@@ -151,10 +152,15 @@ std::function<void(const buffer::DatasetRow&)> row_check(
   };
 }
 
+/// Rows that are trained on have no reward; functions of the user's may look at their labels.
+bool reads_labels(const config::RunConfig& config) {
+  return !config.trains_on_rows() || config::has_users_code(config);
+}
+
 Source training_source(const config::RunConfig& config, const ModelText& text) {
   buffer::DatasetConfig files{.paths = config.prompt_data,
                               .keys = {.input = config.input_key,
-                                       .label = config.label_key,
+                                       .label = reads_labels(config) ? config.label_key.get() : "",
                                        .metadata = config.metadata_key,
                                        .tools = config.tool_key},
                               .max_prompt_tokens = config.rollout_max_prompt_len,

@@ -147,6 +147,17 @@ TEST(Prompts, WithoutALabelKeyEveryRowLacksItsLabelAndTheFlagIsNamed) {
               HasSubstr("line 1: math: the label is missing (--label-key names its field)"));
 }
 
+TEST(Prompts, RowsThatAreTrainedOnNeedNoFieldOfLabels) {
+  const ModelText text = tiny_text();
+  config::RunConfig config = labelled_run();
+  config.rm_type.clear();
+  config.loss_type = "sft_loss";
+  config.label_key = "answer";  // of no row
+  EXPECT_THAT(problems_of([&] { load_prompts(config, text); }), Not(HasSubstr("answer")));
+  config.custom_rollout_log_function_path = "mine.log";  // which sees samples
+  EXPECT_THAT(problems_of([&] { load_prompts(config, text); }), HasSubstr("no field \"answer\""));
+}
+
 TEST(Prompts, AStreamGoesOnPastALabelThatCannotBeUsed) {
   const ModelText text = tiny_text();
   config::RunConfig config = labelled_run();

@@ -70,11 +70,16 @@ void refuse_others_things(const fs::path& folder) {
 
 }  // namespace
 
-RunFolder::RunFolder(const config::ModelFlags& config) {
-  root_ = !config.run_dir.empty() ? fs::path(config.run_dir)
-          : !config.save.empty()  ? fs::path(config.save)
-                                  : fs::path("runs") / default_name(config);
-  checkpoints_ = config.save.empty() ? root_ / "checkpoints" : fs::path(config.save);
+RunFolder RunFolder::only_named(const config::ModelFlags& config) {
+  RunFolder folder;
+  folder.root_ = !config.run_dir.empty() ? fs::path(config.run_dir)
+                 : !config.save.empty()  ? fs::path(config.save)
+                                         : fs::path("runs") / default_name(config);
+  folder.checkpoints_ = config.save.empty() ? folder.root_ / "checkpoints" : fs::path(config.save);
+  return folder;
+}
+
+RunFolder::RunFolder(const config::ModelFlags& config) : RunFolder(only_named(config)) {
   if (!config.save.empty()) refuse_others_things(checkpoints_);
   const char* flag = config.run_dir.empty() && !config.save.empty() ? "--save" : "--run-dir";
   std::error_code error;

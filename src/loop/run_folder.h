@@ -33,6 +33,9 @@ class RunFolder {
   /// also throws when --save names a folder of other things.
   explicit RunFolder(const config::ModelFlags& config);
 
+  /// The same paths to look at: nothing is created, locked or checked (--dry-run).
+  static RunFolder only_named(const config::ModelFlags& config);
+
   /// False where the file system has no locks: a second run in the same folder is not noticed.
   bool is_locked() const;
   const std::filesystem::path& root() const { return root_; }
@@ -55,6 +58,8 @@ class RunFolder {
   void remove_rollouts_from(int64_t first_step) const;
 
  private:
+  RunFolder() = default;
+
   std::filesystem::path root_;
   std::filesystem::path checkpoints_;
   std::vector<std::unique_ptr<RunLock>> locks_;

@@ -126,12 +126,36 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
     check_engine_ranks(model, config.rollout_num_gpus_per_engine, "--rollout-num-gpus-per-engine");
 }
 
+namespace {
+
+int64_t rollouts_of_epochs(const config::RunConfig& config, int64_t num_rows) {
+  const int64_t rows = *config.num_epoch * num_rows;
+  return (rows + config.rollout_batch_size - 1) / config.rollout_batch_size;
+}
+
+}  // namespace
+
 int64_t planned_rollouts(const config::RunConfig& config,
                          const std::optional<buffer::Dataset>& prompts) {
   if (config.num_rollout) return *config.num_rollout;
   check(prompts.has_value(), "a run measured in epochs has a data set");
-  const int64_t rows = *config.num_epoch * prompts->size();
-  return (rows + config.rollout_batch_size - 1) / config.rollout_batch_size;
+  return rollouts_of_epochs(config, prompts->size());
+}
+
+std::vector<std::string> epoch_notes(const config::RunConfig& config, int64_t num_rows) {
+  if (config.num_rollout || num_rows == 0) return {};
+  const int64_t planned = rollouts_of_epochs(config, num_rows);
+  const int64_t missing = planned * config.rollout_batch_size - *config.num_epoch * num_rows;
+  if (missing == 0) return {};
+  // A batch of more rows than the data has takes them several times.
+  const int64_t more_epochs = (missing + num_rows - 1) / num_rows;
+  return {fmt::format(
+      "--num-epoch {}: {} rows an epoch are {} rollout steps of {}; batches go on over the ends "
+      "of epochs, and the last one is filled with {} rows of {}",
+      *config.num_epoch, num_rows, planned, config.rollout_batch_size, missing,
+      more_epochs == 1
+          ? "one more epoch"
+          : fmt::format("{} more epochs, so rows are trained more often than asked", more_epochs))};
 }
 
 std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
@@ -177,13 +201,13 @@ engine::EngineConfig make_engine_config(const config::RunConfig& config, const M
 
 std::vector<std::string> missing_fields(const buffer::Dataset& rows,
                                         const config::RunConfig& config,
-                                        const config::ParsedFlags& flags) {
+                                        const config::ParsedFlags& flags,
+                                        const std::string& whose) {
   std::vector<std::string> notes;
   const auto note = [&](const char* flag, const std::string& name, bool is_there) {
     if (is_there || name.empty() || !flags.gives(flag)) return;
-    notes.push_back(
-        fmt::format("{} {}: no row of --prompt-data has such a field (of the first: {})", flag,
-                    name, rows.first_fields()));
+    notes.push_back(fmt::format("{} {}: no row of {} has such a field (of the first: {})", flag,
+                                name, whose, rows.first_fields()));
   };
   note("--tool-key", config.tool_key, rows.has_tools());
   note("--metadata-key", config.metadata_key, rows.has_metadata());

@@ -32,6 +32,9 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
 int64_t planned_rollouts(const config::RunConfig& config,
                          const std::optional<buffer::Dataset>& prompts);
 
+/// With what the last step of a run of `--num-epoch` is filled, where epochs do not fill it.
+std::vector<std::string> epoch_notes(const config::RunConfig& config, int64_t num_rows);
+
 /// `checkpoint` is one of the run that the ledger is of. Without one the run starts over, or goes
 /// on from another run's checkpoint, and a ledger that is there says so.
 std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
@@ -47,10 +50,12 @@ engine::EngineConfig engine_settings(const config::RunConfig& config);
 engine::EngineConfig make_engine_config(const config::RunConfig& config, const ModelText& text,
                                         int64_t kv_cache_bytes);
 
-/// Fields that a flag names and no row has, a sentence each: the name may be misspelt.
+/// Fields that a flag names and no row has, a sentence each: the name may be misspelt. `whose`: the
+/// rows that were read.
 std::vector<std::string> missing_fields(const buffer::Dataset& rows,
                                         const config::RunConfig& config,
-                                        const config::ParsedFlags& flags);
+                                        const config::ParsedFlags& flags,
+                                        const std::string& whose = "--prompt-data");
 
 /// What is odd about the tokens that end a response (engine/end_tokens.h).
 std::vector<std::string> end_token_notes(const config::RunConfig& config, const ModelText& text);

@@ -27,6 +27,22 @@ std::string problem_of(const config::RunConfig& config, const model::ModelConfig
   return "";
 }
 
+TEST(EpochNotes, SayHowOftenTheLastStepTakesRowsBeyondTheEpochs) {
+  config::RunConfig config;
+  config.num_rollout = std::nullopt;
+  config.num_epoch = 1;
+  config.rollout_batch_size = 4;
+  EXPECT_TRUE(epoch_notes(config, 12).empty());
+  ASSERT_EQ(epoch_notes(config, 10).size(), 1U);
+  EXPECT_THAT(epoch_notes(config, 10).front(),
+              HasSubstr("3 rollout steps of 4; batches go on over the ends of epochs, and the last "
+                        "one is filled with 2 rows of one more epoch"));
+  config.rollout_batch_size = 40;
+  EXPECT_THAT(epoch_notes(config, 10).front(), HasSubstr("filled with 30 rows of 3 more epochs"));
+  config.num_rollout = 7;
+  EXPECT_TRUE(epoch_notes(config, 10).empty());
+}
+
 TEST(CheckShape, NamesTheStageThatWouldTakeAnothersChoiceOfTokens) {
   model::ModelConfig model = model_of("glm_moe_dsa");
   model.indexer.in_layer = {true, false, true};

@@ -259,6 +259,16 @@ StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder
   return completed(config, find_start(config, folder, warn), warn);
 }
 
+void refuse_fewer_steps(const config::RunConfig& config, const StartPoint& start, int64_t planned) {
+  if (!start.checkpoint || start.checkpoint->iteration + 1 <= planned) return;
+  throw ConfigError(fmt::format(
+      "{} {}: {} has {} rollout steps behind it, the run would have {}; give more, or --finetune "
+      "to begin anew with its weights",
+      config.num_rollout ? "--num-rollout" : "--num-epoch",
+      config.num_rollout.value_or(config.num_epoch.value_or(0)),
+      start.checkpoint->directory.string(), start.checkpoint->iteration + 1, planned));
+}
+
 StartPoint choose_start_again(const StartPoint& first, const RunFolder& folder,
                               const train::Warn& warn) {
   StartPoint start = first;

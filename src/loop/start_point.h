@@ -49,6 +49,9 @@ struct StartPoint {
 StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder,
                         const train::Warn& warn);
 
+/// Throws ConfigError where more steps are trained than the run would have.
+void refuse_fewer_steps(const config::RunConfig& config, const StartPoint& start, int64_t planned);
+
 /// Where trainers that were lost begin again: at the newest checkpoint of their own run, or, before
 /// there is one, where the run began (`first`). Throws ConfigError when all checkpoints are damaged.
 StartPoint choose_start_again(const StartPoint& first, const RunFolder& folder,

@@ -358,6 +358,28 @@ TEST_F(StartPointTest, SaveTakesAnEmptyFolderALogAndWhatRunsHaveSavedTo) {
   EXPECT_EQ(refusal(config), "");
 }
 
+TEST_F(StartPointTest, AFolderThatIsOnlyNamedIsLookedAtAndLeftAsItIs) {
+  RunConfig config = command("run");
+  const auto look = [&] {
+    return choose_start(config, RunFolder::only_named(config), [](const std::string&) {});
+  };
+  EXPECT_FALSE(look().checkpoint);
+  EXPECT_FALSE(fs::exists(root_ / "run"));
+  leave_steps(config, "a");
+  leave_checkpoint(config, 3, "a");
+  const RunFolder owner(config);  // which has the lock
+  const StartPoint found = look();
+  ASSERT_TRUE(found.checkpoint);
+  EXPECT_NO_THROW(refuse_fewer_steps(config, found, 4));
+  config.num_rollout = 3;
+  try {
+    refuse_fewer_steps(config, found, 3);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("has 4 rollout steps behind it, the run would have 3"));
+  }
+}
+
 TEST_F(StartPointTest, ASecondProcessIsToldWhoOwnsTheFolderAlsoOfCheckpointsElsewhere) {
   RunConfig one = command("one"), two = command("two");
   one.save = two.save = (root_ / "saved").string();

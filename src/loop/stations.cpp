@@ -125,28 +125,13 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
 void check_length(const Stations& run, Notes& notes) {
   const config::RunConfig& config = run.config;
   const int64_t first = run.schedule.first_step, planned = run.schedule.num_steps;
-  if (run.start.checkpoint && first > planned) {
-    throw ConfigError(fmt::format(
-        "{} {}: {} has {} rollout steps behind it, the run would have {}; give more, or --finetune "
-        "to begin anew with its weights",
-        config.num_rollout ? "--num-rollout" : "--num-epoch",
-        config.num_rollout.value_or(config.num_epoch.value_or(0)),
-        run.start.checkpoint->directory.string(), first, planned));
-  }
+  if (first > planned) refuse_fewer_steps(config, run.start, planned);
   if (run.start.checkpoint && first == planned) {
     notes.push_back(fmt::format(
         "nothing is left to do: all {} rollout steps are trained; {} would go on", planned,
         config.num_rollout ? "a greater --num-rollout" : "a greater --num-epoch"));
   }
-  if (config.num_rollout || !run.dataset) return;
-  const int64_t missing =
-      planned * config.rollout_batch_size - *config.num_epoch * run.dataset->size();
-  if (missing > 0) {
-    notes.push_back(fmt::format(
-        "--num-epoch {}: {} rows an epoch are {} rollout steps of {}; batches go on over the ends "
-        "of epochs, and the last one is filled with {} rows of one more epoch",
-        *config.num_epoch, run.dataset->size(), planned, config.rollout_batch_size, missing));
-  }
+  if (run.dataset) append(notes, epoch_notes(config, run.dataset->size()));
 }
 
 void plan_schedule(Stations& run, Notes& notes) {

@@ -23,9 +23,12 @@
 #include "core/error.h"
 #include "loop/plugins.h"
 #include "loop/prompts.h"
+#include "loop/rollout_files.h"
 #include "loop/run_devices.h"
+#include "loop/run_folder.h"
 #include "loop/run_start.h"
 #include "loop/scores.h"
+#include "loop/start_point.h"
 #include "loop/train_config.h"
 #include "loop/trainer_functions.h"
 #include "loop/translations.h"
@@ -88,12 +91,25 @@ void note_data(const config::RunConfig& config, Sentences& absent) {
     if (seen.insert(path).second) absent.push_back(fmt::format("{} {}: no such file", flag, path));
   };
   for (const std::string& path : config.prompt_data) look_at("--prompt-data", path);
+  if (!config.load_debug_rollout_data.empty()) {
+    look_at("--load-debug-rollout-data",
+            numbered_path(config.load_debug_rollout_data, config.start_rollout_id.value_or(0)));
+  }
   for (const config::EvalSetConfig& set : eval_sets(config))
     look_at(config.eval_config.empty() ? "--eval-prompt-data" : "--eval-config", set.path);
 }
 
+/// The rows behind the first may be shorter.
+void note_no_row_left(const std::string& path, Sentences& notes) {
+  notes.push_back(fmt::format(
+      "{}: all of its first rows are left out, or longer than the limits of prompts; a run without "
+      "a row is refused",
+      path));
+}
+
 /// The first rows of every file that is here, as the run would read them.
-void read_first_rows(const config::RunConfig& config, Sentences& problems) {
+void read_first_rows(config::ParsedFlags& flags, Sentences& problems) {
+  const config::RunConfig& config = flags.config;
   const bool evaluation = evaluates(config);
   const ModelText text = load_model_text(
       config.hf_checkpoint, needs_template(config, evaluation),
@@ -106,14 +122,29 @@ void read_first_rows(const config::RunConfig& config, Sentences& problems) {
     for (const std::string& path : config.prompt_data) {
       if (!is_here(path)) continue;
       first.prompt_data = std::vector<std::string>{first_rows(path)};
-      attempt(problems, [&] { load_prompts(first, text); });
+      attempt(problems, [&] {
+        try {
+          const buffer::Dataset rows = load_prompts(first, text);
+          const std::string whose = "the first of " + path;
+          for (const std::string& note : missing_fields(rows, config, flags, whose))
+            flags.warnings.push_back(note);
+        } catch (const buffer::NoRowLeft&) {
+          note_no_row_left(path, flags.warnings);
+        }
+      });
     }
   }
   if (!evaluation) return;
   for (config::EvalSetConfig set : eval_sets(config)) {
     if (!is_here(set.path)) continue;
     set.path = first_rows(set.path);
-    attempt(problems, [&] { load_eval_prompts(config, text, set); });
+    attempt(problems, [&] {
+      try {
+        load_eval_prompts(config, text, set);
+      } catch (const buffer::NoRowLeft&) {
+        note_no_row_left(set.path, flags.warnings);
+      }
+    });
   }
 }
 
@@ -154,7 +185,8 @@ bool import_all(const config::RunConfig& config, Sentences& problems) {
 }
 
 /// The model directory, where it is here: then this is a machine of the run.
-void try_model(const config::RunConfig& config, TrialStart& start) {
+void try_model(config::ParsedFlags& flags, TrialStart& start) {
+  const config::RunConfig& config = flags.config;
   const fs::path directory = config.hf_checkpoint;
   attempt(start.problems, [&] {
     const model::ModelConfig model = model::read_model_config(directory);
@@ -170,7 +202,7 @@ void try_model(const config::RunConfig& config, TrialStart& start) {
           fmt::format("--hf-checkpoint {}: there are no weights", directory.string()));
     }
   });
-  attempt(start.problems, [&] { read_first_rows(config, start.problems); });
+  attempt(start.problems, [&] { read_first_rows(flags, start.problems); });
   attempt(start.problems, [&] { start.imported_functions = import_all(config, start.problems); });
 }
 
@@ -191,6 +223,27 @@ void note_machine(const config::RunConfig& config, TrialStart& start) {
   if (::access(folder.c_str(), W_OK) != 0) {
     start.absent.push_back(fmt::format("--run-dir: {} cannot be written here", folder.string()));
   }
+}
+
+/// What the run would go on from, and what it says of that. A folder of --load that is not here is
+/// only noted, unless a run begins without it: what --save names is empty at first, and --ref-load
+/// has weights to begin with.
+void try_beginning(config::ParsedFlags& flags, TrialStart& start) {
+  const config::RunConfig& config = flags.config;
+  const RunFolder folder = RunFolder::only_named(config);
+  const bool is_own =
+      fs::path(config.load.get()).lexically_normal() == folder.checkpoints().lexically_normal();
+  const bool begins_without =
+      is_own || !(config.ref_load.empty() || config.ref_load == config.hf_checkpoint);
+  if (!config.load.empty() && !fs::exists(config.load) && !begins_without) {
+    start.absent.push_back(fmt::format("--load {}: no such folder", config.load));
+    return;
+  }
+  if (!fs::exists(folder.root()) && !fs::exists(folder.checkpoints()) && config.load.empty())
+    return;
+  const auto note = [&flags](const std::string& line) { flags.warnings.push_back(line); };
+  const StartPoint point = choose_start(config, folder, note);
+  if (config.num_rollout) refuse_fewer_steps(config, point, *config.num_rollout);
 }
 
 /// A run would say it before the first row of its data.
@@ -218,12 +271,13 @@ TrialStart try_start(config::ParsedFlags& flags) {
     }
     attempt(start.problems, [&] { note_data(config, start.absent); });
     note_machine(config, start);
+    attempt(start.problems, [&] { try_beginning(flags, start); });
   }
   attempt(start.problems, [&] { try_rewards(config); });
   const fs::path directory = config.hf_checkpoint;
   if (config.hf_checkpoint.empty() || !fs::exists(directory / "config.json")) return start;
   if (is_valid) {
-    try_model(config, start);
+    try_model(flags, start);
   } else {
     attempt(start.problems, [&] { check_shape(config, model::read_model_config(directory)); });
   }

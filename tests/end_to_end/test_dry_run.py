@@ -131,6 +131,7 @@ def test_typos_in_commands_and_options_get_the_nearest_name(work):
         (["tarin"], "did you mean train?"),
         (["generate", "--model", "x", "--randm-seed", "1"], "unknown option --randm-seed; did you mean --random-seed?"),
         (["score", "--rm-typ", "math", "x"], "unknown option --rm-typ; did you mean --rm-type?"),
+        (["serve", "--modle", "x"], "unknown option --modle; did you mean --model?"),
         (["serve", "--model", "x", "--max-runing-requests", "4"], "did you mean --max-running-requests?"),
     ):
         done = run_slime([str(SLIME), *words])
@@ -143,6 +144,16 @@ def test_a_complete_command_would_begin(work):
     done = run_slime([*train_command(work, work / "dry"), "--dry-run"])
     assert done.returncode == 0 and "A run would begin. Nothing was loaded" in done.stdout
     assert not (work / "dry").exists()
+
+
+def test_what_a_run_would_go_on_from_is_looked_at(work, tmp_path):
+    command = train_command(work, tmp_path / "run", rollouts=1)
+    assert run_slime(command).returncode == 0
+    assert "is another experiment" in run_slime([*command, "--rm-type", "f1", "--dry-run"]).stdout
+    more = run_slime([*command, "--num-rollout", "3", "--lr", "0.5", "--dry-run"])
+    assert more.returncode == 0 and "settings that iter_0000000 was not written with" in more.stdout
+    missing = run_slime([*train_command(work, tmp_path / "b"), "--load", str(tmp_path / "none"), "--dry-run"])
+    assert "none: no such folder" in missing.stdout and not (tmp_path / "b").exists()
 
 
 def test_supervised_training_by_train_async_is_that_of_train():
