@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -35,6 +36,22 @@ std::size_t common_length(std::string_view a, std::string_view b) {
       a.begin());
 }
 
+/// What keeps messages from being a conversation, whatever the template.
+std::optional<std::string> message_without_role(const json::array& messages) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (!role_of(messages[i]).empty()) continue;
+    std::string fields;
+    if (const json::object* message = messages[i].if_object()) {
+      for (const auto& member : *message)
+        fields += (fields.empty() ? "; it has " : ", ") + std::string(member.key());
+    }
+    return fmt::format(
+        "message {} has no \"role\"{}: a message is {{\"role\": \"user\", \"content\": ...}}", i,
+        fields);
+  }
+  return std::nullopt;
+}
+
 json::array first_messages(const json::array& messages, std::size_t count) {
   return json::array(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count));
 }
@@ -61,6 +78,13 @@ struct ConversationRenderer::Rendering {
   std::string text;
   jinja::Trace trace;
   std::vector<uint32_t> seams;
+
+  /// Whether anything was written for a message in a loop over messages.
+  bool has_text_of(std::size_t message) const {
+    return std::ranges::any_of(trace.pieces, [&](const jinja::Trace::Piece& piece) {
+      return piece.subject == static_cast<int>(message) && piece.begin < piece.end;
+    });
+  }
 
   /// The text that was written for a message; nothing where it is not one piece.
   std::optional<jinja::Trace::Piece> block(std::size_t message) const {
@@ -305,6 +329,38 @@ Expected<ConversationRenderer::Rendering> ConversationRenderer::render(const jso
   return rendering;
 }
 
+/// Templates pass over roles that they do not know without a word: a prompt would lack its question.
+/// A message that can be changed without a change in the text is such a one. Of answers and
+/// instructions it is the template's to decide.
+Expected<void> ConversationRenderer::nothing_is_passed_over(const json::array& messages,
+                                                            const json::value& tools,
+                                                            const Rendering& rendering,
+                                                            bool with_header) const {
+  constexpr auto kTemplates = std::to_array<std::string_view>({"assistant", "system", "developer"});
+  constexpr auto kUsual = std::to_array<std::string_view>({"user", "tool"});
+  const bool writes_in_a_loop =
+      std::ranges::any_of(rendering.trace.pieces, [](const jinja::Trace::Piece& piece) {
+        return piece.subject != jinja::Trace::kNone && piece.begin < piece.end;
+      });
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::string_view role = role_of(messages[i]);
+    const json::value* content = messages[i].get_object().if_contains("content");
+    if (std::ranges::find(kTemplates, role) != kTemplates.end() || content == nullptr ||
+        !content->is_string() || rendering.has_text_of(i))
+      continue;
+    const bool is_usual = std::ranges::find(kUsual, role) != kUsual.end();
+    if (is_usual && !writes_in_a_loop) continue;
+    json::array changed = messages;
+    changed[i].get_object()["content"] = std::string(content->get_string()) + "x";
+    const auto other = render(changed, tools, with_header);
+    if (!other || other->text != rendering.text) continue;
+    return failure(
+        fmt::format("message {} ({}): the chat template writes nothing of it{}", i, role,
+                    is_usual ? "" : ": templates know system, user, assistant and perhaps tool"));
+  }
+  return {};
+}
+
 Expected<std::vector<PlacedToken>> ConversationRenderer::tokenize(
     const Rendering& rendering) const {
   try {
@@ -316,8 +372,11 @@ Expected<std::vector<PlacedToken>> ConversationRenderer::tokenize(
 
 Expected<RenderedText> ConversationRenderer::prompt(const json::array& messages,
                                                     const json::value& tools) const {
+  if (auto problem = message_without_role(messages)) return failure(std::move(*problem));
   auto rendering = render(messages, tools, /*with_header=*/true);
   if (!rendering) return tl::make_unexpected(rendering.error());
+  const auto complete = nothing_is_passed_over(messages, tools, *rendering, /*with_header=*/true);
+  if (!complete) return tl::make_unexpected(complete.error());
   auto tokens = tokenize(*rendering);
   if (!tokens) return tl::make_unexpected(tokens.error());
   return RenderedText{std::move(rendering->text), std::move(*tokens)};
@@ -325,8 +384,11 @@ Expected<RenderedText> ConversationRenderer::prompt(const json::array& messages,
 
 Expected<RenderedConversation> ConversationRenderer::conversation(const json::array& messages,
                                                                   const json::value& tools) const {
+  if (auto problem = message_without_role(messages)) return failure(std::move(*problem));
   auto whole = render(messages, tools, /*with_header=*/false);
   if (!whole) return tl::make_unexpected(whole.error());
+  const auto complete = nothing_is_passed_over(messages, tools, *whole, /*with_header=*/false);
+  if (!complete) return tl::make_unexpected(complete.error());
   auto tokens = tokenize(*whole);
   if (!tokens) return tl::make_unexpected(tokens.error());
   auto answers = AnswerFinder(*this, messages, tools, *whole, *tokens).find();

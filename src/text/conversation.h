@@ -76,10 +76,11 @@ class ConversationRenderer final {
                        ConversationOptions options);
 
   /// What the model reads before it answers: the messages and the header of an answer. `tools` is
-  /// an array or null. Fails with what the template says.
+  /// an array or null. Fails with what the template says, where a message has no role, and where
+  /// the template writes nothing of a message that is no answer and no instruction.
   Expected<RenderedText> prompt(const json::array& messages, const json::value& tools) const;
 
-  /// The whole conversation. Fails where the template does, and where the place of an answer cannot
+  /// The whole conversation. Fails where a prompt does, and where the place of an answer cannot
   /// be told.
   Expected<RenderedConversation> conversation(const json::array& messages,
                                               const json::value& tools) const;
@@ -95,6 +96,8 @@ class ConversationRenderer final {
 
   Expected<Rendering> render(const json::array& messages, const json::value& tools,
                              bool with_header) const;
+  Expected<void> nothing_is_passed_over(const json::array& messages, const json::value& tools,
+                                        const Rendering& rendering, bool with_header) const;
   Expected<std::vector<PlacedToken>> tokenize(const Rendering& rendering) const;
 
   const ChatTemplate& chat_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace slime::text {
@@ -16,10 +17,24 @@ bool has_role(const json::value& message, std::string_view role) {
   return value != nullptr && value->is_string() && std::string_view(value->get_string()) == role;
 }
 
-bool is_excluded(const json::value& message) {
+/// Null is a field that is missing: Parquet and tables of Python give every message all fields.
+const json::value* mask_of(const json::value& message) {
   const json::value* mask =
       message.is_object() ? message.get_object().if_contains("step_loss_mask") : nullptr;
-  return mask != nullptr && *mask != json::value(1);
+  return mask == nullptr || mask->is_null() ? nullptr : mask;
+}
+
+/// 0 or 1, as Python compares: also 1.0 and true. Nothing for other values.
+std::optional<bool> is_trained(const json::value& mask) {
+  if (mask.is_bool()) return mask.get_bool();
+  if (!mask.is_number()) return std::nullopt;
+  const auto number = mask.to_number<double>();
+  return number == 0 || number == 1 ? std::optional(number == 1) : std::nullopt;
+}
+
+bool is_excluded(const json::value& message) {
+  const json::value* mask = mask_of(message);
+  return mask != nullptr && !is_trained(*mask).value_or(true);
 }
 
 /// The header that the family's template puts in front of an answer.
@@ -95,6 +110,13 @@ Expected<std::vector<Answer>> LossMasker::trained(const RenderedConversation& co
 Expected<MaskedTokens> LossMasker::mask(const json::array& messages,
                                         const json::value& tools) const {
   if (messages.empty()) return failure("a conversation needs at least one message");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const json::value* mask = mask_of(messages[i]);
+    if (mask != nullptr && !is_trained(*mask)) {
+      return failure(fmt::format("message {}: \"step_loss_mask\" should be 0 or 1, it is {}", i,
+                                 json_text(*mask)));
+    }
+  }
   const auto conversation = renderer_.conversation(messages, tools);
   if (!conversation) return tl::make_unexpected(conversation.error());
   const auto answers = trained(*conversation, messages, tools);

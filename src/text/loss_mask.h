@@ -54,9 +54,9 @@ class LossMasker final {
   LossMasker(ConversationRenderer renderer, LossMaskType type, TrainedAnswers answers)
       : renderer_(std::move(renderer)), type_(type), answers_(answers) {}
 
-  /// `messages`: objects with role, content and optionally step_loss_mask: other than 1, the
-  /// message is not trained. `tools`: an array or null. Fails where the template does, where an
-  /// answer's place cannot be told, and where the type does not fit the template.
+  /// `messages`: objects with role, content and optionally step_loss_mask: 0, the message is not
+  /// trained; 1 or null, it is. `tools`: an array or null. Fails where the template does, where an
+  /// answer's place cannot be told, where the type does not fit the template, and at other masks.
   Expected<MaskedTokens> mask(const json::array& messages, const json::value& tools) const;
 
  private:

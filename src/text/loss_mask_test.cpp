@@ -266,6 +266,52 @@ TEST(LossMask, WhatTheTemplateMarksAsGeneratedIsTrained) {
             "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n");
 }
 
+TEST(LossMask, AMaskThatIsNullIsMissingAndOthersThanNoughtAndOneAreRefused) {
+  constexpr std::string_view kPlain =
+      "{% for m in messages %}<|im_start|>{{ m.role + '\n' + m.content }}<|im_end|>{{ '\n' }}"
+      "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant{{ '\n' }}{% endif %}";
+  const Toy toy(kPlain);
+  json::array messages = talk({{"user", "hi"}, {"assistant", "yo"}});
+  const auto trains = [&](const json::value& mask) {
+    messages[1].as_object()["step_loss_mask"] = mask;
+    const auto tokens = toy.masker.mask(messages, nullptr);
+    EXPECT_TRUE(tokens.has_value()) << tokens.error().message;
+    return response_length(tokens->mask) > 0;
+  };
+  for (const json::value& mask :
+       {json::value(nullptr), json::value(1), json::value(1.0), json::value(true)})
+    EXPECT_TRUE(trains(mask)) << json_text(mask);
+  for (const json::value& mask : {json::value(0), json::value(0.0), json::value(false)})
+    EXPECT_FALSE(trains(mask)) << json_text(mask);
+  for (const json::value& mask : {json::value("0"), json::value(0.5), json::value(2)}) {
+    messages[1].as_object()["step_loss_mask"] = mask;
+    EXPECT_EQ(toy.masker.mask(messages, nullptr).error().message,
+              "message 1: \"step_loss_mask\" should be 0 or 1, it is " + json_text(mask));
+  }
+}
+
+TEST(LossMask, AMessageThatTheTemplatePassesOverIsRefused) {
+  constexpr std::string_view kBranches =
+      "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}<|im_start|>"
+      "{{ m.role + '\n' + m.content }}<|im_end|>{{ '\n' }}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant{{ '\n' }}{% endif %}";
+  const Toy toy(kBranches);
+  const auto problem = [&](const json::array& messages) {
+    return toy.masker.mask(messages, nullptr).error().message;
+  };
+  EXPECT_EQ(problem(talk({{"human", "hi"}, {"assistant", "yo"}})),
+            "message 0 (human): the chat template writes nothing of it: templates know system, "
+            "user, assistant and perhaps tool");
+  EXPECT_EQ(problem(talk({{"user", "hi"}, {"assistant", "?"}, {"tool", "4"}, {"assistant", "yo"}})),
+            "message 2 (tool): the chat template writes nothing of it");
+  EXPECT_EQ(problem({json::object{{"from", "human"}, {"value", "hi"}}}),
+            "message 0 has no \"role\"; it has from, value: a message is {\"role\": \"user\", "
+            "\"content\": ...}");
+  // A system message may be written elsewhere, or by nobody.
+  EXPECT_TRUE(
+      toy.masker.mask(talk({{"system", "s"}, {"user", "hi"}, {"assistant", "yo"}}), nullptr));
+}
+
 TEST(LossMask, ATemplateThatCollectsItsTextIsReadByPrefixes) {
   constexpr std::string_view kCollected =
       "{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = ns.t + '<|im_start|>' + "
