@@ -191,7 +191,7 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
   row.fields = known_keys(object);
   const bool is_pair = !keys.chosen.empty() && !keys.rejected.empty();
   // A pair of whole conversations needs no field for its prompt.
-  if (!is_pair || object.contains(keys.input))
+  if (!is_pair || find_field(object, keys.input) != nullptr)
     row.prompt = required(object, keys.input, "--input-key", where);
   // Rows of environments name a task by its number.
   if (is_whole_number(row.prompt)) row.prompt = json::string(json_text(row.prompt));
@@ -218,8 +218,19 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
     row.metadata[keys.rejected] = response_of(object, keys.rejected, "--rejected-key", where);
     split_pair(row, object, keys, where);
   }
-  if (!keys.completion.empty() && find_field(object, keys.completion) != nullptr)
-    row.metadata[keys.completion] = response_of(object, keys.completion, "--completion-key", where);
+  if (!keys.completion.empty() && find_field(object, keys.completion) != nullptr) {
+    const json::value& completion = response_of(object, keys.completion, "--completion-key", where);
+    const json::array* before = row.prompt.if_array();
+    const bool is_answer =
+        completion.is_string() || role_in(completion.get_array(), 0) == "assistant";
+    if (before != nullptr && is_answer && role_in(*before, before->size() - 1) == "assistant") {
+      throw ConfigError(fmt::format(
+          "{}: the conversation \"{}\" (--input-key) ends with an answer, and \"{}\" would be "
+          "another; name the field that follows it with --completion-key",
+          where, keys.input, keys.completion));
+    }
+    row.metadata[keys.completion] = completion;
+  }
   if (const json::value* tools = keys.tools.empty() ? nullptr : find_field(object, keys.tools);
       tools != nullptr) {
     row.has_tools_field = true;

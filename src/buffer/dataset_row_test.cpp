@@ -26,6 +26,34 @@ TEST(DatasetRow, AKeyMayBeAPathIntoNestedFields) {
   EXPECT_EQ(row.tools.size(), 1U);
 }
 
+TEST(DatasetRow, ThePromptOfAPairMayBeAPathToo) {
+  const DatasetRow row =
+      read_row(R"({"d": {"q": "why?"}, "chosen": "a", "rejected": "b"})",
+               {.input = "d.q", .chosen = "chosen", .rejected = "rejected"}, "x");
+  EXPECT_EQ(row.prompt, json::value("why?"));
+}
+
+TEST(DatasetRow, AConversationWithItsAnswerHasNoCompletion) {
+  const std::string head = R"({"p": [{"role": "user", "content": "q"})";
+  const std::string answer = R"(, {"role": "assistant", "content": "a"})";
+  const RowKeys keys{.input = "p", .completion = "c"};
+  EXPECT_NO_THROW(read_row(head + R"(], "c": "a"})", keys, "x"));
+  EXPECT_NO_THROW(read_row(head + answer + "]}", keys, "x"));
+  EXPECT_NO_THROW(
+      read_row(head + answer + R"(], "c": [{"role": "tool", "content": "4"}]})", keys, "x"));
+  for (const char* completion : {R"("b")", R"([{"role": "assistant", "content": "b"}])"}) {
+    try {
+      read_row(head + answer + R"(], "c": )" + completion + "}", keys, "x");
+      ADD_FAILURE() << completion;
+    } catch (const ConfigError& error) {
+      EXPECT_STREQ(
+          error.what(),
+          "x: the conversation \"p\" (--input-key) ends with an answer, and \"c\" would be "
+          "another; name the field that follows it with --completion-key");
+    }
+  }
+}
+
 TEST(DatasetRow, APathThatLeadsNowhereIsRefusedWithTheFieldsThatAreThere) {
   for (const char* key : {"reward_model.truth", "reward_model.ground_truth.x", "q.0", "answers.7",
                           "answers.x", "reward_model.", ".q", "."}) {
