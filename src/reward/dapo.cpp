@@ -230,18 +230,33 @@ json::value record(bool is_right, json::value prediction) {
       {"score", is_right ? 1.0 : -1.0}, {"acc", is_right}, {"pred", std::move(prediction)}};
 }
 
+/// Digits without leading zeros, behind a sign where the number is negative; nothing for other texts.
+std::optional<std::string> integer_text(std::string_view text) {
+  const bool has_sign = text.starts_with('-') || text.starts_with('+');
+  std::string_view digits = text.substr(has_sign ? 1 : 0);
+  if (digits.empty() || !std::all_of(digits.begin(), digits.end(), is_digit)) return std::nullopt;
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
+  if (digits.empty()) return "0";
+  return (text.starts_with('-') ? "-" : "") + std::string(digits);
+}
+
 /// The whole number that an answer of the label means. The original cuts off what follows the
 /// point: "2.5" would be answered by 2. Strictly that is no label.
-Expected<double> whole_number(std::string_view answer, Grading grading) {
+/// Integers keep all their digits; the original makes doubles of them.
+Expected<std::string> whole_number(std::string_view answer, Grading grading) {
   const auto shown = [&] { return shown_label(json::value(json::string(answer))); };
-  const std::optional<double> number = to_float(dapo_normal_form(final_answer(answer)));
+  const std::string normal = dapo_normal_form(final_answer(answer));
+  if (grading == Grading::kStrict) {
+    if (std::optional<std::string> digits = integer_text(normal)) return std::move(*digits);
+  }
+  const std::optional<double> number = to_float(normal);
   if (!number || !std::isfinite(*number))
     return failure("dapo: the label " + shown() + " is not a number");
   if (grading == Grading::kStrict && *number != std::trunc(*number)) {
     return failure("dapo: the label " + shown() +
                    " is not a whole number, which is all that dapo compares; math compares others");
   }
-  return *number;
+  return to_integer_string(*number);
 }
 
 /// The record for an answer that was found in a response.
@@ -249,9 +264,9 @@ Expected<json::value> grade(std::string_view answer, const json::value& label, G
   const std::string prediction =
       grading == Grading::kStrict ? strict_prediction(answer) : dapo_normal_form(answer);
   return best_score(label, "dapo", [&](std::string_view truth) -> Expected<json::value> {
-    const Expected<double> number = whole_number(truth, grading);
+    const Expected<std::string> number = whole_number(truth, grading);
     if (!number) return tl::make_unexpected(number.error());
-    return record(prediction == to_integer_string(*number), json::string(prediction));
+    return record(prediction == *number, json::string(prediction));
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <optional>
 
 #include "reward/python_text.h"
@@ -67,6 +68,10 @@ Expected<std::string> label_text(const json::value& label, std::string_view rule
   if (!label.is_string() && !label.is_number() && big_integer_digits(label) == nullptr) {
     return failure(fmt::format("{}: the label should be a string or a number, it is {}", rule,
                                shown_label(label)));
+  }
+  if (label.is_double() && !std::isfinite(label.get_double())) {
+    return failure(
+        fmt::format("{}: the label is a number that no double holds; write it as a string", rule));
   }
   std::string text = to_python_string(label);
   if (stripped(text).empty()) return failure(fmt::format("{}: the label is empty", rule));

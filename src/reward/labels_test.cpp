@@ -86,6 +86,25 @@ TEST(RewardLabels, LabelsMayBeAsPublishedDataSetsHaveThem) {
   EXPECT_EQ(score("math", "\\boxed{0}", "[0,1]"), "0");
 }
 
+TEST(RewardLabels, WholeNumbersOfDapoKeepAllTheirDigits) {
+  const auto score = [](const char* response, const json::value& label) {
+    return number_by("dapo", response, label, Grading::kStrict);
+  };
+  const json::value label = parse_json("123456789012345678901234567890", "label");
+  EXPECT_EQ(score("Answer: 123456789012345678901234567890", label), 1);
+  EXPECT_EQ(score("Answer: 123456789012345678901234567891", label), -1);
+  EXPECT_EQ(score("Answer: 9007199254740993", "9007199254740993"), 1);  // 2^53 + 1
+  EXPECT_EQ(score("Answer: 9007199254740992", "9007199254740993"), -1);
+  EXPECT_EQ(score("Answer: -7", "-007"), 1);
+  EXPECT_EQ(score("Answer: 7", "+7.0"), 1);
+  EXPECT_EQ(score("Answer: 0", "-0"), 1);
+}
+
+TEST(RewardLabels, ANumberBeyondDoublesIsRefused) {
+  EXPECT_EQ(label_problem(parse_json("1e400", "label"), {}, "math", {}),
+            "math: the label is a number that no double holds; write it as a string");
+}
+
 TEST(RewardLabels, ALabelThatTheRuleDoesNotTakeForItsOwnAnswerIsRefused) {
   EXPECT_EQ(label_problem(2.5, {}, "dapo", {}),
             "dapo: the label \"2.5\" is not a whole number, which is all that dapo compares; math "
