@@ -153,9 +153,10 @@ AnswerParser::MaybeFormula AnswerParser::function(std::string name) {
       }
     } else {
       if (inside->kind != AnswerKind::kFormula) return std::nullopt;
-      if (inside->unit && !inside->unit->is_degree) return std::nullopt;
+      const bool is_degree = inside->unit && inside->unit->is_degree;
+      if (inside->unit && !is_degree && !inside->unit->is_radian) return std::nullopt;
       Formula of = std::move(inside->formula);
-      if (inside->unit) of = function_of("degree", one(std::move(of)));
+      if (is_degree) of = function_of("degree", one(std::move(of)));
       args = one(std::move(of));
     }
   } else {

@@ -279,6 +279,13 @@ bool Comparison::same_quantities(const Answer& a, const Answer& b) {
 bool Comparison::same_units(const Answer& a, const Answer& b) {
   const Unit& left = *a.unit;
   const Unit& right = *b.unit;
+  if (left.is_radian || right.is_radian) {
+    const auto is_angle = [](const Unit& unit) { return unit.is_radian || unit.is_degree; };
+    const auto angle = [](const Answer& of) {
+      return of.unit->is_degree ? in_radians(of.formula) : of.formula;
+    };
+    return is_angle(left) && is_angle(right) && are_equal_formulas(angle(a), angle(b), budget_);
+  }
   if (left.is_percent || right.is_percent || left.is_degree || right.is_degree) {
     return left.is_percent == right.is_percent && left.is_degree == right.is_degree &&
            are_equal_formulas(a.formula, b.formula, budget_);

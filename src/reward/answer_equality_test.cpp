@@ -66,6 +66,16 @@ TEST(AnswerEquality, NothingEqualsNothing) {
   EXPECT_FALSE(are_equal_answers("1", "\\begin{pmatrix}1&\\end{pmatrix}"));
 }
 
+TEST(AnswerEquality, RadiansAreAUnit) {
+  EXPECT_FALSE(are_equal_answers("30\\text{ radians}", "30^\\circ"));
+  EXPECT_FALSE(are_equal_answers("30\\text{ degrees}", "30\\text{ rad}"));
+  EXPECT_FALSE(are_equal_answers("30\\text{ rad}", "30\\text{ m}"));
+  EXPECT_TRUE(are_equal_answers("30^\\circ", "\\frac{\\pi}{6}\\text{ radians}"));
+  EXPECT_TRUE(are_equal_answers("2\\text{ rad}", "2"));
+  EXPECT_TRUE(are_equal_answers("2\\text{ rad}", "2\\text{ radians}"));
+  EXPECT_TRUE(are_equal_answers("2\\text{ rad/s}", "2\\text{ s}^{-1}"));
+}
+
 TEST(AnswerEquality, SeparatorsMayTouch) {
   EXPECT_TRUE(are_equal_answers("red and and blue", "blue, red"));
   EXPECT_FALSE(are_equal_answers("red or or or", "blue"));

@@ -242,6 +242,10 @@ std::optional<Unit> read_unit(const PlainLatex& plain, std::size_t& at, std::siz
       unit.is_degree = true;
       continue;
     }
+    if (num_words == 1 && (lower == "radian" || lower == "radians" || lower == "rad")) {
+      unit.is_radian = true;
+      continue;
+    }
     const bool is_one_letter = word.size() == 1;
     const KnownUnit* known =
         is_one_letter && !plain.is_text[begin] && !(begin > 0 && text[begin - 1] == ' ')
@@ -265,6 +269,7 @@ std::optional<Unit> read_unit(const PlainLatex& plain, std::size_t& at, std::siz
     }
   }
   if (num_words == 0) return std::nullopt;
+  if (!unit.powers.empty()) unit.is_radian = false;
   at = i;
   return unit;
 }

@@ -20,9 +20,10 @@ struct Unit {
   std::string denominator = "1";
   bool is_percent = false;
   bool is_degree = false;  // of an angle; converted to radians where that is asked for
+  bool is_radian = false;  // of an angle alone: in "rad/s" it is 1
   bool has_count = false;  // a word that is no known unit
 
-  bool is_none() const { return powers.empty() && !is_percent && !is_degree; }
+  bool is_none() const { return powers.empty() && !is_percent && !is_degree && !is_radian; }
 };
 
 /// The unit that begins at `at` of the text, which moves behind it; nothing when there is none. `until`
