@@ -331,7 +331,7 @@ std::vector<FlagRow> output_flags() {
                "the original computes these figures after it has logged and never shows them"),
       works("--save-debug-rollout-data", &C::save_debug_rollout_data,
             "path with {rollout_id}: the samples of each rollout as JSON lines")
-          .when(kResponses),
+          .when(kAnyRun),
       works("--load-debug-rollout-data", &C::load_debug_rollout_data,
             "train on such files instead of generating")
           .when(kAnyRun),
@@ -342,7 +342,7 @@ std::vector<FlagRow> output_flags() {
                "RUN_DIR/rollouts has tokens, masks, rewards and both log-probs of every step"),
       refused("--load-forge-rollout-data", kValue, "use --load-debug-rollout-data"),
       works("--dump-details", &C::dump_details, "folder: rollout dumps of every step")
-          .when(kResponses),
+          .when(kAnyRun),
       works("--debug-rollout-only", &C::debug_rollout_only, "generate and score, never train")
           .when(kAnyRun),
       works("--debug-train-only", &C::debug_train_only, "train without an engine").when(kAnyRun),

@@ -27,6 +27,7 @@ using config::FlagStatus;
 using config::ParsedFlags;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 const std::string kMis = "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp";
@@ -123,6 +124,16 @@ TEST(UnreadFlags, AreToldWhereTheirAlgorithmIsAnother) {
   EXPECT_THAT(notes(policy() + Words{"--advantage-estimator", "cispo", "--eps-clip", "1",
                                      "--eps-clip-c", "3"}),
               HasSubstr("--eps-clip-c has no effect: nothing in this run reads it"));
+}
+
+TEST(UnreadFlags, DumpsAreWrittenOfRowsToo) {
+  for (const char* loss : {"sft_loss", "dpo_loss"}) {
+    const std::string told =
+        notes(rows(loss) + Words{"--save-debug-rollout-data", "/nowhere/{rollout_id}.jsonl"}) +
+        notes(rows(loss) + Words{"--dump-details", "/nowhere"});
+    EXPECT_THAT(told, Not(HasSubstr("--save-debug-rollout-data has"))) << loss;
+    EXPECT_THAT(told, Not(HasSubstr("--dump-details has"))) << loss;
+  }
 }
 
 TEST(UnreadFlags, OfTheWeightedMaskUnderPlainTruncation) {
