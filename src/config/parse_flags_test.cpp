@@ -181,6 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "should be below --rollout-max-context-len 64"},
         BadConfig{"--loss-type sft_loss", "belong together"},
         BadConfig{"--bf16 --fp16", "choose one"},
+        BadConfig{"--dtype bfloat16 --fp32", "--dtype bfloat16 and --fp32: choose one"},
         BadConfig{"--lr-decay-style WSD", "--lr-decay-style WSD: needs --lr-wsd-decay-iters"},
         BadConfig{"--lr-wsd-decay-iters 3", "--lr-wsd-decay-iters: needs --lr-decay-style WSD"},
         BadConfig{"--lr-wsd-decay-style steep", "--lr-wsd-decay-style steep: should be one of"},
