@@ -43,7 +43,8 @@ Value Interpreter::evaluate_node(const ast::DictLiteral& node, Scope& scope) {
   for (const auto& [key_node, value_node] : node.members) {
     Value key = evaluate(key_node, scope);
     Value value = evaluate(value_node, scope);
-    if (!is_hashable(key)) fail_type(fmt::format("unhashable type: '{}'", key.type_name()));
+    if (!is_hashable(key, budget_))
+      fail_type(fmt::format("unhashable type: '{}'", key.type_name()));
     bool replaced = false;
     for (auto& [old_key, old_value] : members) {
       if (!equal(old_key, key, budget_)) continue;

@@ -57,7 +57,8 @@ Value dict(Interpreter& run, Arguments arguments) {
   if (arguments.positional.size() > 1) fail_type("dict expected at most 1 argument");
   std::vector<std::pair<Value, Value>> members;
   const auto put = [&](const Value& key, const Value& value) {
-    if (!is_hashable(key)) fail_type(fmt::format("unhashable type: '{}'", key.type_name()));
+    if (!is_hashable(key, run.budget()))
+      fail_type(fmt::format("unhashable type: '{}'", key.type_name()));
     for (auto& [old_key, old_value] : members) {
       if (!equal(old_key, key, run.budget())) continue;
       old_value = value;

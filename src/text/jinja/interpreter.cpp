@@ -358,6 +358,7 @@ Value Interpreter::call(const Value& callee, Arguments arguments) {
   const Function* function = callee.if_function();
   if (function == nullptr)
     fail_type(fmt::format("'{}' object is not callable", callee.type_name()));
+  pay_look(arguments);
   return function->call(*this, std::move(arguments));
 }
 
@@ -398,6 +399,7 @@ Value Interpreter::item(const Value& value, const Value& key) {
     }
   }
   if (const std::string* name = key.if_string()) {
+    budget_.take_pass(name->size());
     if (auto method = find_method(value, *name)) return *std::move(method);
     if (Object* object = value.if_object()) {
       if (auto found = object->attribute(*name)) return *std::move(found);
@@ -406,15 +408,28 @@ Value Interpreter::item(const Value& value, const Value& key) {
   return missing_element(value, key);
 }
 
+void Interpreter::pay_look(const Value& value) {
+  if (const std::string* text = value.if_string()) budget_.take_pass(2 * text->size());
+}
+
+void Interpreter::pay_look(const Arguments& arguments) {
+  for (const Value& value : arguments.positional) pay_look(value);
+  for (const auto& [name, value] : arguments.named) pay_look(value);
+}
+
 Value Interpreter::filter(std::string_view name, const Value& input, Arguments arguments) {
   const FilterFn function = find_filter(name);
   if (function == nullptr) fail_type(fmt::format("No filter named {}.", repr_of_text(name)));
+  pay_look(input);
+  pay_look(arguments);
   return function(*this, input, std::move(arguments));
 }
 
 bool Interpreter::test(std::string_view name, const Value& input, Arguments arguments) {
   const TestFn function = find_test(name);
   if (function == nullptr) fail_type(fmt::format("No test named {}.", repr_of_text(name)));
+  pay_look(input);
+  pay_look(arguments);
   return function(*this, input, std::move(arguments));
 }
 

@@ -62,6 +62,9 @@ class Interpreter {
   Value attribute(const Value& value, std::string_view name);
   /// value[key]: keys come before methods.
   Value item(const Value& value, const Value& key);
+  /// What a built-in is given is paid for before it runs, whether or not it looks at all of it.
+  void pay_look(const Value& value);
+  void pay_look(const Arguments& arguments);
   Value filter(std::string_view name, const Value& input, Arguments arguments);
   bool test(std::string_view name, const Value& input, Arguments arguments);
   Value new_namespace(Arguments arguments);

@@ -318,7 +318,7 @@ Value dict_view(Interpreter& run, const Value& self, Arguments arguments) {
 Value get(Interpreter& run, const Value& self, Arguments arguments) {
   if (!arguments.named.empty()) fail_type("dict.get() takes no keyword arguments");
   const BoundArguments bound("get", std::move(arguments), {"key", "default"});
-  if (!is_hashable(bound.require(0)))
+  if (!is_hashable(bound.require(0), run.budget()))
     fail_type(fmt::format("unhashable type: '{}'", bound.require(0).type_name()));
   if (const Value* value = self.if_dict()->find(bound.require(0), run.budget())) return *value;
   return bound.find(1) == nullptr ? Value(None{}) : *bound.find(1);
@@ -426,6 +426,7 @@ std::optional<Value> find_method(const Value& value, std::string_view name) {
   auto function = std::make_shared<Function>();
   function->repr = "<method>";
   function->call = [self = value, method = found->second](Interpreter& run, Arguments arguments) {
+    run.pay_look(self);
     return method(run, self, std::move(arguments));
   };
   return std::shared_ptr<const Function>(std::move(function));

@@ -324,7 +324,8 @@ bool contains(const Value& container, const Value& item, Budget& budget) {
         fmt::format("'in <string>' requires string as left operand, not {}", item.type_name()));
   }
   if (const Dict* dict = container.if_dict()) {
-    if (!is_hashable(item)) fail_type(fmt::format("unhashable type: '{}'", item.type_name()));
+    if (!is_hashable(item, budget))
+      fail_type(fmt::format("unhashable type: '{}'", item.type_name()));
     return dict->find(item, budget) != nullptr;
   }
   if (const Sequence* sequence = container.if_sequence()) {

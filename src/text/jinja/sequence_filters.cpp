@@ -240,7 +240,8 @@ Value unique(Interpreter& run, const Value& input, Arguments arguments) {
   std::vector<Value> seen, out;
   for (const Value& item : iterate(input, run.budget())) {
     Value key = key_of(run, item, bound.find(1), bound.flag(0, false));
-    if (!is_hashable(key)) fail_type(fmt::format("unhashable type: '{}'", key.type_name()));
+    if (!is_hashable(key, run.budget()))
+      fail_type(fmt::format("unhashable type: '{}'", key.type_name()));
     const auto is_key = [&](const Value& old) { return equal(old, key, run.budget()); };
     if (std::any_of(seen.begin(), seen.end(), is_key)) continue;
     seen.push_back(std::move(key));

@@ -111,6 +111,35 @@ TEST(JinjaTemplate, ADoublingTextEndsAtTheByteLimit) {
   EXPECT_EQ(error_of("{{ [1] | tojson(indent=99999999999) }}"), TemplateErrorKind::kLimit);
 }
 
+TEST(JinjaTemplate, WhatABuiltinIsGivenIsPaidForHoweverLittleItMakes) {
+  const auto repeated = [](const std::string& expression) {
+    return "{% set big = 'a' * 1000000 %}{% for i in range(10000) %}{% set x = " + expression +
+           " %}{% endfor %}";
+  };
+  for (const char* expression :
+       {"'b'.strip(big)", "'b'|trim(big)", "''.removeprefix(big)", "'b'.partition(big)",
+        "big.partition('a')", "big|int", "big|float", "'a'.split(big)", "big|first",
+        "[]|tojson(indent=big)", "[]|tojson(separators=(big, big))", "big.format()",
+        "strftime_now(big)", "{}[big]", "namespace()[big]", "{}.get(big)"}) {
+    EXPECT_EQ(error_of(repeated(expression), {.steps = 1'000'000, .bytes = 100'000'000}),
+              TemplateErrorKind::kLimit)
+        << expression;
+  }
+}
+
+TEST(JinjaTemplate, WhetherATupleCanBeAKeyIsPaidFor) {
+  EXPECT_EQ(error_of("{% set ns = namespace(t=(1,)) %}{% for i in range(18) %}"
+                     "{% set ns.t = (ns.t, ns.t) %}{% endfor %}"
+                     "{% for i in range(10) %}{% set x = {}.get(ns.t) %}{% endfor %}",
+                     {.steps = 1'000'000}),
+            TemplateErrorKind::kLimit);
+}
+
+TEST(JinjaTemplate, StrippingManyCharactersFromALongTextIsQuick) {
+  // Compared one by one these were 10^12 steps.
+  EXPECT_EQ(text_of("{{ ('a' * 1000000).strip('b' * 1000000 ~ 'a')|length }}"), "0");
+}
+
 TEST(JinjaTemplate, TooMuchOutputIsALimitError) {
   EXPECT_EQ(error_of("{% for i in range(1000) %}0123456789{% endfor %}", {.output_bytes = 1000}),
             TemplateErrorKind::kLimit);

@@ -211,6 +211,7 @@ Value tojson(Interpreter& run, const Value& input, Arguments arguments) {
     if (pair.size() != 2 || pair[0].if_string() == nullptr || pair[1].if_string() == nullptr) {
       fail_type("separators are a pair of strings");
     }
+    run.budget().take_bytes(static_cast<std::size_t>(separators->extent().size));
     style.item_separator = *pair[0].if_string();
     style.key_separator = *pair[1].if_string();
   }

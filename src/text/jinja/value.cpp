@@ -307,13 +307,15 @@ bool equal(const Value& left, const Value& right, Budget& budget) {
   return left.if_object() == right.if_object();
 }
 
-bool is_hashable(const Value& value) {
+bool is_hashable(const Value& value, Budget& budget) {
+  budget.take_steps();
   if (value.if_dict() != nullptr) return false;
   const Sequence* sequence = value.if_sequence();
   if (sequence == nullptr) return true;
   if (sequence->kind == SequenceKind::kList) return false;
   return sequence->kind != SequenceKind::kTuple ||
-         std::all_of(sequence->items.begin(), sequence->items.end(), is_hashable);
+         std::all_of(sequence->items.begin(), sequence->items.end(),
+                     [&](const Value& item) { return is_hashable(item, budget); });
 }
 
 }  // namespace slime::text::jinja

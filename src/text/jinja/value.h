@@ -165,7 +165,7 @@ Value from_json(const json::value& value);
 bool equal(const Value& left, const Value& right, Budget& budget);
 /// Python's order of two values that have if_number().
 std::partial_ordering compare_numbers(const Value& left, const Value& right);
-/// Whether Python could use it as a dictionary key.
-bool is_hashable(const Value& value);
+/// Whether Python could use it as a dictionary key. Charged by the elements of its tuples.
+bool is_hashable(const Value& value, Budget& budget);
 
 }  // namespace slime::text::jinja

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <span>
+#include <unordered_set>
 
 namespace slime::text::python {
 namespace {
@@ -93,14 +94,20 @@ void append_title(char32_t point, std::string& out) {
   append_converted(point, kTitle, out);
 }
 
-bool is_stripped(char32_t point, const std::optional<std::string>& characters) {
-  if (!characters) return is_space(point);
-  std::size_t at = 0;
-  while (at < characters->size()) {
-    if (next_point(*characters, at) == point) return true;
+/// The characters that are taken off; white space where none are given.
+class StrippedSet {
+ public:
+  explicit StrippedSet(const std::optional<std::string>& characters)
+      : is_space_(!characters.has_value()) {
+    for (std::size_t at = 0; characters && at < characters->size();)
+      points_.insert(next_point(*characters, at));
   }
-  return false;
-}
+  bool has(char32_t point) const { return is_space_ ? is_space(point) : points_.contains(point); }
+
+ private:
+  bool is_space_;
+  std::unordered_set<char32_t> points_;
+};
 
 std::size_t previous_point_start(std::string_view text, std::size_t end) {
   std::size_t start = end - 1;
@@ -274,10 +281,11 @@ std::string with_swapped_case(std::string_view text) {
 
 std::string_view stripped_left(std::string_view text,
                                const std::optional<std::string>& characters) {
+  const StrippedSet set(characters);
   std::size_t at = 0;
   while (at < text.size()) {
     std::size_t next = at;
-    if (!is_stripped(next_point(text, next), characters)) break;
+    if (!set.has(next_point(text, next))) break;
     at = next;
   }
   return text.substr(at);
@@ -285,11 +293,12 @@ std::string_view stripped_left(std::string_view text,
 
 std::string_view stripped_right(std::string_view text,
                                 const std::optional<std::string>& characters) {
+  const StrippedSet set(characters);
   std::size_t end = text.size();
   while (end > 0) {
     const std::size_t start = previous_point_start(text, end);
     std::size_t at = start;
-    if (!is_stripped(next_point(text, at), characters)) break;
+    if (!set.has(next_point(text, at))) break;
     end = start;
   }
   return text.substr(0, end);
