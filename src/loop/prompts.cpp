@@ -38,20 +38,6 @@ std::vector<TokenId> checked(const ModelText& text, std::vector<TokenId> ids) {
   return ids;
 }
 
-buffer::RenderFn renders_with(const ModelText& text, const json::object& variables) {
-  const auto options = text::to_chat_options(variables);
-  if (!options) throw ConfigError("--apply-chat-template-kwargs: " + options.error().message);
-  return [&text, options = *options](const json::array& messages, const json::array& tools) {
-    text::ChatOptions all = options;
-    all.add_generation_prompt = true;
-    all.now = text.today;
-    if (!tools.empty()) all.tools = tools;
-    const auto rendered = text.chat->render(messages, all);
-    if (!rendered) throw ConfigError("chat template: " + rendered.error().message);
-    return *rendered;
-  };
-}
-
 text::ConversationRenderer renderer_with(const config::RunConfig& config, const ModelText& text,
                                          const json::object& variables,
                                          std::vector<TokenId> end_ids) {
@@ -64,6 +50,16 @@ text::ConversationRenderer renderer_with(const config::RunConfig& config, const 
           {.chat = std::move(*options),
            .end_ids = std::move(end_ids),
            .content_is_text = config.no_special_tokens_in_content}};
+}
+
+buffer::RenderFn renders_with(const config::RunConfig& config, const ModelText& text,
+                              const json::object& variables) {
+  return [renderer = renderer_with(config, text, variables, {})](const json::array& messages,
+                                                                 const json::array& tools) {
+    auto rendered = renderer.prompt_text(messages, tools.empty() ? json::value() : tools);
+    if (!rendered) throw ConfigError(rendered.error().message);
+    return std::move(*rendered);
+  };
 }
 
 buffer::TokenizeMessagesFn tokenizes_with(const config::RunConfig& config, const ModelText& text,
@@ -84,7 +80,7 @@ Source make_source(const config::RunConfig& config, const ModelText& text,
       static_cast<int>(config.num_data_workers > 0 ? config.num_data_workers : config.num_threads);
   buffer::RenderFn render;
   if (rendering.applies_template) {
-    render = renders_with(text, rendering.variables);
+    render = renders_with(config, text, rendering.variables);
     files.tokenize_messages = tokenizes_with(config, text, rendering.variables);
   }
   const auto tokenize = [&text](std::string_view prompt) {
@@ -248,7 +244,7 @@ buffer::TokenizeMessagesFn tokenize_prompts(const config::RunConfig& config,
 }
 
 buffer::RenderFn render_prompts(const config::RunConfig& config, const ModelText& text) {
-  return renders_with(text, flags_variables(config));
+  return renders_with(config, text, flags_variables(config));
 }
 
 buffer::Dataset load_prompts(const config::RunConfig& config, const ModelText& text) {

@@ -105,6 +105,15 @@ TEST(Prompts, RowsWhoseLabelTheirRewardCannotUseAreAllNamedBeforeAnythingIsGener
   EXPECT_EQ(load_prompts(config, text).size(), 4);
 }
 
+TEST(Prompts, AMessageWithoutARoleIsNoPrompt) {
+  const ModelText text = tiny_text();
+  const buffer::RenderFn render = render_prompts(config::RunConfig(), text);
+  const json::array messages{json::object{{"from", "human"}, {"value", "2+3?"}}};
+  EXPECT_THAT(problems_of([&] { render(messages, {}); }),
+              HasSubstr("message 0 has no \"role\"; it has from, value"));
+  EXPECT_THAT(render({json::object{{"role", "user"}, {"content", "2+3?"}}}, {}), HasSubstr("2+3?"));
+}
+
 TEST(Prompts, MessagesWithoutATemplateAreRefusedWhereNobodyElseMakesATextOfThem) {
   const ModelText text = tiny_text();
   const auto path = std::filesystem::path(testing::TempDir()) / "prompts_test_messages.jsonl";

@@ -370,13 +370,28 @@ Expected<std::vector<PlacedToken>> ConversationRenderer::tokenize(
   }
 }
 
+Expected<ConversationRenderer::Rendering> ConversationRenderer::whole(const json::array& messages,
+                                                                      const json::value& tools,
+                                                                      bool with_header) const {
+  if (auto problem = message_without_role(messages)) return failure(std::move(*problem));
+  auto rendering = render(messages, tools, with_header);
+  if (!rendering) return tl::make_unexpected(rendering.error());
+  const auto complete = nothing_is_passed_over(messages, tools, *rendering, with_header);
+  if (!complete) return tl::make_unexpected(complete.error());
+  return rendering;
+}
+
+Expected<std::string> ConversationRenderer::prompt_text(const json::array& messages,
+                                                        const json::value& tools) const {
+  auto rendering = whole(messages, tools, /*with_header=*/true);
+  if (!rendering) return tl::make_unexpected(rendering.error());
+  return std::move(rendering->text);
+}
+
 Expected<RenderedText> ConversationRenderer::prompt(const json::array& messages,
                                                     const json::value& tools) const {
-  if (auto problem = message_without_role(messages)) return failure(std::move(*problem));
-  auto rendering = render(messages, tools, /*with_header=*/true);
+  auto rendering = whole(messages, tools, /*with_header=*/true);
   if (!rendering) return tl::make_unexpected(rendering.error());
-  const auto complete = nothing_is_passed_over(messages, tools, *rendering, /*with_header=*/true);
-  if (!complete) return tl::make_unexpected(complete.error());
   auto tokens = tokenize(*rendering);
   if (!tokens) return tl::make_unexpected(tokens.error());
   return RenderedText{std::move(rendering->text), std::move(*tokens)};
@@ -384,17 +399,14 @@ Expected<RenderedText> ConversationRenderer::prompt(const json::array& messages,
 
 Expected<RenderedConversation> ConversationRenderer::conversation(const json::array& messages,
                                                                   const json::value& tools) const {
-  if (auto problem = message_without_role(messages)) return failure(std::move(*problem));
-  auto whole = render(messages, tools, /*with_header=*/false);
-  if (!whole) return tl::make_unexpected(whole.error());
-  const auto complete = nothing_is_passed_over(messages, tools, *whole, /*with_header=*/false);
-  if (!complete) return tl::make_unexpected(complete.error());
-  auto tokens = tokenize(*whole);
+  auto rendering = whole(messages, tools, /*with_header=*/false);
+  if (!rendering) return tl::make_unexpected(rendering.error());
+  auto tokens = tokenize(*rendering);
   if (!tokens) return tl::make_unexpected(tokens.error());
-  auto answers = AnswerFinder(*this, messages, tools, *whole, *tokens).find();
+  auto answers = AnswerFinder(*this, messages, tools, *rendering, *tokens).find();
   if (!answers) return tl::make_unexpected(answers.error());
   RenderedConversation out;
-  out.text = std::move(whole->text);
+  out.text = std::move(rendering->text);
   out.tokens = std::move(*tokens);
   out.answers = std::move(*answers);
   return out;

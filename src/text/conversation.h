@@ -79,6 +79,8 @@ class ConversationRenderer final {
   /// an array or null. Fails with what the template says, where a message has no role, and where
   /// the template writes nothing of a message that is no answer and no instruction.
   Expected<RenderedText> prompt(const json::array& messages, const json::value& tools) const;
+  /// The same without tokens.
+  Expected<std::string> prompt_text(const json::array& messages, const json::value& tools) const;
 
   /// The whole conversation. Fails where a prompt does, and where the place of an answer cannot
   /// be told.
@@ -96,6 +98,8 @@ class ConversationRenderer final {
 
   Expected<Rendering> render(const json::array& messages, const json::value& tools,
                              bool with_header) const;
+  Expected<Rendering> whole(const json::array& messages, const json::value& tools,
+                            bool with_header) const;
   Expected<void> nothing_is_passed_over(const json::array& messages, const json::value& tools,
                                         const Rendering& rendering, bool with_header) const;
   Expected<std::vector<PlacedToken>> tokenize(const Rendering& rendering) const;
