@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string_view>
 #include <type_traits>
 
 #include "config/flag_table.h"
@@ -300,6 +302,14 @@ void apply_roles(ParsedFlags& parsed) {
     if (!seen.insert(name).second) {
       parsed.problems.push_back(fmt::format("{}: role {} appears twice", where, name));
       continue;
+    }
+    for (const auto& member : *entry) {
+      static constexpr std::array<std::string_view, 6> kKeys{
+          "name", "role", "overrides", "args", "num_nodes", "num_gpus_per_node"};
+      if (std::ranges::find(kKeys, std::string_view(member.key())) == kKeys.end())
+        parsed.problems.push_back(
+            fmt::format("{}: {}: there is no {}; flags of a role are in its map `overrides`", where,
+                        name, std::string_view(member.key())));
     }
     for (const char* key : {"overrides", "args"}) {
       const json::value* overrides = entry->if_contains(key);

@@ -371,10 +371,14 @@ TEST(Flags, RolesOfTheMegatronFileOverrideActorAndCritic) {
 TEST(Flags, ACriticsSettingsNeedACritic) {
   const auto path = std::filesystem::temp_directory_path() / "slime_roles_test_2.yaml";
   std::ofstream(path)
-      << "megatron: [{name: c, role: critic, overrides: {lr: 5e-5}}, {role: judge}]\n";
+      << "megatron: [{name: c, role: critic, overrides: {lr: 5e-5}}, {role: judge}, "
+         "{role: actor, num_nodes: 1, default: {lr: 3}}]\n";
   const std::string text = refusal(kGood + "--megatron-config-path " + path.string());
   EXPECT_NE(text.find("only --advantage-estimator ppo has a critic"), std::string::npos);
   EXPECT_NE(text.find("a role should be actor or critic"), std::string::npos);
+  EXPECT_NE(text.find("actor: there is no default; flags of a role are in its map `overrides`"),
+            std::string::npos);
+  EXPECT_EQ(text.find("num_nodes"), std::string::npos);
   std::filesystem::remove(path);
 }
 
