@@ -157,7 +157,12 @@ TEST(Prompts, WithoutALabelKeyEveryRowLacksItsLabelAndTheFlagIsNamed) {
 }
 
 TEST(Prompts, RowsThatAreTrainedOnNeedNoFieldOfLabels) {
-  const ModelText text = tiny_text();
+  const auto folder = std::filesystem::path(testing::TempDir()) / "prompts_test_templated";
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/tiny_smollm", folder);
+  std::ofstream(folder / "chat_template.jinja")
+      << "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+  const ModelText text = load_model_text(folder.string(), true, {});
   config::RunConfig config = labelled_run();
   config.rm_type.clear();
   config.loss_type = "sft_loss";
@@ -165,6 +170,7 @@ TEST(Prompts, RowsThatAreTrainedOnNeedNoFieldOfLabels) {
   EXPECT_THAT(problems_of([&] { load_prompts(config, text); }), Not(HasSubstr("answer")));
   config.custom_rollout_log_function_path = "mine.log";  // which sees samples
   EXPECT_THAT(problems_of([&] { load_prompts(config, text); }), HasSubstr("no field \"answer\""));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Prompts, AStreamGoesOnPastALabelThatCannotBeUsed) {

@@ -4,6 +4,7 @@
 
 #include <random>
 #include <string_view>
+#include <system_error>
 
 #include "core/error.h"
 #include "train/checkpoint_directory.h"
@@ -51,7 +52,8 @@ RunHistory read_history(const RunFolder& folder) {
   RunHistory history;
   history.has_metrics = is_filled(folder.metrics());
   history.has_ledger = is_filled(folder.ledger());
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.root() / "rollouts"))
+  std::error_code none;  // of a run that has not begun
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.root() / "rollouts", none))
     history.num_rollouts += entry.path().filename().string().starts_with("step_") ? 1 : 0;
   history.has_saved = fs::is_symlink(folder.latest());
   history.checkpoints = train::checkpoint_iterations(folder.checkpoints());
