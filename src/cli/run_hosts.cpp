@@ -77,6 +77,8 @@ int serve_as_node(const config::RunConfig& config, const LaunchPlace& place) {
 }
 
 int train_here(const config::ParsedFlags& flags) {
+  // Nobody comes from elsewhere, and what users' functions start has no part in any run.
+  cluster::take_identity_from_environment();
   const SystemClock clock;
   if (flags.config.actor_num_nodes > 1) {
     throw ConfigError(fmt::format(

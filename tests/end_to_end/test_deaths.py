@@ -298,8 +298,9 @@ def test_ranks_that_die_again_and_again_end_the_run_with_their_history(work):
     assert_nobody_is_left(run_dir)
 
 
-def test_no_token_is_on_a_command_line_and_no_socket_listens_beyond_loopback(work):
+def test_no_token_is_on_a_command_line_and_no_socket_listens_beyond_loopback(work, monkeypatch):
     run_dir = work / "token"
+    monkeypatch.setenv("SLIME_RUN_TOKEN", "ab" * 32)  # of a shell in which runs on several hosts are started
     run = Run(command_for(work, run_dir, steps=100_000), run_dir, seed=0)
     try:
         run.wait_for_a_random_instant()
