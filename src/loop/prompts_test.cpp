@@ -166,6 +166,7 @@ TEST(Prompts, RowsThatAreTrainedOnNeedNoFieldOfLabels) {
   config::RunConfig config = labelled_run();
   config.rm_type.clear();
   config.loss_type = "sft_loss";
+  config.hf_checkpoint = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
   config.label_key = "answer";  // of no row
   EXPECT_THAT(problems_of([&] { load_prompts(config, text); }), Not(HasSubstr("answer")));
   config.custom_rollout_log_function_path = "mine.log";  // which sees samples
