@@ -106,12 +106,18 @@ TEST(Prompts, RowsWhoseLabelTheirRewardCannotUseAreAllNamedBeforeAnythingIsGener
 }
 
 TEST(Prompts, AMessageWithoutARoleIsNoPrompt) {
-  const ModelText text = tiny_text();
+  const auto folder = std::filesystem::path(testing::TempDir()) / "prompts_test_roles";
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/tiny_smollm", folder);
+  std::ofstream(folder / "chat_template.jinja")
+      << "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+  const ModelText text = load_model_text(folder.string(), true, {});
   const buffer::RenderFn render = render_prompts(config::RunConfig(), text);
   const json::array messages{json::object{{"from", "human"}, {"value", "2+3?"}}};
   EXPECT_THAT(problems_of([&] { render(messages, {}); }),
               HasSubstr("message 0 has no \"role\"; it has from, value"));
   EXPECT_THAT(render({json::object{{"role", "user"}, {"content", "2+3?"}}}, {}), HasSubstr("2+3?"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Prompts, MessagesWithoutATemplateAreRefusedWhereNobodyElseMakesATextOfThem) {
