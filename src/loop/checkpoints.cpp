@@ -1,11 +1,6 @@
 #include "loop/checkpoints.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <filesystem>
 #include <string_view>
-#include <system_error>
 
 #include "core/calendar.h"
 #include "core/error.h"
@@ -54,17 +49,6 @@ void Checkpoints::save(int64_t step, bool is_published, std::optional<StepBounda
     if (*row.folder != '\0' || is_of_trainer || row.may_be_missing) continue;
     for (const std::string_view member : row.stems)
       check(run.contains(member), "a part is saved as its row says");
-  }
-  std::error_code unknown_space;
-  const auto space = std::filesystem::space(folder_.checkpoints(), unknown_space);
-  if (!unknown_space) {
-    const auto removed = train::make_room_for_checkpoint(folder_.checkpoints(),
-                                                         config_.keep_checkpoints, space.available);
-    if (!removed.empty())
-      recorder_.message(
-          fmt::format("{}: the disk is nearly full; {} removed before the next one is "
-                      "written",
-                      folder_.checkpoints().string(), fmt::join(removed, ", ")));
   }
   const std::filesystem::path directory = trainers_.save({.root = folder_.checkpoints(),
                                                           .model_source = config_.hf_checkpoint,

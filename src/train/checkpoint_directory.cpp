@@ -201,46 +201,12 @@ std::string checkpoint_damage(const fs::path& directory) {
   return {};
 }
 
-namespace {
-
-std::vector<int64_t> committed_iterations(const fs::path& root) {
+void remove_old_checkpoints(const fs::path& root, int64_t keep, const fs::path& written) {
+  if (keep <= 0) return;
   std::vector<int64_t> committed;
   for (const int64_t iteration : checkpoint_iterations(root)) {
     if (fs::exists(root / checkpoint_name(iteration) / kCommitted)) committed.push_back(iteration);
   }
-  return committed;
-}
-
-uint64_t size_of(const fs::path& directory) {
-  uint64_t bytes = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(directory))
-    if (entry.is_regular_file()) bytes += entry.file_size();
-  return bytes;
-}
-
-}  // namespace
-
-std::vector<std::string> make_room_for_checkpoint(const fs::path& root, int64_t keep,
-                                                  uint64_t available_bytes) {
-  const std::vector<int64_t> committed = committed_iterations(root);
-  if (keep <= 1 || committed.size() < 2) return {};
-  const fs::path newest = root / checkpoint_name(committed.back());
-  const uint64_t needed = size_of(newest);
-  std::vector<std::string> removed;
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) <= committed.size(); ++i) {
-    if (available_bytes >= needed) break;
-    if (removed.empty() && !checkpoint_damage(newest).empty()) break;
-    const fs::path directory = root / checkpoint_name(committed[i]);
-    available_bytes += size_of(directory);
-    remove_checkpoint(directory);
-    removed.push_back(directory.filename().string());
-  }
-  return removed;
-}
-
-void remove_old_checkpoints(const fs::path& root, int64_t keep, const fs::path& written) {
-  if (keep <= 0) return;
-  const std::vector<int64_t> committed = committed_iterations(root);
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < committed.size(); ++i) {
     const fs::path directory = root / checkpoint_name(committed[i]);
     if (directory.filename() != written.filename()) remove_checkpoint(directory);

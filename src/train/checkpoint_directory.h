@@ -29,12 +29,6 @@ std::filesystem::path write_checkpoint_directory(
 /// What is wrong with a checkpoint directory, compared with its COMMITTED; empty: nothing.
 std::string checkpoint_damage(const std::filesystem::path& directory);
 
-/// Where `available_bytes` of the disk do not hold one more checkpoint as large as the newest: removes
-/// those that `remove_old_checkpoints` would remove behind it, the oldest first, and returns their
-/// names. The newest stays, and nothing is removed where it is damaged.
-std::vector<std::string> make_room_for_checkpoint(const std::filesystem::path& root, int64_t keep,
-                                                  uint64_t available_bytes);
-
 /// Removes all but the newest `keep` checkpoints that are committed; 0 keeps all. `written`, the
 /// one that was written last, is never removed, even where others have greater iterations: those of
 /// a run that went further before it was set back.

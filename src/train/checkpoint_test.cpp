@@ -152,25 +152,6 @@ TEST(Checkpoint, KeepsTheLastOnesAndReplacesOneOfTheSameName) {
   EXPECT_EQ(checkpoint_iterations(scratch.path), (std::vector<int64_t>{2, 3}));
 }
 
-TEST(Checkpoint, OldOnesGoEarlyWhereTheDiskDoesNotHoldOneMore) {
-  const Scratch scratch;
-  const auto fill = [](const fs::path& path) {
-    std::ofstream(path / "a") << std::string(1000, 'x');
-  };
-  for (const int64_t iteration : {1, 2, 3})
-    write_checkpoint_directory(scratch.path, iteration, fill);
-  const auto make_room = [&](int64_t keep, uint64_t available) {
-    return make_room_for_checkpoint(scratch.path, keep, available);
-  };
-  EXPECT_TRUE(make_room(3, 10'000).empty());  // there is room
-  EXPECT_TRUE(make_room(0, 10).empty());      // all are to stay
-  EXPECT_TRUE(make_room(4, 10).empty());      // none is too many
-  EXPECT_EQ(make_room(3, 10), std::vector<std::string>{"iter_0000001"});
-  std::ofstream(scratch.path / "iter_0000003" / "a") << "damaged";
-  EXPECT_TRUE(make_room(2, 10).empty());
-  EXPECT_EQ(checkpoint_iterations(scratch.path), (std::vector<int64_t>{2, 3}));
-}
-
 TEST(Checkpoint, TheOneJustWrittenIsNeverAnOldOne) {
   const Scratch scratch;
   const auto fill = [](const fs::path& path) { std::ofstream(path / "a") << "x"; };
