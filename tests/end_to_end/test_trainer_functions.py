@@ -187,7 +187,7 @@ def test_a_misdeed_ends_the_run_and_its_checkpoint_goes_on(work, dump, misdeed):
     assert done.returncode == 1, done.stdout + done.stderr
     assert reason in done.stderr and "my_loss.py" in done.stderr, done.stderr
     assert ("Traceback" in done.stderr) == (misdeed in ("raise", "model")), done.stderr
-    assert len(metric(run_dir, "train/loss")) == 2
+    assert len(metric(run_dir, "train/loss")) == 4  # two rollouts of two updates
     (folder / "my_loss.py").write_text(good)
     run_dir, done = again(work, dump, name, extra)
     assert done.returncode == 0 and "continuing after rollout 1" in done.stdout, done.stdout + done.stderr
