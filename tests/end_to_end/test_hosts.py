@@ -107,9 +107,9 @@ def test_a_host_without_the_token_is_refused_and_the_run_goes_on(work):
 
 def test_strangers_at_every_port_learn_and_change_nothing(work):
     alone, apart = work / "no-strangers", work / "strangers"
-    done = run_slime(train_command(work, alone, rollouts=3, extra=["--actor-num-gpus-per-node", "2"]))
+    done = run_slime(train_command(work, alone, rollouts=60, extra=["--actor-num-gpus-per-node", "2"]))
     assert done.returncode == 0, done.stdout + done.stderr
-    hosts = begin_all(train_command(work, apart, rollouts=3, extra=RANKS))
+    hosts = begin_all(train_command(work, apart, rollouts=60, extra=RANKS))
     with Strangers(hosts, TOKEN) as strangers:
         results = finish(hosts)
     assert [code for code, _ in results] == [0, 0], results
