@@ -17,28 +17,13 @@
 #include "buffer/dataset.h"
 #include "config/eval_config.h"
 #include "config/run_config.h"
-#include "loop/metrics.h"
+#include "loop/eval_report.h"
 #include "loop/prompts.h"
 #include "rollout/rollout.h"
 
 namespace slime::loop {
 
 class Plugins;
-
-struct EvalScore {
-  std::string name;  // of the data set
-  double mean_reward = 0;
-  std::vector<Group> groups;  // failed samples too
-};
-
-struct EvalReport {
-  std::vector<EvalScore> scores;
-  /// eval/<name>, eval/<name>-failed and -too_long (counts), eval/<name>-truncated_ratio,
-  /// eval/<name>/response_len/mean, ...
-  Metrics metrics;
-  std::vector<std::string> remarks;  // what a reader of the scores has to know, one line each
-  bool is_logged = false;            // by a function of the user's: nobody else writes the metrics
-};
 
 class Evaluation {
  public:
@@ -72,8 +57,5 @@ class Evaluation {
   std::vector<std::string> remarks_;
   std::vector<std::unique_ptr<Set>> sets_;
 };
-
-/// How training responses are drawn.
-rollout::ResponseRules training_rules(const config::RunConfig& config);
 
 }  // namespace slime::loop

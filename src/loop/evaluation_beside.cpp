@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
-#include "config/users_functions.h"
 #include "core/error.h"
 #include "engine/engine.h"
+#include "loop/evaluation_plan.h"
 #include "loop/networks.h"
 #include "loop/plugins.h"
 #include "loop/scores.h"
@@ -17,10 +17,6 @@
 namespace slime::loop {
 namespace {
 
-/// More of them together would take memory that generation could use, for something that nobody
-/// waits for.
-constexpr int64_t kMostRequests = 64;
-
 /// Engine and weights of one evaluation; the engine goes first.
 struct SecondEngine {
   std::unique_ptr<model::Network> network;
@@ -28,15 +24,6 @@ struct SecondEngine {
 };
 
 }  // namespace
-
-bool evaluates_beside(const config::RunConfig& config) {
-  return config.train_async && !config.shares_weights() && config.eval_interval.has_value() &&
-         generate_paths(config).empty() && !config::has_users_evaluation(config);
-}
-
-int64_t evaluation_requests(const config::RunConfig& config) {
-  return std::min(config.sglang_max_running_requests.get(), kMostRequests);
-}
 
 EvaluationBeside::EvaluationBeside(const Evaluation& evaluation, const config::RunConfig& config,
                                    engine::EngineConfig engine, rollout::RolloutHooks hooks,
@@ -73,7 +60,7 @@ void EvaluationBeside::begin(int64_t step, model::Network& weights,
         timeline_.enter("evaluation", "evaluate");
         const std::shared_ptr<void> at_end(
             nullptr, [this](void*) { timeline_.enter("evaluation", ""); });  // also when it throws
-        Done done{.step = step, .version = version};
+        ConcurrentEvaluation done{.step = step, .version = version};
         {
           const SecondEngine own = std::move(second);  // given back with the evaluation
           rollout::Rollout rollout(*own.engine,
@@ -92,8 +79,8 @@ bool EvaluationBeside::ends_within(std::chrono::milliseconds time) const {
   return result_.wait_for(time) == std::future_status::ready;
 }
 
-std::optional<EvaluationBeside::Done> EvaluationBeside::take() {
-  Done done = result_.get();
+std::optional<ConcurrentEvaluation> EvaluationBeside::take() {
+  ConcurrentEvaluation done = result_.get();
   if (stop_) return std::nullopt;
   return done;
 }

@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "engine/client.h"
 #include "engine/engine_config.h"
+#include "loop/eval_report.h"
 #include "loop/evaluation.h"
 #include "loop/run_memory.h"
 #include "loop/timeline.h"
@@ -24,23 +25,8 @@
 
 namespace slime::loop {
 
-/// Whether a run evaluates so: its engines have weights of their own, it has evaluations, and no
-/// function of the user's draws: those know one engine, the run's.
-bool evaluates_beside(const config::RunConfig& config);
-
-/// How many samples of an evaluation are drawn together.
-int64_t evaluation_requests(const config::RunConfig& config);
-
 class EvaluationBeside {
  public:
-  struct Done {
-    int64_t step = 0;           // it was asked for behind
-    WeightVersion version = 0;  // that was evaluated
-    int64_t lag = 0;            // updates published until it ended
-    double seconds = 0;
-    EvalReport report;
-  };
-
   /// `engine`: of the second one. `hooks` score and detokenize. References outlive the object.
   EvaluationBeside(const Evaluation& evaluation, const config::RunConfig& config,
                    engine::EngineConfig engine, rollout::RolloutHooks hooks,
@@ -62,7 +48,7 @@ class EvaluationBeside {
   /// Whether take() returns at once, within this time.
   bool ends_within(std::chrono::milliseconds time) const;
   /// Waits for the one under way. Empty when it was abandoned. Throws as an evaluation does.
-  std::optional<Done> take();
+  std::optional<ConcurrentEvaluation> take();
   /// The one under way ends early, and take() gives nothing.
   void abandon() { stop_ = true; }
 
@@ -76,7 +62,7 @@ class EvaluationBeside {
   const Clock& clock_;
   std::atomic<bool> stop_{false};
   int64_t step_ = 0;
-  std::future<Done> result_;  // valid while one is under way
+  std::future<ConcurrentEvaluation> result_;  // valid while one is under way
 };
 
 }  // namespace slime::loop

@@ -15,7 +15,7 @@
 #include "kernels/gpu/packed_prompts.h"
 #include "kernels/gpu/recorded_rows.h"
 #include "kernels/gpu/sparse.h"
-#include "loop/evaluation_beside.h"
+#include "loop/evaluation_plan.h"
 
 namespace slime::loop {
 namespace {

@@ -209,7 +209,7 @@ void Recorder::evaluated(int64_t step, const EvalReport& report) {
   summary_.add_scores(std::move(scores));
 }
 
-void Recorder::evaluated_beside(const EvaluationBeside::Done& done) {
+void Recorder::evaluated_beside(const ConcurrentEvaluation& done) {
   EvalReport report = done.report;
   report.metrics["eval/weight_version/version"] = static_cast<double>(done.version);
   report.metrics["eval/weight_version/lag"] = static_cast<double>(done.lag);

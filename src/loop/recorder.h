@@ -16,9 +16,8 @@
 #include "core/clock.h"
 #include "core/json.h"
 #include "kernels/trace.h"
-#include "loop/evaluation.h"
-#include "loop/evaluation_beside.h"
-#include "loop/group_source.h"
+#include "loop/collected.h"
+#include "loop/eval_report.h"
 #include "loop/heap_trim.h"
 #include "loop/learning_signal.h"
 #include "loop/metric_writer.h"
@@ -61,7 +60,7 @@ class Recorder {
   void end_step(int64_t step, const Collected& collected, const train::TrainReport* report);
   void evaluated(int64_t step, const EvalReport& report);
   /// Its row tells what was evaluated, and how old that was when it ended.
-  void evaluated_beside(const EvaluationBeside::Done& done);
+  void evaluated_beside(const ConcurrentEvaluation& done);
   /// After a checkpoint; what was recorded until then is written when this returns. Throws ConfigError
   /// where a dump of rollouts cannot be written.
   void saved(int64_t step);

@@ -10,7 +10,7 @@
 
 #include "config/run_config.h"
 #include "core/stop_flags.h"
-#include "loop/evaluation.h"
+#include "loop/eval_report.h"
 #include "loop/metrics.h"
 #include "loop/question_desk.h"
 #include "plugin/hosts.h"

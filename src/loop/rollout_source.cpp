@@ -13,6 +13,7 @@
 #include "loop/interrupt.h"
 #include "loop/prompt_answers.h"
 #include "loop/prompt_fates.h"
+#include "loop/response_rules.h"
 #include "loop/scores.h"
 #include "loop/step_abandoned.h"
 #include "loop/version_metrics.h"

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "loop/group_source.h"
+#include "loop/collected.h"
 #include "loop/run_folder.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/trainer.h"

@@ -248,7 +248,7 @@ void StationSteps::take_evaluation(bool waits) {
     }
     if (is_interrupted()) beside->abandon();
   }
-  std::optional<EvaluationBeside::Done> done = beside->take();
+  std::optional<ConcurrentEvaluation> done = beside->take();
   if (done && run_.plugins)
     done->report.is_logged = run_.plugins->of_steps().log_evaluation(done->step, done->report);
   if (done) return run_.recorder->evaluated_beside(*done);

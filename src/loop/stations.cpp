@@ -1,5 +1,6 @@
 // One file because it is the order in which a run is built.
 
+#include "loop/evaluation_plan.h"
 #include "loop/stations.h"
 
 #include <ATen/ATen.h>

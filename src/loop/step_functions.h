@@ -13,8 +13,8 @@
 #include "config/run_config.h"
 #include "config/users_functions.h"
 #include "core/sample.h"
-#include "loop/evaluation.h"
-#include "loop/group_source.h"
+#include "loop/collected.h"
+#include "loop/eval_report.h"
 #include "loop/question_desk.h"
 
 namespace slime::loop {

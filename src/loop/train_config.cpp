@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "loop/evaluation_beside.h"
+#include "loop/evaluation_plan.h"
 
 namespace slime::loop {
 namespace {

@@ -9,6 +9,7 @@
 #include "loop/engine_workers_config.h"
 #include "loop/evaluation.h"
 #include "loop/rank_tasks.h"
+#include "loop/response_rules.h"
 #include "loop/rollout_source.h"
 #include "loop/run_devices.h"
 #include "loop/run_start.h"
