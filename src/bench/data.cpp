@@ -7,7 +7,7 @@
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/json_lines.h"
-#include "loop/prompts.h"
+#include "setup/prompts.h"
 
 namespace slime::bench {
 namespace {
@@ -22,13 +22,13 @@ double peak_bytes() {
 }  // namespace
 
 void measure_data(const config::RunConfig& config) {
-  const loop::ModelText text = loop::load_model_text(
+  const setup::ModelText text = setup::load_model_text(
       config.hf_checkpoint, config.apply_chat_template,
       std::chrono::floor<std::chrono::days>(local_time(SystemClock().unix_seconds())));
   const SystemClock clock;
   const double before = peak_bytes();
   const auto start = clock.now();
-  const buffer::Dataset dataset = loop::load_prompts(config, text);
+  const buffer::Dataset dataset = setup::load_prompts(config, text);
   const double seconds = seconds_between(start, clock.now());
   const auto file_bytes =
       static_cast<double>(std::filesystem::file_size(config.prompt_data.front()));

@@ -107,8 +107,9 @@ double fastest_seconds(engine::EngineClient& engines, const EngineCountOptions& 
 
 }  // namespace
 
-loop::EngineWorkersConfig config_of(const EnginesApart& engines, const MadeUpDirectory& directory) {
-  loop::EngineWorkersConfig config;
+roles::EngineWorkersConfig config_of(const EnginesApart& engines,
+                                     const MadeUpDirectory& directory) {
+  roles::EngineWorkersConfig config;
   config.count = static_cast<int>(engines.engines);
   const cluster::Placement placement{.num_ranks = static_cast<int>(engines.devices_before),
                                      .num_engines = config.count,
@@ -132,14 +133,14 @@ void measure_engine_counts(const EngineCountOptions& options) {
   double first = 0;  // tokens per second
   for (const int64_t count : options.engines) {
     cluster::LocalLauncher launcher;
-    loop::EngineWorkers engines(config_of({.shape = options.shape,
-                                           .device = options.device,
-                                           .engines = count,
-                                           .sequences = options.sequences,
-                                           .prompt_tokens = options.prompt_tokens,
-                                           .context = options.prompt_tokens + options.new_tokens},
-                                          directory),
-                                *published, nullptr, 0, launcher, clock);
+    roles::EngineWorkers engines(config_of({.shape = options.shape,
+                                            .device = options.device,
+                                            .engines = count,
+                                            .sequences = options.sequences,
+                                            .prompt_tokens = options.prompt_tokens,
+                                            .context = options.prompt_tokens + options.new_tokens},
+                                           directory),
+                                 *published, nullptr, 0, launcher, clock);
     const int64_t requests = count * options.sequences;
     const double seconds = fastest_seconds(engines.client(), options, requests, shape.vocab_size);
     const double rate = static_cast<double>(requests * options.new_tokens) / seconds;

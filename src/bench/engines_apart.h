@@ -8,7 +8,7 @@
 
 #include "bench/made_up_directory.h"
 #include "bench/made_up_model.h"
-#include "loop/engine_workers.h"
+#include "roles/engine_workers.h"
 
 namespace slime::bench {
 
@@ -23,7 +23,7 @@ struct EnginesApart {
 };
 
 /// `directory`: of the shape; outlives the engines. Throws ConfigError for flags that no run may have.
-loop::EngineWorkersConfig config_of(const EnginesApart& engines, const MadeUpDirectory& directory);
+roles::EngineWorkersConfig config_of(const EnginesApart& engines, const MadeUpDirectory& directory);
 
 struct EngineCountOptions {
   std::string name;

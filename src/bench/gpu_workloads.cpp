@@ -18,7 +18,7 @@
 #include "core/json_lines.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/limits.h"
-#include "loop/engine_ranks.h"
+#include "roles/engine_ranks.h"
 
 namespace slime::bench {
 namespace {
@@ -26,7 +26,7 @@ namespace {
 /// The further ranks of an engine, with a directory that says what the model is.
 struct OtherRanks {
   std::unique_ptr<MadeUpDirectory> directory;
-  std::unique_ptr<loop::EngineRanks> ranks;
+  std::unique_ptr<roles::EngineRanks> ranks;
 };
 
 std::unique_ptr<OtherRanks> start_ranks(const std::string& model, const GpuWorkloadOptions& options,
@@ -35,9 +35,9 @@ std::unique_ptr<OtherRanks> start_ranks(const std::string& model, const GpuWorkl
   const MadeUpDirectoryOptions shape{.shape = {.file = options.file, .model = model},
                                      .has_weights = false};
   auto directory = std::make_unique<MadeUpDirectory>(shape);
-  loop::check_engine_ranks(model::read_model_config(directory->model()), options.tp, "--tp");
+  roles::check_engine_ranks(model::read_model_config(directory->model()), options.tp, "--tp");
   constexpr std::chrono::minutes kDeadline{2};
-  loop::EngineRanksConfig config{
+  roles::EngineRanksConfig config{
       .start = {.directory = directory->model(),
                 .device = "cuda",
                 .dtype = "bfloat16",
@@ -52,7 +52,7 @@ std::unique_ptr<OtherRanks> start_ranks(const std::string& model, const GpuWorkl
         std::fputs(("slime bench: " + why + "\n").c_str(), stderr);
         std::_Exit(1);
       }};
-  auto ranks = std::make_unique<loop::EngineRanks>(std::move(config), clock);
+  auto ranks = std::make_unique<roles::EngineRanks>(std::move(config), clock);
   return std::make_unique<OtherRanks>(OtherRanks{std::move(directory), std::move(ranks)});
 }
 

@@ -19,7 +19,7 @@
 #include "core/json_lines.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/limits.h"
-#include "loop/engine_workers.h"
+#include "roles/engine_workers.h"
 
 namespace slime::bench {
 namespace {
@@ -230,14 +230,14 @@ void measure_apart(const UpdatePauseOptions& options) {
   const MadeUpDirectory directory({.shape = options.shape, .has_weights = false});
   const SystemClock clock;
   cluster::LocalLauncher launcher;
-  loop::EngineWorkersConfig config = config_of({.shape = options.shape,
-                                                .device = options.device,
-                                                .engines = options.engines_apart,
-                                                .devices_before = 1,
-                                                .sequences = options.sequences,
-                                                .prompt_tokens = options.prompt_tokens,
-                                                .context = longest_context(options, shape)},
-                                               directory);
+  roles::EngineWorkersConfig config = config_of({.shape = options.shape,
+                                                 .device = options.device,
+                                                 .engines = options.engines_apart,
+                                                 .devices_before = 1,
+                                                 .sequences = options.sequences,
+                                                 .prompt_tokens = options.prompt_tokens,
+                                                 .context = longest_context(options, shape)},
+                                                directory);
   for (const std::string& mode : options.modes) {
     config.running = running_of(mode);
     const auto published = model::make_blank_network(
@@ -245,7 +245,7 @@ void measure_apart(const UpdatePauseOptions& options) {
                 .activations = is_gpu ? trained->weights().flat().scalar_type() : at::kFloat,
                 .device = trained->weights().flat().device()});
     published->weights().copy_from(trained->weights());
-    loop::EngineWorkers engines(config, *published, trained.get(), 0, launcher, clock);
+    roles::EngineWorkers engines(config, *published, trained.get(), 0, launcher, clock);
     std::vector<std::string> said;
     engines.tell_by([&said](const std::string& line) { said.push_back(line); });
     const UpdatedEngine updated{

@@ -8,8 +8,8 @@
 #include "config/parse_flags.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "estimate/plan.h"
 #include "model/config.h"
-#include "plan/plan.h"
 
 namespace slime::cli {
 namespace {
@@ -49,7 +49,7 @@ void add_options(CLI::App& app, Options& options) {
   rate("--network-gb-per-second", options.network_gb, "of a device to other hosts, each way");
 }
 
-void set(plan::Rate& rate, double value, double unit) {
+void set(estimate::Rate& rate, double value, double unit) {
   if (value > 0) rate = {value * unit, "as given"};
 }
 
@@ -60,11 +60,11 @@ model::Recompute recompute_of(const config::RunConfig& config) {
   return is_selective ? model::Recompute::kSelective : model::Recompute::kNone;
 }
 
-plan::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Options& options) {
+estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Options& options) {
   const config::RunConfig& config = flags.config;
   if (config.hf_checkpoint.empty())
     throw ConfigError("--hf-checkpoint: missing; a folder with the model's config.json");
-  plan::PlanConfig plan;
+  estimate::PlanConfig plan;
   plan.model = model::read_model_config(config.hf_checkpoint);
   plan.workload.prompts = config.rollout_batch_size;
   plan.workload.samples = config.n_samples_per_prompt;
@@ -122,11 +122,11 @@ int plan(std::span<const std::string> arguments) {
     for (const auto& unknown : flags.unknown_flags) problems.push_back(unknown.text());
     throw ConfigError(problems);
   }
-  const plan::Plan made = plan::make_plan(plan_config_of(flags, options));
+  const estimate::Plan made = estimate::make_plan(plan_config_of(flags, options));
   if (options.prints_json) {
-    fmt::print("{}\n", json_text(plan::to_json(made)));
+    fmt::print("{}\n", json_text(estimate::to_json(made)));
   } else {
-    fmt::print("{}", plan::to_table(made));
+    fmt::print("{}", estimate::to_table(made));
   }
   return made.fits ? 0 : 1;
 }

@@ -11,8 +11,8 @@
 
 #include "cluster/launch_environment.h"
 #include "core/error.h"
-#include "loop/run_devices.h"
 #include "plugin/host_process.h"
+#include "setup/run_devices.h"
 
 namespace slime::cli {
 
@@ -26,7 +26,7 @@ bool is_ray_wanted(const std::string& launcher) {
 void become_ray_launcher(const config::RunConfig& config, std::span<const std::string> arguments) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> words{config.plugin_python, "-u", "-m", "slime.ray_cluster"};
-  for (const int places : loop::places_of_nodes(config)) {
+  for (const int places : setup::places_of_nodes(config)) {
     words.emplace_back("--places");
     words.push_back(std::to_string(places));
   }

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "cli/options.h"
-#include "view/report.h"
+#include "report/report.h"
 
 namespace slime::cli {
 
@@ -20,7 +20,7 @@ int report(std::span<const std::string> arguments) {
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   if (out.empty()) out = run_dir / "report.html";
 
-  const view::ReportResult result = view::write_report(run_dir, out);
+  const report::ReportResult result = report::write_report(run_dir, out);
   for (const std::string& problem : result.problems)
     fmt::print(stderr, "slime report: {}\n", problem);
   fmt::print("{}: {} steps, {} rollouts, {:.1f} MB\n", out.string(), result.num_steps,

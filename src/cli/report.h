@@ -1,6 +1,6 @@
 #pragma once
 
-/// `slime report RUN_DIR [-o FILE]`: a run as one HTML page (view/report.h).
+/// `slime report RUN_DIR [-o FILE]`: a run as one HTML page (report/report.h).
 
 #include <span>
 #include <string>

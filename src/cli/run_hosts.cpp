@@ -21,9 +21,9 @@
 #include "core/error.h"
 #include "kernels/gpu/gpu.h"
 #include "loop/restarts.h"
-#include "loop/run_devices.h"
 #include "loop/translations.h"
 #include "net/tcp.h"
+#include "setup/run_devices.h"
 
 namespace slime::cli {
 namespace {
@@ -92,7 +92,7 @@ int train_here(const config::ParsedFlags& flags) {
 /// How many hosts take part: what the launcher says, or what the flags ask for.
 int nodes_of(const config::RunConfig& config, const LaunchPlace& place) {
   if (place.num_nodes) return *place.num_nodes;
-  return loop::nodes_needed(config, config.device == "cpu" ? 0 : kernels::count_gpus());
+  return setup::nodes_needed(config, config.device == "cpu" ? 0 : kernels::count_gpus());
 }
 
 int train_as_controller(const config::ParsedFlags& flags, const LaunchPlace& place) {
@@ -120,7 +120,8 @@ int train_as_controller(const config::ParsedFlags& flags, const LaunchPlace& pla
   nodes.gather(count, milliseconds_of(config.nodes_timeout_seconds), say);
   const bool has_devices = config.device != "cpu";
   const int visible = has_devices ? std::min(kernels::count_gpus(), nodes.fewest_devices()) : 0;
-  cluster::Hosts hosts{.launcher = nodes, .placement = loop::place_workers(config, count, visible)};
+  cluster::Hosts hosts{.launcher = nodes,
+                       .placement = setup::place_workers(config, count, visible)};
   const int exit_code = loop::run_to_the_end(flags, hosts, token, clock);
   nodes.end(exit_code);
   return exit_code;

@@ -27,9 +27,9 @@
 #include "core/error.h"
 #include "engine/engine.h"
 #include "engine/http/server.h"
-#include "loop/engine_ranks.h"
 #include "model/network.h"
 #include "model/placement.h"
+#include "roles/engine_ranks.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -217,19 +217,19 @@ class LogFolder final {
 };
 
 /// The further ranks of an engine of several.
-std::unique_ptr<loop::EngineRanks> start_ranks(const ServeOptions& options,
-                                               const std::string& dtype,
-                                               const model::ModelConfig& model, int num_threads,
-                                               const LogFolder& logs, const Clock& clock) {
-  loop::check_engine_ranks(model, options.tp_size, "--tp-size");
+std::unique_ptr<roles::EngineRanks> start_ranks(const ServeOptions& options,
+                                                const std::string& dtype,
+                                                const model::ModelConfig& model, int num_threads,
+                                                const LogFolder& logs, const Clock& clock) {
+  roles::check_engine_ranks(model, options.tp_size, "--tp-size");
   const auto on_lost = [&logs](const std::string& why) {
     logs.remove();
     std::fputs(("slime serve: " + why + "\n").c_str(), stderr);
     std::_Exit(1);
   };
   constexpr auto kDeadline = std::chrono::minutes(10);
-  return std::make_unique<loop::EngineRanks>(
-      loop::EngineRanksConfig{
+  return std::make_unique<roles::EngineRanks>(
+      roles::EngineRanksConfig{
           .start = {.directory = options.model,
                     .device = options.device.device,
                     .dtype = dtype,
@@ -301,7 +301,7 @@ int serve(std::span<const std::string> arguments) {
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
   const auto tokenizer = options.skip_tokenizer_init ? nullptr : open_tokenizer(directory);
   std::optional<LogFolder> logs;
-  std::unique_ptr<loop::EngineRanks> ranks;
+  std::unique_ptr<roles::EngineRanks> ranks;
   if (options.tp_size > 1) {
     logs.emplace();
     const int threads = std::max(1, at::get_num_threads() / options.tp_size);

@@ -8,7 +8,7 @@
 #include "cli/run_hosts.h"
 #include "cli/train.h"
 #include "config/parse_flags.h"
-#include "loop/run_devices.h"
+#include "setup/run_devices.h"
 #include "train/keep_freed_memory.h"
 
 namespace slime::cli {
@@ -29,7 +29,7 @@ int train(std::span<const std::string> arguments) {
   }
   config::ParsedFlags flags = config::parse_flags(arguments);
   const bool is_chosen_here = flags.config.device.peek() == "auto";
-  const std::string place = loop::choose_device(flags.config);
+  const std::string place = setup::choose_device(flags.config);
   if (flags.config.dry_run) return dry_run(flags, place);
   fmt::print(stderr, "slime train: {}\n", place);
   if (flags.config.device.peek() == "cpu") train::keep_freed_memory();

@@ -2,7 +2,7 @@
 
 #include "cli/options.h"
 #include "cluster/run_identity.h"
-#include "loop/worker.h"
+#include "roles/worker.h"
 
 namespace slime::cli {
 
@@ -12,7 +12,7 @@ int worker(std::span<const std::string> arguments) {
   int control_descriptor = 3;
   app.add_option("--control-descriptor", control_descriptor, "the controller's socket");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
-  return loop::run_worker(control_descriptor, cluster::take_identity_from_environment());
+  return roles::run_worker(control_descriptor, cluster::take_identity_from_environment());
 }
 
 }  // namespace slime::cli

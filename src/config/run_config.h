@@ -40,7 +40,7 @@ struct ModelFlags {
   Flag<bool> overwrite{false};  // delete what an earlier run left in run_dir
   Flag<std::string>
       run_dir;  // metrics, rollouts, report, checkpoints; default: runs/<model>-<time>
-  /// auto until the run has chosen (loop/run_devices.h), where users say nothing.
+  /// auto until the run has chosen (setup/run_devices.h), where users say nothing.
   Flag<std::string> device{"cpu"};      // or cuda: trainer and engine share the first visible GPU
   Flag<std::string> dtype{"bfloat16"};  // of the weights; the optimizer's master copy is float32
   Flag<bool> bf16{false};
@@ -502,7 +502,7 @@ struct RunConfig : ModelFlags,
     return !trains_on_rows() && !debug_train_only && load_debug_rollout_data.empty();
   }
 
-  /// An engine on the device of every rank that trains, which take turns (loop/rank_engines.h): on GPUs
+  /// An engine on the device of every rank that trains, which take turns (roles/rank_engines.h): on GPUs
   /// wherever they can be, on CPUs, whose cores they share, where --rollout-num-gpus is the number of
   /// ranks and --colocate is given.
   bool has_engine_on_each_rank() const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "config/eval_config.h"
+
 namespace slime::config {
 namespace {
 
@@ -173,6 +175,18 @@ bool names_fully_async(const RunConfig& config) {
 
 std::vector<UsersFunction> idle_functions(const RunConfig& config) {
   return those_called(config, false);
+}
+
+std::vector<std::string> generate_paths(const RunConfig& config) {
+  std::vector<std::string> paths;
+  const auto add = [&paths](const std::string& path) {
+    if (!path.empty() && std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
+  };
+  add(config.custom_generate_function_path);
+  if (config.eval_interval && !has_users_evaluation(config)) {
+    for (const EvalSetConfig& set : eval_sets_of(config)) add(set.custom_generate_function_path);
+  }
+  return paths;
 }
 
 }  // namespace slime::config

@@ -41,6 +41,9 @@ bool has_users_evaluation(const RunConfig& config);
 /// --data-source-path.
 bool has_users_data_source(const RunConfig& config);
 
+/// Generate functions of training and of evaluation sets, each once; empty: the engine draws alone.
+std::vector<std::string> generate_paths(const RunConfig& config);
+
 /// Whether functions of the user's that the trainer calls have tensors: in Python, beside each rank.
 bool shares_tensors(const RunConfig& config);
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "loop/run_schedule.h"
+#include "setup/run_schedule.h"
 
 namespace slime::loop {
 
 class Steps;
 
 /// Trains while the engines generate (docs/async.md).
-void train_async(Steps& run, const RunSchedule& schedule);
+void train_async(Steps& run, const setup::RunSchedule& schedule);
 
 }  // namespace slime::loop

@@ -9,11 +9,12 @@
 
 namespace slime::loop {
 
-Checkpoints::Checkpoints(const config::ModelFlags& config, const RunFolder& folder,
-                         CheckpointOwner owner, buffer::DataSource& prompts, Trainers& trainers,
-                         Fates& fates, Engines& engines, RolloutSource* rollout,
-                         const FunctionSource* function, UsersPrompts* users, RunMemory& memory,
-                         Recorder& recorder)
+Checkpoints::Checkpoints(const config::ModelFlags& config, const report::RunFolder& folder,
+                         CheckpointOwner owner, buffer::DataSource& prompts,
+                         roles::Trainers& trainers, Fates& fates, roles::Engines& engines,
+                         RolloutSource* rollout, const FunctionSource* function,
+                         plugin::UsersPrompts* users, report::RunMemory& memory,
+                         report::Recorder& recorder)
     : config_(config),
       folder_(folder),
       owner_(std::move(owner)),

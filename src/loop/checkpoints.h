@@ -11,16 +11,16 @@
 #include "buffer/data_source.h"
 #include "config/run_config.h"
 #include "loop/data_state.h"
-#include "loop/engines.h"
 #include "loop/fates.h"
 #include "loop/function_source.h"
-#include "loop/recorder.h"
 #include "loop/rollout_source.h"
-#include "loop/run_folder.h"
-#include "loop/run_memory.h"
 #include "loop/step_boundary.h"
-#include "loop/trainers.h"
-#include "loop/users_prompts.h"
+#include "plugin/users_prompts.h"
+#include "report/recorder.h"
+#include "report/run_folder.h"
+#include "report/run_memory.h"
+#include "roles/engines.h"
+#include "roles/trainers.h"
 
 namespace slime::loop {
 
@@ -37,10 +37,11 @@ class Checkpoints {
  public:
   /// `rollout` is null where nothing is generated, `function` where no function of the user's draws
   /// whole steps, `users` where prompts come from files. References outlive the object.
-  Checkpoints(const config::ModelFlags& config, const RunFolder& folder, CheckpointOwner owner,
-              buffer::DataSource& prompts, Trainers& trainers, Fates& fates, Engines& engines,
-              RolloutSource* rollout, const FunctionSource* function, UsersPrompts* users,
-              RunMemory& memory, Recorder& recorder);
+  Checkpoints(const config::ModelFlags& config, const report::RunFolder& folder,
+              CheckpointOwner owner, buffer::DataSource& prompts, roles::Trainers& trainers,
+              Fates& fates, roles::Engines& engines, RolloutSource* rollout,
+              const FunctionSource* function, plugin::UsersPrompts* users,
+              report::RunMemory& memory, report::Recorder& recorder);
 
   /// After rollout step `step`. `is_published`: the engines have the weights that are saved. Throws
   /// ConfigError when the disk is full, with nothing left behind.
@@ -50,17 +51,17 @@ class Checkpoints {
 
  private:
   const config::ModelFlags& config_;
-  const RunFolder& folder_;
+  const report::RunFolder& folder_;
   const CheckpointOwner owner_;
   buffer::DataSource& prompts_;
-  Trainers& trainers_;
+  roles::Trainers& trainers_;
   Fates& fates_;
-  Engines& engines_;
+  roles::Engines& engines_;
   RolloutSource* rollout_;
   const FunctionSource* function_;
-  UsersPrompts* users_;
-  RunMemory& memory_;
-  Recorder& recorder_;
+  plugin::UsersPrompts* users_;
+  report::RunMemory& memory_;
+  report::Recorder& recorder_;
 };
 
 }  // namespace slime::loop

@@ -16,7 +16,7 @@ json::array ordinals_of(const std::vector<Group>& groups) {
 
 json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
                         rollout::Rollout* rollout, const std::vector<Group>& abandoned,
-                        const FunctionSource* function, UsersPrompts* users) {
+                        const FunctionSource* function, plugin::UsersPrompts* users) {
   json::object state;
   rollout::Snapshot now;
   std::vector<Group> open;  // to be given out again

@@ -7,7 +7,7 @@
 #include "loop/fates.h"
 #include "loop/function_source.h"
 #include "loop/step_boundary.h"
-#include "loop/users_prompts.h"
+#include "plugin/users_prompts.h"
 #include "rollout/rollout.h"
 
 namespace slime::loop {
@@ -20,7 +20,7 @@ namespace slime::loop {
 /// `abandoned`: groups that came out of the rollout and are not trained.
 json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
                         rollout::Rollout* rollout, const std::vector<Group>& abandoned,
-                        const FunctionSource* function, UsersPrompts* users);
+                        const FunctionSource* function, plugin::UsersPrompts* users);
 
 /// The same of a moment that has passed, between two steps: the fates are rolled back to it.
 json::object data_state(int64_t step, StepBoundary boundary, Fates& fates);

@@ -17,7 +17,7 @@ namespace slime::loop {
 
 struct DrawnStep {
   int64_t step = 0;
-  Collected collected;
+  report::Collected collected;
 };
 
 /// The member drawn_step of the run.json of a checkpoint: number, groups, metrics and tokens.

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "loop/group_source.h"
-#include "loop/recorder.h"
+#include "report/recorder.h"
 
 namespace slime::loop {
 
@@ -14,16 +14,16 @@ class DumpSource final : public GroupSource {
  public:
   /// `pattern` contains {rollout_id}; of each file the first `share` of its groups are taken, one
   /// at least. `recorder` outlives the object.
-  DumpSource(std::string pattern, double share, Recorder& recorder)
+  DumpSource(std::string pattern, double share, report::Recorder& recorder)
       : pattern_(std::move(pattern)), share_(share), recorder_(recorder) {}
 
   /// Throws ConfigError naming file and line of what cannot be read.
-  Collected take(int64_t step) override;
+  report::Collected take(int64_t step) override;
 
  private:
   std::string pattern_;
   double share_;
-  Recorder& recorder_;
+  report::Recorder& recorder_;
 };
 
 }  // namespace slime::loop

@@ -2,21 +2,22 @@
 
 #include <fmt/format.h>
 
-#include "loop/plugins.h"
-#include "loop/rollout_metrics.h"
-#include "loop/response_rules.h"
-#include "loop/scores.h"
+#include "plugin/plugins.h"
+#include "report/rollout_metrics.h"
+#include "setup/response_rules.h"
+#include "setup/scores.h"
 
 namespace slime::loop {
 
-Evaluation::Evaluation(const config::RunConfig& config, const ModelText& text) : config_(config) {
+Evaluation::Evaluation(const config::RunConfig& config, const setup::ModelText& text)
+    : config_(config) {
   for (config::EvalSetConfig& set : config::eval_sets_of(config)) {
     for (const std::string& key : set.without_effect) {
       remarks_.push_back(
           fmt::format("--eval-config: data set {}: {} has no effect here", set.name, key));
     }
-    buffer::Dataset dataset = load_eval_prompts(config, text, set);
-    rollout::ResponseRules rules = evaluation_rules(set, config);
+    buffer::Dataset dataset = setup::load_eval_prompts(config, text, set);
+    rollout::ResponseRules rules = setup::evaluation_rules(set, config);
     if (dataset.num_too_long() > 0) {
       remarks_.push_back(fmt::format(
           "evaluation {}: {} prompts are longer than --eval-max-prompt-len and are left out",
@@ -35,7 +36,7 @@ std::vector<std::string> Evaluation::own_rewards() const {
   return paths;
 }
 
-void Evaluation::draw_by(Plugins& plugins) {
+void Evaluation::draw_by(plugin::Plugins& plugins) {
   for (const auto& set : sets_) {
     const std::string& own = set->config.custom_generate_function_path;
     set->rules.generate = plugins.generate(
@@ -49,33 +50,35 @@ int64_t Evaluation::num_prompts() const {
   return count;
 }
 
-void Evaluation::add_score(EvalReport& report, EvalScore& score, int64_t num_too_long) const {
+void Evaluation::add_score(report::EvalReport& report, report::EvalScore& score,
+                           int64_t num_too_long) const {
   const std::string prefix = fmt::format("eval/{}", score.name);
   const std::string& key = config_.eval_reward_key;
-  const int64_t failed = num_failed(score.groups);
+  const int64_t failed = report::num_failed(score.groups);
   const std::vector<Group> rest =
-      config_.eval_leave_out_failed ? without_failed(score.groups) : std::vector<Group>();
+      config_.eval_leave_out_failed ? report::without_failed(score.groups) : std::vector<Group>();
   const std::vector<Group>& counted = config_.eval_leave_out_failed ? rest : score.groups;
-  score.mean_reward = mean_reward(counted, key);
+  score.mean_reward = report::mean_reward(counted, key);
   report.metrics[prefix] = score.mean_reward;
   report.metrics[prefix + "-failed"] = static_cast<double>(failed);
   report.metrics[prefix + "-too_long"] = static_cast<double>(num_too_long);
-  Metrics samples = sample_metrics(counted, key, prefix + "/");
+  report::Metrics samples = report::sample_metrics(counted, key, prefix + "/");
   report.metrics[prefix + "-truncated_ratio"] = samples[prefix + "/truncated_ratio"];
-  add_metrics(report.metrics, samples);
-  if (config_.log_passrate) add_metrics(report.metrics, pass_at_k(counted, key, prefix + "-"));
+  report::add_metrics(report.metrics, samples);
+  if (config_.log_passrate)
+    report::add_metrics(report.metrics, report::pass_at_k(counted, key, prefix + "-"));
   if (failed > 0) {
     int64_t total = 0;
     for (const Group& group : score.groups) total += static_cast<int64_t>(group.samples.size());
     report.remarks.push_back(fmt::format(
         "evaluation {}: {} of {} samples failed and {}: {}", score.name, failed, total,
         config_.eval_leave_out_failed ? "are left out (--eval-leave-out-failed)" : "count 0",
-        reasons_of_failures(score.groups, 3)));
+        report::reasons_of_failures(score.groups, 3)));
   }
 }
 
-EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const {
-  EvalReport report;
+report::EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const {
+  report::EvalReport report;
   for (const auto& set : sets_) {
     buffer::DataSource source(&set->dataset, {.samples_per_prompt = set->config.n_samples});
     std::vector<Group> groups = source.take(set->dataset.size());
@@ -86,8 +89,8 @@ EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<bool>& s
         sample.custom_rm_path = set->config.custom_rm_path;
       }
     }
-    EvalScore score{.name = set->config.name,
-                    .groups = rollout.evaluate(std::move(groups), set->rules, stop)};
+    report::EvalScore score{.name = set->config.name,
+                            .groups = rollout.evaluate(std::move(groups), set->rules, stop)};
     if (stop.load()) break;
     add_score(report, score, set->dataset.num_too_long());
     report.scores.push_back(std::move(score));

@@ -17,18 +17,20 @@
 #include "buffer/dataset.h"
 #include "config/eval_config.h"
 #include "config/run_config.h"
-#include "loop/eval_report.h"
-#include "loop/prompts.h"
+#include "report/eval_report.h"
 #include "rollout/rollout.h"
+#include "setup/prompts.h"
+
+namespace slime::plugin {
+class Plugins;
+}  // namespace slime::plugin
 
 namespace slime::loop {
-
-class Plugins;
 
 class Evaluation {
  public:
   /// Reads all data sets. Throws ConfigError.
-  Evaluation(const config::RunConfig& config, const ModelText& text);
+  Evaluation(const config::RunConfig& config, const setup::ModelText& text);
 
   /// The functions of the user's that score data sets in the place of the run's reward.
   std::vector<std::string> own_rewards() const;
@@ -38,14 +40,14 @@ class Evaluation {
   const std::vector<std::string>& remarks() const { return remarks_; }
 
   /// Functions of the user's draw, where the flags say so. `plugins` outlives the object.
-  void draw_by(Plugins& plugins);
+  void draw_by(plugin::Plugins& plugins);
 
   /// With the weights as they are. Stops early, with what is there, when `stop` becomes true.
-  EvalReport run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const;
+  report::EvalReport run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const;
 
  private:
   /// Sets score.mean_reward from score.groups, and adds metrics and remarks to the report.
-  void add_score(EvalReport& report, EvalScore& score, int64_t num_too_long) const;
+  void add_score(report::EvalReport& report, report::EvalScore& score, int64_t num_too_long) const;
 
   struct Set {
     config::EvalSetConfig config;

@@ -7,12 +7,12 @@
 
 #include "core/error.h"
 #include "engine/engine.h"
-#include "loop/evaluation_plan.h"
-#include "loop/networks.h"
-#include "loop/plugins.h"
-#include "loop/scores.h"
 #include "model/network.h"
 #include "model/placement.h"
+#include "plugin/plugins.h"
+#include "roles/networks.h"
+#include "setup/evaluation_plan.h"
+#include "setup/scores.h"
 
 namespace slime::loop {
 namespace {
@@ -27,7 +27,8 @@ struct SecondEngine {
 
 EvaluationBeside::EvaluationBeside(const Evaluation& evaluation, const config::RunConfig& config,
                                    engine::EngineConfig engine, rollout::RolloutHooks hooks,
-                                   const RunMemory& memory, Timeline& timeline, const Clock& clock)
+                                   const report::RunMemory& memory, report::Timeline& timeline,
+                                   const Clock& clock)
     : evaluation_(evaluation),
       config_(config),
       engine_(std::move(engine)),
@@ -46,8 +47,9 @@ void EvaluationBeside::begin(int64_t step, model::Network& weights,
   check(!is_under_way(), "one evaluation runs at a time");
   const WeightVersion version = published.weight_version();
   SecondEngine second;
-  memory_.explain_shortage(Phase::kGenerate, [&] {
-    second.network = make_blank_copy(weights, model::precision_on(config_.device, config_.dtype));
+  memory_.explain_shortage(estimate::Phase::kGenerate, [&] {
+    second.network =
+        roles::make_blank_copy(weights, model::precision_on(config_.device, config_.dtype));
     second.engine = std::make_unique<engine::Engine>(*second.network, engine_, clock_);
     engine::or_throw(second.engine->update_weights(
         {.version = version, .source = engine::FromNetwork{&weights}}));
@@ -60,12 +62,12 @@ void EvaluationBeside::begin(int64_t step, model::Network& weights,
         timeline_.enter("evaluation", "evaluate");
         const std::shared_ptr<void> at_end(
             nullptr, [this](void*) { timeline_.enter("evaluation", ""); });  // also when it throws
-        ConcurrentEvaluation done{.step = step, .version = version};
+        report::ConcurrentEvaluation done{.step = step, .version = version};
         {
           const SecondEngine own = std::move(second);  // given back with the evaluation
           rollout::Rollout rollout(*own.engine,
                                    {.max_concurrent_samples = config_.sglang_server_concurrency,
-                                    .reward_threads = num_reward_threads(config_)},
+                                    .reward_threads = setup::num_reward_threads(config_)},
                                    hooks_);
           done.report = evaluation_.run(rollout, stop_);
         }
@@ -79,8 +81,8 @@ bool EvaluationBeside::ends_within(std::chrono::milliseconds time) const {
   return result_.wait_for(time) == std::future_status::ready;
 }
 
-std::optional<ConcurrentEvaluation> EvaluationBeside::take() {
-  ConcurrentEvaluation done = result_.get();
+std::optional<report::ConcurrentEvaluation> EvaluationBeside::take() {
+  report::ConcurrentEvaluation done = result_.get();
   if (stop_) return std::nullopt;
   return done;
 }

@@ -16,11 +16,11 @@
 #include "core/clock.h"
 #include "engine/client.h"
 #include "engine/engine_config.h"
-#include "loop/eval_report.h"
 #include "loop/evaluation.h"
-#include "loop/run_memory.h"
-#include "loop/timeline.h"
 #include "model/network.h"
+#include "report/eval_report.h"
+#include "report/run_memory.h"
+#include "report/timeline.h"
 #include "rollout/rollout.h"
 
 namespace slime::loop {
@@ -30,7 +30,7 @@ class EvaluationBeside {
   /// `engine`: of the second one. `hooks` score and detokenize. References outlive the object.
   EvaluationBeside(const Evaluation& evaluation, const config::RunConfig& config,
                    engine::EngineConfig engine, rollout::RolloutHooks hooks,
-                   const RunMemory& memory, Timeline& timeline, const Clock& clock);
+                   const report::RunMemory& memory, report::Timeline& timeline, const Clock& clock);
   /// Abandons the one under way.
   ~EvaluationBeside();
   EvaluationBeside(const EvaluationBeside&) = delete;
@@ -48,7 +48,7 @@ class EvaluationBeside {
   /// Whether take() returns at once, within this time.
   bool ends_within(std::chrono::milliseconds time) const;
   /// Waits for the one under way. Empty when it was abandoned. Throws as an evaluation does.
-  std::optional<ConcurrentEvaluation> take();
+  std::optional<report::ConcurrentEvaluation> take();
   /// The one under way ends early, and take() gives nothing.
   void abandon() { stop_ = true; }
 
@@ -57,12 +57,12 @@ class EvaluationBeside {
   const config::RunConfig& config_;
   const engine::EngineConfig engine_;
   const rollout::RolloutHooks hooks_;
-  const RunMemory& memory_;
-  Timeline& timeline_;
+  const report::RunMemory& memory_;
+  report::Timeline& timeline_;
   const Clock& clock_;
   std::atomic<bool> stop_{false};
   int64_t step_ = 0;
-  std::future<ConcurrentEvaluation> result_;  // valid while one is under way
+  std::future<report::ConcurrentEvaluation> result_;  // valid while one is under way
 };
 
 }  // namespace slime::loop

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "core/error.h"
-#include "loop/interrupt.h"
+#include "core/interrupt.h"
 #include "loop/step_abandoned.h"
 
 namespace slime::loop {
@@ -31,13 +31,13 @@ bool FunctionAhead::is_under_way() {
   return true;
 }
 
-Collected FunctionAhead::take(int64_t step) {
+report::Collected FunctionAhead::take(int64_t step) {
   const auto range = recorder_.phase("wait", "prompts", groups_per_step_);
   while (is_under_way()) {
-    if (Interrupt::came()) throw StepAbandoned();
+    if (core::Interrupt::came()) throw StepAbandoned();
   }
   try {
-    memory_.explain_shortage(Phase::kGenerate, [this] {
+    memory_.explain_shortage(estimate::Phase::kGenerate, [this] {
       if (call_.valid()) call_.get();
     });
   } catch (...) {

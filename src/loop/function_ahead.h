@@ -21,9 +21,9 @@
 
 #include "loop/function_source.h"
 #include "loop/group_source.h"
-#include "loop/recorder.h"
-#include "loop/run_memory.h"
-#include "loop/trainers.h"
+#include "report/recorder.h"
+#include "report/run_memory.h"
+#include "roles/trainers.h"
 
 namespace slime::loop {
 
@@ -32,7 +32,7 @@ class FunctionAhead final : public GroupSource {
  public:
   /// Steps are [.., num_steps). References outlive the object.
   FunctionAhead(FunctionSource& function, int64_t num_steps, int64_t groups_per_step,
-                Trainers& trainers, RunMemory& memory, Recorder& recorder)
+                roles::Trainers& trainers, report::RunMemory& memory, report::Recorder& recorder)
       : function_(function),
         num_steps_(num_steps),
         groups_per_step_(groups_per_step),
@@ -51,7 +51,7 @@ class FunctionAhead final : public GroupSource {
   void begin_next() { begin(last_taken_ + 1); }
 
   /// Waits for a step that was begun. Throws like FunctionSource::take.
-  Collected take(int64_t step) override;
+  report::Collected take(int64_t step) override;
 
   /// Until no function is under way; no longer than `gives_up` is false. What it throws take() throws.
   void wait(const std::atomic<bool>& gives_up);
@@ -62,9 +62,9 @@ class FunctionAhead final : public GroupSource {
   FunctionSource& function_;
   const int64_t num_steps_;
   const int64_t groups_per_step_;
-  Trainers& trainers_;
-  RunMemory& memory_;
-  Recorder& recorder_;
+  roles::Trainers& trainers_;
+  report::RunMemory& memory_;
+  report::Recorder& recorder_;
   int64_t last_taken_ = -1;
   std::atomic<bool> stop_{false};
   std::future<void> call_;  // invalid: none was made since the last take

@@ -10,11 +10,11 @@
 
 #include "core/drawn_tokens.h"
 #include "core/error.h"
-#include "loop/interrupt.h"
-#include "loop/returned_groups.h"
+#include "core/interrupt.h"
 #include "loop/step_abandoned.h"
-#include "loop/version_metrics.h"
 #include "net/frame_channel.h"
+#include "plugin/returned_groups.h"
+#include "report/version_metrics.h"
 #include "rollout/older_tokens.h"
 
 namespace slime::loop {
@@ -25,9 +25,9 @@ constexpr const char* kLost = "lost by the rollout function";
 }  // namespace
 
 FunctionSource::FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts,
-                               Engines& engines, Trainers& trainers, Fates& fates,
-                               RunMemory& memory, Recorder& recorder, Plugins& plugins,
-                               std::optional<DrawnStep> drawn)
+                               roles::Engines& engines, roles::Trainers& trainers, Fates& fates,
+                               report::RunMemory& memory, report::Recorder& recorder,
+                               plugin::Plugins& plugins, std::optional<DrawnStep> drawn)
     : config_(config),
       prompts_(prompts),
       engines_(engines),
@@ -44,22 +44,23 @@ std::vector<Group> FunctionSource::Lease::taken() const {
 }
 
 /// Kept, or told as failed and why.
-Expected<Group> FunctionSource::keep(const json::value& record, const ReturnedStep& returned,
+Expected<Group> FunctionSource::keep(const json::value& record,
+                                     const plugin::ReturnedStep& returned,
                                      std::optional<Group> given, WeightVersion version) {
   const bool is_new = !given;
   if (is_new) given.emplace();
-  const StepLimits limits{.samples = plugins_.limits(/*is_evaluation=*/false),
-                          .samples_per_prompt = config_.n_samples_per_prompt,
-                          .reward_key = config_.reward_key,
-                          .needs_reward = !config_.debug_rollout_only && !config_.use_opd,
-                          .version = version};
+  const plugin::StepLimits limits{.samples = plugins_.limits(/*is_evaluation=*/false),
+                                  .samples_per_prompt = config_.n_samples_per_prompt,
+                                  .reward_key = config_.reward_key,
+                                  .needs_reward = !config_.debug_rollout_only && !config_.use_opd,
+                                  .version = version};
   try {
-    Group group = read_group(record, returned.columns, *given, limits);
+    Group group = plugin::read_group(record, returned.columns, *given, limits);
     if (is_new) {
       prompts_.adopt(group);
       fates_.dispatched(group);
     }
-    name_executions(group);
+    plugin::name_executions(group);
     return group;
   } catch (const net::FrameError& error) {
     if (is_new) {
@@ -73,13 +74,13 @@ Expected<Group> FunctionSource::keep(const json::value& record, const ReturnedSt
   }
 }
 
-Collected FunctionSource::keep_all(const ReturnedStep& returned, PromptAnswers& prompts,
-                                   WeightVersion version) {
-  Collected collected;
+report::Collected FunctionSource::keep_all(const plugin::ReturnedStep& returned,
+                                           PromptAnswers& prompts, WeightVersion version) {
+  report::Collected collected;
   std::string problem;  // of the first group that cannot be trained
   collected.generated_tokens = prompts.num_drawn_tokens();
   for (const json::value& record : returned.groups) {
-    const std::optional<int64_t> ordinal = ordinal_of(record);
+    const std::optional<int64_t> ordinal = plugin::ordinal_of(record);
     std::optional<Group> given = ordinal ? prompts.find_taken(*ordinal) : std::nullopt;
     const int64_t before = given ? num_drawn_tokens(*given) : 0;
     Expected<Group> group = keep(record, returned, std::move(given), version);
@@ -117,7 +118,7 @@ void FunctionSource::draw(int64_t step, const StopFlags& stop) {
     const std::lock_guard lock(data_mutex_);
     return prompts.answer(question);
   };
-  std::optional<ReturnedStep> returned;
+  std::optional<plugin::ReturnedStep> returned;
   std::exception_ptr failed;
   try {
     returned = plugins_.of_rollouts().draw(step, answer, stop);
@@ -138,8 +139,8 @@ bool FunctionSource::has_drawn(int64_t step) const {
   return drawn_ && drawn_->step == step;
 }
 
-Collected FunctionSource::take_drawn(std::optional<WeightVersion> masks_before) {
-  Collected collected;
+report::Collected FunctionSource::take_drawn(std::optional<WeightVersion> masks_before) {
+  report::Collected collected;
   {
     const std::lock_guard lock(data_mutex_);
     check(drawn_.has_value(), "a step that is taken was drawn");
@@ -152,22 +153,23 @@ Collected FunctionSource::take_drawn(std::optional<WeightVersion> masks_before) 
                                   masks_before ? *masks_before : rollout::newest_version(group));
     }
   }
-  Metrics metrics = version_metrics(collected.groups, engines_.client().weight_version());
-  add_metrics(metrics, collected.metrics);
+  report::Metrics metrics =
+      report::version_metrics(collected.groups, engines_.client().weight_version());
+  report::add_metrics(metrics, collected.metrics);
   collected.metrics = std::move(metrics);
   recorder_.reached(static_cast<int64_t>(collected.groups.size()), collected.generated_tokens);
   return collected;
 }
 
-Collected FunctionSource::take(int64_t step) {
+report::Collected FunctionSource::take(int64_t step) {
   const auto range = recorder_.phase("generate", "prompts", config_.rollout_batch_size);
   if (!has_drawn(step)) {
     try {
-      const StopFlags stop(trainers_.has_failed(), Interrupt::flag());
-      memory_.explain_shortage(Phase::kGenerate, [&] { draw(step, stop); });
+      const StopFlags stop(trainers_.has_failed(), core::Interrupt::flag());
+      memory_.explain_shortage(estimate::Phase::kGenerate, [&] { draw(step, stop); });
     } catch (...) {
       trainers_.check_alive();
-      if (Interrupt::came()) throw StepAbandoned();
+      if (core::Interrupt::came()) throw StepAbandoned();
       throw;
     }
   }

@@ -14,15 +14,15 @@
 #include "config/run_config.h"
 #include "core/stop_flags.h"
 #include "loop/drawn_step.h"
-#include "loop/engines.h"
-#include "loop/failure_reasons.h"
 #include "loop/fates.h"
 #include "loop/group_source.h"
-#include "loop/plugins.h"
 #include "loop/prompt_answers.h"
-#include "loop/recorder.h"
-#include "loop/run_memory.h"
-#include "loop/trainers.h"
+#include "plugin/plugins.h"
+#include "report/failure_reasons.h"
+#include "report/recorder.h"
+#include "report/run_memory.h"
+#include "roles/engines.h"
+#include "roles/trainers.h"
 
 namespace slime::loop {
 
@@ -31,12 +31,13 @@ namespace slime::loop {
 class FunctionSource final : public GroupSource {
  public:
   /// `drawn`: a step that the run begins with, from its checkpoint. References outlive the object.
-  FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts, Engines& engines,
-                 Trainers& trainers, Fates& fates, RunMemory& memory, Recorder& recorder,
-                 Plugins& plugins, std::optional<DrawnStep> drawn);
+  FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts,
+                 roles::Engines& engines, roles::Trainers& trainers, Fates& fates,
+                 report::RunMemory& memory, report::Recorder& recorder, plugin::Plugins& plugins,
+                 std::optional<DrawnStep> drawn);
 
   /// Throws ConfigError when the function fails, or no group of its can be trained.
-  Collected take(int64_t step) override;
+  report::Collected take(int64_t step) override;
 
   /// Calls the function, and keeps what it returns until take_drawn(). One thread at a time; buffer
   /// and ledger are that thread's, but for what a Lease has. When `stop` becomes true nobody waits for
@@ -46,7 +47,7 @@ class FunctionSource final : public GroupSource {
   bool has_drawn(int64_t step) const;
   /// Of the thread of the loop. `masks_before`: with --mask-offpolicy-in-partial-rollout tokens of
   /// older weights are not trained; unset: than the newest of their group.
-  Collected take_drawn(std::optional<WeightVersion> masks_before);
+  report::Collected take_drawn(std::optional<WeightVersion> masks_before);
 
   /// As long as it lives the function gets no answers about prompts, and buffer and ledger are the
   /// owner's.
@@ -65,19 +66,20 @@ class FunctionSource final : public GroupSource {
   };
 
  private:
-  Expected<Group> keep(const json::value& record, const ReturnedStep& returned,
+  Expected<Group> keep(const json::value& record, const plugin::ReturnedStep& returned,
                        std::optional<Group> given, WeightVersion version);
-  Collected keep_all(const ReturnedStep& returned, PromptAnswers& prompts, WeightVersion version);
+  report::Collected keep_all(const plugin::ReturnedStep& returned, PromptAnswers& prompts,
+                             WeightVersion version);
 
   const config::RunConfig& config_;
   buffer::DataSource& prompts_;
-  Engines& engines_;
-  Trainers& trainers_;
+  roles::Engines& engines_;
+  roles::Trainers& trainers_;
   Fates& fates_;
-  RunMemory& memory_;
-  Recorder& recorder_;
-  Plugins& plugins_;
-  LeftOutPrompts left_out_;  // of the step
+  report::RunMemory& memory_;
+  report::Recorder& recorder_;
+  plugin::Plugins& plugins_;
+  report::LeftOutPrompts left_out_;  // of the step
   /// Whoever has it has buffer and ledger while a function is called. Guards what follows.
   mutable std::mutex data_mutex_;
   const PromptAnswers* answers_ = nullptr;  // of the call under way

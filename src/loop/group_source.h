@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "loop/collected.h"
+#include "report/collected.h"
 
 namespace slime::loop {
 
@@ -15,7 +15,7 @@ class GroupSource {
 
   /// The groups of step `step`; steps are asked for in order, each once. Empty when the data has
   /// ended. Throws ConfigError when no group can be made.
-  virtual Collected take(int64_t step) = 0;
+  virtual report::Collected take(int64_t step) = 0;
 };
 
 }  // namespace slime::loop

@@ -9,10 +9,10 @@
 
 #include "cluster/local_process.h"
 #include "cluster/workers.h"
-#include "loop/run_devices.h"
 #include "loop/station_steps.h"
 #include "loop/stations.h"
 #include "loop/survivors.h"
+#include "setup/run_devices.h"
 
 namespace slime::loop {
 namespace {
@@ -79,9 +79,9 @@ int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
 }
 
 int run_on_this_host(const config::ParsedFlags& flags, const Clock& clock) {
-  check_devices(flags.config);
+  setup::check_devices(flags.config);
   cluster::LocalLauncher launcher;
-  cluster::Hosts hosts{.launcher = launcher, .placement = place_workers(flags.config, 1, 0)};
+  cluster::Hosts hosts{.launcher = launcher, .placement = setup::place_workers(flags.config, 1, 0)};
   return run_to_the_end(flags, hosts, cluster::make_run_token(), clock);
 }
 

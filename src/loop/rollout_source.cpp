@@ -10,14 +10,14 @@
 #include "buffer/filter.h"
 #include "core/drawn_tokens.h"
 #include "core/error.h"
-#include "loop/interrupt.h"
+#include "core/interrupt.h"
 #include "loop/prompt_answers.h"
 #include "loop/prompt_fates.h"
-#include "loop/response_rules.h"
-#include "loop/scores.h"
 #include "loop/step_abandoned.h"
-#include "loop/version_metrics.h"
+#include "report/version_metrics.h"
 #include "rollout/older_tokens.h"
+#include "setup/response_rules.h"
+#include "setup/scores.h"
 
 namespace slime::loop {
 
@@ -36,7 +36,7 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
       .max_failed_share = config.max_failed_group_share,
       .max_filtered_groups = static_cast<int64_t>(
           std::ceil(config.max_filter_ratio * static_cast<double>(config.rollout_batch_size))),
-      .reward_threads = num_reward_threads(config),
+      .reward_threads = setup::num_reward_threads(config),
       // One batch to train on and one that is finished meanwhile; what waits longer gets staler.
       .max_waiting_groups = config.async_buffer_size.value_or(2) * config.rollout_batch_size};
 }
@@ -51,8 +51,8 @@ std::unique_ptr<rollout::Rounds> make_rounds(const config::RunConfig& config,
   if (!config.deterministic_schedule) return nullptr;
   return std::make_unique<rollout::Rounds>(
       engine, rollout::Rounds::Config{.tokens_per_round = config.schedule_round,
-                                      .reward_threads = num_reward_threads(config),
-                                      .patience = kPatience * reward_deadline(config, {})});
+                                      .reward_threads = setup::num_reward_threads(config),
+                                      .patience = kPatience * setup::reward_deadline(config, {})});
 }
 
 rollout::StalePolicy stale_policy(std::string_view word) {
@@ -65,7 +65,7 @@ rollout::StalePolicy stale_policy(std::string_view word) {
 /// The same, with a lane of the timeline while somebody waits for it.
 template <typename Scored>
 std::function<void(Scored, std::stop_token, rollout::AnswerFn<Scored>)> timed(
-    Timeline& timeline,
+    report::Timeline& timeline,
     std::function<void(Scored, std::stop_token, rollout::AnswerFn<Scored>)> ask) {
   return [&timeline, ask = std::move(ask)](Scored what, std::stop_token stop,
                                            rollout::AnswerFn<Scored> answer) {
@@ -96,8 +96,9 @@ std::string_view name_of(rollout::HeldBy held_by) {
 }  // namespace
 
 RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
-                             buffer::DataSource& prompts, Engines& engines, Trainers& trainers,
-                             Fates& fates, RunMemory& memory, Recorder& recorder, Plugins* plugins)
+                             buffer::DataSource& prompts, roles::Engines& engines,
+                             roles::Trainers& trainers, Fates& fates, report::RunMemory& memory,
+                             report::Recorder& recorder, plugin::Plugins* plugins)
     : config_(config),
       prompts_(prompts),
       engines_(engines),
@@ -106,7 +107,7 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
       memory_(memory),
       recorder_(recorder),
       plugins_(plugins),
-      rules_(training_rules(config)),
+      rules_(setup::training_rules(config)),
       left_out_([&recorder](std::string_view line) { recorder.message(line); }),
       rounds_(make_rounds(config, engines.client())),
       rollout_(rounds_ ? rounds_->engine() : engines.client(), rollout_config(config),
@@ -132,11 +133,12 @@ static std::vector<std::string> end_marks(const config::RunConfig& config,
 }
 
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
-                                    const text::Tokenizer& tokenizer, Plugins* plugins) {
+                                    const text::Tokenizer& tokenizer, plugin::Plugins* plugins) {
   rollout::RolloutHooks hooks;
   hooks.detokenize = [&tokenizer, skips = config.rollout_skip_special_tokens](
                          std::span<const TokenId> ids) { return tokenizer.decode(ids, skips); };
-  if (!config.has_users_reward()) hooks.score = make_score(config, end_marks(config, tokenizer));
+  if (!config.has_users_reward())
+    hooks.score = setup::make_score(config, end_marks(config, tokenizer));
   if (plugins != nullptr) {
     hooks.ask_score = plugins->reward();
     hooks.is_scored_elsewhere = [plugins](const Sample& sample) { return plugins->scores(sample); };
@@ -144,7 +146,7 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
     hooks.ask_parts_score = plugins->parts_reward();
     hooks.ask_sample_hook = plugins->sample_hooks();
   }
-  const bool has_functions = plugins != nullptr && !generate_paths(config).empty();
+  const bool has_functions = plugins != nullptr && !config::generate_paths(config).empty();
   if (has_functions && !config.has_users_reward() && !hooks.score && !config.debug_rollout_only) {
     hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
       return failure(
@@ -153,15 +155,15 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
   }
   if (has_functions)
     hooks.abort_functions = [plugins](bool aborts) { plugins->abort_functions(aborts); };
-  add_teacher(config, hooks);
+  setup::add_teacher(config, hooks);
   hooks.reward_timeout = [&config](const Sample& sample) {
-    return reward_deadline(config, sample);
+    return setup::reward_deadline(config, sample);
   };
   return hooks;
 }
 
 rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer,
-                                                Plugins* plugins) {
+                                                plugin::Plugins* plugins) {
   rollout::RolloutHooks hooks = scoring_hooks(config_, tokenizer, plugins);
   take_prompts_from(hooks, prompts_, fates_,
                     plugins != nullptr ? plugins->of_steps().choose_waiting() : nullptr);
@@ -243,10 +245,10 @@ rollout::StepResult RolloutSource::take_step(int64_t step, WeightVersion version
     rollout_.open_step({.step = step,
                         .rules = rules_,
                         .version = version,
-                        .stop = StopFlags(trainers_.has_failed(), Interrupt::flag())});
+                        .stop = StopFlags(trainers_.has_failed(), core::Interrupt::flag())});
   }
   // A stream goes on: a checkpoint has what is under way, with the tokens that it has.
-  const StopFlags gives_up = stream_ ? StopFlags(Interrupt::flag()) : StopFlags();
+  const StopFlags gives_up = stream_ ? StopFlags(core::Interrupt::flag()) : StopFlags();
   rollout::StepResult result;
   try {
     rollout::take_step(rollout_, gives_up, result);
@@ -257,7 +259,7 @@ rollout::StepResult RolloutSource::take_step(int64_t step, WeightVersion version
   return result;
 }
 
-void RolloutSource::start_stream(const RunSchedule& schedule, WeightVersion version) {
+void RolloutSource::start_stream(const setup::RunSchedule& schedule, WeightVersion version) {
   stream_ = {.groups_per_step = config_.rollout_batch_size,
              .steps_per_update = config_.update_weights_interval,
              .max_lag = *config_.max_staleness,
@@ -279,7 +281,7 @@ void RolloutSource::while_training(const std::function<void()>& train) {
 }
 
 /// How the stream stands behind a step that was taken from it.
-void RolloutSource::add_stream_metrics(Metrics& metrics) {
+void RolloutSource::add_stream_metrics(report::Metrics& metrics) {
   metrics["rollout/queue/finished_groups"] = static_cast<double>(rollout_.num_waiting_groups());
   metrics["rollout/queue/open_groups"] = static_cast<double>(num_under_way_.load());
   const Expected<engine::EngineLoad> load = engines_.client().load();
@@ -295,7 +297,7 @@ void RolloutSource::add_stream_metrics(Metrics& metrics) {
 namespace {
 
 /// What was dropped may have been longer than what is trained, which then favours short responses.
-void add_length_bias(const rollout::StepEnd& end, Collected& collected) {
+void add_length_bias(const rollout::StepEnd& end, report::Collected& collected) {
   if (end.num_dropped_samples == 0) return;
   int64_t tokens = 0, samples = 0;
   for (const Group& group : collected.groups) {
@@ -312,26 +314,26 @@ void add_length_bias(const rollout::StepEnd& end, Collected& collected) {
 
 }  // namespace
 
-Collected RolloutSource::take(int64_t step) {
+report::Collected RolloutSource::take(int64_t step) {
   const auto range =
       recorder_.phase(stream_ ? "wait" : "generate", "prompts", config_.rollout_batch_size);
   const WeightVersion version =
       stream_ ? stream_->version_at(step) : engines_.client().weight_version();
   rollout::StepResult result;
-  memory_.explain_shortage(Phase::kGenerate, [&] { result = take_step(step, version); });
+  memory_.explain_shortage(estimate::Phase::kGenerate, [&] { result = take_step(step, version); });
   trainers_.check_alive();
-  if (Interrupt::came()) {
+  if (core::Interrupt::came()) {
     abandon(std::move(result.groups));
     throw StepAbandoned();
   }
   const bool has_all = static_cast<int64_t>(result.groups.size()) >= config_.rollout_batch_size;
-  UntrainedTokens untrained{{"lost", result.end.lost_tokens},
-                            {"discarded", result.end.discarded_tokens}};
+  report::UntrainedTokens untrained{{"lost", result.end.lost_tokens},
+                                    {"discarded", result.end.discarded_tokens}};
   if (config_.mask_offpolicy_in_partial_rollout) {
-    const int64_t before = num_trained_tokens(result.groups);
+    const int64_t before = report::num_trained_tokens(result.groups);
     for (Group& group : result.groups)
       rollout::mask_tokens_before(group, stream_ ? rollout::newest_version(group) : version);
-    untrained["older"] = before - num_trained_tokens(result.groups);
+    untrained["older"] = before - report::num_trained_tokens(result.groups);
   }
   {
     const std::lock_guard lock(dropped_mutex_);
@@ -344,16 +346,16 @@ Collected RolloutSource::take(int64_t step) {
     abandon(std::move(result.groups));
     throw;
   }
-  Collected collected{.groups = std::move(result.groups),
-                      .untrained = std::move(untrained),
-                      .generated_tokens = result.end.generated_tokens,
-                      .data_ended = !has_all};
-  collected.metrics = version_metrics(collected.groups, version);
+  report::Collected collected{.groups = std::move(result.groups),
+                              .untrained = std::move(untrained),
+                              .generated_tokens = result.end.generated_tokens,
+                              .data_ended = !has_all};
+  collected.metrics = report::version_metrics(collected.groups, version);
   if (stream_) {
     add_stream_metrics(collected.metrics);
-    add_metrics(collected.metrics, staleness_metrics(collected.groups, version));
+    report::add_metrics(collected.metrics, report::staleness_metrics(collected.groups, version));
   }
-  if (const std::optional<UpdateTraffic> traffic = engines_.last_traffic()) {
+  if (const std::optional<roles::UpdateTraffic> traffic = engines_.last_traffic()) {
     collected.metrics["perf/update_weights_wire_bytes"] = static_cast<double>(traffic->bytes);
     collected.metrics["perf/update_weights_density"] = traffic->density;
   }

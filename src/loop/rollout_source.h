@@ -18,17 +18,17 @@
 
 #include "buffer/data_source.h"
 #include "config/run_config.h"
-#include "loop/engines.h"
-#include "loop/failure_reasons.h"
 #include "loop/fates.h"
 #include "loop/group_source.h"
-#include "loop/plugins.h"
-#include "loop/recorder.h"
-#include "loop/run_memory.h"
-#include "loop/run_schedule.h"
-#include "loop/trainers.h"
+#include "plugin/plugins.h"
+#include "report/failure_reasons.h"
+#include "report/recorder.h"
+#include "report/run_memory.h"
+#include "roles/engines.h"
+#include "roles/trainers.h"
 #include "rollout/rollout.h"
 #include "rollout/rounds.h"
+#include "setup/run_schedule.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::loop {
@@ -39,7 +39,7 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config);
 /// How responses are detokenized and scored, without prompts and filters. `config`, `tokenizer` and
 /// `plugins` (null: no functions of users) outlive the hooks. Throws ConfigError for a reward that does not exist.
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
-                                    const text::Tokenizer& tokenizer, Plugins* plugins);
+                                    const text::Tokenizer& tokenizer, plugin::Plugins* plugins);
 
 /// One class because a step, a stream and the rounds between trainings are drawn by one rollout, which
 /// lives as long as it does, with one set of rules, and tell the fates of the same prompts.
@@ -47,13 +47,14 @@ class RolloutSource final : public GroupSource {
  public:
   /// References, and `plugins` where there are any, outlive the object. Throws ConfigError for a reward or filter that does not exist.
   RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
-                buffer::DataSource& prompts, Engines& engines, Trainers& trainers, Fates& fates,
-                RunMemory& memory, Recorder& recorder, Plugins* plugins);
+                buffer::DataSource& prompts, roles::Engines& engines, roles::Trainers& trainers,
+                Fates& fates, report::RunMemory& memory, report::Recorder& recorder,
+                plugin::Plugins* plugins);
 
   /// Generation does not end with a step any more: it goes on while the loop trains. `version`: of
   /// the weights that the engines have. Called once, before the first take(). The rollout's thread
   /// owns buffer and ledger from here on; rollout().Lease borrows them.
-  void start_stream(const RunSchedule& schedule, WeightVersion version);
+  void start_stream(const setup::RunSchedule& schedule, WeightVersion version);
 
   /// Calls `train`. With --deterministic-schedule generation goes on as far as it does while a step
   /// is trained, no further, before this returns. Throws what `train` or the rollout throws.
@@ -61,7 +62,7 @@ class RolloutSource final : public GroupSource {
 
   /// One rollout step: with the weights that the engines have, or the next of the stream. Ends early
   /// only when a rank of the trainers is lost, and throws then, or at Ctrl-C: StepAbandoned.
-  Collected take(int64_t step) override;
+  report::Collected take(int64_t step) override;
 
   /// Whether a stream was started.
   bool streams() const { return stream_.has_value(); }
@@ -74,21 +75,21 @@ class RolloutSource final : public GroupSource {
   void abandon(std::vector<Group> groups) { abandoned_ = std::move(groups); }
 
  private:
-  rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer, Plugins* plugins);
-  void add_stream_metrics(Metrics& metrics);
+  rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer, plugin::Plugins* plugins);
+  void add_stream_metrics(report::Metrics& metrics);
   rollout::StepResult take_step(int64_t step, WeightVersion version);
   void show_to_users_functions(int64_t step, std::vector<Group>& groups);
 
   const config::RunConfig& config_;
   buffer::DataSource& prompts_;
-  Engines& engines_;
-  Trainers& trainers_;
+  roles::Engines& engines_;
+  roles::Trainers& trainers_;
   Fates& fates_;
-  RunMemory& memory_;
-  Recorder& recorder_;
-  Plugins* const plugins_;  // null: no functions of users
+  report::RunMemory& memory_;
+  report::Recorder& recorder_;
+  plugin::Plugins* const plugins_;  // null: no functions of users
   rollout::ResponseRules rules_;
-  LeftOutPrompts left_out_;  // of the step
+  report::LeftOutPrompts left_out_;  // of the step
   std::mutex dropped_mutex_;
   std::map<std::string, int64_t> dropped_tokens_;  // by reason; guarded by dropped_mutex_
   std::vector<Group>

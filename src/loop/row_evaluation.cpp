@@ -7,16 +7,16 @@
 #include "buffer/data_source.h"
 #include "config/eval_config.h"
 #include "core/error.h"
-#include "loop/supervised.h"
+#include "setup/supervised.h"
 #include "train/train_batch.h"
 
 namespace slime::loop {
 
-RowEvaluation::RowEvaluation(const config::RunConfig& config, const ModelText& text)
+RowEvaluation::RowEvaluation(const config::RunConfig& config, const setup::ModelText& text)
     : config_(config) {
-  const SupervisedRows rows(config, text);
+  const setup::SupervisedRows rows(config, text);
   for (const config::EvalSetConfig& set : config::eval_sets_of(config)) {
-    const buffer::Dataset dataset = load_eval_rows(config, text, set);
+    const buffer::Dataset dataset = setup::load_eval_rows(config, text, set);
     Set& own = sets_.emplace_back();
     own.name = set.name;
     for (const auto& [reason, count] : dataset.left_out()) own.num_left_out += count;
@@ -40,8 +40,9 @@ int64_t RowEvaluation::num_rows() const {
   return count;
 }
 
-EvalReport RowEvaluation::run(Trainers& trainers, const std::atomic<bool>& stop) const {
-  EvalReport report;
+report::EvalReport RowEvaluation::run(roles::Trainers& trainers,
+                                      const std::atomic<bool>& stop) const {
+  report::EvalReport report;
   const auto step_size = static_cast<std::size_t>(config_.samples_per_step());
   for (const Set& set : sets_) {
     double loss = 0, tokens = 0;

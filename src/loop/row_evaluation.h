@@ -14,15 +14,15 @@
 #include "config/run_config.h"
 #include "core/sample.h"
 #include "loop/evaluation.h"
-#include "loop/prompts.h"
-#include "loop/trainers.h"
+#include "roles/trainers.h"
+#include "setup/prompts.h"
 
 namespace slime::loop {
 
 class RowEvaluation {
  public:
   /// Reads all data sets. `config` outlives the object. Throws ConfigError.
-  RowEvaluation(const config::RunConfig& config, const ModelText& text);
+  RowEvaluation(const config::RunConfig& config, const setup::ModelText& text);
 
   /// Rows that are left out.
   const std::vector<std::string>& remarks() const { return remarks_; }
@@ -30,7 +30,7 @@ class RowEvaluation {
 
   /// eval/NAME/loss, eval/NAME/tokens and eval/NAME-left_out, with the weights as they are. Stops
   /// early, with the sets that are done, when `stop` becomes true.
-  EvalReport run(Trainers& trainers, const std::atomic<bool>& stop) const;
+  report::EvalReport run(roles::Trainers& trainers, const std::atomic<bool>& stop) const;
 
  private:
   struct Set {

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "core/error.h"
-#include "loop/interrupt.h"
+#include "core/interrupt.h"
 #include "loop/step_abandoned.h"
 
 namespace slime::loop {
 
-RowSource::RowSource(const config::RunConfig& config, const ModelText& text,
-                     buffer::DataSource& prompts, Fates& fates, Recorder& recorder)
+RowSource::RowSource(const config::RunConfig& config, const setup::ModelText& text,
+                     buffer::DataSource& prompts, Fates& fates, report::Recorder& recorder)
     : config_(config), rows_(config, text), prompts_(prompts), fates_(fates), recorder_(recorder) {}
 
 void RowSource::tell_once(const std::string& reason) {
@@ -22,12 +22,12 @@ void RowSource::tell_once(const std::string& reason) {
   }
 }
 
-Collected RowSource::take(int64_t) {
+report::Collected RowSource::take(int64_t) {
   const auto range = recorder_.phase("read");
-  Collected collected;
+  report::Collected collected;
   int64_t untrained_in_a_row = 0;
   while (static_cast<int64_t>(collected.groups.size()) < config_.rollout_batch_size) {
-    if (Interrupt::came()) throw StepAbandoned();
+    if (core::Interrupt::came()) throw StepAbandoned();
     const std::optional<int64_t> num_rows = prompts_.prompts_per_epoch();
     if (num_rows && untrained_in_a_row > *num_rows) {
       throw ConfigError(fmt::format(

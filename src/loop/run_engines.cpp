@@ -7,13 +7,13 @@
 #include <memory>
 #include <utility>
 
-#include "loop/engine_workers.h"
-#include "loop/engine_workers_config.h"
-#include "loop/networks.h"
-#include "loop/rank_engines.h"
 #include "loop/run_networks.h"
-#include "loop/run_start.h"
 #include "model/placement.h"
+#include "roles/engine_workers.h"
+#include "roles/engine_workers_config.h"
+#include "roles/networks.h"
+#include "roles/rank_engines.h"
+#include "roles/run_start.h"
 
 namespace slime::loop {
 namespace {
@@ -29,7 +29,7 @@ int64_t engine_threads(const config::RunConfig& config) {
 /// What the engines call the weights that the run begins with.
 WeightVersion first_version(const Stations& run) {
   const StartPoint& start = run.start;
-  const RunSchedule& schedule = run.schedule;
+  const setup::RunSchedule& schedule = run.schedule;
   const json::value* saved =
       start.checkpoint ? start.checkpoint->run.if_contains("weight_version") : nullptr;
   // Also where `slime train` goes on: groups that wait have tokens of those versions.
@@ -39,7 +39,7 @@ WeightVersion first_version(const Stations& run) {
   const bool was_published = published != nullptr && published->is_bool()
                                  ? published->get_bool()
                                  : schedule.publishes_after(start.checkpoint->iteration);
-  return RunSchedule::version_from(saved->get_int64(), was_published);
+  return setup::RunSchedule::version_from(saved->get_int64(), was_published);
 }
 
 engine::RunningRequests running_at_updates(const config::RunConfig& config) {
@@ -50,14 +50,16 @@ engine::RunningRequests running_at_updates(const config::RunConfig& config) {
 }
 
 /// An engine beside the trainer has weights of its own; the first update makes them the trainer's.
-std::unique_ptr<Engines> engine_beside(Stations& run, const engine::EngineConfig& config,
-                                       WeightVersion version, engine::RunningRequests running) {
+std::unique_ptr<roles::Engines> engine_beside(Stations& run, const engine::EngineConfig& config,
+                                              WeightVersion version,
+                                              engine::RunningRequests running) {
   std::unique_ptr<model::Network> own;
-  run.memory.explain_shortage(Phase::kGenerate, [&] {
-    own = make_blank_copy(run.shape(), model::precision_on(run.config.device, run.config.dtype));
+  run.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
+    own = roles::make_blank_copy(run.shape(),
+                                 model::precision_on(run.config.device, run.config.dtype));
   });
-  return std::make_unique<EngineBeside>(*run.network, std::move(own), config, version, running,
-                                        run.memory, run.clock);
+  return std::make_unique<roles::EngineBeside>(*run.network, std::move(own), config, version,
+                                               running, run.memory, run.clock);
 }
 
 /// What is trained, where it is whole in this process.
@@ -65,27 +67,28 @@ model::Network* whole_here(const Stations& run) {
   return trains(run.config) && run.network && !run.part ? run.network.get() : nullptr;
 }
 
-EngineWorkers::Hear on_timeline(Stations& run) {
+roles::EngineWorkers::Hear on_timeline(Stations& run) {
   return [&timeline = run.timeline](int index, engine::Activity activity) {
-    timeline.enter(engine_lane(index), engine_phase(activity));
+    timeline.enter(report::engine_lane(index), report::engine_phase(activity));
   };
 }
 
-std::unique_ptr<EngineWorkers> start_engine_workers(Stations& run, WeightVersion version,
-                                                    engine::RunningRequests running) {
+std::unique_ptr<roles::EngineWorkers> start_engine_workers(Stations& run, WeightVersion version,
+                                                           engine::RunningRequests running) {
   const config::RunConfig& config = run.config;
   const int64_t threads = std::max<int64_t>(
       1, run.engine_threads /
              (run.hosts.placement.most_engines_of_a_node() * config.rollout_num_gpus_per_engine));
-  EngineWorkersConfig workers =
-      engine_workers_config(config,
-                            {.config = config,
-                             .longest_prompt = run.dataset ? run.dataset->longest_prompt() : 0,
-                             .num_threads = static_cast<int>(threads)},
-                            run.folder.worker_logs(), running, run.hosts.placement);
+  roles::EngineWorkersConfig workers = roles::engine_workers_config(
+      config,
+      {.config = config,
+       .longest_prompt = run.dataset ? run.dataset->longest_prompt() : 0,
+       .num_threads = static_cast<int>(threads)},
+      run.folder.worker_logs(), running, run.hosts.placement);
   workers.identity = run.identity;
-  return std::make_unique<EngineWorkers>(std::move(workers), *run.published, whole_here(run),
-                                         version, run.hosts.launcher, run.clock, on_timeline(run));
+  return std::make_unique<roles::EngineWorkers>(std::move(workers), *run.published, whole_here(run),
+                                                version, run.hosts.launcher, run.clock,
+                                                on_timeline(run));
 }
 
 /// Engines that went on without the trainers get the weights with which those begin.
@@ -116,19 +119,20 @@ void share_out_threads(Stations& run) {
 
 void start_engines(Stations& run) {
   if (!run.config.generates()) {
-    run.own_engines = std::make_unique<NoEngines>();
+    run.own_engines = std::make_unique<roles::NoEngines>();
     return;
   }
-  const MemoryPlan& plan = run.memory.plan();
+  const estimate::MemoryPlan& plan = run.memory.plan();
   if (plan.offloads() && trains(run.config)) {
     run.trainers->release_memory();
     run.memory.release_unused();  // the engine maps pages, which the allocator's own are not
   }
-  engine::EngineConfig config = make_engine_config(run.config, *run.text, plan.kv_cache_bytes());
+  engine::EngineConfig config =
+      roles::make_engine_config(run.config, *run.text, plan.kv_cache_bytes());
   config.num_threads = run.engine_threads;
   config.stages_weights = !run.config.shares_weights();
   config.on_activity = [&timeline = run.timeline](engine::Activity now) {
-    timeline.enter(engine_lane(0), engine_phase(now));
+    timeline.enter(report::engine_lane(0), report::engine_phase(now));
   };
   const WeightVersion version = first_version(run);
   const engine::RunningRequests running = running_at_updates(run.config);
@@ -140,16 +144,16 @@ void start_engines(Stations& run) {
     const int64_t ranks = run.config.world_size();
     if (run.config.device == "cpu")
       config.num_threads = std::max<int64_t>(1, at::get_num_threads() / ranks);
-    if (EngineGroup* group = run.hosted->engine_group()) config.mesh = &group->mesh();
-    run.own_engines = std::make_unique<RankEngines>(
+    if (roles::EngineGroup* group = run.hosted->engine_group()) config.mesh = &group->mesh();
+    run.own_engines = std::make_unique<roles::RankEngines>(
         *run.hosted, run.identity,
-        EngineStart{.config = run.config,
-                    .kv_cache_bytes = plan.kv_cache_bytes(),
-                    .num_threads = static_cast<int>(config.num_threads)},
+        roles::EngineStart{.config = run.config,
+                           .kv_cache_bytes = plan.kv_cache_bytes(),
+                           .num_threads = static_cast<int>(config.num_threads)},
         *run.network, config, version, running, plan.offloads(), run.memory, run.clock);
   } else if (run.config.shares_weights()) {
-    run.own_engines = std::make_unique<EngineHere>(*run.network, config, version, running,
-                                                   plan.offloads(), run.memory, run.clock);
+    run.own_engines = std::make_unique<roles::EngineHere>(*run.network, config, version, running,
+                                                          plan.offloads(), run.memory, run.clock);
   } else {
     run.own_engines = engine_beside(run, config, version, running);
   }

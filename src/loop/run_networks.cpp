@@ -9,14 +9,14 @@
 #include <thread>
 
 #include "core/error.h"
+#include "estimate/memory_needs.h"
 #include "kernels/gpu/gpu.h"
-#include "loop/memory_needs.h"
-#include "loop/networks.h"
-#include "loop/run_start.h"
-#include "loop/train_config.h"
-#include "loop/trainers_apart.h"
 #include "model/config.h"
 #include "model/placement.h"
+#include "roles/networks.h"
+#include "roles/run_start.h"
+#include "roles/trainers_apart.h"
+#include "setup/train_config.h"
 #include "train/run_parts.h"
 
 namespace slime::loop {
@@ -39,9 +39,9 @@ namespace {
 
 void plan_memory(Stations& run, const model::Precision& precision,
                  const train::TrainConfig* trainer, bool is_taken) {
-  const MemoryNeeds needs =
-      memory_needs(run.config, run.shape(), run.part ? *run.part : run.shape(), precision, trainer,
-                   run.config.generates(), run.dataset ? run.dataset->longest_prompt() : 0);
+  const estimate::MemoryNeeds needs = estimate::memory_needs(
+      run.config, run.shape(), run.part ? *run.part : run.shape(), precision, trainer,
+      run.config.generates(), run.dataset ? run.dataset->longest_prompt() : 0);
   run.memory.plan(run.config, needs,
                   needs.whole_weights + (is_taken ? needs.train.resident() : needs.train.weights));
 }
@@ -66,8 +66,8 @@ const train::Checkpoint* restored_checkpoint(const StartPoint& start) {
   return start.finetuned ? &*start.finetuned : nullptr;
 }
 
-RankStart rank_start(const Stations& run) {
-  RankStart rank{
+roles::RankStart rank_start(const Stations& run) {
+  roles::RankStart rank{
       .config = run.config,
       .collective_milliseconds =
           std::chrono::milliseconds(std::chrono::minutes(run.config.distributed_timeout_minutes))
@@ -88,7 +88,7 @@ RankStart rank_start(const Stations& run) {
 /// The weights of this process: those of engines in workers, or nothing but a shape.
 void load_published(Stations& run, const model::Precision& precision) {
   if (run.published) return;  // survivors
-  run.memory.explain_shortage(Phase::kGenerate, [&] {
+  run.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
     run.published = run.config.generates()
                         ? model::load_network(weights_directory(run), precision)
                         : model::make_blank_network(
@@ -101,7 +101,7 @@ void copy_published(Stations& run, model::Precision precision) {
   if (run.published) return;  // survivors
   if (run.memory.plan().publishes_on_host())
     precision = {.weights = precision.weights, .activations = at::kFloat};
-  run.memory.explain_shortage(Phase::kTrain, [&] {
+  run.memory.explain_shortage(estimate::Phase::kTrain, [&] {
     const at::NoGradGuard no_grad;
     run.published = model::make_blank_network(run.network->config(), precision);
     run.published->weights().copy_from(run.network->weights());
@@ -111,11 +111,11 @@ void copy_published(Stations& run, model::Precision precision) {
 /// All ranks are workers; they load while this process does.
 void open_trainers_apart(Stations& run, const model::Precision& precision,
                          const train::Warn& note) {
-  auto apart = std::make_unique<TrainersApart>(rank_start(run), run.identity,
-                                               run.folder.worker_logs(), run.hosts, run.clock);
+  auto apart = std::make_unique<roles::TrainersApart>(
+      rank_start(run), run.identity, run.folder.worker_logs(), run.hosts, run.clock);
   load_published(run, precision);
-  train::TrainConfig config = make_train_config(run.config, run.schedule.num_steps);
-  TrainerFunctions::name_in(run.config, config);
+  train::TrainConfig config = setup::make_train_config(run.config, run.schedule.num_steps);
+  plugin::TrainerFunctions::name_in(run.config, config);
   plan_memory(run, precision, &config, false);
   apart->open(*run.published, config, note);
   run.trainers = std::move(apart);
@@ -125,21 +125,21 @@ void open_trainers_apart(Stations& run, const model::Precision& precision,
 /// device's memory.
 void open_trainers_here(Stations& run, const model::Precision& precision, const train::Warn& note) {
   const config::RunConfig& config = run.config;
-  std::unique_ptr<HostedTrainers> trainers;
+  std::unique_ptr<roles::HostedTrainers> trainers;
   if (trains(config)) {
-    trainers = start_trainers(rank_start(run), run.identity, run.folder.worker_logs(), run.hosts,
-                              run.clock);
+    trainers = roles::start_trainers(rank_start(run), run.identity, run.folder.worker_logs(),
+                                     run.hosts, run.clock);
   } else {
-    trainers = std::make_unique<NoTrainers>();
+    trainers = std::make_unique<roles::NoTrainers>();
   }
-  HostedTrainers& hosted = *trainers;
+  roles::HostedTrainers& hosted = *trainers;
   run.hosted = trainers.get();
   run.trainers = std::move(trainers);
   const comm::Mesh& mesh = hosted.connect();
   const bool has_whole = mesh.sizes().holds_model_whole();
-  run.memory.explain_shortage(Phase::kTrain, [&] {
+  run.memory.explain_shortage(estimate::Phase::kTrain, [&] {
     const std::string directory = weights_directory(run);
-    EngineGroup* const group = hosted.engine_group();
+    roles::EngineGroup* const group = hosted.engine_group();
     const bool is_copied = config.generates() && (!has_whole || group != nullptr);
     const comm::Mesh& of_engine = group != nullptr ? group->mesh() : comm::Mesh::single();
     run.network = model::load_network(directory, precision, is_copied ? of_engine : mesh);
@@ -147,12 +147,12 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
   });
   std::optional<train::TrainConfig> trainer;
   if (trains(config)) {
-    trainer = make_train_config(config, run.schedule.num_steps);
-    trainer->frozen = frozen_names(config, run.trained().weights(), mesh);
+    trainer = setup::make_train_config(config, run.schedule.num_steps);
+    trainer->frozen = roles::frozen_names(config, run.trained().weights(), mesh);
     run.functions->set_in(*trainer, run.schedule.first_step);
     plan_memory(run, precision, &*trainer, false);  // what does not fit is explained
-    run.memory.explain_shortage(Phase::kTrain, [&] {
-      hosted.open(run.trained(), *trainer, load_other_networks(config, precision, mesh));
+    run.memory.explain_shortage(estimate::Phase::kTrain, [&] {
+      hosted.open(run.trained(), *trainer, roles::load_other_networks(config, precision, mesh));
     });
     if (const train::Checkpoint* checkpoint = restored_checkpoint(run.start))
       hosted.restore(*checkpoint, run.start.left_out, note);
@@ -216,7 +216,7 @@ void load_networks(Stations& run, std::vector<std::string>& notes) {
                      kernels::kMostHostThreads));
   }
   const model::ModelConfig shape = model::read_model_config(weights_directory(run));
-  check_shape(run.config, shape);
+  roles::check_shape(run.config, shape);
   check_same_model(run.config, weights_directory(run), shape);
   if (trains_apart(run.config)) {
     open_trainers_apart(run, precision, note);

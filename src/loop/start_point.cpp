@@ -9,9 +9,9 @@
 #include "config/parse_flags.h"
 #include "core/error.h"
 #include "loop/changed_settings.h"
-#include "loop/named_model.h"
-#include "loop/run_history.h"
 #include "model/foreign_checkpoint.h"
+#include "report/run_history.h"
+#include "setup/named_model.h"
 #include "train/checkpoint_directory.h"
 #include "train/run_parts.h"
 
@@ -62,7 +62,7 @@ bool load_from(const config::RunConfig& config, StartPoint& start, const train::
     const std::string damage = train::checkpoint_damage(given);
     if (!damage.empty()) throw ConfigError(fmt::format("--load {}: {}", config.load, damage));
     checkpoint = train::read_checkpoint(given, 0);
-  } else if (!is_one && is_model_directory(config.load)) {
+  } else if (!is_one && setup::is_model_directory(config.load)) {
     warn(fmt::format("--load {}: a model directory: the run begins at rollout 0 with its weights",
                      config.load));
     start.weights = config.load;
@@ -115,7 +115,7 @@ StartPoint completed(const config::RunConfig& config, StartPoint start, const tr
     if (config.no_load_optim) start.left_out |= train::kNoLoadOptim;
     compare_settings(config, start, warn);
   }
-  if (start.weights.empty()) start.weights = beginning_directory(config, warn);
+  if (start.weights.empty()) start.weights = setup::beginning_directory(config, warn);
   return start;
 }
 
@@ -139,7 +139,8 @@ std::vector<std::string> differing_flags(const json::object& before, const json:
 }
 
 /// Why the run in the folder is not this one, dead before its first checkpoint; empty: it is.
-std::string why_not_begun_again(const config::RunConfig& config, const RunHistory& history) {
+std::string why_not_begun_again(const config::RunConfig& config,
+                                const report::RunHistory& history) {
   if (history.has_saved) return "it has saved a checkpoint before";
   if (config.debug_rollout_only) return "a run with --debug-rollout-only saves no checkpoint";
   const json::value* flags = history.run.if_contains("flags");
@@ -148,8 +149,8 @@ std::string why_not_begun_again(const config::RunConfig& config, const RunHistor
   return names.empty() ? "" : fmt::format("its flags differ: {}", fmt::join(names, ", "));
 }
 
-void check_overwrite(const config::RunConfig& config, const RunFolder& folder,
-                     const RunHistory& history) {
+void check_overwrite(const config::RunConfig& config, const report::RunFolder& folder,
+                     const report::RunHistory& history) {
   std::vector<std::string> problems;
   const fs::path& own = folder.checkpoints();
   for (const auto& [flag, path] :
@@ -166,11 +167,11 @@ void check_overwrite(const config::RunConfig& config, const RunFolder& folder,
     const fs::path directory = own / train::checkpoint_name(iteration);
     std::string owner;
     try {
-      owner = run_id_of(train::read_checkpoint(directory, iteration).run);
+      owner = report::run_id_of(train::read_checkpoint(directory, iteration).run);
     } catch (const std::exception&) {
       continue;  // damaged: nobody's
     }
-    if (!owner.empty() && owner != run_id_of(history.run)) {
+    if (!owner.empty() && owner != report::run_id_of(history.run)) {
       problems.push_back(
           fmt::format("--overwrite: {} is a checkpoint of another run than that in {}; give "
                       "another --save, or remove it",
@@ -185,15 +186,15 @@ void check_overwrite(const config::RunConfig& config, const RunFolder& folder,
 
 namespace {
 
-StartPoint find_start(const config::RunConfig& config, const RunFolder& folder,
+StartPoint find_start(const config::RunConfig& config, const report::RunFolder& folder,
                       const train::Warn& warn) {
-  const RunHistory history = read_history(folder);
+  const report::RunHistory history = report::read_history(folder);
   StartPoint start;
   if (config.overwrite) {
     check_overwrite(config, folder, history);
     if (!config.load.empty()) load_from(config, start, warn);
     start.overwrites = true;
-    start.run_id = make_run_id();
+    start.run_id = report::make_run_id();
     return start;
   }
   const fs::path& own = folder.checkpoints();
@@ -212,14 +213,14 @@ StartPoint find_start(const config::RunConfig& config, const RunFolder& folder,
   } else {
     load_from(config, start, warn);
   }
-  const std::string known_id = run_id_of(history.run);
+  const std::string known_id = report::run_id_of(history.run);
   if (loads_own && start.checkpoint) {
-    const std::string owner = run_id_of(start.checkpoint->run);
+    const std::string owner = report::run_id_of(start.checkpoint->run);
     start.is_own = (history.has_ledger || !history.run.empty()) &&
                    (owner.empty() || known_id.empty() || owner == known_id);
     if (start.is_own) start.run_id = owner.empty() ? known_id : owner;
   }
-  if (start.run_id.empty()) start.run_id = make_run_id();
+  if (start.run_id.empty()) start.run_id = report::make_run_id();
 
   const std::string root = folder.root().string();
   if (start.is_own) {
@@ -254,7 +255,7 @@ StartPoint find_start(const config::RunConfig& config, const RunFolder& folder,
 
 }  // namespace
 
-StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder,
+StartPoint choose_start(const config::RunConfig& config, const report::RunFolder& folder,
                         const train::Warn& warn) {
   return completed(config, find_start(config, folder, warn), warn);
 }
@@ -269,11 +270,11 @@ void refuse_fewer_steps(const config::RunConfig& config, const StartPoint& start
       start.checkpoint->directory.string(), start.checkpoint->iteration + 1, planned));
 }
 
-StartPoint choose_start_again(const StartPoint& first, const RunFolder& folder,
+StartPoint choose_start_again(const StartPoint& first, const report::RunFolder& folder,
                               const train::Warn& warn) {
   StartPoint start = first;
   std::optional<train::Checkpoint> newest = train::find_checkpoint(folder.checkpoints(), warn);
-  if (!newest || run_id_of(newest->run) != first.run_id) return start;
+  if (!newest || report::run_id_of(newest->run) != first.run_id) return start;
   start.weights = newest->directory.string();
   start.checkpoint = std::move(newest);
   start.finetuned.reset();

@@ -25,7 +25,7 @@
 #include <string>
 
 #include "config/run_config.h"
-#include "loop/run_folder.h"
+#include "report/run_folder.h"
 #include "train/checkpoint.h"
 
 namespace slime::loop {
@@ -46,7 +46,7 @@ struct StartPoint {
 /// `folder` is locked. `warn` gets what find_checkpoint has to say, and that a run starts over.
 /// Throws ConfigError when --load names a folder without checkpoints, and when results would be
 /// overwritten.
-StartPoint choose_start(const config::RunConfig& config, const RunFolder& folder,
+StartPoint choose_start(const config::RunConfig& config, const report::RunFolder& folder,
                         const train::Warn& warn);
 
 /// Throws ConfigError where more steps are trained than the run would have.
@@ -54,7 +54,7 @@ void refuse_fewer_steps(const config::RunConfig& config, const StartPoint& start
 
 /// Where trainers that were lost begin again: at the newest checkpoint of their own run, or, before
 /// there is one, where the run began (`first`). Throws ConfigError when all checkpoints are damaged.
-StartPoint choose_start_again(const StartPoint& first, const RunFolder& folder,
+StartPoint choose_start_again(const StartPoint& first, const report::RunFolder& folder,
                               const train::Warn& warn);
 
 /// Of the trainers that wrote the checkpoint; -1: of none, it does not say.

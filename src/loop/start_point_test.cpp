@@ -9,7 +9,7 @@
 #include "config/parse_flags.h"
 #include "core/error.h"
 #include "core/replace_file.h"
-#include "loop/run_history.h"
+#include "report/run_history.h"
 #include "train/checkpoint_directory.h"
 #include "train/run_parts.h"
 
@@ -41,7 +41,7 @@ class StartPointTest : public testing::Test {
 
   /// What a run leaves that has done steps: run.json, a line of metrics, a rollout file, a ledger.
   static void leave_steps(const RunConfig& config, const std::string& run_id) {
-    const RunFolder folder(config);
+    const report::RunFolder folder(config);
     folder.write_run_json({{"run_id", run_id}, {"flags", config::changed_flags(config)}});
     std::ofstream(folder.metrics()) << "{\"step\": 0}\n";
     std::ofstream(folder.rollouts(0)) << "{}\n";
@@ -50,7 +50,7 @@ class StartPointTest : public testing::Test {
 
   static fs::path leave_checkpoint(const RunConfig& config, int64_t iteration,
                                    const std::string& run_id) {
-    const RunFolder folder(config);
+    const report::RunFolder folder(config);
     const json::object run{{"run_id", run_id}};
     const json::object trainer{
         {"num_updates", 0}, {"num_steps", 0}, {"samples_done", 0}, {"rollouts_done", 0}};
@@ -65,7 +65,7 @@ class StartPointTest : public testing::Test {
 
   StartPoint start(const RunConfig& config) {
     warnings_.clear();
-    return choose_start(config, RunFolder(config),
+    return choose_start(config, report::RunFolder(config),
                         [this](const std::string& text) { warnings_.push_back(text); });
   }
 
@@ -100,7 +100,7 @@ TEST_F(StartPointTest, AFolderWithCheckpointsOfItsOwnGoesOn) {
 
 TEST_F(StartPointTest, TrainersBeginAgainAtTheirOwnNewestCheckpointOrWhereTheRunBegan) {
   const auto again = [this](const StartPoint& first) {
-    return choose_start_again(first, RunFolder(command("run")), [](const std::string&) {});
+    return choose_start_again(first, report::RunFolder(command("run")), [](const std::string&) {});
   };
   StartPoint first{.run_id = "ours"};
   EXPECT_FALSE(again(first).checkpoint.has_value());
@@ -169,7 +169,7 @@ TEST_F(StartPointTest, TrainersBeginAgainWithAllOfTheirOwnCheckpointWhateverTheR
   StartPoint first{.run_id = "ours"};
   first.left_out = train::kNoLoadOptim | train::kFinetune;
   const StartPoint again =
-      choose_start_again(first, RunFolder(command("run")), [](const std::string&) {});
+      choose_start_again(first, report::RunFolder(command("run")), [](const std::string&) {});
   EXPECT_EQ(again.left_out, 0U);
   EXPECT_EQ(again.weights, again.checkpoint->directory.string());
 }
@@ -301,9 +301,9 @@ TEST_F(StartPointTest, OverwriteRemovesWhatRunsWriteAndNothingElse) {
   const StartPoint begin = start(anew);
   EXPECT_FALSE(begin.checkpoint.has_value());
   EXPECT_NE(begin.run_id, "ours");
-  const RunFolder folder(anew);
-  remove_history(folder);
-  const RunHistory left = read_history(folder);
+  const report::RunFolder folder(anew);
+  report::remove_history(folder);
+  const report::RunHistory left = report::read_history(folder);
   EXPECT_FALSE(left.has_steps());
   EXPECT_TRUE(left.checkpoints.empty());
   EXPECT_TRUE(left.run.empty());
@@ -361,13 +361,13 @@ TEST_F(StartPointTest, SaveTakesAnEmptyFolderALogAndWhatRunsHaveSavedTo) {
 TEST_F(StartPointTest, AFolderThatIsOnlyNamedIsLookedAtAndLeftAsItIs) {
   RunConfig config = command("run");
   const auto look = [&] {
-    return choose_start(config, RunFolder::only_named(config), [](const std::string&) {});
+    return choose_start(config, report::RunFolder::only_named(config), [](const std::string&) {});
   };
   EXPECT_FALSE(look().checkpoint);
   EXPECT_FALSE(fs::exists(root_ / "run"));
   leave_steps(config, "a");
   leave_checkpoint(config, 3, "a");
-  const RunFolder owner(config);  // which has the lock
+  const report::RunFolder owner(config);  // which has the lock
   const StartPoint found = look();
   ASSERT_TRUE(found.checkpoint);
   EXPECT_NO_THROW(refuse_fewer_steps(config, found, 4));
@@ -383,7 +383,7 @@ TEST_F(StartPointTest, AFolderThatIsOnlyNamedIsLookedAtAndLeftAsItIs) {
 TEST_F(StartPointTest, ASecondProcessIsToldWhoOwnsTheFolderAlsoOfCheckpointsElsewhere) {
   RunConfig one = command("one"), two = command("two");
   one.save = two.save = (root_ / "saved").string();
-  const RunFolder folder(one);
+  const report::RunFolder folder(one);
   EXPECT_THAT(refusal(one),
               AllOf(HasSubstr("--run-dir "), HasSubstr("belongs to a run that goes on: process ")));
   EXPECT_THAT(refusal(two),

@@ -14,9 +14,9 @@
 #include "loop/run_networks.h"
 #include "loop/step_abandoned.h"
 #include "loop/sync_loop.h"
-#include "loop/train_config.h"
-#include "loop/training_fates.h"
-#include "loop/update_check.h"
+#include "report/training_fates.h"
+#include "roles/update_check.h"
+#include "setup/train_config.h"
 
 namespace slime::loop {
 namespace {
@@ -31,20 +31,20 @@ void StationSteps::start_stream(WeightVersion version) {
   run_.rollout->start_stream(run_.schedule, version);
 }
 
-Collected StationSteps::collect(int64_t step) {
+report::Collected StationSteps::collect(int64_t step) {
   run_.recorder->begin_step(step);
   step_ = step;
   run_.memory.begin_phase();
   if (run_.plugins) run_.plugins->set_rollout_id(step);
   const auto begin = run_.clock.now();
   keep_boundary();
-  Collected collected = run_.source().take(step);
+  report::Collected collected = run_.source().take(step);
   const auto end = run_.clock.now();
   const bool streams = run_.ahead || (run_.rollout && run_.rollout->streams());
   // A stream generates between two calls as well.
   collected.seconds = seconds_between(streams ? collected_until_.value_or(begin) : begin, end);
   collected_until_ = end;
-  if (run_.rollout) run_.memory.end_phase(Phase::kGenerate);
+  if (run_.rollout) run_.memory.end_phase(estimate::Phase::kGenerate);
   if (boundary_ && is_interrupted()) throw StepAbandoned();
   if (collected.groups.empty() || collected.data_ended) {
     abandon(collected.groups);
@@ -57,7 +57,7 @@ Collected StationSteps::collect(int64_t step) {
   return collected;
 }
 
-Handover StationSteps::handover() const {
+roles::Handover StationSteps::handover() const {
   const bool streams = run_.rollout && run_.rollout->streams();
   return {.engines = run_.engines(),
           .stream = streams ? &run_.rollout->rollout() : nullptr,
@@ -86,12 +86,13 @@ train::TrainReport StationSteps::train_whole(const std::vector<Group>& groups) {
   run_.memory.begin_phase();
   handover().before_training();
   const train::TrainBatch batch = run_.plugins ? run_.plugins->of_batches().make_batch(groups)
-                                               : make_batch(groups, run_.config);
+                                               : setup::make_batch(groups, run_.config);
   if (run_.ahead) run_.ahead->begin_next();
   train::TrainReport report;
   const std::optional<int64_t> changes = run_.trainers->num_changes();
   const auto train = [&] {
-    run_.memory.explain_shortage(Phase::kTrain, [&] { report = run_.trainers->train(batch); });
+    run_.memory.explain_shortage(estimate::Phase::kTrain,
+                                 [&] { report = run_.trainers->train(batch); });
   };
   is_between_ = true;
   try {
@@ -100,12 +101,12 @@ train::TrainReport StationSteps::train_whole(const std::vector<Group>& groups) {
     is_between_ = !changes || run_.trainers->num_changes() != changes;
     throw;
   }
-  run_.fates->trained(training_fates(groups, report, step_));
+  run_.fates->trained(report::training_fates(groups, report, step_));
   boundary_.reset();
   trained_ = step_;
   is_between_ = false;
   is_published_ = false;
-  run_.memory.end_phase(Phase::kTrain);
+  run_.memory.end_phase(estimate::Phase::kTrain);
   return report;
 }
 
@@ -166,14 +167,14 @@ void StationSteps::check_update() {
   ++num_checked_updates_;
   const WeightChecksums trained = run_.trainers->weight_checksums();
   const auto engines = run_.engines().client().check_weights(engine::WeightCheck::kChecksum);
-  require_same_weights(trained, engines);
+  roles::require_same_weights(trained, engines);
   run_.recorder->message(
       fmt::format("--check-weight-update-equal: {} tensors are the same in trainer "
                   "and engines, version {}, checksum {:016x}",
                   trained.size(), version(), combined(*engines)));
 }
 
-void StationSteps::end_step(int64_t step, const Collected& collected,
+void StationSteps::end_step(int64_t step, const report::Collected& collected,
                             const train::TrainReport* report) {
   run_.recorder->end_step(step, collected, report);
   run_.last_step = step;
@@ -189,8 +190,8 @@ void StationSteps::evaluate(int64_t step) {
   if (run_.ahead && is_interrupted()) return;
   if (config::has_users_evaluation(run_.config)) return evaluate_by_function(step);
   const auto range = run_.recorder->phase("evaluate", "prompts", run_.evaluation->num_prompts());
-  EvalReport report;
-  run_.memory.explain_shortage(Phase::kGenerate, [&] {
+  report::EvalReport report;
+  run_.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
     report = run_.evaluation->run(run_.rollout->rollout(), run_.interrupt->requested());
   });
   if (is_interrupted()) return run_.recorder->message(kBrokenOff);
@@ -200,8 +201,8 @@ void StationSteps::evaluate(int64_t step) {
 
 void StationSteps::evaluate_rows(int64_t step) {
   const auto range = run_.recorder->phase("evaluate", "rows", run_.row_evaluation->num_rows());
-  EvalReport report;
-  run_.memory.explain_shortage(Phase::kTrain, [&] {
+  report::EvalReport report;
+  run_.memory.explain_shortage(estimate::Phase::kTrain, [&] {
     report = run_.row_evaluation->run(*run_.trainers, run_.interrupt->requested());
   });
   if (is_interrupted()) return run_.recorder->message(kBrokenOff);
@@ -210,14 +211,14 @@ void StationSteps::evaluate_rows(int64_t step) {
 
 void StationSteps::evaluate_by_function(int64_t step) {
   const auto range = run_.recorder->phase("evaluate");
-  EvalReport report;
+  report::EvalReport report;
   PromptAnswers prompts(*run_.prompts, *run_.fates, PromptAnswers::Draws::kTokens,
                         run_.plugins->limits(/*is_evaluation=*/true));
-  QuestionDesk::AnswerPrompts answer;  // a stream has buffer and ledger for itself
+  plugin::QuestionDesk::AnswerPrompts answer;  // a stream has buffer and ledger for itself
   if (!run_.rollout->streams())
     answer = [&prompts](const plugin::Question& question) { return prompts.answer(question); };
   try {
-    run_.memory.explain_shortage(Phase::kGenerate, [&] {
+    run_.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
       report = run_.plugins->of_rollouts().evaluate(
           step, answer, StopFlags(run_.trainers->has_failed(), run_.interrupt->requested()));
     });
@@ -248,7 +249,7 @@ void StationSteps::take_evaluation(bool waits) {
     }
     if (is_interrupted()) beside->abandon();
   }
-  std::optional<ConcurrentEvaluation> done = beside->take();
+  std::optional<report::ConcurrentEvaluation> done = beside->take();
   if (done && run_.plugins)
     done->report.is_logged = run_.plugins->of_steps().log_evaluation(done->step, done->report);
   if (done) return run_.recorder->evaluated_beside(*done);

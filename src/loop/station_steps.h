@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "core/clock.h"
-#include "loop/handover.h"
 #include "loop/stations.h"
 #include "loop/step_boundary.h"
 #include "loop/steps.h"
+#include "roles/handover.h"
 
 namespace slime::loop {
 
@@ -25,10 +25,10 @@ class StationSteps final : public Steps {
   void rescue();
   WeightVersion version() const override { return *run_.engines().weight_version(); }
   void start_stream(WeightVersion version) override;
-  Collected collect(int64_t step) override;
+  report::Collected collect(int64_t step) override;
   train::TrainReport train_on(const std::vector<Group>& groups) override;
   void publish(WeightVersion version) override;
-  void end_step(int64_t step, const Collected& collected,
+  void end_step(int64_t step, const report::Collected& collected,
                 const train::TrainReport* report) override;
   void evaluate(int64_t step) override;
   void save(int64_t step) override;
@@ -36,7 +36,7 @@ class StationSteps final : public Steps {
   bool is_interrupted() const override { return run_.interrupt->requested(); }
 
  private:
-  Handover handover() const;
+  roles::Handover handover() const;
   void evaluate_rows(int64_t step);
   void evaluate_by_function(int64_t step);
   void evaluate_beside(int64_t step);

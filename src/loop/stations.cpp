@@ -1,7 +1,7 @@
 // One file because it is the order in which a run is built.
 
-#include "loop/evaluation_plan.h"
 #include "loop/stations.h"
+#include "setup/evaluation_plan.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -18,22 +18,22 @@
 #include "core/error.h"
 #include "loop/changed_settings.h"
 #include "loop/dump_source.h"
-#include "loop/engine_workers.h"
 #include "loop/function_source.h"
 #include "loop/row_source.h"
-#include "loop/run_devices.h"
 #include "loop/run_engines.h"
-#include "loop/run_history.h"
 #include "loop/run_networks.h"
-#include "loop/run_start.h"
-#include "loop/scores.h"
 #include "loop/start_point.h"
 #include "loop/survivors.h"
-#include "loop/tracking.h"
-#include "loop/train_config.h"
-#include "loop/vocabularies.h"
 #include "model/config.h"
 #include "model/placement.h"
+#include "report/run_history.h"
+#include "report/tracking.h"
+#include "roles/engine_workers.h"
+#include "roles/run_start.h"
+#include "setup/run_devices.h"
+#include "setup/scores.h"
+#include "setup/train_config.h"
+#include "setup/vocabularies.h"
 
 namespace slime::loop {
 namespace {
@@ -49,12 +49,12 @@ buffer::DataSourceConfig order_of(const config::RunConfig& config) {
 void read_prompts(Stations& run) {
   const config::RunConfig& config = run.config;
   if (config.streaming_data) {
-    run.stream = stream_prompts(config, *run.text);
+    run.stream = setup::stream_prompts(config, *run.text);
     run.prompts.emplace(*run.stream, order_of(config));
     return;
   }
   const bool has_dataset = !config.prompt_data.empty() && !config.disable_rollout_global_dataset;
-  if (has_dataset && !run.dataset) run.dataset = load_prompts(config, *run.text);
+  if (has_dataset && !run.dataset) run.dataset = setup::load_prompts(config, *run.text);
   run.prompts.emplace(run.dataset ? &*run.dataset : nullptr, order_of(config));
 }
 
@@ -70,9 +70,9 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
   const bool evaluates =
       config.generates() && config.eval_interval && !config::has_users_evaluation(config);
   if (!run.text)
-    run.text = std::make_unique<ModelText>(load_model_text(config.hf_checkpoint,
-                                                           needs_template(config, evaluates),
-                                                           first_day(start.checkpoint, run.clock)));
+    run.text = std::make_unique<setup::ModelText>(
+        setup::load_model_text(config.hf_checkpoint, roles::needs_template(config, evaluates),
+                               roles::first_day(start.checkpoint, run.clock)));
   if (!config::has_users_data_source(config)) read_prompts(run);
   if (evaluates) {
     run.evaluation.emplace(config, *run.text);
@@ -94,7 +94,7 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
                                 buffer::words_of_left_out(run.dataset->left_out())));
   }
   // Rewards and filters that do not exist are found before networks are loaded.
-  if (!config.has_users_reward()) make_score(config);
+  if (!config.has_users_reward()) setup::make_score(config);
   if (!config::has_users_filter(config)) buffer::make_filter(config.dynamic_sampling_filter_path);
   const std::vector<std::string> eval_rewards =
       run.evaluation ? run.evaluation->own_rewards() : std::vector<std::string>();
@@ -104,14 +104,15 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
         "not wait for answers of plug-in hosts",
         eval_rewards.front()));
   }
-  const bool draws = config.generates() && opens_door(config);
-  if (draws) run.door = std::make_unique<EngineDoor>(config, *run.text);
+  const bool draws = config.generates() && plugin::opens_door(config);
+  if (draws) run.door = std::make_unique<plugin::EngineDoor>(config, *run.text);
   if (draws || !config::users_functions(config).empty() || !eval_rewards.empty()) {
-    const PluginPlaces places{
+    const plugin::PluginPlaces places{
         .logs = run.folder.plugin_logs(),
         .save = run.folder.checkpoints(),
         .load = start.checkpoint ? start.checkpoint->directory.parent_path() : ""};
-    run.plugins = std::make_unique<Plugins>(config, unknown, eval_rewards, places, run.door.get());
+    run.plugins =
+        std::make_unique<plugin::Plugins>(config, unknown, eval_rewards, places, run.door.get());
   }
   if (config::has_users_data_source(config)) {
     run.users_prompts = run.plugins->prompts(*run.text);
@@ -119,7 +120,7 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
   }
   if (draws && run.evaluation) run.evaluation->draw_by(*run.plugins);
   if (trains(config) && !trains_apart(config))
-    run.functions = std::make_unique<TrainerFunctions>(config, run.folder.plugin_logs(), 0);
+    run.functions = std::make_unique<plugin::TrainerFunctions>(config, run.folder.plugin_logs(), 0);
 }
 
 /// Whether anything is left to do, and which rows the last epoch ends with.
@@ -132,14 +133,14 @@ void check_length(const Stations& run, Notes& notes) {
         "nothing is left to do: all {} rollout steps are trained; {} would go on", planned,
         config.num_rollout ? "a greater --num-rollout" : "a greater --num-epoch"));
   }
-  if (run.dataset) append(notes, epoch_notes(config, run.dataset->size()));
+  if (run.dataset) append(notes, roles::epoch_notes(config, run.dataset->size()));
 }
 
 void plan_schedule(Stations& run, Notes& notes) {
   const config::RunConfig& config = run.config;
   const StartPoint& start = run.start;
-  RunSchedule& schedule = run.schedule;
-  schedule.num_steps = planned_rollouts(config, run.dataset);
+  setup::RunSchedule& schedule = run.schedule;
+  schedule.num_steps = roles::planned_rollouts(config, run.dataset);
   if (schedule.num_steps < 1) throw ConfigError("--num-epoch: the data has no row to train on");
   if (start.checkpoint) schedule.first_step = start.checkpoint->iteration + 1;
   // Trainers that begin again do so behind what they have saved, wherever the run began.
@@ -155,7 +156,7 @@ void plan_schedule(Stations& run, Notes& notes) {
     schedule.eval_interval = config.eval_interval;
   schedule.save_interval = config.save_interval;
   if (!config.num_rollout && run.dataset)
-    schedule.epoch = EpochRows{run.dataset->size(), config.rollout_batch_size};
+    schedule.epoch = setup::EpochRows{run.dataset->size(), config.rollout_batch_size};
   schedule.skips_first_evaluation = config.skip_eval_before_train;
   if (config.has_update_interval()) schedule.steps_per_update = config.update_weights_interval;
 }
@@ -175,11 +176,11 @@ std::set<int64_t> not_given_back(const StartPoint& start) {
 /// folder is written.
 void open_records(Stations& run, Notes& notes) {
   const StartPoint& start = run.start;
-  if (start.overwrites) remove_history(run.folder);
+  if (start.overwrites) report::remove_history(run.folder);
   // A process that died between its checkpoint and the link left the link behind, or none.
   if (start.checkpoint && start.is_own) run.folder.set_latest(start.checkpoint->directory);
   std::unique_ptr<buffer::Ledger> ledger =
-      open_ledger(run.folder.ledger(), start.is_own ? start.checkpoint : std::nullopt);
+      roles::open_ledger(run.folder.ledger(), start.is_own ? start.checkpoint : std::nullopt);
   // The prompts of a dump were given out by another run.
   const bool is_dump = !run.config.load_debug_rollout_data.empty();
   run.fates = std::make_unique<Fates>(std::move(ledger), !is_dump);
@@ -221,7 +222,7 @@ json::object left_out(const Stations& run) {
 /// All starts of the run so far, this one last. Its flags stand there where they differ from those
 /// of the one before.
 json::array starts_of(const Stations& run) {
-  const json::object known = read_history(run.folder).run;
+  const json::object known = report::read_history(run.folder).run;
   json::array starts;
   json::object flags_before;
   if (const json::value* flags = known.if_contains("flags"); flags != nullptr && flags->is_object())
@@ -290,10 +291,10 @@ void make_source(Stations& run) {
 /// Weights of the second engine come and go with each evaluation. Of the engine's cores it takes
 /// few: nobody waits for it.
 void start_evaluation_beside(Stations& run) {
-  if (!run.evaluation || !evaluates_beside(run.config)) return;
+  if (!run.evaluation || !setup::evaluates_beside(run.config)) return;
   engine::EngineConfig engine =
-      make_engine_config(run.config, *run.text, run.memory.plan().eval_cache_bytes());
-  engine.max_running_requests = evaluation_requests(run.config);
+      roles::make_engine_config(run.config, *run.text, run.memory.plan().eval_cache_bytes());
+  engine.max_running_requests = setup::evaluation_requests(run.config);
   if (run.engine_threads > 0) engine.num_threads = std::max<int64_t>(1, run.engine_threads / 4);
   run.beside = std::make_unique<EvaluationBeside>(
       *run.evaluation, run.config, std::move(engine),
@@ -312,13 +313,13 @@ void find_lost_evaluation(Stations& run) {
   if (!evaluates || !has_rows || !start.checkpoint || !start.is_own) return;
   const std::optional<int64_t> due = run.schedule.last_evaluation_due();
   if (!due) return;
-  const std::optional<int64_t> done = last_evaluated_step(run.folder.metrics());
+  const std::optional<int64_t> done = report::last_evaluated_step(run.folder.metrics());
   run.schedule.lost_evaluation = !done || *done < std::max<int64_t>(*due, 0);
 }
 
 }  // namespace
 
-Stations::Stations(config::RunConfig flags, RunFolder run_folder,
+Stations::Stations(config::RunConfig flags, report::RunFolder run_folder,
                    const cluster::RunIdentity& identity_in, cluster::Hosts& hosts_in,
                    const Clock& clock_in)
     : config(std::move(flags)),
@@ -379,13 +380,13 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   }
   find_beginning(run, survivors, notes);
   read_data(run, flags.unknown, notes);
-  check_vocabularies(run.config, *run.text->tokenizer);
+  setup::check_vocabularies(run.config, *run.text->tokenizer);
   plan_schedule(run, notes);
-  if (!begins_again) append(notes, schedule_notes(run.config, run.schedule.num_steps));
+  if (!begins_again) append(notes, setup::schedule_notes(run.config, run.schedule.num_steps));
   load_networks(run, notes);
   if (!begins_again) {
-    if (run.dataset) append(notes, missing_fields(*run.dataset, run.config, flags));
-    append(notes, end_token_notes(run.config, *run.text));
+    if (run.dataset) append(notes, roles::missing_fields(*run.dataset, run.config, flags));
+    append(notes, roles::end_token_notes(run.config, *run.text));
     append(notes, run.memory.plan().lines());
     if (trains(run.config)) notes.push_back(checkpoints_kept(run));
   }
@@ -395,8 +396,8 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   const json::object description = describe(run, flags.unknown);
   run.folder.write_run_json(description);
   run.recorder =
-      std::make_unique<Recorder>(run.config, run.folder, run.schedule, *run.text->tokenizer,
-                                 description, run.memory, run.timeline, run.clock);
+      std::make_unique<report::Recorder>(run.config, run.folder, run.schedule, *run.text->tokenizer,
+                                         description, run.memory, run.timeline, run.clock);
   for (const std::string& line : notes) run.recorder->message(line);
   const auto tell = [&recorder = *run.recorder](const std::string& text) {
     recorder.message(text);

@@ -18,39 +18,39 @@
 #include "cluster/run_identity.h"
 #include "config/parse_flags.h"
 #include "core/clock.h"
+#include "core/interrupt.h"
 #include "loop/checkpoints.h"
-#include "loop/engine_door.h"
-#include "loop/engine_workers.h"
-#include "loop/engines.h"
 #include "loop/evaluation.h"
 #include "loop/evaluation_beside.h"
 #include "loop/fates.h"
 #include "loop/function_ahead.h"
 #include "loop/function_source.h"
 #include "loop/group_source.h"
-#include "loop/interrupt.h"
-#include "loop/plugins.h"
-#include "loop/prompts.h"
-#include "loop/recorder.h"
 #include "loop/rollout_source.h"
 #include "loop/row_evaluation.h"
-#include "loop/run_folder.h"
-#include "loop/run_memory.h"
-#include "loop/run_schedule.h"
 #include "loop/start_point.h"
-#include "loop/timeline.h"
-#include "loop/trainer_functions.h"
-#include "loop/trainers.h"
-#include "loop/users_prompts.h"
 #include "model/network.h"
+#include "plugin/engine_door.h"
+#include "plugin/plugins.h"
+#include "plugin/trainer_functions.h"
+#include "plugin/users_prompts.h"
+#include "report/recorder.h"
+#include "report/run_folder.h"
+#include "report/run_memory.h"
+#include "report/timeline.h"
+#include "roles/engine_workers.h"
+#include "roles/engines.h"
+#include "roles/trainers.h"
+#include "setup/prompts.h"
+#include "setup/run_schedule.h"
 
 namespace slime::loop {
 
 /// A record without behaviour: what a loop needs, by name. The optional ones are absent in runs
 /// that have no use for them.
 struct Stations {
-  Stations(config::RunConfig flags, RunFolder run_folder, const cluster::RunIdentity& identity,
-           cluster::Hosts& hosts, const Clock& clock);
+  Stations(config::RunConfig flags, report::RunFolder run_folder,
+           const cluster::RunIdentity& identity, cluster::Hosts& hosts, const Clock& clock);
   ~Stations();
   Stations(const Stations&) = delete;
   Stations& operator=(const Stations&) = delete;
@@ -59,17 +59,17 @@ struct Stations {
   cluster::RunIdentity identity;  // of the run, and of these trainers
   cluster::Hosts& hosts;
   const Clock& clock;
-  RunFolder folder;
-  Timeline timeline;
-  RunMemory memory;
-  RunSchedule schedule;
+  report::RunFolder folder;
+  report::Timeline timeline;
+  report::RunMemory memory;
+  setup::RunSchedule schedule;
   StartPoint start;
-  int64_t last_step = -1;           // that has ended
-  int64_t engine_threads = 0;       // CPU threads of the engine alone; 0: it shares the trainer's
-  std::unique_ptr<ModelText> text;  // its address stays: a data set renders with it
+  int64_t last_step = -1;      // that has ended
+  int64_t engine_threads = 0;  // CPU threads of the engine alone; 0: it shares the trainer's
+  std::unique_ptr<setup::ModelText> text;  // its address stays: a data set renders with it
   std::optional<buffer::Dataset> dataset;
-  std::unique_ptr<buffer::PromptStream> stream;  // --streaming-data, in the place of dataset
-  std::unique_ptr<UsersPrompts> users_prompts;   // --data-source-path, in the place of both
+  std::unique_ptr<buffer::PromptStream> stream;         // --streaming-data, in the place of dataset
+  std::unique_ptr<plugin::UsersPrompts> users_prompts;  // --data-source-path, in the place of both
   std::optional<buffer::DataSource> prompts;
   std::unique_ptr<Fates> fates;
   std::unique_ptr<model::Network> network;  // absent where all ranks are workers
@@ -80,14 +80,14 @@ struct Stations {
   /// What engines in workers have; where all ranks are workers and there is no engine, nothing but the
   /// shape of what they train.
   std::unique_ptr<model::Network> published;
-  std::unique_ptr<TrainerFunctions> functions;  // of the user's, that rank 0 here calls
-  std::unique_ptr<Trainers> trainers;
-  HostedTrainers* hosted = nullptr;               // the same, where rank 0 is in this process
-  std::unique_ptr<EngineWorkers> engine_workers;  // outlives lost trainers
-  std::unique_ptr<Engines> own_engines;           // in the place of engine_workers
-  std::unique_ptr<Recorder> recorder;
-  std::unique_ptr<EngineDoor> door;  // absent where no function asks the engine
-  std::unique_ptr<Plugins> plugins;  // absent where no function is the user's
+  std::unique_ptr<plugin::TrainerFunctions> functions;  // of the user's, that rank 0 here calls
+  std::unique_ptr<roles::Trainers> trainers;
+  roles::HostedTrainers* hosted = nullptr;  // the same, where rank 0 is in this process
+  std::unique_ptr<roles::EngineWorkers> engine_workers;  // outlives lost trainers
+  std::unique_ptr<roles::Engines> own_engines;           // in the place of engine_workers
+  std::unique_ptr<report::Recorder> recorder;
+  std::unique_ptr<plugin::EngineDoor> door;  // absent where no function asks the engine
+  std::unique_ptr<plugin::Plugins> plugins;  // absent where no function is the user's
   /// Absent where rows or dumps are trained on; beside a rollout function it draws evaluations.
   std::unique_ptr<RolloutSource> rollout;
   std::unique_ptr<GroupSource> others;       // rows, dumps
@@ -98,12 +98,13 @@ struct Stations {
   std::optional<RowEvaluation> row_evaluation;  // of supervised training
   std::unique_ptr<EvaluationBeside> beside;     // where evaluations stop nothing
   std::unique_ptr<Checkpoints> checkpoints;
-  std::optional<Interrupt> interrupt;  // before there are steps a signal simply ends the process
+  std::optional<core::Interrupt>
+      interrupt;  // before there are steps a signal simply ends the process
 
   model::Network& trained() { return part ? *part : *network; }
   /// What the engine here has of the model; where there is none, the whole model.
   model::Network& shape() const { return network ? *network : *published; }
-  Engines& engines() const { return own_engines ? *own_engines : *engine_workers; }
+  roles::Engines& engines() const { return own_engines ? *own_engines : *engine_workers; }
   /// Where the groups of a step come from.
   GroupSource& source() {
     if (ahead) return *ahead;

@@ -27,7 +27,7 @@ class Steps {
 
   /// The groups of step `step`: prompts, responses, scores; kept or dropped. Throws ConfigError
   /// when the data has ended, and StepAbandoned (loop/step_abandoned.h) at Ctrl-C.
-  virtual Collected collect(int64_t step) = 0;
+  virtual report::Collected collect(int64_t step) = 0;
 
   /// Where they share weights or device, the engines stand still and the trainers have it. Fates of
   /// the groups are noted with it: from here on the step is whole.
@@ -38,7 +38,7 @@ class Steps {
   virtual void publish(WeightVersion version) = 0;
 
   /// Metrics and files of a step; `report` is null where nothing is trained.
-  virtual void end_step(int64_t step, const Collected& collected,
+  virtual void end_step(int64_t step, const report::Collected& collected,
                         const train::TrainReport* report) = 0;
 
   /// All evaluation sets with the weights as they are, for the metrics of step `step`. Behind the

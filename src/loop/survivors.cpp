@@ -6,7 +6,8 @@ namespace slime::loop {
 
 std::unique_ptr<Stations> stations_of(config::RunConfig config, Survivors& survivors,
                                       cluster::Hosts& hosts, const Clock& clock) {
-  RunFolder folder = survivors.folder ? std::move(*survivors.folder) : RunFolder(config);
+  report::RunFolder folder =
+      survivors.folder ? std::move(*survivors.folder) : report::RunFolder(config);
   survivors.folder.reset();
   auto run = std::make_unique<Stations>(std::move(config), std::move(folder), survivors.identity,
                                         hosts, clock);

@@ -10,23 +10,23 @@
 #include "buffer/dataset.h"
 #include "cluster/placement.h"
 #include "cluster/run_identity.h"
-#include "loop/engine_workers.h"
-#include "loop/run_folder.h"
 #include "loop/start_point.h"
 #include "loop/stations.h"
 #include "model/network.h"
+#include "report/run_folder.h"
+#include "roles/engine_workers.h"
 
 namespace slime::loop {
 
 struct Survivors {
   cluster::RunIdentity identity;
-  std::optional<StartPoint> first;  // where the run began; none: it has not begun
-  std::optional<RunFolder> folder;  // locked
-  std::unique_ptr<ModelText> text;
+  std::optional<StartPoint> first;          // where the run began; none: it has not begun
+  std::optional<report::RunFolder> folder;  // locked
+  std::unique_ptr<setup::ModelText> text;
   std::optional<buffer::Dataset> dataset;  // reads `text`
   int64_t engine_threads = 0;
   std::unique_ptr<model::Network> published;
-  std::unique_ptr<EngineWorkers> engines;  // those in workers; they read `published`
+  std::unique_ptr<roles::EngineWorkers> engines;  // those in workers; they read `published`
 };
 
 /// Stations that have what others have left, or of a run that has not begun, and nothing else yet.

@@ -4,11 +4,12 @@
 
 namespace slime::loop {
 
-void train_sync(Steps& run, const RunSchedule& schedule) {
+void train_sync(Steps& run, const setup::RunSchedule& schedule) {
   if (schedule.evaluates_before_training()) run.evaluate(schedule.first_step - 1);
   int64_t step = schedule.first_step;
   for (; step < schedule.num_steps && !run.is_interrupted(); ++step) {
-    const Collected collected = run.collect(step);  // prompts, responses, scores; kept or dropped
+    const report::Collected collected =
+        run.collect(step);  // prompts, responses, scores; kept or dropped
     const train::TrainReport report = run.train_on(collected.groups);
     if (schedule.publishes_after(step)) run.publish(step + 1);
     run.end_step(step, collected, &report);
@@ -18,7 +19,7 @@ void train_sync(Steps& run, const RunSchedule& schedule) {
   run.finish(step);
 }
 
-void generate_only(Steps& run, const RunSchedule& schedule) {
+void generate_only(Steps& run, const setup::RunSchedule& schedule) {
   if (schedule.evaluates_before_training()) run.evaluate(schedule.first_step - 1);
   int64_t step = schedule.first_step;
   for (; step < schedule.num_steps && !run.is_interrupted(); ++step)

@@ -6,15 +6,15 @@
 #include "cluster/placement.h"
 #include "config/eval_config.h"
 #include "config/users_functions.h"
-#include "loop/engine_workers_config.h"
 #include "loop/evaluation.h"
-#include "loop/rank_tasks.h"
-#include "loop/response_rules.h"
 #include "loop/rollout_source.h"
-#include "loop/run_devices.h"
-#include "loop/run_start.h"
-#include "loop/scores.h"
-#include "loop/train_config.h"
+#include "roles/engine_workers_config.h"
+#include "roles/rank_tasks.h"
+#include "roles/run_start.h"
+#include "setup/response_rules.h"
+#include "setup/run_devices.h"
+#include "setup/scores.h"
+#include "setup/train_config.h"
 
 namespace slime::loop {
 namespace {
@@ -28,11 +28,11 @@ int64_t length_to_assume(const config::RunConfig& config) {
 }
 
 void translate_training(const config::RunConfig& config) {
-  make_train_config(config, length_to_assume(config));
-  layout_of(config);
+  setup::make_train_config(config, length_to_assume(config));
+  roles::layout_of(config);
   const bool makes_own_batch =
       !config.custom_convert_samples_to_train_data_path.empty() || config.has_users_post_process();
-  if (!config.trains_on_rows() && !makes_own_batch) make_batch_config(config);
+  if (!config.trains_on_rows() && !makes_own_batch) setup::make_batch_config(config);
   if (config.use_opd && config.opd_type == "megatron") config.opd_teacher_load.get();
   if (!config.has_critic()) return;
   const config::RunConfig& critic = config.critic != nullptr ? *config.critic : config;
@@ -40,18 +40,18 @@ void translate_training(const config::RunConfig& config) {
 }
 
 void translate_engines(const config::RunConfig& config) {
-  engine_settings(config);
+  roles::engine_settings(config);
   if (config.num_engine_workers > 0)
-    engine_workers_config(config, {}, {}, {}, place_workers(config, 1, 0));
+    roles::engine_workers_config(config, {}, {}, {}, setup::place_workers(config, 1, 0));
 }
 
 void translate_generation(const config::RunConfig& config) {
-  training_rules(config);
+  setup::training_rules(config);
   config.reward_key.get();
   rollout_config(config);
   if (!config.has_users_reward()) {
-    reward_config(config);
-    reward_deadline(config, {});
+    setup::reward_config(config);
+    setup::reward_deadline(config, {});
   }
 }
 

@@ -21,19 +21,19 @@
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "loop/plugins.h"
-#include "loop/prompts.h"
-#include "loop/rollout_files.h"
-#include "loop/run_devices.h"
-#include "loop/run_folder.h"
-#include "loop/run_start.h"
-#include "loop/scores.h"
 #include "loop/start_point.h"
-#include "loop/train_config.h"
-#include "loop/trainer_functions.h"
 #include "loop/translations.h"
 #include "model/config.h"
 #include "model/network.h"
+#include "plugin/plugins.h"
+#include "plugin/trainer_functions.h"
+#include "report/rollout_files.h"
+#include "report/run_folder.h"
+#include "roles/run_start.h"
+#include "setup/prompts.h"
+#include "setup/run_devices.h"
+#include "setup/scores.h"
+#include "setup/train_config.h"
 
 namespace slime::loop {
 namespace {
@@ -92,8 +92,9 @@ void note_data(const config::RunConfig& config, Sentences& absent) {
   };
   for (const std::string& path : config.prompt_data) look_at("--prompt-data", path);
   if (!config.load_debug_rollout_data.empty()) {
-    look_at("--load-debug-rollout-data",
-            numbered_path(config.load_debug_rollout_data, config.start_rollout_id.value_or(0)));
+    look_at(
+        "--load-debug-rollout-data",
+        report::numbered_path(config.load_debug_rollout_data, config.start_rollout_id.value_or(0)));
   }
   for (const config::EvalSetConfig& set : eval_sets(config))
     look_at(config.eval_config.empty() ? "--eval-prompt-data" : "--eval-config", set.path);
@@ -111,8 +112,8 @@ void note_no_row_left(const std::string& path, Sentences& notes) {
 void read_first_rows(config::ParsedFlags& flags, Sentences& problems) {
   const config::RunConfig& config = flags.config;
   const bool evaluation = evaluates(config);
-  const ModelText text = load_model_text(
-      config.hf_checkpoint, needs_template(config, evaluation),
+  const setup::ModelText text = setup::load_model_text(
+      config.hf_checkpoint, roles::needs_template(config, evaluation),
       std::chrono::floor<std::chrono::days>(local_time(SystemClock().unix_seconds())));
   const bool reads_rows =
       !config::has_users_data_source(config) && !config.disable_rollout_global_dataset;
@@ -124,9 +125,9 @@ void read_first_rows(config::ParsedFlags& flags, Sentences& problems) {
       first.prompt_data = std::vector<std::string>{first_rows(path)};
       attempt(problems, [&] {
         try {
-          const buffer::Dataset rows = load_prompts(first, text);
+          const buffer::Dataset rows = setup::load_prompts(first, text);
           const std::string whose = "the first of " + path;
-          for (const std::string& note : missing_fields(rows, config, flags, whose))
+          for (const std::string& note : roles::missing_fields(rows, config, flags, whose))
             flags.warnings.push_back(note);
         } catch (const buffer::NoRowLeft&) {
           note_no_row_left(path, flags.warnings);
@@ -140,7 +141,7 @@ void read_first_rows(config::ParsedFlags& flags, Sentences& problems) {
     set.path = first_rows(set.path);
     attempt(problems, [&] {
       try {
-        load_eval_prompts(config, text, set);
+        setup::load_eval_prompts(config, text, set);
       } catch (const buffer::NoRowLeft&) {
         note_no_row_left(set.path, flags.warnings);
       }
@@ -178,9 +179,9 @@ bool import_all(const config::RunConfig& config, Sentences& problems) {
       if (!set.custom_rm_path.empty()) eval_rewards.push_back(set.custom_rm_path);
   }
   const TemporaryFolder logs;
-  attempt(problems, [&] { import_functions(config, eval_rewards, logs.path()); });
+  attempt(problems, [&] { plugin::import_functions(config, eval_rewards, logs.path()); });
   if (!config.debug_rollout_only)
-    attempt(problems, [&] { import_trainer_functions(config, logs.path()); });
+    attempt(problems, [&] { plugin::import_trainer_functions(config, logs.path()); });
   return config::has_users_code(config);
 }
 
@@ -190,7 +191,7 @@ void try_model(config::ParsedFlags& flags, TrialStart& start) {
   const fs::path directory = config.hf_checkpoint;
   attempt(start.problems, [&] {
     const model::ModelConfig model = model::read_model_config(directory);
-    check_shape(config, model);
+    roles::check_shape(config, model);
   });
   const bool has_weights = fs::exists(directory / "model.safetensors") ||
                            fs::exists(directory / "model.safetensors.index.json");
@@ -207,13 +208,13 @@ void try_model(config::ParsedFlags& flags, TrialStart& start) {
 }
 
 void note_machine(const config::RunConfig& config, TrialStart& start) {
-  attempt(start.problems, [&] { place_workers(config, 1, 0); });
+  attempt(start.problems, [&] { setup::place_workers(config, 1, 0); });
   // A login node has no devices, and is one host.
   if (config.actor_num_nodes > 1) {
     start.absent.push_back(
         fmt::format("--actor-num-nodes {}: this is one host", config.actor_num_nodes));
   } else {
-    attempt(start.absent, [&] { check_devices(config); });
+    attempt(start.absent, [&] { setup::check_devices(config); });
   }
   fs::path folder = !config.run_dir.empty() ? fs::path(config.run_dir)
                     : !config.save.empty()  ? fs::path(config.save)
@@ -230,7 +231,7 @@ void note_machine(const config::RunConfig& config, TrialStart& start) {
 /// has weights to begin with.
 void try_beginning(config::ParsedFlags& flags, TrialStart& start) {
   const config::RunConfig& config = flags.config;
-  const RunFolder folder = RunFolder::only_named(config);
+  const report::RunFolder folder = report::RunFolder::only_named(config);
   const bool is_own =
       fs::path(config.load.get()).lexically_normal() == folder.checkpoints().lexically_normal();
   const bool begins_without =
@@ -248,7 +249,7 @@ void try_beginning(config::ParsedFlags& flags, TrialStart& start) {
 
 /// A run would say it before the first row of its data.
 void try_rewards(const config::RunConfig& config) {
-  if (!config.has_users_reward()) reward::make_reward(config.rm_type, reward_config(config));
+  if (!config.has_users_reward()) reward::make_reward(config.rm_type, setup::reward_config(config));
   if (!config::has_users_filter(config)) buffer::make_filter(config.dynamic_sampling_filter_path);
 }
 
@@ -266,7 +267,7 @@ TrialStart try_start(config::ParsedFlags& flags) {
     attempt(start.problems, [&] { make_translations(config); });
     config::note_unread_flags(flags);
     if (config.num_rollout) {
-      for (const std::string& note : schedule_notes(config, *config.num_rollout))
+      for (const std::string& note : setup::schedule_notes(config, *config.num_rollout))
         flags.warnings.push_back(note);
     }
     attempt(start.problems, [&] { note_data(config, start.absent); });
@@ -279,7 +280,8 @@ TrialStart try_start(config::ParsedFlags& flags) {
   if (is_valid) {
     try_model(flags, start);
   } else {
-    attempt(start.problems, [&] { check_shape(config, model::read_model_config(directory)); });
+    attempt(start.problems,
+            [&] { roles::check_shape(config, model::read_model_config(directory)); });
   }
   return start;
 }

@@ -11,7 +11,7 @@
 #include "loop/data_state.h"
 #include "loop/prompt_fates.h"
 #include "loop/sync_loop.h"
-#include "loop/training_fates.h"
+#include "report/training_fates.h"
 
 namespace slime::simulate {
 namespace {
@@ -41,17 +41,17 @@ class TightDisk final : public buffer::AppendFile {
   const std::function<bool()> is_full_;
 };
 
-WeightVersion first_version(const Disk& disk, const loop::RunSchedule& schedule) {
+WeightVersion first_version(const Disk& disk, const setup::RunSchedule& schedule) {
   if (!disk.checkpoint) return 0;
-  return loop::RunSchedule::version_from(disk.checkpoint->version,
-                                         schedule.publishes_after(disk.checkpoint->step));
+  return setup::RunSchedule::version_from(disk.checkpoint->version,
+                                          schedule.publishes_after(disk.checkpoint->step));
 }
 
-loop::RunSchedule schedule_of(const Scenario& scenario, const Disk& disk) {
-  loop::RunSchedule schedule{.first_step = disk.checkpoint ? disk.checkpoint->step + 1 : 0,
-                             .num_steps = scenario.num_steps,
-                             .save_interval = scenario.save_interval,
-                             .steps_per_update = scenario.steps_per_update};
+setup::RunSchedule schedule_of(const Scenario& scenario, const Disk& disk) {
+  setup::RunSchedule schedule{.first_step = disk.checkpoint ? disk.checkpoint->step + 1 : 0,
+                              .num_steps = scenario.num_steps,
+                              .save_interval = scenario.save_interval,
+                              .steps_per_update = scenario.steps_per_update};
   if (scenario.eval_interval > 0) schedule.eval_interval = scenario.eval_interval;
   return schedule;
 }
@@ -187,7 +187,7 @@ rollout::ResponseRules Process::rules(uint64_t seed) const {
   return rules;
 }
 
-loop::Handover Process::handover() {
+roles::Handover Process::handover() {
   return {.engines = engines_,
           .stream = has_stream_ ? rollout_.get() : nullptr,
           .shares_weights = scenario_.shares_weights,
@@ -224,7 +224,7 @@ void Process::start_stream(WeightVersion version) {
                          .stop = &rank_is_lost_});
 }
 
-loop::Collected Process::collect(int64_t step) {
+report::Collected Process::collect(int64_t step) {
   note("collect", step);
   if (!has_stream_) {
     rollout_->open_step({.step = step,
@@ -278,10 +278,10 @@ void Process::publish(WeightVersion version) {
   handover().publish(version, nullptr);
 }
 
-void Process::end_step(int64_t step, const loop::Collected& collected,
+void Process::end_step(int64_t step, const report::Collected& collected,
                        const train::TrainReport* report) {
   const std::vector<buffer::LedgerRecord> fates =
-      loop::training_fates(collected.groups, *report, step);
+      report::training_fates(collected.groups, *report, step);
   fates_->trained(fates);
   witness_.trained(step, fates);
   ++figures_.num_steps;

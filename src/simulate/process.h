@@ -13,12 +13,12 @@
 
 #include "buffer/data_source.h"
 #include "buffer/ledger.h"
-#include "loop/engines.h"
 #include "loop/fates.h"
-#include "loop/handover.h"
-#include "loop/run_schedule.h"
 #include "loop/steps.h"
+#include "roles/engines.h"
+#include "roles/handover.h"
 #include "rollout/rollout.h"
+#include "setup/run_schedule.h"
 #include "simulate/event_queue.h"
 #include "simulate/scenario.h"
 #include "simulate/stub_engine.h"
@@ -77,10 +77,10 @@ class Process final : public loop::Steps {
 
   WeightVersion version() const override { return engine_.weight_version(); }
   void start_stream(WeightVersion version) override;
-  loop::Collected collect(int64_t step) override;
+  report::Collected collect(int64_t step) override;
   train::TrainReport train_on(const std::vector<Group>& groups) override;
   void publish(WeightVersion version) override;
-  void end_step(int64_t step, const loop::Collected& collected,
+  void end_step(int64_t step, const report::Collected& collected,
                 const train::TrainReport* report) override;
   void evaluate(int64_t step) override;
   void save(int64_t step) override;
@@ -89,7 +89,7 @@ class Process final : public loop::Steps {
 
  private:
   /// The stub as a loop sees it.
-  class Engines final : public loop::Engines {
+  class Engines final : public roles::Engines {
    public:
     Engines(EventQueue& queue, StubEngine& engine, const Scenario& scenario)
         : queue_(queue), engine_(engine), scenario_(scenario) {}
@@ -112,7 +112,7 @@ class Process final : public loop::Steps {
   void open_rollout();
   rollout::RolloutHooks make_hooks();
   rollout::ResponseRules rules(uint64_t seed) const;
-  loop::Handover handover();
+  roles::Handover handover();
   void loop();
   void come_to_rest();
   void note(const char* what, int64_t step);
@@ -129,7 +129,7 @@ class Process final : public loop::Steps {
   buffer::DataSource prompts_;
   std::unique_ptr<loop::Fates> fates_;
   Witness witness_;
-  loop::RunSchedule schedule_;
+  setup::RunSchedule schedule_;
   std::atomic<bool> rank_is_lost_{false};
   bool has_stream_ = false;
   bool has_ended_early_ = false;  // with the data

@@ -8,7 +8,7 @@
 namespace slime::train {
 
 /// From now on this process keeps what it frees; malloc_trim() still gives it back
-/// (loop/heap_trim.h). Does nothing with another C library than glibc.
+/// (report/heap_trim.h). Does nothing with another C library than glibc.
 void keep_freed_memory();
 
 }  // namespace slime::train

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "fuzz_folder.h"
-#include "loop/run_history.h"
+#include "report/run_history.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_directory.h"
 
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
     } else {
       folder.write("run.json", input);
     }
-    loop::run_id_of(train::read_checkpoint(folder.path(), 1).run);
+    report::run_id_of(train::read_checkpoint(folder.path(), 1).run);
   } catch (const ConfigError&) {  // the expected answer to most inputs
   }
   return 0;

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "loop/follower_greeting.h"
+#include "roles/follower_greeting.h"
 
 using namespace slime;
 
@@ -16,9 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view greeting(reinterpret_cast<const char*>(data) + 1, size - 1);
   const int ranks = data[0];
-  const auto rank = loop::rank_of_follower(greeting, kEpoch, ranks);
+  const auto rank = roles::rank_of_follower(greeting, kEpoch, ranks);
   if (!rank) return 0;
   if (*rank < 1 || *rank >= ranks) std::abort();
-  if (loop::to_follower_greeting(*rank, kEpoch) != greeting) std::abort();
+  if (roles::to_follower_greeting(*rank, kEpoch) != greeting) std::abort();
   return 0;
 }

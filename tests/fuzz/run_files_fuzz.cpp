@@ -12,7 +12,7 @@
 #include "buffer/dataset_row.h"
 #include "core/error.h"
 #include "core/sample.h"
-#include "loop/rollout_files.h"
+#include "report/rollout_files.h"
 
 using namespace slime;
 
@@ -26,7 +26,7 @@ void expect_lasting(const Sample& sample) {
 
 void read_as(int kind, std::string_view input, const std::string& path) {
   if (kind == 0) {
-    for (const Group& group : loop::read_samples(path))
+    for (const Group& group : report::read_samples(path))
       for (const Sample& sample : group.samples) expect_lasting(sample);
   } else {
     const auto row = buffer::read_row(input, {.input = "input", .label = "label"}, "fuzz");

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "loop/rank_tasks.h"
+#include "roles/rank_tasks.h"
 #include "train/rank_report.h"
 #include "train/share.h"
 
@@ -20,19 +20,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   const std::string_view frame(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
     if (data[0] % 6 == 0) {
-      const std::string task = to_frame(loop::trainer_task_from(frame));
-      if (to_frame(loop::trainer_task_from(task)) != task) std::abort();
+      const std::string task = to_frame(roles::trainer_task_from(frame));
+      if (to_frame(roles::trainer_task_from(task)) != task) std::abort();
     } else if (data[0] % 6 == 3) {
-      const std::string start = to_frame(loop::engine_start_from(frame));
-      if (to_frame(loop::engine_start_from(start)) != start) std::abort();
+      const std::string start = to_frame(roles::engine_start_from(frame));
+      if (to_frame(roles::engine_start_from(start)) != start) std::abort();
     } else if (data[0] % 6 == 4) {
-      const std::string ready = to_text(loop::engine_ready_from(frame));
-      if (to_text(loop::engine_ready_from(ready)) != ready) std::abort();
+      const std::string ready = to_text(roles::engine_ready_from(frame));
+      if (to_text(roles::engine_ready_from(ready)) != ready) std::abort();
     } else if (data[0] % 6 == 5) {
       if (train::to_frame(train::log_probs_from_frame(frame)) != frame) std::abort();
     } else if (data[0] % 6 == 1) {
-      const std::string start = to_frame(loop::rank_start_from(frame));
-      if (to_frame(loop::rank_start_from(start)) != start) std::abort();
+      const std::string start = to_frame(roles::rank_start_from(frame));
+      if (to_frame(roles::rank_start_from(start)) != start) std::abort();
     } else {
       if (train::to_frame(train::report_from_frame(frame)) != frame) std::abort();
     }

@@ -7,7 +7,7 @@
 #include "config/parse_flags.h"
 #include "config/validate.h"
 #include "core/error.h"
-#include "loop/train_config.h"
+#include "setup/train_config.h"
 
 namespace slime::golden {
 namespace {
@@ -67,8 +67,8 @@ Setup setup_of(const Words& words, const Words& more) {
   if (!parsed.warnings.empty()) throw ConfigError(parsed.warnings);
   config::complete_and_validate(parsed);
   Setup setup{.flags = parsed.config,
-              .train = loop::make_train_config(parsed.config, 1),
-              .batch = loop::make_batch_config(parsed.config)};
+              .train = setup::make_train_config(parsed.config, 1),
+              .batch = setup::make_batch_config(parsed.config)};
   train::validate(setup.train);
   return setup;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 /// A golden case's params as a user would type them. What a test computes with comes out of the
-/// flag table, the rules between flags and loop/train_config, as in `slime train`: a flag that is
+/// flag table, the rules between flags and setup/train_config, as in `slime train`: a flag that is
 /// mapped wrongly fails the golden cases it belongs to.
 
 #include <initializer_list>

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine_fixture.h"
-#include "loop/engine_group.h"
 #include "rank_threads.h"
+#include "roles/engine_group.h"
 
 namespace slime::parity {
 namespace {
@@ -19,7 +19,7 @@ using namespace testing;
 
 const model::Precision kFloat = model::Precision::of("float32");
 
-loop::EngineGroupConfig pair_of_ranks() {
+roles::EngineGroupConfig pair_of_ranks() {
   return {.size = 2,
           .address = "127.0.0.1",
           .identity = {.token = std::string(64, '7'), .epoch = 1},
@@ -27,11 +27,11 @@ loop::EngineGroupConfig pair_of_ranks() {
 }
 
 /// body(group, its slices) on the ranks that lead; the others follow, and say how that ended.
-void on_pairs(int ranks, const std::function<void(loop::EngineGroup&, model::Network&)>& body,
+void on_pairs(int ranks, const std::function<void(roles::EngineGroup&, model::Network&)>& body,
               std::vector<std::string>* ends = nullptr) {
   std::mutex mutex;
   on_ranks(ranks, [&](const comm::Mesh& mesh) {
-    std::optional<loop::EngineGroup> group(std::in_place, mesh, pair_of_ranks());
+    std::optional<roles::EngineGroup> group(std::in_place, mesh, pair_of_ranks());
     EXPECT_EQ(group->leads(), mesh.rank() % 2 == 0);
     const auto slices = model::load_network(fixture_directory("qwen3"), kFloat, group->mesh());
     if (group->leads()) {
@@ -66,7 +66,7 @@ TEST(EngineGroup, EachPairOfNeighboursIsAnEngine) {
   std::vector<std::string> ends;
   on_pairs(
       4,
-      [&](loop::EngineGroup& group, model::Network& slices) {
+      [&](roles::EngineGroup& group, model::Network& slices) {
         engine::EngineConfig config;
         config.kv_cache_bytes = 8 << 20;
         config.mesh = &group.mesh();
@@ -83,7 +83,7 @@ TEST(EngineGroup, AFollowerThatGivesUpIsGoneForItsLeader) {
   std::vector<std::string> ends;
   on_pairs(
       2,
-      [&](loop::EngineGroup& group, model::Network& slices) {
+      [&](roles::EngineGroup& group, model::Network& slices) {
         const engine::StepRunnerConfig config{.num_pages = 8,
                                               .max_running_requests = 1,
                                               .max_prefill_tokens = 16,

@@ -1,0 +1,36 @@
+#pragma once
+
+/// Ctrl-C: the first time abandon what is drawn, or finish the training under way, and save; the
+/// second time stop now. SIGTERM is the same, so that a scheduler's grace of some seconds is enough.
+/// The end of the terminal (SIGHUP) is a first time only, however often it is told, and nothing under nohup.
+///
+/// Nothing is lost either way: checkpoints are committed by renaming, so stopping at once loses at
+/// most the work since the last one.
+
+#include <atomic>
+#include <string>
+
+namespace slime::core {
+
+/// Installs handlers for SIGINT, SIGTERM and SIGHUP for its lifetime. One object per process.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  /// True once a signal came: end the step under way, save, leave with kExitCode.
+  const std::atomic<bool>& requested() const;
+  /// The same for whoever has no object. Any thread.
+  static bool came() { return flag().load(); }
+  static const std::atomic<bool>& flag();
+  /// What a second signal does, where the step cannot be finished: a user's function does not return.
+  [[noreturn]] static void stop_now(const std::string& why);
+
+  int exit_code() const { return requested().load() ? kExitCode : 0; }
+  /// What the shell expects of a program ended by Ctrl-C.
+  static constexpr int kExitCode = 130;
+};
+
+}  // namespace slime::core

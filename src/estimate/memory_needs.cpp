@@ -1,0 +1,212 @@
+#include "estimate/memory_needs.h"
+
+#include <algorithm>
+
+#include "config/eval_config.h"
+#include "config/users_functions.h"
+#include "core/divide_up.h"
+#include "engine/cache_shape.h"
+#include "engine/engine.h"
+#include "engine/expert_pages.h"
+#include "engine/gpu_sparse_attention.h"
+#include "engine/step_runner.h"
+#include "kernels/gpu/decode_units.h"
+#include "kernels/gpu/latent_prompts.h"
+#include "kernels/gpu/packed_prompts.h"
+#include "kernels/gpu/recorded_rows.h"
+#include "kernels/gpu/sparse.h"
+#include "setup/evaluation_plan.h"
+
+namespace slime::estimate {
+namespace {
+
+/// Of a recorded step: the driver keeps its launches' parameters.
+constexpr int64_t kRecordedStepBytes = int64_t{8} << 20;
+constexpr int64_t kRecordedSteps = kernels::kRecordedRows.size();
+/// Products are timed on copies of their weights the first time they appear.
+constexpr int64_t kTimingBytes = int64_t{1} << 29;
+/// Of the GPUs that there are, about.
+constexpr int64_t kMultiprocessors = 132;
+/// CUDA's context and torch's kernels in the process of the user's functions, and small tensors. The
+/// logits that a loss may read are not in the plan: most never do, and what is free then is looked at.
+constexpr int64_t kPythonContextBytes = int64_t{768} << 20;
+
+/// Tokens of the longest prompt with its response, in training and evaluation.
+int64_t longest_request(const config::RunConfig& config, const model::ModelConfig& model,
+                        int64_t longest_prompt) {
+  const int64_t limit = config.sglang_context_length.value_or(model.max_positions);
+  const int64_t prompt =
+      config.rollout_max_prompt_len.value_or(longest_prompt > 0 ? longest_prompt : limit);
+  int64_t response = config.rollout_max_response_len.value_or(0);
+  if (config.eval_interval && !(config.eval_prompt_data.empty() && config.eval_config.empty())) {
+    for (const config::EvalSetConfig& set : config::eval_sets_of(config))
+      response = std::max(response, set.max_response_len.value_or(response));
+  }
+  return std::min(limit, config.rollout_max_context_len.value_or(prompt + response));
+}
+
+void set_pages(const config::RunConfig& config, model::Network& network,
+               const model::Precision& precision, MemoryNeeds& needs) {
+  const engine::PageWindow window = engine::page_window(
+      engine::EngineConfig{.context_length = config.sglang_context_length.value_or(0),
+                           .records_experts = config.use_rollout_routing_replay},
+      network);
+  const int64_t tables = window.num_tables();
+  needs.kv_page_bytes =
+      tables * engine::kv_page_bytes(network,
+                                     engine::kv_storage_type(config.kv_cache_dtype(), network),
+                                     window.num_groups);
+  needs.state_bytes = engine::state_bytes(network.blocks());
+  if (config.use_rollout_routing_replay && precision.device.is_cpu())
+    needs.expert_page_bytes = tables * engine::expert_page_bytes(network);  // at most
+  const int64_t longest = needs.longest_request,
+                held = window.most_held(longest, config.sglang_chunked_prefill_size);
+  needs.most_held =
+      divide_up(window.num_full_tables() * longest + window.num_window_tables() * held, tables);
+}
+
+/// Requests of a rollout step in one of the run's engines, where nobody else asks them; groups are shared
+/// out whole.
+int64_t step_requests(const config::RunConfig& config) {
+  const std::vector<config::UsersFunction> functions = config::users_functions(config);
+  if (config.train_async || std::ranges::any_of(functions, &config::UsersFunction::is_of_samples) ||
+      config::has_users_rollout(config))
+    return config.sglang_max_running_requests;
+  const int64_t prompts =
+      std::max(config.rollout_batch_size.get(),
+               config.over_sampling_batch_size.value_or(config.rollout_batch_size.get()));
+  const int64_t engines =
+      config.has_engine_on_each_rank() ? config.world_size() / config.ranks_of_own_engine() : 1;
+  const int64_t groups = (prompts + engines - 1) / engines + (engines > 1 ? 1 : 0);
+  return std::min(config.sglang_max_running_requests.get(), groups * config.n_samples_per_prompt);
+}
+
+/// At most so many tokens are computed together in training.
+int64_t micro_batch_tokens(const config::RunConfig& config, int64_t longest) {
+  const int64_t all = longest * config.samples_per_step();
+  if (config.use_dynamic_batch_size)
+    return std::min(all, std::max(longest, config.max_tokens_per_gpu.value_or(0)));
+  return std::min(all, longest * config.micro_batch_size);
+}
+
+/// So many has the step that is recorded for up to `drawn` requests.
+int64_t recorded_rows(int64_t drawn) {
+  const auto& sizes = kernels::kRecordedRows;
+  const auto at = std::lower_bound(sizes.begin(), sizes.end(), drawn);
+  return at == sizes.end() ? sizes.back() : *at;
+}
+
+/// Memory of the steps of an engine that draws for `drawn` requests of at most `longest` tokens at
+/// once, besides keys and values: activations, logits, recordings, what packed attention gathers.
+int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
+                               const model::Precision& precision, int64_t drawn, int64_t longest) {
+  const model::ModelConfig& model = network.config();
+  const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
+  int64_t row = 0;  // of a token on its way through the widest block
+  for (const model::BlockNeeds& block : network.blocks())
+    row = std::max(row, element * block.costs.passing);
+  if (precision.device.is_cpu())
+    return (config.sglang_chunked_prefill_size + drawn) * row + drawn * model.vocab_size * 4;
+  const int64_t chunk = config.sglang_chunked_prefill_size;
+  const model::CacheSpec& cache = engine::cache_of_tokens(network.blocks());
+  const bool is_latent = cache.value_size == 0;
+  const int64_t least = is_latent ? kernels::kLeastExpandedRows : kernels::kLeastPackedRows;
+  const int64_t gathered = std::min(kernels::kMostGatheredRows, chunk / least * longest);
+  int64_t of_gathered = cache.numbers_per_token(),
+          of_chunk = cache.heads * cache.queries_per_head * cache.value_size, records = 0;
+  if (is_latent) {
+    // Gathered latents are expanded and put together; rows have both forms of queries and results.
+    const model::LatentConfig& latent = model.latent;
+    const int64_t expanded = latent.plain_dim + latent.value_dim;
+    of_gathered += cache.queries_per_head * (2 * expanded + model.rotary_dim);
+    of_chunk = cache.queries_per_head *
+               (cache.key_size + latent.kv_rank + model.head_dim + 2 * latent.value_dim);
+    const kernels::DecodeOptions options =
+        kernels::latent_decode_options(cache.queries_per_head, kMultiprocessors);
+    records = kernels::decode_limits(drawn, options).records * cache.queries_per_head *
+              latent.kv_rank * static_cast<int64_t>(sizeof(float));
+  }
+  const int64_t packed = element * (gathered * of_gathered + chunk * of_chunk) + records;
+  int64_t sparse = 0;
+  if (model.indexer.count > 0) {
+    sparse =
+        engine::GpuSparseAttention::workspace_bytes(model.indexer, {.rows = chunk + drawn,
+                                                                    .longest = longest,
+                                                                    .num_heads = model.num_heads,
+                                                                    .row_size = cache.key_size});
+    // What recorded steps hold is for any context; they share it.
+    sparse += kernels::sparse_decode_bytes(
+        {.num_rows = recorded_rows(drawn),
+         .most_keys = config.sglang_context_length.value_or(model.max_positions),
+         .count = model.indexer.count,
+         .num_heads = cache.queries_per_head,
+         .rank = model.latent.kv_rank},
+        kMultiprocessors);
+  }
+  // Once launched kernel by kernel, once recorded.
+  return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
+         kRecordedSteps * kRecordedStepBytes + kTimingBytes + packed + sparse;
+}
+
+}  // namespace
+
+MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& network,
+                         model::Network& trained, const model::Precision& precision,
+                         const train::TrainConfig* trainer, bool has_engine,
+                         int64_t longest_prompt) {
+  const model::ModelConfig& model = network.config();
+  const Tensor& flat = network.weights().flat();
+  MemoryNeeds needs;
+  needs.has_engine = has_engine && config.num_engine_workers == 0;
+  needs.longest_request = longest_request(config, model, longest_prompt);
+  needs.micro_batch_tokens = micro_batch_tokens(config, needs.longest_request);
+  if (trainer != nullptr && !precision.device.is_cpu() && config::shares_tensors(config))
+    needs.functions = kPythonContextBytes;
+  if (trainer != nullptr) {
+    needs.train = train::predict_memory(trained, precision, *trainer, needs.micro_batch_tokens);
+    if (&trained != &network) needs.whole_weights = static_cast<int64_t>(flat.nbytes());
+  } else {
+    needs.train.weights = static_cast<int64_t>(flat.nbytes());
+  }
+  if (has_engine) {
+    set_pages(config, network, precision, needs);
+    if (model.latent.kv_rank > 0) needs.ranks_of_one_cache = config.ranks_of_own_engine();
+    needs.step_requests = step_requests(config);
+    const auto weights = static_cast<int64_t>(flat.nbytes());
+    if (needs.has_engine) {
+      needs.engine_workspace = engine_workspace_bytes(
+          config, network, precision, config.sglang_max_running_requests, needs.longest_request);
+    } else {
+      needs.published_weights = weights;
+    }
+    if (needs.has_engine && !config.shares_weights()) {
+      needs.engine_weights = weights;
+      needs.staged_weights = flat.is_cuda() ? weights : 0;
+    }
+    if (setup::evaluates_beside(config)) {
+      needs.eval_requests = setup::evaluation_requests(config);
+      needs.eval_weights = weights;
+      needs.eval_workspace = engine_workspace_bytes(config, network, precision, needs.eval_requests,
+                                                    needs.longest_request);
+    }
+  }
+  return needs;
+}
+
+MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network& network,
+                                const model::Precision& precision, int64_t longest_prompt) {
+  MemoryNeeds needs;
+  needs.longest_request = longest_request(config, network.config(), longest_prompt);
+  set_pages(config, network, precision, needs);
+  needs.engine_workspace = engine_workspace_bytes(
+      config, network, precision, config.sglang_max_running_requests, needs.longest_request);
+  if (network.config().latent.kv_rank > 0)
+    needs.ranks_of_one_cache = config.rollout_num_gpus_per_engine;
+  // Steps are recorded for each of its two networks.
+  if (precision.device.is_cuda()) needs.engine_workspace += kRecordedSteps * kRecordedStepBytes;
+  needs.engine_weights = static_cast<int64_t>(network.weights().flat().nbytes());
+  needs.staged_weights = needs.engine_weights;
+  return needs;
+}
+
+}  // namespace slime::estimate

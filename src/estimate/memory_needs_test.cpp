@@ -1,0 +1,68 @@
+#include "estimate/memory_needs.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "engine/expert_pages.h"
+#include "model/network.h"
+
+namespace slime::estimate {
+namespace {
+
+/// Requests of 250 tokens, computed 16 at a time.
+config::RunConfig run() {
+  config::RunConfig config;
+  config.rollout_max_prompt_len = 50;
+  config.rollout_max_response_len = 200;
+  config.sglang_chunked_prefill_size = 16;
+  return config;
+}
+
+std::unique_ptr<model::Network> network_of(const std::string& fixture) {
+  const auto directory =
+      std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models" / fixture;
+  return model::make_blank_network(model::read_model_config(directory),
+                                   model::Precision::of("float32"));
+}
+
+MemoryNeeds needs_of(const config::RunConfig& config, model::Network& network) {
+  return engine_memory_needs(config, network, model::Precision::of("float32"), 0);
+}
+
+TEST(MemoryNeeds, PagesOfLayersWithWindowsAreCountedForWhatTheyHold) {
+  // One layer of four sees all: a table for it, and one for each of the others. Keys and values of
+  // 16 tokens, 2 heads of 32.
+  const auto gemma = network_of("gemma3_text");
+  const MemoryNeeds needs = needs_of(run(), *gemma);
+  EXPECT_EQ(needs.longest_request, 250);
+  EXPECT_EQ(needs.kv_page_bytes, 4 * 16 * 2 * 2 * 32 * 4);
+  // 250 tokens in one table; in three a window of 16, two blocks of 64 and a chunk.
+  EXPECT_EQ(needs.most_held, (250 + 3 * 160 + 3) / 4);
+
+  const auto mistral = network_of("mistral");
+  EXPECT_EQ(needs_of(run(), *mistral).most_held, 160) << "each layer has a window";
+  const auto qwen = network_of("qwen3");
+  EXPECT_EQ(needs_of(run(), *qwen).most_held, 250);
+}
+
+TEST(MemoryNeeds, ThereAreNoTablesOfWindowsWhereNoRequestIsLonger) {
+  const auto gemma = network_of("gemma3_text");
+  config::RunConfig config = run();
+  config.sglang_context_length = 120;
+  const MemoryNeeds needs = needs_of(config, *gemma);
+  EXPECT_EQ(needs.kv_page_bytes, 4 * 16 * 2 * 2 * 32 * 4);
+  EXPECT_EQ(needs.most_held, 120);
+}
+
+TEST(MemoryNeeds, ChoicesOfExpertsLieBesideThePagesOfAllTables) {
+  const auto network = network_of("gpt_oss");
+  config::RunConfig config = run();
+  EXPECT_EQ(needs_of(config, *network).expert_page_bytes, 0);
+  config.use_rollout_routing_replay = true;
+  EXPECT_EQ(needs_of(config, *network).expert_page_bytes, 2 * engine::expert_page_bytes(*network));
+}
+
+}  // namespace
+}  // namespace slime::estimate

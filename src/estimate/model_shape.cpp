@@ -1,0 +1,96 @@
+#include "estimate/model_shape.h"
+
+#include <ATen/ATen.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "core/error.h"
+#include "model/network.h"
+
+namespace slime::estimate {
+namespace {
+
+constexpr std::string_view kLayers = "model.layers.";
+
+int64_t count(const model::NamedWeight& weight) {
+  int64_t numbers = 1;
+  for (const int64_t size : weight.full_shape) numbers *= size;
+  return numbers;
+}
+
+/// Norms and biases have one dimension; a router is small, and every rank needs all of its scores.
+bool is_whole(const model::NamedWeight& weight, const model::ExpertsConfig& experts) {
+  const std::string router = experts.names.prefix + "." + experts.names.router + ".weight";
+  return weight.full_shape.size() < 2 || weight.name.ends_with("." + router);
+}
+
+void add(const model::NamedWeight& weight, const model::ModelConfig& config, ModelShape& shape) {
+  const std::string_view name = weight.name;
+  if (!name.starts_with(kLayers)) {
+    if (name.ends_with("embed_tokens.weight")) shape.embedding = count(weight);
+    if (name == "lm_head.weight") shape.head = count(weight);
+    return;
+  }
+  size_t layer = 0;
+  std::from_chars(name.data() + kLayers.size(), name.data() + name.size(), layer);
+  check(layer < shape.blocks.size(), "a weight is of one of the layers");
+  BlockShape& block = shape.blocks[layer];
+  const bool is_expert = name.find("." + config.experts.names.prefix + ".experts.") != name.npos;
+  (is_expert                          ? block.experts
+   : is_whole(weight, config.experts) ? block.whole
+                                      : block.sliced) += count(weight);
+}
+
+}  // namespace
+
+int64_t ModelShape::parameters() const {
+  int64_t all = embedding + head + hidden;  // and the final norm
+  for (const BlockShape& block : blocks) all += block.parameters();
+  return all;
+}
+
+int64_t ModelShape::active_parameters(const model::ModelConfig& config) const {
+  int64_t active = head > 0 ? head : embedding;
+  for (const BlockShape& block : blocks) {
+    active += block.whole + block.sliced;
+    if (block.experts > 0)
+      active += block.experts / config.experts.count * config.experts.per_token;
+  }
+  return active;
+}
+
+ModelShape shape_of(const model::ModelConfig& config) {
+  // Tensors without memory: what a family's layers say of themselves needs no numbers.
+  const model::Precision precision{
+      .weights = at::kBFloat16, .activations = at::kBFloat16, .device = at::kMeta};
+  const std::unique_ptr<model::Network> network = model::make_blank_network(config, precision);
+  ModelShape shape{.model_type = config.model_type,
+                   .hidden = config.hidden_size,
+                   .vocab = config.vocab_size,
+                   .head_flops = 2.0 * static_cast<double>(config.hidden_size) *
+                                 static_cast<double>(config.vocab_size),
+                   .blocks = std::vector<BlockShape>(network->blocks().size())};
+  for (const model::NamedWeight& weight : network->weights().tensors()) add(weight, config, shape);
+  for (size_t i = 0; i < shape.blocks.size(); ++i) {
+    const model::BlockNeeds& needs = network->blocks()[i];
+    BlockShape& block = shape.blocks[i];
+    const bool has_experts = block.experts > 0;
+    const int64_t visits = has_experts ? config.experts.per_token : 0;
+    block.dispatched_numbers = visits * config.hidden_size;
+    block.expert_flops = 6.0 * static_cast<double>(visits * config.experts.width) *
+                         static_cast<double>(config.hidden_size);
+    block.flops = static_cast<double>(needs.costs.flops_per_token) - block.expert_flops;
+    block.pair_flops = static_cast<double>(needs.costs.flops_per_pair);
+    block.saved = needs.costs.saved;
+    block.saved_selective = needs.costs.saved_selective;
+    block.saved_float32 = needs.costs.saved_float32;
+    block.gradients = needs.costs.gradients;
+    block.cache_numbers = needs.cache.numbers_per_token();
+    block.window = config.window.empty() ? 0 : config.window[i];
+    block.state_bytes = needs.cache.state_bytes;
+  }
+  return shape;
+}
+
+}  // namespace slime::estimate

@@ -1,0 +1,81 @@
+#include "estimate/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace slime::estimate {
+namespace {
+
+/// Keys and values need room too: an engine's weights take at most so much of it.
+constexpr double kMostForWeights = 0.6;
+
+Divisible divisible_of(const model::ModelConfig& model) {
+  const bool is_latent = model.latent.kv_rank > 0;
+  return {.heads = model.num_heads,
+          .key_heads = is_latent ? 1 : model.num_kv_heads,
+          .experts = model.experts.in_layer.empty() ? 0 : model.experts.count};
+}
+
+double room_of_engine(const Plan& plan) {
+  const Rates& rates = plan.config.rates;
+  double room = rates.device_bytes - rates.reserved_bytes;
+  // The trainer's weights and optimizer stay while the engine generates; the rest is given back.
+  if (!plan.engines.are_apart) {
+    double resident = 0;
+    for (const StageMemory& stage : plan.best().memory)
+      resident = std::max(resident, stage.weights + stage.optimizer + stage.reference);
+    room -= resident;
+  }
+  return room;
+}
+
+void choose_engines(Plan& plan) {
+  const PlanConfig& config = plan.config;
+  Engines& engines = plan.engines;
+  engines.are_apart = !config.colocates;
+  engines.devices = config.colocates ? config.trainers.count() : config.rollout_devices;
+  if (engines.devices < 1)
+    throw ConfigError("--rollout-num-gpus: engines need at least one device");
+  const double room = room_of_engine(plan);
+  const double weights = 2.0 * static_cast<double>(plan.shape.parameters());
+  const double copies = engines.are_apart ? 2 : 1;
+  if (config.per_engine) {
+    engines.per_engine = *config.per_engine;
+    if (engines.per_engine < 1 || engines.devices % engines.per_engine != 0) {
+      throw ConfigError(
+          fmt::format("--rollout-num-gpus-per-engine {}: should divide the {} devices of engines",
+                      engines.per_engine, engines.devices));
+    }
+  } else {
+    while (engines.per_engine * 2 <= engines.devices &&
+           copies * weights / static_cast<double>(engines.per_engine) > kMostForWeights * room)
+      engines.per_engine *= 2;
+  }
+  engines.cross_hosts =
+      engines.are_apart ? config.trainers.hosts > 1 ||
+                              config.trainers.count() + engines.devices > config.trainers.per_host
+                        : config.trainers.hosts > 1;
+  plan.engine = engine_memory(plan.shape, engines.per_engine, room, engines.are_apart,
+                              config.workload.prompt_tokens + config.workload.response_tokens);
+  plan.update = hand_over(plan.shape, plan.best().layout, engines, config.rates);
+}
+
+}  // namespace
+
+Plan make_plan(PlanConfig config) {
+  Plan plan{.config = std::move(config)};
+  plan.shape = shape_of(plan.config.model);
+  plan.candidates = candidates(plan.shape, divisible_of(plan.config.model), plan.config.workload,
+                               plan.config.trainers, plan.config.wanted, plan.config.rates);
+  choose_engines(plan);
+  const Rates& rates = plan.config.rates;
+  plan.fits = plan.best().largest_stage() <= rates.device_bytes - rates.reserved_bytes &&
+              plan.engine.keys_and_values > 0;
+  return plan;
+}
+
+}  // namespace slime::estimate

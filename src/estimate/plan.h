@@ -1,0 +1,48 @@
+#pragma once
+
+/// A run's layout, memory and messages on devices that nobody has started: `slime plan`.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "estimate/hand_over.h"
+#include "estimate/layouts.h"
+#include "model/config.h"
+
+namespace slime::estimate {
+
+struct PlanConfig {
+  model::ModelConfig model;
+  Workload workload;
+  Devices trainers;
+  bool colocates = true;
+  int64_t rollout_devices = 0;        // of engines that are apart
+  std::optional<int64_t> per_engine;  // devices of an engine; nothing: as few as hold the model
+  Wanted wanted;
+  Rates rates;
+  int64_t num_shown = 5;  // layouts, of those that fit
+};
+
+struct Plan {
+  PlanConfig config;
+  ModelShape shape;
+  std::vector<Candidate> candidates;  // the first is the plan
+  Engines engines;
+  EngineMemory engine;
+  Collective update;
+  bool fits = false;
+
+  const Candidate& best() const { return candidates.front(); }
+};
+
+/// Throws ConfigError for sizes that cannot be, and for a model that no engine of a host can hold.
+Plan make_plan(PlanConfig config);
+
+/// For people, with the sources of all rates.
+std::string to_table(const Plan& plan);
+json::object to_json(const Plan& plan);
+
+}  // namespace slime::estimate

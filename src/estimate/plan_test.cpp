@@ -1,0 +1,239 @@
+#include "estimate/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "train/memory.h"
+
+namespace slime::estimate {
+namespace {
+
+using ::testing::HasSubstr;
+
+json::object dense_config() {
+  return {{"model_type", "qwen3"},       {"architectures", json::array{"Qwen3ForCausalLM"}},
+          {"hidden_size", 64},           {"intermediate_size", 96},
+          {"num_hidden_layers", 4},      {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},    {"head_dim", 16},
+          {"vocab_size", 320},           {"max_position_embeddings", 4096},
+          {"rms_norm_eps", 1e-6},        {"rope_theta", 10000.0},
+          {"tie_word_embeddings", true}, {"hidden_act", "silu"},
+          {"attention_bias", false},     {"torch_dtype", "bfloat16"}};
+}
+
+/// The published shape of GLM-4.5: 355 billion parameters, 32 of them active.
+json::object glm45_config() {
+  return {{"model_type", "glm4_moe"},
+          {"architectures", json::array{"Glm4MoeForCausalLM"}},
+          {"attention_bias", true},
+          {"hidden_size", 5120},
+          {"intermediate_size", 12288},
+          {"moe_intermediate_size", 1536},
+          {"num_hidden_layers", 92},
+          {"num_attention_heads", 96},
+          {"num_key_value_heads", 8},
+          {"head_dim", 128},
+          {"partial_rotary_factor", 0.5},
+          {"first_k_dense_replace", 3},
+          {"n_routed_experts", 160},
+          {"n_shared_experts", 1},
+          {"num_experts_per_tok", 8},
+          {"n_group", 1},
+          {"topk_group", 1},
+          {"norm_topk_prob", true},
+          {"routed_scaling_factor", 2.5},
+          {"use_qk_norm", true},
+          {"num_nextn_predict_layers", 1},
+          {"vocab_size", 151552},
+          {"max_position_embeddings", 131072},
+          {"rms_norm_eps", 1e-5},
+          {"rope_theta", 1000000.0},
+          {"tie_word_embeddings", false},
+          {"hidden_act", "silu"},
+          {"torch_dtype", "bfloat16"}};
+}
+
+model::ModelConfig parsed(const json::object& config) {
+  return model::parse_model_config(config, "config.json");
+}
+
+PlanConfig dense_plan() {
+  PlanConfig config{.model = parsed(dense_config())};
+  config.workload = {.prompts = 4,
+                     .samples = 2,
+                     .prompt_tokens = 100,
+                     .response_tokens = 50,
+                     .micro_batch_tokens = 200,
+                     .recompute = model::Recompute::kNone};
+  config.trainers = {.hosts = 1, .per_host = 2};
+  return config;
+}
+
+const Collective& named(const std::vector<Collective>& all, const std::string& name) {
+  const auto found = std::ranges::find(all, name, &Collective::name);
+  if (found == all.end()) throw BugError("no message is called " + name);
+  return *found;
+}
+
+TEST(PlanShape, CountsEveryParameterByItsHolder) {
+  const ModelShape shape = shape_of(parsed(dense_config()));
+  ASSERT_EQ(shape.blocks.size(), 4);
+  // q 64 x 64, k and v 32 x 64 each, output 64 x 64; gate, up and down 3 x 96 x 64.
+  EXPECT_EQ(shape.blocks[0].sliced, 4096 + 2 * 2048 + 4096 + 18432);
+  EXPECT_EQ(shape.blocks[0].whole, 2 * 64 + 2 * 16);  // two norms, those of q and k
+  EXPECT_EQ(shape.blocks[0].experts, 0);
+  EXPECT_EQ(shape.embedding, 320 * 64);
+  EXPECT_EQ(shape.head, 0);
+  EXPECT_EQ(shape.blocks[0].cache_numbers, 2 * 2 * 16);
+}
+
+TEST(PlanShape, OfGlm45HasItsPublishedSize) {
+  const model::ModelConfig config = parsed(glm45_config());
+  const ModelShape shape = shape_of(config);
+  // The published 355 billion count the layer that predicts a second token too, 3.9 billion.
+  EXPECT_NEAR(static_cast<double>(shape.parameters()), 353e9, 2e9);
+  EXPECT_NEAR(static_cast<double>(shape.active_parameters(config)), 32e9, 1.5e9);
+  EXPECT_EQ(shape.blocks[2].experts, 0);
+  EXPECT_EQ(shape.blocks[3].experts, int64_t{160} * 3 * 1536 * 5120);
+}
+
+TEST(PlanMemory, OfOneDeviceIsWhatTheTrainerPredicts) {
+  const model::ModelConfig config = parsed(dense_config());
+  const ModelShape shape = shape_of(config);
+  for (const model::Recompute recompute :
+       {model::Recompute::kNone, model::Recompute::kSelective, model::Recompute::kFull}) {
+    Workload workload = dense_plan().workload;
+    workload.recompute = recompute;
+    const StageMemory ours = trainer_memory(shape, {}, workload).front();
+    const model::Precision precision{.weights = at::kBFloat16, .activations = at::kBFloat16};
+    const auto network = model::make_blank_network(config, precision);
+    train::TrainConfig train;
+    train.recompute = recompute;
+    const train::TrainMemory theirs =
+        train::predict_memory(*network, precision, train, workload.micro_batch_tokens);
+    const auto padding = static_cast<double>(network->weights().num_elements() -
+                                             network->weights().num_parameters());
+    EXPECT_NEAR(ours.weights, static_cast<double>(theirs.weights), 2 * padding);
+    EXPECT_NEAR(ours.gradients, static_cast<double>(theirs.gradients), 4 * padding);
+    EXPECT_NEAR(ours.optimizer, static_cast<double>(theirs.optimizer), 12 * padding);
+    EXPECT_EQ(ours.activations, static_cast<double>(theirs.activations));
+  }
+}
+
+TEST(PlanMemory, IsDividedByTheAxes) {
+  const ModelShape shape = shape_of(parsed(glm45_config()));
+  Workload workload;
+  const comm::ParallelLayout layout =
+      *with_layers({.dp = 1, .tp = 8, .pp = 8, .ep = 8, .sequence_parallel = true}, 92);
+  EXPECT_EQ(layout.first_layers, 10);
+  EXPECT_EQ(layout.last_layers, 10);
+  const std::vector<StageMemory> stages = trainer_memory(shape, layout, workload);
+  ASSERT_EQ(stages.size(), 8);
+  double weights = 0;
+  for (const StageMemory& stage : stages) weights += stage.weights * 8;
+  // Every number once, but for what each of eight ranks holds whole.
+  EXPECT_NEAR(weights / 2, static_cast<double>(shape.parameters()), 0.01 * 353e9);
+  EXPECT_GT(stages[0].activations, stages[7].activations);  // more micro-batches wait there
+  EXPECT_EQ(stages[0].logits, 0);
+  EXPECT_GT(stages[7].logits, 0);
+}
+
+TEST(PlanCollectives, OfDataParallelismAreGradientsAndWeights) {
+  PlanConfig config = dense_plan();
+  config.wanted = {.tp = 1, .pp = 1, .cp = 1};
+  const Plan plan = make_plan(config);
+  const auto parameters = static_cast<double>(plan.shape.parameters());
+  const Collective& gradients = named(plan.best().collectives, "gradients scattered (float32)");
+  EXPECT_EQ(gradients.ranks, 2);
+  EXPECT_EQ(gradients.bytes, 4 * parameters / 2);  // the other rank's half
+  EXPECT_FALSE(gradients.crosses_hosts);
+  EXPECT_EQ(gradients.seconds, gradients.bytes / config.rates.link.per_second);
+  EXPECT_EQ(named(plan.best().collectives, "weights gathered").bytes, 2 * parameters / 2);
+  EXPECT_EQ(plan.best().collectives.size(), 2);
+  EXPECT_EQ(plan.update.bytes, 0);  // engines read what is trained
+}
+
+TEST(PlanCollectives, OfTensorParallelismMoveTheStream) {
+  PlanConfig config = dense_plan();
+  config.wanted = {.tp = 2, .pp = 1, .cp = 1};
+  config.rates.network = {1e9, "a test"};
+  config.trainers = {.hosts = 2, .per_host = 1};
+  const Plan plan = make_plan(config);
+  const Collective& stream =
+      named(plan.best().collectives, "residual stream, gathered and scattered");
+  // Rows: 4 prompts of 100 and 8 responses of 50. Four messages a layer and pass, of half of it.
+  EXPECT_EQ(config.workload.rows(), 800);
+  EXPECT_EQ(stream.bytes, 4 * 2 * 4 * (800 * 64 * 2.0) / 2);
+  EXPECT_TRUE(stream.crosses_hosts);
+  EXPECT_EQ(stream.seconds, stream.bytes / 1e9);
+  EXPECT_GT(plan.update.bytes, 0);  // the engines have other slices
+}
+
+TEST(PlanLayouts, OfGlm45FitOn64DevicesAndOn1024) {
+  for (const int64_t hosts : {8, 128}) {
+    PlanConfig config{.model = parsed(glm45_config())};
+    config.trainers = {.hosts = hosts, .per_host = 8};
+    config.workload = {.prompts = 128,
+                       .samples = 8,
+                       .prompt_tokens = 512,
+                       .response_tokens = 8192,
+                       .micro_batch_tokens = 16384};
+    const Plan plan = make_plan(config);
+    EXPECT_TRUE(plan.fits) << hosts << " hosts need " << plan.best().largest_stage() / 1e9
+                           << " GB a device";
+    EXPECT_EQ(plan.best().layout.world_size(), hosts * 8);
+    EXPECT_GT(plan.best().layout.ep, 1);
+    EXPECT_GT(plan.engine.tokens, 100'000);
+    const std::string table = to_table(plan);
+    EXPECT_THAT(table, HasSubstr("A prediction: nothing was started"));
+    EXPECT_THAT(table, HasSubstr("not measured"));
+    EXPECT_THAT(table, HasSubstr("rows to experts and back"));
+  }
+}
+
+TEST(PlanLayouts, WhatDividesNothingIsRefusedWithWhatWould) {
+  PlanConfig config = dense_plan();
+  config.wanted.tp = 3;
+  try {
+    make_plan(config);
+    FAIL() << "three ranks divide four heads";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("4 heads and 2 key-value heads"));
+  }
+}
+
+TEST(PlanLayouts, WhatDoesNotFitIsSaid) {
+  PlanConfig config{.model = parsed(glm45_config())};
+  config.trainers = {.hosts = 1, .per_host = 8};
+  const Plan plan = make_plan(config);
+  EXPECT_FALSE(plan.fits);
+  EXPECT_THAT(to_table(plan), HasSubstr("this does not fit"));
+}
+
+TEST(PlanMemory, KeysBehindAWindowAreGivenBack) {
+  ModelShape shape;
+  shape.blocks = {{.cache_numbers = 64}, {.cache_numbers = 64, .window = 128}};
+  const double bytes = 1e6;
+  // Of 1,024 tokens the second layer keeps 128 and two blocks of 64: a quarter.
+  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, false, 1024).tokens, bytes / 2 / (64 + 16));
+  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, false, 100).tokens, bytes / 2 / 128);
+}
+
+TEST(Plan, CountsSequenceParallelismWhereItIsAskedFor) {
+  PlanConfig config = dense_plan();
+  config.trainers = {1, 2};
+  config.wanted = {.tp = 2, .pp = 1, .cp = 1};
+  const Plan whole = make_plan(config);
+  EXPECT_FALSE(whole.best().layout.sequence_parallel);
+  config.wanted.sequence_parallel = true;
+  const Plan divided = make_plan(config);
+  EXPECT_TRUE(divided.best().layout.sequence_parallel);
+  EXPECT_LT(divided.best().memory[0].activations, whole.best().memory[0].activations);
+}
+
+}  // namespace
+}  // namespace slime::estimate

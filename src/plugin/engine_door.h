@@ -1,0 +1,41 @@
+#pragma once
+
+/// The door to the run's own engine, for functions and agents that speak HTTP: the routes of `slime
+/// serve` on loopback and a port that the system picks, for processes of this user alone. What comes through it is drawn with the
+/// weights that the engine has at each token, and ends when its connection does.
+///
+/// The port is known before there is an engine, because users' functions are told it when they are
+/// found; nobody is answered before open().
+
+#include <cstdint>
+#include <memory>
+
+#include "config/run_config.h"
+#include "engine/http/server.h"
+#include "plugin/door_engine.h"
+#include "setup/prompts.h"
+
+namespace slime::plugin {
+
+class EngineDoor {
+ public:
+  /// Listens. `text` outlives the object. Throws ConfigError when it cannot listen.
+  EngineDoor(const config::RunConfig& config, const setup::ModelText& text);
+  EngineDoor(const EngineDoor&) = delete;
+  EngineDoor& operator=(const EngineDoor&) = delete;
+
+  std::uint16_t port() const { return server_.port(); }
+
+  /// Answers from now on. `engine` outlives the object; `max_request_tokens`: of prompt and response.
+  void open(engine::EngineClient& engine, int64_t max_request_tokens);
+
+  /// DoorEngine::set_aborting. Any thread.
+  void set_aborting(bool is_aborting) { engine_.set_aborting(is_aborting); }
+
+ private:
+  DoorEngine engine_;
+  engine::ServedModel model_;
+  engine::ApiServer server_;
+};
+
+}  // namespace slime::plugin

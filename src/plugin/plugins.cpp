@@ -1,0 +1,289 @@
+#include "plugin/plugins.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "config/eval_config.h"
+#include "config/parse_flags.h"
+#include "config/users_functions.h"
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "model/config.h"
+#include "plugin/engine_door.h"
+#include "plugin/filter.h"
+#include "plugin/generate.h"
+#include "plugin/hosts.h"
+#include "plugin/reward.h"
+#include "plugin/sample_hook.h"
+
+namespace slime::plugin {
+namespace {
+
+/// Those that all hosts have come first.
+template <typename Function>
+std::vector<Function> in_order_of_hosts(std::vector<Function> functions) {
+  std::stable_partition(functions.begin(), functions.end(),
+                        [](const Function& each) { return !each.keeps_state; });
+  return functions;
+}
+
+template <typename Function>
+std::vector<Function> functions_of(const config::RunConfig& config,
+                                   const std::vector<std::string>& eval_rewards,
+                                   const std::vector<std::string>& generates) {
+  std::vector<Function> all;
+  const auto add = [&all](std::string hook, const std::string& path, bool keeps_state) {
+    const bool is_known = std::ranges::any_of(
+        all, [&](const Function& each) { return each.hook == hook && each.path == path; });
+    if (!is_known) all.push_back({std::move(hook), path, keeps_state});
+  };
+  for (const config::UsersFunction& each : config::users_functions(config))
+    add(std::string(each.hook), each.path, each.keeps_state);
+  for (const std::string& path : eval_rewards) add("reward", path, false);
+  for (const std::string& path : generates) add("generate", path, false);
+  return in_order_of_hosts(std::move(all));
+}
+
+bool trains_with_engine_log_probs(const config::RunConfig& config) {
+  return !config.debug_rollout_only &&
+         (config.use_rollout_logprobs || config.use_tis || config.use_rs ||
+          config.get_mismatch_metrics || !config.custom_tis_function_path.empty());
+}
+
+/// As the original's GenerateState has them.
+json::object to_params(const engine::SamplingParams& sampling, bool keeps_top_p_ids) {
+  json::object params{{"temperature", sampling.temperature},
+                      {"top_p", sampling.top_p},
+                      {"top_k", sampling.top_k},
+                      {"max_new_tokens", sampling.max_new_tokens},
+                      {"stop", nullptr},
+                      {"stop_token_ids", nullptr},
+                      {"skip_special_tokens", sampling.skip_special_tokens},
+                      {"no_stop_trim", sampling.no_stop_trim},
+                      {"spaces_between_special_tokens", sampling.spaces_between_special_tokens}};
+  if (!sampling.stop.empty()) params["stop"] = json::value_from(sampling.stop);
+  if (!sampling.stop_token_ids.empty())
+    params["stop_token_ids"] = json::value_from(sampling.stop_token_ids);
+  if (sampling.min_new_tokens > 0) params["min_new_tokens"] = sampling.min_new_tokens;
+  if (sampling.repetition_penalty != 1) params["repetition_penalty"] = sampling.repetition_penalty;
+  if (keeps_top_p_ids) params["custom_params"] = json::object{{"return_top_p_token_ids", true}};
+  return params;
+}
+
+}  // namespace
+
+void import_functions(const config::RunConfig& config, const std::vector<std::string>& eval_rewards,
+                      const std::filesystem::path& logs) {
+  HostsConfig hosts{.python = config.plugin_python,
+                    .num_hosts = 1,
+                    .logs = logs,
+                    .flags = config::flags_for_users(config),
+                    .hooks = {},
+                    .hooks_of_first = {},
+                    .memory_bytes = static_cast<uint64_t>(config.plugin_memory_gb * (1 << 30))};
+  const std::vector<std::string> draws =
+      config.generates() ? config::generate_paths(config) : std::vector<std::string>();
+  struct Named {
+    std::string hook;
+    std::string path;
+    bool keeps_state = false;
+  };
+  for (const Named& each : functions_of<Named>(config, eval_rewards, draws))
+    hosts.hooks_of_first.push_back({each.hook, each.path});
+  if (!hosts.hooks_of_first.empty()) Hosts started(hosts);
+}
+
+bool opens_door(const config::RunConfig& config) {
+  return !config::generate_paths(config).empty() || config::has_users_rollout(config) ||
+         config::has_users_evaluation(config);
+}
+
+HostsConfig Plugins::hosts_config(const json::object& unknown, const PluginPlaces& places) {
+  json::object flags = unknown;  // the functions' own, keys of services among them
+  for (const auto& flag : config::flags_for_users(config_)) flags[flag.key()] = flag.value();
+  if (config_.save.empty()) flags["save"] = places.save.string();
+  if (!places.load.empty()) flags["load"] = places.load.string();
+  if (config_.eval_interval) {
+    flags["eval_datasets"] = json::array();
+    for (json::object& set : config::eval_set_records(config_))
+      flags["eval_datasets"].as_array().push_back(std::move(set));
+  }
+  if (config_.use_rollout_routing_replay) {
+    const model::ModelConfig model = model::read_model_config(config_.hf_checkpoint);
+    flags["num_layers"] = model.num_layers;  // the shape of the engine's choices
+    flags["moe_router_topk"] = model.experts.per_token;
+  }
+  if (door_ != nullptr) {
+    flags["sglang_router_ip"] = "127.0.0.1";
+    flags["sglang_router_port"] = door_->port();
+  }
+  HostsConfig hosts{.python = config_.plugin_python,
+                    .num_hosts = static_cast<int>(config_.plugin_hosts),
+                    .logs = places.logs,
+                    .flags = std::move(flags),
+                    .hooks = {},
+                    .hooks_of_first = {},
+                    .on_question =
+                        [&desk = *desk_](Question question, ReplyFn reply) {
+                          desk.take(std::move(question), std::move(reply));
+                        },
+                    .memory_bytes = static_cast<uint64_t>(config_.plugin_memory_gb * (1 << 30)),
+                    .repeats_lost_calls = config_.plugin_repeat_lost_calls,
+                    .hurries = core::Interrupt::came,
+                    .on_stuck = core::Interrupt::stop_now};
+  for (const Function& each : functions_)
+    (each.keeps_state ? hosts.hooks_of_first : hosts.hooks).push_back({each.hook, each.path});
+  return hosts;
+}
+
+Plugins::Plugins(const config::RunConfig& config, const json::object& unknown,
+                 const std::vector<std::string>& eval_rewards, const PluginPlaces& places,
+                 EngineDoor* door)
+    : config_(config),
+      door_(door),
+      timeout_(config.plugin_timeout_seconds),
+      reward_timeout_(config.reward_timeout_seconds.value_or(config.plugin_timeout_seconds)),
+      vocab_size_(model::read_model_config(config.hf_checkpoint).vocab_size),
+      max_tokens_([&] {
+        const int64_t positions = model::read_model_config(config.hf_checkpoint).max_positions;
+        return positions > 0 ? positions : std::numeric_limits<int64_t>::max();
+      }()),
+      functions_(functions_of<Function>(
+          config, eval_rewards,
+          door == nullptr ? std::vector<std::string>() : config::generate_paths(config))),
+      desk_(std::make_unique<QuestionDesk>(config)),
+      hosts_(std::make_unique<Hosts>(hosts_config(unknown, places))),
+      step_functions_(std::make_unique<StepFunctions>(
+          config, *hosts_, *desk_,
+          [this](std::string_view hook, const std::string& path) { return place(hook, path); })),
+      batch_functions_(std::make_unique<BatchFunctions>(
+          config, *hosts_, *desk_,
+          [this](std::string_view hook, const std::string& path) { return place(hook, path); })),
+      rollout_functions_(std::make_unique<RolloutFunctions>(
+          config, *hosts_, *desk_,
+          [this](std::string_view hook, const std::string& path) { return place(hook, path); })) {}
+
+Plugins::~Plugins() = default;
+
+int Plugins::place(std::string_view hook, const std::string& path) const {
+  const auto found = std::ranges::find_if(
+      functions_, [&](const Function& each) { return each.hook == hook && each.path == path; });
+  check(found != functions_.end(), "a function that is called was resolved");
+  return static_cast<int>(found - functions_.begin());
+}
+
+SampleLimits Plugins::limits(bool is_evaluation) const {
+  return {.vocab_size = vocab_size_,
+          .max_tokens = max_tokens_,
+          .needs_log_probs = !is_evaluation && trains_with_engine_log_probs(config_)};
+}
+
+std::unique_ptr<UsersPrompts> Plugins::prompts(const setup::ModelText& text) {
+  return std::make_unique<UsersPrompts>(config_, text, *hosts_, *desk_,
+                                        place("data_source", config_.data_source_path),
+                                        limits(/*is_evaluation=*/true));
+}
+
+void Plugins::tell_by(std::function<void(const std::string&)> tell) {
+  hosts_->tell_by(std::move(tell));
+}
+
+bool Plugins::scores(const Sample& sample) const {
+  return config_.has_users_reward() || !sample.custom_rm_path.empty();
+}
+
+/// Functions can name another one for a sample.
+Expected<int> Plugins::reward_of(const Sample& sample) const {
+  const std::string& own = sample.custom_rm_path;
+  const std::string& path = own.empty() ? config_.custom_rm_path : own;
+  const auto found = std::ranges::find_if(functions_, [&path](const Function& each) {
+    return each.hook == "reward" && each.path == path;
+  });
+  if (found != functions_.end()) return static_cast<int>(found - functions_.begin());
+  return failure(fmt::format(
+      "Sample.custom_rm_path is {}, which neither --custom-rm-path nor --eval-config names", path));
+}
+
+rollout::AskScoreFn Plugins::reward() {
+  const bool has_any = std::ranges::find(functions_, "reward", &Function::hook) != functions_.end();
+  if (!has_any) return nullptr;
+  return [this](Sample sample, std::stop_token stop, std::function<void(Expected<Sample>)> answer) {
+    const Expected<int> hook = reward_of(sample);
+    if (!hook) return answer(failure(hook.error().message));
+    score(*hosts_, *hook, reward_timeout_, std::move(sample), std::move(stop), std::move(answer));
+  };
+}
+
+decltype(rollout::RolloutHooks::ask_group_score) Plugins::group_reward() {
+  return config_.group_rm ? list_reward() : nullptr;
+}
+
+decltype(rollout::RolloutHooks::ask_parts_score) Plugins::parts_reward() {
+  return config_.group_rm ? nullptr : list_reward();
+}
+
+std::function<void(Group, std::stop_token, rollout::AnswerFn<Group>)> Plugins::list_reward() {
+  if (!config_.has_users_reward()) return nullptr;
+  return [this](Group group, std::stop_token stop, std::function<void(Expected<Group>)> answer) {
+    const Expected<int> hook = reward_of(group.samples.front());
+    if (!hook) return answer(failure(hook.error().message));
+    score_group(*hosts_, *hook, reward_timeout_, std::move(group), std::move(stop),
+                std::move(answer));
+  };
+}
+
+decltype(rollout::RolloutHooks::ask_sample_hook) Plugins::sample_hooks() {
+  if (config_.rollout_sample_hook_path.empty()) return nullptr;
+  std::vector<int> hooks;
+  for (const std::string& path : config_.rollout_sample_hook_path)
+    hooks.push_back(place("sample_hook", path));
+  return [this, hooks](rollout::SampleInHook question, std::stop_token stop,
+                       rollout::AnswerFn<Sample> answer) {
+    call_sample_hooks(*hosts_, hooks,
+                      {.timeout = timeout_,
+                       .limits = limits(question.is_evaluation),
+                       .rollout_id = rollout_id_,
+                       .is_evaluation = question.is_evaluation},
+                      std::move(question.sample), std::move(stop), std::move(answer));
+  };
+}
+
+decltype(rollout::RolloutHooks::ask_filter) Plugins::filter() {
+  if (!config::has_users_filter(config_)) return nullptr;
+  const int hook = place("dynamic_filter", config_.dynamic_sampling_filter_path);
+  return [this, hook](Group group, std::stop_token stop,
+                      std::function<void(Expected<rollout::FilteredGroup>)> answer) {
+    plugin::filter(*hosts_, hook, timeout_, std::move(group), std::move(stop),
+                   [answer = std::move(answer)](Expected<Filtered> filtered) {
+                     if (!filtered) return answer(failure(filtered.error().message));
+                     answer(rollout::FilteredGroup{.group = std::move(filtered->group),
+                                                   .verdict = std::move(filtered->verdict)});
+                   });
+  };
+}
+
+rollout::GenerateFn Plugins::generate(const std::string& path, bool is_evaluation) {
+  if (path.empty()) return nullptr;
+  const GenerateHook how{
+      .hook = place("generate", path),
+      .timeout = std::chrono::duration<double>(*config_.generate_timeout_seconds),
+      .limits = limits(is_evaluation),
+      .is_evaluation = is_evaluation};
+  return [this, how](rollout::GenerateCall call, std::stop_token stop,
+                     rollout::AnswerFn<MadeSamples> answer) {
+    plugin::generate(*hosts_, how, to_params(call.sampling, call.keeps_top_p_ids),
+                     std::move(call.sample), std::move(stop), std::move(answer));
+  };
+}
+
+void Plugins::abort_functions(bool aborts) {
+  // The flag first: a conversation whose turn was aborted looks at it.
+  if (aborts) hosts_->set_aborted(true);
+  if (door_ != nullptr) door_->set_aborting(aborts);
+  if (!aborts) hosts_->set_aborted(false);
+}
+
+}  // namespace slime::plugin

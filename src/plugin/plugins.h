@@ -1,0 +1,130 @@
+#pragma once
+
+/// The functions of the user's that a run calls, by its flags.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "core/expected.h"
+#include "plugin/batch_functions.h"
+#include "plugin/question_desk.h"
+#include "plugin/rollout_functions.h"
+#include "plugin/step_functions.h"
+#include "plugin/users_prompts.h"
+#include "rollout/generate_fn.h"
+#include "rollout/rollout.h"
+
+namespace slime::plugin {
+class Hosts;
+struct HostsConfig;
+struct SampleLimits;
+}  // namespace slime::plugin
+
+namespace slime::plugin {
+
+class EngineDoor;
+
+/// Folders that functions write to and read from.
+struct PluginPlaces {
+  std::filesystem::path logs;  // of what they print
+  std::filesystem::path save;  // of the run's checkpoints: args.save where no --save is given
+  std::filesystem::path load;  // of the checkpoint that the run goes on from; empty: none
+};
+
+/// Whether functions of the user's ask the run's engine through its door.
+bool opens_door(const config::RunConfig& config);
+
+/// Imports the functions that a run would call, in a host that ends with the call. Throws ConfigError
+/// as Plugins does. `eval_rewards`: those of evaluation sets.
+void import_functions(const config::RunConfig& config, const std::vector<std::string>& eval_rewards,
+                      const std::filesystem::path& logs);
+
+/// One class because all of them are called in the same hosts, by their places among the hooks.
+class Plugins {
+ public:
+  /// Starts the hosts and resolves all functions in them. Throws ConfigError with everything that is
+  /// wrong with any of them, in Python's own words. `unknown`: flags that only functions know, by name
+  /// (ParsedFlags::unknown). `eval_rewards`: functions of evaluation sets. `door`: where functions find the engine; null: none draws. It and `config` outlive
+  /// the object.
+  Plugins(const config::RunConfig& config, const json::object& unknown,
+          const std::vector<std::string>& eval_rewards, const PluginPlaces& places,
+          EngineDoor* door);
+  /// Ends the hosts.
+  ~Plugins();
+
+  /// What there is to tell a person, tracebacks and hosts that died, goes here from now on; it comes
+  /// on the hosts' thread. `tell` outlives the object.
+  void tell_by(std::function<void(const std::string&)> tell);
+
+  // For the rollout; null where there is no such function.
+
+  /// --custom-rm-path, and those of evaluation sets.
+  rollout::AskScoreFn reward();
+  /// Whether a sample's score comes from reward().
+  bool scores(const Sample& sample) const;
+  /// --group-rm.
+  decltype(rollout::RolloutHooks::ask_group_score) group_reward();
+  /// --custom-rm-path without that flag: of the samples of a list that a generate function returned.
+  decltype(rollout::RolloutHooks::ask_parts_score) parts_reward();
+  /// --rollout-sample-hook-path, one after the other.
+  decltype(rollout::RolloutHooks::ask_sample_hook) sample_hooks();
+  /// What they are told; of evaluations too.
+  void set_rollout_id(int64_t rollout_id) { rollout_id_ = rollout_id; }
+  /// --dynamic-sampling-filter-path.
+  decltype(rollout::RolloutHooks::ask_filter) filter();
+
+  /// Those that see whole steps.
+  StepFunctions& of_steps() { return *step_functions_; }
+  BatchFunctions& of_batches() { return *batch_functions_; }
+
+  /// Those that stand for whole steps.
+  RolloutFunctions& of_rollouts() { return *rollout_functions_; }
+
+  /// --data-source-path. `text` outlives it.
+  std::unique_ptr<UsersPrompts> prompts(const setup::ModelText& text);
+
+  /// What samples of functions must keep to.
+  SampleLimits limits(bool is_evaluation) const;
+
+  /// One of config::generate_paths(); for none: empty.
+  rollout::GenerateFn generate(const std::string& path, bool is_evaluation);
+
+  /// RolloutHooks::abort_functions: what they ask the engine for ends with what it has, and
+  /// GenerateState.aborted says so.
+  void abort_functions(bool aborts);
+
+ private:
+  std::function<void(Group, std::stop_token, rollout::AnswerFn<Group>)> list_reward();
+  Expected<int> reward_of(const Sample& sample) const;
+  int place(std::string_view hook, const std::string& path) const;
+  HostsConfig hosts_config(const json::object& unknown, const PluginPlaces& places);
+
+  struct Function {
+    std::string hook;
+    std::string path;
+    bool keeps_state = false;
+  };
+
+  const config::RunConfig& config_;
+  EngineDoor* const door_;
+  const std::chrono::duration<double> timeout_;
+  const std::chrono::duration<double> reward_timeout_;
+  const int64_t vocab_size_;
+  const int64_t max_tokens_;
+  std::vector<Function> functions_;  // in the order of the hosts' hooks
+  std::atomic<int64_t> rollout_id_{0};
+  const std::unique_ptr<QuestionDesk> desk_;
+  const std::unique_ptr<Hosts> hosts_;
+  const std::unique_ptr<StepFunctions> step_functions_;
+  const std::unique_ptr<BatchFunctions> batch_functions_;
+  const std::unique_ptr<RolloutFunctions> rollout_functions_;
+};
+
+}  // namespace slime::plugin

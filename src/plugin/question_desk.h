@@ -1,0 +1,59 @@
+#pragma once
+
+/// Where questions of users' functions are answered (docs/plugin_protocol.md).
+///
+/// Scores by a rule are computed on threads of their own, at any time. Prompts belong to whoever owns
+/// the buffer, so questions about them are answered by that thread while it waits for a function, in
+/// call(), and by nobody at other times.
+
+#include <boost/asio/thread_pool.hpp>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+#include "config/run_config.h"
+#include "core/stop_flags.h"
+#include "plugin/hosts.h"
+#include "plugin/questions.h"
+#include "reward/reward.h"
+
+namespace slime::plugin {
+
+class QuestionDesk {
+ public:
+  /// `config` outlives the object.
+  explicit QuestionDesk(const config::RunConfig& config);
+  /// Waits for scores that are being computed.
+  ~QuestionDesk();
+
+  /// Any thread; returns at once.
+  void take(Question question, ReplyFn reply);
+
+  /// Answers a question about prompts. Throws net::FrameError or ConfigError for one that cannot be.
+  using AnswerPrompts = std::function<ReplyValue(const Question&)>;
+
+  /// Calls a function and waits for what it returns, answering questions about prompts meanwhile.
+  /// `call` has no `answer`. Empty `prompts`: this one answers none. When `stop` becomes true nobody
+  /// waits any more.
+  Expected<Payload> call(Hosts& hosts, Call call, const AnswerPrompts& prompts = nullptr,
+                         const StopFlags& stop = {});
+
+ private:
+  void score(const Question& question, const ReplyFn& reply) const;
+
+  struct Waiting {
+    Question question;
+    ReplyFn reply;
+  };
+
+  const config::RunConfig& config_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Waiting> waiting_;  // about prompts; guarded by mutex_
+  int num_answering_ = 0;        // calls that answer such questions; guarded by mutex_
+  boost::asio::thread_pool scores_;
+};
+
+}  // namespace slime::plugin

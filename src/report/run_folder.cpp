@@ -1,0 +1,142 @@
+#include "report/run_folder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/replace_file.h"
+
+namespace slime::report {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string default_name(const config::ModelFlags& config) {
+  fs::path model = fs::path(config.hf_checkpoint).lexically_normal();
+  if (model.filename().empty()) model = model.parent_path();
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+  return fmt::format("{}-{}", model.filename().string(), stamp);
+}
+
+/// Names that a run writes into its folder or into that of its checkpoints. One of `kProofs` alone
+/// shows that a run was here: other programs have folders "rollouts" and links "latest", too.
+constexpr std::array<std::string_view, 4> kProofs{"lock", "run.json", "ledger.jsonl",
+                                                  "metrics.jsonl"};
+constexpr std::array<std::string_view, 10> kOurs{
+    "rollouts", "checkpoints", "latest",      "skipped",    "tensorboard",
+    "workers",  "trace.json",  "report.html", "latest.new", "latest_checkpointed_iteration.txt"};
+constexpr std::size_t kShownNames = 3;
+
+/// What file systems, shells and people's scripts (... | tee DIR/train.log) put everywhere.
+bool counts_for_nothing(const std::string& name) {
+  return name.starts_with('.') || name.ends_with(".log") || name == "lost+found";
+}
+
+/// Checkpoints are removed by age and by --overwrite: they never lie among other things. Throws
+/// ConfigError when there is something in `folder`, and nothing of a run.
+void refuse_others_things(const fs::path& folder) {
+  std::error_code error;
+  std::vector<std::string> others;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (std::ranges::find(kProofs, name) != kProofs.end()) return;
+    std::error_code ignored;
+    if (fs::exists(entry->path() / "COMMITTED", ignored)) return;
+    if (counts_for_nothing(name) || std::ranges::find(kOurs, name) != kOurs.end()) continue;
+    others.push_back(name);
+  }
+  if (others.empty()) return;
+  std::ranges::sort(others);
+  const std::size_t shown = std::min(others.size(), kShownNames);
+  const std::size_t more = others.size() - shown;
+  throw ConfigError(fmt::format(
+      "--save {}: holds {}{}, and nothing of a run; give a folder that is empty, that a run has "
+      "saved to, or that is not there yet, such as --save {}",
+      folder.string(), fmt::join(others.begin(), others.begin() + shown, ", "),
+      more == 0 ? "" : fmt::format(" and {} more", more), (folder / "slime").string()));
+}
+
+}  // namespace
+
+RunFolder RunFolder::only_named(const config::ModelFlags& config) {
+  RunFolder folder;
+  folder.root_ = !config.run_dir.empty() ? fs::path(config.run_dir)
+                 : !config.save.empty()  ? fs::path(config.save)
+                                         : fs::path("runs") / default_name(config);
+  folder.checkpoints_ = config.save.empty() ? folder.root_ / "checkpoints" : fs::path(config.save);
+  return folder;
+}
+
+RunFolder::RunFolder(const config::ModelFlags& config) : RunFolder(only_named(config)) {
+  if (!config.save.empty()) refuse_others_things(checkpoints_);
+  const char* flag = config.run_dir.empty() && !config.save.empty() ? "--save" : "--run-dir";
+  std::error_code error;
+  const auto require_made = [&error](const char* whose, const fs::path& folder) {
+    if (error)
+      throw ConfigError(
+          fmt::format("{} {}: cannot be created: {}", whose, folder.string(), error.message()));
+  };
+  fs::create_directories(root_ / "rollouts", error);
+  require_made(flag, root_);
+  fs::create_directories(checkpoints_, error);
+  require_made(config.save.empty() ? flag : "--save", checkpoints_);
+  if (access(root_.c_str(), W_OK) != 0)
+    throw ConfigError(fmt::format("{} {}: is not writable", flag, root_.string()));
+  locks_.push_back(std::make_unique<RunLock>(root_, flag));
+  if (!fs::equivalent(root_, checkpoints_))
+    locks_.push_back(
+        std::make_unique<RunLock>(checkpoints_, config.save.empty() ? flag : "--save"));
+}
+
+bool RunFolder::is_locked() const {
+  return std::ranges::all_of(locks_, [](const auto& lock) { return lock->keeps_others_out(); });
+}
+
+fs::path RunFolder::rollouts(int64_t step) const {
+  return root_ / "rollouts" / fmt::format("step_{:06}.jsonl", step);
+}
+
+fs::path RunFolder::skipped(int64_t step) const {
+  return root_ / "skipped" / fmt::format("{}.jsonl", step);
+}
+
+void RunFolder::set_latest(const fs::path& checkpoint) const {
+  const fs::path temporary = root_ / "latest.new";
+  std::error_code error;
+  fs::remove(temporary, error);
+  const fs::path relative = fs::proximate(checkpoint, root_, error);
+  fs::create_directory_symlink(error ? checkpoint : relative, temporary, error);
+  if (!error) fs::rename(temporary, latest(), error);
+  if (error)
+    throw ConfigError(fmt::format("{}: cannot be written: {}", latest().string(), error.message()));
+}
+
+void RunFolder::write_run_json(const json::object& run) const {
+  replace_file(run_json(), to_pretty_json(run));
+}
+
+void RunFolder::remove_rollouts_from(int64_t first_step) const {
+  for (const auto& [folder, pattern] :
+       {std::pair{"rollouts", "step_%ld.jsonl"}, std::pair{"skipped", "%ld.jsonl"}}) {
+    if (!fs::is_directory(root_ / folder)) continue;
+    for (const fs::directory_entry& entry : fs::directory_iterator(root_ / folder)) {
+      int64_t step = -1;
+      if (std::sscanf(entry.path().filename().c_str(), pattern, &step) == 1 && step >= first_step)
+        fs::remove(entry.path());
+    }
+  }
+}
+
+}  // namespace slime::report

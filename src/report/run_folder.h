@@ -1,0 +1,68 @@
+#pragma once
+
+/// The folder of a run: where everything it writes lies.
+///
+///   RUN_DIR/run.json                       flags, model, versions
+///   RUN_DIR/metrics.jsonl  tensorboard/    numbers of each step
+///   RUN_DIR/rollouts/step_000012.jsonl     samples of each step
+///   RUN_DIR/skipped/12.jsonl               samples of a step whose gradients were not finite
+///   RUN_DIR/workers/rank_1.log             what the other ranks printed, where there are some
+///   RUN_DIR/timeline.jsonl                 who did what when (report/timeline.h)
+///   RUN_DIR/ledger.jsonl                   the fate of every prompt and token (`slime ledger`)
+///   RUN_DIR/checkpoints/iter_0000012/      see train/checkpoint.h; --save puts them elsewhere
+///   RUN_DIR/latest                         link to the newest checkpoint
+///   RUN_DIR/lock                           who writes here; also in the folder of the checkpoints
+///
+/// --load-debug-rollout-data 'RUN_DIR/skipped/{rollout_id}.jsonl' trains skipped steps again.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "config/run_config.h"
+#include "core/json.h"
+#include "report/run_lock.h"
+
+namespace slime::report {
+
+class RunFolder {
+ public:
+  /// Creates the folder and locks it, with that of the checkpoints, for this process. Throws
+  /// ConfigError when that is not possible; it says who has the lock. Before anything is written it
+  /// also throws when --save names a folder of other things.
+  explicit RunFolder(const config::ModelFlags& config);
+
+  /// The same paths to look at: nothing is created, locked or checked (--dry-run).
+  static RunFolder only_named(const config::ModelFlags& config);
+
+  /// False where the file system has no locks: a second run in the same folder is not noticed.
+  bool is_locked() const;
+  const std::filesystem::path& root() const { return root_; }
+  const std::filesystem::path& checkpoints() const { return checkpoints_; }
+  std::filesystem::path run_json() const { return root_ / "run.json"; }
+  std::filesystem::path metrics() const { return root_ / "metrics.jsonl"; }
+  std::filesystem::path timeline() const { return root_ / "timeline.jsonl"; }
+  std::filesystem::path ledger() const { return root_ / "ledger.jsonl"; }
+  std::filesystem::path latest() const { return root_ / "latest"; }
+  std::filesystem::path rollouts(int64_t step) const;
+  std::filesystem::path skipped(int64_t step) const;
+  std::filesystem::path worker_logs() const { return root_ / "workers"; }
+  std::filesystem::path plugin_logs() const { return root_ / "plugin"; }
+
+  /// Points RUN_DIR/latest at a checkpoint, atomically.
+  void set_latest(const std::filesystem::path& checkpoint) const;
+  void write_run_json(const json::object& run) const;
+  /// Rollout files of `first_step` and later steps, skipped ones too, left by a process that died:
+  /// they will be made again.
+  void remove_rollouts_from(int64_t first_step) const;
+
+ private:
+  RunFolder() = default;
+
+  std::filesystem::path root_;
+  std::filesystem::path checkpoints_;
+  std::vector<std::unique_ptr<RunLock>> locks_;
+};
+
+}  // namespace slime::report

@@ -1,0 +1,43 @@
+#include "report/run_summary.h"
+
+#include <fmt/format.h>
+
+namespace slime::report {
+
+void RunSummary::add_reward(double reward) {
+  if (!first_reward_) first_reward_ = reward;
+  last_reward_ = reward;
+}
+
+void RunSummary::add_scores(Scores scores) {
+  last_scores_ = std::move(scores);
+  if (first_scores_.empty()) first_scores_ = last_scores_;
+}
+
+SummaryRows RunSummary::rows(int64_t steps_done, int64_t num_steps, const std::string& root,
+                             bool interrupted) const {
+  SummaryRows rows;
+  rows.emplace_back("rollout steps", fmt::format("{} of {}{}", steps_done, num_steps,
+                                                 interrupted ? ", interrupted" : ""));
+  if (interrupted && saves_) {
+    rows.emplace_back("to go on",
+                      last_saved_
+                          ? fmt::format("the same command continues after rollout {}", *last_saved_)
+                          : std::string("nothing was trained yet: the same command starts over"));
+  }
+  if (first_reward_)
+    rows.emplace_back("reward", fmt::format("{:.3f} -> {:.3f}", *first_reward_, last_reward_));
+  for (std::size_t i = 0; i < last_scores_.size(); ++i) {
+    rows.emplace_back(
+        last_scores_[i].first,
+        fmt::format("{:.3f} -> {:.3f}", first_scores_[i].second, last_scores_[i].second));
+  }
+  if (last_saved_)
+    rows.emplace_back("checkpoint", fmt::format("{}/latest (rollout {})", root, *last_saved_));
+  rows.emplace_back("report", fmt::format("slime report {}", root));
+  if (last_saved_)
+    rows.emplace_back("talk to it", fmt::format("slime serve --model {}/latest", root));
+  return rows;
+}
+
+}  // namespace slime::report

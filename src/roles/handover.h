@@ -1,0 +1,36 @@
+#pragma once
+
+/// The two moments at which trainer and engines meet, and what requests do then that are in the
+/// engines (--update-mode).
+
+#include <string_view>
+
+#include "roles/engines.h"
+#include "rollout/rollout.h"
+
+namespace slime::roles {
+
+struct Handover {
+  Engines& engines;
+  rollout::Rollout* stream = nullptr;  // null: nothing is in the engines between two steps
+  bool shares_weights = false;         // then the engines stand still while training goes on
+  std::string_view update_mode = "suspend";
+
+  void before_training() const {
+    if (shares_weights) make_way();
+    engines.yield_to_training();
+  }
+  void publish(WeightVersion version, const Engines::FetchWeights& fetch) const {
+    if (!shares_weights) make_way();
+    engines.update_weights(version, fetch);
+    if (stream != nullptr) stream->release(version);
+  }
+
+ private:
+  /// Drain and interrupt wait until nothing is in the engines.
+  void make_way() const {
+    if (stream != nullptr && update_mode != "suspend") stream->hold(update_mode == "interrupt");
+  }
+};
+
+}  // namespace slime::roles

@@ -1,0 +1,87 @@
+#include "roles/networks.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "core/error.h"
+#include "setup/named_model.h"
+
+namespace slime::roles {
+
+std::vector<std::string> frozen_names(const config::RunConfig& config,
+                                      const model::Weights& weights, const comm::Mesh& mesh) {
+  const bool lists_trained = !config.only_train_params_name_list.empty();
+  const auto& patterns =
+      lists_trained ? config.only_train_params_name_list : config.freeze_params_name_list;
+  const std::string flag =
+      lists_trained ? "--only-train-params-name-list" : "--freeze-params-name-list";
+  std::vector<std::string> frozen;
+  const auto is_of_indexer = [&](const model::NamedWeight& weight) {
+    return config.freeze_indexer && weight.name.find(".indexer.") != std::string::npos;
+  };
+  if (patterns.empty()) {
+    for (const model::NamedWeight& weight : weights.tensors())
+      if (is_of_indexer(weight)) frozen.push_back(weight.name);
+    return frozen;
+  }
+  std::vector<std::regex> expressions;
+  for (const std::string& pattern : patterns) {
+    try {
+      expressions.emplace_back(pattern);
+    } catch (const std::regex_error& error) {
+      throw ConfigError(fmt::format("{} {}: {}", flag, pattern, error.what()));
+    }
+  }
+  bool has_match = false;
+  for (const model::NamedWeight& weight : weights.tensors()) {
+    const bool matches = std::ranges::any_of(expressions, [&](const std::regex& expression) {
+      return std::regex_search(weight.name, expression);
+    });
+    has_match |= matches;
+    if (matches != lists_trained || is_of_indexer(weight)) frozen.push_back(weight.name);
+  }
+  if (!mesh.pp().is_alone() || !mesh.ep().is_alone()) return frozen;
+  if (!has_match)
+    throw ConfigError(fmt::format("{} {}: matches no weight; the first is called {}", flag,
+                                  fmt::join(patterns, " "), weights.tensors().front().name));
+  if (frozen.size() == weights.tensors().size())
+    throw ConfigError(flag + ": nothing is left to train");
+  return frozen;
+}
+
+train::OtherNetworks load_other_networks(const config::RunConfig& config,
+                                         const model::Precision& precision,
+                                         const comm::Mesh& mesh) {
+  train::OtherNetworks others;
+  const auto load = [&](const std::string& directory) {
+    return model::load_network(directory, precision, mesh);
+  };
+  if (config.needs_reference()) {
+    others.reference = load(setup::reference_directory(config, [](const std::string&) {}));
+  }
+  if (config.use_opd && config.opd_type == "megatron")
+    others.teacher = load(config.opd_teacher_load);
+  if (config.keep_old_actor) others.old_actor = load(config.hf_checkpoint);
+  if (config.has_critic()) {
+    const std::string& own =
+        config.critic != nullptr ? config.critic->critic_load : config.critic_load;
+    others.critic = load(own.empty() ? config.hf_checkpoint : own);
+  }
+  return others;
+}
+
+std::unique_ptr<model::Network> make_blank_copy(model::Network& network,
+                                                const model::Precision& precision) {
+  const at::NoGradGuard no_grad;
+  std::unique_ptr<model::Network> copy = model::make_blank_network(network.config(), precision);
+  Tensor constants_C = copy->weights().flat_constants();
+  constants_C.copy_(network.weights().flat_constants());
+  return copy;
+}
+
+}  // namespace slime::roles

@@ -1,0 +1,230 @@
+#include "roles/run_start.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "config/eval_config.h"
+#include "core/calendar.h"
+#include "core/error.h"
+#include "engine/end_tokens.h"
+#include "model/config.h"
+#include "model/pipeline_layers.h"
+#include "roles/engine_ranks.h"
+#include "roles/rank_tasks.h"
+
+namespace slime::roles {
+
+namespace {
+
+/// Whether ranks can divide the model's experts.
+void check_experts(const config::RunConfig& config, const model::ModelConfig& model,
+                   std::vector<std::string>& problems) {
+  const int64_t ep = config.expert_model_parallel_size, etp = config.expert_tensor_size();
+  if (!model.has_experts()) {
+    if (ep > 1) {
+      problems.push_back(
+          fmt::format("--expert-model-parallel-size {}: the model has no experts", ep));
+    }
+    return;
+  }
+  if (model.experts.count % ep != 0) {
+    problems.push_back(
+        fmt::format("--expert-model-parallel-size {}: does not divide the {} experts of a layer",
+                    ep, model.experts.count));
+  }
+  if (model.experts.width % etp != 0) {
+    problems.push_back(
+        fmt::format("--expert-tensor-parallel-size {}: does not divide the width {} of an expert",
+                    etp, model.experts.width));
+  }
+  if (model.experts.are_in_turns && model.hidden_size % etp != 0) {
+    problems.push_back(fmt::format(
+        "--expert-tensor-parallel-size {}: does not divide the {} outputs of an expert, whose "
+        "biases ranks share",
+        etp, model.hidden_size));
+  }
+}
+
+/// Choices of tokens do not travel between pipeline stages.
+void check_choices(const config::RunConfig& config, const model::ModelConfig& model,
+                   std::vector<std::string>& problems) {
+  const std::vector<bool>& makes_choice = model.indexer.in_layer;
+  if (config.pipeline_model_parallel_size == 1 || makes_choice.empty()) return;
+  const comm::ParallelLayout layout = layout_of(config);
+  try {
+    for (int stage = 0; stage < layout.pp; ++stage) {
+      for (const model::LayerRange& range :
+           model::layers_of_stage(layout, stage, model.num_layers)) {
+        if (makes_choice[static_cast<std::size_t>(range.begin)]) continue;
+        problems.push_back(fmt::format(
+            "--pipeline-model-parallel-size {}: layer {} would begin a stage, and takes the tokens "
+            "that the indexer of a layer before it chose; --decoder-first-pipeline-num-layers and "
+            "--decoder-last-pipeline-num-layers move the cuts",
+            layout.pp, range.begin));
+      }
+    }
+  } catch (const ConfigError& error) {  // they do not divide: for all stages alike
+    problems.emplace_back(error.what());
+  }
+}
+
+}  // namespace
+
+void check_shape(const config::RunConfig& config, const model::ModelConfig& model) {
+  std::vector<std::string> problems;
+  const auto same = [&](const char* flag, const auto& given, auto actual) {
+    if (given && *given != actual) {
+      problems.push_back(
+          fmt::format("{} {}: {} of --hf-checkpoint says {}", flag, *given, "config.json", actual));
+    }
+  };
+  same("--num-layers", config.num_layers, model.num_layers);
+  same("--hidden-size", config.hidden_size, model.hidden_size);
+  same("--ffn-hidden-size", config.ffn_hidden_size, model.intermediate_size);
+  same("--num-attention-heads", config.num_attention_heads, model.num_heads);
+  same("--num-query-groups", config.num_query_groups, model.num_kv_heads);
+  // Scripts of latent attention give --kv-channels a meaning of their own, or none.
+  if (model.latent.kv_rank == 0) same("--kv-channels", config.kv_channels, model.head_dim);
+  same("--vocab-size", config.vocab_size, model.vocab_size);
+  same("--rotary-base", config.rotary_base, model.rope.theta);
+  same("--norm-epsilon", config.norm_epsilon, model.norm_eps);
+  const int64_t longest =
+      config.rollout_max_prompt_len.value_or(0) + config.rollout_max_response_len.value_or(0);
+  if (model.max_positions > 0 && longest > model.max_positions) {
+    problems.push_back(fmt::format(
+        "--rollout-max-prompt-len + --rollout-max-response-len = {}: the model has {} positions",
+        longest, model.max_positions));
+  }
+  const auto divides = [&](const char* what, int64_t count) {
+    if (count % config.tensor_model_parallel_size != 0) {
+      problems.push_back(
+          fmt::format("--tensor-model-parallel-size {}: does not divide the model's {} {}",
+                      config.tensor_model_parallel_size, count, what));
+    }
+  };
+  divides("attention heads", model.num_heads);
+  divides("key-value heads", model.num_kv_heads);
+  if (!model.delta.in_layer.empty())
+    divides("key heads of gated delta nets", model.delta.shape.key_heads);
+  check_experts(config, model, problems);
+  check_choices(config, model, problems);
+  if (!model.has_experts()) {
+    const auto needs_experts = [&](const char* flag, bool given) {
+      if (given) problems.push_back(fmt::format("{}: the model has no experts", flag));
+    };
+    needs_experts("--use-routing-replay", config.use_routing_replay);
+    needs_experts("--use-rollout-routing-replay", config.use_rollout_routing_replay);
+  }
+  if (config.moe_router_enable_expert_bias && !model.experts.has_selection_bias &&
+      config.moe_router_bias_update_rate.value_or(0) != 0) {
+    problems.emplace_back("--moe-router-bias-update-rate: the model's routers have no biases");
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  if (config.num_engine_workers > 0 || config.has_engine_on_each_rank())
+    check_engine_ranks(model, config.rollout_num_gpus_per_engine, "--rollout-num-gpus-per-engine");
+}
+
+namespace {
+
+int64_t rollouts_of_epochs(const config::RunConfig& config, int64_t num_rows) {
+  const int64_t rows = *config.num_epoch * num_rows;
+  return (rows + config.rollout_batch_size - 1) / config.rollout_batch_size;
+}
+
+}  // namespace
+
+int64_t planned_rollouts(const config::RunConfig& config,
+                         const std::optional<buffer::Dataset>& prompts) {
+  if (config.num_rollout) return *config.num_rollout;
+  check(prompts.has_value(), "a run measured in epochs has a data set");
+  return rollouts_of_epochs(config, prompts->size());
+}
+
+std::vector<std::string> epoch_notes(const config::RunConfig& config, int64_t num_rows) {
+  if (config.num_rollout || num_rows == 0) return {};
+  const int64_t planned = rollouts_of_epochs(config, num_rows);
+  const int64_t missing = planned * config.rollout_batch_size - *config.num_epoch * num_rows;
+  if (missing == 0) return {};
+  // A batch of more rows than the data has takes them several times.
+  const int64_t more_epochs = (missing + num_rows - 1) / num_rows;
+  return {fmt::format(
+      "--num-epoch {}: {} rows an epoch are {} rollout steps of {}; batches go on over the ends "
+      "of epochs, and the last one is filled with {} rows of {}",
+      *config.num_epoch, num_rows, planned, config.rollout_batch_size, missing,
+      more_epochs == 1
+          ? "one more epoch"
+          : fmt::format("{} more epochs, so rows are trained more often than asked", more_epochs))};
+}
+
+std::unique_ptr<buffer::Ledger> open_ledger(const std::filesystem::path& path,
+                                            const std::optional<train::Checkpoint>& checkpoint) {
+  if (!std::filesystem::exists(path))
+    return std::make_unique<buffer::Ledger>(buffer::Ledger::create(path));
+  const int64_t position = checkpoint ? checkpoint->run.at("ledger").to_number<int64_t>() : 0;
+  return std::make_unique<buffer::Ledger>(buffer::Ledger::open_at(path, position));
+}
+
+std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkpoint,
+                                  const Clock& clock) {
+  const json::value* started = checkpoint ? checkpoint->run.if_contains("started") : nullptr;
+  if (started != nullptr && started->is_string()) {
+    if (const auto date = parse_date_text(std::string_view(started->get_string()))) return *date;
+  }
+  return std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds()));
+}
+
+engine::EngineConfig engine_settings(const config::RunConfig& config) {
+  engine::EngineConfig engine;
+  engine.max_running_requests = config.sglang_max_running_requests;
+  engine.max_prefill_tokens = config.sglang_chunked_prefill_size;
+  engine.kv_cache_dtype = config.kv_cache_dtype();
+  engine.context_length = config.sglang_context_length.value_or(0);
+  engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
+  engine.records_experts = config.use_rollout_routing_replay;
+  engine.seed = static_cast<uint64_t>(config.seed);
+  return engine;
+}
+
+engine::EngineConfig make_engine_config(const config::RunConfig& config,
+                                        const setup::ModelText& text, int64_t kv_cache_bytes) {
+  engine::EngineConfig engine = engine_settings(config);
+  engine.kv_cache_bytes = kv_cache_bytes;
+  engine.token_bytes = [tokenizer = text.tokenizer.get()](TokenId id) {
+    return tokenizer->token_bytes(id);
+  };
+  engine.eos_token_ids =
+      engine::end_tokens(model::read_model_config(config.hf_checkpoint), text.tokenizer.get()).ids;
+  return engine;
+}
+
+std::vector<std::string> missing_fields(const buffer::Dataset& rows,
+                                        const config::RunConfig& config,
+                                        const config::ParsedFlags& flags,
+                                        const std::string& whose) {
+  std::vector<std::string> notes;
+  const auto note = [&](const char* flag, const std::string& name, bool is_there) {
+    if (is_there || name.empty() || !flags.gives(flag)) return;
+    notes.push_back(fmt::format("{} {}: no row of {} has such a field (of the first: {})", flag,
+                                name, whose, rows.first_fields()));
+  };
+  note("--tool-key", config.tool_key, rows.has_tools());
+  note("--metadata-key", config.metadata_key, rows.has_metadata());
+  return notes;
+}
+
+std::vector<std::string> end_token_notes(const config::RunConfig& config,
+                                         const setup::ModelText& text) {
+  if (!config.generates()) return {};
+  return engine::end_tokens(model::read_model_config(config.hf_checkpoint), text.tokenizer.get())
+      .notes;
+}
+
+bool needs_template(const config::RunConfig& config, bool evaluates) {
+  if (config.apply_chat_template || config.trains_on_rows()) return true;
+  return evaluates && std::ranges::any_of(config::eval_sets_of(config),
+                                          &config::EvalSetConfig::apply_chat_template);
+}
+
+}  // namespace slime::roles

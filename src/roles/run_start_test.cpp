@@ -1,0 +1,71 @@
+#include "roles/run_start.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "core/error.h"
+
+namespace slime::roles {
+namespace {
+
+using ::testing::HasSubstr;
+
+model::ModelConfig model_of(const std::string& fixture) {
+  return model::read_model_config(std::filesystem::path(SLIME_SOURCE_DIR) /
+                                  "tests/fixtures/models" / fixture);
+}
+
+std::string problem_of(const config::RunConfig& config, const model::ModelConfig& model) {
+  try {
+    check_shape(config, model);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(EpochNotes, SayHowOftenTheLastStepTakesRowsBeyondTheEpochs) {
+  config::RunConfig config;
+  config.num_rollout = std::nullopt;
+  config.num_epoch = 1;
+  config.rollout_batch_size = 4;
+  EXPECT_TRUE(epoch_notes(config, 12).empty());
+  ASSERT_EQ(epoch_notes(config, 10).size(), 1U);
+  EXPECT_THAT(epoch_notes(config, 10).front(),
+              HasSubstr("3 rollout steps of 4; batches go on over the ends of epochs, and the last "
+                        "one is filled with 2 rows of one more epoch"));
+  config.rollout_batch_size = 40;
+  EXPECT_THAT(epoch_notes(config, 10).front(), HasSubstr("filled with 30 rows of 3 more epochs"));
+  config.num_rollout = 7;
+  EXPECT_TRUE(epoch_notes(config, 10).empty());
+}
+
+TEST(CheckShape, NamesTheStageThatWouldTakeAnothersChoiceOfTokens) {
+  model::ModelConfig model = model_of("glm_moe_dsa");
+  model.indexer.in_layer = {true, false, true};
+  config::RunConfig config;
+  EXPECT_EQ(problem_of(config, model), "");
+  config.pipeline_model_parallel_size = 3;
+  EXPECT_THAT(problem_of(config, model),
+              HasSubstr("--pipeline-model-parallel-size 3: layer 1 would begin a stage"));
+  config.pipeline_model_parallel_size = 2;
+  EXPECT_THAT(problem_of(config, model), HasSubstr("3 layers cannot be cut into 2 ranges"));
+  config.decoder_first_pipeline_num_layers = 2;
+  EXPECT_EQ(problem_of(config, model), "");
+}
+
+TEST(CheckShape, OutputsOfExpertsWithBiasesAreDivided) {
+  model::ModelConfig model = model_of("gpt_oss");
+  model.num_heads = model.num_kv_heads = 8;
+  config::RunConfig config;
+  config.tensor_model_parallel_size = 2;
+  EXPECT_EQ(problem_of(config, model), "");
+  model.hidden_size = 63;
+  EXPECT_THAT(problem_of(config, model), HasSubstr("does not divide the 63 outputs of an expert"));
+}
+
+}  // namespace
+}  // namespace slime::roles

@@ -1,0 +1,96 @@
+#include "roles/trainer_role.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "comm/nccl_mesh.h"
+#include "core/error.h"
+#include "train/checkpoint.h"
+#include "train/rank_report.h"
+#include "train/whole_tensors.h"
+
+namespace slime::roles {
+namespace {
+
+/// Of one frame: what the controller has taken is written into its network while the next comes.
+constexpr int64_t kPieceBytes = int64_t{16} << 20;
+
+using Answer = std::function<void(std::string_view)>;
+
+void send_weights(train::Trainer& trainer, const Answer& answer) {
+  const auto send = [&](const std::string& name, const Tensor& whole) {
+    const Tensor tensor = whole.to(at::kCPU).contiguous();
+    const auto* bytes = static_cast<const char*>(tensor.const_data_ptr());
+    const auto size = static_cast<int64_t>(tensor.nbytes());
+    for (int64_t offset = 0; offset < size; offset += kPieceBytes) {
+      const auto length = static_cast<std::size_t>(std::min(kPieceBytes, size - offset));
+      answer(to_frame(NamedPiece{.name = name,
+                                 .offset = static_cast<uint64_t>(offset),
+                                 .bytes = {bytes + offset, length}}));
+    }
+  };
+  train::gather_weights(trainer, send);
+  const auto constants = train::whole_constants(trainer.mesh(), trainer.network().weights());
+  if (trainer.mesh().rank() > 0) return;
+  for (const model::NamedConstant& constant : constants) send(constant.name, constant.value);
+  answer("");
+}
+
+/// What is the same on all ranks is told by the first.
+void train_share(train::Trainer& trainer, const train::BatchShare& share, const Answer& answer) {
+  const train::TrainReport report = trainer.train(share);
+  answer(trainer.mesh().rank() == 0 ? train::to_frame(report) : train::to_frame(report.log_probs));
+}
+
+void save(train::Trainer& trainer, const SaveTask& task, const Answer& answer) {
+  if (trainer.mesh().rank() > 0) return train::join_save(trainer, task.config.save_optimizer);
+  answer(train::save_checkpoint(task.config, task.iteration, trainer, task.run).string());
+}
+
+}  // namespace
+
+std::unique_ptr<comm::Mesh> connect_ranks(bool is_on_gpus, const comm::SocketMeshConfig& config,
+                                          comm::Rendezvous* rendezvous) {
+  return is_on_gpus ? comm::make_nccl_mesh(config, rendezvous)
+                    : comm::make_socket_mesh(config, rendezvous);
+}
+
+TrainerRole::TrainerRole(const comm::Mesh& mesh, model::Network& network,
+                         const train::TrainConfig& config, train::OtherNetworks others,
+                         const Clock& clock)
+    : trainer_(network, config, clock, std::move(others), mesh) {}
+
+void TrainerRole::reshard_to(model::Network& engine) {
+  reshard_.emplace(trainer_.mesh(), trainer_.network().weights(), engine.weights());
+}
+
+void TrainerRole::carry_out(const TrainerTask& task, const Answer& answer) {
+  switch (task.kind) {
+    case RankTask::kTrain:
+      return train_share(trainer_, task.share, answer);
+    case RankTask::kPublished:
+      return trainer_.weights_published();
+    case RankTask::kSave:
+      return save(trainer_, task.save, answer);
+    case RankTask::kGather:
+      return send_weights(trainer_, answer);
+    case RankTask::kReshard:
+      return reshard_.value().run();
+    case RankTask::kChecksums: {
+      const WeightChecksums checksums = train::whole_checksums(trainer_);
+      if (trainer_.mesh().rank() == 0) answer(to_frame(checksums));
+      return;
+    }
+    case RankTask::kRelease:
+      return trainer_.release_gradients();
+    case RankTask::kStart:
+    case RankTask::kMeet:
+    case RankTask::kEngine:
+    case RankTask::kFollow:
+      break;
+  }
+  throw BugError("a rank that has started gets tasks of its role");
+}
+
+}  // namespace slime::roles

@@ -1,0 +1,141 @@
+#include "roles/trainers_apart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "roles/batch_shares.h"
+#include "train/rank_report.h"
+
+namespace slime::roles {
+namespace {
+
+/// Of what takes as long as it takes: heartbeats and the deadlines of collectives find who hangs.
+constexpr std::chrono::hours kWorkTimeout{24 * 365};
+
+cluster::WorkersConfig workers_of(const config::RunConfig& config,
+                                  const cluster::RunIdentity& identity,
+                                  const std::filesystem::path& log_folder,
+                                  const cluster::Placement& placement) {
+  cluster::WorkersConfig workers{.first_rank = 0,
+                                 .count = layout_of(config).world_size(),
+                                 .identity = identity,
+                                 .log_folder = log_folder,
+                                 .silence_limit = milliseconds_of(config.worker_timeout_seconds)};
+  for (int rank = 0; rank < workers.count; ++rank)
+    workers.places.push_back(placement.of_rank(rank));
+  // Where they are started again that waits until the loop has something for them.
+  if (!config.use_fault_tolerance) workers.last_resort = end_run;
+  return workers;
+}
+
+/// Of rank 0's first answer.
+int port_from(const std::string& answer) {
+  int port = 0;
+  const char* end = answer.data() + answer.size();
+  const auto [rest, error] = std::from_chars(answer.data(), end, port);
+  check(error == std::errc{} && rest == end, "rank 0 says where it listens");
+  return port;
+}
+
+}  // namespace
+
+TrainersApart::TrainersApart(RankStart start, const cluster::RunIdentity& identity,
+                             const std::filesystem::path& log_folder, cluster::Hosts& hosts,
+                             const Clock& clock)
+    : layout_(layout_of(start.config)),
+      address_(hosts.launcher.address(hosts.placement.of_rank(0).node)),
+      workers_(workers_of(start.config, identity, log_folder, hosts.placement), hosts.launcher,
+               clock) {
+  for (start.rank = 0; start.rank < workers_.count(); ++start.rank) {
+    start.address = hosts.launcher.address(hosts.placement.of_rank(start.rank).node);
+    workers_.send_task(start.rank, to_frame(start));
+  }
+}
+
+void TrainersApart::open(model::Network& shape, const train::TrainConfig& config,
+                         const train::Warn& warn) {
+  shape_ = &shape;
+  config_ = config;
+  TrainerTask meet{.kind = RankTask::kMeet, .address = address_};
+  for (int rank = 0; rank < workers_.count(); ++rank) {
+    const std::string answer = workers_.answer(rank, kRankLoadTimeout);
+    if (rank == 0) meet.port = port_from(answer);
+  }
+  tell_all(meet);
+  for (int rank = 0; rank < workers_.count(); ++rank) {
+    const json::value lines =
+        parse_json(workers_.answer(rank, kRankLoadTimeout), "a rank's answer");
+    if (rank > 0) continue;  // all have found the same
+    for (const json::value& line : lines.as_array()) warn(std::string(line.as_string()));
+  }
+}
+
+void TrainersApart::tell_all(const TrainerTask& task) {
+  const std::string frame = to_frame(task);
+  for (int rank = 0; rank < workers_.count(); ++rank) workers_.send_task(rank, frame);
+}
+
+train::TrainReport TrainersApart::train(const train::TrainBatch& batch) {
+  BatchShares shares(layout_, train::divide(batch, config_, *shape_), batch.samples.size());
+  for (int rank = 0; rank < workers_.count(); ++rank)
+    workers_.send_task(rank, shares.frame_of(rank));
+  train::TrainReport report;
+  for (int rank = 0; rank < workers_.count(); ++rank) {
+    const std::string answer = workers_.answer(rank, kWorkTimeout);
+    if (rank == 0) report = train::report_from_frame(answer);
+    shares.take(rank,
+                rank == 0 ? std::move(report.log_probs) : train::log_probs_from_frame(answer));
+  }
+  report.log_probs = shares.take_log_probs();
+  report.samples_of_steps =
+      train::split_into_steps(batch.rollout_ids(), config_.batching.global_batch_size);
+  return report;
+}
+
+void TrainersApart::gather_weights(model::Network& whole) {
+  tell_all({.kind = RankTask::kGather});
+  std::map<std::string_view, Tensor> targets;
+  for (const model::NamedWeight& weight : whole.weights().tensors())
+    targets[weight.name] = model::Weights::view(whole.weights().flat(), weight);
+  for (const model::NamedConstant& constant : whole.weights().constants())
+    targets[constant.name] = constant.value;
+  for (;;) {
+    const std::string frame = workers_.answer(0, kWorkTimeout);
+    if (frame.empty()) return;
+    const NamedPiece piece = named_piece_from(frame);
+    check(targets.contains(piece.name), "a piece is of a tensor of the model");
+    const Tensor& target = targets.at(piece.name);
+    check(target.is_cpu() && target.is_contiguous(), "the controller's weights are whole tensors");
+    check(piece.offset <= target.nbytes() && piece.bytes.size() <= target.nbytes() - piece.offset,
+          "a piece is of its tensor");
+    std::memcpy(static_cast<char*>(target.mutable_data_ptr()) + piece.offset, piece.bytes.data(),
+                piece.bytes.size());
+  }
+}
+
+WeightChecksums TrainersApart::weight_checksums() {
+  tell_all({.kind = RankTask::kChecksums});
+  return checksums_from(workers_.answer(0, kWorkTimeout));
+}
+
+void TrainersApart::release_memory() {
+  tell_all({.kind = RankTask::kRelease});
+  for (int rank = 0; rank < workers_.count(); ++rank) workers_.answer(rank, kWorkTimeout);
+}
+
+std::filesystem::path TrainersApart::save(const train::CheckpointConfig& config, int64_t iteration,
+                                          const json::object& run) {
+  tell_all(
+      {.kind = RankTask::kSave, .save = {.config = config, .iteration = iteration, .run = run}});
+  return workers_.answer(0, kWorkTimeout);
+}
+
+}  // namespace slime::roles

@@ -1,0 +1,255 @@
+#include "roles/worker.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "cluster/worker_link.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "kernels/gpu/gpu.h"
+#include "model/placement.h"
+#include "plugin/trainer_functions.h"
+#include "roles/engine_group.h"
+#include "roles/engine_ranks.h"
+#include "roles/engine_role.h"
+#include "roles/networks.h"
+#include "roles/rank_tasks.h"
+#include "roles/trainer_role.h"
+#include "setup/train_config.h"
+#include "train/checkpoint.h"
+#include "train/keep_freed_memory.h"
+
+namespace slime::roles {
+namespace {
+
+constexpr int kDataDescriptor = 4;  // where cluster/local_process.h puts it
+
+void say(const std::string& line) {
+  fmt::print(stderr, "{}\n", line);
+  std::fflush(stderr);
+}
+
+/// A worker that has become a rank: its network, and its roles. One class because they are one process,
+/// which becomes all of this task by task.
+class Worker final {
+ public:
+  Worker(RankStart start, const cluster::RunIdentity& identity, cluster::WorkerLink& link)
+      : link_(link),
+        identity_(identity),
+        start_(std::move(start)),
+        functions_(start_.config, start_.plugin_logs, start_.rank) {
+    at::set_num_threads(start_.num_threads);
+    if (start_.config.device == "cpu") train::keep_freed_memory();
+    if (!start_.checkpoint.empty())
+      checkpoint_ = train::read_checkpoint(start_.checkpoint, start_.iteration);
+    if (start_.rank == 0 && layout_.world_size() > 1) rendezvous_.emplace(start_.address);
+    link_.answer(start_.rank == 0 ? fmt::format("{}", rendezvous_ ? rendezvous_->port() : 0) : "");
+  }
+
+  ~Worker() {
+    if (server_.joinable()) ::shutdown(kDataDescriptor, SHUT_RDWR);  // the controller may be alive
+    if (follower_.joinable()) {
+      follower_.request_stop();
+      group_->stop_following();
+    }
+  }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void carry_out(const TrainerTask& task) {
+    if (task.kind == RankTask::kMeet) return become_trainer(task);
+    check(trainer_.has_value(), "ranks meet before they train");
+    trainer_->carry_out(task, [this](std::string_view answer) { link_.answer(answer); });
+    if (task.kind != RankTask::kRelease) return;
+    if (start_.config.device != "cpu") kernels::opened_gpu().release_unused_memory();
+    link_.answer("");
+  }
+
+  /// An engine over the weights that this rank trains, served beside it; where the engine holds the model
+  /// otherwise than the rank does, over a network of its own that gets the weights of all ranks. A rank
+  /// that leads no engine of several ranks follows who does.
+  void start_engine(const EngineStart& start) {
+    check(trainer_.has_value(), "ranks train before they generate");
+    if (!layout_.holds_model_whole() || group_) {
+      own_weights_ = model::load_network(weights_directory(), precision(),
+                                         group_ ? group_->mesh() : comm::Mesh::single());
+      trainer_->reshard_to(*own_weights_);
+    }
+    if (group_ && !group_->leads()) return follow();
+    engine_.emplace(start, identity_, own_weights_ ? *own_weights_ : *network_,
+                    group_ ? &*group_ : nullptr, clock_);
+    server_ = std::jthread([this] {
+      try {
+        const int64_t requests = engine_->serve(kDataDescriptor);
+        say(fmt::format("its engine drew for {} requests", requests));
+      } catch (const std::exception& error) {  // the controller notices that the engine is lost
+        say(error.what());
+      }
+    });
+    link_.answer("");
+    say("its engine is ready");
+  }
+
+ private:
+  /// Its part of the engine's steps, beside what this rank trains.
+  void follow() {
+    follower_ = std::jthread([this](const std::stop_token& stop) {
+      // Otherwise the controller would learn of it from the rank that leads alone, who has lost a
+      // follower and does not know why.
+      const auto fail = [&](cluster::FailureCause cause, const std::exception& error) {
+        say(error.what());
+        if (!stop.stop_requested()) link_.report_failure(cause, error.what());
+      };
+      try {
+        group_->follow(*own_weights_, precision());
+      } catch (const comm::GroupError& error) {
+        fail(cluster::FailureCause::kPeers, error);
+      } catch (const std::exception& error) {
+        fail(cluster::FailureCause::kOwn, error);
+      }
+    });
+    link_.answer("");
+    say("it follows in an engine");
+  }
+
+  void become_trainer(const TrainerTask& task) {
+    const config::RunConfig& flags = start_.config;
+    const model::Precision precision = this->precision();
+    meet(task);
+    network_ = model::load_network(weights_directory(), precision, *mesh_);
+    train::OtherNetworks others = load_other_networks(flags, precision, *mesh_);
+    train::TrainConfig config = setup::make_train_config(flags, start_.num_rollouts);
+    config.frozen = frozen_names(flags, network_->weights(), *mesh_);
+    functions_.set_in(config, start_.first_rollout);
+    trainer_.emplace(*mesh_, *network_, config, std::move(others), clock_);
+    json::array told;
+    if (checkpoint_) {
+      train::restore_trainer(*checkpoint_, trainer_->trainer(), start_.left_out,
+                             [&told](const std::string& line) {
+                               say(line);
+                               told.emplace_back(line);
+                             });
+    }
+    say(fmt::format("rank {} of {} is ready", start_.rank, layout_.world_size()));
+    link_.answer(json_text(told));
+  }
+
+  const std::string& weights_directory() const { return start_.weights; }
+  /// Opens the GPU.
+  model::Precision precision() const {
+    return model::precision_on(start_.config.device, start_.config.dtype);
+  }
+
+  void meet(const TrainerTask& task) {
+    if (layout_.world_size() == 1) return;
+    own_mesh_ =
+        connect_ranks(start_.config.device != "cpu",
+                      {.rank = start_.rank,
+                       .layout = layout_,
+                       .address = start_.address,
+                       .meeting = task.address,
+                       .port = task.port,
+                       .token = identity_.token,
+                       .epoch = identity_.epoch,
+                       .connect_timeout = kRankConnectTimeout,
+                       .timeout = std::chrono::milliseconds(start_.collective_milliseconds),
+                       .on_begin =
+                           [this](int64_t number, const char* what) {
+                             link_.set_progress({.num_collectives = number + 1, .doing = what});
+                           }},
+                      rendezvous_ ? &*rendezvous_ : nullptr);
+    mesh_ = own_mesh_.get();
+    const config::RunConfig& flags = start_.config;
+    if (flags.ranks_of_own_engine() == 1) return;
+    group_.emplace(
+        *mesh_,
+        EngineGroupConfig{.size = static_cast<int>(flags.ranks_of_own_engine()),
+                          .is_on_gpus = flags.device != "cpu",
+                          .address = start_.address,
+                          .identity = identity_,
+                          .timeout = std::chrono::milliseconds(start_.collective_milliseconds)});
+  }
+
+  cluster::WorkerLink& link_;
+  const cluster::RunIdentity identity_;
+  const SystemClock clock_;
+  const RankStart start_;
+  const comm::ParallelLayout layout_ = layout_of(start_.config);
+  plugin::TrainerFunctions functions_;
+  std::optional<train::Checkpoint> checkpoint_;
+  std::optional<comm::Rendezvous> rendezvous_;
+  std::unique_ptr<comm::Mesh> own_mesh_;
+  const comm::Mesh* mesh_ = &comm::Mesh::single();
+  std::unique_ptr<model::Network> network_;
+  std::optional<TrainerRole> trainer_;
+  std::optional<EngineGroup> group_;             // where engines are of several ranks
+  std::unique_ptr<model::Network> own_weights_;  // of the engine, where they are not network_'s
+  std::optional<EngineRole> engine_;             // where each rank has one
+  std::jthread server_;                          // of the engine
+  std::jthread follower_;                        // in its place
+};
+
+/// Until the controller closes the engine's connection.
+void serve_engine(cluster::WorkerLink& link, const cluster::RunIdentity& identity,
+                  const EngineStart& start) {
+  at::set_num_threads(start.num_threads);
+  const SystemClock clock;
+  EngineRole role(start, identity, clock, [&link](const std::string& why) {
+    say(why);
+    link.report_failure(cluster::FailureCause::kOwn, why);
+    link.wait_for_end();
+  });
+  link.answer(to_text(role.ready()));
+  link.set_progress({.num_collectives = 0, .doing = "serving requests"});
+  say("the engine is ready");
+  role.serve(kDataDescriptor);
+}
+
+void serve(cluster::WorkerLink& link, const cluster::RunIdentity& identity,
+           std::optional<Worker>& worker) {
+  while (const auto task = link.next_task()) {
+    if (worker && is_engine_start(*task)) {
+      worker->start_engine(engine_start_from(*task));
+    } else if (worker) {
+      worker->carry_out(trainer_task_from(*task));
+    } else if (is_engine_start(*task)) {
+      serve_engine(link, identity, engine_start_from(*task));
+    } else if (is_engine_rank_start(*task)) {
+      link.set_progress({.num_collectives = 0, .doing = "computing steps of the engine"});
+      follow_engine(engine_rank_start_from(*task), identity, kDataDescriptor);
+    } else {
+      worker.emplace(rank_start_from(*task), identity, link);
+    }
+  }
+}
+
+}  // namespace
+
+int run_worker(int control_descriptor, const cluster::RunIdentity& identity) {
+  cluster::WorkerLink link(control_descriptor, identity);
+  // Outside of the try block: when something fails it stays, because its destructor might wait for
+  // collectives that are under way.
+  std::optional<Worker> worker;
+  try {
+    serve(link, identity, worker);
+    return 0;
+  } catch (const comm::GroupError& error) {
+    say(error.what());
+    link.report_failure(cluster::FailureCause::kPeers, error.what());
+  } catch (const ConfigError& error) {
+    say(error.what());
+    link.report_failure(cluster::FailureCause::kConfiguration, error.what());
+  } catch (const std::exception& error) {
+    say(error.what());
+    link.report_failure(cluster::FailureCause::kOwn, error.what());
+  }
+  link.wait_for_end();
+}
+
+}  // namespace slime::roles
