@@ -2,85 +2,15 @@
 # On-policy distillation: every token of an answer is pulled towards a larger model, TEACHER (a folder of $MODELS).
 #
 #   scripts/run-opd.sh MODEL [FLAGS...]     MODEL is a file of scripts/models, FLAGS at the end win; --dry-run only checks
-set -euo pipefail
-ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-source "$ROOT/scripts/launch.sh" "$@"
-
-CKPT_ARGS=(
-  --hf-checkpoint "$MODELS/$MODEL_NAME"
-  --save "$RUNS/$MODEL_NAME-opd"
-  --save-interval 20
-)
+source "$(dirname "${BASH_SOURCE[0]}")/launch.sh" "$@"
 
 TEACHER=${TEACHER:-Qwen3-32B}
 
-ROLLOUT_ARGS=(
-  --prompt-data "$DATA/dapo-math-17k/dapo-math-17k.jsonl"
-  --input-key prompt
-  --label-key label
-  --apply-chat-template
-  --rollout-shuffle
-  --rm-type deepscaler
-  --num-rollout 3000
-  --rollout-batch-size 32
-  --n-samples-per-prompt 8
-  --rollout-max-response-len 8192
-  --rollout-temperature 1
-  --global-batch-size 256
-)
-
-EVAL_ARGS=(
-  --eval-interval 20
-  --eval-prompt-data aime "$DATA/aime-2024/aime-2024.jsonl"
-  --n-samples-per-eval-prompt 16
-  --eval-max-response-len 16384
-  --eval-top-p 1
-)
-
-PERF_ARGS=(
-  --device "$DEVICE"
-  --actor-num-nodes 1
-  --actor-num-gpus-per-node 1
-  --use-dynamic-batch-size
-  --max-tokens-per-gpu 9216
-  --recompute-granularity full
-)
-
-GRPO_ARGS=(
-  --advantage-estimator grpo
+GRPO_ARGS+=(
   --use-opd
   --opd-type megatron
   --opd-kl-coef 1.0
   --opd-teacher-load "$MODELS/$TEACHER"
 )
 
-OPTIMIZER_ARGS=(
-  --optimizer adam
-  --lr 1e-6
-  --lr-decay-style constant
-  --weight-decay 0.1
-  --adam-beta1 0.9
-  --adam-beta2 0.98
-)
-
-SGLANG_ARGS=(
-  --sglang-server-concurrency 256
-)
-
-WANDB_ARGS=(
-  # --use-wandb
-  # --wandb-project slime
-  # --wandb-group "$MODEL_NAME-opd"
-)
-
-exec python3 "$ROOT"/train.py \
-  "${MODEL_ARGS[@]}" \
-  "${CKPT_ARGS[@]}" \
-  "${ROLLOUT_ARGS[@]}" \
-  "${EVAL_ARGS[@]}" \
-  "${PERF_ARGS[@]}" \
-  "${GRPO_ARGS[@]}" \
-  "${OPTIMIZER_ARGS[@]}" \
-  "${SGLANG_ARGS[@]}" \
-  "${WANDB_ARGS[@]}" \
-  "${FLAGS[@]}"
+launch train.py

@@ -2,17 +2,9 @@
 # Supervised training on conversations.
 #
 #   scripts/run-sft.sh MODEL [FLAGS...]     MODEL is a file of scripts/models, FLAGS at the end win; --dry-run only checks
-set -euo pipefail
-ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-source "$ROOT/scripts/launch.sh" "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/launch.sh" "$@"
 
-CKPT_ARGS=(
-  --hf-checkpoint "$MODELS/$MODEL_NAME"
-  --save "$RUNS/$MODEL_NAME-sft"
-  --save-interval 20
-)
-
-SFT_ARGS=(
+ROLLOUT_ARGS=(
   --rollout-function-path slime.rollout.sft_rollout.generate_rollout
   --prompt-data "$DATA/openhermes2_5.parquet"
   --input-key messages
@@ -23,15 +15,6 @@ SFT_ARGS=(
   --loss-type sft_loss
   --calculate-per-token-loss
   --debug-train-only
-)
-
-PERF_ARGS=(
-  --device "$DEVICE"
-  --actor-num-nodes 1
-  --actor-num-gpus-per-node 1
-  --use-dynamic-batch-size
-  --max-tokens-per-gpu 9216
-  --recompute-granularity full
 )
 
 OPTIMIZER_ARGS=(
@@ -45,17 +28,8 @@ OPTIMIZER_ARGS=(
   --adam-beta2 0.95
 )
 
-WANDB_ARGS=(
-  # --use-wandb
-  # --wandb-project slime
-  # --wandb-group "$MODEL_NAME-sft"
-)
+EVAL_ARGS=()
+GRPO_ARGS=()
+SGLANG_ARGS=()
 
-exec python3 "$ROOT"/train.py \
-  "${MODEL_ARGS[@]}" \
-  "${CKPT_ARGS[@]}" \
-  "${SFT_ARGS[@]}" \
-  "${PERF_ARGS[@]}" \
-  "${OPTIMIZER_ARGS[@]}" \
-  "${WANDB_ARGS[@]}" \
-  "${FLAGS[@]}"
+launch train.py

@@ -1,42 +1,15 @@
 #!/usr/bin/env bash
 # Two agents learn a game together: examples/two_agents/README.md. Flags at the end win: ./examples/two_agents/run.sh --seed 2
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-source examples/quickstart/run_folder.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh" "$@"
 source examples/python.sh
-
-slime=${SLIME_BINARY:-build/release/slime}
-data=data/two_agents
-model=data/models/tiny
-sft=$(run_folder two_agents-sft)
-run=$(run_folder two_agents)
 
 PYTHONPATH=python "$python" examples/two_agents/make_data.py "$data"
 python3 tools/tiny_model.py "$model" --hidden 64 --layers 2
 
-# Supervised: what good and bad players said.
-"$slime" train \
-  --hf-checkpoint "$model" --run-dir "$sft" --fp32 \
-  --prompt-data "$data/sft.jsonl" --input-key messages --rollout-shuffle \
-  --rollout-function-path slime.rollout.sft_rollout.generate_rollout \
-  --loss-type sft_loss --calculate-per-token-loss --debug-train-only \
-  --num-rollout 500 --rollout-batch-size 64 --global-batch-size 64 \
-  --use-dynamic-batch-size --max-tokens-per-gpu 8192 \
-  --lr 3e-3 --lr-decay-style constant --lr-warmup-iters 20 --adam-beta2 0.98 --weight-decay 0 \
-  --save-interval 1000000 "$@"
+# What good and bad players said.
+imitate 500 --lr 3e-3 --lr-decay-style constant
 
-# Reinforcement: games about letters, sixteen tries each; both agents get 1 when the letter was found.
-"$slime" train \
-  --hf-checkpoint "$sft/latest" --run-dir "$run" --fp32 --plugin-python "$python" \
-  --prompt-data "$data/rl.jsonl" --input-key prompt --label-key label --rollout-shuffle \
-  --custom-generate-function-path examples/two_agents/game.py \
-  --advantage-estimator grpo --eps-clip 0.2 --eps-clip-high 0.28 \
-  --num-rollout 150 --rollout-batch-size 8 --n-samples-per-prompt 16 --global-batch-size 128 \
-  --rollout-max-response-len 256 --rollout-temperature 1 \
-  --eval-prompt-data letters "$data/test.jsonl" --eval-interval 10 --eval-temperature 0 \
-  --use-dynamic-batch-size --max-tokens-per-gpu 16384 \
-  --lr 5e-4 --lr-decay-style constant --adam-beta2 0.98 --weight-decay 0 \
-  --save-interval 1000000 "$@"
-
-"$slime" report "$run"
-touch "$sft/finished" "$run/finished"
+# Games about letters, sixteen tries each; both agents get 1 when the letter was found.
+reinforce 150 8 16 --label-key label --plugin-python "$python" \
+  --custom-generate-function-path examples/two_agents/game.py --rollout-max-response-len 256 --lr 5e-4 \
+  --eval-prompt-data letters "$data/test.jsonl" --eval-interval 10 --eval-temperature 0
