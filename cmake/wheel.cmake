@@ -1,5 +1,5 @@
 # The version that `slime --version` says, which is the Python package's, and what a wheel carries of the build:
-# `cmake --install build/release --component wheel --strip --prefix DIR` (tools/wheel/slime_wheel.py).
+# `cmake --install build/release --component wheel --strip --prefix DIR` (tools/build/wheel/slime_wheel.py).
 file(STRINGS ${CMAKE_SOURCE_DIR}/python/slime/__init__.py slime_version REGEX "^__version__ = ")
 string(REGEX REPLACE "^__version__ = \"(.*)\"$" "\\1" slime_version "${slime_version}")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/slime/__init__.py)

@@ -40,7 +40,7 @@ def test_all_examples_are_here():
 
 @pytest.mark.parametrize("name", IN_A_RUN)
 def test_an_example_runs_in_a_run(work, name):
-    pytest.importorskip("transformers", reason="chat templates need transformers: tools/requirements/agents.txt")
+    pytest.importorskip("transformers", reason="chat templates need transformers: tools/build/requirements/agents.txt")
     flags, code = IN_A_RUN[name]
     run_dir, folder = work / f"agents-{name}", work / f"agents-{name}-code"
     folder.mkdir()

@@ -12,7 +12,7 @@ import time
 import pytest
 from conftest import ROOT, SLIME, metric, run_slime
 
-pytest.importorskip("transformers", reason="the examples' agents need transformers: tools/requirements/agents.txt")
+pytest.importorskip("transformers", reason="the examples' agents need transformers: tools/build/requirements/agents.txt")
 
 EXAMPLES = ROOT / "examples"
 CALL_WORDS = ["<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"]

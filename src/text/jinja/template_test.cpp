@@ -28,7 +28,7 @@ std::string repeat(std::string_view text, int count) {
   return out;
 }
 
-// What the real Jinja2 gives: tools/generate_jinja_cases.py.
+// What the real Jinja2 gives: tools/generate/jinja_cases.py.
 TEST(JinjaTemplate, EqualsJinja2OnTheRecordedCases) {
   const json::value golden = read_json_file(SLIME_SOURCE_DIR "/tests/golden/jinja_cases.json");
   Variables variables;

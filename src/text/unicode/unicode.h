@@ -3,7 +3,7 @@
 /// Code points: their properties, and UTF-8 in and out.
 ///
 /// Properties answer as the `tokenizers` library answers, part by part
-/// (tools/make_unicode_tables.py), so they are not those of one Unicode version.
+/// (tools/generate/unicode_tables.py), so they are not those of one Unicode version.
 
 #include <array>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts what test programs reported: why tests were skipped, then "N passed, N failed, N skipped".
 
-    python3 tools/test_summary.py STATUS REPORT.xml...
+    python3 tools/build/test_summary.py STATUS REPORT.xml...
 
 The reports are JUnit's XML, which GoogleTest and pytest both write. STATUS is 0 if all programs ended well; one that did not,
 or a report that is missing (the program crashed), counts as a failure even where no test failed. Exits 1 unless some tests

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Unpacks downloaded wheels for the CUDA side.
 
-    python3 tools/unpack_cuda.py build WHEEL_DIR OUT_DIR   # compiler and headers: OUT_DIR/{bin,nvvm,include,lib,cudnn,flashinfer}
-    python3 tools/unpack_cuda.py run WHEEL_DIR OUT_DIR     # shared libraries: OUT_DIR/{torch,nvidia}
+    python3 tools/build/unpack_cuda.py build WHEEL_DIR OUT_DIR   # compiler and headers: OUT_DIR/{bin,nvvm,include,lib,cudnn,flashinfer}
+    python3 tools/build/unpack_cuda.py run WHEEL_DIR OUT_DIR     # shared libraries: OUT_DIR/{torch,nvidia}
 """
 
 import re

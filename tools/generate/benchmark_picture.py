@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the figures of a benchmark file against their limits and their best peers, and writes them as a table.
 
-    python3 tools/benchmark_picture.py docs/benchmarks/h200.json      # writes h200.svg and h200.md beside it
+    python3 tools/generate/benchmark_picture.py docs/benchmarks/h200.json      # writes h200.svg and h200.md beside it
 
 A peer's figure says in "peer_of" what the peer was, what it ran and when. Rows named kernel-... go to a picture of their own, h200_kernels.svg, and a second table.
 """
@@ -81,7 +81,7 @@ def main() -> None:
     title = f"Share of the machine's limit, {source.stem.upper()}"
     kernels = [row for row in rows if row["name"].startswith("kernel-")]
     figures = [row for row in rows if row not in kernels]
-    page = "Made from the JSON file beside it by `tools/benchmark_picture.py`. The limit is what the card's measured rates allow."
+    page = "Made from the JSON file beside it by `tools/generate/benchmark_picture.py`. The limit is what the card's measured rates allow."
     page = f"# {title}\n\n{page}\n"
     for part, heading, suffix in ((figures, "## Figures", ""), (kernels, "## Kernels alone", "_kernels")):
         if not part:

@@ -14,7 +14,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("slime", "slime_plugins")
 NAME = "slime"
 COMMANDS = "[console_scripts]\nslime = slime.program:main\nslime-sandbox = slime.program:sandbox_main\n"
@@ -29,7 +29,7 @@ def _version():
 
 
 def _metadata():
-    torch = _found(r"^TORCH_VERSION=(.*)$", "tools/setup.sh")
+    torch = _found(r"^TORCH_VERSION=(.*)$", "tools/build/setup.sh")
     return (
         f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {_version()}\n"
         "Summary: Reinforcement learning for language models, in one program\n"

@@ -2,7 +2,7 @@
 """Writes tests/golden/jinja_cases.json: small templates and what the real Jinja2 makes of them.
 
     pip install jinja2==3.1.6
-    python tools/generate_jinja_cases.py
+    python tools/generate/jinja_cases.py
 
 The environment is the one `transformers` renders chat templates in: the immutable sandbox with trim_blocks, lstrip_blocks
 and loop controls, a {% generation %} tag, raise_exception, strftime_now (fixed to 2026-01-31) and json.dumps as tojson.
@@ -475,7 +475,7 @@ def main():
         cases.append({"name": name, "template": template, **expected(template)})
     for line in BROKEN.strip().split("\n"):
         cases.append({"name": "broken: " + line, "template": line, **expected(line)})
-    path = Path(__file__).resolve().parent.parent / "tests/golden/jinja_cases.json"
+    path = Path(__file__).resolve().parents[2] / "tests/golden/jinja_cases.json"
     with path.open("w", encoding="utf-8") as file:
         file.write('{"jinja2": ' + json.dumps(jinja2.__version__) + ', "strftime_now_date": "2026-01-31",\n')
         file.write('"variables": ' + json.dumps(DATA) + ',\n"cases": [\n')

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes src/text/unicode/python_text_tables.inc: what Python's str says about upper and lower case and about printing.
 
-    python3 tools/make_python_text_tables.py > src/text/unicode/python_text_tables.inc
+    python3 tools/generate/python_text_tables.py > src/text/unicode/python_text_tables.inc
 
 Its rows carry the Unicode version of the Python that runs it.
 """
@@ -63,7 +63,7 @@ def text(bytes_):
 
 
 def main():
-    print(f"// Unicode {unicodedata.unidata_version}. Written by tools/make_python_text_tables.py.\n")
+    print(f"// Unicode {unicodedata.unidata_version}. Written by tools/generate/python_text_tables.py.\n")
     case = lambda row: "{{0x{:x}, 0x{:x}, {}, {}}}".format(*row)
     for name, convert in (("kToUpper", str.upper), ("kToLower", str.lower), ("kToTitle", str.title)):
         emit(name, "CaseRun", case_rows(convert), case)

@@ -63,7 +63,7 @@ has_libtorch() {
     grep -qs "TORCH_VERSION_MINOR ${TORCH_VERSION:2:2}$" "$torch/include/torch/headeronly/version.h"
 }
 
-# "download_wheels FILE": the pinned wheels of tools/requirements/FILE.txt into $SLIME_DEPS/wheels, one at a time: what is
+# "download_wheels FILE": the pinned wheels of tools/build/requirements/FILE.txt into $SLIME_DEPS/wheels, one at a time: what is
 # complete is kept when a later download breaks off.
 download_wheels() {
   local line name attempt platform platforms=()
@@ -83,7 +83,7 @@ download_wheels() {
       [[ $attempt -lt 3 ]] || stop "could not download $name; run ./dev setup again when the network is back"
       say "the download broke off, trying again"
     done
-  done < <(grep '^[a-z]' "tools/requirements/$1.txt")
+  done < <(grep '^[a-z]' "tools/build/requirements/$1.txt")
 }
 
 # Two clones may share $SLIME_DEPS: the first to come downloads, the second waits for the lock.
@@ -97,7 +97,7 @@ require_libtorch() {
     download_wheels libtorch
     say "unpacking LibTorch $TORCH_VERSION into $SLIME_DEPS"
     rm -rf "$SLIME_DEPS/partial"
-    python3 tools/unpack_libtorch.py "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
+    python3 tools/build/unpack_libtorch.py "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
     rm -rf "$SLIME_DEPS/torch" "$SLIME_DEPS/nvidia"
     mv "$SLIME_DEPS/partial/nvidia" "$SLIME_DEPS/partial/torch" "$SLIME_DEPS/"
     rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/wheels"
@@ -121,7 +121,7 @@ require_arrow() {
     download_wheels arrow
     say "unpacking Arrow into $SLIME_DEPS"
     rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/pyarrow"
-    python3 tools/unpack_arrow.py "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
+    python3 tools/build/unpack_arrow.py "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
     mv "$SLIME_DEPS/partial/pyarrow" "$SLIME_DEPS/"
     rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/wheels"
     has_arrow || stop "Arrow in $SLIME_DEPS is not complete; delete $SLIME_DEPS/pyarrow and run ./dev setup"
@@ -148,10 +148,10 @@ require_cuda_part() {
     say "unpacking CUDA ($1) into $SLIME_DEPS"
     if [[ $1 == build ]]; then
       rm -rf "$SLIME_DEPS/cuda.partial" "$SLIME_DEPS/cuda"
-      python3 tools/unpack_cuda.py build "$SLIME_DEPS/wheels" "$SLIME_DEPS/cuda.partial"
+      python3 tools/build/unpack_cuda.py build "$SLIME_DEPS/wheels" "$SLIME_DEPS/cuda.partial"
       mv "$SLIME_DEPS/cuda.partial" "$SLIME_DEPS/cuda"
     else
-      python3 tools/unpack_cuda.py run "$SLIME_DEPS/wheels" "$SLIME_DEPS"
+      python3 tools/build/unpack_cuda.py run "$SLIME_DEPS/wheels" "$SLIME_DEPS"
     fi
     rm -rf "$SLIME_DEPS/wheels"
     "$2" || stop "CUDA ($1) in $SLIME_DEPS is not complete; run ./dev setup again"
@@ -169,9 +169,9 @@ make_venv() {
   [[ -x $SLIME_VENV/bin/pip ]] || python3 -m venv "$SLIME_VENV" || stop "python3 -m venv failed (package python3-venv)"
 }
 
-# "require_python tests": the pinned packages of tools/requirements/tests.txt are in the virtual environment.
+# "require_python tests": the pinned packages of tools/build/requirements/tests.txt are in the virtual environment.
 require_python() {
-  local file=tools/requirements/$1.txt
+  local file=tools/build/requirements/$1.txt
   make_venv
   cmp -s "$file" "$SLIME_VENV/$1.installed" && return
   say "installing Python packages of $file"
