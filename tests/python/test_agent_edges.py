@@ -317,3 +317,25 @@ def test_json_that_is_deep_is_refused(monkeypatch):
             assert client.recv(100).split()[1] == b"400"
     finally:
         handle.stop()
+
+
+def test_content_that_is_no_text_leaves_a_remark_in_the_prompt(monkeypatch):
+    world = World(monkeypatch, "plain")
+    world.adapter.open_session("s")
+    parts = [
+        {"type": "text", "text": "hear"},
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        {"type": "file", "file": {"file_id": "f"}},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "its words"}},
+    ]
+    status, answer = world.ask({"messages": [{"role": "user", "content": parts}]}, ANSWER)
+    assert status == 200, answer
+    assert "hear\n[audio omitted]\n[file omitted]\nits words<|im_end|>" in world.tokenizer.decode(world.calls[-1][0])
+
+
+def test_a_limit_of_tokens_that_is_none_is_refused_under_the_name_that_was_sent(monkeypatch):
+    world = World(monkeypatch, "plain")
+    world.adapter.open_session("s")
+    for name, value in (("max_tokens", 0), ("max_completion_tokens", "5")):
+        status, answer = world.ask({**ASKED, name: value})
+        assert status == 400 and answer["error"]["param"] == name, answer

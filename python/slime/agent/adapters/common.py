@@ -393,10 +393,11 @@ def _sampling_params(session, body, protocol):
         "max_new_tokens": 4096,
         **(session.sampling_defaults or {}),
     }
-    limit = next((body[key] for key in protocol.max_token_keys if body.get(key) is not None), None)
-    if limit is not None:
+    key = next((key for key in protocol.max_token_keys if body.get(key) is not None), None)
+    if key is not None:
+        limit = body[key]
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise HttpProblem(400, f"{protocol.max_token_keys[0]} is a whole number from 1", param=protocol.max_token_keys[0])
+            raise HttpProblem(400, f"{key} is a whole number from 1", param=key)
         params["max_new_tokens"] = min(int(params["max_new_tokens"]), limit)
     for key, name in SAMPLING.items():
         if body.get(key) is not None:

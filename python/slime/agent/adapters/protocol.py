@@ -48,8 +48,19 @@ class Protocol:
         raise NotImplementedError
 
 
+_NO_TEXT = {
+    "input_audio": "audio",
+    "audio": "audio",
+    "file": "file",
+    "input_file": "file",
+    "document": "document",
+    "video": "video",
+    "video_url": "video",
+}
+
+
 def flatten_content(content):
-    """A message's content as one string: texts by line, images as a remark."""
+    """A message's content as one string: texts by line, what is no text as a remark."""
     if content is None:
         return ""
     if not isinstance(content, list):
@@ -65,6 +76,11 @@ def _part_text(part):
         return "[image omitted]"
     if kind not in ("text", "input_text", "output_text") and "content" in part:
         return flatten_content(part["content"])
+    source = part.get("source")
+    if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
+        return str(source.get("data") or "")
+    if kind in _NO_TEXT:
+        return f"[{_NO_TEXT[kind]} omitted]"
     return str(part.get("text") or "")
 
 
