@@ -56,13 +56,13 @@ Form form_of(const AprilOptions& options, const std::string& form) {
 }
 
 /// Groups in the order of their ordinals; those that came back go first.
-class Prompts {
+class Prompts final : public rollout::PromptSupply {
  public:
   Prompts(const AprilOptions& options, int64_t vocab_size)
       : options_(options), vocab_size_(vocab_size) {}
 
   void continue_at(int64_t ordinal) { next_ = ordinal; }
-  std::vector<Group> take(int64_t count) {
+  std::vector<Group> take(int64_t count) override {
     std::vector<Group> groups;
     for (; count > 0; --count) {
       if (returned_.empty()) {
@@ -74,8 +74,11 @@ class Prompts {
     }
     return groups;
   }
-  void give_back(std::vector<Group> groups) {
+  void give_back(std::vector<Group> groups) override {
     std::ranges::move(groups, std::back_inserter(returned_));
+  }
+  void dropped(const Group&, const std::string& reason) override {
+    throw ConfigError("april: a group was dropped: " + reason);
   }
   int64_t pending_tokens() const {
     int64_t sum = 0;
@@ -107,14 +110,11 @@ class Prompts {
 
 rollout::RolloutHooks hooks_over(Prompts& prompts) {
   rollout::RolloutHooks hooks;
-  hooks.take_groups = [&prompts](int64_t count) { return prompts.take(count); };
-  hooks.give_back = [&prompts](std::vector<Group> groups) { prompts.give_back(std::move(groups)); };
+  hooks.prompts = &prompts;
   hooks.detokenize = [](std::span<const TokenId>) { return std::string(); };
-  hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+  hooks.scorer.rule.score = [](const Sample& sample,
+                               const std::stop_token&) -> Expected<json::value> {
     return json::value(uniform(13, 1, static_cast<uint64_t>(sample.ordinal)));
-  };
-  hooks.on_drop = [](const Group&, const std::string& reason) {
-    throw ConfigError("april: a group was dropped: " + reason);
   };
   return hooks;
 }

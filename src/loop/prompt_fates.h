@@ -1,22 +1,33 @@
 #pragma once
 
-/// Prompts between buffer and rollout, each with its fate in the ledger.
+/// Prompts between buffer and rollout, each with its outcome in the ledger.
 
 #include <string>
 
 #include "buffer/data_source.h"
 #include "loop/fates.h"
-#include "rollout/rollout.h"
+#include "rollout/prompt_supply.h"
 
 namespace slime::loop {
 
-/// Groups come from `prompts` and go back there; `choose`, if any, says which of those that wait come
-/// first. References outlive the hooks.
-void take_prompts_from(rollout::RolloutHooks& hooks, buffer::DataSource& prompts, Fates& fates,
-                       buffer::ChooseWaitingFn choose = nullptr);
+/// Groups come from the buffer and go back there; the ledger is told.
+class LedgerPrompts : public rollout::PromptSupply {
+ public:
+  /// `choose`, if any, says which of the waiting groups come first. References outlive the object.
+  LedgerPrompts(buffer::DataSource& prompts, Fates& fates,
+                buffer::ChooseWaitingFn choose = nullptr);
 
-/// The fate of a group that the rollout dropped (RolloutHooks::on_drop): filtered, or failed for
-/// the reason of its first sample that has failed.
-void note_drop(Fates& fates, const Group& group, const std::string& reason);
+  std::vector<Group> take(int64_t count) override;
+  void give_back(std::vector<Group> groups) override;
+  bool is_replayed(const Group& group) const override;
+  void discarded(int64_t ordinal, int64_t num_tokens) override;
+  /// Filtered, or failed for the reason of its first sample that has failed.
+  void dropped(const Group& group, const std::string& reason) override;
+
+ private:
+  buffer::DataSource& prompts_;
+  Fates& fates_;
+  const buffer::ChooseWaitingFn choose_;
+};
 
 }  // namespace slime::loop

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <utility>
+#include <variant>
 
 #include "buffer/filter.h"
 #include "core/drawn_tokens.h"
@@ -62,7 +63,7 @@ rollout::StalePolicy stale_policy(std::string_view word) {
   return word == "correct" ? kCorrect : kWait;
 }
 
-/// The same, with a lane of the timeline while somebody waits for it.
+/// The same, with a lane of the timeline until it is answered.
 template <typename Scored>
 std::function<void(Scored, std::stop_token, rollout::AnswerFn<Scored>)> timed(
     report::Timeline& timeline,
@@ -93,6 +94,25 @@ std::string_view name_of(rollout::HeldBy held_by) {
   return "";
 }
 
+/// Calls of the scorer get a lane of the timeline.
+void add_lanes(rollout::Scorer& scorer, report::Timeline& timeline) {
+  if (scorer.rule.score) {
+    scorer.rule.score = [&timeline, score = std::move(scorer.rule.score)](
+                            const Sample& sample, const std::stop_token& stop) {
+      timeline.join("rewards", "score");
+      const std::shared_ptr<void> at_end(nullptr,
+                                         [&timeline](void*) { timeline.leave("rewards"); });
+      return score(sample, stop);
+    };
+  }
+  if (auto* function = std::get_if<rollout::FunctionScorer>(&scorer.function)) {
+    function->ask = timed(timeline, std::move(function->ask));
+    if (function->ask_parts) function->ask_parts = timed(timeline, std::move(function->ask_parts));
+  } else if (auto* groups = std::get_if<rollout::GroupScorer>(&scorer.function)) {
+    groups->ask = timed(timeline, std::move(groups->ask));
+  }
+}
+
 }  // namespace
 
 RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
@@ -108,10 +128,11 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
       recorder_(recorder),
       plugins_(plugins),
       rules_(setup::training_rules(config)),
+      rollout_prompts_(std::make_unique<Prompts>(*this)),
       left_out_([&recorder](std::string_view line) { recorder.message(line); }),
       rounds_(make_rounds(config, engines.client())),
       rollout_(rounds_ ? rounds_->engine() : engines.client(), rollout_config(config),
-               make_hooks(tokenizer, plugins), rounds_.get()) {
+               make_hooks(tokenizer), rounds_.get()) {
   if (plugins != nullptr) {
     rules_.generate = plugins->generate(config.custom_generate_function_path,
                                         /*is_evaluation=*/false);
@@ -137,70 +158,79 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
   rollout::RolloutHooks hooks;
   hooks.detokenize = [&tokenizer, skips = config.rollout_skip_special_tokens](
                          std::span<const TokenId> ids) { return tokenizer.decode(ids, skips); };
+  rollout::Scorer& scorer = hooks.scorer;
   if (!config.has_users_reward())
-    hooks.score = setup::make_score(config, end_marks(config, tokenizer));
+    scorer.rule.score = setup::make_score(config, end_marks(config, tokenizer));
   if (plugins != nullptr) {
-    hooks.ask_score = plugins->reward();
-    hooks.is_scored_elsewhere = [plugins](const Sample& sample) { return plugins->scores(sample); };
-    hooks.ask_group_score = plugins->group_reward();
-    hooks.ask_parts_score = plugins->parts_reward();
+    scorer.function = plugins->scorer();
     hooks.ask_sample_hook = plugins->sample_hooks();
   }
   const bool has_functions = plugins != nullptr && !config::generate_paths(config).empty();
-  if (has_functions && !config.has_users_reward() && !hooks.score && !config.debug_rollout_only) {
-    hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+  if (has_functions && !config.has_users_reward() && !scorer.rule.score &&
+      !config.debug_rollout_only) {
+    scorer.rule.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
       return failure(
           "the generate function set none, and there is neither --rm-type nor --custom-rm-path");
     };
   }
   if (has_functions)
     hooks.abort_functions = [plugins](bool aborts) { plugins->abort_functions(aborts); };
-  setup::add_teacher(config, hooks);
-  hooks.reward_timeout = [&config](const Sample& sample) {
+  setup::add_teacher(config, scorer);
+  scorer.rule.timeout = [&config](const Sample& sample) {
     return setup::reward_deadline(config, sample);
   };
   return hooks;
 }
 
-rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer,
-                                                plugin::Plugins* plugins) {
-  rollout::RolloutHooks hooks = scoring_hooks(config_, tokenizer, plugins);
-  take_prompts_from(hooks, prompts_, fates_,
-                    plugins != nullptr ? plugins->of_steps().choose_waiting() : nullptr);
-  if (plugins != nullptr) hooks.ask_filter = plugins->filter();
-  if (!hooks.ask_filter) {
-    buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path);
-    hooks.filter = [this, filter = std::move(filter)](const Group& group) {
-      return filter(group, config_.reward_key);
-    };
+/// The run's prompts; groups that are dropped are told to people and to users' functions too.
+class RolloutSource::Prompts final : public LedgerPrompts {
+ public:
+  explicit Prompts(RolloutSource& source)
+      : LedgerPrompts(
+            source.prompts_, source.fates_,
+            source.plugins_ != nullptr ? source.plugins_->of_steps().choose_waiting() : nullptr),
+        source_(source) {}
+
+  void dropped(const Group& group, const std::string& reason) override {
+    LedgerPrompts::dropped(group, reason);
+    source_.note_drop(group, reason);
   }
-  if (hooks.score) {
-    hooks.score = [&timeline = recorder_.timeline(), score = std::move(hooks.score)](
-                      const Sample& sample, const std::stop_token& stop) {
-      timeline.join("rewards", "score");
-      const std::shared_ptr<void> at_end(nullptr,
-                                         [&timeline](void*) { timeline.leave("rewards"); });
-      return score(sample, stop);
-    };
+
+ private:
+  RolloutSource& source_;
+};
+
+RolloutSource::~RolloutSource() = default;
+
+void RolloutSource::note_drop(const Group& group, const std::string& reason) {
+  const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
+  if (reason == "failed" && failed != group.samples.end()) left_out_.add(group, failed->failure);
+  if (reason != "failed") left_out_.add_filtered(reason);
+  const std::lock_guard lock(dropped_mutex_);
+  dropped_tokens_[reason] += num_drawn_tokens(group);
+  if (reason == "failed" || plugins_ == nullptr || !plugins_->of_steps().sees_dropped()) return;
+  dropped_.push_back(group);
+}
+
+rollout::GroupFilter RolloutSource::make_filter() const {
+  if (plugins_ != nullptr) {
+    rollout::AskFilterFn of_user = plugins_->filter();
+    if (of_user) return of_user;
   }
-  if (hooks.ask_score) hooks.ask_score = timed(recorder_.timeline(), std::move(hooks.ask_score));
-  if (hooks.ask_group_score)
-    hooks.ask_group_score = timed(recorder_.timeline(), std::move(hooks.ask_group_score));
-  if (hooks.ask_parts_score)
-    hooks.ask_parts_score = timed(recorder_.timeline(), std::move(hooks.ask_parts_score));
+  buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path);
+  return [this, filter = std::move(filter)](const Group& group) {
+    return filter(group, config_.reward_key);
+  };
+}
+
+rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer) {
+  rollout::RolloutHooks hooks = scoring_hooks(config_, tokenizer, plugins_);
+  hooks.prompts = rollout_prompts_.get();
+  hooks.filter = make_filter();
+  add_lanes(hooks.scorer, recorder_.timeline());
   hooks.on_stream = [this](rollout::HeldBy held_by, int64_t num_under_way) {
     recorder_.timeline().enter("rollout", name_of(held_by));
     num_under_way_ = num_under_way;
-  };
-  hooks.on_drop = [this](const Group& group, const std::string& reason) {
-    note_drop(fates_, group, reason);
-    const auto failed = std::ranges::find(group.samples, Status::kFailed, &Sample::status);
-    if (reason == "failed" && failed != group.samples.end()) left_out_.add(group, failed->failure);
-    if (reason != "failed") left_out_.add_filtered(reason);
-    const std::lock_guard lock(dropped_mutex_);
-    dropped_tokens_[reason] += num_drawn_tokens(group);
-    if (reason == "failed" || plugins_ == nullptr || !plugins_->of_steps().sees_dropped()) return;
-    dropped_.push_back(group);
   };
   hooks.on_progress = [this](int64_t groups_done, int64_t tokens) {
     left_out_.add_kept();  // only then is there progress

@@ -50,6 +50,7 @@ class RolloutSource final : public GroupSource {
                 buffer::DataSource& prompts, roles::Engines& engines, roles::Trainers& trainers,
                 Fates& fates, report::RunMemory& memory, report::Recorder& recorder,
                 plugin::Plugins* plugins);
+  ~RolloutSource() override;
 
   /// Generation does not end with a step any more: it goes on while the loop trains. `version`: of
   /// the weights that the engines have. Called once, before the first take(). The rollout's thread
@@ -75,7 +76,12 @@ class RolloutSource final : public GroupSource {
   void abandon(std::vector<Group> groups) { abandoned_ = std::move(groups); }
 
  private:
-  rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer, plugin::Plugins* plugins);
+  class Prompts;
+
+  rollout::RolloutHooks make_hooks(const text::Tokenizer& tokenizer);
+  rollout::GroupFilter make_filter() const;
+  /// On the rollout's thread: the group was filtered, or failed.
+  void note_drop(const Group& group, const std::string& reason);
   void add_stream_metrics(report::Metrics& metrics);
   rollout::StepResult take_step(int64_t step, WeightVersion version);
   void show_to_users_functions(int64_t step, std::vector<Group>& groups);
@@ -89,6 +95,7 @@ class RolloutSource final : public GroupSource {
   report::Recorder& recorder_;
   plugin::Plugins* const plugins_;  // null: no functions of users
   rollout::ResponseRules rules_;
+  const std::unique_ptr<Prompts> rollout_prompts_;
   report::LeftOutPrompts left_out_;  // of the step
   std::mutex dropped_mutex_;
   std::map<std::string, int64_t> dropped_tokens_;  // by reason; guarded by dropped_mutex_

@@ -217,15 +217,17 @@ rollout::AskScoreFn Plugins::reward() {
   };
 }
 
-decltype(rollout::RolloutHooks::ask_group_score) Plugins::group_reward() {
-  return config_.group_rm ? list_reward() : nullptr;
+decltype(rollout::Scorer::function) Plugins::scorer() {
+  if (config_.group_rm && config_.has_users_reward())
+    return rollout::GroupScorer{.ask = list_reward()};
+  rollout::AskScoreFn ask = reward();
+  if (!ask) return {};
+  return rollout::FunctionScorer{.ask = std::move(ask),
+                                 .scores = [this](const Sample& sample) { return scores(sample); },
+                                 .ask_parts = list_reward()};
 }
 
-decltype(rollout::RolloutHooks::ask_parts_score) Plugins::parts_reward() {
-  return config_.group_rm ? nullptr : list_reward();
-}
-
-std::function<void(Group, std::stop_token, rollout::AnswerFn<Group>)> Plugins::list_reward() {
+rollout::AskGroupFn Plugins::list_reward() {
   if (!config_.has_users_reward()) return nullptr;
   return [this](Group group, std::stop_token stop, std::function<void(Expected<Group>)> answer) {
     const Expected<int> hook = reward_of(group.samples.front());
@@ -235,7 +237,7 @@ std::function<void(Group, std::stop_token, rollout::AnswerFn<Group>)> Plugins::l
   };
 }
 
-decltype(rollout::RolloutHooks::ask_sample_hook) Plugins::sample_hooks() {
+rollout::AskSampleHookFn Plugins::sample_hooks() {
   if (config_.rollout_sample_hook_path.empty()) return nullptr;
   std::vector<int> hooks;
   for (const std::string& path : config_.rollout_sample_hook_path)
@@ -251,7 +253,7 @@ decltype(rollout::RolloutHooks::ask_sample_hook) Plugins::sample_hooks() {
   };
 }
 
-decltype(rollout::RolloutHooks::ask_filter) Plugins::filter() {
+rollout::AskFilterFn Plugins::filter() {
   if (!config::has_users_filter(config_)) return nullptr;
   const int hook = place("dynamic_filter", config_.dynamic_sampling_filter_path);
   return [this, hook](Group group, std::stop_token stop,

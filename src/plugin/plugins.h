@@ -65,20 +65,14 @@ class Plugins {
 
   // For the rollout; null where there is no such function.
 
-  /// --custom-rm-path, and those of evaluation sets.
-  rollout::AskScoreFn reward();
-  /// Whether a sample's score comes from reward().
-  bool scores(const Sample& sample) const;
-  /// --group-rm.
-  decltype(rollout::RolloutHooks::ask_group_score) group_reward();
-  /// --custom-rm-path without that flag: of the samples of a list that a generate function returned.
-  decltype(rollout::RolloutHooks::ask_parts_score) parts_reward();
+  /// --custom-rm-path, those of evaluation sets and of samples that name one; --group-rm.
+  decltype(rollout::Scorer::function) scorer();
   /// --rollout-sample-hook-path, one after the other.
-  decltype(rollout::RolloutHooks::ask_sample_hook) sample_hooks();
+  rollout::AskSampleHookFn sample_hooks();
   /// What they are told; of evaluations too.
   void set_rollout_id(int64_t rollout_id) { rollout_id_ = rollout_id; }
   /// --dynamic-sampling-filter-path.
-  decltype(rollout::RolloutHooks::ask_filter) filter();
+  rollout::AskFilterFn filter();
 
   /// Those that see whole steps.
   StepFunctions& of_steps() { return *step_functions_; }
@@ -101,7 +95,10 @@ class Plugins {
   void abort_functions(bool aborts);
 
  private:
-  std::function<void(Group, std::stop_token, rollout::AnswerFn<Group>)> list_reward();
+  /// Whether the score of a sample comes from a user's function.
+  bool scores(const Sample& sample) const;
+  rollout::AskScoreFn reward();
+  rollout::AskGroupFn list_reward();
   Expected<int> reward_of(const Sample& sample) const;
   int place(std::string_view hook, const std::string& path) const;
   HostsConfig hosts_config(const json::object& unknown, const PluginPlaces& places);

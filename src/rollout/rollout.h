@@ -37,13 +37,14 @@
 #include <vector>
 
 #include "core/expected.h"
-#include "core/filter_verdict.h"
 #include "core/sample.h"
 #include "core/stop_flags.h"
 #include "engine/client.h"
-#include "rollout/ask.h"
+#include "rollout/answer.h"
+#include "rollout/group_filter.h"
+#include "rollout/prompt_supply.h"
 #include "rollout/response_rules.h"
-#include "rollout/reward_call.h"
+#include "rollout/scorer.h"
 #include "rollout/staleness.h"
 
 namespace slime::rollout {
@@ -83,63 +84,28 @@ enum class HeldBy {
   kLease,      // somebody reads buffer and ledger
 };
 
-/// A sample for RolloutHooks::ask_sample_hook.
+/// A sample for a sample hook.
 struct SampleInHook {
   Sample sample;
   bool is_evaluation = false;
 };
 
-/// A group as a filter that is somebody else's leaves it, and what it says of it.
-struct FilteredGroup {
-  Group group;
-  FilterVerdict verdict;
-};
+/// Sees a sample between its last token and its reward.
+using AskSampleHookFn = std::function<void(SampleInHook, std::stop_token, AnswerFn<Sample>)>;
 
-/// What the loop plugs in. Called on the rollout's thread, except `score`, which runs on reward
-/// threads and is to give up waiting when its stop token says so. take_groups, give_back, on_discard
-/// and on_drop are called only between open_step() and the StepEnd of that step: what they touch
-/// belongs to the rollout's thread for that time, and to the loop's otherwise.
+/// The parts of a rollout that its owner provides. Called on the rollout's thread, except where a
+/// part says otherwise.
 struct RolloutHooks {
-  std::function<std::vector<Group>(int64_t count)>
-      take_groups;                                    // may return fewer at the end of the data
-  std::function<void(std::vector<Group>)> give_back;  // groups for a later step
-  /// Whether a group came finished from elsewhere: nothing of it is drawn, and nothing forgotten.
-  /// Empty: none does.
-  std::function<bool(const Group&)> is_replayed;
-  /// Before give_back: so many tokens that were drawn for the group are thrown away.
-  std::function<void(int64_t ordinal, int64_t num_tokens)> on_discard;
+  PromptSupply* prompts = nullptr;  // of steps and streams; outlives the rollout
+  Scorer scorer;
+  GroupFilter filter;
   std::function<std::string(std::span<const TokenId>)> detokenize;
-  ScoreFn score;
-  /// In evaluations, in the place of `score`; empty: the same.
-  ScoreFn eval_score;
-  /// Asks a teacher elsewhere for {"teacher_log_probs": [one per response token]} of each whole
-  /// sample that is to be trained, whatever its reward comes from; empty: there is none. On reward
-  /// threads, as `score`.
-  ScoreFn teacher;
-  std::chrono::duration<double> teacher_timeout{120};
-  /// In the place of `score`: scores that come from elsewhere, with a deadline of their own.
-  AskScoreFn ask_score;
-  /// Whether ask_score is asked for a sample, or `score`; empty: ask_score, where there is one.
-  std::function<bool(const Sample&)> is_scored_elsewhere;
-  /// All samples of a group at once, when all are drawn; in the place of both.
-  std::function<void(Group, std::stop_token, AnswerFn<Group>)> ask_group_score;
-  /// Those of a list that a GenerateFn returned, as far as they have no reward, in the place of
-  /// ask_score; empty: each is scored by itself.
-  std::function<void(Group, std::stop_token, AnswerFn<Group>)> ask_parts_score;
-  /// Sees each sample between its last token and its reward; empty: nobody does.
-  std::function<void(SampleInHook, std::stop_token, AnswerFn<Sample>)> ask_sample_hook;
+  AskSampleHookFn ask_sample_hook;  // may be empty
   /// With rules that have a GenerateFn: functions under way are to come to an end with what they
   /// have (true), or may begin and go on again (false). Empty: they cannot be told.
   std::function<void(bool)> abort_functions;
-  /// The longest that the score of a sample may take; empty: RolloutConfig::reward_timeout.
-  std::function<std::chrono::duration<double>(const Sample&)> reward_timeout;
-  std::function<FilterVerdict(const Group&)> filter;  // empty: keep all
-  /// In the place of `filter`: asked as soon as a group is drawn and scored, heeded in the order in
-  /// which groups are judged.
-  std::function<void(Group, std::stop_token, AnswerFn<FilteredGroup>)> ask_filter;
-  std::function<void(const Group&, const std::string& reason)> on_drop;  // filtered or failed
   std::function<void(int64_t groups_done, int64_t tokens)> on_progress;  // so far; may be empty
-  /// Of a stream: so many groups are begun and not judged, and this keeps it from going on. May be
+  /// Of a stream: this many groups are begun and not judged, and this keeps it from going on. May be
   /// empty.
   std::function<void(HeldBy, int64_t num_under_way)> on_stream;
 };

@@ -33,7 +33,8 @@ TEST(RolloutAsks, AGroupIsScoredInOneCallWhenAllOfItIsDrawn) {
   std::mutex mutex;
   std::map<int64_t, int> calls;
   bool were_all_drawn = true;
-  world.hooks.ask_group_score = [&](Group group, std::stop_token stop, AnswerFn<Group> answer) {
+  world.hooks.scorer.function.emplace<GroupScorer>().ask = [&](Group group, std::stop_token stop,
+                                                               AnswerFn<Group> answer) {
     {
       const std::lock_guard lock(mutex);
       ++calls[group.ordinal];
@@ -42,7 +43,8 @@ TEST(RolloutAsks, AGroupIsScoredInOneCallWhenAllOfItIsDrawn) {
     }
     number_samples(std::move(group), stop, answer);
   };
-  world.hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample&,
+                                     const std::stop_token&) -> Expected<json::value> {
     return failure("each by itself");
   };
   const StepResult result = world.run();
@@ -57,13 +59,13 @@ TEST(RolloutAsks, AGroupIsScoredInOneCallWhenAllOfItIsDrawn) {
 
 TEST(RolloutAsks, AFailedCallFailsItsGroupWithTheReason) {
   World world;
-  world.hooks.ask_group_score = [](Group group, const std::stop_token& stop,
-                                   AnswerFn<Group> answer) {
-    if (group.ordinal == 1) return answer_later<Group>(answer, failure("no such luck"));
-    number_samples(std::move(group), stop, answer);
-  };
+  world.hooks.scorer.function.emplace<GroupScorer>().ask =
+      [](Group group, const std::stop_token& stop, AnswerFn<Group> answer) {
+        if (group.ordinal == 1) return answer_later<Group>(answer, failure("no such luck"));
+        number_samples(std::move(group), stop, answer);
+      };
   std::vector<std::string> failures;
-  world.hooks.on_drop = [&](const Group& group, const std::string&) {
+  world.prompts.on_drop = [&](const Group& group, const std::string&) {
     for (const Sample& sample : group.samples) failures.push_back(sample.failure);
   };
   const StepResult result = world.run();
@@ -73,7 +75,8 @@ TEST(RolloutAsks, AFailedCallFailsItsGroupWithTheReason) {
 
 TEST(RolloutAsks, OneRewardOfAGroupThatCannotBeUsedFailsItsSample) {
   World world;
-  world.hooks.ask_group_score = [](Group group, const std::stop_token&, AnswerFn<Group> answer) {
+  world.hooks.scorer.function.emplace<GroupScorer>().ask = [](Group group, const std::stop_token&,
+                                                              AnswerFn<Group> answer) {
     for (Sample& sample : group.samples) sample.reward = 1;
     if (group.ordinal == 0) group.samples[1].reward = "much";
     answer_later<Group>(answer, std::move(group));
@@ -83,7 +86,7 @@ TEST(RolloutAsks, OneRewardOfAGroupThatCannotBeUsedFailsItsSample) {
     return "not a number";
   };
   std::vector<std::string> failures;
-  world.hooks.on_drop = [&](const Group& group, const std::string&) {
+  world.prompts.on_drop = [&](const Group& group, const std::string&) {
     for (const Sample& sample : group.samples) failures.push_back(sample.failure);
   };
   world.run();
@@ -100,11 +103,12 @@ TEST(RolloutAsks, AHookSeesSamplesBeforeTheirRewards) {
     question.sample.metadata["seen"] = true;
     answer_later<Sample>(answer, std::move(question.sample));
   };
-  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample& sample,
+                                     const std::stop_token&) -> Expected<json::value> {
     return json::value(sample.metadata.contains("seen") ? 2.0 : 1.0);
   };
   std::string failed;
-  world.hooks.on_drop = [&](const Group& group, const std::string&) {
+  world.prompts.on_drop = [&](const Group& group, const std::string&) {
     failed = group.samples.front().failure;
   };
   const StepResult result = world.run();
@@ -116,7 +120,8 @@ TEST(RolloutAsks, AHookSeesSamplesBeforeTheirRewards) {
 
 TEST(RolloutAsks, AFilterDropsGroupsAndKeepsWhatItChanged) {
   World world;
-  world.hooks.ask_filter = [](Group group, const std::stop_token&, AnswerFn<FilteredGroup> answer) {
+  world.hooks.filter.emplace<AskFilterFn>() = [](Group group, const std::stop_token&,
+                                                 AnswerFn<FilteredGroup> answer) {
     for (Sample& sample : group.samples) {
       EXPECT_EQ(sample.reward, json::value(1.0)) << "it is asked about groups that are scored";
       sample.remove_sample = true;
@@ -135,12 +140,13 @@ TEST(RolloutAsks, AFilterDropsGroupsAndKeepsWhatItChanged) {
 
 TEST(RolloutAsks, AFilterThatFailsFailsTheGroup) {
   World world;
-  world.hooks.ask_filter = [](Group group, const std::stop_token&, AnswerFn<FilteredGroup> answer) {
+  world.hooks.filter.emplace<AskFilterFn>() = [](Group group, const std::stop_token&,
+                                                 AnswerFn<FilteredGroup> answer) {
     if (group.ordinal == 1) return answer_later<FilteredGroup>(answer, failure("KeyError: 'pred'"));
     answer_later<FilteredGroup>(answer, FilteredGroup{.group = std::move(group), .verdict = {}});
   };
   std::string failed;
-  world.hooks.on_drop = [&](const Group& group, const std::string&) {
+  world.prompts.on_drop = [&](const Group& group, const std::string&) {
     failed = group.samples.front().failure;
   };
   EXPECT_EQ(world.run().groups.size(), 3u);
@@ -155,8 +161,9 @@ TEST(RolloutAsks, AnEvaluationHasHooksAndGroupScoresAndNoFilter) {
     question.sample.metadata["evaluates"] = question.is_evaluation;
     answer_later<Sample>(answer, std::move(question.sample));
   };
-  world.hooks.ask_group_score = number_samples;
-  world.hooks.ask_filter = [](Group, const std::stop_token&, const AnswerFn<FilteredGroup>&) {
+  world.hooks.scorer.function.emplace<GroupScorer>().ask = number_samples;
+  world.hooks.filter.emplace<AskFilterFn>() = [](Group, const std::stop_token&,
+                                                 const AnswerFn<FilteredGroup>&) {
     FAIL() << "an evaluation is not filtered";
   };
   Rollout rollout(world.engine, world.config, world.hooks);
@@ -169,7 +176,8 @@ TEST(RolloutAsks, AnEvaluationHasHooksAndGroupScoresAndNoFilter) {
 
 TEST(RolloutAsks, AStreamHeedsTheFilterToo) {
   World world;
-  world.hooks.ask_filter = [](Group group, const std::stop_token&, AnswerFn<FilteredGroup> answer) {
+  world.hooks.filter.emplace<AskFilterFn>() = [](Group group, const std::stop_token&,
+                                                 AnswerFn<FilteredGroup> answer) {
     const bool keeps = group.ordinal % 2 == 1;
     answer_later<FilteredGroup>(
         answer,
@@ -189,7 +197,8 @@ TEST(RolloutAsks, AStreamHeedsTheFilterToo) {
 TEST(RolloutAsks, AStepThatIsStoppedWaitsForNobody) {
   World world;
   std::atomic<int> asked{0};
-  world.hooks.ask_filter = [&](Group, const std::stop_token&, const AnswerFn<FilteredGroup>&) {
+  world.hooks.filter.emplace<AskFilterFn>() = [&](Group, const std::stop_token&,
+                                                  const AnswerFn<FilteredGroup>&) {
     if (++asked == 3) world.stop = true;
   };
   const StepResult result = world.run();

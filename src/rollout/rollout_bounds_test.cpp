@@ -15,7 +15,8 @@ using testing::HasSubstr;
 /// Rewards of every third prompt fail.
 void fail_rewards(World& world) {
   world.config.groups_per_step = world.config.groups_per_refill = 20;
-  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample& sample,
+                                     const std::stop_token&) -> Expected<json::value> {
     if (sample.group % 3 == 0) return failure("the judge timed out");
     return json::value(1.0);
   };
@@ -52,7 +53,7 @@ TEST(RolloutBounds, FailedGroupsAreBoundedByTheirShareOnceTheyAreMany) {
 
 TEST(RolloutBounds, AFilterThatDropsEverythingEndsTheStepWithItsReason) {
   World world;
-  world.hooks.filter = [](const Group&) {
+  world.hooks.filter.emplace<FilterRule>() = [](const Group&) {
     return FilterVerdict{.keep = false, .reason = "equal", .keep_when_insufficient = false};
   };
   world.config.max_filtered_groups = 12;
@@ -66,7 +67,7 @@ TEST(RolloutBounds, AFilterThatDropsEverythingEndsTheStepWithItsReason) {
 TEST(RolloutBounds, AFilterThatDropsEverythingStopsWhenItIsTold) {
   World world;
   std::atomic<bool> told{false};
-  world.hooks.filter = [&](const Group& group) {
+  world.hooks.filter.emplace<FilterRule>() = [&](const Group& group) {
     if (group.ordinal == 40) told = true;
     return FilterVerdict{.keep = false, .reason = "equal", .keep_when_insufficient = false};
   };
@@ -89,12 +90,12 @@ TEST(RolloutBounds, GroupsThatComeFinishedAreTrainedAsTheyAre) {
     }
     return group;
   };
-  world.hooks.take_groups = [&](int64_t count) {
+  world.prompts.on_take = [&](int64_t count) {
     std::vector<Group> groups;
     for (int64_t i = 0; i < count; ++i) groups.push_back(finished(world.next++));
     return groups;
   };
-  world.hooks.is_replayed = [](const Group&) { return true; };
+  world.prompts.on_replayed = [](const Group&) { return true; };
   const StepResult result = world.run();
   ASSERT_EQ(result.groups.size(), 3U);
   EXPECT_EQ(result.end.generated_tokens, 0);

@@ -104,7 +104,7 @@ TEST(Rollout, AnEngineThatDoesNotPauseOrResumeEndsTheStepAndIsNotLeftPaused) {
 TEST(Rollout, AGroupThatTheEngineGivesUpIsReplacedAndHandedBack) {
   for (const bool has_rewards : {true, false}) {
     World world;
-    if (!has_rewards) world.hooks.score = nullptr;
+    if (!has_rewards) world.hooks.scorer.rule.score = nullptr;
     world.engine.refused = {101};
     const StepResult result = world.run();
     ASSERT_EQ(result.groups.size(), 3u);
@@ -134,9 +134,9 @@ TEST(Rollout, AnEngineThatTakesNoRequestEndsTheStepWithItsReason) {
 TEST(Rollout, TheDataMayEndWithGroupsThatTheEngineGaveUp) {
   World world;
   world.engine.refused = {101};
-  world.hooks.score = nullptr;
+  world.hooks.scorer.rule.score = nullptr;
   world.config.max_failed_groups = 1;
-  world.hooks.take_groups = [&](int64_t) {
+  world.prompts.on_take = [&](int64_t) {
     std::vector<Group> groups;
     while (world.next < 3) groups.push_back(group_of(world.next++, 2));
     return groups;

@@ -12,7 +12,8 @@ namespace {
 
 TEST(Rollout, EvaluationKeepsFailedSamples) {
   World world;
-  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample& sample,
+                                     const std::stop_token&) -> Expected<json::value> {
     if (sample.ordinal == 1) return failure("broken");
     return json::value(0.0);
   };

@@ -93,13 +93,14 @@ TEST(RolloutFunctions, PartsOfOneExecutionStandBesideOneAnotherInTheGroup) {
 
 TEST(RolloutFunctions, AListIsScoredInOneCallAsFarAsItHasNoReward) {
   World world;
-  world.hooks.score = nullptr;
-  world.hooks.ask_score = [](Sample sample, std::stop_token,
-                             std::function<void(Expected<Sample>)> answer) {
+  world.hooks.scorer.rule.score = nullptr;
+  world.function_scorer().ask = [](Sample sample, std::stop_token,
+                                   std::function<void(Expected<Sample>)> answer) {
     sample.reward = "alone";
     answer(std::move(sample));
   };
-  world.hooks.ask_parts_score = [](Group parts, std::stop_token, const AnswerFn<Group>& answer) {
+  world.function_scorer().ask_parts = [](Group parts, std::stop_token,
+                                         const AnswerFn<Group>& answer) {
     if (parts.ordinal == 1) return answer(failure("TypeError: no batch"));
     for (Sample& part : parts.samples) part.reward = static_cast<int64_t>(parts.samples.size());
     answer(std::move(parts));
@@ -129,7 +130,7 @@ TEST(RolloutFunctions, AFailureLeavesThePromptOutWithItsReason) {
     if (sample.ordinal == 3) return failure("ValueError: no such luck");
     return std::vector{two_more(sample)};
   });
-  world.hooks.on_drop = [&](const Group& group, const std::string& why) {
+  world.prompts.on_drop = [&](const Group& group, const std::string& why) {
     world.dropped.emplace_back(group.ordinal, why);
     reason = group.samples[1].failure;
   };
@@ -142,7 +143,7 @@ TEST(RolloutFunctions, AFailureLeavesThePromptOutWithItsReason) {
 
 TEST(RolloutFunctions, ARewardOfTheirsIsKeptWhenItCanBeUsed) {
   World world;
-  world.hooks.score = nullptr;
+  world.hooks.scorer.rule.score = nullptr;
   world.rules.reward_problem = [](const json::value& reward) -> std::optional<std::string> {
     if (reward.is_number()) return std::nullopt;
     return "it is not a number";

@@ -44,13 +44,14 @@ std::vector<std::string> trace_of_a_run(int64_t num_slots, bool refills_at_once)
     const auto whole = static_cast<int64_t>(1 + request.sampling.sampling_seed.value() % 23);
     return std::max<int64_t>(1, whole - (static_cast<int64_t>(request.input_ids.size()) - 2));
   };
-  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample& sample,
+                                     const std::stop_token&) -> Expected<json::value> {
     thread_local std::mt19937 chance(std::random_device{}());
     std::this_thread::sleep_for(std::chrono::microseconds(chance() % 2000));
     if (sample.ordinal % 13 == 5) return failure("odd sample");
     return json::value(static_cast<double>(sample.ordinal % 3));
   };
-  world.hooks.filter = [](const Group& group) {
+  world.hooks.filter.emplace<FilterRule>() = [](const Group& group) {
     const double sum = group.samples[0].reward_value("") + group.samples[1].reward_value("");
     return FilterVerdict{.keep = sum != 1, .reason = "sum_1"};
   };
@@ -103,7 +104,7 @@ TEST(Rollout, WithoutPartialRolloutAllTokensOfAGroupThatIsHandedBackAreDiscarded
   World world;
   world.config = {.groups_per_step = 1, .groups_per_refill = 3};
   int64_t discarded = 0;
-  world.hooks.on_discard = [&discarded](int64_t, int64_t num_tokens) { discarded += num_tokens; };
+  world.prompts.on_discard = [&discarded](int64_t, int64_t num_tokens) { discarded += num_tokens; };
   const StepResult result = world.run();
   ASSERT_EQ(world.returned.size(), 2u);
   EXPECT_EQ(num_drawn_tokens(world.returned[0]), 0);
@@ -115,12 +116,13 @@ TEST(Rollout, TokensDrawnAfterTheStepClosedAreDiscardedAndCounted) {
   World world;
   world.config = {.groups_per_step = 1, .groups_per_refill = 2, .keeps_partial = true};
   world.engine.never = {101};
-  world.hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample&,
+                                     const std::stop_token&) -> Expected<json::value> {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the engine goes on meanwhile
     return json::value(1.0);
   };
   std::map<int64_t, int64_t> told;
-  world.hooks.on_discard = [&told](int64_t ordinal, int64_t num_tokens) {
+  world.prompts.on_discard = [&told](int64_t ordinal, int64_t num_tokens) {
     told[ordinal] += num_tokens;
   };
   const StepResult result = world.run();
@@ -166,7 +168,7 @@ TEST(Rollout, AFullQueueHoldsGroupsBackAndLosesNone) {
                   .groups_per_refill = 6,
                   .max_concurrent_samples = 64,
                   .reward_timeout = std::chrono::milliseconds(40)};
-  world.hooks.filter = [](const Group& group) {
+  world.hooks.filter.emplace<FilterRule>() = [](const Group& group) {
     return FilterVerdict{.keep = group.ordinal % 3 != 1, .reason = "one_of_three"};
   };
   std::vector<std::string> expected;

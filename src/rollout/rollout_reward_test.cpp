@@ -17,13 +17,15 @@ namespace {
 TEST(Rollout, ATeacherIsAskedOfEachSampleThatTrainsBesidesItsReward) {
   World world;
   std::atomic<int> asked{0};
-  world.hooks.teacher = [&](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.teacher.emplace().ask = [&](const Sample& sample,
+                                                 const std::stop_token&) -> Expected<json::value> {
     ++asked;
     if (sample.group == 1) return failure("no answer");
     const std::vector<double> scores(static_cast<std::size_t>(sample.response_length()), -2.0);
     return json::value(json::object{{"teacher_log_probs", json::value_from(scores)}});
   };
-  world.hooks.eval_score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.of_evaluations = [](const Sample&,
+                                              const std::stop_token&) -> Expected<json::value> {
     return json::value(0.5);
   };
   const StepResult step = world.run();
@@ -48,7 +50,8 @@ TEST(Rollout, ATeacherIsAskedOfEachSampleThatTrainsBesidesItsReward) {
 
 TEST(Rollout, AGroupWhoseRewardFailsIsDroppedNotScoredZero) {
   World world;
-  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample& sample,
+                                     const std::stop_token&) -> Expected<json::value> {
     if (sample.group == 1) return failure("the judge is asleep");
     return json::value(1.0);
   };
@@ -59,7 +62,8 @@ TEST(Rollout, AGroupWhoseRewardFailsIsDroppedNotScoredZero) {
 
 TEST(Rollout, ARewardThatCannotBeUsedFailsItsSampleWithTheReason) {
   World world;
-  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample& sample,
+                                     const std::stop_token&) -> Expected<json::value> {
     return sample.group == 1 ? json::value("x") : json::value(1.0);
   };
   world.rules.reward_problem = [](const json::value& reward) -> std::optional<std::string> {
@@ -67,7 +71,7 @@ TEST(Rollout, ARewardThatCannotBeUsedFailsItsSampleWithTheReason) {
     return json_text(reward) + " is not a number";
   };
   std::string failure;
-  world.hooks.on_drop = [&](const Group& group, const std::string&) {
+  world.prompts.on_drop = [&](const Group& group, const std::string&) {
     failure = group.samples.front().failure;
   };
   const StepResult result = world.run();
@@ -78,7 +82,8 @@ TEST(Rollout, ARewardThatCannotBeUsedFailsItsSampleWithTheReason) {
 TEST(Rollout, TooManyFailuresEndTheRunWithTheReason) {
   World world;
   world.config.max_failed_groups = 5;
-  world.hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample&,
+                                     const std::stop_token&) -> Expected<json::value> {
     return failure("the judge is asleep");
   };
   try {
@@ -93,7 +98,8 @@ TEST(Rollout, ASlowRewardIsAFailure) {
   World world;
   world.config.reward_timeout = std::chrono::milliseconds(20);
   world.config.reward_threads = 2;
-  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample& sample,
+                                     const std::stop_token&) -> Expected<json::value> {
     if (sample.ordinal == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return json::value(1.0);
   };
@@ -110,7 +116,8 @@ TEST(Rollout, ARewardThatWaitsForAThreadHasItsWholeTimeOnceItHasOne) {
                   .max_concurrent_samples = 1,
                   .reward_timeout = std::chrono::milliseconds(100),
                   .reward_threads = 1};
-  world.hooks.score = [](const Sample& sample, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample& sample,
+                                     const std::stop_token&) -> Expected<json::value> {
     // A local rule that does not look at its stop token keeps the only thread.
     if (sample.ordinal == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     return json::value(1.0);
@@ -127,7 +134,8 @@ TEST(Rollout, ThreadsThatAreAllKeptByRewardsThatDoNotEndEndTheRunWithTheReason) 
   world.config.max_failed_groups = 2;
   std::promise<void> may_return;
   std::shared_future<void> returns = may_return.get_future().share();
-  world.hooks.score = [&](const Sample&, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [&](const Sample&,
+                                      const std::stop_token&) -> Expected<json::value> {
     returns.wait();
     return json::value(1.0);
   };
@@ -149,7 +157,8 @@ TEST(Rollout, AnAbandonedRewardDoesNotFailTheGroupsOfTheNextStep) {
                   .reward_timeout = std::chrono::milliseconds(300),
                   .reward_threads = 1};
   std::atomic<bool> is_first{true};
-  world.hooks.score = [&](const Sample&, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [&](const Sample&,
+                                      const std::stop_token&) -> Expected<json::value> {
     if (is_first.exchange(false)) {
       world.stop = true;  // the step ends, the rule goes on
       std::this_thread::sleep_for(std::chrono::milliseconds(800));
@@ -175,8 +184,8 @@ TEST(Rollout, SurplusRewardsAreToldToStopAndNobodyWaitsForThem) {
   std::shared_future<void> returns = may_return.get_future().share();
   std::atomic<int> num_told{0};
   std::atomic<int> num_begun{0};
-  world.hooks.score = [&](const Sample& sample,
-                          const std::stop_token& stop) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [&](const Sample& sample,
+                                      const std::stop_token& stop) -> Expected<json::value> {
     ++num_begun;
     while (sample.group == 0 && num_begun < 6) std::this_thread::yield();
     if (sample.group == 1) {  // a judge that can be told
@@ -202,11 +211,11 @@ TEST(Rollout, SurplusRewardsAreToldToStopAndNobodyWaitsForThem) {
 TEST(Rollout, AScoreFromElsewhereMayChangeItsSample) {
   World world;
   std::string reason;
-  world.hooks.on_drop = [&](const Group& group, const std::string&) {
+  world.prompts.on_drop = [&](const Group& group, const std::string&) {
     reason = group.samples.front().failure;
   };
-  world.hooks.ask_score = [](Sample sample, std::stop_token,
-                             std::function<void(Expected<Sample>)> answer) {
+  world.function_scorer().ask = [](Sample sample, std::stop_token,
+                                   std::function<void(Expected<Sample>)> answer) {
     std::thread([sample = std::move(sample), answer = std::move(answer)]() mutable {
       if (sample.group == 1) return answer(failure("nobody is there"));
       sample.reward = 2.0;
@@ -231,8 +240,8 @@ TEST(Rollout, AScoreFromElsewhereIsNotWaitedForWhenTheRolloutEnds) {
   std::once_flag first;
   std::stop_token stop;
   std::function<void(Expected<Sample>)> late;
-  world.hooks.ask_score = [&](Sample, std::stop_token of_call,
-                              std::function<void(Expected<Sample>)> answer) {
+  world.function_scorer().ask = [&](Sample, std::stop_token of_call,
+                                    std::function<void(Expected<Sample>)> answer) {
     std::call_once(first, [&] {
       stop = std::move(of_call);
       late = std::move(answer);

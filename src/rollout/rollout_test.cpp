@@ -34,7 +34,7 @@ TEST(Rollout, ReturnsScoredGroupsInOrder) {
 
 TEST(Rollout, DroppedGroupsAreReplacedAndCounted) {
   World world;
-  world.hooks.filter = [](const Group& group) {
+  world.hooks.filter.emplace<FilterRule>() = [](const Group& group) {
     return FilterVerdict{.keep = group.ordinal % 2 == 0, .reason = "odd"};
   };
   const StepResult result = world.run();
@@ -91,7 +91,7 @@ TEST(Rollout, ASampleBeyondALimitThatWasLoweredIsTruncatedAndTheStepGoesOn) {
   world.config.keeps_partial = true;
   world.config.max_concurrent_samples = 1;
   world.rules.sampling.max_new_tokens = 4;
-  world.hooks.take_groups = [](int64_t) {
+  world.prompts.on_take = [](int64_t) {
     std::vector<Group> groups{group_of(0, 2), group_of(1, 2), group_of(2, 2)};
     Sample& longer = groups[0].samples[0];
     longer.tokens.insert(longer.tokens.end(), 6, 9);
@@ -134,8 +134,8 @@ TEST(Rollout, WithoutPartialRolloutsAGroupThatAnotherRunHasBegunIsDrawnAnew) {
   world.config.groups_per_step = world.config.groups_per_refill = 1;
   world.engine.version = 9;
   int64_t num_discarded = 0;
-  world.hooks.on_discard = [&num_discarded](int64_t, int64_t tokens) { num_discarded += tokens; };
-  world.hooks.take_groups = [](int64_t) { return std::vector<Group>{begun_group(false)}; };
+  world.prompts.on_discard = [&num_discarded](int64_t, int64_t tokens) { num_discarded += tokens; };
+  world.prompts.on_take = [](int64_t) { return std::vector<Group>{begun_group(false)}; };
   const StepResult result = world.run();
   EXPECT_EQ(num_discarded, 4);
   for (const Sample& sample : result.groups.at(0).samples) {
@@ -149,7 +149,7 @@ TEST(Rollout, ASampleThatGoesOnKeepsTheTopPIdsOfItsEarlierTokens) {
   world.config.keeps_partial = true;
   world.rules.keeps_top_p_ids = true;
   world.config.groups_per_step = world.config.groups_per_refill = 1;
-  world.hooks.take_groups = [](int64_t) { return std::vector<Group>{begun_group(true)}; };
+  world.prompts.on_take = [](int64_t) { return std::vector<Group>{begun_group(true)}; };
   const StepResult result = world.run();
   const Sample& sample = result.groups.at(0).samples[0];
   EXPECT_EQ(sample.response_length(), 5);
@@ -164,9 +164,9 @@ TEST(Rollout, ResponsesWithAndWithoutTopPIdsAreNotMixedButDrawnAnew) {
     World world;  // as after a resume with another --rollout-top-p
     world.rules.keeps_top_p_ids = keeps;
     world.config.groups_per_step = world.config.groups_per_refill = 1;
-    world.hooks.take_groups = [&](int64_t) { return std::vector<Group>{begun_group(!keeps)}; };
+    world.prompts.on_take = [&](int64_t) { return std::vector<Group>{begun_group(!keeps)}; };
     int64_t discarded = 0;
-    world.hooks.on_discard = [&](int64_t, int64_t num_tokens) { discarded += num_tokens; };
+    world.prompts.on_discard = [&](int64_t, int64_t num_tokens) { discarded += num_tokens; };
     const StepResult result = world.run();
     EXPECT_EQ(discarded, 4);
     for (const Sample& sample : result.groups.at(0).samples) {
@@ -191,7 +191,7 @@ TEST(Rollout, StepsFollowOneAnotherOnOneThread) {
   world.engine.on_admitted = [&](const engine::GenerateRequest& request) {
     rids.push_back(request.rid);
   };
-  world.hooks.take_groups = [&](int64_t count) {
+  world.prompts.on_take = [&](int64_t count) {
     threads.insert(std::this_thread::get_id());
     std::vector<Group> groups = std::exchange(world.returned, {});
     while (static_cast<int64_t>(groups.size()) < count) groups.push_back(group_of(world.next++, 2));
@@ -230,7 +230,8 @@ TEST(Rollout, EndsPromptlyWithRequestsInFlightAndARewardThatHangs) {
   world.config.reward_timeout = std::chrono::seconds(100);
   world.config.reward_threads = 4;
   std::atomic<int> num_hanging{0};
-  world.hooks.score = [&](const Sample&, const std::stop_token& stop) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [&](const Sample&,
+                                      const std::stop_token& stop) -> Expected<json::value> {
     ++num_hanging;
     while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return json::value(1.0);
@@ -254,17 +255,14 @@ TEST(Rollout, EndsWithAStepThatNobodyTook) {
 
 TEST(Rollout, WhatHooksThrowReachesTheLoopWithItsTypeAndTheNextStepWorks) {
   World world;
-  Rollout rollout(world.engine, world.config, [&] {
-    RolloutHooks hooks = world.hooks;
-    hooks.take_groups = [&](int64_t count) {
-      if (world.next == 0) {
-        world.next = 1;
-        throw ConfigError("the data file is gone");
-      }
-      return world.hooks.take_groups(count);
-    };
-    return hooks;
-  }());
+  world.prompts.on_take = [&, take = world.prompts.on_take](int64_t count) {
+    if (world.next == 0) {
+      world.next = 1;
+      throw ConfigError("the data file is gone");
+    }
+    return take(count);
+  };
+  Rollout rollout(world.engine, world.config, world.hooks);
   EXPECT_THROW(world.run(rollout), ConfigError);
   EXPECT_EQ(world.run(rollout).groups.size(), 3u);
 }

@@ -47,11 +47,12 @@ std::vector<std::string> history(const Form& form) {
   world.config.max_concurrent_samples = 9;
   world.config.reward_threads = 3;
   world.give_returned_first();
-  world.hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample&,
+                                     const std::stop_token&) -> Expected<json::value> {
     dawdle(2000);
     return json::value(1.0);
   };
-  world.hooks.filter = [](const Group& group) {
+  world.hooks.filter.emplace<FilterRule>() = [](const Group& group) {
     return FilterVerdict{.keep = group.ordinal % 5 != 2, .reason = "odd"};
   };
   Rounds rounds(world.engine, {.tokens_per_round = 8, .reward_threads = 3});
@@ -138,7 +139,8 @@ TEST(Rounds, WhatTrainingThrowsComesOut) {
 
 TEST(Rounds, ARewardThatDoesNotEndEndsTheRun) {
   World world;
-  world.hooks.score = [](const Sample&, const std::stop_token& stop) -> Expected<json::value> {
+  world.hooks.scorer.rule.score = [](const Sample&,
+                                     const std::stop_token& stop) -> Expected<json::value> {
     while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return failure("stopped");
   };

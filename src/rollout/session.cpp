@@ -98,13 +98,13 @@ std::shared_ptr<GroupInFlight> Session::start(Group group, int64_t attempt) {
   auto flight = std::make_shared<GroupInFlight>(std::move(group), attempt);
   flight->num_open = flight->draws.size();
   if (rules_.generate) flight->begun = flight->group;
-  const bool is_whole = is_replayed(context_.hooks, flight->group);
+  const bool is_whole = !rules_.is_evaluation && context_.hooks.prompts->is_replayed(flight->group);
   for (std::size_t i = 0; i < flight->draws.size(); ++i) {
     Sample& sample = flight->group.samples[i];
     Draw& draw = flight->draws[i];
     if (is_whole && sample.response.empty()) render(sample);
     if (!rules_.generate && !is_whole && has_other_records(sample, rules_)) {
-      tell_discarded(context_.hooks, flight->group.ordinal, sample.response_length());
+      tell_discarded(context_.hooks.prompts, flight->group.ordinal, sample.response_length());
       cut_response(sample, 0);
       render(sample);
     }

@@ -71,7 +71,7 @@ struct GroupInFlight {
   int64_t attempt = 0;       // how often it was given out before: part of its requests' rids
   std::vector<Draw> draws;   // one per sample
   std::size_t num_open = 0;  // samples that are not drawn and scored
-  std::optional<FilterVerdict> filtered;  // by RolloutHooks::ask_filter
+  std::optional<FilterVerdict> filtered;  // the answer of a user's filter
   bool is_aborted = false;                // Session::abort(): its samples do not go on
 
   /// Why the engine, or a function, gave up sample `index` of the group.
@@ -157,7 +157,7 @@ class Session {
   boost::asio::awaitable<void> score(std::shared_ptr<GroupInFlight> flight, std::size_t index);
   boost::asio::awaitable<void> ask_teacher(Sample& sample);
   boost::asio::awaitable<void> score_one(Sample& sample);
-  boost::asio::awaitable<void> score_parts(std::vector<Sample*> parts);
+  boost::asio::awaitable<void> score_parts(const AskGroupFn& ask, std::vector<Sample*> parts);
   boost::asio::awaitable<void> ask_sample_hooks(std::shared_ptr<GroupInFlight> flight,
                                                 std::size_t index);
   boost::asio::awaitable<void> ask_sample_hook(Sample& sample, int64_t group);

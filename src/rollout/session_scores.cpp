@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "rollout/ask.h"
 #include "rollout/reward_call.h"
@@ -61,7 +62,7 @@ asio::awaitable<void> Session::ask_sample_hook(Sample& sample, int64_t group) {
   const int64_t num_added = num_drawn(**seen) - num_drawn(sample);
   num_tokens_of_functions_ += std::max<int64_t>(num_added, 0);
   if (!rules_.is_evaluation)
-    tell_discarded(context_.hooks, group, std::max<int64_t>(-num_added, 0));
+    tell_discarded(context_.hooks.prompts, group, std::max<int64_t>(-num_added, 0));
   sample = std::move(**seen);
 }
 
@@ -72,9 +73,9 @@ asio::awaitable<void> Session::end_group(std::shared_ptr<GroupInFlight> flight) 
   if (!std::ranges::all_of(group.samples, is_whole)) co_return;
   const bool lacks_score = std::ranges::any_of(
       group.samples, [](const Sample& sample) { return sample.reward.is_null(); });
-  if (hooks.ask_group_score && lacks_score) {
-    auto scored =
-        co_await ask_elsewhere(bound(hooks.ask_group_score, group), rewards_stop_.get_token());
+  const auto* scorer = std::get_if<GroupScorer>(&hooks.scorer.function);
+  if (scorer != nullptr && lacks_score) {
+    auto scored = co_await ask_elsewhere(bound(scorer->ask, group), rewards_stop_.get_token());
     if (!scored) co_return;
     for (std::size_t i = 0; i < group.samples.size(); ++i) {
       take_score(group.samples[i], *scored ? Expected<Sample>(std::move((*scored)->samples[i]))
@@ -82,8 +83,9 @@ asio::awaitable<void> Session::end_group(std::shared_ptr<GroupInFlight> flight) 
     }
     if (!std::ranges::all_of(group.samples, is_whole)) co_return;
   }
-  if (!hooks.ask_filter || rules_.is_evaluation || is_closed_) co_return;
-  auto filtered = co_await ask_elsewhere(bound(hooks.ask_filter, group), rewards_stop_.get_token());
+  const auto* filter = std::get_if<AskFilterFn>(&hooks.filter);
+  if (filter == nullptr || rules_.is_evaluation || is_closed_) co_return;
+  auto filtered = co_await ask_elsewhere(bound(*filter, group), rewards_stop_.get_token());
   if (!filtered) co_return;
   if (*filtered) {
     group = std::move((*filtered)->group);
@@ -98,21 +100,21 @@ asio::awaitable<void> Session::score(std::shared_ptr<GroupInFlight> flight, std:
   std::vector<Sample*> parts{&flight->group.samples[index]};
   for (Sample& part : draw.other_parts) parts.push_back(&part);
   for (Sample* part : parts) co_await ask_teacher(*part);
-  if (!draw.is_list || !context_.hooks.ask_parts_score) {
+  const auto* scorer = std::get_if<FunctionScorer>(&context_.hooks.scorer.function);
+  if (!draw.is_list || scorer == nullptr || !scorer->ask_parts) {
     for (Sample* part : parts) co_await score_one(*part);
     co_return;
   }
   if (!std::ranges::all_of(parts, [](const Sample* part) { return is_whole(*part); })) co_return;
   std::erase_if(parts, [](const Sample* part) { return !part->reward.is_null(); });
-  if (!parts.empty()) co_await score_parts(std::move(parts));
+  if (!parts.empty()) co_await score_parts(scorer->ask_parts, std::move(parts));
 }
 
-/// `parts` are of a flight that the caller holds.
-asio::awaitable<void> Session::score_parts(std::vector<Sample*> parts) {
+/// `ask` outlives the call. `parts` are of a flight that the caller holds.
+asio::awaitable<void> Session::score_parts(const AskGroupFn& ask, std::vector<Sample*> parts) {
   Group question{.ordinal = parts.front()->group, .samples = {}};
   for (const Sample* part : parts) question.samples.push_back(*part);
-  auto scored = co_await ask_elsewhere(bound(context_.hooks.ask_parts_score, std::move(question)),
-                                       rewards_stop_.get_token());
+  auto scored = co_await ask_elsewhere(bound(ask, std::move(question)), rewards_stop_.get_token());
   if (!scored) co_return;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     take_score(*parts[i], *scored ? Expected<Sample>(std::move((*scored)->samples[i]))
@@ -122,11 +124,11 @@ asio::awaitable<void> Session::score_parts(std::vector<Sample*> parts) {
 
 /// `sample` is one of a flight that the caller holds. A function of the user's may have asked already.
 asio::awaitable<void> Session::ask_teacher(Sample& sample) {
-  const RolloutHooks& hooks = context_.hooks;
-  if (!hooks.teacher || rules_.is_evaluation || !is_whole(sample)) co_return;
+  const std::optional<Teacher>& teacher = context_.hooks.scorer.teacher;
+  if (!teacher || rules_.is_evaluation || !is_whole(sample)) co_return;
   if (!sample.teacher_log_probs.empty() || sample.response_length() == 0) co_return;
-  auto answer = co_await score_within(context_.runtime, hooks.teacher, sample,
-                                      hooks.teacher_timeout, rewards_stop_.get_token());
+  auto answer = co_await score_within(context_.runtime, teacher->ask, sample, teacher->timeout,
+                                      rewards_stop_.get_token());
   if (!answer) co_return;
   if (!*answer) {
     fail_sample(sample, "teacher: " + answer->error().message);
@@ -137,18 +139,21 @@ asio::awaitable<void> Session::ask_teacher(Sample& sample) {
 
 /// `sample` is one of a flight that the caller holds.
 asio::awaitable<void> Session::score_one(Sample& sample) {
-  const RolloutHooks& hooks = context_.hooks;
-  if (hooks.ask_group_score || !is_whole(sample) || !sample.reward.is_null()) co_return;
-  if (hooks.ask_score && (!hooks.is_scored_elsewhere || hooks.is_scored_elsewhere(sample))) {
-    auto scored = co_await score_elsewhere(hooks.ask_score, sample, rewards_stop_.get_token());
+  const Scorer& scorer = context_.hooks.scorer;
+  if (std::holds_alternative<GroupScorer>(scorer.function) || !is_whole(sample) ||
+      !sample.reward.is_null())
+    co_return;
+  const auto* function = std::get_if<FunctionScorer>(&scorer.function);
+  if (function != nullptr && (!function->scores || function->scores(sample))) {
+    auto scored = co_await score_elsewhere(function->ask, sample, rewards_stop_.get_token());
     if (scored) take_score(sample, std::move(*scored));
     co_return;
   }
-  const bool has_own = rules_.is_evaluation && hooks.eval_score;
-  const ScoreFn& score = has_own ? hooks.eval_score : hooks.score;
+  const bool has_own = rules_.is_evaluation && scorer.rule.of_evaluations;
+  const ScoreFn& score = has_own ? scorer.rule.of_evaluations : scorer.rule.score;
   if (!score) co_return;
   const auto timeout =
-      hooks.reward_timeout ? hooks.reward_timeout(sample) : context_.config.reward_timeout;
+      scorer.rule.timeout ? scorer.rule.timeout(sample) : context_.config.reward_timeout;
   auto reward =
       co_await score_within(context_.runtime, score, sample, timeout, rewards_stop_.get_token());
   if (!reward) co_return;

@@ -97,12 +97,12 @@ void Step::refill() {
 }
 
 void Step::begin_groups(int64_t count) {
-  std::vector<Group> groups = hooks_.take_groups(count);
+  std::vector<Group> groups = hooks_.prompts->take(count);
   data_ended_ = groups.empty();
   num_under_way_ += static_cast<int64_t>(groups.size());
   for (Group& group : groups) {
     const int64_t ordinal = group.ordinal;
-    if (!config_.keeps_partial && !is_replayed(hooks_, group)) forget_older(group);
+    if (!config_.keeps_partial && !hooks_.prompts->is_replayed(group)) forget_older(group);
     const auto known = attempts_.find(ordinal);
     std::shared_ptr<GroupInFlight> flight =
         session_.start(std::move(group), known == attempts_.end() ? 0 : known->second);
@@ -129,7 +129,7 @@ void Step::drawn(GroupInFlight& flight, std::size_t index) {
 
 /// What another mode of training began, before a restart: here all tokens are of one version.
 void Step::forget_older(Group& group) {
-  tell_discarded(hooks_, group.ordinal, num_drawn_tokens(group));
+  tell_discarded(hooks_.prompts, group.ordinal, num_drawn_tokens(group));
   end_.discarded_tokens += forget_response(group);
 }
 
@@ -151,7 +151,7 @@ void Step::judge(int64_t ordinal) {
   GroupInFlight& flight = *open_.at(ordinal).flight;
   Group& group = flight.group;
   const Verdict verdict =
-      verdict_on(group, flight.filtered, hooks_, num_under_way_, config_.groups_per_step);
+      verdict_on(group, flight.filtered, hooks_.filter, num_under_way_, config_.groups_per_step);
   if (verdict.kind == Verdict::Kind::kGivenUp) return replace(open_.at(ordinal), verdict.index);
   if (verdict.kind == Verdict::Kind::kDrop) {
     if (verdict.reason == "failed") {
@@ -186,7 +186,7 @@ void Step::replace(const Open& given_up, std::size_t index) {
 
 void Step::drop(int64_t ordinal, const std::string& reason) {
   const std::shared_ptr<GroupInFlight> flight = open_.at(ordinal).flight;
-  if (hooks_.on_drop) hooks_.on_drop(flight->group, reason);  // throws: it is handed back
+  hooks_.prompts->dropped(flight->group, reason);  // may throw: it is given back
   open_.erase(ordinal);
   attempts_.erase(ordinal);
   --num_under_way_;
@@ -203,9 +203,10 @@ void Step::judge_what_is_there() {
       return std::ranges::find(samples, status, &Sample::status) != samples.end();
     };
     const bool is_scored =
-        !gives_scores(hooks_) ||
+        !hooks_.scorer.gives_rewards() ||
         std::ranges::none_of(samples, [](const Sample& sample) { return sample.reward.is_null(); });
-    const bool is_filtered = !hooks_.ask_filter || open.flight->filtered;
+    const bool is_filtered =
+        !std::holds_alternative<AskFilterFn>(hooks_.filter) || open.flight->filtered;
     if (open.flight->num_open > 0 || is_any(Status::kAborted)) continue;
     if (is_any(Status::kFailed) || (is_scored && is_filtered)) ordinals.push_back(ordinal);
   }
@@ -226,17 +227,17 @@ void Step::hand_back() {
       end_.discarded_tokens += cut_back(*open.flight, open.first_number);
       group = std::move(open.flight->group);
     }
-    tell_discarded(hooks_, ordinal, drawn - num_drawn_tokens(group));
+    tell_discarded(hooks_.prompts, ordinal, drawn - num_drawn_tokens(group));
     ++attempts_[ordinal];
     groups.push_back(std::move(group));
   }
-  if (!groups.empty()) hooks_.give_back(std::move(groups));
+  if (!groups.empty()) hooks_.prompts->give_back(std::move(groups));
 }
 
 /// Its group as it was in the tick in which the step closed, and without new tokens where none are
 /// kept. Returns how many new tokens that takes.
 int64_t Step::cut_back(GroupInFlight& flight, int64_t first_number) {
-  if (is_replayed(hooks_, flight.group)) return 0;
+  if (hooks_.prompts->is_replayed(flight.group)) return 0;
   int64_t num_taken = 0;
   for (std::size_t i = 0; i < flight.draws.size(); ++i) {
     Sample& sample = flight.group.samples[i];

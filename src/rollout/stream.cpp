@@ -116,15 +116,15 @@ bool Stream::may_begin() const {
 
 void Stream::admit() {
   while (may_begin()) {
-    std::vector<Group> groups = hooks_.take_groups(1);
+    std::vector<Group> groups = hooks_.prompts->take(1);
     data_ended_ = groups.empty();
     for (Group& group : groups) {
       if (config_.redraws_unended_groups && !has_ended(group)) {
-        tell_discarded(hooks_, group.ordinal, num_drawn_tokens(group));
+        tell_discarded(hooks_.prompts, group.ordinal, num_drawn_tokens(group));
         end_.discarded_tokens += forget_response(group);
       }
       // `slime train --partial-rollout` began it, if it has tokens.
-      if (is_replayed(hooks_, group)) group.begun_with = version_;  // whatever drew it
+      if (hooks_.prompts->is_replayed(group)) group.begun_with = version_;  // whatever drew it
       if (!group.begun_with)
         group.begun_with = std::min(oldest_version(group).value_or(version_), version_);
       const auto known = attempts_.find(group.ordinal);
@@ -240,8 +240,8 @@ void Stream::judge_one(OpenGroups::iterator which) {
   }
   const int64_t remaining =
       num_kept_ % config_.groups_per_step + static_cast<int64_t>(open_.size());
-  const Verdict verdict =
-      verdict_on(group, which->second.flight->filtered, hooks_, remaining, config_.groups_per_step);
+  const Verdict verdict = verdict_on(group, which->second.flight->filtered, hooks_.filter,
+                                     remaining, config_.groups_per_step);
   switch (verdict.kind) {
     case Verdict::Kind::kKeep:
       return keep(which);
@@ -283,7 +283,7 @@ void Stream::count_dropped(const Group& group) {
 void Stream::drop(OpenGroups::iterator which, const std::string& reason) {
   const std::shared_ptr<GroupInFlight> flight = which->second.flight;
   count_dropped(flight->group);
-  if (hooks_.on_drop) hooks_.on_drop(flight->group, reason);  // throws: it is handed back
+  hooks_.prompts->dropped(flight->group, reason);  // may throw: it is given back
   open_.erase(which);
   attempts_.erase(flight->group.ordinal);
   count_drop(end_, config_, num_kept_ % config_.groups_per_step, reason);
@@ -296,7 +296,7 @@ void Stream::retry(OpenGroups::iterator which) {
   const int64_t drawn = num_drawn_tokens(flight->group);
   count_dropped(flight->group);
   Group group = flight->to_hand_back(/*keeps_tokens=*/false);
-  tell_discarded(hooks_, group.ordinal, drawn);
+  tell_discarded(hooks_.prompts, group.ordinal, drawn);
   end_.discarded_tokens += flight->begun ? drawn : forget_response(group);
   ++attempts_[group.ordinal];
   ++end_.num_retried_groups;
@@ -315,7 +315,7 @@ void Stream::give_up(OpenGroups::iterator which, std::size_t index) {
   const int64_t drawn = num_drawn_tokens(flight->group);
   given_up_.push_back(flight->to_hand_back(config_.keeps_partial));
   const int64_t discarded = drawn - num_drawn_tokens(given_up_.back());
-  tell_discarded(hooks_, given_up_.back().ordinal, discarded);
+  tell_discarded(hooks_.prompts, given_up_.back().ordinal, discarded);
   end_.discarded_tokens += discarded;
   count_failure(end_, config_, num_kept_ % config_.groups_per_step, sample,
                 flight->why_given_up(index));
@@ -344,7 +344,7 @@ void Stream::begin_given_up_later() {
 
 /// To be begun again: also where the data had ended, they are there.
 void Stream::give_back(std::vector<Group> groups) {
-  hooks_.give_back(std::move(groups));
+  hooks_.prompts->give_back(std::move(groups));
   data_ended_ = false;
 }
 
@@ -366,7 +366,7 @@ void Stream::hand_back() {
     groups.push_back(std::move(open.flight->group));
   }
   open_.clear();
-  if (!groups.empty()) hooks_.give_back(std::move(groups));
+  if (!groups.empty()) hooks_.prompts->give_back(std::move(groups));
 }
 
 void Stream::idle() {

@@ -91,7 +91,7 @@ TEST_P(StreamBound, NoTokenIsOlderThanTheBoundWhenItIsTrained) {
     const uint64_t seed = request.sampling.sampling_seed.value();
     return seed % 9 == 0 ? int64_t{50} : static_cast<int64_t>(1 + seed % 5);
   };
-  world.hooks.filter = [](const Group& group) {
+  world.hooks.filter.emplace<FilterRule>() = [](const Group& group) {
     return FilterVerdict{.keep = group.ordinal % 5 != 2, .reason = "odd"};
   };
   Rollout rollout(world.engine, world.config, world.hooks);
@@ -236,7 +236,7 @@ TEST(Stream, GroupsThatWereTooOldAreDrawnAgainOrLeftOut) {
     world.config.max_concurrent_samples = 64;
     world.engine.never = {101};
     int64_t told = 0;
-    world.hooks.on_discard = [&told](int64_t, int64_t num_tokens) { told += num_tokens; };
+    world.prompts.on_discard = [&told](int64_t, int64_t num_tokens) { told += num_tokens; };
     Rollout rollout(world.engine, world.config, world.hooks);
     StreamOrder order = stream_of(world, 1, 8);
     order.order = ConsumptionOrder::kFinish;
@@ -267,7 +267,7 @@ TEST(Stream, GroupsThatWereTooOldAreDrawnAgainOrLeftOut) {
 
 TEST(Stream, EndsWithTheDataAndSaysSo) {
   World world;
-  world.hooks.take_groups = [&world](int64_t) {
+  world.prompts.on_take = [&world](int64_t) {
     std::vector<Group> groups;
     if (world.next < 7) groups.push_back(group_of(world.next++, 2));
     return groups;
@@ -281,7 +281,7 @@ TEST(Stream, EndsWithTheDataAndSaysSo) {
 
 TEST(Stream, BehindTheEndOfTheDataComeStepsWithoutGroups) {
   World world;
-  world.hooks.take_groups = [&world](int64_t) {
+  world.prompts.on_take = [&world](int64_t) {
     std::vector<Group> groups;
     if (world.next < 3) groups.push_back(group_of(world.next++, 2));
     return groups;
@@ -377,7 +377,7 @@ TEST(Stream, AGroupThatIsDrawnAnewIsThereThoughTheDataHasEnded) {
   too_old.begun_with = 3;
   world.returned.push_back(too_old);
   for (int64_t ordinal = 1; ordinal < 3; ++ordinal) world.returned.push_back(group_of(ordinal, 2));
-  world.hooks.take_groups = [&world](int64_t) {
+  world.prompts.on_take = [&world](int64_t) {
     std::vector<Group> groups;
     if (!world.returned.empty()) {
       groups.push_back(std::move(world.returned.front()));
@@ -410,10 +410,10 @@ TEST(Stream, AGroupWithASampleThatHasNotEndedGoesOnOrIsDrawnAnew) {
     begun.samples[0].status = Status::kTruncated;
     begun.samples[1].status = Status::kAborted;
     std::map<int64_t, int64_t> discarded;
-    world.hooks.on_discard = [&discarded](int64_t ordinal, int64_t num_tokens) {
+    world.prompts.on_discard = [&discarded](int64_t ordinal, int64_t num_tokens) {
       discarded[ordinal] += num_tokens;
     };
-    world.hooks.take_groups = [&begun](int64_t) {
+    world.prompts.on_take = [&begun](int64_t) {
       std::vector<Group> groups;
       if (!begun.samples.empty()) groups.push_back(std::exchange(begun, {}));
       return groups;

@@ -3,8 +3,10 @@
 /// For tests: what a rollout needs around it.
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "rollout/rollout.h"
@@ -27,10 +29,30 @@ inline Group group_of(int64_t ordinal, int n) {
   return group;
 }
 
+/// A supply whose answers a test sets one by one.
+struct ScriptedPrompts final : PromptSupply {
+  std::function<std::vector<Group>(int64_t)> on_take;
+  std::function<void(std::vector<Group>)> on_give_back;
+  std::function<bool(const Group&)> on_replayed;                  // empty: false
+  std::function<void(int64_t, int64_t)> on_discard;               // may be empty
+  std::function<void(const Group&, const std::string&)> on_drop;  // may be empty
+
+  std::vector<Group> take(int64_t count) override { return on_take(count); }
+  void give_back(std::vector<Group> groups) override { on_give_back(std::move(groups)); }
+  bool is_replayed(const Group& group) const override { return on_replayed && on_replayed(group); }
+  void discarded(int64_t ordinal, int64_t num_tokens) override {
+    if (on_discard) on_discard(ordinal, num_tokens);
+  }
+  void dropped(const Group& group, const std::string& reason) override {
+    if (on_drop) on_drop(group, reason);
+  }
+};
+
 /// An uneven engine and hooks that keep, score 1 and note everything.
 struct World {
   UnevenEngine engine;
   RolloutConfig config{.groups_per_step = 3, .groups_per_refill = 3, .max_concurrent_samples = 4};
+  ScriptedPrompts prompts;
   RolloutHooks hooks;
   ResponseRules rules;
   std::atomic<bool> stop{false};
@@ -40,25 +62,31 @@ struct World {
 
   World() {
     rules.sampling.max_new_tokens = 8;
-    hooks.take_groups = [this](int64_t count) {
+    hooks.prompts = &prompts;
+    prompts.on_take = [this](int64_t count) {
       std::vector<Group> groups;
       for (int64_t i = 0; i < count; ++i) groups.push_back(group_of(next++, 2));
       return groups;
     };
-    hooks.give_back = [this](std::vector<Group> groups) {
+    prompts.on_give_back = [this](std::vector<Group> groups) {
       std::ranges::move(groups, std::back_inserter(returned));
     };
     hooks.detokenize = [](std::span<const TokenId> ids) { return std::to_string(ids.size()); };
-    hooks.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
+    hooks.scorer.rule.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
       return json::value(1.0);
     };
-    hooks.on_drop = [this](const Group& group, const std::string& reason) {
+    prompts.on_drop = [this](const Group& group, const std::string& reason) {
       dropped.emplace_back(group.ordinal, reason);
     };
   }
+  FunctionScorer& function_scorer() {
+    auto* scorer = std::get_if<FunctionScorer>(&hooks.scorer.function);
+    return scorer != nullptr ? *scorer : hooks.scorer.function.emplace<FunctionScorer>();
+  }
+
   /// From now on groups that came back are given out first, as by a buffer.
   void give_returned_first() {
-    hooks.take_groups = [this](int64_t count) {
+    prompts.on_take = [this](int64_t count) {
       std::vector<Group> groups;
       for (int64_t i = 0; i < count; ++i) {
         if (returned.empty()) {

@@ -26,19 +26,16 @@ int64_t num_filtered(const StepEnd& end) {
 
 }  // namespace
 
-bool gives_scores(const RolloutHooks& hooks) {
-  return hooks.score || hooks.ask_score || hooks.ask_group_score;
-}
-
 Verdict verdict_on(const Group& group, const std::optional<FilterVerdict>& filtered,
-                   const RolloutHooks& hooks, int64_t remaining, int64_t target) {
+                   const GroupFilter& filter, int64_t remaining, int64_t target) {
   const std::size_t size = group.samples.size();
   if (const std::size_t index = first_with(group, Status::kAborted); index < size)
     return {.kind = Verdict::Kind::kGivenUp, .reason = "aborted", .index = index};
   if (const std::size_t index = first_with(group, Status::kFailed); index < size)
     return {.kind = Verdict::Kind::kDrop, .reason = "failed", .index = index};
   FilterVerdict verdict = filtered.value_or(FilterVerdict{});
-  if (!filtered && hooks.filter) verdict = hooks.filter(group);
+  const auto* rule = std::get_if<FilterRule>(&filter);
+  if (!filtered && rule != nullptr) verdict = (*rule)(group);
   if (should_drop(verdict, remaining, target))
     return {.kind = Verdict::Kind::kDrop, .reason = std::move(verdict.reason)};
   return {};
@@ -70,12 +67,8 @@ void count_drop(StepEnd& end, const RolloutConfig& config, int64_t num_kept,
                   filtered, reason, num_kept, config.groups_per_step));
 }
 
-void tell_discarded(const RolloutHooks& hooks, int64_t ordinal, int64_t num_tokens) {
-  if (num_tokens > 0 && hooks.on_discard) hooks.on_discard(ordinal, num_tokens);
-}
-
-bool is_replayed(const RolloutHooks& hooks, const Group& group) {
-  return hooks.is_replayed && hooks.is_replayed(group);
+void tell_discarded(PromptSupply* prompts, int64_t ordinal, int64_t num_tokens) {
+  if (num_tokens > 0 && prompts != nullptr) prompts->discarded(ordinal, num_tokens);
 }
 
 int64_t forget_response(Group& group) {

@@ -23,13 +23,10 @@ struct Verdict {
   std::size_t index = 0;  // of the sample that failed or was given up
 };
 
-/// `filtered`: what RolloutHooks::ask_filter answered, if it was asked. `remaining` and `target` as
+/// `filtered`: the answer of a user's filter, if it was asked. `remaining` and `target` as
 /// should_drop (core/filter_verdict.h).
 Verdict verdict_on(const Group& group, const std::optional<FilterVerdict>& filtered,
-                   const RolloutHooks& hooks, int64_t remaining, int64_t target);
-
-/// Whether rewards of any kind are given.
-bool gives_scores(const RolloutHooks& hooks);
+                   const GroupFilter& filter, int64_t remaining, int64_t target);
 
 /// One more group of the step, of which `num_kept` are kept, has failed or was given up. Throws
 /// ConfigError with the reason when there are too many (RolloutConfig).
@@ -41,11 +38,8 @@ void count_failure(StepEnd& end, const RolloutConfig& config, int64_t num_kept,
 void count_drop(StepEnd& end, const RolloutConfig& config, int64_t num_kept,
                 const std::string& reason);
 
-/// To the loop, if it is any.
-void tell_discarded(const RolloutHooks& hooks, int64_t ordinal, int64_t num_tokens);
-
-/// RolloutHooks::is_replayed, where there is any.
-bool is_replayed(const RolloutHooks& hooks, const Group& group);
+/// To the supply, if there are any.
+void tell_discarded(PromptSupply* prompts, int64_t ordinal, int64_t num_tokens);
 
 /// Back to an untouched prompt. Returns how many response tokens that throws away.
 int64_t forget_response(Group& group);

@@ -104,17 +104,18 @@ rollout::ScoreFn make_score(const config::RunConfig& config, std::vector<std::st
   };
 }
 
-void add_teacher(const config::RunConfig& config, rollout::RolloutHooks& hooks) {
+void add_teacher(const config::RunConfig& config, rollout::Scorer& scorer) {
   if (!is_taught_by_server(config)) return;
-  hooks.teacher = [teacher = teacher_of(config), temperature = config.rollout_temperature](
-                      const Sample& sample, const std::stop_token& stop) {
+  scorer.teacher.emplace();
+  scorer.teacher->ask = [teacher = teacher_of(config), temperature = config.rollout_temperature](
+                            const Sample& sample, const std::stop_token& stop) {
     return reward::ask_teacher(teacher, temperature, sample, stop);
   };
-  hooks.teacher_timeout = server_deadline(config);
-  if (!hooks.score || !config.rm_type.empty()) return;
-  hooks.eval_score = [rule = hooks.score, teacher = hooks.teacher](
-                         const Sample& sample,
-                         const std::stop_token& stop) -> Expected<json::value> {
+  scorer.teacher->timeout = server_deadline(config);
+  if (!scorer.rule.score || !config.rm_type.empty()) return;
+  scorer.rule.of_evaluations = [rule = scorer.rule.score, teacher = scorer.teacher->ask](
+                                   const Sample& sample,
+                                   const std::stop_token& stop) -> Expected<json::value> {
     if (sample.metadata.contains("rm_type")) return rule(sample, stop);
     if (sample.response_length() == 0) return json::value(0.0);
     const Expected<json::value> answer = teacher(sample, stop);

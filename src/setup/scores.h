@@ -10,7 +10,7 @@
 #include "config/run_config.h"
 #include "core/sample.h"
 #include "reward/reward.h"
-#include "rollout/rollout.h"
+#include "rollout/scorer.h"
 
 namespace slime::setup {
 
@@ -39,6 +39,6 @@ int num_reward_threads(const config::RunConfig& config);
 /// With --opd-type sglang: a teacher is asked for its log-probs of every sample that trains, besides
 /// what gives it a reward. An evaluation asks it where there is no rule, and its score is minus the
 /// mean divergence from the teacher per token.
-void add_teacher(const config::RunConfig& config, rollout::RolloutHooks& hooks);
+void add_teacher(const config::RunConfig& config, rollout::Scorer& scorer);
 
 }  // namespace slime::setup

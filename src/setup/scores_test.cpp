@@ -23,21 +23,21 @@ TEST(Scores, AServedTeacherStandsBesideARule) {
   config.rm_url = "http://127.0.0.1:9/generate";
   for (const std::string rule : {"", "math"}) {
     config.rm_type = rule;
-    rollout::RolloutHooks hooks;
-    hooks.score = make_score(config);
-    add_teacher(config, hooks);
-    EXPECT_TRUE(hooks.teacher);
-    EXPECT_EQ(static_cast<bool>(hooks.eval_score), rule.empty())
+    rollout::Scorer scorer;
+    scorer.rule.score = make_score(config);
+    add_teacher(config, scorer);
+    EXPECT_TRUE(scorer.teacher);
+    EXPECT_EQ(static_cast<bool>(scorer.rule.of_evaluations), rule.empty())
         << "without a rule an evaluation measures the distance from the teacher";
     Sample sample;
     sample.response = "\\boxed{7}";
     sample.label = "7";
-    EXPECT_EQ(hooks.score(sample, {})->to_number<double>(), rule.empty() ? 0.0 : 1.0);
+    EXPECT_EQ(scorer.rule.score(sample, {})->to_number<double>(), rule.empty() ? 0.0 : 1.0);
   }
   config.opd_type = "megatron";
-  rollout::RolloutHooks hooks;
-  add_teacher(config, hooks);
-  EXPECT_FALSE(hooks.teacher);
+  rollout::Scorer scorer;
+  add_teacher(config, scorer);
+  EXPECT_FALSE(scorer.teacher);
 }
 
 TEST(Scores, GradingIsStrictUnlessTheFlagSaysOtherwise) {

@@ -153,17 +153,36 @@ void Process::restore() {
   prompts_.add(std::move(waiting));
 }
 
-rollout::RolloutHooks Process::make_hooks() {
-  rollout::RolloutHooks hooks;
-  loop::take_prompts_from(hooks, prompts_, *fates_);
-  hooks.take_groups = [this, take = std::move(hooks.take_groups)](int64_t count) {
-    const int64_t left = scenario_.num_prompts - prompts_.next_group() + prompts_.num_waiting();
-    std::vector<Group> groups = take(std::min(count, left));
-    witness_.given_out(groups);
+/// The scenario's prompts; the witness sees what goes out and what is dropped.
+class Process::Prompts final : public loop::LedgerPrompts {
+ public:
+  explicit Prompts(Process& process)
+      : LedgerPrompts(process.prompts_, *process.fates_), process_(process) {}
+
+  std::vector<Group> take(int64_t count) override {
+    buffer::DataSource& prompts = process_.prompts_;
+    const int64_t left =
+        process_.scenario_.num_prompts - prompts.next_group() + prompts.num_waiting();
+    std::vector<Group> groups = LedgerPrompts::take(std::min(count, left));
+    process_.witness_.given_out(groups);
     return groups;
-  };
+  }
+
+  void dropped(const Group& group, const std::string& reason) override {
+    LedgerPrompts::dropped(group, reason);
+    process_.witness_.dropped(group, reason);
+  }
+
+ private:
+  Process& process_;
+};
+
+rollout::RolloutHooks Process::make_hooks() {
+  rollout_prompts_ = std::make_unique<Prompts>(*this);
+  rollout::RolloutHooks hooks;
+  hooks.prompts = rollout_prompts_.get();
   hooks.detokenize = [](std::span<const TokenId>) { return std::string(); };
-  hooks.score = [this](const Sample&, const std::stop_token&) -> Expected<json::value> {
+  hooks.scorer.rule.score = [this](const Sample&, const std::stop_token&) -> Expected<json::value> {
     if (chance_.happens(scenario_.reward_fails)) return failure("the judge does not know");
     return json::value(1.0);
   };
@@ -173,10 +192,6 @@ rollout::RolloutHooks Process::make_hooks() {
       return FilterVerdict{.keep = !own.happens(scenario_.filter_rate), .reason = "made_up"};
     };
   }
-  hooks.on_drop = [this](const Group& group, const std::string& reason) {
-    loop::note_drop(*fates_, group, reason);
-    witness_.dropped(group, reason);
-  };
   return hooks;
 }
 

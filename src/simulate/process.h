@@ -104,6 +104,8 @@ class Process final : public loop::Steps {
     const Scenario& scenario_;
   };
 
+  class Prompts;
+
   void before_event();
   bool goes_wrong(double probability);
   void disk_may_be_full();
@@ -128,6 +130,7 @@ class Process final : public loop::Steps {
   Engines engines_;
   buffer::DataSource prompts_;
   std::unique_ptr<loop::Fates> fates_;
+  std::unique_ptr<Prompts> rollout_prompts_;
   Witness witness_;
   setup::RunSchedule schedule_;
   std::atomic<bool> rank_is_lost_{false};
