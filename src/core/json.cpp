@@ -4,17 +4,16 @@
 
 #include <fmt/format.h>
 
-#include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/value_stack.hpp>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
 #include "core/expected.h"
+#include "core/json_events.h"
 
 namespace slime {
 namespace {
@@ -152,93 +151,8 @@ void write_pretty(const json::value& value, std::string& out, int indent) {
   append_json_text(value, out);
 }
 
-/// Follows the parser through the objects and remembers the keys of those that are open.
-struct KeyWatcher {
-  static constexpr std::size_t max_object_size = static_cast<std::size_t>(-1);
-  static constexpr std::size_t max_array_size = static_cast<std::size_t>(-1);
-  static constexpr std::size_t max_key_size = static_cast<std::size_t>(-1);
-  static constexpr std::size_t max_string_size = static_cast<std::size_t>(-1);
-
-  std::vector<std::unordered_set<std::string>> open;
-  std::string key;  // read so far
-  std::optional<std::string> duplicate;
-
-  using Code = json::error_code;
-  bool on_document_begin(Code&) { return true; }
-  bool on_document_end(Code&) { return true; }
-  bool on_object_begin(Code&) {
-    open.emplace_back();
-    return true;
-  }
-  bool on_object_end(std::size_t, Code&) {
-    open.pop_back();
-    return true;
-  }
-  bool on_array_begin(Code&) { return true; }
-  bool on_array_end(std::size_t, Code&) { return true; }
-  bool on_key_part(json::string_view part, std::size_t, Code&) {
-    key += part;
-    return true;
-  }
-  bool on_key(json::string_view part, std::size_t, Code& error) {
-    key += part;
-    if (!open.back().insert(key).second) {
-      duplicate = key;
-      error = json::error::syntax;  // ends the pass
-      return false;
-    }
-    key.clear();
-    return true;
-  }
-  bool on_string_part(json::string_view, std::size_t, Code&) { return true; }
-  bool on_string(json::string_view, std::size_t, Code&) { return true; }
-  bool on_number_part(json::string_view, Code&) { return true; }
-  bool on_int64(std::int64_t, json::string_view, Code&) { return true; }
-  bool on_uint64(std::uint64_t, json::string_view, Code&) { return true; }
-  bool on_double(double, json::string_view, Code&) { return true; }
-  bool on_bool(bool, Code&) { return true; }
-  bool on_null(Code&) { return true; }
-  bool on_comment_part(json::string_view, Code&) { return true; }
-  bool on_comment(json::string_view, Code&) { return true; }
-};
-
-/// Counts keys.
-struct KeyCounter {
-  static constexpr std::size_t max_object_size = static_cast<std::size_t>(-1);
-  static constexpr std::size_t max_array_size = static_cast<std::size_t>(-1);
-  static constexpr std::size_t max_key_size = static_cast<std::size_t>(-1);
-  static constexpr std::size_t max_string_size = static_cast<std::size_t>(-1);
-
-  std::size_t limit = 0;
-  std::size_t count = 0;
-
-  using Code = json::error_code;
-  bool on_key(json::string_view, std::size_t, Code& error) {
-    if (++count <= limit) return true;
-    error = json::error::syntax;  // ends the pass
-    return false;
-  }
-  bool on_document_begin(Code&) { return true; }
-  bool on_document_end(Code&) { return true; }
-  bool on_object_begin(Code&) { return true; }
-  bool on_object_end(std::size_t, Code&) { return true; }
-  bool on_array_begin(Code&) { return true; }
-  bool on_array_end(std::size_t, Code&) { return true; }
-  bool on_key_part(json::string_view, std::size_t, Code&) { return true; }
-  bool on_string_part(json::string_view, std::size_t, Code&) { return true; }
-  bool on_string(json::string_view, std::size_t, Code&) { return true; }
-  bool on_number_part(json::string_view, Code&) { return true; }
-  bool on_int64(std::int64_t, json::string_view, Code&) { return true; }
-  bool on_uint64(std::uint64_t, json::string_view, Code&) { return true; }
-  bool on_double(double, json::string_view, Code&) { return true; }
-  bool on_bool(bool, Code&) { return true; }
-  bool on_null(Code&) { return true; }
-  bool on_comment_part(json::string_view, Code&) { return true; }
-  bool on_comment(json::string_view, Code&) { return true; }
-};
-
 /// Builds a value, with numbers as the text has them.
-struct ValueBuilder {
+struct ValueBuilder : JsonEvents {
   static constexpr std::size_t max_object_size = json::object::max_size();
   static constexpr std::size_t max_array_size = json::array::max_size();
   static constexpr std::size_t max_key_size = json::string::max_size();
@@ -249,7 +163,6 @@ struct ValueBuilder {
   std::string key;
   std::string problem;  // why on_... returned false
 
-  using Code = json::error_code;
   bool refuse(std::string why, Code& error) {
     problem = std::move(why);
     error = json::error::syntax;
@@ -262,14 +175,10 @@ struct ValueBuilder {
   }
 
   ValueBuilder() { stack.reset(); }
-  bool on_document_begin(Code&) { return true; }
-  bool on_document_end(Code&) { return true; }
-  bool on_object_begin(Code&) { return true; }
   bool on_object_end(std::size_t count, Code&) {
     stack.push_object(count);
     return true;
   }
-  bool on_array_begin(Code&) { return true; }
   bool on_array_end(std::size_t count, Code&) {
     stack.push_array(count);
     return true;
@@ -333,38 +242,11 @@ struct ValueBuilder {
     stack.push_null();
     return true;
   }
-  bool on_comment_part(json::string_view, Code&) { return true; }
-  bool on_comment(json::string_view, Code&) { return true; }
 };
-
-json::parse_options limited() {
-  json::parse_options options;
-  options.max_depth = 64;
-  return options;
-}
-
-}  // namespace
-
-std::optional<std::string> find_duplicate_key(std::string_view text) {
-  json::basic_parser<KeyWatcher> parser(limited());
-  json::error_code error;
-  parser.write_some(false, text.data(), text.size(), error);
-  return parser.handler().duplicate;
-}
-
-std::size_t count_keys(std::string_view text, std::size_t limit) {
-  json::basic_parser<KeyCounter> parser(limited());
-  parser.handler().limit = limit;
-  json::error_code error;
-  parser.write_some(false, text.data(), text.size(), error);
-  return parser.handler().count;
-}
-
-namespace {
 
 /// The value, or what is wrong with the text.
 Expected<json::value> parsed(std::string_view text) {
-  json::basic_parser<ValueBuilder> parser(limited());
+  json::basic_parser<ValueBuilder> parser(json_limits());
   json::error_code error;
   const std::size_t consumed = parser.write_some(false, text.data(), text.size(), error);
   if (error) {
