@@ -97,7 +97,7 @@ require_libtorch() {
     download_wheels libtorch
     say "unpacking LibTorch $TORCH_VERSION into $SLIME_DEPS"
     rm -rf "$SLIME_DEPS/partial"
-    python3 tools/build/unpack_libtorch.py "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
+    python3 tools/build/unpack_wheels.py libtorch "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
     rm -rf "$SLIME_DEPS/torch" "$SLIME_DEPS/nvidia"
     mv "$SLIME_DEPS/partial/nvidia" "$SLIME_DEPS/partial/torch" "$SLIME_DEPS/"
     rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/wheels"
@@ -121,7 +121,7 @@ require_arrow() {
     download_wheels arrow
     say "unpacking Arrow into $SLIME_DEPS"
     rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/pyarrow"
-    python3 tools/build/unpack_arrow.py "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
+    python3 tools/build/unpack_wheels.py arrow "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
     mv "$SLIME_DEPS/partial/pyarrow" "$SLIME_DEPS/"
     rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/wheels"
     has_arrow || stop "Arrow in $SLIME_DEPS is not complete; delete $SLIME_DEPS/pyarrow and run ./dev setup"
