@@ -1,69 +1,27 @@
-// One file because the members of the template are instantiated together at its end.
-
 #include "reward/formula_value.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "reward/exact_number.h"
+
 namespace slime::reward {
 namespace {
 
-using Rational = boost::multiprecision::cpp_rational;
-using Integer = boost::multiprecision::cpp_int;
+using exact::bits_of;
+using exact::exact_root;
+using exact::floor_of;
+using exact::Integer;
+using exact::Rational;
+using exact::rational_of;
 using Kind = Formula::Kind;
 
 constexpr std::size_t kMostBits = 65'536;
-constexpr std::size_t kMostDigits = 4'000;
 constexpr int kMostFactorial = 4'000;
 constexpr int kMostBinomial = 2'000;
 constexpr int kMostTerms = 500;
 constexpr int kMostIndex = 64;
 constexpr int kMostExponent = 64;  // of a number that is not rational
-
-std::size_t bits_of(const Integer& value) { return value == 0 ? 0 : msb(abs(value)) + 1; }
-std::size_t bits_of(const Rational& value) {
-  return std::max(bits_of(numerator(value)), bits_of(denominator(value)));
-}
-
-/// The number that "12.50" means.
-std::optional<Rational> rational_of(const std::string& text) {
-  if (text.size() > kMostDigits) return std::nullopt;
-  const std::size_t point = text.find('.');
-  std::string digits = text;
-  if (point != std::string::npos) digits.erase(point, 1);
-  digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size()));
-  const Integer whole = digits.empty() ? Integer(0) : Integer(digits);
-  if (point == std::string::npos) return Rational(whole);
-  const auto decimals = static_cast<unsigned>(text.size() - point - 1);
-  return Rational(whole, boost::multiprecision::pow(Integer(10), decimals));
-}
-
-/// The whole index-th root of a number that has one.
-std::optional<Integer> exact_root(const Integer& number, int index) {
-  if (number < 0) return std::nullopt;
-  if (number <= 1) return number;
-  const std::size_t bits = bits_of(number);
-  Integer low = 0;
-  Integer high = Integer(1) << (bits / static_cast<std::size_t>(index) + 1);
-  if (bits > 4'096) return std::nullopt;
-  while (low < high) {
-    const Integer middle = (low + high + 1) / 2;
-    if (boost::multiprecision::pow(middle, static_cast<unsigned>(index)) <= number) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  if (boost::multiprecision::pow(low, static_cast<unsigned>(index)) != number) return std::nullopt;
-  return low;
-}
-
-Integer floor_of(const Rational& number) {
-  Integer quotient, remainder;
-  divide_qr(numerator(number), denominator(number), quotient, remainder);
-  if (remainder < 0) --quotient;
-  return quotient;
-}
 
 }  // namespace
 
@@ -396,6 +354,7 @@ std::optional<FormulaValue<kBits>> FormulaEvaluation<kBits>::function(const Form
 
 template <int kBits>
 std::optional<FormulaValue<kBits>> FormulaEvaluation<kBits>::series(const Formula& formula) {
+  if (formula.text != "sum" && formula.text != "prod") return std::nullopt;
   const std::optional<Integer> from = whole(formula.args[1]);
   const std::optional<Integer> to = from ? whole(formula.args[2]) : std::nullopt;
   if (!to || *to - *from > kMostTerms) return std::nullopt;
