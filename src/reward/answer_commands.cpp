@@ -68,6 +68,9 @@ AnswerParser::Maybe AnswerParser::commanded() {
     return answer_of(function_of(name == "lfloor" ? "floor" : "ceil", one(std::move(*inside))));
   }
   if (name == "sum" || name == "prod") return maybe_answer(series(name));
+  if (name == "int" || name == "iint" || name == "iiint" || name == "oint")
+    return maybe_answer(integral(name));
+  if (name == "lim") return maybe_answer(limit());
   if (name == "angle" || name == "triangle" || name == "odot") {
     // The name of a figure.
     accept("{");

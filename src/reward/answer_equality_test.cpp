@@ -39,7 +39,7 @@ TEST(AnswerEquality, DecidesTheCommittedPairsBetterThanMathVerify) {
     wrong += static_cast<int>(!pair.is_equal && is_taken);
     right_there += static_cast<int>(pair.is_equal && pair.by_math_verify);
     wrong_there += static_cast<int>(!pair.is_equal && pair.by_math_verify);
-    // Integrals, limits, derivatives and infinite sums are not evaluated.
+    // Integrals, limits, derivatives and infinite sums are compared by form, not evaluated.
     if (pair.category == "calculus and sums") continue;
     EXPECT_EQ(is_taken, pair.is_equal)
         << pair.category << ": " << pair.gold << " || " << pair.answer;
@@ -55,6 +55,58 @@ TEST(AnswerEquality, AnAnswerEqualsItselfAndOrderMattersLittle) {
     // What a list leaves out is left out on both sides.
     if (!pair.is_equal)
       EXPECT_FALSE(are_equal_answers(pair.answer, pair.gold)) << pair.gold << " || " << pair.answer;
+  }
+}
+
+TEST(AnswerEquality, IntegralsAndLimitsOfOneFormAreEqual) {
+  for (const auto& [gold, answer] : std::vector<std::pair<const char*, const char*>>{
+           {"\\int_{0}^{1} x^2 \\, dx", "\\int_0^1 x^2 dx"},
+           {"\\int_0^1 x^{2}\\,\\mathrm{d}x", "\\int_0^1 x^2 dx"},
+           {"\\int_0^1 t^2 dt", "\\int_0^1 x^2 dx"},
+           {"\\int_0^1 (1+x) dx", "\\int_0^1 (x+1) dx"},
+           {"\\int x \\cdot e^{x} \\, dx", "\\int x e^x dx"},
+           {"\\int_0^\\pi \\sin(x) dx", "\\int_0^{\\pi} \\sin x \\, dx"},
+           {"\\int_{a}^{b} f(x)\\,dx", "\\int_a^b f(x) dx"},
+           {"\\int_0^1 x dx \\cdot 2", "2\\int_0^1 x dx"},
+           {"\\int_0^1 \\frac{dx}{x+1}", "\\int_0^1 \\frac{1}{x+1} dx"},
+           {"\\int_0^{\\infty} e^{-x}\\,dx", "\\int_0^\\infty e^{-x} dx"},
+           {"\\int_0^{\\infty} e^{-x}\\,dx", "\\int_0^{+\\infty} e^{-x} dx"},
+           {"\\int_0^1 x dx", "\\int\\limits_0^1 x dx"},
+           {"\\int_{1}^{2}\\int_{0}^{1} x y\\,dx\\,dy", "\\int_1^2 \\int_0^1 xy \\, dx \\, dy"},
+           {"\\lim_{x \\rightarrow 0} \\frac{\\sin(x)}{x}", "\\lim_{x\\to 0} \\frac{\\sin x}{x}"},
+           {"\\lim_{n \\to \\infty} 1/n", "\\lim_{n\\to\\infty} \\frac{1}{n}"},
+           {"\\lim_{y \\to 0} (1+y)", "\\lim_{x\\to 0} (x+1)"},
+           {"\\lim_{x \\to 0^{+}} \\ln(x)", "\\lim_{x\\to 0^+} \\ln x"},
+           {"\\lim_{x\\to2}x^{2}", "\\lim\\limits_{x\\to 2} x^2"},
+           {"1 + \\frac12 \\int_{0}^{1} x \\, dx", "\\frac{1}{2}\\int_0^1 x dx + 1"},
+           {"\\int_0^1 x dx", "\\displaystyle\\int_0^1 x dx"},
+           {"\\iint_{D} x dA", "\\iint_D x\\,dA"},
+       }) {
+    EXPECT_TRUE(are_equal_answers(gold, answer)) << gold << " || " << answer;
+    EXPECT_TRUE(are_equal_answers(answer, gold)) << answer << " || " << gold;
+  }
+}
+
+TEST(AnswerEquality, IntegralsAndLimitsOfOtherFormsAreNot) {
+  for (const auto& [gold, answer] : std::vector<std::pair<const char*, const char*>>{
+           {"\\int_0^2 x^2 dx", "\\int_0^1 x^2 dx"},
+           {"\\int_0^1 x^3 dx", "\\int_0^1 x^2 dx"},
+           {"\\int_1^0 x^2 dx", "\\int_0^1 x^2 dx"},
+           {"\\int_0^1 xy dy", "\\int_0^1 xy dx"},
+           {"\\lim_{x\\to 1} x", "\\lim_{x\\to 0} x"},
+           {"\\lim_{x\\to 0^-} \\ln x", "\\lim_{x\\to 0^+} \\ln x"},
+           {"\\lim_{x\\to 0} x", "\\int_0^1 x dx"},
+           {"\\frac{1}{3}", "\\int_0^1 x dx"},
+           {"\\int_0^1 x dx", "\\int x dx"},
+           {"\\lim_{n\\to\\infty} b_n", "\\lim_{n\\to\\infty} a_n"},
+           {"\\int_0^1 \\int_0^1 xy \\, dx \\, dy", "\\int_0^1 \\int_0^1 xy \\, dx \\, dz"},
+           {"\\int y dy", "\\int x dx"},
+           {"\\int_E x dx", "\\int_D x dx"},
+           {"\\int_0^1 x", "\\int_0^1 x dx"},
+           {"\\lim_{x\\to 0} (x + 1)", "\\lim_{x\\to 0} x + 1"},
+       }) {
+    EXPECT_FALSE(are_equal_answers(gold, answer)) << gold << " || " << answer;
+    EXPECT_FALSE(are_equal_answers(answer, gold)) << answer << " || " << gold;
   }
 }
 

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "reward/answer_parser.h"
 #include "reward/python_text.h"
 
@@ -134,7 +136,7 @@ AnswerParser::Maybe AnswerParser::product() {
 
 bool AnswerParser::starts_factor() {
   const char c = next();
-  if (c == '\0') return false;
+  if (c == '\0' || at_differential()) return false;
   if (c == '(') return !at("(mod");
   if (c == '{') return true;
   if (c == '|') return !in_builder_ && num_bars_ == 0;
@@ -143,7 +145,8 @@ bool AnswerParser::starts_factor() {
   if (c != '\\') return false;
   const std::string_view name = command();
   return name == "frac" || name == "sqrt" || name == "pi" || name == "binom" || name == "lfloor" ||
-         name == "lceil" || name == "infty" || name == "sum" || name == "prod" ||
+         name == "lceil" || name == "infty" || name == "sum" || name == "prod" || name == "int" ||
+         name == "iint" || name == "iiint" || name == "oint" || name == "lim" ||
          name == "overline" || name == "vec" || name == "hat" || name == "bar" ||
          is_symbol_command(name) || is_function_name(name) || name == "begin";
 }
@@ -192,6 +195,8 @@ AnswerParser::Maybe AnswerParser::power() {
       } else if (next() == '\'' && of.kind == FormulaKind::kSymbol) {
         ++at_;
         of.text += '\'';
+      } else if (next() == '^' && at_side()) {
+        break;
       } else if (next() == '^') {
         ++at_;
         if (const std::string_view ending = ordinal(); !ending.empty()) continue;
@@ -268,7 +273,9 @@ AnswerParser::MaybeFormula AnswerParser::short_argument() {
 AnswerParser::MaybeFormula AnswerParser::group() {
   return deeper([&]() -> MaybeFormula {
     if (!accept("{")) return std::nullopt;
+    const int outside = std::exchange(num_open_integrals_, 0);
     MaybeFormula of = scalar();
+    num_open_integrals_ = outside;
     if (of && !over_or_choose(*of)) return std::nullopt;
     if (!of || !accept("}")) return std::nullopt;
     return of;

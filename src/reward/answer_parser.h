@@ -163,6 +163,18 @@ class AnswerParser {
   std::optional<std::string> index_text_after_space();
   /// \sum_{k=1}^{n} body
   MaybeFormula series(const std::string& name);
+  /// "dx", "d\\theta", "dxdy" here, in an integral that is open.
+  bool at_differential();
+  /// The variable of one.
+  std::string differential();
+  /// Bounds, each where there is one; false: one cannot be read.
+  bool bounds(MaybeFormula& lower, MaybeFormula& upper);
+  /// What follows \int, \iint, ...
+  MaybeFormula integral(const std::string& name);
+  /// "^+" or "^-" at the end of a group: the side from which a limit comes.
+  bool at_side() const;
+  /// What follows \lim
+  MaybeFormula limit();
   static Formula with_constant_as_symbol(Formula of);
   /// A function, its power, and its argument: \sin^2 x, \log_2 8, \sqrt[3]{2}, \gcd(8, 12).
   MaybeFormula function(std::string name);
@@ -186,6 +198,7 @@ class AnswerParser {
   int depth_ = 0;
   int num_bars_ = 0;
   int num_operations_ = 0;
+  int num_open_integrals_ = 0;  // in the brackets here
   int num_sets_ = 0;
   bool in_builder_ = false;
 };

@@ -6,11 +6,9 @@
 namespace slime::reward {
 namespace {
 
-using Kind = Formula::Kind;
-
 void collect_symbols(const Formula& formula, std::set<std::string>& names) {
-  if (formula.kind == Kind::kSymbol) names.insert(formula.text);
-  if (formula.kind != Kind::kSeries) {
+  if (formula.kind == FormulaKind::kSymbol) names.insert(formula.text);
+  if (formula.kind != FormulaKind::kSeries) {
     for (const Formula& arg : formula.args) collect_symbols(arg, names);
     return;
   }
@@ -33,16 +31,16 @@ Formula mapped(const Formula& formula, const Change& change) {
 
 }  // namespace
 
-Formula number_formula(std::string text) { return {Kind::kNumber, std::move(text)}; }
-Formula symbol_formula(std::string name) { return {Kind::kSymbol, std::move(name)}; }
+Formula number_formula(std::string text) { return {FormulaKind::kNumber, std::move(text)}; }
+Formula symbol_formula(std::string name) { return {FormulaKind::kSymbol, std::move(name)}; }
 
-Formula unary(Kind kind, Formula of) {
+Formula unary(FormulaKind kind, Formula of) {
   Formula out{kind, ""};
   out.args.push_back(std::move(of));
   return out;
 }
 
-Formula binary(Kind kind, Formula a, Formula b) {
+Formula binary(FormulaKind kind, Formula a, Formula b) {
   Formula out{kind, ""};
   out.args.push_back(std::move(a));
   out.args.push_back(std::move(b));
@@ -50,15 +48,15 @@ Formula binary(Kind kind, Formula a, Formula b) {
 }
 
 Formula function_of(std::string name, std::vector<Formula> args) {
-  return {Kind::kFunction, std::move(name), std::move(args)};
+  return {FormulaKind::kFunction, std::move(name), std::move(args)};
 }
 
 Formula difference_of(Formula a, Formula b) {
-  return binary(Kind::kSum, std::move(a), unary(Kind::kNegative, std::move(b)));
+  return binary(FormulaKind::kSum, std::move(a), unary(FormulaKind::kNegative, std::move(b)));
 }
 
 Formula quotient_of(Formula a, Formula b) {
-  return binary(Kind::kProduct, std::move(a), unary(Kind::kInverse, std::move(b)));
+  return binary(FormulaKind::kProduct, std::move(a), unary(FormulaKind::kInverse, std::move(b)));
 }
 
 std::string shape_of(const Formula& formula) {
@@ -90,38 +88,38 @@ bool any_node(const Formula& formula, bool (*holds)(const Formula& node)) {
 
 Formula substituted(const Formula& formula, std::string_view name, const Formula& value) {
   return mapped(formula, [&](Formula node) {
-    return node.kind == Kind::kSymbol && node.text == name ? value : std::move(node);
+    return node.kind == FormulaKind::kSymbol && node.text == name ? value : std::move(node);
   });
 }
 
 Formula renamed(const Formula& formula) {
   return mapped(formula, [](Formula node) {
-    if (node.kind == Kind::kSymbol) node.text += '~';
+    if (node.kind == FormulaKind::kSymbol) node.text += '~';
     return node;
   });
 }
 
 Formula with_signs(const Formula& formula, bool is_first) {
   return mapped(formula, [is_first](Formula node) {
-    if (node.kind != Kind::kEither) return node;
+    if (node.kind != FormulaKind::kEither) return node;
     const bool is_plus = (node.text == "+") == is_first;
     Formula of = std::move(node.args[0]);
-    return is_plus ? of : unary(Kind::kNegative, std::move(of));
+    return is_plus ? of : unary(FormulaKind::kNegative, std::move(of));
   });
 }
 
 bool is_name(const Formula& formula) {
   switch (formula.kind) {
-    case Kind::kSymbol:
-    case Kind::kE:
-    case Kind::kI:
+    case FormulaKind::kSymbol:
+    case FormulaKind::kE:
+    case FormulaKind::kI:
       return true;
-    case Kind::kProduct:
+    case FormulaKind::kProduct:
       return std::ranges::all_of(formula.args, [](const Formula& arg) {
         // The f^{-1} of f^{-1}(x).
         const bool is_inverse =
-            arg.kind == Kind::kPower && is_name(arg.args[0]) &&
-            shape_of(arg.args[1]) == shape_of(unary(Kind::kNegative, number_formula("1")));
+            arg.kind == FormulaKind::kPower && is_name(arg.args[0]) &&
+            shape_of(arg.args[1]) == shape_of(unary(FormulaKind::kNegative, number_formula("1")));
         return is_inverse || is_name(arg);
       });
     default:

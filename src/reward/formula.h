@@ -24,7 +24,8 @@ struct Formula {
     kPower,     // args[0] ^ args[1]
     kRoot,      // the args[1]-th root of args[0]
     kFunction,  // text: its name, of args
-    kSeries,    // text "sum" or "prod": args = variable, from, to, body
+    kSeries,    // text "sum", "prod" or "int": args = variable, from, to, body; text "lim":
+                // args = variable, point, side (0, 1 from above, 2 from below), body
     kEither,    // text "+" or "-": args[0] with both signs, this one first: \pm and \mp
   };
   Kind kind = Kind::kNumber;

@@ -5,13 +5,12 @@
 #include <cmath>
 #include <set>
 
+#include "reward/calculus_classes.h"
 #include "reward/formula_value.h"
 #include "reward/generic_point.h"
 
 namespace slime::reward {
 namespace {
-
-using Kind = Formula::Kind;
 
 constexpr std::size_t kMostNodes = 3'000;
 constexpr int kMostTranscendentalAtAPoint = 64;
@@ -24,41 +23,44 @@ bool is_in(std::string_view name, std::initializer_list<std::string_view> names)
 
 /// Values that no root of an integer polynomial has.
 bool is_transcendental_node(const Formula& node) {
-  if (node.kind == Kind::kE) return true;
-  if (node.kind == Kind::kFunction) {
+  if (node.kind == FormulaKind::kE) return true;
+  if (node.kind == FormulaKind::kFunction) {
     return !is_in(node.text, {"floor", "ceil", "abs", "factorial", "binom", "permutations", "mod",
                               "gcd", "lcm", "max", "min", "degree"});
   }
-  if (node.kind != Kind::kPower) return false;
+  if (node.kind != FormulaKind::kPower) return false;
   // Rational exponents are roots.
   return any_node(node.args[1], [](const Formula& part) {
-    return part.kind != Kind::kNumber && part.kind != Kind::kNegative &&
-           part.kind != Kind::kInverse && part.kind != Kind::kProduct && part.kind != Kind::kSum;
+    return part.kind != FormulaKind::kNumber && part.kind != FormulaKind::kNegative &&
+           part.kind != FormulaKind::kInverse && part.kind != FormulaKind::kProduct &&
+           part.kind != FormulaKind::kSum;
   });
 }
 
 bool has_symbol(const Formula& formula) {
-  return any_node(formula, [](const Formula& node) { return node.kind == Kind::kSymbol; });
+  return any_node(formula, [](const Formula& node) { return node.kind == FormulaKind::kSymbol; });
 }
 
 /// Functions of whole numbers, of a symbol.
 bool is_discrete_node(const Formula& node) {
-  if (node.kind == Kind::kSeries) return has_symbol(node.args[1]) || has_symbol(node.args[2]);
-  return node.kind == Kind::kFunction && has_symbol(node) &&
+  if (node.kind == FormulaKind::kSeries)
+    return has_symbol(node.args[1]) || has_symbol(node.args[2]);
+  return node.kind == FormulaKind::kFunction && has_symbol(node) &&
          is_in(node.text, {"floor", "ceil", "factorial", "binom", "permutations", "mod", "gcd",
                            "lcm", "max", "min"});
 }
 
 bool is_real_node(const Formula& node) {
-  return node.kind == Kind::kFunction && node.text == "abs" && has_symbol(node);
+  return node.kind == FormulaKind::kFunction && node.text == "abs" && has_symbol(node);
 }
 
-bool is_infinity(const Formula& node) { return node.kind == Kind::kInfinity; }
-bool is_either(const Formula& node) { return node.kind == Kind::kEither; }
+bool is_infinity(const Formula& node) { return node.kind == FormulaKind::kInfinity; }
+bool is_either(const Formula& node) { return node.kind == FormulaKind::kEither; }
 
 /// Digits count for what they can encode, other nodes for more than they do.
 double information(const Formula& formula) {
-  double bits = formula.kind == Kind::kNumber ? 4.0 * static_cast<double>(formula.text.size()) : 8;
+  double bits =
+      formula.kind == FormulaKind::kNumber ? 4.0 * static_cast<double>(formula.text.size()) : 8;
   for (const Formula& arg : formula.args) bits += information(arg);
   return bits;
 }
@@ -130,6 +132,14 @@ std::optional<double> value_with(const Formula& formula,
 }  // namespace
 
 bool are_equal_formulas(const Formula& a, const Formula& b, GradingBudget& budget) {
+  if (any_node(a, is_calculus_node) || any_node(b, is_calculus_node)) {
+    if (size_of(a) > kMostNodes || size_of(b) > kMostNodes) return false;
+    CalculusClasses classes([&budget](const Formula& left, const Formula& right) {
+      return are_equal_formulas(left, right, budget);
+    });
+    const Formula left = classes.abstracted(a);
+    return are_equal_formulas(left, classes.abstracted(b), budget);
+  }
   if (--budget.comparisons < 0) return false;
   if (size_of(a) > kMostNodes || size_of(b) > kMostNodes) return false;
   if (any_node(a, is_either) || any_node(b, is_either)) return false;
@@ -138,9 +148,10 @@ bool are_equal_formulas(const Formula& a, const Formula& b, GradingBudget& budge
   if (any_node(a, is_discrete_node) || any_node(b, is_discrete_node))
     return agree_at_integers(a, b, budget);
   const bool is_real = any_node(a, is_real_node) || any_node(b, is_real_node);
-  const bool has_variable = has_symbol(a) || has_symbol(b) ||
-                            any_node(a, [](const Formula& n) { return n.kind == Kind::kPi; }) ||
-                            any_node(b, [](const Formula& n) { return n.kind == Kind::kPi; });
+  const bool has_variable =
+      has_symbol(a) || has_symbol(b) ||
+      any_node(a, [](const Formula& n) { return n.kind == FormulaKind::kPi; }) ||
+      any_node(b, [](const Formula& n) { return n.kind == FormulaKind::kPi; });
   const int num_points = has_variable ? kNumGenericPoints : 1;
   for (int point = 0; point < num_points; ++point) {
     const auto agree =

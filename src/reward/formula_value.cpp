@@ -14,7 +14,6 @@ using exact::floor_of;
 using exact::Integer;
 using exact::Rational;
 using exact::rational_of;
-using Kind = Formula::Kind;
 
 constexpr std::size_t kMostBits = 65'536;
 constexpr int kMostFactorial = 4'000;
@@ -143,7 +142,7 @@ std::optional<FormulaValue<kBits>> FormulaEvaluation<kBits>::power(const Formula
                                                                    const Formula& exponent) {
   Maybe power = value(exponent);
   if (!power) return std::nullopt;
-  if (base.kind == Kind::kE) {
+  if (base.kind == FormulaKind::kE) {
     budget_.transcendental -= 3;
     if (budget_.transcendental < 0) return std::nullopt;
     return closed(numbers_.exponential(power->as_closed()));
@@ -384,55 +383,56 @@ std::optional<FormulaValue<kBits>> FormulaEvaluation<kBits>::series(const Formul
 template <int kBits>
 std::optional<FormulaValue<kBits>> FormulaEvaluation<kBits>::value(const Formula& formula) {
   switch (formula.kind) {
-    case Kind::kNumber: {
+    case FormulaKind::kNumber: {
       std::optional<Rational> number = rational_of(formula.text);
       return number ? exact(std::move(*number)) : std::nullopt;
     }
-    case Kind::kSymbol: {
+    case FormulaKind::kSymbol: {
       if (const auto known = integers_.find(formula.text); known != integers_.end())
         return exact(Rational(known->second));
       if (symbols_ == SymbolValues::kInteger) return std::nullopt;
       return closed(symbols_ == SymbolValues::kReal ? numbers_.real_symbol(formula.text)
                                                     : numbers_.symbol(formula.text));
     }
-    case Kind::kPi:
+    case FormulaKind::kPi:
       return closed(numbers_.pi());
-    case Kind::kE:
+    case FormulaKind::kE:
       budget_.transcendental -= 3;
       if (budget_.transcendental < 0) return std::nullopt;
       return closed(numbers_.exponential(Numbers::integer(1)));
-    case Kind::kI:
+    case FormulaKind::kI:
       return closed(numbers_.root(Numbers::integer(-1)));
-    case Kind::kInfinity:
-    case Kind::kEither:
+    case FormulaKind::kInfinity:
+    case FormulaKind::kEither:
       return std::nullopt;
-    case Kind::kSum:
-    case Kind::kProduct: {
+    case FormulaKind::kSum:
+    case FormulaKind::kProduct: {
       Maybe total = value(formula.args[0]);
       for (std::size_t i = 1; total && i < formula.args.size(); ++i) {
         Maybe next = value(formula.args[i]);
         if (!next) return std::nullopt;
-        total = formula.kind == Kind::kSum ? sum(std::move(*total), std::move(*next))
-                                           : product(std::move(*total), std::move(*next));
+        total = formula.kind == FormulaKind::kSum ? sum(std::move(*total), std::move(*next))
+                                                  : product(std::move(*total), std::move(*next));
       }
       return total;
     }
-    case Kind::kNegative:
-    case Kind::kInverse: {
+    case FormulaKind::kNegative:
+    case FormulaKind::kInverse: {
       Maybe of = value(formula.args[0]);
       if (!of) return std::nullopt;
-      return formula.kind == Kind::kNegative ? negative(std::move(*of)) : inverse(std::move(*of));
+      return formula.kind == FormulaKind::kNegative ? negative(std::move(*of))
+                                                    : inverse(std::move(*of));
     }
-    case Kind::kPower:
+    case FormulaKind::kPower:
       return power(formula.args[0], formula.args[1]);
-    case Kind::kRoot: {
+    case FormulaKind::kRoot: {
       const std::optional<Integer> index = whole(formula.args[1]);
       Maybe of = index ? value(formula.args[0]) : std::nullopt;
       return of ? root(std::move(*of), *index) : std::nullopt;
     }
-    case Kind::kFunction:
+    case FormulaKind::kFunction:
       return function(formula);
-    case Kind::kSeries:
+    case FormulaKind::kSeries:
       return series(formula);
   }
   return std::nullopt;
