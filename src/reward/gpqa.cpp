@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <vector>
 
@@ -184,8 +185,17 @@ struct Truth {
   std::optional<std::string> label;  // the label's text, trimmed
 };
 
+/// A place as data sets write it, from 0: "1" is the second choice. Nothing for other texts.
+std::optional<std::size_t> place_of(std::string_view text) {
+  std::size_t place = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), place);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return place;
+}
+
 Truth truth_of(const json::value& label, const json::object& metadata,
-               const std::vector<std::string>& choices, std::string_view valid_letters) {
+               const std::vector<std::string>& choices, std::string_view valid_letters,
+               Grading grading) {
   Truth truth;
   if (const auto letter = text_of(metadata, "correct_letter"))
     truth.letter = upper(stripped(*letter));
@@ -208,6 +218,13 @@ Truth truth_of(const json::value& label, const json::object& metadata,
       truth.letter = valid_letters[i];
       break;
     }
+    // No choice's text: the same as the number. The original looks for the digit in the response.
+    const std::optional<std::size_t> place = place_of(*truth.label);
+    if (grading == Grading::kStrict && truth.letter.empty() && place &&
+        *place < valid_letters.size()) {
+      truth.letter = valid_letters[*place];
+      truth.label.reset();
+    }
   }
   return truth;
 }
@@ -224,11 +241,12 @@ struct ChoiceQuestion {
   }
 };
 
-ChoiceQuestion question_of(const json::value& label, const json::object& metadata) {
+ChoiceQuestion question_of(const json::value& label, const json::object& metadata,
+                           Grading grading) {
   ChoiceQuestion question;
   question.choices = choices_of(metadata);
   question.valid_letters = valid_letters_of(metadata, question.choices.size());
-  question.truth = truth_of(label, metadata, question.choices, question.valid_letters);
+  question.truth = truth_of(label, metadata, question.choices, question.valid_letters, grading);
   const Truth& truth = question.truth;
   std::vector<std::string>& targets = question.targets;
   const std::size_t index =
@@ -295,12 +313,12 @@ std::optional<char> choice_letter(std::string_view response, std::string_view va
 std::optional<std::string> gpqa_label_problem(const json::value& label,
                                               const json::object& metadata, Grading grading) {
   if (grading == Grading::kOriginal) return std::nullopt;
-  return problem_in(question_of(label, metadata), label);
+  return problem_in(question_of(label, metadata, grading), label);
 }
 
 Expected<json::value> score_gpqa(std::string_view response, const json::value& label,
                                  const json::object& metadata, Grading grading) {
-  const ChoiceQuestion question = question_of(label, metadata);
+  const ChoiceQuestion question = question_of(label, metadata, grading);
   if (grading == Grading::kStrict) {
     if (const auto problem = problem_in(question, label)) return failure(*problem);
   }

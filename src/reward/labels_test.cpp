@@ -46,6 +46,25 @@ TEST(RewardLabels, BoxedScoresTheBoxAlsoOfRulesThatLookForOne) {
   }
 }
 
+TEST(RewardLabels, OfGpqaMayBeAPlaceAsTextWhereNoChoiceHasThatText) {
+  const auto score = [](const char* response, json::value label, json::object metadata = {}) {
+    Sample sample = labelled(response, std::move(label));
+    sample.metadata = std::move(metadata);
+    return make_reward("gpqa")(sample).value().to_number<double>();
+  };
+  for (const json::value& label : {json::value(1), json::value("1"), json::value(" 1 ")}) {
+    EXPECT_EQ(score("The answer is B", label), 1);
+    EXPECT_EQ(score("The answer is A", label), 0);
+    EXPECT_EQ(score("It is 1", label), 0);
+  }
+  const json::object numbers{{"choices", {"7", "1", "12", "0"}}};
+  EXPECT_EQ(score("The answer is B", "1", numbers), 1);  // the choice of that text
+  EXPECT_EQ(score("The answer is D", "0", numbers), 1);
+  EXPECT_EQ(score("It is 12", "12", numbers), 1);
+  const json::object towns{{"choices", {"Rome", "Oslo", "Bonn", "Bern"}}};
+  EXPECT_EQ(score("The answer is Oslo", "1", towns), 1);
+}
+
 TEST(RewardLabels, EveryTypeCanGiveMoreThanItsMinimum) {
   // What label_problem asks of each row: a response that gives the label as its answer scores.
   const std::string types = known_types();
