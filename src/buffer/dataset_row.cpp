@@ -58,14 +58,23 @@ bool is_list_of_objects(const json::value& value) {
                      [](const json::value& element) { return element.is_object(); });
 }
 
+/// Throws ConfigError with what is wrong with a field that is neither a string nor messages.
+[[noreturn]] void refuse_messages(const json::value& value, std::string_view key,
+                                  std::string_view flag, std::string_view where) {
+  const json::array* list = value.if_array();
+  throw ConfigError(fmt::format(
+      "{}: field \"{}\" ({}) {}", where, key, flag,
+      list != nullptr && list->empty()
+          ? "is an empty list; it should be a string or a list of messages, at least one"
+          : "should be a string or a list of messages"));
+}
+
 /// A string or messages: what a model is to say.
 const json::value& response_of(const json::object& row, std::string_view key, std::string_view flag,
                                std::string_view where) {
   const json::value& response = required(row, key, flag, where);
-  if (!response.is_string() && !is_list_of_objects(response)) {
-    throw ConfigError(fmt::format("{}: field \"{}\" ({}) should be a string or a list of messages",
-                                  where, key, flag));
-  }
+  if (!response.is_string() && !is_list_of_objects(response))
+    refuse_messages(response, key, flag, where);
   return response;
 }
 
@@ -196,11 +205,8 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
   // Rows of environments name a task by its number.
   if (is_whole_number(row.prompt)) row.prompt = json::string(json_text(row.prompt));
   if (!row.prompt.is_null() || !is_pair) {
-    if (!row.prompt.is_string() && !is_list_of_objects(row.prompt)) {
-      throw ConfigError(
-          fmt::format("{}: field \"{}\" (--input-key) should be a string or a list of messages",
-                      where, keys.input));
-    }
+    if (!row.prompt.is_string() && !is_list_of_objects(row.prompt))
+      refuse_messages(row.prompt, keys.input, "--input-key", where);
   }
   if (!keys.label.empty()) row.label = required(object, keys.label, "--label-key", where);
   if (const json::value* metadata =
