@@ -118,12 +118,31 @@ TEST(DataPage, AConversationThatWasStoredAsTextIsRefusedAndNotTrainedAsText) {
   EXPECT_EQ(rows.left_out(row_of(R"([{"a": 1}])")), std::nullopt);
 }
 
+TEST(DataPage, APairOfTheSameTokensIsLeftOut) {
+  const ModelText text = page_text();
+  config::RunConfig config;
+  config.loss_type = "dpo_loss";
+  config.hf_checkpoint = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
+  const SupervisedRows rows(config, text);
+  const auto row_of = [](json::value chosen, json::value rejected) {
+    buffer::DatasetRow row;
+    row.prompt = "1+1=";
+    row.metadata = {{"chosen", std::move(chosen)}, {"rejected", std::move(rejected)}};
+    return row;
+  };
+  const json::array message{json::object{{"role", "assistant"}, {"content", "2"}}};
+  EXPECT_EQ(rows.left_out(row_of("2", "2")), "chosen_is_rejected");
+  EXPECT_EQ(rows.left_out(row_of("2", message)), "chosen_is_rejected");  // as they are rendered
+  EXPECT_EQ(rows.left_out(row_of("2", "3")), std::nullopt);
+}
+
 TEST(DataPage, NamesEveryReasonForWhichARowIsLeftOut) {
   std::ifstream page(SLIME_SOURCE_DIR "/docs/data.md");
   const std::string words(std::istreambuf_iterator<char>(page), {});
   for (const std::string_view reason :
-       {"no_trained_token", "longer_than_the_model", "longer_than_max_context_len",
-        "prompt_longer_than_max_prompt_len", "response_longer_than_max_response_len"})
+       {"no_trained_token", "chosen_is_rejected", "longer_than_the_model",
+        "longer_than_max_context_len", "prompt_longer_than_max_prompt_len",
+        "response_longer_than_max_response_len"})
     EXPECT_NE(words.find(reason), std::string::npos) << reason;
 }
 

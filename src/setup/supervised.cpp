@@ -136,6 +136,7 @@ Expected<SupervisedRows::Rows> SupervisedRows::read(const json::value& prompt,
 }
 
 std::optional<std::string> SupervisedRows::left_out(const Rows& rows) const {
+  if (config_.is_preference() && rows[0].ids == rows[1].ids) return "chosen_is_rejected";
   for (const text::MaskedTokens& row : rows) {
     const auto total = static_cast<int64_t>(row.ids.size());
     const int64_t response = text::response_length(row.mask);

@@ -26,7 +26,8 @@ class SupervisedRows {
   /// the model has no configuration.
   SupervisedRows(const config::RunConfig& config, const ModelText& text);
 
-  /// Why a row is left out: no_trained_token, longer_than_the_model, or the limit that it exceeds.
+  /// Why a row is left out: no_trained_token, chosen_is_rejected (a pair of the same tokens, which
+  /// has no gradient), longer_than_the_model, or the limit that it exceeds.
   /// Throws ConfigError when it cannot be read.
   std::optional<std::string> left_out(const buffer::DatasetRow& row) const;
 
