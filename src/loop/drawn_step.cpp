@@ -18,7 +18,12 @@ json::object to_json(const DrawnStep& drawn) {
   }
   json::object metrics;
   for (const auto& [name, number] : drawn.collected.metrics) metrics[name] = number;
+  json::object untrained;
+  for (const auto& [cause, count] : drawn.collected.untrained.value_or(UntrainedTokens()))
+    untrained[cause] = count;
   return {{"step", drawn.step},
+          {"untrained", std::move(untrained)},
+          {"masks_are_lost", drawn.collected.masks_are_lost},
           {"groups", std::move(groups)},
           {"metrics", std::move(metrics)},
           {"generated_tokens", drawn.collected.generated_tokens}};
@@ -33,6 +38,14 @@ DrawnStep drawn_step_from_json(const json::object& object, std::string_view wher
     for (const FieldReader& sample : each.required().list("samples"))
       group.samples.push_back(sample_from_json(sample.raw(), where));
     drawn.collected.groups.push_back(std::move(group));
+  }
+  // Checkpoints of older programs do not have it.
+  if (object.contains("untrained")) {
+    const FieldReader untrained = *fields.fields("untrained");
+    drawn.collected.untrained.emplace();
+    for (const auto& each : untrained.raw())
+      (*drawn.collected.untrained)[std::string(each.key())] = *untrained.integer(each.key());
+    drawn.collected.masks_are_lost = *fields.boolean("masks_are_lost");
   }
   const FieldReader metrics = *fields.fields("metrics");
   for (const auto& metric : metrics.raw())

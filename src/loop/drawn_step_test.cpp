@@ -25,11 +25,15 @@ TEST(DrawnStep, ComesBackFromACheckpointAsItWas) {
   DrawnStep drawn{.step = 7, .collected = {}};
   drawn.collected.generated_tokens = 4;
   drawn.collected.metrics["rollout/mine"] = 0.25;
+  drawn.collected.untrained = UntrainedTokens{{"lost", 3}};
+  drawn.collected.masks_are_lost = true;
   drawn.collected.groups = {
       {.ordinal = 9, .samples = {drawn_sample(18, 9, 0), drawn_sample(19, 9, 1)}}};
   const DrawnStep read = drawn_step_from_json(to_json(drawn), "run.json");
   EXPECT_EQ(read.step, 7);
   EXPECT_EQ(read.collected.generated_tokens, 4);
+  EXPECT_EQ(read.collected.untrained, drawn.collected.untrained);
+  EXPECT_TRUE(read.collected.masks_are_lost);
   EXPECT_EQ(read.collected.metrics, drawn.collected.metrics);
   ASSERT_EQ(read.collected.groups.size(), 1u);
   const Group& group = read.collected.groups.front();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -27,7 +28,8 @@ constexpr const char* kLost = "lost by the rollout function";
 FunctionSource::FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts,
                                roles::Engines& engines, roles::Trainers& trainers, Fates& fates,
                                report::RunMemory& memory, report::Recorder& recorder,
-                               plugin::Plugins& plugins, std::optional<DrawnStep> drawn)
+                               plugin::Plugins& plugins, const plugin::EngineDoor* door,
+                               std::optional<DrawnStep> drawn)
     : config_(config),
       prompts_(prompts),
       engines_(engines),
@@ -36,6 +38,7 @@ FunctionSource::FunctionSource(const config::RunConfig& config, buffer::DataSour
       memory_(memory),
       recorder_(recorder),
       plugins_(plugins),
+      door_(door),
       left_out_([&recorder](std::string_view line) { recorder.message(line); }),
       drawn_(std::move(drawn)) {}
 
@@ -74,15 +77,22 @@ Expected<Group> FunctionSource::keep(const json::value& record,
   }
 }
 
+int64_t FunctionSource::num_sampled_tokens() const {
+  return door_ == nullptr ? 0 : door_->num_sampled_tokens();
+}
+
 report::Collected FunctionSource::keep_all(const plugin::ReturnedStep& returned,
-                                           PromptAnswers& prompts, WeightVersion version) {
+                                           PromptAnswers& prompts, WeightVersion version,
+                                           int64_t num_sampled) {
   report::Collected collected;
-  std::string problem;  // of the first group that cannot be trained
+  int64_t num_trained = 0;  // of the tokens that this call added
+  std::string problem;      // of the first group that cannot be trained
   collected.generated_tokens = prompts.num_drawn_tokens();
   for (const json::value& record : returned.groups) {
     const std::optional<int64_t> ordinal = plugin::ordinal_of(record);
     std::optional<Group> given = ordinal ? prompts.find_taken(*ordinal) : std::nullopt;
     const int64_t before = given ? num_drawn_tokens(*given) : 0;
+    if (given) num_trained -= report::num_trained_tokens(std::span(&*given, 1));
     Expected<Group> group = keep(record, returned, std::move(given), version);
     if (!group) {
       if (problem.empty()) problem = ": " + group.error().message;
@@ -92,8 +102,11 @@ report::Collected FunctionSource::keep_all(const plugin::ReturnedStep& returned,
     if (num_new < 0) fates_.discarded(group->ordinal, -num_new);
     fates_.drawn(std::max<int64_t>(num_new, 0));
     collected.generated_tokens += std::max<int64_t>(num_new, 0);
+    num_trained += report::num_trained_tokens(std::span(&*group, 1));
     collected.groups.push_back(std::move(*group));
   }
+  // What waits may be trained later. Functions that ask other engines sample nothing here.
+  const int64_t num_waiting = prompts.num_drawn_tokens();
   prompts.end(kLost);
   if (collected.groups.empty()) {
     throw ConfigError(fmt::format(
@@ -102,6 +115,9 @@ report::Collected FunctionSource::keep_all(const plugin::ReturnedStep& returned,
   }
   collected.metrics = returned.metrics;
   collected.untrained.emplace();
+  collected.masks_are_lost = num_sampled > 0;
+  if (const int64_t lost = num_sampled - num_trained - num_waiting; lost > 0)
+    (*collected.untrained)["lost"] = lost;
   return collected;
 }
 
@@ -118,6 +134,7 @@ void FunctionSource::draw(int64_t step, const StopFlags& stop) {
     const std::lock_guard lock(data_mutex_);
     return prompts.answer(question);
   };
+  const int64_t sampled_before = num_sampled_tokens();
   std::optional<plugin::ReturnedStep> returned;
   std::exception_ptr failed;
   try {
@@ -131,7 +148,9 @@ void FunctionSource::draw(int64_t step, const StopFlags& stop) {
     if (!stop.load()) prompts.end(kLost);
     std::rethrow_exception(failed);
   }
-  drawn_ = {.step = step, .collected = keep_all(*returned, prompts, version)};
+  drawn_ = {
+      .step = step,
+      .collected = keep_all(*returned, prompts, version, num_sampled_tokens() - sampled_before)};
 }
 
 bool FunctionSource::has_drawn(int64_t step) const {

@@ -17,6 +17,7 @@
 #include "loop/fates.h"
 #include "loop/group_source.h"
 #include "loop/prompt_answers.h"
+#include "plugin/engine_door.h"
 #include "plugin/plugins.h"
 #include "report/failure_reasons.h"
 #include "report/recorder.h"
@@ -30,11 +31,11 @@ namespace slime::loop {
 /// step before (draw, on the thread of loop/function_ahead.h), and answers for the same prompts.
 class FunctionSource final : public GroupSource {
  public:
-  /// `drawn`: a step that the run begins with, from its checkpoint. References outlive the object.
+  /// `door`: through which the function asks the run's engines, null: it does not. `drawn`: a step that the run begins with, from its checkpoint. References outlive the object.
   FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts,
                  roles::Engines& engines, roles::Trainers& trainers, Fates& fates,
                  report::RunMemory& memory, report::Recorder& recorder, plugin::Plugins& plugins,
-                 std::optional<DrawnStep> drawn);
+                 const plugin::EngineDoor* door, std::optional<DrawnStep> drawn);
 
   /// Throws ConfigError when the function fails, or no group of its can be trained.
   report::Collected take(int64_t step) override;
@@ -68,8 +69,10 @@ class FunctionSource final : public GroupSource {
  private:
   Expected<Group> keep(const json::value& record, const plugin::ReturnedStep& returned,
                        std::optional<Group> given, WeightVersion version);
+  /// `num_sampled`: tokens that the engines sampled for the call.
   report::Collected keep_all(const plugin::ReturnedStep& returned, PromptAnswers& prompts,
-                             WeightVersion version);
+                             WeightVersion version, int64_t num_sampled);
+  int64_t num_sampled_tokens() const;
 
   const config::RunConfig& config_;
   buffer::DataSource& prompts_;
@@ -79,6 +82,7 @@ class FunctionSource final : public GroupSource {
   report::RunMemory& memory_;
   report::Recorder& recorder_;
   plugin::Plugins& plugins_;
+  const plugin::EngineDoor* door_;
   report::LeftOutPrompts left_out_;  // of the step
   /// Whoever has it has buffer and ledger while a function is called. Guards what follows.
   mutable std::mutex data_mutex_;

@@ -378,6 +378,7 @@ report::Collected RolloutSource::take(int64_t step) {
   }
   report::Collected collected{.groups = std::move(result.groups),
                               .untrained = std::move(untrained),
+                              .masks_are_lost = !config_.custom_generate_function_path.empty(),
                               .generated_tokens = result.end.generated_tokens,
                               .data_ended = !has_all};
   collected.metrics = report::version_metrics(collected.groups, version);

@@ -272,7 +272,7 @@ void make_source(Stations& run) {
     if (config::has_users_rollout(config)) {
       run.function = std::make_unique<FunctionSource>(
           config, *run.prompts, run.engines(), *run.trainers, *run.fates, run.memory, *run.recorder,
-          *run.plugins, std::exchange(run.drawn, std::nullopt));
+          *run.plugins, run.door.get(), std::exchange(run.drawn, std::nullopt));
       if (!config.train_async) return;
       run.ahead = std::make_unique<FunctionAhead>(*run.function, run.schedule.num_steps,
                                                   config.rollout_batch_size, *run.trainers,

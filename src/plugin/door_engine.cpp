@@ -14,6 +14,7 @@ engine::RequestHandle DoorEngine::submit(engine::GenerateRequest request, OnUpda
   }
   const auto watched = [open = open_, number,
                         tell = std::move(on_update)](engine::GenerateUpdate update) {
+    open->num_sampled_tokens += static_cast<int64_t>(update.output_ids.size());
     if (update.finish) {
       const std::lock_guard lock(open->mutex);
       open->requests.erase(number);

@@ -38,6 +38,8 @@ class DoorEngine final : public engine::EngineClient {
   Expected<void> update_weights(const engine::WeightUpdate&) override {
     return refused("updates its weights");
   }
+  /// Tokens that the engine has sampled so far for requests through the door, whoever kept them.
+  int64_t num_sampled_tokens() const { return open_->num_sampled_tokens; }
   WeightVersion weight_version() const override { return engine_.load()->weight_version(); }
   Expected<engine::EngineLoad> load() const override { return engine_.load()->load(); }
 
@@ -51,6 +53,7 @@ class DoorEngine final : public engine::EngineClient {
       std::optional<engine::RequestHandle> handle;
     };
     std::map<uint64_t, Request> requests;  // guarded by mutex
+    std::atomic<int64_t> num_sampled_tokens{0};
   };
 
   static Expected<void> refused(const char* what) {

@@ -66,6 +66,19 @@ TEST(DoorEngine, EndsOnlyWhatCameThroughIt) {
   EXPECT_EQ(own.engine.aborted, (std::vector<uint64_t>{2, 3}));
 }
 
+TEST(DoorEngine, CountsTheTokensThatWereSampledThroughIt) {
+  Door own;
+  own.engine.submit({}, [](const engine::GenerateUpdate&) {});  // the run's
+  own.ask("a");
+  engine::GenerateUpdate update;
+  update.output_ids = {5, 6, 7};
+  own.engine.tell[0](update);
+  EXPECT_EQ(own.door.num_sampled_tokens(), 0);
+  own.engine.tell[1](update);
+  own.engine.end(1);
+  EXPECT_EQ(own.door.num_sampled_tokens(), 3);
+}
+
 TEST(DoorEngine, WhileItIsAbortingEverythingEnds) {
   Door own;
   own.ask("a");

@@ -29,6 +29,8 @@ class EngineDoor {
   /// Answers from now on. `engine` outlives the object; `max_request_tokens`: of prompt and response.
   void open(engine::EngineClient& engine, int64_t max_request_tokens);
 
+  /// DoorEngine::num_sampled_tokens. Any thread.
+  int64_t num_sampled_tokens() const { return engine_.num_sampled_tokens(); }
   /// DoorEngine::set_aborting. Any thread.
   void set_aborting(bool is_aborting) { engine_.set_aborting(is_aborting); }
 

@@ -17,6 +17,8 @@ struct Collected {
   Metrics metrics;  // rollout/dynamic_filter/drop_<reason>, ...
   /// Of sampled groups: tokens that are sampled and not in them, by cause (untrained_tokens.h).
   std::optional<UntrainedTokens> untrained = {};
+  /// Functions made the samples: what they mask is in untrained["lost"].
+  bool masks_are_lost = false;
   int64_t generated_tokens = 0;  // all new ones, trained on or not
   double seconds = 0;            // of the whole call
   bool data_ended = false;       // there are fewer groups than a step has

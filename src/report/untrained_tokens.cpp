@@ -29,7 +29,7 @@ int64_t num_sampled(const Sample& sample) {
 
 std::string words_of(const std::string& cause) {
   if (cause == "lost")
-    return "of calls whose tokens no sample that the generate function returned has, or that it "
+    return "of calls whose tokens no sample that the user's function returned has, or that it "
            "masked";
   if (cause == "masked") return "masked by their loss mask";
   if (cause == "older") return "of older weights (--mask-offpolicy-in-partial-rollout)";

@@ -77,6 +77,25 @@ def test_what_it_takes_and_loses_has_a_fate_and_what_it_gives_back_comes_again(w
     assert [line.split()[3] for line in lines] == ["0", "0", "0"]
 
 
+def test_what_it_samples_and_throws_away_is_a_metric(work):
+    run_dir = work / "thrown-away"
+    code = OWN_DOOR + (
+        "def generate_rollout(args, rollout_id, data_source, evaluation=False):\n"
+        "    groups = data_source.get_samples(args.rollout_batch_size)\n"
+        "    url = f'http://{args.sglang_router_ip}:{args.sglang_router_port}/generate'\n"
+        "    params = {'max_new_tokens': 2, 'ignore_eos': True}\n"
+        "    async def twice():\n"
+        "        for sample in (sample for group in groups for sample in group):\n"
+        "            await post(url, {'input_ids': list(sample.tokens), 'sampling_params': params})\n"
+        "        return await draw_all(args, groups)\n"
+        "    return run(twice())\n"
+    )
+    trained(hooked(work, run_dir, code, ["--rollout-function-path", "own.py"]), run_dir)
+    # Of six tokens of a sample two are thrown away.
+    assert metric(run_dir, "rollout/untrained/lost") == [pytest.approx(1 / 3)] * 2
+    assert metric(run_dir, "rollout/untrained_sampled_tokens") == [pytest.approx(1 / 3)] * 2
+
+
 def test_a_group_that_cannot_be_trained_costs_itself_and_says_why(work):
     run_dir = work / "bad-groups"
     code = OWN_DOOR + (
