@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "core/error.h"
+#include "core/nearest_name.h"
 #include "text/unicode/python_text.h"
 
 namespace slime::text {
@@ -212,6 +214,19 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& model_directory) {
                     model_directory.string()));
   }
   return chat;
+}
+
+bool ChatTemplate::reads(std::string_view variable) const {
+  return std::ranges::any_of(
+      templates_, [&](const auto& named) { return named.second.names().contains(variable); });
+}
+
+std::optional<std::string> ChatTemplate::nearest_variable(std::string_view variable) const {
+  std::vector<std::string_view> known;
+  for (const auto& [name, program] : templates_)
+    known.insert(known.end(), program.names().begin(), program.names().end());
+  const auto nearest = nearest_name(variable, known);
+  return nearest ? std::optional<std::string>(*nearest) : std::nullopt;
 }
 
 std::vector<std::string> ChatTemplate::names() const {

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,11 @@ class ChatTemplate final {
   Expected<std::string, TemplateError> render(const json::array& messages,
                                               const ChatOptions& options,
                                               jinja::Trace* trace = nullptr) const;
+
+  /// Whether one of its templates has an expression that looks up this name.
+  bool reads(std::string_view variable) const;
+  /// The name that its templates look up and that a mistyped one stands for.
+  std::optional<std::string> nearest_variable(std::string_view variable) const;
 
   /// Names of its templates: {"default"} for nearly all models.
   std::vector<std::string> names() const;

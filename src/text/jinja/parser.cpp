@@ -14,7 +14,10 @@ class Parser {
  public:
   explicit Parser(std::string_view source) : stream_(tokenize(source)), expressions_(stream_) {}
 
-  ast::Body parse() { return parse_body({}); }
+  ParsedTemplate parse() {
+    ast::Body body = parse_body({});
+    return {std::move(body), std::move(expressions_.mentioned())};
+  }
 
  private:
   /// Up to a tag that starts with one of `ends`, whose name stays the current token; up to the end
@@ -192,6 +195,6 @@ class Parser {
 
 }  // namespace
 
-ast::Body parse_template(std::string_view source) { return Parser(source).parse(); }
+ParsedTemplate parse_template(std::string_view source) { return Parser(source).parse(); }
 
 }  // namespace slime::text::jinja

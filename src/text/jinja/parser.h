@@ -4,6 +4,9 @@
 /// generation %}; template inheritance and imports (extends, block, include, import) are refused: a
 /// chat template is one file.
 
+#include <functional>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "text/jinja/ast.h"
@@ -11,7 +14,12 @@
 
 namespace slime::text::jinja {
 
+struct ParsedTemplate {
+  ast::Body body;
+  std::set<std::string, std::less<>> names;  // that its expressions look up
+};
+
 /// Throws SyntaxError. Nesting is bounded, so any text is safe to parse.
-ast::Body parse_template(std::string_view source);
+ParsedTemplate parse_template(std::string_view source);
 
 }  // namespace slime::text::jinja

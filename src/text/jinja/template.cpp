@@ -26,14 +26,16 @@ std::string_view to_string(TemplateErrorKind kind) {
 namespace slime::text::jinja {
 
 struct Template::Tree {
-  ast::Body body;
+  ParsedTemplate parsed;
 };
 
 Template Template::parse(std::string_view source) {
   auto tree = std::make_shared<Tree>();
-  tree->body = parse_template(source);
+  tree->parsed = parse_template(source);
   return Template(std::move(tree));
 }
+
+const std::set<std::string, std::less<>>& Template::names() const { return tree_->parsed.names; }
 
 Expected<std::string, TemplateError> Template::render(const Variables& variables,
                                                       const RenderOptions& options) const {
@@ -42,7 +44,7 @@ Expected<std::string, TemplateError> Template::render(const Variables& variables
   scope.reserve(variables.size());
   for (const auto& [name, value] : variables) scope.emplace_back(name, value);
   try {
-    return interpreter.run(tree_->body, std::move(scope));
+    return interpreter.run(tree_->parsed.body, std::move(scope));
   } catch (EvaluationError& error) {
     return tl::make_unexpected(
         TemplateError{error.kind, std::move(error.message), interpreter.line()});

@@ -10,7 +10,9 @@
 /// json.dumps, Undefined that only prints.
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,6 +39,10 @@ class Template {
  public:
   /// Throws SyntaxError with the line.
   static Template parse(std::string_view source);
+
+  /// Every name that an expression of the template looks up, on any path through it: variables, and
+  /// those that it sets itself.
+  const std::set<std::string, std::less<>>& names() const;
 
   Expected<std::string, TemplateError> render(const Variables& variables,
                                               const RenderOptions& options) const;

@@ -261,5 +261,15 @@ TEST(JinjaTemplate, SplitsFromTheRightAsPythonDoes) {
             "['a--b', 'c'] ['a', ''] ['', 'a'] ['a']");
 }
 
+TEST(JinjaTemplate, KnowsTheNamesThatItLooksUpOnAnyPath) {
+  const Template parsed = Template::parse(
+      "{% if false %}{{ enable_thinking }}{% endif %}{% set ns = namespace(x=1) %}"
+      "{% for m in messages if m.role is not in skipped %}{{ m.text | default(other) }}{% endfor %}"
+      "{% macro say(text, end=mark) %}{{ text }}{% endmacro %}");
+  EXPECT_EQ(parsed.names(),
+            (std::set<std::string, std::less<>>{"enable_thinking", "m", "mark", "messages",
+                                                "namespace", "other", "skipped", "text"}));
+}
+
 }  // namespace
 }  // namespace slime::text::jinja
