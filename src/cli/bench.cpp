@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bench/algo.h"
 #include "bench/april.h"
@@ -27,10 +30,13 @@
 #include "bench/start.h"
 #include "bench/train_step.h"
 #include "bench/update_pause.h"
+#include "bench/workload.h"
 #include "cli/bench_options.h"
 #include "cli/bench_train_commands.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "core/error.h"
+#include "core/nearest_name.h"
 
 // One file because the options of a measurement and its row in the table of names are one list.
 namespace slime::cli {
@@ -456,6 +462,35 @@ constexpr auto kFamilies = std::to_array<MeasurementFamily>({
 
 // Everything else is a workload of the file.
 
+/// Names of measurements and, where the file is here, of workloads.
+std::vector<std::string> known_names(const std::string& file) {
+  std::vector<std::string> names;
+  for (const Command& measurement : kMeasurements) names.emplace_back(measurement.name);
+  for (const MeasurementFamily& family : kFamilies)
+    names.push_back(fmt::format("{}SIZE", family.prefix));
+  if (!std::filesystem::exists(file)) return names;
+  for (const bench::Workload& workload : bench::read_workloads(file).workloads)
+    names.push_back(workload.id);
+  return names;
+}
+
+/// Throws ConfigError with the nearest name for what is neither a measurement nor a workload.
+void refuse_unknown(const std::vector<std::string>& asked, const std::string& file) {
+  const std::vector<std::string> names = known_names(file);
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  std::vector<std::string> problems;
+  for (const std::string& name : asked) {
+    if (std::ranges::find(names, name) != names.end()) continue;
+    const auto nearest = nearest_name(name, views);
+    problems.push_back(
+        fmt::format("{}: there is no such measurement, and no such workload in {}{}{}", name, file,
+                    std::filesystem::exists(file) ? "" : ", which is not here (--workloads-file)",
+                    nearest ? fmt::format("; did you mean {}?", *nearest)
+                            : "; `slime bench --help` lists them"));
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
 int gpu_workloads(Arguments arguments) {
   CLI::App app("Workloads that rollout engines are compared on, on this machine's GPU.",
                "slime bench WORKLOAD...");
@@ -478,6 +513,7 @@ int gpu_workloads(Arguments arguments) {
   app.add_flag("--profile", options.has_profile,
                "What fills the first GPU's time: kernels, collectives, gaps");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  refuse_unknown(options.names, options.file);
   bench::measure_gpu_workloads(options);
   return 0;
 }
