@@ -13,6 +13,9 @@
 ///   config.dtype = "float32";                      // a value from elsewhere
 ///   config.dtype.stems_from(config.fp32);          // whoever reads --dtype has read --fp32
 ///
+/// A flag that was moved from keeps its value and its record: moving copies. A Flag<bool> becomes a
+/// bool and nothing else, so that no number or JSON is made of it by mistake; write `.get()` there.
+///
 /// Reading is thread-safe; setting and `stems_from` belong to parsing and validation, on one thread.
 
 #include <fmt/format.h>
@@ -68,6 +71,10 @@ class Flag {
   using Value = T;
 
   Flag() = default;
+  // Without moves: a flag always has a record.
+  Flag(const Flag&) = default;
+  Flag& operator=(const Flag&) = default;
+  ~Flag() = default;
   template <FlagValue<T> From>
   explicit Flag(From&& value) : value_(static_cast<T>(std::forward<From>(value))) {}
   template <FlagValue<T> From>
@@ -85,7 +92,15 @@ class Flag {
     record_->read();
     return value_;
   }
-  operator const T&() const { return get(); }  // NOLINT: implicit
+  operator const T&() const requires(!std::same_as<T, bool>)  // NOLINT: implicit
+  {
+    return get();
+  }
+  template <std::same_as<T> Bool>
+  operator Bool() const requires std::same_as<T, bool>  // NOLINT: implicit
+  {
+    return get();
+  }
   /// The value for parsing, printing, comparing: no read.
   const T& peek() const { return value_; }
   /// The value to be changed in place.
@@ -150,11 +165,12 @@ class Flag {
   { return get().value_or(std::forward<Else>(otherwise)); }
 
   friend bool operator==(const Flag& a, const Flag& b) { return a.get() == b.get(); }
+  /// With what a T can be made of: iterators over flags find this operator too.
   template <typename U>
-  requires(!kIsFlag<U>) && requires(const T& t, const U& u) {
-    { t == u } -> std::convertible_to<bool>;
+  requires(!kIsFlag<U> && std::constructible_from<T, const U&>) friend bool operator==(
+      const Flag& flag, const U& value) {
+    return flag.get() == value;
   }
-  friend bool operator==(const Flag& flag, const U& value) { return flag.get() == value; }
   friend std::string operator+(const char* text,
                                const Flag& flag) requires std::same_as<T, std::string> {
     return text + flag.get();

@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+
 namespace slime::config {
 namespace {
 
@@ -48,6 +54,32 @@ TEST(FlagValue, CopiesShareTheRecordUntilTheyAreSeparated) {
   copy.separate();
   EXPECT_EQ(copy + 1, 4);
   EXPECT_FALSE(count.is_read());
+}
+
+TEST(FlagValue, ThatWasMovedFromIsReadAsBefore) {
+  Flag<std::string> model{"tiny"};
+  const Flag<std::string> taken = std::move(model);
+  EXPECT_EQ(taken.get(), "tiny");
+  EXPECT_EQ(model.get(), "tiny");  // NOLINT: what is tested
+  model = std::move(const_cast<Flag<std::string>&>(taken));
+  EXPECT_EQ(taken.get(), "tiny");
+  EXPECT_TRUE(model.is_read());
+  std::vector<Flag<bool>> flags(1);
+  flags.resize(100);  // moves the first
+  for (const Flag<bool>& flag : flags) EXPECT_FALSE(flag.get());
+}
+
+// A bool would become 0 or 1 there; `.get()` says true or false. In the braces of a json::object such
+// a flag does not compile either.
+static_assert(!std::is_constructible_v<json::value, const Flag<bool>&>);
+static_assert(!std::is_assignable_v<json::value&, const Flag<bool>&>);
+static_assert(!std::is_convertible_v<const Flag<bool>&, int>);
+static_assert(!std::is_convertible_v<const Flag<bool>&, double>);
+static_assert(std::is_convertible_v<const Flag<bool>&, bool>);
+
+TEST(FlagValue, IsInJsonWhatItIs) {
+  const json::object object{{"steps", Flag<int64_t>{3}.get()}, {"is_on", Flag<bool>{true}.get()}};
+  EXPECT_EQ(json_text(object), R"({"steps":3,"is_on":true})");
 }
 
 TEST(FlagValue, WhoeverReadsWhatStemsFromAFlagReadsIt) {

@@ -25,8 +25,8 @@ constexpr double kMostCacheGigabytes = 65536;
 }  // namespace
 
 void choose_dtype(RunConfig& config, Problems& problems) {
-  const int words =
-      static_cast<int>(config.bf16) + static_cast<int>(config.fp16) + static_cast<int>(config.fp32);
+  const int words = static_cast<int>(config.bf16.get()) + static_cast<int>(config.fp16.get()) +
+                    static_cast<int>(config.fp32.get());
   problems.require(words <= 1, "--bf16, --fp16, --fp32: choose one");
   config.dtype.stems_from(config.bf16);
   config.dtype.stems_from(config.fp16);
