@@ -152,11 +152,8 @@ int train_on_hosts(config::ParsedFlags& flags, std::span<const std::string> argu
   }
   if (place && !place->is_controller()) return serve_as_node(flags.config, *place);
   config::complete_and_validate(flags);
-  for (const char* flag : {"--num-gpus-per-node", "--nodes-timeout-seconds"}) {
-    if (!place && flags.gives(flag))
-      flags.warnings.push_back(fmt::format("{} has no effect: the run is on one host", flag));
-  }
-  loop::make_translations(flags.config);
+  if (place) loop::read_flags_of_hosts(flags.config);
+  loop::make_translations(flags.config, loop::model_if_here(flags.config).get());
   config::note_unread_flags(flags);
   const int exit_code = place ? train_as_controller(flags, *place) : train_here(flags);
   // The notes of the beginning have long scrolled away.

@@ -8,6 +8,7 @@
 
 #include "config/flag_table.h"
 #include "config/unread_flags.h"
+#include "config/users_functions.h"
 
 namespace slime::config {
 
@@ -54,24 +55,37 @@ inline constexpr Condition kReference{"--use-kl-loss, --kl-coef or --loss-type d
 inline constexpr Condition kRowsOfData{
     "rows of --prompt-data",
     [](const RunConfig& c) { return !c.prompt_data.empty() && !c.disable_rollout_global_dataset; }};
+/// Tools are rendered by a template, or are for functions of the user's.
+inline constexpr Condition kToolsOfRows{
+    "--apply-chat-template, and rows of --prompt-data", [](const RunConfig& c) {
+      const bool reads_rows = !c.prompt_data.empty() && !c.disable_rollout_global_dataset;
+      return reads_rows && (c.apply_chat_template || c.trains_on_rows() || has_users_code(c));
+    }};
+inline constexpr Condition kMessages{
+    "conversations that a template renders (--apply-chat-template)",
+    [](const RunConfig& c) { return !c.debug_train_only || c.trains_on_rows(); }};
+inline constexpr Condition kCheckpoint{"a checkpoint to go on from",
+                                       [](const RunConfig&) { return true; }};
 inline constexpr Condition kShuffle{"--rollout-shuffle",
                                     [](const RunConfig& c) { return c.rollout_shuffle.get(); }};
 inline constexpr Condition kRowTraining{"--loss-type sft_loss or dpo_loss",
                                         [](const RunConfig& c) { return c.trains_on_rows(); }};
+inline constexpr Condition kSupervised{"--loss-type sft_loss",
+                                       [](const RunConfig& c) { return c.is_supervised(); }};
 inline constexpr Condition kPreferences{"--loss-type dpo_loss",
                                         [](const RunConfig& c) { return c.is_preference(); }};
-inline constexpr Condition kTemplate{"--apply-chat-template", [](const RunConfig& c) {
-                                       return c.apply_chat_template || c.trains_on_rows() ||
-                                              c.eval_interval.has_value();
-                                     }};
 inline constexpr Condition kNoCount{"--num-epoch without --num-rollout",
                                     [](const RunConfig& c) { return !c.num_rollout; }};
 inline constexpr Condition kUsersCode{"functions of your own (docs/plugins.md)",
                                       [](const RunConfig& c) { return has_users_code(c); }};
-inline constexpr Condition kBufferFunction{
-    "a --rollout-function-path that reads a buffer", [](const RunConfig& c) {
-      return c.rollout_function_path != "slime.rollout.sglang_rollout.generate_rollout";
+inline constexpr Condition kDrawingFunction{
+    "--custom-generate-function-path, or a --rollout-function-path of your own",
+    [](const RunConfig& c) {
+      return !c.custom_generate_function_path.empty() || !c.eval_config.empty() ||
+             has_users_rollout(c);
     }};
+inline constexpr Condition kBufferFunction{"a --rollout-function-path that reads a buffer",
+                                           [](const RunConfig& c) { return has_users_rollout(c); }};
 inline constexpr Condition kAsyncRun{"slime train-async",
                                      [](const RunConfig& c) { return c.train_async.get(); }};
 inline constexpr Condition kRounds{
@@ -98,6 +112,14 @@ inline constexpr Condition kSharedDevice{
     "an engine that takes turns with the trainer", [](const RunConfig& c) {
       return c.generates() && !c.debug_rollout_only && c.shares_weights();
     }};
+inline constexpr Condition kRules{
+    "a rule that asks for it: --rm-type, or metadata.rm_type of a row",
+    [](const RunConfig& c) { return c.generates() && !c.has_users_reward(); }};
+inline constexpr Condition kRecords{"rewards that are records with this field",
+                                    [](const RunConfig& c) { return c.generates(); }};
+inline constexpr Condition kRolloutFiles{
+    "responses (--loss-type policy_loss), without --no-save-rollouts",
+    [](const RunConfig& c) { return !c.trains_on_rows() && !c.no_save_rollouts; }};
 inline constexpr Condition kWandb{"--use-wandb",
                                   [](const RunConfig& c) { return c.use_wandb.get(); }};
 inline constexpr Condition kDump{"--load-debug-rollout-data", [](const RunConfig& c) {

@@ -107,7 +107,8 @@ std::vector<FlagRow> parallel_flags() {
             "back"),
       works("--expert-tensor-parallel-size", &C::expert_tensor_parallel_size,
             "ranks that cut the width of each expert between them; --tensor-model-parallel-size "
-            "without it"),
+            "without it")
+          .with("a model with experts"),
       works("--actor-num-nodes", &C::actor_num_nodes,
             "hosts whose devices train; the command is started on each of them, or through Ray "
             "(docs/cluster.md)")
@@ -120,7 +121,7 @@ std::vector<FlagRow> parallel_flags() {
           .when(kAnyRun),
       works("--nodes-timeout-seconds", &C::nodes_timeout_seconds,
             "until all hosts of a run are there, or a lost one is back")
-          .when(kAnyRun),
+          .with("several hosts"),
       works("--actor-num-gpus-per-node", &C::actor_num_gpus_per_node,
             "ranks that train, each a process with a share of the cores; data-parallel but for the "
             "sizes above")
@@ -151,7 +152,7 @@ std::vector<FlagRow> parallel_flags() {
             "places of a host, where there are several; without it those that the first host "
             "shows, on "
             "CPUs --actor-num-gpus-per-node")
-          .when(kAnyRun),
+          .with("several hosts"),
       accepted("--distributed-backend", kValue,
                "follows from --device: sockets between processes on CPUs, NCCL between GPUs"),
       works("--distributed-timeout-minutes", &C::distributed_timeout_minutes,

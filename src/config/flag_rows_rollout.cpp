@@ -39,7 +39,7 @@ std::vector<FlagRow> rollout_flags() {
       works("--max-filter-ratio", &C::max_filter_ratio,
             "a rollout step whose filter has dropped more than N times --rollout-batch-size groups "
             "ends the run; 0: no limit")
-          .when(kGeneration),
+          .with("--dynamic-sampling-filter-path"),
       works("--max-failed-groups", &C::max_failed_groups,
             "so many groups of a rollout step may fail, whatever their share")
           .when(kGeneration),
@@ -54,7 +54,7 @@ std::vector<FlagRow> rollout_flags() {
           "whether a finished group is trained: a function of the user's (docs/plugins.md); built "
           "in: slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std "
           "and its fallback form")
-          .when(kAnyRun),
+          .when(kGeneration),
       works("--partial-rollout", &C::partial_rollout,
             "aborted groups go back to the buffer and continue later"),
       works("--mask-offpolicy-in-partial-rollout", &C::mask_offpolicy_in_partial_rollout,
@@ -70,7 +70,7 @@ std::vector<FlagRow> rollout_flags() {
           "--generate-timeout-seconds", &C::generate_timeout_seconds,
           "a conversation that takes longer has failed. Default: --plugin-timeout-seconds where it "
           "is given, else 1800")
-          .when(kUsersCode),
+          .when(kDrawingFunction),
       works("--rollout-sample-hook-path", &C::rollout_sample_hook_path,
             "functions of the user's that see each sample before its reward; may be given several "
             "times")
@@ -222,13 +222,16 @@ std::vector<FlagRow> reward_flags() {
           "name in a plug-in host")
           .when(kGeneration),
       works("--no-rm-strict", &C::no_rm_strict,
-            "grade as the original does, its known holes included (docs/rewards.md)"),
-      works("--rm-url", &C::rm_url, "server of remote_rm, or with --opd-type sglang the teacher"),
+            "grade as the original does, its known holes included (docs/rewards.md)")
+          .at_start(kRules),
+      works("--rm-url", &C::rm_url, "server of remote_rm, or with --opd-type sglang the teacher")
+          .at_start(kRules),
       works("--remote-rm-attempts", &C::remote_rm_attempts,
             "calls of remote_rm before a sample has failed")
-          .with("--rm-url"),
+          .at_start(kRules),
       works("--reward-key", &C::reward_key, "field of a reward record that trains"),
-      works("--eval-reward-key", &C::eval_reward_key, "field of a reward record in evaluation")
+      works("--eval-reward-key", &C::eval_reward_key,
+            "field of a reward record in evaluation; default: --reward-key")
           .when(kEvaluation),
       works("--reward-timeout-seconds", &C::reward_timeout_seconds,
             "a slower reward is a failure, not a 0; of a server: of each call, from connecting to "

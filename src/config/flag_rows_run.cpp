@@ -27,7 +27,7 @@ std::vector<FlagRow> model_flags() {
           "the folder of --save itself or --ref-load is given (docs/resume.md)")
           .when(kAnyRun),
       works("--finetune", &C::finetune, "take the weights of --load alone, and begin at rollout 0")
-          .when(kAnyRun),
+          .at_start(kCheckpoint),
       works("--allow-other-experiment", &C::allow_other_experiment,
             "go on from a checkpoint whose model, reward or objective was another")
           .when(kAnyRun),
@@ -45,7 +45,7 @@ std::vector<FlagRow> model_flags() {
           .when(kTraining),
       works("--no-load-optim", &C::no_load_optim,
             "start with fresh optimizer moments; schedules, counters and the critic go on")
-          .when(kTraining),
+          .at_start(kCheckpoint),
       accepted("--no-load-rng", kSwitch,
                "random numbers follow from seeds and ordinals: there is no state to leave out"),
       works("--start-rollout-id", &C::start_rollout_id,
@@ -143,7 +143,7 @@ std::vector<FlagRow> data_flags() {
       works("--metadata-key", &C::metadata_key, "field with an object that travels with the sample")
           .when(kRowsOfData),
       works("--tool-key", &C::tool_key, "field with the tools of the chat template")
-          .when(kRowsOfData),
+          .when(kToolsOfRows),
       works("--chosen-key", &C::chosen_key, "field with the preferred response (dpo_loss)")
           .when(kPreferences),
       works("--rejected-key", &C::rejected_key, "field with the rejected response (dpo_loss)")
@@ -153,7 +153,7 @@ std::vector<FlagRow> data_flags() {
           .when(kPrompts),
       works("--apply-chat-template-kwargs", &C::apply_chat_template_kwargs,
             "JSON object of template variables")
-          .when(kTemplate),
+          .at_start(kMessages),
       works("--rollout-shuffle", &C::rollout_shuffle, "a new order each epoch, from --rollout-seed")
           .when(kRowsOfData),
       works("--rollout-seed", &C::rollout_seed, "seed of the order of prompts").when(kShuffle),
@@ -175,7 +175,7 @@ std::vector<FlagRow> data_flags() {
           .when(kRowsOfData),
       works("--completion-key", &C::completion_key,
             "field with what follows the prompt (sft_loss); only that is trained then")
-          .when(kRowTraining),
+          .when(kSupervised),
       works("--loss-mask-type", &C::loss_mask_type,
             "the family of the chat template in supervised training; auto reads any template, a "
             "name that does not fit is refused",
@@ -185,10 +185,10 @@ std::vector<FlagRow> data_flags() {
             "answers of a conversation that are trained (sft_loss): all; those after the last "
             "message of a user; those that the template renders as when they were written",
             {"all", "last", "unchanged"})
-          .when(kRowTraining),
+          .when(kSupervised),
       works("--no-special-tokens-in-content", &C::no_special_tokens_in_content,
             "marks of a conversation in what users and tools said are spelled as text")
-          .when(kRowsOfData),
+          .at_start(kMessages),
       works("--rollout-max-prompt-len", &C::rollout_max_prompt_len,
             "drop longer prompts when loading; in supervised rows, what precedes the first trained "
             "token")
@@ -326,7 +326,7 @@ std::vector<FlagRow> output_flags() {
           .when(kGeneration),
       works("--log-reward-category", &C::log_reward_category,
             "share of each value of this field of the reward record (rollout/error_cat/...)")
-          .when(kGeneration),
+          .in_run(kRecords),
       accepted("--log-correct-samples", kSwitch,
                "the original computes these figures after it has logged and never shows them"),
       works("--save-debug-rollout-data", &C::save_debug_rollout_data,
@@ -350,10 +350,10 @@ std::vector<FlagRow> output_flags() {
           .when(kResponses),
       works("--rollout-files-mb-per-step", &C::rollout_files_mb_per_step,
             "of a larger step as many of its groups as fit are kept for the report")
-          .when(kResponses),
+          .when(kRolloutFiles),
       works("--rollout-files-gb", &C::rollout_files_gb,
             "what is kept for the report in all; beyond it the oldest steps go")
-          .when(kResponses),
+          .when(kRolloutFiles),
       works("--custom-rollout-log-function-path", &C::custom_rollout_log_function_path,
             "a function of the user's that sees each rollout; true from it: nothing else is logged "
             "of it")

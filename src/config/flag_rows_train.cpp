@@ -14,7 +14,8 @@ std::vector<FlagRow> algorithm_flags() {
           .when(kAnyRun),
       works("--advantage-estimator", &C::advantage_estimator, "from scores to advantages",
             {"grpo", "gspo", "cispo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "ppo",
-             "rloo", "dr_grpo"}),
+             "rloo", "dr_grpo"})
+          .with("--loss-type policy_loss"),
       accepted("--disable-compute-advantages-and-returns", kSwitch, "follows from --loss-type"),
       works("--eps-clip", &C::eps_clip, "lower clip of the ratio"),
       works("--eps-clip-high", &C::eps_clip_high, "upper clip; default: --eps-clip"),
@@ -78,7 +79,7 @@ std::vector<FlagRow> algorithm_flags() {
             "built in: slime.backends.megatron_utils.loss.icepop_function and "
             "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp; else a function "
             "of the user's (docs/plugins.md)")
-          .when(kAnyRun),
+          .with("--use-tis or --get-mismatch-metrics, and --loss-type policy_loss"),
       works("--get-mismatch-metrics", &C::get_mismatch_metrics,
             "report the correction's metrics without applying it"),
       works("--tis-level", &C::tis_level, "MIS: what a ratio is taken over",
@@ -135,7 +136,7 @@ std::vector<FlagRow> algorithm_flags() {
           "--custom-pg-loss-reducer-function-path", &C::custom_pg_loss_reducer_function_path,
           "built in: examples.DrGRPO.custom_reducer.get_pg_loss_reducer (divides by 1000); else a "
           "function of the user's (docs/plugins.md)")
-          .when(kAnyRun),
+          .with("--loss-type policy_loss"),
       works("--custom-loss-function-path", &C::custom_loss_function_path,
             "custom_loss: a function of the user's, module.name, file.py:name or file.py "
             "(docs/plugins.md)")
@@ -153,13 +154,17 @@ std::vector<FlagRow> algorithm_flags() {
       works("--moe-router-load-balancing-type", &C::moe_router_load_balancing_type,
             "of the loss that spreads tokens over experts: the tokens of a micro-batch, or of each "
             "sequence",
-            {"none", "aux_loss", "seq_aux_loss"}),
+            {"none", "aux_loss", "seq_aux_loss"})
+          .with("a model with experts"),
       works("--moe-aux-loss-coeff", &C::moe_aux_loss_coeff, "how strongly that loss counts")
-          .with("--moe-router-load-balancing-type aux_loss or seq_aux_loss"),
+          .with("a model with experts, and --moe-router-load-balancing-type aux_loss or "
+                "seq_aux_loss"),
       works("--moe-z-loss-coeff", &C::moe_z_loss_coeff,
-            "of a loss that keeps the routers' logits small"),
+            "of a loss that keeps the routers' logits small")
+          .with("a model with experts"),
       works("--moe-router-enable-expert-bias", &C::moe_router_enable_expert_bias,
-            "after each step selection biases follow the load of experts"),
+            "after each step selection biases follow the load of experts")
+          .with("a model with experts"),
       works("--moe-router-bias-update-rate", &C::moe_router_bias_update_rate,
             "by how much; default 1e-3; 0: they stay")
           .with("--moe-router-enable-expert-bias"),
@@ -205,7 +210,7 @@ std::vector<FlagRow> optimizer_flags() {
           .when(kTraining),
       works("--freeze-indexer", &C::freeze_indexer,
             "indexers of sparse attention keep their weights, which no gradient reaches anyway")
-          .when(kTraining),
+          .with("a model whose attention has indexers"),
       accepted("--no-check-for-nan-in-loss-and-grad", kSwitch,
                "a step with a bad gradient is always skipped, and a few in a row end the run"),
       accepted("--use-distributed-optimizer", kSwitch, kAlways),

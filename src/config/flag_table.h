@@ -57,6 +57,13 @@ struct ConditionalReason {
   std::string_view why;
 };
 
+/// When it is known whether a flag that works is read.
+enum class ReadWhen {
+  kTranslated,  // before the run, by its translations and the row's test of the flags
+  kAtStart,     // once the run has its data and its checkpoint: they ask for it, or do not
+  kInRun,       // by its end: what it meets asks for it
+};
+
 struct FlagRow {
   std::string_view name;  // "--lr"
   FlagGroup group = FlagGroup::kModel;
@@ -69,12 +76,23 @@ struct FlagRow {
   /// Where the flag counts. With a test: stations read it deep in the run, where the test holds.
   /// Without: what the translations read decides (config/unread_flags.h).
   std::optional<Condition> counts = {};
+  ReadWhen read_when = ReadWhen::kTranslated;
   /// Of a flag without effect: the first that holds replaces `meaning`.
   std::vector<ConditionalReason> reasons = {};
 
   FlagRow when(const Condition& condition) && {
     counts = condition;
     return std::move(*this);
+  }
+  /// Where the condition holds, what the run begins with may ask for the flag.
+  FlagRow at_start(const Condition& condition) && {
+    read_when = ReadWhen::kAtStart;
+    return std::move(*this).when(condition);
+  }
+  /// Where the condition holds, what the run meets may ask for the flag.
+  FlagRow in_run(const Condition& condition) && {
+    read_when = ReadWhen::kInRun;
+    return std::move(*this).when(condition);
   }
   FlagRow with(std::string_view words) && {
     counts = Condition{words};

@@ -4,7 +4,9 @@
 /// defaults that follow from other flags, and notes what contradicts; config/validate.cpp calls all
 /// of them, in its order.
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/parse_flags.h"
@@ -16,6 +18,10 @@ namespace slime::config {
 void choose_dtype(RunConfig& config, Problems& problems);
 void check_data(RunConfig& config, Problems& problems);
 void check_rollout(RunConfig& config, Problems& problems);
+/// Why no reward of the rule has a number under `key`, which `flag` gives: it answers with a number,
+/// or with a record of other fields. Nothing where the rule is not built in.
+std::optional<std::string> reward_key_problem(std::string_view rm_type, std::string_view key,
+                                              std::string_view flag);
 void check_rewards(const RunConfig& config, Problems& problems);
 
 void check_distillation(const RunConfig& config, Problems& problems);

@@ -222,7 +222,10 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
                    "--eps-clip-high: should not be negative");
   if (!config.eps_clip_high) config.eps_clip_high = config.eps_clip;
   if (config.n_samples_per_prompt == 1) config.disable_grpo_std_normalization = true;
-  if (config.eval_reward_key.empty()) config.eval_reward_key = config.reward_key;
+  if (config.eval_reward_key.empty()) {
+    config.eval_reward_key = config.reward_key.get();
+    config.eval_reward_key.stems_from(config.reward_key);
+  }
   if (config.ref_load.empty()) config.ref_load = config.hf_checkpoint;
   problems.require_path(!config.needs_reference() || config.ref_load == config.hf_checkpoint ||
                             std::filesystem::is_directory(config.ref_load),

@@ -244,35 +244,43 @@ void check_plugins(const RunConfig& config, Problems& problems) {
 
 }  // namespace
 
-namespace {
-
-/// What a rule answers with is a number or a record; --reward-key names the record's field.
-void check_reward_key(const RunConfig& config, Problems& problems) {
+std::optional<std::string> reward_key_problem(std::string_view rm_type, std::string_view key,
+                                              std::string_view flag) {
   constexpr std::string_view kRecords[] = {"dapo", "dapo_box"};
   constexpr std::string_view kNumbers[] = {"math",    "deepscaler", "f1",    "gpqa",
                                            "ifbench", "random",     "gsm8k", "math_verify"};
   constexpr std::string_view kFields[] = {"score", "acc"};
-  if (!config.generates() || config.has_users_reward() || config.has_users_post_process() ||
-      config.debug_rollout_only)
-    return;
-  std::string_view rule = config.rm_type;
+  std::string_view rule = rm_type;
   if (rule.starts_with("boxed_")) rule.remove_prefix(std::string_view("boxed_").size());
   const auto is_in = [](const auto& list, std::string_view word) {
     return std::ranges::find(list, word) != std::end(list);
   };
   if (is_in(kRecords, rule)) {
-    problems.require(
-        is_in(kFields, config.reward_key.get()),
-        fmt::format("--rm-type {}: gives records; {}, use --reward-key score", config.rm_type,
-                    config.reward_key.empty()
-                        ? "which field trains is missing"
-                        : fmt::format("they have no number \"{}\"", config.reward_key)));
-  } else if (is_in(kNumbers, rule)) {
-    problems.require(config.reward_key.empty(),
-                     fmt::format("--reward-key {}: --rm-type {} gives a number, not a record; "
-                                 "leave it out",
-                                 config.reward_key, config.rm_type));
+    if (is_in(kFields, key)) return std::nullopt;
+    return fmt::format("--rm-type {}: gives records; {}, use {} score", rm_type,
+                       key.empty() ? "which field trains is missing"
+                                   : fmt::format("they have no number \"{}\"", key),
+                       flag);
   }
+  if (!is_in(kNumbers, rule) || key.empty()) return std::nullopt;
+  return fmt::format("{} {}: --rm-type {} gives a number, not a record; leave it out", flag, key,
+                     rm_type);
+}
+
+namespace {
+
+void check_reward_key(const RunConfig& config, Problems& problems) {
+  if (!config.generates() || config.has_users_reward() || config.has_users_post_process() ||
+      config.debug_rollout_only)
+    return;
+  if (const auto problem = reward_key_problem(config.rm_type, config.reward_key, "--reward-key"))
+    problems.require(false, *problem);
+  // Sets of --eval-config have rules of their own (loop/prompts.cpp).
+  if (config.eval_reward_key.empty() || !config.eval_interval || !config.eval_config.empty())
+    return;
+  if (const auto problem =
+          reward_key_problem(config.rm_type, config.eval_reward_key, "--eval-reward-key"))
+    problems.require(false, *problem);
 }
 
 }  // namespace

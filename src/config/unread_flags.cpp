@@ -79,6 +79,19 @@ void add_unread(const std::vector<std::string>& given, const RunConfig& config,
   }
 }
 
+/// Set, not read, and not told before the run, because what it begins with or meets decides.
+std::vector<std::string> unread_so_far(const ParsedFlags& flags, bool (*is_due)(ReadWhen)) {
+  std::vector<std::string> unread;
+  const RunConfig copy = copy_with_own_records(flags.config);
+  for (const std::string& name : flags.given) {
+    const FlagRow* row = find_flag(name);
+    if (row == nullptr || row->status != FlagStatus::kWorks || !is_due(row->read_when)) continue;
+    if (was_read(*row, flags.config) || !row->counts->holds(copy) || is_told(flags, name)) continue;
+    if (std::ranges::find(unread, name) == unread.end()) unread.push_back(name);
+  }
+  return unread;
+}
+
 std::string sentence(const std::string& name, const RunConfig& config) {
   const bool is_critic = name.starts_with(kOfCritic);
   const std::string bare = is_critic ? name.substr(kOfCritic.size()) : name;
@@ -125,9 +138,21 @@ void note_unread_flags(ParsedFlags& flags) {
     flags.warnings.push_back(sentence(name, flags.config));
 }
 
+std::vector<std::string> unread_at_start(const ParsedFlags& flags) {
+  if (flags.config.streaming_data.peek()) return {};
+  std::vector<std::string> sentences;
+  const auto is_due = [](ReadWhen when) { return when == ReadWhen::kAtStart; };
+  for (const std::string& name : unread_so_far(flags, is_due))
+    sentences.push_back(sentence(name, flags.config));
+  return sentences;
+}
+
 std::string still_unread(const ParsedFlags& flags) {
+  const auto is_due = [](ReadWhen when) { return when != ReadWhen::kTranslated; };
+  std::vector<std::string> unread = unread_so_far(flags, is_due);
+  unread.insert(unread.begin(), flags.unread.begin(), flags.unread.end());
   std::vector<std::string> rest;
-  for (const std::string& name : flags.unread) {
+  for (const std::string& name : unread) {
     const bool is_critic = name.starts_with(kOfCritic);
     const std::string bare = is_critic ? name.substr(kOfCritic.size()) : name;
     // What a function of the user's reads is not known.

@@ -77,6 +77,16 @@ TEST(Validate, TrainAsyncWithoutGenerationIsTrain) {
   }
 }
 
+TEST(Validate, TheKeyOfEvaluationFitsItsRule) {
+  const std::string eval = " --eval-interval 1 --eval-prompt-data t t.jsonl --eval-reward-key ";
+  EXPECT_THAT(checked("--rm-type math" + eval + "score").error,
+              HasSubstr("--eval-reward-key score: --rm-type math gives a number, not a record"));
+  EXPECT_THAT(checked("--rm-type dapo --reward-key score" + eval + "pred").error,
+              HasSubstr("they have no number \"pred\", use --eval-reward-key score"));
+  EXPECT_EQ(checked("--rm-type dapo --reward-key score" + eval + "acc").error, "");
+  EXPECT_EQ(checked("--rm-type remote_rm --rm-url http://h/" + eval + "any").error, "");
+}
+
 TEST(Validate, FlagsWithoutEffectSaySo) {
   for (const auto& [flags, note] :
        {std::pair{"--train-async --partial-rollout",

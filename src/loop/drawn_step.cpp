@@ -19,7 +19,7 @@ json::object to_json(const DrawnStep& drawn) {
   json::object metrics;
   for (const auto& [name, number] : drawn.collected.metrics) metrics[name] = number;
   json::object untrained;
-  for (const auto& [cause, count] : drawn.collected.untrained.value_or(UntrainedTokens()))
+  for (const auto& [cause, count] : drawn.collected.untrained.value_or(report::UntrainedTokens()))
     untrained[cause] = count;
   return {{"step", drawn.step},
           {"untrained", std::move(untrained)},

@@ -25,7 +25,7 @@ TEST(DrawnStep, ComesBackFromACheckpointAsItWas) {
   DrawnStep drawn{.step = 7, .collected = {}};
   drawn.collected.generated_tokens = 4;
   drawn.collected.metrics["rollout/mine"] = 0.25;
-  drawn.collected.untrained = UntrainedTokens{{"lost", 3}};
+  drawn.collected.untrained = report::UntrainedTokens{{"lost", 3}};
   drawn.collected.masks_are_lost = true;
   drawn.collected.groups = {
       {.ordinal = 9, .samples = {drawn_sample(18, 9, 0), drawn_sample(19, 9, 1)}}};

@@ -16,6 +16,15 @@ Evaluation::Evaluation(const config::RunConfig& config, const setup::ModelText& 
       remarks_.push_back(
           fmt::format("--eval-config: data set {}: {} has no effect here", set.name, key));
     }
+    setup::check_stop_tokens(fmt::format("evaluation data set {}: stop_token_ids", set.name),
+                             set.stop_token_ids, text);
+    for (std::string& note : setup::unread_variables(set, text)) {
+      // Variables of the flags are told with training, where it renders.
+      const bool is_told =
+          config.apply_chat_template &&
+          set.apply_chat_template_kwargs == parse_json(config.apply_chat_template_kwargs, "");
+      if (!is_told) remarks_.push_back(std::move(note));
+    }
     buffer::Dataset dataset = setup::load_eval_prompts(config, text, set);
     rollout::ResponseRules rules = setup::evaluation_rules(set, config);
     if (dataset.num_too_long() > 0) {

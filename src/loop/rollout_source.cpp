@@ -23,6 +23,9 @@
 namespace slime::loop {
 
 rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
+  // Groups are dropped by a filter alone.
+  const double filter_ratio =
+      config.dynamic_sampling_filter_path.empty() ? 0 : config.max_filter_ratio.get();
   return {
       .groups_per_step = config.rollout_batch_size,
       .groups_per_refill = *config.over_sampling_batch_size,
@@ -36,10 +39,11 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
       .max_failed_groups = config.max_failed_groups,
       .max_failed_share = config.max_failed_group_share,
       .max_filtered_groups = static_cast<int64_t>(
-          std::ceil(config.max_filter_ratio * static_cast<double>(config.rollout_batch_size))),
+          std::ceil(filter_ratio * static_cast<double>(config.rollout_batch_size))),
       .reward_threads = setup::num_reward_threads(config),
       // One batch to train on and one that is finished meanwhile; what waits longer gets staler.
-      .max_waiting_groups = config.async_buffer_size.value_or(2) * config.rollout_batch_size};
+      .max_waiting_groups = (config.train_async ? config.async_buffer_size.value_or(2) : 2) *
+                            config.rollout_batch_size};
 }
 
 namespace {

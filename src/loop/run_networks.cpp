@@ -114,7 +114,8 @@ void open_trainers_apart(Stations& run, const model::Precision& precision,
   auto apart = std::make_unique<roles::TrainersApart>(
       rank_start(run), run.identity, run.folder.worker_logs(), run.hosts, run.clock);
   load_published(run, precision);
-  train::TrainConfig config = setup::make_train_config(run.config, run.schedule.num_steps);
+  train::TrainConfig config = setup::make_train_config(run.config, run.schedule.num_steps,
+                                                       run.published->config().has_experts());
   plugin::TrainerFunctions::name_in(run.config, config);
   plan_memory(run, precision, &config, false);
   apart->open(*run.published, config, note);
@@ -147,7 +148,8 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
   });
   std::optional<train::TrainConfig> trainer;
   if (trains(config)) {
-    trainer = setup::make_train_config(config, run.schedule.num_steps);
+    trainer = setup::make_train_config(config, run.schedule.num_steps,
+                                       run.network->config().has_experts());
     trainer->frozen = roles::frozen_names(config, run.trained().weights(), mesh);
     run.functions->set_in(*trainer, run.schedule.first_step);
     plan_memory(run, precision, &*trainer, false);  // what does not fit is explained
@@ -172,7 +174,8 @@ std::vector<std::string> what_is_forgotten(const config::RunConfig& config,
   std::vector<train::RunPart> has{kOptimizer};
   if (config.has_critic()) has.insert(has.end(), {kCritic, kCriticHead, kCriticOptimizer});
   if (config.ref_update_interval) has.push_back(kReference);
-  if (config.keep_old_actor) has.insert(has.end(), {kOldActor, kRolloutActor});
+  if (!config.trains_on_rows() && config.keep_old_actor)
+    has.insert(has.end(), {kOldActor, kRolloutActor});
   has.insert(has.end(), {kSchedule, kCounters, kData});
   uint32_t flags = start.left_out;
   if (config.no_save_optim) flags |= train::kNoSaveOptim;

@@ -14,6 +14,7 @@
 #include "buffer/filter.h"
 #include "cluster/workers.h"
 #include "config/secrets.h"
+#include "config/unread_flags.h"
 #include "config/users_functions.h"
 #include "core/error.h"
 #include "loop/changed_settings.h"
@@ -73,6 +74,11 @@ void read_data(Stations& run, const json::object& unknown, Notes& notes) {
     run.text = std::make_unique<setup::ModelText>(
         setup::load_model_text(config.hf_checkpoint, roles::needs_template(config, evaluates),
                                roles::first_day(start.checkpoint, run.clock)));
+  if (config.generates()) {
+    setup::check_stop_tokens("--rollout-stop-token-ids", config.rollout_stop_token_ids.get(),
+                             *run.text);
+  }
+  append(notes, setup::unread_variables(config, *run.text));
   if (!config::has_users_data_source(config)) read_prompts(run);
   if (evaluates) {
     run.evaluation.emplace(config, *run.text);
@@ -385,6 +391,7 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   if (!begins_again) append(notes, setup::schedule_notes(run.config, run.schedule.num_steps));
   load_networks(run, notes);
   if (!begins_again) {
+    append(notes, config::unread_at_start(flags));
     if (run.dataset) append(notes, roles::missing_fields(*run.dataset, run.config, flags));
     append(notes, roles::end_token_notes(run.config, *run.text));
     append(notes, run.memory.plan().lines());

@@ -6,8 +6,10 @@
 #include "cluster/placement.h"
 #include "config/eval_config.h"
 #include "config/users_functions.h"
+#include "core/error.h"
 #include "loop/evaluation.h"
 #include "loop/rollout_source.h"
+#include "model/config.h"
 #include "roles/engine_workers_config.h"
 #include "roles/rank_tasks.h"
 #include "roles/run_start.h"
@@ -27,8 +29,23 @@ int64_t length_to_assume(const config::RunConfig& config) {
   return config.num_rollout.value_or(kUnknownLength);
 }
 
-void translate_training(const config::RunConfig& config) {
-  setup::make_train_config(config, length_to_assume(config));
+/// What only models with experts or with indexers ask for.
+void translate_parts_of_model(const config::RunConfig& config, const model::ModelConfig* model) {
+  if (model == nullptr || model->has_experts()) config.expert_tensor_parallel_size.get();
+  if (model == nullptr || !model->indexer.in_layer.empty()) config.freeze_indexer.get();
+}
+
+/// Paths of functions, built in or the user's, that a policy's loss calls.
+void translate_loss_functions(const config::RunConfig& config) {
+  if (config.use_tis || config.get_mismatch_metrics) config.custom_tis_function_path.get();
+  config.custom_pg_loss_reducer_function_path.get();
+}
+
+void translate_training(const config::RunConfig& config, const model::ModelConfig* model) {
+  setup::make_train_config(config, length_to_assume(config),
+                           model == nullptr || model->has_experts());
+  translate_parts_of_model(config, model);
+  if (!config.trains_on_rows()) translate_loss_functions(config);
   roles::layout_of(config);
   const bool makes_own_batch =
       !config.custom_convert_samples_to_train_data_path.empty() || config.has_users_post_process();
@@ -53,12 +70,30 @@ void translate_generation(const config::RunConfig& config) {
     setup::reward_config(config);
     setup::reward_deadline(config, {});
   }
+  if (config.use_opd && config.opd_type == "sglang") config.rm_url.get();
 }
 
 }  // namespace
 
-void make_translations(const config::RunConfig& config) {
-  if (!config.debug_rollout_only) translate_training(config);
+void read_flags_of_hosts(const config::RunConfig& config) {
+  config.nodes_timeout_seconds.get();
+  config.num_gpus_per_node.get();
+}
+
+std::unique_ptr<model::ModelConfig> model_if_here(const config::RunConfig& config) {
+  const std::filesystem::path directory = config.hf_checkpoint.peek();
+  if (!std::filesystem::exists(directory / "config.json")) return nullptr;
+  try {
+    return std::make_unique<model::ModelConfig>(model::read_model_config(directory));
+  } catch (const ConfigError&) {
+    return nullptr;
+  }
+}
+
+void make_translations(const config::RunConfig& config, const model::ModelConfig* model) {
+  if (!config.debug_rollout_only) translate_training(config, model);
+  // Until its hosts are counted, a run is on as many as train.
+  if (config.actor_num_nodes > 1) read_flags_of_hosts(config);
   if (!config.generates()) return;
   translate_engines(config);
   translate_generation(config);

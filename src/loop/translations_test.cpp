@@ -18,6 +18,8 @@
 #include "config/unread_flags.h"
 #include "config/validate.h"
 #include "core/error.h"
+#include "model/config.h"
+#include "setup/scores.h"
 
 namespace slime::loop {
 namespace {
@@ -75,17 +77,21 @@ Words rows(const std::string& loss) {
 }
 
 /// The flags as --dry-run has them behind all that a run would translate.
-ParsedFlags translated(const Words& words) {
+ParsedFlags translated(const Words& words, const model::ModelConfig* model = nullptr) {
   ParsedFlags flags = config::parse_flags(words);
   std::vector<std::string> absent;
   config::complete_and_validate(flags, absent);
-  make_translations(flags.config);
+  make_translations(flags.config, model);
   config::note_unread_flags(flags);
   return flags;
 }
 
-std::string notes(const Words& words) {
-  return fmt::format("{}", fmt::join(translated(words).warnings, "\n"));
+/// Of a run whose data ask for nothing.
+std::string notes(const Words& words, const model::ModelConfig* model = nullptr) {
+  const ParsedFlags flags = translated(words, model);
+  Words told = flags.warnings;
+  for (const std::string& note : config::unread_at_start(flags)) told.push_back(note);
+  return fmt::format("{}", fmt::join(told, "\n"));
 }
 
 TEST(UnreadFlags, AreToldWhereTheirAlgorithmIsAnother) {
@@ -111,6 +117,18 @@ TEST(UnreadFlags, AreToldWhereTheirAlgorithmIsAnother) {
                           {"--rollout-seed", "7"},
                           {"--num-epoch", "3"},
                           {"--remote-rm-attempts", "2"},
+                          {"--rm-url", "http://localhost:1/x"},
+                          {"--max-filter-ratio", "3"},
+                          {"--nodes-timeout-seconds", "60"},
+                          {"--num-gpus-per-node", "8"},
+                          {"--finetune"},
+                          {"--no-load-optim"},
+                          {"--tool-key", "functions"},
+                          {"--apply-chat-template-kwargs", "{\"a\": 1}"},
+                          {"--no-special-tokens-in-content"},
+                          {"--generate-timeout-seconds", "5"},
+                          {"--no-save-rollouts", "--rollout-files-gb", "3"},
+                          {"--rm-type", "random", "--no-rm-strict"},
                           {"--plugin-hosts", "2"},
                           {"--max-restarts", "2"},
                           {"--sequence-parallel"},
@@ -118,12 +136,77 @@ TEST(UnreadFlags, AreToldWhereTheirAlgorithmIsAnother) {
                           {"--update-weight-buffer-size", "100"},
                           {"--moe-router-bias-update-rate", "0.1"},
                           {"--eval-temperature", "0.5"}}) {
-    const std::string flag = words.size() > 2 ? words[2] : words[0];
+    // The last of them.
+    const std::string flag = *std::find_if(words.rbegin(), words.rend(),
+                                           [](const auto& word) { return word.starts_with("--"); });
     EXPECT_THAT(notes(policy() + words), HasSubstr(flag + " has")) << flag;
   }
   EXPECT_THAT(notes(policy() + Words{"--advantage-estimator", "cispo", "--eps-clip", "1",
                                      "--eps-clip-c", "3"}),
               HasSubstr("--eps-clip-c has no effect: nothing in this run reads it"));
+}
+
+TEST(UnreadFlags, OfResponsesAreToldWhereRowsAreTrained) {
+  const std::string filter =
+      "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std";
+  for (const char* loss : {"sft_loss", "dpo_loss"}) {
+    for (const Words& words : std::vector<Words>{{"--advantage-estimator", "gspo"},
+                                                 {"--keep-old-actor"},
+                                                 {"--rollout-top-p", "0.9"},
+                                                 {"--dynamic-sampling-filter-path", filter}})
+      EXPECT_THAT(notes(rows(loss) + words), HasSubstr(words[0] + " has no effect")) << loss;
+  }
+  for (const Words& words :
+       std::vector<Words>{{"--completion-key", "c"}, {"--trained-answers", "last"}})
+    EXPECT_THAT(notes(rows("dpo_loss") + words), HasSubstr(words[0] + " has no effect"));
+  EXPECT_THAT(notes(rows("sft_loss") + Words{"--rollout-buffer-url", "http://a:1"}),
+              HasSubstr("--rollout-buffer-url has no effect"));
+}
+
+TEST(UnreadFlags, OfExpertsAreToldOfAModelWithout) {
+  const model::ModelConfig dense;
+  model::ModelConfig with_experts;
+  with_experts.experts.in_layer = {true};
+  for (const Words& words : std::vector<Words>{{"--moe-aux-loss-coeff", "0.1"},
+                                               {"--moe-z-loss-coeff", "0.1"},
+                                               {"--moe-router-load-balancing-type", "seq_aux_loss"},
+                                               {"--moe-router-enable-expert-bias"},
+                                               {"--expert-tensor-parallel-size", "1"}}) {
+    EXPECT_THAT(notes(policy() + words, &dense), HasSubstr(words[0] + " has no effect"));
+    EXPECT_THAT(notes(policy() + words, &dense), HasSubstr("it counts with a model with experts"));
+    EXPECT_THAT(notes(policy() + words, &with_experts), Not(HasSubstr(words[0])));
+  }
+  EXPECT_THAT(notes(policy() + Words{"--freeze-indexer"}, &dense),
+              HasSubstr("--freeze-indexer has no effect"));
+}
+
+TEST(UnreadFlags, ThatARowAsksForAreNotTold) {
+  ParsedFlags flags =
+      translated(policy() + Words{"--rm-url", "http://localhost:1/x", "--remote-rm-attempts", "2"});
+  EXPECT_THAT(flags.warnings, IsEmpty()) << "the data are not read yet";
+  EXPECT_EQ(config::unread_at_start(flags).size(), 2U);
+  EXPECT_THAT(config::still_unread(flags), HasSubstr("--rm-url, --remote-rm-attempts had no"));
+  setup::read_flags_of_rule(flags.config, {{"rm_type", "math"}});
+  EXPECT_EQ(config::unread_at_start(flags).size(), 2U);
+  setup::read_flags_of_rule(flags.config, {{"rm_type", "remote_rm"}});
+  EXPECT_THAT(config::unread_at_start(flags), IsEmpty());
+  EXPECT_THAT(config::still_unread(flags), IsEmpty());
+}
+
+TEST(UnreadFlags, ThatRewardsDecideAreToldAtTheEnd) {
+  const ParsedFlags flags = translated(policy() + Words{"--log-reward-category", "error"});
+  EXPECT_THAT(flags.warnings, IsEmpty());
+  EXPECT_THAT(config::unread_at_start(flags), IsEmpty());
+  EXPECT_THAT(config::still_unread(flags),
+              HasSubstr("--log-reward-category had no effect in this run"));
+  flags.config.log_reward_category.get();
+  EXPECT_THAT(config::still_unread(flags), IsEmpty());
+}
+
+TEST(UnreadFlags, OfTheGroupsMeanUnderACritic) {
+  EXPECT_THAT(
+      notes(policy() + Words{"--advantage-estimator", "ppo", "--disable-rewards-normalization"}),
+      HasSubstr("--disable-rewards-normalization has no effect"));
 }
 
 TEST(UnreadFlags, DumpsAreWrittenOfRowsToo) {
@@ -146,6 +229,21 @@ TEST(UnreadFlags, OfTheWeightedMaskUnderPlainTruncation) {
   EXPECT_THAT(notes(policy() + Words{"--use-tis", "--custom-tis-function-path", kMis, "--tis-mode",
                                      "mask", "--tis-level", "sequence"}),
               IsEmpty());
+}
+
+TEST(UnreadFlags, OfBoundsThatTheModeOfTheCorrectionDoesNotHave) {
+  const Words mis{"--custom-tis-function-path", kMis};
+  const Words lower{"--tis-lower-bound", "0.3"};
+  EXPECT_THAT(notes(policy() + mis + lower + Words{"--use-tis"}),
+              HasSubstr("--tis-lower-bound has no effect"));
+  EXPECT_THAT(notes(policy() + mis + lower + Words{"--use-tis", "--tis-mode", "clip"}),
+              Not(HasSubstr("--tis-lower-bound")));
+  EXPECT_THAT(notes(policy() + mis + lower + Words{"--use-tis", "--use-rs"}),
+              Not(HasSubstr("--tis-lower-bound")));
+  const std::string metrics = notes(
+      policy() + mis + Words{"--get-mismatch-metrics", "--use-rs", "--tis-level", "sequence"});
+  EXPECT_THAT(metrics, HasSubstr("--tis-level has no effect"));
+  EXPECT_THAT(metrics, HasSubstr("--use-rs has no effect"));
 }
 
 TEST(UnreadFlags, WordsForTheSameCountThroughWhatTheyStandFor) {
@@ -198,6 +296,9 @@ std::vector<Words> main_forms() {
                        "delta", "--update-weight-transport", "disk", "--update-weight-disk-dir",
                        "/nowhere"},
       policy() + gpu,
+      policy() + Words{"--actor-num-nodes", "2", "--dynamic-sampling-filter-path",
+                       "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std",
+                       "--apply-chat-template"},
       policy() + Words{"--custom-rm-path", "mine.reward", "--rollout-function-path", "mine.draw"},
       policy() + Words{"--actor-num-gpus-per-node", "4", "--tensor-model-parallel-size", "2",
                        "--context-parallel-size", "2", "--global-batch-size", "16"},

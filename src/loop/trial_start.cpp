@@ -29,6 +29,7 @@
 #include "plugin/trainer_functions.h"
 #include "report/rollout_files.h"
 #include "report/run_folder.h"
+#include "roles/networks.h"
 #include "roles/run_start.h"
 #include "setup/prompts.h"
 #include "setup/run_devices.h"
@@ -115,6 +116,14 @@ void read_first_rows(config::ParsedFlags& flags, Sentences& problems) {
   const setup::ModelText text = setup::load_model_text(
       config.hf_checkpoint, roles::needs_template(config, evaluation),
       std::chrono::floor<std::chrono::days>(local_time(SystemClock().unix_seconds())));
+  if (config.generates()) {
+    attempt(problems, [&] {
+      setup::check_stop_tokens("--rollout-stop-token-ids", config.rollout_stop_token_ids.get(),
+                               text);
+    });
+  }
+  for (const std::string& note : setup::unread_variables(config, text))
+    flags.warnings.push_back(note);
   const bool reads_rows =
       !config::has_users_data_source(config) && !config.disable_rollout_global_dataset;
   if (reads_rows) {
@@ -137,6 +146,10 @@ void read_first_rows(config::ParsedFlags& flags, Sentences& problems) {
   }
   if (!evaluation) return;
   for (config::EvalSetConfig set : eval_sets(config)) {
+    attempt(problems, [&] {
+      setup::check_stop_tokens(fmt::format("evaluation data set {}: stop_token_ids", set.name),
+                               set.stop_token_ids, text);
+    });
     if (!is_here(set.path)) continue;
     set.path = first_rows(set.path);
     attempt(problems, [&] {
@@ -185,6 +198,14 @@ bool import_all(const config::RunConfig& config, Sentences& problems) {
   return config::has_users_code(config);
 }
 
+/// Whether all that a run reads before its first token is on this machine.
+bool knows_beginning(const config::RunConfig& config) {
+  const auto is_missing = [](const config::EvalSetConfig& set) { return !is_here(set.path); };
+  return (config.load.empty() || fs::exists(config.load)) &&
+         std::ranges::all_of(config.prompt_data.get(), is_here) &&
+         std::ranges::none_of(eval_sets(config), is_missing);
+}
+
 /// The model directory, where it is here: then this is a machine of the run.
 void try_model(config::ParsedFlags& flags, TrialStart& start) {
   const config::RunConfig& config = flags.config;
@@ -192,6 +213,7 @@ void try_model(config::ParsedFlags& flags, TrialStart& start) {
   attempt(start.problems, [&] {
     const model::ModelConfig model = model::read_model_config(directory);
     roles::check_shape(config, model);
+    roles::check_weight_lists(config, model);
   });
   const bool has_weights = fs::exists(directory / "model.safetensors") ||
                            fs::exists(directory / "model.safetensors.index.json");
@@ -204,6 +226,9 @@ void try_model(config::ParsedFlags& flags, TrialStart& start) {
     }
   });
   attempt(start.problems, [&] { read_first_rows(flags, start.problems); });
+  // Data or a checkpoint that are elsewhere may ask for any of them.
+  if (knows_beginning(config))
+    for (const std::string& note : config::unread_at_start(flags)) flags.warnings.push_back(note);
   attempt(start.problems, [&] { start.imported_functions = import_all(config, start.problems); });
 }
 
@@ -264,7 +289,7 @@ TrialStart try_start(config::ParsedFlags& flags) {
   });
   const config::RunConfig& config = flags.config;
   if (is_valid) {
-    attempt(start.problems, [&] { make_translations(config); });
+    attempt(start.problems, [&] { make_translations(config, model_if_here(config).get()); });
     config::note_unread_flags(flags);
     if (config.num_rollout) {
       for (const std::string& note : setup::schedule_notes(config, *config.num_rollout))

@@ -34,9 +34,6 @@ Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
       signal_(config),
       trained_until_(clock.now()) {
   if (!config.profile) return;
-  if (config.profile_step_start >= schedule.num_steps)
-    message(fmt::format("--profile: the run has {} rollouts, --profile-step-start is {}",
-                        schedule.num_steps, config.profile_step_start));
   profiler_.emplace(folder.root() / "trace.json", config.profile_step_start,
                     config.profile_step_end, memory.is_on_gpu());
 }
@@ -68,17 +65,20 @@ void Recorder::add_rewards(const Collected& collected, Metrics& metrics, StepSum
     add_metrics(metrics,
                 multi_turn_metrics(collected.groups, config_.rollout_max_response_len.value_or(0)));
   }
-  if (!config_.log_reward_category.empty())
-    add_metrics(metrics, category_metrics(collected.groups, config_.log_reward_category));
+  // Read where a reward has the field: numbers, and records without it, have no category.
+  if (const std::string& category = config_.log_reward_category.peek(); !category.empty()) {
+    const Metrics shares = category_metrics(collected.groups, category);
+    if (!shares.empty()) config_.log_reward_category.get();
+    add_metrics(metrics, shares);
+  }
   if (config_.log_passrate)
     add_metrics(metrics, pass_at_k(collected.groups, config_.reward_key, "passrate/"));
 }
 
 void Recorder::add_untrained(int64_t step, const Collected& collected, Metrics& metrics) {
   if (!collected.untrained) return;
-  const bool has_functions = !config_.custom_generate_function_path.empty();
   const SampledTokens tokens =
-      sampled_tokens(collected.groups, *collected.untrained, has_functions);
+      sampled_tokens(collected.groups, *collected.untrained, collected.masks_are_lost);
   add_metrics(metrics, untrained_metrics(tokens));
   if (const std::optional<std::string> told = untrained_.line(step, tokens)) message(*told);
 }

@@ -202,6 +202,11 @@ bool asks_server(const json::object& metadata, const std::string& run_type) {
   return rule != nullptr && rule->needs_url;
 }
 
+bool grades_answers(const json::object& metadata, const std::string& run_type) {
+  const Rule* rule = find_rule(type_of(metadata, stripped(run_type)));
+  return rule != nullptr && (rule->around || rule->label_problem != nullptr);
+}
+
 RewardFn make_reward(const std::string& type, const RewardConfig& config) {
   const std::string run_type(stripped(type));
   if (!run_type.empty() && find_rule(run_type) == nullptr)

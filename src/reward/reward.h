@@ -70,6 +70,10 @@ std::optional<std::string> label_problem(const json::value& label, const json::o
 /// "dapo, dapo_box, ...": the names that make_reward knows, without the prefix.
 std::string known_types();
 
+/// Whether a rule compares an answer with the label of samples with this metadata, so that
+/// RewardConfig::grading counts.
+bool grades_answers(const json::object& metadata, const std::string& run_type);
+
 /// Whether a server gives the score of samples with this metadata.
 bool asks_server(const json::object& metadata, const std::string& run_type);
 

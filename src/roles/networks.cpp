@@ -22,7 +22,7 @@ std::vector<std::string> frozen_names(const config::RunConfig& config,
       lists_trained ? "--only-train-params-name-list" : "--freeze-params-name-list";
   std::vector<std::string> frozen;
   const auto is_of_indexer = [&](const model::NamedWeight& weight) {
-    return config.freeze_indexer && weight.name.find(".indexer.") != std::string::npos;
+    return weight.name.find(".indexer.") != std::string::npos && config.freeze_indexer;
   };
   if (patterns.empty()) {
     for (const model::NamedWeight& weight : weights.tensors())
@@ -54,6 +54,14 @@ std::vector<std::string> frozen_names(const config::RunConfig& config,
   return frozen;
 }
 
+void check_weight_lists(const config::RunConfig& config, const model::ModelConfig& model) {
+  if (config.debug_rollout_only ||
+      (config.only_train_params_name_list.empty() && config.freeze_params_name_list.empty()))
+    return;
+  const auto network = model::make_blank_network(model, {.device = at::kMeta});
+  frozen_names(config, network->weights(), comm::Mesh::single());
+}
+
 train::OtherNetworks load_other_networks(const config::RunConfig& config,
                                          const model::Precision& precision,
                                          const comm::Mesh& mesh) {
@@ -66,7 +74,8 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config,
   }
   if (config.use_opd && config.opd_type == "megatron")
     others.teacher = load(config.opd_teacher_load);
-  if (config.keep_old_actor) others.old_actor = load(config.hf_checkpoint);
+  if (!config.trains_on_rows() && config.keep_old_actor)
+    others.old_actor = load(config.hf_checkpoint);
   if (config.has_critic()) {
     const std::string& own =
         config.critic != nullptr ? config.critic->critic_load : config.critic_load;

@@ -9,6 +9,7 @@
 
 #include "comm/mesh.h"
 #include "config/run_config.h"
+#include "model/config.h"
 #include "model/weights.h"
 #include "train/trainer.h"
 
@@ -19,6 +20,9 @@ namespace slime::roles {
 /// matches nothing (on a pipeline stage it may match other stages' alone).
 std::vector<std::string> frozen_names(const config::RunConfig& config,
                                       const model::Weights& weights, const comm::Mesh& mesh);
+
+/// Throws ConfigError as frozen_names() does, for the weights of a model that is not loaded.
+void check_weight_lists(const config::RunConfig& config, const model::ModelConfig& model);
 
 /// The trained network's companions that the algorithm asks for.
 train::OtherNetworks load_other_networks(const config::RunConfig& config,

@@ -124,7 +124,8 @@ class Worker final {
     meet(task);
     network_ = model::load_network(weights_directory(), precision, *mesh_);
     train::OtherNetworks others = load_other_networks(flags, precision, *mesh_);
-    train::TrainConfig config = setup::make_train_config(flags, start_.num_rollouts);
+    train::TrainConfig config =
+        setup::make_train_config(flags, start_.num_rollouts, network_->config().has_experts());
     config.frozen = frozen_names(flags, network_->weights(), *mesh_);
     functions_.set_in(config, start_.first_rollout);
     trainer_.emplace(*mesh_, *network_, config, std::move(others), clock_);

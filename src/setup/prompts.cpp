@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "config/rules.h"
 #include "config/unread_flags.h"
 #include "config/users_functions.h"
 #include "core/error.h"
@@ -90,13 +91,31 @@ Source make_source(const config::RunConfig& config, const ModelText& text,
           config.trains_on_rows() ? buffer::TokenizeFn() : tokenize};
 }
 
+/// Why the reward of a row by its own rule, or by that of an evaluation set, has no number under the
+/// run's key. `set_name`: empty in training.
+std::optional<std::string> key_problem(const config::RunConfig& config,
+                                       const json::object& metadata, std::string_view run_type,
+                                       std::string_view set_name) {
+  const json::value* own = metadata.if_contains("rm_type");
+  const std::string_view rule = own != nullptr && own->is_string() && !own->get_string().empty()
+                                    ? std::string_view(own->get_string())
+                                    : run_type;
+  if (!config.generates() || config.has_users_post_process() || config.debug_rollout_only)
+    return std::nullopt;
+  const std::string& key = set_name.empty() ? config.reward_key : config.eval_reward_key;
+  if (key.empty()) return std::nullopt;  // its samples fail, and say which fields there are
+  return config::reward_key_problem(rule, key,
+                                    set_name.empty() ? "--reward-key" : "--eval-reward-key");
+}
+
 /// Refuses rows that ask for a reward that does not exist, or whose label it cannot use; empty where
 /// nothing is scored by rules. An evaluation data set may have a type of its own, which is checked
-/// at once. A stream is read while the run trains: there a label that cannot be used fails its
+/// at once. `config` outlives the function. A stream is read while the run trains: there a label that cannot be used fails its
 /// samples and does not end the run.
 std::function<void(const buffer::DatasetRow&)> reward_check(
     const config::RunConfig& config, const config::EvalSetConfig* set = nullptr) {
   const reward::RewardConfig rewards = reward_config(config);
+  const std::string set_name = set == nullptr ? "" : set->name;
   const std::string set_type = set == nullptr ? "" : set->rm_type;
   const json::object overrides = set == nullptr ? json::object() : set->metadata_overrides;
   const json::object of_all = config::eval_metadata(nullptr, set_type, overrides);
@@ -117,11 +136,14 @@ std::function<void(const buffer::DatasetRow&)> reward_check(
   if (!is_scored || config.has_users_reward() || config.trains_on_rows()) return nullptr;
   // Before it is said of each row.
   if (!config.rm_type.empty()) reward::make_reward(config.rm_type, rewards);
-  return [=, type = config.rm_type](const buffer::DatasetRow& row) {
+  return [=, &config, type = config.rm_type.get()](const buffer::DatasetRow& row) {
     const json::object metadata = config::eval_metadata(row.metadata, set_type, overrides);
     if (type.empty() && !metadata.contains("rm_type")) return;  // distillation alone
     if (const auto problem = reward::type_problem(metadata, type, rewards))
       throw ConfigError("metadata: " + *problem);
+    if (const auto problem = key_problem(config, metadata, type, set_name))
+      throw ConfigError(*problem);
+    read_flags_of_rule(config, metadata);
     if (!reads_labels) return;
     if (const auto problem = reward::label_problem(row.label, metadata, type, rewards))
       throw ConfigError(*problem + hint);
@@ -153,6 +175,10 @@ bool reads_labels(const config::RunConfig& config) {
   return !config.trains_on_rows() || config::has_users_code(config);
 }
 
+json::object flags_variables(const config::RunConfig& config) {
+  return parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs").as_object();
+}
+
 Source training_source(const config::RunConfig& config, const ModelText& text) {
   buffer::DatasetConfig files{.paths = config.prompt_data,
                               .keys = {.input = config.input_key,
@@ -177,11 +203,11 @@ Source training_source(const config::RunConfig& config, const ModelText& text) {
     }
     files.max_prompt_tokens = std::nullopt;  // the rows' own look
   }
-  const json::value variables =
-      parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs");
   // Rows that are trained on keep their messages: the loss mask renders them.
   const bool applies_template = config.apply_chat_template && !config.trains_on_rows();
-  return make_source(config, text, std::move(files), {applies_template, variables.as_object()});
+  return make_source(
+      config, text, std::move(files),
+      {applies_template, applies_template ? flags_variables(config) : json::object()});
 }
 
 }  // namespace
@@ -227,11 +253,48 @@ std::vector<TokenId> end_ids_of(const config::RunConfig& config, const ModelText
 
 namespace {
 
-json::object flags_variables(const config::RunConfig& config) {
-  return parse_json(config.apply_chat_template_kwargs, "--apply-chat-template-kwargs").as_object();
+std::vector<std::string> unread_of(const json::object& variables, std::string_view where,
+                                   const ModelText& text) {
+  if (!text.chat) return {};
+  std::vector<std::string> notes;
+  const auto options = text::to_chat_options(variables);
+  if (!options) return {};  // refused where they are rendered
+  for (const auto& member : options->variables) {
+    const std::string_view name = member.key();
+    if (text.chat->reads(name)) continue;
+    const std::optional<std::string> nearest = text.chat->nearest_variable(name);
+    notes.push_back(fmt::format(
+        "{}: {} has no effect: the model's chat template looks up no such name{}", where,
+        json_text(json::value(name)),
+        nearest ? fmt::format("; did you mean {}?", json_text(json::value(*nearest))) : ""));
+  }
+  return notes;
 }
 
 }  // namespace
+
+std::vector<std::string> unread_variables(const config::RunConfig& config, const ModelText& text) {
+  if (!config.apply_chat_template && !config.trains_on_rows()) return {};
+  return unread_of(flags_variables(config), "--apply-chat-template-kwargs", text);
+}
+
+std::vector<std::string> unread_variables(const config::EvalSetConfig& set, const ModelText& text) {
+  if (!set.apply_chat_template) return {};
+  return unread_of(set.apply_chat_template_kwargs,
+                   fmt::format("evaluation data set {}: --apply-chat-template-kwargs", set.name),
+                   text);
+}
+
+void check_stop_tokens(std::string_view flag, std::span<const int64_t> ids, const ModelText& text) {
+  const int64_t num_ids = text.num_ids > 0 ? text.num_ids : text.tokenizer->vocab_size();
+  std::vector<std::string> problems;
+  for (const int64_t id : ids) {
+    if (id < num_ids) continue;
+    problems.push_back(fmt::format("{} {}: the model has {} tokens, 0 to {}; this one never comes",
+                                   flag, id, num_ids, num_ids - 1));
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+}
 
 text::ConversationRenderer make_renderer(const config::RunConfig& config, const ModelText& text,
                                          std::vector<TokenId> end_ids) {

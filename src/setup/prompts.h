@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "buffer/dataset.h"
@@ -45,6 +46,16 @@ std::vector<TokenId> end_ids_of(const config::RunConfig& config, const ModelText
 /// object. Throws ConfigError for variables that no template takes.
 text::ConversationRenderer make_renderer(const config::RunConfig& config, const ModelText& text,
                                          std::vector<TokenId> end_ids);
+
+/// A sentence for each variable of --apply-chat-template-kwargs, where training renders
+/// conversations, that no expression of the model's template looks up: it may be misspelt.
+std::vector<std::string> unread_variables(const config::RunConfig& config, const ModelText& text);
+/// The same of an evaluation data set.
+std::vector<std::string> unread_variables(const config::EvalSetConfig& set, const ModelText& text);
+
+/// Refuses --rollout-stop-token-ids, and those of evaluation data sets, that the model has no row
+/// for: they would never come. Throws ConfigError.
+void check_stop_tokens(std::string_view flag, std::span<const int64_t> ids, const ModelText& text);
 
 /// How messages of training become tokens where they are not those of the text alone
 /// (--no-special-tokens-in-content); empty otherwise. `text` outlives the function.

@@ -227,5 +227,51 @@ TEST(Prompts, ATokenThatTheModelHasNoRowForIsNamed) {
   EXPECT_EQ(missing_row(text, std::vector<TokenId>{4, 0}), std::nullopt);
 }
 
+TEST(Prompts, AVariableThatNoTemplateLooksUpIsToldWithTheNearestName) {
+  ModelText text = tiny_text();
+  text.chat = text::ChatTemplate::from_source(
+      "{% for m in messages %}{% if enable_thinking %}+{% endif %}{{ m.content }}{% endfor %}", {},
+      "test");
+  config::RunConfig config;
+  config.apply_chat_template_kwargs = R"({"enable_thinkin": false, "enable_thinking": true,)"
+                                      R"( "zzz": 1, "tools": []})";
+  EXPECT_TRUE(unread_variables(config, text).empty());  // nothing is rendered
+  config.apply_chat_template = true;
+  const std::string flag = "--apply-chat-template-kwargs: ";
+  const std::string why = " has no effect: the model's chat template looks up no such name";
+  EXPECT_EQ(unread_variables(config, text),
+            (std::vector<std::string>{
+                flag + "\"enable_thinkin\"" + why + "; did you mean \"enable_thinking\"?",
+                flag + "\"zzz\"" + why}));
+}
+
+TEST(Prompts, AStopTokenBeyondTheModelsRowsIsRefused) {
+  ModelText text = tiny_text();
+  text.num_ids = 100;  // rows of the embedding; the tokenizer has more
+  const std::vector<int64_t> ids{5, 99, 100, 5000};
+  const std::string says =
+      problems_of([&] { check_stop_tokens("--rollout-stop-token-ids", ids, text); });
+  EXPECT_THAT(says, HasSubstr("--rollout-stop-token-ids 100: the model has 100 tokens, 0 to 99"));
+  EXPECT_THAT(says, HasSubstr("--rollout-stop-token-ids 5000"));
+  EXPECT_THAT(says, Not(HasSubstr(" 99:")));
+}
+
+TEST(Prompts, ARowWhoseRuleHasNoFieldOfTheRewardKeyIsRefused) {
+  config::RunConfig config;
+  config.rm_type = "dapo";
+  config.reward_key = "score";
+  const auto path = std::filesystem::path(testing::TempDir()) / "reward_key_test.jsonl";
+  std::ofstream(path) << R"({"input": "1?", "label": "1"})"
+                      << "\n"
+                      << R"({"input": "2?", "label": "2", "metadata": {"rm_type": "math"}})"
+                      << "\n";
+  config.prompt_data = {path.string()};
+  config.label_key = "label";
+  const ModelText text = tiny_text();
+  const std::string says = problems_of([&] { load_prompts(config, text); });
+  EXPECT_THAT(says, HasSubstr("line 2: --reward-key score: --rm-type math gives a number"));
+  EXPECT_THAT(says, Not(HasSubstr("line 1:")));
+}
+
 }  // namespace
 }  // namespace slime::setup

@@ -59,6 +59,7 @@ Expected<json::value> closeness(const Sample& sample, const json::value& answer)
 
 std::chrono::duration<double> reward_deadline(const config::RunConfig& config,
                                               const Sample& sample) {
+  if (has_rule(config, sample)) read_flags_of_rule(config, sample.metadata);
   if (!asks_server(config, sample))
     return std::chrono::duration<double>(config.reward_timeout_seconds.value_or(kRuleSeconds));
   return server_deadline(config);
@@ -66,18 +67,27 @@ std::chrono::duration<double> reward_deadline(const config::RunConfig& config,
 
 int num_reward_threads(const config::RunConfig& config) {
   constexpr int64_t kConnections = 64;
-  return static_cast<int>(config.rm_url.empty()
+  return static_cast<int>(config.rm_url.peek().empty()
                               ? config.reward_threads
                               : std::max(config.reward_threads.get(), kConnections));
 }
 
+void read_flags_of_rule(const config::RunConfig& config, const json::object& metadata) {
+  if (reward::asks_server(metadata, config.rm_type)) {
+    config.rm_url.get();
+    config.remote_rm_attempts.get();
+  }
+  if (reward::grades_answers(metadata, config.rm_type)) config.no_rm_strict.get();
+}
+
 reward::RewardConfig reward_config(const config::RunConfig& config) {
-  reward::RewardConfig rewards{
-      .seed = static_cast<uint64_t>(config.seed),
-      .call_timeout = call_timeout(config),
-      .grading = config.no_rm_strict ? reward::Grading::kOriginal : reward::Grading::kStrict};
-  if (!is_taught_by_server(config)) rewards.url = config.rm_url;  // otherwise the teacher's
-  if (!rewards.url.empty()) rewards.attempts = config.remote_rm_attempts;
+  reward::RewardConfig rewards{.seed = static_cast<uint64_t>(config.seed),
+                               .call_timeout = call_timeout(config),
+                               .grading = config.no_rm_strict.peek() ? reward::Grading::kOriginal
+                                                                     : reward::Grading::kStrict};
+  // Samples say which rule they have, and read_flags_of_rule() what it asks for.
+  if (!is_taught_by_server(config)) rewards.url = config.rm_url.peek();  // otherwise the teacher's
+  if (!rewards.url.empty()) rewards.attempts = config.remote_rm_attempts.peek();
   return rewards;
 }
 

@@ -17,6 +17,10 @@ namespace slime::setup {
 /// What a run's rewards are computed with.
 reward::RewardConfig reward_config(const config::RunConfig& config);
 
+/// Records that the run reads what the rule of samples with this metadata asks for: a server's
+/// address, how strictly answers are graded.
+void read_flags_of_rule(const config::RunConfig& config, const json::object& metadata);
+
 /// Why a reward cannot be used: the number that `reward_key` names is missing, no number or not
 /// finite.
 std::optional<std::string> reward_problem(const json::value& reward, const std::string& reward_key);

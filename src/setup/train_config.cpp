@@ -32,10 +32,12 @@ algo::PolicyObjective make_objective(const config::RunConfig& config) {
 algo::ImportanceAndRejection make_mis(const config::RunConfig& config) {
   algo::ImportanceAndRejection mis;
   mis.weighs = config.use_tis;
+  if (!mis.weighs) return mis;  // metrics of the ratios alone
   mis.level = algo::ratio_level_from_string(config.tis_level, "--tis-level");
   mis.mode = algo::bound_mode_from_string(config.tis_mode, "--tis-mode");
   mis.upper = config.tis_upper_bound;
-  mis.lower = config.tis_lower_bound;
+  const bool rejects_by_it = config.use_rs && !config.rs_lower_bound;
+  if (mis.mode != algo::BoundMode::kTruncate || rejects_by_it) mis.lower = config.tis_lower_bound;
   mis.batch_normalize = config.tis_batch_normalize;
   if (config.use_rs) {
     mis.rejection =
@@ -135,16 +137,21 @@ train::AdamConfig make_adam(const config::RunConfig& config, bool is_on_gpu) {
           .on_host = is_on_gpu && config.optimizer_cpu_offload};
 }
 
+/// The critic's flags with the actor's batches.
+config::RunConfig schedule_of_critic(const config::RunConfig& actor) {
+  config::RunConfig schedule = actor.critic != nullptr ? *actor.critic : actor;
+  schedule.rollout_batch_size = actor.rollout_batch_size;
+  schedule.n_samples_per_prompt = actor.n_samples_per_prompt;
+  schedule.global_batch_size = actor.global_batch_size;
+  return schedule;
+}
+
 train::CriticConfig make_critic(const config::RunConfig& actor, int64_t num_rollouts) {
   const config::RunConfig& config = actor.critic != nullptr ? *actor.critic : actor;
   train::CriticConfig critic;
   critic.value_clip = config.value_clip;
   critic.adam = make_adam(config, actor.device != "cpu");
-  config::RunConfig schedule = config;  // batches are the actor's
-  schedule.rollout_batch_size = actor.rollout_batch_size;
-  schedule.n_samples_per_prompt = actor.n_samples_per_prompt;
-  schedule.global_batch_size = actor.global_batch_size;
-  critic.lr = make_lr(schedule, num_rollouts);
+  critic.lr = make_lr(schedule_of_critic(actor), num_rollouts);
   critic.clip_grad = config.clip_grad;
   critic.init_std = config.init_method_std;
   critic.seed = static_cast<uint64_t>(config.seed);
@@ -176,16 +183,65 @@ bool keeps_logits(const config::RunConfig& config) {
          config.custom_loss_function_path.empty() && config.custom_loss_library.empty();
 }
 
-std::vector<std::string> schedule_notes(const config::RunConfig& config, int64_t num_rollouts) {
-  if (config.debug_rollout_only || config.lr_warmup_iters == 0) return {};
+namespace {
+
+/// `whose`: "" or the critic's flags.
+std::vector<std::string> warmup_notes(const config::RunConfig& config, int64_t num_rollouts,
+                                      std::string_view whose) {
+  if (config.lr_warmup_iters == 0) return {};
   const int64_t longest = longest_warmup(config, num_rollouts);
   if (config.lr_warmup_iters <= longest) return {};
-  return {fmt::format("--lr-warmup-iters {}: the {} has {} steps, so the warm-up takes {}",
+  return {fmt::format("{}--lr-warmup-iters {}: the {} has {} steps, so the warm-up takes {}", whose,
                       config.lr_warmup_iters, config.lr_decay_iters ? "decay" : "run", longest + 1,
                       longest)};
 }
 
-train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts) {
+}  // namespace
+
+std::vector<std::string> schedule_notes(const config::RunConfig& config, int64_t num_rollouts) {
+  std::vector<std::string> notes;
+  const auto add = [&](std::string note) { notes.push_back(std::move(note)); };
+  if (config.profile && config.profile_step_start >= num_rollouts) {
+    add(
+        fmt::format("--profile: nothing is traced, the run has {} rollouts and "
+                    "--profile-step-start is {}",
+                    num_rollouts, config.profile_step_start));
+  }
+  if (config.debug_rollout_only) return notes;
+  const auto append = [&](const std::vector<std::string>& more) {
+    notes.insert(notes.end(), more.begin(), more.end());
+  };
+  append(warmup_notes(config, num_rollouts, ""));
+  if (config.has_critic()) {
+    if (config.critic != nullptr) {
+      append(warmup_notes(schedule_of_critic(config), num_rollouts,
+                          "--megatron-config-path: critic: "));
+    }
+    if (config.num_critic_only_steps >= num_rollouts) {
+      add(
+          fmt::format("--num-critic-only-steps {}: the run has {} rollouts, so the actor is never "
+                      "trained",
+                      config.num_critic_only_steps, num_rollouts));
+    }
+  }
+  if (config.ref_update_interval.value_or(0) > num_rollouts) {
+    add(
+        fmt::format("--ref-update-interval {}: the run has {} rollouts, so the reference is never "
+                    "updated",
+                    *config.ref_update_interval, num_rollouts));
+  }
+  if (config.generates() && config.has_update_interval() &&
+      config.update_weights_interval > num_rollouts) {
+    add(
+        fmt::format("--update-weights-interval {}: the run has {} rollouts, so the engine never "
+                    "gets new weights",
+                    config.update_weights_interval, num_rollouts));
+  }
+  return notes;
+}
+
+train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts,
+                                     bool has_experts) {
   train::TrainConfig trainer;
   trainer.objective = make_train_objective(config);
   if (!config.trains_on_rows()) trainer.advantage = make_advantage(config);
@@ -194,7 +250,7 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
   trainer.has_teacher_model = config.use_opd && config.opd_type == "megatron";
   if (config.is_preference())
     trainer.preference = {.beta = config.dpo_beta, .label_smoothing = config.dpo_label_smoothing};
-  trainer.keep_old_actor = config.keep_old_actor;
+  trainer.keep_old_actor = !config.trains_on_rows() && config.keep_old_actor;
   if (config.has_update_interval())
     trainer.update_weights_interval = config.update_weights_interval;
   using Replay = train::TrainConfig::RoutingReplay;
@@ -203,11 +259,11 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
   } else if (config.use_routing_replay) {
     trainer.routing_replay = Replay::kOldPass;
   }
-  trainer.router_losses = make_router_losses(config);
+  if (has_experts) trainer.router_losses = make_router_losses(config);
   // Megatron's default, which recipes of reinforcement learning set to 0.
-  if (config.moe_router_enable_expert_bias)
+  if (has_experts && config.moe_router_enable_expert_bias)
     trainer.router_bias_update_rate = config.moe_router_bias_update_rate.value_or(1e-3);
-  trainer.replays_top_p = config.rollout_top_p < 1;
+  trainer.replays_top_p = !config.trains_on_rows() && config.rollout_top_p < 1;
   trainer.stateless_adam = config.use_stateless_adam;
   trainer.reset_optimizer_states = config.reset_optimizer_states;
   if (!config.trains_on_rows()) {
@@ -235,8 +291,8 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
 train::TrainBatchConfig make_batch_config(const config::RunConfig& config) {
   train::TrainBatchConfig batch;
   const std::string& estimator = config.advantage_estimator;
-  if (config.disable_rewards_normalization || estimator == "reinforce_plus_plus" ||
-      estimator == "ppo") {
+  if (estimator == "reinforce_plus_plus" || estimator == "ppo" ||
+      config.disable_rewards_normalization) {
     batch.rewards = algo::RewardNormalization::kNone;
   } else if (estimator == "rloo") {
     batch.rewards = algo::RewardNormalization::kLeaveOneOut;

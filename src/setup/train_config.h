@@ -12,8 +12,9 @@
 namespace slime::setup {
 
 /// `num_rollouts` is the planned length of the run; the learning rate schedule spans it. Throws
-/// ConfigError.
-train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts);
+/// ConfigError. Flags about experts are read where the model `has_experts`.
+train::TrainConfig make_train_config(const config::RunConfig& config, int64_t num_rollouts,
+                                     bool has_experts = true);
 
 /// What is cut of the schedule of learning rates in a run of so many rollouts.
 std::vector<std::string> schedule_notes(const config::RunConfig& config, int64_t num_rollouts);

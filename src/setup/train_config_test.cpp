@@ -41,6 +41,28 @@ TEST(MakeTrainConfig, AWarmUpLongerThanTheRunIsCutAndTold) {
                                       "warm-up takes 3"}));
 }
 
+TEST(MakeTrainConfig, WhatTheRunIsTooShortForIsTold) {
+  config::RunConfig config = small_run();
+  config.advantage_estimator = "ppo";
+  config::RunConfig critic = config;
+  critic.lr_warmup_iters = 50;
+  config.critic = std::make_shared<const config::RunConfig>(critic);
+  config.num_critic_only_steps = 3;
+  config.kl_coef = 0.1;
+  config.ref_update_interval = 4;
+  config.profile = true;  // of rollouts 10 and 11
+  EXPECT_EQ(schedule_notes(config, 3),
+            (std::vector<std::string>{
+                "--profile: nothing is traced, the run has 3 rollouts and --profile-step-start is "
+                "10",
+                "--megatron-config-path: critic: --lr-warmup-iters 50: the run has 3 steps, so the "
+                "warm-up takes 2",
+                "--num-critic-only-steps 3: the run has 3 rollouts, so the actor is never trained",
+                "--ref-update-interval 4: the run has 3 rollouts, so the reference is never "
+                "updated"}));
+  EXPECT_TRUE(schedule_notes(config, 100).empty());
+}
+
 TEST(MakeTrainConfig, WeightDecayIsTheFlags) {
   config::RunConfig config = small_run();
   config.weight_decay = 0.25;
