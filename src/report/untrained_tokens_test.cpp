@@ -87,7 +87,7 @@ TEST(UntrainedTokens, ALineComesOnceForEachCauseAndAgainWhenItHasDoubled) {
   EXPECT_THAT(line(1, {{"lost", 30}}), HasSubstr("step 1: 2.9 % of the sampled tokens"));
   EXPECT_EQ(line(2, {{"lost", 40}}), "");
   EXPECT_THAT(line(3, {{"lost", 90}, {"removed", 5}}),
-              testing::AllOf(HasSubstr("generate function"), Not(HasSubstr("remove_sample"))));
+              testing::AllOf(HasSubstr("user's function"), Not(HasSubstr("remove_sample"))));
   EXPECT_THAT(line(4, {{"lost", 90}, {"dropped_stale", 200}}),
               HasSubstr("15.5 % of groups that were dropped (stale)"));
 }
