@@ -167,6 +167,7 @@ json::object to_json(const TrainerState& state) {
           {"samples_done", state.samples_done},
           {"rollouts_done", state.rollouts_done},
           {"skipped_in_a_row", state.skipped_in_a_row},
+          {"critic_skipped_in_a_row", state.critic_skipped_in_a_row},
           {"critic_updates", state.critic.num_updates},
           {"critic_samples_done", state.critic.samples_done}};
 }
@@ -179,6 +180,8 @@ TrainerState state_from(const FieldReader& fields) {
   state.samples_done = integer("samples_done");
   state.rollouts_done = integer("rollouts_done");
   if (fields.has("skipped_in_a_row")) state.skipped_in_a_row = integer("skipped_in_a_row");
+  if (fields.has("critic_skipped_in_a_row"))
+    state.critic_skipped_in_a_row = integer("critic_skipped_in_a_row");
   if (fields.has("critic_updates"))
     state.critic = {integer("critic_updates"), integer("critic_samples_done")};
   return state;
@@ -403,6 +406,7 @@ void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, uint32_t le
     state.num_steps = saved.num_steps;
     state.rollouts_done = saved.rollouts_done;
     state.skipped_in_a_row = saved.skipped_in_a_row;
+    state.critic_skipped_in_a_row = saved.critic_skipped_in_a_row;
   }
   trainer.set_state(state);
 }

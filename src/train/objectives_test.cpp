@@ -126,6 +126,31 @@ TEST(Critic, ThatHasNoFiniteGradientsIsSaidAndEndsTraining) {
   EXPECT_NE(trainer.train(batch).stopped.find("after 2 steps"), std::string::npos);
 }
 
+/// A run that is started again after each skipped step would never end.
+TEST(Critic, StepsWithoutFiniteGradientsAreCountedAcrossACheckpoint) {
+  const auto root = std::filesystem::path(testing::TempDir()) / "critic_skipped";
+  std::filesystem::remove_all(root);
+  TrainConfig config = ppo(4);
+  config.max_skipped_steps = 1;
+  const TrainBatch batch = make_train_batch(pairs(2), {algo::RewardNormalization::kNone, "", {}});
+  const auto network = load();
+  auto critic = load();
+  critic->weights().flat().fill_(std::numeric_limits<float>::infinity());
+  Trainer trainer(*network, config, kClock, {.critic = std::move(critic)});
+  trainer.train(batch);
+  EXPECT_EQ(trainer.state().critic_skipped_in_a_row, 1);
+  save_checkpoint({.root = root, .model_source = kModel}, 0, trainer, {});
+
+  const auto checkpoint = find_checkpoint(root, [](const std::string&) {});
+  ASSERT_TRUE(checkpoint);
+  const auto again = model::load_network(checkpoint->directory, model::Precision::of("float32"));
+  Trainer resumed(*again, config, kClock, {.critic = load()});
+  restore_trainer(*checkpoint, resumed, 0, [](const std::string&) {});
+  EXPECT_EQ(resumed.state(), trainer.state());
+  EXPECT_NE(resumed.train(batch).stopped.find("after 2 steps"), std::string::npos);
+  std::filesystem::remove_all(root);
+}
+
 TEST(Preferences, WidenTheGapBetweenChosenAndRejected) {
   const auto network = load();
   TrainConfig config = config_for(3);

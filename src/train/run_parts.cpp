@@ -40,8 +40,8 @@ const std::array<PartRow, 18>& part_table() {
        {"samples_done", "critic_samples_done"}, HeldBy::kController, false, kFinetune, false,
        "their beginning"},
       {kCounters, "the counts of rollouts and training steps", "",
-       {"num_steps", "rollouts_done", "skipped_in_a_row"}, HeldBy::kController, false, kFinetune,
-       false, "0"},
+       {"num_steps", "rollouts_done", "skipped_in_a_row", "critic_skipped_in_a_row"},
+       HeldBy::kController, false, kFinetune, false, "0"},
       // Random numbers are counted, not drawn from a state: a seed, and the ordinal of a sample.
       {kRandom, "random numbers", "", {"data_source"}, HeldBy::kController, false, kFinetune, false,
        "the seeds --seed and --rollout-seed"},

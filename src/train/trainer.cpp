@@ -193,11 +193,11 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
     num_changes_ += critic_ ? 1 : 0;
     if (critic_) step = train_critic_step(batch, plan, columns);
     report.steps.push_back(std::move(step));
-    if (critic_skipped_in_a_row_ <= config_.max_skipped_steps) continue;
+    if (state_.critic_skipped_in_a_row <= config_.max_skipped_steps) continue;
     report.stopped = fmt::format(
         "training stopped after {} steps in a row in which the critic had no finite "
         "gradients",
-        critic_skipped_in_a_row_);
+        state_.critic_skipped_in_a_row);
     break;
   }
   if (!report.stopped.empty()) plans.resize(report.steps.size());

@@ -168,6 +168,7 @@ struct TrainerState {
   int64_t samples_done = 0;      // rollout executions the learning rate schedule has seen
   int64_t rollouts_done = 0;     // calls of train()
   int64_t skipped_in_a_row = 0;  // training steps, up to the last
+  int64_t critic_skipped_in_a_row = 0;
   CriticState critic;
   bool operator==(const TrainerState&) const = default;
 };
@@ -306,7 +307,6 @@ class Trainer final {
   int64_t num_changes_ = 0;
   TrainerState state_;
   std::vector<RoutingOfPass> routing_;  // of the micro-batches that accumulate() computed last
-  int critic_skipped_in_a_row_ = 0;
 };
 
 }  // namespace slime::train

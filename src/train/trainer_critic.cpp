@@ -12,10 +12,10 @@ StepReport Trainer::train_critic_step(const TrainBatch& batch, const StepPlan& p
   Critic::Step step = critic_->train_step(plan, columns);
   report.metrics = std::move(step.metrics);
   if (step.is_updated) {
-    critic_skipped_in_a_row_ = 0;
+    state_.critic_skipped_in_a_row = 0;
     return report;
   }
-  ++critic_skipped_in_a_row_;
+  ++state_.critic_skipped_in_a_row;
   std::vector<std::string> problems;
   if (!step.bad_samples.empty())
     problems.push_back("the value loss of samples " + ordinals_of(batch, step.bad_samples) +
