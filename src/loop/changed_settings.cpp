@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "config/flag_table.h"
 #include "config/parse_flags.h"
 #include "core/crc32c.h"
 #include "core/error.h"
@@ -77,14 +78,24 @@ constexpr std::array kEffects{
     Effect{"--freeze-indexer", "Adam begins anew"},
 };
 
-std::string text_of(const json::value* value) {
-  if (value == nullptr) return "default";
-  if (value->is_string()) return std::string(value->get_string());
-  if (value->is_bool()) return value->get_bool() ? "given" : "not given";
-  if (!value->is_array()) return json_text(*value);
-  std::vector<std::string> words;
-  for (const json::value& word : value->get_array()) words.push_back(text_of(&word));
-  return fmt::format("{}", fmt::join(words, " "));
+std::string text_of(const json::value& value) {
+  if (value.is_string() && !value.get_string().empty()) return std::string(value.get_string());
+  if (value.is_bool()) return value.get_bool() ? "given" : "not given";
+  if (const json::array* list = value.if_array(); list != nullptr && !list->empty()) {
+    std::vector<std::string> words;
+    for (const json::value& word : *list) words.push_back(text_of(word));
+    return fmt::format("{}", fmt::join(words, " "));
+  }
+  if (value.is_number() || value.is_object()) return json_text(value);
+  return "not given";
+}
+
+/// A flag that a command did not give has its default.
+std::string text_of(std::string_view flag, const json::value* value) {
+  if (value != nullptr) return text_of(*value);
+  const config::FlagRow* row = config::find_flag(flag);
+  const std::string text = row != nullptr ? config::default_text(*row) : "";
+  return text.empty() ? "not given" : text + " (default)";
 }
 
 const json::object* member(const json::object& object, std::string_view name) {
@@ -157,7 +168,8 @@ std::vector<ChangedSetting> changed_settings(const json::object& before, const j
     const bool is_same = old_value == new_value ||
                          (old_value != nullptr && new_value != nullptr && *old_value == *new_value);
     if (has_meaning(name, Meaning::kPlace) || (is_same && !(is_model && is_other_model))) continue;
-    ChangedSetting change{.flag = name, .before = text_of(old_value), .now = text_of(new_value)};
+    ChangedSetting change{
+        .flag = name, .before = text_of(name, old_value), .now = text_of(name, new_value)};
     const auto effect = std::ranges::find(kEffects, name, &Effect::flag);
     if (effect != kEffects.end()) change.effect = effect->effect;
     if (is_model && is_same) change.effect = "its files are others now";

@@ -14,8 +14,8 @@ namespace slime::loop {
 
 struct ChangedSetting {
   std::string flag;
-  std::string before;  // "default" where it was not given
-  std::string now;
+  /// "1e-06 (default)" or "not given" where it was not given.
+  std::string before, now;
   /// What the difference does, where that is not plain.
   std::string effect;
   /// The rest of the run would be of another model, reward or objective than its beginning.

@@ -52,10 +52,25 @@ TEST(ChangedSettings, OthersAreATableWithBothValues) {
   EXPECT_THAT(names(changes), ElementsAre("--advantage-estimator", "--lr", "--num-rollout"));
   EXPECT_THAT(table_of(changes, "iter_0000003"),
               ElementsAre("settings that iter_0000003 was not written with:",
-                          "  --advantage-estimator  default -> gspo",
-                          "  --lr                   default -> 0.5",
+                          "  --advantage-estimator  grpo (default) -> gspo",
+                          "  --lr                   1e-06 (default) -> 0.5",
                           HasSubstr("4 -> 8 (learning rates that decay follow the new length")));
   EXPECT_NO_THROW(check_experiment(changes, now, "iter_0000003"));
+}
+
+TEST(ChangedSettings, AFlagThatIsGoneIsToldWithTheDefaultThatCounts) {
+  config::RunConfig before = command();
+  before.advantage_estimator = "gspo";
+  before.use_tis = true;
+  before.rollout_max_response_len = 64;
+  before.freeze_params_name_list = {"embed", "norm"};
+  const auto changes = changed_settings(settings_of(before), settings_of(command()));
+  EXPECT_THAT(table_of(changes, "iter_0000003"),
+              ElementsAre("settings that iter_0000003 was not written with:",
+                          "  --advantage-estimator       gspo -> grpo (default)",
+                          HasSubstr("embed norm -> not given (Adam begins anew)"),
+                          "  --rollout-max-response-len  64 -> not given",
+                          "  --use-tis                   given -> not given"));
 }
 
 TEST(ChangedSettings, AnotherRewardIsAnotherExperimentUnlessAFlagSaysOtherwise) {
