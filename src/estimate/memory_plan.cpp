@@ -15,6 +15,9 @@ namespace slime::estimate {
 namespace {
 
 constexpr double kGibibyte = 1 << 30;
+constexpr double kMebibyte = 1 << 20;
+/// Below that, rows in GiB with two digits would say 0.00.
+constexpr int64_t kShownInMebibytes = int64_t{8} << 30;
 using kernels::kPageTokens;
 /// Libraries load their kernels when they are first used, and allocators round up.
 constexpr int64_t kMargin = int64_t{3} << 29;
@@ -194,17 +197,28 @@ int64_t MemoryPlan::total_of(int64_t Row::*column) const {
   return sum;
 }
 
+bool MemoryPlan::is_small() const {
+  return std::max(rollout_bytes(), train_bytes()) < kShownInMebibytes;
+}
+
+const char* MemoryPlan::unit() const { return is_small() ? "MiB" : "GiB"; }
+
+std::string MemoryPlan::amount(int64_t bytes) const {
+  if (!is_small()) return gib(bytes);
+  return fmt::format("{:.1f}", static_cast<double>(bytes) / kMebibyte);
+}
+
 std::vector<std::string> MemoryPlan::lines() const {
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("{:<44}{:>12}{:>12}",
-                              is_on_gpu_ ? "memory of the GPU, GiB" : "memory of this process, GiB",
+  lines.push_back(fmt::format("{:<44}{:>12}{:>12}", fmt::format("memory of {}, {}", user(), unit()),
                               "generating", "training"));
-  const auto cell = [](int64_t bytes) { return bytes == 0 ? std::string("-") : gib(bytes); };
+  const auto cell = [this](int64_t bytes) { return bytes == 0 ? std::string("-") : amount(bytes); };
   for (const Row& row : rows_)
     lines.push_back(
         fmt::format("  {:<42}{:>12}{:>12}", row.name, cell(row.rollout), cell(row.train)));
-  lines.push_back(fmt::format("  {:<42}{:>12}{:>12}", fmt::format("together, of {}", gib(total_)),
-                              gib(rollout_bytes()), gib(train_bytes())));
+  lines.push_back(fmt::format("  {:<42}{:>12}{:>12}",
+                              fmt::format("together, of {}", amount(total_)),
+                              amount(rollout_bytes()), amount(train_bytes())));
   if (offloads_)
     lines.emplace_back("  keys and values give their memory back while the weights are trained");
   if (publishes_on_host_)
@@ -214,23 +228,30 @@ std::vector<std::string> MemoryPlan::lines() const {
         "  not counted: freed memory that the C library keeps, other ranks and judges");
   if (train_bytes() > total_) {
     lines.push_back(
-        fmt::format("  training may run out of memory: {} GiB more are needed than there are",
-                    gib(train_bytes() - total_)));
+        fmt::format("  training may run out of memory: {} {} more are needed than there are",
+                    amount(train_bytes() - total_), unit()));
   }
   return lines;
 }
 
-std::string MemoryPlan::compare(int64_t measured_rollout, int64_t measured_train) const {
+std::string MemoryPlan::compare(const PeakMemory& rollout, const PeakMemory& train) const {
   std::vector<std::string> parts;
-  const auto add = [&](const char* phase, int64_t measured, int64_t predicted) {
-    if (measured > 0)
-      parts.push_back(
-          fmt::format("{} GiB while {} ({} predicted)", gib(measured), phase, gib(predicted)));
+  const auto add = [&](const char* phase, const PeakMemory& measured, int64_t predicted) {
+    if (measured.bytes == 0) return;
+    parts.push_back(fmt::format("{} {} while {} ({} predicted)", amount(measured.bytes), unit(),
+                                phase, amount(predicted)));
   };
-  add("generating", measured_rollout, rollout_bytes());
-  add("training", measured_train, train_bytes());
-  return fmt::format("memory of {}, measured: {}", is_on_gpu_ ? place_ : "this process",
-                     fmt::join(parts, ", "));
+  add("generating", rollout, rollout_bytes());
+  add("training", train, train_bytes());
+  std::string text = fmt::format("memory of {}, measured: {}", user(), fmt::join(parts, ", "));
+  const PeakMemory& highest = train.bytes >= rollout.bytes ? train : rollout;
+  if (highest.kept > 0)
+    text += fmt::format(
+        "; at most {} in CUDA and its libraries, {} in pages of the KV cache, {} in the caching "
+        "allocator, of which tensors {}",
+        amount(highest.elsewhere), amount(highest.mapped), amount(highest.kept),
+        amount(highest.tensors));
+  return text;
 }
 
 std::vector<std::pair<std::string, double>> MemoryPlan::holders(Phase phase,
@@ -258,8 +279,10 @@ std::string MemoryPlan::explain(Phase phase, const std::string& error) const {
                    [&](const Row& a, const Row& b) { return a.*column > b.*column; });
   std::string text = fmt::format("{}'s memory ran out while {}: {} GiB, held by", place_,
                                  phase == Phase::kTrain ? "training" : "generating", gib(total_));
+  const std::string of_rows = is_small() ? " MiB" : "";
   for (std::size_t i = 0; i < rows.size() && i < 4 && rows[i].*column > 0; ++i)
-    text += fmt::format("{} {} ({})", i == 0 ? "" : ",", rows[i].name, gib(rows[i].*column));
+    text += fmt::format("{} {} ({}{})", i == 0 ? "" : ",", rows[i].name, amount(rows[i].*column),
+                        of_rows);
   std::vector<std::string> remedies;
   for (const Row& row : rows)
     if (row.*column > 0 && !row.remedy.empty()) remedies.push_back(row.remedy);

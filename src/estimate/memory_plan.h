@@ -63,6 +63,15 @@ struct MemoryNeeds {
 /// What the device is used for.
 enum class Phase { kGenerate, kTrain };
 
+/// Measured at the peak of a phase, in bytes; the parts are of a GPU alone.
+struct PeakMemory {
+  int64_t bytes = 0;      // 0: the phase has not been there
+  int64_t elsewhere = 0;  // context, modules and workspaces of libraries, other processes
+  int64_t mapped = 0;     // pages of the KV cache
+  int64_t kept = 0;       // by LibTorch's caching allocator, tensors included
+  int64_t tensors = 0;
+};
+
 class MemoryPlan {
  public:
   /// `now`: before the engine exists, with the weights and the optimizer in place. Throws
@@ -89,8 +98,9 @@ class MemoryPlan {
 
   /// The table, a line each; with remarks where it is tight.
   std::vector<std::string> lines() const;
-  /// "measured: 61.2 GiB while generating (61.0 predicted), ..."
-  std::string compare(int64_t measured_rollout, int64_t measured_train) const;
+  /// "measured: 61.2 GiB while generating (61.0 predicted), ..."; of a GPU with the parts of the
+  /// higher peak.
+  std::string compare(const PeakMemory& rollout, const PeakMemory& train) const;
   /// What to tell a user whose run is out of memory: the biggest holders and the flag that makes
   /// each smaller.
   std::string explain(Phase phase, const std::string& error) const;
@@ -109,6 +119,11 @@ class MemoryPlan {
     return phase == Phase::kTrain ? &Row::train : &Row::rollout;
   }
   int64_t total_of(int64_t Row::*column) const;
+  /// Small predictions are told in MiB, others in GiB.
+  bool is_small() const;
+  const char* unit() const;
+  std::string amount(int64_t bytes) const;
+  std::string user() const { return is_on_gpu_ ? place_ : "this process"; }
   /// `cache`: keys and values as the generation phase sees them. `experts`: choices beside them.
   /// `states`: of requests and prefixes. `elsewhere`: what belongs to nobody of ours.
   struct Shares {

@@ -13,6 +13,12 @@
 #include "setup/run_devices.h"
 
 namespace slime::report {
+namespace {
+
+/// Responses of nearly the limit take nearly what was predicted for it.
+constexpr double kNearLimit = 0.95;
+
+}  // namespace
 
 Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
                    const setup::RunSchedule& schedule, const text::Tokenizer& tokenizer,
@@ -146,6 +152,11 @@ void Recorder::add_waits(Metrics& metrics, StepSummary& line) {
   line.figures.emplace_back("engine idle %", 100 * idle / step);
 }
 
+/// The second: gradients are there while responses are generated, as in all that follow.
+int64_t Recorder::step_of_comparison() const {
+  return std::min(schedule_.first_step + 1, schedule_.num_steps - 1);
+}
+
 void Recorder::add_memory(int64_t step, Metrics& metrics, StepSummary& line) {
   metrics["perf/rss_bytes"] = estimate::resident_bytes();
   const std::string device = memory_.is_on_gpu() ? "perf/gpu_bytes_" : "perf/rss_bytes_";
@@ -153,7 +164,16 @@ void Recorder::add_memory(int64_t step, Metrics& metrics, StepSummary& line) {
                 train = memory_.peak(estimate::Phase::kTrain);
   if (rollout > 0) metrics[device + "generate"] = static_cast<double>(rollout);
   if (train > 0) metrics[device + "train"] = static_cast<double>(train);
-  if (step == schedule_.first_step) message(memory_.plan().compare(rollout, train));
+  if (step == step_of_comparison()) {
+    const auto limit = static_cast<double>(config_.rollout_max_response_len.value_or(0));
+    const auto length = metrics.find("rollout/response_len/mean");
+    std::string text = memory_.plan().compare(memory_.measured(estimate::Phase::kGenerate),
+                                              memory_.measured(estimate::Phase::kTrain));
+    if (length != metrics.end() && length->second < kNearLimit * limit)
+      text += fmt::format("; the prediction is for responses of {:.0f} tokens, these had {:.0f}",
+                          limit, length->second);
+    message(text);
+  }
   line.memory = memory_.use_of_step();
   heap_trim_.after_step(metrics["perf/rss_bytes"]);
 }

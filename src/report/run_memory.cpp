@@ -51,7 +51,7 @@ void RunMemory::begin_phase() const {
 }
 
 void RunMemory::end_phase(estimate::Phase phase) {
-  (phase == estimate::Phase::kTrain ? train_peak_ : rollout_peak_) = peak_bytes();
+  (phase == estimate::Phase::kTrain ? train_peak_ : rollout_peak_) = peak_now();
 }
 
 void RunMemory::release_unused() const {
@@ -59,10 +59,14 @@ void RunMemory::release_unused() const {
 }
 
 /// Of a GPU: pages of the cache, and what LibTorch's allocator and the libraries took.
-int64_t RunMemory::peak_bytes() const {
-  if (!is_on_gpu_) return static_cast<int64_t>(estimate::peak_resident_bytes());
+estimate::PeakMemory RunMemory::peak_now() const {
+  if (!is_on_gpu_) return {.bytes = static_cast<int64_t>(estimate::peak_resident_bytes())};
   const kernels::GpuMemoryUse use = kernels::opened_gpu().memory_use();
-  return use.elsewhere() + use.mapped + use.peak_kept;
+  return {.bytes = use.elsewhere() + use.mapped + use.peak_kept,
+          .elsewhere = use.elsewhere(),
+          .mapped = use.mapped,
+          .kept = use.peak_kept,
+          .tensors = use.peak_tensors};
 }
 
 int64_t RunMemory::bytes_now() const {
@@ -73,9 +77,10 @@ int64_t RunMemory::bytes_now() const {
 
 MemoryUse RunMemory::use_of_step() const {
   constexpr double kGibibyte = 1 << 30;
-  const estimate::Phase phase =
-      train_peak_ >= rollout_peak_ ? estimate::Phase::kTrain : estimate::Phase::kGenerate;
-  const int64_t peak = std::max(train_peak_, rollout_peak_);
+  const estimate::Phase phase = train_peak_.bytes >= rollout_peak_.bytes
+                                    ? estimate::Phase::kTrain
+                                    : estimate::Phase::kGenerate;
+  const int64_t peak = measured(phase).bytes;
   return {.now = static_cast<double>(bytes_now()) / kGibibyte,
           .peak = static_cast<double>(peak) / kGibibyte,
           .holders = plan_->holders(phase, peak)};

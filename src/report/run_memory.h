@@ -39,14 +39,16 @@ class RunMemory {
   void release_unused() const;
 
   /// Bytes at the peak of the newest step; 0: the phase has not been there.
-  int64_t peak(estimate::Phase phase) const {
+  int64_t peak(estimate::Phase phase) const { return measured(phase).bytes; }
+  /// The same with its parts.
+  const estimate::PeakMemory& measured(estimate::Phase phase) const {
     return phase == estimate::Phase::kTrain ? train_peak_ : rollout_peak_;
   }
   MemoryUse use_of_step() const;
   bool is_on_gpu() const { return is_on_gpu_; }
 
  private:
-  int64_t peak_bytes() const;
+  estimate::PeakMemory peak_now() const;
   int64_t bytes_now() const;
 
   bool is_on_gpu_;
@@ -54,8 +56,8 @@ class RunMemory {
   std::string checkpoints_;
   std::optional<int64_t> last_checkpoint_;
   std::optional<estimate::MemoryPlan> plan_;
-  int64_t rollout_peak_ = 0;
-  int64_t train_peak_ = 0;
+  estimate::PeakMemory rollout_peak_;
+  estimate::PeakMemory train_peak_;
 };
 
 }  // namespace slime::report
