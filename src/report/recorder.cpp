@@ -32,6 +32,7 @@ Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
       clock_(clock),
       metrics_(config, folder, schedule.first_step, run, clock),
       summary_(!config.debug_rollout_only),
+      users_output_(folder.plugin_logs()),
       progress_({.title = folder.root().filename().string(),
                  .num_steps = schedule.num_steps,
                  .first_step = schedule.first_step},
@@ -195,6 +196,7 @@ void Recorder::end_step(int64_t step, const Collected& collected,
   }
   const Metrics of_rollout = metrics;
   if (report != nullptr) add_training(step, collected, *report, metrics, line);
+  if (const auto output = users_output_.line()) message(*output);
   if (const auto lack = signal_.line_of(step, collected.groups, report)) message(*lack);
   if (config_.train_async) add_waits(metrics, line);
   rollouts_.write(step, collected, report);
@@ -253,6 +255,7 @@ void Recorder::sync() {
 }
 
 void Recorder::finish(int64_t steps_done, bool interrupted) {
+  if (const auto output = users_output_.line()) message(*output);
   rollouts_.drain();
   if (profiler_) announce_trace(profiler_->after_last_step());
   timeline_.finish();

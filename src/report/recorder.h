@@ -28,6 +28,7 @@
 #include "report/run_summary.h"
 #include "report/step_profiler.h"
 #include "report/timeline.h"
+#include "report/users_output.h"
 #include "setup/run_schedule.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/trainer.h"
@@ -91,6 +92,7 @@ class Recorder {
   MetricWriter metrics_;
   RunSummary summary_;
   UntrainedNotice untrained_;
+  UsersOutput users_output_;
   Progress progress_;
   RolloutWriter rollouts_;                // tells by progress_
   std::optional<StepProfiler> profiler_;  // --profile

@@ -129,6 +129,7 @@ def test_the_documented_hooks_are_called_around_each_step(work, dump):
     extra += ["--use-kl-loss", "--kl-loss-coef", "0.1", "--ref-load", str(work / "model")]
     run_dir, done = again(work, dump, "documented-hooks-run", extra)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert f"print is in {run_dir}/plugin/trainer-0.log" in done.stdout
     last = (run_dir / "plugin" / "trainer-0.log").read_text().splitlines()[-1]
     expected = [each for rollout in range(3) for each in ("ref_", "", (rollout, 0), (rollout, 1))]
     assert last == f"begun {expected}"
