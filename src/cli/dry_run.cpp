@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
 #include <string_view>
 #include <vector>
 
@@ -13,7 +14,10 @@ namespace {
 void print(std::string_view title, const std::vector<std::string>& sentences) {
   if (sentences.empty()) return;
   fmt::print("\n{}\n", title);
-  for (const std::string& sentence : sentences) fmt::print("  {}\n", sentence);
+  for (const std::string& sentence : sentences) {
+    std::istringstream lines(sentence);
+    for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", line);
+  }
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "loop/trial_start.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -46,10 +48,19 @@ constexpr int64_t kFirstRows = 16;
 
 using Sentences = std::vector<std::string>;
 
+/// A line that begins with a space belongs to the one above: a traceback is no problem of its own.
 void add_lines(Sentences& sentences, const char* text) {
+  Sentences said;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (std::ranges::find(sentences, line) == sentences.end()) sentences.push_back(line);
+    if (line.starts_with(' ') && !said.empty()) {
+      said.back() += "\n" + line;
+    } else {
+      said.push_back(line);
+    }
+  }
+  for (const std::string& sentence : said) {
+    if (std::ranges::find(sentences, sentence) == sentences.end()) sentences.push_back(sentence);
   }
 }
 
@@ -232,6 +243,35 @@ void try_model(config::ParsedFlags& flags, TrialStart& start) {
   attempt(start.problems, [&] { start.imported_functions = import_all(config, start.problems); });
 }
 
+/// Whether a file can be made in `folder`: only trying tells it of read-only file systems, and of root.
+/// What is tried has no name; where the file system has no such files, it is a folder for a moment.
+bool takes_files(const fs::path& folder) {
+  const int file = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (file >= 0) {
+    ::close(file);
+    return true;
+  }
+  if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT) return false;
+  std::string name = (folder / ".slime-dry-run-XXXXXX").string();
+  return ::mkdtemp(name.data()) != nullptr && ::rmdir(name.c_str()) == 0;
+}
+
+/// Of --run-dir or --save, which a run makes. A file in its way is a refusal; a folder that cannot be
+/// written here may be writable where the run is.
+void try_folder(const char* flag, const fs::path& named, TrialStart& start) {
+  fs::path folder = fs::absolute(named).lexically_normal();
+  std::error_code error;
+  while (!fs::exists(fs::symlink_status(folder, error)) && folder.has_relative_path())
+    folder = folder.parent_path();
+  if (!fs::is_directory(folder, error)) {
+    start.problems.push_back(
+        fmt::format("{} {}: {} is no folder", flag, named.string(), folder.string()));
+  } else if (!takes_files(folder)) {
+    start.absent.push_back(
+        fmt::format("{} {}: {} cannot be written here", flag, named.string(), folder.string()));
+  }
+}
+
 void note_machine(const config::RunConfig& config, TrialStart& start) {
   attempt(start.problems, [&] { setup::place_workers(config, 1, 0); });
   // A login node has no devices, and is one host.
@@ -241,14 +281,9 @@ void note_machine(const config::RunConfig& config, TrialStart& start) {
   } else {
     attempt(start.absent, [&] { setup::check_devices(config); });
   }
-  fs::path folder = !config.run_dir.empty() ? fs::path(config.run_dir)
-                    : !config.save.empty()  ? fs::path(config.save)
-                                            : fs::path("runs");
-  folder = fs::absolute(folder);
-  while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();
-  if (::access(folder.c_str(), W_OK) != 0) {
-    start.absent.push_back(fmt::format("--run-dir: {} cannot be written here", folder.string()));
-  }
+  if (!config.run_dir.empty() || config.save.empty())
+    try_folder("--run-dir", config.run_dir.empty() ? "runs" : config.run_dir.get(), start);
+  if (!config.save.empty()) try_folder("--save", config.save, start);
 }
 
 /// What the run would go on from, and what it says of that. A folder of --load that is not here is

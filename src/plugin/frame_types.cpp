@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "net/frame_channel.h"
 
 namespace slime::plugin {
@@ -29,16 +31,43 @@ int64_t id_of(const json::object& object) {
   return id->get_int64();
 }
 
+namespace {
+
+/// Further lines are seen to belong to the first.
+std::string indented(const std::string& text) {
+  std::string all;
+  for (const char letter : text)
+    all += letter == '\n' ? std::string("\n  ") : std::string(1, letter);
+  return all;
+}
+
+/// A traceback without what follows its frames, where `error` has said that.
+std::string frames_of(std::string trace, std::string_view error) {
+  while (trace.ends_with('\n')) trace.pop_back();
+  if (trace.ends_with(error)) {
+    const std::size_t end = trace.size() - error.size();
+    const std::size_t line = trace.rfind('\n', end);
+    return line == std::string::npos ? "" : trace.substr(0, line);
+  }
+  // A syntax error: its place is in the message, not in the last line.
+  const std::size_t last = trace.rfind('\n');
+  const bool is_said = last != std::string::npos && error.starts_with(trace.substr(last + 1));
+  return is_said ? trace.substr(0, last) : trace;
+}
+
+}  // namespace
+
 std::vector<std::string> problems_of(const json::object& ready) {
   std::vector<std::string> problems;
   for (const json::value& each : list_of(ready, "problems")) {
     const json::object& problem = object_of(each);
     const std::string type = text_of(problem, "type");
-    std::string text =
-        fmt::format("{} {}: {}{}{}", text_of(problem, "flag"), text_of(problem, "path"), type,
-                    type.empty() ? "" : ": ", text_of(problem, "message"));
-    if (const std::string trace = text_of(problem, "traceback"); !trace.empty())
-      text += "\n" + trace;
+    const std::string error =
+        fmt::format("{}{}{}", type, type.empty() ? "" : ": ", text_of(problem, "message"));
+    std::string text = fmt::format("{} {}: {}", text_of(problem, "flag"), text_of(problem, "path"),
+                                   indented(error));
+    if (const std::string frames = frames_of(text_of(problem, "traceback"), error); !frames.empty())
+      text += "\n  " + indented(frames);
     problems.push_back(std::move(text));
   }
   return problems;
