@@ -15,11 +15,16 @@
 #include "config/users_functions.h"
 #include "core/error.h"
 #include "core/json_lines.h"
+#include "core/secret_urls.h"
+#include "net/http_client.h"
 #include "plugin/hosts.h"
 #include "plugin/reward.h"
 
 namespace slime::cli {
 namespace {
+
+/// Of a look at whether the server is there, before the first line.
+constexpr std::chrono::seconds kConnectTimeout{10};
 
 /// math-verify in a plug-in host, whose log lies in a folder of its own as long as it runs.
 class ReferencePackage {
@@ -100,6 +105,12 @@ int score(std::span<const std::string> arguments) {
   }
   if (reward::asks_server({}, how.type) && config.url.empty())
     throw ConfigError(fmt::format("--rm-type {}: needs --rm-url", how.type));
+  // Each line would ask a server that is not there again and again, for minutes.
+  const bool may_ask = how.type.empty() || reward::asks_server({}, how.type);
+  if (may_ask && !config.url.empty()) {
+    if (const auto problem = net::why_unreachable(config.url, kConnectTimeout))
+      throw ConfigError("--rm-url " + without_passwords(problem->message));
+  }
   JsonLines input(file);
   int64_t num_lines = 0, num_scored = 0;
   double sum = 0;

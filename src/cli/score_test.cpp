@@ -90,6 +90,17 @@ TEST(Score, TheExitCodeSaysWhetherEveryLineHasAScore) {
   EXPECT_THAT(run(good + "{\"response\": \"\"}\n").second, HasSubstr("1 without a score"));
 }
 
+TEST(Score, AServerThatIsNotThereIsToldBeforeTheFirstLine) {
+  const auto says = [](const std::string& type, const std::string& url) {
+    const std::vector<std::string> arguments{"--rm-type", type, "--rm-url", url, "no-such-file"};
+    return refusal([&] { score(arguments); });
+  };
+  EXPECT_THAT(says("remote_rm", "http://127.0.0.1:1/judge?token=5ec2e7"),
+              HasSubstr("--rm-url http://127.0.0.1:1/judge?token=***: cannot connect: Connection"));
+  EXPECT_THAT(says("boxed_remote_rm", "judge:80"), HasSubstr("--rm-url \"judge:80\" is not"));
+  EXPECT_THAT(says("math", "http://127.0.0.1:1/"), HasSubstr("no-such-file"));
+}
+
 TEST(Score, AFileWithoutLinesIsAnError) {
   EXPECT_THAT(run("\n").second, HasSubstr("score_test.jsonl: no lines; each should be {\"resp"));
 }

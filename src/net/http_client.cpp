@@ -120,6 +120,22 @@ asio::awaitable<Expected<HttpResponse>> async_http_call(HttpCall call) {
   co_return from_wire(parser.release());
 }
 
+std::optional<Error> why_unreachable(const std::string& url, std::chrono::milliseconds timeout) {
+  const Expected<Destination> to = parse_destination(url);
+  if (!to) return to.error();
+  asio::io_context context(1);
+  error_code error;
+  tcp::resolver resolver(context);
+  const auto endpoints = resolver.resolve(to->host, to->port, error);
+  if (error) return Error{fmt::format("{}: cannot resolve the host: {}", url, error.message())};
+  boost::beast::tcp_stream stream(context);
+  stream.expires_after(timeout);
+  stream.async_connect(endpoints, [&error](error_code how, const auto&) { error = how; });
+  context.run();
+  if (error) return Error{fmt::format("{}: cannot connect: {}", url, error.message())};
+  return std::nullopt;
+}
+
 Expected<HttpResponse> http_call(const HttpCall& call, const std::stop_token& stop) {
   asio::io_context context(1);
   // What is under way when the context stops is destroyed with it, the socket included.

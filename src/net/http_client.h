@@ -7,6 +7,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -33,5 +34,8 @@ Expected<HttpResponse> http_call(const HttpCall& call, const std::stop_token& st
 
 /// The same on the executor of the calling coroutine.
 boost::asio::awaitable<Expected<HttpResponse>> async_http_call(HttpCall call);
+
+/// Why the server of `url` takes no connection; nothing: it does. Nothing is sent.
+std::optional<Error> why_unreachable(const std::string& url, std::chrono::milliseconds timeout);
 
 }  // namespace slime::net
