@@ -188,8 +188,9 @@ int sandbox(std::span<const std::string> arguments) {
   for (const std::string& path : readable)
     config.readable.push_back(std::filesystem::absolute(path).lexically_normal());
   if (checks) {
-    if (const auto why = sandbox::why_unavailable()) throw ConfigError(*why);
-    fmt::print("works\n");
+    const sandbox::Availability here = sandbox::availability();
+    if (!here.problem.empty()) throw ConfigError(here.problem);
+    fmt::print("works\nmemory is bounded by {}\n", here.memory_bound);
     return 0;
   }
   if (serves) serve_lines(config, threads);

@@ -27,6 +27,7 @@ constexpr int kNiceness = 5;  // what trains and serves on this machine goes fir
 
 enum Step : int32_t {
   kNone,
+  kGroup,
   kBecome,
   kNamespaces,
   kProcess,
@@ -49,6 +50,7 @@ struct ResourceLimit {
 /// Everything that the copies of this process need, made before the first of them.
 struct Plan {
   int jail = -1;
+  int group = -1;  // entrance of a control group
   Person person;
   std::array<int, 3> standard{};  // the command's input, output, error
   int word = -1;                  // the doorkeeper's ends
@@ -146,7 +148,10 @@ StepError become_command(const Plan& plan) {
     word.failed_step = step;
     word.error = error;
   };
-  if (const int error = become(plan.person); error != 0) {
+  // While this process may still write there; what it starts belongs to the group as well.
+  if (plan.group >= 0 && ::write(plan.group, "0", 1) != 1) {
+    fail(kGroup, errno);
+  } else if (const int error = become(plan.person); error != 0) {
     fail(kBecome, error);
   } else if (::setns(plan.jail, kAllNamespaces) != 0) {
     fail(kNamespaces, errno);
@@ -257,6 +262,8 @@ pid_t clone_process() {
 
 const char* name_of_step(int32_t step) {
   switch (step) {
+    case kGroup:
+      return "enter the control group";
     case kBecome:
       return "become the user nobody";
     case kNamespaces:
@@ -278,11 +285,12 @@ const char* name_of_step(int32_t step) {
   }
 }
 
-RunningCommand start_in(int jail, const Person& person, const Command& command,
+RunningCommand start_in(int jail, int group, const Person& person, const Command& command,
                         const Limits& limits) {
   Pipe word = make_pipe(), leash = make_pipe(), input = make_pipe(), output = make_pipe(),
        error = make_pipe();
   const Plan plan{.jail = jail,
+                  .group = group,
                   .person = person,
                   .standard = {input.read.get(), output.write.get(), error.write.get()},
                   .word = word.write.get(),

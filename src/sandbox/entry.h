@@ -66,9 +66,10 @@ struct RunningCommand {
   Descriptor error;
 };
 
-/// `jail` is a pidfd of its first process. Throws std::system_error when there are no descriptors or
+/// `jail` is a pidfd of its first process; `group` the entrance of a control group
+/// (sandbox/memory_group.h), -1: none. Throws std::system_error when there are no descriptors or
 /// processes for it.
-RunningCommand start_in(int jail, const Person& person, const Command& command,
+RunningCommand start_in(int jail, int group, const Person& person, const Command& command,
                         const Limits& limits);
 
 }  // namespace slime::sandbox

@@ -186,19 +186,32 @@ std::vector<std::string> usual_environment() {
           "MPLBACKEND=Agg"};
 }
 
-std::optional<std::string> why_unavailable() {
+Availability availability() {
   try {
     Sandbox sandbox;
     const Outcome outcome = sandbox.run({.words = {"true"}});
-    if (!outcome.is_success()) return "a command in a sandbox " + outcome.reason;
+    return {.problem = outcome.is_success() ? "" : "a command in a sandbox " + outcome.reason,
+            .memory_bound = sandbox.memory_bound()};
   } catch (const ConfigError& error) {
-    return error.what();
+    return {.problem = error.what(), .memory_bound = ""};
   }
-  return std::nullopt;
+}
+
+std::optional<std::string> why_unavailable() {
+  const std::string problem = availability().problem;
+  return problem.empty() ? std::nullopt : std::optional(problem);
 }
 
 Sandbox::Sandbox(SandboxConfig config)
-    : config_(std::move(config)), jail_(checked(config_.limits), config_.readable) {}
+    : config_(std::move(config)),
+      group_(MemoryGroup::make(config_.groups,
+                               checked(config_.limits).memory_bytes + config_.limits.disk_bytes)),
+      jail_(config_.limits, config_.readable) {}
+
+std::string Sandbox::memory_bound() const {
+  if (group_) return fmt::format("the control group {}, and looks", group_->folder().string());
+  return fmt::format("looks alone (no control group: {})", group_.error().message);
+}
 
 void Sandbox::end(const std::string& reason) {
   {
@@ -215,6 +228,7 @@ Outcome Sandbox::over() {
 }
 
 Sandbox::Look Sandbox::look(const Limits& limits) const {
+  if (group_ && group_->was_exceeded()) return {.limit_reached = Ending::kMemory};
   if (files_in_use(jail_.work_folder()) > limits.files) return {.limit_reached = Ending::kFiles};
   const int64_t used =
       memory_in_use(jail_.processes_folder(), jail_.sockets(), limits.memory_bytes);
@@ -229,7 +243,8 @@ Outcome Sandbox::run(Command command, const Limits& limits) {
   if (command.environment.empty()) command.environment = usual_environment();
   const auto start = Steady::now();
   const auto deadline = start + limits.time;
-  RunningCommand running = start_in(jail_.first_process(), jail_.person(), command, limits);
+  RunningCommand running = start_in(jail_.first_process(), group_ ? group_->entrance() : -1,
+                                    jail_.person(), command, limits);
   Input input(std::move(running.input), command.input);
   Output output(std::move(running.output), limits.output_bytes);
   Output error(std::move(running.error), limits.output_bytes);
@@ -258,7 +273,7 @@ Outcome Sandbox::run(Command command, const Limits& limits) {
       // Also behind its end: what it has left running still holds what it has.
       const Look seen = look(limits);
       limit_reached = seen.limit_reached;
-      was_late = !limit_reached && now - next_look > kLatestLook;
+      was_late = !group_ && !limit_reached && now - next_look > kLatestLook;
       if (was_late) limit_reached = Ending::kMemory;
       const auto took = Steady::now() - now;
       next_look =

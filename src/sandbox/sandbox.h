@@ -26,17 +26,25 @@
 #include "sandbox/entry.h"
 #include "sandbox/jail.h"
 #include "sandbox/limits.h"
+#include "sandbox/memory_group.h"
 
 namespace slime::sandbox {
 
 struct SandboxConfig {
   Limits limits;
   std::vector<std::filesystem::path> readable;  // shown beside the system's folders, read-only
+  ControlGroups groups = {};
 };
 
 /// PATH, HOME, LANG and what else a program expects; commands get it unless told otherwise.
 std::vector<std::string> usual_environment();
 
+/// Whether there can be a sandbox here.
+struct Availability {
+  std::string problem;       // the sentence that says why not; empty: there can
+  std::string memory_bound;  // Sandbox::memory_bound()
+};
+Availability availability();
 /// The sentence that says why there can be no sandbox here; nothing where there can.
 std::optional<std::string> why_unavailable();
 
@@ -48,6 +56,9 @@ class Sandbox final {
   Sandbox& operator=(const Sandbox&) = delete;
 
   const Limits& limits() const { return config_.limits; }
+  /// What keeps memory below its limit: "the control group /sys/fs/cgroup/..., and looks", or "looks
+  /// alone (no control group: ...)".
+  std::string memory_bound() const;
 
   /// Runs a command to its end; any thread. `time` and `output_bytes` of `limits` may be this
   /// command's own. An empty environment stands for the usual one.
@@ -73,6 +84,7 @@ class Sandbox final {
   Look look(const Limits& limits) const;
 
   SandboxConfig config_;
+  Expected<MemoryGroup> group_;  // outlives the jail
   Jail jail_;
   std::mutex end_mutex_;
   std::string end_reason_;  // guarded by end_mutex_
