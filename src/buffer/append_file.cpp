@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/disk_reserve.h"
 #include "core/error.h"
 
 namespace slime::buffer {
@@ -17,7 +18,8 @@ tl::unexpected<Error> last_failure() { return failure(std::strerror(errno)); }
 
 class PosixFile final : public AppendFile {
  public:
-  explicit PosixFile(int descriptor) : descriptor_(descriptor) {}
+  PosixFile(std::filesystem::path path, int descriptor)
+      : path_(std::move(path)), descriptor_(descriptor) {}
   ~PosixFile() override { ::close(descriptor_); }
   PosixFile(const PosixFile&) = delete;
   PosixFile& operator=(const PosixFile&) = delete;
@@ -26,6 +28,7 @@ class PosixFile final : public AppendFile {
     while (!bytes.empty()) {
       const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && says_full(errno) && release_reserve_for(path_)) continue;
       if (count <= 0) return last_failure();
       bytes.remove_prefix(static_cast<std::size_t>(count));
     }
@@ -49,6 +52,7 @@ class PosixFile final : public AppendFile {
   }
 
  private:
+  const std::filesystem::path path_;
   const int descriptor_;
 };
 
@@ -60,7 +64,7 @@ std::unique_ptr<AppendFile> open_file(const std::filesystem::path& path, int fla
         "{}: {}", path.string(),
         is_there ? "is there already" : fmt::format("cannot be opened: {}", std::strerror(errno))));
   }
-  return std::make_unique<PosixFile>(descriptor);
+  return std::make_unique<PosixFile>(path, descriptor);
 }
 
 }  // namespace

@@ -37,20 +37,29 @@ class Checkpoints {
  public:
   /// `rollout` is null where nothing is generated, `function` where no function of the user's draws
   /// whole steps, `users` where prompts come from files. References outlive the object.
-  Checkpoints(const config::ModelFlags& config, const report::RunFolder& folder,
+  Checkpoints(const config::RunConfig& config, const report::RunFolder& folder,
               CheckpointOwner owner, buffer::DataSource& prompts, roles::Trainers& trainers,
               Fates& fates, roles::Engines& engines, RolloutSource* rollout,
               const FunctionSource* function, plugin::UsersPrompts* users,
               report::RunMemory& memory, report::Recorder& recorder);
 
   /// After rollout step `step`. `is_published`: the engines have the weights that are saved. Throws
-  /// ConfigError when the disk is full, with nothing left behind.
+  /// ConfigError when the disk is full and older checkpoints cannot make room: it says where the
+  /// checkpoint is instead, or what is lost.
   void save(int64_t step, bool is_published) { save(step, is_published, std::nullopt); }
   /// The same as the data stood at `boundary`, behind that step: the one that followed was abandoned.
   void save(int64_t step, bool is_published, std::optional<StepBoundary> boundary);
 
  private:
-  const config::ModelFlags& config_;
+  /// Writes it among the others. On a full disk older ones make room, or it goes to another place and a
+  /// ConfigError says where; nothing is lost in silence.
+  std::filesystem::path write(int64_t step, const json::object& run);
+  std::filesystem::path write_to(const std::filesystem::path& root, int64_t step,
+                                 const json::object& run);
+  bool make_room(uint64_t missing_bytes);
+  [[noreturn]] void write_elsewhere(int64_t step, const json::object& run, const std::string& why);
+
+  const config::RunConfig& config_;
   const report::RunFolder& folder_;
   const CheckpointOwner owner_;
   buffer::DataSource& prompts_;

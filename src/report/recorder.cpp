@@ -217,6 +217,7 @@ void Recorder::end_step(int64_t step, const Collected& collected,
   timeline_.end_step(step);
   if (report != nullptr && !report->stopped.empty())
     throw ConfigError(report->stopped + "; the reasons are above");
+  folder_.check_reserve();
 }
 
 void Recorder::evaluated(int64_t step, const EvalReport& report) {

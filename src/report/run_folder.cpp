@@ -9,6 +9,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "core/disk_reserve.h"
 #include "core/error.h"
 #include "core/replace_file.h"
 
@@ -98,6 +99,20 @@ RunFolder::RunFolder(const config::ModelFlags& config) : RunFolder(only_named(co
   if (!fs::equivalent(root_, checkpoints_))
     locks_.push_back(
         std::make_unique<RunLock>(checkpoints_, config.save.empty() ? flag : "--save"));
+  reserve_ = std::make_unique<Reserve>(root_);
+}
+
+RunFolder::Reserve::Reserve(fs::path where)
+    : folder(std::move(where)), is_kept(keep_reserve(folder)) {}
+
+RunFolder::Reserve::~Reserve() { remove_reserve(folder); }
+
+void RunFolder::check_reserve() const {
+  if (!reserve_ || !reserve_->is_kept || has_reserve(root_)) return;
+  throw ConfigError(fmt::format(
+      "{}: the disk is full; metrics and ledger are whole, with the space that was kept for them. "
+      "Free some space, or give --save and --run-dir on another disk",
+      root_.string()));
 }
 
 bool RunFolder::is_locked() const {

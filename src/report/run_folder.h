@@ -38,6 +38,9 @@ class RunFolder {
 
   /// False where the file system has no locks: a second run in the same folder is not noticed.
   bool is_locked() const;
+  /// Throws ConfigError once the disk was full and the run's small files took the reserve
+  /// (core/disk_reserve.h): what is whole is saved, and the run ends.
+  void check_reserve() const;
   const std::filesystem::path& root() const { return root_; }
   const std::filesystem::path& checkpoints() const { return checkpoints_; }
   std::filesystem::path run_json() const { return root_ / "run.json"; }
@@ -60,9 +63,20 @@ class RunFolder {
  private:
   RunFolder() = default;
 
+  /// Until the run ends.
+  struct Reserve {
+    explicit Reserve(std::filesystem::path folder);
+    ~Reserve();
+    Reserve(const Reserve&) = delete;
+    Reserve& operator=(const Reserve&) = delete;
+    const std::filesystem::path folder;
+    bool is_kept;
+  };
+
   std::filesystem::path root_;
   std::filesystem::path checkpoints_;
   std::vector<std::unique_ptr<RunLock>> locks_;
+  std::unique_ptr<Reserve> reserve_;
 };
 
 }  // namespace slime::report

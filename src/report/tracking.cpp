@@ -11,6 +11,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "core/disk_reserve.h"
 #include "core/field_reader.h"
 #include "core/json.h"
 #include "core/replace_file.h"
@@ -99,6 +100,7 @@ void AppendFile::append(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && says_full(errno) && release_reserve_for(path_)) continue;
     if (written < 0)
       throw std::runtime_error(
           fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));

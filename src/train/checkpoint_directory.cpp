@@ -11,10 +11,12 @@
 #include <system_error>
 
 #include "core/crc32c.h"
+#include "core/disk_reserve.h"
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/json.h"
 #include "model/safetensors.h"
+#include "train/checkpoint_room.h"
 
 namespace slime::train {
 namespace fs = std::filesystem;
@@ -107,15 +109,6 @@ void replace_directory(const fs::path& unfinished, const fs::path& final_path) {
   fs::rename(unfinished, final_path);
 }
 
-/// Under a name that is no checkpoint's first: who dies on the way leaves no damaged one.
-void remove_checkpoint(const fs::path& directory) {
-  const fs::path removed = directory.parent_path() /
-                           fmt::format("{}removed-{}", kUnfinished, directory.filename().string());
-  fs::remove_all(removed);
-  fs::rename(directory, removed);
-  fs::remove_all(removed);
-}
-
 std::string damage_of_file(const fs::path& directory, const FieldReader& entry) {
   const std::string name = *entry.text("file");
   const fs::path path = directory / name;
@@ -170,12 +163,15 @@ fs::path write_checkpoint_directory(const fs::path& root, int64_t iteration,
     model::sync_directory(root);
     remove_unfinished(root);
   } catch (const std::system_error& error) {
+    const uint64_t written = bytes_below(unfinished);
     std::error_code ignored;
     fs::remove_all(unfinished, ignored);
-    throw ConfigError(fmt::format(
+    const std::string told = fmt::format(
         "checkpoint {} could not be written ({}); earlier checkpoints under {} are untouched. "
         "Free some space or give another --save",
-        checkpoint_name(iteration), error.what(), root.string()));
+        checkpoint_name(iteration), error.what(), root.string());
+    if (says_full(error.code().value())) throw DiskFull(told, written);
+    throw ConfigError(told);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(unfinished, ignored);
@@ -201,12 +197,26 @@ std::string checkpoint_damage(const fs::path& directory) {
   return {};
 }
 
-void remove_old_checkpoints(const fs::path& root, int64_t keep, const fs::path& written) {
-  if (keep <= 0) return;
+std::vector<int64_t> committed_iterations(const fs::path& root) {
   std::vector<int64_t> committed;
   for (const int64_t iteration : checkpoint_iterations(root)) {
     if (fs::exists(root / checkpoint_name(iteration) / kCommitted)) committed.push_back(iteration);
   }
+  return committed;
+}
+
+/// Under a name that is no checkpoint's first.
+void remove_checkpoint(const fs::path& directory) {
+  const fs::path removed = directory.parent_path() /
+                           fmt::format("{}removed-{}", kUnfinished, directory.filename().string());
+  fs::remove_all(removed);
+  fs::rename(directory, removed);
+  fs::remove_all(removed);
+}
+
+void remove_old_checkpoints(const fs::path& root, int64_t keep, const fs::path& written) {
+  if (keep <= 0) return;
+  const std::vector<int64_t> committed = committed_iterations(root);
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < committed.size(); ++i) {
     const fs::path directory = root / checkpoint_name(committed[i]);
     if (directory.filename() != written.filename()) remove_checkpoint(directory);

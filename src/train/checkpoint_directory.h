@@ -17,11 +17,14 @@ std::string checkpoint_name(int64_t iteration);
 /// Iterations that have a directory under `root`, ascending; complete or not.
 std::vector<int64_t> checkpoint_iterations(const std::filesystem::path& root);
 
+/// Those that were written to the end.
+std::vector<int64_t> committed_iterations(const std::filesystem::path& root);
+
 /// Fills a temporary directory through `fill`, adds COMMITTED (file list, sizes, CRC-32C), syncs
 /// everything and renames it to root/iter_NNNNNNN, replacing one of that name atomically;
 /// then replaces latest_checkpointed_iteration.txt. Leftovers of writers that died are removed
-/// first. Whatever `fill` throws passes through, with the temporary directory removed; a full disk
-/// is a ConfigError that says so.
+/// first. Whatever `fill` throws passes through, with the temporary directory removed; what the system
+/// refuses is a ConfigError that says so, a full disk DiskFull (train/checkpoint_room.h).
 std::filesystem::path write_checkpoint_directory(
     const std::filesystem::path& root, int64_t iteration,
     const std::function<void(const std::filesystem::path&)>& fill);
@@ -34,6 +37,9 @@ std::string checkpoint_damage(const std::filesystem::path& directory);
 /// a run that went further before it was set back.
 void remove_old_checkpoints(const std::filesystem::path& root, int64_t keep,
                             const std::filesystem::path& written);
+
+/// Removes one; a process that dies on the way leaves no damaged one.
+void remove_checkpoint(const std::filesystem::path& directory);
 
 /// Removes all checkpoints of `root`, complete or not.
 void remove_checkpoints(const std::filesystem::path& root);

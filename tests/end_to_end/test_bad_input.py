@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import run_slime, train_command, weights
+from conftest import SLIME, run_slime, train_command, weights
 
 
 def read_safetensors(path):
@@ -101,23 +101,56 @@ def test_a_prompt_longer_than_the_context_is_left_out_and_named(work, tmp_path):
     assert '"fate":"failed"' in (tmp_path / "run" / "ledger.jsonl").read_text()
 
 
-def test_a_full_disk_leaves_the_checkpoints_before_it_and_the_run_goes_on_with_more_space(work, reference, tmp_path):
-    """On a real file system of 3 MB, mounted in a name space of its own: three checkpoints do not fit."""
-    small = tmp_path / "small"
+def run_on_small_disk(size, kept, small, command, **environment):
+    """On a real file system of that size, mounted at `small` in a name space of its own; what is there at the end is copied to `kept`."""
     small.mkdir()
-    script = 'mount -t tmpfs -o size=3m tmpfs "$1" && shift && { "${@:2}"; status=$?; cp -a "$1"/. "$0"; exit $status; }'
+    script = f'mount -t tmpfs -o size={size} tmpfs "$1" && shift && {{ "$@"; status=$?; cp -a "{small}"/. "$0"; exit $status; }}'
     if subprocess.run(["unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True).returncode != 0:
         pytest.skip("this kernel lets users mount nothing")
-    run_dir = tmp_path / "kept"
-    command = train_command(work, small / "run")
-    done = run_slime(["unshare", "-rm", "bash", "-c", script, tmp_path / "kept", small, small / "run", *command])
+    kept.mkdir()
+    return run_slime(["unshare", "-rm", "bash", "-c", script, kept, small, *command], env=os.environ | environment)
+
+
+def test_on_a_full_disk_older_checkpoints_make_room(work, reference, tmp_path):
+    """Three do not fit, of which the last is written before the first would be removed."""
+    command = train_command(work, tmp_path / "small" / "run")
+    done = run_on_small_disk("3m", tmp_path / "kept", tmp_path / "small", command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the disk is full; iter_0000000 removed for the next checkpoint" in done.stdout
+    assert weights(tmp_path / "kept" / "run") == weights(reference)
+
+
+def test_on_a_full_disk_a_checkpoint_without_room_is_kept_elsewhere(work, reference, tmp_path):
+    """Two do not fit: the second is among temporary files, and moved among the others the run goes on from there."""
+    run_dir, elsewhere = tmp_path / "kept" / "run", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    command = train_command(work, tmp_path / "small" / "run")
+    done = run_on_small_disk("2m", tmp_path / "kept", tmp_path / "small", command, TMPDIR=str(elsewhere))
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "No space left on device" in done.stderr
-    assert "earlier checkpoints under" in done.stderr
-    assert not list((run_dir / "checkpoints").glob(".unfinished*"))
+    assert "No space left on device" in done.stderr and "earlier checkpoints under" in done.stderr
+    assert "The checkpoint of rollout step 1 is whole in" in done.stderr
+    assert [path.name for path in (run_dir / "checkpoints").glob("*iter_*")] == ["iter_0000000"]
+    (rescued,) = elsewhere.glob("slime-checkpoint-*/iter_0000001")
+    shutil.move(rescued, run_dir / "checkpoints")
     done = run_slime(train_command(work, run_dir))
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "continuing after rollout 1" in done.stdout
     assert weights(run_dir) == weights(reference)
+
+
+def test_on_a_full_disk_metrics_and_ledger_are_finished_and_the_last_step_is_saved(work, tmp_path):
+    """The run's own rollouts fill its folder; checkpoints are on another disk."""
+    saved, kept = tmp_path / "saved", tmp_path / "kept"
+    extra = ["--save", str(saved), "--save-interval", "10000"]
+    command = train_command(work, tmp_path / "small" / "run", rollouts=300, extra=extra)
+    done = run_on_small_disk("1m", kept, tmp_path / "small", command)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "the disk is full; metrics and ledger are whole" in done.stderr
+    rows = [json.loads(line) for line in (kept / "run" / "metrics.jsonl").open()]
+    last = int(next(saved.glob("iter_*")).name.removeprefix("iter_"))
+    assert [row["step"] for row in rows if "train/loss" in row] == list(range(last + 1))
+    ledger = json.loads(run_slime([str(SLIME), "ledger", str(kept / "run"), "--json"]).stdout)
+    assert ledger["checkpoint"]["step"] == last and ledger["checkpoint"]["prompts"]["trained"] == 4 * (last + 1)
 
 
 def test_a_second_ctrl_c_stops_at_once_and_loses_nothing(work, reference, tmp_path):

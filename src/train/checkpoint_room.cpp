@@ -1,0 +1,53 @@
+#include "train/checkpoint_room.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "train/checkpoint_directory.h"
+
+namespace slime::train {
+
+namespace fs = std::filesystem;
+
+uint64_t bytes_below(const fs::path& folder) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code unknown;
+    if (entry->is_regular_file(unknown)) bytes += entry->file_size(unknown);
+  }
+  return bytes;
+}
+
+uint64_t expected_checkpoint_bytes(const fs::path& root) {
+  const std::vector<int64_t> committed = committed_iterations(root);
+  return committed.empty() ? 0 : bytes_below(root / checkpoint_name(committed.back()));
+}
+
+uint64_t missing_checkpoint_bytes(const fs::path& root) {
+  std::error_code unknown;
+  const fs::space_info space = fs::space(root, unknown);
+  const uint64_t expected = expected_checkpoint_bytes(root);
+  return unknown || expected <= space.available ? 0 : expected - space.available;
+}
+
+std::vector<std::string> make_room_for_checkpoint(const fs::path& root, uint64_t missing_bytes) {
+  const std::vector<int64_t> committed = committed_iterations(root);
+  std::size_t newest = committed.size();
+  while (newest > 0 && !checkpoint_damage(root / checkpoint_name(committed[newest - 1])).empty())
+    --newest;
+  uint64_t freed = 0;
+  std::size_t count = 0;  // of those to remove
+  while (count + 1 < newest && freed < missing_bytes)
+    freed += bytes_below(root / checkpoint_name(committed[count++]));
+  std::vector<std::string> removed;
+  if (freed < missing_bytes) return removed;
+  for (std::size_t i = 0; i < count; ++i) {
+    removed.push_back(checkpoint_name(committed[i]));
+    remove_checkpoint(root / removed.back());
+  }
+  return removed;
+}
+
+}  // namespace slime::train

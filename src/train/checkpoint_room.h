@@ -1,0 +1,44 @@
+#pragma once
+
+/// Room for a checkpoint on a disk that is nearly full.
+///
+/// Older checkpoints are removed for a new one only where that makes the room that lacks, the oldest
+/// first, and never the newest whole one.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace slime::train {
+
+/// A checkpoint that did not fit; nothing of it is left.
+class DiskFull : public ConfigError {
+ public:
+  DiskFull(const std::string& what, uint64_t written)
+      : ConfigError(what), written_bytes_(written) {}
+  /// Of it, until there was no room.
+  uint64_t written_bytes() const { return written_bytes_; }
+
+ private:
+  uint64_t written_bytes_;
+};
+
+/// Of all files below a folder.
+uint64_t bytes_below(const std::filesystem::path& folder);
+
+/// What the next checkpoint takes, about: the size of the newest one under `root`; 0: there is none.
+uint64_t expected_checkpoint_bytes(const std::filesystem::path& root);
+
+/// What lacks for it by the file system's word; 0: nothing, or that is not known.
+uint64_t missing_checkpoint_bytes(const std::filesystem::path& root);
+
+/// Removes committed checkpoints under `root`, the oldest first, until `missing_bytes` more are free.
+/// The newest whole one and those after it stay. Where that is not enough none is removed.
+/// Returns their names; empty: no room was made.
+std::vector<std::string> make_room_for_checkpoint(const std::filesystem::path& root,
+                                                  uint64_t missing_bytes);
+
+}  // namespace slime::train
