@@ -22,8 +22,7 @@ namespace {
 
 /// Of a recorded step: the driver keeps its launches' parameters.
 constexpr int64_t kRecordedStepBytes = int64_t{8} << 20;
-constexpr int64_t kRecordedSteps = kernels::kRecordedRows.size();
-/// Products are timed on copies of their weights the first time they appear.
+/// Products are timed on copies of their weights the first time they appear; at most so much at once.
 constexpr int64_t kTimingBytes = int64_t{1} << 29;
 /// Of the GPUs that there are, about.
 constexpr int64_t kMultiprocessors = 132;
@@ -96,6 +95,17 @@ int64_t recorded_rows(int64_t drawn) {
   return at == sizes.end() ? sizes.back() : *at;
 }
 
+/// Sizes of steps that appear as `drawn` requests end one after another.
+int64_t recorded_steps(int64_t drawn) {
+  return std::ranges::upper_bound(kernels::kRecordedRows, recorded_rows(drawn)) -
+         kernels::kRecordedRows.begin();
+}
+
+/// As many as the run's engine ever has at once.
+int64_t most_drawn(const config::RunConfig& config) {
+  return config.eval_interval ? config.sglang_max_running_requests.get() : step_requests(config);
+}
+
 /// Memory of the steps of an engine that draws for `drawn` requests of at most `longest` tokens at
 /// once, besides keys and values: activations, logits, recordings, what packed attention gathers.
 int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
@@ -145,7 +155,7 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
   }
   // Once launched kernel by kernel, once recorded.
   return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
-         kRecordedSteps * kRecordedStepBytes + kTimingBytes + packed + sparse;
+         recorded_steps(drawn) * kRecordedStepBytes + packed + sparse;
 }
 
 }  // namespace
@@ -174,8 +184,9 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     needs.step_requests = step_requests(config);
     const auto weights = static_cast<int64_t>(flat.nbytes());
     if (needs.has_engine) {
-      needs.engine_workspace = engine_workspace_bytes(
-          config, network, precision, config.sglang_max_running_requests, needs.longest_request);
+      needs.engine_workspace = engine_workspace_bytes(config, network, precision,
+                                                      most_drawn(config), needs.longest_request);
+      if (!precision.device.is_cpu()) needs.engine_transient = kTimingBytes;
     } else {
       needs.published_weights = weights;
     }
@@ -203,7 +214,11 @@ MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network&
   if (network.config().latent.kv_rank > 0)
     needs.ranks_of_one_cache = config.rollout_num_gpus_per_engine;
   // Steps are recorded for each of its two networks.
-  if (precision.device.is_cuda()) needs.engine_workspace += kRecordedSteps * kRecordedStepBytes;
+  if (precision.device.is_cuda()) {
+    needs.engine_workspace +=
+        recorded_steps(config.sglang_max_running_requests) * kRecordedStepBytes;
+    needs.engine_transient = kTimingBytes;
+  }
   needs.engine_weights = static_cast<int64_t>(network.weights().flat().nbytes());
   needs.staged_weights = needs.engine_weights;
   return needs;

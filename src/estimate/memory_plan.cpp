@@ -45,13 +45,15 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
                        const kernels::GpuMemoryUse& now)
     : place_("the GPU"), total_(now.total) {
   const train::TrainMemory& train = needs.train;
-  const int64_t fixed = now.elsewhere() + train.resident() + needs.functions;
+  const int64_t fixed =
+      now.elsewhere() + needs.library_workspaces + train.resident() + needs.functions;
   publishes_on_host_ = needs.published_weights > 0 &&
                        now.elsewhere() + train.peak() + needs.functions + needs.published_weights +
                                needs.eval_weights + needs.eval_workspace + kMargin >
                            total_;
   const int64_t published = publishes_on_host_ ? 0 : needs.published_weights;
-  int64_t room = total_ - fixed - needs.engine_resident() - published - kMargin;
+  int64_t room =
+      total_ - fixed - needs.engine_resident() - needs.engine_transient - published - kMargin;
   // An engine beside the trainer generates while the weights are trained.
   const bool stays = config.no_offload_rollout || !config.shares_weights();
   if (stays) room -= train.gradients + train.activations + train.logits;
@@ -99,8 +101,9 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
           gib(needs.least_pages() * needs.kv_page_bytes)));
     }
   }
-  const int64_t together = now.elsewhere() + needs.functions + train.peak() + kv_cache_bytes_ +
-                           needs.engine_resident() + needs.eval_weights + needs.eval_workspace +
+  const int64_t together = now.elsewhere() + needs.library_workspaces + needs.functions +
+                           train.peak() + kv_cache_bytes_ + needs.engine_resident() +
+                           needs.engine_transient + needs.eval_weights + needs.eval_workspace +
                            eval_cache_bytes_ + kMargin;
   offloads_ = needs.has_engine && train.gradients > 0 && !stays &&
               (config.offload_rollout || together > total_);
@@ -186,6 +189,7 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
   add("Python of the trainer's functions", needs.functions, needs.functions, false);
   add(is_on_gpu_ ? "CUDA and its libraries" : "program, libraries, tokenizer, data", elsewhere,
       elsewhere, false);
+  add("workspaces of matrix products", needs.library_workspaces, needs.library_workspaces, true);
   if (is_on_gpu_ && setup::keeps_logits(config) && train.all_logits > train.logits)
     add("further logits, where there is room", 0,
         train::kept_logits(total_ - train_bytes(), train.all_logits), false);

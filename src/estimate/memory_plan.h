@@ -36,8 +36,11 @@ struct MemoryNeeds {
   int64_t most_held = 0;
   int64_t functions = 0;         // of the GPU: the process of the trainer's functions in Python
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
-  int64_t engine_weights = 0;    // of an engine with weights of its own
-  int64_t staged_weights = 0;    // its second buffer
+  /// Taken while the engine chooses kernels, and given back: it needs room, and is no use of a phase.
+  int64_t engine_transient = 0;
+  int64_t library_workspaces = 0;  // that a first product takes for good
+  int64_t engine_weights = 0;      // of an engine with weights of its own
+  int64_t staged_weights = 0;      // its second buffer
   /// Beside this rank's part of the model; trained ones are brought there.
   int64_t whole_weights = 0;
   /// At once in this engine, of a rollout step; 0: as many as run together.

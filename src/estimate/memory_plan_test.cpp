@@ -90,6 +90,43 @@ TEST(MemoryPlan, FunctionsInPythonTakeTheirPartOfTheGpuThroughout) {
               ::testing::Contains(::testing::HasSubstr("Python of the trainer's functions")));
 }
 
+TEST(MemoryPlan, WhatIsGivenBackNeedsRoomAndIsNoUse) {
+  MemoryNeeds needs = four_billion();
+  const MemoryPlan without(run_of(256), needs, gpu(140, 72));
+  needs.engine_transient = kGibibyte;
+  EXPECT_EQ(MemoryPlan(run_of(256), needs, gpu(140, 72)).rollout_bytes(), without.rollout_bytes());
+  // 80.5 GiB are left for keys and values, a batch wants 72.6.
+  needs.engine_transient = 20 * kGibibyte;
+  EXPECT_NEAR(static_cast<double>(MemoryPlan(run_of(256), needs, gpu(140, 72)).kv_cache_bytes()),
+              60.5 * kGibibyte, 1);
+}
+
+TEST(MemoryPlan, WorkspacesOfProductsStay) {
+  MemoryNeeds needs = four_billion();
+  needs.library_workspaces = kGibibyte;
+  EXPECT_EQ(MemoryPlan(run_of(256), needs, gpu(140, 72)).train_bytes(), 115 * kGibibyte);
+}
+
+TEST(MemoryPlan, ASmallRunIsToldInMebibytes) {
+  MemoryNeeds needs;
+  needs.train.weights = 3 << 18;  // 0.75 MiB
+  const HostMemory now{.total = 16 * kGibibyte, .resident = 100 << 20};
+  const MemoryPlan plan(run_of(8), needs, now, 0);
+  EXPECT_THAT(plan.lines().front(), testing::StartsWith("memory of this process, MiB"));
+  EXPECT_THAT(plan.lines().at(1), testing::EndsWith("0.8         0.8"));
+  EXPECT_THAT(plan.compare({.bytes = 110 << 20}, {.bytes = 111 << 20}),
+              testing::HasSubstr("measured: 110.0 MiB while generating ("));
+  EXPECT_THAT(MemoryPlan(run_of(256), four_billion(), gpu(140, 72))
+                  .compare({.bytes = kGibibyte, .elsewhere = 1, .mapped = 2, .kept = 3},
+                           {.bytes = 60 * kGibibyte,
+                            .elsewhere = kGibibyte,
+                            .mapped = 0,
+                            .kept = 59 * kGibibyte,
+                            .tensors = 58 * kGibibyte}),
+              testing::EndsWith("at most 1.00 in CUDA and its libraries, 0.00 in pages of the KV "
+                                "cache, 59.00 in the caching allocator, of which tensors 58.00"));
+}
+
 TEST(MemoryPlan, WhereWindowsGivePagesBackALongRequestNeedsAFewPages) {
   MemoryNeeds needs = four_billion();
   config::RunConfig config = run_of(1);

@@ -1,5 +1,7 @@
 #include "report/run_memory.h"
 
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
@@ -16,10 +18,24 @@ void RunMemory::plan(const config::RunConfig& config, const estimate::MemoryNeed
                      int64_t in_tensors) {
   release_unused();
   if (is_on_gpu_) {
-    plan_.emplace(config, needs, kernels::opened_gpu().memory_use());
+    estimate::MemoryNeeds all = needs;
+    all.library_workspaces = take_library_workspaces();
+    plan_.emplace(config, all, kernels::opened_gpu().memory_use());
   } else {
     plan_.emplace(config, needs, estimate::host_memory(), in_tensors);
   }
+}
+
+/// The first product makes the library's handle, which is part of what is elsewhere from then on, and
+/// takes its workspace among LibTorch's tensors.
+int64_t RunMemory::take_library_workspaces() {
+  const int64_t before = kernels::opened_gpu().memory_use().tensors;
+  {
+    const Tensor ones = at::ones({16, 16}, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
+    at::mm(ones, ones);
+  }
+  library_workspaces_ += kernels::opened_gpu().memory_use().tensors - before;
+  return library_workspaces_;
 }
 
 void RunMemory::explain_shortage(estimate::Phase phase, const std::function<void()>& work) const {

@@ -49,12 +49,14 @@ class RunMemory {
 
  private:
   estimate::PeakMemory peak_now() const;
+  int64_t take_library_workspaces();
   int64_t bytes_now() const;
 
   bool is_on_gpu_;
   std::string model_;
   std::string checkpoints_;
   std::optional<int64_t> last_checkpoint_;
+  int64_t library_workspaces_ = 0;  // so far
   std::optional<estimate::MemoryPlan> plan_;
   estimate::PeakMemory rollout_peak_;
   estimate::PeakMemory train_peak_;

@@ -81,10 +81,10 @@ def test_the_table_before_the_run_is_near_what_was_used(work, long_rows):
     flags = ["--rollout-batch-size", "100", "--global-batch-size", "100", "--use-dynamic-batch-size", "--max-tokens-per-gpu", "60000"]
     done = run_slime(sft_command(work, run_dir, long_rows, rollouts=2, extra=flags))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "memory of this process, GiB" in done.stdout
+    assert "memory of this process, MiB" in done.stdout
     measured = next(line for line in done.stdout.splitlines() if "memory of this process, measured" in line)
     words = measured.split()
-    used = float(words[words.index("GiB") - 1])
+    used = float(words[words.index("MiB") - 1])
     predicted = float(measured.split("(")[1].split()[0])
     assert 0.6 * predicted < used < 1.3 * predicted, measured
     assert "GiB, peak" in done.stdout
