@@ -4,6 +4,7 @@
 
 #include "plugin/plugins.h"
 #include "report/rollout_metrics.h"
+#include "roles/run_start.h"
 #include "setup/response_rules.h"
 #include "setup/scores.h"
 
@@ -26,6 +27,8 @@ Evaluation::Evaluation(const config::RunConfig& config, const setup::ModelText& 
       if (!is_told) remarks_.push_back(std::move(note));
     }
     buffer::Dataset dataset = setup::load_eval_prompts(config, text, set);
+    const auto missing = roles::missing_fields(dataset, config, set);
+    remarks_.insert(remarks_.end(), missing.begin(), missing.end());
     rollout::ResponseRules rules = setup::evaluation_rules(set, config);
     if (dataset.num_too_long() > 0) {
       remarks_.push_back(fmt::format(

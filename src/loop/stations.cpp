@@ -386,7 +386,7 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
   }
   find_beginning(run, survivors, notes);
   read_data(run, flags.unknown, notes);
-  setup::check_vocabularies(run.config, *run.text->tokenizer);
+  setup::check_vocabularies(run.config, *run.text->tokenizer, setup::other_models(run.config));
   plan_schedule(run, notes);
   if (!begins_again) append(notes, setup::schedule_notes(run.config, run.schedule.num_steps));
   load_networks(run, notes);

@@ -37,6 +37,8 @@
 #include "setup/run_devices.h"
 #include "setup/scores.h"
 #include "setup/train_config.h"
+#include "setup/vocabularies.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::loop {
 namespace {
@@ -165,7 +167,9 @@ void read_first_rows(config::ParsedFlags& flags, Sentences& problems) {
     set.path = first_rows(set.path);
     attempt(problems, [&] {
       try {
-        setup::load_eval_prompts(config, text, set);
+        const buffer::Dataset rows = setup::load_eval_prompts(config, text, set);
+        for (const std::string& note : roles::missing_fields(rows, config, set))
+          flags.warnings.push_back(note);
       } catch (const buffer::NoRowLeft&) {
         note_no_row_left(set.path, flags.warnings);
       }
@@ -209,12 +213,19 @@ bool import_all(const config::RunConfig& config, Sentences& problems) {
   return config::has_users_code(config);
 }
 
-/// Whether all that a run reads before its first token is on this machine.
-bool knows_beginning(const config::RunConfig& config) {
-  const auto is_missing = [](const config::EvalSetConfig& set) { return !is_here(set.path); };
-  return (config.load.empty() || fs::exists(config.load)) &&
-         std::ranges::all_of(config.prompt_data.get(), is_here) &&
-         std::ranges::none_of(eval_sets(config), is_missing);
+/// Reference, teacher and critic, where they are here.
+void try_other_models(const config::RunConfig& config, Sentences& problems) {
+  const std::vector<setup::OtherModel> others = setup::other_models(config);
+  std::vector<setup::OtherModel> here;
+  for (const setup::OtherModel& other : others) {
+    if (!fs::exists(other.directory)) continue;
+    attempt(problems, [&] {
+      model::check_weight_files(other.directory);
+      here.push_back(other);
+    });
+  }
+  if (!here.empty())
+    setup::check_vocabularies(config, *text::Tokenizer::load(config.hf_checkpoint), here);
 }
 
 /// The model directory, where it is here: then this is a machine of the run.
@@ -236,6 +247,7 @@ void try_model(config::ParsedFlags& flags, TrialStart& start) {
           fmt::format("--hf-checkpoint {}: there are no weights", directory.string()));
     }
   });
+  attempt(start.problems, [&] { try_other_models(config, start.problems); });
   attempt(start.problems, [&] { read_first_rows(flags, start.problems); });
   // Data or a checkpoint that are elsewhere may ask for any of them.
   if (knows_beginning(config))

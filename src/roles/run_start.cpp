@@ -214,6 +214,21 @@ std::vector<std::string> missing_fields(const buffer::Dataset& rows,
   return notes;
 }
 
+std::vector<std::string> missing_fields(const buffer::Dataset& rows,
+                                        const config::RunConfig& config,
+                                        const config::EvalSetConfig& set) {
+  std::vector<std::string> notes;
+  const auto note = [&](const char* what, const std::string& name, const std::string& of_training,
+                        bool is_there) {
+    if (is_there || name.empty() || name == of_training) return;
+    notes.push_back(fmt::format("evaluation {}: {} {}: no row has such a field (of the first: {})",
+                                set.name, what, name, rows.first_fields()));
+  };
+  note("--eval-tool-key", set.tool_key, config.tool_key, rows.has_tools());
+  note("metadata_key", set.metadata_key, config.metadata_key, rows.has_metadata());
+  return notes;
+}
+
 std::vector<std::string> end_token_notes(const config::RunConfig& config,
                                          const setup::ModelText& text) {
   if (!config.generates()) return {};

@@ -13,6 +13,7 @@
 
 #include "buffer/dataset.h"
 #include "buffer/ledger.h"
+#include "config/eval_config.h"
 #include "config/parse_flags.h"
 #include "config/run_config.h"
 #include "core/clock.h"
@@ -56,6 +57,11 @@ std::vector<std::string> missing_fields(const buffer::Dataset& rows,
                                         const config::RunConfig& config,
                                         const config::ParsedFlags& flags,
                                         const std::string& whose = "--prompt-data");
+
+/// The same of an evaluation set, where it names other fields than the training rows have.
+std::vector<std::string> missing_fields(const buffer::Dataset& rows,
+                                        const config::RunConfig& config,
+                                        const config::EvalSetConfig& set);
 
 /// What is odd about the tokens that end a response (engine/end_tokens.h).
 std::vector<std::string> end_token_notes(const config::RunConfig& config,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "core/error.h"
@@ -41,6 +42,26 @@ TEST(EpochNotes, SayHowOftenTheLastStepTakesRowsBeyondTheEpochs) {
   EXPECT_THAT(epoch_notes(config, 10).front(), HasSubstr("filled with 30 rows of 3 more epochs"));
   config.num_rollout = 7;
   EXPECT_TRUE(epoch_notes(config, 10).empty());
+}
+
+TEST(MissingFields, OfAnEvaluationAreToldWhereItNamesFieldsOfItsOwn) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "fields_of_evaluation.jsonl";
+  std::ofstream(path) << "{\"input\": \"1+1\", \"functions\": [{\"name\": \"f\"}]}\n";
+  const auto notes_of = [&](const std::string& tool_key) {
+    config::EvalSetConfig set;
+    set.name = "sums";
+    set.tool_key = tool_key;
+    set.metadata_key = "metadata";
+    const auto rows = buffer::Dataset::load({.paths = {path.string()}, .keys = {.tools = tool_key}},
+                                            nullptr, nullptr);
+    return missing_fields(rows, config::RunConfig(), set);
+  };
+  EXPECT_TRUE(notes_of("tools").empty()) << "the name that is not given";
+  EXPECT_TRUE(notes_of("functions").empty());
+  ASSERT_EQ(notes_of("function").size(), 1U);
+  EXPECT_EQ(notes_of("function").front(),
+            "evaluation sums: --eval-tool-key function: no row has such a field (of the first: the "
+            "row has input, functions)");
 }
 
 TEST(CheckShape, NamesTheStageThatWouldTakeAnothersChoiceOfTokens) {

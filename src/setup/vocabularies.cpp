@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "model/config.h"
+#include "setup/named_model.h"
 
 namespace slime::setup {
 namespace {
@@ -38,21 +39,28 @@ std::string difference(const text::Tokenizer& actor, const text::Tokenizer& othe
 
 }  // namespace
 
-void check_vocabularies(const config::RunConfig& config, const text::Tokenizer& tokenizer) {
+std::vector<OtherModel> other_models(const config::RunConfig& config) {
   const std::string& own_critic =
       config.critic != nullptr ? config.critic->critic_load : config.critic_load;
-  std::vector<std::pair<const char*, std::string>> others;
-  if (config.needs_reference()) others.emplace_back("--ref-load", config.ref_load);
+  std::vector<OtherModel> others;
+  if (config.needs_reference())
+    others.push_back({"--ref-load", reference_directory(config, [](const std::string&) {})});
   if (config.use_opd && config.opd_type == "megatron")
-    others.emplace_back("--opd-teacher-load", config.opd_teacher_load);
-  if (config.has_critic() && !own_critic.empty()) others.emplace_back("--critic-load", own_critic);
+    others.push_back({"--opd-teacher-load", config.opd_teacher_load});
+  if (config.has_critic() && !own_critic.empty()) others.push_back({"--critic-load", own_critic});
+  std::erase_if(others, [&](const OtherModel& other) {
+    return other.directory == config.hf_checkpoint.get();
+  });
+  return others;
+}
 
+void check_vocabularies(const config::RunConfig& config, const text::Tokenizer& tokenizer,
+                        const std::vector<OtherModel>& others) {
   if (others.empty()) return;
   const model::ModelConfig actor = model::read_model_config(config.hf_checkpoint);
   const int64_t rows = actor.vocab_size;
   std::vector<std::string> problems;
   for (const auto& [flag, directory] : others) {
-    if (directory == config.hf_checkpoint) continue;
     const model::ModelConfig other = model::read_model_config(directory);
     const int64_t others_rows = other.vocab_size;
     if (actor.rotary_switch() != other.rotary_switch() ||

@@ -44,7 +44,7 @@ class VocabulariesTest : public ::testing::Test {
     config.opd_type = "megatron";
     config.opd_teacher_load = teacher;
     try {
-      check_vocabularies(config, *text::Tokenizer::load(actor));
+      check_vocabularies(config, *text::Tokenizer::load(actor), other_models(config));
     } catch (const ConfigError& error) {
       return error.what();
     }

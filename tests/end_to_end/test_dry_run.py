@@ -100,7 +100,14 @@ def test_what_a_run_would_find_before_its_first_token_is_found(work, tmp_path):
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     config["intermediate_size"] *= 2
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    shutil.copytree(work / "model", tmp_path / "other")
+    tokenizer = json.loads((tmp_path / "other" / "tokenizer.json").read_text())
+    ids = tokenizer["model"]["vocab"]
+    ids["a"], ids["b"] = ids["b"], ids["a"]
+    (tmp_path / "other" / "tokenizer.json").write_text(json.dumps(tokenizer))
     for extra, words in (
+        (["--ref-load", str(tmp_path / "other"), "--use-kl-loss", "--kl-loss-coef", "0.1"], "has another vocabulary"),
+        (["--use-opd", "--opd-type", "megatron", "--opd-teacher-load", str(tmp_path / "model")], "mlp."),
         (["--prompt-data", str(tmp_path / "rows.jsonl")], "rows.jsonl"),
         (["--custom-rm-path", "mine.scores"], "mine has no scores; it has score"),
         (["--hf-checkpoint", str(tmp_path / "model")], "mlp."),
@@ -152,6 +159,10 @@ def test_what_a_run_would_go_on_from_is_looked_at(work, tmp_path):
     assert "is another experiment" in run_slime([*command, "--rm-type", "f1", "--dry-run"]).stdout
     more = run_slime([*command, "--num-rollout", "3", "--lr", "0.5", "--dry-run"])
     assert more.returncode == 0 and "settings that iter_0000000 was not written with" in more.stdout
+    of_checkpoints = ["--ref-load", str(tmp_path / "run" / "checkpoints"), "--use-kl-loss", "--kl-loss-coef", "0.1"]
+    for dry in (["--dry-run"], []):  # the newest of a folder is the reference
+        done = run_slime([*train_command(work, tmp_path / "c", rollouts=1), *of_checkpoints, *dry])
+        assert done.returncode == 0, done.stdout + done.stderr
     missing = run_slime([*train_command(work, tmp_path / "b"), "--load", str(tmp_path / "none"), "--dry-run"])
     assert "none: no such folder" in missing.stdout and not (tmp_path / "b").exists()
 
