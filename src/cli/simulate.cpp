@@ -116,9 +116,7 @@ int simulate(std::span<const std::string> arguments) {
   const fs::path ledger = ledger_file();
   const std::shared_ptr<void> at_end(nullptr, [&ledger](void*) { fs::remove(ledger); });
   if (seed) return replay_schedule(*seed, traces, ledger);
-  if (plan.num_devices > 1 && plan.num_trainers >= plan.num_devices)
-    throw ConfigError(fmt::format("--num-trainers {}: leaves no engine of --num-devices {}",
-                                  plan.num_trainers, plan.num_devices));
+  simulate::check_plan(plan);
   if (!lengths.empty()) plan.lengths_of_file = simulate::read_lengths(lengths);
   plan.cost = {.step = rates.step_ms / 1e3,
                .step_per_sequence = rates.sequence_us / 1e6,

@@ -43,7 +43,7 @@ bool EventQueue::run_handlers() {
 }
 
 bool EventQueue::advance() {
-  if (num_turns_ > kMostTurns) return false;
+  if (num_turns_ > most_turns_) return false;
   if (run_handlers()) return true;
   if (events_.empty()) return false;
   happen();
@@ -53,7 +53,7 @@ bool EventQueue::advance() {
 void EventQueue::pass(double seconds) {
   const Clock::TimePoint end = now() + to_duration(seconds);
   for (;;) {
-    check(num_turns_ <= kMostTurns, "a simulated run ends");
+    check(num_turns_ <= most_turns_, "a simulated run ends");
     if (run_handlers()) continue;
     if (events_.empty() || events_.begin()->first.first > end) break;
     happen();

@@ -35,8 +35,8 @@ class EventQueue final : public rollout::Driver {
   /// Rewards are computed by `score`. `before_event` is called before each event; what
   /// it throws ends the wait. Both may be empty.
   explicit EventQueue(std::function<void(rollout::ScoreJob)> score = {},
-                      std::function<void()> before_event = {})
-      : score_(std::move(score)), before_event_(std::move(before_event)) {}
+                      std::function<void()> before_event = {}, int64_t most_turns = kMostTurns)
+      : score_(std::move(score)), before_event_(std::move(before_event)), most_turns_(most_turns) {}
 
   const SimulatedClock& clock() const { return clock_; }
   double seconds() const { return clock_.unix_seconds(); }
@@ -46,8 +46,8 @@ class EventQueue final : public rollout::Driver {
   void after(double seconds, std::function<void()> call);
   /// Somebody is busy for so long; everything else goes on.
   void pass(double seconds);
-  /// Longer than any run takes: from then on nothing is to come, so that one which would go on for
-  /// ever ends too.
+  /// Longer than any run of the tests takes: from then on nothing is to come, so that one which would
+  /// go on for ever ends too.
   static constexpr int64_t kMostTurns = 300'000;
 
   /// Nothing ends a wait any more: what is under way is to come back.
@@ -72,6 +72,7 @@ class EventQueue final : public rollout::Driver {
   SimulatedClock clock_;
   std::function<void(rollout::ScoreJob)> score_;
   std::function<void()> before_event_;
+  const int64_t most_turns_;
   std::function<bool()> run_handlers_;
   std::map<std::pair<Clock::TimePoint, int64_t>, Event> events_;  // by time and number
   int64_t num_asked_ = 0;

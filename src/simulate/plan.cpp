@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <numbers>
 
 #include "core/error.h"
@@ -44,6 +45,7 @@ Scenario scenario_of(const PlanConfig& config, int64_t num_engines, int64_t num_
   run.engine.kv_tokens = config.kv_tokens;
   run.engine.prompt_tokens = config.prompt_tokens;
   run.reward_threads = 64;
+  run.most_turns = std::numeric_limits<int64_t>::max();  // who asks for much waits for it
   return run;
 }
 
@@ -88,6 +90,20 @@ double Prediction::devices_idle() const {
   const auto engines = static_cast<double>(num_engines);
   return share_left(figures.train_seconds * trainers + figures.engine_seconds,
                     figures.seconds * (takes_turns ? engines : trainers + engines));
+}
+
+void check_plan(const PlanConfig& config) {
+  std::vector<std::string> problems;
+  const bool is_split = config.num_devices > 1 || config.num_trainers > 1;
+  if (is_split && config.num_trainers >= config.num_devices)
+    problems.push_back(fmt::format("--num-trainers {}: leaves no engine of --num-devices {}",
+                                   config.num_trainers, config.num_devices));
+  if (config.prompt_tokens + config.max_response > config.kv_tokens)
+    problems.push_back(
+        fmt::format("--max-total-tokens {}: is less than one request may have, --prompt-tokens {} "
+                    "and --rollout-max-response-len {}",
+                    config.kv_tokens, config.prompt_tokens, config.max_response));
+  if (!problems.empty()) throw ConfigError(problems);
 }
 
 std::vector<Prediction> predict(const PlanConfig& config, const std::filesystem::path& ledger,

@@ -54,6 +54,9 @@ struct Prediction {
   double devices_idle() const;
 };
 
+/// Throws ConfigError for devices that cannot be divided so, or a cache that cannot hold a request.
+void check_plan(const PlanConfig& config);
+
 /// Needs at least one trainer and one engine among the devices for the modes that split them; with
 /// one device those are left out. `ledger`: a file that may be overwritten.
 /// `on_mode` is told of each before it is simulated, which may take minutes.

@@ -42,6 +42,32 @@ TEST(Plan, TakingTurnsAStepTakesBothTimes) {
   EXPECT_EQ(rows[0].figures.largest_lag, 0);
 }
 
+TEST(Plan, WhatNoDevicesCanDoIsRefused) {
+  PlanConfig plan;
+  plan.num_devices = plan.num_trainers = 1;
+  EXPECT_NO_THROW(check_plan(plan)) << "taking turns";
+  plan.num_trainers = 5;
+  EXPECT_THROW(check_plan(plan), ConfigError);
+  plan.num_devices = 6;
+  EXPECT_NO_THROW(check_plan(plan));
+  plan.prompt_tokens = 256;
+  plan.max_response = 8192;
+  plan.kv_tokens = 8447;
+  EXPECT_THROW(check_plan(plan), ConfigError);
+  plan.kv_tokens = 8448;
+  EXPECT_NO_THROW(check_plan(plan));
+}
+
+TEST(Plan, ALongRunHasNoLimitOfTurns) {
+  // Each of 4,000 responses takes more than a hundred turns of the queue in all modes together.
+  PlanConfig plan = small_plan();
+  plan.prompts_per_step = 400;
+  plan.num_steps = 200;
+  const std::vector<Prediction> rows = predict(plan, ledger_file());
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].figures.num_groups, 400 * 200);
+}
+
 TEST(Plan, BesideEachOtherAStepTakesTheLongerTime) {
   PlanConfig plan = small_plan();
   plan.num_devices = 2;

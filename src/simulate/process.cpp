@@ -91,7 +91,7 @@ Process::Process(const Scenario& scenario, Disk& disk, int64_t number, const Tra
                 .hangs = scenario.reward_hangs},
                chance_.next()),
       queue_([this](rollout::ScoreJob job) { rewards_.begin(std::move(job)); },
-             [this] { before_event(); }),
+             [this] { before_event(); }, scenario.most_turns),
       engine_(queue_, engine_of(scenario, number), scenario.length_of, chance_.next(),
               first_version(disk, schedule_of(scenario, disk))),
       engines_(queue_, engine_, scenario_),

@@ -8,6 +8,7 @@
 
 #include "rollout/rollout.h"
 #include "simulate/cost_model.h"
+#include "simulate/event_queue.h"
 #include "simulate/stub_engine.h"
 
 namespace slime::simulate {
@@ -45,7 +46,8 @@ struct Scenario {
   StubEngine::LengthFn length_of;  // of a response, by its key
   StubEngineConfig engine;
   int64_t reward_threads = 2;
-  double filter_rate = 0;  // of groups that the dynamic filter drops
+  int64_t most_turns = EventQueue::kMostTurns;  // of the event queue, before it gives up
+  double filter_rate = 0;                       // of groups that the dynamic filter drops
 
   // What goes wrong; probabilities of each single event.
   double reward_fails = 0;
