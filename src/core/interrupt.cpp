@@ -13,7 +13,12 @@ namespace {
 /// finger is as fast.
 constexpr int64_t kSameWishNanoseconds = 100'000'000;
 
+constexpr const char* kFirstWords =
+    "ending this step, then saving what is trained (once more: stop now)\n";
+
 std::atomic<bool> requested_flag{false};
+std::atomic<bool> has_display{false};
+std::atomic<bool> words_wait{false};
 std::atomic<int64_t> requested_at{0};  // nanoseconds of the monotonic clock
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
               "a signal handler may set them");
@@ -39,7 +44,12 @@ void on_signal(int signal) {
     say("\nstopping now; the last checkpoint is intact\n");
     _exit(Interrupt::kExitCode);
   }
-  say("\nending this step, then saving what is trained (once more: stop now)\n");
+  if (has_display) {
+    words_wait = true;
+    return;
+  }
+  say("\n");
+  say(kFirstWords);
 }
 
 bool is_ignored(int signal) {
@@ -62,10 +72,18 @@ void install(void (*handler)(int)) {
 
 Interrupt::Interrupt() {
   requested_flag = false;
+  words_wait = false;
   install(on_signal);
 }
 
 Interrupt::~Interrupt() { install(SIG_DFL); }
+
+void Interrupt::leave_words_to_a_display(bool is_there) {
+  has_display = is_there;
+  if (!is_there && words_wait.exchange(false)) say(kFirstWords);
+}
+
+std::string Interrupt::take_words() { return words_wait.exchange(false) ? kFirstWords : ""; }
 
 const std::atomic<bool>& Interrupt::requested() const { return requested_flag; }
 

@@ -25,6 +25,12 @@ class Interrupt {
   /// The same for whoever has no object. Any thread.
   static bool came() { return flag().load(); }
   static const std::atomic<bool>& flag();
+  /// While a display redraws the terminal it says what the first signal has to say: words that are
+  /// written behind its back are erased by its next frame.
+  static void leave_words_to_a_display(bool is_there);
+  /// For the display: those words, once; empty: none.
+  static std::string take_words();
+
   /// What a second signal does, where the step cannot be finished: a user's function does not return.
   [[noreturn]] static void stop_now(const std::string& why);
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "core/interrupt.h"
+
 namespace slime::report {
 namespace {
 
@@ -34,6 +36,7 @@ Progress::Progress(ProgressOptions options, const Terminal& terminal, const Cloc
   state_.title = std::move(options.title);
   state_.num_steps = options.num_steps;
   state_.steps_done = options.first_step;
+  core::Interrupt::leave_words_to_a_display(terminal_.is_live);
   display_ = std::jthread([this](const std::stop_token& stop) {
     terminal_.is_live ? redraw_until_stopped(stop) : report_until_stopped(stop);
   });
@@ -45,6 +48,7 @@ void Progress::stop_display() {
   if (!display_.joinable()) return;
   display_.request_stop();
   display_.join();
+  core::Interrupt::leave_words_to_a_display(false);
 }
 
 void Progress::phase_begin(std::string_view name, std::string_view unit, int64_t total) {
@@ -138,7 +142,7 @@ void Progress::redraw_until_stopped(const std::stop_token& stop) {
     changed_.wait_for(lock, stop, kRedrawPeriod, [&] { return !messages_.empty(); });
     update_times();
     const DisplayState state = state_;
-    const std::string messages = std::exchange(messages_, {});
+    const std::string messages = std::exchange(messages_, {}) + core::Interrupt::take_words();
     lock.unlock();
 
     const int width = terminal_width();

@@ -6,7 +6,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <thread>
+
+#include "core/interrupt.h"
 
 namespace slime::report {
 namespace {
@@ -145,6 +148,23 @@ TEST(Progress, TheLiveDisplayEndsWithItsTableAndItsMessages) {
   EXPECT_NE(text.find("first\n"), std::string::npos);
   EXPECT_NE(text.find("\x1b[J"), std::string::npos);  // the display is erased before the table
   EXPECT_GT(text.find("done"), text.rfind("\x1b[J"));
+}
+
+TEST(Progress, WhatCtrlCSaysStaysAboveTheLiveDisplay) {
+  SteppedClock clock;
+  testing::internal::CaptureStdout();
+  {
+    const core::Interrupt interrupt;
+    Progress progress({.title = "run", .num_steps = 2}, kFull, clock);
+    std::raise(SIGINT);
+    progress.finish("done", {});
+  }
+  const std::string text = testing::internal::GetCapturedStdout();
+  const std::size_t words = text.find("ending this step, then saving");
+  ASSERT_NE(words, std::string::npos);
+  // A frame's lines follow; what is erased next are those alone.
+  EXPECT_LT(words, text.find("step 0/2", words));
+  EXPECT_EQ(core::Interrupt::take_words(), "") << "they are said once";
 }
 
 TEST(Progress, TheRateIsThatOfThePhaseSoFar) {
