@@ -1,5 +1,6 @@
 #include "report/report.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -71,6 +72,19 @@ TEST_F(ReportTest, MetricsBecomeSeries) {
   EXPECT_EQ(page_data.at("seconds").to_number<double>(), 3.0);
   EXPECT_EQ(page_data.at("name"), "tiny");
   EXPECT_TRUE(result_.problems.empty());
+}
+
+TEST_F(ReportTest, StepsThatLackAMetricAreAGapAndEvaluationsAreJoined) {
+  std::string lines;
+  for (const int step : {0, 1, 2, 5, 6}) lines += fmt::format("{{\"step\": {}, \"x\": 1}}\n", step);
+  for (const int step : {0, 2, 4, 9, 11})
+    lines += fmt::format("{{\"step\": {}, \"eval/y\": 1, \"z\": 1}}\n", step);
+  write("metrics.jsonl", lines);
+  const json::value metrics = data().at("metrics");
+  EXPECT_EQ(metrics.at("x"),
+            json::parse(R"({"steps": [0,1,2,3,5,6], "values": [1.0,1.0,1.0,null,1.0,1.0]})"));
+  EXPECT_EQ(metrics.at("eval/y").at("steps"), json::parse("[0,2,4,9,11]"));
+  EXPECT_EQ(metrics.at("z").at("steps"), json::parse("[0,2,4,6,9,11]"));  // every second step
 }
 
 TEST_F(ReportTest, TheLaterLineOfAStepCountsAndStrayStepsAreSorted) {
