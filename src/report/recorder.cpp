@@ -192,8 +192,10 @@ void Recorder::end_step(int64_t step, const Collected& collected,
     line.tokens_per_second.emplace_back(
         config_.train_async ? "wait" : "generate",
         static_cast<double>(collected.generated_tokens) / collected.seconds);
-    line.figures.emplace_back("length", metrics["rollout/response_len/mean"]);
   }
+  // Where nothing was generated while the trainer waited, samples have a length all the same.
+  if (const auto length = metrics.find("rollout/response_len/mean"); length != metrics.end())
+    line.figures.emplace_back("length", length->second);
   const Metrics of_rollout = metrics;
   if (report != nullptr) add_training(step, collected, *report, metrics, line);
   if (const auto output = users_output_.line()) message(*output);
