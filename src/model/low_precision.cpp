@@ -110,6 +110,8 @@ void check_factors(const std::string& name, const Tensor& factors) {
                             : at::isfinite(factors).all().item<bool>();
   if (!are_fine)
     throw ConfigError(fmt::format("tensor {} has a factor that is not a finite number", name));
+  if (factors.is_floating_point() && factors.lt(0).any().item<bool>())
+    throw ConfigError(fmt::format("tensor {} has a negative factor: the file is damaged", name));
 }
 
 Tensor from_fp8_blocks(const Tensor& weight_OI, const Tensor& scale, int64_t block) {

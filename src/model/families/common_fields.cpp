@@ -169,6 +169,8 @@ void read_stored_form(const FieldReader& fields, ModelConfig& config) {
   }
   if (method == "fp8") {
     config.stored_form = StoredForm::kFp8Blocks;
+    const std::string numbers = form->text("fmt").value_or("e4m3");
+    form->expect(numbers.find("e4m3") != std::string::npos, "fmt", "must be e4m3");
     const auto block = form->numbers<int64_t>("weight_block_size");
     const bool is_square = block.size() == 2 && block[0] == block[1] && block[0] > 0;
     form->expect(is_square, "weight_block_size", "must be two equal numbers, as [128, 128]");
