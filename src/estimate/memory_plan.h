@@ -82,8 +82,8 @@ class MemoryPlan {
   /// request.
   MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs,
              const kernels::GpuMemoryUse& now);
-  /// The same for a run on the CPU. `in_tensors`: of `now.resident`, bytes of weights and optimizer
-  /// that are in place already.
+  /// The same for a run on the CPU. `in_tensors`: of `now.resident`, bytes of weights, optimizer and
+  /// gradients that are in place already.
   MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs, const HostMemory& now,
              int64_t in_tensors);
 

@@ -43,7 +43,8 @@ void plan_memory(Stations& run, const model::Precision& precision,
       run.config, run.shape(), run.part ? *run.part : run.shape(), precision, trainer,
       run.config.generates(), run.dataset ? run.dataset->longest_prompt() : 0);
   run.memory.plan(run.config, needs,
-                  needs.whole_weights + (is_taken ? needs.train.resident() : needs.train.weights));
+                  needs.whole_weights + (is_taken ? needs.train.resident() + needs.train.gradients
+                                                  : needs.train.weights));
 }
 
 /// Ranks of a host share its cores, but for those of engines that generate meanwhile.
