@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode/python_text_tables.inc: what Python's str says about upper and lower case and about printing.
+"""Writes its part of src/text/unicode/tables.txt: what Python's str says about upper and lower case and about printing.
 
-    python3 tools/generate/python_text_tables.py > src/text/unicode/python_text_tables.inc
+    python3 tools/generate/python_text_tables.py
 
 Its rows carry the Unicode version of the Python that runs it.
 """
 
 import sys
 import unicodedata
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "build"))
+from unicode_source import replace_tables  # noqa: E402
 
 POINTS = [p for p in range(0x80, 0x110000) if not 0xD800 <= p < 0xE000]
 
@@ -31,7 +35,7 @@ def case_rows(convert):
 
 
 def special_rows(convert):
-    return [(p, convert(chr(p)).encode()) for p in POINTS if len(convert(chr(p))) > 1]
+    return [(p, *map(ord, convert(chr(p)))) for p in POINTS if len(convert(chr(p))) > 1]
 
 
 def ranges(test):
@@ -46,33 +50,16 @@ def ranges(test):
     return rows
 
 
-def emit(name, kind, rows, form):
-    print(f"constexpr {kind} {name}[] = {{")
-    line = "   "
-    for row in rows:
-        item = " " + form(row) + ","
-        if len(line) + len(item) > 100:
-            print(line)
-            line = "   "
-        line += item
-    print(line + "\n};\n")
-
-
-def text(bytes_):
-    return '"' + "".join(f"\\x{b:02x}" for b in bytes_) + '"'
-
-
 def main():
-    print(f"// Unicode {unicodedata.unidata_version}. Written by tools/generate/python_text_tables.py.\n")
-    case = lambda row: "{{0x{:x}, 0x{:x}, {}, {}}}".format(*row)
-    for name, convert in (("kToUpper", str.upper), ("kToLower", str.lower), ("kToTitle", str.title)):
-        emit(name, "CaseRun", case_rows(convert), case)
-        emit(name + "Special", "CaseSpecial", special_rows(convert), lambda row: f"{{0x{row[0]:x}, {text(row[1])}}}")
-    pair = lambda row: f"{{0x{row[0]:x}, 0x{row[1]:x}}}"
-    emit("kNotPrintable", "PointRange", ranges(lambda p: not chr(p).isprintable()), pair)
-    emit("kAlphabetic", "PointRange", ranges(lambda p: chr(p).isalpha()), pair)
-    emit("kNumeric", "PointRange", ranges(lambda p: chr(p).isnumeric()), pair)
+    tables = {}
+    for name, convert in (("Upper", str.upper), ("Lower", str.lower), ("Title", str.title)):
+        tables[f"PythonTo{name}"] = case_rows(convert)
+        tables[f"PythonTo{name}Special"] = special_rows(convert)
+    tables["PythonNotPrintable"] = ranges(lambda p: not chr(p).isprintable())
+    tables["PythonAlphabetic"] = ranges(lambda p: chr(p).isalpha())
+    tables["PythonNumeric"] = ranges(lambda p: chr(p).isnumeric())
+    replace_tables(tables, f"Unicode {unicodedata.unidata_version}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

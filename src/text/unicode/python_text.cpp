@@ -22,7 +22,7 @@ struct PointRange {
   uint32_t first, last;
 };
 
-#include "text/unicode/python_text_tables.inc"
+#include <python_text_tables.inc>  // made of tables.txt by the build
 
 bool contains(std::span<const PointRange> ranges, char32_t point) {
   const auto range =

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The rows of unicode_tables.cpp, which tools/generate/unicode_tables.py writes. Only
+/// The rows of text/unicode/tables.txt, which the build turns into C++ (tools/build/unicode_source.py). Only
 /// text/unicode/unicode.cpp and text/unicode/normalize.cpp read them.
 
 #include <cstdint>
