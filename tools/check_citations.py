@@ -6,7 +6,7 @@
     spec 17.4, spec sections 4.1 and 4.2, spec appendix B     docs/spec/algorithms.md
     DESIGN section 4                                          docs/design.md
     STYLE section 6                                           docs/style.md
-    reference slime.md 3.2, reference sglang_api.json         docs/reference/
+    reference slime.md 3.2, reference sglang.md 1.2           docs/reference/
     reliability contract R1, R2                               docs/reference/reliability.md
     docs/decisions/0061-ranks.md, tests/golden/README.md      the file itself
 

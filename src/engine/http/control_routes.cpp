@@ -1,5 +1,5 @@
 /// Routes that change the server: abort, pause, flush, weights. Bodies and replies: reference
-/// sglang_api.json.
+/// sglang.md 1.3.
 
 #include <fmt/format.h>
 

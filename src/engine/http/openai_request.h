@@ -1,7 +1,7 @@
 #pragma once
 
 /// OpenAI's chat and completion requests as our types, with SGLang's extra keys (reference
-/// sglang_api.json, "openai").
+/// sglang.md 1.6).
 
 #include <string>
 #include <vector>
