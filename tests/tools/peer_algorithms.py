@@ -21,7 +21,7 @@ def draw(low, high, digits=4):
 
 
 def write(name, cases):
-    (FOLDER / f"peer_{name}.json").write_text(json.dumps(cases, indent=1) + "\n")
+    (FOLDER / f"peer_{name}.json").write_text("[\n" + ",\n".join(map(json.dumps, cases)) + "\n]\n")
     print(f"peer_{name}.json: {len(cases)} cases")
 
 

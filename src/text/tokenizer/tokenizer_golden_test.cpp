@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -145,15 +146,32 @@ TEST(TiktokenFile, OfKimiGivesTiktokensIdsAndTexts) {
   expect_golden(*tokenizer, folder / "golden_tokenizer.json");
 }
 
+/// What decoding gives where no decoder is set: the tokens of the vocabulary with spaces between them.
+std::string joined(const json::object& vocabulary, const json::array& ids) {
+  std::string text;
+  for (const json::value& id : ids) {
+    const auto entry = std::ranges::find(vocabulary, id, [](const auto& e) { return e.value(); });
+    text += (text.empty() ? "" : " ") + std::string(entry->key());
+  }
+  return text;
+}
+
 TEST(TokenizerParts, EachNormalizerPreTokenizerAndDecoderGivesTheReferencesIdsAndTexts) {
   const json::value file = read_json_file(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/parts.json");
+  const json::object& vocabulary = file.at("model").at("vocab").as_object();
   for (const json::value& row : file.at("rows").as_array()) {
     json::object tokenizer_json = row.at("parts").as_object();
     SCOPED_TRACE(json_text(tokenizer_json));
     tokenizer_json["model"] = file.at("model");
     const auto tokenizer = Tokenizer::from_json(json_text(tokenizer_json), "");
-    for (const json::value& one : row.at("encode").as_array())
-      expect_encoding(*tokenizer, one.as_object());
+    const json::array &texts = file.at("texts").as_array(), &cases = row.at("encode").as_array();
+    ASSERT_EQ(texts.size(), cases.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      json::object one = cases[i].as_object();
+      one["text"] = texts[i];
+      if (!one.contains("decoded")) one["decoded"] = joined(vocabulary, one.at("ids").as_array());
+      expect_encoding(*tokenizer, one);
+    }
   }
 }
 
