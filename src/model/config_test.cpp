@@ -7,15 +7,14 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "model/golden_models_for_tests.h"
 
 namespace slime::model {
 namespace {
 
 using ::testing::HasSubstr;
 
-std::filesystem::path fixture(const std::string& name) {
-  return std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models" / name;
-}
+std::filesystem::path fixture(const std::string& name) { return golden_models::directory(name); }
 
 ModelConfig parse_file(const std::string& name, const char* file) {
   return parse_model_config(read_json_file(fixture(name) / file).as_object(), file);
@@ -33,32 +32,10 @@ std::string problem_of(const json::object& object) {
 }
 
 TEST(ModelConfig, MeansTheSameInBothForms) {
-  for (const auto& [name, other] : {std::pair{"deepseek_v2", "config.v5.json"},
-                                    {"deepseek_v3", "config.v5.json"},
-                                    {"deepseek_v32", "config.v5.json"},
-                                    {"gemma2", "config.v5.json"},
-                                    {"gemma3_caps", "config.v5.json"},
-                                    {"gemma3_text", "config.v5.json"},
-                                    {"glm4", "config.v5.json"},
-                                    {"glm4_moe", "config.v5.json"},
-                                    {"glm4_moe_lite", "config.v5.json"},
-                                    {"glm_moe_dsa", "config.v5.json"},
-                                    {"gpt_oss", "config.v5.json"},
-                                    {"kimi_k2", "config.v5.json"},
-                                    {"llama", "config.v5.json"},
-                                    {"mimo", "config.v5.json"},
-                                    {"minimax_m2", "config.v5.json"},
-                                    {"llama3_rope", "config.v5.json"},
-                                    {"mistral", "config.hub.json"},
-                                    {"olmo2", "config.hub.json"},
-                                    {"phi3", "config.v5.json"},
-                                    {"qwen2", "config.v5.json"},
-                                    {"qwen2_moe", "config.v5.json"},
-                                    {"qwen3", "config.v5.json"},
-                                    {"qwen3_5", "config.v5.json"},
-                                    {"qwen3_5_moe", "config.v5.json"},
-                                    {"qwen3_moe", "config.v5.json"},
-                                    {"qwen3_next", "config.v5.json"}}) {
+  for (const char* name : golden_models::all()) {
+    const char* other = std::filesystem::exists(fixture(name) / "config.v5.json")
+                            ? "config.v5.json"
+                            : "config.hub.json";
     const ModelConfig a = parse_file(name, "config.json"), b = parse_file(name, other);
     EXPECT_EQ(a.head_dim, b.head_dim) << name;
     EXPECT_EQ(a.rotary_dim, b.rotary_dim) << name;

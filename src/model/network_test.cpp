@@ -11,6 +11,7 @@
 #include "comm/unconnected_group.h"
 #include "core/error.h"
 #include "model/families/family.h"
+#include "model/golden_models_for_tests.h"
 #include "model/model_files.h"
 #include "model/save.h"
 
@@ -19,9 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::filesystem::path fixture(const std::string& name) {
-  return std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models" / name;
-}
+std::filesystem::path fixture(const std::string& name) { return golden_models::directory(name); }
 
 bool has(const std::string& name, std::string_view part) {
   return name.find(part) != std::string::npos;
@@ -79,14 +78,6 @@ TEST_F(ModelDirectory, IsReadBackAsItWasSavedWholeAndInShards) {
   }
 }
 
-TEST_F(ModelDirectory, OfAFamilyWithNormsAfterItsLayersIsReadBackAsItWasSaved) {
-  const auto network = load_network(fixture("olmo2"), Precision::of("float32"));
-  save_network(*network, directory_);
-  const auto again = load_network(directory_, Precision::of("float32"));
-  EXPECT_TRUE(again->weights().flat().equal(network->weights().flat()));
-  EXPECT_EQ(again->config().raw, network->config().raw);
-}
-
 /// Every tensor of `before` is in `after`, in its own precision, and no other.
 void expect_same_tensors(const std::filesystem::path& before, const std::filesystem::path& after) {
   const ModelFiles expected(before), found(after);
@@ -99,15 +90,18 @@ void expect_same_tensors(const std::filesystem::path& before, const std::filesys
   }
 }
 
-TEST_F(ModelDirectory, OfAFamilyWithExpertsIsReadBackAsItWasSaved) {
-  for (const std::string name :
-       {"qwen2_moe", "qwen3_moe", "minimax_m2", "glm4_moe_lite", "kimi_k2"}) {
-    const auto network = load_network(fixture(name), Precision::of("bfloat16"));
+TEST_F(ModelDirectory, OfEveryGoldenModelIsReadBackAsItWasSaved) {
+  for (const char* name : golden_models::all()) {
+    SCOPED_TRACE(name);
+    const auto precision = Precision::of(read_model_config(fixture(name)).dtype);
+    const auto network = load_network(fixture(name), precision);
     save_network(*network, directory_);
-    const auto again = load_network(directory_, Precision::of("bfloat16"));
-    EXPECT_TRUE(again->weights().flat().equal(network->weights().flat())) << name;
-    EXPECT_EQ(again->config().raw, network->config().raw) << name;
+    const auto again = load_network(directory_, precision);
+    EXPECT_TRUE(again->weights().flat().equal(network->weights().flat()));
+    EXPECT_EQ(again->config().raw, network->config().raw);
     expect_same_tensors(fixture(name), directory_);
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directory(directory_);
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "comm/parallel_layout.h"
 #include "comm/unconnected_group.h"
+#include "model/golden_models_for_tests.h"
 #include "model/network.h"
 
 namespace slime::model {
@@ -31,8 +32,7 @@ struct RankOfSeveral {
 };
 
 ModelConfig config_of(const std::string& fixture) {
-  ModelConfig config = read_model_config(std::filesystem::path(SLIME_SOURCE_DIR) /
-                                         "tests/fixtures/models" / fixture);
+  ModelConfig config = read_model_config(golden_models::directory(fixture));
   config.vocab_size = 317;  // no multiple of two
   return config;
 }
@@ -67,10 +67,8 @@ TEST_P(WholeWeights, ARankTakesItsSlicesOfPiecesThatEndAnywhere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, WholeWeights,
-                         ::testing::Values("llama", "qwen2", "qwen3", "qwen3_5", "qwen3_5_moe",
-                                           "gpt_oss", "phi3"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, WholeWeights, ::testing::ValuesIn(golden_models::kinds()),
+                         golden_models::name_of);
 
 }  // namespace
 }  // namespace slime::model

@@ -5,15 +5,15 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "model/golden_models_for_tests.h"
 
 namespace slime::roles {
 namespace {
 
 std::string why_refused(const std::string& fixture, int64_t num_ranks) {
   try {
-    check_engine_ranks(model::read_model_config(std::filesystem::path(SLIME_SOURCE_DIR) /
-                                                "tests/fixtures/models" / fixture),
-                       num_ranks, "--tp-size");
+    check_engine_ranks(model::read_model_config(golden_models::directory(fixture)), num_ranks,
+                       "--tp-size");
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -21,17 +21,9 @@ std::string why_refused(const std::string& fixture, int64_t num_ranks) {
 }
 
 TEST(CheckEngineRanks, AnEngineHasAsManyRanksAsItsModelCanBeSlicedFor) {
-  EXPECT_EQ(why_refused("qwen3", 1), "");
-  EXPECT_EQ(why_refused("qwen3", 2), "");
-  EXPECT_EQ(why_refused("gemma3_text", 2), "");
-  EXPECT_EQ(why_refused("qwen3_5", 2), "");
-  EXPECT_EQ(why_refused("phi3", 2), "");
-  EXPECT_EQ(why_refused("olmo2", 2), "");
-  EXPECT_EQ(why_refused("qwen3_moe", 1), "");
-  for (const char* has_experts :
-       {"qwen3_moe", "glm4_moe", "glm4_moe_lite", "kimi_k2", "deepseek_v2", "deepseek_v3",
-        "deepseek_v32", "glm_moe_dsa", "qwen3_next", "qwen3_5_moe", "gpt_oss", "minimax_m2"})
-    EXPECT_EQ(why_refused(has_experts, 2), "") << has_experts;
+  for (const char* name : golden_models::all()) EXPECT_EQ(why_refused(name, 1), "") << name;
+  for (const char* name : golden_models::all(golden_models::divides_by_two))
+    EXPECT_EQ(why_refused(name, 2), "") << name;
 }
 
 TEST(CheckEngineRanks, WhatCannotBeSlicedIsRefusedWithTheReason) {

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "text/published_tokenizers_for_tests.h"
 
 namespace slime::text {
 namespace {
@@ -207,11 +208,8 @@ TEST(ChatTemplate, ABrokenOrMissingTemplateIsAConfigurationError) {
 class PublishedTemplates : public testing::TestWithParam<const char*> {};
 
 TEST_P(PublishedTemplates, GiveTheRecordedTexts) {
-  const char* shared = std::getenv("SLIME_SHARED");
-  const std::filesystem::path root = shared != nullptr ? shared : SLIME_SOURCE_DIR "/../shared";
-  const auto directory = root / "fixtures/tokenizers" / GetParam();
-  if (!std::filesystem::exists(directory / "golden_chat.json"))
-    GTEST_SKIP() << directory << " is not here";
+  SLIME_NEEDS_PUBLISHED_TOKENIZER(GetParam());
+  const auto directory = published_tokenizer(GetParam());
   const ChatTemplate chat = ChatTemplate::load(directory);
   const json::value golden = read_json_file(directory / "golden_chat.json");
   for (const json::value& item : golden.at("chat").as_array()) {
@@ -237,8 +235,7 @@ TEST_P(PublishedTemplates, GiveTheRecordedTexts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, PublishedTemplates,
-                         testing::Values("qwen3", "llama3_1", "deepseek_v3"));
+INSTANTIATE_TEST_SUITE_P(Fixtures, PublishedTemplates, testing::ValuesIn(kPublishedTokenizers));
 
 }  // namespace
 }  // namespace slime::text

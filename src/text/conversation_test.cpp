@@ -13,6 +13,7 @@
 
 #include "core/json.h"
 #include "text/loss_mask.h"
+#include "text/published_tokenizers_for_tests.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::text {
@@ -69,17 +70,6 @@ struct Family {
   ChatTemplate marked;
   std::string eos;
 };
-
-std::string unpacked(const std::filesystem::path& file) {
-  std::FILE* pipe = ::popen(("xz -dc '" + file.string() + "'").c_str(), "r");
-  std::string text;
-  if (pipe == nullptr) return text;
-  std::vector<char> buffer(1 << 16);
-  for (std::size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    text.append(buffer.data(), n);
-  ::pclose(pipe);
-  return text;
-}
 
 /// The text, with what is trained in brackets of its own.
 std::string shown(const Tokenizer& tokenizer, const std::vector<TokenId>& ids,
@@ -167,16 +157,13 @@ TEST(Conversation, APromptWithMarksAsTextDiffersInNothingButTheMarksOfItsUsers) 
 
 /// Published tokenizers and templates, where they are on this machine.
 TEST(Conversation, PublishedModelsTokensAreThoseOfTheWholeRendering) {
-  const char* shared = std::getenv("SLIME_SHARED");
-  const std::filesystem::path root =
-      std::filesystem::path(shared == nullptr ? SLIME_SOURCE_DIR "/../shared" : shared) /
-      "fixtures/tokenizers";
-  if (!std::filesystem::exists(root / "qwen3")) GTEST_SKIP() << root << " is not there";
-  for (const std::string name : {"qwen3", "llama3_1", "deepseek_v3"}) {
-    const std::string definition = unpacked(root / name / "tokenizer.json.xz");
+  for (const std::string name : kPublishedTokenizers) {
+    SLIME_NEEDS_PUBLISHED_TOKENIZER(name);
+    const auto root = published_tokenizer(name);
+    const std::string definition = unpacked(root / "tokenizer.json.xz");
     if (definition.empty()) GTEST_SKIP() << "xz is not installed";
     const auto tokenizer = Tokenizer::from_json(definition, "");
-    const ChatTemplate chat = ChatTemplate::load(root / name);
+    const ChatTemplate chat = ChatTemplate::load(root);
     const ConversationRenderer renderer(chat, make_token_placer(*tokenizer), {});
     const json::array messages = {{{"role", "user"}, {"content", "hi"}},
                                   {{"role", "assistant"}, {"content", "yo"}},

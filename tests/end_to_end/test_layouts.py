@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 
+import golden_models
 import pytest
 from conftest import ROOT, numbers_that_repeat, run_slime, sft_command, train_command, weights
 
@@ -225,25 +226,34 @@ def with_vocabulary(path, source, size):
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(pieces))
 
 
+def needs_slices_of_its_own(tensors):
+    """Several matrices in one tensor; norms over all heads of dense models stand for those of others."""
+    is_dense = not golden_models.has_experts(tensors)
+    return (
+        golden_models.has_fused_projections(tensors)
+        or golden_models.has_stacked_experts(tensors)
+        or (is_dense and golden_models.has_norms_over_all_heads(tensors))
+    )
+
+
 EXPERTS_IN_SLICES = ["--expert-model-parallel-size", "2", "--expert-tensor-parallel-size", "2"]
 
 
 @pytest.mark.parametrize(
-    ("family", "extra", "rounding"),
+    ("source", "extra", "rounding"),
     [
-        ("phi3", [], 1e-4),
-        ("olmo2", [], 1e-4),
-        ("gpt_oss", EXPERTS_IN_SLICES, 1e-4),
-        ("qwen3_5_moe", EXPERTS_IN_SLICES, 5e-4),
+        pytest.param(
+            model,
+            EXPERTS_IN_SLICES if golden_models.has_experts(tensors) else [],
+            5e-4 if golden_models.has_delta_nets(tensors) else 1e-4,
+            id=model.name,
+        )
+        for model in golden_models.golden_models()
+        if needs_slices_of_its_own(tensors := golden_models.shapes(model))
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_ranks_have_pieces_of_tensors_that_are_several_matrices(work, tmp_path, family, extra, rounding):
+def test_ranks_have_pieces_of_tensors_that_are_several_matrices(work, tmp_path, source, extra, rounding):
     """Fused projections, experts of a layer in one tensor, norms over all heads: sliced in the trainer, and otherwise in engines of two ranks."""
-    places = [ROOT / "tests" / "fixtures" / "models" / family, ROOT.parent / "shared" / "fixtures" / "models" / family]
-    source = next((place for place in places if (place / "model.safetensors").exists()), None)
-    if source is None:
-        pytest.skip(f"the golden model {family} is not in this tree, nor beside it")
     model = tmp_path / "model"
     shutil.copytree(work / "model", model)
     (tmp_path / "data").symlink_to(work / "data")

@@ -388,7 +388,7 @@ TEST(EngineControl, WeightsFromDiskReplaceThoseInMemoryOrNothing) {
     return bench.engine().update_weights(
         {.version = version, .source = engine::FromDirectory{directory}});
   };
-  const auto wrong = update_from(testing::fixture_directory("qwen2"), 3);
+  const auto wrong = update_from(golden_models::directory("qwen2"), 3);
   ASSERT_FALSE(wrong.has_value());
   EXPECT_NE(wrong.error().message.find("running model"), std::string::npos)
       << wrong.error().message;
@@ -400,7 +400,7 @@ TEST(EngineControl, WeightsFromDiskReplaceThoseInMemoryOrNothing) {
     flat.zero_();
   }
   bench.engine().update_weights({.version = 1});
-  ASSERT_TRUE(update_from(testing::fixture_directory("qwen3"), 5).has_value());
+  ASSERT_TRUE(update_from(golden_models::directory("qwen3"), 5).has_value());
   EXPECT_EQ(bench.engine().weight_version(), 5);
   EXPECT_EQ(bench.generate(greedy_request(some_tokens(9), 10)).output_ids, before.output_ids);
 }
@@ -408,7 +408,7 @@ TEST(EngineControl, WeightsFromDiskReplaceThoseInMemoryOrNothing) {
 TEST(EngineControl, WeightsFromDiskOfAnotherComputationAreRefusedWithTheFieldsThatDiffer) {
   TestEngine bench("qwen3");
   const auto before = bench.generate(greedy_request(some_tokens(9), 10));
-  const auto original = testing::fixture_directory("qwen3");
+  const auto original = golden_models::directory("qwen3");
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / "another_computation";
   const auto refusal = [&](const std::function<void(json::object&)>& change) {

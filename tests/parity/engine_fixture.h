@@ -80,7 +80,7 @@ class TestEngine {
       : TestEngine(model, config, model::Precision::of(dtype)) {}
   TestEngine(const std::string& model, engine::EngineConfig config,
              const model::Precision& precision)
-      : TestEngine(model::load_network(fixture_directory(model), precision), config) {}
+      : TestEngine(model::load_network(golden_models::directory(model), precision), config) {}
   TestEngine(std::unique_ptr<model::Network> network, engine::EngineConfig config)
       : network_(std::move(network)), engine_(*network_, small(config), clock_) {}
 

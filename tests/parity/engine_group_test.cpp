@@ -33,7 +33,8 @@ void on_pairs(int ranks, const std::function<void(roles::EngineGroup&, model::Ne
   on_ranks(ranks, [&](const comm::Mesh& mesh) {
     std::optional<roles::EngineGroup> group(std::in_place, mesh, pair_of_ranks());
     EXPECT_EQ(group->leads(), mesh.rank() % 2 == 0);
-    const auto slices = model::load_network(fixture_directory("qwen3"), kFloat, group->mesh());
+    const auto slices =
+        model::load_network(golden_models::directory("qwen3"), kFloat, group->mesh());
     if (group->leads()) {
       body(*group, *slices);
       group.reset();  // the follower sees the end of its connection
@@ -90,7 +91,7 @@ TEST(EngineGroup, AFollowerThatGivesUpIsGoneForItsLeader) {
                                               .context_length = 64};
         const auto runner = group.make_runner()(slices, config);
         // Somebody else gives the network its weights; an answer would never come.
-        const Expected<void> loaded = runner->load_elsewhere(fixture_directory("qwen3"));
+        const Expected<void> loaded = runner->load_elsewhere(golden_models::directory("qwen3"));
         ASSERT_FALSE(loaded);
         EXPECT_EQ(loaded.error().message, "rank 1 of the engine is gone");
       },

@@ -36,10 +36,7 @@ std::vector<float> trainer_log_probs(model::Network& network, const std::vector<
   return {values, values + num_scored};
 }
 
-class EngineOnGoldenModel : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { SLIME_NEEDS_MODEL(GetParam()); }
-};
+class EngineOnGoldenModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EngineOnGoldenModel, GreedyContinuationEqualsTheReference) {
   const FixtureModel fixture(GetParam());
@@ -92,8 +89,8 @@ TEST_P(EngineOnGoldenModel, ScoresOfAPromptAreTheGoldenLogProbs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, EngineOnGoldenModel, testing::golden_models(),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, EngineOnGoldenModel, ::testing::ValuesIn(golden_models::all()),
+                         golden_models::name_of);
 
 /// Mixed requests: a group of four, other prompts, greedy and sampled.
 std::vector<GenerateRequest> workload() {

@@ -74,7 +74,7 @@ class BreakingRunner final : public engine::StepRunner {
 
 struct TimedEngine {
   explicit TimedEngine(const engine::MakeStepRunner& make_runner = engine::make_step_runner)
-      : network(model::load_network(testing::fixture_directory("qwen3"),
+      : network(model::load_network(golden_models::directory("qwen3"),
                                     model::Precision::of("float32"))),
         engine(*network, {.kv_cache_bytes = 8 << 20}, clock, make_runner) {}
   double stalled() const { return engine.load()->seconds_without_progress; }
@@ -150,7 +150,7 @@ TEST(EngineUpdate, ARefusedOneLeavesRequestsRunning) {
   bench.responses().wait_for_tokens("kept", 3);
   EXPECT_FALSE(bench.engine().update_weights(
       {.version = 3,
-       .source = engine::FromDirectory{testing::fixture_directory("qwen2")},
+       .source = engine::FromDirectory{golden_models::directory("qwen2")},
        .running = engine::RunningRequests::kAbort,
        .stays_paused = true}));
   EXPECT_FALSE(bench.engine().load()->is_paused);

@@ -23,7 +23,7 @@ namespace slime::testing {
 using MakeSlices = std::function<std::unique_ptr<model::Network>(const comm::Mesh&)>;
 
 inline MakeSlices slices_of(const std::string& model) {
-  return [directory = fixture_directory(model)](const comm::Mesh& mesh) {
+  return [directory = golden_models::directory(model)](const comm::Mesh& mesh) {
     return model::load_network(directory, model::Precision::of("float32"), mesh);
   };
 }

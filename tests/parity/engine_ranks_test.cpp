@@ -26,7 +26,6 @@ namespace slime::engine {
 namespace {
 
 using testing::expect_same;
-using testing::fixture_directory;
 using testing::greedy_request;
 using testing::MakeSlices;
 using testing::ParallelEngine;
@@ -46,10 +45,7 @@ std::vector<GenerateUpdate> expected_of(TestEngine& bench,
   return out;
 }
 
-class EngineRanksOnGoldenModel : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { SLIME_NEEDS_MODEL(GetParam()); }
-};
+class EngineRanksOnGoldenModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EngineRanksOnGoldenModel, TwoRanksDrawTheTokensOfOne) {
   TestEngine one(GetParam());
@@ -62,21 +58,16 @@ TEST_P(EngineRanksOnGoldenModel, TwoRanksDrawTheTokensOfOne) {
   EXPECT_GT(cached, 0) << "the group shares its prompt";
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, EngineRanksOnGoldenModel,
-                         ::testing::Values("deepseek_v2", "deepseek_v3", "deepseek_v32", "gemma2",
-                                           "gemma3_text", "glm4_moe", "glm4_moe_lite",
-                                           "glm_moe_dsa", "gpt_oss", "kimi_k2", "llama",
-                                           "llama3_rope", "minimax_m2", "olmo2", "phi3", "qwen2",
-                                           "qwen3", "qwen3_moe", "qwen3_next", "qwen3_5",
-                                           "qwen3_5_moe"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, EngineRanksOnGoldenModel,
+                         ::testing::ValuesIn(golden_models::all(golden_models::divides_by_two)),
+                         golden_models::name_of);
 
 /// A shape of a fixture, made so that four ranks can share it: as many key-value heads as query heads.
 /// What is not divided is the vocabulary.
 class FourHeads {
  public:
   explicit FourHeads(const char* fixture)
-      : config_(model::read_model_config(fixture_directory(fixture))) {
+      : config_(model::read_model_config(golden_models::directory(fixture))) {
     config_.num_kv_heads = config_.num_heads;
     config_.initializer_range = 0.2;
     config_.vocab_size = 317;
@@ -97,6 +88,11 @@ class FourHeads {
   std::unique_ptr<model::Network> whole_;
 };
 
+bool divides_by_four(const model::ModelConfig& config) {
+  return config.num_heads % 4 == 0 &&
+         !golden_models::has_delta_nets(config);  // those have two key heads
+}
+
 class EngineOfFourRanks : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EngineOfFourRanks, DrawsTheTokensOfOne) {
@@ -107,10 +103,9 @@ TEST_P(EngineOfFourRanks, DrawsTheTokensOfOne) {
   expect_same(four.generate(requests), expected_of(one, requests));
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, EngineOfFourRanks,
-                         ::testing::Values("qwen3", "qwen3_moe", "glm4_moe", "kimi_k2", "phi3",
-                                           "olmo2"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, EngineOfFourRanks,
+                         ::testing::ValuesIn(golden_models::kinds(divides_by_four)),
+                         golden_models::name_of);
 
 TEST(EngineRanks, ChoicesOfExpertsAreThoseOfOneRank) {
   const EngineConfig config{.max_prefill_tokens = 20, .records_experts = true};
@@ -125,10 +120,11 @@ TEST(EngineRanks, ChoicesOfExpertsAreThoseOfOneRank) {
   }
 }
 
+bool has_output_layer(const model::ModelConfig& config) { return !config.ties_embeddings; }
+
 class ChecksumsOfRanks : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ChecksumsOfRanks, AreThoseOfTheWholeModel) {
-  SLIME_NEEDS_MODEL(GetParam());
   TestEngine one(GetParam());
   ParallelEngine two(slices_of(GetParam()), 2);
   const auto whole = one.engine().check_weights(WeightCheck::kChecksum);
@@ -142,7 +138,7 @@ TEST_P(ChecksumsOfRanks, AreThoseOfTheWholeModel) {
   EXPECT_EQ(differing_tensors(*whole, *reset).size(), whole->size());
   ASSERT_FALSE(two.engine().check_weights(WeightCheck::kCompare));
   ASSERT_TRUE(two.engine().update_weights(
-      {.version = 1, .source = FromDirectory{fixture_directory(GetParam())}}));
+      {.version = 1, .source = FromDirectory{golden_models::directory(GetParam())}}));
   ASSERT_TRUE(two.engine().check_weights(WeightCheck::kCompare));
   std::vector<std::string> names;
   // A norm that every rank has whole, and a matrix of which each has slices, on one of them.
@@ -162,10 +158,10 @@ TEST_P(ChecksumsOfRanks, AreThoseOfTheWholeModel) {
   EXPECT_EQ(differing_tensors(*whole, *changed), names);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, ChecksumsOfRanks,
-                         ::testing::Values("deepseek_v3", "glm4_moe", "gpt_oss", "qwen3_5_moe",
-                                           "phi3", "olmo2"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, ChecksumsOfRanks,
+                         ::testing::ValuesIn(golden_models::kinds(golden_models::divides_by_two,
+                                                                  has_output_layer)),
+                         golden_models::name_of);
 
 TEST(EngineRanks, PagesAreTakenAwayAndGivenBackOnAllRanks) {
   TestEngine one("qwen3");
@@ -209,10 +205,7 @@ TEST(EngineRanks, APauseAnAbortAndAStopStringChangeNoOtherToken) {
 }
 
 /// Weights over a connection, as a run sends them: whole, in pieces that end anywhere.
-class WeightsOfRanks : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { SLIME_NEEDS_MODEL(GetParam()); }
-};
+class WeightsOfRanks : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WeightsOfRanks, AreTheirSlicesOfThoseThatAreSentAndTheNextTokensAreTheirs) {
   const at::NoGradGuard no_grad;
@@ -268,19 +261,18 @@ TEST_P(WeightsOfRanks, AreTheirSlicesOfACheckpoint) {
   // Nobody's copy may be what is drawn from behind the update.
   ASSERT_TRUE(two.engine().run_exclusive([&] { two.network().weights().flat().zero_(); }));
   ASSERT_FALSE(two.engine().update_weights(
-      {.version = 5, .source = FromDirectory{fixture_directory("llama")}}));
+      {.version = 5, .source = FromDirectory{golden_models::directory("llama")}}));
   ASSERT_TRUE(two.engine().update_weights(
-      {.version = 5, .source = FromDirectory{fixture_directory(GetParam())}}));
+      {.version = 5, .source = FromDirectory{golden_models::directory(GetParam())}}));
   request.rid = "read again";
   const GenerateUpdate again = two.generate(request);
   EXPECT_EQ(again.output_ids, loaded.output_ids);
   EXPECT_EQ(again.versions, (std::vector<VersionRun>{{5, 20}}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, WeightsOfRanks,
-                         ::testing::Values("qwen3", "deepseek_v3", "gpt_oss", "qwen3_5_moe", "phi3",
-                                           "olmo2"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, WeightsOfRanks,
+                         ::testing::ValuesIn(golden_models::kinds(golden_models::divides_by_two)),
+                         golden_models::name_of);
 
 TEST(EngineRanks, AnEngineThatLosesARankIsLost) {
   ParallelEngine two(slices_of("qwen3"), 2);

@@ -156,8 +156,7 @@ class HashingRunner final : public engine::StepRunner {
 NamingModel model_with_a_step_in_flight() {
   NamingModel naming;
   naming.make_network = [] {
-    return model::load_network(testing::fixture_directory("qwen3"),
-                               model::Precision::of("float32"));
+    return model::load_network(golden_models::directory("qwen3"), model::Precision::of("float32"));
   };
   naming.become = [](model::Network& network, WeightVersion version) {
     const at::NoGradGuard no_grad;

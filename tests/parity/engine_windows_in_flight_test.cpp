@@ -121,9 +121,8 @@ std::vector<TokenId> expected_response(const GenerateRequest& request) {
 }
 
 TEST(EngineWindowsInFlight, NobodyReadsAPageOfSomebodyElses) {
-  SLIME_NEEDS_MODEL(kModel);
   const auto network =
-      model::load_network(testing::fixture_directory(kModel), model::Precision::of("float32"));
+      model::load_network(golden_models::directory(kModel), model::Precision::of("float32"));
   // Tight: some three requests run at once. Roomy: all that ended stay.
   for (const int64_t num_pages : {140, 6000}) {
     engine::EngineConfig config{.max_running_requests = 16, .max_prefill_tokens = 24};

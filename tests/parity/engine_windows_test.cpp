@@ -21,17 +21,33 @@ using testing::some_tokens;
 using testing::TestEngine;
 
 struct Model {
-  const char* name;
+  std::string name;
   int64_t num_groups;  // PageWindow::num_groups
   int64_t few_pages;   // of which no two requests of the workload have enough
 };
 
-// Windows of 16 tokens: 10 pages of a table, with two blocks of 64 and a chunk of 16. A request of 250
-// tokens has 16 of layers that see all.
-constexpr Model kMistral{"mistral", 0, 12};          // every layer; 192 tokens
-constexpr Model kGptOss{"gpt_oss", 1, 16 + 10 + 2};  // two layers of four; without windows 32
-constexpr Model kGemma{"gemma3_text", 3, 16 + 3 * 10 + 4};  // three of four; without windows 64
-constexpr Model kGemma2{"gemma2", 2, 16 + 2 * 10 + 3};      // two of three; without windows 48
+/// Layers that see all tokens need 16 pages for a request of 250. A group of layers with a window needs
+/// those of the window, of two blocks of 64 and of a chunk of 16: 10 pages for a window of 16.
+///   mistral, every layer has a window:   10 + 2
+///   gpt_oss, two layers of four:         16 + 10 + 2, without windows 32
+///   gemma3_text, three of four:          16 + 3 * 10 + 4, without windows 64
+///   gemma2, two of three:                16 + 2 * 10 + 3, without windows 48
+Model model_of(const char* name) {
+  const std::vector<int64_t> window =
+      model::read_model_config(golden_models::directory(name)).window;
+  const int64_t windows = std::ranges::count_if(window, [](int64_t size) { return size > 0; }),
+                others = std::ssize(window) - windows, groups = others == 0 ? 0 : windows / others,
+                tables = std::max<int64_t>(groups, 1),
+                pages = (std::ranges::max(window) + 2 * 64 + 16 + 15) / 16;
+  return {name, groups, (others == 0 ? 0 : 16) + tables * pages + tables + 1};
+}
+
+std::vector<Model> models_with_windows() {
+  std::vector<Model> models;
+  for (const char* name : golden_models::all(golden_models::has_windows))
+    models.push_back(model_of(name));
+  return models;
+}
 
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 
@@ -53,7 +69,7 @@ struct Outcome {
 
 Outcome run(const Model& model, EngineConfig config, int64_t num_pages,
             const Precision& precision) {
-  auto network = model::load_network(testing::fixture_directory(model.name), precision);
+  auto network = model::load_network(golden_models::directory(model.name), precision);
   EXPECT_EQ(engine::page_window(EngineConfig{}, *network).num_groups, model.num_groups);
   config.max_prefill_tokens = 16;
   const at::ScalarType type = engine::kv_storage_type("auto", *network);
@@ -97,13 +113,11 @@ void expect_same_bits(const Outcome& a, const Outcome& b) {
 }
 
 class EngineWindows : public ::testing::TestWithParam<Model> {};
-INSTANTIATE_TEST_SUITE_P(Models, EngineWindows,
-                         ::testing::Values(kMistral, kGptOss, kGemma, kGemma2),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Models, EngineWindows, ::testing::ValuesIn(models_with_windows()),
+                         [](const auto& test) { return test.param.name; });
 
 TEST_P(EngineWindows, LongResponsesRunInACacheThatIsSmallerThanTheyAre) {
   const Model model = GetParam();
-  SLIME_NEEDS_MODEL(model.name);
   const Precision precision = Precision::of("float32");
   const Outcome whole = run_with_all_pages(model, precision),
                 tight = run(model, {}, model.few_pages, precision);
@@ -118,7 +132,6 @@ TEST_P(EngineWindows, LongResponsesRunInACacheThatIsSmallerThanTheyAre) {
 /// Alone and without prefixes: where a chunk ends decides which keys are read before they are rounded.
 TEST_P(EngineWindows, OfBfloat16HaveTheSameBitsToo) {
   const Model model = GetParam();
-  SLIME_NEEDS_MODEL(model.name);
   const Precision precision = Precision::of("bfloat16");
   const EngineConfig alone{.max_running_requests = 1, .enable_prefix_cache = false};
   expect_same_bits(run(model, alone, model.few_pages, precision),
@@ -127,9 +140,8 @@ TEST_P(EngineWindows, OfBfloat16HaveTheSameBitsToo) {
 
 TEST_P(EngineWindows, WithoutGivingBackSuchACacheRefusesThem) {
   const Model model = GetParam();
-  SLIME_NEEDS_MODEL(model.name);
   auto network =
-      model::load_network(testing::fixture_directory(model.name), Precision::of("float32"));
+      model::load_network(golden_models::directory(model.name), Precision::of("float32"));
   EngineConfig config{.max_prefill_tokens = 16, .gives_pages_back = false};
   config.kv_cache_bytes =
       model.few_pages * engine::kv_page_bytes(*network, at::kFloat, model.num_groups);
@@ -140,7 +152,6 @@ TEST_P(EngineWindows, WithoutGivingBackSuchACacheRefusesThem) {
 
 TEST_P(EngineWindows, FurtherTurnsFindTheEndOfTheOneBefore) {
   const Model model = GetParam();
-  SLIME_NEEDS_MODEL(model.name);
   const Outcome outcome = run(model, {}, 800, Precision::of("float32"));
   EXPECT_GE(outcome.updates.back().cached_tokens, outcome.updates.back().prompt_tokens - 16);
 }
@@ -148,11 +159,11 @@ TEST_P(EngineWindows, FurtherTurnsFindTheEndOfTheOneBefore) {
 /// Choices lie beside pages of layers that see all tokens. Where every layer has a window nothing is given
 /// back.
 TEST(EngineWindowsOfExperts, ChoicesAreThoseOfARunThatGivesNothingBack) {
-  SLIME_NEEDS_MODEL(kGptOss.name);
   const Precision precision = Precision::of("float32");
   const EngineConfig records{.records_experts = true};
-  const Outcome whole = run_with_all_pages(kGptOss, precision, records),
-                tight = run(kGptOss, records, kGptOss.few_pages, precision);
+  const Model model = model_of("gpt_oss");
+  const Outcome whole = run_with_all_pages(model, precision, records),
+                tight = run(model, records, model.few_pages, precision);
   expect_same_bits(tight, whole);
   EXPECT_GE(tight.load.num_kv_tokens_given_back, 8 * 128);
   for (int i = 0; i < 8; ++i) EXPECT_FALSE(tight.updates[i].routed_experts.empty());
@@ -161,7 +172,6 @@ TEST(EngineWindowsOfExperts, ChoicesAreThoseOfARunThatGivesNothingBack) {
 TEST_P(EngineWindows, OnAGpuToo) {
   SLIME_NEEDS_GPU();
   const Model model = GetParam();
-  SLIME_NEEDS_MODEL(model.name);
   for (const char* dtype : {"float32", "bfloat16"}) {
     const Precision precision = Precision::on_gpu(dtype);
     // One at a time: other steps would have other shapes, and sums another order.

@@ -4,53 +4,35 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/json.h"
+#include "golden_gradients.h"
 #include "kernels/linear_logprob.h"
+#include "model/golden_models_for_tests.h"
 #include "model/network.h"
 #include "model/safetensors.h"
 #include "model/tree_attention.h"
 
 namespace slime::testing {
 
-/// All of them. Some lie here with their configuration alone, and whole beside the project
-/// (tests/fixtures/models/README.md).
-inline auto golden_models() {
-  return ::testing::Values(
-      "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v3_noq", "gemma2", "gemma3_caps",
-      "gemma3_text", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "gpt_oss", "kimi_k2",
-      "llama", "llama3_rope", "mimo", "minimax_m2", "mistral", "olmo2", "phi3", "qwen2",
-      "qwen2_moe", "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_moe", "qwen3_next");
-}
-
-/// Where the model lies whole; where it would lie if it does not.
-inline std::filesystem::path fixture_directory(const std::string& name) {
-  const std::filesystem::path root = SLIME_SOURCE_DIR;
-  const auto here = root / "tests/fixtures/models" / name;
-  for (const auto& place : {here, root / "../shared/fixtures/models" / name,
-                            root / "../../shared/fixtures/models" / name}) {
-    if (std::filesystem::exists(place / "golden.json")) return place;
-  }
-  return here;
-}
-
-/// Skips the test where the model is not there.
-#define SLIME_NEEDS_MODEL(name)                                                   \
-  if (!std::filesystem::exists(testing::fixture_directory(name) / "golden.json")) \
-  GTEST_SKIP() << "the golden model " << (name) << " is not in this tree, nor beside it"
-
 /// Where the state of a gated delta net has decayed, its norm magnifies rounding.
 inline bool has_states(const std::string& name) {
-  return name == "qwen3_5" || name == "qwen3_5_moe" || name == "qwen3_next";
+  return golden_models::has_delta_nets(model::read_model_config(golden_models::directory(name)));
 }
 /// Of log-probs and entropies in float32 (tests/fixtures/models/README.md).
 inline double log_prob_tolerance(const std::string& name) { return has_states(name) ? 5e-4 : 1e-4; }
+
+/// Logits that were stored as 16-bit fractions of each row's range.
+struct GoldenLogits {
+  Tensor logit_TV;    // float64
+  Tensor rounding_T;  // float64  the most that one of this row differs from the reference's
+};
 
 struct FixtureModel {
   std::filesystem::path directory;
@@ -58,9 +40,22 @@ struct FixtureModel {
   model::SafetensorsFile tensors;  // golden.safetensors
 
   explicit FixtureModel(const std::string& name)
-      : directory(fixture_directory(name)),
+      : directory(golden_models::directory(name)),
         golden(read_json_file(directory / "golden.json").as_object()),
         tensors(directory / "golden.safetensors") {}
+
+  GoldenLogits logits(const std::string& sequence) const {
+    const Tensor scale_T2 = tensors.read(sequence + ".logit_scale").to(at::kDouble);
+    const Tensor middle_T1 = scale_T2.slice(1, 0, 1), step_T1 = scale_T2.slice(1, 1, 2);
+    return {middle_T1 + step_T1 * tensors.read(sequence + ".logits"), step_T1.squeeze(1) / 2};
+  }
+  /// Of the stored tensor of this name: its sums with random signs (sign_sums).
+  Tensor gradient(const std::string& name) const {
+    const json::object& norms = golden.at("grad_norms").as_object();  // in the order of the sums
+    const auto row = std::ranges::find(norms, name, [](const auto& entry) { return entry.key(); });
+    check(row != norms.end(), "the golden model has a gradient of this name");
+    return tensors.read("grad_projections")[row - norms.begin()];
+  }
 
   std::vector<std::vector<int64_t>> sequences() const {
     return json::value_to<std::vector<std::vector<int64_t>>>(golden.at("sequences"));

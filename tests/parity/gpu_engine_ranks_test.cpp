@@ -32,7 +32,6 @@ using engine::EngineConfig;
 using engine::GenerateRequest;
 using engine::GenerateUpdate;
 using testing::expect_same;
-using testing::fixture_directory;
 using testing::greedy_request;
 using ::testing::HasSubstr;
 using testing::Responses;
@@ -48,7 +47,7 @@ constexpr std::chrono::milliseconds kDeadline{5000};
 constexpr int64_t kCacheBytes = int64_t{32} << 20;
 
 MakeSlices slices_of(const std::string& model) {
-  return [directory = fixture_directory(model)](const Mesh& mesh) {
+  return [directory = golden_models::directory(model)](const Mesh& mesh) {
     return model::load_network(directory, model::Precision::on_gpu("float32"), mesh);
   };
 }
@@ -147,7 +146,7 @@ TEST_P(GpuEngineRanks, TwoRanksDrawTheTokensOfOne) {
   SLIME_NEEDS_GPUS(2);
   for (const char* model : {"qwen3", "llama3_rope", "qwen2", "qwen3_moe", "glm4_moe", "kimi_k2",
                             "glm4_moe_lite", "deepseek_v3"}) {
-    if (!std::filesystem::exists(fixture_directory(model) / "golden.json")) {
+    if (!std::filesystem::exists(golden_models::directory(model) / "golden.json")) {
       std::printf("%s is not in this tree, nor beside it\n", model);
       continue;
     }
@@ -173,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, GpuEngineRanks, ::testing::Bool(), [](const auto&
 
 /// Large enough for fused chains on each of two ranks.
 model::ModelConfig wide_shape() {
-  model::ModelConfig config = model::read_model_config(fixture_directory("qwen3"));
+  model::ModelConfig config = model::read_model_config(golden_models::directory("qwen3"));
   config.hidden_size = 256;
   config.num_heads = 8;
   config.num_kv_heads = 2;
@@ -311,14 +310,13 @@ class GpuEngineRanksWeights : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GpuEngineRanksWeights, EachRankTakesItsSlicesAndTheNextTokensAreTheirs) {
   SLIME_NEEDS_GPUS(2);
-  SLIME_NEEDS_MODEL(GetParam());
   const auto precision = model::Precision::on_gpu("float32");
   on_two_ranks(
       slices_of(GetParam()), precision, /*nccl_alone=*/false, {},
       [&](const Mesh& mesh, LeadingEngine& two) {
         TestEngine one(GetParam(), whole_cache({}), precision);
-        const auto whole =
-            model::load_network(fixture_directory(GetParam()), model::Precision::of("float32"));
+        const auto whole = model::load_network(golden_models::directory(GetParam()),
+                                               model::Precision::of("float32"));
         const Tensor first = whole->weights().flat().clone();
         const auto second = model::make_blank_network(two.network().config(), precision, mesh);
         engine::TwoNetworks networks{.running = &two.network(),
@@ -366,7 +364,7 @@ TEST(GpuEngineRanksCheckpoint, EachRankReadsItsSlicesOfACheckpoint) {
         const auto loaded = two.generate({request});
         ASSERT_TRUE(two.engine().run_exclusive([&] { two.network().weights().flat().zero_(); }));
         ASSERT_TRUE(two.engine().update_weights(
-            {.version = 5, .source = engine::FromDirectory{fixture_directory("qwen3")}}));
+            {.version = 5, .source = engine::FromDirectory{golden_models::directory("qwen3")}}));
         request.rid = "read again";
         EXPECT_EQ(two.generate({request})[0].output_ids, loaded[0].output_ids);
       });

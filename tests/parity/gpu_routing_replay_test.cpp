@@ -51,17 +51,14 @@ std::vector<int16_t> trainers_choices(model::Network& network, std::vector<Token
 
 class GpuRoutedExperts : public ::testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override {
-    SLIME_NEEDS_GPU();
-    SLIME_NEEDS_MODEL(GetParam());
-  }
+  void SetUp() override { SLIME_NEEDS_GPU(); }
 };
 
 TEST_P(GpuRoutedExperts, AreTheTrainersWhateverTheSchedule) {
   const auto gpu = model::Precision::on_gpu("float32");
   TestEngine probe(GetParam(), {.records_experts = true}, gpu);
   const auto trainer =
-      model::load_network(testing::fixture_directory(GetParam()), model::Precision::of("float32"));
+      model::load_network(golden_models::directory(GetParam()), model::Precision::of("float32"));
   const int64_t page = engine::kv_page_bytes(probe.network(), at::kFloat);
   int64_t retractions = 0;
   const auto expect_trainers = [&](EngineConfig config, const char* what) {

@@ -36,7 +36,6 @@ class GpuSparseModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GpuSparseModel, LooksAtTheTokensOfTheReference) {
   SLIME_NEEDS_GPU();
-  SLIME_NEEDS_MODEL(GetParam());
   const at::NoGradGuard no_grad;
   const testing::FixtureModel fixture(GetParam());
   const auto network = model::load_network(fixture.directory, model::Precision::on_gpu("float32"));
@@ -62,8 +61,9 @@ TEST_P(GpuSparseModel, LooksAtTheTokensOfTheReference) {
   EXPECT_GT(num_chosen, indexer.count);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, GpuSparseModel, ::testing::Values("deepseek_v32", "glm_moe_dsa"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, GpuSparseModel,
+                         ::testing::ValuesIn(golden_models::all(golden_models::has_indexers)),
+                         golden_models::name_of);
 
 /// A prompt of 70 tokens with two continuations; heads of published sizes.
 const std::vector<Segment> kBranches{{0, 70, -1}, {70, 100, 0}, {100, 170, 0}};

@@ -116,7 +116,7 @@ struct Case {
   TrainConfig (*config)();
   const char* model = "qwen3";
 
-  fs::path directory() const { return testing::fixture_directory(model); }
+  fs::path directory() const { return golden_models::directory(model); }
 };
 
 class GpuTrainer : public ::testing::TestWithParam<Case> {};
@@ -137,8 +137,11 @@ void expect_moves_alike(const TrainConfig& config, const fs::path& model) {
 
 TEST_P(GpuTrainer, MovesTheWeightsAsTheCpuDoes) {
   SLIME_NEEDS_GPU();
-  SLIME_NEEDS_MODEL(GetParam().model);
   expect_moves_alike(GetParam().config(), GetParam().directory());
+}
+
+bool looks_back_otherwise(const model::ModelConfig& config) {
+  return golden_models::has_windows(config) || golden_models::has_delta_nets(config);
 }
 
 class GpuTrainerOfKinds : public ::testing::TestWithParam<const char*> {};
@@ -146,18 +149,15 @@ class GpuTrainerOfKinds : public ::testing::TestWithParam<const char*> {};
 /// Prompts are longer than the windows, which end in them.
 TEST_P(GpuTrainerOfKinds, MovesTheWeightsAsTheCpuDoes) {
   SLIME_NEEDS_GPU();
-  SLIME_NEEDS_MODEL(GetParam());
-  expect_moves_alike(grpo(), testing::fixture_directory(GetParam()));
+  expect_moves_alike(grpo(), golden_models::directory(GetParam()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, GpuTrainerOfKinds,
-                         ::testing::Values("gemma2", "gemma3_text", "glm4_moe", "gpt_oss",
-                                           "qwen3_next"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, GpuTrainerOfKinds,
+                         ::testing::ValuesIn(golden_models::kinds(looks_back_otherwise)),
+                         golden_models::name_of);
 
 TEST_P(GpuTrainer, ResumesFromACheckpointBitForBit) {
   SLIME_NEEDS_GPU();
-  SLIME_NEEDS_MODEL(GetParam().model);
   const fs::path root = fs::temp_directory_path() / ("slime_gpu_" + std::to_string(::getpid()));
   fs::remove_all(root);
   const TrainConfig config = GetParam().config();
@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"SharedExpert", with_recompute, "qwen2_moe"},
                       Case{"Latent", grpo, "deepseek_v3"},
                       Case{"LatentSelective", with_selective_recompute, "deepseek_v3"},
-                      Case{"Sparse", grpo, "deepseek_v32"},
+                      Case{"Groups", grpo, "glm4_moe"}, Case{"Sparse", grpo, "deepseek_v32"},
                       Case{"SparseRecompute", with_recompute, "glm_moe_dsa"}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "layer_kinds.h"
+#include "model/golden_models_for_tests.h"
 #include "model/layers/tensor_parallel.h"
 #include "model/save.h"
 #include "model/tree_attention.h"
@@ -144,8 +145,9 @@ void expect_same_on_two_and_four_ranks(const model::ModelConfig& config) {
 }
 
 TEST(TensorParallel, TwoRanksComputeWhatOneDoes) {
-  // Norms of q and k; biases of q, k and v; neither; caps of scores and logits.
-  for (const char* name : {"qwen3", "qwen2", "llama", "gemma2"}) {
+  // Norms of q and k, of each head and of all; biases; several matrices in one tensor; caps.
+  for (const char* name :
+       golden_models::all(golden_models::is_dense, golden_models::divides_by_two)) {
     SCOPED_TRACE(name);
     expect_same_on_two_ranks(kModels + name);
   }
@@ -170,12 +172,7 @@ TEST(TensorParallel, BiasesOfSumsAreAddedOnce) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(TensorParallel, RanksHaveASliceOfEachMatrixThatATensorHolds) {
-  expect_same_on_two_ranks(kModels + "phi3");
-}
-
 TEST(TensorParallel, NormsOverAllHeadsAreOverThoseOfAllRanks) {
-  expect_same_on_two_ranks(kModels + "olmo2");
   expect_same_on_two_ranks(kModels + "olmo2", model::Recompute::kFull);
 }
 

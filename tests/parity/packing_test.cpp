@@ -31,9 +31,8 @@ Tensor score(model::Network& network, const model::TokenBatch& batch,
 class Packing : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Packing, OfResponsesUnderTheirPromptEqualsEverySequenceAlone) {
-  SLIME_NEEDS_MODEL(GetParam());
   const auto network =
-      model::load_network(testing::fixture_directory(GetParam()), model::Precision::of("float64"));
+      model::load_network(golden_models::directory(GetParam()), model::Precision::of("float64"));
   network->weights().enable_grad();
   const Sequence prompt = {5, 17, 120, 33, 9, 41, 77, 12, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69};
   const std::vector<Sequence> responses = {
@@ -91,8 +90,8 @@ TEST_P(Packing, OfResponsesUnderTheirPromptEqualsEverySequenceAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Packing, testing::golden_models(),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, Packing, ::testing::ValuesIn(golden_models::all()),
+                         golden_models::name_of);
 
 }  // namespace
 }  // namespace slime

@@ -23,7 +23,6 @@
 namespace slime::engine {
 namespace {
 
-using testing::fixture_directory;
 using testing::Responses;
 using testing::sampled_request;
 using testing::some_tokens;
@@ -33,7 +32,8 @@ using testing::TestEngine;
 struct ServedEngine {
   explicit ServedEngine(const RemoteEngineConfig& config = {})
       : bench("qwen3"),
-        second(model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"))),
+        second(model::load_network(golden_models::directory("qwen3"),
+                                   model::Precision::of("float32"))),
         networks{.running = &bench.network(),
                  .second = second.get(),
                  .running_handle = {},
@@ -150,7 +150,8 @@ class PublishingModes : public ::testing::TestWithParam<PublishingMode> {
   void SetUp() override {
     folder_ = std::filesystem::temp_directory_path() /
               ("slime_publishing_" + GetParam().name + std::to_string(::getpid()));
-    network_ = model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"));
+    network_ =
+        model::load_network(golden_models::directory("qwen3"), model::Precision::of("float32"));
     publisher_ = std::make_unique<sync::Publisher>(
         sync::PublisherConfig{.sends_changes = GetParam().sends_changes,
                               .encoding = GetParam().encoding,
@@ -297,7 +298,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(RemoteEngineParity, WhatDoesNotLeadToTheRightWeightsIsSentWhole) {
   const at::NoGradGuard no_grad;
   ServedEngine served;
-  auto network = model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"));
+  auto network =
+      model::load_network(golden_models::directory("qwen3"), model::Precision::of("float32"));
   ASSERT_TRUE(served.remote->update_weights(
       {.version = 1, .source = FromNetwork{network.get()}, .publication = 1}));
   const Tensor before_N = network->weights().flat().clone();
@@ -329,7 +331,7 @@ TEST(RemoteEngineParity, WeightsAreComparedWithASnapshotAndReset) {
             std::string::npos)
       << reset.error().message;
   const auto network =
-      model::load_network(fixture_directory("qwen3"), model::Precision::of("float32"));
+      model::load_network(golden_models::directory("qwen3"), model::Precision::of("float32"));
   ASSERT_TRUE(remote.update_weights({.version = 1, .source = FromNetwork{network.get()}}));
   EXPECT_TRUE(remote.check_weights(WeightCheck::kCompare)) << "they have been brought again";
 }

@@ -91,8 +91,7 @@ class ReshardOfModel : public ::testing::TestWithParam<const char*> {};
 /// From each way of dividing it for training that it allows to each way of dividing it for an engine:
 /// tied embeddings, biases, norms of queries and keys, experts and their selection biases, latents.
 TEST_P(ReshardOfModel, BringsEachTensorIntoEnginesOfOneTwoAndFourRanks) {
-  SLIME_NEEDS_MODEL(GetParam());
-  const std::filesystem::path directory = testing::fixture_directory(GetParam());
+  const std::filesystem::path directory = golden_models::directory(GetParam());
   const model::ModelConfig model = model::read_model_config(directory);
   int tried = 0;
   for (const ParallelLayout& layout :
@@ -133,7 +132,8 @@ TEST_P(ReshardOfModel, BringsEachTensorIntoEnginesOfOneTwoAndFourRanks) {
   EXPECT_GT(tried, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ReshardOfModel, testing::golden_models());
+INSTANTIATE_TEST_SUITE_P(Models, ReshardOfModel, ::testing::ValuesIn(golden_models::all()),
+                         golden_models::name_of);
 
 TEST(Reshard, OfWeightsThatNobodyHasIsABug) {
   const std::filesystem::path directory = kModels + "qwen3";

@@ -68,14 +68,13 @@ TEST(EngineExperts, OfTheGreedyContinuationAreTheReferences) {
   const model::ModelConfig& config = bench.network().config();
   const auto rows = static_cast<int64_t>(prompt.size()) + 23, width = config.routing_width();
   ASSERT_EQ(static_cast<int64_t>(out.routed_experts.size()), rows * width);
-  const model::SafetensorsFile routing(fixture.directory / "routing.safetensors");
   const Tensor told = at::tensor(out.routed_experts, at::kShort)
                           .view({rows, config.num_layers, config.experts.per_token});
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     if (!config.experts.are_in(layer)) continue;
-    const Tensor golden =
-        routing.read("greedy.layer" + std::to_string(layer) + ".experts").narrow(0, 0, rows);
-    EXPECT_TRUE(told.select(1, layer).to(at::kInt).equal(golden)) << "layer " << layer;
+    const Tensor golden = fixture.tensors.read(fmt::format("greedy.layer{}.experts", layer));
+    EXPECT_TRUE(told.select(1, layer).equal(golden.narrow(0, 0, rows).to(at::kShort)))
+        << "layer " << layer;
   }
 }
 
@@ -139,10 +138,7 @@ TEST(EngineExperts, ARequestForThemNeedsAnEngineThatRecords) {
   EXPECT_NE(out.finish->message.find("--enable-return-routed-experts"), std::string::npos);
 }
 
-class ReplayedModel : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { SLIME_NEEDS_MODEL(GetParam()); }
-};
+class ReplayedModel : public ::testing::TestWithParam<const char*> {};
 
 struct Agreement {
   double mean = 0;
@@ -347,7 +343,7 @@ TEST(SelectionBiases, FollowTheLoadOfExperts) {
 TEST(SelectionBiases, TravelWithWeightsToARunningEngine) {
   TestEngine bench("kimi_k2");
   const auto fresh =
-      model::load_network(testing::fixture_directory("kimi_k2"), model::Precision::of("float32"));
+      model::load_network(golden_models::directory("kimi_k2"), model::Precision::of("float32"));
   Tensor biases = fresh->weights().flat_constants();
   ASSERT_GT(biases.numel(), 0);
   biases.copy_(at::arange(biases.numel(), at::kFloat).remainder(3));

@@ -110,8 +110,9 @@ TEST_P(SparseModel, TrainingDoesNotDependOnPackingSharingOrMicroBatches) {
   parity::expect_same(gradients(config, true, 100), plain, 1e-11);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, SparseModel, ::testing::Values("deepseek_v32", "glm_moe_dsa"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, SparseModel,
+                         ::testing::ValuesIn(golden_models::all(golden_models::has_indexers)),
+                         golden_models::name_of);
 
 }  // namespace
 }  // namespace slime

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/clock.h"
+#include "model/golden_models_for_tests.h"
 #include "train_cases.h"
 
 namespace slime::parity {
@@ -20,14 +21,8 @@ struct Cut {
   int64_t max_tokens = 0;
 };
 
-/// Fresh weights where only the configuration lies here.
 std::unique_ptr<model::Network> load(const std::string& name) {
-  if (!std::filesystem::exists(kModels + name + "/model.safetensors")) {
-    model::ModelConfig config = model::read_model_config(kModels + name);
-    config.initializer_range = 0.3;
-    return model::make_network(config, model::Precision::of("float64"), 11);
-  }
-  return model::load_network(kModels + name, model::Precision::of("float64"));
+  return model::load_network(golden_models::directory(name), model::Precision::of("float64"));
 }
 
 Outcome run(const TrainBatch& batch, TrainConfig config, const Cut& cut,
@@ -56,18 +51,14 @@ void expect_invariant(const TrainBatch& batch, const TrainConfig& config,
   }
 }
 
-TEST(TrainInvariance, GrpoDoesNotDependOnPackingSharingOrMicroBatches) {
-  expect_invariant(make_train_batch(made_up_groups(3, 4, 384), {}), grpo_config());
+class TrainInvarianceOfModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TrainInvarianceOfModel, GrpoDoesNotDependOnPackingSharingOrMicroBatches) {
+  expect_invariant(make_train_batch(made_up_groups(3, 4, 128), {}), grpo_config(), GetParam());
 }
 
-TEST(TrainInvariance, GrpoOfExpertsDoesNotEither) {
-  for (const char* name : {"qwen2_moe", "qwen3_moe"})
-    expect_invariant(make_train_batch(made_up_groups(3, 4, 128), {}), grpo_config(), name);
-}
-
-TEST(TrainInvariance, NorOfCappedScoresAndLogits) {
-  expect_invariant(make_train_batch(made_up_groups(3, 4, 320), {}), grpo_config(), "gemma2");
-}
+INSTANTIATE_TEST_SUITE_P(Models, TrainInvarianceOfModel,
+                         ::testing::ValuesIn(golden_models::kinds()), golden_models::name_of);
 
 /// Along some direction: the gradient that a user's loss of the logits makes, over the loss's own slope.
 double share_of_users_gradient(const std::string& name) {
@@ -107,15 +98,6 @@ double share_of_users_gradient(const std::string& name) {
 // What the trainer divides by is the batch's; qwen3 has no caps.
 TEST(TrainInvariance, AUsersGradientOfLogitsGoesThroughTheirCap) {
   EXPECT_NEAR(share_of_users_gradient("gemma2") / share_of_users_gradient("qwen3"), 1, 1e-5);
-}
-
-TEST(TrainInvariance, NorOfLatentAttention) {
-  expect_invariant(make_train_batch(made_up_groups(3, 4, 128), {}), grpo_config(), "kimi_k2");
-}
-
-TEST(TrainInvariance, NorOfStatesThatGoFromPromptsToTheirResponses) {
-  for (const char* name : {"qwen3_5", "qwen3_next"})
-    expect_invariant(make_train_batch(made_up_groups(3, 4, 128), {}), grpo_config(), name);
 }
 
 TEST(TrainInvariance, NeitherDoesThePerTokenMean) {

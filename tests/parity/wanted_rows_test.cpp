@@ -15,10 +15,9 @@ namespace {
 class WantedRows : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WantedRows, AreThoseOfAPassOfAllRows) {
-  SLIME_NEEDS_MODEL(GetParam());
   const at::NoGradGuard no_grad;
   const auto network =
-      model::load_network(testing::fixture_directory(GetParam()), model::Precision::of("float32"));
+      model::load_network(golden_models::directory(GetParam()), model::Precision::of("float32"));
   const model::ModelConfig& config = network->config();
   model::TokenBatch batch = testing::pack({{1, 5, 9, 2, 40, 41, 42, 43}, {7, 7, 8}});
   const auto forward = [&](const Tensor& wanted_R, model::RouterPass* routers) {
@@ -55,10 +54,8 @@ TEST_P(WantedRows, AreThoseOfAPassOfAllRows) {
   EXPECT_TRUE(none.made_YTK.equal(whole.made_YTK));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, WantedRows,
-                         ::testing::Values("qwen3", "gemma3_text", "olmo2", "qwen3_5", "qwen3_next",
-                                           "qwen3_moe", "gpt_oss", "deepseek_v3", "deepseek_v32"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, WantedRows, ::testing::ValuesIn(golden_models::kinds()),
+                         golden_models::name_of);
 
 }  // namespace
 }  // namespace slime

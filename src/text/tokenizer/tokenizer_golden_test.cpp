@@ -1,39 +1,20 @@
 /// Ids, texts and stream pieces of published tokenizers against what `tokenizers` and
-/// `transformers` gave for them. The large ones are not in this repository: ../shared beside it, or
-/// where SLIME_SHARED points.
+/// `transformers` gave for them. The large ones are not in this repository (CONTRIBUTING.md).
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "core/json.h"
+#include "text/published_tokenizers_for_tests.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::text {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path shared_tokenizers() {
-  const char* shared = std::getenv("SLIME_SHARED");
-  return fs::path(shared != nullptr ? shared : SLIME_SOURCE_DIR "/../shared") /
-         "fixtures/tokenizers";
-}
-
-std::string unpacked(const fs::path& file) {
-  std::FILE* pipe = ::popen(("xz -dc '" + file.string() + "'").c_str(), "r");
-  std::string text;
-  if (pipe == nullptr) return text;
-  std::vector<char> buffer(1 << 16);
-  for (std::size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    text.append(buffer.data(), n);
-  ::pclose(pipe);
-  return text;
-}
 
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -109,8 +90,8 @@ void expect_golden(const Tokenizer& tokenizer, const fs::path& golden_file) {
 class PublishedTokenizer : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PublishedTokenizer, GivesTheReferencesIdsTextsAndStreamPieces) {
-  const fs::path folder = shared_tokenizers() / GetParam();
-  if (!fs::exists(folder / "tokenizer.json.xz")) GTEST_SKIP() << folder << " is not there";
+  SLIME_NEEDS_PUBLISHED_TOKENIZER(GetParam());
+  const fs::path folder = published_tokenizer(GetParam());
   const std::string tokenizer_json = unpacked(folder / "tokenizer.json.xz");
   if (tokenizer_json.empty()) GTEST_SKIP() << "xz is not installed";
   const auto tokenizer =
@@ -118,8 +99,7 @@ TEST_P(PublishedTokenizer, GivesTheReferencesIdsTextsAndStreamPieces) {
   expect_golden(*tokenizer, folder / "golden_tokenizer.json");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PublishedTokenizer,
-                         ::testing::Values("qwen3", "llama3_1", "deepseek_v3"),
+INSTANTIATE_TEST_SUITE_P(All, PublishedTokenizer, ::testing::ValuesIn(kPublishedTokenizers),
                          [](const auto& info) { return info.param; });
 
 class TinyTokenizer : public ::testing::TestWithParam<const char*> {};
