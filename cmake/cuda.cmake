@@ -71,5 +71,6 @@ function(slime_cuda_library)
   endforeach()
 
   add_dependencies(slime slime_cuda)
+  add_dependencies(slime-bench slime_cuda)
   add_dependencies(slime_tests slime_cuda)
 endfunction()

@@ -110,7 +110,8 @@ function(slime_module name)
   endforeach()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_test.cpp)
-  list(REMOVE_ITEM sources ${tests} ${CMAKE_SOURCE_DIR}/src/cli/main.cpp ${CMAKE_SOURCE_DIR}/src/cli/sandbox_main.cpp)
+  list(REMOVE_ITEM sources ${tests} ${CMAKE_SOURCE_DIR}/src/cli/main.cpp ${CMAKE_SOURCE_DIR}/src/cli/sandbox_main.cpp
+       ${CMAKE_SOURCE_DIR}/src/bench/main.cpp)
   list(FILTER sources EXCLUDE REGEX "/src/kernels/cuda/")  # a library of its own: cmake/cuda.cmake
   list(FILTER sources EXCLUDE REGEX "/buffer/parquet/")  # a shared library of its own
   list(TRANSFORM arg_DEPS PREPEND slime_)
@@ -150,10 +151,18 @@ function(slime_executables)
 
   add_executable(slime ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
   target_precompile_headers(slime REUSE_FROM slime_pch_tensor)
+  list(REMOVE_ITEM modules slime_bench)
   target_link_libraries(slime PRIVATE slime_cli ${modules} slime_libraries)
 
+  # The measurements, which `slime bench` becomes where this is built.
+  add_executable(slime-bench ${CMAKE_SOURCE_DIR}/src/bench/main.cpp)
+  target_precompile_headers(slime-bench REUSE_FROM slime_pch_tensor)
+  target_link_libraries(slime-bench PRIVATE slime_bench slime_cli ${modules} slime_libraries)
+  list(APPEND modules slime_bench)
+
   # `slime sandbox` in a process without LibTorch, which it becomes where this lies beside it.
-  add_executable(slime_sandbox_program ${CMAKE_SOURCE_DIR}/src/cli/sandbox_main.cpp ${CMAKE_SOURCE_DIR}/src/cli/sandbox.cpp)
+  add_executable(slime_sandbox_program ${CMAKE_SOURCE_DIR}/src/cli/sandbox_main.cpp ${CMAKE_SOURCE_DIR}/src/cli/sandbox.cpp
+                 ${CMAKE_SOURCE_DIR}/src/cli/sibling.cpp)
   set_target_properties(slime_sandbox_program PROPERTIES OUTPUT_NAME slime-sandbox RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   target_link_libraries(slime_sandbox_program PRIVATE slime_sandbox slime_text slime_core slime_flags ${SLIME_PCRE2} Threads::Threads)
   target_include_directories(slime_sandbox_program SYSTEM PRIVATE ${slime_fmt_include})
@@ -180,7 +189,7 @@ function(slime_executables)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/main.cpp PROPERTIES COMPILE_DEFINITIONS SLIME_CLONE="${CMAKE_SOURCE_DIR}")
   target_link_libraries(slime_tests PRIVATE ${cross_objects} ${test_objects} ${test_libraries} slime_libraries GTest::gtest GTest::gmock)
 
-  set_target_properties(slime slime_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  set_target_properties(slime slime-bench slime_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 
   enable_testing()
   add_test(NAME unit COMMAND slime_tests WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

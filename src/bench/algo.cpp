@@ -1,4 +1,4 @@
-#include "bench/algo.h"
+/// The policy loss and its gradient on a million tokens, against the speed of memory.
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -8,11 +8,19 @@
 
 #include "algo/loss.h"
 #include "algo/packed.h"
+#include "bench/flags.h"
 #include "core/best_seconds.h"
 #include "core/json_lines.h"
 
 namespace slime::bench {
 namespace {
+
+struct AlgoOptions {
+  int64_t tokens = 1 << 20;
+  int64_t response_length = 1024;
+  int64_t micro_batch_tokens = 1 << 14;  // of one call of the loss
+  int repeats = 5;
+};
 
 /// Bytes per second of a copy that no cache holds: read and write.
 double copy_bandwidth() {
@@ -38,8 +46,6 @@ algo::PolicyColumns made_up_columns(int64_t num_tokens, int64_t response_length)
   in.logprob_T.requires_grad_(true);
   return in;
 }
-
-}  // namespace
 
 void measure_algo(const AlgoOptions& options) {
   const int64_t tokens = options.tokens, micro_batch_tokens = options.micro_batch_tokens;
@@ -77,6 +83,23 @@ void measure_algo(const AlgoOptions& options) {
                      {"copy_gb_per_second", bandwidth / 1e9},
                      {"share_of_roofline", least_bytes / bandwidth / seconds}});
   }
+}
+
+}  // namespace
+
+int algo(const std::string& name, Arguments arguments) {
+  AlgoOptions options;
+  Flags flags("The policy loss with KL term and truncated importance sampling, and its gradient.",
+              name);
+  flags.add("--tokens", options.tokens, "Response tokens");
+  flags.add("--response-length", options.response_length, "Tokens per response");
+  flags.add("--micro-batch-tokens", options.micro_batch_tokens,
+            "Tokens of one call: the trainer calls once per micro-batch, and what a call makes "
+            "on its way should stay in the caches");
+  flags.repeats(options.repeats, "The best counts");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_algo(options);
+  return 0;
 }
 
 }  // namespace slime::bench

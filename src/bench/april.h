@@ -47,6 +47,12 @@ struct AprilOptions {
 /// of a measurement draws the same.
 int64_t april_length(const AprilOptions& options, int64_t sample_ordinal);
 
+/// Of any response.
+int64_t longest_april_length(const AprilOptions& options);
+
+/// Throws ConfigError, with the forms there are, for another one than those of run_april().
+void check_april_form(const AprilOptions& options, const std::string& form);
+
 struct AprilRun {
   // Of the steps that count.
   int64_t steps = 0;
@@ -74,9 +80,5 @@ struct AprilRun {
 /// the engine's network, or null.
 AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* trainer,
                    const AprilOptions& options, const std::string& form);
-
-/// Prints a JSON line for each form, and one with their ratios. Throws BugError when the tokens of
-/// a form do not add up.
-void measure_april(const AprilOptions& options);
 
 }  // namespace slime::bench

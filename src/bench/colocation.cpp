@@ -1,11 +1,12 @@
-#include "bench/colocation.h"
+/// What it costs that trainer and engine are colocated on one GPU and alternate.
 
 #include <ATen/ATen.h>
 #include <utility>
 #include <vector>
 
+#include "bench/flags.h"
 #include "bench/generate_all.h"
-#include "bench/timing.h"
+#include "bench/harness.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
@@ -14,6 +15,12 @@
 
 namespace slime::bench {
 namespace {
+
+struct ColocationOptions {
+  ShapeOptions shape;
+  double kv_cache_gb = 80;  // 10^9 bytes
+  int repeats = 5;          // the median counts
+};
 
 constexpr double kGibibyte = 1 << 30;
 
@@ -49,8 +56,6 @@ struct Served {
   std::unique_ptr<model::Network> network;
   std::unique_ptr<engine::Engine> engine;
 };
-
-}  // namespace
 
 void measure_hand_over(const ColocationOptions& options) {
   kernels::open_gpu();
@@ -112,6 +117,33 @@ void measure_sleep_wake(const ColocationOptions& options) {
                    {"model", options.shape.model},
                    {"seconds", json::value_from(both)},
                    {"gpu", gpu.description()}});
+}
+
+void add_flags(Flags& flags, ColocationOptions& options) {
+  flags.shape(options.shape);
+  flags.range("--kv-cache-gb", options.kv_cache_gb, 0.1, 1000.0,
+              "Size of the cache, in 10^9 bytes");
+  flags.repeats(options.repeats, "The median counts");
+}
+
+}  // namespace
+
+int hand_over(const std::string& name, Arguments arguments) {
+  ColocationOptions options{.kv_cache_gb = 40};
+  Flags flags("New weights to the engine of the same GPU.", name);
+  add_flags(flags, options);
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_hand_over(options);
+  return 0;
+}
+
+int sleep_wake(const std::string& name, Arguments arguments) {
+  ColocationOptions options;
+  Flags flags("Keys and values give their memory back and take it again.", name);
+  add_flags(flags, options);
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_sleep_wake(options);
+  return 0;
 }
 
 }  // namespace slime::bench

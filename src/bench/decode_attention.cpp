@@ -1,4 +1,5 @@
-#include "bench/decode_attention.h"
+/// Attention of one layer in a decode step on the GPU: normed and rotated heads, the new keys and
+/// values into their pages, and all earlier ones read, against the speed of memory.
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -7,13 +8,23 @@
 #include <cmath>
 #include <numeric>
 
-#include "bench/kernel_timing.h"
+#include "bench/flags.h"
+#include "bench/harness.h"
 #include "core/json_lines.h"
 #include "kernels/gpu/decode_launch.h"
 #include "kernels/gpu/limits.h"
 
 namespace slime::bench {
 namespace {
+
+struct DecodeAttentionOptions {
+  std::vector<int64_t> batches{1, 8, 32, 128, 256};
+  int64_t keys = 1024;  // of each sequence, its prompt included
+  int64_t prompt = 0;   // keys that `samples` sequences share
+  int64_t samples = 8;
+  int64_t heads = 32, kv_heads = 8, head_dim = 128;
+  std::string kv_cache_dtype = "auto";  // bfloat16; or fp8_e4m3
+};
 
 using kernels::kPageTokens;
 constexpr double kColdBytes = 4e9;  // caches of all layers together: many times the L2 cache
@@ -134,8 +145,6 @@ void measure_batch(const DecodeAttentionOptions& options, int64_t batch, Variant
                    {"fraction_of_copy", bytes / seconds / copy_bytes_per_second}});
 }
 
-}  // namespace
-
 void measure_decode_attention(const DecodeAttentionOptions& options) {
   const at::NoGradGuard no_grad;
   const kernels::GpuLimits limits = kernels::measure_gpu_limits();
@@ -150,6 +159,25 @@ void measure_decode_attention(const DecodeAttentionOptions& options) {
     if (!has_own_kernel) measure(Variant::kWholeSequences);
     kernels::opened_gpu().release_unused_memory();
   }
+}
+
+}  // namespace
+
+int decode_attention(const std::string& name, Arguments arguments) {
+  DecodeAttentionOptions options;
+  Flags flags("Attention of one layer in a decode step on the GPU.", name);
+  flags.list("--batch", options.batches, "Sequences of a step");
+  flags.add("--keys", options.keys, "Keys of each sequence");
+  flags.add("--prompt", options.prompt, "Keys that --samples sequences share");
+  flags.count("--samples", options.samples, "Sequences of one prompt");
+  flags.add("--heads", options.heads, "Query heads");
+  flags.add("--kv-heads", options.kv_heads, "Key-value heads");
+  flags.add("--head-dim", options.head_dim, "Size of a head")->check(CLI::IsMember({64, 128, 256}));
+  flags.add("--kv-cache-dtype", options.kv_cache_dtype, "auto (bfloat16) or fp8_e4m3")
+      ->check(CLI::IsMember({"auto", "fp8_e4m3"}));
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_decode_attention(options);
+  return 0;
 }
 
 }  // namespace slime::bench

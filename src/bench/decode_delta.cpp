@@ -1,4 +1,5 @@
-#include "bench/decode_delta.h"
+/// The gated delta rule of one layer in the engine on the GPU: states advanced by a token of each
+/// sequence, or by a prompt, against the speed of memory (a state is read and written once).
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -6,12 +7,21 @@
 #include <algorithm>
 #include <numeric>
 
-#include "bench/kernel_timing.h"
+#include "bench/flags.h"
+#include "bench/harness.h"
 #include "core/json_lines.h"
+#include "kernels/gated_delta.h"
 #include "kernels/gpu/limits.h"
 
 namespace slime::bench {
 namespace {
+
+struct DecodeDeltaOptions {
+  std::vector<int64_t> batches{1, 8, 32, 128, 256};
+  int64_t tokens = 1;                           // of each sequence
+  kernels::DeltaShape shape{16, 32, 128, 128};  // Qwen3-Next's
+  int64_t taps = 4;
+};
 
 constexpr double kColdStateBytes = 4e9;  // states of all layers together: many times the L2 cache
 
@@ -60,8 +70,6 @@ void measure_states(const DecodeDeltaOptions& options, int64_t batch,
                    {"fraction_of_copy", bytes / seconds / copy_bytes_per_second}});
 }
 
-}  // namespace
-
 void measure_decode_delta(const DecodeDeltaOptions& options) {
   const at::NoGradGuard no_grad;
   const kernels::GpuLimits limits = kernels::measure_gpu_limits();
@@ -69,6 +77,18 @@ void measure_decode_delta(const DecodeDeltaOptions& options) {
     measure_states(options, batch, limits.copy_bytes_per_second);
     kernels::opened_gpu().release_unused_memory();
   }
+}
+
+}  // namespace
+
+int decode_delta(const std::string& name, Arguments arguments) {
+  DecodeDeltaOptions options;
+  Flags flags("The gated delta rule of one layer of Qwen3-Next in a step on the GPU.", name);
+  flags.list("--batch", options.batches, "Sequences of a step");
+  flags.count("--tokens", options.tokens, "Tokens of each sequence");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_decode_delta(options);
+  return 0;
 }
 
 }  // namespace slime::bench

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bench/flags.h"
 #include "bench/generate_all.h"
 #include "bench/random_tokens.h"
 #include "cluster/local_process.h"
@@ -18,6 +19,17 @@
 
 namespace slime::bench {
 namespace {
+
+struct EngineCountOptions {
+  std::string name;
+  ShapeOptions shape;
+  std::string device = "cuda";
+  std::vector<int64_t> engines = {1, 2};
+  int64_t sequences = 256;  // for each engine
+  int64_t prompt_tokens = 1024;
+  int64_t new_tokens = 1024;
+  int repeats = 2;
+};
 
 constexpr int64_t kPrefillTokens = 8192;
 /// Before what counts: batch sizes are recorded.
@@ -123,6 +135,10 @@ roles::EngineWorkersConfig config_of(const EnginesApart& engines,
   return config;
 }
 
+namespace {
+
+/// Prints a JSON line for each number of engines: output tokens per second of all together, and how
+/// many times that is what the first number of them makes.
 void measure_engine_counts(const EngineCountOptions& options) {
   const model::ModelConfig shape = read_shape(options.shape);
   if (options.device == "cuda")
@@ -155,6 +171,26 @@ void measure_engine_counts(const EngineCountOptions& options) {
                      {"model", options.shape.model},
                      {"device", options.device}});
   }
+}
+
+}  // namespace
+
+int engine_counts(const std::string& name, Arguments arguments) {
+  EngineCountOptions options;
+  options.name = name;
+  Flags flags(
+      "Output tokens per second of one engine and of several, each in a process of its own.", name);
+  flags.shape(options.shape);
+  flags.device(options.device, "cuda or cpu; the size \"tiny\" is made for the CPU");
+  flags.list("--engines", options.engines, "Numbers of engines; separated by commas")
+      ->check(CLI::Range(1, 64));
+  flags.count("--sequences", options.sequences, "For each engine, all at once");
+  flags.count("--prompt-tokens", options.prompt_tokens, "Of each");
+  flags.count("--new-tokens", options.new_tokens, "Of each");
+  flags.repeats(options.repeats, "The best counts");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_engine_counts(options);
+  return 0;
 }
 
 }  // namespace slime::bench

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Engines in processes of their own, as `slime train --rollout-num-gpus` starts them, with made-up
-/// weights; and how much more two of them draw than one.
+/// weights.
 
 #include <string>
 #include <vector>
@@ -24,20 +24,5 @@ struct EnginesApart {
 
 /// `directory`: of the shape; outlives the engines. Throws ConfigError for flags that no run may have.
 roles::EngineWorkersConfig config_of(const EnginesApart& engines, const MadeUpDirectory& directory);
-
-struct EngineCountOptions {
-  std::string name;
-  ShapeOptions shape;
-  std::string device = "cuda";
-  std::vector<int64_t> engines = {1, 2};
-  int64_t sequences = 256;  // for each engine
-  int64_t prompt_tokens = 1024;
-  int64_t new_tokens = 1024;
-  int repeats = 2;
-};
-
-/// Prints a JSON line for each number of engines: output tokens per second of all together behind one
-/// router, and how many times that is what the first number of them makes.
-void measure_engine_counts(const EngineCountOptions& options);
 
 }  // namespace slime::bench

@@ -1,4 +1,5 @@
-#include "bench/gpu_train_step.h"
+/// A training step of GRPO on the GPU, or on several of them: packed forward, loss, backward,
+/// clipping, AdamW, in a shape of bench/gpu/workloads.json.
 
 #include <ATen/ATen.h>
 #include <c10/util/accumulate.h>
@@ -13,8 +14,9 @@
 #include <vector>
 
 #include "bench/device_profile.h"
+#include "bench/flags.h"
+#include "bench/harness.h"
 #include "bench/random_tokens.h"
-#include "bench/timing.h"
 #include "comm/ordered_sum.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -26,6 +28,19 @@
 
 namespace slime::bench {
 namespace {
+
+struct GpuTrainOptions {
+  std::string name;  // of the printed line
+  ShapeOptions shape;
+  model::Recompute recompute = model::Recompute::kNone;
+  int64_t sequences = 8;  // for each device
+  int64_t sequence_length = 2048;
+  int64_t micro_batch_tokens = 16384;
+  int repeats = 5;  // the median counts
+  bool state_on_host = false;
+  bool has_profile = false;  // what fills a step (bench/device_profile.h), a line of each rank
+  RankOptions ranks;
+};
 
 /// In which a mesh has told of what has ended.
 constexpr std::chrono::milliseconds kLookTime{200};
@@ -120,8 +135,6 @@ void profile(const GpuTrainOptions& options, const comm::Mesh& mesh, model::Netw
   }
 }
 
-}  // namespace
-
 void measure_gpu_train_step(const GpuTrainOptions& options) {
   const model::ModelConfig config = read_shape(options.shape);
   CollectiveTimes times;
@@ -198,6 +211,35 @@ void measure_gpu_train_step(const GpuTrainOptions& options) {
     line["communication"] = std::move(communication);
   }
   write_json_line(line);
+}
+
+}  // namespace
+
+int gpu_train_step(const std::string& name, Arguments arguments) {
+  GpuTrainOptions options;
+  options.name = name;
+  const std::map<std::string, model::Recompute> recomputes{
+      {"none", model::Recompute::kNone},
+      {"full", model::Recompute::kFull},
+      {"selective", model::Recompute::kSelective}};
+  Flags flags("A GRPO step on the GPU: packed forward, loss, backward, clipping, AdamW.", name);
+  flags.shape(options.shape);
+  flags.add_option("--recompute", options.recompute, "none, full or selective")
+      ->transform(CLI::CheckedTransformer(recomputes));
+  flags.range("--sequences", options.sequences, 1, 1 << 16, "Of a step");
+  flags.range("--sequence-length", options.sequence_length, 2, 1 << 20, "Tokens of each");
+  flags.add("--max-tokens-per-gpu", options.micro_batch_tokens, "Tokens of a micro-batch");
+  flags.repeats(options.repeats, "The median counts");
+  flags.add_flag("--optimizer-cpu-offload", options.state_on_host,
+                 "Master weights and moments in host memory");
+  flags.add_flag("--profile", options.has_profile,
+                 "What fills a step: kernels, collectives, gaps, a line of each rank");
+  flags.ranks(options.ranks, name, arguments,
+              "Several GPUs of this machine: dp2, tp2-sp, pp2-chunks2, cp2, dp2-cp2, ...; "
+              "--sequences are for each of them");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_gpu_train_step(options);
+  return 0;
 }
 
 }  // namespace slime::bench

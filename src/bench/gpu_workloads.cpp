@@ -1,4 +1,4 @@
-#include "bench/gpu_workloads.h"
+/// The workloads of bench/gpu/workloads.json on this machine's GPU.
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "bench/flags.h"
 #include "bench/made_up_directory.h"
 #include "bench/workload.h"
 #include "cluster/run_identity.h"
@@ -22,6 +23,20 @@
 
 namespace slime::bench {
 namespace {
+
+struct GpuWorkloadOptions {
+  std::vector<std::string> names;
+  std::string file = kWorkloadsFile;
+  int repeats = 2;  // the best counts
+  int64_t max_prefill_tokens = 8192;
+  int64_t max_running_requests = 256;
+  int64_t context_length = 8448;
+  std::string kv_cache_dtype = "auto";
+  bool shares_prompt_reads = true;
+  int tp = 1;                // ranks of the engine, each with a GPU of this machine
+  bool nccl_alone = false;   // of ranks: small ones too
+  bool has_profile = false;  // what fills the first rank's GPU, one more run of each workload
+};
 
 /// The further ranks of an engine, with a directory that says what the model is.
 struct OtherRanks {
@@ -93,8 +108,6 @@ void run_model(const WorkloadFile& file, const std::string& model,
   }
 }
 
-}  // namespace
-
 void measure_gpu_workloads(const GpuWorkloadOptions& options) {
   const WorkloadFile file = read_workloads(options.file);
   std::vector<std::string> models;  // in order of appearance
@@ -119,6 +132,29 @@ void measure_gpu_workloads(const GpuWorkloadOptions& options) {
                  [&](const Workload* workload) { return workload->model == model; });
     run_model(file, model, of_model, options, limits);
   }
+}
+
+}  // namespace
+
+int gpu_workloads(const std::string& name, Arguments arguments) {
+  GpuWorkloadOptions options;
+  Flags flags("Workloads that rollout engines are compared on, on this machine's GPU.", name);
+  flags.add_option("workloads", options.names, "Names in the file of workloads")->required();
+  flags.workloads_file(options.file);
+  flags.repeats(options.repeats, "The best counts");
+  flags.prefill(options.max_prefill_tokens);
+  flags.add("--max-running-requests", options.max_running_requests, "Requests per step");
+  flags.add("--kv-cache-dtype", options.kv_cache_dtype, "auto or fp8_e4m3");
+  flags.add_flag("!--no-shared-reads", options.shares_prompt_reads,
+                 "Each sample reads its prompt's keys and values itself");
+  flags.range("--tp", options.tp, 1, 64, "GPUs of this machine that share the model");
+  flags.add_flag("--disable-custom-all-reduce", options.nccl_alone,
+                 "With --tp: small sums go through NCCL, as large ones do");
+  flags.add_flag("--profile", options.has_profile,
+                 "What fills the first GPU's time: kernels, collectives, gaps");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_gpu_workloads(options);
+  return 0;
 }
 
 }  // namespace slime::bench

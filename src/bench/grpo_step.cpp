@@ -1,8 +1,10 @@
-#include "bench/grpo_step.h"
+/// One whole step of the loop on made-up prompts and rewards (generation, training, new weights),
+/// beside bench/cpu/grpo_step_peer.py.
 
 #include <utility>
 #include <vector>
 
+#include "bench/flags.h"
 #include "bench/generate_all.h"
 #include "bench/random_tokens.h"
 #include "core/clock.h"
@@ -15,6 +17,15 @@
 
 namespace slime::bench {
 namespace {
+
+struct GrpoOptions {
+  ModelOptions model;
+  int64_t prompts = 8;
+  int64_t samples = 8;
+  int64_t prompt_tokens = 64;
+  int64_t new_tokens = 96;
+  int repeats = 2;  // the best counts
+};
 
 /// Groups of samples with made-up prompts and rewards, still without responses.
 std::vector<Group> made_up_groups(const GrpoOptions& options, int64_t vocab_size, int step) {
@@ -65,8 +76,6 @@ struct Seconds {
   double step = 1e300, generate = 0, train = 0;
 };
 
-}  // namespace
-
 void measure_grpo_step(const GrpoOptions& options) {
   const SystemClock clock;
   train::keep_freed_memory();  // as `slime train` does
@@ -111,6 +120,23 @@ void measure_grpo_step(const GrpoOptions& options) {
                    {"train_seconds", best.train},
                    {"generated_tokens_per_second", new_tokens / best.generate},
                    {"computed_tokens", num_computed_tokens}});
+}
+
+}  // namespace
+
+int grpo_step(const std::string& name, Arguments arguments) {
+  GrpoOptions options;
+  Flags flags("One GRPO step on made-up prompts and rewards: generation, training, new weights.",
+              name);
+  flags.model(options.model);
+  flags.count("--prompts", options.prompts, "of a step");
+  flags.count("--samples", options.samples, "of each prompt");
+  flags.count("--prompt-tokens", options.prompt_tokens, "of each prompt");
+  flags.count("--new-tokens", options.new_tokens, "of each sample");
+  flags.repeats(options.repeats, "the best counts");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_grpo_step(options);
+  return 0;
 }
 
 }  // namespace slime::bench

@@ -1,4 +1,5 @@
-#include "bench/kernels.h"
+/// Kernels alone: on the CPU the matrix products of one model next to ATen's, on a GPU each kernel of
+/// engine and trainer (bench/gpu_kernels.h).
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -6,13 +7,23 @@
 #include <array>
 #include <cstdint>
 
-#include "bench/timing.h"
+#include "bench/flags.h"
+#include "bench/gpu_kernels.h"
+#include "bench/harness.h"
+#include "bench/made_up_model.h"
 #include "core/json_lines.h"
 #include "kernels/device.h"
+#include "kernels/gpu/gpu.h"
+#include "kernels/gpu/limits.h"
 #include "kernels/linear.h"
 
 namespace slime::bench {
 namespace {
+
+struct ProductOptions {
+  double budget_seconds = 0.3;  // of each measurement
+  std::vector<int64_t> rows{1, 8, 32, 128, 1024};
+};
 
 struct Product {
   const char* name;
@@ -53,8 +64,6 @@ void measure_product(const Product& product, int64_t rows, at::ScalarType dtype,
   write_json_line(line);
 }
 
-}  // namespace
-
 void measure_products(const ProductOptions& options) {
   const at::NoGradGuard no_grad;
   for (const auto dtype : {at::kBFloat16, at::kFloat}) {
@@ -63,6 +72,41 @@ void measure_products(const ProductOptions& options) {
         measure_product(product, rows, dtype, options.budget_seconds);
     }
   }
+}
+
+void measure_gpu_kernels(const ShapeOptions& shape, const std::string& only) {
+  const model::ModelConfig config = read_shape(shape);
+  kernels::open_gpu();
+  const KernelLines lines{.limits = kernels::measure_gpu_limits(), .only = only};
+  measure_step_kernels(config, lines);
+  measure_training_kernels(config, lines);
+  kernels::opened_gpu().release_unused_memory();
+  measure_paged_attention(config, lines);
+  measure_sparse_kernels(lines);
+}
+
+}  // namespace
+
+int kernels_alone(const std::string& name, Arguments arguments) {
+  std::string device = "cpu", only;
+  ProductOptions products;
+  ShapeOptions shape;
+  Flags flags(
+      "On the CPU matrix products of SmolLM2-135M at decode and training sizes, on a GPU each "
+      "kernel of engine and trainer; one JSON line each.",
+      name);
+  flags.device(device, "cpu or cuda");
+  flags.shape(shape);
+  flags.add_option("--only", only, "With cuda: kernels whose name holds this");
+  flags.add("--seconds", products.budget_seconds, "On the CPU: time per measurement");
+  flags.list("--rows", products.rows, "On the CPU: rows of the activations");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  if (device == "cuda") {
+    measure_gpu_kernels(shape, only);
+  } else {
+    measure_products(products);
+  }
+  return 0;
 }
 
 }  // namespace slime::bench

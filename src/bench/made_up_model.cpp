@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+#include <vector>
+
 #include "bench/workload.h"
 #include "core/error.h"
+#include "core/nearest_name.h"
 #include "kernels/gpu/gpu.h"
 
 namespace slime::bench {
@@ -11,8 +15,13 @@ namespace slime::bench {
 model::ModelConfig read_shape(const ShapeOptions& options) {
   const WorkloadFile file = read_workloads(options.file);
   const auto shape = file.models.find(options.model);
-  if (shape == file.models.end())
-    throw ConfigError(fmt::format("{} has no model \"{}\"", options.file, options.model));
+  if (shape == file.models.end()) {
+    std::vector<std::string_view> names;
+    for (const auto& model : file.models) names.emplace_back(model.first);
+    const auto nearest = nearest_name(options.model, names);
+    throw ConfigError(fmt::format("{} has no model \"{}\"{}", options.file, options.model,
+                                  nearest ? fmt::format("; did you mean {}?", *nearest) : ""));
+  }
   return model::parse_model_config(shape->second, options.model);
 }
 

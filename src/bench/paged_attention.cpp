@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "bench/gpu_kernels.h"
-#include "bench/kernel_timing.h"
+#include "bench/harness.h"
 #include "bench/workload.h"
 #include "core/clock.h"
 #include "engine/engine.h"
@@ -120,35 +120,34 @@ double layer_seconds(const model::ModelConfig& config, const Workload& workload,
 
 }  // namespace
 
-void measure_paged_attention(const model::ModelConfig& config, const kernels::GpuLimits& limits,
-                             const std::string& only) {
+void measure_paged_attention(const model::ModelConfig& config, const KernelLines& lines) {
   const at::NoGradGuard no_grad;
   constexpr int64_t kContext = 1024, kBrief = 16, kFull = 112;
   const int64_t width = config.num_kv_heads * config.head_dim;
   const int64_t heads = config.num_heads * config.head_dim;
   for (const int64_t batch : {1, 32, 256}) {
     const std::string name = fmt::format("decode-attention-b{}", batch);
-    if (!wants_kernel(only, name)) continue;
+    if (!lines.wants(name)) continue;
     Workload workload{.id = name, .model = "", .kind = Workload::Kind::kDecode};
     const auto count = static_cast<std::size_t>(batch);
     workload.prompt_lengths.assign(count, kContext - (kBrief + kFull) / 2);
     workload.output_lengths.assign(count, kFull);
     workload.short_output_length = kBrief;
     // Keys and values in bfloat16.
-    write_kernel_line(name,
-                      {.bytes = static_cast<double>(batch * kContext * 2 * width * 2),
-                       .flops = 4.0 * static_cast<double>(batch * kContext * heads)},
-                      layer_seconds(config, workload, limits), limits);
+    lines.write(name,
+                {.bytes = static_cast<double>(batch * kContext * 2 * width * 2),
+                 .flops = 4.0 * static_cast<double>(batch * kContext * heads)},
+                layer_seconds(config, workload, lines.limits));
   }
-  if (wants_kernel(only, "prompt-attention")) {
+  if (lines.wants("prompt-attention")) {
     Workload workload{.id = "prompt-attention", .model = "", .kind = Workload::Kind::kPrefill};
     workload.prompt_lengths = {kChunk};
     workload.output_lengths = {1};
     // Causal: half of the keys on the mean.
-    write_kernel_line("prompt-attention",
-                      {.bytes = static_cast<double>(kChunk * (2 * heads + 4 * width) * 2),
-                       .flops = 2.0 * static_cast<double>(kChunk * kChunk * heads)},
-                      layer_seconds(config, workload, limits), limits);
+    lines.write("prompt-attention",
+                {.bytes = static_cast<double>(kChunk * (2 * heads + 4 * width) * 2),
+                 .flops = 2.0 * static_cast<double>(kChunk * kChunk * heads)},
+                layer_seconds(config, workload, lines.limits));
   }
 }
 

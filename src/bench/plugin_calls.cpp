@@ -1,4 +1,4 @@
-#include "bench/plugin_calls.h"
+/// What a call of a user's Python function costs: rewards through plug-in hosts, as a run makes them.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@
 #include <latch>
 #include <limits>
 
+#include "bench/flags.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
@@ -18,6 +19,14 @@
 
 namespace slime::bench {
 namespace {
+
+struct PluginOptions {
+  std::string python = "python3";
+  int hosts = 1;
+  int64_t calls = 50'000;         // at once, as behind a step of that many samples
+  int64_t response_tokens = 256;  // of each sample; the prompt has as many
+  int repeats = 3;                // the best counts
+};
 
 constexpr const char* kReward = "async def reward(args, sample, **kwargs):\n    return 1.0\n";
 constexpr std::chrono::seconds kTimeout{600};
@@ -76,8 +85,6 @@ double seconds_of_calls(plugin::Hosts& hosts, const PluginOptions& options) {
   return seconds_between(start, clock.now());
 }
 
-}  // namespace
-
 void measure_plugin_calls(const PluginOptions& options) {
   const Folder folder;
   const std::filesystem::path file = folder.path() / "rewards.py";
@@ -99,6 +106,21 @@ void measure_plugin_calls(const PluginOptions& options) {
                    {"seconds", seconds},
                    {"calls_per_second", calls / seconds},
                    {"microseconds_per_call", 1e6 * seconds / calls}});
+}
+
+}  // namespace
+
+int plugin_calls(const std::string& name, Arguments arguments) {
+  PluginOptions options;
+  Flags flags("Trivial rewards of a user's Python function.", name);
+  flags.add("--plugin-python", options.python, "Interpreter");
+  flags.range("--plugin-hosts", options.hosts, 1, 64, "Processes");
+  flags.range("--calls", options.calls, 1, 10'000'000, "at once");
+  flags.range("--response-tokens", options.response_tokens, 1, 65536, "of each sample");
+  flags.repeats(options.repeats, "The best counts");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_plugin_calls(options);
+  return 0;
 }
 
 }  // namespace slime::bench

@@ -1,4 +1,5 @@
-#include "bench/rank_collectives.h"
+/// Sums of small tensors over the GPUs of this machine: through memory that ranks write to directly
+/// (kernels/gpu/peer_collectives.h), and through NCCL.
 
 #include <ATen/ATen.h>
 
@@ -6,16 +7,21 @@
 #include <functional>
 #include <string>
 
-#include "bench/kernel_timing.h"
+#include "bench/flags.h"
+#include "bench/harness.h"
 #include "core/json_lines.h"
 #include "kernels/gpu/peer_collectives.h"
 
 namespace slime::bench {
 namespace {
 
-constexpr int kCalls = 100;
+struct RankCollectiveOptions {
+  std::vector<int64_t> kib = {8, 64, 512, 2048};  // of a rank's tensor, in bfloat16
+  int64_t hidden = 4096;  // of the rows that are also added to a residual stream and normed
+  RankOptions ranks;
+};
 
-}  // namespace
+constexpr int kCalls = 100;
 
 void measure_rank_collectives(const RankCollectiveOptions& options) {
   RankProcesses processes(options.ranks, {});
@@ -57,6 +63,20 @@ void measure_rank_collectives(const RankCollectiveOptions& options) {
     if (group.rank() == 0) write_json_line(line);
   }
   group.barrier("leaving together");
+}
+
+}  // namespace
+
+int rank_collectives(const std::string& name, Arguments arguments) {
+  RankCollectiveOptions options;
+  options.ranks.layout = "tp2";
+  Flags flags("Sums of small tensors over GPUs: through peer memory, and through NCCL.", name);
+  flags.list("--kib", options.kib, "Sizes of the tensors");
+  flags.add("--hidden", options.hidden, "Numbers of a row that is normed");
+  flags.ranks(options.ranks, name, arguments, "tp2, tp4, ...");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_rank_collectives(options);
+  return 0;
 }
 
 }  // namespace slime::bench

@@ -33,7 +33,7 @@ int64_t start(std::vector<std::string> words, int rank, const cluster::RunIdenti
     all.push_back(nullptr);
     return all;
   };
-  words.insert(words.begin(), "slime");
+  words.insert(words.begin(), "slime-bench");
   pid_t process = -1;
   if (::posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, pointers(words).data(),
                     pointers(variables).data()) != 0)

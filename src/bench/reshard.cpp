@@ -1,4 +1,5 @@
-#include "bench/reshard.h"
+/// How long new weights take from ranks that train parts of a model to engines of the whole model on
+/// the same GPUs (sync/reshard.h).
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "bench/flags.h"
 #include "core/clock.h"
 #include "core/json_lines.h"
 #include "kernels/gpu/gpu.h"
@@ -15,6 +17,13 @@
 
 namespace slime::bench {
 namespace {
+
+struct ReshardOptions {
+  std::string name;
+  ShapeOptions shape;
+  int repeats = 5;  // behind the first
+  RankOptions ranks;
+};
 
 constexpr int64_t kProbeBytes = int64_t{1} << 30;
 
@@ -43,8 +52,6 @@ double link_bytes_per_second(comm::RankGroup& group, const Clock& clock) {
   }
   return static_cast<double>(kProbeBytes) / best;
 }
-
-}  // namespace
 
 void measure_reshard(const ReshardOptions& options) {
   RankProcesses processes(options.ranks, {});
@@ -76,6 +83,20 @@ void measure_reshard(const ReshardOptions& options) {
                    {"received_gb", 1e-9 * received},
                    {"planning_ms", 1e3 * planning},
                    {"gpu", kernels::opened_gpu().description()}});
+}
+
+}  // namespace
+
+int reshard(const std::string& name, Arguments arguments) {
+  ReshardOptions options{.name = name, .ranks = {.layout = "tp2-sp"}};
+  Flags flags("New weights of ranks that train parts of a model, in engines on the same GPUs.",
+              name);
+  flags.shape(options.shape);
+  flags.repeats(options.repeats, "The best counts");
+  flags.ranks(options.ranks, name, arguments, "Of the ranks that train: tp2-sp, pp2, ...");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_reshard(options);
+  return 0;
 }
 
 }  // namespace slime::bench

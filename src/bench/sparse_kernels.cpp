@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/gpu_kernels.h"
-#include "bench/kernel_timing.h"
+#include "bench/harness.h"
 #include "kernels/gpu/gpu.h"
 
 namespace slime::bench {
@@ -101,7 +101,7 @@ struct SparseDecode {
 
 }  // namespace
 
-void measure_sparse_kernels(const kernels::GpuLimits& limits, const std::string& only) {
+void measure_sparse_kernels(const KernelLines& lines) {
   const at::NoGradGuard no_grad;
   if (!kernels::opened_gpu().has_sparse_decode(kShape, kIndexHeads, kIndexSize, at::kBFloat16))
     return;
@@ -114,26 +114,23 @@ void measure_sparse_kernels(const kernels::GpuLimits& limits, const std::string&
     const auto name = [&, rows = rows, keys = keys](const char* what) {
       return fmt::format("sparse-{}-r{}-k{}", what, rows, keys);
     };
-    const bool chooses = wants_kernel(only, name("choice")),
-               attends = wants_kernel(only, name("attention"));
+    const bool chooses = lines.wants(name("choice")), attends = lines.wants(name("attention"));
     if (!chooses && !attends) continue;
     SparseDecode decode{.rows = rows, .keys = keys};
     decode.build();
     // Index keys, read once, and what heads make of them.
     if (chooses) {
       const auto pairs = static_cast<double>(rows * keys);
-      write_kernel_line(name("choice"), {.bytes = pairs * kIndexKeyBytes},
-                        decode.seconds_of_choice(), limits);
+      lines.write(name("choice"), {.bytes = pairs * kIndexKeyBytes}, decode.seconds_of_choice());
     }
     // Chosen rows, read once, and the matrix that would expand keys and values.
     if (attends) {
       const auto pairs = static_cast<double>(rows * std::min(kChosen, keys));
-      write_kernel_line(
-          name("attention"),
-          {.bytes = pairs * kRowBytes + static_cast<double>(SparseDecode::expand_bytes()),
-           .flops = 2.0 * pairs * static_cast<double>(kShape.num_heads) *
-                    static_cast<double>(kShape.row_size() + kShape.rank)},
-          decode.seconds_of_attention(), limits);
+      lines.write(name("attention"),
+                  {.bytes = pairs * kRowBytes + static_cast<double>(SparseDecode::expand_bytes()),
+                   .flops = 2.0 * pairs * static_cast<double>(kShape.num_heads) *
+                            static_cast<double>(kShape.row_size() + kShape.rank)},
+                  decode.seconds_of_attention());
     }
   }
 }

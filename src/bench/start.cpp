@@ -1,4 +1,4 @@
-#include "bench/start.h"
+/// From the start of the process to the first token, with made-up weights on the GPU.
 
 #include <unistd.h>
 
@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/flags.h"
 #include "bench/generate_all.h"
 #include "core/clock.h"
 #include "core/json_lines.h"
@@ -15,6 +16,11 @@
 
 namespace slime::bench {
 namespace {
+
+struct StartOptions {
+  std::string name;  // of the printed line
+  ShapeOptions shape;
+};
 
 constexpr int64_t kPromptTokens = 128;
 
@@ -31,8 +37,6 @@ double process_age() {
   uptime >> seconds_up;
   return seconds_up - std::stod(word) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
-
-}  // namespace
 
 void measure_start(const StartOptions& options) {
   const SystemClock clock;
@@ -74,6 +78,17 @@ void measure_start(const StartOptions& options) {
                    {"fraction", 0.5 / seconds},
                    {"parts", parts},
                    {"gpu", gpu.description()}});
+}
+
+}  // namespace
+
+int start(const std::string& name, Arguments arguments) {
+  StartOptions options{.name = name, .shape = {}};
+  Flags flags("From the start of the process to the first token.", name);
+  flags.shape(options.shape);
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_start(options);
+  return 0;
 }
 
 }  // namespace slime::bench

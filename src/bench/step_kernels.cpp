@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/gpu_kernels.h"
-#include "bench/kernel_timing.h"
+#include "bench/harness.h"
 #include "kernels/block_chain.h"
 #include "kernels/gpu/gpu.h"
 
@@ -29,17 +29,14 @@ std::vector<Tensor> copies(int count, at::IntArrayRef shape) {
 
 struct StepBench {
   const model::ModelConfig& config;
-  const kernels::GpuLimits& limits;
-  const std::string& only;
+  const KernelLines& lines;
   const kernels::Device& device = kernels::opened_gpu().device();
-
-  bool wants(const std::string& name) const { return wants_kernel(only, name); }
 
   /// y = x W^T for weights that no cache holds, as in the layers of a step.
   void product(const char* what, int64_t rows, int64_t outputs, int64_t inputs,
                bool has_float_result) const {
     const std::string name = fmt::format("product-{}-r{}", what, rows);
-    if (!wants(name)) return;
+    if (!lines.wants(name)) return;
     const int count = num_cold_copies(outputs * inputs * kStepElement);
     const std::vector<Tensor> weights = copies(count, {outputs, inputs});
     const Tensor x = random({rows, inputs});
@@ -51,11 +48,11 @@ struct StepBench {
       }
     });
     const auto result = static_cast<double>(has_float_result ? 4 : kStepElement);
-    write_kernel_line(name,
-                      {.bytes = static_cast<double>(kStepElement * inputs * (outputs + rows)) +
-                                result * static_cast<double>(rows * outputs),
-                       .flops = 2.0 * static_cast<double>(rows * outputs * inputs)},
-                      seconds, limits);
+    lines.write(name,
+                {.bytes = static_cast<double>(kStepElement * inputs * (outputs + rows)) +
+                          result * static_cast<double>(rows * outputs),
+                 .flops = 2.0 * static_cast<double>(rows * outputs * inputs)},
+                seconds);
   }
 
   void products() const {
@@ -78,13 +75,13 @@ struct StepBench {
         .flops = 4.0 * static_cast<double>(rows * wide * inputs)};
     const auto time = [&](const char* what, const auto& call) {
       const std::string name = fmt::format("{}-r{}", what, rows);
-      if (!wants(name)) return;
+      if (!lines.wants(name)) return;
       const int count = num_cold_copies(2 * wide * inputs * kStepElement);
       const std::vector<Tensor> weights = copies(count, {2 * wide, inputs});
       const Tensor x = random({rows, inputs});
       const double seconds =
           recorded_seconds(count, [&](int i) { call(x, weights[static_cast<std::size_t>(i)]); });
-      write_kernel_line(name, work, seconds, limits);
+      lines.write(name, work, seconds);
     };
     time("gated-product",
          [&](const Tensor& x, const Tensor& weight) { device.gated_linear(x, weight, {}); });
@@ -96,7 +93,7 @@ struct StepBench {
   /// What lies between the attentions of two blocks: products, norms, activation.
   void block_chain(int64_t rows) const {
     const std::string name = fmt::format("block-chain-r{}", rows);
-    if (!wants(name)) return;
+    if (!lines.wants(name)) return;
     const int64_t hidden = config.hidden_size, wide = config.intermediate_size,
                   attended = config.num_heads * config.head_dim,
                   heads = attended + 2 * config.num_kv_heads * config.head_dim;
@@ -123,19 +120,19 @@ struct StepBench {
       kernels::block_chain(chains, blocks[static_cast<std::size_t>(i)]);
     });
     const int64_t activations = attended + 2 * hidden + wide + heads;
-    write_kernel_line(name,
-                      {.bytes = static_cast<double>(kStepElement * (weights + rows * activations)),
-                       .flops = 2.0 * static_cast<double>(rows * weights)},
-                      seconds, limits);
+    lines.write(name,
+                {.bytes = static_cast<double>(kStepElement * (weights + rows * activations)),
+                 .flops = 2.0 * static_cast<double>(rows * weights)},
+                seconds);
   }
 
   /// `numbers`: read and written per row.
   template <typename Call>
   void rowwise(const char* what, int64_t rows, int64_t numbers, const Call& call) const {
     const std::string name = fmt::format("{}-r{}", what, rows);
-    if (!wants(name)) return;
-    write_kernel_line(name, {.bytes = static_cast<double>(rows * numbers * kStepElement)},
-                      recorded_seconds(16, call), limits);
+    if (!lines.wants(name)) return;
+    lines.write(name, {.bytes = static_cast<double>(rows * numbers * kStepElement)},
+                recorded_seconds(16, call));
   }
 
   void rows_of_a_step() const {
@@ -161,7 +158,7 @@ struct StepBench {
   void sample(const char* what, const Tensor& logits, int64_t top_k, double top_p) const {
     const int64_t drawn = logits.size(0);
     const std::string name = fmt::format("{}-r{}", what, drawn);
-    if (!wants(name)) return;
+    if (!lines.wants(name)) return;
     const at::TensorOptions floats = logits.options();
     const Tensor token = at::empty({drawn}, floats.dtype(at::kInt)),
                  log_prob = at::empty({drawn}, floats);
@@ -174,7 +171,7 @@ struct StepBench {
     const double seconds = recorded_seconds(8, [&](int) {
       kernels::opened_gpu().sample(logits, rows, {token, log_prob, {}});
     });
-    write_kernel_line(name, {.bytes = static_cast<double>(logits.nbytes())}, seconds, limits);
+    lines.write(name, {.bytes = static_cast<double>(logits.nbytes())}, seconds);
   }
 
   void sampling() const {
@@ -192,10 +189,9 @@ struct StepBench {
 
 }  // namespace
 
-void measure_step_kernels(const model::ModelConfig& config, const kernels::GpuLimits& limits,
-                          const std::string& only) {
+void measure_step_kernels(const model::ModelConfig& config, const KernelLines& lines) {
   const at::NoGradGuard no_grad;
-  const StepBench bench{config, limits, only};
+  const StepBench bench{config, lines};
   bench.products();
   for (const int64_t rows : {512, 1000, 2048, 8192, 16384}) bench.gated_product(rows);
   for (const int64_t rows : {1, 8, 32, 64, 128, 256}) bench.block_chain(rows);

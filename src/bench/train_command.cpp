@@ -1,4 +1,5 @@
-#include "bench/train_command.h"
+/// The command `slime train` as users type it, in a process of its own, on a made-up model
+/// directory in a shape of bench/gpu/workloads.json.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,7 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "bench/flags.h"
 #include "bench/made_up_directory.h"
+#include "cli/sibling.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
@@ -28,6 +31,24 @@ extern char** environ;
 namespace slime::bench {
 namespace fs = std::filesystem;
 namespace {
+
+struct TrainCommandOptions {
+  std::string name;  // of the printed line
+  ShapeOptions shape;
+  std::string device = "cuda";
+  int64_t prompts = 8;
+  int64_t samples = 8;
+  int64_t prompt_tokens = 256;
+  int64_t new_tokens = 128;
+  int64_t micro_batch_tokens = 16384;
+  int64_t steps = 1;
+  bool shows_log = false;  // of the command, on standard error
+  /// Responses end at random after so many tokens on average, by stop token ids that are spread over
+  /// the vocabulary: a made-up model draws all tokens alike. 0: all have new_tokens.
+  int64_t mean_length = 0;
+  int64_t engines_apart = 1;            // of forms that end in -apart
+  std::vector<std::string> more_flags;  // of the command
+};
 
 /// The command on a made-up model directory.
 class MadeUpRun {
@@ -84,7 +105,7 @@ class MadeUpRun {
   const MadeUpDirectory directory_;
 };
 
-/// This program once more; its output goes to a file. Killed with this object if it still runs.
+/// The program slime in this folder; its output goes to a file. Killed with this object if it still runs.
 class TrainCommand {
  public:
   TrainCommand(std::vector<std::string> words, const fs::path& log) : log_(log) {
@@ -96,11 +117,13 @@ class TrainCommand {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
+    const std::string program = cli::sibling_path("slime");
     const int error =
-        posix_spawn(&child_, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+        posix_spawn(&child_, program.c_str(), &actions, nullptr, argv.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0)
-      throw std::runtime_error(fmt::format("cannot start slime train: {}", std::strerror(error)));
+      throw std::runtime_error(
+          fmt::format("cannot start {} train: {}", program, std::strerror(error)));
   }
   TrainCommand(const TrainCommand&) = delete;
   TrainCommand& operator=(const TrainCommand&) = delete;
@@ -217,8 +240,6 @@ json::object line_of_form(const TrainCommandOptions& options, const std::string&
           {"samples", options.samples}};
 }
 
-}  // namespace
-
 void measure_train_forms(const TrainCommandOptions& options,
                          const std::vector<std::string>& forms) {
   for (const std::string& form : forms) flags_of_form(form, options);
@@ -304,6 +325,61 @@ void measure_grpo_command(const TrainCommandOptions& options) {
                    {"samples", options.samples},
                    {"new_tokens", options.new_tokens},
                    {"metrics", all}});
+}
+
+void add_flags(Flags& flags, TrainCommandOptions& options) {
+  flags.shape(options.shape);
+  flags.add("--device", options.device, "Of the command: cuda or cpu");
+  flags.count("--prompts", options.prompts, "Of a step");
+  flags.count("--samples", options.samples, "Of each prompt");
+  flags.count("--prompt-tokens", options.prompt_tokens, "Of each prompt");
+  flags.count("--new-tokens", options.new_tokens, "Of each sample");
+  flags.count("--max-tokens-per-gpu", options.micro_batch_tokens, "Of a micro-batch");
+  flags.add_flag("--log", options.shows_log, "Print what the command says, to standard error");
+  flags
+      .add_option("--flags", options.more_flags,
+                  "More flags of the command, in one word with spaces between them")
+      ->delimiter(' ');
+}
+
+}  // namespace
+
+int first_step(const std::string& name, Arguments arguments) {
+  TrainCommandOptions options{.name = name};
+  Flags flags("The command `slime train` to the end of its first optimizer step.", name);
+  add_flags(flags, options);
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_first_step(options);
+  return 0;
+}
+
+int grpo_command(const std::string& name, Arguments arguments) {
+  TrainCommandOptions options{.name = name, .steps = 4};
+  Flags flags("Steps of `slime train`; the first does not count.", name);
+  add_flags(flags, options);
+  flags.range("--steps", options.steps, 2, 1000, "The best after the first counts");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_grpo_command(options);
+  return 0;
+}
+
+int train_forms(const std::string& name, Arguments arguments) {
+  TrainCommandOptions options{.name = name, .steps = 8};
+  std::vector<std::string> forms{"sync", "one-step-ahead", "async-1", "async-4", "colocated"};
+  Flags flags("Steps of `slime train` and `slime train-async`; the first two do not count.", name);
+  add_flags(flags, options);
+  flags.list("--forms", forms,
+             "sync, april, one-step-ahead, async-K, colocated; sync-apart, april-apart, ... with "
+             "engines on other devices; separated by commas");
+  flags
+      .add("--mean-length", options.mean_length,
+           "Of the samples, which end at random; 0: all have --new-tokens")
+      ->check(CLI::NonNegativeNumber);
+  flags.count("--engines-apart", options.engines_apart, "Of forms that end in -apart");
+  flags.range("--steps", options.steps, 3, 1000, "All but the first two count");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_train_forms(options, forms);
+  return 0;
 }
 
 }  // namespace slime::bench

@@ -1,7 +1,9 @@
-#include "bench/train_step.h"
+/// One training step on made-up tokens (packed forward, loss, backward, clipping, AdamW), beside
+/// bench/cpu/train_step_transformers.py.
 
 #include <algorithm>
 
+#include "bench/flags.h"
 #include "bench/random_tokens.h"
 #include "core/best_seconds.h"
 #include "core/clock.h"
@@ -14,6 +16,15 @@
 
 namespace slime::bench {
 namespace {
+
+struct TrainStepOptions {
+  ModelOptions model;
+  int64_t tokens = 4096;  // of a step
+  int64_t sequence_length = 512;
+  int64_t prompts = 0;  // samples share so many; 0: none
+  int repeats = 3;      // the best counts
+  bool recompute = false;
+};
 
 /// Sequences of random tokens, all trained. With `prompts` > 0 they are responses to so many
 /// prompts, each prompt a quarter of its sequences: what a GRPO step sees.
@@ -30,8 +41,6 @@ std::vector<Sample> made_up_samples(const TrainStepOptions& options, int64_t voc
   }
   return samples;
 }
-
-}  // namespace
 
 void measure_train_step(const TrainStepOptions& options) {
   const SystemClock clock;
@@ -73,6 +82,25 @@ void measure_train_step(const TrainStepOptions& options) {
                    {"optimizer_seconds", step - gradients},
                    {"forward_backward_tokens_per_second", tokens / gradients},
                    {"floor", floor}});
+}
+
+}  // namespace
+
+int train_step(const std::string& name, Arguments arguments) {
+  TrainStepOptions options;
+  Flags flags(
+      "One training step on made-up tokens: packed forward, loss, backward, clipping, AdamW.",
+      name);
+  flags.model(options.model);
+  flags.count("--tokens", options.tokens, "of a step");
+  flags.range("--sequence-length", options.sequence_length, 2, 1 << 20, "of each sample");
+  flags.add("--prompts", options.prompts, "samples share so many prompts; 0: none")
+      ->check(CLI::NonNegativeNumber);
+  flags.repeats(options.repeats, "the best counts");
+  flags.add_flag("--recompute", options.recompute, "drop activations and compute them again");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  measure_train_step(options);
+  return 0;
 }
 
 }  // namespace slime::bench

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/gpu_kernels.h"
-#include "bench/kernel_timing.h"
+#include "bench/harness.h"
 #include "kernels/adamw.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/linear_logprob.h"
@@ -24,19 +24,16 @@ Tensor random_tensor(at::IntArrayRef shape, at::ScalarType type = at::kBFloat16)
 
 struct TrainingBench {
   const model::ModelConfig& config;
-  const kernels::GpuLimits& limits;
-  const std::string& only;
+  const KernelLines& lines;
   const kernels::Device& device = kernels::opened_gpu().device();
   const kernels::RotaryShape heads{config.num_heads, config.num_kv_heads, config.head_dim,
                                    config.norm_eps};
 
-  bool wants(const std::string& name) const { return wants_kernel(only, name); }
-
   /// Calls that take a tenth of a millisecond or more.
   void time(const std::string& name, const KernelWork& work,
             const std::function<void()>& call) const {
-    if (!wants(name)) return;
-    write_kernel_line(name, work, launched_seconds(4, [&](int) { call(); }), limits);
+    if (!lines.wants(name)) return;
+    lines.write(name, work, launched_seconds(4, [&](int) { call(); }));
   }
 
   static KernelWork moves(int64_t numbers) {
@@ -44,7 +41,8 @@ struct TrainingBench {
   }
 
   void attention() const {
-    if (!wants("packed-attention-forward") && !wants("packed-attention-backward")) return;
+    if (!lines.wants("packed-attention-forward") && !lines.wants("packed-attention-backward"))
+      return;
     std::vector<kernels::Segment> segments;
     for (int64_t i = 0; i < kSequences; ++i)
       segments.push_back({i * kLength, (i + 1) * kLength, -1});
@@ -137,7 +135,7 @@ struct TrainingBench {
   }
 
   void log_probs() const {
-    if (!wants("logprob-forward") && !wants("logprob-backward")) return;
+    if (!lines.wants("logprob-forward") && !lines.wants("logprob-backward")) return;
     const int64_t hidden = config.hidden_size, vocab = config.vocab_size;
     kernels::Param head{random_tensor({vocab, hidden}) * 0.02, {}};
     const Tensor target =
@@ -148,9 +146,8 @@ struct TrainingBench {
       const at::NoGradGuard no_grad;
       kernels::linear_logprob(x, head, target, {});
     });
-    if (wants("logprob-forward"))
-      write_kernel_line("logprob-forward", {.flops = product}, forward, limits);
-    if (!wants("logprob-backward")) return;
+    if (lines.wants("logprob-forward")) lines.write("logprob-forward", {.flops = product}, forward);
+    if (!lines.wants("logprob-backward")) return;
     head.grad = at::zeros({vocab, hidden}, at::TensorOptions(at::kFloat).device(at::kCUDA));
     const Tensor row = random_tensor({kTokens}, at::kFloat);
     const double both = launched_seconds(2, [&](int) {
@@ -159,11 +156,11 @@ struct TrainingBench {
       (kernels::linear_logprob(leaf, head, target, {}).logprob_R * row).sum().backward();
     });
     // Two products are counted; a third computes the logits again.
-    write_kernel_line("logprob-backward", {.flops = 2 * product}, both - forward, limits);
+    lines.write("logprob-backward", {.flops = 2 * product}, both - forward);
   }
 
   void optimizer() const {
-    if (!wants("adamw") && !wants("gradient-norm")) return;
+    if (!lines.wants("adamw") && !lines.wants("gradient-norm")) return;
     constexpr int64_t kWeights = int64_t{1} << 30;
     const Tensor weights =
         at::empty({kWeights}, at::TensorOptions(at::kBFloat16).device(at::kCUDA));
@@ -180,9 +177,8 @@ struct TrainingBench {
 
 }  // namespace
 
-void measure_training_kernels(const model::ModelConfig& config, const kernels::GpuLimits& limits,
-                              const std::string& only) {
-  const TrainingBench bench{config, limits, only};
+void measure_training_kernels(const model::ModelConfig& config, const KernelLines& lines) {
+  const TrainingBench bench{config, lines};
   {
     const at::NoGradGuard no_grad;
     bench.attention();
@@ -192,17 +188,6 @@ void measure_training_kernels(const model::ModelConfig& config, const kernels::G
     bench.optimizer();
   }
   bench.log_probs();
-}
-
-void measure_gpu_kernels(const GpuKernelOptions& options) {
-  const model::ModelConfig config = read_shape(options.shape);
-  kernels::open_gpu();
-  const kernels::GpuLimits limits = kernels::measure_gpu_limits();
-  measure_step_kernels(config, limits, options.only);
-  measure_training_kernels(config, limits, options.only);
-  kernels::opened_gpu().release_unused_memory();
-  measure_paged_attention(config, limits, options.only);
-  measure_sparse_kernels(limits, options.only);
 }
 
 }  // namespace slime::bench

@@ -10,9 +10,10 @@
 #include <utility>
 
 #include "bench/engines_apart.h"
+#include "bench/flags.h"
+#include "bench/harness.h"
 #include "bench/made_up_directory.h"
 #include "bench/random_tokens.h"
-#include "bench/timing.h"
 #include "cluster/local_process.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -324,13 +325,27 @@ json::object measure_update_pause(const UpdatedEngine& engine, const UpdatePause
   return line;
 }
 
-void measure_update_pauses(const UpdatePauseOptions& options) {
+int update_pause(const std::string& name, Arguments arguments) {
+  UpdatePauseOptions options;
+  options.name = name;
+  Flags flags("How long generation pauses for new weights.", name);
+  flags.shape(options.shape);
+  flags.device(options.device, "cuda or cpu; the size \"tiny\" is made for the CPU");
+  flags.list("--modes", options.modes, "keep, recompute, interrupt; separated by commas");
+  flags.count("--sequences", options.sequences, "That decode together");
+  flags.count("--prompt-tokens", options.prompt_tokens, "Of each");
+  flags.count("--steps-per-update", options.steps_per_update, "Of the engine");
+  flags.count("--updates", options.updates, "Of each mode");
+  flags.range("--engines-apart", options.engines_apart, 0, 64,
+              "In processes of their own, each on a GPU after the first; 0: one in this process");
+  if (const auto exit_code = flags.take(arguments)) return *exit_code;
   for (const std::string& mode : options.modes) running_of(mode);
   if (options.engines_apart > 0) {
     measure_apart(options);
   } else {
     measure_here(options);
   }
+  return 0;
 }
 
 }  // namespace slime::bench

@@ -52,8 +52,4 @@ UpdatedEngine engine_here(engine::Engine& engine, model::Network& fresh, const s
 json::object measure_update_pause(const UpdatedEngine& engine, const UpdatePauseOptions& options,
                                   const std::string& mode);
 
-/// Prints a JSON line for each mode. With engines apart it also says how long the weights were on their
-/// way.
-void measure_update_pauses(const UpdatePauseOptions& options);
-
 }  // namespace slime::bench

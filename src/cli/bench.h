@@ -5,7 +5,8 @@
 
 namespace slime::cli {
 
-/// `slime bench NAME ...`: speed on this machine, as JSON. One file per NAME.
+/// `slime bench NAME ...`: becomes the program slime-bench. ConfigError, with the command that builds
+/// it, where that is not installed.
 int bench(std::span<const std::string> arguments);
 
 }  // namespace slime::cli

@@ -30,7 +30,7 @@ std::span<const Command> commands() {
       {"ledger", "what became of every prompt and token of a run, proved", ledger},
       {"simulate", "what a run would be like on other devices: a prediction", simulate},
       {"plan", "layout, memory and messages of a run on many devices: a prediction", plan},
-      {"bench", "speed on this machine, as JSON", bench},
+      {"bench", "speed on this machine, as JSON: the program slime-bench", bench},
       {"generate", "prompts to SGLang's response objects, JSON lines", generate},
       {"report", "a run directory as one HTML page", report},
       {"score", "a reward on responses, JSON lines", score},

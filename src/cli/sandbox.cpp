@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/options.h"
+#include "cli/sibling.h"
 #include "core/bounded_queue.h"
 #include "core/error.h"
 #include "core/json_lines.h"
@@ -90,18 +91,6 @@ int run_once(const sandbox::SandboxConfig& config, const sandbox::Program& progr
   return exit_code_of(outcome.run);
 }
 
-/// Becomes the small program beside this one, where it is there and this is not it. Returns otherwise.
-void become_small(std::span<const std::string> arguments) {
-  std::error_code none;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", none);
-  const std::string small = (self.parent_path() / "slime-sandbox").string();
-  if (self.filename() != "slime" || ::access(small.c_str(), X_OK) != 0) return;
-  std::vector<char*> words{const_cast<char*>(small.c_str())};
-  for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  ::execv(small.c_str(), words.data());
-}
-
 /// Ends the process with what it runs: every sandbox in it ends with it, and nobody waits for answers.
 [[noreturn]] void end_at_once(int exit_code, const std::string& words = "") {
   if (!words.empty()) std::fputs(fmt::format("slime sandbox: {}\n", words).c_str(), stderr);
@@ -140,7 +129,7 @@ void become_small(std::span<const std::string> arguments) {
 }  // namespace
 
 int sandbox(std::span<const std::string> arguments) {
-  become_small(arguments);
+  become_sibling("slime-sandbox", arguments);
   sandbox::SandboxConfig config;
   sandbox::Limits& limits = config.limits;
   std::string file, language, input_file;

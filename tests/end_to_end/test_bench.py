@@ -40,6 +40,18 @@ def test_a_form_or_mode_that_is_none_is_refused_with_those_there_are():
         assert done.returncode != 0 and words in done.stderr
 
 
+def test_a_mistyped_name_is_answered_with_the_nearest_one():
+    for name, nearest in [("plugin-call", "plugin-calls"), ("decode-4b-b33", "decode-4b-b32"), ("aprl-tiny", "april-tiny"), ("april-tinny", "qwen3-tiny")]:
+        done = run_slime([str(SLIME), "bench", name], cwd=ROOT)
+        assert done.returncode == 2 and f"did you mean {nearest}?" in done.stderr
+
+
+def test_where_the_measurements_are_not_installed_it_says_how_to_build_them(tmp_path):
+    shutil.copy(SLIME, tmp_path / "slime")
+    done = run_slime([str(tmp_path / "slime"), "bench", "algo"], cwd=ROOT)
+    assert done.returncode == 2 and "./dev build release slime-bench" in done.stderr
+
+
 def test_update_pause_prints_each_mode():
     lines = lines_of("update-pause-tiny", "--sequences", "8", "--steps-per-update", "5", "--updates", "4")
     assert [line["mode"] for line in lines] == ["keep", "recompute", "interrupt"]

@@ -1,4 +1,4 @@
-#include "bench/kernel_timing.h"
+#include "bench/harness.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/StreamGuard.h>
@@ -20,7 +20,7 @@ std::string printed_name(const std::string& name) { return "kernel-" + name; }
 
 }  // namespace
 
-double recorded_seconds(int num_calls, const std::function<void(int)>& call) {
+double recorded_seconds(int num_calls, const KernelCall& call) {
   const c10::impl::VirtualGuardImpl device(at::kCUDA);
   const c10::StreamGuard guard(device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0)));
   device.synchronizeDevice(0);  // sync: what was made on another stream is there
@@ -39,7 +39,7 @@ double recorded_seconds(int num_calls, const std::function<void(int)>& call) {
   return best_seconds(kRuns, replay) / num_calls;
 }
 
-double launched_seconds(int num_calls, const std::function<void(int)>& call) {
+double launched_seconds(int num_calls, const KernelCall& call) {
   const c10::impl::VirtualGuardImpl device(at::kCUDA);
   const auto run = [&] {
     for (int i = 0; i < num_calls; ++i) call(i);
@@ -54,12 +54,11 @@ int num_cold_copies(int64_t bytes) {
   return static_cast<int>(std::clamp<int64_t>((kFar + bytes - 1) / bytes, 2, 64));
 }
 
-bool wants_kernel(const std::string& only, const std::string& name) {
+bool KernelLines::wants(const std::string& name) const {
   return printed_name(name).find(only) != std::string::npos;
 }
 
-void write_kernel_line(const std::string& name, const KernelWork& work, double seconds,
-                       const kernels::GpuLimits& limits) {
+void KernelLines::write(const std::string& name, const KernelWork& work, double seconds) const {
   const bool moves =
       work.bytes / limits.copy_bytes_per_second > work.flops / limits.flops_per_second;
   const double limit = moves ? limits.copy_bytes_per_second : limits.flops_per_second;
