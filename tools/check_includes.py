@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks src/: every #include against the folder table of ARCHITECTURE.md, no cycle of includes inside a folder, and what
-has grown large says why.
+has grown large says why. The table allows nothing that no source uses, and is in the order of CMakeLists.txt, which links
+by it.
 
     python tools/check_includes.py    # prints violations, exits 1 if there are any
 
@@ -16,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 ROW = re.compile(r"^\| `(\w+)` \| .* \| ([^|]+) \|$")
+MODULE = re.compile(r"^slime_module\((\w+)([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"')
 TORCH = re.compile(r"^\s*#include <(torch/torch\.h|torch/all\.h)>")
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
@@ -28,26 +30,34 @@ MEMBER = re.compile(r"^(?!using |friend |typedef |static |return |enum |struct |
 
 
 def allowed_folders() -> tuple[dict[str, set[str]], set[str]]:
-    """The table, and the folders of its second part, which are planned and do not exist yet."""
+    """The table, and the folders of its second part, which are planned and do not exist yet. "everything" stays next to
+    the rows above, which it stands for."""
     table, planned, is_planned = {}, set(), False
     for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
         is_planned |= line.startswith("Planned")
         if match := ROW.match(line):
-            table[match[1]] = {part.strip() for part in match[2].split(",")} - {"-"}
+            parts = {part.strip() for part in match[2].split(",")} - {"-"}
+            table[match[1]] = parts | set(table) if "everything" in parts else parts
             if is_planned:
                 planned.add(match[1])
     return table, planned
 
 
+def is_for_tests(name: str, lines: list[str]) -> bool:
+    """Tests, and headers that say so in their first line of comment; they may include every folder."""
+    return Path(name).stem.endswith("_test") or any(line.startswith("/// For tests") for line in lines[:4])
+
+
 def check_table(files: dict[str, list[str]]) -> list[str]:
     table, planned = allowed_folders()
     problems = []
+    used = {folder: set() for folder in table}
     for folder in table:
         if (SRC / folder).is_dir() == (folder in planned):
             problems.append(f"ARCHITECTURE.md: src/{folder} " + ("is there already" if folder in planned else "is not there"))
     for name, lines in files.items():
         folder = name.split("/")[0]
-        is_test = Path(name).stem.endswith("_test")
+        is_test = is_for_tests(name, lines)
         if folder not in table:
             problems.append(f"src/{name}: folder `{folder}` is not in the table of ARCHITECTURE.md")
             continue
@@ -60,8 +70,30 @@ def check_table(files: dict[str, list[str]]) -> list[str]:
             other = target.split("/")[0]
             if not (SRC / target).exists():
                 problems.append(f'src/{name}:{number}: "{target}" is no file under src/')
-            elif other != folder and not is_test and not table[folder] & {other, target, "everything"}:
+            elif not is_test and is_for_tests(target, files.get(target, [])):
+                problems.append(f"src/{name}:{number}: {target} is for tests")
+            elif other != folder and not is_test and not table[folder] & {other, target}:
                 problems.append(f"src/{name}:{number}: `{folder}` may not include {target}")
+            elif not is_test:
+                used[folder] |= {other, target}
+    for folder, allowed in table.items():
+        for part in sorted(allowed - used[folder]) if "everything" not in allowed else []:
+            problems.append(f"ARCHITECTURE.md: `{folder}` may include {part}, and no source does")
+    return problems + check_order(table, planned)
+
+
+def check_order(table: dict[str, set[str]], planned: set[str]) -> list[str]:
+    """Rows allow only rows above them, and are the modules of CMakeLists.txt in its order."""
+    problems, above = [], set()
+    for folder, allowed in table.items():
+        for part in sorted(part for part in allowed - {"everything"} if part.split("/")[0] not in above):
+            problems.append(f"ARCHITECTURE.md: `{folder}` may include {part}, which should have a row above it")
+        above.add(folder)
+    modules = [match[1] for match in MODULE.finditer((ROOT / "CMakeLists.txt").read_text())]
+    rows = [folder for folder in table if folder not in planned]
+    if modules != rows:
+        different = next((pair for pair in zip(modules + [None], rows + [None]) if pair[0] != pair[1]), (None, None))
+        problems.append(f"CMakeLists.txt has slime_module({different[0]}) where the table of ARCHITECTURE.md has `{different[1]}`")
     return problems
 
 
