@@ -4,38 +4,26 @@
 
 #include <vector>
 
+#include "engine/scripted_engine.h"
+
 namespace slime::plugin {
 namespace {
 
-/// An engine whose requests run until somebody ends them.
-class OpenEngine final : public engine::EngineClient {
+/// An engine whose requests, numbered from 0, run until a test ends them.
+class OpenEngine final : public engine::ScriptedEngine {
  public:
-  engine::RequestHandle submit(engine::GenerateRequest, OnUpdate on_update) override {
-    tell.push_back(std::move(on_update));
-    return static_cast<engine::RequestHandle>(tell.size() - 1);
+  OpenEngine()
+      : ScriptedEngine([](engine::ScriptedRequest& running, WeightVersion) {
+          running.finish(engine::FinishReason::Kind::kStop);
+        }) {
+    version = 4;
   }
-  Expected<void> abort(engine::RequestHandle request) override {
-    aborted.push_back(static_cast<uint64_t>(request));
+  Expected<void> abort(engine::RequestHandle handle) override {
+    aborted.push_back(static_cast<uint64_t>(handle) - 1);
     return {};
   }
-  Expected<void> abort_prefix(const std::string&) override { return failure("the door's own"); }
-  Expected<void> abort_all() override { return failure("the door's own"); }
-  Expected<void> pause(engine::PauseMode) override { return {}; }
-  Expected<void> resume() override { return {}; }
-  Expected<bool> flush_cache() override { return true; }
-  Expected<void> sleep() override { return {}; }
-  Expected<void> wake() override { return {}; }
-  Expected<void> update_weights(const engine::WeightUpdate&) override { return {}; }
-  WeightVersion weight_version() const override { return 4; }
-  Expected<engine::EngineLoad> load() const override { return engine::EngineLoad{}; }
+  void end(uint64_t request) { step_of(static_cast<engine::RequestHandle>(request + 1)); }
 
-  void end(std::size_t request) {
-    engine::GenerateUpdate last;
-    last.finish = engine::FinishReason{};
-    tell[request](last);
-  }
-
-  std::vector<OnUpdate> tell;
   std::vector<uint64_t> aborted;
 };
 

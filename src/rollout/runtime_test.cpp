@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "engine/scripted_engine.h"
 #include "rollout/rollout.h"
 #include "rollout/test_world.h"
 
@@ -46,51 +47,33 @@ class Script final : public Driver {
 };
 
 /// Answers each request a second after it came with one token, or only when it is aborted.
-class PunctualEngine final : public engine::EngineClient {
+class PunctualEngine final : public engine::ScriptedEngine {
  public:
-  explicit PunctualEngine(Driver& driver) : driver_(driver) {}
+  explicit PunctualEngine(Driver& driver)
+      : ScriptedEngine([](engine::ScriptedRequest& running, WeightVersion) {
+          running.draw(2, -0.5F, 0);
+          running.finish(engine::FinishReason::Kind::kStop);
+        }),
+        driver_(driver) {
+    version = 0;
+  }
 
-  engine::RequestHandle submit(engine::GenerateRequest, OnUpdate on_update) override {
-    const auto handle = static_cast<engine::RequestHandle>(++num_submitted_);
-    requests_.emplace(handle, std::move(on_update));
+  engine::RequestHandle submit(engine::GenerateRequest request, OnUpdate on_update) override {
+    const engine::RequestHandle handle =
+        ScriptedEngine::submit(std::move(request), std::move(on_update));
     if (answers)
-      driver_.at(driver_.now() + std::chrono::seconds(1), [this, handle] { answer(handle, {}); });
+      driver_.at(driver_.now() + std::chrono::seconds(1), [this, handle] { step_of(handle); });
     return handle;
   }
-  Expected<void> abort(engine::RequestHandle request) override {
-    driver_.at(driver_.now(), [this, request] {
-      answer(request, engine::aborted(engine::FinishReason::Cause::kRequested, "aborted"));
-    });
-    return {};
+  Expected<void> abort(engine::RequestHandle handle) override {
+    driver_.at(driver_.now(), [this] { end_aborted(); });
+    return ScriptedEngine::abort(handle);
   }
-  Expected<void> abort_prefix(const std::string&) override { return {}; }
-  Expected<void> abort_all() override { return {}; }
-  Expected<void> pause(engine::PauseMode) override { return {}; }
-  Expected<void> resume() override { return {}; }
-  Expected<bool> flush_cache() override { return true; }
-  Expected<void> sleep() override { return {}; }
-  Expected<void> wake() override { return {}; }
-  Expected<void> update_weights(const engine::WeightUpdate&) override { return {}; }
-  WeightVersion weight_version() const override { return 0; }
-  Expected<engine::EngineLoad> load() const override { return engine::EngineLoad{}; }
 
   bool answers = true;
 
  private:
-  void answer(engine::RequestHandle handle, engine::FinishReason finish) {
-    const auto request = requests_.extract(handle);
-    if (request.empty()) return;
-    engine::GenerateUpdate update;
-    update.output_ids = {2};
-    update.output_log_probs = {-0.5F};
-    update.versions = {{0, 1}};
-    update.finish = std::move(finish);
-    request.mapped()(std::move(update));
-  }
-
   Driver& driver_;
-  uint64_t num_submitted_ = 0;
-  std::map<engine::RequestHandle, OnUpdate> requests_;
 };
 
 TEST(DrivenRollout, TakesTheTimeThatItsDriverSays) {

@@ -10,7 +10,7 @@ namespace {
 TEST(InformationRoutes, HealthIsAMatterOfProgress) {
   TestServer test("Hi");
   EXPECT_EQ(test.call("GET", "/health").status, 200);
-  test.engine.set_seconds_without_progress(301);
+  test.engine.seconds_without_progress = 301;
   EXPECT_EQ(test.call("GET", "/health").status, 503);
   EXPECT_EQ(test.call("GET", "/health_generate").status, 503);
 }
