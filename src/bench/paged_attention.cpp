@@ -60,7 +60,7 @@ class AttentionAlone final : public model::Network {
   Tensor empty_stream(int64_t num_tokens) const override {
     return inner_->empty_stream(num_tokens);
   }
-  const kernels::Param& head() const override { return inner_->head(); }
+  const kernels::MatrixParam& head() const override { return inner_->head(); }
   kernels::LogProbs log_probs(const Tensor& hidden_RH, const Tensor& target_R,
                               const kernels::LinearLogProbOptions& options) const override {
     return inner_->log_probs(hidden_RH, target_R, options);

@@ -85,7 +85,7 @@ Tensor GpuAttention::attend_projected_latent(const model::LatentLayer& layer,
   call.positions_T = positions_T;
   call.latent_norm_L = layer.latent_norm.value;
   call.norm_eps = layer.norm_eps;
-  call.expand = layer.expand.value;
+  call.expand = layer.expand.matrix.plain();
   call.cos_PR = layer.cos_PR;
   call.sin_PR = layer.sin_PR;
   call.rotary_order_R = layer.rotary_order_R;
@@ -128,7 +128,7 @@ Tensor GpuAttention::attend_latent(const model::LatentLayer& layer, const model:
       at::cat({flat(in.rotary_query_TNR), in.rotary_key_TR, in.rotary_key_TR}, 1), positions_T, {},
       {}, layer.cos_PR, layer.sin_PR, {heads, 1, rotary, 0});
   const Tensor expand_NEL =
-      layer.expand.value.view({heads, layer.plain_dim + layer.value_dim, layer.rank});
+      layer.expand.matrix.plain().view({heads, layer.plain_dim + layer.value_dim, layer.rank});
   const Tensor plain_NTL =
       at::bmm(in.plain_query_TNP.transpose(0, 1), expand_NEL.narrow(1, 0, layer.plain_dim));
   const Tensor q_TNE =

@@ -201,10 +201,7 @@ void GpuRunner::clear_states(std::span<const Chunk> chunks) {
 void GpuRunner::copy_weights(const FreshWeights& fresh) {
   const c10::StreamGuard guard(stream_);
   copy_begins_.record(stream_);
-  Tensor running_N = network_->weights().flat();
-  running_N.copy_(fresh.flat_N, /*non_blocking=*/true);
-  Tensor running_C = network_->weights().flat_constants();
-  running_C.copy_(fresh.constants_C, /*non_blocking=*/true);
+  network_->weights().buffers().copy_from(fresh, /*non_blocking=*/true);
   copy_ends_.record(stream_);
 }
 

@@ -143,12 +143,7 @@ void ModelRunner::release_memory() {
 }
 
 void ModelRunner::copy_weights(const FreshWeights& fresh) {
-  Tensor running_N = network_->weights().flat();
-  Tensor running_C = network_->weights().flat_constants();
-  copy_seconds_ = best_seconds(1, [&] {
-    running_N.copy_(fresh.flat_N);
-    running_C.copy_(fresh.constants_C);
-  });
+  copy_seconds_ = best_seconds(1, [&] { network_->weights().buffers().copy_from(fresh); });
 }
 
 bool ModelRunner::launch(std::span<const Chunk> chunks) {

@@ -122,7 +122,7 @@ Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const mode
   const kernels::Device& device = kernels::kernels_for(in.latent_TL);
   // Rows of one head together, as grouped products take them.
   const Tensor expand_NEL =
-      layer.expand.value.view({heads, layer.plain_dim + layer.value_dim, rank});
+      layer.expand.matrix.plain().view({heads, layer.plain_dim + layer.value_dim, rank});
   std::vector<int64_t> starts;
   for (int64_t head = 0; head <= heads; ++head) starts.push_back(head * tokens);
   const auto by_head = [&](const Tensor& x_TNX) {

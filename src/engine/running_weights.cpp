@@ -23,7 +23,7 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
   }
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (running[i].name == fresh[i].name && running[i].shape == fresh[i].shape &&
-        running[i].offset == fresh[i].offset) {
+        running[i].whole_offset == fresh[i].whole_offset) {
       continue;
     }
     return fmt::format("{} [{}] stands where the running model has {} [{}]", fresh[i].name,
@@ -33,18 +33,16 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
   return {};
 }
 
-/// A second buffer for `x`, on a GPU.
-Tensor second_of(const Tensor& x, bool stages) {
-  return stages && x.is_cuda() ? at::empty_like(x) : Tensor();
+/// On a GPU as the caller says; what is made in other formats is always made beside what runs.
+FreshWeights second_of(const model::Weights& running, bool stages) {
+  const bool has_second = running.has_formats() || (stages && running.flat().is_cuda());
+  return has_second ? running.buffers().empty_like() : FreshWeights();
 }
 
 }  // namespace
 
 RunningWeights::RunningWeights(model::Network& network, const comm::Mesh& mesh, bool stages)
-    : network_(&network),
-      mesh_(mesh),
-      staged_C_(second_of(network.weights().flat_constants(), stages)),
-      staged_N_(second_of(network.weights().flat(), stages)) {}
+    : network_(&network), mesh_(mesh), staged_(second_of(network.weights(), stages)) {}
 
 Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     const std::filesystem::path& directory) const {
@@ -73,26 +71,24 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
 
 Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {
   const at::NoGradGuard no_grad;
-  Tensor complete_N = fresh.weights().flat(), complete_C = fresh.weights().flat_constants();
+  FreshWeights complete = fresh.weights().buffers();
   try {
-    if (stages()) {
-      Tensor staged_N = staged_N_;
-      staged_N.copy_(complete_N);
-      complete_N = staged_N;
-      Tensor staged_C = staged_C_;
-      staged_C.copy_(complete_C);
-      complete_C = staged_C;
+    if (running().has_formats() != fresh.weights().has_formats()) {
+      running().make_buffers(fresh.weights(), staged_);
+      complete = staged_;
+    } else if (stages()) {
+      staged_.copy_from(complete);
+      complete = staged_;
     }
     // sync: the engine's stream knows nothing of this thread's
-    if (complete_N.is_cuda()) {
-      c10::impl::VirtualGuardImpl(complete_N.device().type())
-          .getStream(complete_N.device())
-          .synchronize();
+    if (complete.flat_N.is_cuda()) {
+      const at::Device device = complete.flat_N.device();
+      c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
     }
   } catch (const std::exception& error) {
     return failure(text_of(error));
   }
-  return FreshWeights{complete_N, complete_C};
+  return complete;
 }
 
 Expected<WeightChecksums> RunningWeights::check(WeightCheck check, WeightChecksums now) {

@@ -31,10 +31,11 @@ class RunningWeights {
   Expected<std::shared_ptr<model::Network>> load(const std::filesystem::path& directory) const;
 
   /// What the engine is to copy, complete: those of `fresh`, which stay as they are until that is
-  /// done, or the second buffer with them in it. That buffer is written here, so the copy before is
-  /// over. Whoever brings weights, one at a time.
+  /// done, or second buffers with them in it. Those are written here, so the copy before is over. Where
+  /// the running network has formats (model/matrix_storage.h) and `fresh` is plain, they are made here.
+  /// Whoever brings weights, one at a time.
   Expected<FreshWeights> stage(model::Network& fresh);
-  bool stages() const { return staged_N_.defined(); }
+  bool stages() const { return staged_.defined(); }
 
   /// EngineClient::check_weights(), of the engine's thread between two steps. `checksums`: of
   /// StepRunner::checksums_of().
@@ -52,8 +53,7 @@ class RunningWeights {
  private:
   std::atomic<model::Network*> network_;
   const comm::Mesh& mesh_;
-  const Tensor staged_C_;  // the same of Weights::flat_constants()
-  const Tensor staged_N_;  // as Weights::flat(); undefined without a second buffer
+  FreshWeights staged_;  // as Weights::buffers(); undefined without second ones
   std::atomic<WeightVersion> version_{0};
   std::optional<WeightChecksums> snapshot_;  // the engine's thread
 };

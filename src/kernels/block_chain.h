@@ -7,6 +7,7 @@
 /// Dimensions: T tokens, C = N D attended numbers, H hidden, F feed-forward width, E heads.
 
 #include "core/tensor.h"
+#include "kernels/matrix.h"
 #include "kernels/rank_collectives.h"
 #include "kernels/routed_experts.h"
 
@@ -15,13 +16,18 @@ namespace slime::kernels {
 struct BlockChain {
   Tensor attended_TC;
   Tensor residual_TH;  // overwritten: the residual stream after the block
-  Tensor output_HC, output_bias_H;
+  Matrix output_HC;
+  Tensor output_bias_H;
   Tensor post_norm_H;
-  Tensor gate_up_2FH, gate_up_bias_2F;  // gates, then ups
-  Tensor down_HF, down_bias_H;
+  Matrix gate_up_2FH;  // gates, then ups
+  Tensor gate_up_bias_2F;
+  Matrix down_HF;
+  Tensor down_bias_H;
   const RoutedExperts* experts = nullptr;  // instead of gate_up and down; no unfused form
   // Of the next block; undefined after the last one.
-  Tensor next_norm_H, next_qkv_EH, next_qkv_bias_E;
+  Tensor next_norm_H;
+  Matrix next_qkv_EH;
+  Tensor next_qkv_bias_E;
   double eps = 0;
   /// Each of several tensor-parallel ranks has a part of what the output and down products give; null:
   /// this one has all of it. Biases of sums are defined on one rank.

@@ -23,32 +23,32 @@ void for_each_expert(const GroupStarts& groups, const Fn& fn) {
 
 }  // namespace
 
-Tensor Device::gated_linear(const Tensor& x_TI, const Tensor& weight_2FI,
+Tensor Device::gated_linear(const Tensor& x_TI, const Matrix& weight_2FI,
                             const Tensor& bias_2F) const {
   return swiglu(linear(x_TI, weight_2FI, bias_2F));
 }
 
-Tensor Device::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+Tensor Device::grouped_linear(const Tensor& x_SI, const Matrix& weight_EOI,
                               const GroupStarts& starts) const {
-  const Tensor y_SO = at::empty({x_SI.size(0), weight_EOI.size(1)}, x_SI.options());
+  const Tensor y_SO = at::empty({x_SI.size(0), weight_EOI.outputs()}, x_SI.options());
   for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
     y_SO.narrow(0, begin, rows)
-        .copy_(linear(x_SI.narrow(0, begin, rows), weight_EOI.select(0, expert), {}));
+        .copy_(linear(x_SI.narrow(0, begin, rows), weight_EOI.of_expert(expert), {}));
   });
   return y_SO;
 }
 
-Tensor Device::grouped_gated_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+Tensor Device::grouped_gated_linear(const Tensor& x_SI, const Matrix& weight_EOI,
                                     const GroupStarts& starts) const {
   return swiglu(grouped_linear(x_SI, weight_EOI, starts));
 }
 
-Tensor Device::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
+Tensor Device::grouped_input_grad(const Tensor& dy_SO, const Matrix& weight_EOI,
                                   const GroupStarts& starts) const {
-  const Tensor dx_SI = at::empty({dy_SO.size(0), weight_EOI.size(2)}, dy_SO.options());
+  const Tensor dx_SI = at::empty({dy_SO.size(0), weight_EOI.inputs()}, dy_SO.options());
   for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
     dx_SI.narrow(0, begin, rows)
-        .copy_(linear_input_grad(dy_SO.narrow(0, begin, rows), weight_EOI.select(0, expert)));
+        .copy_(linear_input_grad(dy_SO.narrow(0, begin, rows), weight_EOI.of_expert(expert)));
   });
   return dx_SI;
 }
@@ -76,13 +76,13 @@ Tensor Device::sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
   return sum_TH.to(rows_SH.scalar_type());
 }
 
-void Device::linear_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+void Device::linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                          const Tensor& bias_O) const {
   y_TO.copy_(linear(x_TI, weight_OI, bias_O));
 }
 
 void Device::linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
-                                    const Tensor& weight_OI) const {
+                                    const Matrix& weight_OI) const {
   dx_TI.copy_(linear_input_grad(dy_TO, weight_OI));
 }
 

@@ -14,6 +14,7 @@
 
 #include "core/tensor.h"
 #include "kernels/group_starts.h"
+#include "kernels/matrix.h"
 #include "kernels/segments.h"
 
 namespace slime::kernels {
@@ -49,21 +50,24 @@ class Device {
   virtual void add_embedding_grad_(Tensor grad_VH, const Tensor& ids_T,
                                    const Tensor& dy_TH) const = 0;
 
+  /// Whether its products take matrices of this format; plain ones all do.
+  virtual bool has_format(MatrixFormat format) const { return format == MatrixFormat::kPlain; }
+
   /// x W^T + b, in the precision of x. bias may be undefined.
-  virtual Tensor linear(const Tensor& x_TI, const Tensor& weight_OI,
+  virtual Tensor linear(const Tensor& x_TI, const Matrix& weight_OI,
                         const Tensor& bias_O) const = 0;
   /// The same into rows that there are, contiguous, of the precision of x.
-  virtual void linear_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+  virtual void linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                            const Tensor& bias_O) const;
   /// The same with a float32 result (float64 for float64) whatever x is.
-  virtual Tensor logits(const Tensor& x_TI, const Tensor& weight_OI) const = 0;
+  virtual Tensor logits(const Tensor& x_TI, const Matrix& weight_OI) const = 0;
   /// x becomes cap * tanh(x / cap), in place (kernels/soft_cap.h).
   virtual void soft_cap_(Tensor x, double cap) const;
   /// dy W, in the precision of dy.
-  virtual Tensor linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const = 0;
+  virtual Tensor linear_input_grad(const Tensor& dy_TO, const Matrix& weight_OI) const = 0;
   /// The same into rows that there are.
   virtual void linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
-                                      const Tensor& weight_OI) const;
+                                      const Matrix& weight_OI) const;
   /// Products that this thread begins from now on leave `count` multiprocessors to what runs beside
   /// them; 0: none.
   virtual void leave_processors(int /*count*/) const {}
@@ -75,14 +79,14 @@ class Device {
 
   /// The three products above for rows that have a matrix each. S rows, E matrices. A loop over the
   /// matrices, which needs the starts on the host, unless a device knows better.
-  virtual Tensor grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+  virtual Tensor grouped_linear(const Tensor& x_SI, const Matrix& weight_EOI,
                                 const GroupStarts& starts) const;
-  virtual Tensor grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
+  virtual Tensor grouped_input_grad(const Tensor& dy_SO, const Matrix& weight_EOI,
                                     const GroupStarts& starts) const;
   virtual void add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
                                         const GroupStarts& starts) const;
   /// gated_linear() of such rows.
-  virtual Tensor grouped_gated_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+  virtual Tensor grouped_gated_linear(const Tensor& x_SI, const Matrix& weight_EOI,
                                       const GroupStarts& starts) const;
   /// y_t = sum over k of weight[t, k] * rows[place[t, k]], in the order of k, summed in the
   /// accumulation precision and rounded once. weight_TK undefined: all ones.
@@ -112,7 +116,7 @@ class Device {
   virtual Tensor swiglu_backward(const Tensor& dy_TF, const Tensor& gate_up_T2F) const = 0;
   /// swiglu(linear(x, weight, bias)), for which gates and ups need not be rounded. Without a gradient:
   /// training has the two operations.
-  virtual Tensor gated_linear(const Tensor& x_TI, const Tensor& weight_2FI,
+  virtual Tensor gated_linear(const Tensor& x_TI, const Matrix& weight_2FI,
                               const Tensor& bias_2F) const;
 
   /// Norms (when the weights are defined) and rotates the query and key heads of each row; value

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "kernels/clamped_swiglu.h"
 #include "kernels/device.h"
+#include "kernels/kept_param.h"
 #include "kernels/routed_experts.h"
 #include "kernels/trace.h"
 
@@ -19,7 +20,8 @@ using torch::autograd::variable_list;
 
 /// One of the two matrices of each expert.
 struct Matrices {
-  Tensor weight, grad;           // [E, outputs, inputs], or turned
+  Matrix weight;                 // [E, outputs, inputs], or turned
+  Tensor grad;                   // likewise
   Tensor bias_EB, bias_grad_EB;  // of the outputs from bias_begin on; undefined without biases
   int64_t bias_begin = 0;
   bool is_turned = false;
@@ -102,17 +104,11 @@ class Group {
   }
 
  private:
-  Matrices matrices(const Param& weight, const Param& bias, int64_t bias_begin) const {
-    const int64_t experts = num_experts();
-    const auto by_expert = [&](const Tensor& x) {
-      return x.defined() ? x.view({experts, -1, x.size(x.dim() - 1)}) : x;
-    };
-    return {by_expert(weight.value),
-            by_expert(weight.grad),
-            bias.value,
-            bias.grad,
-            bias_begin,
-            is_in_turns_};
+  Matrices matrices(const MatrixParam& weight, const Param& bias, int64_t bias_begin) const {
+    const Matrix stack = weight.matrix.stacked(num_experts());
+    return {stack,      weight.grad.defined() ? weight.grad.view(stack.values.sizes()) : Tensor(),
+            bias.value, bias.grad,
+            bias_begin, is_in_turns_};
   }
 
   Tensor expert_of_rows(int64_t num_rows) const {
@@ -145,15 +141,6 @@ void check_weights(const Tensor& x_TH, const ExpertVisits& visits, const Tensor&
         "weights of visits are float32, or float64 for float64");
 }
 
-void keep(AutogradContext* ctx, const std::string& name, const Param& param) {
-  ctx->saved_data[name] = param.value;
-  ctx->saved_data[name + "_grad"] = param.grad;
-}
-
-Param kept(AutogradContext* ctx, const std::string& name) {
-  return {ctx->saved_data[name].toTensor(), ctx->saved_data[name + "_grad"].toTensor()};
-}
-
 struct Experts : torch::autograd::Function<Experts> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_TH, const ExpertVisits& visits,
                         const Tensor& weight_TK, const ExpertStack& stack) {
@@ -176,11 +163,11 @@ struct Experts : torch::autograd::Function<Experts> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
     const Tensor &x_TH = saved[0], &weight_TK = saved[1], &gate_up_S2F = saved[2];
-    const ExpertStack stack{kept(ctx, "gate_up"),
-                            kept(ctx, "down"),
+    const ExpertStack stack{kept_matrix_param(ctx, "gate_up"),
+                            kept_matrix_param(ctx, "down"),
                             ctx->saved_data["is_in_turns"].toBool(),
-                            kept(ctx, "gate_up_bias"),
-                            kept(ctx, "down_bias"),
+                            kept_param(ctx, "gate_up_bias"),
+                            kept_param(ctx, "down_bias"),
                             ctx->saved_data["swiglu_limit"].toDouble(),
                             ctx->saved_data["down_bias_begin"].toInt()};
     GroupStarts starts(ctx->saved_data["device_starts"].toTensor());

@@ -13,14 +13,14 @@
 
 #include "core/tensor.h"
 #include "kernels/expert_visits.h"
-#include "kernels/param.h"
+#include "kernels/matrix.h"
 
 namespace slime::kernels {
 
 /// All experts of a layer, one after the other.
 struct ExpertStack {
-  Param gate_up;  // [E 2F, H]: of each expert gates, then ups
-  Param down;     // [E H, F]
+  MatrixParam gate_up;  // [E 2F, H]: of each expert gates, then ups
+  MatrixParam down;     // [E H, F]
   /// Another form: matrices that are [inputs, outputs], [E, H, 2F] and [E, F, H], with biases, and
   /// gates and ups in turn (kernels/clamped_swiglu.h).
   bool is_in_turns = false;

@@ -58,10 +58,11 @@ Tensor written_out(const Case& c) {
     const Tensor x_H = c.x_TH[t].to(at::kDouble);
     for (int64_t k = 0; k < kVisits; ++k) {
       const auto e = c.expert_TK[t][k].item<int64_t>();
-      const Tensor gate_up = c.stack.gate_up.value.narrow(0, e * 2 * kWidth, 2 * kWidth);
+      const Tensor gate_up = c.stack.gate_up.matrix.values.narrow(0, e * 2 * kWidth, 2 * kWidth);
       const Tensor both = at::mv(gate_up.to(at::kDouble), x_H);
       const Tensor gated = at::silu(both.narrow(0, 0, kWidth)) * both.narrow(0, kWidth, kWidth);
-      const Tensor down = c.stack.down.value.narrow(0, e * kHidden, kHidden).to(at::kDouble);
+      const Tensor down =
+          c.stack.down.matrix.values.narrow(0, e * kHidden, kHidden).to(at::kDouble);
       out_TH[t].add_(at::mv(down, gated) * c.weight_TK[t][k].item<double>());
     }
   }

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
+#include "kernels/kept_param.h"
 
 namespace slime::kernels {
 namespace {
@@ -12,25 +13,24 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void keep(AutogradContext* ctx, const Param& weight, const Param& bias) {
-  ctx->saved_data["weight"] = weight.value;
-  ctx->saved_data["weight_grad"] = weight.grad;
+void keep_product(AutogradContext* ctx, const MatrixParam& weight, const Param& bias) {
+  keep(ctx, "weight", weight);
   ctx->saved_data["bias_grad"] = bias.grad;
 }
 
 /// Adds the gradients of weight and bias; returns that of the product's input.
 Tensor linear_backward(AutogradContext* ctx, const Tensor& dy_TO, const Tensor& x_TI) {
-  const Tensor weight_grad = ctx->saved_data["weight_grad"].toTensor();
+  const MatrixParam weight = kept_matrix_param(ctx, "weight");
   const Tensor bias_grad = ctx->saved_data["bias_grad"].toTensor();
   const Device& device = kernels_for(dy_TO);
-  if (weight_grad.defined()) device.add_linear_weight_grad_(weight_grad, dy_TO, x_TI);
+  if (weight.grad.defined()) device.add_linear_weight_grad_(weight.grad, dy_TO, x_TI);
   if (bias_grad.defined()) device.add_bias_grad_(bias_grad, dy_TO);
-  return device.linear_input_grad(dy_TO, ctx->saved_data["weight"].toTensor());
+  return device.linear_input_grad(dy_TO, weight.matrix);
 }
 
 struct AddNormLinear : torch::autograd::Function<AddNormLinear> {
   static variable_list forward(AutogradContext* ctx, const Tensor& x_TH, const Tensor& update_TH,
-                               const Param& norm, double eps, const Param& weight,
+                               const Param& norm, double eps, const MatrixParam& weight,
                                const Param& bias) {
     const Device& device = kernels_for(x_TH);
     Tensor sum_TH;
@@ -39,8 +39,8 @@ struct AddNormLinear : torch::autograd::Function<AddNormLinear> {
     ctx->saved_data["norm"] = norm.value;
     ctx->saved_data["norm_grad"] = norm.grad;
     ctx->saved_data["eps"] = eps;
-    keep(ctx, weight, bias);
-    return {sum_TH, device.linear(normed_TH, weight.value, bias.value)};
+    keep_product(ctx, weight, bias);
+    return {sum_TH, device.linear(normed_TH, weight.matrix, bias.value)};
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor sum_TH = ctx->get_saved_variables()[0];
@@ -57,12 +57,12 @@ struct AddNormLinear : torch::autograd::Function<AddNormLinear> {
 };
 
 struct SwigluLinear : torch::autograd::Function<SwigluLinear> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& gate_up_T2F, const Param& weight,
+  static Tensor forward(AutogradContext* ctx, const Tensor& gate_up_T2F, const MatrixParam& weight,
                         const Param& bias) {
     const Device& device = kernels_for(gate_up_T2F);
     ctx->save_for_backward({gate_up_T2F});
-    keep(ctx, weight, bias);
-    return device.linear(device.swiglu(gate_up_T2F), weight.value, bias.value);
+    keep_product(ctx, weight, bias);
+    return device.linear(device.swiglu(gate_up_T2F), weight.matrix, bias.value);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor gate_up_T2F = ctx->get_saved_variables()[0];
@@ -76,13 +76,13 @@ struct SwigluLinear : torch::autograd::Function<SwigluLinear> {
 }  // namespace
 
 AddedLinear add_norm_linear(const Tensor& x_TH, const Tensor& update_TH, const Param& norm_H,
-                            double eps, const Param& weight_OH, const Param& bias_O) {
+                            double eps, const MatrixParam& weight_OH, const Param& bias_O) {
   check(at::GradMode::is_enabled(), "what is made again in the backward pass has one");
   const variable_list out = AddNormLinear::apply(x_TH, update_TH, norm_H, eps, weight_OH, bias_O);
   return {out[0], out[1]};
 }
 
-Tensor swiglu_linear(const Tensor& gate_up_T2F, const Param& weight_OF, const Param& bias_O) {
+Tensor swiglu_linear(const Tensor& gate_up_T2F, const MatrixParam& weight_OF, const Param& bias_O) {
   check(at::GradMode::is_enabled(), "what is made again in the backward pass has one");
   return SwigluLinear::apply(gate_up_T2F, weight_OF, bias_O);
 }

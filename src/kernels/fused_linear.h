@@ -7,7 +7,7 @@
 /// Dimensions: T tokens, H hidden, O outputs, F feed-forward width.
 
 #include "core/tensor.h"
-#include "kernels/param.h"
+#include "kernels/matrix.h"
 
 namespace slime::kernels {
 
@@ -18,9 +18,9 @@ struct AddedLinear {
 
 /// sum = x + update; y = norm(sum) W^T + b, as add_rms_norm and linear give them. For grad mode.
 AddedLinear add_norm_linear(const Tensor& x_TH, const Tensor& update_TH, const Param& norm_H,
-                            double eps, const Param& weight_OH, const Param& bias_O);
+                            double eps, const MatrixParam& weight_OH, const Param& bias_O);
 
 /// swiglu(gate_up) W^T + b. For grad mode.
-Tensor swiglu_linear(const Tensor& gate_up_T2F, const Param& weight_OF, const Param& bias_O);
+Tensor swiglu_linear(const Tensor& gate_up_T2F, const MatrixParam& weight_OF, const Param& bias_O);
 
 }  // namespace slime::kernels

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
+#include "kernels/kept_param.h"
 #include "kernels/trace.h"
 
 namespace slime::kernels {
@@ -14,42 +15,40 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Linear : torch::autograd::Function<Linear> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x_TI, const Param& weight,
+  static Tensor forward(AutogradContext* ctx, const Tensor& x_TI, const MatrixParam& weight,
                         const Param& bias) {
     ctx->save_for_backward({x_TI});
-    ctx->saved_data["weight"] = weight.value;
-    ctx->saved_data["weight_grad"] = weight.grad;
+    keep(ctx, "weight", weight);
     ctx->saved_data["bias_grad"] = bias.grad;
-    return kernels_for(x_TI).linear(x_TI, weight.value, bias.value);
+    return kernels_for(x_TI).linear(x_TI, weight.matrix, bias.value);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor x_TI = ctx->get_saved_variables()[0];
     const Tensor dy_TO = grads[0].contiguous();
-    const Tensor weight_grad = ctx->saved_data["weight_grad"].toTensor();
+    const MatrixParam weight = kept_matrix_param(ctx, "weight");
     const Tensor bias_grad = ctx->saved_data["bias_grad"].toTensor();
     const Device& device = kernels_for(dy_TO);
-    if (weight_grad.defined()) device.add_linear_weight_grad_(weight_grad, dy_TO, x_TI);
+    if (weight.grad.defined()) device.add_linear_weight_grad_(weight.grad, dy_TO, x_TI);
     if (bias_grad.defined()) device.add_bias_grad_(bias_grad, dy_TO);
-    return {device.linear_input_grad(dy_TO, ctx->saved_data["weight"].toTensor()), Tensor(),
-            Tensor()};
+    return {device.linear_input_grad(dy_TO, weight.matrix), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
-Tensor linear(const Tensor& x_TI, const Param& weight_OI, const Param& bias_O) {
+Tensor linear(const Tensor& x_TI, const MatrixParam& weight_OI, const Param& bias_O) {
   const TraceRange range("linear");
-  check(x_TI.size(1) == weight_OI.value.size(1),
+  check(x_TI.size(1) == weight_OI.matrix.inputs(),
         "rows of a linear layer's input are as long as its weight's");
   if (at::GradMode::is_enabled() && x_TI.requires_grad())
     return Linear::apply(x_TI, weight_OI, bias_O);
-  return kernels_for(x_TI).linear(x_TI, weight_OI.value, bias_O.value);
+  return kernels_for(x_TI).linear(x_TI, weight_OI.matrix, bias_O.value);
 }
 
-Tensor logits(const Tensor& hidden_TI, const Param& head_OI) {
+Tensor logits(const Tensor& hidden_TI, const MatrixParam& head_OI) {
   const TraceRange range("logits");
   at::NoGradGuard no_grad;
-  return kernels_for(hidden_TI).logits(hidden_TI, head_OI.value);
+  return kernels_for(hidden_TI).logits(hidden_TI, head_OI.matrix);
 }
 
 }  // namespace slime::kernels

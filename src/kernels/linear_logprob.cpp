@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
+#include "kernels/kept_param.h"
 #include "kernels/soft_cap.h"
 #include "kernels/trace.h"
 
@@ -17,9 +18,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-int64_t chunk_rows(const Tensor& head_VH, const LinearLogProbOptions& options) {
-  const int64_t row_bytes = head_VH.size(0) * 4;
-  const int64_t bytes = head_VH.is_cuda() ? options.gpu_chunk_bytes : options.chunk_bytes;
+int64_t chunk_rows(const Matrix& head_VH, const LinearLogProbOptions& options) {
+  const int64_t row_bytes = head_VH.outputs() * 4;
+  const int64_t bytes = head_VH.values.is_cuda() ? options.gpu_chunk_bytes : options.chunk_bytes;
   return std::max<int64_t>(1, bytes / row_bytes);
 }
 
@@ -46,7 +47,7 @@ Tensor keep_nucleus(const Tensor& logits_RV, const Tensor& target_R, const KeptT
 }
 
 /// What the softmax sees of a chunk, but for the temperature.
-Tensor logits_of(const Device& device, const Tensor& hidden_RH, const Tensor& head_VH, double cap) {
+Tensor logits_of(const Device& device, const Tensor& hidden_RH, const Matrix& head_VH, double cap) {
   Tensor logits_RV = device.logits(hidden_RH, head_VH);
   if (cap > 0) device.soft_cap_(logits_RV, cap);
   return logits_RV;
@@ -94,7 +95,7 @@ void merge(Statistics& own, const VocabularySlice& vocabulary) {
 }
 
 /// `kept`, unless null, receives the logits of the first chunks, as many as `options` allow.
-Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tensor& target_R,
+Statistics forward_chunks(const Tensor& hidden_RH, const MatrixParam& head, const Tensor& target_R,
                           const LinearLogProbOptions& options, std::vector<Tensor>* kept) {
   const int64_t rows = hidden_RH.size(0);
   const auto floats = hidden_RH.options().dtype(accumulator_of(hidden_RH));
@@ -102,13 +103,13 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
                  Tensor()};
   if (options.kept_tokens.ids.defined()) out.kept_logsumexp_R = at::empty({rows}, floats);
   const Device& device = kernels_for(hidden_RH);
-  const int64_t step = chunk_rows(head.value, options), row_bytes = head.value.size(0) * 4;
+  const int64_t step = chunk_rows(head.matrix, options), row_bytes = head.matrix.outputs() * 4;
   const bool keeps =
       kept != nullptr && (options.keeps_some || rows * row_bytes <= options.kept_bytes);
   for (int64_t begin = 0; begin < rows; begin += step) {
     const int64_t size = std::min(step, rows - begin);
     const Tensor logits_RV =
-        logits_of(device, hidden_RH.narrow(0, begin, size), head.value, options.cap);
+        logits_of(device, hidden_RH.narrow(0, begin, size), head.matrix, options.cap);
     Tensor logprob = out.logprob_R.narrow(0, begin, size);
     Tensor entropy = out.entropy_R.narrow(0, begin, size);
     Tensor logsumexp = out.logsumexp_R.narrow(0, begin, size);
@@ -128,15 +129,15 @@ Statistics forward_chunks(const Tensor& hidden_RH, const Param& head, const Tens
 }
 
 struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
-  static variable_list forward(AutogradContext* ctx, const Tensor& hidden_RH, const Param& head,
-                               const Tensor& target_R, const LinearLogProbOptions& options) {
+  static variable_list forward(AutogradContext* ctx, const Tensor& hidden_RH,
+                               const MatrixParam& head, const Tensor& target_R,
+                               const LinearLogProbOptions& options) {
     std::vector<Tensor> kept;
     Statistics out = forward_chunks(hidden_RH, head, target_R, options, &kept);
     ctx->saved_data["kept"] = kept;
     ctx->save_for_backward({hidden_RH, out.entropy_R, out.logsumexp_R});
     ctx->saved_data["target"] = target_R;
-    ctx->saved_data["head"] = head.value;
-    ctx->saved_data["head_grad"] = head.grad;
+    keep(ctx, "head", head);
     ctx->saved_data["temperature"] = options.temperature;
     ctx->saved_data["cap"] = options.cap;
     ctx->saved_data["entropy_gradient"] = options.entropy_gradient;
@@ -152,8 +153,8 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     const variable_list saved = ctx->get_saved_variables();
     const Tensor &hidden_RH = saved[0], &entropy_R = saved[1], &logsumexp_R = saved[2];
     const Tensor target_R = ctx->saved_data["target"].toTensor();
-    const Tensor head_VH = ctx->saved_data["head"].toTensor();
-    const Tensor head_grad = ctx->saved_data["head_grad"].toTensor();
+    const MatrixParam head = kept_matrix_param(ctx, "head");
+    const Matrix& head_VH = head.matrix;
     const LinearLogProbOptions options{ctx->saved_data["temperature"].toDouble(),
                                        ctx->saved_data["entropy_gradient"].toBool(),
                                        ctx->saved_data["chunk_bytes"].toInt()};
@@ -200,7 +201,7 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
             dlogits_RV, target, {options.temperature, cap}, of_chunk(logsumexp_R),
             of_chunk(entropy_R), of_chunk(dlogprob_R), of_chunk(dentropy_R), hidden.scalar_type());
       }
-      if (head_grad.defined()) device.add_linear_weight_grad_(head_grad, dlogits_RV, hidden);
+      if (head.grad.defined()) device.add_linear_weight_grad_(head.grad, dlogits_RV, hidden);
       dhidden_RH.narrow(0, begin, size).copy_(device.linear_input_grad(dlogits_RV, head_VH));
     }
     return {dhidden_RH, Tensor(), Tensor(), Tensor()};
@@ -209,13 +210,13 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
 
 }  // namespace
 
-LogProbs linear_logprob(const Tensor& hidden_RH, const Param& head_VH, const Tensor& ids_R,
+LogProbs linear_logprob(const Tensor& hidden_RH, const MatrixParam& head_VH, const Tensor& ids_R,
                         const LinearLogProbOptions& given) {
   const TraceRange range("linear_logprob");
   LinearLogProbOptions options = given;
   Tensor target_R = ids_R;
   if (options.vocabulary.sum_) {
-    const int64_t begin = options.vocabulary.begin, size = head_VH.value.size(0);
+    const int64_t begin = options.vocabulary.begin, size = head_VH.matrix.outputs();
     target_R = columns_of(ids_R, begin, size);
     if (options.kept_tokens.ids.defined())
       options.kept_tokens = columns_of(options.kept_tokens, begin, size);

@@ -12,7 +12,7 @@
 #include <functional>
 
 #include "core/tensor.h"
-#include "kernels/param.h"
+#include "kernels/matrix.h"
 
 namespace slime::kernels {
 
@@ -59,7 +59,7 @@ struct LinearLogProbOptions {
 /// head.grad and returns the gradient of hidden_RH. Rows may repeat the same hidden row (gather
 /// first): the first tokens of the n samples of a group are scored by the one row of their shared
 /// prompt.
-LogProbs linear_logprob(const Tensor& hidden_RH, const Param& head_VH, const Tensor& target_R,
+LogProbs linear_logprob(const Tensor& hidden_RH, const MatrixParam& head_VH, const Tensor& target_R,
                         const LinearLogProbOptions& options);
 
 }  // namespace slime::kernels

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "core/tensor.h"
+#include "kernels/matrix.h"
 
 namespace slime::kernels {
 
@@ -25,20 +26,20 @@ struct RouterRule {
 };
 
 struct RoutedExperts {
-  Tensor router_EH;
+  Matrix router_EH;
   Tensor selection_bias_E;  // float32, added to scores for the choice alone; may be undefined
   RouterRule rule;
-  Tensor gate_up;  // [E 2F, H]: of each expert gates, then ups
-  Tensor down;     // [E H, F]
+  Matrix gate_up;  // [E, 2F, H]: of each expert gates, then ups
+  Matrix down;     // [E, H, F]
   /// An expert that all tokens visit, with weight 1; undefined: none. In block chains alone
   /// (kernels/block_chain.h).
-  Tensor shared_gate_up;  // [2 S, H]: gates, then ups
-  Tensor shared_down;     // [H, S]
+  Matrix shared_gate_up;  // [2 S, H]: gates, then ups
+  Matrix shared_down;     // [H, S]
   /// int16, rows a stride apart: the choices are also written here; undefined: nobody asks.
   Tensor chosen_TK;
 
-  int64_t count() const { return router_EH.size(0); }
-  int64_t width() const { return down.size(1); }
+  int64_t count() const { return router_EH.outputs(); }
+  int64_t width() const { return down.inputs(); }
 };
 
 /// Sums over the calls of expert kernels so far: how many there were, and how many experts had a

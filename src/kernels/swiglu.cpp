@@ -32,12 +32,12 @@ Tensor swiglu(const Tensor& gate_up_T2F) {
   return kernels_for(gate_up_T2F).swiglu(gate_up_T2F);
 }
 
-Tensor gated_linear(const Tensor& x_TI, const Param& weight_2FI, const Param& bias_2F) {
+Tensor gated_linear(const Tensor& x_TI, const MatrixParam& weight_2FI, const Param& bias_2F) {
   const TraceRange range("gated_linear");
   check(!at::GradMode::is_enabled(), "gates and ups that have a gradient are kept");
-  check(x_TI.size(1) == weight_2FI.value.size(1),
+  check(x_TI.size(1) == weight_2FI.matrix.inputs(),
         "rows of a linear layer's input are as long as its weight's");
-  return kernels_for(x_TI).gated_linear(x_TI, weight_2FI.value, bias_2F.value);
+  return kernels_for(x_TI).gated_linear(x_TI, weight_2FI.matrix, bias_2F.value);
 }
 
 }  // namespace slime::kernels

@@ -3,7 +3,7 @@
 /// Gated feed-forward activation. Dimensions: T tokens, F feed-forward width. arXiv 2002.05202.
 
 #include "core/tensor.h"
-#include "kernels/param.h"
+#include "kernels/matrix.h"
 
 namespace slime::kernels {
 
@@ -13,6 +13,6 @@ Tensor swiglu(const Tensor& gate_up_T2F);
 /// The same of x W^T + b, whose rows are [gate; up]. Without a gradient, so that kernels need neither
 /// keep nor round gates and ups: for engines, since passes of a trainer, with gradients or not, have
 /// the same bits.
-Tensor gated_linear(const Tensor& x_TI, const Param& weight_2FI, const Param& bias_2F = {});
+Tensor gated_linear(const Tensor& x_TI, const MatrixParam& weight_2FI, const Param& bias_2F = {});
 
 }  // namespace slime::kernels

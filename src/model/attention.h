@@ -15,7 +15,7 @@
 #include "core/tensor.h"
 #include "kernels/block_chain.h"
 #include "kernels/gated_delta.h"
-#include "kernels/param.h"
+#include "kernels/matrix.h"
 
 namespace slime::model {
 
@@ -53,7 +53,8 @@ struct LatentLayer {
   /// Where the layer has no indexer of its own: the layer before it whose choice it takes.
   int index_source = 0;
   bool lends_choice = false;  // a layer behind it takes this one's
-  kernels::Param expand;  // [N (P + V), L]: the latent to each head's plain keys, then its values
+  kernels::MatrixParam
+      expand;  // [N (P + V), L]: the latent to each head's plain keys, then its values
   kernels::Param latent_norm;  // [L]
   double norm_eps = 0;         // of it
   Tensor rotary_order_R;       // int64, undefined where halves rotate with each other

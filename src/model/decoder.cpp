@@ -134,11 +134,14 @@ class Decoder final : public Network {
       builder.add(
           final_norm_,
           {{config.tensor_prefix + "norm.weight", {config.hidden_size}, {}, tp_.cuts_rows}});
-      if (!config.ties_embeddings)
-        builder.add(head_, {{.name = "lm_head.weight",
-                             .full_shape = vocabulary,
-                             .slices = vocabulary_,
-                             .room_rows = room_rows}});
+      if (config.ties_embeddings) {
+        builder.add_tied(head_, embedding_);
+      } else {
+        builder.add_plain(head_, {{.name = "lm_head.weight",
+                                   .full_shape = vocabulary,
+                                   .slices = vocabulary_,
+                                   .room_rows = room_rows}});
+      }
     }
     builder.allocate(precision);
     for (const auto& blocks : chunks_) {
@@ -188,9 +191,7 @@ class Decoder final : public Network {
                      weights_.flat().options().dtype(precision_.activations));
   }
 
-  const kernels::Param& head() const override {
-    return config_.ties_embeddings ? embedding_ : head_;
-  }
+  const kernels::MatrixParam& head() const override { return head_; }
   kernels::LogProbs log_probs(const Tensor& hidden_RH, const Tensor& target_R,
                               const kernels::LinearLogProbOptions& options) const override {
     kernels::LinearLogProbOptions capped = options;
@@ -278,7 +279,7 @@ class Decoder final : public Network {
   bool has_chain_ = false;
   std::unique_ptr<kernels::RankCollectives> rank_collectives_;  // null: one tensor-parallel rank
   kernels::Param final_norm_;                                   // [H], of the last stage
-  kernels::Param head_;                                         // [V, H], undefined when tied
+  kernels::MatrixParam head_;  // [V, H], of the last stage; tied: the embedding
 };
 
 }  // namespace

@@ -103,6 +103,11 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
   const ModelConfig config = read_model_config(directory);
   const ModelFiles files(directory);
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
+  if (network->weights().has_formats()) {  // made from whole tensors in memory
+    const Precision plain{.weights = precision.weights, .activations = precision.activations};
+    network->weights().copy_from(load_network(directory, plain, mesh)->weights());
+    return network;
+  }
   files.read_into(
       network->weights(), config.stored_form, config.fp8_block, [&](const std::string& name) {
         const bool is_elsewhere =

@@ -10,7 +10,7 @@
 
 #include "core/tensor.h"
 #include "kernels/linear_logprob.h"
-#include "kernels/param.h"
+#include "kernels/matrix.h"
 #include "model/attention.h"
 #include "model/config.h"
 #include "model/costs.h"
@@ -48,7 +48,7 @@ class Network {
 
   /// The output layer [V, H], or this rank's rows of it: the embedding itself when tied. Undefined on
   /// pipeline stages but the last.
-  virtual const kernels::Param& head() const = 0;
+  virtual const kernels::MatrixParam& head() const = 0;
 
   /// kernels::linear_logprob() with the output layer and the cap of its logits, whoever holds its rows: the same on all
   /// tensor-parallel ranks, which bring the same gradient.
@@ -77,7 +77,8 @@ class Network {
 
 /// Reads config.json and the safetensors of `directory`. Throws ConfigError that lists every
 /// problem found: missing, truncated, misshapen and surplus tensors, unknown model type, unknown
-/// value of a known field. `mesh` outlives the network; a rank reads its slices alone.
+/// value of a known field. `mesh` outlives the network; a rank reads its slices alone. Matrices of another
+/// format are made on the host from plain ones, which need room for that long.
 std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
                                       const Precision& precision,
                                       const comm::Mesh& mesh = comm::Mesh::single());

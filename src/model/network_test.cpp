@@ -258,7 +258,7 @@ TEST_F(ModelDirectory, OfAFreshNetworkIsAFunctionOfTheSeed) {
   EXPECT_TRUE(a->weights().flat().equal(b->weights().flat()));
   EXPECT_FALSE(a->weights().flat().equal(
       make_network(config, Precision::of("float32"), 6)->weights().flat()));
-  const Tensor embedding = a->head().value;
+  const Tensor embedding = a->head().matrix.values;
   EXPECT_NEAR(embedding.std().item<double>(), config.initializer_range, 0.001);
   EXPECT_NEAR(embedding.mean().item<double>(), 0, 0.001);
 }

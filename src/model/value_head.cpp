@@ -10,7 +10,7 @@ namespace slime::model {
 
 ValueHead::ValueHead(int64_t hidden_size, const Tensor& like, double init_std, uint64_t seed) {
   Weights::Builder builder(weights_);
-  builder.add(weight_1H_, {{"value_head.weight", {1, hidden_size}, {}}});
+  builder.add_plain(weight_1H_, {{"value_head.weight", {1, hidden_size}, {}}});
   builder.add(bias_1_, {{"value_head.bias", {1}, {}}});
   const at::ScalarType dtype = like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   builder.allocate({.weights = dtype, .activations = dtype, .device = like.device()});
@@ -18,11 +18,11 @@ ValueHead::ValueHead(int64_t hidden_size, const Tensor& like, double init_std, u
   const Tensor drawn_1H = at::empty({1, hidden_size}, dtype);
   for (int64_t i = 0; i < hidden_size; ++i)
     drawn_1H[0][i] = init_std * normal(seed, kStream, static_cast<uint64_t>(i));
-  weight_1H_.value.copy_(drawn_1H);
+  weight_1H_.matrix.values.copy_(drawn_1H);
 }
 
 Tensor ValueHead::forward(const Tensor& hidden_TH) const {
-  return kernels::linear(hidden_TH.to(weight_1H_.value.scalar_type()), weight_1H_, bias_1_)
+  return kernels::linear(hidden_TH.to(weight_1H_.matrix.values.scalar_type()), weight_1H_, bias_1_)
       .squeeze(1);
 }
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "core/tensor.h"
-#include "kernels/param.h"
+#include "kernels/matrix.h"
 #include "model/weights.h"
 
 namespace slime::model {
@@ -27,7 +27,7 @@ class ValueHead final {
 
  private:
   Weights weights_;
-  kernels::Param weight_1H_;
+  kernels::MatrixParam weight_1H_;
   kernels::Param bias_1_;
 };
 

@@ -27,6 +27,18 @@ uint64_t checksum_of_bytes(const std::vector<uint64_t>& numbers) {
   return xxhash64(bytes_of(numbers));
 }
 
+/// Of what a rank has of a tensor: of the tensor itself, or of its codes and factors.
+uint64_t own_checksum_of(const Weights& weights, size_t i) {
+  std::vector<uint64_t> checksums;
+  for (const Tensor& stored : weights.stored(i)) checksums.push_back(checksum_of(stored));
+  return checksums.size() == 1 ? checksums[0] : checksum_of_bytes(checksums);
+}
+
+/// Slices are put together as long as they are plain.
+bool is_told_by_each(const NamedWeight& weight) {
+  return weight.slices.is_whole() || weight.offset < 0;
+}
+
 /// Of all ranks, in their order.
 template <typename Number>
 std::vector<std::vector<Number>> told_by_all(const std::vector<Number>& own,
@@ -74,8 +86,8 @@ uint64_t checksum_of(const Tensor& tensor) {
 WeightChecksums checksums_of(const Weights& weights) {
   const at::NoGradGuard no_grad;
   WeightChecksums checksums;
-  for (const NamedWeight& weight : weights.tensors())
-    checksums.push_back({weight.name, checksum_of(Weights::view(weights.flat(), weight))});
+  for (size_t i = 0; i < weights.tensors().size(); ++i)
+    checksums.push_back({weights.tensors()[i].name, own_checksum_of(weights, i)});
   for (const NamedConstant& constant : weights.constants())
     checksums.push_back({constant.name, checksum_of(constant.value)});
   return checksums;
@@ -85,11 +97,15 @@ WeightChecksums checksums_of(const Weights& weights, comm::RankGroup& ranks) {
   if (ranks.is_alone()) return checksums_of(weights);
   const at::NoGradGuard no_grad;
   std::vector<Slice> own_slices;
-  std::vector<uint64_t> own_copies;  // of what each rank has whole
-  for (const NamedWeight& weight : weights.tensors()) {
-    own_slices.insert(own_slices.end(), weight.slices.all().begin(), weight.slices.all().end());
-    if (weight.slices.is_whole())
-      own_copies.push_back(checksum_of(Weights::view(weights.flat(), weight)));
+  std::vector<uint64_t>
+      own_copies;  // of what each rank has whole, and of its slices in other formats
+  for (size_t i = 0; i < weights.tensors().size(); ++i) {
+    const NamedWeight& weight = weights.tensors()[i];
+    if (is_told_by_each(weight)) {
+      own_copies.push_back(own_checksum_of(weights, i));
+    } else {
+      own_slices.insert(own_slices.end(), weight.slices.all().begin(), weight.slices.all().end());
+    }
   }
   for (const NamedConstant& constant : weights.constants())
     own_copies.push_back(checksum_of(constant.value));
@@ -106,7 +122,7 @@ WeightChecksums checksums_of(const Weights& weights, comm::RankGroup& ranks) {
   WeightChecksums checksums;
   std::size_t next_slice = 0;
   for (const NamedWeight& weight : weights.tensors()) {
-    if (weight.slices.is_whole()) {
+    if (is_told_by_each(weight)) {
       checksums.push_back({weight.name, checksum_of_copies()});
       continue;
     }
@@ -128,6 +144,7 @@ void fill_with_noise(Weights& weights, uint64_t seed) {
   const at::NoGradGuard no_grad;
   at::Generator generator = at::detail::createCPUGenerator(seed);
   for (const NamedWeight& weight : weights.tensors()) {
+    if (weight.offset < 0) continue;
     Tensor noise = at::empty(weight.shape, at::kFloat).uniform_(0, 1, generator);
     Weights::view(weights.flat(), weight).copy_(noise);
   }
@@ -135,6 +152,13 @@ void fill_with_noise(Weights& weights, uint64_t seed) {
     Tensor value = constant.value;
     value.copy_(at::empty(value.sizes(), at::kFloat).uniform_(0, 1, generator));
   }
+  if (!weights.has_formats()) return;
+  // Codes of finite numbers, whatever the format.
+  const WeightBuffers buffers = weights.buffers();
+  Tensor(buffers.codes_Q)
+      .copy_(at::empty(buffers.codes_Q.sizes(), at::kByte).random_(64, generator));
+  Tensor(buffers.scales_S)
+      .copy_(at::empty(buffers.scales_S.sizes(), at::kFloat).uniform_(0, 1, generator));
 }
 
 }  // namespace slime::model

@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 #include "kernels/cpu/processor.h"
+#include "kernels/device.h"
+#include "kernels/matrix_formats.h"
 #include "model/weights_builder.h"
 
 namespace slime::model {
@@ -53,7 +55,7 @@ void Weights::enable_grad() {
   if (grad_.defined()) return;
   const auto accumulator = flat_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   grad_ = at::zeros({num_elements()}, flat_.options().dtype(accumulator));
-  for (auto& [param, weight] : params_) param->grad = view(grad_, weight);
+  for (const Parameter& param : params_) param.set_grad(view(grad_, param.fused));
 }
 
 void Weights::zero_grad() {
@@ -62,23 +64,89 @@ void Weights::zero_grad() {
 
 void Weights::release_grad() {
   grad_ = Tensor();
-  for (auto& [param, weight] : params_) param->grad = Tensor();
+  for (const Parameter& param : params_) param.set_grad({});
 }
 
 void Weights::copy_from(const Weights& other) {
-  flat_.copy_(other.flat_);
+  if (has_formats() == other.has_formats()) return buffers().copy_from(other.buffers());
+  if (has_formats()) return make_buffers(other, buffers());
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Parameter &own = params_[i], &from = other.params_[i];
+    const Tensor numbers = from.stored
+                               ? kernels::numbers_of(from.matrix->matrix, flat_.scalar_type())
+                               : view(other.flat_, from.fused);
+    view(flat_, own.fused).copy_(numbers.view(own.fused.shape));
+  }
   flat_constants_.copy_(other.flat_constants_);
 }
 
+void Weights::make_buffers(const Weights& plain, const WeightBuffers& to) const {
+  check(params_.size() == plain.params_.size(), "networks of one shape have the same parameters");
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Parameter &own = params_[i], &from = plain.params_[i];
+    if (own.is_tied) continue;
+    const Tensor numbers = view(plain.flat_, from.fused);
+    if (own.stored) {
+      own.stored->convert(numbers, to);
+    } else {
+      view(to.flat_N, own.fused).copy_(numbers);
+    }
+  }
+  Tensor(to.constants_C).copy_(plain.flat_constants_);
+}
+
+std::vector<Tensor> Weights::stored(size_t i) const {
+  if (tensors_[i].offset >= 0) return {view(flat_, tensors_[i])};
+  const auto of = std::ranges::find_if(params_, [i](const Parameter& param) {
+    return !param.is_tied && param.first <= i && i < param.end;
+  });
+  return of->stored->part(buffers(), i - of->first);
+}
+
+WeightBuffers Weights::buffers() const { return {flat_, flat_constants_, codes_, scales_}; }
+
+int64_t Weights::num_bytes() const {
+  return buffers().num_bytes() - static_cast<int64_t>(flat_constants_.nbytes());
+}
+
 Tensor Weights::view(const Tensor& buffer, const NamedWeight& weight) {
+  if (weight.offset < 0)
+    throw BugError(weight.name + " is a matrix in another format, and no part of a flat buffer");
   return buffer.narrow(0, weight.offset, product(weight.shape)).view(weight.shape);
 }
 
+void Weights::Parameter::point_at(const Tensor& values) const {
+  if (vector != nullptr) {
+    vector->value = values;
+  } else {
+    matrix->matrix.values = values;
+  }
+}
+
+void Weights::Parameter::set_grad(Tensor grad) const {
+  (vector != nullptr ? vector->grad : matrix->grad) = std::move(grad);
+}
+
 void Weights::Builder::add(kernels::Param& param, std::vector<Component> components) {
-  NamedWeight fused;
+  add({.vector = &param}, std::move(components));
+}
+
+void Weights::Builder::add(kernels::MatrixParam& param, std::vector<Component> components) {
+  add({.matrix = &param}, std::move(components));
+}
+
+void Weights::Builder::add_plain(kernels::MatrixParam& param, std::vector<Component> components) {
+  add({.matrix = &param, .stays_plain = true}, std::move(components));
+}
+
+void Weights::Builder::add_tied(kernels::MatrixParam& matrix, const kernels::Param& param) {
+  tied_.emplace_back(&matrix, &param);
+}
+
+void Weights::Builder::add(Parameter param, std::vector<Component> components) {
+  NamedWeight& fused = param.fused;
   fused.is_of_own_expert = components.front().is_of_own_expert;
-  int64_t& num_elements = fused.is_of_own_expert ? num_expert_elements_ : num_elements_;
-  fused.offset = num_elements;
+  param.first = weights_.tensors_.size();
   for (Component& component : components) {
     NamedWeight weight;
     weight.name = std::move(component.name);
@@ -89,12 +157,11 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
     weight.keeps_stored_precision = component.keeps_stored_precision;
     weight.is_of_own_expert = component.is_of_own_expert;
     weight.shape = weight.slices.shape(weight.full_shape);
-    weight.offset = num_elements;
     weight.whole_offset = weights_.num_whole_elements_;
     weights_.num_whole_elements_ += product(weight.full_shape);
     weight.decays = weight.shape.size() >= 2 && !component.is_bias;
     const int64_t row = weight.shape.empty() ? 1 : product(weight.shape) / weight.shape[0];
-    num_elements += std::max(product(weight.shape), component.room_rows * row);
+    param.room = component.room_rows * row;
     if (fused.shape.empty()) {
       fused.shape = weight.shape;
     } else {
@@ -102,9 +169,75 @@ void Weights::Builder::add(kernels::Param& param, std::vector<Component> compone
     }
     weights_.tensors_.push_back(std::move(weight));
   }
-  num_elements = aligned(num_elements);
+  param.end = weights_.tensors_.size();
   weights_.num_whole_elements_ = aligned(weights_.num_whole_elements_);
-  weights_.params_.emplace_back(&param, std::move(fused));
+  weights_.params_.push_back(std::move(param));
+}
+
+/// In the flat buffer; own experts' parameters stand behind all others.
+void Weights::Builder::lay_out(Parameter& param) {
+  int64_t& next = param.fused.is_of_own_expert ? num_expert_elements_ : num_elements_;
+  param.fused.offset = next;
+  for (size_t i = param.first; i < param.end; ++i) {
+    NamedWeight& weight = weights_.tensors_[i];
+    weight.offset = next;
+    next += product(weight.shape);
+  }
+  next = aligned(std::max(next, param.fused.offset + param.room));
+}
+
+/// In the buffers of codes and factors.
+void Weights::Builder::store(Parameter& param, kernels::MatrixFormat format,
+                             std::vector<std::string>& problems) {
+  std::vector<MatrixPart> parts;
+  for (size_t i = param.first; i < param.end; ++i) {
+    NamedWeight& weight = weights_.tensors_[i];
+    weight.offset = -1;
+    parts.push_back({weight.full_shape, weight.slices});
+  }
+  param.fused.offset = -1;
+  std::string problem;
+  param.stored.emplace(format, parts, code_bytes_, num_scales_, problem);
+  if (!problem.empty())
+    problems.push_back(fmt::format("{}: {}", weights_.tensors_[param.first].name, problem));
+}
+
+void Weights::Builder::lay_out(const Precision& precision) {
+  const bool has_format = precision.matrices != kernels::MatrixFormat::kPlain;
+  std::vector<std::string> problems;
+  for (Parameter& param : weights_.params_) {
+    if (has_format && param.matrix != nullptr && !param.stays_plain) {
+      store(param, precision.matrices, problems);
+    } else {
+      lay_out(param);
+    }
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  const auto place_behind = [&](NamedWeight& weight) {
+    if (weight.is_of_own_expert && weight.offset >= 0) weight.offset += num_elements_;
+  };
+  for (NamedWeight& weight : weights_.tensors_) place_behind(weight);
+  for (Parameter& param : weights_.params_) place_behind(param.fused);
+}
+
+void Weights::Builder::check_products(const Precision& precision) const {
+  const Tensor there = at::empty({0}, at::TensorOptions().device(precision.device));
+  if (there.is_meta() || kernels::kernels_for(there).has_format(precision.matrices)) return;
+  const auto first = std::ranges::find_if(
+      weights_.params_, [](const Parameter& param) { return param.stored.has_value(); });
+  throw ConfigError(fmt::format(
+      "{} would be stored as {}, and {} has no products of such matrices: it takes plain ones",
+      weights_.tensors_[first->first].name, kernels::row_of(precision.matrices).word,
+      precision.device.is_cuda() ? "a GPU" : "this device"));
+}
+
+void Weights::Builder::point(Parameter& param) const {
+  if (param.matrix != nullptr) param.matrix->matrix.name = &weights_.tensors_[param.first].name;
+  if (param.stored) {
+    param.stored->point_at(weights_.buffers(), param.matrix->matrix);
+  } else {
+    param.point_at(view(weights_.flat_, param.fused));
+  }
 }
 
 void Weights::Builder::add_constant(Tensor& tensor, std::string name, std::vector<int64_t> shape) {
@@ -112,16 +245,29 @@ void Weights::Builder::add_constant(Tensor& tensor, std::string name, std::vecto
 }
 
 void Weights::Builder::allocate(const Precision& precision) {
-  weights_.flat_ = at::zeros({num_elements_ + num_expert_elements_},
-                             at::TensorOptions().dtype(precision.weights).device(precision.device));
+  lay_out(precision);
+  if (code_bytes_ > 0) check_products(precision);
+  const auto options = at::TensorOptions().device(precision.device);
+  const auto zeros = [&](int64_t size, at::ScalarType type) {
+    return at::zeros({size}, options.dtype(type));
+  };
+  weights_.flat_ = zeros(num_elements_ + num_expert_elements_, precision.weights);
   weights_.experts_begin_ = num_elements_;
-  for (NamedWeight& weight : weights_.tensors_) {
-    if (weight.is_of_own_expert) weight.offset += num_elements_;
+  if (code_bytes_ > 0) {
+    weights_.codes_ = zeros(code_bytes_, at::kByte);
+    weights_.scales_ = zeros(num_scales_, at::kFloat);
   }
-  for (auto& [param, weight] : weights_.params_) {
-    if (weight.is_of_own_expert) weight.offset += num_elements_;
+  for (Parameter& param : weights_.params_) point(param);
+  for (const auto& [matrix, param] : tied_) {
+    const auto found = std::ranges::find(weights_.params_, param, &Parameter::vector);
+    check(found != weights_.params_.end(), "a tied matrix is that of a parameter");
+    Parameter copy = *found;
+    copy.vector = nullptr;
+    copy.matrix = matrix;
+    copy.is_tied = true;
+    point(copy);
+    weights_.params_.push_back(std::move(copy));
   }
-  for (auto& [param, weight] : weights_.params_) param->value = view(weights_.flat_, weight);
   int64_t size = 0;
   for (const Constant& constant : constants_) size += product(constant.shape);
   weights_.flat_constants_ = at::zeros({size}, weights_.flat_.options().dtype(at::kFloat));

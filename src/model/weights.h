@@ -1,6 +1,7 @@
 #pragma once
 
-/// The weights of a rank: one flat buffer in the trained precision, and named views into it.
+/// The weights of a rank: one flat buffer in the trained precision, and named views into it; of matrices in
+/// another format buffers of codes and factors (model/matrix_storage.h).
 ///
 /// Tensors that are used together are adjacent, so fused matrices ([q; k; v], [gate; up]) are views
 /// too. The flat buffer is what the optimizer shards, collectives move and the engine reads;
@@ -8,12 +9,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/tensor.h"
-#include "kernels/param.h"
+#include "kernels/matrix.h"
+#include "model/matrix_storage.h"
 #include "model/parallel_layout.h"
 
 namespace slime::model {
@@ -23,6 +26,9 @@ struct Precision {
   at::ScalarType weights = at::kFloat;  // kBFloat16, kHalf, kFloat or kDouble (tests)
   /// kBFloat16 where the processor multiplies it, else kFloat; kDouble with kDouble.
   at::ScalarType activations = at::kFloat;
+  /// Of the matrices that may have another format (Weights::Builder::add): an engine's. Such a network is
+  /// not trained; its numbers are made from those of a plain one (Weights::copy_from).
+  kernels::MatrixFormat matrices = kernels::MatrixFormat::kPlain;
 
   at::Device device = at::kCPU;  // kCUDA after kernels::open_gpu()
 
@@ -40,7 +46,8 @@ struct NamedWeight {
   std::vector<int64_t> shape;  // of what this rank holds
   std::vector<int64_t> full_shape;
   Slices slices;
-  int64_t offset = 0;  // elements from the start of the flat buffer
+  /// Elements from the start of the flat buffer; -1 where its matrix has another format (MatrixStorage).
+  int64_t offset = 0;
   /// The same in the buffer of tensor-parallel size one (model/whole_weights.h).
   int64_t whole_offset = 0;
   bool decays = false;  // weight decay applies: two or more dimensions
@@ -92,7 +99,7 @@ class Weights {
   const Tensor& flat() const { return flat_; }  // [N] trained precision
   /// [N] float32 (float64); undefined before enable_grad().
   const Tensor& grad() const { return grad_; }
-  /// Allocates the gradient buffer and points every Param at its slice of it. Idempotent.
+  /// Allocates the gradient buffer and points every parameter at its slice of it. Idempotent.
   void enable_grad();
   void zero_grad();
   /// Gives the gradient buffer back; enable_grad() makes a new one, of zeros.
@@ -104,8 +111,19 @@ class Weights {
   const std::vector<NamedConstant>& constants() const { return constants_; }
   /// [C] float32: all constants, end to end.
   const Tensor& flat_constants() const { return flat_constants_; }
-  /// Weights and constants of a network of the same shape.
+  /// Weights and constants of a network of the same shape. Where one of the two is plain and the other is
+  /// not, codes are made of numbers, or numbers of codes.
   void copy_from(const Weights& other);
+  /// Codes and plain numbers for this network from those of a plain one, into buffers like its own.
+  void make_buffers(const Weights& plain, const WeightBuffers& to) const;
+  /// All that the network computes from.
+  WeightBuffers buffers() const;
+  /// Their bytes, without constants.
+  int64_t num_bytes() const;
+  /// Whether some matrices have another format than plain.
+  bool has_formats() const { return codes_.defined(); }
+  /// What tensors()[i] is stored as: its view, or codes and factors.
+  std::vector<Tensor> stored(size_t i) const;
   const std::vector<CarriedTensor>& carried() const { return carried_; }
   void carry(std::vector<CarriedTensor> carried) { carried_ = std::move(carried); }
   /// Weights that are saved in float32 because they were read so: with the digits that they had, as long
@@ -113,7 +131,7 @@ class Weights {
   const std::vector<WidelyStored>& widely_stored() const { return widely_stored_; }
   void remember(std::vector<WidelyStored> stored) { widely_stored_ = std::move(stored); }
   /// View of one of tensors() in `buffer`, which is flat(), grad(), or an optimizer buffer of the same
-  /// length.
+  /// length. Throws BugError with its name for one whose matrix is not plain.
   static Tensor view(const Tensor& buffer, const NamedWeight& weight);
 
   // Used by families while they build a network.
@@ -123,6 +141,7 @@ class Weights {
   friend struct Builder;
   Tensor flat_;
   Tensor flat_constants_;
+  Tensor codes_, scales_;  // WeightBuffers
   Tensor grad_;
   int64_t experts_begin_ = 0;
   std::vector<NamedWeight> tensors_;
@@ -130,8 +149,20 @@ class Weights {
   std::vector<NamedConstant> constants_;
   std::vector<CarriedTensor> carried_;
   std::vector<WidelyStored> widely_stored_;
-  /// Fused views to point at the buffers.
-  std::vector<std::pair<kernels::Param*, NamedWeight>> params_;
+  /// A vector or a matrix of the network, fused from one or several tensors: what points at the buffers.
+  struct Parameter {
+    kernels::Param* vector = nullptr;
+    kernels::MatrixParam* matrix = nullptr;
+    bool stays_plain = false;
+    bool is_tied = false;                 // its numbers are another parameter's
+    NamedWeight fused;                    // where all of it is; without a name
+    size_t first = 0, end = 0;            // its tensors, among tensors()
+    int64_t room = 0;                     // elements that it takes in the flat buffer at least
+    std::optional<MatrixStorage> stored;  // of another format than plain
+    void point_at(const Tensor& values) const;
+    void set_grad(Tensor grad) const;
+  };
+  std::vector<Parameter> params_;
 };
 
 }  // namespace slime::model

@@ -46,6 +46,14 @@ class Pieces {
   std::string bytes_;
 };
 
+/// Bytes of plain tensors, in pieces that may end anywhere, have no place in a matrix of another format.
+void check_plain(const Weights& own) {
+  if (!own.has_formats()) return;
+  for (const NamedWeight& weight : own.tensors())
+    if (weight.offset < 0)
+      throw BugError(weight.name + " is a matrix in another format: it is made from whole tensors");
+}
+
 }  // namespace
 
 int64_t whole_bytes(const Weights& own) {
@@ -54,6 +62,7 @@ int64_t whole_bytes(const Weights& own) {
 
 void write_whole_(Weights& own, int64_t offset, std::string_view bytes) {
   const Tensor& flat_N = own.flat();
+  check_plain(own);
   const int64_t end = offset + static_cast<int64_t>(bytes.size());
   check(offset >= 0 && end <= whole_bytes(own), "the bytes are of the whole buffer");
   const bool is_whole = std::ranges::all_of(

@@ -37,14 +37,14 @@ Tensor before_cap(const Tensor& gradient_LV, const Tensor& hidden_LH,
 /// got its own here.
 Tensor logits_term(const Tensor& hidden_LH, const model::Network& network,
                    const Tensor& logits_gradient_LV) {
-  const kernels::Param& head = network.head();
+  const kernels::MatrixParam& head = network.head();
   const Tensor constant_LH = hidden_LH.detach().contiguous();
   const kernels::Device& device = kernels::kernels_for(constant_LH);
   Tensor gradient_LV =
       logits_gradient_LV.to(constant_LH.device(), constant_LH.scalar_type()).contiguous();
   if (network.config().logit_cap > 0) gradient_LV = before_cap(gradient_LV, constant_LH, network);
   if (head.grad.defined()) device.add_linear_weight_grad_(head.grad, gradient_LV, constant_LH);
-  return (hidden_LH * device.linear_input_grad(gradient_LV, head.value)).sum();
+  return (hidden_LH * device.linear_input_grad(gradient_LV, head.matrix)).sum();
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ algo::Loss Trainer::users_loss(const TrainBatch& batch, const MicroBatch& micro_
   in.return_T = columns.returns.gather(micro_batch.samples);
   in.has_entropy_gradient = config_.policy.entropy_coef != 0;
   in.num_tokens = micro_batch.packed.row_L.size(0);
-  in.vocabulary = network_.head().value.size(0);
+  in.vocabulary = network_.head().matrix.outputs();
   in.write_logits = [&](const Tensor& logits_LV) {
     const at::NoGradGuard no_grad;
     const Tensor hidden_LH = hidden_of_tokens();

@@ -103,7 +103,7 @@ void FollowingRank::carry_out(const net::Frame& frame) {
     case RankOrder::kCopyWeights: {
       model::Weights& fresh = second().weights();
       wait_for_copies(fresh.flat());
-      runner().copy_weights({fresh.flat(), fresh.flat_constants()});
+      runner().copy_weights(fresh.buffers());
       static_cast<void>(runner().wait_for_weights());  // they may be written to next
       return;
     }

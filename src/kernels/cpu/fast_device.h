@@ -9,12 +9,12 @@ namespace slime::kernels::cpu {
 
 class FastDevice final : public ReferenceDevice {
  public:
-  Tensor linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const override;
-  Tensor logits(const Tensor& x_TI, const Tensor& weight_OI) const override;
-  Tensor linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const override;
+  Tensor linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) const override;
+  Tensor logits(const Tensor& x_TI, const Matrix& weight_OI) const override;
+  Tensor linear_input_grad(const Tensor& dy_TO, const Matrix& weight_OI) const override;
   void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
                                const Tensor& x_TI) const override;
-  Tensor grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+  Tensor grouped_linear(const Tensor& x_SI, const Matrix& weight_EOI,
                         const GroupStarts& starts) const override;
   Tensor rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const override;
   Tensor add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,

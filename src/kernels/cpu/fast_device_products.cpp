@@ -8,6 +8,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_tiles.h"
 #include "kernels/cpu/processor.h"
+#include "kernels/matrix_formats.h"
 
 namespace slime::kernels::cpu {
 namespace {
@@ -22,6 +23,11 @@ bool multiplies(const Tensor& x, const Tensor& weight) {
 /// The own products of bfloat16.
 bool multiplies_tiles(const Tensor& x, const Tensor& weight) {
   return x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 && has_tiles();
+}
+
+/// The numbers of a weight: plain ones as they are stored, of another format in the precision of x.
+Tensor weight_of(const Matrix& matrix, const Tensor& x) {
+  return matrix.is_plain() ? matrix.values : numbers_of(matrix, x.scalar_type());
 }
 
 at::BFloat16* bfloat16s(const Tensor& x) { return static_cast<at::BFloat16*>(x.data_ptr()); }
@@ -43,7 +49,8 @@ Tensor tile_product(const Tensor& x_TI, const Tensor& weight_OI, at::ScalarType 
 
 }  // namespace
 
-Tensor FastDevice::linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const {
+Tensor FastDevice::linear(const Tensor& x_TI, const Matrix& matrix_OI, const Tensor& bias_O) const {
+  const Tensor weight_OI = weight_of(matrix_OI, x_TI);
   if (multiplies_tiles(x_TI, weight_OI)) {
     Tensor y_TO = tile_product(x_TI, weight_OI, at::kBFloat16);
     return bias_O.defined() ? y_TO.add_(bias_O) : y_TO;
@@ -59,13 +66,15 @@ Tensor FastDevice::linear(const Tensor& x_TI, const Tensor& weight_OI, const Ten
   return y_TO;
 }
 
-Tensor FastDevice::logits(const Tensor& x_TI, const Tensor& weight_OI) const {
+Tensor FastDevice::logits(const Tensor& x_TI, const Matrix& matrix_OI) const {
+  const Tensor weight_OI = weight_of(matrix_OI, x_TI);
   if (multiplies_tiles(x_TI, weight_OI)) return tile_product(x_TI, weight_OI, at::kFloat);
   if (multiplies(x_TI, weight_OI)) return linear(x_TI, weight_OI, {});
   return ReferenceDevice::logits(x_TI, weight_OI);
 }
 
-Tensor FastDevice::linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const {
+Tensor FastDevice::linear_input_grad(const Tensor& dy_TO, const Matrix& matrix_OI) const {
+  const Tensor weight_OI = weight_of(matrix_OI, dy_TO);
   const bool in_tiles = multiplies_tiles(dy_TO, weight_OI);
   if (!in_tiles && !multiplies(dy_TO, weight_OI))
     return ReferenceDevice::linear_input_grad(dy_TO, weight_OI);
@@ -98,8 +107,11 @@ void FastDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
        {x.data_ptr(), at::kFloat, inputs, 1}, grad_OI.data_ptr<float>(), inputs, true);
 }
 
-Tensor FastDevice::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+Tensor FastDevice::grouped_linear(const Tensor& x_SI, const Matrix& matrix_EOI,
                                   const GroupStarts& starts) const {
+  // Of another format, the experts that are visited alone are made.
+  if (!matrix_EOI.is_plain()) return ReferenceDevice::grouped_linear(x_SI, matrix_EOI, starts);
+  const Tensor& weight_EOI = matrix_EOI.values;
   if (!multiplies_tiles(x_SI, weight_EOI) || weight_EOI.stride(2) != 1 || starts.is_on_device())
     return ReferenceDevice::grouped_linear(x_SI, weight_EOI, starts);
   const Tensor x = x_SI.contiguous();

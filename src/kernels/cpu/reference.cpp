@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/matrix_formats.h"
 #include "kernels/soft_cap.h"
 
 namespace slime::kernels::cpu {
@@ -120,19 +121,19 @@ void ReferenceDevice::add_embedding_grad_(Tensor grad_VH, const Tensor& ids_T,
   grad_VH.index_add_(0, ids_T, dy_TH.to(grad_VH.scalar_type()));
 }
 
-Tensor ReferenceDevice::linear(const Tensor& x_TI, const Tensor& weight_OI,
+Tensor ReferenceDevice::linear(const Tensor& x_TI, const Matrix& weight_OI,
                                const Tensor& bias_O) const {
-  Tensor y = at::mm(x_TI, weight_OI.to(x_TI.scalar_type()).t());
+  Tensor y = at::mm(x_TI, numbers_of(weight_OI, x_TI.scalar_type()).t());
   if (bias_O.defined()) y.add_(bias_O);
   return y;
 }
 
-Tensor ReferenceDevice::logits(const Tensor& x_TI, const Tensor& weight_OI) const {
-  return wide(at::mm(x_TI, weight_OI.to(x_TI.scalar_type()).t()));
+Tensor ReferenceDevice::logits(const Tensor& x_TI, const Matrix& weight_OI) const {
+  return wide(at::mm(x_TI, numbers_of(weight_OI, x_TI.scalar_type()).t()));
 }
 
-Tensor ReferenceDevice::linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const {
-  return at::mm(dy_TO, weight_OI.to(dy_TO.scalar_type()));
+Tensor ReferenceDevice::linear_input_grad(const Tensor& dy_TO, const Matrix& weight_OI) const {
+  return at::mm(dy_TO, numbers_of(weight_OI, dy_TO.scalar_type()));
 }
 
 void ReferenceDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,

@@ -10,12 +10,13 @@ namespace slime::kernels::cpu {
 
 class ReferenceDevice : public Device {
  public:
+  bool has_format(MatrixFormat) const override { return true; }
   Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
                    at::ScalarType activations) const override;
   void add_embedding_grad_(Tensor grad_VH, const Tensor& ids_T, const Tensor& dy_TH) const override;
-  Tensor linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const override;
-  Tensor logits(const Tensor& x_TI, const Tensor& weight_OI) const override;
-  Tensor linear_input_grad(const Tensor& dy_TO, const Tensor& weight_OI) const override;
+  Tensor linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) const override;
+  Tensor logits(const Tensor& x_TI, const Matrix& weight_OI) const override;
+  Tensor linear_input_grad(const Tensor& dy_TO, const Matrix& weight_OI) const override;
   void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
                                const Tensor& x_TI) const override;
   void add_bias_grad_(Tensor grad_O, const Tensor& dy_TO) const override;

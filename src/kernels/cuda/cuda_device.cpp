@@ -85,22 +85,22 @@ Tensor CudaDevice::embedding(const Tensor& ids_T, const Tensor& table_VH,
   return out_TH;
 }
 
-Tensor CudaDevice::product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
+Tensor CudaDevice::product(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
                            bool float_result) const {
-  Tensor y_TO = at::empty({x_TI.size(0), weight_OI.size(0)},
+  Tensor y_TO = at::empty({x_TI.size(0), weight_OI.outputs()},
                           float_result ? x_TI.options().dtype(at::kFloat) : x_TI.options());
   product_into(y_TO, x_TI, weight_OI, bias_O);
   return y_TO;
 }
 
-void CudaDevice::product_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+void CudaDevice::product_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                               const Tensor& bias_O) const {
   LinearCall call;
   call.number = number_of(x_TI);
   call.float_result = y_TO.scalar_type() != x_TI.scalar_type();
   call.rows = x_TI.size(0);
   call.inputs = x_TI.size(1);
-  call.outputs = weight_OI.size(0);
+  call.outputs = weight_OI.outputs();
   call.processors_left = processors_left;
   call.x_TI = pointer(x_TI);
   call.weight_OI = pointer(weight_OI);
@@ -112,14 +112,14 @@ void CudaDevice::product_into(const Tensor& y_TO, const Tensor& x_TI, const Tens
   linear_.run(call, workspace.data_ptr(), stream_of(x_TI));
 }
 
-Tensor CudaDevice::linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const {
-  if (!is_ours(x_TI, weight_OI)) return ReferenceDevice::linear(x_TI, weight_OI, bias_O);
+Tensor CudaDevice::linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) const {
+  if (!is_ours(x_TI, weight_OI.plain())) return ReferenceDevice::linear(x_TI, weight_OI, bias_O);
   return product(x_TI, weight_OI, bias_O, false);
 }
 
-void CudaDevice::linear_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+void CudaDevice::linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                              const Tensor& bias_O) const {
-  if (!is_ours(x_TI, weight_OI) || !y_TO.is_contiguous())
+  if (!is_ours(x_TI, weight_OI.plain()) || !y_TO.is_contiguous())
     return ReferenceDevice::linear_into(y_TO, x_TI, weight_OI, bias_O);
   product_into(y_TO, x_TI, weight_OI, bias_O);
 }
@@ -129,8 +129,8 @@ void CudaDevice::leave_processors(int count) const {
   leave_processors_of_library(count);
 }
 
-Tensor CudaDevice::logits(const Tensor& x_TI, const Tensor& weight_OI) const {
-  if (!is_ours(x_TI, weight_OI)) return ReferenceDevice::logits(x_TI, weight_OI);
+Tensor CudaDevice::logits(const Tensor& x_TI, const Matrix& weight_OI) const {
+  if (!is_ours(x_TI, weight_OI.plain())) return ReferenceDevice::logits(x_TI, weight_OI);
   return product(x_TI, weight_OI, {}, true);
 }
 
@@ -176,12 +176,12 @@ Tensor CudaDevice::swiglu(const Tensor& gate_up_T2F) const {
   return out_TF;
 }
 
-Tensor CudaDevice::gated_linear(const Tensor& x_TI, const Tensor& weight_2FI,
+Tensor CudaDevice::gated_linear(const Tensor& x_TI, const Matrix& weight_2FI,
                                 const Tensor& bias_2F) const {
   GatedProduct call;
   call.rows = x_TI.size(0);
   call.inputs = x_TI.size(1);
-  call.units = weight_2FI.size(0) / 2;
+  call.units = weight_2FI.outputs() / 2;
   if (!is_plain(x_TI) || !is_plain(weight_2FI) || !is_plain(bias_2F) ||
       !has_gated_product(Number::kBFloat16, call.rows, call.inputs, call.units))
     return ReferenceDevice::gated_linear(x_TI, weight_2FI, bias_2F);

@@ -13,6 +13,7 @@
 #include "kernels/cuda/attention/packed_attention.h"
 #include "kernels/cuda/products/linear.h"
 #include "kernels/delta_kernels.h"
+#include "kernels/matrix.h"
 #include "kernels/routed_experts.h"
 
 namespace slime::kernels::cuda {
@@ -23,10 +24,13 @@ template <typename T>
 const T* array(const Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
 }
+/// Of the numbers of a plain matrix (kernels/matrix.h).
+inline const void* pointer(const Matrix& matrix) { return pointer(matrix.plain()); }
 /// Kernels may read its first numbers 16 bytes at once.
 bool is_aligned(const Tensor& tensor);
 /// A bfloat16 matrix or vector that kernels read as it lies, or none.
 bool is_plain(const Tensor& tensor);
+inline bool is_plain(const Matrix& matrix) { return matrix.is_plain() && is_plain(matrix.values); }
 /// Throws BugError for precisions that kernels are not compiled for.
 Number number_of(const Tensor& tensor);
 /// Norms of queries and keys in float32 where rows are not: those that multiply with one plus a weight.
@@ -41,20 +45,21 @@ class CudaDevice final : public cpu::ReferenceDevice,
                          public ExpertKernels,
                          public DeltaKernels {
  public:
+  bool has_format(MatrixFormat format) const override { return format == MatrixFormat::kPlain; }
   Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
                    at::ScalarType activations) const override;
-  Tensor linear(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) const override;
-  void linear_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+  Tensor linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) const override;
+  void linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                    const Tensor& bias_O) const override;
   void leave_processors(int count) const override;
-  Tensor logits(const Tensor& x_TI, const Tensor& weight_OI) const override;
+  Tensor logits(const Tensor& x_TI, const Matrix& weight_OI) const override;
   Tensor rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const override;
   Tensor add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
                        double eps) const override;
   Tensor add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Tensor& weight_H,
                       double eps, Tensor& sum_TH) const override;
   Tensor swiglu(const Tensor& gate_up_T2F) const override;
-  Tensor gated_linear(const Tensor& x_TI, const Tensor& weight_2FI,
+  Tensor gated_linear(const Tensor& x_TI, const Matrix& weight_2FI,
                       const Tensor& bias_2F) const override;
   Tensor norm_rotate(const Tensor& qkv_TE, const Tensor& positions_T, const Tensor& q_norm_D,
                      const Tensor& k_norm_D, const Tensor& cos_PR, const Tensor& sin_PR,
@@ -76,11 +81,11 @@ class CudaDevice final : public cpu::ReferenceDevice,
   VisitedExperts visited_experts() const override;
   std::optional<GatedGradients> gated_gradients(const Tensor& dgated_SF, const Tensor& gate_up_S2F,
                                                 const Tensor& weight_S) const override;
-  Tensor grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+  Tensor grouped_linear(const Tensor& x_SI, const Matrix& weight_EOI,
                         const GroupStarts& starts) const override;
-  Tensor grouped_gated_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+  Tensor grouped_gated_linear(const Tensor& x_SI, const Matrix& weight_EOI,
                               const GroupStarts& starts) const override;
-  Tensor grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
+  Tensor grouped_input_grad(const Tensor& dy_SO, const Matrix& weight_EOI,
                             const GroupStarts& starts) const override;
   void add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
                                 const GroupStarts& starts) const override;
@@ -89,7 +94,7 @@ class CudaDevice final : public cpu::ReferenceDevice,
 
   // Training: cuda_device_training.cpp
   void linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
-                              const Tensor& weight_OI) const override;
+                              const Matrix& weight_OI) const override;
   void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
                                const Tensor& x_TI) const override;
   Tensor rms_norm_backward(const Tensor& dy_TH, const Tensor& x_TH, const Tensor& weight_H,
@@ -117,9 +122,9 @@ class CudaDevice final : public cpu::ReferenceDevice,
                           at::ScalarType precision) const override;
 
  private:
-  Tensor product(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O,
+  Tensor product(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
                  bool float_result) const;
-  void product_into(const Tensor& y_TO, const Tensor& x_TI, const Tensor& weight_OI,
+  void product_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                     const Tensor& bias_O) const;
   Tensor expert_chain(const BlockChain& chain) const;
   Tensor expert_chain_of_ranks(const BlockChain& chain) const;

@@ -9,21 +9,21 @@
 namespace slime::kernels::cuda {
 namespace {
 
-BatchProduct product_of(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& bias_O) {
+BatchProduct product_of(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) {
   BatchProduct product;
   product.x_TI = pointer(x_TI);
   product.weight_OI = pointer(weight_OI);
   product.bias_O = pointer(bias_O);
   product.rows = static_cast<int>(x_TI.size(0));
-  product.inputs = static_cast<int>(weight_OI.size(1));
-  product.outputs = static_cast<int>(weight_OI.size(0));
+  product.inputs = static_cast<int>(weight_OI.inputs());
+  product.outputs = static_cast<int>(weight_OI.outputs());
   return product;
 }
 
 bool is_narrow(const BlockChain& chain) {
   const int64_t rows = chain.residual_TH.size(0);
-  const auto has = [&](const Tensor& weight_OI) {
-    return has_narrow_product(Number::kBFloat16, rows, weight_OI.size(1));
+  const auto has = [&](const Matrix& weight_OI) {
+    return has_narrow_product(Number::kBFloat16, rows, weight_OI.inputs());
   };
   return chain.next_norm_H.defined() && has(chain.output_HC) && has(chain.gate_up_2FH) &&
          has(chain.down_HF);
@@ -46,7 +46,7 @@ Tensor narrow(BatchProduct product, const Tensor& y, const NormPrologue& norm,
 Tensor narrow_chain_of_ranks(const BlockChain& chain, cudaStream_t stream) {
   const int64_t rows = chain.residual_TH.size(0);
   const auto options = chain.residual_TH.options();
-  const auto added_norm = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
+  const auto added_norm = [&](const Tensor& x_TI, const Matrix& weight_HI, const Tensor& bias_H,
                               const Tensor& norm_H) {
     const Tensor part_TH = at::empty_like(chain.residual_TH, options.dtype(at::kFloat));
     narrow(product_of(x_TI, weight_HI, bias_H), part_TH, {}, stream);
@@ -57,10 +57,10 @@ Tensor narrow_chain_of_ranks(const BlockChain& chain, cudaStream_t stream) {
   BatchProduct gate_up = product_of(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
   gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
   const Tensor gated_TF =
-      narrow(gate_up, at::empty({rows, chain.down_HF.size(1)}, options), {}, stream);
+      narrow(gate_up, at::empty({rows, chain.down_HF.inputs()}, options), {}, stream);
   const Tensor next_TH = added_norm(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
   return narrow(product_of(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E),
-                at::empty({rows, chain.next_qkv_EH.size(0)}, options), {}, stream);
+                at::empty({rows, chain.next_qkv_EH.outputs()}, options), {}, stream);
 }
 
 /// Of one or two rows: the norms are the prologues of the products behind them.
@@ -86,11 +86,11 @@ Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
   multiply(product_of(chain.attended_TC, chain.output_HC, chain.output_bias_H), added_TH);
   BatchProduct gate_up = product_of(sum_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
   gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
-  const Tensor gated_TF = multiply(gate_up, at::empty({rows, chain.down_HF.size(1)}, options),
+  const Tensor gated_TF = multiply(gate_up, at::empty({rows, chain.down_HF.inputs()}, options),
                                    norm_of(chain.residual_TH, added_TH, chain.post_norm_H, sum_TH));
   multiply(product_of(gated_TF, chain.down_HF, chain.down_bias_H), added_TH);
   return multiply(product_of(chain.residual_TH, chain.next_qkv_EH, chain.next_qkv_bias_E),
-                  at::empty({rows, chain.next_qkv_EH.size(0)}, options),
+                  at::empty({rows, chain.next_qkv_EH.outputs()}, options),
                   norm_of(sum_TH, added_TH, chain.next_norm_H, chain.residual_TH));
 }
 
@@ -100,16 +100,18 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
   const int64_t rows = chain.residual_TH.size(0);
   if (!has_batch_product(Number::kBFloat16, rows) && !has_wide_product(Number::kBFloat16, rows))
     return false;
-  for (const Tensor& tensor :
-       {chain.attended_TC, chain.residual_TH, chain.output_HC, chain.output_bias_H,
-        chain.post_norm_H, chain.gate_up_2FH, chain.gate_up_bias_2F, chain.down_HF,
-        chain.down_bias_H, chain.next_norm_H, chain.next_qkv_EH, chain.next_qkv_bias_E})
-    if (!is_plain(tensor)) return false;
+  for (const Matrix* matrix :
+       {&chain.output_HC, &chain.gate_up_2FH, &chain.down_HF, &chain.next_qkv_EH})
+    if (!is_plain(*matrix)) return false;
+  for (const Tensor* tensor :
+       {&chain.attended_TC, &chain.residual_TH, &chain.output_bias_H, &chain.post_norm_H,
+        &chain.gate_up_bias_2F, &chain.down_bias_H, &chain.next_norm_H, &chain.next_qkv_bias_E})
+    if (!is_plain(*tensor)) return false;
   const auto is_aligned = [](int64_t size) { return size % kBatchProductInputs == 0; };
-  return is_aligned(chain.output_HC.size(1)) && is_aligned(chain.output_HC.size(0)) &&
+  return is_aligned(chain.output_HC.inputs()) && is_aligned(chain.output_HC.outputs()) &&
          (chain.experts != nullptr ? has_chained_experts(chain.residual_TH, *chain.experts)
-                                   : is_aligned(chain.down_HF.size(1))) &&
-         (!chain.next_qkv_EH.defined() || chain.next_qkv_EH.size(0) % kBatchProductOutputs == 0);
+                                   : is_aligned(chain.down_HF.inputs())) &&
+         (!chain.next_qkv_EH.defined() || chain.next_qkv_EH.outputs() % kBatchProductOutputs == 0);
 }
 
 /// With more than 64 rows the products that only store their results are cuBLASLt's, and so is one
@@ -128,14 +130,14 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   const auto multiply = [&](const BatchProduct& product) {
     is_wide ? wide_product(product, stream) : batch_product(product, stream);
   };
-  const auto splits_of = [&](const Tensor& weight_OI) {
-    const auto inputs = static_cast<int>(weight_OI.size(1)),
-               outputs = static_cast<int>(weight_OI.size(0));
+  const auto splits_of = [&](const Matrix& weight_OI) {
+    const auto inputs = static_cast<int>(weight_OI.inputs()),
+               outputs = static_cast<int>(weight_OI.outputs());
     return is_wide ? wide_product_splits(inputs, outputs) : batch_product_splits(inputs, outputs);
   };
   // The product is added to the residual stream as the partial sums of split-K, which the norm's
   // kernel reduces; the norm is returned.
-  const auto add_split_k = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
+  const auto add_split_k = [&](const Tensor& x_TI, const Matrix& weight_HI, const Tensor& bias_H,
                                const Tensor& norm_H) {
     BatchProduct product = product_of(x_TI, weight_HI, {});
     const int num_splits = splits_of(weight_HI);
@@ -151,7 +153,7 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
                           hidden, static_cast<float>(chain.eps), stream);
     return normed_TH;
   };
-  const auto add_whole = [&](const Tensor& x_TI, const Tensor& weight_HI, const Tensor& bias_H,
+  const auto add_whole = [&](const Tensor& x_TI, const Matrix& weight_HI, const Tensor& bias_H,
                              const Tensor& norm_H) {
     const Tensor update_TH = linear(x_TI, weight_HI, bias_H);
     if (chain.ranks != nullptr && is_fused)
@@ -164,7 +166,7 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
       is_wide || !is_fused
           ? add_whole(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H)
           : add_split_k(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H);
-  Tensor gated_TF = at::empty({rows, chain.down_HF.size(1)}, options);
+  Tensor gated_TF = at::empty({rows, chain.down_HF.inputs()}, options);
   BatchProduct gate_up = product_of(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
   gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
   gate_up.y = gated_TF.data_ptr();
@@ -179,7 +181,7 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
           ? add_whole(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H)
           : add_split_k(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
   if (is_wide) return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
-  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, options);
+  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.outputs()}, options);
   BatchProduct qkv = product_of(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
   qkv.y = heads_TE.data_ptr();
   multiply(qkv);

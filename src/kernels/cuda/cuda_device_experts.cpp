@@ -15,13 +15,13 @@
 namespace slime::kernels::cuda {
 namespace {
 
-BatchProduct product_of(const Tensor& x_TI, const Tensor& weight_OI, const Tensor& y) {
+BatchProduct product_of(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& y) {
   BatchProduct product;
   product.x_TI = pointer(x_TI);
   product.weight_OI = pointer(weight_OI);
   product.rows = static_cast<int>(x_TI.size(0));
-  product.inputs = static_cast<int>(weight_OI.size(1));
-  product.outputs = static_cast<int>(weight_OI.size(0));
+  product.inputs = static_cast<int>(weight_OI.inputs());
+  product.outputs = static_cast<int>(weight_OI.outputs());
   product.float_result = y.scalar_type() == at::kFloat;
   product.y = y.data_ptr();
   return product;
@@ -35,7 +35,7 @@ struct Choices {
 
 Choices choices_of(const RoutedExperts& experts, int64_t rows) {
   Choices out;
-  const auto options = experts.router_EH.options();
+  const auto options = experts.router_EH.values.options();
   const RouterRule& rule = experts.rule;
   out.expert_TK = at::empty({rows, rule.per_token}, options.dtype(at::kInt));
   out.weight_TK = at::empty({rows, rule.per_token}, options.dtype(at::kFloat));
@@ -53,7 +53,7 @@ Choices choices_of(const RoutedExperts& experts, int64_t rows) {
     call.chosen_stride = experts.chosen_TK.stride(0);
   }
   call.rows = static_cast<int>(rows);
-  call.hidden = static_cast<int>(experts.router_EH.size(1));
+  call.hidden = static_cast<int>(experts.router_EH.inputs());
   call.experts = static_cast<int>(experts.count());
   call.per_token = static_cast<int>(rule.per_token);
   return out;
@@ -67,14 +67,14 @@ Tensor output_parts(const BlockChain& chain, cudaStream_t stream) {
   const auto empty_parts = [&](int64_t splits) {
     return at::empty({splits, rows, hidden}, residual_TH.options().dtype(at::kFloat));
   };
-  if (has_narrow_product(Number::kBFloat16, rows, chain.output_HC.size(1))) {
+  if (has_narrow_product(Number::kBFloat16, rows, chain.output_HC.inputs())) {
     const Tensor parts = empty_parts(1);
     narrow_product(product_of(chain.attended_TC, chain.output_HC, parts), {}, stream);
     return parts;
   }
   if (!has_batch_product(Number::kBFloat16, rows)) return {};
   const Tensor parts = empty_parts(
-      batch_product_splits(static_cast<int>(chain.output_HC.size(1)), static_cast<int>(hidden)));
+      batch_product_splits(static_cast<int>(chain.output_HC.inputs()), static_cast<int>(hidden)));
   BatchProduct product = product_of(chain.attended_TC, chain.output_HC, parts);
   product.float_result = false;
   product.epilogue = BatchProduct::Epilogue::kSplitK;
@@ -85,8 +85,9 @@ Tensor output_parts(const BlockChain& chain, cudaStream_t stream) {
 }  // namespace
 
 bool CudaDevice::has_routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const {
-  for (const Tensor& tensor : {x_TH, experts.router_EH, experts.gate_up, experts.down})
-    if (!is_plain(tensor)) return false;
+  if (!is_plain(x_TH)) return false;
+  for (const Matrix* matrix : {&experts.router_EH, &experts.gate_up, &experts.down})
+    if (!is_plain(*matrix)) return false;
   const Tensor& bias = experts.selection_bias_E;
   if (bias.defined() && (bias.scalar_type() != at::kFloat || !bias.is_contiguous())) return false;
   const int64_t rows = x_TH.size(0), hidden = x_TH.size(1), per_token = experts.rule.per_token;
@@ -167,7 +168,7 @@ bool CudaDevice::has_chained_experts(const Tensor& x_TH, const RoutedExperts& ex
   if (!has_routed_experts(x_TH, experts)) return false;
   return !experts.shared_down.defined() ||
          (is_plain(experts.shared_gate_up) && is_plain(experts.shared_down) &&
-          experts.shared_down.size(1) % kBatchProductInputs == 0);
+          experts.shared_down.inputs() % kBatchProductInputs == 0);
 }
 
 Tensor CudaDevice::visit_shared(const Tensor& x_TH, const RoutedExperts& experts,
@@ -185,7 +186,7 @@ Tensor CudaDevice::visit_shared(const Tensor& x_TH, const RoutedExperts& experts
       wide_product(product, stream);
     }
   };
-  const Tensor gated_TS = at::empty({rows, experts.shared_down.size(1)}, options);
+  const Tensor gated_TS = at::empty({rows, experts.shared_down.inputs()}, options);
   BatchProduct gate_up = product_of(x_TH, experts.shared_gate_up, gated_TS);
   gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
   multiply(gate_up);
@@ -243,7 +244,7 @@ Tensor CudaDevice::expert_chain_of_ranks(const BlockChain& chain) const {
   const Tensor next_TH = added_norm(update_TH, {}, chain.next_norm_H);
   if (!has_batch_product(Number::kBFloat16, rows))
     return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
-  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, chain.residual_TH.options());
+  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.outputs()}, chain.residual_TH.options());
   BatchProduct qkv = product_of(next_TH, chain.next_qkv_EH, heads_TE);
   qkv.bias_O = pointer(chain.next_qkv_bias_E);
   has_narrow_product(Number::kBFloat16, rows, qkv.inputs) ? narrow_product(qkv, {}, stream)
@@ -284,7 +285,7 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
   norm_route(route, stream);
 
   const bool ends_narrow = chain.next_norm_H.defined() &&
-                           has_narrow_product(Number::kBFloat16, rows, chain.next_qkv_EH.size(1));
+                           has_narrow_product(Number::kBFloat16, rows, chain.next_qkv_EH.inputs());
   const Tensor shared_TH = visit_shared(input_TH, experts, ends_narrow);
   const Tensor rows_VH = visit_experts(input_TH, choices.expert_TK, experts);
   if (!chain.next_norm_H.defined()) {
@@ -301,7 +302,7 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
     norm.weight_I = pointer(chain.next_norm_H);
     norm.sum_TI = chain.residual_TH.data_ptr();
     norm.eps = static_cast<float>(chain.eps);
-    Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, options);
+    Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.outputs()}, options);
     BatchProduct qkv = product_of(chain.residual_TH, chain.next_qkv_EH, heads_TE);
     qkv.bias_O = pointer(chain.next_qkv_bias_E);
     narrow_product(qkv, norm, stream);
@@ -322,7 +323,7 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
   sum.out_TH = next_TH.data_ptr();
   cuda::sum_visits(sum, stream);
   if (!is_batch) return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
-  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.size(0)}, options);
+  Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.outputs()}, options);
   BatchProduct qkv = product_of(next_TH, chain.next_qkv_EH, heads_TE);
   qkv.bias_O = pointer(chain.next_qkv_bias_E);
   batch_product(qkv, stream);

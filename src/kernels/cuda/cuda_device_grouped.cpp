@@ -10,9 +10,9 @@
 namespace slime::kernels::cuda {
 namespace {
 
-bool has_fast_product(const Tensor& x, const Tensor& weight_EOI) {
+bool has_fast_product(const Tensor& x, const Matrix& weight_EOI) {
   return is_plain(x) && is_plain(weight_EOI) &&
-         has_grouped_product(weight_EOI.size(0), weight_EOI.size(1), weight_EOI.size(2));
+         has_grouped_product(weight_EOI.values.size(0), weight_EOI.outputs(), weight_EOI.inputs());
 }
 
 const int32_t* starts_of(const GroupStarts& starts) {
@@ -21,8 +21,9 @@ const int32_t* starts_of(const GroupStarts& starts) {
 }
 
 /// is_turned: y = x W instead of x W^T. is_gated: with SwiGLU.
-Tensor fast_product(const Tensor& x_S, const Tensor& weight_EOI, const GroupStarts& starts,
+Tensor fast_product(const Tensor& x_S, const Matrix& matrix_EOI, const GroupStarts& starts,
                     bool is_turned, bool is_gated = false) {
+  const Tensor& weight_EOI = matrix_EOI.plain();
   GroupedProduct call;
   call.is_turned = is_turned;
   call.is_gated = is_gated;
@@ -41,8 +42,9 @@ Tensor fast_product(const Tensor& x_S, const Tensor& weight_EOI, const GroupStar
 }
 
 /// is_turned: y = x W instead of x W^T.
-Tensor plain_product(const Tensor& x_SI, const Tensor& weight_EOI, const GroupStarts& starts,
+Tensor plain_product(const Tensor& x_SI, const Matrix& matrix_EOI, const GroupStarts& starts,
                      bool is_turned) {
+  const Tensor& weight_EOI = matrix_EOI.plain();
   const Tensor x = x_SI.contiguous();
   const int output_dim = is_turned ? 2 : 1, input_dim = is_turned ? 1 : 2;
   Tensor y_SO = at::empty({x.size(0), weight_EOI.size(output_dim)}, x.options());
@@ -65,20 +67,20 @@ Tensor plain_product(const Tensor& x_SI, const Tensor& weight_EOI, const GroupSt
 
 }  // namespace
 
-Tensor CudaDevice::grouped_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+Tensor CudaDevice::grouped_linear(const Tensor& x_SI, const Matrix& weight_EOI,
                                   const GroupStarts& starts) const {
   return has_fast_product(x_SI, weight_EOI) ? fast_product(x_SI, weight_EOI, starts, false)
                                             : plain_product(x_SI, weight_EOI, starts, false);
 }
 
-Tensor CudaDevice::grouped_gated_linear(const Tensor& x_SI, const Tensor& weight_EOI,
+Tensor CudaDevice::grouped_gated_linear(const Tensor& x_SI, const Matrix& weight_EOI,
                                         const GroupStarts& starts) const {
-  return has_fast_product(x_SI, weight_EOI) && weight_EOI.size(1) % 16 == 0
+  return has_fast_product(x_SI, weight_EOI) && weight_EOI.outputs() % 16 == 0
              ? fast_product(x_SI, weight_EOI, starts, false, true)
              : ReferenceDevice::grouped_gated_linear(x_SI, weight_EOI, starts);
 }
 
-Tensor CudaDevice::grouped_input_grad(const Tensor& dy_SO, const Tensor& weight_EOI,
+Tensor CudaDevice::grouped_input_grad(const Tensor& dy_SO, const Matrix& weight_EOI,
                                       const GroupStarts& starts) const {
   return has_fast_product(dy_SO, weight_EOI) ? fast_product(dy_SO, weight_EOI, starts, true)
                                              : plain_product(dy_SO, weight_EOI, starts, true);

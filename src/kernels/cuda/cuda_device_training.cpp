@@ -43,9 +43,10 @@ void CudaDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
 }
 
 void CudaDevice::linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
-                                        const Tensor& weight_OI) const {
+                                        const Matrix& matrix_OI) const {
+  const Tensor& weight_OI = matrix_OI.plain();
   if (dy_TO.scalar_type() != weight_OI.scalar_type())
-    return ReferenceDevice::linear_input_grad_into(dx_TI, dy_TO, weight_OI);
+    return ReferenceDevice::linear_input_grad_into(dx_TI, dy_TO, matrix_OI);
   Tensor out = dx_TI;
   at::mm_out(out, dy_TO, weight_OI);
 }

@@ -25,19 +25,19 @@ kernels::BlockChain between(const DecoderBlock& block, const DecoderBlock* next,
   kernels::BlockChain chain;
   chain.attended_TC = attended_TC;
   chain.residual_TH = residual_TH;
-  chain.output_HC = output.weight_OI.value;
+  chain.output_HC = output.weight_OI.matrix;
   if (ranks.adds_biases) chain.output_bias_H = output.bias_O.value;
   chain.post_norm_H = block.feed_forward_norms().before.value;
   if (const Products* gated = block.feed_forward().gated_products()) {
-    chain.gate_up_2FH = gated->first.weight_OI.value;
+    chain.gate_up_2FH = gated->first.weight_OI.matrix;
     chain.gate_up_bias_2F = gated->first.bias_O.value;
-    chain.down_HF = gated->last.weight_OI.value;
+    chain.down_HF = gated->last.weight_OI.matrix;
     if (ranks.adds_biases) chain.down_bias_H = gated->last.bias_O.value;
   }
   if (next != nullptr) {
     const Product& projection = next->mixer().products()->first;
     chain.next_norm_H = next->mixer_norms().before.value;
-    chain.next_qkv_EH = projection.weight_OI.value;
+    chain.next_qkv_EH = projection.weight_OI.matrix;
     chain.next_qkv_bias_E = projection.bias_O.value;
   }
   chain.eps = eps;

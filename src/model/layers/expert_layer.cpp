@@ -55,8 +55,8 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
   Weights::Builder& builder = site.builder;
   // Each tensor-parallel rank routes rows of its own.
   const bool is_partial = !tp_.is_alone();
-  builder.add(router_EH_,
-              {{name(names.router + ".weight"), {config_.count, hidden_}, {}, is_partial}});
+  builder.add_plain(router_EH_,
+                    {{name(names.router + ".weight"), {config_.count, hidden_}, {}, is_partial}});
   if (config_.has_router_bias)
     builder.add(router_bias_E_, {{name(names.router + ".bias"), {config_.count}, {}, is_partial}});
   if (config_.has_selection_bias)
@@ -73,8 +73,8 @@ ExpertLayer::ExpertLayer(const LayerSite& site)
                                          GatedMlpShape{hidden_, config_.shared_width});
   }
   if (config_.has_shared_gate)
-    builder.add(shared_gate_1H_,
-                {{name(names.shared + "_gate.weight"), {1, hidden_}, {}, tp_.cuts_rows}});
+    builder.add_plain(shared_gate_1H_,
+                      {{name(names.shared + "_gate.weight"), {1, hidden_}, {}, tp_.cuts_rows}});
 }
 
 void ExpertLayer::add_experts(const LayerSite& site) {
@@ -124,12 +124,13 @@ void ExpertLayer::add_experts_in_turns(const LayerSite& site) {
   // What the slices return is summed: each rank adds the bias of some of its columns.
   const comm::Range biased = where_.share_of_outputs(hidden_);
   Weights::Builder& builder = site.builder;
-  builder.add(stack_.gate_up, {stacked(site, "gate_up_proj", {count, hidden_, 2 * width},
-                                       {{2, 2 * begin, 2 * end}})});
+  // Turned: blocks of their files are not those of outputs and inputs.
+  builder.add_plain(stack_.gate_up, {stacked(site, "gate_up_proj", {count, hidden_, 2 * width},
+                                             {{2, 2 * begin, 2 * end}})});
   builder.add(stack_.gate_up_bias, {stacked(site, "gate_up_proj_bias", {count, 2 * width},
                                             {{1, 2 * begin, 2 * end}}, true)});
-  builder.add(stack_.down,
-              {stacked(site, "down_proj", {count, width, hidden_}, {{1, begin, end}})});
+  builder.add_plain(stack_.down,
+                    {stacked(site, "down_proj", {count, width, hidden_}, {{1, begin, end}})});
   builder.add(stack_.down_bias, {stacked(site, "down_proj_bias", {count, hidden_},
                                          {{1, biased.begin, biased.end}}, true)});
   stack_.down_bias_begin = biased.begin;
@@ -222,12 +223,12 @@ bool ExpertLayer::is_one_operation() const {
 
 kernels::RoutedExperts ExpertLayer::operation(RouterPass* routers) const {
   kernels::RoutedExperts experts;
-  experts.router_EH = router_EH_.value;
+  experts.router_EH = router_EH_.matrix;
   experts.selection_bias_E = selection_bias_E_;
   experts.rule = {config_.per_token, config_.score == RouterScore::kSigmoid, config_.normalizes,
                   config_.scaling};
-  experts.gate_up = stack_.gate_up.value.view({-1, hidden_});
-  experts.down = stack_.down.value.view({-1, where_.width_end - where_.width_begin});
+  experts.gate_up = stack_.gate_up.matrix.stacked(where_.count);
+  experts.down = stack_.down.matrix.stacked(where_.count);
   if (routers != nullptr && routers->made_YTK.defined())
     experts.chosen_TK = routers->made_YTK[index_];
   return experts;
@@ -239,8 +240,8 @@ std::optional<kernels::RoutedExperts> ExpertLayer::routed_experts(RouterPass* ro
   if (shared_ == nullptr) return experts;
   const Products* products = shared_->gated_products();
   if (products == nullptr || products->first.bias_O.defined()) return std::nullopt;
-  experts.shared_gate_up = products->first.weight_OI.value;
-  experts.shared_down = products->last.weight_OI.value;
+  experts.shared_gate_up = products->first.weight_OI.matrix;
+  experts.shared_down = products->last.weight_OI.matrix;
   return experts;
 }
 

@@ -58,12 +58,12 @@ class ExpertLayer final : public FeedForward {
   TensorParallel tp_;
   ExpertParallel where_;
   bool routes_all_rows_;  // comm::ParallelLayout
-  kernels::Param router_EH_;
+  kernels::MatrixParam router_EH_;
   kernels::Param router_bias_E_;  // undefined without one
   Tensor selection_bias_E_;       // float32; undefined: scores choose as they are
   kernels::ExpertStack stack_;
-  std::unique_ptr<GatedMlp> shared_;  // null: there is none
-  kernels::Param shared_gate_1H_;     // undefined: it always counts in full
+  std::unique_ptr<GatedMlp> shared_;     // null: there is none
+  kernels::MatrixParam shared_gate_1H_;  // undefined: it always counts in full
 };
 
 /// Experts in the layers that the configuration names, a dense layer in the others.

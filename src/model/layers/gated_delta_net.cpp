@@ -122,18 +122,20 @@ GatedDeltaNet::GatedDeltaNet(const LayerSite& site)
   layer_.index = site.index;
   layer_.shape = shape_of_rank(config_, tp_.ranks.size());
   layer_.taps = config_.taps;
+  // Rates and decays, which are outputs of this matrix, need more digits than eight bits.
   if (config_.is_grouped_by_key_head) {
     const int64_t share = heads / shape.key_heads;
-    builder.add(projection_,
-                {{name("in_proj_qkvz.weight"),
-                  {channels + values, hidden_},
-                  heads_of_rank(shape.key_heads, 2 * shape.key_dim + 2 * share * shape.value_dim)},
-                 {name("in_proj_ba.weight"),
-                  {2 * heads, hidden_},
-                  heads_of_rank(shape.key_heads, 2 * share)}});
+    builder.add_plain(
+        projection_,
+        {{name("in_proj_qkvz.weight"),
+          {channels + values, hidden_},
+          heads_of_rank(shape.key_heads, 2 * shape.key_dim + 2 * share * shape.value_dim)},
+         {name("in_proj_ba.weight"),
+          {2 * heads, hidden_},
+          heads_of_rank(shape.key_heads, 2 * share)}});
     column_order_ = order_of_groups(layer_.shape).to(site.rotary.cos_PR.device());
   } else {
-    builder.add(
+    builder.add_plain(
         projection_,
         {mixed("in_proj_qkv.weight", {channels, hidden_}),
          {name("in_proj_z.weight"), {values, hidden_}, heads_of_rank(heads, shape.value_dim)},

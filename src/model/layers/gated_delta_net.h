@@ -39,9 +39,9 @@ class GatedDeltaNet final : public Mixer {
   int64_t hidden_;
   DeltaConfig config_;  // of all heads
   double norm_eps_;
-  DeltaLayer layer_;           // of this rank's heads
-  kernels::Param projection_;  // [E + N V + 2 N, H], in the order of the files
-  Tensor column_order_;        // int64: its outputs as q, k, v, z, b, a; undefined: they are
+  DeltaLayer layer_;                 // of this rank's heads
+  kernels::MatrixParam projection_;  // [E + N V + 2 N, H], in the order of the files
+  Tensor column_order_;              // int64: its outputs as q, k, v, z, b, a; undefined: they are
   kernels::Param decay_bias_N_;
   kernels::Param a_log_N_;
   kernels::Param norm_V_;

@@ -55,7 +55,7 @@ Indexer::Indexer(const LayerSite& site)
       cos_PR_(site.rotary.cos_PR),
       sin_PR_(site.rotary.sin_PR) {
   const int64_t hidden = site.config.hidden_size;
-  const auto add = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape) {
+  const auto add = [&](auto& param, const char* name, std::vector<int64_t> shape) {
     site.builder.add(param,
                      {{site.name(std::string("self_attn.indexer.") + name), std::move(shape), {}}});
   };
@@ -63,7 +63,8 @@ Indexer::Indexer(const LayerSite& site)
   add(key_, "wk.weight", {size_, hidden});
   add(norm_, "k_norm.weight", {size_});
   add(norm_bias_, "k_norm.bias", {size_});
-  add(head_weight_, "weights_proj.weight", {heads_, hidden});
+  site.builder.add_plain(
+      head_weight_, {{site.name("self_attn.indexer.weights_proj.weight"), {heads_, hidden}, {}}});
 }
 
 Costs Indexer::costs(const ModelConfig& config) {

@@ -41,11 +41,11 @@ class Indexer final {
   int64_t size_;
   bool rotates_pairs_;
   Tensor cos_PR_, sin_PR_;
-  kernels::Param query_;  // [J D, Q]
-  kernels::Param key_;    // [D, H]
-  kernels::Param norm_;   // [D], of keys, and its bias
+  kernels::MatrixParam query_;  // [J D, Q]
+  kernels::MatrixParam key_;    // [D, H]
+  kernels::Param norm_;         // [D], of keys, and its bias
   kernels::Param norm_bias_;
-  kernels::Param head_weight_;  // [J, H]
+  kernels::MatrixParam head_weight_;  // [J, H]
 };
 
 }  // namespace slime::model

@@ -16,11 +16,6 @@ namespace {
 /// Of the norms of both latents, whatever rms_norm_eps says: so are the published models.
 constexpr double kLatentEps = 1e-6;
 
-kernels::Param rows_of(const kernels::Param& matrix, int64_t begin, int64_t count) {
-  return {matrix.value.narrow(0, begin, count),
-          matrix.grad.defined() ? matrix.grad.narrow(0, begin, count) : Tensor()};
-}
-
 /// YaRN widens the scores of a longer context too.
 double scale_of(const ModelConfig& config) {
   const double scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
@@ -68,7 +63,7 @@ LatentAttention::LatentAttention(const LayerSite& site)
         .slices = slice,
         .has_partial_grad = has_partial_grad};
   };
-  const auto add = [&](kernels::Param& param, const char* name, std::vector<int64_t> shape,
+  const auto add = [&](auto& param, const char* name, std::vector<int64_t> shape,
                        const Slice& slice, bool has_partial_grad) {
     builder.add(param, {component(name, std::move(shape), slice, has_partial_grad)});
   };
@@ -99,8 +94,9 @@ LatentAttention::LatentAttention(const LayerSite& site)
   }
   add_whole(layer_.latent_norm, "kv_a_layernorm", {latent.kv_rank});
   const int64_t expanded = latent.plain_dim + latent.value_dim;
-  add(layer_.expand, "kv_b_proj", {heads * expanded, latent.kv_rank}, heads_of_rank(0, expanded),
-      false);
+  // Engines multiply with its two halves apart.
+  builder.add_plain(layer_.expand, {component("kv_b_proj", {heads * expanded, latent.kv_rank},
+                                              heads_of_rank(0, expanded), false)});
   add(products_.last.weight_OI, "o_proj", {hidden, heads * latent.value_dim},
       heads_of_rank(1, latent.value_dim), false);
   layer_.index = site.index;
@@ -147,15 +143,14 @@ std::string LatentAttention::describe() const {
 }
 
 LatentAttention::Latents LatentAttention::latents(const Tensor& input_SH) const {
-  const kernels::Param& first = products_.first.weight_OI;
+  const kernels::MatrixParam& first = products_.first.weight_OI;
   Latents of_rows;
-  of_rows.query_TQ =
-      query_norm_.defined()
-          ? kernels::rms_norm(kernels::linear(input_SH, rows_of(first, 0, query_rows_)),
-                              query_norm_, kLatentEps)
-          : input_SH;
+  of_rows.query_TQ = query_norm_.defined()
+                         ? kernels::rms_norm(kernels::linear(input_SH, first.rows(0, query_rows_)),
+                                             query_norm_, kLatentEps)
+                         : input_SH;
   const Tensor down_SE =
-      kernels::linear(input_SH, rows_of(first, query_rows_, layer_.rank + layer_.rotary_dim));
+      kernels::linear(input_SH, first.rows(query_rows_, layer_.rank + layer_.rotary_dim));
   of_rows.latent_TL = kernels::rms_norm(down_SE.narrow(1, 0, layer_.rank).contiguous(),
                                         layer_.latent_norm, kLatentEps);
   of_rows.rotary_key_TR = down_SE.narrow(1, layer_.rank, layer_.rotary_dim);
@@ -212,8 +207,8 @@ Tensor LatentAttention::forward(const Tensor& input_SH, const Tensor& positions_
     return layer_.rotary_order_R.defined() ? x.index_select(x.dim() - 1, layer_.rotary_order_R) : x;
   };
   const Latents all = of_all_rows(latents(input_SH), tokens);
-  const kernels::Param query =
-      query_.defined() ? query_ : rows_of(products_.first.weight_OI, 0, query_rows_);
+  const kernels::MatrixParam query =
+      query_.defined() ? query_ : products_.first.weight_OI.rows(0, query_rows_);
   const Tensor query_TND = kernels::linear(all.query_TQ, query)
                                .view({tokens, layer_.num_heads, layer_.plain_dim + rotary});
   LatentInput in;

@@ -64,7 +64,7 @@ class LatentAttention final : public Mixer {
   Products products_;                 // [query_rows_ + L + R, H] and [H, N V]
   int64_t query_rows_ = 0;            // Q, or N (P + R) without a latent of queries
   kernels::Param query_norm_;         // [Q], undefined without a latent of queries
-  kernels::Param query_;              // [N (P + R), Q], likewise
+  kernels::MatrixParam query_;        // [N (P + R), Q], likewise
   std::unique_ptr<Indexer> indexer_;  // null: there is none
   Costs indexer_costs_;
 };

@@ -18,6 +18,7 @@
 
 #include "core/divide_up.h"
 #include "kernels/device.h"
+#include "kernels/kept_param.h"
 #include "kernels/linear.h"
 #include "kernels/trace.h"
 #include "model/layers/tensor_parallel.h"
@@ -27,6 +28,7 @@ namespace {
 
 using comm::Range;
 using kernels::Device;
+using kernels::MatrixParam;
 using kernels::Param;
 using kernels::RoomForMessages;
 using torch::autograd::AutogradContext;
@@ -80,13 +82,13 @@ struct Gathered {
   Tensor x_TH;
 };
 
-Gathered gathered_product(const Tensor& x_LH, int64_t num_rows, const Param& weight,
+Gathered gathered_product(const Tensor& x_LH, int64_t num_rows, const MatrixParam& weight,
                           const Param& bias, const TensorParallel& tp) {
   const Device& device = kernels::kernels_for(x_LH);
   const DealtRows shares(num_rows, tp.ranks);
-  const Tensor y_TO = empty_rows(num_rows, weight.value.size(0), x_LH);
+  const Tensor y_TO = empty_rows(num_rows, weight.matrix.outputs(), x_LH);
   const auto multiply = [&](const Range& rows, const Tensor& x) {
-    if (rows.size() > 0) device.linear_into(rows_in(y_TO, rows), x, weight.value, bias.value);
+    if (rows.size() > 0) device.linear_into(rows_in(y_TO, rows), x, weight.matrix, bias.value);
   };
   const Tensor all = begin_gather(x_LH, shares, tp, kProduct);
   {
@@ -98,10 +100,9 @@ Gathered gathered_product(const Tensor& x_LH, int64_t num_rows, const Param& wei
   return {y_TO, all.narrow(0, 0, num_rows)};
 }
 
-void keep_product(AutogradContext* ctx, const Param& weight, const Param& bias,
+void keep_product(AutogradContext* ctx, const MatrixParam& weight, const Param& bias,
                   const TensorParallel& tp) {
-  ctx->saved_data["weight"] = weight.value;
-  ctx->saved_data["weight_grad"] = weight.grad;
+  kernels::keep(ctx, "weight", weight);
   ctx->saved_data["bias_grad"] = bias.grad;
   ctx->saved_data["tp"] = reinterpret_cast<int64_t>(&tp);
 }
@@ -111,7 +112,7 @@ const TensorParallel& ranks_of_product(AutogradContext* ctx) {
 
 void add_parameter_gradients(AutogradContext* ctx, const Device& device, const Tensor& dy_TO,
                              const Tensor& x_TI) {
-  const Tensor weight_grad = ctx->saved_data["weight_grad"].toTensor();
+  const Tensor weight_grad = kernels::kept_matrix_param(ctx, "weight").grad;
   const Tensor bias_grad = ctx->saved_data["bias_grad"].toTensor();
   if (weight_grad.defined()) device.add_linear_weight_grad_(weight_grad, dy_TO, x_TI);
   if (bias_grad.defined()) device.add_bias_grad_(bias_grad, dy_TO);
@@ -119,7 +120,7 @@ void add_parameter_gradients(AutogradContext* ctx, const Device& device, const T
 
 struct GatheredLinear : torch::autograd::Function<GatheredLinear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_LH, int64_t num_rows,
-                        const Param& weight, const Param& bias, const TensorParallel* tp) {
+                        const MatrixParam& weight, const Param& bias, const TensorParallel* tp) {
     const Gathered gathered = gathered_product(x_LH, num_rows, weight, bias, *tp);
     ctx->saved_data["x"] = gathered.x_TH;
     keep_product(ctx, weight, bias, *tp);
@@ -133,7 +134,7 @@ struct GatheredLinear : torch::autograd::Function<GatheredLinear> {
     const DealtRows shares(rows, tp.ranks);
     const Tensor dx = empty_rows(ranks * shares.share, size, x_TH);
     device.linear_input_grad_into(dx.narrow(0, 0, rows), dy_TO,
-                                  ctx->saved_data["weight"].toTensor());
+                                  kernels::kept_matrix(ctx, "weight"));
     if (dx.size(0) > rows) dx.narrow(0, rows, dx.size(0) - rows).zero_();
     tp.messages.run(dx, [&] {
       tp.ranks.reduce_scatter_(dx.view({-1}), padded_shards(shares, ranks, size), kProductBackward);
@@ -150,17 +151,17 @@ struct GatheredLinear : torch::autograd::Function<GatheredLinear> {
 
 /// As kernels::linear() of sum_gradient(x).
 struct SharedLinear : torch::autograd::Function<SharedLinear> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x_TH, const Param& weight,
+  static Tensor forward(AutogradContext* ctx, const Tensor& x_TH, const MatrixParam& weight,
                         const Param& bias, const TensorParallel* tp) {
     ctx->save_for_backward({x_TH});
     keep_product(ctx, weight, bias, *tp);
-    return kernels::kernels_for(x_TH).linear(x_TH, weight.value, bias.value);
+    return kernels::kernels_for(x_TH).linear(x_TH, weight.matrix, bias.value);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const TensorParallel& tp = ranks_of_product(ctx);
     const Tensor x_TH = ctx->get_saved_variables()[0], dy_TO = grads[0].contiguous();
     const Device& device = kernels::kernels_for(dy_TO);
-    const Tensor dx_TH = device.linear_input_grad(dy_TO, ctx->saved_data["weight"].toTensor());
+    const Tensor dx_TH = device.linear_input_grad(dy_TO, kernels::kept_matrix(ctx, "weight"));
     tp.messages.run(dx_TH, [&] { tp.ranks.all_reduce_(dx_TH, kProductBackward); });
     {
       const RoomForMessages room(device, comm::kProcessorsOfMessages);
@@ -172,17 +173,17 @@ struct SharedLinear : torch::autograd::Function<SharedLinear> {
 };
 
 /// The rank's rows of the sum, [L, O].
-Tensor summed_product(const Tensor& x_TI, const Param& weight, const Tensor& bias_O,
+Tensor summed_product(const Tensor& x_TI, const MatrixParam& weight, const Tensor& bias_O,
                       const TensorParallel& tp) {
   using enum comm::Message::Direction;
   const Device& device = kernels::kernels_for(x_TI);
   const DealtRows shares(x_TI.size(0), tp.ranks);
   const Range own_rows = shares.own();
-  const int64_t size = weight.value.size(0);
+  const int64_t size = weight.matrix.outputs();
   std::vector<comm::Message> messages;
   const auto [before, behind] = shares.others();
   const auto multiply = [&](const Range& rows) {
-    return device.linear(rows_in(x_TI, rows), weight.value, bias_O);
+    return device.linear(rows_in(x_TI, rows), weight.matrix, bias_O);
   };
   const Tensor of_before = before.size() > 0 ? multiply(before) : Tensor(),
                of_behind = behind.size() > 0 ? multiply(behind) : Tensor();
@@ -213,7 +214,7 @@ Tensor summed_product(const Tensor& x_TI, const Param& weight, const Tensor& bia
 }
 
 struct SummedLinear : torch::autograd::Function<SummedLinear> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x_TI, const Param& weight,
+  static Tensor forward(AutogradContext* ctx, const Tensor& x_TI, const MatrixParam& weight,
                         const Param& bias, const TensorParallel* tp) {
     ctx->save_for_backward({x_TI});
     keep_product(ctx, weight, bias, *tp);
@@ -222,7 +223,7 @@ struct SummedLinear : torch::autograd::Function<SummedLinear> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const TensorParallel& tp = ranks_of_product(ctx);
     const Tensor x_TI = ctx->get_saved_variables()[0], dy_LO = grads[0].contiguous();
-    const Tensor weight_OI = ctx->saved_data["weight"].toTensor();
+    const kernels::Matrix weight_OI = kernels::kept_matrix(ctx, "weight");
     const Device& device = kernels::kernels_for(dy_LO);
     const DealtRows shares(x_TI.size(0), tp.ranks);
     const Tensor dx_TI = empty_rows(shares.rows, x_TI.size(1), x_TI);
@@ -247,7 +248,8 @@ bool is_differentiated(const Tensor& x) { return at::GradMode::is_enabled() && x
 
 Tensor gathered_linear(const Tensor& x_LH, int64_t num_rows, const Product& product,
                        const TensorParallel& tp) {
-  const Param &weight = product.weight_OI, &bias = product.bias_O;
+  const MatrixParam& weight = product.weight_OI;
+  const Param& bias = product.bias_O;
   if (!tp.cuts_rows) {
     if (tp.is_alone() || !is_differentiated(x_LH)) return kernels::linear(x_LH, weight, bias);
     return SharedLinear::apply(x_LH, weight, bias, &tp);

@@ -4,13 +4,13 @@
 /// neighbours: selective recomputation fuses the norm into the first, the fused path of decode runs
 /// from the last of one layer to the first of the next.
 
-#include "kernels/param.h"
+#include "kernels/matrix.h"
 
 namespace slime::model {
 
 /// y = x W^T + b.
 struct Product {
-  kernels::Param weight_OI;
+  kernels::MatrixParam weight_OI;
   kernels::Param bias_O;  // may be undefined
 };
 

@@ -19,7 +19,7 @@ Tensor embedded(const Tensor& ids_T, const kernels::Param& table_VH, const Slice
   return layer_output(own_TH, tp);
 }
 
-kernels::LogProbs log_probs(const Tensor& hidden_RH, const kernels::Param& head_VH,
+kernels::LogProbs log_probs(const Tensor& hidden_RH, const kernels::MatrixParam& head_VH,
                             const Slice& ids, const Tensor& target_R,
                             const kernels::LinearLogProbOptions& options,
                             const TensorParallel& tp) {
@@ -33,7 +33,7 @@ kernels::LogProbs log_probs(const Tensor& hidden_RH, const kernels::Param& head_
   return kernels::linear_logprob(sum_gradient(hidden_RH, tp), head_VH, target_R, sliced);
 }
 
-Tensor logits(const Tensor& hidden_RH, const kernels::Param& head_VH, const Slice& ids,
+Tensor logits(const Tensor& hidden_RH, const kernels::MatrixParam& head_VH, const Slice& ids,
               int64_t vocab_size, double cap, const TensorParallel& tp) {
   const Tensor own_RV = kernels::logits(hidden_RH, head_VH);
   if (cap > 0) kernels::kernels_for(own_RV).soft_cap_(own_RV, cap);

@@ -19,13 +19,13 @@ Tensor embedded(const Tensor& ids_T, const kernels::Param& table_VH, const Slice
 
 /// kernels::linear_logprob() over the whole vocabulary, the same on all ranks. hidden_RH is the same
 /// on all of them too, and so is its gradient.
-kernels::LogProbs log_probs(const Tensor& hidden_RH, const kernels::Param& head_VH,
+kernels::LogProbs log_probs(const Tensor& hidden_RH, const kernels::MatrixParam& head_VH,
                             const Slice& ids, const Tensor& target_R,
                             const kernels::LinearLogProbOptions& options, const TensorParallel& tp);
 
 /// kernels::logits() over the whole vocabulary of `vocab_size` ids, float32 [R, vocab_size], the same on
 /// all ranks: each computes those of its ids, and they are gathered. `cap`: 0: none. No gradient.
-Tensor logits(const Tensor& hidden_RH, const kernels::Param& head_VH, const Slice& ids,
+Tensor logits(const Tensor& hidden_RH, const kernels::MatrixParam& head_VH, const Slice& ids,
               int64_t vocab_size, double cap, const TensorParallel& tp);
 
 }  // namespace slime::model

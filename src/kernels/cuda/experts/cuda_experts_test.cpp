@@ -39,15 +39,16 @@ RoutedExperts random_experts(const Shape& shape) {
   out.router_EH = matrix(shape.experts, shape.hidden) * 2;
   if (shape.has_bias) out.selection_bias_E = numbers({shape.experts}, at::kFloat) * shape.of_bias;
   out.rule = shape.rule;
-  out.gate_up = matrix(shape.experts * 2 * shape.width, shape.hidden);
-  out.down = matrix(shape.experts * shape.hidden, shape.width);
+  out.gate_up =
+      Matrix(matrix(shape.experts * 2 * shape.width, shape.hidden)).stacked(shape.experts);
+  out.down = Matrix(matrix(shape.experts * shape.hidden, shape.width)).stacked(shape.experts);
   return out;
 }
 
 RoutedExperts to_gpu(const RoutedExperts& from) {
   RoutedExperts out = from;
-  for (Tensor* tensor : {&out.router_EH, &out.selection_bias_E, &out.gate_up, &out.down,
-                         &out.shared_gate_up, &out.shared_down})
+  for (Tensor* tensor : {&out.router_EH.values, &out.selection_bias_E, &out.gate_up.values,
+                         &out.down.values, &out.shared_gate_up.values, &out.shared_down.values})
     *tensor = kernels::to_gpu(*tensor);
   return out;
 }
@@ -57,7 +58,7 @@ struct Choice {
   Tensor expert_TK, score_TK;
 };
 Choice choice_of(const Tensor& x_TH, const RoutedExperts& experts) {
-  const Tensor logits = wide(x_TH).mm(wide(experts.router_EH).t());
+  const Tensor logits = wide(x_TH).mm(wide(experts.router_EH.plain()).t());
   const Tensor scores = experts.rule.is_sigmoid ? logits.sigmoid() : logits.softmax(-1);
   const Tensor choice =
       experts.selection_bias_E.defined() ? scores + wide(experts.selection_bias_E) : scores;
@@ -76,11 +77,10 @@ Expected expected_of(const Tensor& x_TH, const RoutedExperts& experts) {
   auto [expert_TK, weight_TK] = choice_of(x_TH, experts);
   if (experts.rule.normalizes) weight_TK = weight_TK / weight_TK.sum(-1, true);
   weight_TK = weight_TK * experts.rule.scaling;
-  const int64_t count = experts.count(), width = experts.width(), hidden = x.size(1);
-  const Tensor gate_up = wide(experts.gate_up).view({count, 2 * width, hidden}),
-               down = wide(experts.down).view({count, hidden, width});
+  const int64_t width = experts.width();
+  const Tensor gate_up = wide(experts.gate_up.plain()), down = wide(experts.down.plain());
   Expected out{at::zeros_like(x), {0}};
-  std::vector<bool> is_visited(static_cast<size_t>(count), false);
+  std::vector<bool> is_visited(static_cast<size_t>(experts.count()), false);
   for (int64_t t = 0; t < x.size(0); ++t) {
     for (int64_t k = 0; k < experts.rule.per_token; ++k) {
       const auto e = expert_TK[t][k].item<int64_t>();
@@ -92,10 +92,10 @@ Expected expected_of(const Tensor& x_TH, const RoutedExperts& experts) {
     out.visited.push_back(std::count(is_visited.begin(), is_visited.end(), true));
   }
   if (experts.shared_down.defined()) {
-    const int64_t shared = experts.shared_down.size(1);
-    const Tensor both = x.mm(wide(experts.shared_gate_up).t());
+    const int64_t shared = experts.shared_down.inputs();
+    const Tensor both = x.mm(wide(experts.shared_gate_up.plain()).t());
     const Tensor gated = at::silu(both.narrow(1, 0, shared)) * both.narrow(1, shared, shared);
-    out.y_TH.add_(gated.mm(wide(experts.shared_down).t()));
+    out.y_TH.add_(gated.mm(wide(experts.shared_down.plain()).t()));
   }
   return out;
 }

@@ -56,9 +56,9 @@ BlockChain random_chain(const ChainShape& shape, int64_t rows, bool has_bias = t
 BlockChain to(const BlockChain& from, at::Device device, at::ScalarType type) {
   BlockChain out = from;
   for (Tensor* tensor :
-       {&out.attended_TC, &out.residual_TH, &out.output_HC, &out.output_bias_H, &out.post_norm_H,
-        &out.gate_up_2FH, &out.gate_up_bias_2F, &out.down_HF, &out.down_bias_H, &out.next_norm_H,
-        &out.next_qkv_EH, &out.next_qkv_bias_E})
+       {&out.attended_TC, &out.residual_TH, &out.output_HC.values, &out.output_bias_H,
+        &out.post_norm_H, &out.gate_up_2FH.values, &out.gate_up_bias_2F, &out.down_HF.values,
+        &out.down_bias_H, &out.next_norm_H, &out.next_qkv_EH.values, &out.next_qkv_bias_E})
     if (tensor->defined()) *tensor = tensor->to(device, type, /*non_blocking=*/false, true);
   return out;
 }
@@ -72,7 +72,10 @@ BlockChain part_of(const BlockChain& chain, int64_t rows, bool has_bias, bool is
     first.output_bias_H = first.gate_up_bias_2F = first.down_bias_H = first.next_qkv_bias_E =
         Tensor();
   }
-  if (is_last) first.next_norm_H = first.next_qkv_EH = first.next_qkv_bias_E = Tensor();
+  if (is_last) {
+    first.next_norm_H = first.next_qkv_bias_E = Tensor();
+    first.next_qkv_EH = {};
+  }
   return first;
 }
 

@@ -1,0 +1,150 @@
+#include "model/matrix_storage.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "core/divide_up.h"
+#include "core/error.h"
+#include "kernels/matrix_formats.h"
+
+namespace slime::model {
+namespace {
+
+/// A cache line; kernels read whole packs of codes and of factors.
+constexpr int64_t kAlignment = 128;
+
+/// [begin, end) of `size` numbers in blocks: whole ones, but for those at the end.
+bool is_of_blocks(const Slice& slice, int64_t size, int64_t block) {
+  return slice.begin % block == 0 && (slice.end % block == 0 || slice.end == size);
+}
+
+/// Rows of the matrices that a part has, each with blocks of its own: slices of rows, of each expert.
+std::vector<int64_t> rows_of(const MatrixPart& part) {
+  const std::vector<int64_t> shape = part.slices.shape(part.full_shape);
+  const bool is_stack = shape.size() == 3;
+  std::vector<int64_t> rows;
+  for (const Slice& slice : part.slices.all())
+    if (slice.dim == static_cast<int>(shape.size()) - 2) rows.push_back(slice.end - slice.begin);
+  if (rows.empty()) rows.push_back(shape[shape.size() - 2]);
+  std::vector<int64_t> of_all;
+  for (int64_t e = 0; e < (is_stack ? shape[0] : 1); ++e)
+    of_all.insert(of_all.end(), rows.begin(), rows.end());
+  return of_all;
+}
+
+/// Where slices cut blocks, a rank's numbers would differ from those of one rank.
+std::string problem_of(const MatrixPart& part, const kernels::FormatRow& format) {
+  const auto dims = static_cast<int>(part.full_shape.size());
+  for (const Slice& slice : part.slices.all()) {
+    const int64_t size = part.full_shape[static_cast<size_t>(slice.dim)];
+    const int64_t block = slice.dim == dims - 1   ? format.block_columns
+                          : slice.dim == dims - 2 ? format.block_rows
+                                                  : 1;
+    if (block == 0 ? slice.begin == 0 && slice.end == size : is_of_blocks(slice, size, block))
+      continue;
+    return fmt::format("{} {} to {} of {} cut its {} blocks",
+                       slice.dim == dims - 1 ? "columns" : "rows", slice.begin, slice.end, size,
+                       format.word);
+  }
+  return {};
+}
+
+void copy_where_defined(const Tensor& to, const Tensor& from, bool non_blocking) {
+  if (to.defined()) Tensor(to).copy_(from, non_blocking);
+}
+
+}  // namespace
+
+int64_t WeightBuffers::num_bytes() const {
+  int64_t bytes = 0;
+  for (const Tensor* tensor : {&flat_N, &constants_C, &codes_Q, &scales_S})
+    if (tensor->defined()) bytes += static_cast<int64_t>(tensor->nbytes());
+  return bytes;
+}
+
+WeightBuffers WeightBuffers::empty_like() const {
+  const auto room = [](const Tensor& x) { return x.defined() ? at::empty_like(x) : Tensor(); };
+  return {room(flat_N), room(constants_C), room(codes_Q), room(scales_S)};
+}
+
+void WeightBuffers::copy_from(const WeightBuffers& other, bool non_blocking) const {
+  copy_where_defined(flat_N, other.flat_N, non_blocking);
+  copy_where_defined(constants_C, other.constants_C, non_blocking);
+  copy_where_defined(codes_Q, other.codes_Q, non_blocking);
+  copy_where_defined(scales_S, other.scales_S, non_blocking);
+}
+
+MatrixStorage::MatrixStorage(kernels::MatrixFormat format, const std::vector<MatrixPart>& parts,
+                             int64_t& code_bytes, int64_t& num_scales, std::string& problem)
+    : format_(format), codes_begin_(code_bytes), scales_begin_(num_scales) {
+  const kernels::FormatRow& row = kernels::row_of(format);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (problem.empty()) problem = problem_of(parts[i], row);
+    inputs_ = parts[i].slices.shape(parts[i].full_shape).back();
+    for (const int64_t rows : rows_of(parts[i])) {
+      pieces_.push_back({i, rows, kernels::scale_rows(row, rows)});
+      outputs_ += rows;
+      scale_rows_ += pieces_.back().scale_rows;
+    }
+  }
+  scale_columns_ = kernels::scale_columns(row, inputs_);
+  code_bytes +=
+      round_up(outputs_ * inputs_ * static_cast<int64_t>(c10::elementSize(row.code)), kAlignment);
+  num_scales += round_up(scale_rows_ * scale_columns_, kAlignment);
+}
+
+Tensor MatrixStorage::codes_in(const WeightBuffers& buffers) const {
+  const at::ScalarType code = kernels::row_of(format_).code;
+  const int64_t bytes = outputs_ * inputs_ * static_cast<int64_t>(c10::elementSize(code));
+  return buffers.codes_Q.narrow(0, codes_begin_, bytes).view(code).view({outputs_, inputs_});
+}
+
+Tensor MatrixStorage::scales_in(const WeightBuffers& buffers) const {
+  return buffers.scales_S.narrow(0, scales_begin_, scale_rows_ * scale_columns_)
+      .view({scale_rows_, scale_columns_});
+}
+
+void MatrixStorage::point_at(const WeightBuffers& buffers, kernels::Matrix& matrix) const {
+  const int64_t block = kernels::row_of(format_).block_rows;
+  std::vector<Tensor> rows;
+  int64_t first = 0;
+  for (const Piece& piece : pieces_) {
+    rows.push_back(at::arange(piece.rows, at::kLong).div_(block, "floor").add_(first));
+    first += piece.scale_rows;
+  }
+  matrix.format = format_;
+  matrix.values = codes_in(buffers);
+  matrix.scales = scales_in(buffers);
+  matrix.scale_row_O = at::cat(rows).to(buffers.codes_Q.device());
+}
+
+void MatrixStorage::convert(const Tensor& plain, const WeightBuffers& to) const {
+  const kernels::FormatRow& row = kernels::row_of(format_);
+  const Tensor plain_OI = plain.view({outputs_, inputs_}), codes_OI = codes_in(to),
+               scales_BC = scales_in(to);
+  int64_t begin = 0, first = 0;
+  for (const Piece& piece : pieces_) {
+    kernels::quantise_(row, plain_OI.narrow(0, begin, piece.rows),
+                       codes_OI.narrow(0, begin, piece.rows),
+                       scales_BC.narrow(0, first, piece.scale_rows));
+    begin += piece.rows;
+    first += piece.scale_rows;
+  }
+}
+
+std::vector<Tensor> MatrixStorage::part(const WeightBuffers& buffers, size_t index) const {
+  int64_t begin = 0, first = 0, rows = 0, scale_rows = 0;
+  for (const Piece& piece : pieces_) {
+    if (piece.part < index) {
+      begin += piece.rows;
+      first += piece.scale_rows;
+    } else if (piece.part == index) {
+      rows += piece.rows;
+      scale_rows += piece.scale_rows;
+    }
+  }
+  return {codes_in(buffers).narrow(0, begin, rows),
+          scales_in(buffers).narrow(0, first, scale_rows)};
+}
+
+}  // namespace slime::model

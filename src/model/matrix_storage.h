@@ -1,0 +1,69 @@
+#pragma once
+
+/// Flat buffers of a network's weights, and where a matrix in another format than plain lies in them.
+///
+///   flat_N       numbers in the trained precision; what optimizers and collectives see
+///   constants_C  float32 (NamedConstant)
+///   codes_Q      bytes of the codes of formatted matrices
+///   scales_S     float32, their factors
+///
+/// A matrix fused from several tensors has the blocks of each (kernels/matrix.h).
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/matrix.h"
+#include "model/slices.h"
+
+namespace slime::model {
+
+struct WeightBuffers {
+  Tensor flat_N, constants_C;
+  Tensor codes_Q, scales_S;  // undefined where all matrices are plain
+
+  bool defined() const { return flat_N.defined(); }
+  int64_t num_bytes() const;
+  /// Room for as much, on the same device.
+  WeightBuffers empty_like() const;
+  /// Of buffers of the same shapes. Where `non_blocking`, after what the current stream has to do.
+  void copy_from(const WeightBuffers& other, bool non_blocking = false) const;
+};
+
+/// A tensor of files that a fused matrix has rows of.
+struct MatrixPart {
+  std::vector<int64_t> full_shape;  // [O, I], or [E, O, I]
+  Slices slices;                    // of this rank
+};
+
+class MatrixStorage {
+ public:
+  /// Behind `code_bytes` and `num_scales` that others take in the buffers, which grow by what this one takes.
+  /// A sentence that says why a rank cannot hold its slices in this format goes to `problem`.
+  MatrixStorage(kernels::MatrixFormat format, const std::vector<MatrixPart>& parts,
+                int64_t& code_bytes, int64_t& num_scales, std::string& problem);
+
+  /// Points the matrix at its place.
+  void point_at(const WeightBuffers& buffers, kernels::Matrix& matrix) const;
+  /// Makes codes and factors of the matrix's numbers, [O, I] of all parts.
+  void convert(const Tensor& plain, const WeightBuffers& to) const;
+  /// Codes and factors of one of the parts.
+  std::vector<Tensor> part(const WeightBuffers& buffers, size_t index) const;
+
+ private:
+  /// A matrix with blocks of its own, and the part that it is of: a slice of rows, of an expert.
+  struct Piece {
+    size_t part;
+    int64_t rows, scale_rows;
+  };
+  Tensor codes_in(const WeightBuffers& buffers) const;
+  Tensor scales_in(const WeightBuffers& buffers) const;
+
+  kernels::MatrixFormat format_;
+  int64_t inputs_ = 0, outputs_ = 0;
+  std::vector<Piece> pieces_;
+  int64_t scale_rows_ = 0, scale_columns_ = 0;
+  int64_t codes_begin_ = 0, scales_begin_ = 0;
+};
+
+}  // namespace slime::model
