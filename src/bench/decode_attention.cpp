@@ -119,7 +119,7 @@ void measure_batch(const DecodeAttentionOptions& options, int64_t batch, Variant
   const Tensor keys = cache(), values = cache();
   kernels::PagedCall call;
   call.batch = &paged;
-  call.positions_T = at::tensor(positions, at::kLong).to(at::kCUDA);
+  call.rotary_row_T = paged.index_T = at::tensor(positions, at::kLong).to(at::kCUDA);
   call.cos_PR = at::ones({options.keys, options.head_dim / 2}, on_gpu.dtype(at::kFloat));
   call.sin_PR = at::zeros_like(call.cos_PR);
   call.heads = heads;

@@ -49,7 +49,7 @@ class AttentionAlone final : public model::Network {
     const int64_t rows = batch.num_tokens();
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
       layer_.index = static_cast<int>(layer);
-      attention.attend(layer_, qkv_TE_.narrow(0, 0, rows), batch.positions_T);
+      attention.attend(layer_, qkv_TE_.narrow(0, 0, rows), batch.rotary_row_T);
     }
     return hidden_TH_.narrow(0, 0, rows);
   }
@@ -66,6 +66,10 @@ class AttentionAlone final : public model::Network {
     return inner_->log_probs(hidden_RH, target_R, options);
   }
   Tensor logits(const Tensor& hidden_RH) const override { return inner_->logits(hidden_RH); }
+  model::MediaSource* media_source() override { return inner_->media_source(); }
+  void set_media_source(std::unique_ptr<model::MediaSource> source) override {
+    inner_->set_media_source(std::move(source));
+  }
   const model::ModelConfig& config() const override { return config_; }
   model::Weights& weights() override { return inner_->weights(); }
   std::span<const model::BlockNeeds> blocks() const override { return needs_; }

@@ -25,7 +25,6 @@ struct SparseDecode {
 
   const kernels::Gpu& gpu = kernels::opened_gpu();
   kernels::PagedBatch batch;
-  Tensor positions_T;
   at::TensorOptions there = at::TensorOptions(at::kCUDA), floats = there.dtype(at::kFloat),
                     halves = there.dtype(at::kBFloat16);
 
@@ -38,14 +37,13 @@ struct SparseDecode {
     batch.pages = at::randperm(rows * pages, there.dtype(at::kLong)).to(at::kInt);
     batch.slot_T =
         batch.pages.slice(0, pages - 1, rows * pages, pages) * kPageTokens + (kPageTokens - 1);
-    positions_T = at::full({rows}, keys - 1, there.dtype(at::kLong));
+    batch.index_T = at::full({rows}, keys - 1, there.dtype(at::kLong));
   }
 
   double seconds_of_choice() const {
     std::vector<kernels::IndexCall> calls;
     for (int i = 0; i < num_cold_copies(rows * keys * kIndexKeyBytes); ++i) {
       calls.push_back({.batch = &batch,
-                       .positions_T = positions_T,
                        .query_TJD = at::randn({rows, kIndexHeads, kIndexSize}, floats),
                        .key_TD = at::randn({rows, kIndexSize}, floats),
                        .weight_TJ = at::randn({rows, kIndexHeads}, floats),
@@ -68,7 +66,7 @@ struct SparseDecode {
     call.query_TE = projected;
     call.latent_TL = at::randn({rows, kShape.rank}, halves);
     call.rotary_key_TR = at::randn({rows, kShape.rotary_dim}, halves);
-    call.positions_T = positions_T;
+    call.rotary_row_T = batch.index_T;
     call.latent_norm_L = at::ones({kShape.rank}, halves);
     call.norm_eps = 1e-6;
     call.cos_PR = angle_PR.cos();

@@ -98,6 +98,7 @@ Group DataSource::make_group(int64_t ordinal, const Origin& origin,
     Prompt prompt = known ? std::move(*known) : dataset_->prompt(origin.row);
     sample.prompt_length = static_cast<int64_t>(prompt.tokens.size());
     sample.tokens = std::move(prompt.tokens);
+    sample.media = std::move(prompt.media);
     sample.prompt = std::move(prompt.text);
     const bool is_rendered =
         stream_ != nullptr ? stream_->applies_template() : dataset_->applies_template();

@@ -20,10 +20,9 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/token_span.h"
 
 namespace slime {
-
-using TokenId = int32_t;
 
 /// Counts weight updates; 0 is the loaded checkpoint. Every generated token names the version that
 /// made it.
@@ -40,9 +39,10 @@ struct Prompt {
   int64_t ordinal = 0;  // global and monotonic, across epochs and restarts: the group's identity
   std::string text;     // rendered by the chat template, or the row's own string
   json::value source;   // the row's prompt as it stood: a string or a list of messages
-  std::vector<TokenId> tokens;  // of `text`, no special tokens added
-  json::value label;            // null, string or number
-  json::object metadata;        // the row's metadata, plus tools when the row has them
+  std::vector<TokenId> tokens;   // of `text`, no special tokens added
+  std::vector<MediaSpan> media;  // of `tokens`; empty: all are text
+  json::value label;             // null, string or number
+  json::object metadata;         // the row's metadata, plus tools when the row has them
 };
 
 /// How many consecutive response tokens one weight version made.
@@ -59,6 +59,7 @@ struct Sample {
   std::optional<int64_t> rollout_id;  // samples of one rollout execution share it; unset: its own
   int64_t prompt_length = 0;          // the first prompt_length tokens are the prompt
   std::vector<TokenId> tokens;        // prompt and response
+  std::vector<MediaSpan> media;       // of the tokens; empty: all are text
   std::string prompt;                 // text of the prompt
   std::string response;               // text of the response
   json::value label;
@@ -105,8 +106,8 @@ struct Group {
   std::optional<WeightVersion> begun_with = {};
 };
 
-/// Line-JSON form with the original's field names ("group_index", "index", "rollout_log_probs",
-/// ...); round-trips.
+/// Line-JSON form with the original's field names (core/sample_fields.h); round-trips, but for the bytes
+/// of attachments.
 json::object to_json(const Sample& sample);
 Sample sample_from_json(const json::object& object, std::string_view where);
 

@@ -43,6 +43,28 @@ TEST(Sample, SurvivesItsJsonForm) {
   EXPECT_EQ(again.effective_response_length(), 2);
 }
 
+TEST(Sample, HasTheSpansOfItsAttachmentsInJsonWithoutTheirBytes) {
+  EXPECT_FALSE(to_json(finished_sample()).contains("media"));
+  Sample sample = finished_sample();
+  sample.media = {
+      {1, 3,
+       std::make_shared<Attachment>(Attachment{
+           .key = 0xabc, .type = "image/png", .bytes = "pixels", .t = 1, .h = 2, .w = 1})}};
+  const json::object object = to_json(sample);
+  EXPECT_EQ(json_text(object.at("media")),
+            R"([{"begin":1,"end":3,"key":"0000000000000abc","type":"image/png","grid":[1,2,1]}])");
+  const Sample again = sample_from_json(object, "test");
+  ASSERT_EQ(again.media.size(), 1U);
+  EXPECT_EQ(again.media[0].what->key, 0xabcU);
+  EXPECT_EQ(again.media[0].what->h, 2);
+  EXPECT_EQ(again.media[0].what->bytes, "");
+  json::object wrong = object;
+  wrong.at("media").as_array()[0].as_object()["end"] = 99;
+  EXPECT_THROW(sample_from_json(wrong, "test"), ConfigError);
+  wrong.at("media").as_array()[0].as_object()["key"] = "abc";
+  EXPECT_THROW(sample_from_json(wrong, "test"), ConfigError);
+}
+
 TEST(Sample, NamesTheFieldThatHasTheWrongType) {
   json::object object = to_json(finished_sample());
   object["tokens"] = "12 7 99";

@@ -47,11 +47,11 @@ int64_t most_request_tokens(const EngineConfig& config, int64_t num_pages,
 
 }  // namespace
 
-Admission::Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages,
-                     const PageWindow& window)
+Admission::Admission(const EngineConfig& config, model::Network& network, int64_t num_pages)
     : config_(config),
-      vocab_size_(vocab_size),
-      max_request_tokens_(most_request_tokens(config, num_pages, window)) {}
+      vocab_size_(network.config().vocab_size),
+      max_request_tokens_(most_request_tokens(config, num_pages, page_window(config, network))),
+      takes_media_(network.media_source() != nullptr) {}
 
 std::vector<std::string> Admission::problems_with(const GenerateRequest& request) const {
   const auto prompt_length = static_cast<int64_t>(request.input_ids.size());
@@ -69,6 +69,10 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
     problems.push_back(
         fmt::format("input_ids holds {}; the vocabulary has {} ids", *outside, vocab_size_));
   }
+  if (!request.media.empty() && !takes_media_)
+    problems.emplace_back("the prompt has attachments, and this model takes text alone");
+  if (std::string problem = problem_of(request.media, prompt_length); !problem.empty())
+    problems.push_back(std::move(problem));
   if (request.num_drawn < 0 || request.num_drawn > prompt_length) {
     problems.push_back(
         fmt::format("num_drawn is {}, of {} input_ids", request.num_drawn, prompt_length));
@@ -131,6 +135,9 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
       std::make_unique<StopChecker>(sampling, config_.eos_token_ids, config_.token_bytes);
   const auto drawn = std::span(request->tokens).last(request->client.num_drawn);
   request->stop->recall(drawn);
+  if (config_.make_constraint) request->constraint = config_.make_constraint(request->client);
+  if (request->constraint)
+    for (const TokenId id : drawn) request->constraint->accept(id);
   if (has_penalties(sampling))
     for (const TokenId id : drawn) ++request->output_counts[id];
   scheduler.add(std::move(request));

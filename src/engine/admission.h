@@ -31,12 +31,13 @@ FinishReason queue_is_full(const EngineConfig& config);
 class Admission {
  public:
   /// `config` is complete (engine_config.h) and outlives the object.
-  Admission(const EngineConfig& config, int64_t vocab_size, int64_t num_pages,
-            const PageWindow& window);
+  Admission(const EngineConfig& config, model::Network& network, int64_t num_pages);
 
   /// Prompt and response together cannot be longer: the context, or the whole cache if that is
   /// smaller and does not hold what a request needs behind whose windows pages are given back.
   int64_t max_request_tokens() const { return max_request_tokens_; }
+
+  int64_t vocab_size() const { return vocab_size_; }
 
   /// Hands the request to the scheduler, or refuses it. It gets a rid when it has none.
   void admit(Submission submission, Scheduler& scheduler);
@@ -47,6 +48,7 @@ class Admission {
   const EngineConfig& config_;
   const int64_t vocab_size_;
   const int64_t max_request_tokens_;
+  const bool takes_media_;
   uint64_t num_submitted_ = 0;  // numbers the random streams of requests without a seed
 };
 

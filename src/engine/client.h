@@ -57,6 +57,7 @@ struct SamplingParams {
 struct GenerateRequest {
   std::string rid;  // must be unique among running requests; empty: the engine makes one
   std::vector<TokenId> input_ids;
+  std::vector<MediaSpan> media;  // of input_ids; empty: all are text
   /// The last so many of input_ids are of this response, drawn by a call before: stop strings and
   /// penalties see them. The limits of `sampling` are of what is still to be drawn.
   int64_t num_drawn = 0;

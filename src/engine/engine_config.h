@@ -11,6 +11,7 @@
 #include "core/tensor.h"
 #include "engine/page_window.h"
 #include "engine/stop_checker.h"
+#include "engine/token_constraint.h"
 #include "model/network.h"
 
 namespace slime::engine {
@@ -41,9 +42,10 @@ struct EngineConfig {
   /// Of the engine's ranks, of which this is the first (engine/ranks/followers.h); it outlives the
   /// engine, whose thread meets the others on it.
   const comm::Mesh* mesh = &comm::Mesh::single();
-  std::vector<TokenId> eos_token_ids;  // empty: the model's
-  uint64_t seed = 0;                   // of requests without sampling_seed
-  TokenBytesFn token_bytes;            // needed by stop strings only
+  std::vector<TokenId> eos_token_ids;   // empty: the model's
+  uint64_t seed = 0;                    // of requests without sampling_seed
+  TokenBytesFn token_bytes;             // needed by stop strings only
+  MakeTokenConstraint make_constraint;  // null: no request has one
   /// From now on it does this: called on the engine's thread when that changes. Does little.
   std::function<void(Activity)> on_activity;
 };

@@ -36,7 +36,7 @@ void GpuAttention::begin_step(const GpuStepInputs& in) {
   window_batches_ = in.window_batches;
   is_sparse_decode_ = has_indexers_ && in.is_decode;
   chosen_TC_.reset();
-  if (has_indexers_ && !is_sparse_decode_) sparse_.begin_step(in.batch, in.positions_T, in.spans);
+  if (has_indexers_ && !is_sparse_decode_) sparse_.begin_step(in.batch, in.spans);
 }
 
 const kernels::PagedBatch& GpuAttention::batch_of(int layer) const {
@@ -59,7 +59,7 @@ Tensor GpuAttention::attend(const model::AttentionLayer& layer, const Tensor& qk
   kernels::PagedCall call;
   call.batch = &batch_of(layer.index);
   call.qkv_TE = qkv_TE;
-  call.positions_T = positions_T;
+  call.rotary_row_T = positions_T;
   call.q_norm_D = layer.q_norm.value;
   call.k_norm_D = layer.k_norm.value;
   call.cos_PR = layer.cos_PR;
@@ -82,7 +82,7 @@ Tensor GpuAttention::attend_projected_latent(const model::LatentLayer& layer,
   call.query_TE = in.query_TE;
   call.latent_TL = in.latent_TL;
   call.rotary_key_TR = in.rotary_key_TR;
-  call.positions_T = positions_T;
+  call.rotary_row_T = positions_T;
   call.latent_norm_L = layer.latent_norm.value;
   call.norm_eps = layer.norm_eps;
   call.expand = layer.expand.matrix.plain();
@@ -100,10 +100,9 @@ Tensor GpuAttention::attend_projected_latent(const model::LatentLayer& layer,
                                                      .norm_eps = in.index->norm_eps,
                                                      .cos_PR = in.index->cos_PR,
                                                      .sin_PR = in.index->sin_PR,
-                                                     .positions_T = positions_T,
+                                                     .rotary_row_T = positions_T,
                                                      .rotates_pairs = in.index->rotates_pairs});
     chosen_TC_ = gpu_.choose_tokens({.batch = &batch_,
-                                     .positions_T = positions_T,
                                      .query_TJD = rows.query_TJD,
                                      .key_TD = rows.key_TD,
                                      .weight_TJ = rows.weight_TJ,

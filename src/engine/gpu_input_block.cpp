@@ -55,7 +55,7 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
   const int64_t segments = static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments,
                 members = static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members,
                 pages = 4 * config.max_running_requests * (pages_of(config.context_length) + 1);
-  return 80 * rows + 184 * sequences + 32 * (rows * 2 + 4096) +
+  return 88 * rows + 192 * sequences + 32 * (rows * 2 + 4096) +
          kinds * (4 * lists.units + members) + tables * (segments + pages) +
          config.num_window_groups * (4 * rows + 16 * sequences + 64) +
          4 * pages_of(kernels::kMostGatheredRows) + (1 << 16);
@@ -119,7 +119,6 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
                                                     network.weights().flat().scalar_type(),
                                                     config.kv_dtype)),
       has_states_(config.num_states > 0),
-      has_rotary_switch_(network.config().rotary_switch() > 0),
       block_(block_bytes(config, decode_), device) {}
 
 /// Which units of attention there are: those of prompts, and those of sequences with one row.
@@ -268,10 +267,10 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
 
   const auto ids = block_.add<int64_t>(rows);
   in.ids_T = device(at::kLong, rows);
-  const auto positions = block_.add<int64_t>(rows);
-  in.positions_T = device(at::kLong, rows);
-  const auto key_positions = block_.add<int64_t>(has_rotary_switch_ ? rows : 0);
-  if (has_rotary_switch_) in.batch.position_T = device(at::kLong, rows);
+  const auto rotary_rows = block_.add<int64_t>(rows);
+  in.rotary_row_T = device(at::kLong, rows);
+  const auto indices = block_.add<int64_t>(rows);
+  in.batch.index_T = device(at::kLong, rows);
   const auto slots = block_.add<int32_t>(rows);
   in.batch.slot_T = device(at::kInt, rows);
   in.window_batches.resize(static_cast<std::size_t>(num_window_groups_));
@@ -303,7 +302,7 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
   in.batch.pages = device(at::kInt, all_pages);
   for (kernels::PagedBatch& batch : in.window_batches) {
     batch.row_sequence_T = in.batch.row_sequence_T;
-    batch.position_T = in.batch.position_T;
+    batch.index_T = in.batch.index_T;
     batch.query_starts = in.batch.query_starts;
     batch.last_page_tokens = in.batch.last_page_tokens;
     batch.tiles = in.batch.tiles;
@@ -332,11 +331,11 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
     }
     page += pages_of(num_keys);
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
-      const int64_t position = request.num_computed + i;
-      const TokenId id = request.tokens[position];
+      const int64_t index = request.num_computed + i;
+      const TokenId id = request.tokens[index];
       ids[row] = id == kPendingToken ? -request.drawn_row - 1 : id;
-      positions[row] = position + request.rotary_offset;
-      if (has_rotary_switch_) key_positions[row] = position;
+      indices[row] = index;
+      rotary_rows[row] = rotary_row(request, index);
       row_sequence[row] = static_cast<int32_t>(sequence);
     }
     ++sequence;
@@ -351,8 +350,7 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
       pages[first] = spare;
       slots_by_group[group][row] = static_cast<int32_t>(spare * kPageTokens);
     }
-    ids[row] = positions[row] = 0;
-    if (has_rotary_switch_) key_positions[row] = 0;
+    ids[row] = indices[row] = rotary_rows[row] = 0;
     row_sequence[row] = static_cast<int32_t>(sequence);
   }
   query_starts[sequence] = static_cast<int32_t>(row);

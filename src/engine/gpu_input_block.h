@@ -21,7 +21,7 @@ namespace slime::engine {
 /// Tensors over the device's block.
 struct GpuStepInputs {
   Tensor ids_T;         // int64
-  Tensor positions_T;   // int64
+  Tensor rotary_row_T;  // int64; how many keys a row sees: batch.index_T
   Tensor drawn_rows_R;  // int64, may be none; undefined: all rows, in order
   kernels::PagedBatch batch;
   /// Of groups of layers with a window (engine/cache_groups.h): other slots, pages and units of decode.
@@ -70,7 +70,6 @@ class GpuInputBlock {
   const kernels::KeySplit splits_keys_;  // of layers without
   const bool has_packed_;                // long prompts go to packed attention
   const bool has_states_;                // layers keep one of each sequence
-  const bool has_rotary_switch_;         // the model's tables have two halves
   StepBlock block_;
 };
 

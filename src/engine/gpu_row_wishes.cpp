@@ -94,12 +94,14 @@ std::vector<kernels::RowWish> GpuRowWishes::plan(std::span<const Chunk> chunks, 
                                                  std::vector<RowReport>& reports) {
   std::vector<kernels::RowWish> wishes;
   std::vector<std::pair<std::size_t, int64_t>> words;  // rows with a report, and where it begins
+  MaskedRows masked;
   bool has_any = false;
   int64_t num_words = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     if (!draws_token(chunks[i])) continue;
     Request& request = *chunks[i].request;
     kernels::RowWish& wish = wishes.emplace_back();
+    if (!request.allowed_W.empty()) masked.emplace_back(wishes.size() - 1, &request);
     if (wants_changes(request)) {
       if (!request.logit_changes.defined()) request.logit_changes = make_changes(request);
       wish.changes = static_cast<kernels::LogitChanges*>(request.logit_changes.data_ptr());
@@ -117,12 +119,32 @@ std::vector<kernels::RowWish> GpuRowWishes::plan(std::span<const Chunk> chunks, 
     num_words += kernels::report_words(vocab_size_, options.num_top, keeps_ids);
     has_any = true;
   }
-  if (!has_any) return {};
+  if (!masked.empty()) send_masks(masked, turn, wishes);
+  if (!has_any && masked.empty()) return {};
   Tensor& block = reports_[turn];
   if (num_words > 0 && (!block.defined() || block.numel() < num_words))
     block = locked_words(num_words);
   for (const auto& [row, word] : words) wishes[row].report = words_of(block) + word;
   return wishes;
+}
+
+void GpuRowWishes::send_masks(const MaskedRows& masked, int turn,
+                              std::vector<kernels::RowWish>& wishes) {
+  const int64_t words = mask_words(vocab_size_), all = static_cast<int64_t>(masked.size()) * words;
+  Masks& masks = masks_[turn];
+  if (!masks.on_host.defined() || masks.on_host.numel() < all) {
+    masks.on_host = locked_words(all);
+    masks.on_device = at::empty_like(masks.on_host, masks.on_host.options().device(device_));
+  }
+  uint32_t* to = words_of(masks.on_host);
+  const uint32_t* on_device = words_of(masks.on_device);
+  for (const auto& [row, request] : masked) {
+    std::ranges::copy(request->allowed_W, to);
+    wishes[row].allowed = on_device;
+    to += words;
+    on_device += words;
+  }
+  masks.on_device.narrow(0, 0, all).copy_(masks.on_host.narrow(0, 0, all), /*non_blocking=*/true);
 }
 
 void GpuRowWishes::read(const RowReport& report, int turn, int32_t num_kept,

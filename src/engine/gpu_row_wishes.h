@@ -5,9 +5,10 @@
 ///
 /// A request's penalties, bias and forbidden ids are put on the device once, when it first needs
 /// them, and stay with it (Request::logit_changes). Reports go to locked host memory, two blocks
-/// in turn, because two steps may be in flight.
+/// in turn, because two steps may be in flight. Masks of a constraint go with each step.
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -38,12 +39,19 @@ class GpuRowWishes {
             kernels::SampledToken& token) const;
 
  private:
+  using MaskedRows = std::vector<std::pair<std::size_t, const Request*>>;
   Tensor make_changes(const Request& request) const;
+  /// Puts the masks of rows on the device, for the step of this turn.
+  void send_masks(const MaskedRows& masked, int turn, std::vector<kernels::RowWish>& wishes);
 
   const std::vector<TokenId> eos_ids_;
   const int64_t vocab_size_;
   const at::Device device_;
   Tensor reports_[2];  // int32, on the host, locked; as large as a step has needed
+  struct Masks {
+    Tensor on_host, on_device;  // int32, the former locked; as large as a step has needed
+  };
+  Masks masks_[2];
 };
 
 /// The best tokens of each row at temperature 1. Waits for the GPU.

@@ -33,7 +33,7 @@ std::unique_ptr<Request> running(GenerateRequest client, int ordinal) {
 }
 
 std::vector<std::unique_ptr<Request>> all_wishes() {
-  std::vector<GenerateRequest> clients(12);
+  std::vector<GenerateRequest> clients(14);
   clients[1].sampling.frequency_penalty = 0.37;
   clients[2].sampling.presence_penalty = 1.1;
   clients[3].sampling.repetition_penalty = 1.7;
@@ -55,9 +55,16 @@ std::vector<std::unique_ptr<Request>> all_wishes() {
   clients[10].sampling.top_k = 30;
   clients[10].top_logprobs_num = 2;
   clients[11].return_top_p_token_ids = true;  // nothing is truncated
+  clients[13].sampling.frequency_penalty = 0.8;
+  clients[13].sampling.top_p = 0.9;
+  clients[13].return_top_p_token_ids = true;
   std::vector<std::unique_ptr<Request>> requests;
   for (auto& client : clients)
     requests.push_back(running(std::move(client), static_cast<int>(requests.size())));
+  // Constraints: every third id, and three ids of which two are likely.
+  for (const int row : {12, 13}) requests[row]->allowed_W.assign(mask_words(kVocab), 0);
+  for (int64_t id = 0; id < kVocab; id += 3) requests[12]->allowed_W[id / 32] |= 1U << (id % 32);
+  for (const TokenId id : {8, 17, 8999}) requests[13]->allowed_W[id / 32] |= 1U << (id % 32);
   return requests;
 }
 
@@ -129,7 +136,7 @@ TEST(GpuRowWishes, ChangeLogitsAndReportAsTheCpuDoesStepByStep) {
     std::vector<RowReport> reports;
     const auto planned = wishes.plan(chunks, step % 2, reports);
     ASSERT_EQ(planned.size(), requests.size());
-    EXPECT_EQ(reports.size(), 3U);
+    EXPECT_EQ(reports.size(), 4U);
     const auto integers = at::TensorOptions(at::kInt).device(at::kCUDA);
     const kernels::DrawnRows drawn{at::empty({rows}, integers),
                                    at::empty({rows}, integers.dtype(at::kFloat)),

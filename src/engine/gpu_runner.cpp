@@ -223,7 +223,8 @@ bool GpuRunner::is_recordable(std::span<const Chunk> chunks) const {
     return false;  // lengths decide which operations there are
   return static_cast<int64_t>(chunks.size()) <= kernels::kRecordedRows.back() &&
          std::all_of(chunks.begin(), chunks.end(), [](const Chunk& chunk) {
-           return chunk.num_tokens == 1 && draws_token(chunk) && !scores_prompt(chunk);
+           return chunk.num_tokens == 1 && draws_token(chunk) && !scores_prompt(chunk) &&
+                  !has_media(chunk);
          });
 }
 
@@ -245,13 +246,15 @@ void GpuRunner::append_experts(const CachedRows& rows, std::vector<int16_t>& out
   if (experts_) experts_->append(rows, out);
 }
 
-Tensor GpuRunner::forward(const GpuStepInputs& in, const Tensor& made_TYK, const Tensor& wanted_R) {
+Tensor GpuRunner::forward(const GpuStepInputs& in, const Tensor& made_TYK, const Tensor& wanted_R,
+                          std::span<const MediaRun> media) {
   gpu_.resolve_ids_(in.ids_T, results_.on_device[0]);
   attention_.begin_step(in);
   model::TokenBatch batch;
   batch.ids_T = in.ids_T;
-  batch.positions_T = in.positions_T;
+  batch.rotary_row_T = in.rotary_row_T;
   batch.wanted_R = wanted_R;
+  model::put_media(batch, media, network_->media_source());
   model::RouterPass routers;
   if (made_TYK.defined()) {
     routers.num_rows = made_TYK.size(0);
@@ -281,7 +284,9 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
   launched.turn = results_.turn = 1 - results_.turn;
   int64_t num_tokens = 0, num_drawn = 0;
   bool waits = false;
+  std::vector<MediaRun> media;
   for (const Chunk& chunk : chunks) {
+    append_media(media, chunk, num_tokens);
     num_tokens += chunk.num_tokens;
     launched.row_of_chunk.push_back(draws_token(chunk) ? num_drawn++ : -1);
     waits |= scores_prompt(chunk);
@@ -310,7 +315,7 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
     const GpuStepInputs in = inputs_.fill(chunks, wishes, num_tokens, false);
     const Tensor made_TYK = room_for_experts(num_tokens);
     const bool wants_all = waits || config_.computes_all_rows;  // scores of prompts do
-    Tensor hidden_RH = forward(in, made_TYK, wants_all ? Tensor() : in.drawn_rows_R);
+    Tensor hidden_RH = forward(in, made_TYK, wants_all ? Tensor() : in.drawn_rows_R, media);
     if (waits) {
       score_prompts(chunks, hidden_RH,
                     [this](const Tensor& hidden_PH, std::span<const TokenId> targets,

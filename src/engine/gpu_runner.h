@@ -79,7 +79,8 @@ class GpuRunner final : public StepRunner {
   int64_t padded_rows(int64_t rows) const;
   /// Hidden states of the step, and from them the drawn tokens in results_. `made_TYK`: where choices
   /// of experts go; undefined: nobody asks. `wanted_R`: TokenBatch's.
-  Tensor forward(const GpuStepInputs& in, const Tensor& made_TYK, const Tensor& wanted_R = {});
+  Tensor forward(const GpuStepInputs& in, const Tensor& made_TYK, const Tensor& wanted_R = {},
+                 std::span<const MediaRun> media = {});
   void draw(const GpuStepInputs& in, const Tensor& hidden_RH);
   std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
                                                 std::span<const TokenId> targets, int64_t num_top);

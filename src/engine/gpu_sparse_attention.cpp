@@ -19,10 +19,10 @@ constexpr int64_t kMostPairs = int64_t{1} << 19;  // of a row and a key that an 
 
 }  // namespace
 
-void GpuSparseAttention::begin_step(const kernels::PagedBatch& batch, const Tensor& positions_T,
+void GpuSparseAttention::begin_step(const kernels::PagedBatch& batch,
                                     std::span<const kernels::PagedSpan> spans) {
   batch_ = batch;
-  position_T1_ = positions_T.unsqueeze(1);
+  position_T1_ = batch.index_T.unsqueeze(1);
   parts_.clear();
   choices_.clear();
   int64_t row = 0;

@@ -22,8 +22,7 @@ namespace slime::engine {
 class GpuSparseAttention final {
  public:
   /// `spans`: of the step's sequences, which have all of its rows.
-  void begin_step(const kernels::PagedBatch& batch, const Tensor& positions_T,
-                  std::span<const kernels::PagedSpan> spans);
+  void begin_step(const kernels::PagedBatch& batch, std::span<const kernels::PagedSpan> spans);
 
   /// Writes the keys of the step's rows into their places in index_keys, float32 [pages, 16, D], and
   /// chooses for each row the `count` best of the tokens that it sees.

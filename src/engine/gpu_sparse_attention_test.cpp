@@ -26,7 +26,7 @@ constexpr double kScale = 0.3;
 struct Step {
   std::vector<PagedSpan> spans;
   kernels::PagedBatch batch;
-  Tensor positions_T, q_TNE, rows_PSE, index_keys_PSD;
+  Tensor q_TNE, rows_PSE, index_keys_PSD;
   model::IndexInput index;
   Tensor expected_TNL;  // float64
   Tensor expected_index_keys_PSD;
@@ -84,7 +84,7 @@ struct Step {
     batch.row_sequence_T = there(at::tensor(row_sequence, at::kInt));
     batch.page_starts = there(at::tensor(page_starts, at::kInt));
     batch.pages = there(at::tensor(page_ids, at::kInt));
-    positions_T = there(at::tensor(positions, at::kLong));
+    batch.index_T = there(at::tensor(positions, at::kLong));
     expected_index_keys_PSD = index_keys_PSD.clone();
     expected_index_keys_PSD.view({-1, kIndexSize})
         .index_copy_(0, at::tensor(slots, at::kInt).to(at::kLong), index.key_TD);
@@ -119,7 +119,7 @@ void expect_right(const at::Device& device, at::ScalarType type, double toleranc
            {{1, 3}}}) {
     Step step(spans, device, type);
     GpuSparseAttention attention;
-    attention.begin_step(step.batch, step.positions_T, step.spans);
+    attention.begin_step(step.batch, step.spans);
     attention.choose(step.index, step.index_keys_PSD, kCount);
     const Tensor out_TNL =
         attention.attend(step.q_TNE, step.rows_PSE.view({-1, kSize}), kRank, kScale);
@@ -179,7 +179,7 @@ struct DecodeLayers {
     in.batch.page_starts = at::tensor(starts, at::kInt).to(at::kCUDA);
     in.batch.query_starts = at::arange(rows + 1, there.dtype(at::kInt));
     in.batch.pages = at::tensor(ids, at::kInt).to(at::kCUDA);
-    in.positions_T = at::tensor(positions, at::kLong).to(at::kCUDA);
+    in.rotary_row_T = in.batch.index_T = at::tensor(positions, at::kLong).to(at::kCUDA);
     rows_LPSE = at::randn({2, pages, 1, kPageTokens, kLatent + kRotating}, halves);
     index_keys_LPSD = at::randn({1, pages, kPageTokens, kIndexNumbers}, floats);
     const Tensor angle_PR = at::rand({1024, kRotating / 2}, floats) * 6;
@@ -241,9 +241,9 @@ struct DecodeLayers {
     EXPECT_EQ(attention.wants_sparse_projections(), by_kernels);
     for (std::size_t i = 0; i < layers.size(); ++i) {
       out.y_TC.push_back(
-          by_kernels ? attention.attend_projected_latent(layers[i], projections[i], in.positions_T)
+          by_kernels ? attention.attend_projected_latent(layers[i], projections[i], in.rotary_row_T)
                      : attention.model::Attention::attend_projected_latent(
-                           layers[i], projections[i], in.positions_T));
+                           layers[i], projections[i], in.rotary_row_T));
     }
     return out;
   }

@@ -90,19 +90,20 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_
   model::TokenBatch batch;
   batch.wanted_R = wanted_R;
   batch.ids_T = int64_tensor(num_tokens);
-  batch.positions_T = int64_tensor(num_tokens);
+  batch.rotary_row_T = int64_tensor(num_tokens);
   auto* ids = batch.ids_T.data_ptr<int64_t>();
-  auto* positions = batch.positions_T.data_ptr<int64_t>();
+  auto* rotary_rows = batch.rotary_row_T.data_ptr<int64_t>();
   std::vector<kernels::PagedSequence> sequences;
   sequences.reserve(chunks.size());
   std::vector<StateId> states;
+  std::vector<MediaRun> media;
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     const Request& request = *chunk.request;
+    append_media(media, chunk, row);
     sequences.push_back({.first_row = row,
                          .num_rows = chunk.num_tokens,
-                         .num_keys = request.num_computed + chunk.num_tokens,
-                         .rotary_offset = request.rotary_offset});
+                         .num_keys = request.num_computed + chunk.num_tokens});
     if (request.state >= 0) {
       if (request.num_computed == 0) states_.clear(request.state);
       states.push_back(request.state);
@@ -110,9 +111,10 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_
     batch.segments.push_back({.begin = row, .end = row + chunk.num_tokens});
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
       ids[row] = request.tokens[request.num_computed + i];
-      positions[row] = request.num_computed + i + request.rotary_offset;
+      rotary_rows[row] = rotary_row(request, request.num_computed + i);
     }
   }
+  model::put_media(batch, media, network_->media_source());
   attention_.begin_step(plans_of(chunks, std::move(sequences)), std::move(states));
   if (!experts_) return network_->forward(batch, attention_);
   const model::ModelConfig& model = network_->config();

@@ -33,8 +33,8 @@ void PagedAttention::begin_step(std::vector<kernels::PagedPlan> plans,
 }
 
 Tensor PagedAttention::attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
-                              const Tensor&) {
-  return attend_chosen(layer, qkv_TE, {});
+                              const Tensor& rotary_row_T) {
+  return attend_chosen(layer, qkv_TE, rotary_row_T, {});
 }
 
 void PagedAttention::choose(const model::LatentLayer& layer, const model::IndexInput& index) {
@@ -74,6 +74,7 @@ void PagedAttention::choose(const model::LatentLayer& layer, const model::IndexI
 }
 
 Tensor PagedAttention::attend_chosen(const model::AttentionLayer& layer, const Tensor& qkv_TE,
+                                     const Tensor& rotary_row_T,
                                      const std::vector<const uint8_t*>& chosen_T) {
   const kernels::TraceRange range("paged_attention");
   const int64_t num_rows = qkv_TE.size(0);
@@ -108,6 +109,8 @@ Tensor PagedAttention::attend_chosen(const model::AttentionLayer& layer, const T
   call.cos_PR = layer.cos_PR.const_data_ptr<float>();
   call.sin_PR = layer.sin_PR.const_data_ptr<float>();
   call.rotary_half = layer.cos_PR.size(1);
+  const Tensor rotary_rows = rotary_row_T.contiguous();
+  call.rotary_row_T = rotary_rows.const_data_ptr<int64_t>();
   call.query_scratch = query_scratch_.data();
   call.plan = &plan;
   call.chosen_T = chosen_T.empty() ? nullptr : chosen_T.data();
@@ -116,7 +119,7 @@ Tensor PagedAttention::attend_chosen(const model::AttentionLayer& layer, const T
 }
 
 Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const model::LatentInput& in,
-                                     const Tensor&) {
+                                     const Tensor& rotary_row_T) {
   const int64_t tokens = in.latent_TL.size(0), heads = layer.num_heads, rank = layer.rank,
                 size = layer.rotary_dim + rank;
   const kernels::Device& device = kernels::kernels_for(in.latent_TL);
@@ -152,7 +155,7 @@ Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const mode
     for (const std::vector<uint8_t>& chosen : chosen_)
       chosen_T.push_back(chosen.empty() ? nullptr : chosen.data());
   }
-  const Tensor seen_TNL = attend_chosen(shared, qk_TE, chosen_T)
+  const Tensor seen_TNL = attend_chosen(shared, qk_TE, rotary_row_T, chosen_T)
                               .view({tokens, heads, size})
                               .narrow(2, layer.rotary_dim, rank);
   return flat(by_token(device.grouped_linear(

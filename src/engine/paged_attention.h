@@ -24,16 +24,16 @@ class PagedAttention final : public model::Attention {
 
   /// Throws BugError for float16 and float64 activations.
   Tensor attend(const model::AttentionLayer& layer, const Tensor& qkv_TE,
-                const Tensor& positions_T) override;
+                const Tensor& rotary_row_T) override;
   /// One key head, [rotating key; latent], that all query heads share.
   Tensor attend_latent(const model::LatentLayer& layer, const model::LatentInput& in,
-                       const Tensor& positions_T) override;
+                       const Tensor& rotary_row_T) override;
   /// Single tokens advance their states one by one, longer runs chunk by chunk.
   Tensor attend_delta(const model::DeltaLayer& layer, const kernels::DeltaTokens& in) override;
 
  private:
   Tensor attend_chosen(const model::AttentionLayer& layer, const Tensor& qkv_TE,
-                       const std::vector<const uint8_t*>& chosen_T);
+                       const Tensor& rotary_row_T, const std::vector<const uint8_t*>& chosen_T);
   /// Stores the indexer's keys of the step's rows, and chooses tokens for each row.
   void choose(const model::LatentLayer& layer, const model::IndexInput& index);
 

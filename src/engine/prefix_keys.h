@@ -1,8 +1,8 @@
 #pragma once
 
-/// Keys of the prefix tree: the tokens of a request, in a space of their own where equal tokens do not
-/// mean equal keys and values (sequences on both sides of the model's rotary switch), or where the
-/// caller does not want to share them (cache_salt).
+/// Keys of a request's tokens in the prefix tree (core/token_span.h), in a space of their own where equal
+/// tokens do not mean equal keys and values (sequences on both sides of the model's rotary switch), or
+/// where the caller does not want to share them (cache_salt).
 
 #include <span>
 
@@ -10,11 +10,8 @@
 
 namespace slime::engine {
 
-/// Of the first `count` tokens. Two requests have the same keys only where salt, side of the switch and
-/// tokens are the same. Valid until the request's tokens change.
-std::span<const TokenId> prefix_keys(Request& request, int64_t count);
-
-/// Whether two requests have one space of keys.
-bool share_prefixes(const Request& a, const Request& b);
+/// Of the first `count` tokens, which are all drawn. They are made once, and kept with the request: valid
+/// until the next call.
+std::span<const TokenKey> prefix_keys(Request& request, int64_t count);
 
 }  // namespace slime::engine

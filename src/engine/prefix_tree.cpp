@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostNeighbours = 8;
 
-int64_t num_common(std::span<const TokenId> a, std::span<const TokenId> b) {
+int64_t num_common(std::span<const TokenKey> a, std::span<const TokenKey> b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
@@ -34,7 +34,7 @@ PrefixTree::PrefixTree(PagePool& pool, int64_t page_tokens, StatePool* states, P
 
 PrefixTree::~PrefixTree() { clear(); }
 
-std::span<const TokenId> PrefixTree::InOrderOfTokens::of(const std::unique_ptr<Node>& node) {
+std::span<const TokenKey> PrefixTree::InOrderOfTokens::of(const std::unique_ptr<Node>& node) {
   return node->tokens;
 }
 
@@ -46,13 +46,13 @@ bool PrefixTree::IsSamePage::operator()(const PageKey& key, const Node* node) co
   return node->parent == key.parent && std::ranges::equal(node->tokens, key.tokens);
 }
 
-uint64_t PrefixTree::hash_after(uint64_t hash, std::span<const TokenId> tokens) {
-  for (const TokenId token : tokens) hash = splitmix64(hash ^ static_cast<uint32_t>(token));
+uint64_t PrefixTree::hash_after(uint64_t hash, std::span<const TokenKey> tokens) {
+  for (const TokenKey key : tokens) hash = splitmix64(hash ^ key);
   return hash;
 }
 
 std::pair<PrefixTree::Node*, int64_t> PrefixTree::closest_child(
-    const Node& node, std::span<const TokenId> tokens) const {
+    const Node& node, std::span<const TokenKey> tokens) const {
   std::pair<Node*, int64_t> best{nullptr, 0};
   if (tokens.empty() || node.children.empty()) return best;
   const auto here = tokens.first(std::min<std::size_t>(tokens.size(), page_tokens_));
@@ -77,14 +77,14 @@ std::pair<PrefixTree::Node*, int64_t> PrefixTree::closest_child(
   return best;
 }
 
-PrefixTree::Node* PrefixTree::child_with_page(const Node& node, TokenId first, PageId page) const {
+PrefixTree::Node* PrefixTree::child_with_page(const Node& node, TokenKey first, PageId page) const {
   const auto found = by_page_.find(page);
   if (found == by_page_.end()) return nullptr;
   Node* child = found->second;
   return child->parent == &node && child->tokens[0] == first ? child : nullptr;
 }
 
-PrefixTree::Node& PrefixTree::add_child(Node& node, std::span<const TokenId> tokens) {
+PrefixTree::Node& PrefixTree::add_child(Node& node, std::span<const TokenKey> tokens) {
   auto fresh = std::make_unique<Node>();
   fresh->parent = &node;
   Node& child = *fresh;
@@ -95,7 +95,7 @@ PrefixTree::Node& PrefixTree::add_child(Node& node, std::span<const TokenId> tok
 }
 
 /// It is not among its parent's children at this moment, or has no tokens yet.
-void PrefixTree::fill_up(Node& leaf, std::span<const TokenId> tokens) {
+void PrefixTree::fill_up(Node& leaf, std::span<const TokenKey> tokens) {
   leaf.tokens.assign(tokens.begin(), tokens.end());
   leaf.hash = hash_after(leaf.parent->hash, tokens);
   if (static_cast<int64_t>(tokens.size()) == page_tokens_) whole_pages_.insert(&leaf);
@@ -170,7 +170,7 @@ void PrefixTree::share_window_pages(Node& node, std::span<std::vector<PageId>> t
 }
 
 std::optional<PrefixTree::Snapshots::iterator> PrefixTree::deepest_snapshot(
-    Node& node, std::span<const TokenId> tokens) {
+    Node& node, std::span<const TokenKey> tokens) {
   std::optional<Snapshots::iterator> best;
   if (by_snapshot_.empty()) return best;
   uint64_t hash = node.hash;
@@ -188,7 +188,7 @@ std::optional<PrefixTree::Snapshots::iterator> PrefixTree::deepest_snapshot(
   return best;
 }
 
-PrefixTree::Match PrefixTree::match(std::span<const TokenId> tokens) {
+PrefixTree::Match PrefixTree::match(std::span<const TokenKey> tokens) {
   Match match;  // of pages
   Match with_state;
   std::optional<Snapshots::iterator> deepest;
@@ -263,7 +263,7 @@ void PrefixTree::add_window_pages(const Node* deepest, Match& match) const {
   }
 }
 
-bool PrefixTree::insert(std::span<const TokenId> tokens, std::vector<PageId>& pages,
+bool PrefixTree::insert(std::span<const TokenKey> tokens, std::vector<PageId>& pages,
                         std::optional<StateId> state, std::span<std::vector<PageId>> window_pages) {
   check(static_cast<int64_t>(window_pages.size()) == window_.num_groups,
         "each group of layers with a window has its pages");
@@ -330,7 +330,7 @@ bool PrefixTree::add_snapshot(Node& node, int64_t num_tokens, StateId state) {
 }
 
 uint64_t PrefixTree::hash_of(const Snapshot& snapshot) {
-  const std::span<const TokenId> tokens = snapshot.node->tokens;
+  const std::span<const TokenKey> tokens = snapshot.node->tokens;
   return hash_after(snapshot.node->parent->hash,
                     tokens.first(static_cast<std::size_t>(snapshot.num_tokens)));
 }

@@ -70,7 +70,7 @@ class PrefixTree {
 
   /// The longest cached prefix of `tokens`. Marks it as recently used. The caller retains the pages
   /// before it allocates.
-  Match match(std::span<const TokenId> tokens);
+  Match match(std::span<const TokenKey> tokens);
 
   /// Records that `pages` hold `tokens` (the last page may be partly filled). Where the tree
   /// already has a full page for the same tokens, the caller's page is swapped for it, in `pages`
@@ -78,7 +78,7 @@ class PrefixTree {
   /// kNoPage.
   /// `state`: the one behind all tokens. True: the tree has it now, as a snapshot; false: there was one.
   /// `window_pages`: tables like `pages`, one for each group of layers with a window.
-  bool insert(std::span<const TokenId> tokens, std::vector<PageId>& pages,
+  bool insert(std::span<const TokenKey> tokens, std::vector<PageId>& pages,
               std::optional<StateId> state = {}, std::span<std::vector<PageId>> window_pages = {});
 
   /// Gives back pages that only the tree holds, least recently used leaves first (pages of layers with a
@@ -114,7 +114,7 @@ class PrefixTree {
   /// Of children, no two of which have the same tokens.
   struct InOrderOfTokens {
     using is_transparent = void;
-    using Tokens = std::span<const TokenId>;
+    using Tokens = std::span<const TokenKey>;
     static Tokens of(const std::unique_ptr<Node>& node);
     static bool before(Tokens a, Tokens b);
     bool operator()(const auto& a, const auto& b) const { return before(of(a), of(b)); }
@@ -123,7 +123,7 @@ class PrefixTree {
   using Children = std::set<std::unique_ptr<Node>, InOrderOfTokens>;
 
   struct Node {
-    std::vector<TokenId> tokens;  // of the page; fewer than page_tokens in a partly filled leaf
+    std::vector<TokenKey> tokens;  // of the page; fewer than page_tokens in a partly filled leaf
     PageId page = kNoPage;  // kNoPage only where every layer has a window, and there are children
     std::vector<PageId> window_pages;  // of each group of layers with a window, or none
     Node* parent = nullptr;
@@ -136,7 +136,7 @@ class PrefixTree {
   /// A whole page that follows `parent`.
   struct PageKey {
     const Node* parent;
-    std::span<const TokenId> tokens;
+    std::span<const TokenKey> tokens;
     uint64_t hash;
   };
   struct HashOfPage {
@@ -151,12 +151,12 @@ class PrefixTree {
     bool operator()(const Node* node, const PageKey& key) const { return (*this)(key, node); }
   };
 
-  static uint64_t hash_after(uint64_t hash, std::span<const TokenId> tokens);
+  static uint64_t hash_after(uint64_t hash, std::span<const TokenKey> tokens);
   /// The child that shares most leading tokens, and how many.
-  std::pair<Node*, int64_t> closest_child(const Node& node, std::span<const TokenId> tokens) const;
-  Node* child_with_page(const Node& node, TokenId first, PageId page) const;
-  Node& add_child(Node& node, std::span<const TokenId> tokens);
-  void fill_up(Node& leaf, std::span<const TokenId> tokens);
+  std::pair<Node*, int64_t> closest_child(const Node& node, std::span<const TokenKey> tokens) const;
+  Node* child_with_page(const Node& node, TokenKey first, PageId page) const;
+  Node& add_child(Node& node, std::span<const TokenKey> tokens);
+  void fill_up(Node& leaf, std::span<const TokenKey> tokens);
   bool has_groups() const { return window_.num_groups > 0; }
   bool lacks_pages(const Node& node) const {
     return node.page == kNoPage || (has_groups() && node.window_pages.empty());
@@ -177,7 +177,7 @@ class PrefixTree {
   void drop_window_pages(Node& node);
   void remove(Node& leaf);
   /// The snapshot among the children that lies deepest within `tokens`, which follow the node.
-  std::optional<Snapshots::iterator> deepest_snapshot(Node& node, std::span<const TokenId> tokens);
+  std::optional<Snapshots::iterator> deepest_snapshot(Node& node, std::span<const TokenKey> tokens);
   bool add_snapshot(Node& node, int64_t num_tokens, StateId state);
   static uint64_t hash_of(const Snapshot& snapshot);
   void remove_snapshot(Snapshots::iterator snapshot);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kPage = 4;
 
-std::vector<TokenId> count_from(TokenId first, int64_t count) {
-  std::vector<TokenId> tokens(count);
+std::vector<TokenKey> count_from(TokenKey first, int64_t count) {
+  std::vector<TokenKey> tokens(count);
   std::iota(tokens.begin(), tokens.end(), first);
   return tokens;
 }
@@ -76,25 +76,25 @@ TEST(PrefixTree, BranchesInsideAPartlyFilledPageStaySeparate) {
   auto owner = allocate(pool, 1);
   tree.insert(count_from(0, 2), owner);  // the prompt
   auto sibling = allocate(pool, 1);      // copied, continued with 9
-  tree.insert(std::vector<TokenId>{0, 1, 9, 9}, sibling);
-  tree.insert(std::vector<TokenId>{0, 1, 9, 7}, owner);  // the owner continued otherwise
-  EXPECT_EQ(tree.match(std::vector<TokenId>{0, 1, 9, 9, 5}).pages, sibling);
-  EXPECT_EQ(tree.match(std::vector<TokenId>{0, 1, 9, 7, 5}).pages, owner);
+  tree.insert(std::vector<TokenKey>{0, 1, 9, 9}, sibling);
+  tree.insert(std::vector<TokenKey>{0, 1, 9, 7}, owner);  // the owner continued otherwise
+  EXPECT_EQ(tree.match(std::vector<TokenKey>{0, 1, 9, 9, 5}).pages, sibling);
+  EXPECT_EQ(tree.match(std::vector<TokenKey>{0, 1, 9, 7, 5}).pages, owner);
 }
 
 TEST(PrefixTree, FindsWhatALookAtEveryCachedPromptFinds) {
   constexpr int64_t kPrompts = 300;
   PagePool pool(4 * kPrompts);
   PrefixTree tree(pool, kPage);
-  std::vector<std::vector<TokenId>> cached;
+  std::vector<std::vector<TokenKey>> cached;
   uint64_t draw = 1;
   const auto prompt = [&draw] {  // of two kinds of tokens, so that many begin alike
-    std::vector<TokenId> tokens(1 + splitmix64(++draw) % 13);
-    for (TokenId& token : tokens) token = static_cast<TokenId>(splitmix64(++draw) % 2);
+    std::vector<TokenKey> tokens(1 + splitmix64(++draw) % 13);
+    for (TokenKey& token : tokens) token = static_cast<TokenKey>(splitmix64(++draw) % 2);
     return tokens;
   };
   for (int64_t i = 0; i < kPrompts; ++i) {
-    const std::vector<TokenId> asked = prompt();
+    const std::vector<TokenKey> asked = prompt();
     std::size_t longest = 0;
     for (const auto& each : cached) {
       const auto common = std::ranges::mismatch(each, asked).in1 - each.begin();
@@ -120,8 +120,8 @@ TEST(PrefixTree, APromptCostsTheSameHoweverManyBeginAsItDoes) {
   for (int batch = 0; batch < kBatches; ++batch) {
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < kBatch; ++i) {
-      std::vector<TokenId> tokens = count_from(0, 24);  // the head: a page and a half
-      while (tokens.size() < 32) tokens.push_back(static_cast<TokenId>(splitmix64(++draw) % 256));
+      std::vector<TokenKey> tokens = count_from(0, 24);  // the head: a page and a half
+      while (tokens.size() < 32) tokens.push_back(static_cast<TokenKey>(splitmix64(++draw) % 256));
       EXPECT_GE(tree.match(tokens).num_tokens, batch + i == 0 ? 0 : 24);
       auto pages = allocate(pool, 2);
       tree.insert(tokens, pages);
@@ -176,11 +176,11 @@ TEST(PrefixTree, EvictionDoesNotPassPagesInUseAgainAndAgain) {
   auto in_use = allocate(pool, kInUse);
   for (int64_t i = 0; i < kInUse; i += 1000) {
     std::vector<PageId> pages(in_use.begin() + i, in_use.begin() + i + 1000);
-    tree.insert(count_from(static_cast<TokenId>(i), 1000 * kPage), pages);
+    tree.insert(count_from(static_cast<TokenKey>(i), 1000 * kPage), pages);
   }
   for (int64_t i = 0; i < kUnused; ++i) {
     auto page = allocate(pool, 1);
-    tree.insert(count_from(static_cast<TokenId>(10000000 + i), kPage), page);
+    tree.insert(count_from(static_cast<TokenKey>(10000000 + i), kPage), page);
     release(pool, page);
   }
   for (int64_t i = 1; i <= kUnused; ++i) {

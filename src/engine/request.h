@@ -16,8 +16,12 @@
 #include "engine/page_pool.h"
 #include "engine/state_pool.h"
 #include "engine/stop_checker.h"
+#include "engine/token_constraint.h"
 
 namespace slime::engine {
+
+/// Stands at the end of Request::tokens for the token of a step in flight.
+inline constexpr TokenId kPendingToken = -1;
 
 struct Request {
   RequestHandle handle{};
@@ -30,11 +34,10 @@ struct Request {
 
   std::vector<TokenId> tokens;
   int64_t prompt_length = 0;
-  /// Rows of the rotary tables are so far behind positions: not 0 in a sequence beyond the model's
-  /// rotary switch (model/layers/rotary_table.h).
+  /// What is added to a token's index to have its row of the rotary tables: not 0 in a sequence beyond the
+  /// model's rotary switch (model/layers/rotary_table.h).
   int64_t rotary_offset = 0;
-  /// What the prefix tree knows the tokens by, where it is not themselves (engine/prefix_keys.h).
-  std::vector<TokenId> prefix_keys;
+  std::vector<TokenKey> prefix_keys;  // of the first tokens (engine/prefix_keys.h)
   int64_t num_computed = 0;
   std::vector<PageId> pages;  // page i holds tokens [16 i, 16 i + 16)
   /// Where some layers have a window and others see all tokens, `pages` are those of the latter, and here
@@ -62,6 +65,9 @@ struct Request {
   /// until it is needed.
   Tensor logit_changes;
   std::unique_ptr<StopChecker> stop;
+  std::unique_ptr<TokenConstraint> constraint;  // null: any token may come next
+  /// What it allows for the token that the step in flight draws (mask_words); empty: any.
+  std::vector<uint32_t> allowed_W;
   GenerateUpdate pending;  // what the caller has not been told yet
   std::optional<Clock::TimePoint> admitted;
   int64_t cached_tokens = 0;  // of the prompt, at the first admission
@@ -73,5 +79,15 @@ struct Request {
   /// Log-probs of the prompt are wanted from here on; position 0 has none.
   int64_t first_scored_position() const { return std::max<int64_t>(client.logprob_start_len, 1); }
 };
+
+/// The next step needs the token of the one in flight.
+inline bool awaits_token(const Request& request) {
+  return request.constraint != nullptr && request.tokens.back() == kPendingToken;
+}
+
+/// Of the rotary tables, for the token at `index`.
+inline int64_t rotary_row(const Request& request, int64_t index) {
+  return index + request.rotary_offset;
+}
 
 }  // namespace slime::engine

@@ -33,6 +33,7 @@ std::optional<FinishReason> add_token(Request& request, int64_t position,
     pending.versions.push_back({version, 0});
   ++pending.versions.back().num_tokens;
   if (has_penalties(request.client.sampling)) ++request.output_counts[token.id];
+  if (request.constraint) request.constraint->accept(token.id);
 
   if (auto reason = request.stop->push(token.id)) {
     request.tokens.resize(position + 1);  // without the surplus token of the step in flight

@@ -21,9 +21,14 @@ void change_logits(const Request& request, const std::vector<TokenId>& eos_ids,
     logit = logit > 0 ? logit / repetition : logit * repetition;
   }
   for (const auto& [id, bias] : params.logit_bias) logits_V[id] += static_cast<float>(bias);
-  if (!is_too_short(request)) return;
-  for (const TokenId id : forbidden_ids(params, eos_ids, static_cast<int64_t>(logits_V.size())))
-    logits_V[id] = -std::numeric_limits<float>::infinity();
+  constexpr float kImpossible = -std::numeric_limits<float>::infinity();
+  const auto vocab_size = static_cast<int64_t>(logits_V.size());
+  if (is_too_short(request)) {
+    for (const TokenId id : forbidden_ids(params, eos_ids, vocab_size)) logits_V[id] = kImpossible;
+  }
+  if (request.allowed_W.empty()) return;
+  for (int64_t id = 0; id < vocab_size; ++id)
+    if (!is_allowed(request.allowed_W, id)) logits_V[id] = kImpossible;
 }
 
 }  // namespace
@@ -65,7 +70,8 @@ bool forbids_every_token(const SamplingParams& params, const std::vector<TokenId
 }
 
 bool is_too_short(const Request& request) {
-  return request.num_new_tokens() < request.client.sampling.min_new_tokens;
+  return request.allowed_W.empty() &&
+         request.num_new_tokens() < request.client.sampling.min_new_tokens;
 }
 
 bool has_penalties(const SamplingParams& params) {

@@ -4,7 +4,7 @@
 /// kernels/cpu/sample.h draws. On a GPU kernels do both (engine/gpu_row_wishes.h).
 ///
 /// Order, as in SGLang: frequency and presence penalties, repetition penalty, logit bias; ids that
-/// would end the response too early become impossible. Penalties count generated tokens, not the
+/// would end the response too early become impossible, or those that a constraint does not allow. Penalties count generated tokens, not the
 /// prompt. Log-probs are of the changed distribution. The draw at sequence position p uses
 /// uniform(seed, stream, p) alone.
 
@@ -34,7 +34,7 @@ std::vector<TokenId> forbidden_ids(const SamplingParams& params,
 /// True when they are all there are, until the minimum length is reached.
 bool forbids_every_token(const SamplingParams& params, const std::vector<TokenId>& eos_ids,
                          int64_t vocab_size);
-/// True when the next token may not be one of them.
+/// True when the next token may not be one of them. A constraint says itself where a response may end.
 bool is_too_short(const Request& request);
 
 /// The draw's one random number, for the next token of this request.

@@ -16,9 +16,8 @@ constexpr double kLeastReserve = 0.05;
 constexpr int64_t kMaxSkipped =
     256;  // siblings passed over in one step's search for admissible requests
 
-int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
-  const auto length = static_cast<int64_t>(std::min(a.size(), b.size()));
-  return std::mismatch(a.begin(), a.begin() + length, b.begin()).first - a.begin();
+int64_t num_common(std::span<const TokenKey> a, std::span<const TokenKey> b) {
+  return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
 /// Of all tables, without what is missing.
@@ -114,10 +113,9 @@ int64_t Scheduler::worth_waiting_for(const Request& request, int64_t num_matched
   return std::max(config_.page_tokens, to_compute / 2);
 }
 
-int64_t Scheduler::shared_with(const Request& other, const Request& request) const {
-  if (!share_prefixes(other, request)) return 0;
-  const auto prompt = std::span(other.tokens).first(other.prompt_length);
-  return std::min(match_limit(request), common_prefix(prompt, request.tokens));
+int64_t Scheduler::shared_with(Request& other, Request& request) const {
+  const int64_t limit = std::max<int64_t>(match_limit(request), 0);
+  return num_common(prefix_keys(other, other.prompt_length), prefix_keys(request, limit));
 }
 
 void Scheduler::switch_rotation(Request& request) {
@@ -130,7 +128,7 @@ void Scheduler::switch_rotation(Request& request) {
   request.prefix_keys.clear();
 }
 
-bool Scheduler::awaits_sibling(const Request& request, int64_t num_matched) const {
+bool Scheduler::awaits_sibling(Request& request, int64_t num_matched) const {
   const int64_t worth = worth_waiting_for(request, num_matched);
   return std::any_of(running_.begin(), running_.end(), [&](const auto& other) {
     return !other->prompt_is_recorded && shared_with(*other, request) - num_matched >= worth;
@@ -156,7 +154,7 @@ void Scheduler::halt_for_those_that_wait(std::vector<Chunk>& chunks) {
   if (states_ == nullptr || !config_.shares_prefixes) return;
   const std::size_t count = std::min<std::size_t>(waiting_.size(), kMaxSkipped);
   for (std::size_t i = 0; i < count; ++i) {
-    const Request& request = *waiting_[i];
+    Request& request = *waiting_[i];
     const int64_t worth = worth_waiting_for(request, 0);
     for (const auto& other : running_) {
       if (other->prompt_is_recorded) continue;
@@ -244,7 +242,7 @@ std::vector<Chunk> Scheduler::plan_step() {
   reserve_share_ = std::max(kLeastReserve, reserve_share_ * kReserveDecay);
   bool had_to_retract = false;
   const auto schedule = [&](Request& request) {
-    if (request.draws_last) return true;
+    if (request.draws_last || awaits_token(request)) return true;
     switch_rotation(request);
     const int64_t missing = request.num_missing();
     int64_t num_tokens = missing == 1 ? 1 : std::min(missing, budget);

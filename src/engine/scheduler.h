@@ -22,6 +22,7 @@
 /// goes on, those of a prompt to the prefix tree, and admission counts what a request holds at most. Where
 /// some layers have one, so it does with the pages of those, which are in page tables of their own; all
 /// tables have an entry for the same tokens.
+/// A request with a TokenConstraint is left out of a step while its last token is not known.
 /// No tensors here: pages are numbers, and copying one is the caller's function. Owned by the
 /// engine's thread.
 
@@ -61,6 +62,20 @@ struct Chunk {
   int64_t num_tokens = 0;
   bool completes() const { return num_tokens == request->num_missing(); }
 };
+
+/// The media rows of a chunk whose first row is `row` of a step.
+inline void append_media(std::vector<MediaRun>& runs, const Chunk& chunk, int64_t row) {
+  const Request& request = *chunk.request;
+  if (request.client.media.empty()) return;
+  append_runs(runs, request.client.media, request.num_computed,
+              request.num_computed + chunk.num_tokens, row);
+}
+
+inline bool has_media(const Chunk& chunk) {
+  std::vector<MediaRun> runs;
+  append_media(runs, chunk, 0);
+  return !runs.empty();
+}
 
 class Scheduler {
  public:
@@ -118,11 +133,11 @@ class Scheduler {
   /// A sequence that has become longer than the switch gives back its keys, which have the other
   /// rotation.
   void switch_rotation(Request& request);
-  bool awaits_sibling(const Request& request, int64_t num_matched) const;
+  bool awaits_sibling(Request& request, int64_t num_matched) const;
   /// So many tokens more than the matched ones have to be somebody's for a request to wait.
   int64_t worth_waiting_for(const Request& request, int64_t num_matched) const;
   /// Tokens of other's prompt with which `request` begins, as far as it can use them.
-  int64_t shared_with(const Request& other, const Request& request) const;
+  int64_t shared_with(Request& other, Request& request) const;
   int64_t match_limit(const Request& request) const;
   /// A free state, or that of the snapshot used longest ago; nothing where running requests hold all.
   std::optional<StateId> take_state();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/rank_group.h"
+#include "core/error.h"
 #include "core/out_of_memory.h"
 #include "engine/error_text.h"
 #include "engine/request_updates.h"
@@ -54,8 +55,7 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
           pool_, tree_, clock, [this](PageId from, PageId to) { runner_->copy_page(from, to); },
           states_.num_states() > 0 ? &states_ : nullptr,
           [this](StateId from, StateId to) { runner_->copy_state(from, to); }),
-      admission_(config, network.config().vocab_size, pool_.num_pages(),
-                 page_window(config, network)) {
+      admission_(config, network, pool_.num_pages()) {
   report();
 }
 
@@ -75,6 +75,7 @@ void StepPipeline::step() {
 void StepPipeline::launch(std::vector<Chunk> chunks) {
   const kernels::TraceRange range("engine step");
   StepInFlight step{.parts = {}, .version = version_};
+  mask_tokens(chunks);
   const bool runs_ahead = runner_->launch(chunks);
   int64_t num_drawn = 0;
   for (const Chunk& chunk : chunks) {
@@ -97,6 +98,17 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
   }
   in_flight_.push_back(std::move(step));
   if (!runs_ahead) drain();
+}
+
+void StepPipeline::mask_tokens(std::span<const Chunk> chunks) const {
+  for (const Chunk& chunk : chunks) {
+    Request& request = *chunk.request;
+    if (request.constraint == nullptr || !draws_token(chunk)) continue;
+    request.allowed_W.assign(static_cast<std::size_t>(mask_words(admission_.vocab_size())), 0);
+    request.constraint->allow(request.allowed_W);
+    check(std::ranges::any_of(request.allowed_W, [](uint32_t word) { return word != 0; }),
+          "a constraint allows a token");
+  }
 }
 
 void StepPipeline::drain() {

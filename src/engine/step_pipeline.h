@@ -4,8 +4,9 @@
 ///
 /// A step is planned (scheduler.h), launched and collected (step_runner.h); what it drew is told to
 /// the requests' callers (request_updates.h). On a device with its own clock the next step is
-/// launched before the one before it is collected, so two may be in flight. Owned by the engine's
-/// thread; callbacks are called on it.
+/// launched before the one before it is collected, so two may be in flight. A request with a
+/// TokenConstraint takes part in every other one of these, because its mask needs the token before; the
+/// others are in each. Owned by the engine's thread; callbacks are called on it.
 
 #include <cstdint>
 #include <deque>
@@ -111,6 +112,8 @@ class StepPipeline {
 
   bool may_step() const { return !is_paused_ && !is_asleep_; }
   void launch(std::vector<Chunk> chunks);
+  /// Of requests with a constraint: what the step may draw.
+  void mask_tokens(std::span<const Chunk> chunks) const;
   void collect();
   void publish(const StepInFlight::Part& part, std::optional<kernels::SampledToken> drawn,
                WeightVersion version);

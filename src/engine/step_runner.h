@@ -25,11 +25,12 @@
 
 namespace slime::engine {
 
-/// Stands at the end of Request::tokens for the token of a step in flight.
-inline constexpr TokenId kPendingToken = -1;
-
-/// New numbers for a network, in its formats.
-using FreshWeights = model::WeightBuffers;
+/// New numbers for a network (model/weights.h).
+struct FreshWeights {
+  Tensor flat_N;
+  Tensor constants_C;
+  bool defined() const { return flat_N.defined(); }
+};
 
 /// Rows [begin, end) of a request, and its pages from that of `begin` on.
 struct CachedRows {

@@ -165,7 +165,7 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
                          const train::TrainConfig* trainer, bool has_engine,
                          int64_t longest_prompt) {
   const model::ModelConfig& model = network.config();
-  const Tensor& flat = network.weights().flat();
+  const int64_t weights = network.weights().num_bytes();
   MemoryNeeds needs;
   needs.has_engine = has_engine && config.num_engine_workers == 0;
   needs.longest_request = longest_request(config, model, longest_prompt);
@@ -174,15 +174,14 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     needs.functions = kPythonContextBytes;
   if (trainer != nullptr) {
     needs.train = train::predict_memory(trained, precision, *trainer, needs.micro_batch_tokens);
-    if (&trained != &network) needs.whole_weights = static_cast<int64_t>(flat.nbytes());
+    if (&trained != &network) needs.whole_weights = weights;
   } else {
-    needs.train.weights = static_cast<int64_t>(flat.nbytes());
+    needs.train.weights = weights;
   }
   if (has_engine) {
     set_pages(config, network, precision, needs);
     if (model.latent.kv_rank > 0) needs.ranks_of_one_cache = config.ranks_of_own_engine();
     needs.step_requests = step_requests(config);
-    const auto weights = static_cast<int64_t>(flat.nbytes());
     if (needs.has_engine) {
       needs.engine_workspace = engine_workspace_bytes(config, network, precision,
                                                       most_drawn(config), needs.longest_request);
@@ -214,12 +213,8 @@ MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network&
   if (network.config().latent.kv_rank > 0)
     needs.ranks_of_one_cache = config.rollout_num_gpus_per_engine;
   // Steps are recorded for each of its two networks.
-  if (precision.device.is_cuda()) {
-    needs.engine_workspace +=
-        recorded_steps(config.sglang_max_running_requests) * kRecordedStepBytes;
-    needs.engine_transient = kTimingBytes;
-  }
-  needs.engine_weights = static_cast<int64_t>(network.weights().flat().nbytes());
+  if (precision.device.is_cuda()) needs.engine_workspace += kRecordedSteps * kRecordedStepBytes;
+  needs.engine_weights = network.weights().num_bytes();
   needs.staged_weights = needs.engine_weights;
   return needs;
 }

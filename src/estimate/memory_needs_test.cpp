@@ -64,5 +64,18 @@ TEST(MemoryNeeds, ChoicesOfExpertsLieBesideThePagesOfAllTables) {
   EXPECT_EQ(needs_of(config, *network).expert_page_bytes, 2 * engine::expert_page_bytes(*network));
 }
 
+TEST(MemoryNeeds, MatricesInEightBitsAreCountedAsTheyAreStored) {
+  const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
+  const model::ModelConfig model = model::read_model_config(directory);
+  model::Precision precision{.weights = at::kBFloat16, .activations = at::kFloat};
+  const auto plain = model::make_blank_network(model, precision);
+  precision.matrices = kernels::MatrixFormat::kFp8Blocks;
+  const auto stored = model::make_blank_network(model, precision);
+  // Three layers of (256 + 320) x 64 + 64 x (128 + 160) numbers; factors of four matrices, 128 floats each.
+  constexpr int64_t kNumbers = 3 * 64 * (256 + 320 + 128 + 160), kFactors = 3 * 4 * 128 * 4;
+  EXPECT_EQ(needs_of(run(), *plain).engine_weights - needs_of(run(), *stored).engine_weights,
+            kNumbers - kFactors);
+}
+
 }  // namespace
 }  // namespace slime::estimate

@@ -26,6 +26,9 @@ constexpr double kTolerance = 1e-7;
 
 Tensor numbers(std::vector<int64_t> shape) { return at::randn(shape, at::kDouble); }
 
+/// A matrix, looked at as vectors are.
+Param as_param(const MatrixParam& matrix) { return {matrix.matrix.values, matrix.grad}; }
+
 Param weight(std::vector<int64_t> shape) {
   Param param{numbers(shape), {}};
   param.grad = at::zeros_like(param.value);
@@ -85,7 +88,7 @@ TEST_F(KernelGradient, OfExpertsAndOfTheWeightsOfVisits) {
   const Tensor expert_TK = at::tensor({1, 0, 0, 1, 1, 0, 0, 1}, at::kLong).view({4, 2});
   const ExpertVisits visits = group_by_expert(expert_TK, 3);
   const Tensor x = numbers({4, 5}), visit_weight = numbers({4, 2});
-  check_gradients(x, {stack.gate_up, stack.down}, [&](const Tensor& input) {
+  check_gradients(x, {as_param(stack.gate_up), as_param(stack.down)}, [&](const Tensor& input) {
     return weighted(experts(input, visits, visit_weight, stack));
   });
   check_gradients(visit_weight, {}, [&](const Tensor& weights) {
@@ -100,7 +103,7 @@ TEST_F(KernelGradient, OfExpertsWhoseGatesAndUpsAreInTurnsAndOfTheirBiases) {
   const ExpertVisits visits = group_by_expert(expert_TK, 2);
   const Tensor x = numbers({3, 5}), visit_weight = numbers({3, 2});
   check_gradients(
-      x, {stack.gate_up, stack.down, stack.gate_up_bias, stack.down_bias},
+      x, {as_param(stack.gate_up), as_param(stack.down), stack.gate_up_bias, stack.down_bias},
       [&](const Tensor& input) { return weighted(experts(input, visits, visit_weight, stack)); });
   check_gradients(visit_weight, {}, [&](const Tensor& weights) {
     return weighted(experts(x, visits, weights, stack));

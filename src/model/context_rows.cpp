@@ -84,7 +84,13 @@ ContextRows::ContextRows(const TokenBatch& whole, const comm::Mesh& mesh) : rank
   place_T.index_put_({own_L}, at::arange(own_L.size(0), at::kLong));
   const Tensor own_on_device_L = own_L.to(whole.ids_T.device());
   own.ids_T = whole.ids_T.index_select(0, own_on_device_L);
-  own.positions_T = whole.positions_T.index_select(0, own_on_device_L);
+  own.rotary_row_T = whole.rotary_row_T.index_select(0, own_on_device_L);
+  if (!whole.media_row_M.defined()) return;
+  const Tensor place_M = place_T.index_select(0, whole.media_row_M.cpu());
+  const Tensor own_M = place_M.ge(0).nonzero().squeeze(1);
+  const auto device = whole.ids_T.device();
+  own.media_row_M = place_M.index_select(0, own_M).to(device);
+  own.media_MH = whole.media_MH.index_select(0, own_M.to(device));
 }
 
 }  // namespace slime::model

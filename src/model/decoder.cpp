@@ -19,6 +19,7 @@
 #include "model/layers/gated_mlp.h"
 #include "model/layers/grouped_query_attention.h"
 #include "model/layers/latent_attention.h"
+#include "model/layers/media_rows.h"
 #include "model/layers/norm_weight.h"
 #include "model/layers/tensor_parallel.h"
 #include "model/layers/vocabulary_parallel.h"
@@ -166,7 +167,7 @@ class Decoder final : public Network {
     const bool wants_some = is_last && batch.wanted_R.defined();
     check(!wants_some || (!at::GradMode::is_enabled() && !tp_.cuts_rows),
           "some rows alone are wanted without gradients and where a rank has all of them");
-    Stream stream{is_first ? embeddings(batch.ids_T) : stream_TH, {}};
+    Stream stream{is_first ? embeddings(batch) : stream_TH, {}};
     if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
         is_free(batch.routers)) {
       stream = chained(blocks, stream.residual_TH, batch, attention, config_.norm_eps,
@@ -181,7 +182,7 @@ class Decoder final : public Network {
         kernels::add_rms_norm(stream.residual_TH, stream.update_TH,
                               norm_weight(final_norm_, config_.norms_add_one), config_.norm_eps)
             .normed_TH;
-    return wants_some ? normed_LH : all_rows(normed_LH, batch.positions_T.size(0), tp_);
+    return wants_some ? normed_LH : all_rows(normed_LH, batch.rotary_row_T.size(0), tp_);
   }
 
   Tensor empty_stream(int64_t num_tokens) const override {
@@ -201,6 +202,10 @@ class Decoder final : public Network {
   Tensor logits(const Tensor& hidden_RH) const override {
     return model::logits(hidden_RH, head(), vocabulary_, config_.vocab_size, config_.logit_cap,
                          tp_);
+  }
+  MediaSource* media_source() override { return media_source_.get(); }
+  void set_media_source(std::unique_ptr<MediaSource> source) override {
+    media_source_ = std::move(source);
   }
   const ModelConfig& config() const override { return config_; }
   Weights& weights() override { return weights_; }
@@ -237,12 +242,12 @@ class Decoder final : public Network {
       }
       if (recompute_ == Recompute::kFull && at::GradMode::is_enabled()) {
         const variable_list out = RecomputedBlock::apply(
-            sum_of(stream), block.get(), batch.positions_T, &attention, batch.routers);
+            sum_of(stream), block.get(), batch.rotary_row_T, &attention, batch.routers);
         stream = {out[0], out[1]};
       } else if (wants_some && i + 1 == blocks.size() && batch.routers == nullptr) {
-        stream = block->forward_of_rows(batch.wanted_R, stream, batch.positions_T, attention);
+        stream = block->forward_of_rows(batch.wanted_R, stream, batch.rotary_row_T, attention);
       } else {
-        stream = block->forward(stream, batch.positions_T, attention, batch.routers);
+        stream = block->forward(stream, batch.rotary_row_T, attention, batch.routers);
       }
     }
     return stream;
@@ -255,8 +260,13 @@ class Decoder final : public Network {
     return stream.update_TH.defined() ? stream.residual_TH + stream.update_TH : stream.residual_TH;
   }
 
-  Tensor embeddings(const Tensor& ids_T) const {
-    const Tensor x_LH = embedded(ids_T, embedding_, vocabulary_, precision_.activations, tp_);
+  Tensor embeddings(const TokenBatch& batch) const {
+    return with_media(
+        scaled(embedded(batch.ids_T, embedding_, vocabulary_, precision_.activations, tp_)), batch,
+        tp_);
+  }
+
+  Tensor scaled(const Tensor& x_LH) const {
     if (!config_.scales_embedding) return x_LH;
     // Rounded as the embeddings are: so were the published models trained.
     return x_LH * at::full({}, std::sqrt(static_cast<double>(config_.hidden_size)),
@@ -271,6 +281,7 @@ class Decoder final : public Network {
   bool is_last_stage_ = true;
   Recompute recompute_ = Recompute::kNone;
   Weights weights_;
+  std::unique_ptr<MediaSource> media_source_;
   kernels::Param embedding_;  // [V, H], undefined on stages that need none
   std::vector<std::vector<std::unique_ptr<DecoderBlock>>> chunks_;  // of this stage
   std::vector<BlockNeeds> needs_;

@@ -14,6 +14,7 @@
 #include "model/attention.h"
 #include "model/config.h"
 #include "model/costs.h"
+#include "model/media_source.h"
 #include "model/parallel_layout.h"
 #include "model/token_batch.h"
 #include "model/weights.h"
@@ -58,6 +59,10 @@ class Network {
   /// kernels::logits() of the output layer, capped where the model caps them, whoever holds its rows: [R, V] of the whole vocabulary, the
   /// same on all tensor-parallel ranks.
   virtual Tensor logits(const Tensor& hidden_RH) const = 0;
+
+  /// What makes the rows of attachments; null where prompts are text alone.
+  virtual MediaSource* media_source() = 0;
+  virtual void set_media_source(std::unique_ptr<MediaSource> source) = 0;
 
   virtual const ModelConfig& config() const = 0;
   virtual Weights& weights() = 0;

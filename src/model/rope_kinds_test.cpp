@@ -46,7 +46,7 @@ std::vector<double> log_probs(Network& network, std::vector<int64_t> ids) {
   const bool is_long = config.rotary_switch() > 0 && size > config.rotary_switch();
   TokenBatch batch;
   batch.ids_T = at::tensor(ids, at::kLong);
-  batch.positions_T = at::arange(size, at::kLong) + (is_long ? config.max_positions : 0);
+  batch.rotary_row_T = at::arange(size, at::kLong) + (is_long ? config.max_positions : 0);
   batch.segments = {{0, size, -1}};
   TreeAttention attention(batch);
   const Tensor log_p = network.logits(network.forward(batch, attention)).log_softmax(1);

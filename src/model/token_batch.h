@@ -9,7 +9,7 @@
 ///
 ///   prompt 0..2, two responses          segments = {{0, 3, -1}, {3, 5, 0}, {5, 8, 0}}
 ///   ids_T       = p p p  a a  b b b
-///   positions_T = 0 1 2  3 4  3 4 5
+///   rotary row  = 0 1 2  3 4  3 4 5
 
 #include <cstdint>
 #include <vector>
@@ -24,8 +24,10 @@ struct RouterPass;
 using kernels::Segment;  // {begin, end, parent}
 
 struct TokenBatch {
-  Tensor ids_T;        // int64, on the model's device
-  Tensor positions_T;  // int64, position in the token's own sequence
+  Tensor ids_T;  // int64, on the model's device
+  /// int64: which row of the rotary tables turns it. Text: its position in its own sequence, or that and
+  /// an offset. How many keys a token sees is no matter of it.
+  Tensor rotary_row_T;
   /// Cover [0, T) in order; the engine's attention does not read them.
   std::vector<Segment> segments;
   /// Choices of experts (model/router_pass.h), of the same rows; null: routers are free and nobody
@@ -34,6 +36,12 @@ struct TokenBatch {
   /// int64: hidden states are wanted of these rows alone, in this order; undefined: of all. Without
   /// gradients; what follows the last layer's mixer is then computed for no others.
   Tensor wanted_R;
+
+  /// Rows whose embedding comes from elsewhere, such as a vision tower (model/media_source.h): int64 [M],
+  /// each once, and what they are, [M, H] in the precision of the activations. In place of the scaled
+  /// embedding of their ids. Undefined: there are none.
+  Tensor media_row_M;
+  Tensor media_MH;
 
   int64_t num_tokens() const { return ids_T.size(0); }
 };

@@ -26,6 +26,10 @@ int64_t product(const std::vector<int64_t>& shape) {
   return n;
 }
 
+BugError not_plain(const NamedWeight& weight) {
+  return BugError(weight.name + " is a matrix in another format, and no part of a flat buffer");
+}
+
 }  // namespace
 
 Precision Precision::of(const std::string& dtype) {
@@ -53,6 +57,8 @@ int64_t Weights::num_parameters() const {
 
 void Weights::enable_grad() {
   if (grad_.defined()) return;
+  for (const NamedWeight& weight : tensors_)
+    if (weight.offset < 0) throw not_plain(weight);
   const auto accumulator = flat_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   grad_ = at::zeros({num_elements()}, flat_.options().dtype(accumulator));
   for (const Parameter& param : params_) param.set_grad(view(grad_, param.fused));
@@ -110,8 +116,7 @@ int64_t Weights::num_bytes() const {
 }
 
 Tensor Weights::view(const Tensor& buffer, const NamedWeight& weight) {
-  if (weight.offset < 0)
-    throw BugError(weight.name + " is a matrix in another format, and no part of a flat buffer");
+  if (weight.offset < 0) throw not_plain(weight);
   return buffer.narrow(0, weight.offset, product(weight.shape)).view(weight.shape);
 }
 

@@ -17,6 +17,7 @@
 #include "plugin/payload.h"
 #include "plugin/sample_record.h"
 #include "setup/train_config.h"
+#include "train/train_fields.h"
 
 namespace slime::plugin {
 namespace {
@@ -129,10 +130,10 @@ void take_tokens(const Numbers& row, int64_t response_length, const Sample& draw
                     response_length, sample.total_length()));
   }
   if (sample.tokens != drawn.tokens || sample.prompt_length != drawn.prompt_length) return;
-  sample.versions = drawn.versions;
-  sample.top_p_ids = drawn.top_p_ids;
-  sample.top_p_offsets = drawn.top_p_offsets;
-  sample.routed_experts = drawn.routed_experts;
+  train::each_taken_field(drawn, sample,
+                          [](const train::TakenField& field, const auto& from, auto& to) {
+                            if (field.stays_with_tokens) to = from;
+                          });
 }
 
 void take_mask(const Numbers* row, int64_t response_length, train::TrainSample& sample) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/sample_fields.h"
 #include "core/version_runs.h"
 #include "net/frame_channel.h"
 
@@ -113,12 +114,49 @@ void take_tokens(Fields& fields, const SampleLimits& limits, Sample& sample) {
   sample.prompt_length = count - response;
 }
 
-void take_mask(Fields& fields, Sample& sample) {
-  const std::vector<int64_t> mask = fields.take_whole("loss_mask");
-  check_length("loss_mask", mask.size(), sample);
-  if (!std::ranges::all_of(mask, [](int64_t bit) { return bit == 0 || bit == 1; }))
-    throw FrameError("Sample.loss_mask has numbers that are neither 0 nor 1");
-  sample.loss_mask.assign(mask.begin(), mask.end());
+// Fields that are read by their type.
+
+void take(Fields& fields, std::string_view name, std::string& text) {
+  text = fields.take_as<std::string>(name, "", "a string");
+}
+void take(Fields& fields, std::string_view name, bool& value) {
+  value = fields.take_as<bool>(name, false, "True or False");
+}
+void take(Fields& fields, std::string_view name, json::object& object) {
+  object = fields.take_as<json::object>(name, {}, "a dictionary");
+}
+void take(Fields& fields, std::string_view name, json::value& value) {
+  const json::value* word = fields.take(name);
+  value = word == nullptr ? json::value() : *word;
+}
+void take(Fields& fields, std::string_view name, std::optional<int64_t>& number) {
+  const json::value* word = fields.take(name);
+  if (word == nullptr) return;
+  if (!word->is_int64()) {
+    throw FrameError(
+        fmt::format("Sample.{} is {}; it should be a whole number", name, json_text(*word)));
+  }
+  number = word->get_int64();
+}
+void take(Fields& fields, std::string_view name, std::vector<float>& numbers) {
+  numbers = fields.take_floats(name);
+}
+void take(Fields& fields, std::string_view name, std::vector<uint8_t>& mask) {
+  const std::vector<int64_t> bits = fields.take_whole(name);
+  if (!std::ranges::all_of(bits, [](int64_t bit) { return bit == 0 || bit == 1; }))
+    throw FrameError(fmt::format("Sample.{} has numbers that are neither 0 nor 1", name));
+  mask.assign(bits.begin(), bits.end());
+}
+
+void take_by_type(Fields& fields, Sample& sample) {
+  each_field(sample, [&](const SampleField& field, auto&& member) {
+    if constexpr (requires { take(fields, field.name, member); }) {
+      if (field.python < InPython::kReturned) return;
+      take(fields, field.name, member);
+      if constexpr (requires { member.size(); })
+        if (field.is_per_token) check_length(field.name, member.size(), sample);
+    }
+  });
 }
 
 void take_nucleus(Fields& fields, const SampleLimits& limits, Sample& sample) {
@@ -286,18 +324,12 @@ void take_prompt(Fields& fields, const json::object& record, const Sample& given
   }
 }
 
-void take_rollout_id(Fields& fields, Sample& sample) {
-  const json::value* id = fields.take("rollout_id");
-  if (id == nullptr) return;
-  if (!id->is_int64()) {
-    throw FrameError(
-        fmt::format("Sample.rollout_id is {}; it should be a whole number", json_text(*id)));
+/// Attachments are not sent, so those of tokens that are the same stay.
+void keep_media(const Sample& given, Sample& sample) {
+  const auto same = std::ranges::mismatch(given.tokens, sample.tokens).in1 - given.tokens.begin();
+  for (const MediaSpan& span : given.media) {
+    if (span.end <= same) sample.media.push_back(span);
   }
-  sample.rollout_id = id->get_int64();
-}
-
-json::value value_or_null(const json::value* value) {
-  return value == nullptr ? json::value() : *value;
 }
 
 }  // namespace
@@ -315,18 +347,8 @@ Sample read_sample(const json::object& record, const Columns& columns, const Sam
   take_tokens(fields, limits, sample);
   take_status(fields, given, sample);
   take_prompt(fields, record, given, sample);
-  sample.response = fields.take_as<std::string>("response", "", "a string");
-  take_rollout_id(fields, sample);
-  sample.label = value_or_null(fields.take("label"));
-  sample.reward = value_or_null(fields.take("reward"));
-  sample.metadata = fields.take_as<json::object>("metadata", {}, "a dictionary");
-  sample.custom_rm_path = fields.take_as<std::string>("custom_rm_path", "", "a function's path");
-  sample.remove_sample = fields.take_as<bool>("remove_sample", false, "True or False");
-  take_mask(fields, sample);
-  sample.log_probs = fields.take_floats("rollout_log_probs");
-  check_length("rollout_log_probs", sample.log_probs.size(), sample);
-  sample.teacher_log_probs = fields.take_floats("teacher_log_probs");
-  check_length("teacher_log_probs", sample.teacher_log_probs.size(), sample);
+  take_by_type(fields, sample);
+  keep_media(given, sample);
   take_nucleus(fields, limits, sample);
   take_experts(fields, columns, given, sample);
   take_versions(fields, sample);

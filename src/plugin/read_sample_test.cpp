@@ -81,6 +81,7 @@ TEST(ReadSample, HasWhatTheFunctionSetAndTheOrdinalsThatItWasGiven) {
 Sample drawn() {
   Sample sample{.ordinal = 17, .group = 4, .index_in_group = 1, .prompt_length = 1};
   sample.tokens = {12, 42, 2};
+  sample.media = {{0, 1, std::make_shared<Attachment>(Attachment{.key = 7})}};
   sample.prompt = "2+2=";
   sample.response = "4";
   sample.label = "4";
@@ -114,6 +115,7 @@ TEST(ReadSample, AbsentFieldsAreAtTheirDefaultsAndOursStay) {
                                   drawn(), kLimits);
   EXPECT_EQ(back.ordinal, 17);
   EXPECT_EQ(back.tokens, (std::vector<TokenId>{12, 42}));
+  EXPECT_EQ(back.media, drawn().media) << "its tokens are there";
   EXPECT_TRUE(back.log_probs.empty());
   EXPECT_TRUE(back.reward.is_null());
   EXPECT_TRUE(back.metadata.empty());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/sample_fields.h"
 #include "net/frame_channel.h"
 
 namespace slime::plugin {
@@ -12,13 +13,41 @@ namespace {
 
 using net::FrameError;
 
-json::value words_of(const std::vector<VersionRun>& versions) {
+/// Members that JSON has a form for.
+template <typename T>
+concept JsonMember =
+    std::is_arithmetic_v<T> || std::is_same_v<T, std::string> || std::is_same_v<T, json::value> ||
+    std::is_same_v<T, json::object> || std::is_same_v<T, std::optional<int64_t>>;
+
+// A member's word, by its type: lists of numbers are columns.
+
+template <JsonMember T>
+json::value word_of(Columns&, const T& value) {
+  return json::value_from(value);
+}
+template <typename T>
+requires std::is_constructible_v<Column, std::vector<T>> json::value word_of(
+    Columns& columns, const std::vector<T>& numbers) {
+  return add_column(columns, numbers);
+}
+json::value word_of(Columns& columns, const std::vector<int64_t>& offsets) {
+  return add_column(columns, std::vector<int32_t>(offsets.begin(), offsets.end()));
+}
+json::value word_of(Columns&, Status status) { return json::value(to_string(status)); }
+json::value word_of(Columns&, const std::optional<int64_t>& number) { return *number; }
+json::value word_of(Columns&, const std::vector<VersionRun>& versions) {
   json::array words;
   for (const VersionRun& run : versions) {
     const std::string word = std::to_string(run.version);
     if (words.empty() || words.back() != json::value(word)) words.emplace_back(word);
   }
   return words;
+}
+json::value word_of(Columns&, const ResponseLength<const Sample>& length) {
+  return length.sample.response_length();
+}
+json::value word_of(Columns& columns, const TextOfAnything<const std::string>& text) {
+  return word_of(columns, text.text);
 }
 
 template <typename T>
@@ -28,6 +57,28 @@ T of_type(const json::value& value, std::string_view name) {
   } catch (const std::exception&) {
     throw FrameError(fmt::format("Sample.{} was set to {}", name, json_text(value)));
   }
+}
+
+// Sets a member that a function changed, by its type.
+
+template <JsonMember T>
+void set(const json::value& value, std::string_view name, const Columns&, Sample&, T& member) {
+  member = of_type<T>(value, name);
+}
+void set(const json::value& value, std::string_view, const Columns&, Sample&, json::value& member) {
+  member = value;
+}
+/// Of the numbers per token there is the mask.
+void set(const json::value& value, std::string_view name, const Columns& columns, Sample& sample,
+         std::vector<uint8_t>& mask) {
+  const std::vector<int64_t> bits = whole_numbers(value, columns);
+  if (static_cast<int64_t>(bits.size()) != sample.response_length()) {
+    throw FrameError(fmt::format("Sample.{} was set to {} numbers for {} response tokens", name,
+                                 bits.size(), sample.response_length()));
+  }
+  if (!std::ranges::all_of(bits, [](int64_t bit) { return bit == 0 || bit == 1; }))
+    throw FrameError(fmt::format("Sample.{} was set to numbers that are neither 0 nor 1", name));
+  mask.assign(bits.begin(), bits.end());
 }
 
 void set_status(const json::value& value, std::string_view who, Sample& sample) {
@@ -43,48 +94,36 @@ void set_status(const json::value& value, std::string_view who, Sample& sample) 
     sample.failure = fmt::format("{}: the function set its status to failed", who);
 }
 
-void set_mask(const json::value& value, const Columns& columns, Sample& sample) {
-  const std::vector<int64_t> mask = whole_numbers(value, columns);
-  if (static_cast<int64_t>(mask.size()) != sample.response_length()) {
-    throw FrameError(fmt::format("Sample.loss_mask was set to {} numbers for {} response tokens",
-                                 mask.size(), sample.response_length()));
-  }
-  if (!std::ranges::all_of(mask, [](int64_t bit) { return bit == 0 || bit == 1; }))
-    throw FrameError("Sample.loss_mask was set to numbers that are neither 0 nor 1");
-  sample.loss_mask.assign(mask.begin(), mask.end());
+/// False where no watched field has the name.
+bool set_watched(const json::value& value, std::string_view name, const Columns& columns,
+                 Sample& sample) {
+  bool is_known = false;
+  each_field(sample, [&](const SampleField& field, auto&& member) {
+    if constexpr (requires { set(value, name, columns, sample, member); }) {
+      if (field.python != InPython::kWatched || field.name != name) return;
+      set(value, name, columns, sample, member);
+      is_known = true;
+    }
+  });
+  return is_known;
 }
 
 }  // namespace
 
 json::object to_record(const Sample& sample, Columns& columns) {
-  json::object record{{"index", sample.ordinal},
-                      {"group_index", sample.group},
-                      {"prompt", sample.prompt},
-                      {"response", sample.response},
-                      {"response_length", sample.response_length()},
-                      {"status", to_string(sample.status)}};
-  if (sample.rollout_id) record["rollout_id"] = *sample.rollout_id;
-  if (!sample.tokens.empty()) record["tokens"] = add_column(columns, sample.tokens);
-  if (!sample.log_probs.empty())
-    record["rollout_log_probs"] = add_column(columns, sample.log_probs);
-  if (!sample.teacher_log_probs.empty())
-    record["teacher_log_probs"] = add_column(columns, sample.teacher_log_probs);
-  if (!sample.loss_mask.empty()) record["loss_mask"] = add_column(columns, sample.loss_mask);
-  if (!sample.top_p_offsets.empty()) {
-    record["rollout_top_p_token_ids"] = add_column(columns, sample.top_p_ids);
-    const std::vector<int32_t> offsets(sample.top_p_offsets.begin(), sample.top_p_offsets.end());
-    record["rollout_top_p_token_offsets"] = add_column(columns, offsets);
-  }
+  json::object record;
+  each_field(sample, [&](const SampleField& field, const auto& member) {
+    if (field.python == InPython::kHidden) return;
+    if constexpr (requires { is_set(member); }) {
+      if (field.python != InPython::kAlwaysGiven && !is_set(member)) return;
+    }
+    if constexpr (requires { word_of(columns, member); })
+      record[field.name] = word_of(columns, member);
+  });
   if (sample.engine_prompt_tokens > 0) {
     record["prefix_cache_info"] = {{"cached_tokens", sample.cached_tokens},
                                    {"total_prompt_tokens", sample.engine_prompt_tokens}};
   }
-  if (!sample.versions.empty()) record["weight_versions"] = words_of(sample.versions);
-  if (!sample.label.is_null()) record["label"] = sample.label;
-  if (!sample.metadata.empty()) record["metadata"] = sample.metadata;
-  if (!sample.custom_rm_path.empty()) record["custom_rm_path"] = sample.custom_rm_path;
-  if (!sample.reward.is_null()) record["reward"] = sample.reward;
-  if (sample.remove_sample) record["remove_sample"] = true;
   for (const auto& own : sample.user_fields) record[own.key()] = own.value();
   return record;
 }
@@ -96,23 +135,9 @@ void apply_changes(const json::object& changes, const Columns& columns, std::str
     const json::value& value = member.value();
     if (name == "status") {
       set_status(value, who, sample);
-    } else if (name == "metadata") {
-      sample.metadata = of_type<json::object>(value, name);
-    } else if (name == "label") {
-      sample.label = value;
-    } else if (name == "remove_sample") {
-      sample.remove_sample = of_type<bool>(value, name);
-    } else if (name == "loss_mask") {
-      set_mask(value, columns, sample);
     } else if (name == "extra") {
       sample.user_fields[name] = of_type<json::object>(value, name);
-    } else if (name == "response") {
-      sample.response = of_type<std::string>(value, name);
-    } else if (name == "rollout_id") {
-      sample.rollout_id = of_type<std::optional<int64_t>>(value, name);
-    } else if (name == "reward") {
-      sample.reward = value;
-    } else {
+    } else if (!set_watched(value, name, columns, sample)) {
       sample.user_fields[name] = value;
     }
   }

@@ -12,9 +12,8 @@ namespace slime::plugin {
 /// Fields that are at their default are left out.
 json::object to_record(const Sample& sample, Columns& columns);
 
-/// What a function (`who`: "reward") changed in a sample beside what it returned: status, metadata,
-/// label, response, remove_sample, rollout_id, loss_mask, reward. Other fields are kept in
-/// user_fields. Throws net::FrameError with what is wrong with a value.
+/// What a function (`who`: "reward") changed in a sample that it did not return: the status, and fields
+/// that core/sample_fields.h calls watched. Others are kept in user_fields. Throws net::FrameError with what is wrong with a value.
 void apply_changes(const json::object& changes, const Columns& columns, std::string_view who,
                    Sample& sample);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/sample_fields.h"
 #include "core/version_runs.h"
 
 namespace slime::rollout {
@@ -120,8 +121,13 @@ void cut_response(Sample& sample, int64_t length) {
                                              : static_cast<std::size_t>(width * (rows - surplus)));
   }
   sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length) + kept);
-  if (!sample.log_probs.empty()) sample.log_probs.resize(kept);
-  if (!sample.loss_mask.empty()) sample.loss_mask.resize(kept);
+  each_field(sample, [kept](const SampleField& field, auto&& member) {
+    if constexpr (requires { member.resize(kept); })
+      if (field.is_per_token && !member.empty()) member.resize(kept);
+  });
+  std::erase_if(sample.media, [&](const MediaSpan& span) {
+    return span.end > static_cast<int64_t>(sample.tokens.size());
+  });
   if (!sample.top_p_offsets.empty()) {
     sample.top_p_offsets.resize(kept + 1);
     sample.top_p_ids.resize(static_cast<std::size_t>(sample.top_p_offsets.back()));

@@ -251,6 +251,7 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
   // Servers abort by prefix: no rid is the beginning of another one in flight.
   request.rid = fmt::format("{}-{}.{}", name_, sample.ordinal, flight.attempt);
   request.input_ids = sample.tokens;
+  request.media = sample.media;
   request.num_drawn = sample.response_length();
   request.sampling = rules_.sampling;
   request.sampling.max_new_tokens = remaining_tokens(sample, rules_);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/sample_fields.h"
 
 namespace slime::rollout {
 
@@ -82,20 +83,13 @@ int64_t forget_response(Group& group) {
   });
   for (Sample& sample : group.samples) {
     sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length));
-    sample.log_probs.clear();
-    sample.teacher_log_probs.clear();
-    sample.loss_mask.clear();
-    sample.versions.clear();
-    sample.response.clear();
-    sample.reward = nullptr;
-    sample.failure.clear();
-    sample.top_p_ids.clear();
-    sample.top_p_offsets.clear();
-    sample.routed_experts.clear();
-    sample.engine_prompt_tokens = 0;
-    sample.cached_tokens = 0;
-    sample.generation_seconds = 0;
-    sample.status = Status::kPending;
+    std::erase_if(sample.media,
+                  [&](const MediaSpan& span) { return span.end > sample.prompt_length; });
+    each_field(sample, [](const SampleField& field, auto&& member) {
+      using Member = std::decay_t<decltype(member)>;
+      if constexpr (std::is_default_constructible_v<Member>)
+        if (field.is_of_response) member = Member();
+    });
   }
   return num_tokens;
 }

@@ -13,10 +13,10 @@ constexpr std::size_t kBlockTokens = 16;
 /// Calls `take` with the hash of the tokens up to the end of each block and how many they are,
 /// until it returns false.
 template <typename Fn>
-void each_block(std::span<const TokenId> tokens, const Fn& take) {
+void each_block(std::span<const TokenKey> tokens, const Fn& take) {
   uint64_t hash = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    hash = splitmix64(hash ^ static_cast<uint32_t>(tokens[i]));
+    hash = splitmix64(hash ^ tokens[i]);
     const bool ends_block = (i + 1) % kBlockTokens == 0 || i + 1 == tokens.size();
     // The length is in it: the rest behind the last block is no beginning of a longer one.
     if (ends_block && !take(splitmix64(hash + i + 1), static_cast<int64_t>(i + 1))) return;
@@ -38,7 +38,7 @@ const PrefixMap::Engines* PrefixMap::find(Block block) {
   return &entry(block);
 }
 
-void PrefixMap::remember(std::span<const TokenId> tokens, EngineId engine) {
+void PrefixMap::remember(std::span<const TokenKey> tokens, EngineId engine) {
   each_block(tokens, [&](Block block, int64_t) {
     Engines& engines = entry(block);
     if (std::ranges::find(engines, engine) == engines.end()) engines.push_back(engine);
@@ -46,7 +46,7 @@ void PrefixMap::remember(std::span<const TokenId> tokens, EngineId engine) {
   });
 }
 
-std::vector<PrefixMap::Match> PrefixMap::match(std::span<const TokenId> tokens) {
+std::vector<PrefixMap::Match> PrefixMap::match(std::span<const TokenKey> tokens) {
   std::vector<Match> matches;
   bool is_first = true;
   each_block(tokens, [&](Block block, int64_t length) {

@@ -26,14 +26,14 @@ class PrefixMap final {
   explicit PrefixMap(std::size_t max_blocks) : max_blocks_(max_blocks) {}
 
   /// The engine has computed these tokens, or is going to.
-  void remember(std::span<const TokenId> tokens, EngineId engine);
+  void remember(std::span<const TokenKey> tokens, EngineId engine);
 
   struct Match {
     EngineId engine;
     int64_t num_tokens = 0;
   };
   /// The engines that have a beginning of `tokens`, each with the length of the longest.
-  std::vector<Match> match(std::span<const TokenId> tokens);
+  std::vector<Match> match(std::span<const TokenKey> tokens);
 
   /// It is gone.
   void forget(EngineId engine);

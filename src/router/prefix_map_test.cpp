@@ -11,15 +11,15 @@ namespace {
 
 constexpr EngineId kA{1}, kB{2};
 
-int64_t matched(PrefixMap& map, const std::vector<TokenId>& tokens, EngineId engine) {
+int64_t matched(PrefixMap& map, const std::vector<TokenKey>& tokens, EngineId engine) {
   for (const auto& [id, num_tokens] : map.match(tokens))
     if (id == engine) return num_tokens;
   return 0;
 }
 
-std::vector<TokenId> counting(TokenId count) {
-  std::vector<TokenId> tokens(static_cast<std::size_t>(count));
-  for (TokenId i = 0; i < count; ++i) tokens[static_cast<std::size_t>(i)] = i;
+std::vector<TokenKey> counting(TokenKey count) {
+  std::vector<TokenKey> tokens(static_cast<std::size_t>(count));
+  for (TokenKey i = 0; i < count; ++i) tokens[static_cast<std::size_t>(i)] = i;
   return tokens;
 }
 
@@ -34,13 +34,27 @@ TEST(PrefixMap, TheSamePromptMatchesWholeAndALongerOneToItsLastWholeBlock) {
   EXPECT_EQ(matched(map, counting(37), kA), 0);
 }
 
+TEST(PrefixMap, SpansOfOneLengthWithOtherAttachmentsShareTheTextBeforeThem) {
+  const std::vector<TokenId> ids(64, 0);
+  const auto keys_of = [&](uint64_t key) {
+    std::vector<TokenKey> keys;
+    const auto what = std::make_shared<Attachment>(Attachment{.key = key});
+    extend_keys(keys, ids, std::vector<MediaSpan>{{32, 60, what}}, 0);
+    return keys;
+  };
+  PrefixMap map(1000);
+  map.remember(keys_of(1), kA);
+  EXPECT_EQ(matched(map, keys_of(1), kA), 64);
+  EXPECT_EQ(matched(map, keys_of(2), kA), 32);
+}
+
 TEST(PrefixMap, WhatIsNotAskedForGoesAndTheRestStays) {
   PrefixMap map(100);
-  const std::vector<TokenId> kept = counting(32);
+  const std::vector<TokenKey> kept = counting(32);
   map.remember(kept, kA);
-  map.remember(std::vector<TokenId>{-1, -2, -3}, kA);
-  for (TokenId i = 0; i < 1000; ++i) {
-    map.remember(std::vector<TokenId>{1'000'000 + i}, kB);
+  map.remember(std::vector<TokenKey>{-1, -2, -3}, kA);
+  for (TokenKey i = 0; i < 1000; ++i) {
+    map.remember(std::vector<TokenKey>{1'000'000 + i}, kB);
     if (i % 20 == 0) {
       EXPECT_EQ(matched(map, kept, kA), 32) << i;
     }
@@ -52,10 +66,10 @@ TEST(PrefixMap, WhatIsNotAskedForGoesAndTheRestStays) {
 TEST(PrefixMap, MatchesWhatAComparisonOfAllSequencesFinds) {
   std::mt19937 chance(5);
   PrefixMap map(1'000'000);
-  std::map<EngineId, std::vector<std::vector<TokenId>>> seen;
+  std::map<EngineId, std::vector<std::vector<TokenKey>>> seen;
   for (int i = 0; i < 300; ++i) {
-    std::vector<TokenId> tokens = counting(static_cast<TokenId>(1 + chance() % 80));
-    for (TokenId& token : tokens)
+    std::vector<TokenKey> tokens = counting(static_cast<TokenKey>(1 + chance() % 80));
+    for (TokenKey& token : tokens)
       if (chance() % 30 == 0) token = -token;
     for (const EngineId engine : {kA, kB}) {
       std::size_t best = 0;

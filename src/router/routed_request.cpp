@@ -22,6 +22,11 @@ RoutedRequest::RoutedRequest(engine::GenerateRequest request,
       gathers_(rest_.stream_interval <= 0),
       submitted_(submitted) {}
 
+const std::vector<TokenKey>& RoutedRequest::keys() {
+  extend_keys(keys_, rest_.input_ids, rest_.media, key_salt(rest_.cache_salt));
+  return keys_;
+}
+
 engine::GenerateRequest RoutedRequest::next_part() const {
   engine::GenerateRequest part = rest_;
   if (gathers_) part.stream_interval = kGatheredTokens;

@@ -20,8 +20,8 @@ class RoutedRequest final {
                 Clock::TimePoint submitted);
 
   const std::string& rid() const { return rest_.rid; }
-  /// Prompt and what was drawn: all tokens of it so far.
-  const std::vector<TokenId>& tokens() const { return rest_.input_ids; }
+  /// Of prompt and what was drawn: all tokens of it so far.
+  const std::vector<TokenKey>& keys();
   int64_t num_drawn() const { return num_tokens() - prompt_tokens_; }
   int64_t num_tokens() const { return static_cast<int64_t>(rest_.input_ids.size()); }
   /// Nothing is left to draw: no engine has to be asked.
@@ -63,6 +63,7 @@ class RoutedRequest final {
 
  private:
   engine::GenerateRequest rest_;  // what is left; the input has the tokens that were drawn
+  std::vector<TokenKey> keys_;    // of the first ones of it
   int64_t prompt_tokens_;
   bool gathers_;                 // the caller wants one update, at the end
   engine::GenerateUpdate held_;  // of such a caller

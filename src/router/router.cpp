@@ -80,7 +80,7 @@ int64_t Router::expected_tokens(const Place& place) const {
          static_cast<int64_t>(static_cast<double>(place.num_open) * mean_drawn_);
 }
 
-std::optional<EngineId> Router::choose(const RoutedRequest& request) {
+std::optional<EngineId> Router::choose(RoutedRequest& request) {
   struct Candidate {
     EngineId id;
     int64_t num_open = 0;
@@ -97,7 +97,7 @@ std::optional<EngineId> Router::choose(const RoutedRequest& request) {
       kSlack *
       static_cast<double>(std::ranges::min_element(candidates, {}, &Candidate::work)->work);
   const auto all = static_cast<double>(std::max<int64_t>(1, request.num_tokens()));
-  for (const PrefixMap::Match& match : prefixes_.match(request.tokens())) {
+  for (const PrefixMap::Match& match : prefixes_.match(request.keys())) {
     const auto found = std::ranges::find(candidates, match.engine, &Candidate::id);
     if (found == candidates.end() || match.num_tokens == 0) continue;
     const double share = std::min(1.0, static_cast<double>(match.num_tokens) / all);
@@ -158,7 +158,7 @@ void Router::dispatch(RequestHandle handle) {
   request.stay = {.number = number, .engine = chosen, .handle = {}, .told_before = place.num_told};
   ++place.num_open;
   place.held_tokens += request.num_tokens();
-  prefixes_.remember(request.tokens(), *chosen);
+  prefixes_.remember(request.keys(), *chosen);
   engine::GenerateRequest rest = request.next_part();
   lock.unlock();
   std::optional<RequestHandle> in_engine;
@@ -208,7 +208,7 @@ void Router::take(RequestHandle handle, int64_t number, GenerateUpdate update) {
   const std::vector<Abort> aborts = moves_to(from);
   Requests::node_type ended;
   if (!moves) {
-    prefixes_.remember(request.tokens(), from);
+    prefixes_.remember(request.keys(), from);
     if (finish.kind != FinishReason::Kind::kAbort)
       mean_drawn_ += kMeanWeight * (static_cast<double>(request.num_drawn()) - mean_drawn_);
     ended = extract(handle);

@@ -127,7 +127,7 @@ class Router final : public engine::EngineClient {
   /// The request is nowhere: it goes to an engine, waits for one, or ends.
   void dispatch(engine::RequestHandle handle);
   /// With mutex_ held. Where it goes; nothing: nowhere now.
-  std::optional<EngineId> choose(const RoutedRequest& request);
+  std::optional<EngineId> choose(RoutedRequest& request);
   /// Why a request that is nowhere ends instead of going somewhere.
   std::optional<engine::FinishReason> why_it_ends(const RoutedRequest& request,
                                                   std::optional<EngineId> chosen) const;

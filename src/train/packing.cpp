@@ -17,8 +17,13 @@ std::span<const int16_t> experts_at(const Sequence& sequence, int64_t position) 
   return sequence.experts.subspan(begin, sequence.expert_width);
 }
 
+TokenKey key_at(const Sequence& sequence, int64_t position) {
+  return slime::key_at(sequence.tokens, sequence.media, position);
+}
+
 bool is_same(const Sequence& a, const Sequence& b, int64_t position) {
   return a.rotary_offset == b.rotary_offset && a.tokens[position] == b.tokens[position] &&
+         key_at(a, position) == key_at(b, position) &&
          std::ranges::equal(experts_at(a, position), experts_at(b, position));
 }
 
@@ -28,6 +33,7 @@ bool is_less(const Sequence& a, const Sequence& b) {
   const auto length = [](const Sequence& x) { return static_cast<int64_t>(x.tokens.size()); };
   if (common == length(a) || common == length(b)) return length(a) < length(b);
   if (a.tokens[common] != b.tokens[common]) return a.tokens[common] < b.tokens[common];
+  if (key_at(a, common) != key_at(b, common)) return key_at(a, common) < key_at(b, common);
   return std::ranges::lexicographical_compare(experts_at(a, common), experts_at(b, common));
 }
 
@@ -88,6 +94,11 @@ class Forest {
         positions.push_back(depth + sequences_[node.sequence].rotary_offset);
       }
     }
+    PackedBatch batch;
+    for (const Node& node : nodes_) {
+      append_runs(batch.media, sequences_[node.sequence].media, node.depth,
+                  node.depth + node.segment.end - node.segment.begin, node.segment.begin);
+    }
     // A row is scored once however many sequences go through it: the same state predicts the same
     // token.
     std::vector<int64_t> score_of_row(ids.size(), -1);
@@ -112,9 +123,8 @@ class Forest {
       }
       next_short += has_short ? 1 : 0;
     }
-    PackedBatch batch;
     batch.tokens.ids_T = at::tensor(ids, at::kLong);
-    batch.tokens.positions_T = at::tensor(positions, at::kLong);
+    batch.tokens.rotary_row_T = at::tensor(positions, at::kLong);
     for (const Node& node : nodes_) batch.tokens.segments.push_back(node.segment);
     batch.row_S = at::tensor(row_of_score, at::kLong);
     batch.target_S = at::tensor(target, at::kLong);
@@ -227,8 +237,7 @@ bool sharing_pays(std::span<const Sequence> sequences, const PackingOptions& opt
 
 int64_t common_prefix(const Sequence& a, const Sequence& b) {
   if (a.rotary_offset != b.rotary_offset) return 0;
-  const auto [end, _] = std::ranges::mismatch(a.tokens, b.tokens);
-  const int64_t common = end - a.tokens.begin();
+  const int64_t common = slime::common_prefix(a.tokens, a.media, b.tokens, b.media);
   if (a.experts.empty() && b.experts.empty()) return common;
   int64_t same = 0;
   while (same < common && is_same(a, b, same)) ++same;

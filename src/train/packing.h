@@ -30,6 +30,8 @@ namespace slime::train {
 struct Sequence {
   std::span<const TokenId> tokens;
   int64_t prompt_length = 0;
+  /// Of the tokens. Those are shared whose keys are the same (core/token_span.h).
+  std::span<const MediaSpan> media = {};
   /// Which experts the first tokens are to visit, expert_width numbers each; the others visit whom
   /// they like. Tokens are shared with those that visit the same.
   std::span<const int16_t> experts = {};
@@ -55,9 +57,10 @@ struct PackingOptions {
 };
 
 struct PackedBatch {
-  model::TokenBatch tokens;  // [U]
-  Tensor row_S;              // int64  row of the packed batch whose hidden state predicts ...
-  Tensor target_S;           // int64  ... this token
+  model::TokenBatch tokens;     // [U]; rows of media are put in by the pass
+  std::vector<MediaRun> media;  // of these rows; empty: all are text
+  Tensor row_S;                 // int64  row of the packed batch whose hidden state predicts ...
+  Tensor target_S;              // int64  ... this token
   /// int64: index into S of each response token, sequences in the order they were given.
   Tensor scored_T;
   /// int64: row of the packed batch of each token of each sequence, prompts included, sequences end to
@@ -74,7 +77,7 @@ PackedBatch pack(std::span<const Sequence> sequences, const PackingOptions& opti
 /// their place, if all of these sequences were one micro-batch.
 bool sharing_pays(std::span<const Sequence> sequences, const PackingOptions& options);
 
-/// Tokens the two sequences start with in common, visits of experts included.
+/// Tokens the two sequences start with in common, by their keys, visits of experts included.
 int64_t common_prefix(const Sequence& a, const Sequence& b);
 
 /// Micro-batches for one rank that keep sequences with common prefixes together: each sequence in

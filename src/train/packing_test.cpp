@@ -33,7 +33,7 @@ void expect_every_token_sees_its_own_past(const std::vector<Tokens>& texts, int6
                                           const PackedBatch& batch) {
   const auto rows = numbers(batch.row_S), targets = numbers(batch.target_S),
              scored = numbers(batch.scored_T);
-  const auto positions = numbers(batch.tokens.positions_T);
+  const auto positions = numbers(batch.tokens.rotary_row_T);
   std::size_t t = 0;
   for (const Tokens& text : texts) {
     for (std::size_t p = prompt; p < text.size(); ++p, ++t) {
@@ -153,7 +153,7 @@ TEST(Packing, ScoresWhatWasDrawnBeforeTheSwitchByRowsBeforeIt) {
   // 5 6 7 8 with the short rotation, then all six with the long one.
   EXPECT_EQ(batch.tokens.num_tokens(), 4 + 6);
   const auto rows = numbers(batch.row_S), targets = numbers(batch.target_S),
-             scored = numbers(batch.scored_T), positions = numbers(batch.tokens.positions_T);
+             scored = numbers(batch.scored_T), positions = numbers(batch.tokens.rotary_row_T);
   ASSERT_EQ(scored.size(), 4u);
   const std::vector<int64_t> expected{1, 2, 3, 104};  // 7, 8 and 9 are short, 3 is long
   for (std::size_t t = 0; t < 4; ++t) {
@@ -169,8 +169,31 @@ TEST(Packing, OfASequenceThatWasNotDrawnHasOneRotation) {
   const Tokens text{5, 6, 7, 8, 9, 3};
   const std::vector<Sequence> sequences{beyond_the_switch(text, 2, /*as_drawn=*/false)};
   const PackedBatch batch = pack(sequences, {});
-  EXPECT_EQ(numbers(batch.tokens.positions_T),
+  EXPECT_EQ(numbers(batch.tokens.rotary_row_T),
             (std::vector<int64_t>{100, 101, 102, 103, 104, 105}));
+}
+
+TEST(Packing, SharesTokensWhereTheirKeysAreTheSame) {
+  const auto picture = [](uint64_t key) {
+    return std::make_shared<Attachment>(Attachment{.key = key, .type = "image/png"});
+  };
+  const Tokens first{5, 0, 0, 0, 7, 8}, second{5, 0, 0, 0, 7, 9};
+  const std::vector<MediaSpan> one{{1, 4, picture(11)}}, other{{1, 4, picture(12)}};
+  const PackingOptions options{.min_saved_tokens = 1};
+  const auto pack_two = [&](const std::vector<MediaSpan>& of_second) {
+    return pack(std::vector<Sequence>{{first, 5, one}, {second, 5, of_second}}, options);
+  };
+  const PackedBatch same = pack_two(one), apart = pack_two(other);
+  EXPECT_EQ(same.tokens.num_tokens(), 5 + 1 + 1);
+  ASSERT_EQ(same.media.size(), 1u) << "its rows are made once";
+  EXPECT_EQ(same.media[0].row, 1);
+  EXPECT_EQ(same.media[0].count, 3);
+  EXPECT_EQ(apart.tokens.num_tokens(), 1 + 5 + 5) << "the text before the spans alone";
+  ASSERT_EQ(apart.media.size(), 2u);
+  EXPECT_NE(apart.media[0].what->key, apart.media[1].what->key);
+  EXPECT_EQ(apart.media[1].row, apart.media[0].row + 5);
+  EXPECT_EQ(common_prefix({first, 5, one}, {second, 5, other}), 1);
+  EXPECT_EQ(common_prefix({first, 5, one}, {second, 5}), 1);
 }
 
 TEST(Packing, SharesTokensWhereTheyRotateAlike) {

@@ -9,10 +9,14 @@
 namespace slime::train {
 namespace {
 
-model::TokenBatch tokens_on(const at::Device& device, const MicroBatch& micro_batch) {
+/// On the network's device, with the rows from elsewhere where the rank has the embedding.
+model::TokenBatch tokens_of(model::Network& network, const comm::Mesh& mesh,
+                            const MicroBatch& micro_batch) {
+  const at::Device device = network.weights().flat().device();
   model::TokenBatch tokens = micro_batch.packed.tokens;
   tokens.ids_T = tokens.ids_T.to(device);
-  tokens.positions_T = tokens.positions_T.to(device);
+  tokens.rotary_row_T = tokens.rotary_row_T.to(device);
+  if (mesh.at().pp == 0) model::put_media(tokens, micro_batch.packed.media, network.media_source());
   return tokens;
 }
 
@@ -46,7 +50,7 @@ Pass::Pass(model::Network& network, const comm::Mesh& mesh, const MicroBatch& mi
     : network_(network),
       micro_batch_(micro_batch),
       device_(network.weights().flat().device()),
-      rows_(tokens_on(device_, micro_batch), mesh),
+      rows_(tokens_of(network, mesh, micro_batch), mesh),
       attention_(rows_) {
   if (routing != nullptr) ask_routers(mesh, *routing);
 }

@@ -5,13 +5,15 @@
 #include <type_traits>
 
 #include "core/error.h"
+#include "core/media_frame.h"
 #include "train/rank_report.h"
 #include "train/share.h"
+#include "train/train_fields.h"
 
 namespace slime::train {
 namespace {
 
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 
 class Writer {
  public:
@@ -77,29 +79,6 @@ class Reader {
   std::string_view rest_;
 };
 
-/// The fields of a sample, in the order they travel.
-template <typename Sample, typename Fn>
-void each_field(Sample& sample, const Fn& fn) {
-  fn(sample.ordinal);
-  fn(sample.group);
-  fn(sample.rollout_id);
-  fn(sample.tokens);
-  fn(sample.prompt_length);
-  fn(sample.loss_mask);
-  fn(sample.rollout_log_probs);
-  fn(sample.teacher_log_probs);
-  fn(sample.versions);
-  fn(sample.top_p_ids);
-  fn(sample.top_p_offsets);
-  fn(sample.routed_experts);
-  fn(sample.reward);
-  fn(sample.raw_reward);
-  fn(sample.rollout_mask_total);
-  fn(sample.rollout_samples);
-  fn(sample.truncated);
-  fn(sample.source_name);
-}
-
 }  // namespace
 
 std::string to_frame(const BatchShare& share) {
@@ -107,8 +86,16 @@ std::string to_frame(const BatchShare& share) {
   out.put(kVersion);
   out.put(share.batch.is_scored_only);
   out.put(share.batch_indices);
-  for (const TrainSample& sample : share.batch.samples)
-    each_field(sample, [&](const auto& field) { out.put(field); });
+  MediaWriter media(out);
+  for (const TrainSample& sample : share.batch.samples) {
+    each_field(sample, [&](const auto& field) {
+      if constexpr (std::is_same_v<decltype(field), const std::vector<MediaSpan>&>) {
+        media.put(field);
+      } else {
+        out.put(field);
+      }
+    });
+  }
   out.put(static_cast<uint64_t>(share.steps.size()));
   for (const StepShare& step : share.steps) {
     out.put(step.num_executions);
@@ -129,8 +116,17 @@ BatchShare share_from_frame(std::string_view bytes) {
   in.get(share.batch.is_scored_only);
   in.get(share.batch_indices);
   share.batch.samples.resize(share.batch_indices.size());
-  for (TrainSample& sample : share.batch.samples)
-    each_field(sample, [&](auto& field) { in.get(field); });
+  MediaReader media(in);
+  for (TrainSample& sample : share.batch.samples) {
+    each_field(sample, [&](auto& field) {
+      if constexpr (std::is_same_v<decltype(field), std::vector<MediaSpan>&>) {
+        const bool is_whole = media.get(field, sample.total_length());
+        check(is_whole, "a share has media spans of its tokens");
+      } else {
+        in.get(field);
+      }
+    });
+  }
   share.steps.resize(in.count(sizeof(double)));
   for (StepShare& step : share.steps) {
     in.get(step.num_executions);

@@ -96,6 +96,8 @@ TEST(Share, TravelsAsBytes) {
   share.batch.samples[0].versions = {{4, 6}, {-1, 1}};
   share.batch.samples[0].truncated = true;
   share.batch.samples[1].reward = 0.75;
+  const auto picture = std::make_shared<Attachment>(Attachment{.key = 7, .bytes = "pixels"});
+  for (TrainSample& sample : share.batch.samples) sample.media = {{0, 2, picture}};
   const std::string bytes = to_frame(share);
   const BatchShare back = share_from_frame(bytes);
   EXPECT_EQ(to_frame(back), bytes);
@@ -104,6 +106,8 @@ TEST(Share, TravelsAsBytes) {
   EXPECT_EQ(back.batch.samples[0].tokens, share.batch.samples[0].tokens);
   EXPECT_EQ(back.batch.samples[0].rollout_log_probs, share.batch.samples[0].rollout_log_probs);
   EXPECT_EQ(back.batch.samples[0].versions, share.batch.samples[0].versions);
+  EXPECT_EQ(back.batch.samples[1].media, share.batch.samples[1].media);
+  EXPECT_EQ(bytes.find("pixels"), bytes.rfind("pixels")) << "one attachment travels once";
   EXPECT_EQ(back.batch.samples[1].reward, 0.75);
   EXPECT_EQ(back.batch.samples[1].source_name, "math");
   for (std::size_t length = 0; length < bytes.size(); length += 7)

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/version_runs.h"
+#include "train/train_fields.h"
 
 namespace slime::train {
 namespace {
@@ -25,17 +26,7 @@ std::string source_name_of(const Sample& sample) {
 
 TrainSample to_train_sample(const Sample& sample) {
   TrainSample out;
-  out.ordinal = sample.ordinal;
-  out.group = sample.group;
-  out.tokens = sample.tokens;
-  out.prompt_length = sample.prompt_length;
-  out.rollout_log_probs = sample.log_probs;
-  out.teacher_log_probs = sample.teacher_log_probs;
-  out.versions = sample.versions;
-  out.top_p_ids = sample.top_p_ids;
-  out.top_p_offsets = sample.top_p_offsets;
-  out.routed_experts = sample.routed_experts;
-  out.loss_mask = sample.loss_mask;
+  each_taken_field(sample, out, [](const TakenField&, const auto& from, auto& to) { to = from; });
   if (out.loss_mask.empty())
     out.loss_mask.assign(std::max<int64_t>(0, sample.response_length()), 1);
   if (sample.remove_sample || has_no_verdict(sample)) out.loss_mask.assign(out.loss_mask.size(), 0);
@@ -58,16 +49,16 @@ void check_lengths(const TrainSample& sample, std::vector<std::string>& problems
     say(fmt::format("loss mask of {} entries for {} response tokens", sample.response_length(),
                     response));
   }
-  if (!sample.teacher_log_probs.empty() &&
-      static_cast<int64_t>(sample.teacher_log_probs.size()) != response) {
-    say(fmt::format("{} teacher log-probs for {} response tokens", sample.teacher_log_probs.size(),
-                    response));
-  }
-  if (!sample.rollout_log_probs.empty() &&
-      static_cast<int64_t>(sample.rollout_log_probs.size()) != response) {
-    say(fmt::format("{} rollout log-probs for {} response tokens", sample.rollout_log_probs.size(),
-                    response));
-  }
+  const Sample none;
+  each_taken_field(none, sample, [&](const TakenField& field, const auto&, const auto& list) {
+    if constexpr (requires { list.size(); }) {
+      if (!field.is_per_token || list.empty() || static_cast<int64_t>(list.size()) == response)
+        return;
+      say(fmt::format("{} {} for {} response tokens", list.size(), field.name, response));
+    }
+  });
+  if (const std::string problem = problem_of(sample.media, sample.total_length()); !problem.empty())
+    say(problem);
   if (!sample.versions.empty() && num_tokens(sample.versions) != response) {
     say(fmt::format("weight versions of {} tokens for {} response tokens",
                     num_tokens(sample.versions), response));

@@ -22,6 +22,7 @@ struct TrainSample {
   int64_t rollout_id = 0;       // samples of one rollout execution share it
   std::vector<TokenId> tokens;  // prompt and response
   int64_t prompt_length = 0;
+  std::vector<MediaSpan> media;          // as in Sample
   std::vector<uint8_t> loss_mask;        // per response token
   std::vector<float> rollout_log_probs;  // per response token, of the engine; empty: not known
   std::vector<float> teacher_log_probs;  // per response token, of a teacher elsewhere; empty: none

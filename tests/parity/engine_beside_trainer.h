@@ -22,7 +22,7 @@ inline Tensor trainers_log_probs(model::Network& network, const std::vector<Toke
   const at::Device place = network.weights().flat().device();
   model::TokenBatch batch = pack({{tokens.begin(), tokens.end()}});
   batch.ids_T = batch.ids_T.to(place);
-  batch.positions_T = batch.positions_T.to(place);
+  batch.rotary_row_T = batch.rotary_row_T.to(place);
   model::RouterPass routers;
   if (!told.empty()) {
     routers.num_rows = batch.num_tokens();

@@ -91,7 +91,7 @@ inline model::TokenBatch pack(const std::vector<std::vector<int64_t>>& sequences
     batch.segments.push_back({begin, static_cast<int64_t>(ids.size()), -1});
   }
   batch.ids_T = at::tensor(ids, at::kLong);
-  batch.positions_T = at::tensor(positions, at::kLong);
+  batch.rotary_row_T = at::tensor(positions, at::kLong);
   return batch;
 }
 

@@ -125,7 +125,7 @@ Tensor trainer_log_probs(const char* model, const Precision& precision,
   const auto network = model::load_network(golden_models::directory(model), precision);
   model::TokenBatch batch = testing::pack({{tokens.begin(), tokens.end()}});
   batch.ids_T = batch.ids_T.to(precision.device);
-  batch.positions_T = batch.positions_T.to(precision.device);
+  batch.rotary_row_T = batch.rotary_row_T.to(precision.device);
   model::TreeAttention attention(batch);
   return testing::last_log_probs(*network, batch, attention, count).cpu().to(at::kDouble);
 }

@@ -31,7 +31,7 @@ Results results_of(const FixtureModel& fixture, const Precision& precision,
   model::TokenBatch batch = testing::pack(fixture.sequences());
   const auto targets = testing::next_tokens(batch);
   batch.ids_T = batch.ids_T.to(precision.device);
-  batch.positions_T = batch.positions_T.to(precision.device);
+  batch.rotary_row_T = batch.rotary_row_T.to(precision.device);
   model::RouterPass routers;
   if (choices_YTK.defined()) {
     routers.num_rows = batch.num_tokens();

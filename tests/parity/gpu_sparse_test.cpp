@@ -45,7 +45,7 @@ TEST_P(GpuSparseModel, LooksAtTheTokensOfTheReference) {
   for (std::size_t i = 1; i < sequences.size(); ++i) {
     model::TokenBatch batch = testing::pack({sequences[i]});
     batch.ids_T = batch.ids_T.to(at::kCUDA);
-    batch.positions_T = batch.positions_T.to(at::kCUDA);
+    batch.rotary_row_T = batch.rotary_row_T.to(at::kCUDA);
     testing::ChosenTokens attention(batch);
     network->forward(batch, attention);
     for (const auto& [layer, mask] : attention.masks) {

@@ -79,7 +79,7 @@ TEST_P(Packing, OfResponsesUnderTheirPromptEqualsEverySequenceAlone) {
       batch.segments.push_back({begin, static_cast<int64_t>(ids.size()), 1});
     }
     batch.ids_T = at::tensor(ids, at::kLong);
-    batch.positions_T = at::tensor(positions, at::kLong);
+    batch.rotary_row_T = at::tensor(positions, at::kLong);
     network->weights().zero_grad();
     const Tensor together =
         score(*network, batch, rows, targets,

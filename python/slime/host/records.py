@@ -1,4 +1,5 @@
-"""Samples on the wire: a JSON object of the fields that are not at their default, long lists as columns.
+"""Samples on the wire: a JSON object of the fields that are not at their default, long lists as columns. The fields and
+what is special about them are listed in slime.utils.types.Sample alone.
 
 What user code set beside the fields travels as "extra", as far as JSON can say it.
 """
@@ -7,6 +8,7 @@ import copy
 import logging
 import math
 from array import array
+from dataclasses import MISSING, fields
 
 from slime.host.frames import encode_json
 from slime.utils.int_arrays import IntTable, flat_int32
@@ -17,23 +19,13 @@ __all__ = ["to_record", "from_record", "groups_to_records", "groups_from_records
 logger = logging.getLogger(__name__)
 
 SHORT = 16  # lists up to this length stand in the head
-_ARRAYS = {
-    "tokens": "i",
-    "loss_mask": "B",
-    "rollout_log_probs": "f",
-    "teacher_log_probs": "f",
-    "rollout_top_p_token_ids": "i",
-    "rollout_top_p_token_offsets": "i",
-}
-_PLAIN_DEFAULTS = {
-    name: Sample.__dataclass_fields__[name].default
-    for name in Sample.__dataclass_fields__
-    if name
-    not in ("tokens", "apply_chat_template_kwargs", "weight_versions", "metadata", "spec_info", "prefix_cache_info")
-}
-_FIELDS = frozenset(Sample.__dataclass_fields__)
-_LISTS_AND_DICTS = ("weight_versions", "apply_chat_template_kwargs", "metadata")
-_COUNTS = {"spec_info": Sample.SpecInfo, "prefix_cache_info": Sample.PrefixCacheInfo}
+_FIELDS = {each.name: each for each in fields(Sample)}
+_ARRAYS = {name: each.metadata["array"] for name, each in _FIELDS.items() if "array" in each.metadata}
+_PLAIN_DEFAULTS = {name: each.default for name, each in _FIELDS.items() if each.default is not MISSING}
+_MADE = {name: each.default_factory for name, each in _FIELDS.items() if each.default is MISSING}
+_LISTS_AND_DICTS = tuple(name for name, make in _MADE.items() if make in (list, dict) and name not in _ARRAYS)
+_COUNTS = {name: make for name, make in _MADE.items() if make not in (list, dict)}
+_WATCHED = tuple(name for name, each in _FIELDS.items() if "watched" in each.metadata)
 _STATUS = {status.value: status for status in Sample.Status}
 _told = set()
 
@@ -45,30 +37,26 @@ def _numbers(value, columns):
 def from_record(record, columns):
     """A Sample of its own: nothing in it is shared with `record`, whose plain values are taken as they are."""
     sample = Sample.__new__(Sample)
-    fields = sample.__dict__
-    fields.update(_PLAIN_DEFAULTS)
-    fields["tokens"] = []
-    fields["apply_chat_template_kwargs"] = {}
-    fields["weight_versions"] = []
-    fields["metadata"] = {}
-    fields["spec_info"] = Sample.SpecInfo()
-    fields["prefix_cache_info"] = Sample.PrefixCacheInfo()
+    attributes = sample.__dict__
+    attributes.update(_PLAIN_DEFAULTS)
+    for name, make in _MADE.items():
+        attributes[name] = make()
     for name, value in record.items():
         if name in _ARRAYS:
-            fields[name] = columns[value["$column"]].tolist() if type(value) is dict else list(value)
+            attributes[name] = columns[value["$column"]].tolist() if type(value) is dict else list(value)
         elif name == "status":
-            fields[name] = _STATUS[value]
+            attributes[name] = _STATUS[value]
         elif name == "metadata":
-            fields[name] = _own(value)
+            attributes[name] = _own(value)
         elif name == "extra":
-            fields.update(_own(value))
+            attributes.update(_own(value))
         elif name == "rollout_routed_experts":
             shape = value["shape"]
-            fields[name] = IntTable(flat_int32(list(_numbers(value, columns))), shape[1], shape[2])
+            attributes[name] = IntTable(flat_int32(list(_numbers(value, columns))), shape[1], shape[2])
         elif name in _COUNTS:
-            fields[name] = _COUNTS[name].from_dict(value)
+            attributes[name] = _COUNTS[name].from_dict(value)
         else:
-            fields[name] = value
+            attributes[name] = value
     return sample
 
 
@@ -160,26 +148,23 @@ def groups_to_records(groups, columns):
     ]
 
 
-_WATCHED = ("metadata", "train_metadata", "reward", "response", "label", "rollout_id", "remove_sample")
-
-
 def changes(sample, record, arrays, columns):
     """What a function that returns something else changed in the sample that was made of `record`: a record of those
     fields, empty for most. Tokens and their log-probs are not looked at."""
-    fields = sample.__dict__
+    attributes = sample.__dict__
     changed = {}
     for name in _WATCHED:
-        default = {} if name == "metadata" else _PLAIN_DEFAULTS[name]
-        if fields[name] != record.get(name, default):
-            changed[name] = fields[name]
-    status = Sample.Status(fields["status"]).value
+        default = _PLAIN_DEFAULTS[name] if name in _PLAIN_DEFAULTS else _MADE[name]()
+        if attributes[name] != record.get(name, default):
+            changed[name] = attributes[name]
+    status = Sample.Status(attributes["status"]).value
     if status != record.get("status", "pending"):
         changed["status"] = status
-    mask = fields["loss_mask"]
+    mask = attributes["loss_mask"]
     if mask is not None and ("loss_mask" not in record or mask != list(_numbers(record["loss_mask"], arrays))):
         changed["loss_mask"] = _array_word("loss_mask", mask, columns)
-    if len(fields) > len(_FIELDS):
-        extra = {name: value for name, value in fields.items() if name not in _FIELDS and _speakable(name, value)}
+    if len(attributes) > len(_FIELDS):
+        extra = {name: value for name, value in attributes.items() if name not in _FIELDS and _speakable(name, value)}
         if extra != record.get("extra", {}):
             changed["extra"] = extra
     return changed

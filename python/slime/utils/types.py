@@ -25,6 +25,17 @@ def _plain_list(values, kind):
     return [kind(value) for value in values]
 
 
+def _array(typecode, default=None):
+    """A field whose list travels as a column of numbers of this kind (array.array's)."""
+    given = {"default_factory": list} if default is list else {"default": default}
+    return field(**given, metadata={"array": typecode})
+
+
+def _watched(**default):
+    """A field that counts also where a function changes it in a sample that it does not return."""
+    return field(**default, metadata={"watched": True})
+
+
 class _Counts:
     """Counters that travel as a plain dictionary of their fields."""
 
@@ -91,30 +102,30 @@ class Sample:
 
     group_index: Optional[int] = None
     index: Optional[int] = None
-    rollout_id: Optional[int] = None
+    rollout_id: Optional[int] = _watched(default=None)
     prompt: Union[str, List[Dict[str, str]]] = ""
-    tokens: List[int] = field(default_factory=list)
+    tokens: List[int] = _array("i", list)
     multimodal_inputs: Optional[Dict[str, Any]] = None
     multimodal_train_inputs: Optional[Dict[str, Any]] = None
     multimodal_train_input_id: Optional[str] = None
     apply_chat_template_kwargs: dict = field(default_factory=dict)
-    response: str = ""
+    response: str = _watched(default="")
     response_length: int = 0
-    label: Optional[str] = None
-    reward: Union[float, Dict[str, Any], None] = None
-    loss_mask: Optional[List[int]] = None
+    label: Optional[str] = _watched(default=None)
+    reward: Union[float, Dict[str, Any], None] = _watched(default=None)
+    loss_mask: Optional[List[int]] = _array("B")
     weight_versions: List[str] = field(default_factory=list)
-    rollout_log_probs: Optional[List[float]] = None
-    rollout_top_p_token_ids: Any = None  # ids kept for response token i: ids[offsets[i]:offsets[i + 1]]
-    rollout_top_p_token_offsets: Any = None
+    rollout_log_probs: Optional[List[float]] = _array("f")
+    rollout_top_p_token_ids: Any = _array("i")  # ids kept for response token i: ids[offsets[i]:offsets[i + 1]]
+    rollout_top_p_token_offsets: Any = _array("i")
     rollout_routed_experts: Any = None  # int32 [len(tokens) - 1, layers, topk]
-    remove_sample: bool = False
-    teacher_log_probs: Optional[List[float]] = None
+    remove_sample: bool = _watched(default=False)
+    teacher_log_probs: Optional[List[float]] = _array("f")
     status: Status = Status.PENDING
-    metadata: dict = field(default_factory=dict)
+    metadata: dict = _watched(default_factory=dict)
     generate_function_path: Optional[str] = None
     custom_rm_path: Optional[str] = None
-    train_metadata: Optional[dict] = None
+    train_metadata: Optional[dict] = _watched(default=None)
     session_id: Optional[str] = None
     non_generation_time: float = 0.0
     spec_info: SpecInfo = field(default_factory=SpecInfo)

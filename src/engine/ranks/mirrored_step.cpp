@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "core/media_frame.h"
 #include "engine/remote/frames.h"
 #include "engine/sampler.h"
 #include "engine/step_runner.h"
@@ -16,10 +17,11 @@ using net::BinaryReader;
 using net::BinaryWriter;
 using net::FrameError;
 
-/// What a request keeps as long as it lives. Its tokens go with each step.
+/// What a request keeps as long as it lives. Its tokens go with each step, its media once.
 std::string client_text(const Request& request) {
   RemoteRequest client{static_cast<uint64_t>(request.handle), request.client};
   client.request.input_ids.clear();
+  client.request.media.clear();
   client.request.num_drawn = 0;
   return to_frame(client);
 }
@@ -93,6 +95,7 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
   BinaryWriter out;
   out.put(static_cast<uint64_t>(chunks.size()));
   std::unordered_map<uint64_t, Sent> sent;
+  MediaWriter media(out);
   for (const Chunk& chunk : chunks) {
     const Request& request = *chunk.request;
     const auto handle = static_cast<uint64_t>(request.handle);
@@ -104,6 +107,7 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
     if (is_new) {
       out.put(client_text(request));
       each_constant(request, [&](const auto& number) { out.put(number); });
+      media.put(request.client.media);
     }
     const auto num_tokens = static_cast<int64_t>(request.tokens.size());
     put_rest(out, request.tokens, std::min(now.num_tokens, num_tokens));
@@ -115,6 +119,7 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
     each_number(request, [&](const auto& number) { out.put(number); });
     out.put(chunk.num_tokens);
     put_counts(out, request);
+    out.put(request.allowed_W);
     // A token that is still to be drawn is told again once it is.
     const auto pending = std::find(request.tokens.begin() + std::min(now.num_tokens, num_tokens),
                                    request.tokens.end(), kPendingToken);
@@ -128,6 +133,7 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
 std::vector<Chunk> MirroredSteps::chunks_from(std::string_view frame) {
   BinaryReader in(frame);
   std::vector<Chunk> chunks;
+  MediaReader media(in);
   std::unordered_map<uint64_t, std::unique_ptr<Request>> requests;
   for (std::size_t i = in.count(sizeof(uint64_t)); i > 0; --i) {
     uint64_t handle = 0;
@@ -142,6 +148,8 @@ std::vector<Chunk> MirroredSteps::chunks_from(std::string_view frame) {
       request->client = remote_request_from(client).request;
       request->handle = static_cast<RequestHandle>(handle);
       each_constant(*request, [&](auto& number) { in.get(number); });
+      if (!media.get(request->client.media, request->prompt_length))
+        throw FrameError("a step has media spans that are none");
     } else {
       const auto known = requests_.find(handle);
       if (known == requests_.end()) throw FrameError("a step has a request that nobody told of");
@@ -156,6 +164,7 @@ std::vector<Chunk> MirroredSteps::chunks_from(std::string_view frame) {
     Chunk chunk{.request = request.get()};
     in.get(chunk.num_tokens);
     get_counts(in, *request);
+    in.get(request->allowed_W);
     request->pending = {};  // of the step before: nobody is told here
     if (request->num_computed < 0 || chunk.num_tokens < 1 ||
         chunk.num_tokens > request->num_missing())

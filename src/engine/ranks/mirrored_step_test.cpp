@@ -31,6 +31,8 @@ void expect_same(const Chunk& got, const Chunk& told) {
   EXPECT_EQ(got.request->prompt_length, told.request->prompt_length);
   EXPECT_EQ(got.request->seed, told.request->seed);
   EXPECT_EQ(got.request->output_counts, told.request->output_counts);
+  EXPECT_EQ(got.request->client.media, told.request->client.media);
+  EXPECT_EQ(got.request->allowed_W, told.request->allowed_W);
   EXPECT_EQ(got.request->client.sampling.top_k, told.request->client.sampling.top_k);
   EXPECT_EQ(got.request->client.sampling.logit_bias, told.request->client.sampling.logit_bias);
 }
@@ -39,6 +41,8 @@ TEST(MirroredSteps, RequestsAreThoseOfTheFirstRankStepByStep) {
   StepFrames frames;
   MirroredSteps mirror;
   const auto a = request_of(1, {1, 2, 3}), b = request_of(2, {5, 6});
+  a->client.media = {{0, 2, std::make_shared<Attachment>(Attachment{.key = 7, .bytes = "x"})}};
+  b->allowed_W = {5, 6};
   const auto step = [&](const std::vector<Chunk>& chunks) {
     const std::string frame = frames.frame_of(chunks);
     const std::vector<Chunk> got = mirror.chunks_from(frame);

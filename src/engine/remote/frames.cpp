@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/media_frame.h"
+#include "engine/request_fields.h"
 #include "net/binary.h"
 
 namespace slime::engine {
@@ -45,48 +47,14 @@ void get(BinaryReader& in, std::optional<uint64_t>& number) {
   if (is_there) in.get(number.emplace());
 }
 
-template <typename T>
-void put(BinaryWriter& out, const T& value) {
-  out.put(value);
-}
-template <typename T>
-void get(BinaryReader& in, T& value) {
-  in.get(value);
-}
+void put(BinaryWriter& out, const std::vector<MediaSpan>& media) { MediaWriter(out).put(media); }
 
-/// The fields of a request in the order in which they travel.
-template <typename Request, typename Fn>
-void each_field(Request& request, const Fn& fn) {
-  fn(request.rid);
-  fn(request.input_ids);
-  fn(request.num_drawn);
-  fn(request.cache_salt);
-  fn(request.return_logprob);
-  fn(request.logprob_start_len);
-  fn(request.top_logprobs_num);
-  fn(request.return_top_p_token_ids);
-  fn(request.return_routed_experts);
-  fn(request.routed_experts_start_len);
-  fn(request.stream_interval);
-  auto& sampling = request.sampling;
-  fn(sampling.max_new_tokens);
-  fn(sampling.temperature);
-  fn(sampling.top_p);
-  fn(sampling.top_k);
-  fn(sampling.min_p);
-  fn(sampling.frequency_penalty);
-  fn(sampling.presence_penalty);
-  fn(sampling.repetition_penalty);
-  fn(sampling.min_new_tokens);
-  fn(sampling.stop);
-  fn(sampling.stop_token_ids);
-  fn(sampling.logit_bias);
-  fn(sampling.ignore_eos);
-  fn(sampling.skip_special_tokens);
-  fn(sampling.spaces_between_special_tokens);
-  fn(sampling.no_stop_trim);
-  fn(sampling.sampling_seed);
-}
+template <typename T>
+requires requires(BinaryWriter& out, const T& value) { out.put(value); }
+void put(BinaryWriter& out, const T& value) { out.put(value); }
+template <typename T>
+requires requires(BinaryReader& in, T& value) { in.get(value); }
+void get(BinaryReader& in, T& value) { in.get(value); }
 
 template <typename Load, typename Fn>
 void each_load_field(Load& load, const Fn& fn) {
@@ -115,7 +83,16 @@ RemoteRequest remote_request_from(std::string_view frame) {
   BinaryReader in(frame);
   RemoteRequest request;
   in.get(request.number);
-  each_field(request.request, [&](auto& field) { get(in, field); });
+  GenerateRequest& to = request.request;
+  each_field(to, [&](auto& field) {
+    if constexpr (std::is_same_v<decltype(field), std::vector<MediaSpan>&>) {
+      // Behind the ids.
+      if (!MediaReader(in).get(field, static_cast<int64_t>(to.input_ids.size())))
+        throw FrameError("a request has media spans that are none");
+    } else {
+      get(in, field);
+    }
+  });
   in.end();
   return request;
 }

@@ -17,6 +17,9 @@ GenerateRequest full_request() {
   GenerateRequest request;
   request.rid = "rollout-17.0";
   request.input_ids = {1, 2, 3, 2'000'000};
+  const auto picture = std::make_shared<Attachment>(
+      Attachment{.key = 77, .type = "image/png", .bytes = "\x89PNG", .t = 1, .h = 2, .w = 1});
+  request.media = {{0, 1, picture}, {2, 4, picture}};
   request.num_drawn = 2;
   request.return_logprob = true;
   request.logprob_start_len = 1;
@@ -51,6 +54,8 @@ TEST(RemoteFrames, ARequestArrivesWithAllOfItsFields) {
   EXPECT_EQ(request.number, 42u);
   EXPECT_EQ(request.request.rid, "rollout-17.0");
   EXPECT_EQ(request.request.input_ids, full_request().input_ids);
+  EXPECT_EQ(request.request.media, full_request().media);
+  EXPECT_EQ(request.request.media[0].what, request.request.media[1].what) << "bytes travel once";
   EXPECT_EQ(request.request.num_drawn, 2);
   EXPECT_EQ(request.request.sampling.stop, full_request().sampling.stop);
   EXPECT_EQ(request.request.sampling.logit_bias, full_request().sampling.logit_bias);

@@ -168,7 +168,7 @@ void paged_attention_portable(const PagedAttentionCall& call) {
     for (int64_t i = 0; i < sequence.num_rows; ++i) {
       const int64_t row = sequence.first_row + i;
       const int64_t position = sequence.num_keys - sequence.num_rows + i;
-      const int64_t angle = position + sequence.rotary_offset;
+      const int64_t angle = call.rotary_row_T[row];
       const int32_t page = sequence.pages[position / kPageTokens];
       for (int64_t head = 0; head < call.num_kv_heads; ++head) {
         const auto key = normed_rotated(row, call.num_heads + head, angle, call.k_norm);
@@ -190,7 +190,7 @@ void paged_attention_portable(const PagedAttentionCall& call) {
     for (int64_t i = 0; i < sequence.num_rows; ++i) {
       const int64_t row = sequence.first_row + i;
       const int64_t position = sequence.num_keys - sequence.num_rows + i;
-      const int64_t angle = position + sequence.rotary_offset;
+      const int64_t angle = call.rotary_row_T[row];
       const int64_t first_key =
           call.window > 0 ? std::max<int64_t>(0, position - call.window + 1) : 0;
       const uint8_t* chosen = call.chosen_T == nullptr ? nullptr : call.chosen_T[row];

@@ -41,8 +41,7 @@ struct PagedSequence {
   const int32_t* pages = nullptr;
   int64_t first_row = 0;
   int64_t num_rows = 0;
-  int64_t num_keys = 0;       // the new ones included
-  int64_t rotary_offset = 0;  // position p rotates by row p + rotary_offset of the tables
+  int64_t num_keys = 0;  // the new ones included
 };
 
 /// How the work of a step is tiled; made once per step, used by every layer.
@@ -90,6 +89,7 @@ struct PagedAttentionCall {
   const float* cos_PR = nullptr;  // [P, R], R = rotary_half
   const float* sin_PR = nullptr;
   int64_t rotary_half = 0;
+  const int64_t* rotary_row_T = nullptr;  // the row of those tables that turns a row of the step
   /// Of each row, null, or null for rows that see all: a byte for each key up to its own, 0 where it
   /// does not look.
   const uint8_t* const* chosen_T = nullptr;

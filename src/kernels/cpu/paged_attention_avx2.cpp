@@ -395,7 +395,7 @@ SLIME_AVX2 void prepare_tile(const PagedAttentionCall& call, const PagedPlan::Ti
     for (int64_t i = 0; i < tile.num_rows; ++i) {
       const int64_t row = sequence.first_row + tile.first_row + i;
       const int64_t position = sequence.num_keys - sequence.num_rows + tile.first_row + i;
-      const int64_t angle = position + sequence.rotary_offset;
+      const int64_t angle = call.rotary_row_T[row];
       const A* heads = static_cast<const A*>(call.qkv_TE) + row * call.row_size();
       for (int64_t g = 0; g < group; ++g) {
         float* query = call.query_scratch + ((kv_head * total_rows + row) * group + g) * stride;

@@ -95,6 +95,10 @@ struct Layer {
     call.cos_PR = cos.data();
     call.sin_PR = sin.data();
     call.rotary_half = head_dim / 2;
+    // Any rows: which keys are seen is no matter of them.
+    std::vector<int64_t> rotary_row(num_rows);
+    for (int64_t row = 0; row < num_rows; ++row) rotary_row[row] = (row * 37 + 11) % 512;
+    call.rotary_row_T = rotary_row.data();
     call.query_scratch = query_scratch.data();
     call.plan = &plan;
     if (portable) {

@@ -224,7 +224,7 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   RotateCall rotate;
   rotate.number = number_of(call.qkv_TE);
   rotate.qkv_TE = rotate.out_TE = call.qkv_TE.data_ptr();
-  rotate.positions_T = array<int64_t>(call.positions_T);
+  rotate.positions_T = array<int64_t>(call.rotary_row_T);
   rotate.q_norm_D = pointer(call.q_norm_D);
   rotate.k_norm_D = pointer(call.k_norm_D);
   rotate.has_float_norms = are_float_norms(call.qkv_TE, call.q_norm_D);
@@ -279,8 +279,8 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
         "attention sinks are in the precision of the rows");
   if (!has_tiles_here) {
     check(!is_decode && !has_packed, "decode is planned where has_decode_attention says so");
-    const Tensor& positions_T = batch.position_T.defined() ? batch.position_T : call.positions_T;
-    attend_plain(attend, array<int64_t>(positions_T), array<int32_t>(batch.row_sequence_T), stream);
+    attend_plain(attend, array<int64_t>(batch.index_T), array<int32_t>(batch.row_sequence_T),
+                 stream);
     return out_TC;
   }
   for (const TileLaunch& launch : batch.tiles) {

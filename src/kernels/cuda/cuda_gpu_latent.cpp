@@ -32,7 +32,7 @@ void fast_step(const LatentCall& call, const Tensor& q_TNE) {
   step.query_stride = call.query_TE.stride(0);
   step.latent_stride = call.latent_TL.stride(0);
   step.rotary_stride = call.rotary_key_TR.stride(0);
-  step.positions_T = array<int64_t>(call.positions_T);
+  step.positions_T = array<int64_t>(call.rotary_row_T);
   step.slot_T = array<int32_t>(call.batch->slot_T);
   step.latent_norm_L = pointer(call.latent_norm_L);
   step.expand = pointer(call.expand);
@@ -65,7 +65,7 @@ void plain_step(const Device& device, const LatentCall& call, const Tensor& q_TN
   // All rotating numbers as heads of their own; the value head is not looked at.
   const Tensor rotated_TE = device.norm_rotate(
       at::cat({flat(ordered(query_TND.narrow(2, plain, rotary))), key_TR, key_TR}, 1),
-      call.positions_T, {}, {}, call.cos_PR, call.sin_PR, {heads, 1, rotary, 0});
+      call.rotary_row_T, {}, {}, call.cos_PR, call.sin_PR, {heads, 1, rotary, 0});
   q_TNE.narrow(2, 0, rotary)
       .copy_(rotated_TE.narrow(1, 0, heads * rotary).view({tokens, heads, rotary}));
   const Tensor keys_NPL =
@@ -179,7 +179,7 @@ Tensor CudaGpu::latent_attention(const LatentCall& call) const {
   attend.paged.query_starts = array<int32_t>(batch.query_starts);
   attend.paged.page_starts = array<int32_t>(batch.page_starts);
   attend.paged.pages = array<int32_t>(batch.pages);
-  attend.positions_T = array<int64_t>(call.positions_T);
+  attend.positions_T = array<int64_t>(batch.index_T);
   attend.row_sequence_T = array<int32_t>(batch.row_sequence_T);
   attend.out_TNL = out_TNL.data_ptr();
   attend.num_rows = rows;

@@ -34,7 +34,7 @@ IndexRows CudaGpu::index_rows(const kernels::IndexRowsCall& call) const {
   made.norm_bias_D = pointer(call.norm_bias_D);
   made.cos_PR = array<float>(call.cos_PR);
   made.sin_PR = array<float>(call.sin_PR);
-  made.positions_T = array<int64_t>(call.positions_T);
+  made.positions_T = array<int64_t>(call.rotary_row_T);
   made.made_query_TJD = out.query_TJD.data_ptr<float>();
   made.made_key_TD = out.key_TD.data_ptr<float>();
   made.scaled_weight_TJ = out.weight_TJ.data_ptr<float>();
@@ -48,7 +48,7 @@ IndexRows CudaGpu::index_rows(const kernels::IndexRowsCall& call) const {
 
 Tensor CudaGpu::choose_tokens(const IndexCall& call) const {
   const PagedBatch& batch = *call.batch;
-  const int64_t rows = call.positions_T.size(0);
+  const int64_t rows = call.key_TD.size(0);
   const cudaStream_t stream = stream_of(call.keys);
   for (const Tensor* x : {&call.query_TJD, &call.key_TD, &call.weight_TJ, &call.keys})
     check(x->scalar_type() == at::kFloat && x->is_contiguous() && is_aligned(*x),
@@ -63,7 +63,7 @@ Tensor CudaGpu::choose_tokens(const IndexCall& call) const {
   scores.key_TD = array<float>(call.key_TD);
   scores.weight_TJ = array<float>(call.weight_TJ);
   scores.keys = call.keys.data_ptr<float>();
-  scores.positions_T = array<int64_t>(call.positions_T);
+  scores.positions_T = array<int64_t>(batch.index_T);
   scores.slot_T = array<int32_t>(batch.slot_T);
   scores.page_starts = array<int32_t>(batch.page_starts);
   scores.pages = array<int32_t>(batch.pages);

@@ -69,12 +69,12 @@ struct DecodeLaunch {
 
 /// The rows of one step and where their keys and values are. The same for all layers.
 struct PagedBatch {
-  Tensor slot_T;          // int32  page * kPageTokens + slot, where this row's key and value go
-  Tensor row_sequence_T;  // int32
-  Tensor position_T;      // int64, where rows of the rotary tables are not positions; or undefined
-  Tensor query_starts;    // int32 [S + 1]
-  Tensor page_starts;     // int32 [S + 1]
-  Tensor pages;           // int32, flat
+  Tensor slot_T;            // int32  page * kPageTokens + slot, where this row's key and value go
+  Tensor row_sequence_T;    // int32
+  Tensor index_T;           // int64  in its sequence: a row sees the keys up to its own
+  Tensor query_starts;      // int32 [S + 1]
+  Tensor page_starts;       // int32 [S + 1]
+  Tensor pages;             // int32, flat
   Tensor last_page_tokens;  // int32 [S]  tokens in the last page, this step's included
   Tensor state_S;           // int32  where layers keep states: the sequence's; below 0: padding
   std::vector<TileLaunch> tiles;
@@ -85,7 +85,7 @@ struct PagedBatch {
 struct PagedCall {
   const PagedBatch* batch = nullptr;
   Tensor qkv_TE;              // may be overwritten: its query heads become normed and rotated
-  Tensor positions_T;         // int64
+  Tensor rotary_row_T;        // int64, of cos and sin
   Tensor q_norm_D, k_norm_D;  // in the precision of qkv or in float32; undefined: no norm
   Tensor cos_PR, sin_PR;      // float32
   Tensor sinks_N;             // attention sinks, in the precision of qkv; undefined: none

@@ -32,14 +32,14 @@ struct LatentCall {
   Tensor query_TE;       // [T, N (P + R)]: of a head what does not rotate, then what does
   Tensor latent_TL;      // not normed
   Tensor rotary_key_TR;  // not rotated
-  Tensor positions_T;    // int64
+  Tensor rotary_row_T;   // int64, of cos and sin
   Tensor latent_norm_L;
   double norm_eps = 0;
   Tensor expand;          // [N (P + V), L]: of a head keys, then values
   Tensor cos_PR, sin_PR;  // float32 [positions, R / 2]
   Tensor rotary_order_R;  // int64, of neighbours that rotate with each other; undefined: halves do
   Tensor rows;            // [pages, 1, kPageTokens, R + L], in the precision of the queries
-  // int32 [T, C], of decode: row t looks at the first min(position + 1, C) of these places in the cache
+  // int32 [T, C], of decode: row t looks at the first min(index + 1, C) of these places in the cache
   // (kernels/gpu/sparse.h). Undefined: at all tokens.
   Tensor chosen_TC;
 };

@@ -36,6 +36,8 @@ struct alignas(8) LogitChanges {
 /// Of one row. All zero: it wants nothing.
 struct alignas(8) RowWish {
   LogitChanges* changes = nullptr;  // null: logits stay what they are
+  /// Device memory: bit id % 32 of word id / 32 for each id that may be drawn; null: all may.
+  const uint32_t* allowed = nullptr;
   /// Locked host memory, which the kernel writes: num_top pairs of a log-prob (float32) and an id
   /// (-1: there are no more, the others are impossible), then the kept ids; or, where these are too many to be sorted, all logits (float32).
   uint32_t* report = nullptr;

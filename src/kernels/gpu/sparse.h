@@ -22,7 +22,7 @@ struct IndexRowsCall {
   Tensor norm_D, norm_bias_D;  // of keys
   double norm_eps = 0;
   Tensor cos_PR, sin_PR;       // float32 [positions, R / 2]
-  Tensor positions_T;          // int64
+  Tensor rotary_row_T;         // int64, of cos and sin
   bool rotates_pairs = false;  // neighbours; otherwise halves
 };
 /// float32, rotated; of rotating numbers the halves, whatever rotated with each other.
@@ -34,7 +34,6 @@ struct IndexRows {
 
 struct IndexCall {
   const PagedBatch* batch = nullptr;
-  Tensor positions_T;  // int64
   // float32, contiguous.
   Tensor query_TJD;  // scaled
   Tensor key_TD;     // goes to the rows' slots

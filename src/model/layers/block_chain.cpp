@@ -83,7 +83,7 @@ Stream chained(Blocks blocks, const Tensor& residual_TH, const TokenBatch& batch
                                    projection.weight_OI, projection.bias_O);
   for (size_t i = 0; i < blocks.size(); ++i) {
     const bool is_last = i + 1 == blocks.size();
-    Tensor attended_TC = blocks[i]->mixer().mix(next_TE, batch.positions_T, attention);
+    Tensor attended_TC = blocks[i]->mixer().mix(next_TE, batch.rotary_row_T, attention);
     if (is_last && wants_some) {
       stream_TH = stream_TH.index_select(0, batch.wanted_R);
       if (stream_TH.size(0) == 0) return {stream_TH, {}};

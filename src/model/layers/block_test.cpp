@@ -22,7 +22,7 @@ std::unique_ptr<Network> load(const std::string& name, const std::string& dtype 
 TokenBatch some_tokens() {
   TokenBatch batch;
   batch.ids_T = at::tensor({5, 6, 7, 8, 9, 100, 2, 1}, at::kLong);
-  batch.positions_T = at::tensor({0, 1, 2, 3, 4, 0, 1, 2}, at::kLong);
+  batch.rotary_row_T = at::tensor({0, 1, 2, 3, 4, 0, 1, 2}, at::kLong);
   batch.segments = {{0, 5, -1}, {5, 8, -1}};
   return batch;
 }

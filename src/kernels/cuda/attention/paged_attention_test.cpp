@@ -135,7 +135,7 @@ struct PagedCase {
     if (has_twin) expected_TC = at::cat(expected);
     tables.pad(padding, num_pages);
     qkv_TE = qkv.to(at::kCUDA);
-    positions_T = to_gpu(tables.positions, at::kLong);
+    positions_T = batch.index_T = to_gpu(tables.positions, at::kLong);
     const auto cache_type = is_fp8 ? at::kFloat8_e4m3fn : type;
     keys = cpu_keys.to(cache_type).to(at::kCUDA);
     values = cpu_values.to(cache_type).to(at::kCUDA);
@@ -229,7 +229,7 @@ struct PagedCase {
     PagedCall call;
     call.batch = &step;
     call.qkv_TE = qkv_TE.clone();
-    call.positions_T = positions_T;
+    call.rotary_row_T = positions_T;
     call.q_norm_D = q_norm_D;
     call.k_norm_D = k_norm_D;
     call.cos_PR = cos_PR;

@@ -145,7 +145,7 @@ struct LatentCase {
     call.query_TE = on_gpu.narrow(1, 0, query_size);
     call.latent_TL = on_gpu.narrow(1, query_size, rank);
     call.rotary_key_TR = on_gpu.narrow(1, query_size + rank, rotary);
-    call.positions_T = to_gpu(tables.positions, at::kLong);
+    call.rotary_row_T = batch.index_T = to_gpu(tables.positions, at::kLong);
     call.latent_norm_L = to_gpu(norm);
     call.norm_eps = 1e-6;
     call.expand = to_gpu(expand);

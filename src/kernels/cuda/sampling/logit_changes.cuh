@@ -55,6 +55,14 @@ __device__ inline void change_logits(LogitChanges* changes, bool forbids, float*
   __syncthreads();
 }
 
+/// Makes ids in [begin, end) impossible that are not allowed. By the whole thread block; ends with a barrier.
+__device__ inline void mask_logits(const uint32_t* allowed, float* logits_V, int64_t begin,
+                                   int64_t end) {
+  for (int64_t id = begin + threadIdx.x; id < end; id += blockDim.x)
+    if ((allowed[id / 32] >> (id % 32) & 1U) == 0) logits_V[id] = -INFINITY;
+  __syncthreads();
+}
+
 /// Counts a drawn token. By the whole thread block.
 __device__ inline void count_token(LogitChanges* changes, int32_t token) {
   if (changes->room == 0) return;

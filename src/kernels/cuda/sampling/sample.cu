@@ -47,6 +47,8 @@ __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall c
     const RowWish& wish = call.wish_R[row];
     if (wish.changes != nullptr)
       change_logits(wish.changes, wish.forbids != 0, logits, begin, begin + kSampleChunk);
+    if (wish.allowed != nullptr)
+      mask_logits(wish.allowed, logits, begin, min(begin + kSampleChunk, call.vocab));
   }
   Largest mine{-INFINITY, 0x7fffffff};
   bool has_nan = false;

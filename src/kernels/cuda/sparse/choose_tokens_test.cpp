@@ -71,7 +71,7 @@ struct ChoiceCase {
     tables.pad(padding, num_pages);
     tables.copy_to(batch);
     call.batch = &batch;
-    call.positions_T = to_gpu(tables.positions, at::kLong);
+    batch.index_T = to_gpu(tables.positions, at::kLong);
     call.query_TJD = to_gpu(query_TJD);
     call.key_TD = to_gpu(key_TD);
     call.weight_TJ = to_gpu(weight_TJ);
@@ -244,7 +244,7 @@ TEST(GpuSparseDecode, IsRecordedAndReplayedWithOtherLengths) {
   const auto graph =
       open_gpu().record([&] { recorded = open_gpu().choose_tokens(one.call); }, nullptr);
   for (const int64_t position : {899, 50, 99, 100, 620}) {
-    one.call.positions_T.fill_(position);
+    one.batch.index_T.fill_(position);
     graph->replay();
     const Tensor expected = open_gpu().choose_tokens(one.call);
     const int64_t count = std::min<int64_t>(position + 1, 100);
