@@ -194,7 +194,7 @@ struct DecodeLayers {
       layer.scale = 0.07;
       layer.index_count = kChosen;
       layer.lends_choice = i == 0;
-      layer.expand.value = at::randn({kQueries * (kPlain + kValue), kLatent}, halves) * 0.04;
+      layer.expand.matrix = at::randn({kQueries * (kPlain + kValue), kLatent}, halves) * 0.04;
       layer.latent_norm.value = at::rand({kLatent}, halves) + 0.5;
       layer.norm_eps = 1e-6;
       layer.rotary_order_R = at::cat({at::arange(0, kRotating, 2, there.dtype(at::kLong)),

@@ -191,7 +191,8 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     }
     if (needs.has_engine && !config.shares_weights()) {
       needs.engine_weights = weights;
-      needs.staged_weights = flat.is_cuda() ? weights : 0;
+      const bool is_staged = network.weights().flat().is_cuda() || network.weights().has_formats();
+      needs.staged_weights = is_staged ? weights : 0;
     }
     if (setup::evaluates_beside(config)) {
       needs.eval_requests = setup::evaluation_requests(config);
