@@ -46,7 +46,7 @@ Precision Precision::on_gpu(const std::string& dtype) {
   const at::ScalarType type = of(dtype).weights;
   if (type == at::kDouble)
     throw ConfigError("dtype \"float64\" is for the CPU; a GPU has bfloat16, float16 and float32");
-  return {type, type, at::Device(at::kCUDA, 0)};
+  return {.weights = type, .activations = type, .device = at::Device(at::kCUDA, 0)};
 }
 
 int64_t Weights::num_parameters() const {

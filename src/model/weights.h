@@ -26,11 +26,11 @@ struct Precision {
   at::ScalarType weights = at::kFloat;  // kBFloat16, kHalf, kFloat or kDouble (tests)
   /// kBFloat16 where the processor multiplies it, else kFloat; kDouble with kDouble.
   at::ScalarType activations = at::kFloat;
-  at::Device device = at::kCPU;  // kCUDA after kernels::open_gpu()
-
   /// Of the matrices that may have another format (Weights::Builder::add): an engine's. Such a network is
   /// not trained; its numbers are made from those of a plain one (Weights::copy_from).
   kernels::MatrixFormat matrices = kernels::MatrixFormat::kPlain;
+
+  at::Device device = at::kCPU;  // kCUDA after kernels::open_gpu()
 
   /// The best pair of this machine for "bfloat16", "float16", "float32" or "float64". bfloat16
   /// weights are computed in float32 where the processor has no bf16 products. Throws ConfigError
