@@ -109,6 +109,7 @@ TEST(MemoryPlan, WorkspacesOfProductsStay) {
 
 TEST(MemoryPlan, ASmallRunIsToldInMebibytes) {
   MemoryNeeds needs;
+  needs.has_engine = false;
   needs.train.weights = 3 << 18;  // 0.75 MiB
   const HostMemory now{.total = 16 * kGibibyte, .resident = 100 << 20};
   const MemoryPlan plan(run_of(8), needs, now, 0);
