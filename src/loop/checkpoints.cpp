@@ -120,9 +120,8 @@ fs::path Checkpoints::write(int64_t step, const json::object& run) {
   const fs::path& root = folder_.checkpoints();
   const bool is_alone = config_.world_size() == 1;
   const uint64_t expected = train::expected_checkpoint_bytes(root);
-  const uint64_t missing = train::missing_checkpoint_bytes(root);
-  if (missing > 0 && !make_room(missing) && !is_alone)
-    write_elsewhere(step, run, "the disk is full");
+  const uint64_t missing = is_alone ? 0 : train::missing_checkpoint_bytes(root);
+  if (missing > 0 && !make_room(missing)) write_elsewhere(step, run, "the disk is full");
   for (bool has_made_room = false;; has_made_room = true) {
     try {
       return write_to(root, step, run);

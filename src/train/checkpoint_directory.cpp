@@ -147,25 +147,29 @@ fs::path write_checkpoint_directory(const fs::path& root, int64_t iteration,
                                     const std::function<void(const fs::path&)>& fill) {
   const fs::path final_path = root / checkpoint_name(iteration);
   const fs::path unfinished = root / fmt::format("{}{}", kUnfinished, checkpoint_name(iteration));
+  const fs::path latest = root / fmt::format("{}{}", kUnfinished, kLatest);
   try {
     fs::create_directories(root);
     remove_unfinished(root);
     fs::create_directory(unfinished);
     fill(unfinished);
     commit(unfinished);
+    // Whatever needs room comes before the first name changes.
+    model::write_file(latest, fmt::format("{}\n", iteration));
     if (fs::exists(final_path)) {
       replace_directory(unfinished, final_path);
     } else {
       fs::rename(unfinished, final_path);
     }
     model::sync_directory(root);
-    model::write_file(root / kLatest, fmt::format("{}\n", iteration));
+    fs::rename(latest, root / kLatest);
     model::sync_directory(root);
     remove_unfinished(root);
   } catch (const std::system_error& error) {
     const uint64_t written = bytes_below(unfinished);
     std::error_code ignored;
     fs::remove_all(unfinished, ignored);
+    fs::remove(latest, ignored);
     const std::string told = fmt::format(
         "checkpoint {} could not be written ({}); earlier checkpoints under {} are untouched. "
         "Free some space or give another --save",

@@ -1,5 +1,7 @@
 #include "train/checkpoint_room.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <system_error>
 
@@ -9,20 +11,34 @@ namespace slime::train {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr uint64_t kUnitOfBlocks = 512;  // as stat(2) counts
+/// Names, and the file that says which checkpoint is the newest.
+constexpr uint64_t kNamesBytes = uint64_t{64} << 10;
+
+}  // namespace
+
 uint64_t bytes_below(const fs::path& folder) {
   uint64_t bytes = 0;
+  const auto add = [&bytes](const fs::path& path) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0) return;
+    bytes += std::max<uint64_t>(static_cast<uint64_t>(status.st_blocks) * kUnitOfBlocks,
+                                S_ISREG(status.st_mode) ? status.st_size : 0);
+  };
+  add(folder);
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code unknown;
-    if (entry->is_regular_file(unknown)) bytes += entry->file_size(unknown);
-  }
+       entry.increment(error))
+    add(entry->path());
   return bytes;
 }
 
 uint64_t expected_checkpoint_bytes(const fs::path& root) {
   const std::vector<int64_t> committed = committed_iterations(root);
-  return committed.empty() ? 0 : bytes_below(root / checkpoint_name(committed.back()));
+  if (committed.empty()) return 0;
+  return bytes_below(root / checkpoint_name(committed.back())) + kNamesBytes;
 }
 
 uint64_t missing_checkpoint_bytes(const fs::path& root) {

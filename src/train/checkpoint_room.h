@@ -26,7 +26,7 @@ class DiskFull : public ConfigError {
   uint64_t written_bytes_;
 };
 
-/// Of all files below a folder.
+/// That all files and folders below a folder take of the disk, itself included.
 uint64_t bytes_below(const std::filesystem::path& folder);
 
 /// What the next checkpoint takes, about: the size of the newest one under `root`; 0: there is none.

@@ -17,13 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Three checkpoints of 1000 bytes each, and what COMMITTED takes.
+/// Three checkpoints of 100,000 bytes each, and what COMMITTED and the folder take.
 struct Root {
   Root() {
     fs::remove_all(path);
     for (const int64_t iteration : {1, 2, 3})
       write_checkpoint_directory(path, iteration, [](const fs::path& folder) {
-        std::ofstream(folder / "a") << std::string(1000, 'x');
+        std::ofstream(folder / "a") << std::string(100'000, 'x');
       });
   }
   ~Root() { fs::remove_all(path); }
@@ -34,30 +34,31 @@ using Names = std::vector<std::string>;
 
 TEST(CheckpointRoom, TheOldestGoUntilWhatLacksIsFree) {
   const Root root;
-  EXPECT_EQ(make_room_for_checkpoint(root.path, 500), Names{"iter_0000001"});
+  EXPECT_EQ(make_room_for_checkpoint(root.path, 50'000), Names{"iter_0000001"});
   EXPECT_EQ(checkpoint_iterations(root.path), (std::vector<int64_t>{2, 3}));
 }
 
 TEST(CheckpointRoom, NoneGoesWhereAllButTheNewestAreNotEnough) {
   const Root root;
-  EXPECT_EQ(make_room_for_checkpoint(root.path, 5000), Names{});
+  EXPECT_EQ(make_room_for_checkpoint(root.path, 500'000), Names{});
   EXPECT_EQ(checkpoint_iterations(root.path), (std::vector<int64_t>{1, 2, 3}));
 }
 
 TEST(CheckpointRoom, ADamagedOneIsNotTheNewestWholeOne) {
   const Root root;
   std::ofstream(root.path / "iter_0000003" / "a") << "damaged";
-  EXPECT_EQ(make_room_for_checkpoint(root.path, 1500), Names{}) << "2 stays, 1 alone is too small";
-  EXPECT_EQ(make_room_for_checkpoint(root.path, 500), Names{"iter_0000001"});
-  EXPECT_EQ(make_room_for_checkpoint(root.path, 500), Names{});
+  EXPECT_EQ(make_room_for_checkpoint(root.path, 150'000), Names{})
+      << "2 stays, 1 alone is too small";
+  EXPECT_EQ(make_room_for_checkpoint(root.path, 50'000), Names{"iter_0000001"});
+  EXPECT_EQ(make_room_for_checkpoint(root.path, 50'000), Names{});
   EXPECT_EQ(checkpoint_iterations(root.path), (std::vector<int64_t>{2, 3}));
 }
 
 TEST(CheckpointRoom, TheNextOneIsExpectedToBeAsLargeAsTheNewest) {
   const Root root;
   const uint64_t expected = expected_checkpoint_bytes(root.path);
-  EXPECT_GT(expected, 1000U);
-  EXPECT_LT(expected, 2000U);
+  EXPECT_GT(expected, 100'000U);
+  EXPECT_LT(expected, 250'000U);
   EXPECT_EQ(missing_checkpoint_bytes(root.path), 0U);
   EXPECT_EQ(expected_checkpoint_bytes(root.path / "nothing"), 0U);
 }
@@ -74,7 +75,8 @@ TEST(CheckpointRoom, AFullDiskIsToldWithWhatWasWritten) {
     write_checkpoint_directory(root.path, 4, full(ENOSPC));
     FAIL();
   } catch (const DiskFull& error) {
-    EXPECT_EQ(error.written_bytes(), 300U);
+    EXPECT_GE(error.written_bytes(), 300U);
+    EXPECT_LT(error.written_bytes(), 20'000U);
   }
   EXPECT_THROW(write_checkpoint_directory(root.path, 4, full(EDQUOT)), DiskFull);
   try {
