@@ -109,7 +109,7 @@ int score(std::span<const std::string> arguments) {
   const bool may_ask = how.type.empty() || reward::asks_server({}, how.type);
   if (may_ask && !config.url.empty()) {
     if (const auto problem = net::why_unreachable(config.url, kConnectTimeout))
-      throw ConfigError("--rm-url " + without_passwords(problem->message));
+      throw ConfigError("--rm-url: " + without_passwords(problem->message));
   }
   JsonLines input(file);
   int64_t num_lines = 0, num_scored = 0;

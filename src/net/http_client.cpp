@@ -127,12 +127,12 @@ std::optional<Error> why_unreachable(const std::string& url, std::chrono::millis
   error_code error;
   tcp::resolver resolver(context);
   const auto endpoints = resolver.resolve(to->host, to->port, error);
-  if (error) return Error{fmt::format("{}: cannot resolve the host: {}", url, error.message())};
+  if (error) return Error{fmt::format("cannot resolve {}: {}", to->host, error.message())};
   boost::beast::tcp_stream stream(context);
   stream.expires_after(timeout);
   stream.async_connect(endpoints, [&error](error_code how, const auto&) { error = how; });
   context.run();
-  if (error) return Error{fmt::format("{}: cannot connect: {}", url, error.message())};
+  if (error) return Error{fmt::format("cannot connect to {}: {}", to->authority, error.message())};
   return std::nullopt;
 }
 
