@@ -153,11 +153,6 @@ void Recorder::add_waits(Metrics& metrics, StepSummary& line) {
   line.figures.emplace_back("engine idle %", 100 * idle / step);
 }
 
-/// The second: gradients are there while responses are generated, as in all that follow.
-int64_t Recorder::step_of_comparison() const {
-  return std::min(schedule_.first_step + 1, schedule_.num_steps - 1);
-}
-
 void Recorder::add_memory(int64_t step, Metrics& metrics, StepSummary& line) {
   metrics["perf/rss_bytes"] = estimate::resident_bytes();
   const std::string device = memory_.is_on_gpu() ? "perf/gpu_bytes_" : "perf/rss_bytes_";
@@ -165,7 +160,8 @@ void Recorder::add_memory(int64_t step, Metrics& metrics, StepSummary& line) {
                 train = memory_.peak(estimate::Phase::kTrain);
   if (rollout > 0) metrics[device + "generate"] = static_cast<double>(rollout);
   if (train > 0) metrics[device + "train"] = static_cast<double>(train);
-  if (step == step_of_comparison()) {
+  // Before the C library keeps what earlier steps have freed, which the table does not count.
+  if (step == schedule_.first_step) {
     const auto limit = static_cast<double>(config_.rollout_max_response_len.value_or(0));
     const auto length = metrics.find("rollout/response_len/mean");
     std::string text = memory_.plan().compare(memory_.measured(estimate::Phase::kGenerate),

@@ -79,7 +79,6 @@ class Recorder {
   void add_waits(Metrics& metrics, StepSummary& line);
   /// Of this step, mean of the engines.
   double seconds_of_engines(std::string_view phase) const;
-  int64_t step_of_comparison() const;
   void add_memory(int64_t step, Metrics& metrics, StepSummary& line);
   void announce_trace(const std::optional<std::filesystem::path>& file);
 
