@@ -6,7 +6,7 @@
 /// read; its SampleField says where it goes.
 ///
 /// A new field is a member in core/sample.h, a line here, an attribute in python/slime/utils/types.py,
-/// and, where training reads it, a line in train/train_fields.h.
+/// and, where training reads it, a member and a line in train/train_batch.h.
 
 #include <string_view>
 #include <type_traits>

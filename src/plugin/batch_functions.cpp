@@ -17,7 +17,6 @@
 #include "plugin/payload.h"
 #include "plugin/sample_record.h"
 #include "setup/train_config.h"
-#include "train/train_fields.h"
 
 namespace slime::plugin {
 namespace {
@@ -150,10 +149,7 @@ void take_mask(const Numbers* row, int64_t response_length, train::TrainSample& 
   }
 }
 
-std::vector<float> log_probs(const std::optional<std::vector<Numbers>>& rows, std::size_t i,
-                             int64_t response_length, std::string_view name) {
-  if (!rows) return {};
-  const Numbers& row = (*rows)[i];
+std::vector<float> log_probs(const Numbers& row, int64_t response_length, std::string_view name) {
   if (static_cast<int64_t>(row.size()) != response_length) {
     throw FrameError(
         fmt::format("{} has {} numbers for {} response tokens", name, row.size(), response_length));
@@ -191,10 +187,9 @@ ProcessedRewards read_processed_rewards(const Payload& answer, std::size_t num_s
 
 train::TrainBatch read_converted(const Payload& answer, const std::vector<Group>& groups,
                                  std::vector<std::string>& without_place) {
-  constexpr auto kRead = std::to_array<std::string_view>(
-      {"tokens", "response_lengths", "rewards", "raw_reward", "loss_masks", "rollout_log_probs",
-       "teacher_log_probs", "rollout_ids", "rollout_mask_sums", "truncated", "source_names",
-       "sample_indices"});
+  std::vector<std::string_view> known{
+      "tokens",      "response_lengths",  "rewards",   "raw_reward",   "loss_masks",
+      "rollout_ids", "rollout_mask_sums", "truncated", "source_names", "sample_indices"};
   const json::value* word = answer.head.if_contains("data");
   if (word == nullptr || !word->is_object()) throw FrameError("an answer without data");
   const json::object& data = word->get_object();
@@ -207,8 +202,16 @@ train::TrainBatch read_converted(const Payload& answer, const std::vector<Group>
   const auto masks = lists.rows("loss_masks");
   const auto rollout_ids = lists.numbers("rollout_ids");
   const auto truncated = lists.numbers("truncated");
-  const auto rollout_log_probs = lists.rows("rollout_log_probs");
-  const auto teacher_log_probs = lists.rows("teacher_log_probs");
+  std::map<std::string_view, std::vector<Numbers>> per_token;
+  const Sample none;
+  const train::TrainSample sample_of_none;
+  train::each_taken_field(none, sample_of_none,
+                          [&](const train::TakenField& field, const auto&...) {
+                            if (!field.is_per_token) return;
+                            if (auto rows = lists.rows(field.name))
+                              per_token[field.name] = std::move(*rows);
+                            known.push_back(field.name);
+                          });
   train::TrainBatch batch;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     train::TrainSample& sample = batch.samples.emplace_back();
@@ -219,8 +222,14 @@ train::TrainBatch read_converted(const Payload& answer, const std::vector<Group>
         rollout_ids ? whole((*rollout_ids)[i], "rollout_ids") : static_cast<int64_t>(i);
     take_tokens(tokens[i], length, *drawn[i], sample);
     take_mask(masks ? &(*masks)[i] : nullptr, length, sample);
-    sample.rollout_log_probs = log_probs(rollout_log_probs, i, length, "rollout_log_probs");
-    sample.teacher_log_probs = log_probs(teacher_log_probs, i, length, "teacher_log_probs");
+    train::each_taken_field(none, sample,
+                            [&](const train::TakenField& field, const auto&, auto& list) {
+                              if constexpr (std::is_same_v<decltype(list), std::vector<float>&>) {
+                                const auto rows = per_token.find(field.name);
+                                if (rows != per_token.end())
+                                  list = log_probs(rows->second[i], length, field.name);
+                              }
+                            });
     sample.reward = rewards[i];
     sample.raw_reward = raw ? (*raw)[i] : rewards[i];
     sample.truncated = truncated && (*truncated)[i] != 0;
@@ -231,7 +240,7 @@ train::TrainBatch read_converted(const Payload& answer, const std::vector<Group>
   assign_mask_totals(lists.numbers("rollout_mask_sums"), batch);
   batch.count_executions();
   for (const auto& member : data) {
-    if (std::ranges::find(kRead, std::string_view(member.key())) == kRead.end())
+    if (std::ranges::find(known, std::string_view(member.key())) == known.end())
       without_place.emplace_back(member.key());
   }
   return batch;

@@ -8,7 +8,6 @@
 #include "core/media_frame.h"
 #include "train/rank_report.h"
 #include "train/share.h"
-#include "train/train_fields.h"
 
 namespace slime::train {
 namespace {

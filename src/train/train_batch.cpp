@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/version_runs.h"
-#include "train/train_fields.h"
 
 namespace slime::train {
 namespace {

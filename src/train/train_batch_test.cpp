@@ -51,7 +51,7 @@ TEST(TrainBatch, NamesEverySampleThatCannotBeTrained) {
   } catch (const ConfigError& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("sample 0: loss mask of 1 entries for 2"), std::string::npos) << text;
-    EXPECT_NE(text.find("sample 2: 1 rollout log-probs for 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("sample 2: 1 rollout_log_probs for 2"), std::string::npos) << text;
     EXPECT_NE(text.find('1'), std::string::npos);
   }
 }
