@@ -33,7 +33,7 @@ json::object score(model::Network& network, const std::vector<int32_t>& ids, boo
   const model::ModelConfig& config = network.config();
   const bool is_long = config.rotary_switch() > 0 && size > config.rotary_switch();
   const int64_t first_angle = is_long ? config.max_positions : 0;
-  batch.positions_T = at::arange(first_angle, first_angle + size, at::kLong);
+  batch.rotary_row_T = at::arange(first_angle, first_angle + size, at::kLong);
   batch.segments = {{0, size, -1}};
   model::TreeAttention attention(batch);
   const Tensor hidden_TH = network.forward(batch, attention);

@@ -12,8 +12,9 @@ namespace {
 /// An engine whose requests, numbered from 0, run until a test ends them.
 class OpenEngine final : public engine::ScriptedEngine {
  public:
-  OpenEngine()
-      : ScriptedEngine([](engine::ScriptedRequest& running, WeightVersion) {
+  explicit OpenEngine(int tokens_to_draw)
+      : ScriptedEngine([tokens_to_draw](engine::ScriptedRequest& running, WeightVersion of) {
+          for (int i = 0; i < tokens_to_draw; ++i) running.draw(5, -1, of);
           running.finish(engine::FinishReason::Kind::kStop);
         }) {
     version = 4;
@@ -31,7 +32,7 @@ struct Door {
   OpenEngine engine;
   DoorEngine door;
   int num_ended = 0;
-  Door() { door.open(engine); }
+  explicit Door(int tokens_to_draw = 0) : engine(tokens_to_draw) { door.open(engine); }
   void ask(const std::string& rid) {
     engine::GenerateRequest request;
     request.rid = rid;
@@ -55,14 +56,11 @@ TEST(DoorEngine, EndsOnlyWhatCameThroughIt) {
 }
 
 TEST(DoorEngine, CountsTheTokensThatWereSampledThroughIt) {
-  Door own;
+  Door own(/*tokens_to_draw=*/3);
   own.engine.submit({}, [](const engine::GenerateUpdate&) {});  // the run's
   own.ask("a");
-  engine::GenerateUpdate update;
-  update.output_ids = {5, 6, 7};
-  own.engine.tell[0](update);
+  own.engine.end(0);
   EXPECT_EQ(own.door.num_sampled_tokens(), 0);
-  own.engine.tell[1](update);
   own.engine.end(1);
   EXPECT_EQ(own.door.num_sampled_tokens(), 3);
 }

@@ -166,7 +166,7 @@ struct Outcome {
 Outcome run(bool runs_ahead, const std::vector<GenerateRequest>& requests) {
   Outcome outcome;
   const auto network =
-      model::load_network(testing::fixture_directory("qwen3"), model::Precision::of("float32"));
+      model::load_network(golden_models::directory("qwen3"), model::Precision::of("float32"));
   SystemClock clock;
   testing::Responses responses;
   engine::EngineConfig config = constrained(AheadRunner::kVocab);

@@ -19,7 +19,7 @@ GenerateRequest with_picture(GenerateRequest request, int64_t begin, int64_t end
 }
 
 TestEngine engine_with_rows(const char* model, engine::EngineConfig config = {}) {
-  return TestEngine(testing::with_own_rows(model::load_network(testing::fixture_directory(model),
+  return TestEngine(testing::with_own_rows(model::load_network(golden_models::directory(model),
                                                                model::Precision::of("float32"))),
                     config);
 }
@@ -31,10 +31,7 @@ void expect_tokens_of(const GenerateUpdate& got, const GenerateUpdate& expected)
   EXPECT_EQ(got.finish->kind, expected.finish->kind) << got.finish->message;
 }
 
-class MediaInTheEngine : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { SLIME_NEEDS_MODEL(GetParam()); }
-};
+class MediaInTheEngine : public ::testing::TestWithParam<const char*> {};
 
 /// Chunks end inside the span. No prompt is read from the cache, so numbers are the same bit by bit.
 TEST_P(MediaInTheEngine, RowsFromElsewhereGiveTheTokensOfTheSameIds) {

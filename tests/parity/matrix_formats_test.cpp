@@ -16,8 +16,8 @@ namespace {
 using kernels::MatrixFormat;
 using testing::TestEngine;
 
-constexpr model::Precision kPlain{.weights = at::kFloat, .activations = at::kFloat};
-constexpr model::Precision kBlocks{
+const model::Precision kPlain{.weights = at::kFloat, .activations = at::kFloat};
+const model::Precision kBlocks{
     .weights = at::kFloat, .activations = at::kFloat, .matrices = MatrixFormat::kFp8Blocks};
 
 Tensor logits_of(model::Network& network, const model::TokenBatch& batch) {
@@ -29,7 +29,6 @@ Tensor logits_of(model::Network& network, const model::TokenBatch& batch) {
 class FormattedModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FormattedModel, HasTheLogitsOfItsNumbers) {
-  SLIME_NEEDS_MODEL(GetParam());
   const testing::FixtureModel fixture(GetParam());
   const auto plain = model::load_network(fixture.directory, kPlain),
              stored = model::load_network(fixture.directory, kBlocks);
@@ -41,8 +40,8 @@ TEST_P(FormattedModel, HasTheLogitsOfItsNumbers) {
   EXPECT_FALSE(stored_TV.equal(trained_TV)) << "nothing was rounded";
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, FormattedModel, testing::golden_models(),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, FormattedModel, ::testing::ValuesIn(golden_models::all()),
+                         golden_models::name_of);
 
 /// Greedy and sampled answers with their log-probs.
 std::vector<engine::GenerateUpdate> answers_of(TestEngine& bench) {
@@ -68,8 +67,7 @@ class FormattedEngine : public ::testing::TestWithParam<const char*> {};
 
 /// The trainer's network is plain; the engine's holds codes, which each update makes of its numbers.
 TEST_P(FormattedEngine, GeneratesWithWhatIsPublished) {
-  SLIME_NEEDS_MODEL(GetParam());
-  const auto directory = testing::fixture_directory(GetParam());
+  const auto directory = golden_models::directory(GetParam());
   const auto trained = model::load_network(directory, kPlain);
   TestEngine stored(model::make_blank_network(trained->config(), kBlocks), {}),
       numbers(model::load_network(directory, kPlain), {});
@@ -94,7 +92,6 @@ INSTANTIATE_TEST_SUITE_P(Models, FormattedEngine,
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(FormattedEngine, KeepsItsWeightsInViewOfChecks) {
-  SLIME_NEEDS_MODEL("qwen3");
   TestEngine bench("qwen3", {}, kBlocks);
   ASSERT_TRUE(bench.engine().check_weights(engine::WeightCheck::kSnapshot));
   ASSERT_TRUE(bench.engine().check_weights(engine::WeightCheck::kCompare));
@@ -108,7 +105,7 @@ TEST(FormattedModel, IsRefusedByNameOnADeviceWithoutProductsOfItsFormat) {
   model::Precision precision = model::Precision::on_gpu("bfloat16");
   precision.matrices = MatrixFormat::kFp8Blocks;
   try {
-    model::load_network(testing::fixture_directory("qwen3"), precision);
+    model::load_network(golden_models::directory("qwen3"), precision);
     FAIL() << "a GPU has products of codes now: compare them with the CPU's";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("model.layers.0.self_attn.q_proj.weight"));

@@ -87,7 +87,7 @@ class RopeSwitch : public ::testing::Test {
     train::PackedBatch batch = train::pack({&sequence, 1}, {});
     const at::Device device = trained.weights().flat().device();
     batch.tokens.ids_T = batch.tokens.ids_T.to(device);
-    batch.tokens.positions_T = batch.tokens.positions_T.to(device);
+    batch.tokens.rotary_row_T = batch.tokens.rotary_row_T.to(device);
     model::TreeAttention attention(batch.tokens);
     const Tensor hidden_UH = trained.forward(batch.tokens, attention);
     const Tensor log_p =
