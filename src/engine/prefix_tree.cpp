@@ -38,7 +38,8 @@ std::span<const TokenKey> PrefixTree::InOrderOfTokens::of(const std::unique_ptr<
   return node->tokens;
 }
 
-bool PrefixTree::InOrderOfTokens::before(Tokens a, Tokens b) {
+bool PrefixTree::InOrderOfTokens::before(Tokens a, Tokens b) const {
+  ++*num_compared;
   return std::ranges::lexicographical_compare(a, b);
 }
 
@@ -63,6 +64,7 @@ std::pair<PrefixTree::Node*, int64_t> PrefixTree::closest_child(
   // Those that share most are neighbours of the place where `here` would stand. Of equal ones one that
   // has pages is better, as far as a few of them show.
   const auto look_at = [&](Node& child) {
+    ++num_compared_;
     const int64_t common = num_common(child.tokens, here);
     if (common == 0 || common < best.second) return false;
     if (common > best.second || lacks_pages(*best.first)) best = {&child, common};
@@ -85,7 +87,7 @@ PrefixTree::Node* PrefixTree::child_with_page(const Node& node, TokenKey first, 
 }
 
 PrefixTree::Node& PrefixTree::add_child(Node& node, std::span<const TokenKey> tokens) {
-  auto fresh = std::make_unique<Node>();
+  auto fresh = std::make_unique<Node>(num_compared_);
   fresh->parent = &node;
   Node& child = *fresh;
   fill_up(child, tokens);

@@ -95,6 +95,8 @@ class PrefixTree {
 
   int64_t num_pages() const { return num_pages_; }
   int64_t num_states() const { return static_cast<int64_t>(snapshots_.size()); }
+  /// Pages whose tokens were compared with others so far: what the tree's work is counted in.
+  int64_t num_compared() const { return num_compared_; }
 
  private:
   struct Node;
@@ -115,14 +117,16 @@ class PrefixTree {
   struct InOrderOfTokens {
     using is_transparent = void;
     using Tokens = std::span<const TokenKey>;
+    int64_t* num_compared;  // of the tree
     static Tokens of(const std::unique_ptr<Node>& node);
-    static bool before(Tokens a, Tokens b);
+    bool before(Tokens a, Tokens b) const;
     bool operator()(const auto& a, const auto& b) const { return before(of(a), of(b)); }
     static Tokens of(Tokens tokens) { return tokens; }
   };
   using Children = std::set<std::unique_ptr<Node>, InOrderOfTokens>;
 
   struct Node {
+    explicit Node(int64_t& num_compared) : children(InOrderOfTokens{&num_compared}) {}
     std::vector<TokenKey> tokens;  // of the page; fewer than page_tokens in a partly filled leaf
     PageId page = kNoPage;  // kNoPage only where every layer has a window, and there are children
     std::vector<PageId> window_pages;  // of each group of layers with a window, or none
@@ -186,7 +190,8 @@ class PrefixTree {
   const int64_t page_tokens_;
   StatePool* states_;
   const PageWindow window_;
-  Node root_;
+  mutable int64_t num_compared_ = 0;
+  Node root_{num_compared_};
   /// Of all pages, most recent first. Of layers that see all tokens a child's never stands before its
   /// parent's.
   Uses by_use_;

@@ -220,6 +220,13 @@ inline std::vector<TokenId> numbered_prompt(TokenId first, int64_t length) {
   return prompt;
 }
 
+/// Of text.
+inline std::vector<TokenKey> keys_of(std::span<const TokenId> tokens) {
+  std::vector<TokenKey> keys;
+  extend_keys(keys, tokens, {}, 0);
+  return keys;
+}
+
 // Events of random schedules; `below` draws a number below its argument.
 
 template <typename Below>

@@ -11,6 +11,7 @@ namespace slime::engine {
 namespace {
 
 using testing::Bench;
+using testing::keys_of;
 using testing::numbered_prompt;
 using testing::remove_one;
 using testing::retract_all;
@@ -79,8 +80,8 @@ TEST(SchedulerWithWindow, AFurtherTurnGoesOnFromTheEndOfTheOneBefore) {
   EXPECT_EQ(next.cached_tokens, 69) << "all but the token whose successor was never drawn";
   EXPECT_LE(pages_held(next), 6 + 1);
   bench.run_to_end();
-  EXPECT_EQ(bench.tree().match(numbered_prompt(0, 10)).num_tokens, 10);
-  EXPECT_EQ(bench.tree().match(std::span(prompt).first(40)).num_tokens, 8)
+  EXPECT_EQ(bench.tree().match(keys_of(numbered_prompt(0, 10))).num_tokens, 10);
+  EXPECT_EQ(bench.tree().match(keys_of(std::span(prompt).first(40))).num_tokens, 8)
       << "the middle of the response is gone";
 }
 
@@ -198,8 +199,8 @@ TEST(SchedulerWithGroups, AFurtherTurnGoesOnFromTheEndOfTheOneBefore) {
   EXPECT_EQ(next.cached_tokens, 69) << "all but the token whose successor was never drawn";
   EXPECT_LE(most_held_of_windows(next), 6 + 1);
   bench.run_to_end();
-  EXPECT_EQ(bench.tree().match(numbered_prompt(0, 10)).num_tokens, 10);
-  EXPECT_EQ(bench.tree().match(std::span(prompt).first(40)).num_tokens, 12)
+  EXPECT_EQ(bench.tree().match(keys_of(numbered_prompt(0, 10))).num_tokens, 10);
+  EXPECT_EQ(bench.tree().match(keys_of(std::span(prompt).first(40))).num_tokens, 12)
       << "the page in which the prompt ended was filled; those behind it are gone";
 }
 

@@ -26,7 +26,7 @@ namespace {
 using model::NamedWeight;
 using model::Weights;
 
-const model::Precision kExact = model::Precision::of("float64");
+const model::Precision kDouble = model::Precision::of("float64");
 
 struct Result {
   Tensor logprob_T;
@@ -119,7 +119,7 @@ void expect_same(const Load& load, const comm::ParallelLayout& layout,
 void expect_same_on_two_ranks(const std::filesystem::path& directory,
                               model::Recompute recompute = model::Recompute::kNone) {
   const Load load = [&](const comm::Mesh& mesh) {
-    return model::load_network(directory, kExact, mesh);
+    return model::load_network(directory, kDouble, mesh);
   };
   expect_same(load, {.tp = 2}, recompute);
   expect_same(load, {.tp = 2, .sequence_parallel = true}, recompute);
@@ -128,9 +128,9 @@ void expect_same_on_two_ranks(const std::filesystem::path& directory,
 /// Random weights of the configuration, of which each rank has its slices.
 void expect_same_on_two_and_four_ranks(const model::ModelConfig& config) {
   at::manual_seed(3);
-  const auto whole = model::make_uniform_network(config, kExact, 0.3);
+  const auto whole = model::make_uniform_network(config, kDouble, 0.3);
   const Load load = [&](const comm::Mesh& mesh) {
-    auto network = model::make_blank_network(config, kExact, mesh);
+    auto network = model::make_blank_network(config, kDouble, mesh);
     for (const NamedWeight& weight : network->weights().tensors()) {
       const auto& tensors = whole->weights().tensors();
       const auto& source = *std::ranges::find(tensors, weight.name, &NamedWeight::name);
@@ -196,7 +196,7 @@ TEST(TensorParallel, RanksHaveHeadsOfGatedDeltaNets) {
 
 TEST(TensorParallel, SelectiveRecomputationIsRefused) {
   on_mesh({.tp = 2}, [](const comm::Mesh& mesh) {
-    const auto network = model::load_network(kModels + "qwen3", kExact, mesh);
+    const auto network = model::load_network(kModels + "qwen3", kDouble, mesh);
     EXPECT_THROW(network->set_recompute(model::Recompute::kSelective), BugError);
   });
 }
