@@ -11,23 +11,21 @@
 #include <array>
 #include <cstdint>
 
+#include "core/splitmix64.h"
 #include "core/tensor.h"
 
 namespace slime::testing {
 
 constexpr int kSignSums = 16;
 
-/// float64 [kSignSums]. The sign of number i in sum k is bit k of SplitMix64 of i + 1.
+/// float64 [kSignSums]. The sign of number i in sum k is bit k of the output i of SplitMix64.
 inline Tensor sign_sums(const Tensor& gradient) {
   const Tensor flat = gradient.detach().to(at::kDouble).contiguous().flatten();
   const double* numbers = flat.const_data_ptr<double>();
   std::array<double, kSignSums> sums{};
   for (int64_t i = 0; i < flat.numel(); ++i) {
-    uint64_t x = static_cast<uint64_t>(i + 1) * 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    x ^= x >> 31;
-    for (int k = 0; k < kSignSums; ++k) sums[k] += (x >> k & 1) != 0 ? -numbers[i] : numbers[i];
+    const uint64_t bits = splitmix64(static_cast<uint64_t>(i) * kGoldenRatio64);
+    for (int k = 0; k < kSignSums; ++k) sums[k] += (bits >> k & 1) != 0 ? -numbers[i] : numbers[i];
   }
   return at::tensor(at::ArrayRef<double>(sums.data(), sums.size()), at::kDouble);
 }
