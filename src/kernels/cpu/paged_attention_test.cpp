@@ -96,8 +96,11 @@ struct Layer {
     call.sin_PR = sin.data();
     call.rotary_half = head_dim / 2;
     // Any rows: which keys are seen is no matter of them.
-    std::vector<int64_t> rotary_row(num_rows);
-    for (int64_t row = 0; row < num_rows; ++row) rotary_row[row] = (row * 37 + 11) % 512;
+    std::vector<int64_t> rotary_row;
+    for (const PagedSequence& sequence : sequences) {
+      for (int64_t i = sequence.num_keys - sequence.num_rows; i < sequence.num_keys; ++i)
+        rotary_row.push_back((i * 37 + 11) % 512);
+    }
     call.rotary_row_T = rotary_row.data();
     call.query_scratch = query_scratch.data();
     call.plan = &plan;
