@@ -55,6 +55,10 @@ struct RunConfig : ModelFlags,
     if (world_size() == 1 || !draws_while_nobody_trains || deterministic_schedule) return false;
     return device != "cpu" || (colocate && rollout_num_gpus == world_size());
   }
+  /// Engines are over the ranks that train, in their processes: one on each, or one over rank 0's.
+  bool has_engines_over_ranks() const {
+    return world_size() > 1 && generates() && !debug_rollout_only && num_engine_workers == 0;
+  }
   /// Ranks that make up one of those engines; 1: it is its device's alone.
   int64_t ranks_of_own_engine() const {
     return has_engine_on_each_rank() ? rollout_num_gpus_per_engine : 1;

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "core/error.h"
+#include "core/field_reader.h"
 #include "engine/engine.h"
 #include "kernels/page.h"
 #include "setup/train_config.h"
@@ -193,6 +194,46 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
   if (is_on_gpu_ && setup::keeps_logits(config) && train.all_logits > train.logits)
     add("further logits, where there is room", 0,
         train::kept_logits(total_ - train_bytes(), train.all_logits), false);
+}
+
+json::object MemoryPlan::to_json() const {
+  json::array rows;
+  for (const Row& row : rows_)
+    rows.push_back(json::object{{"name", row.name},
+                                {"rollout", row.rollout},
+                                {"train", row.train},
+                                {"is_known", row.is_known},
+                                {"remedy", row.remedy}});
+  return {{"place", place_},
+          {"is_on_gpu", is_on_gpu_},
+          {"rows", std::move(rows)},
+          {"total", total_},
+          {"kv_cache_bytes", kv_cache_bytes_},
+          {"eval_cache_bytes", eval_cache_bytes_},
+          {"offloads", offloads_},
+          {"publishes_on_host", publishes_on_host_}};
+}
+
+MemoryPlan MemoryPlan::from_json(const json::object& object) {
+  const FieldReader fields = FieldReader(object, "a rank's memory: ").required();
+  MemoryPlan plan;
+  plan.place_ = *fields.text("place");
+  plan.process_ = "rank 0";
+  plan.is_on_gpu_ = *fields.boolean("is_on_gpu");
+  for (const FieldReader& row : fields.list("rows")) {
+    const FieldReader all = row.required();
+    plan.rows_.push_back({.name = *all.text("name"),
+                          .rollout = *all.integer("rollout", 0),
+                          .train = *all.integer("train", 0),
+                          .is_known = *all.boolean("is_known"),
+                          .remedy = all.text("remedy").value_or("")});
+  }
+  plan.total_ = *fields.integer("total", 0);
+  plan.kv_cache_bytes_ = *fields.integer("kv_cache_bytes", 0);
+  plan.eval_cache_bytes_ = *fields.integer("eval_cache_bytes", 0);
+  plan.offloads_ = *fields.boolean("offloads");
+  plan.publishes_on_host_ = *fields.boolean("publishes_on_host");
+  return plan;
 }
 
 int64_t MemoryPlan::total_of(int64_t Row::*column) const {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "core/json.h"
 #include "estimate/process_memory.h"
 #include "kernels/gpu/memory.h"
 #include "train/memory.h"
@@ -87,6 +88,11 @@ class MemoryPlan {
   MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs, const HostMemory& now,
              int64_t in_tensors);
 
+  /// The plan of a rank's process, which it tells the controller. Throws ConfigError for an object
+  /// of another form.
+  json::object to_json() const;
+  static MemoryPlan from_json(const json::object& object);
+
   int64_t kv_cache_bytes() const { return kv_cache_bytes_; }
   /// Of an evaluation's engine.
   int64_t eval_cache_bytes() const { return eval_cache_bytes_; }
@@ -126,7 +132,7 @@ class MemoryPlan {
   bool is_small() const;
   const char* unit() const;
   std::string amount(int64_t bytes) const;
-  std::string user() const { return is_on_gpu_ ? place_ : "this process"; }
+  std::string user() const { return is_on_gpu_ ? place_ : process_; }
   /// `cache`: keys and values as the generation phase sees them. `experts`: choices beside them.
   /// `states`: of requests and prefixes. `elsewhere`: what belongs to nobody of ours.
   struct Shares {
@@ -134,7 +140,10 @@ class MemoryPlan {
   };
   void add_rows(const config::RunConfig& config, const MemoryNeeds& needs, const Shares& shares);
 
-  std::string place_;  // "the GPU"
+  MemoryPlan() = default;
+
+  std::string place_;                     // "the GPU"
+  std::string process_ = "this process";  // on a CPU, whose memory it is
   bool is_on_gpu_ = true;
   std::vector<Row> rows_;
   int64_t total_ = 0;  // of the place

@@ -14,6 +14,7 @@
 #include "roles/networks.h"
 #include "roles/rank_engines.h"
 #include "roles/run_start.h"
+#include "setup/evaluation_plan.h"
 
 namespace slime::loop {
 namespace {
@@ -64,13 +65,35 @@ std::unique_ptr<roles::Engines> engine_beside(Stations& run, const engine::Engin
 
 /// What is trained, where it is whole in this process.
 model::Network* whole_here(const Stations& run) {
-  return trains(run.config) && run.network && !run.part ? run.network.get() : nullptr;
+  return trains(run.config) ? run.network.get() : nullptr;
 }
 
 roles::EngineWorkers::Hear on_timeline(Stations& run) {
   return [&timeline = run.timeline](int index, engine::Activity activity) {
     timeline.enter(report::engine_lane(index), report::engine_phase(activity));
   };
+}
+
+/// Those of the ranks that train; `plan`: of rank 0.
+std::unique_ptr<roles::Engines> start_rank_engines(Stations& run, WeightVersion version,
+                                                   engine::RunningRequests running) {
+  const config::RunConfig& config = run.config;
+  const bool is_on_each = config.has_engine_on_each_rank();
+  int64_t threads = run.engine_threads;  // of each, where they do not share the trainer's
+  if (threads == 0 && config.device == "cpu")
+    threads = std::max<int64_t>(1, cores_of(config) / (is_on_each ? config.world_size() : 1));
+  const roles::RankEnginesConfig engines{
+      .identity = run.identity,
+      .start = {.config = config,
+                .kv_cache_bytes = run.memory.plan().kv_cache_bytes(),
+                .num_threads = static_cast<int>(threads)},
+      .running = running,
+      .offloads = run.memory.plan().offloads(),
+      .hear = on_timeline(run)};
+  std::unique_ptr<model::Network> published;
+  if (run.evaluation && setup::evaluates_beside(config)) published = load_on_host(run);
+  return std::make_unique<roles::RankEngines>(*run.apart, engines, version, std::move(published),
+                                              run.memory, run.clock);
 }
 
 std::unique_ptr<roles::EngineWorkers> start_engine_workers(Stations& run, WeightVersion version,
@@ -96,9 +119,7 @@ void begin_epoch(Stations& run, WeightVersion version) {
   run.engine_workers->hear_by(on_timeline(run));
   const auto load = [&run](model::Network& own) {
     const at::NoGradGuard no_grad;
-    const auto weights = model::load_network(
-        weights_directory(run), model::precision_on(run.config.device, run.config.dtype));
-    own.weights().copy_from(weights->weights());
+    own.weights().copy_from(load_on_host(run)->weights());
   };
   run.engine_workers->begin_epoch(run.identity.epoch, version, whole_here(run), load);
 }
@@ -140,17 +161,8 @@ void start_engines(Stations& run) {
     begin_epoch(run, version);
   } else if (run.config.num_engine_workers > 0) {
     run.engine_workers = start_engine_workers(run, version, running);
-  } else if (run.config.has_engine_on_each_rank()) {
-    const int64_t ranks = run.config.world_size();
-    if (run.config.device == "cpu")
-      config.num_threads = std::max<int64_t>(1, at::get_num_threads() / ranks);
-    if (roles::EngineGroup* group = run.hosted->engine_group()) config.mesh = &group->mesh();
-    run.own_engines = std::make_unique<roles::RankEngines>(
-        *run.hosted, run.identity,
-        roles::EngineStart{.config = run.config,
-                           .kv_cache_bytes = plan.kv_cache_bytes(),
-                           .num_threads = static_cast<int>(config.num_threads)},
-        *run.network, config, version, running, plan.offloads(), run.memory, run.clock);
+  } else if (run.apart != nullptr) {
+    run.own_engines = start_rank_engines(run, version, running);
   } else if (run.config.shares_weights()) {
     run.own_engines = std::make_unique<roles::EngineHere>(*run.network, config, version, running,
                                                           plan.offloads(), run.memory, run.clock);

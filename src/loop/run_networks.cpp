@@ -24,9 +24,8 @@ namespace slime::loop {
 bool trains(const config::RunConfig& config) { return !config.debug_rollout_only; }
 
 bool trains_apart(const config::RunConfig& config) {
-  const bool has_engine_here = config.generates() && config.num_engine_workers == 0;
-  return trains(config) && config.device == "cpu" && !has_engine_here &&
-         (config.world_size() > 1 || config.num_engine_workers > 0);
+  if (!trains(config)) return false;
+  return config.world_size() > 1 || (config.num_engine_workers > 0 && config.device == "cpu");
 }
 
 int64_t cores_of(const config::RunConfig& config) {
@@ -37,11 +36,29 @@ std::string weights_directory(const Stations& run) { return run.start.weights; }
 
 namespace {
 
+/// Of a network in this process while ranks train elsewhere: the same weights, in the host's memory.
+model::Precision host_precision(const config::RunConfig& config) {
+  if (config.device == "cpu") return model::Precision::of(config.dtype);
+  return {.weights = model::Precision::on_gpu(config.dtype).weights, .activations = at::kFloat};
+}
+
+}  // namespace
+
+std::unique_ptr<model::Network> load_on_host(const Stations& run) {
+  return model::load_network(weights_directory(run), host_precision(run.config));
+}
+
+namespace {
+
+int64_t longest_prompt(const Stations& run) {
+  return run.dataset ? run.dataset->longest_prompt() : 0;
+}
+
 void plan_memory(Stations& run, const model::Precision& precision,
                  const train::TrainConfig* trainer, bool is_taken) {
-  const estimate::MemoryNeeds needs = estimate::memory_needs(
-      run.config, run.shape(), run.part ? *run.part : run.shape(), precision, trainer,
-      run.config.generates(), run.dataset ? run.dataset->longest_prompt() : 0);
+  const estimate::MemoryNeeds needs =
+      estimate::memory_needs(run.config, run.shape(), run.shape(), precision, trainer,
+                             run.config.generates(), longest_prompt(run));
   run.memory.plan(run.config, needs,
                   needs.whole_weights + (is_taken ? needs.train.resident() + needs.train.gradients
                                                   : needs.train.weights));
@@ -77,23 +94,30 @@ roles::RankStart rank_start(const Stations& run) {
       .first_rollout = run.schedule.first_step,
       .plugin_logs = run.folder.plugin_logs().string(),
       .num_threads = threads_of_a_rank(run),
-      .weights = weights_directory(run)};
+      .longest_prompt = longest_prompt(run),
+      .weights = weights_directory(run),
+      .checkpoints = run.folder.checkpoints().string()};
   if (const train::Checkpoint* checkpoint = restored_checkpoint(run.start)) {
     rank.checkpoint = checkpoint->directory.string();
     rank.iteration = checkpoint->iteration;
     rank.left_out = run.start.left_out;
   }
+  if (run.start.checkpoint) rank.last_checkpoint = run.start.checkpoint->iteration;
   return rank;
 }
 
-/// The weights of this process: those of engines in workers, or nothing but a shape.
-void load_published(Stations& run, const model::Precision& precision) {
+/// Nothing but the shape of the model.
+std::unique_ptr<model::Network> shape_of(const config::RunConfig& config) {
+  model::Precision precision = host_precision(config);
+  precision.device = at::kMeta;
+  return model::make_blank_network(model::read_model_config(config.hf_checkpoint), precision);
+}
+
+/// The weights of engines in workers, or nothing but a shape.
+void load_published(Stations& run) {
   if (run.published) return;  // survivors
   run.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
-    run.published = run.config.generates()
-                        ? model::load_network(weights_directory(run), precision)
-                        : model::make_blank_network(
-                              model::read_model_config(run.config.hf_checkpoint), precision);
+    run.published = run.config.num_engine_workers > 0 ? load_on_host(run) : shape_of(run.config);
   });
 }
 
@@ -110,58 +134,52 @@ void copy_published(Stations& run, model::Precision precision) {
 }
 
 /// All ranks are workers; they load while this process does.
-void open_trainers_apart(Stations& run, const model::Precision& precision,
-                         const train::Warn& note) {
+void open_trainers_apart(Stations& run, const train::Warn& note) {
   auto apart = std::make_unique<roles::TrainersApart>(
       rank_start(run), run.identity, run.folder.worker_logs(), run.hosts, run.clock);
-  load_published(run, precision);
-  train::TrainConfig config = setup::make_train_config(run.config, run.schedule.num_steps,
-                                                       run.published->config().has_experts());
+  load_published(run);
+  train::TrainConfig config =
+      setup::make_train_config(run.config, run.schedule.num_steps,
+                               model::read_model_config(run.config.hf_checkpoint).has_experts());
   plugin::TrainerFunctions::name_in(run.config, config);
-  plan_memory(run, precision, &config, false);
-  apart->open(*run.published, config, note);
+  run.memory.plan_elsewhere(apart->open(shape_of(run.config), config, note), apart->memory_gauge());
+  run.apart = apart.get();
   run.trainers = std::move(apart);
 }
 
-/// Rank 0, or nobody who trains, is in this process: its network, and the plan of who gets the
-/// device's memory.
+/// The only rank is in this process.
 void open_trainers_here(Stations& run, const model::Precision& precision, const train::Warn& note) {
   const config::RunConfig& config = run.config;
-  std::unique_ptr<roles::HostedTrainers> trainers;
-  if (trains(config)) {
-    trainers = roles::start_trainers(rank_start(run), run.identity, run.folder.worker_logs(),
-                                     run.hosts, run.clock);
-  } else {
-    trainers = std::make_unique<roles::NoTrainers>();
-  }
-  roles::HostedTrainers& hosted = *trainers;
-  run.hosted = trainers.get();
-  run.trainers = std::move(trainers);
-  const comm::Mesh& mesh = hosted.connect();
-  const bool has_whole = mesh.sizes().holds_model_whole();
   run.memory.explain_shortage(estimate::Phase::kTrain, [&] {
-    const std::string directory = weights_directory(run);
-    roles::EngineGroup* const group = hosted.engine_group();
-    const bool is_copied = config.generates() && (!has_whole || group != nullptr);
-    const comm::Mesh& of_engine = group != nullptr ? group->mesh() : comm::Mesh::single();
-    run.network = model::load_network(directory, precision, is_copied ? of_engine : mesh);
-    if (is_copied) run.part = model::load_network(directory, precision, mesh);
+    run.network = model::load_network(weights_directory(run), precision);
   });
-  std::optional<train::TrainConfig> trainer;
-  if (trains(config)) {
-    trainer = setup::make_train_config(config, run.schedule.num_steps,
-                                       run.network->config().has_experts());
-    trainer->frozen = roles::frozen_names(config, run.trained().weights(), mesh);
-    run.functions->set_in(*trainer, run.schedule.first_step);
-    plan_memory(run, precision, &*trainer, false);  // what does not fit is explained
-    run.memory.explain_shortage(estimate::Phase::kTrain, [&] {
-      hosted.open(run.trained(), *trainer, roles::load_other_networks(config, precision, mesh));
-    });
-    if (const train::Checkpoint* checkpoint = restored_checkpoint(run.start))
-      hosted.restore(*checkpoint, run.start.left_out, note);
-  }
-  plan_memory(run, precision, trainer ? &*trainer : nullptr, trainer.has_value());
+  train::TrainConfig trainer =
+      setup::make_train_config(config, run.schedule.num_steps, run.network->config().has_experts());
+  const comm::Mesh& mesh = comm::Mesh::single();
+  trainer.frozen = roles::frozen_names(config, run.network->weights(), mesh);
+  run.functions->set_in(trainer, run.schedule.first_step);
+  plan_memory(run, precision, &trainer, false);  // what does not fit is explained
+  std::unique_ptr<roles::TrainersHere> here;
+  run.memory.explain_shortage(estimate::Phase::kTrain, [&] {
+    here = std::make_unique<roles::TrainersHere>(
+        *run.network, trainer, roles::load_other_networks(config, precision, mesh), run.clock);
+  });
+  if (const train::Checkpoint* checkpoint = restored_checkpoint(run.start))
+    here->restore(*checkpoint, run.start.left_out, note);
+  run.trainers = std::move(here);
+  plan_memory(run, precision, &trainer, true);
   if (config.num_engine_workers > 0) copy_published(run, precision);
+}
+
+/// Nothing is trained.
+void open_no_trainers(Stations& run, const model::Precision& precision) {
+  run.trainers = std::make_unique<roles::NoTrainers>();
+  std::unique_ptr<model::Network>& network =
+      run.config.num_engine_workers > 0 ? run.published : run.network;
+  run.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
+    network = model::load_network(weights_directory(run), precision);
+  });
+  plan_memory(run, precision, nullptr, false);
 }
 
 }  // namespace
@@ -213,7 +231,6 @@ void check_same_model(const config::RunConfig& config, const std::string& weight
 }  // namespace
 
 void load_networks(Stations& run, std::vector<std::string>& notes) {
-  const model::Precision precision = model::precision_on(run.config.device, run.config.dtype);
   const auto note = [&notes](const std::string& line) { notes.push_back(line); };
   if (run.config.device != "cpu" && run.config.num_threads > kernels::kMostHostThreads) {
     note(fmt::format("--num-threads {}: a process with a GPU has {}", run.config.num_threads,
@@ -223,9 +240,11 @@ void load_networks(Stations& run, std::vector<std::string>& notes) {
   roles::check_shape(run.config, shape);
   check_same_model(run.config, weights_directory(run), shape);
   if (trains_apart(run.config)) {
-    open_trainers_apart(run, precision, note);
+    open_trainers_apart(run, note);
   } else {
-    open_trainers_here(run, precision, note);
+    const auto precision = model::precision_on(run.config.device, run.config.dtype);
+    trains(run.config) ? open_trainers_here(run, precision, note)
+                       : open_no_trainers(run, precision);
   }
   if (const auto& checkpoint = run.start.checkpoint) {
     run.memory.set_last_checkpoint(checkpoint->iteration);

@@ -2,6 +2,7 @@
 
 /// The networks of a run and its trainers: what is in this process, and what in workers.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,8 @@ namespace slime::loop {
 bool trains(const config::RunConfig& config);
 
 /// Each rank that trains has a process of its own, and this one computes nothing: as soon as there is
-/// a second process, but for ranks whose engine reads the weights of rank 0, which are so far in this
-/// process, and for GPUs.
+/// a second process, but for a rank that is alone on its GPU beside engines on others, whose new weights
+/// go from device to device.
 bool trains_apart(const config::RunConfig& config);
 
 /// Threads of the CPU for everybody, while nobody has been given a part of them.
@@ -22,6 +23,9 @@ int64_t cores_of(const config::RunConfig& config);
 
 /// Where the weights are with which the run goes on.
 std::string weights_directory(const Stations& run);
+
+/// The whole model with those weights, in this process while ranks train elsewhere.
+std::unique_ptr<model::Network> load_on_host(const Stations& run);
 
 /// The trained network, its trainers, and the plan of who gets the device's memory; `notes` get what
 /// there is to tell. Throws ConfigError, cluster::WorkerFailure.

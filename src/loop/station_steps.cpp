@@ -147,7 +147,6 @@ void StationSteps::publish(WeightVersion version) {
   if (run_.ahead && run_.config.update_mode == "drain")
     run_.ahead->wait(run_.interrupt->requested());
   run_.trainers->weights_published();
-  if (run_.part) run_.trainers->gather_weights(*run_.network);
   if (run_.memory.plan().offloads()) run_.trainers->release_memory();
   const auto tell = [&](std::string_view moment) {
     if (run_.plugins) run_.plugins->of_steps().at_weight_update(moment, step_, version);

@@ -41,6 +41,7 @@
 #include "roles/engine_workers.h"
 #include "roles/engines.h"
 #include "roles/trainers.h"
+#include "roles/trainers_apart.h"
 #include "setup/prompts.h"
 #include "setup/run_schedule.h"
 
@@ -73,16 +74,12 @@ struct Stations {
   std::optional<buffer::DataSource> prompts;
   std::unique_ptr<Fates> fates;
   std::unique_ptr<model::Network> network;  // absent where all ranks are workers
-  /// What rank 0 trains, where its engine holds the model otherwise: `network` is then the engine's, the
-  /// whole model or, in an engine of several ranks, slices of it, and gets the weights of all ranks with
-  /// each update.
-  std::unique_ptr<model::Network> part;
   /// What engines in workers have; where all ranks are workers and there is no engine, nothing but the
   /// shape of what they train.
   std::unique_ptr<model::Network> published;
-  std::unique_ptr<plugin::TrainerFunctions> functions;  // of the user's, that rank 0 here calls
+  std::unique_ptr<plugin::TrainerFunctions> functions;  // of the user's, that a rank here calls
   std::unique_ptr<roles::Trainers> trainers;
-  roles::HostedTrainers* hosted = nullptr;  // the same, where rank 0 is in this process
+  roles::TrainersApart* apart = nullptr;                 // the same, where all ranks are workers
   std::unique_ptr<roles::EngineWorkers> engine_workers;  // outlives lost trainers
   std::unique_ptr<roles::Engines> own_engines;           // in the place of engine_workers
   std::unique_ptr<report::Recorder> recorder;
@@ -101,8 +98,7 @@ struct Stations {
   std::optional<core::Interrupt>
       interrupt;  // before there are steps a signal simply ends the process
 
-  model::Network& trained() { return part ? *part : *network; }
-  /// What the engine here has of the model; where there is none, the whole model.
+  /// The whole model: its weights, or at least its shape.
   model::Network& shape() const { return network ? *network : *published; }
   roles::Engines& engines() const { return own_engines ? *own_engines : *engine_workers; }
   /// Where the groups of a step come from.

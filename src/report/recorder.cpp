@@ -42,7 +42,7 @@ Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
       trained_until_(clock.now()) {
   if (!config.profile) return;
   profiler_.emplace(folder.root() / "trace.json", config.profile_step_start,
-                    config.profile_step_end, memory.is_on_gpu());
+                    config.profile_step_end, memory.is_on_gpu() && memory.is_here());
 }
 
 kernels::TraceRange Recorder::phase(const char* name, std::string_view unit, int64_t total) {

@@ -13,6 +13,46 @@
 #include "kernels/gpu/gpu.h"
 
 namespace slime::report {
+namespace {
+
+class HostGauge final : public MemoryGauge {
+ public:
+  void begin_phase() override { estimate::reset_peak_resident(); }
+  MemoryMeasured measure() override {
+    return {.now = static_cast<int64_t>(estimate::resident_bytes()),
+            .peak = {.bytes = static_cast<int64_t>(estimate::peak_resident_bytes())}};
+  }
+  void release_unused() override {}
+};
+
+class GpuGauge final : public MemoryGauge {
+ public:
+  void begin_phase() override { kernels::opened_gpu().reset_peak_memory(); }
+  /// At the peak pages of the cache, and what LibTorch's allocator and the libraries took.
+  MemoryMeasured measure() override {
+    const kernels::GpuMemoryUse use = kernels::opened_gpu().memory_use();
+    return {.now = use.total - use.free,
+            .peak = {.bytes = use.elsewhere() + use.mapped + use.peak_kept,
+                     .elsewhere = use.elsewhere(),
+                     .mapped = use.mapped,
+                     .kept = use.peak_kept,
+                     .tensors = use.peak_tensors}};
+  }
+  void release_unused() override { kernels::opened_gpu().release_unused_memory(); }
+};
+
+}  // namespace
+
+std::unique_ptr<MemoryGauge> gauge_of_this_process(bool is_on_gpu) {
+  if (is_on_gpu) return std::make_unique<GpuGauge>();
+  return std::make_unique<HostGauge>();
+}
+
+void RunMemory::plan_elsewhere(estimate::MemoryPlan plan, std::unique_ptr<MemoryGauge> gauge) {
+  plan_.emplace(std::move(plan));
+  gauge_ = std::move(gauge);
+  is_here_ = false;
+}
 
 void RunMemory::plan(const config::RunConfig& config, const estimate::MemoryNeeds& needs,
                      int64_t in_tensors) {
@@ -58,37 +98,8 @@ void RunMemory::explain_shortage(estimate::Phase phase, const std::function<void
   }
 }
 
-void RunMemory::begin_phase() const {
-  if (is_on_gpu_) {
-    kernels::opened_gpu().reset_peak_memory();
-  } else {
-    estimate::reset_peak_resident();
-  }
-}
-
 void RunMemory::end_phase(estimate::Phase phase) {
-  (phase == estimate::Phase::kTrain ? train_peak_ : rollout_peak_) = peak_now();
-}
-
-void RunMemory::release_unused() const {
-  if (is_on_gpu_) kernels::opened_gpu().release_unused_memory();
-}
-
-/// Of a GPU: pages of the cache, and what LibTorch's allocator and the libraries took.
-estimate::PeakMemory RunMemory::peak_now() const {
-  if (!is_on_gpu_) return {.bytes = static_cast<int64_t>(estimate::peak_resident_bytes())};
-  const kernels::GpuMemoryUse use = kernels::opened_gpu().memory_use();
-  return {.bytes = use.elsewhere() + use.mapped + use.peak_kept,
-          .elsewhere = use.elsewhere(),
-          .mapped = use.mapped,
-          .kept = use.peak_kept,
-          .tensors = use.peak_tensors};
-}
-
-int64_t RunMemory::bytes_now() const {
-  if (!is_on_gpu_) return static_cast<int64_t>(estimate::resident_bytes());
-  const kernels::GpuMemoryUse use = kernels::opened_gpu().memory_use();
-  return use.total - use.free;
+  (phase == estimate::Phase::kTrain ? train_peak_ : rollout_peak_) = gauge_->measure().peak;
 }
 
 MemoryUse RunMemory::use_of_step() const {
@@ -97,7 +108,7 @@ MemoryUse RunMemory::use_of_step() const {
                                     ? estimate::Phase::kTrain
                                     : estimate::Phase::kGenerate;
   const int64_t peak = measured(phase).bytes;
-  return {.now = static_cast<double>(bytes_now()) / kGibibyte,
+  return {.now = static_cast<double>(gauge_->measure().now) / kGibibyte,
           .peak = static_cast<double>(peak) / kGibibyte,
           .holders = plan_->holders(phase, peak)};
 }

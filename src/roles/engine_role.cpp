@@ -10,6 +10,7 @@
 #include "kernels/gpu/gpu.h"
 #include "model/config.h"
 #include "model/placement.h"
+#include "roles/networks.h"
 #include "roles/run_start.h"
 
 namespace slime::roles {
@@ -80,6 +81,11 @@ EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& ide
                        model::Network& weights, EngineGroup* group, const Clock& clock)
     : identity_(identity) {
   networks_.running = &weights;
+  if (!start.config.shares_weights()) {
+    first_ = make_blank_copy(weights, model::precision_on(start.config.device, start.config.dtype));
+    networks_.running = first_.get();
+    in_place_ = engine::FromNetwork{&weights};
+  }
   this->start(start, start.kv_cache_bytes, group, clock);
 }
 
@@ -90,6 +96,7 @@ void EngineRole::start(const EngineStart& start, int64_t kv_cache_bytes, EngineG
   text_ = setup::load_model_text(config.hf_checkpoint, /*needs_template=*/false, {});
   engine::EngineConfig engine = make_engine_config(config, text_, kv_cache_bytes);
   engine.num_threads = start.num_threads;
+  engine.stages_weights = std::holds_alternative<engine::FromNetwork>(in_place_);
   engine.on_activity = [this](engine::Activity activity) { tell_activity(activity); };
   engine::MakeStepRunner make_runner = engine::make_step_runner;
   if (ranks_) {
@@ -120,6 +127,7 @@ int64_t EngineRole::serve(int descriptor) {
     return cluster::why_refused(identity_, greeting);
   };
   config.epoch = identity_.epoch;
+  config.in_place = in_place_;
   if (ranks_) {
     config.pass_weights_on = [this](std::string_view piece) {
       ranks_->followers().tell(engine::RankOrder::kWeights, piece);

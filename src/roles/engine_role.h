@@ -31,8 +31,9 @@ class EngineRole final {
   /// served, and for a device that it does not fit on.
   EngineRole(const EngineStart& start, const cluster::RunIdentity& identity, const Clock& clock,
              std::function<void(const std::string&)> on_lost);
-  /// Over `weights`, which somebody else changes while the engine is paused; they are slices where this rank
-  /// leads `group`, which is null elsewhere. Both outlive the role.
+  /// Over `weights`, which the trainer changes while the engine is paused; they are slices where this
+  /// rank leads `group`, which is null elsewhere. Where trainer and engine do not take turns the engine
+  /// has a copy of them, which updates make anew. Both outlive the role.
   EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
              model::Network& weights, EngineGroup* group, const Clock& clock);
 
@@ -49,9 +50,10 @@ class EngineRole final {
 
   const cluster::RunIdentity identity_;
   setup::ModelText text_;
-  std::unique_ptr<EngineRanks> ranks_;             // null: the engine is this process alone
-  std::unique_ptr<model::Network> first_, other_;  // null: the trainer's
-  engine::TwoNetworks networks_;                   // which of them the engine computes with
+  std::unique_ptr<EngineRanks> ranks_;                 // null: the engine is this process alone
+  std::unique_ptr<model::Network> first_, other_;      // null: the trainer's
+  engine::WeightSource in_place_ = engine::InPlace{};  // of updates that bring no weights
+  engine::TwoNetworks networks_;                       // which of them the engine computes with
   std::string device_;
   std::vector<std::string> memory_;
   std::mutex mutex_;

@@ -47,7 +47,8 @@ std::string way_of_weights(const sync::PublisherConfig& publishes,
   if (!publishes.folder.empty()) return "through " + publishes.folder.string();
   if (publishes.sends_changes) return "as what has changed, through the host's memory";
   if (transfer.is_direct) return "from the trainer's device directly";
-  return fmt::format("through the host's memory, because {}", transfer.why_frames);
+  const std::string& why = transfer.why_frames;
+  return "through the host's memory" + (why.empty() ? "" : ", because " + why);
 }
 
 /// sync: others copy the published weights, on streams of their own.
@@ -66,6 +67,7 @@ EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& publish
       clock_(clock),
       published_(published),
       trained_(trained),
+      has_open_gpu_((trained != nullptr ? *trained : published).weights().flat().is_cuda()),
       version_(version),
       publisher_(publishes_by(config_.publishes, behind_writing_)),
       epoch_(config_.identity.epoch),
@@ -158,7 +160,8 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
         {.name = fmt::format("engine {}", index),
          .answer_limit = std::max(config_.progress_limit, config_.silence_limit),
          .weight_piece_bytes = config_.weight_piece_bytes,
-         .writes_to_peer = has_device(index) && place.node == 0 && goes_directly(config_.publishes),
+         .writes_to_peer = has_open_gpu_ && has_device(index) && place.node == 0 &&
+                           goes_directly(config_.publishes),
          .on_activity = [this, index](engine::Activity activity) { hear(index, activity); },
          .greeting = cluster::to_greeting(identity),
          .epoch = [this] { return epoch_.load(); }});

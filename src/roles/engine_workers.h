@@ -133,6 +133,7 @@ class EngineWorkers final : public Engines {
   const Clock& clock_;
   model::Network& published_;
   model::Network* trained_;                     // guarded by weights_mutex_
+  const bool has_open_gpu_;                     // this process has: it may write to others
   std::optional<kernels::LockedPages> locked_;  // of published_, on the host of a GPU
   /// Shared: who sends the published weights to one engine; exclusive: an update of all.
   std::shared_mutex weights_mutex_;

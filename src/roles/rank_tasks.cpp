@@ -46,7 +46,7 @@ std::string to_frame(const TrainerTask& task) {
 
 TrainerTask trainer_task_from(std::string_view frame) {
   check(!frame.empty(), "a task has a kind");
-  constexpr std::string_view kKinds = "mtpcgwkr";
+  constexpr std::string_view kKinds = "mtpcgwkrby";
   check(kKinds.find(frame.front()) != kKinds.npos, "a task's kind is one of RankTask");
   TrainerTask task{.kind = static_cast<RankTask>(frame.front())};
   if (task.kind == RankTask::kTrain) {
@@ -74,10 +74,13 @@ std::string to_frame(const RankStart& start) {
                             {"first_rollout", start.first_rollout},
                             {"plugin_logs", start.plugin_logs},
                             {"num_threads", start.num_threads},
+                            {"longest_prompt", start.longest_prompt},
                             {"weights", start.weights},
                             {"checkpoint", start.checkpoint},
                             {"iteration", start.iteration},
-                            {"left_out", start.left_out}};
+                            {"left_out", start.left_out},
+                            {"checkpoints", start.checkpoints},
+                            {"last_checkpoint", start.last_checkpoint}};
   return static_cast<char>(RankTask::kStart) + json_text(object);
 }
 
@@ -174,12 +177,53 @@ std::string to_text(const EngineReady& ready) {
                                 {"memory", json::value_from(ready.memory)}});
 }
 
+namespace {
+
+json::object answer_object(std::string_view text, std::string_view what) {
+  const json::value value = parse_json(text, what);
+  if (!value.is_object()) throw ConfigError(fmt::format("{} must be a JSON object", what));
+  return value.get_object();
+}
+
+}  // namespace
+
+std::string to_text(const RankReady& ready) {
+  return json_text(
+      json::object{{"notes", json::value_from(ready.notes)}, {"memory", ready.memory}});
+}
+
+RankReady rank_ready_from(std::string_view text) {
+  const json::object answer = answer_object(text, "a rank's answer");
+  const FieldReader fields = FieldReader(answer, "a rank's answer: ").required();
+  return {.notes = fields.strings("notes"), .memory = *fields.object("memory")};
+}
+
+std::string to_text(const report::MemoryMeasured& measured) {
+  const estimate::PeakMemory& peak = measured.peak;
+  return json_text(json::object{{"now", measured.now},
+                                {"peak", peak.bytes},
+                                {"elsewhere", peak.elsewhere},
+                                {"mapped", peak.mapped},
+                                {"kept", peak.kept},
+                                {"tensors", peak.tensors}});
+}
+
+report::MemoryMeasured memory_measured_from(std::string_view text) {
+  const json::object answer = answer_object(text, "a rank's memory");
+  const FieldReader fields = FieldReader(answer, "a rank's memory: ").required();
+  const auto bytes = [&fields](std::string_view name) { return *fields.integer(name, 0); };
+  return {.now = bytes("now"),
+          .peak = {.bytes = bytes("peak"),
+                   .elsewhere = bytes("elsewhere"),
+                   .mapped = bytes("mapped"),
+                   .kept = bytes("kept"),
+                   .tensors = bytes("tensors")}};
+}
+
 EngineReady engine_ready_from(std::string_view text) {
   constexpr std::string_view kAnswer = "an engine's first answer";
-  const json::value value = parse_json(text, kAnswer);
-  if (!value.is_object()) throw ConfigError(fmt::format("{} must be a JSON object", kAnswer));
-  const FieldReader fields =
-      FieldReader(value.get_object(), fmt::format("{}: ", kAnswer)).required();
+  const json::object value = answer_object(text, kAnswer);
+  const FieldReader fields = FieldReader(value, fmt::format("{}: ", kAnswer)).required();
   return {.max_request_tokens = *fields.integer("max_request_tokens", 1),
           .device = *fields.text("device"),
           .memory = fields.strings("memory")};
@@ -199,10 +243,13 @@ RankStart rank_start_from(std::string_view frame) {
           .first_rollout = *fields.integer("first_rollout"),
           .plugin_logs = *fields.text("plugin_logs"),
           .num_threads = count("num_threads"),
+          .longest_prompt = *fields.integer("longest_prompt", 0),
           .weights = *fields.text("weights"),
           .checkpoint = *fields.text("checkpoint"),
           .iteration = *fields.integer("iteration"),
-          .left_out = static_cast<uint32_t>(count("left_out"))};
+          .left_out = static_cast<uint32_t>(count("left_out")),
+          .checkpoints = *fields.text("checkpoints"),
+          .last_checkpoint = *fields.integer("last_checkpoint", -1)};
 }
 
 std::string to_frame(const NamedPiece& piece) {

@@ -12,6 +12,7 @@
 #include "config/run_config.h"
 #include "core/json.h"
 #include "core/weight_checksums.h"
+#include "report/run_memory.h"
 #include "train/checkpoint.h"
 #include "train/share.h"
 
@@ -22,18 +23,20 @@ inline constexpr std::chrono::seconds kRankConnectTimeout{60};
 
 enum class RankTask : char {
   kStart = 's',  // RankStart as JSON; the answer: it is there; of rank 0: the port where it listens
-  kMeet =
-      'm',  // address and port; the answer, once it can train: what there is to tell, a JSON list
-  kEngine = 'e',  // EngineStart as JSON; the answer, once it can be served: EngineReady as JSON
+  kMeet = 'm',   // address and port; the answer, once it can train: RankReady as JSON
+  kEngine = 'e',  // EngineStart as JSON; the answer, once it can be served: EngineReady as JSON; of
+                  // a rank that leads no engine: nothing
   kFollow = 'f',  // EngineRankStart as JSON: a further rank of an engine; no answer
   kTrain =
       't',  // train::BatchShare; the answer: log-probs of its samples, of rank 0 train::TrainReport
-  kPublished = 'p',  // the engines have got the new weights; no answer
-  kSave = 'c',       // SaveTask as JSON: rank 0 saves, and answers with the directory
-  kGather = 'g',     // rank 0 answers with the weights of all, in pieces, then an empty answer
-  kReshard = 'w',    // the weights of all into those of every rank's engine; no answer
-  kChecksums = 'k',  // rank 0 answers with the checksums of the weights of all
-  kRelease = 'r',    // give back what is held for training alone; an empty answer
+  kPublished = 'p',   // the engines have got the new weights; no answer
+  kSave = 'c',        // SaveTask as JSON: rank 0 saves, and answers with the directory
+  kGather = 'g',      // rank 0 answers with the weights of all, in pieces, then an empty answer
+  kBring = 'w',       // the weights of all to the engines over the ranks; an empty answer
+  kChecksums = 'k',   // rank 0 answers with the checksums of the weights of all
+  kRelease = 'r',     // give back what is held for training alone; an empty answer
+  kBeginPhase = 'b',  // peaks of memory count from here on; no answer
+  kMemory = 'y',      // the answer: report::MemoryMeasured as JSON
 };
 
 /// A checkpoint to be written (train/checkpoint.h).
@@ -67,15 +70,32 @@ struct RankStart {
   int64_t first_rollout = 0;            // where it begins
   std::string plugin_logs;              // folder for what users' functions write
   int num_threads = 0;
-  std::string weights;     // model directory, or checkpoint, that the actor's weights come from
-  std::string checkpoint;  // directory that other parts come from; empty: none
-  int64_t iteration = 0;   // of the checkpoint
-  uint32_t left_out = 0;   // of the checkpoint (train::LeavesOut)
+  int64_t longest_prompt = 0;  // tokens; 0: not known
+  std::string weights;         // model directory, or checkpoint, that the actor's weights come from
+  std::string checkpoint;      // directory that other parts come from; empty: none
+  int64_t iteration = 0;       // of the checkpoint
+  uint32_t left_out = 0;       // of the checkpoint (train::LeavesOut)
+  std::string checkpoints;     // the run's folder of them, named when memory runs out
+  int64_t last_checkpoint = -1;  // the newest there; -1: none
 };
 
 std::string to_frame(const RankStart& start);
 /// Of the frame of a RankStart. Throws ConfigError for another.
 RankStart rank_start_from(std::string_view frame);
+
+/// What a rank says when it can train.
+struct RankReady {
+  std::vector<std::string> notes;  // what there is to tell
+  json::object memory;             // of rank 0: its plan (estimate/memory_plan.h)
+};
+
+std::string to_text(const RankReady& ready);
+/// Throws ConfigError for a text of another form.
+RankReady rank_ready_from(std::string_view text);
+
+std::string to_text(const report::MemoryMeasured& measured);
+/// Throws ConfigError for a text of another form.
+report::MemoryMeasured memory_measured_from(std::string_view text);
 
 /// All a process needs to become an engine beside the trainer: it gets its weights over its
 /// connection (engine/remote). A rank that is told this has the weights (roles/rank_engines.h).

@@ -34,7 +34,7 @@ TEST(RankTasks, TravelAsFrames) {
       trainer_task_from(to_frame({.kind = RankTask::kMeet, .address = "10.0.0.2", .port = 4711}));
   EXPECT_EQ(meet.port, 4711);
   EXPECT_EQ(meet.address, "10.0.0.2");
-  for (const RankTask kind : {RankTask::kGather, RankTask::kReshard, RankTask::kChecksums})
+  for (const RankTask kind : {RankTask::kGather, RankTask::kBring, RankTask::kChecksums})
     EXPECT_EQ(trainer_task_from(to_frame({.kind = kind})).kind, kind);
   EXPECT_EQ(to_frame({.kind = RankTask::kRelease}).size(), 1u);
   EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kRelease})).kind, RankTask::kRelease);

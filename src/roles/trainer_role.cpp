@@ -1,6 +1,7 @@
 #include "roles/trainer_role.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
@@ -65,6 +66,17 @@ void TrainerRole::reshard_to(model::Network& engine) {
   reshard_.emplace(trainer_.mesh(), trainer_.network().weights(), engine.weights());
 }
 
+void TrainerRole::bring_weights() {
+  if (reshard_) reshard_->run();
+  if (gathers_) train::gather_weights(trainer_, whole_);
+  const Tensor& trained_N = trainer_.network().weights().flat();
+  if (trained_N.is_cpu()) return;
+  // sync: the engine's thread reads them.
+  c10::impl::VirtualGuardImpl(trained_N.device().type())
+      .getStream(trained_N.device())
+      .synchronize();
+}
+
 void TrainerRole::carry_out(const TrainerTask& task, const Answer& answer) {
   switch (task.kind) {
     case RankTask::kTrain:
@@ -75,8 +87,9 @@ void TrainerRole::carry_out(const TrainerTask& task, const Answer& answer) {
       return save(trainer_, task.save, answer);
     case RankTask::kGather:
       return send_weights(trainer_, answer);
-    case RankTask::kReshard:
-      return reshard_.value().run();
+    case RankTask::kBring:
+      bring_weights();
+      return answer("");
     case RankTask::kChecksums: {
       const WeightChecksums checksums = train::whole_checksums(trainer_);
       if (trainer_.mesh().rank() == 0) answer(to_frame(checksums));
@@ -88,6 +101,8 @@ void TrainerRole::carry_out(const TrainerTask& task, const Answer& answer) {
     case RankTask::kMeet:
     case RankTask::kEngine:
     case RankTask::kFollow:
+    case RankTask::kBeginPhase:
+    case RankTask::kMemory:
       break;
   }
   throw BugError("a rank that has started gets tasks of its role");

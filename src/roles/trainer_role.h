@@ -1,8 +1,7 @@
 #pragma once
 
-/// The trainer role of a worker: the trainer of one rank and its place among the ranks. Where one
-/// rank trains beside its engine on one device, that is the loop's own process (TrainersHere);
-/// otherwise each rank has a `slime worker` (roles/worker.h), and what it is told comes as tasks.
+/// Trainer of one rank and its place among the ranks, in a `slime worker` (roles/worker.h): what it
+/// is told comes as tasks. A run of one process has its trainer in that (TrainersHere).
 
 #include <functional>
 #include <optional>
@@ -35,14 +34,22 @@ class TrainerRole final {
   train::Trainer& trainer() { return trainer_; }
   const train::Trainer& trainer() const { return trainer_; }
 
-  /// kReshard brings the weights of all ranks into `engine`, which holds the model otherwise than the
-  /// ranks do and outlives the role. All ranks call it together.
+  /// kBring brings the weights of all ranks into `engine`, which each of them has, holds the model
+  /// otherwise than the ranks do and outlives the role. All ranks call it together.
   void reshard_to(model::Network& engine);
-  bool reshards() const { return reshard_.has_value(); }
+  /// The same into `whole`, a network of the whole model that rank 0 alone has; null on the others.
+  void gather_to(model::Network* whole) {
+    gathers_ = true;
+    whole_ = whole;
+  }
+  /// What kBring does; all ranks call it together. Nothing where engines read what is trained.
+  void bring_weights();
 
  private:
   train::Trainer trainer_;
   std::optional<sync::Reshard> reshard_;
+  bool gathers_ = false;
+  model::Network* whole_ = nullptr;
 };
 
 }  // namespace slime::roles

@@ -6,56 +6,30 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <optional>
 
 #include "core/error.h"
-#include "roles/trainer_role.h"
-#include "roles/trainer_workers.h"
 
 namespace slime::roles {
-namespace {
 
-/// The only rank, in this process: direct calls, nothing is divided or serialised.
-class TrainersHere final : public HostedTrainers {
- public:
-  explicit TrainersHere(const Clock& clock) : clock_(clock) {}
+void TrainersHere::restore(const train::Checkpoint& checkpoint, uint32_t left_out,
+                           const train::Warn& warn) {
+  train::restore_trainer(checkpoint, trainer_, left_out, warn);
+}
 
-  void open(model::Network& network, const train::TrainConfig& config,
-            train::OtherNetworks others) override {
-    role_.emplace(comm::Mesh::single(), network, config, std::move(others), clock_);
-  }
-  void restore(const train::Checkpoint& checkpoint, uint32_t left_out,
-               const train::Warn& warn) override {
-    train::restore_trainer(checkpoint, role_->trainer(), left_out, warn);
-  }
-  train::TrainReport train(const train::TrainBatch& batch) override {
-    return role_->trainer().train(batch);
-  }
-  void weights_published() override { role_->trainer().weights_published(); }
-  void gather_weights(model::Network& whole) override {
-    const at::NoGradGuard no_grad;
-    whole.weights().copy_from(role_->trainer().network().weights());
-  }
-  WeightChecksums weight_checksums() override { return train::whole_checksums(role_->trainer()); }
-  std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
-                             const json::object& run) override {
-    return train::save_checkpoint(config, iteration, role_->trainer(), run);
-  }
-  void release_memory() override { role_->trainer().release_gradients(); }
-  std::optional<int64_t> num_changes() const override { return role_->trainer().num_changes(); }
-  const std::atomic<bool>& has_failed() const override { return has_failed_; }
-  void check_alive() override {}
+train::TrainReport TrainersHere::train(const train::TrainBatch& batch) {
+  return trainer_.train(batch);
+}
 
- private:
-  const Clock& clock_;
-  std::optional<TrainerRole> role_;
-  std::atomic<bool> has_failed_{false};  // this process would be gone
-};
+void TrainersHere::gather_weights(model::Network& whole) {
+  const at::NoGradGuard no_grad;
+  whole.weights().copy_from(trainer_.network().weights());
+}
 
-}  // namespace
+WeightChecksums TrainersHere::weight_checksums() { return train::whole_checksums(trainer_); }
 
-void NoTrainers::open(model::Network&, const train::TrainConfig&, train::OtherNetworks) {
-  throw BugError("a run without training opens no trainer");
+std::filesystem::path TrainersHere::save(const train::CheckpointConfig& config, int64_t iteration,
+                                         const json::object& run) {
+  return train::save_checkpoint(config, iteration, trainer_, run);
 }
 
 train::TrainReport NoTrainers::train(const train::TrainBatch&) {
@@ -79,14 +53,6 @@ void end_run(const std::string& message) {
   std::fputs(fmt::format("\nslime train: {}\n", message).c_str(), stderr);
   std::fflush(nullptr);
   ::_exit(1);
-}
-
-std::unique_ptr<HostedTrainers> start_trainers(RankStart start,
-                                               const cluster::RunIdentity& identity,
-                                               const std::filesystem::path& log_folder,
-                                               cluster::Hosts& hosts, const Clock& clock) {
-  if (layout_of(start.config).world_size() == 1) return std::make_unique<TrainersHere>(clock);
-  return std::make_unique<TrainerWorkers>(std::move(start), identity, log_folder, hosts, clock);
 }
 
 }  // namespace slime::roles

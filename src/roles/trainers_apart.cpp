@@ -27,6 +27,7 @@ cluster::WorkersConfig workers_of(const config::RunConfig& config,
   cluster::WorkersConfig workers{.first_rank = 0,
                                  .count = layout_of(config).world_size(),
                                  .identity = identity,
+                                 .has_data = config.has_engines_over_ranks(),
                                  .log_folder = log_folder,
                                  .silence_limit = milliseconds_of(config.worker_timeout_seconds)};
   for (int rank = 0; rank < workers.count; ++rank)
@@ -35,6 +36,22 @@ cluster::WorkersConfig workers_of(const config::RunConfig& config,
   if (!config.use_fault_tolerance) workers.last_resort = end_run;
   return workers;
 }
+
+class RankGauge final : public report::MemoryGauge {
+ public:
+  explicit RankGauge(cluster::Workers& workers) : workers_(workers) {}
+  void begin_phase() override { tell(RankTask::kBeginPhase); }
+  report::MemoryMeasured measure() override {
+    tell(RankTask::kMemory);
+    return memory_measured_from(workers_.answer(0, kWorkTimeout));
+  }
+  void release_unused() override {}  // TrainersApart::release_memory()
+
+ private:
+  void tell(RankTask kind) { workers_.send_task(0, to_frame(TrainerTask{.kind = kind})); }
+
+  cluster::Workers& workers_;
+};
 
 /// Of rank 0's first answer.
 int port_from(const std::string& answer) {
@@ -60,9 +77,10 @@ TrainersApart::TrainersApart(RankStart start, const cluster::RunIdentity& identi
   }
 }
 
-void TrainersApart::open(model::Network& shape, const train::TrainConfig& config,
-                         const train::Warn& warn) {
-  shape_ = &shape;
+estimate::MemoryPlan TrainersApart::open(std::unique_ptr<model::Network> shape,
+                                         const train::TrainConfig& config,
+                                         const train::Warn& warn) {
+  shape_ = std::move(shape);
   config_ = config;
   TrainerTask meet{.kind = RankTask::kMeet, .address = address_};
   for (int rank = 0; rank < workers_.count(); ++rank) {
@@ -70,17 +88,43 @@ void TrainersApart::open(model::Network& shape, const train::TrainConfig& config
     if (rank == 0) meet.port = port_from(answer);
   }
   tell_all(meet);
-  for (int rank = 0; rank < workers_.count(); ++rank) {
-    const json::value lines =
-        parse_json(workers_.answer(rank, kRankLoadTimeout), "a rank's answer");
-    if (rank > 0) continue;  // all have found the same
-    for (const json::value& line : lines.as_array()) warn(std::string(line.as_string()));
-  }
+  const RankReady ready = rank_ready_from(workers_.answer(0, kRankLoadTimeout));
+  for (int rank = 1; rank < workers_.count(); ++rank)
+    workers_.answer(rank, kRankLoadTimeout);  // they have found the same
+  for (const std::string& line : ready.notes) warn(line);
+  return estimate::MemoryPlan::from_json(ready.memory);
+}
+
+std::unique_ptr<report::MemoryGauge> TrainersApart::memory_gauge() {
+  return std::make_unique<RankGauge>(workers_);
+}
+
+std::vector<int> TrainersApart::start_engines(const EngineStart& start) {
+  const std::string frame = to_frame(start);
+  std::vector<int> sockets;
+  for (int rank = 0; rank < workers_.count(); ++rank) workers_.send_task(rank, frame);
+  for (int rank = 0; rank < workers_.count(); ++rank) sockets.push_back(workers_.take_data(rank));
+  return sockets;
+}
+
+EngineReady TrainersApart::wait_for_engines() {
+  const EngineReady ready = engine_ready_from(workers_.answer(0, kRankLoadTimeout));
+  for (int rank = 1; rank < workers_.count(); ++rank) workers_.answer(rank, kRankLoadTimeout);
+  return ready;
+}
+
+void TrainersApart::bring_weights() {
+  tell_all({.kind = RankTask::kBring});
+  wait_for_all();
 }
 
 void TrainersApart::tell_all(const TrainerTask& task) {
   const std::string frame = to_frame(task);
   for (int rank = 0; rank < workers_.count(); ++rank) workers_.send_task(rank, frame);
+}
+
+void TrainersApart::wait_for_all() {
+  for (int rank = 0; rank < workers_.count(); ++rank) workers_.answer(rank, kWorkTimeout);
 }
 
 train::TrainReport TrainersApart::train(const train::TrainBatch& batch) {
@@ -128,7 +172,7 @@ WeightChecksums TrainersApart::weight_checksums() {
 
 void TrainersApart::release_memory() {
   tell_all({.kind = RankTask::kRelease});
-  for (int rank = 0; rank < workers_.count(); ++rank) workers_.answer(rank, kWorkTimeout);
+  wait_for_all();
 }
 
 std::filesystem::path TrainersApart::save(const train::CheckpointConfig& config, int64_t iteration,

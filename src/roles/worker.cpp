@@ -12,13 +12,14 @@
 #include "cluster/worker_link.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "kernels/gpu/gpu.h"
 #include "model/placement.h"
 #include "plugin/trainer_functions.h"
+#include "report/run_memory.h"
 #include "roles/engine_group.h"
 #include "roles/engine_ranks.h"
 #include "roles/engine_role.h"
 #include "roles/networks.h"
+#include "roles/rank_memory.h"
 #include "roles/rank_tasks.h"
 #include "roles/trainer_role.h"
 #include "setup/train_config.h"
@@ -43,9 +44,11 @@ class Worker final {
       : link_(link),
         identity_(identity),
         start_(std::move(start)),
+        memory_(start_.config.device != "cpu", start_.config.hf_checkpoint, start_.checkpoints),
         functions_(start_.config, start_.plugin_logs, start_.rank) {
     at::set_num_threads(start_.num_threads);
     if (start_.config.device == "cpu") train::keep_freed_memory();
+    if (start_.last_checkpoint >= 0) memory_.set_last_checkpoint(start_.last_checkpoint);
     if (!start_.checkpoint.empty())
       checkpoint_ = train::read_checkpoint(start_.checkpoint, start_.iteration);
     if (start_.rank == 0 && layout_.world_size() > 1) rendezvous_.emplace(start_.address);
@@ -65,25 +68,31 @@ class Worker final {
   void carry_out(const TrainerTask& task) {
     if (task.kind == RankTask::kMeet) return become_trainer(task);
     check(trainer_.has_value(), "ranks meet before they train");
-    trainer_->carry_out(task, [this](std::string_view answer) { link_.answer(answer); });
+    if (task.kind == RankTask::kBeginPhase) return memory_.begin_phase();
+    if (task.kind == RankTask::kMemory) return link_.answer(to_text(memory_.measured()));
+    memory_.explain_shortage(estimate::Phase::kTrain, [&] {
+      trainer_->carry_out(task, [this](std::string_view answer) { link_.answer(answer); });
+    });
+    if (task.kind == RankTask::kSave) memory_.set_last_checkpoint(task.save.iteration);
     if (task.kind != RankTask::kRelease) return;
-    if (start_.config.device != "cpu") kernels::opened_gpu().release_unused_memory();
+    memory_.release_unused();
     link_.answer("");
   }
 
-  /// An engine over the weights that this rank trains, served beside it; where the engine holds the model
-  /// otherwise than the rank does, over a network of its own that gets the weights of all ranks. A rank
-  /// that leads no engine of several ranks follows who does.
+  /// Its part of the engines over the ranks that train: an engine, which is served while the rank
+  /// trains; a rank of an engine that another rank leads; or nothing.
   void start_engine(const EngineStart& start) {
     check(trainer_.has_value(), "ranks train before they generate");
-    if (!layout_.holds_model_whole() || group_) {
-      own_weights_ = model::load_network(weights_directory(), precision(),
-                                         group_ ? group_->mesh() : comm::Mesh::single());
+    if (!start_.config.has_engine_on_each_rank()) {
+      if (!layout_.holds_model_whole()) trainer_->gather_to(own_weights_.get());
+      if (start_.rank > 0) return link_.answer("");
+    } else if (own_weights_) {
       trainer_->reshard_to(*own_weights_);
     }
     if (group_ && !group_->leads()) return follow();
-    engine_.emplace(start, identity_, own_weights_ ? *own_weights_ : *network_,
-                    group_ ? &*group_ : nullptr, clock_);
+    memory_.explain_shortage(estimate::Phase::kGenerate, [&] {
+      engine_.emplace(start, identity_, *engine_weights(), group_ ? &*group_ : nullptr, clock_);
+    });
     server_ = std::jthread([this] {
       try {
         const int64_t requests = engine_->serve(kDataDescriptor);
@@ -92,7 +101,7 @@ class Worker final {
         say(error.what());
       }
     });
-    link_.answer("");
+    link_.answer(to_text(engine_->ready()));
     say("its engine is ready");
   }
 
@@ -122,23 +131,56 @@ class Worker final {
     const config::RunConfig& flags = start_.config;
     const model::Precision precision = this->precision();
     meet(task);
-    network_ = model::load_network(weights_directory(), precision, *mesh_);
-    train::OtherNetworks others = load_other_networks(flags, precision, *mesh_);
+    memory_.explain_shortage(estimate::Phase::kTrain, [&] { load_networks(precision); });
     train::TrainConfig config =
         setup::make_train_config(flags, start_.num_rollouts, network_->config().has_experts());
     config.frozen = frozen_names(flags, network_->weights(), *mesh_);
     functions_.set_in(config, start_.first_rollout);
-    trainer_.emplace(*mesh_, *network_, config, std::move(others), clock_);
-    json::array told;
+    plan_memory(config, precision, /*is_taken=*/false);  // what does not fit is explained
+    memory_.explain_shortage(estimate::Phase::kTrain, [&] {
+      trainer_.emplace(*mesh_, *network_, config, load_other_networks(flags, precision, *mesh_),
+                       clock_);
+    });
+    RankReady ready;
     if (checkpoint_) {
       train::restore_trainer(*checkpoint_, trainer_->trainer(), start_.left_out,
-                             [&told](const std::string& line) {
+                             [&ready](const std::string& line) {
                                say(line);
-                               told.emplace_back(line);
+                               ready.notes.push_back(line);
                              });
     }
+    plan_memory(config, precision, /*is_taken=*/true);
+    ready.memory = memory_.plan().to_json();
     say(fmt::format("rank {} of {} is ready", start_.rank, layout_.world_size()));
-    link_.answer(json_text(told));
+    link_.answer(to_text(ready));
+  }
+
+  /// Whether the rank leads an engine or follows in one.
+  bool has_engine() const {
+    const config::RunConfig& flags = start_.config;
+    if (!flags.has_engines_over_ranks()) return false;
+    return flags.has_engine_on_each_rank() || start_.rank == 0;
+  }
+  /// Where engines hold the model otherwise than the ranks do, theirs has a network of its own.
+  void load_networks(const model::Precision& precision) {
+    network_ = model::load_network(weights_directory(), precision, *mesh_);
+    if (has_engine() && (group_ || !layout_.holds_model_whole())) {
+      own_weights_ = model::load_network(weights_directory(), precision,
+                                         group_ ? group_->mesh() : comm::Mesh::single());
+    }
+  }
+  model::Network* engine_weights() const {
+    if (!has_engine()) return nullptr;
+    return own_weights_ ? own_weights_.get() : network_.get();
+  }
+
+  void plan_memory(const train::TrainConfig& config, const model::Precision& precision,
+                   bool is_taken) {
+    const estimate::MemoryNeeds needs = rank_memory_needs(
+        start_.config, *network_, engine_weights(), precision, config, start_.longest_prompt);
+    memory_.plan(start_.config, needs,
+                 needs.whole_weights + (is_taken ? needs.train.resident() + needs.train.gradients
+                                                 : needs.train.weights));
   }
 
   const std::string& weights_directory() const { return start_.weights; }
@@ -182,6 +224,7 @@ class Worker final {
   const SystemClock clock_;
   const RankStart start_;
   const comm::ParallelLayout layout_ = layout_of(start_.config);
+  report::RunMemory memory_;
   plugin::TrainerFunctions functions_;
   std::optional<train::Checkpoint> checkpoint_;
   std::optional<comm::Rendezvous> rendezvous_;

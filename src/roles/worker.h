@@ -1,7 +1,7 @@
 #pragma once
 
 /// A worker process: what `slime worker` runs. The controller's first task says what it becomes: a
-/// rank that trains (roles/trainer_role.h; roles/trainer_workers.h is the other end) or an engine
+/// rank that trains (roles/trainer_role.h; roles/trainers_apart.h is the other end) or an engine
 /// beside the trainer (roles/engine_role.h; roles/engine_workers.h).
 #include "cluster/run_identity.h"
 

@@ -2,10 +2,13 @@
 
 import ctypes
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from conftest import ROOT, run_slime, sft_command, train_command
@@ -218,3 +221,31 @@ def test_two_gpus_train_what_the_generator_on_the_first_draws(wide, name):
     differences = metric(run_dir, "train/train_rollout_logprob_abs_diff")
     assert len(differences) == 3
     assert all(0 <= difference < 1e-3 for difference in differences)
+
+
+@two_gpus
+@pytest.mark.parametrize("name", ["dp", "tp"])
+def test_a_rank_that_is_killed_on_its_gpu_is_started_again_with_its_engine(wide, name):
+    """Rank 0 too is a process beside the one that was started, which has no memory on a GPU."""
+    run_dir, steps = wide / f"two_gpus_killed_{name}", 30
+    extra = ["--device", "cuda", "--actor-num-gpus-per-node", "2", *LAYOUTS[name], "--use-fault-tolerance"]
+    command = train_command(wide, run_dir, rollouts=steps, extra=extra)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        while not (run_dir / "latest").exists():
+            assert process.poll() is None, process.stdout.read()
+            time.sleep(0.02)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        users = subprocess.run(
+            ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"], capture_output=True, text=True, check=False
+        )
+        assert str(process.pid) not in users.stdout.split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        output, _ = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    assert f"trainer ranks start again, in epoch 1: rank 0 (process {children[0]}) was killed by signal 9" in output
+    assert "memory of the GPU, GiB" in output
+    assert max(metric(run_dir, "train/train_rollout_logprob_abs_diff")) < 1e-3
+    assert min(metric(run_dir, "perf/gpu_bytes_train")) > 0

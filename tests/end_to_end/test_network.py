@@ -109,9 +109,9 @@ def test_a_lost_host_is_replaced_and_the_weights_are_those_of_the_undisturbed_ru
     assert audit(run_dir)["checkpoint"]["prompts"]["trained"] == STEPS * 4
 
 
-def test_a_rank_beside_the_controllers_own_is_cut_off(work, hosts):
-    """Rank 0 is in the controller, and waits for the other one in the middle of a sum."""
-    run_dir = work / "network-hosted"
+def test_a_rank_is_cut_off_from_the_one_with_the_engine(work, hosts):
+    """Rank 0 waits for the other one in the middle of a sum, or draws alone."""
+    run_dir = work / "network-one-engine"
     flags = ["--actor-num-nodes", "2", "--actor-num-gpus-per-node", "1", "--use-fault-tolerance", "--worker-timeout-seconds", "3"]
     command = train_command(work, run_dir, rollouts=STEPS, extra=flags)
     running = [hosts[rank].begin(command, rank, hosts[0], 2) for rank in range(2)]

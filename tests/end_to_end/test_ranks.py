@@ -18,7 +18,7 @@ def ranks(number):
 
 
 def workers_of(process):
-    """Process ids of the other ranks, once they have started."""
+    """Process ids of the ranks, in their order, once they have started."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -110,7 +110,7 @@ def test_a_run_with_ranks_that_is_killed_resumes_exactly_and_with_other_numbers_
 
 def test_a_rank_that_is_killed_ends_the_run_with_its_name(work):
     process = start_and_wait_for_a_step(work, work / "rank_killed", TWO_RANKS)
-    (victim,) = workers_of(process)
+    victim = workers_of(process)[1]
     begin = time.monotonic()
     os.kill(victim, signal.SIGKILL)
     _, errors = process.communicate(timeout=30)
@@ -120,22 +120,29 @@ def test_a_rank_that_is_killed_ends_the_run_with_its_name(work):
     assert "rank 1 of 2 is ready" in errors, "the last lines it printed"
 
 
-def test_with_fault_tolerance_ranks_start_again_at_the_last_checkpoint_and_end_with_the_same_weights(work):
-    """Rank 0 is in the process of the run, beside its engine; all of it is built again."""
-    extra = [*TWO_RANKS, "--use-fault-tolerance"]
-    straight, run_dir = work / "tolerant_straight", work / "tolerant_killed"
-    assert run_slime(train_command(work, straight, rollouts=40, extra=extra)).returncode == 0
+@pytest.fixture(scope="module")
+def tolerant(work):
+    run_dir = work / "tolerant_straight"
+    assert run_slime(train_command(work, run_dir, rollouts=40, extra=[*TWO_RANKS, "--use-fault-tolerance"])).returncode == 0
+    return run_dir
+
+
+@pytest.mark.parametrize(("rank", "engines"), [(0, []), (1, []), (0, ["--colocate", "--rollout-num-gpus", "2"])], ids=["0", "1", "0-of-two-engines"])
+def test_with_fault_tolerance_ranks_start_again_at_the_last_checkpoint_and_end_with_the_same_weights(work, tolerant, rank, engines):
+    """Rank 0 has the engine, or the first of two; all of it is built again."""
+    extra = [*TWO_RANKS, "--use-fault-tolerance", *engines]
+    straight, run_dir = tolerant, work / f"tolerant_killed_{rank}_{len(engines)}"
     process = subprocess.Popen(
         train_command(work, run_dir, rollouts=40, extra=extra), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     while not (run_dir / "latest").exists():
         assert process.poll() is None, process.stdout.read()
         time.sleep(0.005)
-    (victim,) = workers_of(process)
+    victim = workers_of(process)[rank]
     os.kill(victim, signal.SIGKILL)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
-    assert f"trainer ranks start again, in epoch 1: rank 1 (process {victim}) was killed by signal 9" in output
+    assert f"trainer ranks start again, in epoch 1: rank {rank} (process {victim}) was killed by signal 9" in output
     assert "trainer ranks train again, in epoch 1" in output
     assert weights(run_dir) == weights(straight)
     assert numbers_that_repeat(run_dir) == numbers_that_repeat(straight)
@@ -143,7 +150,7 @@ def test_with_fault_tolerance_ranks_start_again_at_the_last_checkpoint_and_end_w
 
 def test_a_rank_that_hangs_ends_the_run_within_its_deadline(work):
     process = start_and_wait_for_a_step(work, work / "rank_stopped", ranks(3) + ["--worker-timeout-seconds", "2"])
-    victim = workers_of(process)[1]
+    victim = workers_of(process)[2]
     others = [pid for pid in workers_of(process) if pid != victim]
     begin = time.monotonic()
     os.kill(victim, signal.SIGSTOP)

@@ -321,6 +321,7 @@ Expected<void> EngineServer::bring(const ControlCall& call) {
                       .stays_paused = call.stays_paused};
   switch (call.source) {
     case ControlCall::Source::kInPlace:
+      update.source = config_.in_place;
       break;
     case ControlCall::Source::kDirectory:
       update.source = FromDirectory{call.directory};

@@ -45,6 +45,9 @@ struct EngineServerConfig {
   /// is not.
   std::function<std::string(std::string_view greeting)> why_refused = {};
   int64_t epoch = 0;  // new weights of an older one are refused
+  /// What an update takes that brings no weights: those of the engine's network, which this process has
+  /// changed, or another network of it.
+  WeightSource in_place = InPlace{};
   /// The engine's other ranks get what comes of new weights too, frame by frame.
   std::function<void(std::string_view piece)> pass_weights_on = {};
 };
