@@ -52,6 +52,17 @@ TEST(MemoryPlan, TheCacheHoldsAFullBatchAndTakesTurnsWithTheTrainer) {
   EXPECT_EQ(plan.rollout_bytes(), 58 * kGibibyte + plan.kv_cache_bytes());
 }
 
+TEST(MemoryPlan, ARanksPlanIsTheSameInTheController) {
+  const MemoryPlan plan(run_of(256), four_billion(), gpu(140, 72));
+  const MemoryPlan told = MemoryPlan::from_json(plan.to_json());
+  EXPECT_EQ(told.lines(), plan.lines());
+  EXPECT_EQ(told.kv_cache_bytes(), plan.kv_cache_bytes());
+  EXPECT_TRUE(told.offloads());
+  EXPECT_EQ(told.explain(Phase::kTrain, "asked for 2 GiB"),
+            plan.explain(Phase::kTrain, "asked for 2 GiB"));
+  EXPECT_THROW(MemoryPlan::from_json({{"total", 80}}), ConfigError);
+}
+
 TEST(MemoryPlan, LogitsAreKeptForTheBackwardInWhatNobodyElseTakes) {
   MemoryNeeds needs = four_billion();
   needs.train.logits = 4 * kGibibyte;

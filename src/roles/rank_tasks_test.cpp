@@ -72,10 +72,13 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
                         .first_rollout = 2,
                         .plugin_logs = "runs/plugin",
                         .num_threads = 3,
+                        .longest_prompt = 96,
                         .weights = "runs/iter_0000004",
                         .checkpoint = "runs/iter_0000004",
                         .iteration = 4,
-                        .left_out = 2};
+                        .left_out = 2,
+                        .checkpoints = "runs",
+                        .last_checkpoint = 4};
   const RankStart back = rank_start_from(to_frame(start));
   EXPECT_EQ(back.config.hf_checkpoint, "model");
   EXPECT_EQ(layout_of(back.config).dp, 4);
@@ -90,7 +93,25 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
   EXPECT_EQ(back.iteration, 4);
   EXPECT_EQ(back.weights, start.weights);
   EXPECT_EQ(back.left_out, 2U);
+  EXPECT_EQ(back.longest_prompt, 96);
+  EXPECT_EQ(back.checkpoints, "runs");
+  EXPECT_EQ(back.last_checkpoint, 4);
+  EXPECT_EQ(rank_start_from(to_frame(RankStart{.config = config})).last_checkpoint, -1);
   EXPECT_THROW(rank_start_from(to_frame({.kind = RankTask::kSave})), ConfigError);
+}
+
+TEST(RankTasks, ARankThatCanTrainSaysWhatThereIsToTellAndWhereItsMemoryGoes) {
+  const RankReady ready{.notes = {"the optimizer begins anew"}, .memory = {{"total", 80}}};
+  const RankReady back = rank_ready_from(to_text(ready));
+  EXPECT_EQ(back.notes, ready.notes);
+  EXPECT_EQ(back.memory, ready.memory);
+  EXPECT_THROW(rank_ready_from("[]"), ConfigError);
+  const report::MemoryMeasured used = memory_measured_from(
+      to_text(report::MemoryMeasured{.now = 3, .peak = {.bytes = 5, .tensors = 2}}));
+  EXPECT_EQ(used.now, 3);
+  EXPECT_EQ(used.peak.bytes, 5);
+  EXPECT_EQ(used.peak.tensors, 2);
+  EXPECT_THROW(memory_measured_from(R"({"now": 3})"), ConfigError);
 }
 
 TEST(RankTasks, OrThatItIsToBecomeAnEngine) {
