@@ -48,33 +48,33 @@ std::vector<fs::path> other_places(const report::RunFolder& folder, uint64_t byt
 }  // namespace
 
 Checkpoints::Checkpoints(const config::RunConfig& config, const report::RunFolder& folder,
-                         CheckpointOwner owner, buffer::DataSource& prompts,
-                         roles::Trainers& trainers, Fates& fates, roles::Engines& engines,
-                         RolloutSource* rollout, const FunctionSource* function,
-                         plugin::UsersPrompts* users, report::RunMemory& memory,
-                         report::Recorder& recorder)
+                         CheckpointOwner owner, RunData& data, GroupSource& source,
+                         roles::Trainers& trainers, roles::Engines& engines,
+                         report::RunMemory& memory, report::Recorder& recorder)
     : config_(config),
       folder_(folder),
       owner_(std::move(owner)),
-      prompts_(prompts),
+      data_(data),
+      source_(source),
       trainers_(trainers),
-      fates_(fates),
       engines_(engines),
-      rollout_(rollout),
-      function_(function),
-      users_(users),
       memory_(memory),
       recorder_(recorder) {}
+
+json::object Checkpoints::state_now(int64_t step) {
+  OpenGroups open = source_.open_groups();
+  const std::vector<Group> waiting = open.all();
+  data_.origin->save(step);
+  json::object state = data_state(step, data_.prompts(), *data_.fates, std::move(open));
+  data_.origin->add_open_groups(state, waiting);
+  return state;
+}
 
 void Checkpoints::save(int64_t step, bool is_published, std::optional<StepBoundary> boundary) {
   const auto range = recorder_.phase("save");
   recorder_.sync();  // a checkpoint is not ahead of the metrics of its steps
   json::object run =
-      boundary
-          ? data_state(step, *std::move(boundary), fates_)
-          : data_state(step, prompts_, fates_, rollout_ != nullptr ? &rollout_->rollout() : nullptr,
-                       rollout_ != nullptr ? rollout_->abandoned() : std::vector<Group>(),
-                       function_, users_);
+      boundary ? data_state(step, *std::move(boundary), *data_.fates) : state_now(step);
   run["started"] = to_date_text(owner_.started);
   run["weight_version"] = engines_.weight_version().value_or(step + 1);
   run["is_published"] = is_published;

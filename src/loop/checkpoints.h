@@ -8,14 +8,11 @@
 #include <optional>
 #include <string>
 
-#include "buffer/data_source.h"
 #include "config/run_config.h"
 #include "loop/data_state.h"
-#include "loop/fates.h"
-#include "loop/function_source.h"
-#include "loop/rollout_source.h"
+#include "loop/group_source.h"
+#include "loop/run_data.h"
 #include "loop/step_boundary.h"
-#include "plugin/users_prompts.h"
 #include "report/recorder.h"
 #include "report/run_folder.h"
 #include "report/run_memory.h"
@@ -35,13 +32,10 @@ struct CheckpointOwner {
 /// One class because all of these stand still for one moment, of which a checkpoint is.
 class Checkpoints {
  public:
-  /// `rollout` is null where nothing is generated, `function` where no function of the user's draws
-  /// whole steps, `users` where prompts come from files. References outlive the object.
+  /// References outlive the object.
   Checkpoints(const config::RunConfig& config, const report::RunFolder& folder,
-              CheckpointOwner owner, buffer::DataSource& prompts, roles::Trainers& trainers,
-              Fates& fates, roles::Engines& engines, RolloutSource* rollout,
-              const FunctionSource* function, plugin::UsersPrompts* users,
-              report::RunMemory& memory, report::Recorder& recorder);
+              CheckpointOwner owner, RunData& data, GroupSource& source, roles::Trainers& trainers,
+              roles::Engines& engines, report::RunMemory& memory, report::Recorder& recorder);
 
   /// After rollout step `step`. `is_published`: the engines have the weights that are saved. Throws
   /// ConfigError when the disk is full and older checkpoints cannot make room: it says where the
@@ -51,6 +45,8 @@ class Checkpoints {
   void save(int64_t step, bool is_published, std::optional<StepBoundary> boundary);
 
  private:
+  /// The part that is not weights, of one moment.
+  json::object state_now(int64_t step);
   /// Writes it among the others. On a full disk older ones make room, or it goes to another place and a
   /// ConfigError says where; nothing is lost in silence.
   std::filesystem::path write(int64_t step, const json::object& run);
@@ -62,13 +58,10 @@ class Checkpoints {
   const config::RunConfig& config_;
   const report::RunFolder& folder_;
   const CheckpointOwner owner_;
-  buffer::DataSource& prompts_;
+  RunData& data_;
+  GroupSource& source_;
   roles::Trainers& trainers_;
-  Fates& fates_;
   roles::Engines& engines_;
-  RolloutSource* rollout_;
-  const FunctionSource* function_;
-  plugin::UsersPrompts* users_;
   report::RunMemory& memory_;
   report::Recorder& recorder_;
 };

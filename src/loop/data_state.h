@@ -5,22 +5,16 @@
 #include "buffer/data_source.h"
 #include "core/json.h"
 #include "loop/fates.h"
-#include "loop/function_source.h"
+#include "loop/group_source.h"
 #include "loop/step_boundary.h"
-#include "plugin/users_prompts.h"
-#include "rollout/rollout.h"
 
 namespace slime::loop {
 
 /// The members data_source and ledger of the run.json of the checkpoint after `step`: where the data
-/// goes on, with all groups that are not final, and the position in the ledger behind its totals. Of
-/// one moment: `rollout` and `function`, where they are not null, stand still meanwhile. `users`, if any,
-/// saves its own state, and not_given_back has the ordinals of the groups that it did not have then. Where a function of the user's has drawn a step that is not taken yet: the
-/// member drawn_step too (loop/drawn_step.h).
-/// `abandoned`: groups that came out of the rollout and are not trained.
-json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates,
-                        rollout::Rollout* rollout, const std::vector<Group>& abandoned,
-                        const FunctionSource* function, plugin::UsersPrompts* users);
+/// goes on, with all groups that are not final, and the position in the ledger behind its totals. Where a
+/// function of the user's has drawn a step that is not taken yet: the member drawn_step too
+/// (loop/drawn_step.h).
+json::object data_state(int64_t step, buffer::DataSource& prompts, Fates& fates, OpenGroups open);
 
 /// The same of a moment that has passed, between two steps: the fates are rolled back to it.
 json::object data_state(int64_t step, StepBoundary boundary, Fates& fates);

@@ -10,7 +10,7 @@
 #include "buffer/data_source.h"
 #include "core/json.h"
 #include "loop/fates.h"
-#include "loop/group_source.h"
+#include "report/collected.h"
 #include "train/checkpoint.h"
 
 namespace slime::loop {

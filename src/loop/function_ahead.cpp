@@ -50,9 +50,10 @@ report::Collected FunctionAhead::take(int64_t step) {
   return function_.take_drawn(std::nullopt);
 }
 
-void FunctionAhead::wait(const std::atomic<bool>& gives_up) {
+bool FunctionAhead::wait(const std::atomic<bool>& gives_up) {
   while (!gives_up && is_under_way()) {
   }
+  return !gives_up;
 }
 
 }  // namespace slime::loop

@@ -28,7 +28,7 @@
 namespace slime::loop {
 
 /// Used by the loop's thread.
-class FunctionAhead final : public GroupSource {
+class FunctionAhead final {
  public:
   /// Steps are [.., num_steps). References outlive the object.
   FunctionAhead(FunctionSource& function, int64_t num_steps, int64_t groups_per_step,
@@ -40,7 +40,7 @@ class FunctionAhead final : public GroupSource {
         memory_(memory),
         recorder_(recorder) {}
   /// Waits for the function no more: prompts that it has are where the last checkpoint has them.
-  ~FunctionAhead() override;
+  ~FunctionAhead();
   FunctionAhead(const FunctionAhead&) = delete;
   FunctionAhead& operator=(const FunctionAhead&) = delete;
 
@@ -51,10 +51,11 @@ class FunctionAhead final : public GroupSource {
   void begin_next() { begin(last_taken_ + 1); }
 
   /// Waits for a step that was begun. Throws like FunctionSource::take.
-  report::Collected take(int64_t step) override;
+  report::Collected take(int64_t step);
 
-  /// Until no function is under way; no longer than `gives_up` is false. What it throws take() throws.
-  void wait(const std::atomic<bool>& gives_up);
+  /// Until no function is under way; no longer than `gives_up` is false. False: it became true. What the
+  /// function throws take() throws.
+  bool wait(const std::atomic<bool>& gives_up);
 
  private:
   bool is_under_way();

@@ -28,8 +28,7 @@ constexpr const char* kLost = "lost by the rollout function";
 FunctionSource::FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts,
                                roles::Engines& engines, roles::Trainers& trainers, Fates& fates,
                                report::RunMemory& memory, report::Recorder& recorder,
-                               plugin::Plugins& plugins, const plugin::EngineDoor* door,
-                               std::optional<DrawnStep> drawn)
+                               plugin::Plugins& plugins, std::optional<DrawnStep> drawn)
     : config_(config),
       prompts_(prompts),
       engines_(engines),
@@ -38,7 +37,6 @@ FunctionSource::FunctionSource(const config::RunConfig& config, buffer::DataSour
       memory_(memory),
       recorder_(recorder),
       plugins_(plugins),
-      door_(door),
       left_out_([&recorder](std::string_view line) { recorder.message(line); }),
       drawn_(std::move(drawn)) {}
 
@@ -75,10 +73,6 @@ Expected<Group> FunctionSource::keep(const json::value& record,
     left_out_.add(*given, reason);
     return failure(error.what());
   }
-}
-
-int64_t FunctionSource::num_sampled_tokens() const {
-  return door_ == nullptr ? 0 : door_->num_sampled_tokens();
 }
 
 report::Collected FunctionSource::keep_all(const plugin::ReturnedStep& returned,
@@ -134,7 +128,7 @@ void FunctionSource::draw(int64_t step, const StopFlags& stop) {
     const std::lock_guard lock(data_mutex_);
     return prompts.answer(question);
   };
-  const int64_t sampled_before = num_sampled_tokens();
+  const int64_t sampled_before = plugins_.num_sampled_tokens();
   std::optional<plugin::ReturnedStep> returned;
   std::exception_ptr failed;
   try {
@@ -148,9 +142,9 @@ void FunctionSource::draw(int64_t step, const StopFlags& stop) {
     if (!stop.load()) prompts.end(kLost);
     std::rethrow_exception(failed);
   }
-  drawn_ = {
-      .step = step,
-      .collected = keep_all(*returned, prompts, version, num_sampled_tokens() - sampled_before)};
+  drawn_ = {.step = step,
+            .collected = keep_all(*returned, prompts, version,
+                                  plugins_.num_sampled_tokens() - sampled_before)};
 }
 
 bool FunctionSource::has_drawn(int64_t step) const {

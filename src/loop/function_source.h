@@ -15,10 +15,9 @@
 #include "core/stop_flags.h"
 #include "loop/drawn_step.h"
 #include "loop/fates.h"
-#include "loop/group_source.h"
 #include "loop/prompt_answers.h"
-#include "plugin/engine_door.h"
 #include "plugin/plugins.h"
+#include "report/collected.h"
 #include "report/failure_reasons.h"
 #include "report/recorder.h"
 #include "report/run_memory.h"
@@ -29,16 +28,16 @@ namespace slime::loop {
 
 /// One class because the same call is made between two steps (take) and beside the training of the
 /// step before (draw, on the thread of loop/function_ahead.h), and answers for the same prompts.
-class FunctionSource final : public GroupSource {
+class FunctionSource final {
  public:
-  /// `door`: through which the function asks the run's engines, null: it does not. `drawn`: a step that the run begins with, from its checkpoint. References outlive the object.
+  /// `drawn`: a step that the run begins with, from its checkpoint. References outlive the object.
   FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts,
                  roles::Engines& engines, roles::Trainers& trainers, Fates& fates,
                  report::RunMemory& memory, report::Recorder& recorder, plugin::Plugins& plugins,
-                 const plugin::EngineDoor* door, std::optional<DrawnStep> drawn);
+                 std::optional<DrawnStep> drawn);
 
   /// Throws ConfigError when the function fails, or no group of its can be trained.
-  report::Collected take(int64_t step) override;
+  report::Collected take(int64_t step);
 
   /// Calls the function, and keeps what it returns until take_drawn(). One thread at a time; buffer
   /// and ledger are that thread's, but for what a Lease has. When `stop` becomes true nobody waits for
@@ -72,7 +71,6 @@ class FunctionSource final : public GroupSource {
   /// `num_sampled`: tokens that the engines sampled for the call.
   report::Collected keep_all(const plugin::ReturnedStep& returned, PromptAnswers& prompts,
                              WeightVersion version, int64_t num_sampled);
-  int64_t num_sampled_tokens() const;
 
   const config::RunConfig& config_;
   buffer::DataSource& prompts_;
@@ -82,7 +80,6 @@ class FunctionSource final : public GroupSource {
   report::RunMemory& memory_;
   report::Recorder& recorder_;
   plugin::Plugins& plugins_;
-  const plugin::EngineDoor* door_;
   report::LeftOutPrompts left_out_;  // of the step
   /// Whoever has it has buffer and ledger while a function is called. Guards what follows.
   mutable std::mutex data_mutex_;

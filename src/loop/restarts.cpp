@@ -24,7 +24,7 @@ constexpr int64_t kMostDoublings = 6;  // 16 seconds
 
 /// What is above the display, or before there is one.
 void tell(const Stations* run, const std::string& line) {
-  if (run != nullptr && run->recorder) return run->recorder->message(line);
+  if (run != nullptr && run->records.recorder) return run->recorder().message(line);
   std::fputs((line + "\n").c_str(), stderr);
 }
 
@@ -69,7 +69,8 @@ int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
       if (!flags.config.use_fault_tolerance || is_interrupted) throw;
       why = failure.what();
     }
-    if (!losses.add(why, run ? run->last_step : -1)) throw cluster::WorkerFailure(losses.history());
+    if (!losses.add(why, run ? run->course.last_step : -1))
+      throw cluster::WorkerFailure(losses.history());
     ++survivors.identity.epoch;
     tell(run.get(),
          fmt::format("trainer ranks start again, in epoch {}: {}", survivors.identity.epoch, why));

@@ -122,7 +122,7 @@ void add_lanes(rollout::Scorer& scorer, report::Timeline& timeline) {
 RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
                              buffer::DataSource& prompts, roles::Engines& engines,
                              roles::Trainers& trainers, Fates& fates, report::RunMemory& memory,
-                             report::Recorder& recorder, plugin::Plugins* plugins)
+                             report::Recorder& recorder, plugin::Plugins& plugins)
     : config_(config),
       prompts_(prompts),
       engines_(engines),
@@ -137,10 +137,8 @@ RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokeni
       rounds_(make_rounds(config, engines.client())),
       rollout_(rounds_ ? rounds_->engine() : engines.client(), rollout_config(config),
                make_hooks(tokenizer), rounds_.get()) {
-  if (plugins != nullptr) {
-    rules_.generate = plugins->generate(config.custom_generate_function_path,
-                                        /*is_evaluation=*/false);
-  }
+  rules_.generate = plugins.generate(config.custom_generate_function_path,
+                                     /*is_evaluation=*/false);
 }
 
 /// The spellings of the tokens that end a turn of the model: eos_token, and special stop tokens.
@@ -158,18 +156,16 @@ static std::vector<std::string> end_marks(const config::RunConfig& config,
 }
 
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
-                                    const text::Tokenizer& tokenizer, plugin::Plugins* plugins) {
+                                    const text::Tokenizer& tokenizer, plugin::Plugins& plugins) {
   rollout::RolloutHooks hooks;
   hooks.detokenize = [&tokenizer, skips = config.rollout_skip_special_tokens](
                          std::span<const TokenId> ids) { return tokenizer.decode(ids, skips); };
   rollout::Scorer& scorer = hooks.scorer;
   if (!config.has_users_reward())
     scorer.rule.score = setup::make_score(config, end_marks(config, tokenizer));
-  if (plugins != nullptr) {
-    scorer.function = plugins->scorer();
-    hooks.ask_sample_hook = plugins->sample_hooks();
-  }
-  const bool has_functions = plugins != nullptr && !config::generate_paths(config).empty();
+  scorer.function = plugins.scorer();
+  hooks.ask_sample_hook = plugins.sample_hooks();
+  const bool has_functions = !config::generate_paths(config).empty();
   if (has_functions && !config.has_users_reward() && !scorer.rule.score &&
       !config.debug_rollout_only) {
     scorer.rule.score = [](const Sample&, const std::stop_token&) -> Expected<json::value> {
@@ -178,7 +174,7 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
     };
   }
   if (has_functions)
-    hooks.abort_functions = [plugins](bool aborts) { plugins->abort_functions(aborts); };
+    hooks.abort_functions = [&plugins](bool aborts) { plugins.abort_functions(aborts); };
   setup::add_teacher(config, scorer);
   scorer.rule.timeout = [&config](const Sample& sample) {
     return setup::reward_deadline(config, sample);
@@ -190,9 +186,7 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
 class RolloutSource::Prompts final : public LedgerPrompts {
  public:
   explicit Prompts(RolloutSource& source)
-      : LedgerPrompts(
-            source.prompts_, source.fates_,
-            source.plugins_ != nullptr ? source.plugins_->of_steps().choose_waiting() : nullptr),
+      : LedgerPrompts(source.prompts_, source.fates_, source.plugins_.of_steps().choose_waiting()),
         source_(source) {}
 
   void dropped(const Group& group, const std::string& reason) override {
@@ -212,15 +206,13 @@ void RolloutSource::note_drop(const Group& group, const std::string& reason) {
   if (reason != "failed") left_out_.add_filtered(reason);
   const std::lock_guard lock(dropped_mutex_);
   dropped_tokens_[reason] += num_drawn_tokens(group);
-  if (reason == "failed" || plugins_ == nullptr || !plugins_->of_steps().sees_dropped()) return;
+  if (reason == "failed" || !plugins_.of_steps().sees_dropped()) return;
   dropped_.push_back(group);
 }
 
 rollout::GroupFilter RolloutSource::make_filter() const {
-  if (plugins_ != nullptr) {
-    rollout::AskFilterFn of_user = plugins_->filter();
-    if (of_user) return of_user;
-  }
+  rollout::AskFilterFn of_user = plugins_.filter();
+  if (of_user) return of_user;
   buffer::FilterFn filter = buffer::make_filter(config_.dynamic_sampling_filter_path);
   return [this, filter = std::move(filter)](const Group& group) {
     return filter(group, config_.reward_key);
@@ -244,8 +236,7 @@ rollout::RolloutHooks RolloutSource::make_hooks(const text::Tokenizer& tokenizer
 }
 
 void RolloutSource::show_to_users_functions(int64_t step, std::vector<Group>& groups) {
-  if (plugins_ == nullptr) return;
-  plugins_->of_steps().filter_samples(step, groups);
+  plugins_.of_steps().filter_samples(step, groups);
   std::vector<Group> dropped;
   {
     const std::lock_guard lock(dropped_mutex_);
@@ -263,10 +254,10 @@ void RolloutSource::show_to_users_functions(int64_t step, std::vector<Group>& gr
       PromptAnswers source(prompts_, fates_, PromptAnswers::Draws::kNothing, {});
       return source.answer(question);
     };
-    return plugins_->of_steps().process_all(step, groups, std::move(dropped), count);
+    return plugins_.of_steps().process_all(step, groups, std::move(dropped), count);
   }
   PromptAnswers source(prompts_, fates_, PromptAnswers::Draws::kNothing, {});
-  plugins_->of_steps().process_all(
+  plugins_.of_steps().process_all(
       step, groups, std::move(dropped),
       [&source](const plugin::Question& question) { return source.answer(question); });
   source.end("taken by the function of --rollout-all-samples-process-path");
@@ -287,13 +278,14 @@ rollout::StepResult RolloutSource::take_step(int64_t step, WeightVersion version
   try {
     rollout::take_step(rollout_, gives_up, result);
   } catch (...) {
-    abandon(std::move(result.groups));
+    abandon(result.groups);
     throw;
   }
   return result;
 }
 
 void RolloutSource::start_stream(const setup::RunSchedule& schedule, WeightVersion version) {
+  fates_.lend_by([this] { return std::make_shared<rollout::Rollout::Lease>(rollout_); });
   stream_ = {.groups_per_step = config_.rollout_batch_size,
              .steps_per_update = config_.update_weights_interval,
              .max_lag = *config_.max_staleness,
@@ -307,6 +299,21 @@ void RolloutSource::start_stream(const setup::RunSchedule& schedule, WeightVersi
                                      ? rollout::ConsumptionOrder::kFinish
                                      : rollout::ConsumptionOrder::kDispatch,
                         .stop = &trainers_.has_failed()});
+}
+
+bool RolloutSource::abandon(const std::vector<Group>& groups) {
+  abandoned_ = groups;
+  return true;
+}
+
+rollout::Snapshot RolloutSource::between_steps() {
+  return rollout::Rollout::Lease(rollout_).snapshot();
+}
+
+OpenGroups RolloutSource::open_groups() {
+  OpenGroups open = open_groups_of(rollout_);
+  open.abandoned = abandoned_;
+  return open;
 }
 
 void RolloutSource::while_training(const std::function<void()>& train) {
@@ -357,7 +364,7 @@ report::Collected RolloutSource::take(int64_t step) {
   memory_.explain_shortage(estimate::Phase::kGenerate, [&] { result = take_step(step, version); });
   trainers_.check_alive();
   if (core::Interrupt::came()) {
-    abandon(std::move(result.groups));
+    abandon(result.groups);
     throw StepAbandoned();
   }
   const bool has_all = static_cast<int64_t>(result.groups.size()) >= config_.rollout_batch_size;
@@ -377,7 +384,7 @@ report::Collected RolloutSource::take(int64_t step) {
   try {
     show_to_users_functions(step, result.groups);
   } catch (...) {
-    abandon(std::move(result.groups));
+    abandon(result.groups);
     throw;
   }
   report::Collected collected{.groups = std::move(result.groups),

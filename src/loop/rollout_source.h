@@ -37,43 +37,43 @@ namespace slime::loop {
 rollout::RolloutConfig rollout_config(const config::RunConfig& config);
 
 /// How responses are detokenized and scored, without prompts and filters. `config`, `tokenizer` and
-/// `plugins` (null: no functions of users) outlive the hooks. Throws ConfigError for a reward that does not exist.
+/// `plugins` outlive the hooks. Throws ConfigError for a reward that does not exist.
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
-                                    const text::Tokenizer& tokenizer, plugin::Plugins* plugins);
+                                    const text::Tokenizer& tokenizer, plugin::Plugins& plugins);
 
 /// One class because a step, a stream and the rounds between trainings are drawn by one rollout, which
 /// lives as long as it does, with one set of rules, and tell the fates of the same prompts.
 class RolloutSource final : public GroupSource {
  public:
-  /// References, and `plugins` where there are any, outlive the object. Throws ConfigError for a reward or filter that does not exist.
+  /// References outlive the object. Throws ConfigError for a reward or filter that does not exist.
   RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
                 buffer::DataSource& prompts, roles::Engines& engines, roles::Trainers& trainers,
                 Fates& fates, report::RunMemory& memory, report::Recorder& recorder,
-                plugin::Plugins* plugins);
+                plugin::Plugins& plugins);
   ~RolloutSource() override;
 
   /// Generation does not end with a step any more: it goes on while the loop trains. `version`: of
   /// the weights that the engines have. Called once, before the first take(). The rollout's thread
   /// owns buffer and ledger from here on; rollout().Lease borrows them.
-  void start_stream(const setup::RunSchedule& schedule, WeightVersion version);
+  void start_stream(const setup::RunSchedule& schedule, WeightVersion version) override;
 
   /// Calls `train`. With --deterministic-schedule generation goes on as far as it does while a step
   /// is trained, no further, before this returns. Throws what `train` or the rollout throws.
-  void while_training(const std::function<void()>& train);
+  void while_training(const std::function<void()>& train) override;
 
   /// One rollout step: with the weights that the engines have, or the next of the stream. Ends early
   /// only when a rank of the trainers is lost, and throws then, or at Ctrl-C: StepAbandoned.
   report::Collected take(int64_t step) override;
 
-  /// Whether a stream was started.
-  bool streams() const { return stream_.has_value(); }
+  bool draws() const override { return true; }
+  bool is_ahead() const override { return stream_.has_value(); }
+  rollout::Rollout* stream() override { return stream_ ? &rollout_ : nullptr; }
+  rollout::Rollout& rollout() override { return rollout_; }
 
-  /// For evaluation: generates and scores groups that are no prompts of training.
-  rollout::Rollout& rollout() { return rollout_; }
-
-  /// Groups that came out of the rollout and are not trained: of a step that was abandoned.
-  const std::vector<Group>& abandoned() const { return abandoned_; }
-  void abandon(std::vector<Group> groups) { abandoned_ = std::move(groups); }
+  /// A checkpoint has them given out again.
+  bool abandon(const std::vector<Group>& groups) override;
+  OpenGroups open_groups() override;
+  rollout::Snapshot between_steps() override;
 
  private:
   class Prompts;
@@ -93,7 +93,7 @@ class RolloutSource final : public GroupSource {
   Fates& fates_;
   report::RunMemory& memory_;
   report::Recorder& recorder_;
-  plugin::Plugins* const plugins_;  // null: no functions of users
+  plugin::Plugins& plugins_;
   rollout::ResponseRules rules_;
   const std::unique_ptr<Prompts> rollout_prompts_;
   report::LeftOutPrompts left_out_;  // of the step

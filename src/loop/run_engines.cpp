@@ -29,8 +29,8 @@ int64_t engine_threads(const config::RunConfig& config) {
 
 /// What the engines call the weights that the run begins with.
 WeightVersion first_version(const Stations& run) {
-  const StartPoint& start = run.start;
-  const setup::RunSchedule& schedule = run.schedule;
+  const StartPoint& start = run.course.start;
+  const setup::RunSchedule& schedule = run.course.schedule;
   const json::value* saved =
       start.checkpoint ? start.checkpoint->run.if_contains("weight_version") : nullptr;
   // Also where `slime train` goes on: groups that wait have tokens of those versions.
@@ -55,73 +55,75 @@ std::unique_ptr<roles::Engines> engine_beside(Stations& run, const engine::Engin
                                               WeightVersion version,
                                               engine::RunningRequests running) {
   std::unique_ptr<model::Network> own;
-  run.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
-    own = roles::make_blank_copy(run.shape(),
+  run.records.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
+    own = roles::make_blank_copy(*run.topology.network,
                                  model::precision_on(run.config.device, run.config.dtype));
   });
-  return std::make_unique<roles::EngineBeside>(*run.network, std::move(own), config, version,
-                                               running, run.memory, run.clock);
+  return std::make_unique<roles::EngineBeside>(*run.topology.network, std::move(own), config,
+                                               version, running, run.records.memory,
+                                               run.launch.clock);
 }
 
 /// What is trained, where it is whole in this process.
 model::Network* whole_here(const Stations& run) {
-  return trains(run.config) ? run.network.get() : nullptr;
+  return trains(run.config) ? run.topology.network.get() : nullptr;
 }
 
-roles::EngineWorkers::Hear on_timeline(Stations& run) {
-  return [&timeline = run.timeline](int index, engine::Activity activity) {
+roles::Engines::Hear on_timeline(Stations& run) {
+  return [&timeline = run.records.timeline](int index, engine::Activity activity) {
     timeline.enter(report::engine_lane(index), report::engine_phase(activity));
   };
 }
 
 /// Those of the ranks that train; `plan`: of rank 0.
-std::unique_ptr<roles::Engines> start_rank_engines(Stations& run, WeightVersion version,
+std::unique_ptr<roles::Engines> start_rank_engines(Stations& run, roles::TrainersApart& trainers,
+                                                   WeightVersion version,
                                                    engine::RunningRequests running) {
   const config::RunConfig& config = run.config;
   const bool is_on_each = config.has_engine_on_each_rank();
-  int64_t threads = run.engine_threads;  // of each, where they do not share the trainer's
+  int64_t threads = run.topology.engine_threads;  // of each, where they do not share the trainer's
   if (threads == 0 && config.device == "cpu")
     threads = std::max<int64_t>(1, cores_of(config) / (is_on_each ? config.world_size() : 1));
   const roles::RankEnginesConfig engines{
-      .identity = run.identity,
+      .identity = run.launch.identity,
       .start = {.config = config,
-                .kv_cache_bytes = run.memory.plan().kv_cache_bytes(),
+                .kv_cache_bytes = run.records.memory.plan().kv_cache_bytes(),
                 .num_threads = static_cast<int>(threads)},
       .running = running,
-      .offloads = run.memory.plan().offloads(),
+      .offloads = run.records.memory.plan().offloads(),
       .hear = on_timeline(run)};
   std::unique_ptr<model::Network> published;
-  if (run.evaluation && setup::evaluates_beside(config)) published = load_on_host(run);
-  return std::make_unique<roles::RankEngines>(*run.apart, engines, version, std::move(published),
-                                              run.memory, run.clock);
+  if (setup::evaluates_beside(config)) published = load_on_host(run);
+  return std::make_unique<roles::RankEngines>(trainers, engines, version, std::move(published),
+                                              run.records.memory, run.launch.clock);
 }
 
-std::unique_ptr<roles::EngineWorkers> start_engine_workers(Stations& run, WeightVersion version,
-                                                           engine::RunningRequests running) {
+std::unique_ptr<roles::Engines> start_engine_workers(Stations& run, WeightVersion version,
+                                                     engine::RunningRequests running) {
   const config::RunConfig& config = run.config;
   const int64_t threads = std::max<int64_t>(
-      1, run.engine_threads /
-             (run.hosts.placement.most_engines_of_a_node() * config.rollout_num_gpus_per_engine));
+      1, run.topology.engine_threads / (run.launch.hosts.placement.most_engines_of_a_node() *
+                                        config.rollout_num_gpus_per_engine));
   roles::EngineWorkersConfig workers = roles::engine_workers_config(
       config,
       {.config = config,
-       .longest_prompt = run.dataset ? run.dataset->longest_prompt() : 0,
+       .longest_prompt = run.data.longest_prompt(),
        .num_threads = static_cast<int>(threads)},
-      run.folder.worker_logs(), running, run.hosts.placement);
-  workers.identity = run.identity;
-  return std::make_unique<roles::EngineWorkers>(std::move(workers), *run.published, whole_here(run),
-                                                version, run.hosts.launcher, run.clock,
-                                                on_timeline(run));
+      run.records.folder.worker_logs(), running, run.launch.hosts.placement);
+  workers.identity = run.launch.identity;
+  return std::make_unique<roles::EngineWorkers>(std::move(workers), *run.topology.published,
+                                                whole_here(run), version, run.launch.hosts.launcher,
+                                                run.launch.clock, on_timeline(run));
 }
 
 /// Engines that went on without the trainers get the weights with which those begin.
 void begin_epoch(Stations& run, WeightVersion version) {
-  run.engine_workers->hear_by(on_timeline(run));
+  run.topology.engines->hear_by(on_timeline(run));
   const auto load = [&run](model::Network& own) {
     const at::NoGradGuard no_grad;
     own.weights().copy_from(load_on_host(run)->weights());
   };
-  run.engine_workers->begin_epoch(run.identity.epoch, version, whole_here(run), load);
+  run.topology.engines->begin_epoch(run.launch.identity.epoch, version, whole_here(run), load);
 }
 
 }  // namespace
@@ -129,47 +131,50 @@ void begin_epoch(Stations& run, WeightVersion version) {
 void share_out_threads(Stations& run) {
   const int64_t given = run.config.num_threads;
   const int64_t all = cores_of(run.config);
-  if (run.engine_threads == 0) run.engine_threads = engine_threads(run.config);
+  if (run.topology.engine_threads == 0) run.topology.engine_threads = engine_threads(run.config);
   if (trains_apart(run.config)) {
     if (given > 0) at::set_num_threads(static_cast<int>(given));
     return;
   }
-  const int64_t trainer = std::max<int64_t>(1, all - run.engine_threads);
+  const int64_t trainer = std::max<int64_t>(1, all - run.topology.engine_threads);
   if (given > 0 || trainer < all) at::set_num_threads(static_cast<int>(trainer));
 }
 
-void start_engines(Stations& run) {
+void start_engines(Stations& run, roles::TrainersApart* apart) {
   if (!run.config.generates()) {
-    run.own_engines = std::make_unique<roles::NoEngines>();
+    run.topology.engines = std::make_unique<roles::NoEngines>();
     return;
   }
-  const estimate::MemoryPlan& plan = run.memory.plan();
+  const estimate::MemoryPlan& plan = run.records.memory.plan();
   if (plan.offloads() && trains(run.config)) {
-    run.trainers->release_memory();
-    run.memory.release_unused();  // the engine maps pages, which the allocator's own are not
+    run.topology.trainers->release_memory();
+    run.records.memory
+        .release_unused();  // the engine maps pages, which the allocator's own are not
   }
   engine::EngineConfig config =
-      roles::make_engine_config(run.config, *run.text, plan.kv_cache_bytes());
-  config.num_threads = run.engine_threads;
+      roles::make_engine_config(run.config, *run.data.text, plan.kv_cache_bytes());
+  config.num_threads = run.topology.engine_threads;
   config.stages_weights = !run.config.shares_weights();
-  config.on_activity = [&timeline = run.timeline](engine::Activity now) {
+  config.on_activity = [&timeline = run.records.timeline](engine::Activity now) {
     timeline.enter(report::engine_lane(0), report::engine_phase(now));
   };
   const WeightVersion version = first_version(run);
   const engine::RunningRequests running = running_at_updates(run.config);
-  if (run.engine_workers) {
+  if (run.topology.engines) {
     begin_epoch(run, version);
   } else if (run.config.num_engine_workers > 0) {
-    run.engine_workers = start_engine_workers(run, version, running);
-  } else if (run.apart != nullptr) {
-    run.own_engines = start_rank_engines(run, version, running);
+    run.topology.engines = start_engine_workers(run, version, running);
+  } else if (apart != nullptr) {
+    run.topology.engines = start_rank_engines(run, *apart, version, running);
   } else if (run.config.shares_weights()) {
-    run.own_engines = std::make_unique<roles::EngineHere>(*run.network, config, version, running,
-                                                          plan.offloads(), run.memory, run.clock);
+    run.topology.engines =
+        std::make_unique<roles::EngineHere>(*run.topology.network, config, version, running,
+                                            plan.offloads(), run.records.memory, run.launch.clock);
   } else {
-    run.own_engines = engine_beside(run, config, version, running);
+    run.topology.engines = engine_beside(run, config, version, running);
   }
-  if (run.door) run.door->open(run.engines().client(), run.engines().max_request_tokens());
+  run.plugins->open_door(run.topology.engines->client(),
+                         run.topology.engines->max_request_tokens());
 }
 
 }  // namespace slime::loop

@@ -32,7 +32,7 @@ int64_t cores_of(const config::RunConfig& config) {
   return config.num_threads > 0 ? config.num_threads : at::get_num_threads();
 }
 
-std::string weights_directory(const Stations& run) { return run.start.weights; }
+std::string weights_directory(const Stations& run) { return run.course.start.weights; }
 
 namespace {
 
@@ -50,18 +50,17 @@ std::unique_ptr<model::Network> load_on_host(const Stations& run) {
 
 namespace {
 
-int64_t longest_prompt(const Stations& run) {
-  return run.dataset ? run.dataset->longest_prompt() : 0;
-}
-
 void plan_memory(Stations& run, const model::Precision& precision,
                  const train::TrainConfig* trainer, bool is_taken) {
+  const Topology& topology = run.topology;
+  model::Network& network = topology.network ? *topology.network : *topology.published;
   const estimate::MemoryNeeds needs =
-      estimate::memory_needs(run.config, run.shape(), run.shape(), precision, trainer,
-                             run.config.generates(), longest_prompt(run));
-  run.memory.plan(run.config, needs,
-                  needs.whole_weights + (is_taken ? needs.train.resident() + needs.train.gradients
-                                                  : needs.train.weights));
+      estimate::memory_needs(run.config, network, network, precision, trainer,
+                             run.config.generates(), run.data.longest_prompt());
+  run.records.memory.plan(
+      run.config, needs,
+      needs.whole_weights +
+          (is_taken ? needs.train.resident() + needs.train.gradients : needs.train.weights));
 }
 
 /// Ranks of a host share its cores, but for those of engines that generate meanwhile.
@@ -70,12 +69,13 @@ int threads_of_a_rank(const Stations& run) {
   if (config.num_threads > 0) return static_cast<int>(config.num_threads);
   if (config.device != "cpu") {
     const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-    const int ranks = run.hosts.placement.most_ranks_of_a_node();
+    const int ranks = run.launch.hosts.placement.most_ranks_of_a_node();
     return std::clamp(cores / ranks, 1, kernels::kMostHostThreads);
   }
-  const int64_t beside = config.train_async && trains_apart(config) ? run.engine_threads : 0;
+  const int64_t beside =
+      config.train_async && trains_apart(config) ? run.topology.engine_threads : 0;
   return static_cast<int>(std::max<int64_t>(
-      1, (cores_of(config) - beside) / run.hosts.placement.most_ranks_of_a_node()));
+      1, (cores_of(config) - beside) / run.launch.hosts.placement.most_ranks_of_a_node()));
 }
 
 /// The checkpoint whose parts trainers go on with; null: none.
@@ -90,19 +90,19 @@ roles::RankStart rank_start(const Stations& run) {
       .collective_milliseconds =
           std::chrono::milliseconds(std::chrono::minutes(run.config.distributed_timeout_minutes))
               .count(),
-      .num_rollouts = run.schedule.num_steps,
-      .first_rollout = run.schedule.first_step,
-      .plugin_logs = run.folder.plugin_logs().string(),
+      .num_rollouts = run.course.schedule.num_steps,
+      .first_rollout = run.course.schedule.first_step,
+      .plugin_logs = run.records.folder.plugin_logs().string(),
       .num_threads = threads_of_a_rank(run),
-      .longest_prompt = longest_prompt(run),
+      .longest_prompt = run.data.longest_prompt(),
       .weights = weights_directory(run),
-      .checkpoints = run.folder.checkpoints().string()};
-  if (const train::Checkpoint* checkpoint = restored_checkpoint(run.start)) {
+      .checkpoints = run.records.folder.checkpoints().string()};
+  if (const train::Checkpoint* checkpoint = restored_checkpoint(run.course.start)) {
     rank.checkpoint = checkpoint->directory.string();
     rank.iteration = checkpoint->iteration;
-    rank.left_out = run.start.left_out;
+    rank.left_out = run.course.start.left_out;
   }
-  if (run.start.checkpoint) rank.last_checkpoint = run.start.checkpoint->iteration;
+  if (run.course.start.checkpoint) rank.last_checkpoint = run.course.start.checkpoint->iteration;
   return rank;
 }
 
@@ -113,70 +113,72 @@ std::unique_ptr<model::Network> shape_of(const config::RunConfig& config) {
   return model::make_blank_network(model::read_model_config(config.hf_checkpoint), precision);
 }
 
-/// The weights of engines in workers, or nothing but a shape.
+/// The weights of engines in workers.
 void load_published(Stations& run) {
-  if (run.published) return;  // survivors
-  run.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
-    run.published = run.config.num_engine_workers > 0 ? load_on_host(run) : shape_of(run.config);
-  });
+  if (run.config.num_engine_workers == 0 || run.topology.published) return;  // survivors
+  run.records.memory.explain_shortage(estimate::Phase::kGenerate,
+                                      [&] { run.topology.published = load_on_host(run); });
 }
 
 /// The same where the trained network is here: on its device, or on the host where that has no room.
 void copy_published(Stations& run, model::Precision precision) {
-  if (run.published) return;  // survivors
-  if (run.memory.plan().publishes_on_host())
+  if (run.topology.published) return;  // survivors
+  if (run.records.memory.plan().publishes_on_host())
     precision = {.weights = precision.weights, .activations = at::kFloat};
-  run.memory.explain_shortage(estimate::Phase::kTrain, [&] {
+  run.records.memory.explain_shortage(estimate::Phase::kTrain, [&] {
     const at::NoGradGuard no_grad;
-    run.published = model::make_blank_network(run.network->config(), precision);
-    run.published->weights().copy_from(run.network->weights());
+    run.topology.published = model::make_blank_network(run.topology.network->config(), precision);
+    run.topology.published->weights().copy_from(run.topology.network->weights());
   });
 }
 
 /// All ranks are workers; they load while this process does.
-void open_trainers_apart(Stations& run, const train::Warn& note) {
-  auto apart = std::make_unique<roles::TrainersApart>(
-      rank_start(run), run.identity, run.folder.worker_logs(), run.hosts, run.clock);
+roles::TrainersApart* open_trainers_apart(Stations& run, const train::Warn& note) {
+  auto apart = std::make_unique<roles::TrainersApart>(rank_start(run), run.launch.identity,
+                                                      run.records.folder.worker_logs(),
+                                                      run.launch.hosts, run.launch.clock);
   load_published(run);
-  train::TrainConfig config =
-      setup::make_train_config(run.config, run.schedule.num_steps,
-                               model::read_model_config(run.config.hf_checkpoint).has_experts());
+  train::TrainConfig config = setup::make_train_config(run.config, run.course.schedule.num_steps,
+                                                       run.topology.model.has_experts());
   plugin::TrainerFunctions::name_in(run.config, config);
-  run.memory.plan_elsewhere(apart->open(shape_of(run.config), config, note), apart->memory_gauge());
-  run.apart = apart.get();
-  run.trainers = std::move(apart);
+  run.records.memory.plan_elsewhere(apart->open(shape_of(run.config), config, note),
+                                    apart->memory_gauge());
+  roles::TrainersApart* const opened = apart.get();
+  run.topology.trainers = std::move(apart);
+  return opened;
 }
 
 /// The only rank is in this process.
 void open_trainers_here(Stations& run, const model::Precision& precision, const train::Warn& note) {
   const config::RunConfig& config = run.config;
-  run.memory.explain_shortage(estimate::Phase::kTrain, [&] {
-    run.network = model::load_network(weights_directory(run), precision);
+  run.records.memory.explain_shortage(estimate::Phase::kTrain, [&] {
+    run.topology.network = model::load_network(weights_directory(run), precision);
   });
-  train::TrainConfig trainer =
-      setup::make_train_config(config, run.schedule.num_steps, run.network->config().has_experts());
+  train::TrainConfig trainer = setup::make_train_config(
+      config, run.course.schedule.num_steps, run.topology.network->config().has_experts());
   const comm::Mesh& mesh = comm::Mesh::single();
-  trainer.frozen = roles::frozen_names(config, run.network->weights(), mesh);
-  run.functions->set_in(trainer, run.schedule.first_step);
+  trainer.frozen = roles::frozen_names(config, run.topology.network->weights(), mesh);
+  run.topology.functions->set_in(trainer, run.course.schedule.first_step);
   plan_memory(run, precision, &trainer, false);  // what does not fit is explained
   std::unique_ptr<roles::TrainersHere> here;
-  run.memory.explain_shortage(estimate::Phase::kTrain, [&] {
+  run.records.memory.explain_shortage(estimate::Phase::kTrain, [&] {
     here = std::make_unique<roles::TrainersHere>(
-        *run.network, trainer, roles::load_other_networks(config, precision, mesh), run.clock);
+        *run.topology.network, trainer, roles::load_other_networks(config, precision, mesh),
+        run.launch.clock);
   });
-  if (const train::Checkpoint* checkpoint = restored_checkpoint(run.start))
-    here->restore(*checkpoint, run.start.left_out, note);
-  run.trainers = std::move(here);
+  if (const train::Checkpoint* checkpoint = restored_checkpoint(run.course.start))
+    here->restore(*checkpoint, run.course.start.left_out, note);
+  run.topology.trainers = std::move(here);
   plan_memory(run, precision, &trainer, true);
   if (config.num_engine_workers > 0) copy_published(run, precision);
 }
 
 /// Nothing is trained.
 void open_no_trainers(Stations& run, const model::Precision& precision) {
-  run.trainers = std::make_unique<roles::NoTrainers>();
+  run.topology.trainers = std::make_unique<roles::NoTrainers>();
   std::unique_ptr<model::Network>& network =
-      run.config.num_engine_workers > 0 ? run.published : run.network;
-  run.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
+      run.config.num_engine_workers > 0 ? run.topology.published : run.topology.network;
+  run.records.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
     network = model::load_network(weights_directory(run), precision);
   });
   plan_memory(run, precision, nullptr, false);
@@ -230,30 +232,33 @@ void check_same_model(const config::RunConfig& config, const std::string& weight
 
 }  // namespace
 
-void load_networks(Stations& run, std::vector<std::string>& notes) {
+roles::TrainersApart* load_networks(Stations& run, std::vector<std::string>& notes) {
   const auto note = [&notes](const std::string& line) { notes.push_back(line); };
   if (run.config.device != "cpu" && run.config.num_threads > kernels::kMostHostThreads) {
     note(fmt::format("--num-threads {}: a process with a GPU has {}", run.config.num_threads,
                      kernels::kMostHostThreads));
   }
   const model::ModelConfig shape = model::read_model_config(weights_directory(run));
+  run.topology.model = shape;
   roles::check_shape(run.config, shape);
   check_same_model(run.config, weights_directory(run), shape);
+  roles::TrainersApart* apart = nullptr;
   if (trains_apart(run.config)) {
-    open_trainers_apart(run, note);
+    apart = open_trainers_apart(run, note);
   } else {
     const auto precision = model::precision_on(run.config.device, run.config.dtype);
     trains(run.config) ? open_trainers_here(run, precision, note)
                        : open_no_trainers(run, precision);
   }
-  if (const auto& checkpoint = run.start.checkpoint) {
-    run.memory.set_last_checkpoint(checkpoint->iteration);
+  if (const auto& checkpoint = run.course.start.checkpoint) {
+    run.records.memory.set_last_checkpoint(checkpoint->iteration);
     note(fmt::format("continuing after rollout {} of {}", checkpoint->iteration,
                      checkpoint->directory.string()));
   }
   if (trains(run.config)) {
-    for (const std::string& line : what_is_forgotten(run.config, run.start)) note(line);
+    for (const std::string& line : what_is_forgotten(run.config, run.course.start)) note(line);
   }
+  return apart;
 }
 
 }  // namespace slime::loop

@@ -8,6 +8,7 @@
 
 #include "config/run_config.h"
 #include "loop/stations.h"
+#include "roles/trainers_apart.h"
 
 namespace slime::loop {
 
@@ -28,7 +29,8 @@ std::string weights_directory(const Stations& run);
 std::unique_ptr<model::Network> load_on_host(const Stations& run);
 
 /// The trained network, its trainers, and the plan of who gets the device's memory; `notes` get what
-/// there is to tell. Throws ConfigError, cluster::WorkerFailure.
-void load_networks(Stations& run, std::vector<std::string>& notes);
+/// there is to tell. Returns the trainers where they are workers, otherwise null. Throws ConfigError,
+/// cluster::WorkerFailure.
+roles::TrainersApart* load_networks(Stations& run, std::vector<std::string>& notes);
 
 }  // namespace slime::loop

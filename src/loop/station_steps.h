@@ -16,14 +16,14 @@ class StationSteps final : public Steps {
  public:
   /// `run` outlives the object.
   explicit StationSteps(Stations& run)
-      : run_(run), trained_(run.schedule.first_step - 1), saved_(trained_) {}
+      : run_(run), trained_(run.course.schedule.first_step - 1), saved_(trained_) {}
 
   /// Before the first step.
   void begin() { check_update(); }
   /// What is trained and whole and in no checkpoint is saved. Throws nothing: an error is on its way,
   /// or Ctrl-C came; what keeps it from being saved is told.
   void rescue();
-  WeightVersion version() const override { return *run_.engines().weight_version(); }
+  WeightVersion version() const override { return *run_.topology.engines->weight_version(); }
   void start_stream(WeightVersion version) override;
   report::Collected collect(int64_t step) override;
   train::TrainReport train_on(const std::vector<Group>& groups) override;
@@ -37,12 +37,6 @@ class StationSteps final : public Steps {
 
  private:
   roles::Handover handover() const;
-  void evaluate_rows(int64_t step);
-  void evaluate_by_function(int64_t step);
-  void evaluate_beside(int64_t step);
-  /// The row of an evaluation beside training that has ended; `waits`: or that is under way. Ctrl-C
-  /// abandons the latter.
-  void take_evaluation(bool waits);
   /// --check-weight-update-equal; throws ConfigError where the engines' weights are others.
   void check_update();
 

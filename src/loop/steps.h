@@ -8,8 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/sample.h"
-#include "loop/group_source.h"
+#include "report/collected.h"
 #include "train/trainer.h"
 
 namespace slime::loop {

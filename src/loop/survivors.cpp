@@ -11,39 +11,34 @@ std::unique_ptr<Stations> stations_of(config::RunConfig config, Survivors& survi
   survivors.folder.reset();
   auto run = std::make_unique<Stations>(std::move(config), std::move(folder), survivors.identity,
                                         hosts, clock);
-  run->text = std::move(survivors.text);
-  run->dataset = std::exchange(survivors.dataset, {});
-  run->engine_threads = survivors.engine_threads;
-  run->published = std::move(survivors.published);
-  run->engine_workers = std::move(survivors.engines);
+  run->data.text = std::move(survivors.text);
+  run->topology.engine_threads = survivors.engine_threads;
+  run->topology.published = std::move(survivors.published);
+  run->topology.engines = std::move(survivors.engines);
   return run;
 }
 
 void take_survivors(std::unique_ptr<Stations> run, Survivors& survivors) {
-  if (run->engine_workers) {
-    run->engine_workers->tell_by(nullptr);
-    run->engine_workers->hear_by(nullptr);
-    run->engine_workers->call_behind_writing(nullptr);
+  Topology& topology = run->topology;
+  if (topology.engines) {
+    topology.engines->tell_by(nullptr);
+    topology.engines->hear_by(nullptr);
+    topology.engines->call_behind_writing(nullptr);
+    if (topology.engines->outlive_trainers()) survivors.engines = std::move(topology.engines);
   }
-  survivors.engine_threads = run->engine_threads;
-  survivors.engines = std::move(run->engine_workers);
+  survivors.engine_threads = topology.engine_threads;
   // Who reads what survives ends first, in the order in which stations do.
   run->checkpoints.reset();
-  run->beside.reset();
-  run->ahead.reset();
-  run->function.reset();
-  run->others.reset();
-  run->rollout.reset();
+  run->evaluator.reset();
+  run->source.reset();
   run->plugins.reset();
-  run->door.reset();
-  run->recorder.reset();
-  run->own_engines.reset();
-  run->trainers.reset();
-  run->prompts.reset();
-  survivors.published = std::move(run->published);
-  survivors.text = std::move(run->text);
-  survivors.dataset = std::move(run->dataset);
-  survivors.folder = std::move(run->folder);
+  run->records.recorder.reset();
+  topology.engines.reset();
+  topology.trainers.reset();
+  survivors.published = std::move(topology.published);
+  if (run->data.origin) survivors.rows = run->data.origin->give_rows();
+  survivors.text = std::move(run->data.text);
+  survivors.folder = std::move(run->records.folder);
 }
 
 }  // namespace slime::loop

@@ -14,7 +14,7 @@
 #include "loop/stations.h"
 #include "model/network.h"
 #include "report/run_folder.h"
-#include "roles/engine_workers.h"
+#include "roles/engines.h"
 
 namespace slime::loop {
 
@@ -23,10 +23,10 @@ struct Survivors {
   std::optional<StartPoint> first;          // where the run began; none: it has not begun
   std::optional<report::RunFolder> folder;  // locked
   std::unique_ptr<setup::ModelText> text;
-  std::optional<buffer::Dataset> dataset;  // reads `text`
+  std::optional<buffer::Dataset> rows;  // reads `text`
   int64_t engine_threads = 0;
   std::unique_ptr<model::Network> published;
-  std::unique_ptr<roles::EngineWorkers> engines;  // those in workers; they read `published`
+  std::unique_ptr<roles::Engines> engines;  // those in workers; they read `published`
 };
 
 /// Stations that have what others have left, or of a run that has not begun, and nothing else yet.

@@ -9,6 +9,7 @@
 namespace slime::plugin {
 
 Hosts::Hosts(const HostsConfig& config) : num_shared_hooks_(static_cast<int>(config.hooks.size())) {
+  if (config.hooks.empty() && config.hooks_of_first.empty()) return;
   std::filesystem::create_directories(config.logs);
   for (int i = 0; i < config.num_hosts; ++i) {
     std::vector<Hook> hooks = config.hooks;

@@ -102,6 +102,7 @@ bool opens_door(const config::RunConfig& config) {
 }
 
 HostsConfig Plugins::hosts_config(const json::object& unknown, const PluginPlaces& places) {
+  if (functions_.empty()) return {};
   json::object flags = unknown;  // the functions' own, keys of services among them
   for (const auto& flag : config::flags_for_users(config_)) flags[flag.key()] = flag.value();
   if (config_.save.empty()) flags["save"] = places.save.string();
@@ -141,11 +142,9 @@ HostsConfig Plugins::hosts_config(const json::object& unknown, const PluginPlace
 
 Plugins::Plugins(const config::RunConfig& config, const json::object& unknown,
                  const std::vector<std::string>& eval_rewards, const PluginPlaces& places,
-                 EngineDoor* door)
+                 std::unique_ptr<EngineDoor> door)
     : config_(config),
-      door_(door),
-      timeout_(config.plugin_timeout_seconds),
-      reward_timeout_(config.reward_timeout_seconds.value_or(config.plugin_timeout_seconds)),
+      door_(std::move(door)),
       vocab_size_(model::read_model_config(config.hf_checkpoint).vocab_size),
       max_tokens_([&] {
         const int64_t positions = model::read_model_config(config.hf_checkpoint).max_positions;
@@ -153,7 +152,7 @@ Plugins::Plugins(const config::RunConfig& config, const json::object& unknown,
       }()),
       functions_(functions_of<Function>(
           config, eval_rewards,
-          door == nullptr ? std::vector<std::string>() : config::generate_paths(config))),
+          door_ ? config::generate_paths(config) : std::vector<std::string>())),
       desk_(std::make_unique<QuestionDesk>(config)),
       hosts_(std::make_unique<Hosts>(hosts_config(unknown, places))),
       step_functions_(std::make_unique<StepFunctions>(
@@ -168,11 +167,26 @@ Plugins::Plugins(const config::RunConfig& config, const json::object& unknown,
 
 Plugins::~Plugins() = default;
 
+int64_t Plugins::num_sampled_tokens() const { return door_ ? door_->num_sampled_tokens() : 0; }
+
+void Plugins::open_door(engine::EngineClient& engine, int64_t max_request_tokens) {
+  if (door_) door_->open(engine, max_request_tokens);
+}
+
 int Plugins::place(std::string_view hook, const std::string& path) const {
   const auto found = std::ranges::find_if(
       functions_, [&](const Function& each) { return each.hook == hook && each.path == path; });
   check(found != functions_.end(), "a function that is called was resolved");
   return static_cast<int>(found - functions_.begin());
+}
+
+std::chrono::duration<double> Plugins::timeout() const {
+  return std::chrono::duration<double>(config_.plugin_timeout_seconds);
+}
+
+std::chrono::duration<double> Plugins::reward_timeout() const {
+  return std::chrono::duration<double>(
+      config_.reward_timeout_seconds.value_or(config_.plugin_timeout_seconds));
 }
 
 SampleLimits Plugins::limits(bool is_evaluation) const {
@@ -213,7 +227,7 @@ rollout::AskScoreFn Plugins::reward() {
   return [this](Sample sample, std::stop_token stop, std::function<void(Expected<Sample>)> answer) {
     const Expected<int> hook = reward_of(sample);
     if (!hook) return answer(failure(hook.error().message));
-    score(*hosts_, *hook, reward_timeout_, std::move(sample), std::move(stop), std::move(answer));
+    score(*hosts_, *hook, reward_timeout(), std::move(sample), std::move(stop), std::move(answer));
   };
 }
 
@@ -232,7 +246,7 @@ rollout::AskGroupFn Plugins::list_reward() {
   return [this](Group group, std::stop_token stop, std::function<void(Expected<Group>)> answer) {
     const Expected<int> hook = reward_of(group.samples.front());
     if (!hook) return answer(failure(hook.error().message));
-    score_group(*hosts_, *hook, reward_timeout_, std::move(group), std::move(stop),
+    score_group(*hosts_, *hook, reward_timeout(), std::move(group), std::move(stop),
                 std::move(answer));
   };
 }
@@ -245,7 +259,7 @@ rollout::AskSampleHookFn Plugins::sample_hooks() {
   return [this, hooks](rollout::SampleInHook question, std::stop_token stop,
                        rollout::AnswerFn<Sample> answer) {
     call_sample_hooks(*hosts_, hooks,
-                      {.timeout = timeout_,
+                      {.timeout = timeout(),
                        .limits = limits(question.is_evaluation),
                        .rollout_id = rollout_id_,
                        .is_evaluation = question.is_evaluation},
@@ -258,7 +272,7 @@ rollout::AskFilterFn Plugins::filter() {
   const int hook = place("dynamic_filter", config_.dynamic_sampling_filter_path);
   return [this, hook](Group group, std::stop_token stop,
                       std::function<void(Expected<rollout::FilteredGroup>)> answer) {
-    plugin::filter(*hosts_, hook, timeout_, std::move(group), std::move(stop),
+    plugin::filter(*hosts_, hook, timeout(), std::move(group), std::move(stop),
                    [answer = std::move(answer)](Expected<Filtered> filtered) {
                      if (!filtered) return answer(failure(filtered.error().message));
                      answer(rollout::FilteredGroup{.group = std::move(filtered->group),

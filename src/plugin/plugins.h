@@ -46,18 +46,25 @@ bool opens_door(const config::RunConfig& config);
 void import_functions(const config::RunConfig& config, const std::vector<std::string>& eval_rewards,
                       const std::filesystem::path& logs);
 
+/// In a run that has none no host is started, and each call answers as without them.
 /// One class because all of them are called in the same hosts, by their places among the hooks.
 class Plugins {
  public:
   /// Starts the hosts and resolves all functions in them. Throws ConfigError with everything that is
   /// wrong with any of them, in Python's own words. `unknown`: flags that only functions know, by name
-  /// (ParsedFlags::unknown). `eval_rewards`: functions of evaluation sets. `door`: where functions find the engine; null: none draws. It and `config` outlive
-  /// the object.
+  /// (ParsedFlags::unknown). `eval_rewards`: functions of evaluation sets. `door`: where functions find
+  /// the engine; null: none draws. `config` outlives the object.
   Plugins(const config::RunConfig& config, const json::object& unknown,
           const std::vector<std::string>& eval_rewards, const PluginPlaces& places,
-          EngineDoor* door);
+          std::unique_ptr<EngineDoor> door);
   /// Ends the hosts.
   ~Plugins();
+
+  /// Functions that ask the engine are answered from now on. `engine` outlives the object;
+  /// `max_request_tokens`: of prompt and response.
+  void open_door(engine::EngineClient& engine, int64_t max_request_tokens);
+  /// That the engines sampled for functions so far (DoorEngine::num_sampled_tokens). Any thread.
+  int64_t num_sampled_tokens() const;
 
   /// What there is to tell a person, tracebacks and hosts that died, goes here from now on; it comes
   /// on the hosts' thread. `tell` outlives the object.
@@ -99,6 +106,8 @@ class Plugins {
   bool scores(const Sample& sample) const;
   rollout::AskScoreFn reward();
   rollout::AskGroupFn list_reward();
+  std::chrono::duration<double> timeout() const;
+  std::chrono::duration<double> reward_timeout() const;
   Expected<int> reward_of(const Sample& sample) const;
   int place(std::string_view hook, const std::string& path) const;
   HostsConfig hosts_config(const json::object& unknown, const PluginPlaces& places);
@@ -110,9 +119,7 @@ class Plugins {
   };
 
   const config::RunConfig& config_;
-  EngineDoor* const door_;
-  const std::chrono::duration<double> timeout_;
-  const std::chrono::duration<double> reward_timeout_;
+  const std::unique_ptr<EngineDoor> door_;
   const int64_t vocab_size_;
   const int64_t max_tokens_;
   std::vector<Function> functions_;  // in the order of the hosts' hooks

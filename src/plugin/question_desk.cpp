@@ -34,17 +34,21 @@ Expected<ReplyValue> answer_of(const QuestionDesk::AnswerPrompts& prompts,
 
 }  // namespace
 
-QuestionDesk::QuestionDesk(const config::RunConfig& config)
-    : config_(config), scores_(static_cast<std::size_t>(setup::num_reward_threads(config))) {}
+QuestionDesk::QuestionDesk(const config::RunConfig& config) : config_(config) {}
 
 QuestionDesk::~QuestionDesk() {
-  scores_.stop();
-  scores_.join();
+  if (!scores_) return;
+  scores_->stop();
+  scores_->join();
 }
 
 void QuestionDesk::take(Question question, ReplyFn reply) {
   if (question.what == "score") {
-    boost::asio::post(scores_, [this, question = std::move(question), reply = std::move(reply)] {
+    std::call_once(has_threads_, [this] {
+      scores_ = std::make_unique<boost::asio::thread_pool>(
+          static_cast<std::size_t>(setup::num_reward_threads(config_)));
+    });
+    boost::asio::post(*scores_, [this, question = std::move(question), reply = std::move(reply)] {
       score(question, reply);
     });
   } else if (is_about_prompts(question.what)) {

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -53,7 +54,8 @@ class QuestionDesk {
   std::condition_variable changed_;
   std::deque<Waiting> waiting_;  // about prompts; guarded by mutex_
   int num_answering_ = 0;        // calls that answer such questions; guarded by mutex_
-  boost::asio::thread_pool scores_;
+  std::once_flag has_threads_;
+  std::unique_ptr<boost::asio::thread_pool> scores_;  // once there is a question for a score
 };
 
 }  // namespace slime::plugin

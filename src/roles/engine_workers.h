@@ -63,8 +63,6 @@ struct EngineWorkersConfig {
 /// serve follows from all three.
 class EngineWorkers final : public Engines {
  public:
-  using Hear = std::function<void(int index, engine::Activity)>;
-
   /// Starts the processes and waits until all serve the weights of `published`, as `version`. It and
   /// `clock` outlive the object, as does `launcher`. `trained`: the network whose weights they are, where it is whole in this
   /// process, for which new ones go from there; or null. `hear`: what an engine does from now on, from
@@ -85,15 +83,11 @@ class EngineWorkers final : public Engines {
   std::optional<UpdateTraffic> last_traffic() override;
   model::Network* own_weights() override { return &published_; }
   void tell_by(std::function<void(const std::string&)> tell) override;
-  /// Called when a version's folder is complete (sync::PublisherConfig); null: nobody is. Not during an
-  /// update.
-  void call_behind_writing(std::function<void(const std::filesystem::path&)> call);
-  /// From here on another one hears what engines do; empty: nobody.
-  void hear_by(Hear hear);
-  /// The trainers begin again, and these are the weights that they begin with (`trained`: as above).
-  /// Nothing is under way in the engines. Updates and connections are of this epoch from here on.
+  void call_behind_writing(std::function<void(const std::filesystem::path&)> call) override;
+  void hear_by(Hear hear) override;
+  bool outlive_trainers() const override { return true; }
   void begin_epoch(int64_t epoch, WeightVersion version, model::Network* trained,
-                   const FetchWeights& fetch);
+                   const FetchWeights& fetch) override;
 
  private:
   using Transfer = engine::RemoteEngine::Transfer;

@@ -4,12 +4,14 @@
 /// which trainer and engines meet. Here are those of this process; those of workers:
 /// roles/engine_workers.h (docs/decisions/0074-stations.md, 0083-many-devices.md).
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "core/clock.h"
+#include "core/error.h"
 #include "engine/engine.h"
 #include "model/network.h"
 #include "report/run_memory.h"
@@ -59,8 +61,24 @@ class Engines {
   /// They stay as they are until the next update_weights().
   virtual model::Network* own_weights() { return nullptr; }
 
-  /// Engines that are lost and come back say so by `tell`, from any thread; empty: no more.
+  // Engines in workers, which may be lost, come back and outlive the trainers; others say nothing.
+
+  /// They say so by `tell`, from any thread; empty: no more.
   virtual void tell_by(std::function<void(const std::string&)> /*tell*/) {}
+  /// What an engine does from now on, from any thread; empty: nobody hears it.
+  using Hear = std::function<void(int index, engine::Activity)>;
+  virtual void hear_by(Hear /*hear*/) {}
+  /// Called when a version's folder is complete (sync::PublisherConfig); empty: nothing is. Not during
+  /// an update.
+  virtual void call_behind_writing(std::function<void(const std::filesystem::path&)> /*call*/) {}
+  virtual bool outlive_trainers() const { return false; }
+  /// The trainers begin again, and these are the weights that they begin with. `trained`: the network
+  /// whose weights they are, where it is whole in this process; or null. Nothing is under way in the
+  /// engines. Updates and connections are of this epoch from here on.
+  virtual void begin_epoch(int64_t /*epoch*/, WeightVersion /*version*/,
+                           model::Network* /*trained*/, const FetchWeights& /*fetch*/) {
+    throw BugError("engines that end with their trainers begin no epoch");
+  }
 };
 
 /// For runs that generate nothing (rows, dumps).

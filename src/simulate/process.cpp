@@ -326,7 +326,7 @@ void Process::save(int64_t step) {
   note("save", step);
   disk_may_be_full();
   Disk::Checkpoint made{.step = step, .version = engine_.weight_version()};
-  made.data = loop::data_state(step, prompts_, *fates_, rollout_.get(), {}, nullptr, nullptr);
+  made.data = loop::data_state(step, prompts_, *fates_, loop::open_groups_of(*rollout_));
   made.course = witness_.course();
   disk_.checkpoint = std::move(made);
 }
@@ -357,7 +357,7 @@ void Process::come_to_rest() {
   while (queue_.advance()) {
   }
   check(engine_.num_requests() == 0, "an ended run leaves nothing in the engine");
-  loop::data_state(schedule_.num_steps, prompts_, *fates_, rollout_.get(), {}, nullptr, nullptr);
+  loop::data_state(schedule_.num_steps, prompts_, *fates_, loop::open_groups_of(*rollout_));
   std::vector<Group> waiting = prompts_.take(prompts_.num_waiting());
   witness_.ended(disk_.ledger, waiting, engine_.num_drawn() - num_evaluated_tokens_);
   figures_.tokens_trained = witness_.tokens_trained();

@@ -1,0 +1,17 @@
+#include "loop/group_source.h"
+
+namespace slime::loop {
+
+std::vector<Group> OpenGroups::all() const {
+  std::vector<Group> groups = taken;
+  groups.insert(groups.end(), abandoned.begin(), abandoned.end());
+  groups.insert(groups.end(), rollout.open_groups.begin(), rollout.open_groups.end());
+  return groups;
+}
+
+OpenGroups open_groups_of(rollout::Rollout& rollout) {
+  const auto lease = std::make_shared<rollout::Rollout::Lease>(rollout);
+  return {.leases = {lease}, .rollout = lease->snapshot()};
+}
+
+}  // namespace slime::loop
