@@ -94,7 +94,7 @@ estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Opti
       .etp = config.expert_tensor_parallel_size,
       .sequence_parallel = config.sequence_parallel};
   plan.num_shown = options.num_shown;
-  plan.rates.device_bytes = options.device_gb * 1e9;
+  plan.rates.device_bytes = static_cast<int64_t>(options.device_gb * 1e9);
   set(plan.rates.products, options.products_tflops, 1e12);
   set(plan.rates.expert_products, options.expert_products_tflops, 1e12);
   set(plan.rates.link, options.link_gb, 1e9);

@@ -8,7 +8,7 @@
 
 #include "cli/options.h"
 #include "core/error.h"
-#include "simulate/plan.h"
+#include "simulate/modes.h"
 #include "simulate/simulate.h"
 
 namespace slime::cli {
@@ -48,7 +48,7 @@ void add_rates(CLI::App& app, Rates& rates) {
   add("--reward-ms", rates.reward_ms, "of one sample (estimated)", from);
 }
 
-void add_run(CLI::App& app, simulate::PlanConfig& plan, fs::path& lengths) {
+void add_run(CLI::App& app, simulate::ModesConfig& plan, fs::path& lengths) {
   const auto add = [&app](const char* name, int64_t& value, const char* text) {
     app.add_option(name, value, text)
         ->capture_default_str()
@@ -94,7 +94,7 @@ int replay_schedule(uint64_t seed, bool traces, const fs::path& ledger) {
 }  // namespace
 
 int simulate(std::span<const std::string> arguments) {
-  simulate::PlanConfig plan;
+  simulate::ModesConfig plan;
   Rates rates;
   fs::path lengths;
   std::optional<uint64_t> seed;
@@ -116,7 +116,7 @@ int simulate(std::span<const std::string> arguments) {
   const fs::path ledger = ledger_file();
   const std::shared_ptr<void> at_end(nullptr, [&ledger](void*) { fs::remove(ledger); });
   if (seed) return replay_schedule(*seed, traces, ledger);
-  simulate::check_plan(plan);
+  simulate::check_modes(plan);
   if (!lengths.empty()) plan.lengths_of_file = simulate::read_lengths(lengths);
   plan.cost = {.step = rates.step_ms / 1e3,
                .step_per_sequence = rates.sequence_us / 1e6,

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "estimate/memory.h"
+#include "estimate/stages.h"
 #include "model/pipeline_layers.h"
+#include "train/flops.h"
 
 namespace slime::estimate {
 namespace {
@@ -24,20 +25,19 @@ Share share_of(const ModelShape& shape, const comm::ParallelLayout& layout,
                const Workload& workload) {
   Share most;
   const auto num_layers = static_cast<int64_t>(shape.blocks.size());
-  const std::vector<StageMemory> memory = trainer_memory(shape, layout, workload);
   for (int stage = 0; stage < layout.pp; ++stage) {
-    Share share;
+    const TrainerRank rank = rank_of(shape, layout, workload, stage);
+    Share share{.dense = static_cast<double>(rank.dense),
+                .experts = static_cast<double>(rank.experts)};
     for (const model::LayerRange& range : model::layers_of_stage(layout, stage, num_layers)) {
       for (int64_t i = range.begin; i < range.end; ++i) {
         const BlockShape& block = shape.blocks[static_cast<size_t>(i)];
         ++share.layers;
         share.expert_layers += block.experts > 0 ? 1 : 0;
-        share.cache_numbers += static_cast<double>(block.cache_numbers);
+        share.cache_numbers += static_cast<double>(block.cache.numbers_per_token());
         share.dispatched += static_cast<double>(block.dispatched_numbers);
-        share.experts += static_cast<double>(block.experts) / (layout.ep * layout.etp);
       }
     }
-    share.dense = memory[static_cast<size_t>(stage)].weights / kElementBytes - share.experts;
     if (share.layers > most.layers) most = share;
   }
   most.rows = static_cast<double>(workload.rows()) / (layout.dp * layout.cp);
@@ -119,11 +119,12 @@ StepTime step_time(const ModelShape& shape, const comm::ParallelLayout& layout,
     for (const model::LayerRange& range : ranges) {
       for (int64_t i = range.begin; i < range.end; ++i) {
         const BlockShape& block = shape.blocks[static_cast<size_t>(i)];
-        dense += block.flops * rows + block.pair_flops * pairs;
+        dense += (static_cast<double>(block.costs.flops_per_token) - block.expert_flops) * rows +
+                 static_cast<double>(block.costs.flops_per_pair) * pairs;
         experts += block.expert_flops * rows;
       }
     }
-    if (stage == layout.pp - 1) dense += shape.head_flops * rows;
+    if (stage == layout.pp - 1) dense += train::head_flops(shape.hidden, shape.vocab) * rows;
     time.flops += 3 * (dense + experts);
     slowest = std::max(slowest, passes * (dense / rates.products.per_second +
                                           experts / rates.expert_products.per_second));

@@ -42,9 +42,9 @@ std::optional<comm::ParallelLayout> layout_of(int64_t tp, int64_t pp, int64_t cp
 
 }  // namespace
 
-double Candidate::largest_stage() const {
-  double largest = 0;
-  for (const StageMemory& stage : memory) largest = std::max(largest, stage.total());
+int64_t Candidate::largest_stage() const {
+  int64_t largest = 0;
+  for (const Stage& stage : stages) largest = std::max(largest, stage.memory.peak());
   return largest;
 }
 
@@ -91,7 +91,7 @@ std::vector<Candidate> candidates(const ModelShape& shape, const Divisible& divi
                                         wanted.sequence_parallel);
           if (!layout) continue;
           Candidate one{.layout = *layout};
-          one.memory = trainer_memory(shape, *layout, workload);
+          one.stages = stages_of(shape, *layout, workload);
           one.collectives = collectives_of_step(shape, *layout, workload, rates, devices.per_host);
           one.time = step_time(shape, *layout, workload, rates, one.collectives);
           all.push_back(std::move(one));
@@ -106,7 +106,7 @@ std::vector<Candidate> candidates(const ModelShape& shape, const Divisible& divi
         "expert tensor the ranks of a stage, expert the {} experts",
         world, divisible.heads, divisible.key_heads, num_layers, divisible.experts));
   }
-  const double room = rates.device_bytes - rates.reserved_bytes;
+  const int64_t room = rates.room();
   const auto fits = [&](const Candidate& one) { return one.largest_stage() <= room; };
   if (std::ranges::any_of(all, fits)) {
     std::erase_if(all, [&](const Candidate& one) { return !fits(one); });

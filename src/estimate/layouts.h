@@ -10,9 +10,9 @@
 
 #include "comm/parallel_layout.h"
 #include "estimate/collectives.h"
-#include "estimate/memory.h"
 #include "estimate/model_shape.h"
 #include "estimate/rates.h"
+#include "estimate/stages.h"
 #include "estimate/workload.h"
 
 namespace slime::estimate {
@@ -38,11 +38,11 @@ struct Divisible {
 
 struct Candidate {
   comm::ParallelLayout layout;
-  std::vector<StageMemory> memory;
+  std::vector<Stage> stages;
   std::vector<Collective> collectives;
   StepTime time;
 
-  double largest_stage() const;  // bytes
+  int64_t largest_stage() const;  // bytes
 };
 
 /// "tp 8, pp 4, dp 2, ep 8".

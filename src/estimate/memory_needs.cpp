@@ -80,12 +80,13 @@ int64_t step_requests(const config::RunConfig& config) {
   return std::min(config.sglang_max_running_requests.get(), groups * config.n_samples_per_prompt);
 }
 
-/// At most so many tokens are computed together in training.
+/// At most so many tokens a rank computes together in training: its part of a micro-batch.
 int64_t micro_batch_tokens(const config::RunConfig& config, int64_t longest) {
-  const int64_t all = longest * config.samples_per_step();
-  if (config.use_dynamic_batch_size)
-    return std::min(all, std::max(longest, config.max_tokens_per_gpu.value_or(0)));
-  return std::min(all, longest * config.micro_batch_size);
+  const int64_t cp = config.context_parallel_size;
+  const int64_t at_once = config.use_dynamic_batch_size
+                              ? std::max(longest, cp * config.max_tokens_per_gpu.value_or(0))
+                              : longest * config.micro_batch_size;
+  return divide_up(std::min(longest * config.samples_per_step(), at_once), cp);
 }
 
 /// So many has the step that is recorded for up to `drawn` requests.
@@ -162,8 +163,8 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
 
 MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& network,
                          model::Network& trained, const model::Precision& precision,
-                         const train::TrainConfig* trainer, bool has_engine,
-                         int64_t longest_prompt) {
+                         const train::TrainConfig* trainer, const comm::ParallelLayout& layout,
+                         bool has_engine, int64_t longest_prompt) {
   const model::ModelConfig& model = network.config();
   const int64_t weights = network.weights().num_bytes();
   MemoryNeeds needs;
@@ -173,7 +174,8 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
   if (trainer != nullptr && !precision.device.is_cpu() && config::shares_tensors(config))
     needs.functions = kPythonContextBytes;
   if (trainer != nullptr) {
-    needs.train = train::predict_memory(trained, precision, *trainer, needs.micro_batch_tokens);
+    needs.train =
+        memory_of(rank_of(trained, precision, *trainer, layout, needs.micro_batch_tokens));
     if (&trained != &network) needs.whole_weights = weights;
   } else {
     needs.train.weights = weights;

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "kernels/page.h"
 #include "setup/train_config.h"
+#include "train/kept_logits.h"
 
 namespace slime::estimate {
 namespace {
@@ -45,7 +46,7 @@ int64_t MemoryNeeds::request_bytes() const {
 MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs,
                        const kernels::GpuMemoryUse& now)
     : place_("the GPU"), total_(now.total) {
-  const train::TrainMemory& train = needs.train;
+  const TrainerMemory& train = needs.train;
   const int64_t fixed =
       now.elsewhere() + needs.library_workspaces + train.resident() + needs.functions;
   publishes_on_host_ = needs.published_weights > 0 &&
@@ -146,7 +147,7 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
 void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& needs,
                           const Shares& shares) {
   const auto& [cache, experts, states, elsewhere] = shares;
-  const train::TrainMemory& train = needs.train;
+  const TrainerMemory& train = needs.train;
   const int64_t kept_cache = offloads_ ? 0 : cache;
   const int64_t kept_gradients = offloads_ ? 0 : train.gradients;
 

@@ -18,14 +18,14 @@
 #include "config/run_config.h"
 #include "core/json.h"
 #include "estimate/process_memory.h"
+#include "estimate/trainer_memory.h"
 #include "kernels/gpu/memory.h"
-#include "train/memory.h"
 
 namespace slime::estimate {
 
 /// What the plan is made from, all in bytes or tokens.
 struct MemoryNeeds {
-  train::TrainMemory train;        // zeros without a trainer, weights apart
+  TrainerMemory train;             // zeros without a trainer, weights apart
   int64_t micro_batch_tokens = 0;  // that train.activations was predicted for
   bool has_engine = true;
   int64_t kv_page_bytes = 0;  // of the tokens of a page in all layers

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "estimate/workload.h"
 #include "model/network.h"
 
 namespace slime::estimate {
@@ -61,15 +62,13 @@ int64_t ModelShape::active_parameters(const model::ModelConfig& config) const {
 }
 
 ModelShape shape_of(const model::ModelConfig& config) {
-  // Tensors without memory: what a family's layers say of themselves needs no numbers.
-  const model::Precision precision{
-      .weights = at::kBFloat16, .activations = at::kBFloat16, .device = at::kMeta};
-  const std::unique_ptr<model::Network> network = model::make_blank_network(config, precision);
+  // What a family's layers say of themselves needs no numbers.
+  const std::unique_ptr<model::Network> network =
+      model::make_blank_network(config, kPlannedPrecision);
   ModelShape shape{.model_type = config.model_type,
                    .hidden = config.hidden_size,
                    .vocab = config.vocab_size,
-                   .head_flops = 2.0 * static_cast<double>(config.hidden_size) *
-                                 static_cast<double>(config.vocab_size),
+                   .capped_heads = config.score_cap > 0 ? config.num_heads : 0,
                    .blocks = std::vector<BlockShape>(network->blocks().size())};
   for (const model::NamedWeight& weight : network->weights().tensors()) add(weight, config, shape);
   for (size_t i = 0; i < shape.blocks.size(); ++i) {
@@ -80,15 +79,9 @@ ModelShape shape_of(const model::ModelConfig& config) {
     block.dispatched_numbers = visits * config.hidden_size;
     block.expert_flops = 6.0 * static_cast<double>(visits * config.experts.width) *
                          static_cast<double>(config.hidden_size);
-    block.flops = static_cast<double>(needs.costs.flops_per_token) - block.expert_flops;
-    block.pair_flops = static_cast<double>(needs.costs.flops_per_pair);
-    block.saved = needs.costs.saved;
-    block.saved_selective = needs.costs.saved_selective;
-    block.saved_float32 = needs.costs.saved_float32;
-    block.gradients = needs.costs.gradients;
-    block.cache_numbers = needs.cache.numbers_per_token();
+    block.costs = needs.costs;
+    block.cache = needs.cache;
     block.window = config.window.empty() ? 0 : config.window[i];
-    block.state_bytes = needs.cache.state_bytes;
   }
   return shape;
 }

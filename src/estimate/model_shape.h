@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/costs.h"
 
 namespace slime::estimate {
 
@@ -18,21 +19,11 @@ struct BlockShape {
   int64_t experts = 0;  // of all routed experts: divided among ep x etp ranks
   int64_t dispatched_numbers = 0;  // per token, to experts and back each: K x hidden; 0 without
 
-  /// Of a forward pass, per token: in routed experts, and in everything else; and per pair of a
-  /// token and one that it attends to.
-  double expert_flops = 0;
-  double flops = 0;
-  double pair_flops = 0;
+  double expert_flops = 0;  // of costs.flops_per_token, those in routed experts
 
-  // Numbers per token, as model::Costs.
-  int64_t saved = 0;
-  int64_t saved_selective = 0;
-  int64_t saved_float32 = 0;
-  int64_t gradients = 0;
-
-  int64_t cache_numbers = 0;  // keys and values of a token
-  int64_t window = 0;         // that its attention looks at; 0: all tokens
-  int64_t state_bytes = 0;    // of a request
+  model::Costs costs;
+  model::CacheSpec cache;
+  int64_t window = 0;  // tokens that its attention looks at; 0: all
 
   int64_t parameters() const { return whole + sliced + experts; }
 };
@@ -41,9 +32,9 @@ struct ModelShape {
   std::string model_type;
   int64_t hidden = 0;
   int64_t vocab = 0;
-  int64_t embedding = 0;  // parameters
-  int64_t head = 0;       // 0 where it is the embedding
-  double head_flops = 0;  // per token, forward
+  int64_t embedding = 0;     // parameters
+  int64_t head = 0;          // 0 where it is the embedding
+  int64_t capped_heads = 0;  // query heads with capped scores
   std::vector<BlockShape> blocks;
 
   int64_t parameters() const;

@@ -20,14 +20,13 @@ Divisible divisible_of(const model::ModelConfig& model) {
           .experts = model.experts.in_layer.empty() ? 0 : model.experts.count};
 }
 
-double room_of_engine(const Plan& plan) {
-  const Rates& rates = plan.config.rates;
-  double room = rates.device_bytes - rates.reserved_bytes;
+int64_t room_of_engine(const Plan& plan) {
+  int64_t room = plan.config.rates.room();
   // The trainer's weights and optimizer stay while the engine generates; the rest is given back.
   if (!plan.engines.are_apart) {
-    double resident = 0;
-    for (const StageMemory& stage : plan.best().memory)
-      resident = std::max(resident, stage.weights + stage.optimizer + stage.reference);
+    int64_t resident = 0;
+    for (const Stage& stage : plan.best().stages)
+      resident = std::max(resident, stage.memory.resident());
     room -= resident;
   }
   return room;
@@ -40,8 +39,8 @@ void choose_engines(Plan& plan) {
   engines.devices = config.colocates ? config.trainers.count() : config.rollout_devices;
   if (engines.devices < 1)
     throw ConfigError("--rollout-num-gpus: engines need at least one device");
-  const double room = room_of_engine(plan);
-  const double weights = 2.0 * static_cast<double>(plan.shape.parameters());
+  const int64_t room = room_of_engine(plan);
+  const double weights = kElementBytes * static_cast<double>(plan.shape.parameters());
   const double copies = engines.are_apart ? 2 : 1;
   if (config.per_engine) {
     engines.per_engine = *config.per_engine;
@@ -52,7 +51,8 @@ void choose_engines(Plan& plan) {
     }
   } else {
     while (engines.per_engine * 2 <= engines.devices &&
-           copies * weights / static_cast<double>(engines.per_engine) > kMostForWeights * room)
+           copies * weights / static_cast<double>(engines.per_engine) >
+               kMostForWeights * static_cast<double>(room))
       engines.per_engine *= 2;
   }
   engines.cross_hosts =
@@ -72,9 +72,8 @@ Plan make_plan(PlanConfig config) {
   plan.candidates = candidates(plan.shape, divisible_of(plan.config.model), plan.config.workload,
                                plan.config.trainers, plan.config.wanted, plan.config.rates);
   choose_engines(plan);
-  const Rates& rates = plan.config.rates;
-  plan.fits = plan.best().largest_stage() <= rates.device_bytes - rates.reserved_bytes &&
-              plan.engine.keys_and_values > 0;
+  plan.fits =
+      plan.best().largest_stage() <= plan.config.rates.room() && plan.engine.keys_and_values > 0;
   return plan;
 }
 

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "train/memory.h"
 
 namespace slime::estimate {
 namespace {
@@ -88,7 +87,7 @@ TEST(PlanShape, CountsEveryParameterByItsHolder) {
   EXPECT_EQ(shape.blocks[0].experts, 0);
   EXPECT_EQ(shape.embedding, 320 * 64);
   EXPECT_EQ(shape.head, 0);
-  EXPECT_EQ(shape.blocks[0].cache_numbers, 2 * 2 * 16);
+  EXPECT_EQ(shape.blocks[0].cache.numbers_per_token(), 2 * 2 * 16);
 }
 
 TEST(PlanShape, OfGlm45HasItsPublishedSize) {
@@ -108,19 +107,18 @@ TEST(PlanMemory, OfOneDeviceIsWhatTheTrainerPredicts) {
        {model::Recompute::kNone, model::Recompute::kSelective, model::Recompute::kFull}) {
     Workload workload = dense_plan().workload;
     workload.recompute = recompute;
-    const StageMemory ours = trainer_memory(shape, {}, workload).front();
+    const TrainerMemory ours = stages_of(shape, {}, workload).front().memory;
     const model::Precision precision{.weights = at::kBFloat16, .activations = at::kBFloat16};
     const auto network = model::make_blank_network(config, precision);
     train::TrainConfig train;
     train.recompute = recompute;
-    const train::TrainMemory theirs =
-        train::predict_memory(*network, precision, train, workload.micro_batch_tokens);
-    const auto padding = static_cast<double>(network->weights().num_elements() -
-                                             network->weights().num_parameters());
-    EXPECT_NEAR(ours.weights, static_cast<double>(theirs.weights), 2 * padding);
-    EXPECT_NEAR(ours.gradients, static_cast<double>(theirs.gradients), 4 * padding);
-    EXPECT_NEAR(ours.optimizer, static_cast<double>(theirs.optimizer), 12 * padding);
-    EXPECT_EQ(ours.activations, static_cast<double>(theirs.activations));
+    const TrainerMemory theirs =
+        memory_of(rank_of(*network, precision, train, {}, workload.micro_batch_tokens));
+    const int64_t padding = network->weights().num_elements() - network->weights().num_parameters();
+    EXPECT_EQ(ours.weights + 2 * padding, theirs.weights);
+    EXPECT_EQ(ours.gradients + 4 * padding, theirs.gradients);
+    EXPECT_EQ(ours.optimizer + 12 * padding, theirs.optimizer);
+    EXPECT_EQ(ours.activations, theirs.activations);
   }
 }
 
@@ -131,15 +129,16 @@ TEST(PlanMemory, IsDividedByTheAxes) {
       *with_layers({.dp = 1, .tp = 8, .pp = 8, .ep = 8, .sequence_parallel = true}, 92);
   EXPECT_EQ(layout.first_layers, 10);
   EXPECT_EQ(layout.last_layers, 10);
-  const std::vector<StageMemory> stages = trainer_memory(shape, layout, workload);
+  const std::vector<Stage> stages = stages_of(shape, layout, workload);
   ASSERT_EQ(stages.size(), 8);
   double weights = 0;
-  for (const StageMemory& stage : stages) weights += stage.weights * 8;
+  for (const Stage& stage : stages) weights += static_cast<double>(stage.memory.weights * 8);
   // Every number once, but for what each of eight ranks holds whole.
   EXPECT_NEAR(weights / 2, static_cast<double>(shape.parameters()), 0.01 * 353e9);
-  EXPECT_GT(stages[0].activations, stages[7].activations);  // more micro-batches wait there
-  EXPECT_EQ(stages[0].logits, 0);
-  EXPECT_GT(stages[7].logits, 0);
+  EXPECT_GT(stages[0].memory.activations,
+            stages[7].memory.activations);  // more micro-batches wait there
+  EXPECT_EQ(stages[0].memory.logits, 0);
+  EXPECT_GT(stages[7].memory.logits, 0);
 }
 
 TEST(PlanCollectives, OfDataParallelismAreGradientsAndWeights) {
@@ -183,7 +182,7 @@ TEST(PlanLayouts, OfGlm45FitOn64DevicesAndOn1024) {
                        .response_tokens = 8192,
                        .micro_batch_tokens = 16384};
     const Plan plan = make_plan(config);
-    EXPECT_TRUE(plan.fits) << hosts << " hosts need " << plan.best().largest_stage() / 1e9
+    EXPECT_TRUE(plan.fits) << hosts << " hosts need " << plan.best().largest_stage() / 1000000000
                            << " GB a device";
     EXPECT_EQ(plan.best().layout.world_size(), hosts * 8);
     EXPECT_GT(plan.best().layout.ep, 1);
@@ -216,11 +215,12 @@ TEST(PlanLayouts, WhatDoesNotFitIsSaid) {
 
 TEST(PlanMemory, KeysBehindAWindowAreGivenBack) {
   ModelShape shape;
-  shape.blocks = {{.cache_numbers = 64}, {.cache_numbers = 64, .window = 128}};
-  const double bytes = 1e6;
+  const model::CacheSpec cache{.heads = 2, .key_size = 16, .value_size = 16};
+  shape.blocks = {{.cache = cache}, {.cache = cache, .window = 128}};
+  const int64_t bytes = 1'000'000;
   // Of 1,024 tokens the second layer keeps 128 and two blocks of 64: a quarter.
-  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, false, 1024).tokens, bytes / 2 / (64 + 16));
-  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, false, 100).tokens, bytes / 2 / 128);
+  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, false, 1024).tokens, 1e6 / 2 / (64 + 16));
+  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, false, 100).tokens, 1e6 / 2 / 128);
 }
 
 TEST(Plan, CountsSequenceParallelismWhereItIsAskedFor) {
@@ -232,7 +232,7 @@ TEST(Plan, CountsSequenceParallelismWhereItIsAskedFor) {
   config.wanted.sequence_parallel = true;
   const Plan divided = make_plan(config);
   EXPECT_TRUE(divided.best().layout.sequence_parallel);
-  EXPECT_LT(divided.best().memory[0].activations, whole.best().memory[0].activations);
+  EXPECT_LT(divided.best().stages[0].memory.activations, whole.best().stages[0].memory.activations);
 }
 
 }  // namespace

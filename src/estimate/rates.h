@@ -2,6 +2,7 @@
 
 /// How fast devices and what connects them are, and who says so. A plan is as good as these.
 
+#include <cstdint>
 #include <string>
 
 namespace slime::estimate {
@@ -21,8 +22,10 @@ struct Rates {
   Rate network{45e9,
                "not measured: 400 Gb/s a device at nine tenths; say yours with "
                "--network-gb-per-second"};
-  double device_bytes = 141e9;  // H200
-  double reserved_bytes = 6e9;  // driver, libraries, workspace, fragments (estimated)
+  int64_t device_bytes = 141'000'000'000;  // H200
+  int64_t reserved_bytes = 6'000'000'000;  // driver, libraries, workspace, fragments (estimated)
+
+  int64_t room() const { return device_bytes - reserved_bytes; }  // for tensors
 };
 
 }  // namespace slime::estimate

@@ -12,7 +12,7 @@ namespace {
 
 using Buffer = std::back_insert_iterator<std::string>;
 
-double gb(double bytes) { return bytes / 1e9; }
+double gb(auto bytes) { return static_cast<double>(bytes) / 1e9; }
 
 void print_head(const Plan& plan, Buffer out) {
   const PlanConfig& config = plan.config;
@@ -33,11 +33,11 @@ void print_head(const Plan& plan, Buffer out) {
                  plan.engines.are_apart ? "on devices of their own" : "on the trainers' devices");
 }
 
-int64_t layers_of(const StageMemory& stage) { return stage.end_layer - stage.first_layer; }
+int64_t layers_of(const Stage& stage) { return stage.end_layer - stage.first_layer; }
 
 /// Neighbouring stages of as many layers share a row, the one that takes most.
 void print_memory(const Plan& plan, Buffer out) {
-  const auto& stages = plan.best().memory;
+  const auto& stages = plan.best().stages;
   fmt::format_to(out,
                  "GB of a trainer's device\n"
                  "  {:<7} {:<9} {:>8} {:>9} {:>9} {:>9} {:>11} {:>7} {:>7}\n",
@@ -48,13 +48,14 @@ void print_memory(const Plan& plan, Buffer out) {
     while (end < stages.size() && layers_of(stages[end]) == num_layers) ++end;
     const auto row = std::ranges::max_element(stages.begin() + static_cast<ptrdiff_t>(begin),
                                               stages.begin() + static_cast<ptrdiff_t>(end), {},
-                                              &StageMemory::total);
+                                              [](const Stage& one) { return one.memory.peak(); });
+    const TrainerMemory& memory = row->memory;
     const std::string which =
         end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end - 1);
     fmt::format_to(
         out, "  {:<7} {:<9} {:>8.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>11.1f} {:>7.1f} {:>7.1f}\n",
-        which, num_layers, gb(row->weights), gb(row->gradients), gb(row->optimizer),
-        gb(row->reference), gb(row->activations), gb(row->logits), gb(row->total()));
+        which, num_layers, gb(memory.weights), gb(memory.gradients), gb(memory.optimizer),
+        gb(memory.others), gb(memory.activations), gb(memory.logits), gb(memory.peak()));
   }
   fmt::format_to(out, "GB of an engine's device\n  weights {:.1f}", gb(plan.engine.weights));
   if (plan.engine.staged > 0)
@@ -139,15 +140,15 @@ json::object to_json(const Plan& plan) {
   const Candidate& best = plan.best();
   const comm::ParallelLayout& layout = best.layout;
   json::array stages;
-  for (const StageMemory& stage : best.memory) {
+  for (const Stage& stage : best.stages) {
     stages.push_back(json::object{{"first_layer", stage.first_layer},
                                   {"end_layer", stage.end_layer},
-                                  {"weights_bytes", stage.weights},
-                                  {"gradients_bytes", stage.gradients},
-                                  {"optimizer_bytes", stage.optimizer},
-                                  {"reference_bytes", stage.reference},
-                                  {"activations_bytes", stage.activations},
-                                  {"logits_bytes", stage.logits}});
+                                  {"weights_bytes", stage.memory.weights},
+                                  {"gradients_bytes", stage.memory.gradients},
+                                  {"optimizer_bytes", stage.memory.optimizer},
+                                  {"reference_bytes", stage.memory.others},
+                                  {"activations_bytes", stage.memory.activations},
+                                  {"logits_bytes", stage.memory.logits}});
   }
   const auto to_object = [](const Collective& one) {
     return json::object{{"name", one.name},      {"axis", one.axis},

@@ -9,6 +9,9 @@
 namespace slime::estimate {
 
 inline constexpr double kElementBytes = 2;  // of a weight or an activation: bfloat16
+/// On devices that are not there: tensors without memory, computed as on a GPU.
+inline const model::Precision kPlannedPrecision{
+    .weights = at::kBFloat16, .activations = at::kBFloat16, .device = at::kMeta};
 
 struct Workload {
   int64_t prompts = 32;  // of a step

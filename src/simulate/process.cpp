@@ -268,7 +268,7 @@ train::TrainReport Process::train_on(const std::vector<Group>& groups) {
     });
   }
   handover().before_training();
-  const CostModel& cost = scenario_.engine.cost;
+  const estimate::CostModel& cost = scenario_.engine.cost;
   const int64_t prompt_tokens = scenario_.engine.prompt_tokens * scenario_.samples_per_group *
                                 static_cast<int64_t>(groups.size());
   const double seconds =

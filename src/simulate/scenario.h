@@ -6,8 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "estimate/cost_model.h"
 #include "rollout/rollout.h"
-#include "simulate/cost_model.h"
 #include "simulate/event_queue.h"
 #include "simulate/stub_engine.h"
 

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "engine/client.h"
+#include "estimate/cost_model.h"
 #include "simulate/chance.h"
-#include "simulate/cost_model.h"
 #include "simulate/event_queue.h"
 
 namespace slime::simulate {
@@ -40,7 +40,7 @@ struct EngineFaults {
 };
 
 struct StubEngineConfig {
-  CostModel cost;
+  estimate::CostModel cost;
   int64_t num_devices = 1;
   int64_t max_running = 256;          // per device
   int64_t kv_tokens = 1'000'000'000;  // per device

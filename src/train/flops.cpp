@@ -6,12 +6,13 @@ namespace slime::train {
 
 FlopsModel flops_model_of(const model::Network& network) {
   const model::ModelConfig& config = network.config();
-  int64_t per_token = 2 * config.hidden_size * config.vocab_size, per_pair = 0;
+  int64_t per_token = 0, per_pair = 0;
   for (const model::BlockNeeds& block : network.blocks()) {
     per_token += block.costs.flops_per_token;
     per_pair += block.costs.flops_per_pair;
   }
-  return {static_cast<double>(per_token), static_cast<double>(per_pair)};
+  return {head_flops(config.hidden_size, config.vocab_size) + static_cast<double>(per_token),
+          static_cast<double>(per_pair)};
 }
 
 double forward_flops(const FlopsModel& model, std::span<const int64_t> lengths) {

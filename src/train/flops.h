@@ -19,6 +19,11 @@ struct FlopsModel {
   double per_pair = 0;  // of a token and one that it may attend to, in all layers
 };
 
+/// Of the output layer, per token.
+inline double head_flops(int64_t hidden, int64_t vocab) {
+  return 2.0 * static_cast<double>(hidden) * static_cast<double>(vocab);
+}
+
 /// Sums of what the network's layers tell (model/costs.h), and the output layer.
 FlopsModel flops_model_of(const model::Network& network);
 

@@ -85,7 +85,7 @@ struct TrainConfig {
   PackingOptions packing;
   model::Recompute recompute = model::Recompute::kNone;
   /// On a GPU of which nobody else takes memory during a step, logits of a micro-batch wait for its backward
-  /// in what is free (train/memory.h). Stages of a pipeline have several of them on their way.
+  /// in what is free (train/kept_logits.h). Stages of a pipeline have several of them on their way.
   bool keeps_logits = true;
   /// Gradients of data-parallel ranks are summed so many at a time (train/gradient_reduction.h).
   int64_t bucket_elements = 40'000'000;

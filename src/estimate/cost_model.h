@@ -1,11 +1,11 @@
 #pragma once
 
-/// How long things take, in seconds.
+/// Seconds that engines, trainers and rewards take: the rates that `slime simulate` runs on.
 
 #include <algorithm>
 #include <cstdint>
 
-namespace slime::simulate {
+namespace slime::estimate {
 
 struct CostModel {
   // One engine, per decoding step.
@@ -25,4 +25,4 @@ struct CostModel {
   }
 };
 
-}  // namespace slime::simulate
+}  // namespace slime::estimate

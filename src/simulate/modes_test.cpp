@@ -1,4 +1,4 @@
-#include "simulate/plan.h"
+#include "simulate/modes.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,14 +12,14 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Ten tokens at 0.1 s, then a second of training.
-PlanConfig small_plan() {
-  PlanConfig plan{.num_devices = 1,
-                  .prompts_per_step = 1,
-                  .samples_per_prompt = 1,
-                  .num_steps = 5,
-                  .prompt_tokens = 1,
-                  .max_response = 10,
-                  .lengths_of_file = {10}};
+ModesConfig small_plan() {
+  ModesConfig plan{.num_devices = 1,
+                   .prompts_per_step = 1,
+                   .samples_per_prompt = 1,
+                   .num_steps = 5,
+                   .prompt_tokens = 1,
+                   .max_response = 10,
+                   .lengths_of_file = {10}};
   plan.cost = {.step = 0.1,
                .step_per_sequence = 0,
                .prefill_per_token = 0,
@@ -43,24 +43,24 @@ TEST(Plan, TakingTurnsAStepTakesBothTimes) {
 }
 
 TEST(Plan, WhatNoDevicesCanDoIsRefused) {
-  PlanConfig plan;
+  ModesConfig plan;
   plan.num_devices = plan.num_trainers = 1;
-  EXPECT_NO_THROW(check_plan(plan)) << "taking turns";
+  EXPECT_NO_THROW(check_modes(plan)) << "taking turns";
   plan.num_trainers = 5;
-  EXPECT_THROW(check_plan(plan), ConfigError);
+  EXPECT_THROW(check_modes(plan), ConfigError);
   plan.num_devices = 6;
-  EXPECT_NO_THROW(check_plan(plan));
+  EXPECT_NO_THROW(check_modes(plan));
   plan.prompt_tokens = 256;
   plan.max_response = 8192;
   plan.kv_tokens = 8447;
-  EXPECT_THROW(check_plan(plan), ConfigError);
+  EXPECT_THROW(check_modes(plan), ConfigError);
   plan.kv_tokens = 8448;
-  EXPECT_NO_THROW(check_plan(plan));
+  EXPECT_NO_THROW(check_modes(plan));
 }
 
 TEST(Plan, ALongRunHasNoLimitOfTurns) {
   // Each of 4,000 responses takes more than a hundred turns of the queue in all modes together.
-  PlanConfig plan = small_plan();
+  ModesConfig plan = small_plan();
   plan.prompts_per_step = 400;
   plan.num_steps = 200;
   const std::vector<Prediction> rows = predict(plan, ledger_file());
@@ -69,7 +69,7 @@ TEST(Plan, ALongRunHasNoLimitOfTurns) {
 }
 
 TEST(Plan, BesideEachOtherAStepTakesTheLongerTime) {
-  PlanConfig plan = small_plan();
+  ModesConfig plan = small_plan();
   plan.num_devices = 2;
   plan.num_steps = 50;
   const std::vector<Prediction> rows = predict(plan, ledger_file());

@@ -20,7 +20,7 @@ struct LogNormalLengths {
   double sigma = 1.0;  // of the logarithm
 };
 
-struct PlanConfig {
+struct ModesConfig {
   int64_t num_devices = 2;
   int64_t num_trainers = 1;  // of those, where trainers and engines have devices of their own
   int64_t prompts_per_step = 64;
@@ -33,7 +33,7 @@ struct PlanConfig {
   int64_t max_running = 256;             // samples, per engine
   int64_t kv_tokens = 700'000;           // per engine
   int64_t max_staleness = 1;
-  CostModel cost;  // `train_per_token` is of one trainer
+  estimate::CostModel cost;  // `train_per_token` is of one trainer
   uint64_t seed = 42;
 };
 
@@ -55,19 +55,19 @@ struct Prediction {
 };
 
 /// Throws ConfigError for devices that cannot be divided so, or a cache that cannot hold a request.
-void check_plan(const PlanConfig& config);
+void check_modes(const ModesConfig& config);
 
 /// Needs at least one trainer and one engine among the devices for the modes that split them; with
 /// one device those are left out. `ledger`: a file that may be overwritten.
 /// `on_mode` is told of each before it is simulated, which may take minutes.
 using OnMode = std::function<void(std::string_view mode, std::size_t number, std::size_t all)>;
-std::vector<Prediction> predict(const PlanConfig& config, const std::filesystem::path& ledger,
+std::vector<Prediction> predict(const ModesConfig& config, const std::filesystem::path& ledger,
                                 const OnMode& on_mode = {});
 
 /// One number per line. Throws ConfigError.
 std::vector<int64_t> read_lengths(const std::filesystem::path& path);
 
 /// For people, with the rates that it follows from.
-std::string to_table(const std::vector<Prediction>& predictions, const PlanConfig& config);
+std::string to_table(const std::vector<Prediction>& predictions, const ModesConfig& config);
 
 }  // namespace slime::simulate

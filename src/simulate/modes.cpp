@@ -1,4 +1,4 @@
-#include "simulate/plan.h"
+#include "simulate/modes.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 namespace slime::simulate {
 namespace {
 
-StubEngine::LengthFn lengths_of(const PlanConfig& config) {
+StubEngine::LengthFn lengths_of(const ModesConfig& config) {
   return [config](uint64_t key) -> int64_t {
     Chance own(key ^ config.seed);
     if (!config.lengths_of_file.empty())
@@ -26,7 +26,7 @@ StubEngine::LengthFn lengths_of(const PlanConfig& config) {
 }
 
 /// What all modes have in common.
-Scenario scenario_of(const PlanConfig& config, int64_t num_engines, int64_t num_trainers) {
+Scenario scenario_of(const ModesConfig& config, int64_t num_engines, int64_t num_trainers) {
   Scenario run{.seed = config.seed};
   run.is_async = false;
   run.groups_per_step = run.groups_per_refill = config.prompts_per_step;
@@ -92,7 +92,7 @@ double Prediction::devices_idle() const {
                     figures.seconds * (takes_turns ? engines : trainers + engines));
 }
 
-void check_plan(const PlanConfig& config) {
+void check_modes(const ModesConfig& config) {
   std::vector<std::string> problems;
   const bool is_split = config.num_devices > 1 || config.num_trainers > 1;
   if (is_split && config.num_trainers >= config.num_devices)
@@ -106,7 +106,7 @@ void check_plan(const PlanConfig& config) {
   if (!problems.empty()) throw ConfigError(problems);
 }
 
-std::vector<Prediction> predict(const PlanConfig& config, const std::filesystem::path& ledger,
+std::vector<Prediction> predict(const ModesConfig& config, const std::filesystem::path& ledger,
                                 const OnMode& on_mode) {
   std::vector<Prediction> predictions;
   const std::size_t num_modes = config.num_devices <= config.num_trainers ? 3 : 6;
@@ -157,7 +157,7 @@ std::vector<int64_t> read_lengths(const std::filesystem::path& path) {
   return lengths;
 }
 
-std::string to_table(const std::vector<Prediction>& predictions, const PlanConfig& config) {
+std::string to_table(const std::vector<Prediction>& predictions, const ModesConfig& config) {
   std::string text = fmt::format(
       "Prediction, not a measurement: {} steps of {} prompts x {} samples, simulated.\n\n"
       "{:<38}{:>9}{:>10}{:>11}{:>9}{:>9}{:>9}{:>7}{:>7}\n",
@@ -173,7 +173,7 @@ std::string to_table(const std::vector<Prediction>& predictions, const PlanConfi
                     percent(row.trainers_idle()), percent(row.engines_idle()),
                     percent(row.devices_idle()), row.mean_lag(), row.figures.largest_lag);
   }
-  const CostModel& cost = config.cost;
+  const estimate::CostModel& cost = config.cost;
   text += fmt::format(
       "\nRates: a decoding step {:.2f} ms + {:.1f} us per sequence; prompts {:.0f} tokens/s; "
       "training {:.0f} tokens/s\nper trainer + {:.2f} s a step; new weights {:.0f} ms; at most {} "

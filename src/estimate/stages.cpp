@@ -1,0 +1,78 @@
+#include "estimate/stages.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/page_window.h"
+#include "model/pipeline_layers.h"
+
+namespace slime::estimate {
+
+int64_t num_micro_batches(const comm::ParallelLayout& layout, const Workload& workload) {
+  const double rows_of_a_pipeline = static_cast<double>(workload.rows()) / layout.dp;
+  const double at_once = static_cast<double>(workload.micro_batch_tokens) * layout.cp;
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(rows_of_a_pipeline / at_once)));
+}
+
+TrainerRank rank_of(const ModelShape& shape, const comm::ParallelLayout& layout,
+                    const Workload& workload, int stage) {
+  TrainerRank rank{.hidden = shape.hidden,
+                   .vocab = shape.vocab,
+                   .has_head = stage == layout.pp - 1,
+                   .capped_heads = shape.capped_heads,
+                   .layout = layout,
+                   .precision = kPlannedPrecision,
+                   .recompute = workload.recompute,
+                   .optimizer_on_host = workload.optimizer_on_host,
+                   .copies = workload.has_reference ? 1 : 0,
+                   .tokens = workload.micro_batch_tokens};
+  const auto num_layers = static_cast<int64_t>(shape.blocks.size());
+  for (const model::LayerRange& range : model::layers_of_stage(layout, stage, num_layers)) {
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      const BlockShape& block = shape.blocks[static_cast<size_t>(i)];
+      rank.dense += block.whole + block.sliced / layout.tp;
+      rank.experts += block.experts / (layout.ep * layout.etp);
+      rank.blocks.push_back(block.costs);
+    }
+  }
+  const bool is_tied = shape.head == 0;
+  if (stage == 0 || (rank.has_head && is_tied)) rank.dense += shape.embedding / layout.tp;
+  if (rank.has_head) rank.dense += shape.hidden + shape.head / layout.tp;
+  // One forward, one backward: a stage holds as many as there are stages from it to the end.
+  rank.micro_batches = std::min<int64_t>(layout.pp - stage, num_micro_batches(layout, workload));
+  return rank;
+}
+
+std::vector<Stage> stages_of(const ModelShape& shape, const comm::ParallelLayout& layout,
+                             const Workload& workload) {
+  std::vector<Stage> stages;
+  const auto num_layers = static_cast<int64_t>(shape.blocks.size());
+  for (int stage = 0; stage < layout.pp; ++stage) {
+    const auto ranges = model::layers_of_stage(layout, stage, num_layers);
+    stages.push_back({ranges.front().begin, ranges.back().end,
+                      memory_of(rank_of(shape, layout, workload, stage))});
+  }
+  return stages;
+}
+
+EngineMemory engine_memory(const ModelShape& shape, int64_t tp, int64_t bytes, bool is_apart,
+                           int64_t request_tokens) {
+  EngineMemory memory;
+  memory.weights = static_cast<int64_t>(kElementBytes) * shape.parameters() / tp;
+  memory.staged = is_apart ? memory.weights : 0;
+  memory.keys_and_values = std::max<int64_t>(0, bytes - memory.weights - memory.staged);
+  double numbers = 0;  // on a device, of a token of such a request in the mean
+  const int64_t length = std::max<int64_t>(request_tokens, 1);
+  for (const BlockShape& block : shape.blocks) {
+    const engine::PageWindow window{.tokens = block.window};
+    // Ranks divide key heads; more ranks than heads have the same ones.
+    const int64_t divided = std::clamp<int64_t>(block.cache.heads, 1, tp);
+    numbers += static_cast<double>(block.cache.numbers_per_token() * window.most_held(length, 0)) /
+               static_cast<double>(divided * length);
+  }
+  if (numbers > 0)
+    memory.tokens = static_cast<double>(memory.keys_and_values) / (kElementBytes * numbers);
+  return memory;
+}
+
+}  // namespace slime::estimate
