@@ -55,9 +55,8 @@ void set(estimate::Rate& rate, double value, double unit) {
 
 model::Recompute recompute_of(const config::RunConfig& config) {
   if (config.recompute_granularity == "full") return model::Recompute::kFull;
-  const bool is_selective =
-      config.recompute_granularity == "selective" || config.recompute_activations;
-  return is_selective ? model::Recompute::kSelective : model::Recompute::kNone;
+  return config.recompute_granularity == "selective" ? model::Recompute::kSelective
+                                                     : model::Recompute::kNone;
 }
 
 estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Options& options) {

@@ -10,8 +10,8 @@
 ///
 ///   Flag<double> gamma{1.0};                       // in config/run_config.h
 ///   gae.gamma = config.gamma;                      // records a read
-///   config.dtype = "float32";                      // a value from elsewhere
-///   config.dtype.stems_from(config.fp32);          // whoever reads --dtype has read --fp32
+///   config.global_batch_size = 8;                  // a value from elsewhere
+///   config.global_batch_size.stems_from(config.num_steps_per_rollout);  // read with it
 ///
 /// A flag that was moved from keeps its value and its record: moving copies. A Flag<bool> becomes a
 /// bool and nothing else, so that no number or JSON is made of it by mistake; write `.get()` there.

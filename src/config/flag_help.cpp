@@ -24,6 +24,7 @@ std::string all_reasons(const FlagRow& flag) {
 std::string status_note(const FlagRow& flag) {
   switch (flag.status) {
     case FlagStatus::kWorks:
+    case FlagStatus::kAlias:
       return std::string(flag.meaning);
     case FlagStatus::kAccepted:
       return fmt::format("(no effect: {})", all_reasons(flag));
@@ -68,9 +69,9 @@ std::string flag_markdown() {
           "|\n",
           group_title(flag.group));
     }
-    const std::string_view status = flag.status == FlagStatus::kWorks      ? "works"
+    const std::string_view status = flag.status == FlagStatus::kRefused    ? "refused"
                                     : flag.status == FlagStatus::kAccepted ? "accepted, no effect"
-                                                                           : "refused";
+                                                                           : "works";
     text +=
         fmt::format("| `{}` | {} | {} | {} | {}{} |\n", flag.name, value_word(flag),
                     default_text(flag), status, all_reasons(flag),

@@ -21,6 +21,15 @@ inline FlagRow works(std::string_view name, FlagMember member, std::string_view 
                      std::vector<std::string_view> choices = {}) {
   return {name, FlagGroup::kModel, FlagStatus::kWorks, member, meaning, std::move(choices), -1};
 }
+/// Of words with a meaning each.
+inline FlagRow alias(std::string_view name, Alias alias, std::string_view meaning) {
+  FlagRow row{name, FlagGroup::kModel, FlagStatus::kAlias, std::monostate(), meaning};
+  row.takes_values = alias.is_switch() ? kSwitch : kValue;
+  if (!alias.is_switch())
+    for (const auto& [word, meanings] : alias.words) row.choices.push_back(word);
+  row.alias = std::move(alias);
+  return row;
+}
 /// `why` it has no effect here.
 inline FlagRow accepted(std::string_view name, int takes_values, std::string_view why) {
   return {name, FlagGroup::kModel, FlagStatus::kAccepted, std::monostate(), why, {}, takes_values};

@@ -138,7 +138,8 @@ std::vector<FlagRow> parallel_flags() {
       works("--sequence-parallel", &C::sequence_parallel,
             "tensor-parallel ranks hold the residual stream cut by rows; no effect without them")
           .with("--tensor-model-parallel-size above 1"),
-      works("--offload", &C::offload, "same as --offload-rollout").when(kSharedDevice),
+      alias("--offload", {.words = {{"", {{"--offload-rollout", ""}}}}},
+            "same as --offload-rollout"),
       works("--offload-rollout", &C::offload_rollout,
             "keys and values give their memory back while training, gradients while generating; "
             "on a GPU that happens anyway where not everything fits at once")

@@ -1,5 +1,6 @@
 // How responses are drawn and scored.
 
+#include "config/aliases.h"
 #include "config/flag_rows.h"
 
 namespace slime::config {
@@ -95,7 +96,8 @@ std::vector<FlagRow> async_flags() {
       works("--train-async", &C::train_async,
             "what `slime train-async` is short for: generation goes on while the trainer trains")
           .when(kAnyRun),
-      works("--fully-async", &C::fully_async, "the same as --train-async").when(kAnyRun),
+      alias("--fully-async", {.words = {{"", {{"--train-async", ""}}}}},
+            "the same as --train-async"),
       works("--colocate", &C::colocate,
             "trainer and engine take turns on one device; `slime train` does without "
             "--rollout-num-gpus too")
@@ -114,20 +116,24 @@ std::vector<FlagRow> async_flags() {
             "how many updates older than the trainer's weights those that began a response may be; "
             "default 1, 0 is on policy")
           .when(kAsyncRun),
-      works("--max-weight-staleness", &C::max_weight_staleness, "the same as --max-staleness")
+      alias("--max-weight-staleness", {.same_as = "--max-staleness"}, "the same as --max-staleness")
           .when(kAsyncRun),
-      works("--max-policy-version-lag", &C::max_policy_version_lag, "the same as --max-staleness")
-          .when(kAsyncRun),
-      works("--fully-async-version-window", &C::fully_async_version_window,
+      alias("--max-policy-version-lag", {.same_as = "--max-staleness"},
             "the same as --max-staleness")
           .when(kAsyncRun),
-      works("--staleness-threshold", &C::staleness_threshold,
+      alias("--fully-async-version-window", {.same_as = "--max-staleness"},
+            "the same as --max-staleness")
+          .when(kAsyncRun),
+      alias("--staleness-threshold",
+            {.same_as = "--max-staleness", .convert = whole_updates, .value_word = "X"},
             "the same as --max-staleness, rounded down")
           .when(kAsyncRun),
-      works("--fully-async-buffer-policy", &C::fully_async_buffer_policy,
+      alias("--fully-async-buffer-policy",
+            {.words = {{"legacy_backpressure", {{"--async-order", "dispatch"}}},
+                       {"window_evict",
+                        {{"--async-order", "finish"}, {"--staleness-policy", "drop"}}}}},
             "legacy_backpressure: the same as --async-order dispatch; window_evict: as "
-            "--async-order finish --staleness-policy drop",
-            {"legacy_backpressure", "window_evict"})
+            "--async-order finish --staleness-policy drop")
           .when(kAsyncRun),
       refused("--fully-async-eviction-policy", kValue,
               "who is over the bound leaves, oldest first; use --staleness-policy drop or retry"),
@@ -136,8 +142,10 @@ std::vector<FlagRow> async_flags() {
             "or train them with a correction",
             {"wait", "drop", "retry", "correct"})
           .when(kAsyncRun),
-      works("--async-unused-samples-handler", &C::async_unused_samples_handler,
-            "the same as --staleness-policy", {"drop", "retry"})
+      alias("--async-unused-samples-handler",
+            {.words = {{"drop", {{"--staleness-policy", "drop"}}},
+                       {"retry", {{"--staleness-policy", "retry"}}}}},
+            "the same as --staleness-policy")
           .when(kAsyncRun),
       works("--async-order", &C::async_order,
             "which finished groups are trained first: those begun first, or those finished first",
@@ -146,10 +154,12 @@ std::vector<FlagRow> async_flags() {
       works("--async-buffer-size", &C::async_buffer_size,
             "finished rollouts that may wait for training; default 2")
           .when(kAsyncRun),
-      works("--async-data-buffer-capacity-factor", &C::async_data_buffer_capacity_factor,
+      alias("--async-data-buffer-capacity-factor",
+            {.same_as = "--async-buffer-size", .convert = whole_rollouts, .value_word = "X"},
             "the same as --async-buffer-size")
           .when(kAsyncRun),
-      works("--fully-async-max-completed-samples", &C::fully_async_max_completed_samples,
+      alias("--fully-async-max-completed-samples",
+            {.same_as = "--async-buffer-size", .convert = rollouts_of_samples, .value_word = "N"},
             "the same as --async-buffer-size, in samples instead of rollouts")
           .when(kAsyncRun),
       accepted("--rs-batch-refill", kSwitch, "groups that are rejected are always replaced"),
@@ -177,20 +187,22 @@ std::vector<FlagRow> async_flags() {
           "anew from their prompts",
           {"sibling", "prompt_group"})
           .when(kAsyncRun),
-      works("--keep-cache-on-weight-update", &C::keep_cache_on_weight_update,
+      alias("--keep-cache-on-weight-update",
+            {.words = {{"", {{"--update-mode", "suspend"}, {"--kv-on-update", "keep"}}}}},
             "the same as --update-mode suspend --kv-on-update keep")
           .when(kAsyncRun),
-      works("--pause-generation-mode", &C::pause_generation_mode,
+      alias("--pause-generation-mode",
+            {.words = {{"in_place", {{"--update-mode", "suspend"}, {"--kv-on-update", "keep"}}},
+                       {"retract", {{"--update-mode", "suspend"}, {"--kv-on-update", "recompute"}}},
+                       {"abort", {{"--update-mode", "interrupt"}}}}},
             "the same as --update-mode and --kv-on-update: suspend and keep, suspend and "
-            "recompute, interrupt",
-            {"in_place", "retract", "abort"})
+            "recompute, interrupt")
           .when(kAsyncRun),
-      works("--async-max-concurrent-samples", &C::async_max_concurrent_samples,
+      alias("--async-max-concurrent-samples", {.same_as = "--sglang-server-concurrency"},
             "the same as --sglang-server-concurrency")
           .when(kAsyncRun),
-      works("--rollout-submission-granularity", &C::rollout_submission_granularity,
-            "a place is filled when one sample has ended; by whole groups is refused",
-            {"sample", "group"})
+      alias("--rollout-submission-granularity", {.words = {{"sample", {}}}},
+            "a place is filled when one sample has ended; by whole groups is refused")
           .when(kAsyncRun),
       refused(
           "--custom-async-data-buffer-path", kValue,

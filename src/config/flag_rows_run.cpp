@@ -1,5 +1,6 @@
 // Model, data, evaluation, and what is written.
 
+#include "config/aliases.h"
 #include "config/flag_rows.h"
 
 namespace slime::config {
@@ -78,9 +79,9 @@ std::vector<FlagRow> model_flags() {
       works("--dtype", &C::dtype, "precision of the weights; the master copy is float32",
             {"bfloat16", "float16", "float32", "float64"})
           .when(kAnyRun),
-      works("--bf16", &C::bf16, "same as --dtype bfloat16").when(kAnyRun),
-      works("--fp16", &C::fp16, "same as --dtype float16").when(kAnyRun),
-      works("--fp32", &C::fp32, "same as --dtype float32").when(kAnyRun),
+      alias("--bf16", {.words = {{"", {{"--dtype", "bfloat16"}}}}}, "same as --dtype bfloat16"),
+      alias("--fp16", {.words = {{"", {{"--dtype", "float16"}}}}}, "same as --dtype float16"),
+      alias("--fp32", {.words = {{"", {{"--dtype", "float32"}}}}}, "same as --dtype float32"),
       works("--seed", &C::seed, "seed of sampling and of fresh weights").when(kAnyRun),
       works("--num-threads", &C::num_threads,
             "CPU threads; 0: all cores. A process with a GPU has at most 8")
@@ -341,8 +342,11 @@ std::vector<FlagRow> output_flags() {
       accepted("--save-debug-train-data", kValue,
                "RUN_DIR/rollouts has tokens, masks, rewards and both log-probs of every step"),
       refused("--load-forge-rollout-data", kValue, "use --load-debug-rollout-data"),
-      works("--dump-details", &C::dump_details, "folder: rollout dumps of every step")
-          .when(kAnyRun),
+      alias("--dump-details",
+            {.same_as = "--save-debug-rollout-data",
+             .convert = dumps_in_folder,
+             .value_word = "WORD"},
+            "folder: rollout dumps of every step"),
       works("--debug-rollout-only", &C::debug_rollout_only, "generate and score, never train")
           .when(kAnyRun),
       works("--debug-train-only", &C::debug_train_only, "train without an engine").when(kAnyRun),

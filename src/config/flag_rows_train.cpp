@@ -252,7 +252,8 @@ std::vector<FlagRow> batch_flags() {
             "compute activations again in backward: all but the layers' inputs, or those that "
             "cost little",
             {"full", "selective"}),
-      works("--recompute-activations", &C::recompute_activations,
+      alias("--recompute-activations",
+            {.words = {{"", {{"--recompute-granularity", "selective"}}}}, .yields = true},
             "same as --recompute-granularity selective"),
       accepted("--recompute-method", kValue, kByLayer),
       accepted("--recompute-num-layers", kValue, kByLayer),

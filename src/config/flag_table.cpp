@@ -102,7 +102,18 @@ std::optional<std::string> nearest_flag(std::string_view name) {
   return nearest ? std::optional(std::string(*nearest)) : std::nullopt;
 }
 
+std::vector<std::string_view> Alias::targets() const {
+  if (!same_as.empty()) return {same_as};
+  std::vector<std::string_view> flags;
+  for (const auto& [word, meanings] : words)
+    for (const FlagAndWord& each : meanings) flags.push_back(each.flag);
+  return flags;
+}
+
 std::string_view value_word(const FlagRow& flag) {
+  if (!flag.alias.value_word.empty()) return flag.alias.value_word;
+  if (!flag.alias.same_as.empty()) return value_word(*find_flag(flag.alias.same_as));
+  if (!flag.alias.words.empty()) return flag.alias.is_switch() ? "" : "WORD";
   return std::visit(
       Overloaded{
           [&](std::monostate) -> std::string_view {

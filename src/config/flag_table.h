@@ -8,12 +8,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "config/run_config.h"
 
 namespace slime::config {
+
+struct ParsedFlags;
 
 /// Where a flag's value goes. A bool member is a switch without value; monostate has no member (the
 /// flag is accepted or refused only).
@@ -25,6 +28,7 @@ using FlagMember = std::variant<
 
 enum class FlagStatus {
   kWorks,     // it does what `meaning` says
+  kAlias,     // it says in other words what other flags say
   kAccepted,  // scripts carry it; `meaning` says why it has no effect here. A warning is printed.
   kRefused,   // it asks for something we do not do; `meaning` says what to use. An error.
 };
@@ -64,6 +68,29 @@ enum class ReadWhen {
   kInRun,       // by its end: what it meets asks for it
 };
 
+/// A flag and the word behind it: "--update-mode", "suspend". A switch has none.
+struct FlagAndWord {
+  std::string_view flag;
+  std::string_view word;
+};
+
+/// What a flag's value means in the words of other flags (config/aliases.h).
+struct Alias {
+  /// For each word that it takes; a switch has one, empty.
+  std::vector<std::pair<std::string_view, std::vector<FlagAndWord>>> words = {};
+  /// Without words: the flag that it has the value of ...
+  std::string_view same_as = {};
+  /// ... converted, where there is a conversion: from its value, before validation. Notes what is
+  /// wrong with the value, or changed by it.
+  std::string (*convert)(const std::string& value, ParsedFlags& parsed) = nullptr;
+  std::string_view value_word = {};  // of a converted one, for help
+  bool yields = false;               // where the flag itself is given too, that counts
+
+  bool is_switch() const { return words.size() == 1 && words.front().first.empty(); }
+  /// All flags that it may set.
+  std::vector<std::string_view> targets() const;
+};
+
 struct FlagRow {
   std::string_view name;  // "--lr"
   FlagGroup group = FlagGroup::kModel;
@@ -79,6 +106,7 @@ struct FlagRow {
   ReadWhen read_when = ReadWhen::kTranslated;
   /// Of a flag without effect: the first that holds replaces `meaning`.
   std::vector<ConditionalReason> reasons = {};
+  Alias alias = {};
 
   FlagRow when(const Condition& condition) && {
     counts = condition;

@@ -74,31 +74,17 @@ struct RolloutFlags {
 /// Generation beside training (docs/decisions/0080-asynchronous-training.md).
 struct AsyncFlags {
   Flag<bool> train_async{false};  // `slime train-async`
-  Flag<bool> fully_async{false};  // the same, in the words of another family
   Flag<bool> colocate{
       false};  // trainer and engine take turns on one device, with one set of weights
-  Flag<int64_t> update_weights_interval{1};                 // steps between updates of the engine
-  Flag<std::optional<int64_t>> max_staleness;               // in updates; default 1
-  Flag<std::optional<int64_t>> max_weight_staleness;        // the same
-  Flag<std::optional<int64_t>> max_policy_version_lag;      // the same
-  Flag<std::optional<int64_t>> fully_async_version_window;  // the same
-  Flag<std::optional<double>> staleness_threshold;          // the same, rounded down
+  Flag<int64_t> update_weights_interval{1};        // steps between updates of the engine
+  Flag<std::optional<int64_t>> max_staleness;      // in updates; default 1
   Flag<std::optional<int64_t>> async_buffer_size;  // finished batches that may wait; default 2
-  Flag<std::optional<double>> async_data_buffer_capacity_factor;   // the same
-  Flag<std::optional<int64_t>> fully_async_max_completed_samples;  // the same, in samples
-  Flag<std::string> fully_async_buffer_policy;    // async_order and staleness_policy in one word
-  Flag<bool> keep_cache_on_weight_update{false};  // update_mode suspend, kv_on_update keep
   Flag<std::string> staleness_policy{"wait"};
-  Flag<std::string> async_unused_samples_handler;  // the same: drop or retry
   Flag<std::string> async_order{"dispatch"};
   Flag<std::string> update_mode{"suspend"};
   Flag<std::string> restart_mode{"sibling"};
   Flag<std::string> kv_on_update{"keep"};
-  Flag<std::string> pause_generation_mode;  // both of them: in_place, retract, abort
-  Flag<int64_t> rollout_num_threads{0};     // 0: half of num_threads
-  Flag<std::optional<int64_t>>
-      async_max_concurrent_samples;  // the same as sglang_server_concurrency
-  Flag<std::string> rollout_submission_granularity{"sample"};
+  Flag<int64_t> rollout_num_threads{0};  // 0: half of num_threads
   Flag<bool> deterministic_schedule{false};
   Flag<int64_t> schedule_round{64};        // tokens of each sample
   Flag<int64_t> schedule_train_rounds{1};  // of one training step
@@ -142,7 +128,6 @@ struct EngineFlags {
   Flag<double> kv_cache_gb{
       0};  // 0: 2 on the CPU; on a GPU what a full batch needs, if there is room
   Flag<std::optional<double>> sglang_mem_fraction_static;
-  Flag<bool> offload{false};  // both of the next, as the original means it
   Flag<bool> offload_rollout{false};
   Flag<bool> no_offload_rollout{false};
 

@@ -36,9 +36,6 @@ struct ModelFlags {
   /// auto until the run has chosen (setup/run_devices.h), where users say nothing.
   Flag<std::string> device{"cpu"};      // or cuda: trainer and engine share the first visible GPU
   Flag<std::string> dtype{"bfloat16"};  // of the weights; the optimizer's master copy is float32
-  Flag<bool> bf16{false};
-  Flag<bool> fp16{false};
-  Flag<bool> fp32{false};
   Flag<int64_t> seed{1234};
   Flag<int64_t> num_threads{0};            // 0: all cores
   Flag<std::string> custom_config_path;    // YAML whose keys win over the command line
@@ -70,7 +67,6 @@ struct EvalFlags {
 struct OutputFlags {
   Flag<std::string> save_debug_rollout_data;
   Flag<std::string> load_debug_rollout_data;
-  Flag<std::string> dump_details;
   Flag<bool> debug_rollout_only{false};
   Flag<bool> check_weight_update_equal{false};
   Flag<bool> debug_train_only{false};

@@ -5,17 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <limits>
 #include <set>
 #include <string_view>
 #include <type_traits>
 
+#include "config/aliases.h"
 #include "config/flag_table.h"
 #include "config/foreign_flags.h"
-#include "config/overloaded.h"
 #include "config/secrets.h"
+#include "config/set_flag.h"
 #include "config/yaml.h"
 #include "core/error.h"
 #include "core/secret_urls.h"
@@ -27,14 +25,6 @@ namespace {
 /// lists included: so does argparse, and so flags behind those of a script win.
 constexpr std::string_view kGathered[] = {"--rollout-sample-hook-path", "--prompt-data",
                                           "--eval-prompt-data"};
-
-/// One flag with the words behind it.
-struct Setting {
-  std::string name;
-  std::vector<std::string> values;
-  std::string where;            // "" for the command line, else the file
-  bool may_be_own_key = false;  // of --custom-config-path
-};
 
 /// "--lr"; also "----sglang-ep-size", which a published guide contains.
 bool is_flag_word(const std::string& word) {
@@ -99,133 +89,6 @@ std::vector<Setting> read_words(std::span<const std::string> arguments,
   return settings;
 }
 
-template <typename T>
-bool read_number(const std::string& word, T& number) {
-  const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, number);
-  return error == std::errc() && stop == end && std::isfinite(static_cast<double>(number));
-}
-
-/// What a word that is a number lacks: it is not finite, or none of our numbers can hold it.
-template <typename T>
-std::string range_note(const std::string& word) {
-  double number = 0;
-  const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, number);
-  if (stop != end) return "";
-  if constexpr (std::is_integral_v<T>) {
-    const bool is_whole = word.find_first_not_of("0123456789-") == std::string::npos;
-    return is_whole ? fmt::format(" from {} to {}", std::numeric_limits<T>::min(),
-                                  std::numeric_limits<T>::max())
-                    : "";
-  }
-  if (error == std::errc::result_out_of_range) return " that a 64-bit floating-point number holds";
-  return std::isfinite(number) ? "" : ", and a finite one";
-}
-
-/// Returns what is wrong, or nothing.
-std::optional<std::string> apply(const FlagRow& flag, const Setting& setting, bool adds,
-                                 RunConfig& config) {
-  const auto& values = setting.values;
-  const auto one_value = [&](std::string_view kind) -> std::optional<std::string> {
-    if (values.size() == 1) return std::nullopt;
-    if (values.empty()) return fmt::format("{} needs {}", flag.name, kind);
-    return fmt::format("{} takes one value, got {}", flag.name,
-                       is_secret_flag(flag.name) ? std::string(kMasked)
-                                                 : fmt::format("{}", fmt::join(values, " ")));
-  };
-  const auto number = [&]<typename T>(T& target,
-                                      std::string_view kind) -> std::optional<std::string> {
-    if (auto wrong = one_value(kind)) return wrong;
-    if (read_number(values[0], target)) return std::nullopt;
-    return fmt::format("{} {}: should be {}{}", flag.name, values[0], kind,
-                       range_note<T>(values[0]));
-  };
-  if (!flag.choices.empty()) {
-    if (auto wrong = one_value("a word")) return wrong;
-    if (std::ranges::find(flag.choices, values[0]) == flag.choices.end()) {
-      return fmt::format("{} {}: should be one of {}", flag.name, values[0],
-                         fmt::join(flag.choices, ", "));
-    }
-  }
-  return std::visit(
-      Overloaded{
-          [](std::monostate) -> std::optional<std::string> { return std::nullopt; },
-          [&](Flag<bool> RunConfig::*member) -> std::optional<std::string> {
-            if (!setting.where.empty() && values.size() == 1 &&
-                (values[0] == "true" || values[0] == "false")) {
-              config.*member = values[0] == "true";
-              return std::nullopt;
-            }
-            if (!values.empty()) {
-              return fmt::format("{} is a switch and takes no value (got {})", flag.name,
-                                 fmt::join(values, " "));
-            }
-            config.*member = true;
-            return std::nullopt;
-          },
-          [&](Flag<int64_t> RunConfig::*member) {
-            return number((config.*member).change(), "a whole number");
-          },
-          [&](Flag<double> RunConfig::*member) {
-            return number((config.*member).change(), "a number");
-          },
-          [&](Flag<std::optional<int64_t>> RunConfig::*member) {
-            return number((config.*member).change().emplace(), "a whole number");
-          },
-          [&](Flag<std::optional<double>> RunConfig::*member) {
-            return number((config.*member).change().emplace(), "a number");
-          },
-          [&](Flag<std::string> RunConfig::*member) -> std::optional<std::string> {
-            if (auto wrong = one_value("a value")) return wrong;
-            config.*member = values[0];
-            return std::nullopt;
-          },
-          [&](Flag<std::vector<std::string>> RunConfig::*member) -> std::optional<std::string> {
-            if (values.empty()) return fmt::format("{} needs at least one value", flag.name);
-            auto& target = (config.*member).change();
-            if (!adds) target.clear();
-            target.insert(target.end(), values.begin(), values.end());
-            return std::nullopt;
-          },
-          [&](Flag<std::vector<int64_t>> RunConfig::*member) -> std::optional<std::string> {
-            if (values.empty()) return fmt::format("{} needs at least one value", flag.name);
-            auto& target = (config.*member).change();
-            target.clear();
-            for (const std::string& value : values) {
-              if (!read_number(value, target.emplace_back())) {
-                return fmt::format("{} {}: should be whole numbers", flag.name, value);
-              }
-            }
-            return std::nullopt;
-          }},
-      flag.member);
-}
-
-template <typename T>
-json::value to_value(const T& value) {
-  return json::value_from(value);
-}
-
-template <typename T>
-json::value to_value(const std::optional<T>& value) {
-  return value ? json::value(*value) : json::value();
-}
-
-/// Values of a flag that is not in the table, as a plug-in would read it from `args`.
-json::value unknown_value(const std::vector<std::string>& values) {
-  const auto one = [](const std::string& word) -> json::value {
-    if (int64_t number = 0; read_number(word, number)) return number;
-    if (double number = 0; read_number(word, number)) return number;
-    return json::value(word);
-  };
-  if (values.empty()) return true;
-  if (values.size() == 1) return one(values[0]);
-  json::array list;
-  for (const std::string& word : values) list.push_back(one(word));
-  return list;
-}
-
 /// Published model scripts name specifications of families that config.json tells apart.
 bool names_published_spec(const std::vector<std::string>& values) {
   return !values.empty() && values[0].starts_with("slime_plugins.models.");
@@ -237,7 +100,7 @@ void apply_to(ParsedFlags& parsed, const Setting& setting) {
   if (flag == nullptr) {
     std::string key = setting.name.substr(setting.name.find_first_not_of('-'));
     std::ranges::replace(key, '-', '_');
-    parsed.unknown[key] = unknown_value(setting.values);
+    parsed.unknown[key] = value_of_words(setting.values);
     std::string hint = hint_for_unknown(setting.name);
     const bool is_own_key = setting.may_be_own_key && hint.empty();
     parsed.unknown_flags.push_back({setting.name, prefix, std::move(hint), is_own_key});
@@ -260,7 +123,9 @@ void apply_to(ParsedFlags& parsed, const Setting& setting) {
                     prefix, fmt::join(setting.values, " ")));
   } else if (flag->status == FlagStatus::kRefused) {
     parsed.problems.push_back(fmt::format("{}{}: {}", prefix, flag->name, flag->meaning));
-  } else if (auto wrong = apply(*flag, setting, adds, parsed.config)) {
+  } else if (flag->status == FlagStatus::kAlias) {
+    note_alias(parsed, *flag, setting);
+  } else if (auto wrong = set_flag(*flag, setting, adds, parsed.config)) {
     parsed.problems.push_back(prefix + *wrong);
   } else if (flag->status == FlagStatus::kAccepted && !flag->reasons.empty()) {
     parsed.without_effect.emplace_back(flag->name);
@@ -326,9 +191,14 @@ void apply_roles(ParsedFlags& parsed) {
       }
       ParsedFlags critic{.config = parsed.config};
       for (const Setting& setting : settings) {
-        if (const FlagRow* row = find_flag(setting.name)) separate(*row, critic.config);
+        if (const FlagRow* row = find_flag(setting.name)) {
+          separate(*row, critic.config);
+          for (const std::string_view target : row->alias.targets())
+            separate(*find_flag(target), critic.config);
+        }
         apply_to(critic, setting);
       }
+      resolve_aliases(critic);
       parsed.given_to_critic = critic.given;
       if (critic.config.load.peek() != parsed.config.load.peek()) {
         critic.config.critic_load = critic.config.load.peek();
@@ -371,7 +241,9 @@ ParsedFlags parse_flags(std::span<const std::string> arguments) {
       apply_to(parsed, setting);
     }
   }
+  resolve_aliases(parsed);
   if (!parsed.config.megatron_config_path.empty()) apply_roles(parsed);
+  resolve_aliases(parsed);
   return parsed;
 }
 
@@ -385,7 +257,7 @@ json::object changed_flags(const RunConfig& config) {
           if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
             const auto& value = (config.*member).peek();
             if (value == (kDefaults.*member).peek() || value == (kOfUsers.*member).peek()) return;
-            changed[flag.name] = to_value(value);
+            changed[flag.name] = value_of(flag, config);
           }
         },
         flag.member);
@@ -398,18 +270,17 @@ json::object flags_for_users(const RunConfig& config) {
   for (const FlagRow& flag : flag_table()) {
     std::string name(flag.name.substr(2));
     std::ranges::replace(name, '-', '_');
-    std::visit(
-        [&](auto member) {
-          if constexpr (std::is_same_v<decltype(member), std::monostate>) {
-            // Code that was written for the original asks for flags that are nothing here.
-            flags[name] = flag.takes_values == 0 ? json::value(false) : json::value();
-          } else {
-            json::value value = to_value((config.*member).peek());
-            const bool is_unset = value.is_string() && value.get_string().empty();
-            flags[name] = is_unset ? json::value() : std::move(value);
-          }
-        },
-        flag.member);
+    const auto alias = config.given_aliases.find(name);
+    if (alias != config.given_aliases.end()) {
+      flags[name] = alias->second.empty() ? json::value(true) : value_of_words({alias->second});
+    } else if (std::holds_alternative<std::monostate>(flag.member)) {
+      // Code that was written for the original asks for flags that are nothing here.
+      flags[name] = flag.takes_values == 0 ? json::value(false) : json::value();
+    } else {
+      json::value value = value_of(flag, config);
+      const bool is_unset = value.is_string() && value.get_string().empty();
+      flags[name] = is_unset ? json::value() : std::move(value);
+    }
   }
   return without_secrets(flags);
 }

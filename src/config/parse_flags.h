@@ -4,10 +4,13 @@
 /// flags.
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/run_config.h"
@@ -43,7 +46,20 @@ struct ParsedFlags {
   json::object
       unknown;  // flags that are no row of the table, by name with _ for -: plug-ins may read them
 
+  /// Aliases that were given, with the flags that they mean not set yet (config/aliases.h).
+  std::vector<std::pair<std::string, std::string>> pending_aliases = {};  // name and word
+  /// Flags that an alias has set, and how: "--update-mode", "--pause-generation-mode abort".
+  std::map<std::string, std::string, std::less<>> said_by_alias = {};
+
   bool gives(std::string_view flag) const { return std::ranges::find(given, flag) != given.end(); }
+  /// Given, or meant by an alias that was.
+  bool says(std::string_view flag) const { return gives(flag) || said_by_alias.contains(flag); }
+  /// "--update-mode interrupt", or the alias that means it.
+  std::string how_said(std::string_view flag, const std::string& value) const {
+    const auto alias = said_by_alias.find(flag);
+    return gives(flag) || alias == said_by_alias.end() ? std::string(flag) + " " + value
+                                                       : alias->second;
+  }
 };
 
 /// Reads "--name value ...", "--name=value", "--config FILE.yaml" (same words, `lr: 1e-6`; the

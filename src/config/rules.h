@@ -15,7 +15,6 @@
 
 namespace slime::config {
 
-void choose_dtype(RunConfig& config, Problems& problems);
 void check_data(RunConfig& config, Problems& problems);
 void check_rollout(RunConfig& config, Problems& problems);
 /// Why no reward of the rule has a number under `key`, which `flag` gives: it answers with a number,
@@ -46,9 +45,6 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems);
 void check_weight_publishing(ParsedFlags& flags, Problems& problems);
 /// Generation beside training.
 void check_async(ParsedFlags& flags, Problems& problems);
-/// Their words become those of this program; two that contradict are refused. A part of
-/// check_async().
-void merge_async_names(ParsedFlags& flags, Problems& problems);
 
 void check_batches(RunConfig& config, Problems& problems);
 /// How ranks divide the work. A part of check_batches().

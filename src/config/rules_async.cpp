@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "config/flag_rows.h"
 #include "config/rules.h"
 #include "config/users_functions.h"
 
@@ -13,24 +14,17 @@ namespace {
 
 /// Flags that say something about generation beside training, in a run without it.
 void refuse_without_async(const ParsedFlags& flags, Problems& problems) {
-  for (const std::string_view flag :
-       {"--max-weight-staleness", "--max-policy-version-lag", "--fully-async-version-window",
-        "--staleness-threshold", "--fully-async-buffer-policy",
-        "--fully-async-max-completed-samples", "--keep-cache-on-weight-update",
-        "--staleness-policy", "--async-unused-samples-handler", "--async-order",
-        "--async-data-buffer-capacity-factor", "--update-mode", "--kv-on-update",
-        "--pause-generation-mode", "--async-buffer-size", "--restart-mode",
-        "--async-max-concurrent-samples", "--rollout-submission-granularity",
-        "--deterministic-schedule"}) {
+  for (const FlagRow& row : flag_table()) {
+    const bool is_of_async = row.counts && row.counts->holds == kAsyncRun.holds;
     problems.require(
-        !flags.gives(flag),
-        fmt::format("{}: is about generation beside training; use slime train-async", flag));
+        !is_of_async || row.name == "--max-staleness" || !flags.gives(row.name),
+        fmt::format("{}: is about generation beside training; use slime train-async", row.name));
   }
   problems.require(
       !flags.gives("--rollout-num-threads") || flags.config.num_engine_workers > 0,
       "--rollout-num-threads: is about engines beside the trainer; use slime train-async or "
       "--rollout-num-gpus");
-  problems.require(flags.config.max_staleness.value_or(0) == 0,
+  problems.require(!flags.gives("--max-staleness") || flags.config.max_staleness.value_or(0) == 0,
                    fmt::format("--max-staleness {}: slime train is always on policy; use slime "
                                "train-async",
                                flags.config.max_staleness.value_or(0)));
@@ -55,13 +49,11 @@ void check_schedule(ParsedFlags& flags, Problems& problems) {
       config.kv_on_update != "drop",
       "--deterministic-schedule and --kv-on-update drop: between two rounds nothing is in "
       "the engine, so nothing of it waits; use recompute");
-  const bool keeps = flags.gives("--kv-on-update") || config.pause_generation_mode == "in_place";
   problems.require(
-      !keeps || config.kv_on_update != "keep",
+      !flags.says("--kv-on-update") || config.kv_on_update != "keep",
       fmt::format("--deterministic-schedule and {}: between two rounds nothing is in the engine, "
                   "so keys and values are computed again behind an update",
-                  config.pause_generation_mode == "in_place" ? "--pause-generation-mode in_place"
-                                                             : "--kv-on-update keep"));
+                  flags.how_said("--kv-on-update", config.kv_on_update)));
   config.kv_on_update = "recompute";
   for (const UsersFunction& each : users_functions(config)) {
     problems.require(!each.is_of_samples,
@@ -95,13 +87,12 @@ std::string without_generation(const RunConfig& config) {
 
 void check_async(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
-  if (config.fully_async || names_fully_async(config)) config.train_async = true;
-  config.train_async.stems_from(config.fully_async);
+  if (names_fully_async(config)) config.train_async = true;
   problems.require(config.update_weights_interval >= 1,
                    fmt::format("--update-weights-interval {}: should be at least 1",
                                config.update_weights_interval));
   if (const std::string flag = without_generation(config); config.train_async && !flag.empty()) {
-    config.train_async = config.fully_async = false;
+    config.train_async = false;
     flags.warnings.push_back(
         fmt::format("slime train-async and {}: nothing is generated, so nothing runs beside the "
                     "trainer; the run is that of slime train",
@@ -120,7 +111,6 @@ void check_async(ParsedFlags& flags, Problems& problems) {
   problems.require(!config.debug_rollout_only,
                    "slime train-async and --debug-rollout-only: nothing is trained beside; use "
                    "slime train");
-  merge_async_names(flags, problems);
   if (!config.max_staleness) config.max_staleness = 1;
   if (!config.async_buffer_size) config.async_buffer_size = 2;
   problems.require(
@@ -155,15 +145,13 @@ void check_async(ParsedFlags& flags, Problems& problems) {
         "--use-tis, --use-rs or --use-opsm, or leave it at 1",
         *config.max_staleness));
   }
-  const std::string mode = flags.gives("--update-mode")
-                               ? "--update-mode " + config.update_mode
-                               : "--pause-generation-mode " + config.pause_generation_mode;
-  problems.require(!flags.gives("--kv-on-update") || config.update_mode == "suspend",
-                   fmt::format("--kv-on-update {} and {}: only suspended requests have keys and "
-                               "values when the weights change",
-                               config.kv_on_update, mode));
+  problems.require(
+      !flags.gives("--kv-on-update") || config.update_mode == "suspend",
+      fmt::format("--kv-on-update {} and {}: only suspended requests have keys and "
+                  "values when the weights change",
+                  config.kv_on_update, flags.how_said("--update-mode", config.update_mode)));
   check_schedule(flags, problems);
-  const bool offloads = config.offload || config.offload_rollout;
+  const bool offloads = config.offload_rollout;
   problems.require(!offloads || config.colocate,
                    "--offload-rollout and slime train-async: the cache is in use while the trainer "
                    "trains; add --colocate to take turns");
@@ -172,9 +160,8 @@ void check_async(ParsedFlags& flags, Problems& problems) {
       "--offload-rollout and --kv-on-update keep: a cache that gives its memory back keeps "
       "nothing");
   if (!config.colocate) config.no_offload_rollout = true;
-  const bool has_policy =
-      flags.gives("--staleness-policy") || flags.gives("--async-unused-samples-handler");
-  if (has_policy && config.staleness_policy != "wait" && config.async_order == "dispatch") {
+  if (flags.says("--staleness-policy") && config.staleness_policy != "wait" &&
+      config.async_order == "dispatch") {
     flags.warnings.push_back(fmt::format(
         "--staleness-policy {}: in the order of dispatch no group becomes too old, except by a "
         "restart with other flags; --async-order finish is what it is for",

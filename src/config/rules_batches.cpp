@@ -38,9 +38,6 @@ void check_batches(RunConfig& config, Problems& problems) {
                    "--balance-by-flops: needs --use-dynamic-batch-size");
   if (config.balance_by_flops) config.balance_data = true;
 
-  if (config.recompute_activations && config.recompute_granularity.empty())
-    config.recompute_granularity = "selective";
-  config.recompute_granularity.stems_from(config.recompute_activations);
   problems.require(config.micro_batch_size >= 1, "--micro-batch-size: should be at least 1");
   check_ranks(config, problems);
 }

@@ -24,18 +24,6 @@ constexpr double kMostCacheGigabytes = 65536;
 
 }  // namespace
 
-void choose_dtype(RunConfig& config, Problems& problems) {
-  const int words = static_cast<int>(config.bf16.get()) + static_cast<int>(config.fp16.get()) +
-                    static_cast<int>(config.fp32.get());
-  problems.require(words <= 1, "--bf16, --fp16, --fp32: choose one");
-  config.dtype.stems_from(config.bf16);
-  config.dtype.stems_from(config.fp16);
-  config.dtype.stems_from(config.fp32);
-  if (config.bf16) config.dtype = "bfloat16";
-  if (config.fp16) config.dtype = "float16";
-  if (config.fp32) config.dtype = "float32";
-}
-
 namespace {
 
 void check_prompt_data(RunConfig& config, Problems& problems) {
@@ -130,8 +118,6 @@ void check_memory(RunConfig& config, Problems& problems) {
   const std::optional<double> share = config.sglang_mem_fraction_static;
   problems.require(!share || (*share > 0 && *share < 1),
                    "--sglang-mem-fraction-static: should be between 0 and 1");
-  if (config.offload) config.offload_rollout = true;
-  config.offload_rollout.stems_from(config.offload);
   problems.require(!(config.offload_rollout && config.no_offload_rollout),
                    "--offload-rollout and --no-offload-rollout: choose one");
   problems.require(config.device == "cpu" || config.dtype != "float64",

@@ -59,12 +59,6 @@ void check_output(RunConfig& config, Problems& problems) {
   }
   problems.require(!(config.debug_rollout_only && config.debug_train_only),
                    "--debug-rollout-only and --debug-train-only: choose one");
-  if (!config.dump_details.empty()) {
-    problems.require(config.save_debug_rollout_data.empty(),
-                     "--dump-details and --save-debug-rollout-data: choose one");
-    config.save_debug_rollout_data = config.dump_details + "/rollout_data/{rollout_id}.jsonl";
-    config.save_debug_rollout_data.stems_from(config.dump_details);
-  }
   for (const auto& [name, path] :
        {std::pair{"--save-debug-rollout-data", config.save_debug_rollout_data},
         std::pair{"--load-debug-rollout-data", config.load_debug_rollout_data}}) {

@@ -24,15 +24,16 @@ void check_one_step_ahead(
   refuse(config.max_staleness != 1, fmt::format("--max-staleness {}", *config.max_staleness),
          "slime train-async calls the function one step ahead, so what it draws is one update old; "
          "use 1, or slime train for 0");
-  refuse(config.update_mode == "interrupt",
-         flags.gives("--update-mode") ? "--update-mode interrupt" : "--pause-generation-mode abort",
+  refuse(config.update_mode == "interrupt", flags.how_said("--update-mode", "interrupt"),
          "requests are the function's own, and nobody asks again for those that are aborted; use "
          "drain or suspend");
   for (const std::string_view flag :
-       {"--async-order", "--staleness-policy", "--async-unused-samples-handler",
-        "--async-buffer-size", "--async-data-buffer-capacity-factor", "--fully-async-buffer-policy",
-        "--fully-async-max-completed-samples"}) {
-    refuse(flags.gives(flag), flag, "there is no queue of groups; one step is drawn ahead, whole");
+       {"--async-order", "--staleness-policy", "--async-buffer-size"}) {
+    const auto alias = flags.said_by_alias.find(flag);
+    const std::string_view said = flags.gives(flag) || alias == flags.said_by_alias.end()
+                                      ? flag
+                                      : std::string_view(alias->second);
+    refuse(flags.says(flag), said, "there is no queue of groups; one step is drawn ahead, whole");
   }
 }
 
@@ -41,11 +42,8 @@ void check_one_step_ahead(
 void complete_rollout_functions(ParsedFlags& flags) {
   RunConfig& config = flags.config;
   // As the original's train_async.py: weights change between two calls of the function.
-  const bool says_how = flags.gives("--update-mode") || flags.gives("--kv-on-update") ||
-                        flags.gives("--pause-generation-mode") ||
-                        flags.gives("--keep-cache-on-weight-update");
-  const bool is_async = config.train_async || config.fully_async;
-  if (is_async && has_users_rollout(config) && !says_how) config.update_mode = "drain";
+  const bool says_how = flags.says("--update-mode") || flags.says("--kv-on-update");
+  if (config.train_async && has_users_rollout(config) && !says_how) config.update_mode = "drain";
   if (!flags.gives("--eval-function-path") && !is_built_in_rollout(config.rollout_function_path))
     config.eval_function_path = config.rollout_function_path;
 }

@@ -10,7 +10,9 @@
 /// complete and free of contradictions.
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "config/generation_flags.h"
 #include "config/output_flags.h"
@@ -36,6 +38,10 @@ struct RunConfig : ModelFlags,
                    ParallelFlags {
   /// This configuration with the critic's overrides of --megatron-config-path, if there are any.
   std::shared_ptr<const RunConfig> critic;
+
+  /// Aliases as the user gave them, for users' functions: "max_weight_staleness", "2"; a switch has
+  /// an empty word. What they mean stands in the flags (config/aliases.h).
+  std::map<std::string, std::string> given_aliases;
 
   /// `slime train` updates the engine after every rollout; a dump says nothing of its engine, and is
   /// trained as the run that drew it was.

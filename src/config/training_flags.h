@@ -145,7 +145,6 @@ struct BatchFlags {
   Flag<bool> balance_data{false};
   Flag<bool> balance_by_flops{false};
   Flag<std::string> recompute_granularity;
-  Flag<bool> recompute_activations{false};
   Flag<bool> no_prefix_sharing{false};
 };
 

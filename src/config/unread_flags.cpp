@@ -24,10 +24,21 @@ void visit_flag(const FlagRow& row, const RunConfig& config, const Do& act) {
       row.member);
 }
 
+/// An alias: any of the flags that it means, if it means any.
 bool was_read(const FlagRow& row, const RunConfig& config) {
+  if (row.status == FlagStatus::kAlias) {
+    const std::vector<std::string_view> targets = row.alias.targets();
+    return targets.empty() || std::ranges::any_of(targets, [&](std::string_view flag) {
+             return was_read(*find_flag(flag), config);
+           });
+  }
   bool is_read = false;
   visit_flag(row, config, [&](const auto& flag) { is_read = flag.is_read(); });
   return is_read;
+}
+
+bool has_effect(const FlagRow& row) {
+  return row.status == FlagStatus::kWorks || row.status == FlagStatus::kAlias;
 }
 
 /// A test of flags looks at flags: at those of a copy that has records of its own.
@@ -70,7 +81,7 @@ void add_unread(const std::vector<std::string>& given, const RunConfig& config,
   const bool is_critic = !prefix.empty();
   for (const std::string& name : given) {
     const FlagRow* row = find_flag(name);
-    if (row == nullptr || row->status != FlagStatus::kWorks || was_read(*row, config)) continue;
+    if (row == nullptr || !has_effect(*row) || was_read(*row, config)) continue;
     // Stations read the actor's flags alone.
     const bool has_test = !is_critic && row->counts && row->counts->holds != nullptr;
     if (has_test && row->counts->holds(copy)) continue;
@@ -85,7 +96,7 @@ std::vector<std::string> unread_so_far(const ParsedFlags& flags, bool (*is_due)(
   const RunConfig copy = copy_with_own_records(flags.config);
   for (const std::string& name : flags.given) {
     const FlagRow* row = find_flag(name);
-    if (row == nullptr || row->status != FlagStatus::kWorks || !is_due(row->read_when)) continue;
+    if (row == nullptr || !has_effect(*row) || !is_due(row->read_when)) continue;
     if (was_read(*row, flags.config) || !row->counts->holds(copy) || is_told(flags, name)) continue;
     if (std::ranges::find(unread, name) == unread.end()) unread.push_back(name);
   }

@@ -96,13 +96,6 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   if (config.device == "auto") config.device = "cpu";  // where nobody has looked for a GPU
   check_counts(flags, problems);
   complete_rollout_functions(flags);
-  const std::string dtype = config.dtype;
-  choose_dtype(config, problems);
-  problems.require(!flags.gives("--dtype") || config.dtype == dtype,
-                   fmt::format("--dtype {} and --{}: choose one", dtype,
-                               config.bf16   ? "bf16"
-                               : config.fp16 ? "fp16"
-                                             : "fp32"));
   check_data(config, problems);
   check_rollout(config, problems);
   check_rewards(config, problems);
