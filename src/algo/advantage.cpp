@@ -75,8 +75,7 @@ Advantages estimate(const GroupRelative&, const ScoredTokens& in) {
 }
 
 Advantages estimate(const Gae& how, const ScoredTokens& in) {
-  if (!in.value_T.defined())
-    throw ConfigError("advantage-estimator ppo needs a critic: there are no values");
+  check(in.value_T.defined(), "ppo has values of a critic");
   const Tensor reward_T = place_scores(in, /*trained_only=*/false) - how.kl_coef * kl_or_zeros(in);
   const Tensor delta_T = reward_T + how.gamma * next_value(in.value_T, in.starts) - in.value_T;
   const Tensor advantage_T = scan_backward(delta_T, in.starts, how.gamma * how.lambda);

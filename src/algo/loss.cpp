@@ -106,7 +106,7 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in,
   if (config.entropy_coef != 0)
     loss.sum = loss.sum - config.entropy_coef * (weight_T * in.entropy_T).sum();
   if (config.kl_loss) {
-    require(in.ref_T, "use-kl-loss: there are no reference log-probs; give --ref-load");
+    check(in.ref_T.defined(), "a KL loss has log-probs of the reference");
     const Tensor importance = config.kl_loss->unbiased ? (in.logprob_T - old_T).exp() : Tensor();
     const Tensor kl =
         (weight_T * kl_estimate(config.kl_loss->type, in.logprob_T, in.ref_T, importance)).sum();

@@ -198,32 +198,17 @@ MismatchEffect correct_mismatch(const MismatchCorrection& how, const MismatchTok
   return std::visit([&](const auto& correction) { return correct(correction, in); }, how);
 }
 
-void validate(const ImportanceAndRejection& how) {
-  std::vector<std::string> problems;
+void check_bounds(const ImportanceAndRejection& how) {
   const double lower = how.lower.value_or(1 / how.upper);
-  if (!(how.upper > 0)) {
-    problems.push_back(fmt::format("tis_upper_bound: {} should be above 0", how.upper));
-  } else if (how.mode != BoundMode::kTruncate && !(lower < how.upper)) {
-    problems.push_back(
-        fmt::format("tis_lower_bound: {} should be below tis_upper_bound {}", lower, how.upper));
-  }
-  if (how.batch_normalize && how.level == RatioLevel::kGeometric) {
-    problems.push_back(
-        "tis_batch_normalize: has no meaning with tis_level geometric; use token or sequence");
-  }
-  if (how.rejection) {
-    const double low = how.rejection->lower.value_or(lower);
-    const double high = how.rejection->upper.value_or(how.upper);
-    if (!(low < high)) {
-      problems.push_back(
-          fmt::format("rs_lower_bound: {} should be below rs_upper_bound {}", low, high));
-    }
-    if (how.rejection->veto_threshold && !(*how.rejection->veto_threshold > 0)) {
-      problems.push_back(
-          fmt::format("rs_veto_threshold: {} should be above 0", *how.rejection->veto_threshold));
-    }
-  }
-  if (!problems.empty()) throw ConfigError(problems);
+  check(how.upper > 0, "the upper bound of a ratio is above 0");
+  check(how.mode == BoundMode::kTruncate || lower < how.upper,
+        "the lower bound of a ratio is below the upper");
+  check(!how.batch_normalize || how.level != RatioLevel::kGeometric,
+        "geometric ratios have no mean of weights");
+  if (!how.rejection) return;
+  check(how.rejection->lower.value_or(lower) < how.rejection->upper.value_or(how.upper),
+        "the lower bound of a rejection is below the upper");
+  check(how.rejection->veto_threshold.value_or(1) > 0, "a veto is above 0");
 }
 
 }  // namespace slime::algo

@@ -88,7 +88,7 @@ struct MismatchEffect {
 
 MismatchEffect correct_mismatch(const MismatchCorrection& how, const MismatchTokens& in);
 
-/// Throws ConfigError: bounds in the wrong order, batch normalisation at the geometric level.
-void validate(const ImportanceAndRejection& how);
+/// Throws BugError: bounds in the wrong order, batch normalisation at the geometric level.
+void check_bounds(const ImportanceAndRejection& how);
 
 }  // namespace slime::algo

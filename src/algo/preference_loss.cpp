@@ -8,9 +8,7 @@
 namespace slime::algo {
 
 Loss preference_loss(const Preference& how, const PreferenceColumns& in) {
-  if (!in.ref_T.defined()) {
-    throw ConfigError("dpo_loss: there are no reference log-probs; give --ref-load");
-  }
+  check(in.ref_T.defined(), "preferences have log-probs of the reference");
   check((in.starts.size(0) - 1) % 2 == 0, "responses of a preference batch come in pairs");
   const Tensor mask_T = in.trained_T.to(in.logprob_T.dtype());
   const auto by_side = [&](const Tensor& x_T) {

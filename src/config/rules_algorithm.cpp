@@ -40,6 +40,30 @@ void check_distillation(const RunConfig& config, Problems& problems) {
   }
 }
 
+namespace {
+
+/// Of the MIS function.
+void check_ratio_bounds(const RunConfig& config, Problems& problems) {
+  const double upper = config.tis_upper_bound, lower = config.tis_lower_bound.value_or(1 / upper);
+  problems.require(upper > 0, fmt::format("--tis-upper-bound {}: should be above 0", upper));
+  problems.require(
+      !(upper > 0) || config.tis_mode == "truncate" || lower < upper,
+      fmt::format("--tis-lower-bound {}: should be below --tis-upper-bound {}", lower, upper));
+  problems.require(!config.tis_batch_normalize || config.tis_level != "geometric",
+                   "--tis-batch-normalize: has no meaning with --tis-level geometric; use token or "
+                   "sequence");
+  if (!config.use_rs) return;
+  const double low = config.rs_lower_bound.value_or(lower),
+               high = config.rs_upper_bound.value_or(upper);
+  problems.require(
+      low < high,
+      fmt::format("--rs-lower-bound {}: should be below --rs-upper-bound {}", low, high));
+  const double veto = config.rs_veto_threshold.value_or(1);
+  problems.require(veto > 0, fmt::format("--rs-veto-threshold {}: should be above 0", veto));
+}
+
+}  // namespace
+
 void check_mismatch(const RunConfig& config, Problems& problems) {
   const std::string& path = config.custom_tis_function_path;
   problems.require(path.empty() || config.use_tis || config.get_mismatch_metrics,
@@ -52,6 +76,7 @@ void check_mismatch(const RunConfig& config, Problems& problems) {
   problems.require(config.tis_clip_low <= config.tis_clip,
                    fmt::format("--tis-clip-low {}: is above --tis-clip {}", config.tis_clip_low,
                                config.tis_clip));
+  if (config.uses_mis() && config.use_tis) check_ratio_bounds(config, problems);
 }
 
 namespace {

@@ -125,6 +125,34 @@ TEST(Validate, PromisesThatAGpuDoesNotKeepAreRefusedThere) {
   }
 }
 
+TEST(Validate, NamesEveryContradictionAtOnce) {
+  const std::string text =
+      checked(
+          "--rm-type math --rollout-temperature 0 --use-dynamic-batch-size --eps-clip-c 0.5 "
+          "--advantage-estimator reinforce_plus_plus_baseline")
+          .error;
+  for (const char* word : {"--rollout-temperature", "--max-tokens-per-gpu",
+                           "--normalize-advantages", "--eps-clip-c"}) {
+    EXPECT_NE(text.find(word), std::string::npos) << word << " in " << text;
+  }
+}
+
+TEST(Validate, BoundsOfRatiosAreLookedAtTogether) {
+  const std::string text =
+      checked(
+          "--rm-type math --use-tis --custom-tis-function-path "
+          "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp --tis-mode clip "
+          "--tis-lower-bound 3 --tis-upper-bound 2 --use-rs --rs-lower-bound 2 "
+          "--rs-veto-threshold 0 --tis-level geometric --tis-batch-normalize")
+          .error;
+  for (const char* words :
+       {"--tis-lower-bound 3: should be below --tis-upper-bound 2",
+        "--rs-lower-bound 2: should be below --rs-upper-bound 2",
+        "--rs-veto-threshold 0: should be above 0", "--tis-batch-normalize: has no meaning"}) {
+    EXPECT_NE(text.find(words), std::string::npos) << words << " in " << text;
+  }
+}
+
 TEST(Validate, WordsOfOtherFamiliesHaveOneMeaning) {
   const RunConfig config =
       checked(

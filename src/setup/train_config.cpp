@@ -263,6 +263,11 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
   // Megatron's default, which recipes of reinforcement learning set to 0.
   if (has_experts && config.moe_router_enable_expert_bias)
     trainer.router_bias_update_rate = config.moe_router_bias_update_rate.value_or(1e-3);
+  if (trainer.router_bias_update_rate != 0 && trainer.keep_old_actor)
+    throw ConfigError(
+        fmt::format("--moe-router-bias-update-rate {}: --keep-old-actor keeps weights alone, and "
+                    "biases would not be those of the old policy; use a rate of 0",
+                    trainer.router_bias_update_rate));
   trainer.replays_top_p = !config.trains_on_rows() && config.rollout_top_p < 1;
   trainer.stateless_adam = config.use_stateless_adam;
   trainer.reset_optimizer_states = config.reset_optimizer_states;

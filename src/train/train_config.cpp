@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "core/error.h"
 #include "train/trainer.h"
 
@@ -21,17 +19,13 @@ std::optional<double> dual_clip(const algo::PolicyObjective& objective) {
       objective);
 }
 
-void validate_batching(const BatchingConfig& batching, std::vector<std::string>& problems) {
-  if (batching.global_batch_size < 1) problems.push_back("global-batch-size: needs at least 1");
-  if (!batching.use_dynamic_batch_size && batching.micro_batch_size < 1) {
-    problems.push_back("micro-batch-size: needs at least 1");
-  }
-  if (batching.use_dynamic_batch_size && batching.max_tokens_per_gpu < 1) {
-    problems.push_back(
-        "use-dynamic-batch-size: needs --max-tokens-per-gpu, the token budget of a micro-batch");
-  }
-  if (batching.balance_by_flops && !batching.use_dynamic_batch_size) {
-    problems.push_back("balance-by-flops: needs --use-dynamic-batch-size");
+void check_batching(const BatchingConfig& batching) {
+  check(batching.global_batch_size >= 1, "a training step has a sample");
+  if (batching.use_dynamic_batch_size) {
+    check(batching.max_tokens_per_gpu >= 1, "a micro-batch has a budget of tokens");
+  } else {
+    check(batching.micro_batch_size >= 1, "a micro-batch has a sample");
+    check(!batching.balance_by_flops, "micro-batches are balanced where they are packed by tokens");
   }
 }
 
@@ -43,68 +37,37 @@ bool needs_reference(const TrainConfig& config) {
   return config.policy.kl_loss.has_value() || algo::kl_coef_of(config.advantage) != 0;
 }
 
-void validate(const TrainConfig& config) {
-  std::vector<std::string> problems;
-  if (!(config.temperature > 0)) {
-    problems.push_back(fmt::format(
-        "rollout-temperature: {} must be greater than 0; greedy decoding cannot be trained on",
-        config.temperature));
-  }
-  if (algo::kl_coef_of(config.advantage) != 0 && config.policy.kl_loss &&
-      config.policy.kl_loss->coef != 0) {
-    problems.push_back("kl-coef, kl-loss-coef: only one of them may differ from 0");
-  }
-  if (is_reinforce(config.advantage) && !config.normalize_advantages) {
-    problems.push_back(
-        "advantage-estimator: reinforce_plus_plus and its baseline form need "
-        "--normalize-advantages");
-  }
-  if (std::holds_alternative<algo::Gae>(config.advantage) != config.critic.has_value()) {
-    problems.push_back("advantage-estimator: ppo needs a critic, and only ppo has one");
-  }
-  if (config.has_teacher_model && !config.distillation_coef) {
-    problems.push_back("opd-teacher-load: needs --use-opd");
-  }
-  if (config.policy.policy_divisor && config.reduction == algo::Reduction::kPerToken) {
-    problems.push_back(
-        "calculate-per-token-loss: contradicts a constant divisor of the policy loss (dr_grpo)");
-  }
+void check_config(const TrainConfig& config) {
+  check(config.temperature > 0, "log-probs are divided by a temperature above 0");
+  check(algo::kl_coef_of(config.advantage) == 0 || !config.policy.kl_loss ||
+            config.policy.kl_loss->coef == 0,
+        "the divergence is in the advantages or in the loss");
+  check(!is_reinforce(config.advantage) || config.normalize_advantages,
+        "advantages of reinforce_plus_plus are whitened");
+  check(std::holds_alternative<algo::Gae>(config.advantage) == config.critic.has_value(),
+        "ppo has a critic, and nothing else has one");
+  check(!config.has_teacher_model || config.distillation_coef, "a teacher is distilled from");
+  check(!config.policy.policy_divisor || config.reduction != algo::Reduction::kPerToken,
+        "a constant divisor of the policy loss is no mean over tokens");
   if (config.policy.correction) {
-    if (const auto* mis = std::get_if<algo::ImportanceAndRejection>(&*config.policy.correction)) {
-      try {
-        algo::validate(*mis);
-      } catch (const ConfigError& error) {
-        problems.emplace_back(error.what());
-      }
-    }
+    if (const auto* mis = std::get_if<algo::ImportanceAndRejection>(&*config.policy.correction))
+      algo::check_bounds(*mis);
   }
-  if (!(config.preference.beta > 0)) problems.push_back("dpo-beta: must be greater than 0");
-  if (!(config.preference.label_smoothing >= 0 && config.preference.label_smoothing < 0.5))
-    problems.push_back("dpo-label-smoothing: must be in [0, 0.5)");
-  if (const auto dual = dual_clip(config.policy.objective); dual && !(*dual > 1)) {
-    problems.push_back(fmt::format("eps-clip-c: {} must be greater than 1", *dual));
-  }
-  if (config.policy.use_rollout_logprobs && config.policy.correction &&
-      !config.policy.reports_mismatch) {
-    problems.push_back(
-        "use-rollout-logprobs, use-tis: only one of them; with the engine's log-probs as the old "
-        "policy "
-        "there is no mismatch to correct");
-  }
-  if (!(config.clip_grad >= 0))
-    problems.push_back("clip-grad: cannot be negative; 0 turns clipping off");
-  const bool valid_betas = config.adam.beta1 >= 0 && config.adam.beta1 < 1 &&
-                           config.adam.beta2 >= 0 && config.adam.beta2 < 1 && config.adam.eps > 0;
-  if (!valid_betas)
-    problems.push_back("adam-beta1, adam-beta2, adam-eps: betas lie in [0, 1), eps above 0");
-  if (config.router_bias_update_rate != 0 && config.keep_old_actor) {
-    problems.push_back(
-        "moe-router-bias-update-rate: keep-old-actor keeps weights alone, and biases would not be "
-        "those of the old policy; use a rate of 0");
-  }
-  if (config.ref_update_interval < 0) problems.push_back("ref-update-interval: cannot be negative");
-  validate_batching(config.batching, problems);
-  if (!problems.empty()) throw ConfigError(problems);
+  check(config.preference.beta > 0, "beta of preferences is above 0");
+  check(config.preference.label_smoothing >= 0 && config.preference.label_smoothing < 0.5,
+        "label smoothing of preferences is in [0, 0.5)");
+  check(dual_clip(config.policy.objective).value_or(2) > 1, "a dual clip is above 1");
+  check(!config.policy.use_rollout_logprobs || !config.policy.correction ||
+            config.policy.reports_mismatch,
+        "log-probs of the engine as the old policy leave no mismatch to correct");
+  check(config.clip_grad >= 0, "a limit of the gradients' norm is not negative");
+  check(config.adam.beta1 >= 0 && config.adam.beta1 < 1 && config.adam.beta2 >= 0 &&
+            config.adam.beta2 < 1 && config.adam.eps > 0,
+        "Adam's betas are in [0, 1) and its eps above 0");
+  check(config.router_bias_update_rate == 0 || !config.keep_old_actor,
+        "a lagging actor has the routers' biases of the actor");
+  check(config.ref_update_interval >= 0, "an interval of updates is not negative");
+  check_batching(config.batching);
 }
 
 }  // namespace slime::train

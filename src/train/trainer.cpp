@@ -25,8 +25,8 @@
 namespace slime::train {
 namespace {
 
-const TrainConfig& validated(const TrainConfig& config) {
-  validate(config);
+const TrainConfig& checked(const TrainConfig& config) {
+  check_config(config);
   return config;
 }
 
@@ -56,19 +56,15 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
     : mesh_(mesh),
       ranks_(mesh.dp()),
       network_(network),
-      config_(validated(config)),
+      config_(checked(config)),
       advantage_fn_(algo::make_advantage_fn(config.advantage)),
       flops_(flops_model_of(network)),
       clock_(clock),
       others_(std::move(others)),
       optimizer_(network.weights(), config.adam, config.frozen, mesh) {
   check(config_.batching.dp == ranks_.size(), "there is a rank for each share of a batch");
-  if (needs_reference(config_) && others_.reference == nullptr) {
-    throw ConfigError("use-kl-loss, kl-coef, dpo_loss: need a reference model; give --ref-load");
-  }
-  if (config_.has_teacher_model && others_.teacher == nullptr) {
-    throw ConfigError("use-opd: needs a teacher model; give --opd-teacher-load");
-  }
+  check(!needs_reference(config_) || others_.reference != nullptr, "a divergence has a reference");
+  check(!config_.has_teacher_model || others_.teacher != nullptr, "a teacher has a network");
   if (config_.keep_old_actor) {
     check(others_.old_actor != nullptr, "keep-old-actor has a network to keep weights in");
     rollout_actor_ = network_.weights().flat().clone();
@@ -78,10 +74,7 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
   const double ranks_of_a_token = mesh.sizes().tp * mesh.sizes().cp;
   flops_.per_token /= ranks_of_a_token;
   flops_.per_pair /= ranks_of_a_token;
-  if (config_.critic && !mesh.pp().is_alone()) {
-    throw ConfigError(
-        "a critic has its output layer on every rank: use pipeline parallelism of 1 with it");
-  }
+  check(!config_.critic || mesh.pp().is_alone(), "a critic has its output layer on every rank");
   if (config_.critic) {
     check(others_.critic != nullptr, "a critic has a network");
     others_.critic->set_recompute(config_.recompute);

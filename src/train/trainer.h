@@ -114,8 +114,9 @@ struct OtherNetworks {
   std::unique_ptr<model::Network> critic;     // config.critic
 };
 
-/// Throws ConfigError listing every contradiction (spec section 20).
-void validate(const TrainConfig& config);
+/// Throws BugError for a contradiction: flags that make one are refused by their rules
+/// (config/rules.h).
+void check_config(const TrainConfig& config);
 
 using Metrics = std::map<std::string, double>;
 
@@ -178,8 +179,8 @@ struct TrainerState {
 class Trainer final {
  public:
   /// `network`, `clock` and `mesh`, on which all networks are, outlive the trainer; its weights are
-  /// updated in place. Throws ConfigError as validate() does, and for a network that is needed and
-  /// missing.
+  /// updated in place. Throws BugError as check_config() does, and for a network that is needed
+  /// and missing.
   Trainer(model::Network& network, const TrainConfig& config, const Clock& clock,
           OtherNetworks others = {}, const comm::Mesh& mesh = comm::Mesh::single());
   ~Trainer();

@@ -69,7 +69,7 @@ Setup setup_of(const Words& words, const Words& more) {
   Setup setup{.flags = parsed.config,
               .train = setup::make_train_config(parsed.config, 1),
               .batch = setup::make_batch_config(parsed.config)};
-  train::validate(setup.train);
+  train::check_config(setup.train);
   return setup;
 }
 
