@@ -74,7 +74,8 @@ TEST_P(FormattedEngine, GeneratesWithWhatIsPublished) {
   for (const WeightVersion version : {1, 2}) {
     if (version == 2) Tensor(trained->weights().flat()).mul_(1.25);  // training went on
     ASSERT_TRUE(stored.engine().update_weights(
-        {.version = version, .source = engine::FromNetwork{trained.get()}}));
+        {.version = version,
+         .source = engine::FromNetwork{.network = trained.get(), .delta = nullptr}}));
     numbers.network().weights().copy_from(stored.network().weights());
     ASSERT_TRUE(numbers.engine().update_weights({.version = version}));
     expect_same_answers(stored, numbers);
