@@ -52,13 +52,15 @@ namespace {
 
 void plan_memory(Stations& run, const model::Precision& precision,
                  const train::TrainConfig* trainer, bool is_taken) {
-  const estimate::MemoryNeeds needs =
-      estimate::memory_needs(run.config, run.shape(), run.part ? *run.part : run.shape(), precision,
-                             trainer, roles::layout_of(run.config), run.config.generates(),
-                             run.dataset ? run.dataset->longest_prompt() : 0);
-  run.memory.plan(run.config, needs,
-                  needs.whole_weights + (is_taken ? needs.train.resident() + needs.train.gradients
-                                                  : needs.train.weights));
+  const Topology& topology = run.topology;
+  model::Network& network = topology.network ? *topology.network : *topology.published;
+  const estimate::MemoryNeeds needs = estimate::memory_needs(
+      run.config, network, network, precision, trainer, roles::layout_of(run.config),
+      run.config.generates(), run.data.longest_prompt());
+  run.records.memory.plan(
+      run.config, needs,
+      needs.whole_weights +
+          (is_taken ? needs.train.resident() + needs.train.gradients : needs.train.weights));
 }
 
 /// Ranks of a host share its cores, but for those of engines that generate meanwhile.
