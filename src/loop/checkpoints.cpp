@@ -122,13 +122,13 @@ fs::path Checkpoints::write(int64_t step, const json::object& run) {
   const uint64_t expected = train::expected_checkpoint_bytes(root);
   const uint64_t missing = is_alone ? 0 : train::missing_checkpoint_bytes(root);
   if (missing > 0 && !make_room(missing)) write_elsewhere(step, run, "the disk is full");
-  for (bool has_made_room = false;; has_made_room = true) {
+  for (;;) {  // each time with fewer of the old ones
     try {
       return write_to(root, step, run);
     } catch (const train::DiskFull& full) {
       if (!is_alone) throw;
-      const bool is_helped = !has_made_room && expected > full.written_bytes() &&
-                             make_room(expected - full.written_bytes());
+      const bool is_helped = expected > 0 && make_room(train::missing_checkpoint_bytes(
+                                                 expected, full.written_bytes()));
       if (!is_helped) write_elsewhere(step, run, full.what());
     }
   }

@@ -14,8 +14,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr uint64_t kUnitOfBlocks = 512;  // as stat(2) counts
-/// Names, and the file that says which checkpoint is the newest.
-constexpr uint64_t kNamesBytes = uint64_t{64} << 10;
+/// Checkpoints of a run differ by less: by the state of the data.
+constexpr uint64_t kPartThatDiffers = 64;
 
 }  // namespace
 
@@ -38,14 +38,20 @@ uint64_t bytes_below(const fs::path& folder) {
 uint64_t expected_checkpoint_bytes(const fs::path& root) {
   const std::vector<int64_t> committed = committed_iterations(root);
   if (committed.empty()) return 0;
-  return bytes_below(root / checkpoint_name(committed.back())) + kNamesBytes;
+  return bytes_below(root / checkpoint_name(committed.back()));
 }
 
 uint64_t missing_checkpoint_bytes(const fs::path& root) {
   std::error_code unknown;
   const fs::space_info space = fs::space(root, unknown);
-  const uint64_t expected = expected_checkpoint_bytes(root);
+  const uint64_t newest = expected_checkpoint_bytes(root);
+  const uint64_t expected = newest + newest / kPartThatDiffers;
   return unknown || expected <= space.available ? 0 : expected - space.available;
+}
+
+uint64_t missing_checkpoint_bytes(uint64_t expected_bytes, uint64_t written_bytes) {
+  const uint64_t least = expected_bytes / kPartThatDiffers;
+  return std::max(least, expected_bytes - std::min(expected_bytes, written_bytes + least));
 }
 
 std::vector<std::string> make_room_for_checkpoint(const fs::path& root, uint64_t missing_bytes) {

@@ -35,6 +35,10 @@ uint64_t expected_checkpoint_bytes(const std::filesystem::path& root);
 /// What lacks for it by the file system's word; 0: nothing, or that is not known.
 uint64_t missing_checkpoint_bytes(const std::filesystem::path& root);
 
+/// What lacked for one of which so much could be written, about: a little less than the rest of it, so
+/// that one of the same size makes room.
+uint64_t missing_checkpoint_bytes(uint64_t expected_bytes, uint64_t written_bytes);
+
 /// Removes committed checkpoints under `root`, the oldest first, until `missing_bytes` more are free.
 /// The newest whole one and those after it stay. Where that is not enough none is removed.
 /// Returns their names; empty: no room was made.

@@ -63,6 +63,12 @@ TEST(CheckpointRoom, TheNextOneIsExpectedToBeAsLargeAsTheNewest) {
   EXPECT_EQ(expected_checkpoint_bytes(root.path / "nothing"), 0U);
 }
 
+TEST(CheckpointRoom, OneOfTheSameSizeMakesRoomForOneThatCouldNotBegin) {
+  EXPECT_EQ(missing_checkpoint_bytes(6400, 0), 6300U);
+  EXPECT_EQ(missing_checkpoint_bytes(6400, 6000), 300U);
+  EXPECT_EQ(missing_checkpoint_bytes(6400, 9000), 100U) << "it was larger than the one before";
+}
+
 TEST(CheckpointRoom, AFullDiskIsToldWithWhatWasWritten) {
   const Root root;
   const auto full = [](int error) {
