@@ -85,7 +85,8 @@ def test_the_users_choice_of_devices_is_respected(work):
     for extra in ([], ["--dry-run"]):
         command = train_command(work, work / "hidden", rollouts=2, extra=[*APART, *extra])
         done = run_slime(command, env={**os.environ, "CUDA_VISIBLE_DEVICES": "1"})
-        assert done.returncode == 2, done.stdout + done.stderr
+        # A dry run tells what is missing on this machine apart from what is wrong.
+        assert done.returncode == (0 if extra else 2), done.stdout + done.stderr
         assert "the run needs 2 GPUs" in done.stdout + done.stderr
         assert not (work / "hidden").exists()
 

@@ -28,7 +28,7 @@ inline bool has_states(const std::string& name) {
 /// Of log-probs and entropies in float32 (tests/fixtures/models/README.md).
 inline double log_prob_tolerance(const std::string& name) { return has_states(name) ? 5e-4 : 1e-4; }
 
-/// Logits that were stored as 16-bit fractions of each row's range.
+/// Logits that were stored as 16-bit fractions of each row's range, with a third byte where that is coarse.
 struct GoldenLogits {
   Tensor logit_TV;    // float64
   Tensor rounding_T;  // float64  the most that one of this row differs from the reference's
@@ -47,7 +47,10 @@ struct FixtureModel {
   GoldenLogits logits(const std::string& sequence) const {
     const Tensor scale_T2 = tensors.read(sequence + ".logit_scale").to(at::kDouble);
     const Tensor middle_T1 = scale_T2.slice(1, 0, 1), step_T1 = scale_T2.slice(1, 1, 2);
-    return {middle_T1 + step_T1 * tensors.read(sequence + ".logits"), step_T1.squeeze(1) / 2};
+    Tensor steps_TV = tensors.read(sequence + ".logits").to(at::kDouble);
+    const bool is_fine = tensors.tensors().contains(sequence + ".logits_low");
+    if (is_fine) steps_TV = steps_TV + tensors.read(sequence + ".logits_low").to(at::kDouble) / 256;
+    return {middle_T1 + step_T1 * steps_TV, step_T1.squeeze(1) / (is_fine ? 512 : 2)};
   }
   /// Of the stored tensor of this name: its sums with random signs (sign_sums).
   Tensor gradient(const std::string& name) const {
