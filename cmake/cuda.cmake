@@ -1,4 +1,4 @@
-# libslime_cuda.so: the GPU side, loaded at run time (docs/decisions/0050-cuda.md). It is compiled by NVIDIA's compiler from
+# libslime_cuda.so: the GPU side, loaded at run time (docs/how/cuda.md). It is compiled by NVIDIA's compiler from
 # its wheels ($SLIME_DEPS/cuda; `SLIME_CUDA=1 ./dev setup` puts it there) and linked with nothing: LibTorch, its CUDA side
 # and the CUDA runtime are in the process when it is loaded. A machine without the compiler builds everything else.
 

@@ -4,7 +4,6 @@
     python tools/check_citations.py          # prints citations that lead nowhere, exits 1 if there are any
 
     spec 17.4, spec sections 4.1 and 4.2, spec appendix B     docs/spec/algorithms.md
-    DESIGN section 4                                          docs/design.md
     STYLE section 6                                           docs/style.md
     reference slime.md 3.2, reference sglang.md 1.2           docs/reference/
     reliability contract R1, R2                               docs/reference/reliability.md
@@ -28,7 +27,7 @@ NUMBER = r"\d+(?:\.\d+)*"
 NUMBERS = rf"({NUMBER}(?:(?:, | and | to ){NUMBER})*)"
 SPEC = re.compile(rf"\b[Ss]pec(?: sections?)? {NUMBERS}")
 APPENDIX = re.compile(rf"\bspec(?: {NUMBERS} and)? appendix ([A-Z](?:\.\d+)?)")
-BOOK = re.compile(rf"\b(DESIGN|STYLE) sections? {NUMBERS}")
+BOOK = re.compile(rf"\b(STYLE) sections? {NUMBERS}")
 REFERENCE = re.compile(rf"\breference ([a-z_]+\.(?:md|json))(?: (?:sections? )?{NUMBERS})?")
 CONTRACT = re.compile(r"\breliability contract ((?:R\d)(?:, R\d)*)")
 PATH = re.compile(r"(?<![\w/.])((?:docs|tools|tests|examples|bench|cmake|src)/[\w./-]+\.(?:md|py|json|sh|txt))\b")

@@ -3,7 +3,7 @@
 /// NCCL's C interface, as far as groups of ranks need it. The library (libnccl.so.2, from the wheel
 /// nvidia-nccl-cu13) is loaded with the first group of a GPU, so that the program starts without it;
 /// what it exports is declared here, because its own header brings CUDA's into whatever includes it
-/// (docs/decisions/0072-comm.md). These declarations are those of every NCCL 2.
+/// (docs/how/rank_groups.md). These declarations are those of every NCCL 2.
 
 #include <cstddef>
 #include <string>

@@ -16,7 +16,7 @@ struct Rates {
   Rate products{536e12, "train-step-4b on one H200, whole step (docs/benchmarks/h200.json)"};
   Rate expert_products{289e12,
                        "train-step-30b-a3b-8l on one H200, active parameters "
-                       "(docs/decisions/0082-experts.md)"};
+                       "(docs/how/experts.md)"};
   Rate link{329e9,
             "all-reduce of 1 GiB between two H100 of one host, bus bandwidth (361 with eight)"};
   Rate network{45e9,

@@ -2,7 +2,7 @@
 
 /// The matrix products between the attention of one transformer layer and that of the next, with
 /// the norms and activation between them, in one call: fused kernels make decode of a few sequences
-/// faster (docs/decisions/0050-cuda.md). "Block" here means a decoder block, a transformer layer.
+/// faster (docs/how/cuda.md). "Block" here means a decoder block, a transformer layer.
 ///
 /// Dimensions: T tokens, C = N D attended numbers, H hidden, F feed-forward width, E heads.
 

@@ -5,7 +5,7 @@
 ///
 /// The differentiable forms (kernels/linear.h, rms_norm.h, ...) are written once on top of it. The
 /// CPU side is linked in; a GPU side is one more implementation, loaded at run time
-/// (docs/decisions/0010-kernels.md).
+/// (docs/how/kernels.md).
 ///
 /// Dimensions: T tokens, H hidden, I inputs and O outputs of a matrix, F feed-forward width, N
 /// query heads, K key-value heads, D head size, E = (N + 2 K) D. Activations have one precision,

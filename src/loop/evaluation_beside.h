@@ -1,7 +1,7 @@
 #pragma once
 
 /// Evaluation that stops nothing: a second engine with a copy of the weights draws it while training
-/// and generation go on (docs/decisions/0080-asynchronous-training.md).
+/// and generation go on (docs/how/asynchronous_training.md).
 ///
 /// The copy is taken when an evaluation begins, so its scores are those of one version however long
 /// it takes. Weights, keys and values of it exist as long as an evaluation runs. One runs at a time.

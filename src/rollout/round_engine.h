@@ -5,7 +5,7 @@
 /// Requests wait here, in the order of submission. In a round each of them is given to the engine
 /// below for its next tokens, all as one batch; when all have come, their callers hear of it, in
 /// that order. So what is drawn together, and who hears first, does not depend on anybody's speed
-/// (docs/decisions/0080-asynchronous-training.md, "Repeatable"). Between two rounds nothing is in
+/// (docs/how/asynchronous_training.md, "Repeatable"). Between two rounds nothing is in
 /// the engine: its prefix tree has what was computed, as long as the weights stay.
 
 #include <chrono>

@@ -6,7 +6,7 @@
 /// were asked for before it are computed meanwhile. Behind it, when all of both is there, the
 /// rollout hears of it in the order in which it had asked; groups are judged and begun; then comes
 /// the next round. Nobody's speed has a say. Training takes a number of rounds, which pass beside it
-/// and are waited for. docs/decisions/0080-asynchronous-training.md, "Repeatable".
+/// and are waited for. docs/how/asynchronous_training.md, "Repeatable".
 
 #include <boost/asio/thread_pool.hpp>
 #include <condition_variable>

@@ -5,7 +5,7 @@
 /// Usually the context has a thread of its own, rewards have threads, and time is the machine's. Or
 /// somebody drives it: handlers run, rewards are computed and time passes when whoever waits for
 /// the rollout lets them, all on the thread that waits. That is how a simulator decides when
-/// anything happens (docs/decisions/0080-asynchronous-training.md).
+/// anything happens (docs/how/asynchronous_training.md).
 
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>

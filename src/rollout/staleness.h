@@ -1,6 +1,6 @@
 #pragma once
 
-/// Steps, weight versions and lags, as numbers (docs/decisions/0080-asynchronous-training.md).
+/// Steps, weight versions and lags, as numbers (docs/how/asynchronous_training.md).
 ///
 /// Step s trains `groups_per_step` groups. The engine gets new weights after steps k - 1, 2k - 1, ...
 /// (k = steps_per_update), which is a new version each. The lag of something drawn by version v in

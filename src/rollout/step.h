@@ -1,7 +1,7 @@
 #pragma once
 
 /// A step of training: which groups it starts, keeps, drops and hands back. All of it is decided in
-/// the order of virtual time (docs/decisions/0071-repeatable-rollout.md), on the rollout's thread.
+/// the order of virtual time (docs/how/repeatable_rollout.md), on the rollout's thread.
 
 #include <cstdint>
 #include <functional>

@@ -5,7 +5,7 @@
 /// A group is begun as soon as the bound on staleness allows (rollout/staleness.h); finished ones
 /// are judged in the order in which they were begun, or in that in which they finished, and leave
 /// through the outlet; after every B kept groups the record of a step's end follows. What runs when
-/// the weights change goes on. docs/decisions/0080-asynchronous-training.md.
+/// the weights change goes on. docs/how/asynchronous_training.md.
 ///
 /// Everything here is called on the rollout's thread.
 

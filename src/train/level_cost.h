@@ -10,7 +10,7 @@ namespace slime::train {
 /// forward kernel, a merge, a backward kernel and a gradient of its own, for few keys: together as
 /// long as products for 2,900 more keys a row would take (H200, heads of 128, from steps of Qwen3-0.6B
 /// and 4B with and without sharing, before attentions were merged in packs:
-/// docs/decisions/0051-cuda-training.md).
+/// docs/how/cuda_training.md).
 double level_cost_of(model::Network& network);
 
 }  // namespace slime::train

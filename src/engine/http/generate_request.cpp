@@ -21,7 +21,7 @@ constexpr std::string_view kNoGrammar =
 constexpr std::string_view kTextOnly = "is refused: this engine serves text models";
 
 /// Fields of a request. What changes nothing here comes last: where a request is computed, who
-/// asks, how it is logged (docs/decisions/0077-engine-client.md).
+/// asks, how it is logged (docs/how/engine_client.md).
 constexpr auto kFields = std::to_array<std::string_view>(
     {"text", "input_ids", "sampling_params", "rid", "stream", "return_logprob", "logprob_start_len",
      "top_logprobs_num", "return_text_in_logprobs", "return_prompt_token_ids", "input_embeds",

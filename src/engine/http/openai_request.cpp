@@ -22,7 +22,7 @@ constexpr std::size_t kMaxTools = 1024;
 constexpr std::int64_t kCompletionMaxTokens = 16;  // OpenAI's default
 
 /// Fields of both kinds of request. What changes nothing here comes last: who asks, what is kept or
-/// billed, where a request is computed, how it is logged (docs/decisions/0077-engine-client.md).
+/// billed, where a request is computed, how it is logged (docs/how/engine_client.md).
 constexpr auto kCommonFields = std::to_array<std::string_view>(
     {"model", "n", "stream", "stream_options", "max_tokens", "min_tokens", "temperature", "top_p",
      "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "stop",

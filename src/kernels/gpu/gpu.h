@@ -2,7 +2,7 @@
 
 /// A GPU as the engine sees it: what kernels::Device has no word for, because it concerns paged
 /// caches, sampling and recorded steps. CUDA is behind it, in a shared library that is loaded when
-/// a GPU is first opened (docs/decisions/0050-cuda.md); nothing here mentions it.
+/// a GPU is first opened (docs/how/cuda.md); nothing here mentions it.
 ///
 /// All work goes to the current stream of the tensors' device and is asynchronous: no call waits
 /// for the GPU unless it says so. Tensors are on the GPU unless a line says "host".
