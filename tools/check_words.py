@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what a stranger reads first: openings of headers, length of lines, decision records, links between pages.
+"""Checks what a stranger reads first: openings of headers, length of lines, decision records, links between pages, figures.
 
     python tools/check_words.py    # prints violations, exits 1 if there are any
 
@@ -8,6 +8,7 @@ A header opens with a noun phrase that says what the thing is, not with a riddle
 under docs/how/. Every page under docs/ is linked from another one.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -88,8 +89,20 @@ def check_links() -> list[str]:
     return problems
 
 
+def check_figures() -> list[str]:
+    """The README's table of speed is that of docs/benchmarks/h200.json."""
+    problems = []
+    figures = {row["name"]: row for row in json.loads((ROOT / "docs/benchmarks/h200.json").read_text())}
+    for name, *cells in re.findall(r"^\| `([\w.-]+)`: .* \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE):
+        said = [float(cell.replace(",", "")) for cell in cells]
+        measured = [figures[name][key] for key in ("value", "peer", "limit")]
+        if said != measured:
+            problems.append(f"README.md: {name} says {said}, docs/benchmarks/h200.json {measured}")
+    return problems
+
+
 def main() -> int:
-    problems = check_openings() + check_lines() + check_decisions() + check_links()
+    problems = check_figures() + check_openings() + check_lines() + check_decisions() + check_links()
     print("\n".join(problems) if problems else "pages and headers read well")
     return 1 if problems else 0
 
