@@ -232,6 +232,7 @@ def test_a_rank_of_an_engine_that_is_killed_is_the_engines_death(two_heads):
     audit(run_dir, 10)
 
 
+@pytest.mark.nightly
 def test_engines_that_are_killed_at_random_instants_change_nothing(work, one_engine):
     run_dir = work / "killed_engines"
     output = run_disturbed(command_for(work, run_dir, extra=[*TWO_ENGINES, *COMES_BACK]), run_dir, seed=1)

@@ -92,6 +92,7 @@ def test_bm25_ranks_by_rare_words_and_length():
 
 
 @needs_sandbox
+@pytest.mark.nightly
 def test_retool(tmp_path):
     run_dir = run_example("retool", tmp_path, sft_steps=150)
     drawn = assert_it_trained(run_dir, lambda sample: sample["metadata"]["runs"], lambda run: run[1])
@@ -125,6 +126,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ 
 
 @needs_sandbox
 @needs_compiler
+@pytest.mark.nightly
 def test_kernel_agent(tmp_path):
     # One order of the loops is soon learned; what is sampled coldly has few slips of the pen.
     short = {"SFT_BATCH": "32", "RL_SAMPLES": "3", "DATA_FLAGS": "--orders ipj"}
@@ -185,6 +187,7 @@ def test_every_form_of_a_kernel_is_right_and_every_mistake_is_found():
     asyncio.run(judge_all())
 
 
+@pytest.mark.nightly
 def test_mcp_tools(tmp_path):
     # What is sampled coldly is right more often: one answer in twenty rather than one in fifty.
     run_dir = run_example("mcp_tools", tmp_path, sft_steps=500, flags=["--rollout-temperature", "0.5"])

@@ -94,6 +94,7 @@ def spans(mask):
     return sum(now and not before for before, now in zip([0, *mask], mask))
 
 
+@pytest.mark.nightly
 def test_two_agents_play_and_a_game_is_one_execution(tmp_path):
     make("two_agents", tmp_path, data=["--games", "600"])
     teach(tmp_path, 200)
@@ -121,6 +122,7 @@ def test_two_agents_play_and_a_game_is_one_execution(tmp_path):
     assert {game["guesser"]["reward"] for game in games.values()} == {0, 1}
 
 
+@pytest.mark.nightly
 def test_a_dialogue_is_judged_by_the_database(tmp_path):
     make("dialogue", tmp_path, data=["--conversations", "600"])
     teach(tmp_path, 120)
@@ -137,6 +139,7 @@ def has_sandbox():
     return run_slime([str(SLIME), "sandbox", "--check"]).returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_coding_agent_of_the_openai_protocol_is_trained(tmp_path):
     pytest.importorskip("openai")
     if not has_sandbox():
@@ -183,6 +186,7 @@ def recounted(run_dir, folder):
     return levels.steps
 
 
+@pytest.mark.nightly
 def test_difficulty_follows_the_model_and_survives_a_kill(tmp_path):
     make("difficulty", tmp_path, data=["--answers", "3000", "--noise", "0"])
     teach(tmp_path, 250)

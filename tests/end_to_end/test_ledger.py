@@ -58,10 +58,28 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("form", ["suspend", "retry-filter"])
+def test_killed_at_six_instants_it_accounts_for_every_prompt_and_token(work, form):
+    """Each kill comes when so many bytes are new in the ledger: a few at the start of a step, more in its middle or its checkpoint."""
+    kills = iter([100, 4000, 900, 9000, 2500, 6000])
+    check_killed(work, form, lambda process, ledger, size: wait_for_size(process, ledger, size + next(kills)))
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("form", FORMS)
 def test_killed_at_random_instants_it_accounts_for_every_prompt_and_token(work, form):
-    """Six kills in each of five forms; on a machine under load more, until two fell between checkpoints."""
-    run_dir, rng = work / f"ledger-killed-{form}", random.Random(f"kills of {form}")
+    rng = random.Random(f"kills of {form}")
+    check_killed(work, form, lambda process, ledger, size: time.sleep(rng.uniform(0.0, 0.4)))
+
+
+def wait_for_size(process, path, size):
+    while process.poll() is None and path.stat().st_size < size:
+        time.sleep(0.001)
+
+
+def check_killed(work, form, wait):
+    """Six kills, then a run to the end."""
+    run_dir = work / f"ledger-killed-{form}-{time.monotonic_ns()}"
     command = command_for(work, run_dir, rollouts=STEPS, extra=["--save-interval", "3", *FORMS[form]])
     ledger = run_dir / "ledger.jsonl"
     kills = between = pending = 0
@@ -70,8 +88,7 @@ def test_killed_at_random_instants_it_accounts_for_every_prompt_and_token(work, 
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while process.poll() is None and (not ledger.exists() or ledger.stat().st_size == size):
             time.sleep(0.002)  # it starts
-        time.sleep(rng.uniform(0.0, 0.4))
-        has_ended = process.poll() is not None
+        wait(process, ledger, size)
         process.kill()
         process.wait()
         kills += 1

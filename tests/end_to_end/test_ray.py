@@ -97,6 +97,7 @@ def test_what_ray_has_no_room_for_or_python_no_package_is_told(cluster, work):
     assert done.returncode != 0 and "has no package ray; --plugin-python names the Python that has it" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_job_that_is_stopped_leaves_no_process(cluster, work):
     run_dir = work / "ray-stopped"
     job = submit(cluster, work, run_dir, rollouts=100000, extra=HOSTS, name="stopped")
@@ -133,6 +134,7 @@ def test_workers_hosts_and_supervisors_that_die_come_back(cluster, work):
     assert found["checkpoint"]["prompts"]["trained"] == 80 * 4
 
 
+@pytest.mark.nightly
 def test_a_job_dies_with_its_controller_and_goes_on_when_it_is_submitted_again(cluster, work):
     run_dir = work / "ray-controller"
     for victim in ("controller", "launcher"):

@@ -1,0 +1,25 @@
+"""Tests that take long and repeat at random instants what others check at fixed ones run with --nightly (./dev test nightly)."""
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--nightly", action="store_true", help="run the tests marked nightly too")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "nightly: long; runs with --nightly alone")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--nightly"):
+        return
+    for item in items:
+        if "nightly" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="a nightly test: ./dev test nightly"))
+
+
+@pytest.fixture
+def nightly(request):
+    """Whether long forms of a test are wanted."""
+    return request.config.getoption("--nightly")
