@@ -71,7 +71,7 @@ struct RolloutFlags {
   Flag<std::optional<double>> generate_timeout_seconds;  // set behind validation
 };
 
-/// Generation beside training (docs/decisions/0080-asynchronous-training.md).
+/// Generation beside training (docs/how/asynchronous_training.md).
 struct AsyncFlags {
   Flag<bool> train_async{false};  // `slime train-async`
   Flag<bool> colocate{
