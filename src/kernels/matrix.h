@@ -19,8 +19,9 @@
 namespace slime::kernels {
 
 enum class MatrixFormat : uint8_t {
-  kPlain,      // bfloat16, float16, float32 or float64
-  kFp8Blocks,  // float8 e4m3, a factor for 128 x 128 of them
+  kPlain,        // bfloat16, float16, float32 or float64
+  kFp8Blocks,    // float8 e4m3, a factor for 128 x 128 of them
+  kFp8Channels,  // float8 e4m3, a factor for each output
 };
 
 /// Low-rank additions to a product. None are made so far; kernels refuse a matrix that has some.

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::array kFormats{
     FormatRow{MatrixFormat::kFp8Blocks, "fp8-blocks", at::kFloat8_e4m3fn, 128, 128},
+    FormatRow{MatrixFormat::kFp8Channels, "fp8-channels", at::kFloat8_e4m3fn, 1, 0},
 };
 
 constexpr double kLargestE4m3 = 448;

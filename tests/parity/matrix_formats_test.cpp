@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "engine_fixture.h"
 #include "kernels/gpu/for_tests.h"
+#include "kernels/matrix_formats.h"
 
 namespace slime {
 namespace {
@@ -17,8 +18,10 @@ using kernels::MatrixFormat;
 using testing::TestEngine;
 
 const model::Precision kPlain{.weights = at::kFloat, .activations = at::kFloat};
-const model::Precision kBlocks{
-    .weights = at::kFloat, .activations = at::kFloat, .matrices = MatrixFormat::kFp8Blocks};
+model::Precision stored_as(MatrixFormat format) {
+  return {.weights = at::kFloat, .activations = at::kFloat, .matrices = format};
+}
+const model::Precision kBlocks = stored_as(MatrixFormat::kFp8Blocks);
 
 Tensor logits_of(model::Network& network, const model::TokenBatch& batch) {
   const at::NoGradGuard no_grad;
@@ -28,16 +31,18 @@ Tensor logits_of(model::Network& network, const model::TokenBatch& batch) {
 
 class FormattedModel : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(FormattedModel, HasTheLogitsOfItsNumbers) {
+TEST_P(FormattedModel, HasTheLogitsOfItsNumbersInEachFormat) {
   const testing::FixtureModel fixture(GetParam());
-  const auto plain = model::load_network(fixture.directory, kPlain),
-             stored = model::load_network(fixture.directory, kBlocks);
-  ASSERT_TRUE(stored->weights().has_formats());
   const model::TokenBatch batch = testing::pack(fixture.sequences());
-  const Tensor trained_TV = logits_of(*plain, batch), stored_TV = logits_of(*stored, batch);
-  plain->weights().copy_from(stored->weights());
-  EXPECT_TRUE(stored_TV.equal(logits_of(*plain, batch)));
-  EXPECT_FALSE(stored_TV.equal(trained_TV)) << "nothing was rounded";
+  for (const kernels::FormatRow& format : kernels::matrix_formats()) {
+    const auto plain = model::load_network(fixture.directory, kPlain),
+               stored = model::load_network(fixture.directory, stored_as(format.format));
+    ASSERT_TRUE(stored->weights().has_formats());
+    const Tensor trained_TV = logits_of(*plain, batch), stored_TV = logits_of(*stored, batch);
+    plain->weights().copy_from(stored->weights());
+    EXPECT_TRUE(stored_TV.equal(logits_of(*plain, batch))) << format.word;
+    EXPECT_FALSE(stored_TV.equal(trained_TV)) << format.word << ": nothing was rounded";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, FormattedModel, ::testing::ValuesIn(golden_models::all()),
