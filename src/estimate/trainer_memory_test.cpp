@@ -38,5 +38,46 @@ TEST(TrainerMemory, RecomputedIsTheInputsOfAllBlocksAndOneBlockWithItsGradients)
             kTokens * 4 * (kLayers * kHidden + block + 3 * kWidth + kEnds));
 }
 
+/// 80 parameters that four ranks share, and 40 of experts that two share (tp 2, cp 2, dp 2, ep 4).
+TrainerRank shared_rank() {
+  return {.dense = 80,
+          .experts = 40,
+          .hidden = 4,
+          .vocab = 100,
+          .layout = {.dp = 2, .tp = 2, .cp = 2, .ep = 4},
+          .precision = {.weights = at::kBFloat16, .activations = at::kBFloat16},
+          .tokens = 10};
+}
+
+TEST(TrainerMemory, OfTheOptimizerIsTheShardOfTheRanksThatShareTheParameters) {
+  const TrainerMemory memory = memory_of(shared_rank());
+  EXPECT_EQ(memory.weights, 2 * 120);
+  EXPECT_EQ(memory.gradients, 4 * 120);
+  EXPECT_EQ(memory.optimizer, 12 * 80 / 4 + 12 * 40 / 2);
+  EXPECT_EQ(memory.all_logits, 4 * 10 * 100 / 2) << "a rank has half of the vocabulary";
+}
+
+TEST(TrainerMemory, ACriticHasTheSameShardOfItsOwnOptimizer) {
+  TrainerRank rank = shared_rank();
+  rank.copies = 1;
+  rank.has_critic = true;
+  const TrainerMemory memory = memory_of(rank);
+  EXPECT_EQ(memory.others, memory.weights + memory.optimizer);
+  EXPECT_EQ(memory.gradients, 2 * 4 * 120);
+  rank.critic_optimizer_on_host = true;
+  EXPECT_EQ(memory_of(rank).others, memory.weights);
+}
+
+TEST(TrainerMemory, OfAPipelinesFirstStageIsThatOfAllMicroBatchesUnderWayAndOfNoLogits) {
+  TrainerRank rank = shared_rank();
+  rank.blocks = {{.saved = 20}, {.saved = 20}};
+  const int64_t one = memory_of(rank).activations;
+  EXPECT_EQ(one, 10 * (2 * 20 * 2 / 2 + 6 * 4 * 2)) << "layers keep slices, the stream is whole";
+  rank.micro_batches = 3;
+  rank.has_head = false;
+  EXPECT_EQ(memory_of(rank).activations, 3 * one);
+  EXPECT_EQ(memory_of(rank).logits, 0);
+}
+
 }  // namespace
 }  // namespace slime::estimate
