@@ -75,16 +75,26 @@ bool is_told(const ParsedFlags& flags, const std::string& name) {
       flags.warnings, [&](const std::string& text) { return mentions(subject(text), name); });
 }
 
+/// Read, or of a row whose test says that it counts. `copy`: has records of its own.
+bool has_use(const FlagRow& row, const RunConfig& config, const RunConfig& copy, bool is_critic) {
+  if (row.status == FlagStatus::kAlias) {
+    const std::vector<std::string_view> targets = row.alias.targets();
+    return targets.empty() || std::ranges::any_of(targets, [&](std::string_view flag) {
+             return has_use(*find_flag(flag), config, copy, is_critic);
+           });
+  }
+  // Stations read the actor's flags alone.
+  const bool has_test = !is_critic && row.counts && row.counts->holds != nullptr;
+  return was_read(row, config) || (has_test && row.counts->holds(copy));
+}
+
 void add_unread(const std::vector<std::string>& given, const RunConfig& config,
                 std::string_view prefix, std::vector<std::string>& unread) {
   const RunConfig copy = copy_with_own_records(config);
   const bool is_critic = !prefix.empty();
   for (const std::string& name : given) {
     const FlagRow* row = find_flag(name);
-    if (row == nullptr || !has_effect(*row) || was_read(*row, config)) continue;
-    // Stations read the actor's flags alone.
-    const bool has_test = !is_critic && row->counts && row->counts->holds != nullptr;
-    if (has_test && row->counts->holds(copy)) continue;
+    if (row == nullptr || !has_effect(*row) || has_use(*row, config, copy, is_critic)) continue;
     std::string full = std::string(prefix) + name;
     if (std::ranges::find(unread, full) == unread.end()) unread.push_back(std::move(full));
   }
