@@ -1,7 +1,7 @@
 #pragma once
 
-/// What of the policy loss a user may put functions of their own in the place of: the correction of
-/// engine and trainer, and the sum over tokens (spec sections 7.6 and 10). Dimensions: algo/packed.h.
+/// User functions that replace parts of the policy loss: the correction between engine and trainer,
+/// and the sum over tokens (spec sections 7.6 and 10). Dimensions: algo/packed.h.
 
 #include <functional>
 #include <string>

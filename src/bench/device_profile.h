@@ -1,7 +1,7 @@
 #pragma once
 
-/// What fills the time of a GPU in a trace (kernels/trace.h): which kernels, how much of it is
-/// collectives beside which nothing else runs, how much is nothing at all.
+/// Profile of a GPU trace (kernels/trace.h): time by kernel, collectives that nothing hides, and
+/// idle time.
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the benchmarks share: which model they run, on how many threads, and how fast this machine
-/// could be at best.
+/// Common parts of the benchmarks: the model they run, their threads, and the limits of this
+/// machine.
 
 #include <ATen/core/ScalarType.h>
 

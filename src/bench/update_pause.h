@@ -1,8 +1,8 @@
 #pragma once
 
-/// How long generation pauses for new weights: sequences decode, and an engine with weights of its
-/// own gets others every so many steps, from a network of the same device or, where the engine is in
-/// a process of its own, of another one.
+/// Pause of generation for new weights: sequences decode, and an engine with weights of its own
+/// gets others every so many steps, from a network of the same device or, where the engine is in a
+/// process of its own, of another one.
 
 #include <functional>
 #include <string>

@@ -1,6 +1,7 @@
 #pragma once
 
-/// How many weights a step of generation reads and multiplies with: what floors are made of.
+/// Counts of the weights that a step of generation reads and multiplies with, from which floors are
+/// made.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What was read of a run's data, in few bytes: whether a resumed run finds the same rows in the
+/// Fingerprint of the data a run has read: tells whether a resumed run finds the same rows in the
 /// same order.
 
 #include <cstdint>

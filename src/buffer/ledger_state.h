@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the records of a ledger say together, record by record: which prompts are open, how many
-/// ended in what, with how many tokens. Final prompts are kept as intervals, not one by one.
+/// State of a ledger after its records so far: open prompts, outcomes of the ended ones, and token
+/// counts. Final prompts are kept as intervals, not one by one.
 
 #include <cstdint>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where a command computes: `--device cpu`, `cuda`, or what is there (auto).
+/// The `--device` option of a command: cpu, cuda, or the device that is present (auto).
 
 #include <CLI/CLI.hpp>
 #include <cstdint>

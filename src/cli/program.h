@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the main functions of this project's programs have in common.
+/// Common parts of the main functions of this project's programs.
 
 #include <span>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Where the processes of a run are: on this host, on the hosts whose launcher started this command on
-/// each of them, or wherever Ray puts them (docs/cluster.md).
+/// Hosts of a run: this one, those whose launcher started the same command on each, or the nodes of
+/// a Ray cluster (docs/cluster.md).
 
 #include <span>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What commands that serve HTTP have in common.
+/// Common parts of the commands that serve HTTP.
 
 #include <signal.h>
 

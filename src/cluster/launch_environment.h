@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a launcher tells each process that it starts, in its environment: which of the run's
-/// processes it is, and where the first one is (docs/cluster.md has the table).
+/// Environment variables that a launcher sets for each process: its rank in the run, and the
+/// address of the first process (docs/cluster.md has the table).
 ///
 /// Process 0 is the controller. The first process of every other host serves it (cluster/node.h).
 /// Launchers that start a process for each GPU have started the others for nothing: a host's workers are

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How a worker process comes to be, on whatever host: started with its connections to the
-/// controller, asked how it ended, killed. Who watches it is cluster/workers.h.
+/// Launcher of worker processes on any host: starts them with their connections to the controller,
+/// reports their exit, kills them. Who watches it is cluster/workers.h.
 ///
 /// One host is the case in which there is one node, and it is the controller's (LocalLauncher).
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the controller and the nodes of a run say to each other (net/frame_channel.h).
+/// Messages between the controller and the nodes of a run (net/frame_channel.h).
 ///
 ///   controller -> node     kStart  kKill  kPing  kEnd
 ///   node   -> controller   kStarted  kNotStarted  kEnded  kPing

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which node and which of its devices each worker of a run gets.
+/// Placement of workers: the node and device that each one gets.
 ///
 /// The places of all nodes are one list, node by node, as the original's placement group is: trainer
 /// ranks have the first ones, engines those behind them.

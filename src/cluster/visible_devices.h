@@ -1,7 +1,8 @@
 #pragma once
 
-/// Which GPU of this host a worker sees: one, which it calls its first. A process of its own for each
-/// device needs no index anywhere else, and makes a context on no other device.
+/// CUDA_VISIBLE_DEVICES of a worker: one GPU of its host, which the worker sees as its first. A
+/// process of its own for each device needs no index anywhere else, and makes a context on no other
+/// device.
 ///
 /// Devices are counted as this process sees them, so what the user's CUDA_VISIBLE_DEVICES hides stays
 /// hidden, and its order is kept. Who gets which: cluster/placement.h.

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the controller and its workers say to each other (net/frame_channel.h). Tasks and answers
-/// are the loop's (roles/rank_tasks.h); the rest is for supervision.
+/// Messages between the controller and its workers (net/frame_channel.h). Tasks and answers are the
+/// loop's (roles/rank_tasks.h); the rest is for supervision.
 ///
 ///   controller -> worker   kTask  kStop
 ///   worker -> controller   kGreeting, and then  kAnswer  kHeartbeat  kFailure

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How many ranks share which work, and which rank is where: pure arithmetic, Megatron's order of
-/// ranks.
+/// Parallel layout: the size of each axis and the coordinates of each rank, in Megatron's order;
+/// pure arithmetic.
 ///
 /// Dense layers: tensor-parallel ranks are neighbours, then context, then data, then pipeline
 /// stages:

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What each evaluation data set is drawn, scored and read with: the entries of --eval-config over
-/// its defaults over the flags (spec section 19.1).
+/// Settings of each evaluation data set: the entries of --eval-config over its defaults over the
+/// flags (spec section 19.1).
 ///
 ///   eval:                      # this level may be missing
 ///     defaults: {max_response_len: 16384, top_p: 0.7}

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How long work takes when nothing disturbs it.
+/// Best time of repeated runs of the same work.
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Time as an object that is passed in (DESIGN section 9): the control plane never asks the system
+/// Time as an object that is passed in: the control plane never asks the system
 /// for it, so that a simulator can.
 
 #include <chrono>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How many of a group's response tokens an engine drew.
+/// Count of a group's response tokens that an engine sampled.
 
 #include <cstdint>
 

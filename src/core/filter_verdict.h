@@ -5,7 +5,7 @@
 
 namespace slime {
 
-/// What a dynamic sampling filter says of a finished group (spec 17.4).
+/// Verdict of a dynamic sampling filter on a finished group (spec 17.4).
 struct FilterVerdict {
   bool keep = true;
   std::string reason;  // of a rejection; counted as rollout/dynamic_filter/drop_<reason>

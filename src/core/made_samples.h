@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a function of the user's made of one sample.
+/// Samples that a user's function made of one sample.
 
 #include <cstdint>
 #include <utility>

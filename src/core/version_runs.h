@@ -1,8 +1,7 @@
 #pragma once
 
-/// Which weights made which token of a response: runs of equal versions, in the order of the
-/// tokens. They add up to the response. Tokens that no weights made (a tool's answer) are runs of
-/// kNoVersion.
+/// Weight versions of a response's tokens: runs of equal versions, in token order. They add up to
+/// the response. Tokens that no weights made (a tool's answer) are runs of kNoVersion.
 ///
 ///   {{5, 3}, {kNoVersion, 2}, {6, 1}}   three tokens of version 5, a tool's two, one of version 6
 

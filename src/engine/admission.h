@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which requests the engine takes in, and what they begin with.
+/// Admission of waiting requests, with the prefix and state each one starts from.
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,6 @@
 #pragma once
 
-/// Where a layer's keys and values are: which of a request's page tables names their pages, and which
-/// place in a page is the layer's.
+/// KV cache groups: for each layer, the block table that names its pages and its place in a page.
 ///
 /// All pages are of one size, that of a group's layers. Group 0 has the layers that see all tokens, the
 /// others those with a window, in their order; the last may be smaller. Without such groups

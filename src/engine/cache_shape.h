@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a network's blocks keep per token, as the step runners need it: pages are of one size, so all
+/// Shape of the KV cache per token, as the step runners need it: pages are of one size, so all
 /// layers have one shape.
 
 #include <span>

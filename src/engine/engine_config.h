@@ -1,6 +1,6 @@
 #pragma once
 
-/// What an engine is started with.
+/// Configuration of an engine.
 
 #include <cstdint>
 #include <functional>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How far the engine is, for whoever asks: load, speed, and the time without progress that health
-/// is judged by. Told by the engine's thread, read by any.
+/// Progress of an engine: load, throughput, and the time since the last step, from which health is
+/// judged. Told by the engine's thread, read by any.
 
 #include <cstdint>
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What an exception says to a person: LibTorch's own without their stack.
+/// Text of an exception for people: LibTorch's own without their stack.
 
 #include <c10/util/Exception.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Which experts the routers chose for each token whose keys and values are in the cache: beside its
-/// page, so that whoever takes over a prefix takes over its choices.
+/// Routing of cached tokens: the expert ids of each token, stored next to its KV page, so that a
+/// request that reuses a prefix gets its routing too.
 
 #include <cstdint>
 #include <span>

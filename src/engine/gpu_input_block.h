@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the kernels of a step read: made of its chunks on the host, sent in one copy.
+/// Input block of a step's kernels: built from its chunks on the host, sent in one copy.
 ///
 /// Dimensions: T rows of the step, as launched; S sequences; R drawn rows.
 

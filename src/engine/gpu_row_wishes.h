@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the rows of a step on a GPU want beside their tokens (kernels/gpu/row_wish.h): made of their
-/// requests before the step, and read after it.
+/// Per-row sampling extras of a GPU step (kernels/gpu/row_wish.h): built from the requests before
+/// the step, read after it.
 ///
 /// A request's penalties, bias and forbidden ids are put on the device once, when it first needs
 /// them, and stay with it (Request::logit_changes). Reports go to locked host memory, two blocks

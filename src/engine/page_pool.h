@@ -1,7 +1,6 @@
 #pragma once
 
-/// Who holds which page of the key-value cache: reference counts and the free list. No tensors
-/// here.
+/// Page pool of the KV cache: reference counts and the free list. No tensors here.
 ///
 /// A page is held by each running request that reads it and by the prefix tree, at most once. Only
 /// the request that allocated a page writes to it. A page knows the weight version that it was begun

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Which tokens of a request no layer with a sliding window looks at any more: those layers' pages go
-/// back to the pool while the request runs.
+/// Sliding-window KV cache: frees the pages of tokens that have left every layer's window, while
+/// their request runs.
 ///
 /// Where every layer with keys has a window, a page holds a token's keys of all layers. Where some see
 /// all tokens, layers are in groups (engine/cache_groups.h), each with a page table of its own: one group

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which token prefixes have their keys and values in the cache.
+/// Prefix tree: the token prefixes whose KV cache pages are kept.
 ///
 /// A trie whose nodes are pages: node = the 16 tokens of one page, path = the prefix. A leaf may
 /// hold a page that is only partly filled; who matches a part of a page copies those slots into a

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a request has drawn becomes what its caller is told.
+/// Updates to a request's caller, made from its newly sampled tokens.
 
 #include <cstdint>
 #include <optional>

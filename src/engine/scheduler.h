@@ -1,7 +1,6 @@
 #pragma once
 
-/// Which tokens the next step computes: who is admitted, how prompts are cut into chunks, who gives
-/// its pages back.
+/// Scheduler of engine steps: admits requests, cuts prompts into chunks, preempts.
 ///
 /// Every step advances all running requests: those with one missing token by that token (decode),
 /// the others by a chunk of their prompt, within `max_prefill_tokens` per step. Requests are

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What tests of the scheduler share: a pretend device, prompts, events of random schedules.
+/// Helpers for scheduler tests: a pretend device, prompts, events of random schedules.
 
 #include <gtest/gtest.h>
 

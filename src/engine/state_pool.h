@@ -1,8 +1,8 @@
 #pragma once
 
-/// Which states of requests are free, in networks whose layers keep a state of each request: a number
-/// for each place in a StateCache. A state is held by one running request, or by the prefix tree as a
-/// snapshot. No tensors here. Owned by the engine's thread.
+/// Pool of per-request layer states (linear attention): hands out places of a StateCache. A state
+/// is held by one running request, or by the prefix tree as a snapshot. No tensors here. Owned by
+/// the engine's thread.
 
 #include <cstdint>
 #include <functional>

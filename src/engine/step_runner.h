@@ -25,12 +25,8 @@
 
 namespace slime::engine {
 
-/// New numbers for a network (model/weights.h).
-struct FreshWeights {
-  Tensor flat_N;
-  Tensor constants_C;
-  bool defined() const { return flat_N.defined(); }
-};
+/// New numbers for a network, in its formats.
+using FreshWeights = model::WeightBuffers;
 
 /// Rows [begin, end) of a request, and its pages from that of `begin` on.
 struct CachedRows {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which tokens a response may go on with, given those before: the place of a grammar in the engine.
+/// Constraint on a response's next token, given those before: the place of a grammar in the engine.
 ///
 /// The mask of a step depends on the token of the step before, so a request with a constraint is left out
 /// of steps that are launched while its last token is not known (scheduler.h). It says itself where a

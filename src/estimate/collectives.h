@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the ranks of a layout send in one training step, and what a step takes: a prediction.
+/// Predicted collectives of one training step of a layout, and the step's time.
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,6 @@
 #pragma once
 
-/// Which layout for so many devices: all that the model divides into and that fit, the fastest
-/// first.
+/// Layouts for a number of devices: all that divide the model and fit, the fastest first.
 
 #include <cstdint>
 #include <optional>

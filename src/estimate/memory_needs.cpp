@@ -216,7 +216,11 @@ MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network&
   if (network.config().latent.kv_rank > 0)
     needs.ranks_of_one_cache = config.rollout_num_gpus_per_engine;
   // Steps are recorded for each of its two networks.
-  if (precision.device.is_cuda()) needs.engine_workspace += kRecordedSteps * kRecordedStepBytes;
+  if (precision.device.is_cuda()) {
+    needs.engine_workspace +=
+        recorded_steps(config.sglang_max_running_requests) * kRecordedStepBytes;
+    needs.engine_transient = kTimingBytes;
+  }
   needs.engine_weights = network.weights().num_bytes();
   needs.staged_weights = needs.engine_weights;
   return needs;

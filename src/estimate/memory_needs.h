@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a run asks of its device's memory, from its flags and its model.
+/// Memory needs of a run on one device, from its flags and its model.
 
 #include "config/run_config.h"
 #include "estimate/memory_plan.h"

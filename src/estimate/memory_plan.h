@@ -1,6 +1,7 @@
 #pragma once
 
-/// Who gets the memory of the device, decided and shown before a run starts.
+/// Memory plan of a device: the share of each part of a run, decided and shown before the run
+/// starts.
 ///
 /// On a GPU trainer and engine work in phases. Both need weights, optimizer and the other networks
 /// all the time; gradients and activations belong to the training phase, keys and values to the

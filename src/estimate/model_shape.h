@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a plan needs to know of a model: counts, from its config.json alone. No weight is read and
-/// none is made.
+/// Counts of a model that a plan needs, from its config.json alone. No weight is read and none is
+/// made.
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How fast devices and what connects them are, and who says so. A plan is as good as these.
+/// Rates of devices and of their interconnects, each with its source. A plan is as good as these.
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What one step of a run has to draw and to train, and how.
+/// Workload of one step of a run: what is generated and what is trained.
 
 #include <cstdint>
 

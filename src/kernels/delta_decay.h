@@ -1,6 +1,6 @@
 #pragma once
 
-/// How much of its state a head of a gated delta net keeps from one token to the next
+/// Decay of a gated delta net's state: the share that a head keeps from one token to the next
 /// (arXiv 2312.00752, section 3.6; arXiv 2412.06464, section 3.4).
 ///
 ///   log decay = -exp(a_log) softplus(a + bias)

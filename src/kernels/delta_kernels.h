@@ -1,8 +1,8 @@
 #pragma once
 
-/// What stands before and behind the gated delta rule in a layer (model/layers/gated_delta_net.h), as one
-/// operation each where a device has that: without gradients. The parts, with gradients:
-/// kernels/delta_decay.h and kernels/rms_norm.h.
+/// Fused operations around the gated delta rule of a layer (model/layers/gated_delta_net.h), for
+/// devices that have them: without gradients. The parts, with gradients: kernels/delta_decay.h and
+/// kernels/rms_norm.h.
 ///
 /// Dimensions: T tokens, N value heads, V value size.
 

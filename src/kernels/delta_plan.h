@@ -1,7 +1,7 @@
 #pragma once
 
-/// How the tokens of a packed batch follow one another in layers with a state (kernels/gated_delta.h,
-/// causal_conv.h): made once per batch, used by every layer.
+/// Token order of a packed batch in layers with a state (kernels/gated_delta.h, causal_conv.h):
+/// made once per batch, used by every layer.
 ///
 /// A segment begins where its parent ends, with the state that is there; a segment without a parent
 /// begins with zeros, or with a state that the caller brings. Segments are cut into chunks of

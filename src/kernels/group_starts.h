@@ -1,7 +1,6 @@
 #pragma once
 
-/// Which rows have which matrix, in a product of many matrices: rows [starts[e], starts[e + 1]) that
-/// of number e.
+/// Row ranges of a grouped product: rows [starts[e], starts[e + 1]) are multiplied with matrix e.
 
 #include <cstdint>
 #include <utility>

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What tensor-parallel ranks do together without gradients: they add up what each has of a product
-/// whose inputs are divided among them, and put the columns of one together whose outputs are. A chain
-/// of kernels (kernels/block_chain.h) is handed them, because its norms read the sum.
+/// Collectives of tensor-parallel ranks without gradients: the all-reduce behind a row-parallel
+/// product, and the all-gather of a column-parallel one. A chain of kernels (kernels/block_chain.h)
+/// is handed them, because its norms read the sum.
 ///
 /// All ranks make the same calls in the same order, and have the same bits afterwards.
 ///

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a device may have kernels of its own for, besides kernels::Device.
+/// Optional fused kernels of a device for routed experts, besides kernels::Device.
 ///
 /// Router and experts of a feed-forward layer as one operation without gradients, for a few rows
 /// (decode): the device routes, finds out which experts are visited and reads their weights once.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What became of each prompt of a run, told to the ledger (buffer/ledger.h).
+/// Outcomes of a run's prompts, told to the ledger (buffer/ledger.h).
 
 #include <functional>
 #include <memory>

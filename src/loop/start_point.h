@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where a run begins: anew, at its own newest checkpoint, or at that of another run. What an
+/// Start point of a run: anew, at its own newest checkpoint, or at that of another run. What an
 /// earlier run left in the folder is never overwritten unless --overwrite says so.
 ///
 ///   --load               RUN_DIR has own checkpoints   it has steps, no checkpoint   it is empty

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a step of a run consists of: the verbs that the loops put into their orders.
+/// The verbs of a run's step, which the loops put into their orders.
 ///
 /// A run does them with its stations (loop/station_steps.h), a simulator with stations that only
 /// take time; the loops are the same.

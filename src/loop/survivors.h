@@ -1,7 +1,7 @@
 #pragma once
 
-/// What outlives trainers that are lost: it goes from the stations that had them to those that are
-/// built in their place (loop/restarts.h).
+/// State that outlives lost trainers: it goes from the stations that had them to those built in
+/// their place (loop/restarts.h).
 
 #include <cstdint>
 #include <memory>

@@ -213,6 +213,14 @@ bool import_all(const config::RunConfig& config, Sentences& problems) {
   return config::has_users_code(config);
 }
 
+/// Whether all that a run reads before its first token is on this machine.
+bool knows_beginning(const config::RunConfig& config) {
+  const auto is_missing = [](const config::EvalSetConfig& set) { return !is_here(set.path); };
+  return (config.load.empty() || fs::exists(config.load)) &&
+         std::ranges::all_of(config.prompt_data.get(), is_here) &&
+         std::ranges::none_of(eval_sets(config), is_missing);
+}
+
 /// Reference, teacher and critic, where they are here.
 void try_other_models(const config::RunConfig& config, Sentences& problems) {
   const std::vector<setup::OtherModel> others = setup::other_models(config);

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Where trainer and engine differ: what a token may look at, and where keys and values live.
+/// Attention interface of a network: trainer and engine implement it with their own masks and their
+/// own place for keys and values.
 ///
 /// A network calls Attention once per layer with the fused projection of all tokens. TreeAttention
 /// (model/tree_attention.h) is the trainer's: over the segments of the batch, differentiable. The

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Whether weights of one model directory may be computed with as those of another: the tensors of
-/// two models may have the same shapes while the computation differs (rope_theta, norm epsilon).
+/// Difference of two model configurations that share tensor shapes but not the computation
+/// (rope_theta, norm epsilon).
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Which rows of a packed batch each context-parallel rank computes. Rows are dealt after packing, so
-/// the batch is the same however many ranks there are.
+/// Context-parallel rows: those of a packed batch that each rank computes. Rows are dealt after
+/// packing, so the batch is the same however many ranks there are.
 ///
 /// Each segment is cut into 2 cp pieces, and rank r has the pieces r and 2 cp - 1 - r of it (zigzag):
 /// as much causal attention for each. Or (contiguous_context) rank r has the r-th run of the batch's

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a layer asks of a machine, told by the layer itself and nowhere else. The memory plan, the
+/// Costs of a layer on a machine, stated by the layer itself and nowhere else. The memory plan, the
 /// count of operations, the engine's cache and `slime inspect` read sums of these.
 ///
 /// Counts are of whole tensors: a tensor-parallel rank holds and computes its slice of what is

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A language model: one definition for trainer and engine (DESIGN section 4).
+/// A language model: one definition for trainer and engine.
 
 #include <filesystem>
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which slice of a tensor a rank holds (DESIGN section 4). World size one is the same code with
+/// Shard of a tensor that a rank holds. World size one is the same code with
 /// full slices.
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which layers of a decoder a pipeline stage computes.
+/// Layers of a decoder that a pipeline stage computes.
 ///
 /// The layers are cut into stages x chunks ranges in their order; range i is chunk i / stages of
 /// stage i % stages, as in Megatron. With one stage that is all layers.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where a network is, from the words that users type.
+/// Device and precision of a network, from the words that users type.
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What routers are told about a batch, and what they tell of it: which experts its tokens visit,
-/// and, where they are trained to spread their tokens, how well they do.
+/// Input and output of routers for a batch: the experts of its tokens, and, where they are trained
+/// to spread their tokens, the balance they reach.
 ///
 /// Replay (spec section 14) gives the choices and nothing else: weights of visits come from the
 /// present scores of the experts that were given, so gradients reach the router as ever.

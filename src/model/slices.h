@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which part of a tensor a rank holds: of some dimensions slices, of the others all.
+/// Shard of a tensor: slices of some dimensions, the others whole.
 ///
 ///   {}                                  the tensor
 ///   {{1, 4, 8}}                         columns 4 to 7

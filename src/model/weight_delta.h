@@ -1,8 +1,8 @@
 #pragma once
 
-/// What changed in the weights of a network from one version to the next: for receivers that have the
-/// one before. In bfloat16, small learning rates leave most weights as they are, so a difference is a
-/// fraction of the whole; where it would not be, a tensor goes as it is.
+/// Difference of a network's weights between two versions, for receivers that have the older one.
+/// In bfloat16, small learning rates leave most weights as they are, so a difference is a fraction
+/// of the whole; where it would not be, a tensor goes as it is.
 ///
 ///   delta = make_delta(weights, old, new, DeltaEncoding::kXor)
 ///   apply(delta, weights)        old becomes new, bit for bit, or an error: then it is neither

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which slices of a model's weights each rank has, and where in its flat buffer.
+/// Weight layout of a rank: its slices of the model's weights, and their places in its flat buffer.
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How a family lays out its weights: it adds fused parameters in file order, then allocates the
-/// flat buffer once.
+/// Builder of a family's weights: adds fused parameters in file order, then allocates the flat
+/// buffer once.
 
 #include "model/weights.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Who may call which route: keys, and the two checks that keep a web page in the user's browser
+/// Access rules of HTTP routes: keys, and the two checks that keep a web page in the user's browser
 /// away from a server on loopback.
 
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Who holds the other end of a connection on this machine.
+/// User id of the process at the other end of a local connection.
 
 #include <sys/types.h>
 

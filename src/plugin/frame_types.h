@@ -1,8 +1,8 @@
 #pragma once
 
-/// What frames between the program and a plug-in host are called on the wire, and how their heads are
-/// read (docs/plugin_protocol.md). Bytes of a host are a stranger's: all of these throw
-/// net::FrameError for what is not there.
+/// Frame types between the program and a plug-in host, and the reader of their heads
+/// (docs/plugin_protocol.md). Bytes of a host are a stranger's: all of these throw net::FrameError
+/// for what is not there.
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the frames of a plug-in host hold: a JSON head and columns of numbers behind it
+/// Payload of plug-in frames: a JSON head, followed by columns of numbers
 /// (docs/plugin_protocol.md). Bytes of a host are a stranger's: every count is checked.
 
 #include <cstdint>

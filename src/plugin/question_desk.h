@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where questions of users' functions are answered (docs/plugin_protocol.md).
+/// Answers to the questions of users' functions (docs/plugin_protocol.md).
 ///
 /// Scores by a rule are computed on threads of their own, at any time. Prompts belong to whoever owns
 /// the buffer, so questions about them are answered by that thread while it waits for a function, in

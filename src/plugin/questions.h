@@ -1,6 +1,7 @@
 #pragma once
 
-/// What users' code asks of the program while it runs: a score by a rule, groups of the data source.
+/// Questions of users' code to the program while it runs: a score by a rule, groups of the data
+/// source.
 
 #include <cstdint>
 #include <functional>

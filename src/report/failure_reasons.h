@@ -1,7 +1,7 @@
 #pragma once
 
-/// Why samples failed, for people: equal reasons are counted, not repeated. Reasons that differ only
-/// in their numbers are equal.
+/// Failure reasons of samples, for people: equal reasons are counted, not repeated. Reasons that
+/// differ only in their numbers are equal.
 
 #include <cstdint>
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where the numbers of a step go: metrics.jsonl and TensorBoard (report/tracking.h), and with
+/// Writer of a step's metrics: metrics.jsonl and TensorBoard (report/tracking.h), and with
 /// --use-wandb Weights & Biases.
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 #pragma once
 
-/// What a run leaves behind and shows: metrics, the display, rollout files, the closing
-/// table.
+/// Recorder of a run: metrics, the display, rollout files, the closing table.
 ///
 /// The loop tells it what stations returned; stations know nothing of it. Used by the thread of the
 /// loop, except message() and reached(), which may come from any.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a run directory holds, read with forgiveness: a run may be going on, may have died in the
+/// Reader of a run directory that tolerates damage: a run may be going on, may have died in the
 /// middle of a line, may have been written by hand. What cannot be read is named in `problems` and
 /// left out; nothing here throws for it.
 ///

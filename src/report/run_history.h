@@ -1,6 +1,6 @@
 #pragma once
 
-/// What earlier processes left in the folder of a run, and how it is removed for --overwrite.
+/// Files of earlier processes in a run's folder, and their removal for --overwrite.
 
 #include <cstdint>
 #include <filesystem>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Where the time of a run goes: seconds of phases, of the step under way and of the whole run, and
-/// how long what is left takes. Phases follow one another; a step is over when its last one is.
+/// Time account of a run: seconds of phases, of the current step and of the whole run, and the
+/// estimate of the remaining time. Phases follow one another; a step is over when its last one is.
 ///
 /// Not locked: it belongs to whoever shows it.
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Who did what when: RUN_DIR/timeline.jsonl, for the report's lanes and for `perf/` metrics.
+/// Timeline of a run: RUN_DIR/timeline.jsonl, for the report's lanes and for `perf/` metrics.
 ///
 /// A lane is somebody who does one thing at a time: "trainer" (generate or wait, train, publish,
 /// save, ...), "engine" (generate, paused; of several "engine", "engine 1", ...), "rollout" (queue full, update, lease: what keeps it from

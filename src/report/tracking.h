@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where a run's numbers go: RUN_DIR/metrics.jsonl for `slime report` and for pandas,
+/// Metric files of a run: RUN_DIR/metrics.jsonl for `slime report` and for pandas,
 /// RUN_DIR/tensorboard/ for TensorBoard. The loop writes once per step, before it once for each
 /// optimizer update but the last, and once more after an evaluation; nobody else writes metrics.
 ///

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a trained rollout step means for each of its prompts: the ledger says `trained` only of
-/// those that changed the weights.
+/// Outcomes of a trained step's prompts: the ledger says `trained` only of those that changed the
+/// weights.
 
 #include <cstdint>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How stale the tokens of a step are (docs/decisions/0075-long-lived-rollout.md).
+/// Staleness metrics of a step's tokens (docs/decisions/0075-long-lived-rollout.md).
 
 #include <span>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Whether an answer is the right one: what `math` asks, strictly graded.
+/// Equality of an answer and the right one, as `math` grades it (strict).
 
 #include <string_view>
 

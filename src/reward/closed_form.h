@@ -1,6 +1,6 @@
 #pragma once
 
-/// Whether two expressions without decimals are the same number or function, decided so that an
+/// Equality of two expressions without decimals as numbers or functions, decided so that an
 /// approximation is never taken for equal: 47321/33461 is not sqrt(2).
 ///
 /// Both sides are evaluated in floating point of 2,048 bits with a bound on the error. What is

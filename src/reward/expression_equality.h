@@ -1,7 +1,7 @@
 #pragma once
 
-/// Whether two answers are the same expression, decided by evaluation instead of algebra (spec
-/// appendix A.2).
+/// Equality of two answers as expressions, decided by evaluation instead of algebra (spec appendix
+/// A.2).
 
 #include <string_view>
 

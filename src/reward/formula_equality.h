@@ -1,6 +1,6 @@
 #pragma once
 
-/// Whether two formulas are the same number or function, decided so that an approximation is never
+/// Equality of two formulas as numbers or functions, decided so that an approximation is never
 /// taken for equal.
 ///
 /// Numbers are exact rationals as long as possible, then closed numbers (reward/closed_number.h).

@@ -2,8 +2,8 @@
 
 namespace slime::reward {
 
-/// How a rule treats answers that the original implementation takes for right although they are not
-/// (docs/rewards.md lists them).
+/// Grading mode of a rule: whether it accepts the wrong answers that the original implementation
+/// accepts (docs/rewards.md lists them).
 enum class Grading {
   kOriginal,  // as the original: "--no-rm-strict"
   kStrict,    // as wrong

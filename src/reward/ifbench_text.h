@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the checks of IFBench share: words, lines, sentences and tokens of a response, and the
+/// Text helpers of the IFBench checks: words, lines, sentences and tokens of a response, and the
 /// parameters of an instruction.
 ///
 /// Sentences and tokens follow the rules of NLTK's Punkt and Treebank tokenizers as far as rules

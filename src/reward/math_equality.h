@@ -1,6 +1,6 @@
 #pragma once
 
-/// Whether a given answer equals the true one: the two graders of the math rewards (spec 16.2).
+/// Equality of a given and a true math answer: the two graders of the math rewards (spec 16.2).
 
 #include <optional>
 #include <string>

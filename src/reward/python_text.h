@@ -1,8 +1,7 @@
 #pragma once
 
-/// What the reward rules, which were written in Python, take from it: str
-/// (text/unicode/python_text.h) and how numbers are parsed and printed. The same answer has to get
-/// the same reward here.
+/// Python text functions that the reward rules rely on: str (text/unicode/python_text.h), and
+/// parsing and printing of numbers. The same answer has to get the same reward here.
 ///
 /// Texts are UTF-8. Invalid bytes count as one character each. All functions are linear in the
 /// length of the text.

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the controller tells the ranks of a run to do. To a rank in another process it goes as a
-/// frame (cluster/worker_frames.h) whose first letter is the kind.
+/// Tasks from the controller to the ranks of a run. To a rank in another process it goes as a frame
+/// (cluster/worker_frames.h) whose first letter is the kind.
 
 #include <chrono>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a training run works out once, from flags, model directory and the checkpoint that it goes
-/// on from.
+/// Start of a training run: everything that is worked out once, from flags, model directory and
+/// checkpoint.
 
 #include <chrono>
 #include <cstdint>

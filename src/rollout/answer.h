@@ -1,6 +1,6 @@
 #pragma once
 
-/// How somebody who computes on no thread of ours is asked.
+/// Callback types for asynchronous calls that are answered on a foreign thread.
 
 #include <functional>
 #include <stop_token>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Who draws a sample in the place of one turn of the engine: a function that may take many turns,
+/// Generate function type: replaces one turn of the engine by a function that may take many turns,
 /// use tools, and make several samples of one.
 
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How one response is drawn.
+/// Rules of one response: sampling parameters and limits.
 
 #include <cstdint>
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a rollout runs on: one context whose handlers run in turn, rewards beside it, and time.
+/// Runtime of a rollout: one context whose handlers run in turn, reward threads, and a clock.
 ///
 /// Usually the context has a thread of its own, rewards have threads, and time is the machine's. Or
 /// somebody drives it: handlers run, rewards are computed and time passes when whoever waits for

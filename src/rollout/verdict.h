@@ -1,6 +1,6 @@
 #pragma once
 
-/// What becomes of a group whose samples are all drawn and scored: one rule for steps and streams.
+/// Verdict on a group whose samples are all generated and scored: one rule for steps and streams.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Which engine has computed which beginnings of prompts: what it keeps in its prefix tree, as far
-/// as can be known from outside.
+/// Prefix map of a router: the prompt prefixes each engine has cached, as far as can be known from
+/// outside.
 ///
 /// Tokens are looked at in blocks of sixteen, as engines cache them, and the rest behind the last
 /// whole block as one more: the samples of a group match to their last token, the next turn of a

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Whether tests of the sandbox can be here: bubblewrap itself has to work, seen without our code, so
-/// that a sandbox of ours that is broken is a failure and not a skipped test.
+/// Check for tests of whether bubblewrap itself works here, without our code: a broken sandbox of
+/// ours is then a failure and not a skipped test.
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What code in a sandbox may use, and how a command in it ended.
+/// Limits of code in a sandbox, and the outcome of a command in it.
 
 #include <chrono>
 #include <cstdint>

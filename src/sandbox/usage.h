@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the processes of a jail use together, seen from outside through the jail's own /proc.
+/// Resource usage of a jail's processes together, read from outside through the jail's own /proc.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// When something that happens every so many rollouts is due, and where a rollout stands on the
-/// step axis of plots (spec sections 17.7 and 19.3).
+/// Periods of events that happen every so many rollouts, and the step axis of plots (spec sections
+/// 17.7 and 19.3).
 
 #include <cstdint>
 #include <optional>

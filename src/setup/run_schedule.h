@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which rollout steps a run has, and what is due after each.
+/// Schedule of a run: its rollout steps, and the events after each.
 
 #include <cstdint>
 #include <optional>

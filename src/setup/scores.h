@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where the scores of a run's samples come from, by its flags: a rule, a server, a teacher.
+/// Scorers of a run's samples, by its flags: a rule, a server, a teacher.
 
 #include <chrono>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a run would be like on given devices: the modes of training side by side, each simulated
-/// with a cost model. A prediction, as good as its rates.
+/// Predicted runs on given devices: the modes of training side by side, each simulated with a cost
+/// model. A prediction, as good as its rates.
 
 #include <cstdint>
 #include <filesystem>

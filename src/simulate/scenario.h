@@ -1,6 +1,6 @@
 #pragma once
 
-/// What one simulated run is: its mode, its world, and what goes wrong in it.
+/// Scenario of one simulated run: its mode, its world, and its faults.
 
 #include <cstdint>
 #include <limits>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How new weights come to engines of other processes: all of them or what changed, over the engines'
-/// connections or through a folder.
+/// Publisher of new weights to engines in other processes: all of them or the changes, over the
+/// engines' connections or through a folder.
 ///
 ///                 kConnection                          kDisk
 ///   all           the network's flat buffer            FOLDER/weight_v000007: a model directory

@@ -1,7 +1,6 @@
 #pragma once
 
-/// Where numbers that are not finite come from, for the message of a training step that had to be
-/// left out.
+/// Diagnosis of non-finite numbers, for the message of a training step that had to be left out.
 
 #include <span>
 #include <string>

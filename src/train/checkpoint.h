@@ -1,7 +1,7 @@
 #pragma once
 
 /// Checkpoints: directories that open in transformers as they are, with the optimizer beside the
-/// weights (DESIGN section 13).
+/// weights.
 ///
 ///   SAVE/iter_0000120/
 ///     config.json tokenizer.json ... model*.safetensors   opens in transformers

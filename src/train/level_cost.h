@@ -1,6 +1,7 @@
 #pragma once
 
-/// What shared prefixes cost where attention does not know trees (kernels/gpu/attention_levels.h).
+/// Cost of shared prefixes for attention kernels without tree support
+/// (kernels/gpu/attention_levels.h).
 
 #include "model/network.h"
 

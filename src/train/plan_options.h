@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the packing of a step follows from (train/micro_batch.h).
+/// Options that determine the packing of a step (train/micro_batch.h).
 
 #include "model/network.h"
 #include "train/micro_batch.h"

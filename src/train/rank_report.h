@@ -1,7 +1,7 @@
 #pragma once
 
-/// What controllers that train nothing themselves and their ranks exchange besides shares
-/// (train/share.h): how a batch is divided without a trainer, and what rank 0 reports of it.
+/// Messages between controllers that train nothing themselves and their ranks, besides shares
+/// (train/share.h): the division of a batch, and the report of rank 0.
 
 #include <string>
 #include <string_view>

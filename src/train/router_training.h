@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the routers of a model with experts did in a training step, and what is done about it:
-/// metrics of the load of experts, and selection biases that follow it (arXiv 2408.15664).
+/// Router load balancing in training: metrics of the load of experts, and selection biases that
+/// follow it (arXiv 2408.15664).
 ///
 /// Dimensions: Y layers of the whole model, E experts.
 

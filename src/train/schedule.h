@@ -1,7 +1,8 @@
 #pragma once
 
-/// Which samples make a training step, a micro-batch, a rank's share: "pack first, distribute
-/// second" (spec section 12). A pure function of lengths; every rank computes the same answer.
+/// Training schedule of a batch: the samples of each step, micro-batch and rank; "pack first,
+/// distribute second" (spec section 12). A pure function of lengths; every rank computes the same
+/// answer.
 
 #include <cstdint>
 #include <span>

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Which shard of a flat buffer each data-parallel rank owns: it alone keeps master weights and
-/// moments of it (ZeRO-1). Per training step gradients are summed into their owners, the owners
-/// update, and the new weights go to everybody:
+/// Optimizer shards: the part of a flat buffer whose master weights and moments each data-parallel
+/// rank owns (ZeRO-1). Per training step gradients are summed into their owners, the owners update,
+/// and the new weights go to everybody:
 ///
 ///   buffer of N elements      | shard of rank 0 | shard of rank 1 | ...
 ///   reduce_scatter_(grad)       sum over ranks    sum over ranks          each at its owner

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What one data-parallel rank trains of a batch: "pack first, distribute second" (spec section
-/// 12). Rank 0 divides the batch and sends each of its peers a share; only the samples a rank
-/// trains travel to it.
+/// Share of a batch that one data-parallel rank trains: "pack first, distribute second" (spec
+/// section 12). Rank 0 divides the batch and sends each of its peers a share; only the samples a
+/// rank trains travel to it.
 ///
 ///   step of 4 samples of 5, 9, 4, 8 tokens, budget 12, two ranks: micro-batches {0, 2} {1} {3},
 ///   split to a multiple of the ranks: {0} {1} {3} {2}; rank 0 trains {0} {3}, rank 1 {1} {2}

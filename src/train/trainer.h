@@ -1,6 +1,6 @@
 #pragma once
 
-/// The trainer of one rank: a TrainBatch, or its share of one, to new weights (DESIGN section 6).
+/// The trainer of one rank: a TrainBatch, or its share of one, to new weights.
 ///
 ///   train(batch):   schedule
 ///                   -> old and reference log-probs, where the algorithm needs them

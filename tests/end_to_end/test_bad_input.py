@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import run_slime, train_command, weights
+from conftest import SLIME, run_slime, train_command, weights
 from golden_models import model_types
 
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What an engine draws against the trainer's scores of the same tokens, by one network.
+/// Comparison of an engine's log-probs with the trainer's for the same tokens, by one network.
 
 #include <ATen/ATen.h>
 

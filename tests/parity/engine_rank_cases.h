@@ -1,6 +1,6 @@
 #pragma once
 
-/// What engines of several ranks are asked, and how their answers are held against those of one.
+/// Test cases of engines of several ranks, compared with one rank.
 
 #include <gtest/gtest.h>
 

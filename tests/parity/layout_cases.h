@@ -1,6 +1,6 @@
 #pragma once
 
-/// What tests of layouts have in common: a training step, or some and a checkpoint, on ranks that are
+/// Common parts of layout tests: a training step, or some and a checkpoint, on ranks that are
 /// threads, each with its part of the network, connected as processes are; and the whole of what
 /// comes out.
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How far bfloat16 takes a layout's gradient from the one in float32: as far as it takes that of one
-/// device, whatever the layout, because all of them round as many numbers.
+/// Bounds of a layout's gradient error in bfloat16: that of one device, whatever the layout,
+/// because all of them round as many numbers.
 ///
 /// That is a statement about roundings only where the loss does not multiply them, so ratios are 1
 /// here: old log-probs are the network's own. With the made-up log-probs of an engine (grpo_config())

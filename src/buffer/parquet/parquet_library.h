@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the program and the shared library `libslime_parquet.so` say to each other. The library is
-/// the only place that sees Arrow; it is loaded when a .parquet path is given, so that the program
+/// Interface between the program and the shared library `libslime_parquet.so`. The library is the
+/// only place that sees Arrow; it is loaded when a .parquet path is given, so that the program
 /// starts, and is built, without it.
 
 #include <cstddef>

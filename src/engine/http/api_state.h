@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the routes of one server share.
+/// State shared by the routes of one server.
 
 #include <atomic>
 #include <boost/asio/co_spawn.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the HTTP side knows about the model behind the engine.
+/// Description of the served model for the HTTP routes.
 
 #include <cstdint>
 #include <filesystem>

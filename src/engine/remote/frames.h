@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a RemoteEngine and its EngineServer say to each other (net/frame_channel.h carries it).
+/// Messages between a RemoteEngine and its EngineServer (carried by net/frame_channel.h).
 ///
 ///   client -> server   kGreeting  kSubmit  kAbort  kAbortPrefix  kWeights  kWeightDelta  kCall
 ///   server -> client   kUpdates  kAnswer  kActivity

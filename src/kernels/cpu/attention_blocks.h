@@ -1,7 +1,7 @@
 #pragma once
 
-/// How attention over segments is tiled into blocks of queries and keys: what all its block-wise
-/// forms share (kernels/tree_attention.h says what a segment is).
+/// Tiling of attention over segments into blocks of queries and keys, shared by all block-wise
+/// forms (kernels/tree_attention.h defines a segment).
 
 #include <vector>
 

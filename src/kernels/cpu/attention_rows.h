@@ -1,8 +1,8 @@
 #pragma once
 
-/// What happens to one row of scores between the products of block-wise attention, for products of
-/// bfloat16: float32 scores in, bfloat16 factors of the next product out. A row is a query against
-/// one block of keys; columns outside `seen` become zeros up to `padded`.
+/// Softmax of one row of scores between the products of block-wise attention in bfloat16: float32
+/// scores in, bfloat16 factors of the next product out. A row is a query against one block of keys;
+/// columns outside `seen` become zeros up to `padded`.
 
 #include <ATen/ATen.h>
 

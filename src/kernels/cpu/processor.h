@@ -1,7 +1,7 @@
 #pragma once
 
-/// What this machine's processor can do, found out once at run time: the program is compiled for
-/// any x86-64.
+/// Instruction sets of this processor, detected once at run time: the program is compiled for any
+/// x86-64.
 
 namespace slime::kernels::cpu {
 

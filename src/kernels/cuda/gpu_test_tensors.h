@@ -1,7 +1,7 @@
 #pragma once
 
-/// What tests of the GPU's kernels share: tensors on both sides, the slow twin, and how far results
-/// are apart.
+/// Helpers for tests of GPU kernels: tensors on both sides, the CPU reference, and the distance of
+/// results.
 
 #include <ATen/ATen.h>
 

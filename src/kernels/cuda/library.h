@@ -1,6 +1,6 @@
 #pragma once
 
-/// How the program and libslime_cuda.so find each other. The library exports two C functions; the
+/// Interface by which the program loads libslime_cuda.so. The library exports two C functions; the
 /// program asks for the interface first and opens a GPU only when it is its own
 /// (kernels/gpu/interface.h).
 

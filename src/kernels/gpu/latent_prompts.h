@@ -1,9 +1,10 @@
 #pragma once
 
-/// Which rows of a step with prompts go where in latent attention. Prompts of many new rows are attended
-/// in the expanded form, between packed rows (cuDNN's kernel): a pair of tokens costs a third of the
-/// operations there. All tokens of such a prompt are gathered from their pages and expanded once a layer.
-/// Other rows are attended in the absorbed form, where nothing has to be gathered.
+/// Kernel choice for the rows of a step with prompts in latent attention (MLA). Prompts of many new
+/// rows are attended in the expanded form, between packed rows (cuDNN's kernel): a pair of tokens
+/// costs a third of the operations there. All tokens of such a prompt are gathered from their pages
+/// and expanded once a layer. Other rows are attended in the absorbed form, where nothing has to be
+/// gathered.
 
 #include <span>
 #include <vector>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the GPU reaches in a plain copy and in one large matrix product, measured now: the limits
-/// that benchmarks are held against.
+/// Measured limits of the GPU: a plain copy and one large matrix product, against which benchmarks
+/// are held.
 
 namespace slime::kernels {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Which prompts of a step go to attention between packed rows (cuDNN's kernel for this GPU) instead
-/// of tiles over pages, and between which rows.
+/// Prompts of a step that use attention between packed rows (cuDNN's kernel for this GPU) instead
+/// of tiles over pages, and their row ranges.
 ///
 /// New rows of a prompt lie in a row already: they attend to each other, causal. Tokens of earlier
 /// steps are gathered from their pages once a layer and attended without a mask; the softmax over

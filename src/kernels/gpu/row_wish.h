@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a sampled row may want beside its token: changed logits before the draw, and after it the
-/// best tokens and the ids that survived truncation. Plain numbers: both compilers see this file.
+/// Sampling extras of a row: changed logits before sampling, and after it the best tokens and the
+/// ids that survived truncation. Plain numbers: both compilers see this file.
 
 #include <cstdint>
 

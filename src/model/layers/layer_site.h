@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where a layer is built: the block it belongs to, and what it takes its shape and weights from.
+/// Construction site of a layer: its block, and the source of its shape and weights.
 
 #include <string>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Which experts a token visits, and what their outputs are multiplied by. Scores are float32
-/// (float64 for float64), whatever the activations are.
+/// Router of a feed-forward layer with experts: the experts of each token and their weights. Scores
+/// are float32 (float64 for float64), whatever the activations are.
 ///
 /// Dimensions: T tokens, E experts, K visits of each token.
 

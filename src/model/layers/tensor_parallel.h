@@ -1,7 +1,7 @@
 #pragma once
 
-/// Where tensor-parallel ranks meet: around each pair of products of which the first is sliced by
-/// outputs (heads, feed-forward width) and the second by inputs (Megatron's f and g).
+/// Tensor-parallel communication around each pair of products: the first sliced by outputs (heads,
+/// feed-forward width), the second by inputs (Megatron's f and g).
 ///
 ///   x -> layer_input -> product by slices of the outputs -> ... each its own
 ///     -> product by slices of the inputs -> layer_output -> y

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How Python prints: str(), repr() and json.dumps(), byte for byte. Models were trained on this
-/// form.
+/// Printing as Python does it: str(), repr() and json.dumps(), byte for byte. Models were trained
+/// on this form.
 
 #include <optional>
 #include <string>

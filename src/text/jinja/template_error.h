@@ -1,6 +1,6 @@
 #pragma once
 
-/// Why a chat template gave no text.
+/// Error of a chat template that gave no text.
 
 #include <string>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What Split and Replace look for: a literal string, or a regular expression (hand-written where
-/// we know it).
+/// Pattern of Split and Replace: a literal string, or a regular expression (hand-written for the
+/// known ones).
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a Tokenizer is made of. Private to text/tokenizer/tokenizer.cpp and
+/// Parts of a Tokenizer. Private to text/tokenizer/tokenizer.cpp and
 /// text/tokenizer/stream_detokenizer.cpp.
 
 #include <map>

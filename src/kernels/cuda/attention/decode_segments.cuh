@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a thread block of the decode attention kernel works on: its arguments, and a segment of the
+/// Work of one thread block of the decode attention kernel: its arguments, and a segment of the
 /// plan as each of its warps sees it.
 
 #include "kernels/cuda/attention/attention.h"

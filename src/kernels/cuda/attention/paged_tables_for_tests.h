@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where the tokens of made-up sequences lie in a paged cache, as the tables of a PagedBatch.
+/// Block tables of made-up sequences in a paged cache, as a PagedBatch has them; for tests.
 
 #include <cstdint>
 #include <span>

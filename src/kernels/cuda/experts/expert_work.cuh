@@ -1,8 +1,8 @@
 #pragma once
 
-/// What the thread blocks of an expert product share out among themselves: the visits in the order
-/// of the experts, cut into chunks of rows that are multiplied together. Each thread block makes the
-/// list anew, in its shared memory.
+/// Work distribution of an expert product: the routed tokens in the order of the experts, cut into
+/// chunks of rows that are multiplied together. Each thread block makes the list anew, in its
+/// shared memory.
 
 #include <cstdint>
 

@@ -1,8 +1,7 @@
 #pragma once
 
-/// Which experts the rows of a decode step visit: the product with the router's matrix, scores and
-/// choice in one kernel, with what usually comes before it, an addition to the residual stream and
-/// its norm. Compute capability 9.0.
+/// Fused router of a decode step: residual addition, norm, the product with the router's matrix,
+/// scores and expert choice in one kernel. Compute capability 9.0.
 ///
 /// Dimensions: T rows, H hidden, E experts, K visits of each row, S splits.
 

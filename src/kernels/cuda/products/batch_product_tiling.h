@@ -1,8 +1,7 @@
 #pragma once
 
-/// How a product of few rows (kernels/cuda/products/batch_product.h) is tiled over thread blocks,
-/// and how the shared memory of a thread block is laid out. Plain integers: tests on machines
-/// without a GPU see this file.
+/// Tiling of a product of few rows (kernels/cuda/products/batch_product.h) over thread blocks, and
+/// its shared memory layout. Plain integers: tests on machines without a GPU see this file.
 ///
 /// "Block" means a thread block (CTA) here, "group" a warpgroup of four warps, "slab" 64 inputs
 /// (one 128-byte swizzle row), "k tile" the inputs of one pipeline stage, "unit" an output or a

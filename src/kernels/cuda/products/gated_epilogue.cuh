@@ -1,6 +1,6 @@
 #pragma once
 
-/// What products of many rows need for SwiGLU as their epilogue (compute capability 9.0).
+/// SwiGLU epilogue for products of many rows (compute capability 9.0).
 
 #include <cstdint>
 

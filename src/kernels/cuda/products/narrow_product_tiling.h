@@ -1,9 +1,9 @@
 #pragma once
 
-/// How a product of one or two rows (kernels/cuda/products/narrow_product.h) is tiled over thread
-/// blocks, and how the shared memory of a thread block is laid out. Plain integers: tests on
-/// machines without a GPU see this file. Words as in kernels/cuda/products/batch_product_tiling.h,
-/// but a group is some of the eight consumer warps.
+/// Tiling of a product of one or two rows (kernels/cuda/products/narrow_product.h) over thread
+/// blocks, and its shared memory layout. Plain integers: tests on machines without a GPU see this
+/// file. Words as in kernels/cuda/products/batch_product_tiling.h, but a group is some of the eight
+/// consumer warps.
 
 #include <algorithm>
 

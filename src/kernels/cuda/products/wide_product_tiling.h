@@ -1,8 +1,8 @@
 #pragma once
 
-/// How a product of 65 to 256 rows (kernels/cuda/products/wide_product.h) is tiled over thread
-/// blocks, and how the shared memory of a thread block is laid out. Plain integers: tests on
-/// machines without a GPU see this file. Words as in kernels/cuda/products/batch_product_tiling.h.
+/// Tiling of a product of 65 to 256 rows (kernels/cuda/products/wide_product.h) over thread blocks,
+/// and its shared memory layout. Plain integers: tests on machines without a GPU see this file.
+/// Words as in kernels/cuda/products/batch_product_tiling.h.
 
 #include <algorithm>
 #include <cstdint>

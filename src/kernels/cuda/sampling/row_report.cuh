@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a row reports beside its token: the best tokens, and all logits where a list would be too
-/// long to be sorted. Written to locked host memory. By thread blocks of kTruncationThreads.
+/// Sampling extras of a row besides its token: the best tokens, and all logits where a list would
+/// be too long to be sorted. Written to locked host memory. By thread blocks of kTruncationThreads.
 
 #include "kernels/cuda/sampling/sample_exact.cuh"
 
