@@ -115,7 +115,7 @@ def run_on_small_disk(size, kept, small, command, **environment):
 def test_on_a_full_disk_older_checkpoints_make_room(work, reference, tmp_path):
     """Three do not fit, of which the last is written before the first would be removed."""
     command = train_command(work, tmp_path / "small" / "run")
-    done = run_on_small_disk("3m", tmp_path / "kept", tmp_path / "small", command, TMPDIR=str(tmp_path))
+    done = run_on_small_disk("3800k", tmp_path / "kept", tmp_path / "small", command, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the disk is full; iter_0000000 removed for the next checkpoint" in done.stdout
     assert weights(tmp_path / "kept" / "run") == weights(reference)
