@@ -23,7 +23,7 @@ def summary(tmp_path, status, *reports):
     for number, report in enumerate(reports):
         (tmp_path / f"{number}.xml").write_text(report)
     files = [tmp_path / f"{number}.xml" for number in range(max(1, len(reports)))]
-    done = subprocess.run([sys.executable, ROOT / "tools" / "test_summary.py", str(status), *files], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, ROOT / "tools" / "build" / "test_summary.py", str(status), *files], capture_output=True, text=True)
     return done.returncode, done.stdout.splitlines()
 
 
