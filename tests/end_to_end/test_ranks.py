@@ -1,5 +1,6 @@
 """`slime train` with several data-parallel ranks: they train as one does, resume, and end when one of them is lost."""
 
+import json
 import os
 import re
 import signal
@@ -206,3 +207,18 @@ def test_each_rank_has_an_engine_over_the_weights_it_trains(work, offload):
     # Sixteen samples at once are more than one engine gets where there are two.
     drawn = re.search(r"its engine drew for (\d+) requests", (run_dir / "workers" / "rank_1.log").read_text())
     assert int(drawn[1]) > 0
+
+
+@pytest.mark.parametrize("layout", [[], ["--pipeline-model-parallel-size", "2"]], ids=["dp", "pp"])
+def test_the_engine_of_rank_0_draws_and_another_evaluates_while_two_ranks_train(work, layout):
+    """It has a copy of their weights; the evaluation's engine gets the published ones in the run's own process."""
+    run_dir = work / f"async_ranks_{len(layout)}"
+    evaluation = ["--eval-prompt-data", "sums", str(work / "data" / "rl.jsonl@[0:8]"), "--eval-interval", "2"]
+    command = train_command(work, run_dir, rollouts=4, extra=[*TWO_RANKS, *layout, *evaluation, "--check-weight-update-equal"])
+    command[1] = "train-async"
+    done = run_slime(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("tensors are the same in trainer and engines") == 2
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert len([row for row in rows if "eval/sums" in row]) >= 2
+    assert all(0 < row["train/train_rollout_logprob_abs_diff"] < 1e-3 for row in rows if "train/loss" in row and row["step"] == 0)
