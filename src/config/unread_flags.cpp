@@ -24,17 +24,22 @@ void visit_flag(const FlagRow& row, const RunConfig& config, const Do& act) {
       row.member);
 }
 
-/// An alias: any of the flags that it means, if it means any.
+/// Whether it holds of the row; of an alias, of any of the flags that it means, if it means any.
+template <typename Holds>
+bool any_meant(const FlagRow& row, const Holds& holds) {
+  if (row.status != FlagStatus::kAlias) return holds(row);
+  const std::vector<std::string_view> targets = row.alias.targets();
+  return targets.empty() || std::ranges::any_of(targets, [&](std::string_view flag) {
+           return any_meant(*find_flag(flag), holds);
+         });
+}
+
 bool was_read(const FlagRow& row, const RunConfig& config) {
-  if (row.status == FlagStatus::kAlias) {
-    const std::vector<std::string_view> targets = row.alias.targets();
-    return targets.empty() || std::ranges::any_of(targets, [&](std::string_view flag) {
-             return was_read(*find_flag(flag), config);
-           });
-  }
-  bool is_read = false;
-  visit_flag(row, config, [&](const auto& flag) { is_read = flag.is_read(); });
-  return is_read;
+  return any_meant(row, [&](const FlagRow& meant) {
+    bool is_read = false;
+    visit_flag(meant, config, [&](const auto& flag) { is_read = flag.is_read(); });
+    return is_read;
+  });
 }
 
 bool has_effect(const FlagRow& row) {
@@ -77,15 +82,11 @@ bool is_told(const ParsedFlags& flags, const std::string& name) {
 
 /// Read, or of a row whose test says that it counts. `copy`: has records of its own.
 bool has_use(const FlagRow& row, const RunConfig& config, const RunConfig& copy, bool is_critic) {
-  if (row.status == FlagStatus::kAlias) {
-    const std::vector<std::string_view> targets = row.alias.targets();
-    return targets.empty() || std::ranges::any_of(targets, [&](std::string_view flag) {
-             return has_use(*find_flag(flag), config, copy, is_critic);
-           });
-  }
-  // Stations read the actor's flags alone.
-  const bool has_test = !is_critic && row.counts && row.counts->holds != nullptr;
-  return was_read(row, config) || (has_test && row.counts->holds(copy));
+  return any_meant(row, [&](const FlagRow& meant) {
+    // Stations read the actor's flags alone.
+    const bool has_test = !is_critic && meant.counts && meant.counts->holds != nullptr;
+    return was_read(meant, config) || (has_test && meant.counts->holds(copy));
+  });
 }
 
 void add_unread(const std::vector<std::string>& given, const RunConfig& config,
