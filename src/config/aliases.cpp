@@ -23,13 +23,10 @@ std::string text_of(const std::string& name, const std::string& word) {
 /// The row as if it had the type of the flag that it stands for.
 FlagRow typed(const FlagRow& row) {
   FlagRow typed = row;
-  if (row.alias.convert != nullptr) {
-    typed.member = row.alias.value_word == "N"   ? FlagMember(&RunConfig::max_staleness)
-                   : row.alias.value_word == "X" ? FlagMember(&RunConfig::eps_clip_c)
-                                                 : FlagMember(&RunConfig::save);
-  } else if (!row.alias.same_as.empty()) {
-    typed.member = find_flag(row.alias.same_as)->member;
-    if (typed.choices.empty()) typed.choices = find_flag(row.alias.same_as)->choices;
+  if (!row.alias.same_as.empty()) {
+    typed.member = row.alias.value_member();
+    if (row.alias.convert == nullptr && typed.choices.empty())
+      typed.choices = find_flag(row.alias.same_as)->choices;
   } else if (row.alias.is_switch()) {
     typed.member = &RunConfig::dry_run;
   }

@@ -125,7 +125,7 @@ std::vector<FlagRow> async_flags() {
             "the same as --max-staleness")
           .when(kAsyncRun),
       alias("--staleness-threshold",
-            {.same_as = "--max-staleness", .convert = whole_updates, .value_word = "X"},
+            {.same_as = "--max-staleness", .convert = whole_updates, .value_like = &C::eps_clip_c},
             "the same as --max-staleness, rounded down")
           .when(kAsyncRun),
       alias("--fully-async-buffer-policy",
@@ -155,11 +155,15 @@ std::vector<FlagRow> async_flags() {
             "finished rollouts that may wait for training; default 2")
           .when(kAsyncRun),
       alias("--async-data-buffer-capacity-factor",
-            {.same_as = "--async-buffer-size", .convert = whole_rollouts, .value_word = "X"},
+            {.same_as = "--async-buffer-size",
+             .convert = whole_rollouts,
+             .value_like = &C::eps_clip_c},
             "the same as --async-buffer-size")
           .when(kAsyncRun),
       alias("--fully-async-max-completed-samples",
-            {.same_as = "--async-buffer-size", .convert = rollouts_of_samples, .value_word = "N"},
+            {.same_as = "--async-buffer-size",
+             .convert = rollouts_of_samples,
+             .value_like = &C::max_staleness},
             "the same as --async-buffer-size, in samples instead of rollouts")
           .when(kAsyncRun),
       accepted("--rs-batch-refill", kSwitch, "groups that are rejected are always replaced"),

@@ -342,10 +342,7 @@ std::vector<FlagRow> output_flags() {
       accepted("--save-debug-train-data", kValue,
                "RUN_DIR/rollouts has tokens, masks, rewards and both log-probs of every step"),
       refused("--load-forge-rollout-data", kValue, "use --load-debug-rollout-data"),
-      alias("--dump-details",
-            {.same_as = "--save-debug-rollout-data",
-             .convert = dumps_in_folder,
-             .value_word = "WORD"},
+      alias("--dump-details", {.same_as = "--save-debug-rollout-data", .convert = dumps_in_folder},
             "folder: rollout dumps of every step"),
       works("--debug-rollout-only", &C::debug_rollout_only, "generate and score, never train")
           .when(kAnyRun),

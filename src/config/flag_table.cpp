@@ -110,9 +110,11 @@ std::vector<std::string_view> Alias::targets() const {
   return flags;
 }
 
+FlagMember Alias::value_member() const {
+  return value_like.index() != 0 || same_as.empty() ? value_like : find_flag(same_as)->member;
+}
+
 std::string_view value_word(const FlagRow& flag) {
-  if (!flag.alias.value_word.empty()) return flag.alias.value_word;
-  if (!flag.alias.same_as.empty()) return value_word(*find_flag(flag.alias.same_as));
   if (!flag.alias.words.empty()) return flag.alias.is_switch() ? "" : "WORD";
   return std::visit(
       Overloaded{
@@ -129,7 +131,7 @@ std::string_view value_word(const FlagRow& flag) {
             return "WORDS...";
           },
           [](Flag<std::vector<int64_t>> RunConfig::*) -> std::string_view { return "N..."; }},
-      flag.member);
+      flag.alias.same_as.empty() ? flag.member : flag.alias.value_member());
 }
 
 std::string default_text(const FlagRow& flag) {

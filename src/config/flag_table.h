@@ -83,10 +83,12 @@ struct Alias {
   /// ... converted, where there is a conversion: from its value, before validation. Notes what is
   /// wrong with the value, or changed by it.
   std::string (*convert)(const std::string& value, ParsedFlags& parsed) = nullptr;
-  std::string_view value_word = {};  // of a converted one, for help
-  bool yields = false;               // where the flag itself is given too, that counts
+  FlagMember value_like = {};  // a flag of its values' type, where a conversion changes that
+  bool yields = false;         // where the flag itself is given too, that counts
 
   bool is_switch() const { return words.size() == 1 && words.front().first.empty(); }
+  /// A flag whose values have the type of this one's.
+  FlagMember value_member() const;
   /// All flags that it may set.
   std::vector<std::string_view> targets() const;
 };
