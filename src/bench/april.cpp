@@ -182,10 +182,10 @@ int64_t longest_april_length(const AprilOptions& options) {
 }
 
 int64_t april_length(const AprilOptions& options, int64_t sample_ordinal) {
-  const double drawn =
+  const double sampled =
       options.median_length *
       std::exp(options.sigma * normal(7, 1, static_cast<uint64_t>(sample_ordinal)));
-  const double cut = std::min(drawn, static_cast<double>(options.longest));
+  const double cut = std::min(sampled, static_cast<double>(options.longest));
   return std::max<int64_t>(1, std::llround(options.length_scale * cut));
 }
 
@@ -227,7 +227,7 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
     const auto start = clock.now();
     rollout.open_step({.step = number, .rules = rules, .version = version});
     const rollout::StepResult result = rollout::take_step(rollout);
-    const auto drawn = clock.now();
+    const auto sampled = clock.now();
     if (trainer != nullptr) {
       engine::or_throw(engine.pause(engine::PauseMode::kInPlace));
       train_in_turn(engine, *trainer, result.groups, options.device);
@@ -254,7 +254,7 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
     run.groups += static_cast<int64_t>(result.groups.size());
     run.kept_tokens += kept;
     run.seconds += seconds_between(start, end);
-    run.training_seconds += seconds_between(drawn, end);
+    run.training_seconds += seconds_between(sampled, end);
     run.prompt_tokens += prompt_tokens.all;
     run.cached_tokens += prompt_tokens.found;
     run.mean_running +=

@@ -60,14 +60,14 @@ struct AprilRun {
   int64_t kept_tokens = 0;
   double seconds = 0;           // of all of it
   double training_seconds = 0;  // of that
-  int64_t prompt_tokens = 0;    // of requests that ended; what was drawn before is prompt
+  int64_t prompt_tokens = 0;    // of requests that ended; what was sampled before is prompt
   int64_t cached_tokens = 0;    // of those, found in the prefix tree
   double mean_running = 0;      // requests in the engine's steps, over time
   /// Tokens of all steps, those before included: generated = kept + discarded + pending.
   struct Ledger {
     int64_t generated = 0;
     int64_t kept = 0;       // in groups that the steps gave
-    int64_t discarded = 0;  // drawn and thrown away
+    int64_t discarded = 0;  // sampled and thrown away
     int64_t pending = 0;    // in groups that the next step would go on with
     bool adds_up() const { return generated == kept + discarded + pending; }
   } ledger;

@@ -40,17 +40,17 @@ std::vector<int64_t> stationary_ages(const AprilOptions& options, int64_t count)
   return ages;
 }
 
-/// Tokens per second of requests that run together, `drawn[i]` tokens behind their prompts.
+/// Tokens per second of requests that run together, `sampled[i]` tokens behind their prompts.
 double batch_rate(engine::Engine& engine, const AprilOptions& options, int64_t vocab_size,
-                  std::span<const int64_t> drawn) {
+                  std::span<const int64_t> sampled) {
   constexpr int64_t kWindow = 64;
   const auto seconds_of = [&](int64_t new_tokens) {
-    std::vector<engine::GenerateRequest> all(drawn.size());
-    for (std::size_t i = 0; i < drawn.size(); ++i) {
+    std::vector<engine::GenerateRequest> all(sampled.size());
+    for (std::size_t i = 0; i < sampled.size(); ++i) {
       engine::GenerateRequest& request = all[i];
       append_random_tokens(request.input_ids, options.prompt_tokens, vocab_size, 17,
                            static_cast<int64_t>(i) / options.samples);
-      append_random_tokens(request.input_ids, drawn[i], vocab_size, 19, static_cast<int64_t>(i));
+      append_random_tokens(request.input_ids, sampled[i], vocab_size, 19, static_cast<int64_t>(i));
       request.sampling.max_new_tokens = new_tokens;
       request.sampling.ignore_eos = true;
       request.return_logprob = true;
@@ -64,7 +64,7 @@ double batch_rate(engine::Engine& engine, const AprilOptions& options, int64_t v
   seconds_of(kWindow);  // prompts into the prefix tree, batch sizes recorded
   const double brief = seconds_of(1);
   const double full = seconds_of(1 + kWindow);
-  return static_cast<double>(static_cast<int64_t>(drawn.size()) * kWindow) /
+  return static_cast<double>(static_cast<int64_t>(sampled.size()) * kWindow) /
          std::max(full - brief, 1e-9);
 }
 

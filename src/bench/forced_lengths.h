@@ -17,15 +17,15 @@ namespace slime::bench {
 class ForcedLengths final : public engine::ForwardingClient {
  public:
   /// `length_of`: of the whole response of a sample, by its ordinal. All prompts have
-  /// `prompt_tokens`; what a request has beyond is response drawn before.
+  /// `prompt_tokens`; what a request has beyond is response sampled before.
   ForcedLengths(engine::EngineClient& engine, int64_t prompt_tokens,
                 std::function<int64_t(int64_t ordinal)> length_of)
       : ForwardingClient(engine), prompt_tokens_(prompt_tokens), length_of_(std::move(length_of)) {}
 
   engine::RequestHandle submit(engine::GenerateRequest request, OnUpdate on_update) override {
-    const int64_t drawn = static_cast<int64_t>(request.input_ids.size()) - prompt_tokens_;
-    request.sampling.max_new_tokens = length_of_(ordinal_in(request.rid)) - drawn;
-    check(request.sampling.max_new_tokens > 0, "a sample that has its length is not drawn again");
+    const int64_t sampled = static_cast<int64_t>(request.input_ids.size()) - prompt_tokens_;
+    request.sampling.max_new_tokens = length_of_(ordinal_in(request.rid)) - sampled;
+    check(request.sampling.max_new_tokens > 0, "a sample that has its length is not sampled again");
     return engine_.submit(std::move(request),
                           [this, on_update = std::move(on_update)](engine::GenerateUpdate update) {
                             if (update.finish) {

@@ -85,7 +85,7 @@ class AttentionAlone final : public model::Network {
     shape.num_layers = 1;
     shape.hidden_size = 256;
     shape.intermediate_size = 256;
-    shape.vocab_size = 150'000;  // prompts are drawn from so many
+    shape.vocab_size = 150'000;  // prompts are sampled from so many
     shape.window.assign(1, 0);
     return shape;
   }

@@ -156,18 +156,18 @@ struct StepBench {
 
   /// `logits`: [R, V]. top_k -1 and top_p 1 truncate nothing.
   void sample(const char* what, const Tensor& logits, int64_t top_k, double top_p) const {
-    const int64_t drawn = logits.size(0);
-    const std::string name = fmt::format("{}-r{}", what, drawn);
+    const int64_t sampled = logits.size(0);
+    const std::string name = fmt::format("{}-r{}", what, sampled);
     if (!lines.wants(name)) return;
     const at::TensorOptions floats = logits.options();
-    const Tensor token = at::empty({drawn}, floats.dtype(at::kInt)),
-                 log_prob = at::empty({drawn}, floats);
+    const Tensor token = at::empty({sampled}, floats.dtype(at::kInt)),
+                 log_prob = at::empty({sampled}, floats);
     kernels::SampleRows rows;
-    rows.uniform_R = at::rand({drawn}, floats.dtype(at::kDouble)).clamp(1e-6, 1 - 1e-6);
-    rows.temperature_R = at::ones({drawn}, floats);
-    rows.top_p_R = at::full({drawn}, top_p, floats);
-    rows.min_p_R = at::zeros({drawn}, floats);
-    rows.top_k_R = at::full({drawn}, top_k, floats.dtype(at::kInt));
+    rows.uniform_R = at::rand({sampled}, floats.dtype(at::kDouble)).clamp(1e-6, 1 - 1e-6);
+    rows.temperature_R = at::ones({sampled}, floats);
+    rows.top_p_R = at::full({sampled}, top_p, floats);
+    rows.min_p_R = at::zeros({sampled}, floats);
+    rows.top_k_R = at::full({sampled}, top_k, floats.dtype(at::kInt));
     const double seconds = recorded_seconds(8, [&](int) {
       kernels::opened_gpu().sample(logits, rows, {token, log_prob, {}});
     });

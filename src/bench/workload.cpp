@@ -312,30 +312,30 @@ json::object profile_workload(engine::Engine& engine, const Workload& workload,
   std::vector<engine::GenerateRequest> requests = requests_of(workload, kMost);
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<int64_t> drawn(requests.size(), 0);  // guarded by mutex
+  std::vector<int64_t> sampled(requests.size(), 0);  // guarded by mutex
   for (std::size_t i = 0; i < requests.size(); ++i) {
     engine.submit(std::move(requests[i]), [&, i](const engine::GenerateUpdate& update) {
       const std::lock_guard lock(mutex);
-      drawn[i] += static_cast<int64_t>(update.output_ids.size());
+      sampled[i] += static_cast<int64_t>(update.output_ids.size());
       changed.notify_one();
     });
   }
-  const auto fewest_drawn_when = [&](int64_t at_least) {
+  const auto fewest_sampled_when = [&](int64_t at_least) {
     std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return std::ranges::min(drawn) >= at_least; });
-    return std::ranges::min(drawn);
+    changed.wait(lock, [&] { return std::ranges::min(sampled) >= at_least; });
+    return std::ranges::min(sampled);
   };
-  fewest_drawn_when(kBefore);
+  fewest_sampled_when(kBefore);
   engine::or_throw(engine.pause(engine::PauseMode::kInPlace));
-  const int64_t begin = fewest_drawn_when(0);
+  const int64_t begin = fewest_sampled_when(0);
   kernels::begin_trace(/*with_gpu=*/true);
   engine::or_throw(engine.resume());
-  fewest_drawn_when(begin + kTraced);
+  fewest_sampled_when(begin + kTraced);
   engine::or_throw(engine.pause(engine::PauseMode::kInPlace));
-  const int64_t steps = fewest_drawn_when(0) - begin;
+  const int64_t steps = fewest_sampled_when(0) - begin;
   json::object profile = device_profile(kernels::end_trace_of_gpu(), static_cast<int>(steps));
   engine::or_throw(engine.resume());
-  fewest_drawn_when(kMost);
+  fewest_sampled_when(kMost);
   return profile;
 }
 

@@ -87,7 +87,7 @@ class DataSource {
   void adopt(Group& group);
 
   /// The state for a checkpoint, as JSON: counters, the groups that wait as they are, and where the
-  /// groups `in_flight` came from (ordinals without a final fate, Ledger::in_flight): after
+  /// groups `in_flight` came from (ordinals without a final outcome, Ledger::in_flight): after
   /// restore() those wait again, from their prompts. Forgets all others, so call it with each
   /// checkpoint.
   json::object save(const std::set<int64_t>& in_flight);

@@ -83,7 +83,7 @@ void Ledger::write_line(const std::string& line) {
 
 void Ledger::append(const LedgerRecord& record) {
   const std::string problem = state_.violation(record);
-  check(problem.empty(), "each prompt has one fate: " + problem);
+  check(problem.empty(), "each prompt has one outcome: " + problem);
   write_line(to_line(record));
   state_.add(record);
 }

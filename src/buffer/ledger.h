@@ -1,6 +1,6 @@
 #pragma once
 
-/// The ledger: what became of each prompt that was given out, and of each token that was drawn for
+/// The ledger: what became of each prompt that was given out, and of each token that was sampled for
 /// it (reliability contract R1, R2).
 ///
 /// An append-only file with one writer, the loop. A prompt ordinal is dispatched, maybe partial,
@@ -43,8 +43,8 @@ class Ledger {
   static Ledger open_at(const std::filesystem::path& path, int64_t position,
                         std::unique_ptr<AppendFile> file);
 
-  /// Records a fate. It survives a kill of this process, a power failure only after commit().
-  /// Throws BugError for a fate that cannot follow (a final one twice, a prompt that was never
+  /// Records a outcome. It survives a kill of this process, a power failure only after commit().
+  /// Throws BugError for a outcome that cannot follow (a final one twice, a prompt that was never
   /// dispatched), ConfigError when the disk refuses; nothing is recorded then, and append may be
   /// called again.
   void append(const LedgerRecord& record);
@@ -60,7 +60,7 @@ class Ledger {
   void roll_back(int64_t position);
 
   LedgerSummary summary() const { return state_.summary(); }
-  /// Ordinals without a final fate: at a restart these are given out again (DataSource::save).
+  /// Ordinals without a final outcome: at a restart these are given out again (DataSource::save).
   std::set<int64_t> in_flight() const { return state_.in_flight(); }
   const LedgerState& state() const { return state_; }
   /// The latest that count.

@@ -99,7 +99,7 @@ class Audit {
                                 now.prompts.dispatched - totals.next_ordinal - num_before_));
     }
     if (now.prompts.in_flight != totals.open_prompts) {
-      problem(line, fmt::format("{} holds {} open prompts, {} have no fate yet ({:+})", where,
+      problem(line, fmt::format("{} holds {} open prompts, {} have no outcome yet ({:+})", where,
                                 totals.open_prompts, now.prompts.in_flight,
                                 now.prompts.in_flight - totals.open_prompts));
     }

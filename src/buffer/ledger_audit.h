@@ -7,7 +7,7 @@
 ///   generated = trained + skipped + filtered + failed + discarded + pending
 ///
 /// where generated was counted as tokens came from the engines and the others as prompts ended; and
-/// for prompts: every ordinal that was given out has exactly one fate or is pending, and those that
+/// for prompts: every ordinal that was given out has exactly one outcome or is pending, and those that
 /// are pending were all in the checkpoint. What stands behind the last checkpoint is told apart: a
 /// restart rolls it back.
 

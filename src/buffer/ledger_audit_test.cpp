@@ -24,15 +24,15 @@ std::filesystem::path written(const std::vector<LedgerEntry>& entries) {
 }
 
 LedgerRecord given_out(int64_t ordinal) { return {.ordinal = ordinal}; }
-LedgerRecord end_of(int64_t ordinal, Fate fate, int64_t tokens, int64_t discarded = 0) {
-  return {.ordinal = ordinal, .fate = fate, .tokens = tokens, .discarded = discarded};
+LedgerRecord end_of(int64_t ordinal, Outcome outcome, int64_t tokens, int64_t discarded = 0) {
+  return {.ordinal = ordinal, .outcome = outcome, .tokens = tokens, .discarded = discarded};
 }
 
 LedgerRecord handed_back(int64_t ordinal, int64_t discarded) {
-  return {.ordinal = ordinal, .fate = Fate::kPartial, .discarded = discarded};
+  return {.ordinal = ordinal, .outcome = Outcome::kPartial, .discarded = discarded};
 }
 
-/// Five prompts, one of each fate and one under way; 100 tokens.
+/// Five prompts, one of each outcome and one under way; 100 tokens.
 std::vector<LedgerEntry> sound() {
   return {given_out(0),
           given_out(1),
@@ -40,10 +40,10 @@ std::vector<LedgerEntry> sound() {
           given_out(3),
           given_out(4),
           handed_back(4, 4),
-          end_of(0, Fate::kTrained, 30, 5),
-          end_of(1, Fate::kSkipped, 20),
-          end_of(2, Fate::kFiltered, 10),
-          end_of(3, Fate::kFailed, 8, 2),
+          end_of(0, Outcome::kTrained, 30, 5),
+          end_of(1, Outcome::kSkipped, 20),
+          end_of(2, Outcome::kFiltered, 10),
+          end_of(3, Outcome::kFailed, 8, 2),
           LedgerTotals{.step = 7,
                        .next_ordinal = 5,
                        .open_prompts = 1,
@@ -90,7 +90,7 @@ TEST(LedgerAudit, EachWrongNumberIsFound) {
   EXPECT_THAT(with([](LedgerTotals& totals) { ++totals.next_ordinal; }),
               ElementsAre(HasSubstr("6 prompts were given out, 5 are recorded (-1)")));
   EXPECT_THAT(with([](LedgerTotals& totals) { totals.open_prompts = 0; }),
-              ElementsAre(HasSubstr("holds 0 open prompts, 1 have no fate yet (+1)")));
+              ElementsAre(HasSubstr("holds 0 open prompts, 1 have no outcome yet (+1)")));
 }
 
 TEST(LedgerAudit, ALostTokenOfAnyRecordIsFound) {
@@ -111,22 +111,23 @@ TEST(LedgerAudit, ALostRecordIsFound) {
 
 TEST(LedgerAudit, ASecondFateIsFoundWithItsLine) {
   std::vector<LedgerEntry> entries = sound();
-  entries.emplace_back(end_of(2, Fate::kTrained, 0));
-  EXPECT_THAT(problems_of(entries), ElementsAre(testing::AllOf(
-                                        HasSubstr("line 12 (byte "),
-                                        HasSubstr("prompt 2: trained after it had a final fate"))));
+  entries.emplace_back(end_of(2, Outcome::kTrained, 0));
+  EXPECT_THAT(
+      problems_of(entries),
+      ElementsAre(testing::AllOf(HasSubstr("line 12 (byte "),
+                                 HasSubstr("prompt 2: trained after it had a final outcome"))));
 }
 
 TEST(LedgerAudit, AFateOfAPromptThatWasNotGivenOutIsFound) {
   std::vector<LedgerEntry> entries = sound();
-  entries.emplace_back(end_of(9, Fate::kTrained, 3));
+  entries.emplace_back(end_of(9, Outcome::kTrained, 3));
   EXPECT_THAT(problems_of(entries),
               ElementsAre(HasSubstr("prompt 9: trained without being dispatched")));
 }
 
 TEST(LedgerAudit, DiscardedTokensThatAFateForgetsAreFound) {
   std::vector<LedgerEntry> entries = sound();
-  entries.emplace_back(end_of(4, Fate::kTrained, 21, 3));
+  entries.emplace_back(end_of(4, Outcome::kTrained, 21, 3));
   EXPECT_THAT(problems_of(entries),
               ElementsAre(HasSubstr("with 3 discarded tokens, after it had 4")));
 }
@@ -134,7 +135,7 @@ TEST(LedgerAudit, DiscardedTokensThatAFateForgetsAreFound) {
 TEST(LedgerAudit, WhatFollowsTheCheckpointIsToldApart) {
   std::vector<LedgerEntry> entries = sound();
   entries.emplace_back(given_out(5));
-  entries.emplace_back(end_of(4, Fate::kTrained, 50, 4));
+  entries.emplace_back(end_of(4, Outcome::kTrained, 50, 4));
   const LedgerAudit audit = audit_ledger(written(entries));
   EXPECT_THAT(audit.problems, ElementsAre());
   EXPECT_EQ(audit.num_behind, 2);
@@ -145,7 +146,7 @@ TEST(LedgerAudit, WhatFollowsTheCheckpointIsToldApart) {
 TEST(LedgerAudit, TheCheckpointThatIsAskedForIsTheOneThatIsShown) {
   std::vector<LedgerEntry> entries = sound();
   const auto position = static_cast<int64_t>(std::filesystem::file_size(written(entries)));
-  entries.emplace_back(end_of(4, Fate::kTrained, 21, 4));
+  entries.emplace_back(end_of(4, Outcome::kTrained, 21, 4));
   entries.emplace_back(LedgerTotals{.step = 8, .next_ordinal = 5, .generated = 100});
   EXPECT_EQ(audit_ledger(written(entries)).checkpoint->totals.step, 8);
   const LedgerAudit audit = audit_ledger(written(entries), position);
@@ -164,9 +165,9 @@ TEST(LedgerAudit, ACheckpointBehindTheEndIsFound) {
 TEST(LedgerAudit, WhatWasRolledBackDoesNotCount) {
   std::vector<LedgerEntry> entries = sound();
   const auto position = static_cast<int64_t>(std::filesystem::file_size(written(entries)));
-  entries.emplace_back(end_of(4, Fate::kFailed, 60, 9));
+  entries.emplace_back(end_of(4, Outcome::kFailed, 60, 9));
   entries.emplace_back(Rollback{position});
-  entries.emplace_back(end_of(4, Fate::kTrained, 40, 4));
+  entries.emplace_back(end_of(4, Outcome::kTrained, 40, 4));
   entries.emplace_back(LedgerTotals{.step = 8, .next_ordinal = 5, .generated = 119});
   const std::filesystem::path path = written(entries);
   const LedgerAudit audit = audit_ledger(path);
@@ -215,8 +216,8 @@ TEST(LedgerAudit, WhatARunTookOverIsWhereItsCountsBegin) {
       problems_of(
           {given_out(3), given_out(6),
            LedgerTotals{.next_ordinal = 7, .open_prompts = 2, .generated = 12, .pending = 12},
-           given_out(7), end_of(3, Fate::kTrained, 9, 2), end_of(6, Fate::kTrained, 11),
-           end_of(7, Fate::kTrained, 5),
+           given_out(7), end_of(3, Outcome::kTrained, 9, 2), end_of(6, Outcome::kTrained, 11),
+           end_of(7, Outcome::kTrained, 5),
            LedgerTotals{.step = 4, .next_ordinal = 8, .generated = 27}}),
       ElementsAre());
 }
@@ -224,7 +225,7 @@ TEST(LedgerAudit, WhatARunTookOverIsWhereItsCountsBegin) {
 TEST(LedgerAudit, NoMoreProblemsThanHelpAreKept) {
   std::vector<LedgerEntry> entries;
   for (int64_t ordinal = 0; ordinal < 50; ++ordinal)
-    entries.emplace_back(end_of(ordinal, Fate::kTrained, 1));
+    entries.emplace_back(end_of(ordinal, Outcome::kTrained, 1));
   const LedgerAudit audit = audit_ledger(written(entries));
   EXPECT_EQ(audit.num_problems, 50);
   EXPECT_EQ(audit.problems.size(), LedgerAudit::kMostProblems);

@@ -14,14 +14,14 @@
 namespace slime::buffer {
 namespace {
 
-constexpr std::array<std::pair<Fate, std::string_view>, 7> kWords{
-    {{Fate::kDispatched, "dispatched"},
-     {Fate::kPartial, "partial"},
-     {Fate::kScored, "scored"},
-     {Fate::kTrained, "trained"},
-     {Fate::kSkipped, "skipped"},
-     {Fate::kFiltered, "filtered"},
-     {Fate::kFailed, "failed"}}};
+constexpr std::array<std::pair<Outcome, std::string_view>, 7> kWords{
+    {{Outcome::kDispatched, "dispatched"},
+     {Outcome::kPartial, "partial"},
+     {Outcome::kScored, "scored"},
+     {Outcome::kTrained, "trained"},
+     {Outcome::kSkipped, "skipped"},
+     {Outcome::kFiltered, "filtered"},
+     {Outcome::kFailed, "failed"}}};
 constexpr std::size_t kChecksumDigits = 8;
 constexpr std::size_t kReasonLimit = 1000;  // of a failure's text, in bytes
 /// Of one prompt, and of a run: sums of what is below them do not overflow.
@@ -42,7 +42,7 @@ std::string_view shortened(std::string_view reason) {
 }
 
 json::object to_json(const LedgerRecord& record) {
-  json::object object{{"ordinal", record.ordinal}, {"fate", to_string(record.fate)}};
+  json::object object{{"ordinal", record.ordinal}, {"fate", to_string(record.outcome)}};
   if (record.step >= 0) object["step"] = record.step;
   if (!record.reason.empty()) object["reason"] = shortened(record.reason);
   if (record.tokens) object["tokens"] = *record.tokens;
@@ -72,12 +72,12 @@ LedgerTotals totals_from(const FieldReader& fields, int64_t step) {
 
 std::optional<LedgerRecord> record_from(const FieldReader& fields) {
   const auto ordinal = fields.integer("ordinal");
-  const std::string fate = fields.text("fate").value_or("");
+  const std::string outcome = fields.text("fate").value_or("");
   const auto* word =
-      std::ranges::find(kWords, fate, [](const auto& entry) { return entry.second; });
+      std::ranges::find(kWords, outcome, [](const auto& entry) { return entry.second; });
   if (!ordinal || word == kWords.end()) return std::nullopt;
   return LedgerRecord{.ordinal = *ordinal,
-                      .fate = word->first,
+                      .outcome = word->first,
                       .step = fields.integer("step").value_or(-1),
                       .reason = fields.text("reason").value_or(""),
                       .tokens = fields.integer("tokens", 0, kMostTokens),
@@ -86,11 +86,11 @@ std::optional<LedgerRecord> record_from(const FieldReader& fields) {
 
 }  // namespace
 
-std::string_view to_string(Fate fate) {
+std::string_view to_string(Outcome outcome) {
   for (const auto& [value, word] : kWords) {
-    if (value == fate) return word;
+    if (value == outcome) return word;
   }
-  throw BugError("a fate has no word");
+  throw BugError("a outcome has no word");
 }
 
 std::string to_line(const LedgerEntry& entry) {

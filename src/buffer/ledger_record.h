@@ -19,27 +19,27 @@ namespace slime::buffer {
 
 /// kSkipped: it was in the batch, but none of its samples changed the weights, because every update
 /// that they were part of was left out (gradients that were not finite).
-enum class Fate { kDispatched, kPartial, kScored, kTrained, kSkipped, kFiltered, kFailed };
+enum class Outcome { kDispatched, kPartial, kScored, kTrained, kSkipped, kFiltered, kFailed };
 
 /// "dispatched", "partial", "scored", "trained", "skipped", "filtered", "failed".
-std::string_view to_string(Fate fate);
+std::string_view to_string(Outcome outcome);
 
-inline bool is_final(Fate fate) {
-  return fate == Fate::kTrained || fate == Fate::kSkipped || fate == Fate::kFiltered ||
-         fate == Fate::kFailed;
+inline bool is_final(Outcome outcome) {
+  return outcome == Outcome::kTrained || outcome == Outcome::kSkipped ||
+         outcome == Outcome::kFiltered || outcome == Outcome::kFailed;
 }
 
 struct LedgerRecord {
   int64_t ordinal = 0;  // of the prompt
-  Fate fate = Fate::kDispatched;
+  Outcome outcome = Outcome::kDispatched;
   int64_t step = -1;  // kTrained, kSkipped: the rollout step
   /// kSkipped, kFiltered, kFailed; of kTrained only when an update with a part of the samples was
   /// skipped.
   std::string reason = {};
-  /// Of a final fate: response tokens that its group ended with. Unset in ledgers of before they
+  /// Of a final outcome: response tokens that its group ended with. Unset in ledgers of before they
   /// were counted.
   std::optional<int64_t> tokens = {};
-  /// Not of kDispatched: tokens that were drawn for the prompt and thrown away, until now.
+  /// Not of kDispatched: tokens that were sampled for the prompt and thrown away, until now.
   int64_t discarded = 0;
 };
 
@@ -48,10 +48,10 @@ struct LedgerRecord {
 struct LedgerTotals {
   int64_t step = -1;         // of the checkpoint; -1: what a ledger begins with that takes over
   int64_t next_ordinal = 0;  // of the prompt that is given out next
-  int64_t open_prompts = 0;  // begun or handed back, without a final fate
+  int64_t open_prompts = 0;  // begun or handed back, without a final outcome
   int64_t generated = 0;     // response tokens that came from the engines
   int64_t pending = 0;       // of those: what the open prompts have
-  int64_t discarded = 0;     // of those: drawn for open prompts and thrown away already
+  int64_t discarded = 0;     // of those: sampled for open prompts and thrown away already
   bool operator==(const LedgerTotals&) const = default;
 };
 

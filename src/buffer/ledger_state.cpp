@@ -9,19 +9,20 @@
 namespace slime::buffer {
 namespace {
 
-/// The counts of prompts and of tokens that a final fate adds to.
-std::pair<int64_t&, int64_t&> counts_of(Fate fate, LedgerSummary& prompts, LedgerTokens& tokens) {
-  switch (fate) {
-    case Fate::kTrained:
+/// The counts of prompts and of tokens that a final outcome adds to.
+std::pair<int64_t&, int64_t&> counts_of(Outcome outcome, LedgerSummary& prompts,
+                                        LedgerTokens& tokens) {
+  switch (outcome) {
+    case Outcome::kTrained:
       return {prompts.trained, tokens.trained};
-    case Fate::kSkipped:
+    case Outcome::kSkipped:
       return {prompts.skipped, tokens.skipped};
-    case Fate::kFiltered:
+    case Outcome::kFiltered:
       return {prompts.filtered, tokens.filtered};
-    case Fate::kFailed:
+    case Outcome::kFailed:
       return {prompts.failed, tokens.failed};
     default:
-      throw BugError("only a final fate is counted");
+      throw BugError("only a final outcome is counted");
   }
 }
 
@@ -29,11 +30,11 @@ std::pair<int64_t&, int64_t&> counts_of(Fate fate, LedgerSummary& prompts, Ledge
 
 std::string LedgerState::violation(const LedgerRecord& record) const {
   const auto what = [&record] {
-    return fmt::format("prompt {}: {}{}", record.ordinal, to_string(record.fate),
+    return fmt::format("prompt {}: {}{}", record.ordinal, to_string(record.outcome),
                        record.step >= 0 ? fmt::format(" at step {}", record.step) : "");
   };
-  if (final_.contains(record.ordinal)) return what() + " after it had a final fate";
-  if (record.fate == Fate::kDispatched) return {};
+  if (final_.contains(record.ordinal)) return what() + " after it had a final outcome";
+  if (record.outcome == Outcome::kDispatched) return {};
   const auto open = open_.find(record.ordinal);
   if (open == open_.end()) return what() + " without being dispatched";
   if (record.discarded < open->second.discarded) {
@@ -44,11 +45,11 @@ std::string LedgerState::violation(const LedgerRecord& record) const {
 }
 
 void LedgerState::add(const LedgerRecord& record) {
-  if (!is_final(record.fate)) {
+  if (!is_final(record.outcome)) {
     if (final_.contains(record.ordinal)) return;
     Open& open = open_[record.ordinal];
-    open.fate = record.fate;
-    if (record.fate == Fate::kDispatched) return;
+    open.outcome = record.outcome;
+    if (record.outcome == Outcome::kDispatched) return;
     open_discarded_ += record.discarded - open.discarded;
     open.discarded = record.discarded;
     return;
@@ -56,7 +57,7 @@ void LedgerState::add(const LedgerRecord& record) {
   open_discarded_ -= open_discarded(record.ordinal);
   open_.erase(record.ordinal);
   const bool is_first = final_.insert(record.ordinal);
-  const auto [prompts, tokens] = counts_of(record.fate, ended_, tokens_);
+  const auto [prompts, tokens] = counts_of(record.outcome, ended_, tokens_);
   prompts += is_first ? 1 : 0;
   tokens += record.tokens.value_or(0);
   tokens_.discarded += record.discarded;
@@ -76,9 +77,9 @@ std::set<int64_t> LedgerState::in_flight() const {
   return ordinals;
 }
 
-std::optional<Fate> LedgerState::open_fate(int64_t ordinal) const {
+std::optional<Outcome> LedgerState::open_outcome(int64_t ordinal) const {
   const auto found = open_.find(ordinal);
-  return found == open_.end() ? std::nullopt : std::optional(found->second.fate);
+  return found == open_.end() ? std::nullopt : std::optional(found->second.outcome);
 }
 
 int64_t LedgerState::open_discarded(int64_t ordinal) const {

@@ -46,25 +46,25 @@ class LedgerState {
 
   LedgerSummary summary() const;
   const LedgerTokens& tokens() const { return tokens_; }
-  /// Ordinals without a final fate.
+  /// Ordinals without a final outcome.
   std::set<int64_t> in_flight() const;
   bool knows(int64_t ordinal) const { return open_.contains(ordinal) || final_.contains(ordinal); }
   /// The latest of a prompt that is not final; nothing for others.
-  std::optional<Fate> open_fate(int64_t ordinal) const;
+  std::optional<Outcome> open_outcome(int64_t ordinal) const;
   /// Tokens that were thrown away for a prompt that is not final; 0 for others. Or for all of them.
   int64_t open_discarded(int64_t ordinal) const;
   int64_t open_discarded() const { return open_discarded_; }
 
  private:
   struct Open {
-    Fate fate = Fate::kDispatched;  // the latest
-    int64_t discarded = 0;          // tokens
+    Outcome outcome = Outcome::kDispatched;  // the latest
+    int64_t discarded = 0;                   // tokens
   };
 
   std::unordered_map<int64_t, Open> open_;
   int64_t open_discarded_ = 0;  // sum over open_
   OrdinalSet final_;
-  LedgerSummary ended_;  // its counts of final fates
+  LedgerSummary ended_;  // its counts of final outcomes
   LedgerTokens tokens_;
 };
 

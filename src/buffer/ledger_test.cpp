@@ -30,22 +30,23 @@ void write(const std::filesystem::path& path, std::string_view bytes) {
 }
 
 LedgerRecord trained(int64_t ordinal, int64_t step) {
-  return {.ordinal = ordinal, .fate = Fate::kTrained, .step = step, .reason = ""};
+  return {.ordinal = ordinal, .outcome = Outcome::kTrained, .step = step, .reason = ""};
 }
 LedgerRecord dispatched(int64_t ordinal) {
-  return {.ordinal = ordinal, .fate = Fate::kDispatched, .step = -1, .reason = ""};
+  return {.ordinal = ordinal, .outcome = Outcome::kDispatched, .step = -1, .reason = ""};
 }
 
 TEST(Ledger, CountsWherePromptsAre) {
   const std::filesystem::path path = fresh("counts.ledger");
   Ledger ledger = Ledger::create(path);
   for (int64_t ordinal = 0; ordinal < 5; ++ordinal) ledger.append(dispatched(ordinal));
-  ledger.append({.ordinal = 0, .fate = Fate::kPartial});
-  ledger.append({.ordinal = 1, .fate = Fate::kScored});
+  ledger.append({.ordinal = 0, .outcome = Outcome::kPartial});
+  ledger.append({.ordinal = 1, .outcome = Outcome::kScored});
   ledger.append(trained(1, 0));
-  ledger.append({.ordinal = 2, .fate = Fate::kFiltered, .reason = "zero_std_1"});
-  ledger.append(
-      {.ordinal = 3, .fate = Fate::kFailed, .reason = "judge: \"timeout\"\nafter 3 attempts"});
+  ledger.append({.ordinal = 2, .outcome = Outcome::kFiltered, .reason = "zero_std_1"});
+  ledger.append({.ordinal = 3,
+                 .outcome = Outcome::kFailed,
+                 .reason = "judge: \"timeout\"\nafter 3 attempts"});
   const LedgerSummary expected{
       .dispatched = 5, .in_flight = 2, .trained = 1, .filtered = 1, .failed = 1};
   EXPECT_EQ(ledger.summary(), expected);
@@ -65,7 +66,7 @@ TEST(Ledger, RefusesASecondFateAndAPromptThatWasNotDispatched) {
   ledger.append(trained(7, 3));
   EXPECT_THROW(ledger.append(trained(7, 4)), BugError);
   EXPECT_THROW(ledger.append(dispatched(7)), BugError);
-  EXPECT_THROW(ledger.append({.ordinal = 8, .fate = Fate::kScored}), BugError);
+  EXPECT_THROW(ledger.append({.ordinal = 8, .outcome = Outcome::kScored}), BugError);
   EXPECT_EQ(ledger.summary().trained, 1);
 }
 
@@ -117,7 +118,7 @@ TEST(Ledger, AKillAtAnyByteLosesAtMostTheUnfinishedRecord) {
     ends.push_back(checkpoint = ledger.commit());
     ledger.append(trained(0, 0));
     ends.push_back(ledger.commit());
-    ledger.append({.ordinal = 1, .fate = Fate::kFailed, .reason = "engine"});
+    ledger.append({.ordinal = 1, .outcome = Outcome::kFailed, .reason = "engine"});
     ends.push_back(ledger.commit());
   }
   const std::string whole = content(path);
@@ -163,7 +164,8 @@ TEST(Ledger, ASkippedPromptIsCountedAsSuchAndEndsThere) {
   {
     Ledger ledger = Ledger::create(path);
     ledger.append(dispatched(0));
-    ledger.append({.ordinal = 0, .fate = Fate::kSkipped, .step = 2, .reason = "the loss is nan"});
+    ledger.append(
+        {.ordinal = 0, .outcome = Outcome::kSkipped, .step = 2, .reason = "the loss is nan"});
     EXPECT_THROW(ledger.append(trained(0, 2)), BugError);
     EXPECT_TRUE(ledger.in_flight().empty());
   }

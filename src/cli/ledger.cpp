@@ -67,7 +67,7 @@ json::object to_json(const buffer::LedgerStep& step) {
   const buffer::LedgerRecord& record = step.record;
   json::object object{{"line", step.line},
                       {"position", step.position},
-                      {"fate", to_string(record.fate)},
+                      {"fate", to_string(record.outcome)},
                       {"counts", step.counts}};
   if (record.step >= 0) object["step"] = record.step;
   if (!record.reason.empty()) object["reason"] = record.reason;
@@ -129,7 +129,7 @@ void print_path(int64_t ordinal, const std::vector<buffer::LedgerStep>& steps) {
   fmt::print("prompt {}\n  {:>10} {:>12}\n", ordinal, "line", "byte");
   for (const buffer::LedgerStep& step : steps) {
     const buffer::LedgerRecord& record = step.record;
-    std::string what(to_string(record.fate));
+    std::string what(to_string(record.outcome));
     if (record.step >= 0) what += fmt::format(" at step {}", record.step);
     if (!record.reason.empty()) what += fmt::format(" ({})", record.reason);
     if (record.tokens) what += fmt::format(", {} tokens", *record.tokens);
@@ -142,7 +142,7 @@ void print_path(int64_t ordinal, const std::vector<buffer::LedgerStep>& steps) {
 /// Standard output for people; with problems it ends in them.
 void print_verdict(const buffer::LedgerAudit& audit) {
   if (audit.num_problems == 0) {
-    fmt::print("\n{}\n", audit.checkpoint ? "everything adds up" : "no prompt has two fates");
+    fmt::print("\n{}\n", audit.checkpoint ? "everything adds up" : "no prompt has two outcomes");
     return;
   }
   fmt::print("\nDOES NOT ADD UP\n");

@@ -73,7 +73,7 @@ int serve_as_node(const config::RunConfig& config, const LaunchPlace& place) {
        .num_devices = config.device == "cpu" ? 0 : kernels::count_gpus(),
        .connect_limit = limit,
        // The controller gives this host up before that, and may have replaced it.
-       .lease = milliseconds_of(1.5 * config.worker_timeout_seconds)});
+       .silence_limit = milliseconds_of(1.5 * config.worker_timeout_seconds)});
 }
 
 int train_here(const config::ParsedFlags& flags) {

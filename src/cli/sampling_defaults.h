@@ -1,6 +1,6 @@
 #pragma once
 
-/// --sampling-defaults: what a request is drawn with where it is silent. SGLang's flag, and its
+/// --sampling-defaults: what a request is sampled with where it is silent. SGLang's flag, and its
 /// default.
 
 #include <CLI/CLI.hpp>

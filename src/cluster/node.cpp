@@ -94,7 +94,7 @@ class Node final {
       if (!is_open) throw std::runtime_error("the controller is gone");
       tell_endings();
       const auto now = Steady::now();
-      if (now - heard > config_.lease) {
+      if (now - heard > config_.silence_limit) {
         throw std::runtime_error(fmt::format(
             "nothing was heard of the controller for {} s; the workers of this host are killed",
             std::chrono::duration_cast<std::chrono::seconds>(now - heard).count()));

@@ -20,7 +20,7 @@ struct NodeConfig {
   int rank = 1;                                      // of this process
   int num_devices = 0;                               // GPUs of this host
   std::chrono::milliseconds connect_limit{600'000};  // until the controller is there
-  std::chrono::milliseconds lease{30'000};           // without a word from it
+  std::chrono::milliseconds silence_limit{30'000};   // without a word from it
 };
 
 /// Until the controller says that the run ends: then with its exit code. Throws ConfigError when there

@@ -78,13 +78,13 @@ class Nodes::RemoteProcess final : public WorkerProcess {
 Nodes::Nodes(NodesConfig config, const Clock& clock) : config_(std::move(config)), clock_(clock) {
   check(!config_.token.empty(), "hosts show a token");
   try {
-    door_.emplace(net::listen_on(config_.address, config_.port), config_.token);
+    listener_.emplace(net::listen_on(config_.address, config_.port), config_.token);
   } catch (const std::runtime_error& error) {
     throw ConfigError(fmt::format(
         "cannot listen for the other hosts: {}. The address has to be one of this host's own",
         error.what()));
   }
-  port_ = door_->port();
+  port_ = listener_->port();
   watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 
@@ -218,7 +218,7 @@ void Nodes::watch(const std::stop_token& stop) {
   auto looked = clock_.now(), pinged = looked;
   while (!stop.stop_requested()) {
     std::vector<pollfd> sockets;
-    door_->add_to(sockets);
+    listener_->add_to(sockets);
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [rank, node] : nodes_) {
@@ -234,7 +234,7 @@ void Nodes::watch(const std::stop_token& stop) {
       for (auto& [rank, node] : nodes_) node.heard += now - looked;
     }
     looked = now;
-    for (const auto& caller : door_->look()) greet(*caller);
+    for (const auto& caller : listener_->look()) greet(*caller);
     read_nodes();
     if (now - pinged < kPingPeriod) continue;
     pinged = now;
@@ -248,7 +248,7 @@ void Nodes::watch(const std::stop_token& stop) {
   }
 }
 
-void Nodes::greet(net::Caller& caller) {
+void Nodes::greet(net::HandshakePeer& caller) {
   const net::Claim& claim = caller.claim();
   try {
     if (claim.role == kNodeRole) return greet_node(caller, node_hello_from(claim.text));
@@ -259,7 +259,7 @@ void Nodes::greet(net::Caller& caller) {
   }
 }
 
-void Nodes::greet_node(net::Caller& caller, const NodeHello& hello) {
+void Nodes::greet_node(net::HandshakePeer& caller, const NodeHello& hello) {
   if (hello.program != config_.program)
     return caller.refuse(fmt::format("its program is another one ({}) than the controller's ({})",
                                      hello.program, config_.program));
@@ -282,7 +282,7 @@ void Nodes::greet_node(net::Caller& caller, const NodeHello& hello) {
   changed_.notify_all();
 }
 
-void Nodes::greet_worker(net::Caller& caller, const WorkerHello& hello) {
+void Nodes::greet_worker(net::HandshakePeer& caller, const WorkerHello& hello) {
   const std::lock_guard lock(mutex_);
   const auto found = remotes_.find(hello.worker);
   if (found == remotes_.end() || found->second->ending) return caller.refuse("nobody waits for it");

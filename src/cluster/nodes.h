@@ -82,9 +82,9 @@ class Nodes final : public Launcher {
 
   void watch(const std::stop_token& stop);
   void read_nodes();
-  void greet(net::Caller& caller);
-  void greet_node(net::Caller& caller, const NodeHello& hello);
-  void greet_worker(net::Caller& caller, const WorkerHello& hello);
+  void greet(net::HandshakePeer& caller);
+  void greet_node(net::HandshakePeer& caller, const NodeHello& hello);
+  void greet_worker(net::HandshakePeer& caller, const WorkerHello& hello);
   void hear(Node& node, const net::Frame& frame);
   void lose(Node& node, const std::string& why);
   /// Of a node that is there, by the number that the run gives it; null: it is lost.
@@ -95,7 +95,7 @@ class Nodes final : public Launcher {
   NodesConfig config_;
   const Clock& clock_;
   LocalLauncher here_;
-  std::optional<net::Door> door_;  // the watching thread's
+  std::optional<net::HandshakeListener> listener_;  // the watching thread's
   int port_ = 0;
 
   mutable std::mutex mutex_;

@@ -106,14 +106,14 @@ std::optional<RankClaim> rank_claim_from(std::string_view text) {
 RankMeeting::RankMeeting(const SocketMeshConfig& config, int listening)
     : config_(config),
       deadline_(Steady::now() + config.connect_timeout),
-      door_(listening, config.token),
+      listener_(listening, config.token),
       watcher_([this](const std::stop_token& stop) { watch(stop); }) {
   if (config_.rank == 0) return;
   to_first_ = connect_to(config_.meeting, config_.port,
                          {.epoch = config_.epoch,
                           .rank = config_.rank,
                           .group = RankClaim::kTable,
-                          .port = door_.port(),
+                          .port = listener_.port(),
                           .address = config_.address});
 }
 
@@ -130,12 +130,12 @@ milliseconds RankMeeting::left() const {
 
 void RankMeeting::watch(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    door_.wait(kLook);
-    for (const auto& caller : door_.look()) greet(*caller);
+    listener_.wait(kLook);
+    for (const auto& caller : listener_.look()) greet(*caller);
   }
 }
 
-void RankMeeting::greet(net::Caller& caller) {
+void RankMeeting::greet(net::HandshakePeer& caller) {
   const auto claim = rank_claim_from(caller.claim().text);
   if (caller.claim().role != kRole || !claim) return caller.refuse("here ranks meet");
   if (claim->epoch != config_.epoch) {
@@ -183,7 +183,7 @@ void RankMeeting::exchange_table() {
     ::close(std::exchange(to_first_, -1));
     return;
   }
-  std::string text = fmt::format("{} {}\n", door_.port(), config_.meeting);
+  std::string text = fmt::format("{} {}\n", listener_.port(), config_.meeting);
   std::vector<int> sockets;
   for (int rank = 1; rank < size; ++rank) {
     const Arrived arrived = wait_for(RankClaim::kTable, rank);

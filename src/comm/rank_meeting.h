@@ -61,7 +61,7 @@ class RankMeeting final {
   };
 
   void watch(const std::stop_token& stop);
-  void greet(net::Caller& caller);
+  void greet(net::HandshakePeer& caller);
   /// The socket of a claim of `group` by `peer`, once it is there.
   Arrived wait_for(int group, int peer);
   void exchange_table();
@@ -70,7 +70,7 @@ class RankMeeting final {
 
   const SocketMeshConfig& config_;
   const Steady::time_point deadline_;
-  net::Door door_;
+  net::HandshakeListener listener_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::pair<int, int>, Arrived> arrived_;  // by group and rank; guarded by mutex_

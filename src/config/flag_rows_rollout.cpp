@@ -1,4 +1,4 @@
-// How responses are drawn and scored.
+// How responses are sampled and scored.
 
 #include "config/aliases.h"
 #include "config/flag_rows.h"
@@ -187,7 +187,7 @@ std::vector<FlagRow> async_flags() {
           "--restart-mode", &C::restart_mode,
           "what a run that goes on from a checkpoint does with groups under way: sibling: each "
           "sample "
-          "goes on from its tokens; prompt_group: groups of which a sample has not ended are drawn "
+          "goes on from its tokens; prompt_group: groups of which a sample has not ended are sampled "
           "anew from their prompts",
           {"sibling", "prompt_group"})
           .when(kAsyncRun),

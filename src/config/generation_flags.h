@@ -45,7 +45,7 @@ struct DataFlags {
       -1};  // failed reads in a row that end the run; -1: none
 };
 
-/// What is drawn for a step, and the rules of each response.
+/// What is sampled for a step, and the rules of each response.
 struct RolloutFlags {
   Flag<std::string> rollout_function_path{"slime.rollout.sglang_rollout.generate_rollout"};
   Flag<double> rollout_temperature{1.0};

@@ -64,7 +64,7 @@ void check_schedule(ParsedFlags& flags, Problems& problems) {
   if (!config.colocate) return;
   problems.require(
       !flags.gives("--schedule-train-rounds") || config.schedule_train_rounds == 0,
-      fmt::format("--colocate and --schedule-train-rounds {}: nothing is drawn while the trainer "
+      fmt::format("--colocate and --schedule-train-rounds {}: nothing is sampled while the trainer "
                   "has the device",
                   config.schedule_train_rounds));
   config.schedule_train_rounds = 0;

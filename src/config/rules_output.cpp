@@ -73,7 +73,7 @@ void check_output(RunConfig& config, Problems& problems) {
 
 namespace {
 
-/// Supervised training evaluates rows: nothing is drawn and scored.
+/// Supervised training evaluates rows: nothing is sampled and scored.
 void check_row_evaluation(ParsedFlags& flags) {
   std::vector<std::string> ignored;
   for (const std::string& name : flags.given) {

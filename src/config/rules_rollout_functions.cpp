@@ -33,7 +33,7 @@ void check_one_step_ahead(
     const std::string_view said = flags.gives(flag) || alias == flags.said_by_alias.end()
                                       ? flag
                                       : std::string_view(alias->second);
-    refuse(flags.says(flag), said, "there is no queue of groups; one step is drawn ahead, whole");
+    refuse(flags.says(flag), said, "there is no queue of groups; one step is sampled ahead, whole");
   }
 }
 

@@ -47,7 +47,7 @@ struct RunConfig : ModelFlags,
   /// trained as the run that drew it was.
   bool has_update_interval() const { return train_async || !load_debug_rollout_data.empty(); }
 
-  /// Responses are drawn by engines of this run.
+  /// Responses are sampled by engines of this run.
   bool generates() const {
     return !trains_on_rows() && !debug_train_only && load_debug_rollout_data.empty();
   }

@@ -73,12 +73,13 @@ void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
       flags.ignored.push_back(unknown.name);
     } else {
       const bool is_of_turns = unknown.name == "--max-turns";
-      problems.require(false, fmt::format("{}{}{}", unknown.text(),
-                                          is_of_turns ? "; turns are drawn by a function of yours, "
-                                                        "add --custom-generate-function-path "
-                                                        "FILE.py (docs/plugins.md)"
-                                                      : "",
-                                          std::exchange(how_to_go_on, "")));
+      problems.require(false,
+                       fmt::format("{}{}{}", unknown.text(),
+                                   is_of_turns ? "; turns are sampled by a function of yours, "
+                                                 "add --custom-generate-function-path "
+                                                 "FILE.py (docs/plugins.md)"
+                                               : "",
+                                   std::exchange(how_to_go_on, "")));
     }
   }
 }

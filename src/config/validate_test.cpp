@@ -340,7 +340,7 @@ TEST(Validate, VirtualStagesTakeMicroBatchesInGroupsOfTheStages) {
                         "data-parallel ranks x 2 pipeline stages with virtual stages"));
 }
 
-TEST(Validate, WhereNothingIsDrawnNoRankHasAnEngine) {
+TEST(Validate, WhereNothingIsSampledNoRankHasAnEngine) {
   const std::string three =
       "--actor-num-gpus-per-node 3 --colocate --rollout-num-gpus 3 --rollout-num-gpus-per-engine "
       "2 ";

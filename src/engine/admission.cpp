@@ -60,7 +60,7 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
   if (forbids_every_token(request.sampling, config_.eos_token_ids, vocab_size_)) {
     problems.push_back(
         fmt::format("min_new_tokens is {}, and every one of the {} ids ends the response before "
-                    "(stop_token_ids): no token can be drawn",
+                    "(stop_token_ids): no token can be sampled",
                     request.sampling.min_new_tokens, vocab_size_));
   }
   const auto outside = std::find_if(request.input_ids.begin(), request.input_ids.end(),
@@ -73,9 +73,9 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
     problems.emplace_back("the prompt has attachments, and this model takes text alone");
   if (std::string problem = problem_of(request.media, prompt_length); !problem.empty())
     problems.push_back(std::move(problem));
-  if (request.num_drawn < 0 || request.num_drawn > prompt_length) {
+  if (request.num_sampled < 0 || request.num_sampled > prompt_length) {
     problems.push_back(
-        fmt::format("num_drawn is {}, of {} input_ids", request.num_drawn, prompt_length));
+        fmt::format("num_sampled is {}, of {} input_ids", request.num_sampled, prompt_length));
   }
   const bool draws = request.sampling.max_new_tokens > 0;
   if (prompt_length + (draws ? 1 : 0) > max_request_tokens_) {
@@ -133,13 +133,13 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
   request->tokens.reserve(request->max_tokens);
   request->stop =
       std::make_unique<StopChecker>(sampling, config_.eos_token_ids, config_.token_bytes);
-  const auto drawn = std::span(request->tokens).last(request->client.num_drawn);
-  request->stop->recall(drawn);
+  const auto sampled = std::span(request->tokens).last(request->client.num_sampled);
+  request->stop->recall(sampled);
   if (config_.make_constraint) request->constraint = config_.make_constraint(request->client);
   if (request->constraint)
-    for (const TokenId id : drawn) request->constraint->accept(id);
+    for (const TokenId id : sampled) request->constraint->accept(id);
   if (has_penalties(sampling))
-    for (const TokenId id : drawn) ++request->output_counts[id];
+    for (const TokenId id : sampled) ++request->output_counts[id];
   scheduler.add(std::move(request));
 }
 

@@ -58,9 +58,9 @@ struct GenerateRequest {
   std::string rid;  // must be unique among running requests; empty: the engine makes one
   std::vector<TokenId> input_ids;
   std::vector<MediaSpan> media;  // of input_ids; empty: all are text
-  /// The last so many of input_ids are of this response, drawn by a call before: stop strings and
-  /// penalties see them. The limits of `sampling` are of what is still to be drawn.
-  int64_t num_drawn = 0;
+  /// The last so many of input_ids are of this response, sampled by a call before: stop strings and
+  /// penalties see them. The limits of `sampling` are of what is still to be sampled.
+  int64_t num_sampled = 0;
   SamplingParams sampling;
   /// Prefixes are shared among requests with the same salt alone.
   std::string cache_salt;
@@ -68,7 +68,7 @@ struct GenerateRequest {
   int64_t logprob_start_len = -1;  // first prompt position whose log-prob is wanted; -1: none
   int64_t top_logprobs_num = 0;
   bool return_top_p_token_ids = false;  // record the ids that survived the top-p cut
-  /// Which experts each token visits is told, of rows from this one on; of prompts with a token drawn.
+  /// Which experts each token visits is told, of rows from this one on; of prompts with a token sampled.
   bool return_routed_experts = false;
   int64_t routed_experts_start_len = 0;
   int64_t stream_interval = 1;  // tokens per update; 0: one update, at the end

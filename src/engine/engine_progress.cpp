@@ -26,10 +26,10 @@ void EngineProgress::tell_activity(const Counts& counts) {
   if (on_activity_) on_activity_(now);
 }
 
-void EngineProgress::update(const Counts& counts, int64_t num_drawn) {
+void EngineProgress::update(const Counts& counts, int64_t num_sampled) {
   tell_activity(counts);
   const Clock::TimePoint now = clock_.now();
-  window_tokens_ += num_drawn;
+  window_tokens_ += num_sampled;
   const double seconds = seconds_between(window_start_, now);
   if (seconds >= 1.0) {
     tokens_per_second_ = static_cast<double>(window_tokens_) / seconds;

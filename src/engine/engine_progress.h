@@ -31,8 +31,8 @@ class EngineProgress {
     bool has_work = false;  // a step is in flight, or one may begin
   };
   void step_ended();
-  /// `num_drawn`: tokens since the last call.
-  void update(const Counts& counts, int64_t num_drawn = 0);
+  /// `num_sampled`: tokens since the last call.
+  void update(const Counts& counts, int64_t num_sampled = 0);
 
   // Any thread.
 
@@ -46,7 +46,7 @@ class EngineProgress {
   const std::function<void(Activity)> on_activity_;
   Activity activity_ = Activity::kIdle;
   int64_t steps_done_ = 0;
-  int64_t window_tokens_ = 0;  // drawn since window_start_
+  int64_t window_tokens_ = 0;  // sampled since window_start_
   double tokens_per_second_ = 0;
   Clock::TimePoint window_start_;
 

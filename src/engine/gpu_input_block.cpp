@@ -333,7 +333,7 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
       const int64_t index = request.num_computed + i;
       const TokenId id = request.tokens[index];
-      ids[row] = id == kPendingToken ? -request.drawn_row - 1 : id;
+      ids[row] = id == kPendingToken ? -request.sampled_row - 1 : id;
       indices[row] = index;
       rotary_rows[row] = rotary_row(request, index);
       row_sequence[row] = static_cast<int32_t>(sequence);
@@ -360,22 +360,22 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
 }
 
 void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,
-                                  std::span<const kernels::RowWish> wishes, int64_t rows,
+                                  std::span<const kernels::RowExtras> extras, int64_t rows,
                                   bool is_decode, GpuStepInputs& in) {
-  std::vector<const Request*> drawn;
-  std::vector<int64_t> drawn_rows;
+  std::vector<const Request*> sampled;
+  std::vector<int64_t> sampled_rows;
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     row += chunk.num_tokens;
     if (!draws_token(chunk)) continue;
-    drawn.push_back(chunk.request);
-    drawn_rows.push_back(row - 1);
+    sampled.push_back(chunk.request);
+    sampled_rows.push_back(row - 1);
   }
-  const auto count = static_cast<int64_t>(drawn.size());
+  const auto count = static_cast<int64_t>(sampled.size());
   const int64_t launched = is_decode ? rows : count;
   if (!is_decode && count < rows) {
-    block_.add(view(drawn_rows));
-    in.drawn_rows_R = block_.last_on_device(at::kLong, count);
+    block_.add(view(sampled_rows));
+    in.sampled_rows_R = block_.last_on_device(at::kLong, count);
   }
   const auto uniforms = block_.add<double>(launched);
   in.sampling.uniform_R = block_.last_on_device(at::kDouble, launched);
@@ -387,20 +387,20 @@ void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,
   in.sampling.min_p_R = block_.last_on_device(at::kFloat, launched);
   const auto top_ks = block_.add<int32_t>(launched);
   in.sampling.top_k_R = block_.last_on_device(at::kInt, launched);
-  constexpr auto kWishBytes = static_cast<int64_t>(sizeof(kernels::RowWish));
-  const auto wish_room = block_.add<kernels::RowWish>(launched);
-  in.sampling.wish_R = block_.last_on_device(at::kByte, launched * kWishBytes);
-  std::ranges::fill(wish_room, kernels::RowWish{});
-  std::ranges::copy(wishes, wish_room.begin());
+  constexpr auto kExtrasBytes = static_cast<int64_t>(sizeof(kernels::RowExtras));
+  const auto wish_room = block_.add<kernels::RowExtras>(launched);
+  in.sampling.extras_R = block_.last_on_device(at::kByte, launched * kExtrasBytes);
+  std::ranges::fill(wish_room, kernels::RowExtras{});
+  std::ranges::copy(extras, wish_room.begin());
   for (int64_t i = 0; i < launched; ++i) {
     uniforms[i] = 0.5;
     temperatures[i] = top_ps[i] = 1;
     min_ps[i] = 0;
     top_ks[i] = 0;
     if (i >= count) continue;
-    const SamplingParams& params = drawn[i]->client.sampling;
+    const SamplingParams& params = sampled[i]->client.sampling;
     const bool greedy = is_greedy(params);
-    if (!greedy) uniforms[i] = uniform_of(*drawn[i]);
+    if (!greedy) uniforms[i] = uniform_of(*sampled[i]);
     temperatures[i] = static_cast<float>(logprob_temperature(params));
     top_ps[i] = static_cast<float>(params.top_p);
     min_ps[i] = static_cast<float>(params.min_p);
@@ -410,12 +410,12 @@ void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,
 }
 
 GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
-                                  std::span<const kernels::RowWish> wishes, int64_t rows,
+                                  std::span<const kernels::RowExtras> extras, int64_t rows,
                                   bool is_decode) {
   GpuStepInputs in;
   in.is_decode = is_decode;
   block_.begin();
-  fill_sampling(chunks, wishes, rows, is_decode, in);
+  fill_sampling(chunks, extras, rows, is_decode, in);
   fill_attention(chunks, rows, is_decode, in);
   block_.send();
   return in;

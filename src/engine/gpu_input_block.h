@@ -2,7 +2,7 @@
 
 /// Input block of a step's kernels: built from its chunks on the host, sent in one copy.
 ///
-/// Dimensions: T rows of the step, as launched; S sequences; R drawn rows.
+/// Dimensions: T rows of the step, as launched; S sequences; R sampled rows.
 
 #include <span>
 #include <vector>
@@ -20,9 +20,9 @@ namespace slime::engine {
 
 /// Tensors over the device's block.
 struct GpuStepInputs {
-  Tensor ids_T;         // int64
-  Tensor rotary_row_T;  // int64; how many keys a row sees: batch.index_T
-  Tensor drawn_rows_R;  // int64, may be none; undefined: all rows, in order
+  Tensor ids_T;           // int64
+  Tensor rotary_row_T;    // int64; how many keys a row sees: batch.index_T
+  Tensor sampled_rows_R;  // int64, may be none; undefined: all rows, in order
   kernels::PagedBatch batch;
   /// Of groups of layers with a window (engine/cache_groups.h): other slots, pages and units of decode.
   std::vector<kernels::PagedBatch> window_batches;
@@ -39,9 +39,9 @@ class GpuInputBlock {
 
   /// Fills the block, sends it on the current stream and describes it. `rows`: T, at least the
   /// chunks' tokens; more are padding. `is_decode`: each chunk is one token that draws the next.
-  /// The same number of rows of decode gives the same places in the block. `wishes`: of the rows
+  /// The same number of rows of decode gives the same places in the block. `extras`: of the rows
   /// that draw; empty where none has one.
-  GpuStepInputs fill(std::span<const Chunk> chunks, std::span<const kernels::RowWish> wishes,
+  GpuStepInputs fill(std::span<const Chunk> chunks, std::span<const kernels::RowExtras> extras,
                      int64_t rows, bool is_decode);
 
  private:
@@ -57,7 +57,7 @@ class GpuInputBlock {
   void add_tiles(const kernels::UnitPlan& plan, int64_t rows, GpuStepInputs& in,
                  kernels::TiledLayers layers = kernels::TiledLayers::kAll);
   void add_packed(std::span<const Chunk> chunks, kernels::PackedPlan plan, GpuStepInputs& in);
-  void fill_sampling(std::span<const Chunk> chunks, std::span<const kernels::RowWish> wishes,
+  void fill_sampling(std::span<const Chunk> chunks, std::span<const kernels::RowExtras> extras,
                      int64_t rows, bool is_decode, GpuStepInputs& in);
 
   const int64_t spare_page_;

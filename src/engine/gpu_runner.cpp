@@ -136,7 +136,7 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       attention_(gpu_, network.blocks(), groups_of(network, config), keys_, values_, index_keys_,
                  states_PX_, sparse_keys(gpu_, network, config)),
       inputs_(gpu_, network, config, keys_.device()),
-      wishes_(config.eos_ids, network.config().vocab_size, keys_.device()),
+      extras_(config.eos_ids, network.config().vocab_size, keys_.device()),
       results_(std::max(config.max_running_requests, kernels::kRecordedRows.back()),
                keys_.device()),
       copy_begins_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT),
@@ -282,20 +282,20 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
   clear_states(chunks);
   Launched launched;
   launched.turn = results_.turn = 1 - results_.turn;
-  int64_t num_tokens = 0, num_drawn = 0;
+  int64_t num_tokens = 0, num_sampled = 0;
   bool waits = false;
   std::vector<MediaRun> media;
   for (const Chunk& chunk : chunks) {
     append_media(media, chunk, num_tokens);
     num_tokens += chunk.num_tokens;
-    launched.row_of_chunk.push_back(draws_token(chunk) ? num_drawn++ : -1);
+    launched.row_of_chunk.push_back(draws_token(chunk) ? num_sampled++ : -1);
     waits |= scores_prompt(chunk);
   }
-  const std::vector<kernels::RowWish> wishes =
-      wishes_.plan(chunks, launched.turn, launched.reports);
+  const std::vector<kernels::RowExtras> extras =
+      extras_.plan(chunks, launched.turn, launched.reports);
   if (is_recordable(chunks)) {
     const int64_t rows = padded_rows(num_tokens);
-    GpuStepInputs in = inputs_.fill(chunks, wishes, rows, true);
+    GpuStepInputs in = inputs_.fill(chunks, extras, rows, true);
     const auto [entry, is_new] = recorded_.try_emplace({network_, rows});
     Recorded& recorded = entry->second;
     if (is_new) {
@@ -312,18 +312,18 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
     }
     send_results(chunks, recorded.made_TYK, launched.turn);
   } else {
-    const GpuStepInputs in = inputs_.fill(chunks, wishes, num_tokens, false);
+    const GpuStepInputs in = inputs_.fill(chunks, extras, num_tokens, false);
     const Tensor made_TYK = room_for_experts(num_tokens);
     const bool wants_all = waits || config_.computes_all_rows;  // scores of prompts do
-    Tensor hidden_RH = forward(in, made_TYK, wants_all ? Tensor() : in.drawn_rows_R, media);
+    Tensor hidden_RH = forward(in, made_TYK, wants_all ? Tensor() : in.sampled_rows_R, media);
     if (waits) {
       score_prompts(chunks, hidden_RH,
                     [this](const Tensor& hidden_PH, std::span<const TokenId> targets,
                            int64_t num_top) { return score_rows(hidden_PH, targets, num_top); });
     }
-    if (wants_all && in.drawn_rows_R.defined())
-      hidden_RH = hidden_RH.index_select(0, in.drawn_rows_R);
-    if (num_drawn > 0) draw(in, hidden_RH);
+    if (wants_all && in.sampled_rows_R.defined())
+      hidden_RH = hidden_RH.index_select(0, in.sampled_rows_R);
+    if (num_sampled > 0) draw(in, hidden_RH);
     send_results(chunks, made_TYK, launched.turn);
   }
   launched_.push_back(std::move(launched));
@@ -373,7 +373,7 @@ std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
   }
   const int32_t* num_kept = tokens + 2 * results.size(1);
   const auto read = [&](const RowReport& report) {
-    wishes_.read(report, launched.turn, num_kept[launched.row_of_chunk[report.chunk]],
+    extras_.read(report, launched.turn, num_kept[launched.row_of_chunk[report.chunk]],
                  *out[report.chunk]);
   };
   std::vector<const RowReport*> handed_over;  // each is work for a core

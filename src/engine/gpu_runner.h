@@ -6,14 +6,14 @@
 /// sizes and recorded: the first step of a size runs as it is, the second is recorded, and from
 /// then on a step is one copy of its numbers to the device and one launch. Other steps (prompts) are
 /// launched kernel by kernel, and so are all steps of networks with indexers of sizes that have no kernels.
-/// Everything is drawn on the device, whatever a row wants.
+/// Everything is sampled on the device, whatever its sampling extras.
 ///
 /// One class because all of its parts are what a launched step reads and writes, on its stream.
 ///
 /// All work goes to one stream of the runner's own; weights that another stream changed must be
 /// complete before launch().
 ///
-/// Dimensions: T rows of the step, as launched; R drawn rows; H hidden, V vocabulary.
+/// Dimensions: T rows of the step, as launched; R sampled rows; H hidden, V vocabulary.
 
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
@@ -27,7 +27,7 @@
 #include "engine/gpu_attention.h"
 #include "engine/gpu_expert_choices.h"
 #include "engine/gpu_input_block.h"
-#include "engine/gpu_row_wishes.h"
+#include "engine/gpu_row_extras.h"
 #include "engine/step_runner.h"
 #include "kernels/gpu/gpu.h"
 
@@ -65,7 +65,7 @@ class GpuRunner final : public StepRunner {
     int turn = 0;
   };
   struct Launched {
-    std::vector<int64_t> row_of_chunk;  // among the drawn rows; -1: draws none
+    std::vector<int64_t> row_of_chunk;  // among the sampled rows; -1: draws none
     std::vector<RowReport> reports;
     int turn = 0;  // which of the result blocks
   };
@@ -77,7 +77,7 @@ class GpuRunner final : public StepRunner {
   /// States of requests that begin are those before the first token.
   void clear_states(std::span<const Chunk> chunks);
   int64_t padded_rows(int64_t rows) const;
-  /// Hidden states of the step, and from them the drawn tokens in results_. `made_TYK`: where choices
+  /// Hidden states of the step, and from them the sampled tokens in results_. `made_TYK`: where choices
   /// of experts go; undefined: nobody asks. `wanted_R`: TokenBatch's.
   Tensor forward(const GpuStepInputs& in, const Tensor& made_TYK, const Tensor& wanted_R = {},
                  std::span<const MediaRun> media = {});
@@ -103,7 +103,7 @@ class GpuRunner final : public StepRunner {
   Tensor states_PX_;
   GpuAttention attention_;
   GpuInputBlock inputs_;
-  GpuRowWishes wishes_;
+  GpuRowExtras extras_;
   std::optional<GpuExpertChoices> experts_;  // where choices are recorded
   Results results_;
   std::deque<Launched> launched_;

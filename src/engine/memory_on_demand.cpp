@@ -34,7 +34,7 @@ Tensor zeros_on_demand(int64_t count, int64_t size, const char* what) {
     throw OutOfMemory(fmt::format("no room for {:.2f} GiB of {} of a layer",
                                   static_cast<double>(bytes) / (int64_t{1} << 30), what));
   const auto pages = whole_pages(memory, count * size);
-  // A wish: what the system answers changes nothing here.
+  // A extras: what the system answers changes nothing here.
   if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_HUGEPAGE);
   return at::from_blob(
       memory, {count * size}, [bytes](void* all) { ::munmap(all, bytes); },

@@ -149,7 +149,7 @@ void ModelRunner::copy_weights(const FreshWeights& fresh) {
 }
 
 bool ModelRunner::launch(std::span<const Chunk> chunks) {
-  drawn_.assign(chunks.size(), std::nullopt);
+  sampled_.assign(chunks.size(), std::nullopt);
   std::vector<int64_t> rows;  // last ones of chunks that draw
   std::vector<SampleJob> jobs;
   int64_t row = 0;
@@ -159,16 +159,16 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
     rows.push_back(row - 1);
     jobs.emplace_back().request = chunk.request;
   }
-  const Tensor drawn_R = static_cast<int64_t>(rows.size()) < row ? index_of(rows) : Tensor();
+  const Tensor sampled_R = static_cast<int64_t>(rows.size()) < row ? index_of(rows) : Tensor();
   const bool scores = std::ranges::any_of(chunks, scores_prompt);
   const bool wants_all = scores || computes_all_rows_;
-  Tensor hidden_RH = forward(chunks, wants_all ? Tensor() : drawn_R);
+  Tensor hidden_RH = forward(chunks, wants_all ? Tensor() : sampled_R);
   if (scores) {
     score_prompts(chunks, hidden_RH,
                   [this](const Tensor& hidden_PH, std::span<const TokenId> targets,
                          int64_t num_top) { return score_rows(hidden_PH, targets, num_top); });
   }
-  if (wants_all && drawn_R.defined()) hidden_RH = hidden_RH.index_select(0, drawn_R);
+  if (wants_all && sampled_R.defined()) hidden_RH = hidden_RH.index_select(0, sampled_R);
   if (rows.empty()) return false;
   const Tensor logits_RV = network_->logits(hidden_RH);
   for (std::size_t i = 0; i < jobs.size(); ++i)
@@ -176,13 +176,13 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
   sample(jobs, eos_ids_);
   std::size_t next = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    if (draws_token(chunks[i])) drawn_[i] = std::move(jobs[next++].token);
+    if (draws_token(chunks[i])) sampled_[i] = std::move(jobs[next++].token);
   }
   return false;
 }
 
 std::vector<std::optional<kernels::SampledToken>> ModelRunner::collect() {
-  return std::exchange(drawn_, {});
+  return std::exchange(sampled_, {});
 }
 
 }  // namespace slime::engine

@@ -26,7 +26,7 @@ class ModelRunner final : public StepRunner {
     copy_seconds_ = 0;
   }
   double wait_for_weights() override { return copy_seconds_; }
-  void reset() override { drawn_.clear(); }
+  void reset() override { sampled_.clear(); }
   void release_memory() override;
   void resume_memory() override {}  // comes back as it is written
   at::ScalarType kv_dtype() const override { return cache_.dtype(); }
@@ -50,7 +50,7 @@ class ModelRunner final : public StepRunner {
   const int64_t queries_per_head_;
   const bool computes_all_rows_;
   const std::vector<TokenId> eos_ids_;
-  std::vector<std::optional<kernels::SampledToken>> drawn_;  // of the launched step
+  std::vector<std::optional<kernels::SampledToken>> sampled_;  // of the launched step
   double copy_seconds_ = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace slime::engine {
 
-/// Of the first `count` tokens, which are all drawn. They are made once, and kept with the request: valid
+/// Of the first `count` tokens, which are all sampled. They are made once, and kept with the request: valid
 /// until the next call.
 std::span<const TokenKey> prefix_keys(Request& request, int64_t count);
 

@@ -54,14 +54,14 @@ struct Request {
   std::vector<int64_t> snapshots_at;
   bool draws_last = false;  // the step in flight draws its last token: nothing is left to compute
   /// Where the step in flight puts its token, counted over the tokens it draws.
-  int64_t drawn_row = -1;
+  int64_t sampled_row = -1;
   bool prompt_is_recorded = false;  // in the prefix tree, since the pages were allocated
   int64_t num_scored = 0;  // prompt positions whose log-prob is known, counted from position 0
   /// Rows whose choices of experts need not be told any more; what is computed again does not change
   /// them.
   int64_t num_routed = 0;
   std::unordered_map<TokenId, int64_t> output_counts;  // only with penalties
-  /// On a GPU: what changes its logits, kernels::LogitChanges (engine/gpu_row_wishes.h); undefined
+  /// On a GPU: what changes its logits, kernels::LogitChanges (engine/gpu_row_extras.h); undefined
   /// until it is needed.
   Tensor logit_changes;
   std::unique_ptr<StopChecker> stop;

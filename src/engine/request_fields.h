@@ -35,7 +35,7 @@ void each_field(Request& request, const Fn& fn) {
   fn(request.rid);
   fn(request.input_ids);
   fn(request.media);
-  fn(request.num_drawn);
+  fn(request.num_sampled);
   fn(request.cache_salt);
   fn(request.return_logprob);
   fn(request.logprob_start_len);

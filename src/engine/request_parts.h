@@ -1,6 +1,6 @@
 #pragma once
 
-/// A request that is drawn in several parts, by one engine or by several: what is left of it, and
+/// A request that is sampled in several parts, by one engine or by several: what is left of it, and
 /// its updates as one.
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 
 namespace slime::engine {
 
-/// Makes `rest` what is left of it when `drawn` has come: those tokens are of its input, and a
+/// Makes `rest` what is left of it when `sampled` has come: those tokens are of its input, and a
 /// later part draws behind them. Scores of the prompt came with the first token.
-inline void advance(GenerateRequest& rest, std::span<const TokenId> drawn) {
-  if (drawn.empty()) return;
-  const auto count = static_cast<int64_t>(drawn.size());
-  rest.input_ids.insert(rest.input_ids.end(), drawn.begin(), drawn.end());
-  rest.num_drawn += count;
+inline void advance(GenerateRequest& rest, std::span<const TokenId> sampled) {
+  if (sampled.empty()) return;
+  const auto count = static_cast<int64_t>(sampled.size());
+  rest.input_ids.insert(rest.input_ids.end(), sampled.begin(), sampled.end());
+  rest.num_sampled += count;
   rest.logprob_start_len = -1;
   if (rest.return_routed_experts)
     rest.routed_experts_start_len = static_cast<int64_t>(rest.input_ids.size()) - 1;

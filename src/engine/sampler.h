@@ -1,7 +1,7 @@
 #pragma once
 
 /// From logits to tokens: penalties, bias and minimum length change the logits,
-/// kernels/cpu/sample.h draws. On a GPU kernels do both (engine/gpu_row_wishes.h).
+/// kernels/cpu/sample.h draws. On a GPU kernels do both (engine/gpu_row_extras.h).
 ///
 /// Order, as in SGLang: frequency and presence penalties, repetition penalty, logit bias; ids that
 /// would end the response too early become impossible, or those that a constraint does not allow. Penalties count generated tokens, not the
@@ -25,7 +25,7 @@ struct SampleJob {
 /// Runs on ATen's threads, one row each. `eos_ids` end a response unless it ignores them.
 void sample(std::span<SampleJob> jobs, const std::vector<TokenId>& eos_ids);
 
-/// How the next token of this request is drawn.
+/// How the next token of this request is sampled.
 kernels::SampleOptions sample_options(const Request& request);
 
 /// Ids that are impossible until the request's minimum length, in [0, vocab_size).

@@ -169,7 +169,7 @@ TEST(SchedulerWithStates, AFurtherTurnGoesOnFromTheEndOfTheOneBefore) {
   prompt.insert(prompt.end(), {7, 8, 9});
   const Request& next = bench.submit(prompt, 2);
   bench.step();
-  EXPECT_EQ(next.cached_tokens, 14) << "all but the token whose successor was never drawn";
+  EXPECT_EQ(next.cached_tokens, 14) << "all but the token whose successor was never sampled";
   bench.run_to_end();
 }
 

@@ -77,7 +77,7 @@ TEST(SchedulerWithWindow, AFurtherTurnGoesOnFromTheEndOfTheOneBefore) {
   prompt.insert(prompt.end(), {7, 8, 9});
   const Request& next = bench.submit(prompt, 2);
   bench.step();
-  EXPECT_EQ(next.cached_tokens, 69) << "all but the token whose successor was never drawn";
+  EXPECT_EQ(next.cached_tokens, 69) << "all but the token whose successor was never sampled";
   EXPECT_LE(pages_held(next), 6 + 1);
   bench.run_to_end();
   EXPECT_EQ(bench.tree().match(keys_of(numbered_prompt(0, 10))).num_tokens, 10);
@@ -196,7 +196,7 @@ TEST(SchedulerWithGroups, AFurtherTurnGoesOnFromTheEndOfTheOneBefore) {
   prompt.insert(prompt.end(), {7, 8, 9});
   const Request& next = bench.submit(prompt, 2);
   bench.step();
-  EXPECT_EQ(next.cached_tokens, 69) << "all but the token whose successor was never drawn";
+  EXPECT_EQ(next.cached_tokens, 69) << "all but the token whose successor was never sampled";
   EXPECT_LE(most_held_of_windows(next), 6 + 1);
   bench.run_to_end();
   EXPECT_EQ(bench.tree().match(keys_of(numbered_prompt(0, 10))).num_tokens, 10);

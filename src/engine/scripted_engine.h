@@ -25,15 +25,15 @@ namespace slime::engine {
 struct ScriptedRequest {
   GenerateRequest request;
   EngineClient::OnUpdate on_update;
-  int64_t num_drawn = 0;  // by this engine
-  int64_t length = 0;     // the script's
+  int64_t num_sampled = 0;  // by this engine
+  int64_t length = 0;       // the script's
   bool has_begun = false;
   bool is_aborted = false;
-  GenerateUpdate pending;  // drawn and not told yet
+  GenerateUpdate pending;  // sampled and not told yet
 
   /// The next token, of the version, and its log-prob.
   void draw(TokenId token, float log_prob, WeightVersion version) {
-    ++num_drawn;
+    ++num_sampled;
     pending.output_ids.push_back(token);
     pending.output_log_probs.push_back(log_prob);
     if (pending.versions.empty()) pending.versions.push_back({version, 0});
@@ -236,7 +236,7 @@ class ScriptedEngine : public EngineClient {
   std::function<Expected<void>(const WeightUpdate&)> on_update_weights;  // an error refuses it
   std::function<std::optional<FinishReason>(const GenerateRequest&)> refuses;
   std::function<void(const GenerateRequest&)> on_admitted;  // by the next step; no lock is held
-  std::function<void(const GenerateRequest&)> on_drawn;     // when a token is told; the same
+  std::function<void(const GenerateRequest&)> on_sampled;   // when a token is told; the same
   std::vector<GenerateRequest> requests_seen;
 
  private:
@@ -244,7 +244,7 @@ class ScriptedEngine : public EngineClient {
   struct Told {
     OnUpdate on_update;
     GenerateUpdate update;
-    std::optional<GenerateRequest> drawn;  // for on_drawn
+    std::optional<GenerateRequest> sampled;  // for on_sampled
   };
 
   void run(const std::stop_token& stop) {
@@ -322,7 +322,7 @@ class ScriptedEngine : public EngineClient {
     const bool is_due = tells_each_token || (due > 0 && running.pending.output_ids.size() >= due);
     if (is_last || is_due) {
       told.push_back(take(running));
-      if (on_drawn) told.back().drawn = running.request;
+      if (on_sampled) told.back().sampled = running.request;
     }
     return is_last ? running_.erase(at) : std::next(at);
   }
@@ -338,7 +338,7 @@ class ScriptedEngine : public EngineClient {
     for (Told& told : all) {
       if (ends_twice && told.update.finish) told.on_update(told.update);
       told.on_update(std::move(told.update));
-      if (told.drawn) on_drawn(*told.drawn);
+      if (told.sampled) on_sampled(*told.sampled);
     }
   }
   static void tell_end(const GenerateRequest& request, const OnUpdate& on_update,

@@ -77,7 +77,7 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
   StepInFlight step{.parts = {}, .version = version_};
   mask_tokens(chunks);
   const bool runs_ahead = runner_->launch(chunks);
-  int64_t num_drawn = 0;
+  int64_t num_sampled = 0;
   for (const Chunk& chunk : chunks) {
     Request& request = *chunk.request;
     StepInFlight::Part part{.request = &request,
@@ -90,7 +90,7 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
     const bool draws = draws_token(chunk);
     scheduler_.advance(chunk);
     if (draws) {
-      request.drawn_row = num_drawn++;
+      request.sampled_row = num_sampled++;
       request.tokens.push_back(kPendingToken);
       request.draws_last = static_cast<int64_t>(request.tokens.size()) >= request.max_tokens;
     }
@@ -128,22 +128,22 @@ void StepPipeline::collect() {
   std::vector<std::optional<kernels::SampledToken>> tokens = runner_->collect();
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  int64_t num_drawn = 0;
+  int64_t num_sampled = 0;
   for (std::size_t i = 0; i < step.parts.size(); ++i) {
     if (step.parts[i].request == nullptr || !step.parts[i].completes) continue;
-    num_drawn += tokens[i].has_value() ? 1 : 0;
+    num_sampled += tokens[i].has_value() ? 1 : 0;
     publish(step.parts[i], std::move(tokens[i]), step.version);
   }
   progress_.step_ended();
-  report(num_drawn);
+  report(num_sampled);
 }
 
 void StepPipeline::publish(const StepInFlight::Part& part,
-                           std::optional<kernels::SampledToken> drawn, WeightVersion version) {
+                           std::optional<kernels::SampledToken> sampled, WeightVersion version) {
   Request& request = *part.request;
-  tell_experts(part, drawn ? part.position : static_cast<int64_t>(request.tokens.size()) - 1);
+  tell_experts(part, sampled ? part.position : static_cast<int64_t>(request.tokens.size()) - 1);
   std::optional<FinishReason> ends =
-      drawn ? add_token(request, part.position, std::move(*drawn), version) : out_of_length();
+      sampled ? add_token(request, part.position, std::move(*sampled), version) : out_of_length();
   if (ends) return finish(request, std::move(*ends));
   if (is_due(request)) deliver(request, clock_.now());
 }
@@ -254,7 +254,7 @@ void StepPipeline::change_weights(const FreshWeights& fresh, model::Network* oth
   report();
 }
 
-void StepPipeline::report(int64_t num_drawn) {
+void StepPipeline::report(int64_t num_sampled) {
   const int64_t num_used = pool_.num_pages() - pool_.num_available();
   const auto tokens_in = [&](int64_t num_pages) {
     return num_pages * kernels::kPageTokens / scheduler_.window().num_tables();
@@ -266,7 +266,7 @@ void StepPipeline::report(int64_t num_drawn) {
                     .num_kv_tokens_given_back = scheduler_.num_tokens_given_back(),
                     .is_paused = !may_step(),
                     .has_work = has_work()},
-                   num_drawn);
+                   num_sampled);
 }
 
 }  // namespace slime::engine

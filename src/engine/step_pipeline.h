@@ -92,7 +92,7 @@ class StepPipeline {
   double wait_for_weights() { return runner_->wait_for_weights(); }
 
   /// Tells the progress what there is now.
-  void report(int64_t num_drawn = 0);
+  void report(int64_t num_sampled = 0);
 
  private:
   /// A launched step. A request that ended meanwhile is null: its surplus token is dropped.
@@ -100,7 +100,7 @@ class StepPipeline {
     struct Part {
       Request* request = nullptr;
       bool completes = false;
-      int64_t position = 0;  // of the drawn token in Request::tokens
+      int64_t position = 0;  // of the sampled token in Request::tokens
       /// Where choices of experts are that the caller has not been told yet: a request that is
       /// retracted while its step is in flight has no pages any more.
       int64_t first_page = 0;
@@ -115,7 +115,7 @@ class StepPipeline {
   /// Of requests with a constraint: what the step may draw.
   void mask_tokens(std::span<const Chunk> chunks) const;
   void collect();
-  void publish(const StepInFlight::Part& part, std::optional<kernels::SampledToken> drawn,
+  void publish(const StepInFlight::Part& part, std::optional<kernels::SampledToken> sampled,
                WeightVersion version);
   void finish(Request& request, FinishReason reason);
   /// Tells whom rows before `end` visited, where the caller asked.

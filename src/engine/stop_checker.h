@@ -30,7 +30,7 @@ class StopChecker {
   /// min_new_tokens is kept by the sampler, which does not draw stop ids before.
   std::optional<FinishReason> push(TokenId id);
 
-  /// Tokens of the response that were drawn by a call before, and did not end it: a stop string may
+  /// Tokens of the response that were sampled by a call before, and did not end it: a stop string may
   /// begin in them. Before the first push().
   void recall(std::span<const TokenId> ids);
 

@@ -89,35 +89,36 @@ int64_t micro_batch_tokens(const config::RunConfig& config, int64_t longest) {
   return divide_up(std::min(longest * config.samples_per_step(), at_once), cp);
 }
 
-/// So many has the step that is recorded for up to `drawn` requests.
-int64_t recorded_rows(int64_t drawn) {
+/// So many has the step that is recorded for up to `sampled` requests.
+int64_t recorded_rows(int64_t sampled) {
   const auto& sizes = kernels::kRecordedRows;
-  const auto at = std::lower_bound(sizes.begin(), sizes.end(), drawn);
+  const auto at = std::lower_bound(sizes.begin(), sizes.end(), sampled);
   return at == sizes.end() ? sizes.back() : *at;
 }
 
-/// Sizes of steps that appear as `drawn` requests end one after another.
-int64_t recorded_steps(int64_t drawn) {
-  return std::ranges::upper_bound(kernels::kRecordedRows, recorded_rows(drawn)) -
+/// Sizes of steps that appear as `sampled` requests end one after another.
+int64_t recorded_steps(int64_t sampled) {
+  return std::ranges::upper_bound(kernels::kRecordedRows, recorded_rows(sampled)) -
          kernels::kRecordedRows.begin();
 }
 
 /// As many as the run's engine ever has at once.
-int64_t most_drawn(const config::RunConfig& config) {
+int64_t most_sampled(const config::RunConfig& config) {
   return config.eval_interval ? config.sglang_max_running_requests.get() : step_requests(config);
 }
 
-/// Memory of the steps of an engine that draws for `drawn` requests of at most `longest` tokens at
+/// Memory of the steps of an engine that draws for `sampled` requests of at most `longest` tokens at
 /// once, besides keys and values: activations, logits, recordings, what packed attention gathers.
 int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
-                               const model::Precision& precision, int64_t drawn, int64_t longest) {
+                               const model::Precision& precision, int64_t sampled,
+                               int64_t longest) {
   const model::ModelConfig& model = network.config();
   const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
   int64_t row = 0;  // of a token on its way through the widest block
   for (const model::BlockNeeds& block : network.blocks())
     row = std::max(row, element * block.costs.passing);
   if (precision.device.is_cpu())
-    return (config.sglang_chunked_prefill_size + drawn) * row + drawn * model.vocab_size * 4;
+    return (config.sglang_chunked_prefill_size + sampled) * row + sampled * model.vocab_size * 4;
   const int64_t chunk = config.sglang_chunked_prefill_size;
   const model::CacheSpec& cache = engine::cache_of_tokens(network.blocks());
   const bool is_latent = cache.value_size == 0;
@@ -134,20 +135,20 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
                (cache.key_size + latent.kv_rank + model.head_dim + 2 * latent.value_dim);
     const kernels::DecodeOptions options =
         kernels::latent_decode_options(cache.queries_per_head, kMultiprocessors);
-    records = kernels::decode_limits(drawn, options).records * cache.queries_per_head *
+    records = kernels::decode_limits(sampled, options).records * cache.queries_per_head *
               latent.kv_rank * static_cast<int64_t>(sizeof(float));
   }
   const int64_t packed = element * (gathered * of_gathered + chunk * of_chunk) + records;
   int64_t sparse = 0;
   if (model.indexer.count > 0) {
     sparse =
-        engine::GpuSparseAttention::workspace_bytes(model.indexer, {.rows = chunk + drawn,
+        engine::GpuSparseAttention::workspace_bytes(model.indexer, {.rows = chunk + sampled,
                                                                     .longest = longest,
                                                                     .num_heads = model.num_heads,
                                                                     .row_size = cache.key_size});
     // What recorded steps hold is for any context; they share it.
     sparse += kernels::sparse_decode_bytes(
-        {.num_rows = recorded_rows(drawn),
+        {.num_rows = recorded_rows(sampled),
          .most_keys = config.sglang_context_length.value_or(model.max_positions),
          .count = model.indexer.count,
          .num_heads = cache.queries_per_head,
@@ -155,8 +156,9 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
         kMultiprocessors);
   }
   // Once launched kernel by kernel, once recorded.
-  return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
-         recorded_steps(drawn) * kRecordedStepBytes + packed + sparse;
+  return (config.sglang_chunked_prefill_size + 2 * sampled) * row +
+         2 * sampled * model.vocab_size * 4 + recorded_steps(sampled) * kRecordedStepBytes +
+         packed + sparse;
 }
 
 }  // namespace
@@ -186,7 +188,7 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     needs.step_requests = step_requests(config);
     if (needs.has_engine) {
       needs.engine_workspace = engine_workspace_bytes(config, network, precision,
-                                                      most_drawn(config), needs.longest_request);
+                                                      most_sampled(config), needs.longest_request);
       if (!precision.device.is_cpu()) needs.engine_transient = kTimingBytes;
     } else {
       needs.published_weights = weights;

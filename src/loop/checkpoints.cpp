@@ -65,7 +65,7 @@ json::object Checkpoints::state_now(int64_t step) {
   OpenGroups open = source_.open_groups();
   const std::vector<Group> waiting = open.all();
   data_.origin->save(step);
-  json::object state = data_state(step, data_.prompts(), *data_.fates, std::move(open));
+  json::object state = data_state(step, data_.prompts(), *data_.outcomes, std::move(open));
   data_.origin->add_open_groups(state, waiting);
   return state;
 }
@@ -74,7 +74,7 @@ void Checkpoints::save(int64_t step, bool is_published, std::optional<StepBounda
   const auto range = recorder_.phase("save");
   recorder_.sync();  // a checkpoint is not ahead of the metrics of its steps
   json::object run =
-      boundary ? data_state(step, *std::move(boundary), *data_.fates) : state_now(step);
+      boundary ? data_state(step, *std::move(boundary), *data_.outcomes) : state_now(step);
   run["started"] = to_date_text(owner_.started);
   run["weight_version"] = engines_.weight_version().value_or(step + 1);
   run["is_published"] = is_published;

@@ -77,9 +77,9 @@ class FunctionEvaluator final : public Evaluator {
     if (!parts_.source.wait(core::Interrupt::flag())) return;
     const auto range = parts_.recorder.phase("evaluate");
     report::EvalReport report;
-    PromptAnswers prompts(parts_.prompts, parts_.fates, PromptAnswers::Draws::kTokens,
+    PromptAnswers prompts(parts_.prompts, parts_.outcomes, PromptAnswers::Draws::kTokens,
                           parts_.plugins.limits(/*is_evaluation=*/true));
-    plugin::QuestionDesk::AnswerPrompts answer;  // a stream has buffer and ledger for itself
+    plugin::QuestionHandler::AnswerPrompts answer;  // a stream has buffer and ledger for itself
     if (parts_.source.stream() == nullptr)
       answer = [&prompts](const plugin::Question& question) { return prompts.answer(question); };
     try {

@@ -18,8 +18,8 @@
 #include "config/run_config.h"
 #include "core/clock.h"
 #include "loop/evaluation.h"
-#include "loop/fates.h"
 #include "loop/group_source.h"
+#include "loop/outcome_log.h"
 #include "loop/row_evaluation.h"
 #include "plugin/plugins.h"
 #include "report/recorder.h"
@@ -51,7 +51,7 @@ struct EvaluatorParts {
   roles::Engines& engines;
   GroupSource& source;
   buffer::DataSource& prompts;
-  Fates& fates;
+  OutcomeLog& outcomes;
   plugin::Plugins& plugins;
   report::RunMemory& memory;
   report::Recorder& recorder;

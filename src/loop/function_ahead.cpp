@@ -19,12 +19,12 @@ FunctionAhead::~FunctionAhead() {
 }
 
 void FunctionAhead::begin(int64_t step) {
-  if (step >= num_steps_ || function_.has_drawn(step)) return;
-  check(!call_.valid(), "one step is drawn at a time");
+  if (step >= num_steps_ || function_.has_sampled(step)) return;
+  check(!call_.valid(), "one step is sampled at a time");
   call_ = std::async(std::launch::async, [this, step] { function_.draw(step, stop_); });
 }
 
-/// Also looks after the trainers, without whom nobody needs what is drawn.
+/// Also looks after the trainers, without whom nobody needs what is sampled.
 bool FunctionAhead::is_under_way() {
   if (!call_.valid() || call_.wait_for(kLook) == std::future_status::ready) return false;
   if (trainers_.has_failed()) stop_ = true;
@@ -45,9 +45,9 @@ report::Collected FunctionAhead::take(int64_t step) {
     throw;
   }
   trainers_.check_alive();
-  check(function_.has_drawn(step), "steps are begun before they are taken");
+  check(function_.has_sampled(step), "steps are begun before they are taken");
   last_taken_ = step;
-  return function_.take_drawn(std::nullopt);
+  return function_.take_sampled(std::nullopt);
 }
 
 bool FunctionAhead::wait(const std::atomic<bool>& gives_up) {

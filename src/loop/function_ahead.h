@@ -4,12 +4,12 @@
 /// train_async.py): while step n is trained it draws step n + 1.
 ///
 ///   loop                                    thread of the call           plug-in host
-///   take step n     <------ drawn step ---- keep its groups  <---------- returns
+///   take step n     <------ sampled step ---- keep its groups  <---------- returns
 ///   make the batch
-///   begin n + 1     ----------------------> call             ----------> draws through the door
+///   begin n + 1     ----------------------> call             ----------> samples through the run's HTTP API
 ///   train n                                 prompts, ledger  <---------- get_samples, add_samples
 ///   publish (drain: waits for n + 1)
-///   fates, save     ---- lease -----------> stands still
+///   outcomes, save     ---- lock -----------> stands still
 ///
 /// The batch of step n is made first, because the user's other functions of a step wait in the same
 /// thread of the host for the rollout function to end. Tokens are one update old at most: step n + 1
@@ -44,7 +44,7 @@ class FunctionAhead final {
   FunctionAhead(const FunctionAhead&) = delete;
   FunctionAhead& operator=(const FunctionAhead&) = delete;
 
-  /// Calls the function for `step` and returns at once. Nothing is called for a step that is drawn
+  /// Calls the function for `step` and returns at once. Nothing is called for a step that is sampled
   /// already, or is not of the run.
   void begin(int64_t step);
   /// For the step behind that which was taken last.

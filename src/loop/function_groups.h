@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "loop/fates.h"
 #include "loop/function_ahead.h"
 #include "loop/function_source.h"
 #include "loop/group_source.h"
+#include "loop/outcome_log.h"
 #include "loop/rollout_source.h"
 
 namespace slime::loop {
@@ -42,7 +42,7 @@ class FunctionGroupsAhead final : public FunctionGroups {
   /// References outlive the object.
   FunctionGroupsAhead(std::unique_ptr<RolloutSource> evaluations,
                       std::unique_ptr<FunctionSource> function, int64_t num_steps,
-                      int64_t groups_per_step, Fates& fates, roles::Trainers& trainers,
+                      int64_t groups_per_step, OutcomeLog& outcomes, roles::Trainers& trainers,
                       report::RunMemory& memory, report::Recorder& recorder);
 
   report::Collected take(int64_t step) override { return ahead_.take(step); }

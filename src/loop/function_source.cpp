@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "core/drawn_tokens.h"
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/sampled_tokens.h"
 #include "loop/step_abandoned.h"
 #include "net/frame_channel.h"
 #include "plugin/returned_groups.h"
@@ -26,21 +26,22 @@ constexpr const char* kLost = "lost by the rollout function";
 }  // namespace
 
 FunctionSource::FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts,
-                               roles::Engines& engines, roles::Trainers& trainers, Fates& fates,
-                               report::RunMemory& memory, report::Recorder& recorder,
-                               plugin::Plugins& plugins, std::optional<DrawnStep> drawn)
+                               roles::Engines& engines, roles::Trainers& trainers,
+                               OutcomeLog& outcomes, report::RunMemory& memory,
+                               report::Recorder& recorder, plugin::Plugins& plugins,
+                               std::optional<SampledStep> sampled)
     : config_(config),
       prompts_(prompts),
       engines_(engines),
       trainers_(trainers),
-      fates_(fates),
+      outcomes_(outcomes),
       memory_(memory),
       recorder_(recorder),
       plugins_(plugins),
       left_out_([&recorder](std::string_view line) { recorder.message(line); }),
-      drawn_(std::move(drawn)) {}
+      sampled_(std::move(sampled)) {}
 
-std::vector<Group> FunctionSource::Lease::taken() const {
+std::vector<Group> FunctionSource::StateLock::taken() const {
   return source_.answers_ != nullptr ? source_.answers_->taken() : std::vector<Group>();
 }
 
@@ -59,17 +60,17 @@ Expected<Group> FunctionSource::keep(const json::value& record,
     Group group = plugin::read_group(record, returned.columns, *given, limits);
     if (is_new) {
       prompts_.adopt(group);
-      fates_.dispatched(group);
+      outcomes_.dispatched(group);
     }
     plugin::name_executions(group);
     return group;
   } catch (const net::FrameError& error) {
     if (is_new) {
       prompts_.adopt(*given);
-      fates_.dispatched(*given);
+      outcomes_.dispatched(*given);
     }
     const std::string reason = fmt::format("rollout function: {}", error.what());
-    fates_.failed(*given, reason);
+    outcomes_.failed(*given, reason);
     left_out_.add(*given, reason);
     return failure(error.what());
   }
@@ -81,26 +82,26 @@ report::Collected FunctionSource::keep_all(const plugin::ReturnedStep& returned,
   report::Collected collected;
   int64_t num_trained = 0;  // of the tokens that this call added
   std::string problem;      // of the first group that cannot be trained
-  collected.generated_tokens = prompts.num_drawn_tokens();
+  collected.generated_tokens = prompts.num_sampled_tokens();
   for (const json::value& record : returned.groups) {
     const std::optional<int64_t> ordinal = plugin::ordinal_of(record);
     std::optional<Group> given = ordinal ? prompts.find_taken(*ordinal) : std::nullopt;
-    const int64_t before = given ? num_drawn_tokens(*given) : 0;
+    const int64_t before = given ? num_sampled_tokens(*given) : 0;
     if (given) num_trained -= report::num_trained_tokens(std::span(&*given, 1));
     Expected<Group> group = keep(record, returned, std::move(given), version);
     if (!group) {
       if (problem.empty()) problem = ": " + group.error().message;
       continue;
     }
-    const int64_t num_new = num_drawn_tokens(*group) - before;
-    if (num_new < 0) fates_.discarded(group->ordinal, -num_new);
-    fates_.drawn(std::max<int64_t>(num_new, 0));
+    const int64_t num_new = num_sampled_tokens(*group) - before;
+    if (num_new < 0) outcomes_.discarded(group->ordinal, -num_new);
+    outcomes_.sampled(std::max<int64_t>(num_new, 0));
     collected.generated_tokens += std::max<int64_t>(num_new, 0);
     num_trained += report::num_trained_tokens(std::span(&*group, 1));
     collected.groups.push_back(std::move(*group));
   }
   // What waits may be trained later. Functions that ask other engines sample nothing here.
-  const int64_t num_waiting = prompts.num_drawn_tokens();
+  const int64_t num_waiting = prompts.num_sampled_tokens();
   prompts.end(kLost);
   if (collected.groups.empty()) {
     throw ConfigError(fmt::format(
@@ -118,7 +119,7 @@ report::Collected FunctionSource::keep_all(const plugin::ReturnedStep& returned,
 void FunctionSource::draw(int64_t step, const StopFlags& stop) {
   const std::shared_ptr<void> at_end(nullptr, [this](void*) { left_out_.end_step(); });
   const WeightVersion version = engines_.client().weight_version();
-  PromptAnswers prompts(prompts_, fates_, PromptAnswers::Draws::kTokens,
+  PromptAnswers prompts(prompts_, outcomes_, PromptAnswers::Draws::kTokens,
                         plugins_.limits(/*is_evaluation=*/false));
   {
     const std::lock_guard lock(data_mutex_);
@@ -142,23 +143,23 @@ void FunctionSource::draw(int64_t step, const StopFlags& stop) {
     if (!stop.load()) prompts.end(kLost);
     std::rethrow_exception(failed);
   }
-  drawn_ = {.step = step,
-            .collected = keep_all(*returned, prompts, version,
-                                  plugins_.num_sampled_tokens() - sampled_before)};
+  sampled_ = {.step = step,
+              .collected = keep_all(*returned, prompts, version,
+                                    plugins_.num_sampled_tokens() - sampled_before)};
 }
 
-bool FunctionSource::has_drawn(int64_t step) const {
+bool FunctionSource::has_sampled(int64_t step) const {
   const std::lock_guard lock(data_mutex_);
-  return drawn_ && drawn_->step == step;
+  return sampled_ && sampled_->step == step;
 }
 
-report::Collected FunctionSource::take_drawn(std::optional<WeightVersion> masks_before) {
+report::Collected FunctionSource::take_sampled(std::optional<WeightVersion> masks_before) {
   report::Collected collected;
   {
     const std::lock_guard lock(data_mutex_);
-    check(drawn_.has_value(), "a step that is taken was drawn");
-    collected = std::move(drawn_->collected);
-    drawn_.reset();
+    check(sampled_.has_value(), "a step that is taken was sampled");
+    collected = std::move(sampled_->collected);
+    sampled_.reset();
   }
   if (config_.mask_offpolicy_in_partial_rollout) {
     for (Group& group : collected.groups) {
@@ -176,7 +177,7 @@ report::Collected FunctionSource::take_drawn(std::optional<WeightVersion> masks_
 
 report::Collected FunctionSource::take(int64_t step) {
   const auto range = recorder_.phase("generate", "prompts", config_.rollout_batch_size);
-  if (!has_drawn(step)) {
+  if (!has_sampled(step)) {
     try {
       const StopFlags stop(trainers_.has_failed(), core::Interrupt::flag());
       memory_.explain_shortage(estimate::Phase::kGenerate, [&] { draw(step, stop); });
@@ -186,7 +187,7 @@ report::Collected FunctionSource::take(int64_t step) {
       throw;
     }
   }
-  return take_drawn(engines_.client().weight_version());
+  return take_sampled(engines_.client().weight_version());
 }
 
 }  // namespace slime::loop

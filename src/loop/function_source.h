@@ -13,9 +13,9 @@
 #include "buffer/data_source.h"
 #include "config/run_config.h"
 #include "core/stop_flags.h"
-#include "loop/drawn_step.h"
-#include "loop/fates.h"
+#include "loop/outcome_log.h"
 #include "loop/prompt_answers.h"
+#include "loop/sampled_step.h"
 #include "plugin/plugins.h"
 #include "report/collected.h"
 #include "report/failure_reasons.h"
@@ -30,35 +30,35 @@ namespace slime::loop {
 /// step before (draw, on the thread of loop/function_ahead.h), and answers for the same prompts.
 class FunctionSource final {
  public:
-  /// `drawn`: a step that the run begins with, from its checkpoint. References outlive the object.
+  /// `sampled`: a step that the run begins with, from its checkpoint. References outlive the object.
   FunctionSource(const config::RunConfig& config, buffer::DataSource& prompts,
-                 roles::Engines& engines, roles::Trainers& trainers, Fates& fates,
+                 roles::Engines& engines, roles::Trainers& trainers, OutcomeLog& outcomes,
                  report::RunMemory& memory, report::Recorder& recorder, plugin::Plugins& plugins,
-                 std::optional<DrawnStep> drawn);
+                 std::optional<SampledStep> sampled);
 
   /// Throws ConfigError when the function fails, or no group of its can be trained.
   report::Collected take(int64_t step);
 
-  /// Calls the function, and keeps what it returns until take_drawn(). One thread at a time; buffer
-  /// and ledger are that thread's, but for what a Lease has. When `stop` becomes true nobody waits for
-  /// the function any more, and what it has taken has no fate. Throws like take().
+  /// Calls the function, and keeps what it returns until take_sampled(). One thread at a time; buffer
+  /// and ledger are that thread's, but for what a StateLock has. When `stop` becomes true nobody waits for
+  /// the function any more, and what it has taken has no outcome. Throws like take().
   void draw(int64_t step, const StopFlags& stop);
-  /// Whether this step is drawn.
-  bool has_drawn(int64_t step) const;
+  /// Whether this step is sampled.
+  bool has_sampled(int64_t step) const;
   /// Of the thread of the loop. `masks_before`: with --mask-offpolicy-in-partial-rollout tokens of
   /// older weights are not trained; unset: than the newest of their group.
-  report::Collected take_drawn(std::optional<WeightVersion> masks_before);
+  report::Collected take_sampled(std::optional<WeightVersion> masks_before);
 
   /// As long as it lives the function gets no answers about prompts, and buffer and ledger are the
   /// owner's.
-  class [[nodiscard]] Lease {
+  class [[nodiscard]] StateLock {
    public:
-    explicit Lease(const FunctionSource& source) : source_(source), lock_(source.data_mutex_) {}
+    explicit StateLock(const FunctionSource& source) : source_(source), lock_(source.data_mutex_) {}
 
     /// Groups that the function has taken and neither returned nor given back, as it got them.
     std::vector<Group> taken() const;
     /// A step that nobody has taken.
-    const std::optional<DrawnStep>& drawn() const { return source_.drawn_; }
+    const std::optional<SampledStep>& sampled() const { return source_.sampled_; }
 
    private:
     const FunctionSource& source_;
@@ -76,7 +76,7 @@ class FunctionSource final {
   buffer::DataSource& prompts_;
   roles::Engines& engines_;
   roles::Trainers& trainers_;
-  Fates& fates_;
+  OutcomeLog& outcomes_;
   report::RunMemory& memory_;
   report::Recorder& recorder_;
   plugin::Plugins& plugins_;
@@ -84,7 +84,7 @@ class FunctionSource final {
   /// Whoever has it has buffer and ledger while a function is called. Guards what follows.
   mutable std::mutex data_mutex_;
   const PromptAnswers* answers_ = nullptr;  // of the call under way
-  std::optional<DrawnStep> drawn_;
+  std::optional<SampledStep> sampled_;
 };
 
 }  // namespace slime::loop

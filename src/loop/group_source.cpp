@@ -10,8 +10,8 @@ std::vector<Group> OpenGroups::all() const {
 }
 
 OpenGroups open_groups_of(rollout::Rollout& rollout) {
-  const auto lease = std::make_shared<rollout::Rollout::Lease>(rollout);
-  return {.leases = {lease}, .rollout = lease->snapshot()};
+  const auto lock = std::make_shared<rollout::Rollout::StateLock>(rollout);
+  return {.locks = {lock}, .rollout = lock->snapshot()};
 }
 
 }  // namespace slime::loop

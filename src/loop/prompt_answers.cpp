@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "core/drawn_tokens.h"
 #include "core/error.h"
+#include "core/sampled_tokens.h"
 #include "net/frame_channel.h"
 #include "plugin/group_record.h"
 #include "plugin/read_sample.h"
@@ -46,7 +46,7 @@ plugin::ReplyValue PromptAnswers::get_samples(const plugin::Question& question) 
   plugin::ReplyValue answer;
   answer.value = json::object{{"groups", plugin::to_records(groups, answer.columns)}};
   for (Group& group : groups) {
-    fates_.dispatched(group);
+    outcomes_.dispatched(group);
     const int64_t ordinal = group.ordinal;
     taken_.emplace(ordinal, std::move(group));
   }
@@ -65,7 +65,7 @@ void PromptAnswers::add_samples(const plugin::Question& question) {
     const auto taken = taken_.find(ordinal);
     if (taken == taken_.end()) {
       throw ConfigError(fmt::format(
-          "add_samples: group {} was not taken by get_samples in this call, and has its fate",
+          "add_samples: group {} was not taken by get_samples in this call, and has its outcome",
           ordinal));
     }
     Group group = taken->second;
@@ -84,14 +84,15 @@ void PromptAnswers::add_samples(const plugin::Question& question) {
         throw ConfigError(fmt::format(
             "add_samples: sample {} has other tokens than it was taken with", before.ordinal));
     }
-    const int64_t num_new = slime::num_drawn_tokens(group) - slime::num_drawn_tokens(taken->second);
+    const int64_t num_new =
+        slime::num_sampled_tokens(group) - slime::num_sampled_tokens(taken->second);
     if (num_new < 0)
       throw ConfigError(fmt::format("add_samples: group {} has fewer tokens than before", ordinal));
-    num_drawn_ += num_new;
-    fates_.drawn(num_new);
+    num_sampled_ += num_new;
+    outcomes_.sampled(num_new);
     taken_.erase(taken);
     prompts_.add({std::move(group)});
-    fates_.partial(ordinal);
+    outcomes_.partial(ordinal);
   }
 }
 
@@ -110,7 +111,7 @@ std::vector<Group> PromptAnswers::taken() const {
 }
 
 void PromptAnswers::end(const std::string& reason) {
-  for (const auto& [ordinal, group] : taken_) fates_.failed(group, reason);
+  for (const auto& [ordinal, group] : taken_) outcomes_.failed(group, reason);
   taken_.clear();
 }
 

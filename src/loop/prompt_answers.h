@@ -1,7 +1,7 @@
 #pragma once
 
 /// The buffer as `data_source` of a user's function: prompts that it takes, and groups that it gives
-/// back. Each has its fate in the ledger. docs/plugin_protocol.md, "Questions".
+/// back. Each has its outcome in the ledger. docs/plugin_protocol.md, "Questions".
 
 #include <cstdint>
 #include <map>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "buffer/data_source.h"
-#include "loop/fates.h"
+#include "loop/outcome_log.h"
 #include "plugin/questions.h"
 #include "plugin/read_sample.h"
 
@@ -22,13 +22,13 @@ class PromptAnswers {
   /// What a function may have done to groups that come back.
   enum class Draws {
     kNothing,  // it has looked at them
-    kTokens,   // it has drawn some
+    kTokens,   // it has sampled some
   };
 
   /// References outlive the object.
-  PromptAnswers(buffer::DataSource& prompts, Fates& fates, Draws draws,
+  PromptAnswers(buffer::DataSource& prompts, OutcomeLog& outcomes, Draws draws,
                 const plugin::SampleLimits& limits)
-      : prompts_(prompts), fates_(fates), draws_(draws), limits_(limits) {}
+      : prompts_(prompts), outcomes_(outcomes), draws_(draws), limits_(limits) {}
 
   /// Throws ConfigError or net::FrameError for a question that cannot be answered: groups that were
   /// never taken, or are of another size.
@@ -39,7 +39,7 @@ class PromptAnswers {
   /// All of those, as they were taken.
   std::vector<Group> taken() const;
   /// Tokens of groups that were given back, which they had not when they were taken.
-  int64_t num_drawn_tokens() const { return num_drawn_; }
+  int64_t num_sampled_tokens() const { return num_sampled_; }
 
   /// The call is over: prompts that were taken and not given back have failed, for `reason`.
   void end(const std::string& reason);
@@ -49,10 +49,10 @@ class PromptAnswers {
   void add_samples(const plugin::Question& question);
 
   buffer::DataSource& prompts_;
-  Fates& fates_;
+  OutcomeLog& outcomes_;
   const Draws draws_;
   const plugin::SampleLimits limits_;
-  int64_t num_drawn_ = 0;
+  int64_t num_sampled_ = 0;
   std::map<int64_t, Group> taken_;  // and not given back, by ordinal
 };
 

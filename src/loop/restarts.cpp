@@ -9,9 +9,9 @@
 
 #include "cluster/local_process.h"
 #include "cluster/workers.h"
+#include "loop/carried_state.h"
 #include "loop/station_steps.h"
 #include "loop/stations.h"
-#include "loop/survivors.h"
 #include "setup/run_devices.h"
 
 namespace slime::loop {
@@ -56,13 +56,13 @@ std::string Losses::history() const {
 
 int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
                    const std::string& token, const Clock& clock) {
-  Survivors survivors{.identity = {.token = token}};
+  CarriedState carried{.identity = {.token = token}};
   Losses losses(flags.config.max_restarts);
   for (;;) {
     std::unique_ptr<Stations> run;
     std::string why;
     try {
-      run = build_stations(flags, survivors, hosts, clock);
+      run = build_stations(flags, carried, hosts, clock);
       return run_loop(*run);
     } catch (const cluster::WorkerFailure& failure) {
       const bool is_interrupted = run && run->interrupt && run->interrupt->requested();
@@ -71,10 +71,10 @@ int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
     }
     if (!losses.add(why, run ? run->course.last_step : -1))
       throw cluster::WorkerFailure(losses.history());
-    ++survivors.identity.epoch;
+    ++carried.identity.epoch;
     tell(run.get(),
-         fmt::format("trainer ranks start again, in epoch {}: {}", survivors.identity.epoch, why));
-    if (run) take_survivors(std::move(run), survivors);
+         fmt::format("trainer ranks start again, in epoch {}: {}", carried.identity.epoch, why));
+    if (run) take_carried_state(std::move(run), carried);
     std::this_thread::sleep_for(losses.pause());
   }
 }

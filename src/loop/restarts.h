@@ -7,7 +7,7 @@
 /// epoch: at its newest checkpoint, or where it began while there is none. What follows is what
 /// follows a resume of the whole run (loop/start_point.h): the ledger rolls back, prompts that were
 /// trained since are given out again, rows of metrics and rollouts are made again. Only engines in
-/// workers, the data set and the folder's lock stay (loop/survivors.h).
+/// workers, the data set and the folder's lock stay (loop/carried_state.h).
 
 #include <chrono>
 #include <cstdint>

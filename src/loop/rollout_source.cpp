@@ -9,11 +9,11 @@
 #include <variant>
 
 #include "buffer/filter.h"
-#include "core/drawn_tokens.h"
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/sampled_tokens.h"
+#include "loop/ledger_prompts.h"
 #include "loop/prompt_answers.h"
-#include "loop/prompt_fates.h"
 #include "loop/step_abandoned.h"
 #include "report/version_metrics.h"
 #include "rollout/older_tokens.h"
@@ -92,7 +92,7 @@ std::string_view name_of(rollout::HeldBy held_by) {
       return "queue full";
     case rollout::HeldBy::kUpdate:
       return "update";
-    case rollout::HeldBy::kLease:
+    case rollout::HeldBy::kStateLock:
       return "lease";
   }
   return "";
@@ -121,13 +121,14 @@ void add_lanes(rollout::Scorer& scorer, report::Timeline& timeline) {
 
 RolloutSource::RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
                              buffer::DataSource& prompts, roles::Engines& engines,
-                             roles::Trainers& trainers, Fates& fates, report::RunMemory& memory,
-                             report::Recorder& recorder, plugin::Plugins& plugins)
+                             roles::Trainers& trainers, OutcomeLog& outcomes,
+                             report::RunMemory& memory, report::Recorder& recorder,
+                             plugin::Plugins& plugins)
     : config_(config),
       prompts_(prompts),
       engines_(engines),
       trainers_(trainers),
-      fates_(fates),
+      outcomes_(outcomes),
       memory_(memory),
       recorder_(recorder),
       plugins_(plugins),
@@ -186,7 +187,8 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
 class RolloutSource::Prompts final : public LedgerPrompts {
  public:
   explicit Prompts(RolloutSource& source)
-      : LedgerPrompts(source.prompts_, source.fates_, source.plugins_.of_steps().choose_waiting()),
+      : LedgerPrompts(source.prompts_, source.outcomes_,
+                      source.plugins_.of_steps().choose_waiting()),
         source_(source) {}
 
   void dropped(const Group& group, const std::string& reason) override {
@@ -205,7 +207,7 @@ void RolloutSource::note_drop(const Group& group, const std::string& reason) {
   if (reason == "failed" && failed != group.samples.end()) left_out_.add(group, failed->failure);
   if (reason != "failed") left_out_.add_filtered(reason);
   const std::lock_guard lock(dropped_mutex_);
-  dropped_tokens_[reason] += num_drawn_tokens(group);
+  dropped_tokens_[reason] += num_sampled_tokens(group);
   if (reason == "failed" || !plugins_.of_steps().sees_dropped()) return;
   dropped_.push_back(group);
 }
@@ -250,13 +252,13 @@ void RolloutSource::show_to_users_functions(int64_t step, std::vector<Group>& gr
             "are answered",
             question.what));
       }
-      const rollout::Rollout::Lease lease(rollout_);
-      PromptAnswers source(prompts_, fates_, PromptAnswers::Draws::kNothing, {});
+      const rollout::Rollout::StateLock lock(rollout_);
+      PromptAnswers source(prompts_, outcomes_, PromptAnswers::Draws::kNothing, {});
       return source.answer(question);
     };
     return plugins_.of_steps().process_all(step, groups, std::move(dropped), count);
   }
-  PromptAnswers source(prompts_, fates_, PromptAnswers::Draws::kNothing, {});
+  PromptAnswers source(prompts_, outcomes_, PromptAnswers::Draws::kNothing, {});
   plugins_.of_steps().process_all(
       step, groups, std::move(dropped),
       [&source](const plugin::Question& question) { return source.answer(question); });
@@ -285,7 +287,7 @@ rollout::StepResult RolloutSource::take_step(int64_t step, WeightVersion version
 }
 
 void RolloutSource::start_stream(const setup::RunSchedule& schedule, WeightVersion version) {
-  fates_.lend_by([this] { return std::make_shared<rollout::Rollout::Lease>(rollout_); });
+  outcomes_.lock_by([this] { return std::make_shared<rollout::Rollout::StateLock>(rollout_); });
   stream_ = {.groups_per_step = config_.rollout_batch_size,
              .steps_per_update = config_.update_weights_interval,
              .max_lag = *config_.max_staleness,
@@ -307,7 +309,7 @@ bool RolloutSource::abandon(const std::vector<Group>& groups) {
 }
 
 rollout::Snapshot RolloutSource::between_steps() {
-  return rollout::Rollout::Lease(rollout_).snapshot();
+  return rollout::Rollout::StateLock(rollout_).snapshot();
 }
 
 OpenGroups RolloutSource::open_groups() {
@@ -342,7 +344,7 @@ void add_length_bias(const rollout::StepEnd& end, report::Collected& collected) 
   if (end.num_dropped_samples == 0) return;
   int64_t tokens = 0, samples = 0;
   for (const Group& group : collected.groups) {
-    tokens += num_drawn_tokens(group);
+    tokens += num_sampled_tokens(group);
     samples += static_cast<int64_t>(group.samples.size());
   }
   const double dropped =

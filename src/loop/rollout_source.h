@@ -1,7 +1,7 @@
 #pragma once
 
 /// Groups of reinforcement learning: prompts of the buffer, responses of the engines, scores of the
-/// reward. Tells the fate of every prompt that it takes.
+/// reward. Tells the outcome of every prompt that it takes.
 ///
 /// While take() runs, the buffer and the ledger belong to the rollout's thread; between its calls
 /// they belong to the loop's, which writes checkpoints and notes what was trained. With a stream
@@ -18,8 +18,8 @@
 
 #include "buffer/data_source.h"
 #include "config/run_config.h"
-#include "loop/fates.h"
 #include "loop/group_source.h"
+#include "loop/outcome_log.h"
 #include "plugin/plugins.h"
 #include "report/failure_reasons.h"
 #include "report/recorder.h"
@@ -33,7 +33,7 @@
 
 namespace slime::loop {
 
-/// What the flags say of how a step is drawn.
+/// What the flags say of how a step is sampled.
 rollout::RolloutConfig rollout_config(const config::RunConfig& config);
 
 /// How responses are detokenized and scored, without prompts and filters. `config`, `tokenizer` and
@@ -41,20 +41,20 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config);
 rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
                                     const text::Tokenizer& tokenizer, plugin::Plugins& plugins);
 
-/// One class because a step, a stream and the rounds between trainings are drawn by one rollout, which
-/// lives as long as it does, with one set of rules, and tell the fates of the same prompts.
+/// One class because a step, a stream and the rounds between trainings are sampled by one rollout, which
+/// lives as long as it does, with one set of rules, and tell the outcomes of the same prompts.
 class RolloutSource final : public GroupSource {
  public:
   /// References outlive the object. Throws ConfigError for a reward or filter that does not exist.
   RolloutSource(const config::RunConfig& config, const text::Tokenizer& tokenizer,
                 buffer::DataSource& prompts, roles::Engines& engines, roles::Trainers& trainers,
-                Fates& fates, report::RunMemory& memory, report::Recorder& recorder,
+                OutcomeLog& outcomes, report::RunMemory& memory, report::Recorder& recorder,
                 plugin::Plugins& plugins);
   ~RolloutSource() override;
 
   /// Generation does not end with a step any more: it goes on while the loop trains. `version`: of
   /// the weights that the engines have. Called once, before the first take(). The rollout's thread
-  /// owns buffer and ledger from here on; rollout().Lease borrows them.
+  /// owns buffer and ledger from here on; Rollout::StateLock takes them for a while.
   void start_stream(const setup::RunSchedule& schedule, WeightVersion version) override;
 
   /// Calls `train`. With --deterministic-schedule generation goes on as far as it does while a step
@@ -90,7 +90,7 @@ class RolloutSource final : public GroupSource {
   buffer::DataSource& prompts_;
   roles::Engines& engines_;
   roles::Trainers& trainers_;
-  Fates& fates_;
+  OutcomeLog& outcomes_;
   report::RunMemory& memory_;
   report::Recorder& recorder_;
   plugin::Plugins& plugins_;

@@ -12,8 +12,12 @@
 namespace slime::loop {
 
 RowSource::RowSource(const config::RunConfig& config, const setup::ModelText& text,
-                     buffer::DataSource& prompts, Fates& fates, report::Recorder& recorder)
-    : config_(config), rows_(config, text), prompts_(prompts), fates_(fates), recorder_(recorder) {}
+                     buffer::DataSource& prompts, OutcomeLog& outcomes, report::Recorder& recorder)
+    : config_(config),
+      rows_(config, text),
+      prompts_(prompts),
+      outcomes_(outcomes),
+      recorder_(recorder) {}
 
 void RowSource::tell_once(const std::string& reason) {
   if (told_.insert(reason).second) {
@@ -41,11 +45,11 @@ report::Collected RowSource::take(int64_t) {
     std::vector<Group> groups = prompts_.take(missing);
     if (groups.empty()) break;
     for (Group& group : groups) {
-      fates_.dispatched(group);
+      outcomes_.dispatched(group);
       if (const auto reason = rows_.complete(group)) {
         ++untrained_in_a_row;
         tell_once(*reason);
-        fates_.filtered(group, *reason);
+        outcomes_.filtered(group, *reason);
       } else {
         collected.groups.push_back(std::move(group));
         untrained_in_a_row = 0;

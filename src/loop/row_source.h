@@ -9,8 +9,8 @@
 
 #include "buffer/data_source.h"
 #include "config/run_config.h"
-#include "loop/fates.h"
 #include "loop/group_source.h"
+#include "loop/outcome_log.h"
 #include "report/recorder.h"
 #include "setup/supervised.h"
 
@@ -20,7 +20,7 @@ class RowSource final : public GroupSource {
  public:
   /// References outlive the object.
   RowSource(const config::RunConfig& config, const setup::ModelText& text,
-            buffer::DataSource& prompts, Fates& fates, report::Recorder& recorder);
+            buffer::DataSource& prompts, OutcomeLog& outcomes, report::Recorder& recorder);
 
   /// Rows without a trained token, and rows that exceed a limit, are filtered: those of a stream, and
   /// of users' functions; a data set has none any more. Throws ConfigError when that is all of them.
@@ -33,7 +33,7 @@ class RowSource final : public GroupSource {
   setup::SupervisedRows rows_;
   std::set<std::string> told_;  // reasons of rows that were left out
   buffer::DataSource& prompts_;
-  Fates& fates_;
+  OutcomeLog& outcomes_;
   report::Recorder& recorder_;
 };
 

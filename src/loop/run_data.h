@@ -14,8 +14,8 @@
 #include "buffer/dataset.h"
 #include "config/run_config.h"
 #include "core/json.h"
-#include "loop/fates.h"
 #include "loop/group_source.h"
+#include "loop/outcome_log.h"
 #include "plugin/plugins.h"
 #include "setup/prompts.h"
 
@@ -54,7 +54,7 @@ std::unique_ptr<PromptOrigin> open_users_prompts(const config::RunConfig& config
 struct RunData {
   std::unique_ptr<setup::ModelText> text;  // its address stays: a data set renders with it
   std::unique_ptr<PromptOrigin> origin;
-  std::unique_ptr<Fates> fates;
+  std::unique_ptr<OutcomeLog> outcomes;
 
   buffer::DataSource& prompts() const { return origin->prompts(); }
   const std::optional<buffer::Dataset>& rows() const { return origin->rows(); }

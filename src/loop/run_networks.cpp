@@ -115,14 +115,14 @@ std::unique_ptr<model::Network> shape_of(const config::RunConfig& config) {
 
 /// The weights of engines in workers.
 void load_published(Stations& run) {
-  if (run.config.num_engine_workers == 0 || run.topology.published) return;  // survivors
+  if (run.config.num_engine_workers == 0 || run.topology.published) return;  // carried
   run.records.memory.explain_shortage(estimate::Phase::kGenerate,
                                       [&] { run.topology.published = load_on_host(run); });
 }
 
 /// The same where the trained network is here: on its device, or on the host where that has no room.
 void copy_published(Stations& run, model::Precision precision) {
-  if (run.topology.published) return;  // survivors
+  if (run.topology.published) return;  // carried
   if (run.records.memory.plan().publishes_on_host())
     precision = {.weights = precision.weights, .activations = at::kFloat};
   run.records.memory.explain_shortage(estimate::Phase::kTrain, [&] {

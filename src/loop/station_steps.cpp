@@ -6,13 +6,13 @@
 #include <chrono>
 #include <optional>
 
-#include "core/drawn_tokens.h"
 #include "core/error.h"
+#include "core/sampled_tokens.h"
 #include "loop/async_loop.h"
 #include "loop/run_networks.h"
 #include "loop/step_abandoned.h"
 #include "loop/sync_loop.h"
-#include "report/training_fates.h"
+#include "report/training_outcomes.h"
 #include "roles/update_check.h"
 
 namespace slime::loop {
@@ -56,7 +56,7 @@ roles::Handover StationSteps::handover() const {
 void StationSteps::abandon(const std::vector<Group>& groups) {
   if (boundary_ || run_.source->abandon(groups)) return;  // they are collected again
   for (const Group& group : groups)
-    run_.data.fates->discarded(group.ordinal, num_drawn_tokens(group));
+    run_.data.outcomes->discarded(group.ordinal, num_sampled_tokens(group));
 }
 
 train::TrainReport StationSteps::train_on(const std::vector<Group>& groups) {
@@ -87,7 +87,7 @@ train::TrainReport StationSteps::train_whole(const std::vector<Group>& groups) {
     is_between_ = !changes || run_.topology.trainers->num_changes() != changes;
     throw;
   }
-  run_.data.fates->trained(report::training_fates(groups, report, step_));
+  run_.data.outcomes->trained(report::training_outcomes(groups, report, step_));
   boundary_.reset();
   trained_ = step_;
   is_between_ = false;
@@ -101,7 +101,7 @@ void StationSteps::keep_boundary() {
   // A stream goes on all the time: it is saved as it is.
   if (!trains(run_.config) || run_.config.train_async || !run_.data.origin->can_go_back()) return;
   boundary_.emplace(
-      StepBoundary{run_.data.prompts(), run_.data.fates->mark(), run_.source->between_steps()});
+      StepBoundary{run_.data.prompts(), run_.data.outcomes->mark(), run_.source->between_steps()});
 }
 
 void StationSteps::count_untrained(const std::vector<Group>& groups) {

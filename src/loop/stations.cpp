@@ -16,6 +16,7 @@
 #include "config/unread_flags.h"
 #include "config/users_functions.h"
 #include "core/error.h"
+#include "loop/carried_state.h"
 #include "loop/changed_settings.h"
 #include "loop/dump_source.h"
 #include "loop/function_groups.h"
@@ -24,9 +25,8 @@
 #include "loop/run_engines.h"
 #include "loop/run_networks.h"
 #include "loop/start_point.h"
-#include "loop/survivors.h"
 #include "model/config.h"
-#include "plugin/engine_door.h"
+#include "plugin/run_api.h"
 #include "report/run_history.h"
 #include "roles/run_start.h"
 #include "setup/scores.h"
@@ -89,12 +89,12 @@ void start_plugins(Stations& run, const json::object& unknown, const EvaluationS
   const plugin::PluginPlaces places{.logs = run.records.folder.plugin_logs(),
                                     .save = run.records.folder.checkpoints(),
                                     .load = checkpoint ? checkpoint->directory.parent_path() : ""};
-  std::unique_ptr<plugin::EngineDoor> door;
+  std::unique_ptr<plugin::RunApi> run_api;
   if (config.generates() && plugin::opens_door(config))
-    door = std::make_unique<plugin::EngineDoor>(config, *run.data.text);
-  const bool draws = door != nullptr;
+    run_api = std::make_unique<plugin::RunApi>(config, *run.data.text);
+  const bool draws = run_api != nullptr;
   run.plugins =
-      std::make_unique<plugin::Plugins>(config, unknown, eval_rewards, places, std::move(door));
+      std::make_unique<plugin::Plugins>(config, unknown, eval_rewards, places, std::move(run_api));
   if (draws && sets.generated) sets.generated->draw_by(*run.plugins);
 }
 
@@ -179,9 +179,9 @@ std::set<int64_t> not_given_back(const StartPoint& start) {
 }
 
 /// The ledger, and the position in the data, of where the run goes on. From here on the run's
-/// folder is written. Returns a step that was drawn ahead and is not trained, where the run has a
+/// folder is written. Returns a step that was sampled ahead and is not trained, where the run has a
 /// function that draws steps.
-std::optional<DrawnStep> open_records(Stations& run, Notes& notes) {
+std::optional<SampledStep> open_records(Stations& run, Notes& notes) {
   const StartPoint& start = run.course.start;
   report::RunFolder& folder = run.records.folder;
   RunData& data = run.data;
@@ -192,7 +192,7 @@ std::optional<DrawnStep> open_records(Stations& run, Notes& notes) {
       roles::open_ledger(folder.ledger(), start.is_own ? start.checkpoint : std::nullopt);
   // The prompts of a dump were given out by another run.
   const bool is_dump = !run.config.load_debug_rollout_data.empty();
-  data.fates = std::make_unique<Fates>(std::move(ledger), !is_dump);
+  data.outcomes = std::make_unique<OutcomeLog>(std::move(ledger), !is_dump);
   if (start.checkpoint) {
     const std::string where = (start.checkpoint->directory / "run.json").string();
     append(notes,
@@ -201,14 +201,15 @@ std::optional<DrawnStep> open_records(Stations& run, Notes& notes) {
   const int64_t first = run.course.schedule.first_step;
   data.origin->load(first - 1, not_given_back(start));
   // Of a rollout function one step ahead: trained first, where this run has such a function.
-  std::optional<DrawnStep> drawn;
-  if (start.checkpoint) drawn = drawn_step_of(*start.checkpoint);
-  data.fates->begin_with(data.prompts(), drawn ? drawn->collected.groups : std::vector<Group>());
-  const bool is_next = drawn && drawn->step == first;
-  if (drawn && !(is_next && config::has_users_rollout(run.config)))
-    let_wait(*std::exchange(drawn, std::nullopt), data.prompts(), *data.fates);
+  std::optional<SampledStep> sampled;
+  if (start.checkpoint) sampled = sampled_step_of(*start.checkpoint);
+  data.outcomes->begin_with(data.prompts(),
+                            sampled ? sampled->collected.groups : std::vector<Group>());
+  const bool is_next = sampled && sampled->step == first;
+  if (sampled && !(is_next && config::has_users_rollout(run.config)))
+    let_wait(*std::exchange(sampled, std::nullopt), data.prompts(), *data.outcomes);
   folder.remove_rollouts_from(first);
-  return drawn;
+  return sampled;
 }
 
 int64_t num_parameters(const model::ModelConfig& model) {
@@ -263,8 +264,8 @@ json::object describe(const Stations& run, const json::object& unknown) {
           {"unknown_flags", config::without_secrets(unknown)}};
 }
 
-/// `drawn`: of a function of the user's, a step that the run begins with.
-std::unique_ptr<GroupSource> make_source(Stations& run, std::optional<DrawnStep> drawn) {
+/// `sampled`: of a function of the user's, a step that the run begins with.
+std::unique_ptr<GroupSource> make_source(Stations& run, std::optional<SampledStep> sampled) {
   const config::RunConfig& config = run.config;
   RunData& data = run.data;
   roles::Trainers& trainers = *run.topology.trainers;
@@ -276,20 +277,21 @@ std::unique_ptr<GroupSource> make_source(Stations& run, std::optional<DrawnStep>
                                         config.load_debug_rollout_data_subsample, recorder);
   }
   if (config.trains_on_rows()) {
-    return std::make_unique<RowSource>(config, *data.text, data.prompts(), *data.fates, recorder);
+    return std::make_unique<RowSource>(config, *data.text, data.prompts(), *data.outcomes,
+                                       recorder);
   }
   auto rollout =
       std::make_unique<RolloutSource>(config, *data.text->tokenizer, data.prompts(), engines,
-                                      trainers, *data.fates, memory, recorder, *run.plugins);
+                                      trainers, *data.outcomes, memory, recorder, *run.plugins);
   if (!config::has_users_rollout(config)) return rollout;
   auto function =
-      std::make_unique<FunctionSource>(config, data.prompts(), engines, trainers, *data.fates,
-                                       memory, recorder, *run.plugins, std::move(drawn));
+      std::make_unique<FunctionSource>(config, data.prompts(), engines, trainers, *data.outcomes,
+                                       memory, recorder, *run.plugins, std::move(sampled));
   if (!config.train_async)
     return std::make_unique<FunctionGroups>(std::move(rollout), std::move(function));
   return std::make_unique<FunctionGroupsAhead>(
       std::move(rollout), std::move(function), run.course.schedule.num_steps,
-      config.rollout_batch_size, *data.fates, trainers, memory, recorder);
+      config.rollout_batch_size, *data.outcomes, trainers, memory, recorder);
 }
 
 /// An evaluation that a process took with it is made again, with the weights that the run goes on
@@ -342,15 +344,15 @@ std::string checkpoints_kept(const Stations& run) {
                      run.records.folder.checkpoints().string(), kept);
 }
 
-void find_beginning(Stations& run, Survivors& survivors, Notes& notes) {
+void find_beginning(Stations& run, CarriedState& carried, Notes& notes) {
   const auto warn = [&notes](const std::string& line) { notes.push_back(line); };
   StartPoint& start = run.course.start;
-  start = survivors.first ? choose_start_again(*survivors.first, run.records.folder, warn)
-                          : choose_start(run.config, run.records.folder, warn);
-  if (survivors.first) return;
-  survivors.identity.epoch = epoch_of(start) + 1;
-  run.launch.identity = survivors.identity;
-  survivors.first = start;
+  start = carried.first ? choose_start_again(*carried.first, run.records.folder, warn)
+                        : choose_start(run.config, run.records.folder, warn);
+  if (carried.first) return;
+  carried.identity.epoch = epoch_of(start) + 1;
+  run.launch.identity = carried.identity;
+  carried.first = start;
 }
 
 /// The recorder, and who tells it from elsewhere.
@@ -372,9 +374,9 @@ void start_recorder(Stations& run, const json::object& unknown, const Notes& not
   if (run.course.start.checkpoint) records.recorder->saved(run.course.start.checkpoint->iteration);
 }
 
-void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors) {
+void build(Stations& run, const config::ParsedFlags& flags, CarriedState& carried) {
   Notes notes;
-  const bool begins_again = survivors.first.has_value();
+  const bool begins_again = carried.first.has_value();
   const report::RunFolder& folder = run.records.folder;
   if (!begins_again) {
     share_out_threads(run);
@@ -385,9 +387,9 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
                       "would not be noticed",
                       folder.root().string()));
   }
-  find_beginning(run, survivors, notes);
+  find_beginning(run, carried, notes);
   EvaluationSets sets =
-      read_data(run, std::exchange(survivors.rows, std::nullopt), flags.unknown, notes);
+      read_data(run, std::exchange(carried.rows, std::nullopt), flags.unknown, notes);
   setup::check_vocabularies(run.config, *run.data.text->tokenizer, setup::other_models(run.config));
   plan_schedule(run, sets, notes);
   if (!begins_again)
@@ -400,11 +402,11 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
     append(notes, run.records.memory.plan().lines());
     if (trains(run.config)) notes.push_back(checkpoints_kept(run));
   }
-  std::optional<DrawnStep> drawn = open_records(run, notes);
-  survivors.first->overwrites = false;
+  std::optional<SampledStep> sampled = open_records(run, notes);
+  carried.first->overwrites = false;
   start_engines(run, apart);
   start_recorder(run, flags.unknown, notes);
-  run.source = make_source(run, std::move(drawn));
+  run.source = make_source(run, std::move(sampled));
   find_lost_evaluation(run,
                        sets.generated || sets.rows || config::has_users_evaluation(run.config));
   run.evaluator = make_evaluator({.config = run.config,
@@ -413,7 +415,7 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
                                   .engines = *run.topology.engines,
                                   .source = *run.source,
                                   .prompts = run.data.prompts(),
-                                  .fates = *run.data.fates,
+                                  .outcomes = *run.data.outcomes,
                                   .plugins = *run.plugins,
                                   .memory = run.records.memory,
                                   .recorder = run.recorder(),
@@ -435,13 +437,13 @@ void build(Stations& run, const config::ParsedFlags& flags, Survivors& survivors
 
 }  // namespace
 
-std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, Survivors& survivors,
+std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, CarriedState& carried,
                                          cluster::Hosts& hosts, const Clock& clock) {
-  std::unique_ptr<Stations> run = stations_of(std::move(flags.config), survivors, hosts, clock);
+  std::unique_ptr<Stations> run = stations_of(std::move(flags.config), carried, hosts, clock);
   try {
-    build(*run, flags, survivors);
+    build(*run, flags, carried);
   } catch (const cluster::WorkerFailure&) {
-    take_survivors(std::move(run), survivors);
+    take_carried_state(std::move(run), carried);
     throw;
   }
   return run;

@@ -76,14 +76,14 @@ struct Stations {
   report::Recorder& recorder() const { return *records.recorder; }
 };
 
-struct Survivors;  // loop/survivors.h
+struct CarriedState;  // loop/carried_state.h
 
 /// `flags` are complete and valid; their warnings are shown first. Everything that can be wrong
 /// with flags, data, template and model directory is found here, before any token is generated.
-/// `survivors` of stations before these become theirs; what they say of the run stays. Throws
-/// ConfigError, and cluster::WorkerFailure with the survivors back in their place. `hosts` and
+/// `carried` of stations before these become theirs; what they say of the run stays. Throws
+/// ConfigError, and cluster::WorkerFailure with the carried back in their place. `hosts` and
 /// `clock` outlive the stations.
-std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, Survivors& survivors,
+std::unique_ptr<Stations> build_stations(config::ParsedFlags flags, CarriedState& carried,
                                          cluster::Hosts& hosts, const Clock& clock);
 
 }  // namespace slime::loop

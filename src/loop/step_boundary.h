@@ -6,14 +6,14 @@
 #include <cstdint>
 
 #include "buffer/data_source.h"
-#include "loop/fates.h"
+#include "loop/outcome_log.h"
 #include "rollout/rollout.h"
 
 namespace slime::loop {
 
 struct StepBoundary {
   buffer::DataSource prompts;  // a copy
-  Fates::Mark fates;
+  OutcomeLog::Mark outcomes;
   rollout::Snapshot rollout;  // of tokens alone: no group is open between two steps
 };
 

@@ -30,7 +30,7 @@ class Steps {
   /// when the data has ended, and StepAbandoned (loop/step_abandoned.h) at Ctrl-C.
   virtual report::Collected collect(int64_t step) = 0;
 
-  /// Where they share weights or device, the engines stand still and the trainers have it. Fates of
+  /// Where they share weights or device, the engines stand still and the trainers have it. OutcomeLog of
   /// the groups are noted with it: from here on the step is whole.
   virtual train::TrainReport train_on(const std::vector<Group>& groups) = 0;
 

@@ -141,15 +141,15 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
       view.fill_(config.norms_add_one ? 0 : 1);
       continue;
     }
-    Tensor drawn = at::empty(weight.shape, at::kFloat);
-    float* out = drawn.data_ptr<float>();
-    kernels::cpu::parallel_ranges(drawn.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
+    Tensor sampled = at::empty(weight.shape, at::kFloat);
+    float* out = sampled.data_ptr<float>();
+    kernels::cpu::parallel_ranges(sampled.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         out[i] = static_cast<float>(config.initializer_range *
                                     normal(seed, stream, static_cast<uint64_t>(i)));
       }
     });
-    view.copy_(drawn);
+    view.copy_(sampled);
   }
   return network;
 }

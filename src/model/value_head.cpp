@@ -15,10 +15,10 @@ ValueHead::ValueHead(int64_t hidden_size, const Tensor& like, double init_std, u
   const at::ScalarType dtype = like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   builder.allocate({.weights = dtype, .activations = dtype, .device = like.device()});
   constexpr uint64_t kStream = 0x76616c7565ULL;  // apart from the streams of the network's tensors
-  const Tensor drawn_1H = at::empty({1, hidden_size}, dtype);
+  const Tensor sampled_1H = at::empty({1, hidden_size}, dtype);
   for (int64_t i = 0; i < hidden_size; ++i)
-    drawn_1H[0][i] = init_std * normal(seed, kStream, static_cast<uint64_t>(i));
-  weight_1H_.matrix.values.copy_(drawn_1H);
+    sampled_1H[0][i] = init_std * normal(seed, kStream, static_cast<uint64_t>(i));
+  weight_1H_.matrix.values.copy_(sampled_1H);
 }
 
 Tensor ValueHead::forward(const Tensor& hidden_TH) const {

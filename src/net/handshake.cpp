@@ -214,13 +214,14 @@ std::string ListeningSide::refusal(std::string_view why, bool may_retry) const {
   return answer(may_retry ? kLater : kRefusal, why);
 }
 
-Caller::Caller(int socket, std::string_view secret) : socket_(socket), side_(secret) {}
+HandshakePeer::HandshakePeer(int socket, std::string_view secret)
+    : socket_(socket), side_(secret) {}
 
-Caller::~Caller() {
+HandshakePeer::~HandshakePeer() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-bool Caller::look() {
+bool HandshakePeer::look() {
   while (const std::size_t wanted = side_.num_wanted()) {
     std::string bytes(wanted, '\0');
     const ssize_t got = ::recv(socket_, bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -234,49 +235,50 @@ bool Caller::look() {
 }
 
 /// What is sent here always fits into a socket's buffer.
-bool Caller::send(std::string_view bytes) const {
+bool HandshakePeer::send(std::string_view bytes) const {
   return bytes.empty() || ::send(socket_, bytes.data(), bytes.size(),
                                  MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
 }
 
-int Caller::welcome(std::string_view answer) {
+int HandshakePeer::welcome(std::string_view answer) {
   send(side_.welcome(answer));
   return std::exchange(socket_, -1);
 }
 
-void Caller::refuse(std::string_view why, bool may_retry) {
+void HandshakePeer::refuse(std::string_view why, bool may_retry) {
   send(side_.refusal(why, may_retry));
   ::close(std::exchange(socket_, -1));
 }
 
-Door::Door(int listening, std::string secret) : listening_(listening), secret_(std::move(secret)) {}
+HandshakeListener::HandshakeListener(int listening, std::string secret)
+    : listening_(listening), secret_(std::move(secret)) {}
 
-Door::~Door() { ::close(listening_); }
+HandshakeListener::~HandshakeListener() { ::close(listening_); }
 
-bool Door::has_room() const {
+bool HandshakeListener::has_room() const {
   return callers_.size() < kMostCallers || SteadyClock::now() - callers_.front()->since() > kLeast;
 }
 
-void Door::add_to(std::vector<pollfd>& sockets) const {
+void HandshakeListener::add_to(std::vector<pollfd>& sockets) const {
   if (has_room()) sockets.push_back({.fd = listening_, .events = POLLIN, .revents = 0});
   for (const auto& caller : callers_)
     sockets.push_back({.fd = caller->descriptor(), .events = POLLIN, .revents = 0});
 }
 
-void Door::wait(milliseconds limit) const {
+void HandshakeListener::wait(milliseconds limit) const {
   std::vector<pollfd> sockets;
   add_to(sockets);
   ::poll(sockets.data(), sockets.size(), static_cast<int>(limit.count()));
 }
 
-std::vector<std::unique_ptr<Caller>> Door::look() {
+std::vector<std::unique_ptr<HandshakePeer>> HandshakeListener::look() {
   while (has_room()) {
     const int socket = accept_from(listening_);
     if (socket < 0) break;
     if (callers_.size() >= kMostCallers) callers_.erase(callers_.begin());
-    callers_.push_back(std::make_unique<Caller>(socket, secret_));
+    callers_.push_back(std::make_unique<HandshakePeer>(socket, secret_));
   }
-  std::vector<std::unique_ptr<Caller>> proven, waiting;
+  std::vector<std::unique_ptr<HandshakePeer>> proven, waiting;
   const auto now = SteadyClock::now();
   for (auto& caller : callers_) {
     if (!caller->look()) {

@@ -98,24 +98,24 @@ class ListeningSide final {
   State state_ = State::kWaiting;
 };
 
-/// A connection that has not ended its handshake, or has just done so.
-class Caller final {
+/// A connection during its handshake, or just after it.
+class HandshakePeer final {
  public:
   /// `secret` outlives the object; `socket` is its own.
-  Caller(int socket, std::string_view secret);
-  ~Caller();
-  Caller(const Caller&) = delete;
-  Caller& operator=(const Caller&) = delete;
+  HandshakePeer(int socket, std::string_view secret);
+  ~HandshakePeer();
+  HandshakePeer(const HandshakePeer&) = delete;
+  HandshakePeer& operator=(const HandshakePeer&) = delete;
 
   /// Reads what has come, without waiting. False: it is still waited for.
   bool look();
-  /// False: it has gone, or it is a stranger.
+  /// False: it has closed, or has not proven the secret.
   bool is_proven() const { return side_.state() == ListeningSide::State::kProven; }
   const Claim& claim() const { return side_.claim(); }
   int descriptor() const { return socket_; }
   std::chrono::steady_clock::time_point since() const { return since_; }
 
-  /// The socket is the caller's from here on. The other end may be gone.
+  /// The socket belongs to the caller from here on. The other end may be gone.
   int welcome(std::string_view answer = "");
   void refuse(std::string_view why, bool may_retry = false);
 
@@ -127,14 +127,14 @@ class Caller final {
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
-/// A listening socket and who stands before it. One thread.
-class Door final {
+/// A listening socket and the peers that have not ended their handshake. One thread.
+class HandshakeListener final {
  public:
   /// `listening` is its own, from net::listen_on().
-  Door(int listening, std::string secret);
-  ~Door();
-  Door(const Door&) = delete;
-  Door& operator=(const Door&) = delete;
+  HandshakeListener(int listening, std::string secret);
+  ~HandshakeListener();
+  HandshakeListener(const HandshakeListener&) = delete;
+  HandshakeListener& operator=(const HandshakeListener&) = delete;
 
   int port() const { return port_of(listening_); }
   /// What is to be waited for, with POLLIN.
@@ -142,14 +142,14 @@ class Door final {
   /// Waits at most so long, for nothing else.
   void wait(std::chrono::milliseconds limit) const;
   /// Those who have proven the secret since the last look; without waiting.
-  std::vector<std::unique_ptr<Caller>> look();
+  std::vector<std::unique_ptr<HandshakePeer>> look();
 
  private:
   bool has_room() const;
 
   int listening_;
   const std::string secret_;
-  std::vector<std::unique_ptr<Caller>> callers_;  // oldest first
+  std::vector<std::unique_ptr<HandshakePeer>> callers_;  // oldest first
 };
 
 }  // namespace slime::net

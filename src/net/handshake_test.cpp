@@ -21,22 +21,22 @@ constexpr milliseconds kLong{5'000};
 const std::string kSecret(64, 'a');
 const Claim kClaim{.role = "rank", .text = "3 of 4"};
 
-/// A door that somebody stands behind: `greet` is called with each who has proven the secret.
+/// A listener that somebody stands behind: `greet` is called with each who has proven the secret.
 class Watched {
  public:
-  explicit Watched(std::function<void(Caller&)> greet, const std::string& secret = kSecret)
-      : door_(listen_on("127.0.0.1", 0), secret),
-        port_(door_.port()),
+  explicit Watched(std::function<void(HandshakePeer&)> greet, const std::string& secret = kSecret)
+      : listener_(listen_on("127.0.0.1", 0), secret),
+        port_(listener_.port()),
         watcher_([this, greet = std::move(greet)](const std::stop_token& stop) {
           while (!stop.stop_requested()) {
-            door_.wait(milliseconds(10));
-            for (const auto& caller : door_.look()) greet(*caller);
+            listener_.wait(milliseconds(10));
+            for (const auto& caller : listener_.look()) greet(*caller);
           }
         }) {}
   int connect() const { return connect_to("127.0.0.1", port_, kLong); }
 
  private:
-  Door door_;
+  HandshakeListener listener_;
   int port_;
   std::jthread watcher_;
 };
@@ -80,12 +80,12 @@ const std::string kHello = frame(201, std::string(32, 'c') + "\x04rank3 of 4");
 TEST(Handshake, BothEndsProveTheSecretAndTheClaimAndTheAnswerArrive) {
   Claim heard;
   int socket = -1;
-  const Watched door([&](Caller& caller) {
+  const Watched listener([&](HandshakePeer& caller) {
     heard = caller.claim();
     socket = caller.welcome("come in");
     ::send(socket, "behind it", 9, MSG_NOSIGNAL);
   });
-  const Connection own(door.connect());
+  const Connection own(listener.connect());
   EXPECT_EQ(introduce(own.socket, kSecret, kClaim, kLong), "come in");
   EXPECT_EQ(heard, kClaim);
   EXPECT_EQ(own.receive(9), "behind it") << "what follows is not taken by the handshake";
@@ -93,8 +93,9 @@ TEST(Handshake, BothEndsProveTheSecretAndTheClaimAndTheAnswerArrive) {
 }
 
 TEST(Handshake, ARefusalSaysWhyAndWhetherToTryAgain) {
-  const Watched door([](Caller& caller) { caller.refuse("the run has its hosts", true); });
-  const Connection own(door.connect());
+  const Watched listener(
+      [](HandshakePeer& caller) { caller.refuse("the run has its hosts", true); });
+  const Connection own(listener.connect());
   try {
     introduce(own.socket, kSecret, kClaim, kLong);
     FAIL() << "it was let in";
@@ -105,15 +106,15 @@ TEST(Handshake, ARefusalSaysWhyAndWhetherToTryAgain) {
 }
 
 TEST(Handshake, WhoHasAnotherSecretIsToldSoAndLearnsNothingElse) {
-  const Watched door([](Caller&) { FAIL() << "somebody was let in"; });
-  const Connection own(door.connect());
+  const Watched listener([](HandshakePeer&) { FAIL() << "somebody was let in"; });
+  const Connection own(listener.connect());
   EXPECT_THROW(introduce(own.socket, std::string(64, 'b'), kClaim, kLong), OtherSecretError);
   EXPECT_EQ(own.receive(), "");
 }
 
 TEST(Handshake, AListeningEndWithoutTheSecretIsNotBelieved) {
-  const Watched door([](Caller&) {}, std::string(64, 'b'));
-  const Connection other(door.connect());
+  const Watched listener([](HandshakePeer&) {}, std::string(64, 'b'));
+  const Connection other(listener.connect());
   EXPECT_THROW(introduce(other.socket, kSecret, kClaim, kLong), HandshakeError);
   // One that answers in the right form, with what it heard.
   const int listening = listen_on("127.0.0.1", 0);
@@ -138,13 +139,13 @@ TEST(Handshake, AListeningEndWithoutTheSecretIsNotBelieved) {
 TEST(Handshake, ARecordingOfAnotherHandshakeIsOfNoUse) {
   // What a member sends, word for word: to the same listening end, and to a fresh one.
   std::string recorded;
-  const Watched door([](Caller& caller) { ::close(caller.welcome()); });
+  const Watched listener([](HandshakePeer& caller) { ::close(caller.welcome()); });
   {
     const int listening = listen_on("127.0.0.1", 0);
     std::jthread relay([&] {
       pollfd waiting{.fd = listening, .events = POLLIN, .revents = 0};
       ::poll(&waiting, 1, static_cast<int>(kLong.count()));
-      const Connection member(accept_from(listening)), there(door.connect());
+      const Connection member(accept_from(listening)), there(listener.connect());
       const std::string hello = member.receive(16 + 32 + 11);
       there.send(hello);
       member.send(there.receive(16 + 32));
@@ -159,7 +160,7 @@ TEST(Handshake, ARecordingOfAnotherHandshakeIsOfNoUse) {
     ::close(listening);
   }
   for (int again = 0; again < 2; ++again) {
-    const Connection replay(door.connect());
+    const Connection replay(listener.connect());
     replay.send(recorded);
     const std::string answer = replay.receive();
     EXPECT_EQ(answer.substr(16 + 32), frame(205, "")) << "a challenge, and that it is wrong";
@@ -196,23 +197,23 @@ TEST(Handshake, AProofForOneRoleIsNoneForAnother) {
 }
 
 TEST(Handshake, WhatIsNoHandshakeIsClosedWithoutAWord) {
-  const Watched door([](Caller&) { FAIL() << "somebody was let in"; });
+  const Watched listener([](HandshakePeer&) { FAIL() << "somebody was let in"; });
   for (const std::string& bytes :
        {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(64, '\0'), frame(1, "task"),
         frame(203, std::string(32, 'p')), frame(201, "short"), frame(201, std::string(5'000, 'x')),
         frame(201, std::string(32, 'c').append("\xffrank"))}) {
-    const Connection stranger(door.connect());
+    const Connection stranger(listener.connect());
     stranger.send(bytes);
     EXPECT_EQ(stranger.receive(), "") << bytes;
   }
 }
 
 TEST(Handshake, StrangersWhoSayNothingKeepNobodyOut) {
-  const Watched door([](Caller& caller) { ::close(caller.welcome("come in")); });
+  const Watched listener([](HandshakePeer& caller) { ::close(caller.welcome("come in")); });
   std::vector<std::unique_ptr<Connection>> silent;
-  for (int i = 0; i < 200; ++i) silent.push_back(std::make_unique<Connection>(door.connect()));
+  for (int i = 0; i < 200; ++i) silent.push_back(std::make_unique<Connection>(listener.connect()));
   for (int i = 0; i < 3; ++i) {
-    const Connection own(door.connect());
+    const Connection own(listener.connect());
     EXPECT_EQ(introduce(own.socket, kSecret, kClaim, kLong), "come in");
   }
 }

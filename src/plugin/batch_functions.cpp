@@ -114,7 +114,7 @@ int64_t whole(double number, std::string_view name) {
   return static_cast<int64_t>(number);
 }
 
-void take_tokens(const Numbers& row, int64_t response_length, const Sample& drawn,
+void take_tokens(const Numbers& row, int64_t response_length, const Sample& sampled,
                  train::TrainSample& sample) {
   for (const double number : row) {
     const int64_t id = whole(number, "tokens");
@@ -128,8 +128,8 @@ void take_tokens(const Numbers& row, int64_t response_length, const Sample& draw
         fmt::format("a response of {} among {} tokens; there is one before it at least",
                     response_length, sample.total_length()));
   }
-  if (sample.tokens != drawn.tokens || sample.prompt_length != drawn.prompt_length) return;
-  train::each_taken_field(drawn, sample,
+  if (sample.tokens != sampled.tokens || sample.prompt_length != sampled.prompt_length) return;
+  train::each_taken_field(sampled, sample,
                           [](const train::TakenField& field, const auto& from, auto& to) {
                             if (field.stays_with_tokens) to = from;
                           });
@@ -193,8 +193,8 @@ train::TrainBatch read_converted(const Payload& answer, const std::vector<Group>
   const json::value* word = answer.head.if_contains("data");
   if (word == nullptr || !word->is_object()) throw FrameError("an answer without data");
   const json::object& data = word->get_object();
-  const std::vector<const Sample*> drawn = flat(groups);
-  const Converted lists(data, answer.columns, drawn.size());
+  const std::vector<const Sample*> sampled = flat(groups);
+  const Converted lists(data, answer.columns, sampled.size());
   const auto tokens = required(lists.rows("tokens"), "tokens");
   const Numbers lengths = required(lists.numbers("response_lengths"), "response_lengths");
   const Numbers rewards = required(lists.numbers("rewards"), "rewards");
@@ -213,14 +213,14 @@ train::TrainBatch read_converted(const Payload& answer, const std::vector<Group>
                             known.push_back(field.name);
                           });
   train::TrainBatch batch;
-  for (std::size_t i = 0; i < drawn.size(); ++i) {
+  for (std::size_t i = 0; i < sampled.size(); ++i) {
     train::TrainSample& sample = batch.samples.emplace_back();
     const int64_t length = whole(lengths[i], "response_lengths");
-    sample.ordinal = drawn[i]->ordinal;
-    sample.group = drawn[i]->group;
+    sample.ordinal = sampled[i]->ordinal;
+    sample.group = sampled[i]->group;
     sample.rollout_id =
         rollout_ids ? whole((*rollout_ids)[i], "rollout_ids") : static_cast<int64_t>(i);
-    take_tokens(tokens[i], length, *drawn[i], sample);
+    take_tokens(tokens[i], length, *sampled[i], sample);
     take_mask(masks ? &(*masks)[i] : nullptr, length, sample);
     train::each_taken_field(none, sample,
                             [&](const train::TakenField& field, const auto&, auto& list) {
@@ -233,7 +233,7 @@ train::TrainBatch read_converted(const Payload& answer, const std::vector<Group>
     sample.reward = rewards[i];
     sample.raw_reward = raw ? (*raw)[i] : rewards[i];
     sample.truncated = truncated && (*truncated)[i] != 0;
-    const json::value* source = drawn[i]->metadata.if_contains("source_name");
+    const json::value* source = sampled[i]->metadata.if_contains("source_name");
     const bool has_source = source != nullptr && source->is_string();
     sample.source_name = has_source ? std::string(source->get_string()) : "unknown";
   }
@@ -246,25 +246,26 @@ train::TrainBatch read_converted(const Payload& answer, const std::vector<Group>
   return batch;
 }
 
-BatchFunctions::BatchFunctions(const config::RunConfig& config, Hosts& hosts, QuestionDesk& desk,
+BatchFunctions::BatchFunctions(const config::RunConfig& config, Hosts& hosts,
+                               QuestionHandler& handler,
                                std::function<int(std::string_view, const std::string&)> place)
-    : config_(config), hosts_(hosts), desk_(desk), place_(std::move(place)) {}
+    : config_(config), hosts_(hosts), question_handler_(handler), place_(std::move(place)) {}
 
 Payload BatchFunctions::call(std::string_view flag, std::string_view hook, const std::string& path,
                              const std::vector<Group>& groups) const {
-  auto returned =
-      desk_.call(hosts_, {.hook = place_(hook, path),
-                          .subject = "the batch",
-                          .timeout = std::chrono::duration<double>(config_.plugin_timeout_seconds),
-                          .arguments =
-                              [&groups](Columns& columns) {
-                                json::array records;
-                                for (const Sample* sample : flat(groups))
-                                  records.push_back(to_record(*sample, columns));
-                                return json::object{{"samples", std::move(records)}};
-                              },
-                          .stop = {},
-                          .answer = nullptr});
+  auto returned = question_handler_.call(
+      hosts_, {.hook = place_(hook, path),
+               .subject = "the batch",
+               .timeout = std::chrono::duration<double>(config_.plugin_timeout_seconds),
+               .arguments =
+                   [&groups](Columns& columns) {
+                     json::array records;
+                     for (const Sample* sample : flat(groups))
+                       records.push_back(to_record(*sample, columns));
+                     return json::object{{"samples", std::move(records)}};
+                   },
+               .stop = {},
+               .answer = nullptr});
   if (!returned) throw ConfigError(fmt::format("{} {}: {}", flag, path, returned.error().message));
   return std::move(*returned);
 }

@@ -10,7 +10,7 @@
 
 #include "config/run_config.h"
 #include "core/sample.h"
-#include "plugin/question_desk.h"
+#include "plugin/question_handler.h"
 #include "train/train_batch.h"
 
 namespace slime::plugin {
@@ -33,7 +33,7 @@ train::TrainBatch read_converted(const Payload& answer, const std::vector<Group>
 class BatchFunctions {
  public:
   /// `place`: of a function among those of the hosts. References outlive the object.
-  BatchFunctions(const config::RunConfig& config, Hosts& hosts, QuestionDesk& desk,
+  BatchFunctions(const config::RunConfig& config, Hosts& hosts, QuestionHandler& handler,
                  std::function<int(std::string_view hook, const std::string& path)> place);
 
   /// As make_batch (setup/train_config.h), with what the functions say. The thread of the loop waits.
@@ -46,7 +46,7 @@ class BatchFunctions {
 
   const config::RunConfig& config_;
   Hosts& hosts_;
-  QuestionDesk& desk_;
+  QuestionHandler& question_handler_;
   const std::function<int(std::string_view, const std::string&)> place_;
 };
 

@@ -60,7 +60,7 @@ TEST(BatchFunctions, TheDictionaryOfAConverterIsABatch) {
   EXPECT_TRUE(second.truncated);
   EXPECT_EQ(second.source_name, "math");
   EXPECT_EQ(second.versions, (std::vector<VersionRun>{{4, 2}}));
-  EXPECT_TRUE(batch.samples[2].versions.empty()) << "other tokens than were drawn";
+  EXPECT_TRUE(batch.samples[2].versions.empty()) << "other tokens than were sampled";
   EXPECT_THAT(without_place, ElementsAre("round_number"));
 }
 

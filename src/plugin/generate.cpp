@@ -37,7 +37,7 @@ Expected<MadeSamples> made(const Sample& given, const Answer& answer, const Samp
       Sample part = read_sample(record.get_object(), answer.columns, given, limits);
       if (part.status == Status::kPending) part.status = Status::kCompleted;
       if (part.status == Status::kFailed) part.failure = "generate: " + part.failure;
-      check_drawn(part, limits);
+      check_sampled(part, limits);
       parts.push_back(std::move(part));
     };
     const json::value* many = answer.value.if_contains("samples");

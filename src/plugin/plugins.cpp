@@ -12,11 +12,11 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "model/config.h"
-#include "plugin/engine_door.h"
 #include "plugin/filter.h"
 #include "plugin/generate.h"
 #include "plugin/hosts.h"
 #include "plugin/reward.h"
+#include "plugin/run_api.h"
 #include "plugin/sample_hook.h"
 
 namespace slime::plugin {
@@ -117,9 +117,9 @@ HostsConfig Plugins::hosts_config(const json::object& unknown, const PluginPlace
     flags["num_layers"] = model.num_layers;  // the shape of the engine's choices
     flags["moe_router_topk"] = model.experts.per_token;
   }
-  if (door_ != nullptr) {
+  if (run_api_ != nullptr) {
     flags["sglang_router_ip"] = "127.0.0.1";
-    flags["sglang_router_port"] = door_->port();
+    flags["sglang_router_port"] = run_api_->port();
   }
   HostsConfig hosts{.python = config_.plugin_python,
                     .num_hosts = static_cast<int>(config_.plugin_hosts),
@@ -128,8 +128,8 @@ HostsConfig Plugins::hosts_config(const json::object& unknown, const PluginPlace
                     .hooks = {},
                     .hooks_of_first = {},
                     .on_question =
-                        [&desk = *desk_](Question question, ReplyFn reply) {
-                          desk.take(std::move(question), std::move(reply));
+                        [&handler = *question_handler_](Question question, ReplyFn reply) {
+                          handler.take(std::move(question), std::move(reply));
                         },
                     .memory_bytes = static_cast<uint64_t>(config_.plugin_memory_gb * (1 << 30)),
                     .repeats_lost_calls = config_.plugin_repeat_lost_calls,
@@ -142,9 +142,9 @@ HostsConfig Plugins::hosts_config(const json::object& unknown, const PluginPlace
 
 Plugins::Plugins(const config::RunConfig& config, const json::object& unknown,
                  const std::vector<std::string>& eval_rewards, const PluginPlaces& places,
-                 std::unique_ptr<EngineDoor> door)
+                 std::unique_ptr<RunApi> run_api)
     : config_(config),
-      door_(std::move(door)),
+      run_api_(std::move(run_api)),
       vocab_size_(model::read_model_config(config.hf_checkpoint).vocab_size),
       max_tokens_([&] {
         const int64_t positions = model::read_model_config(config.hf_checkpoint).max_positions;
@@ -152,25 +152,27 @@ Plugins::Plugins(const config::RunConfig& config, const json::object& unknown,
       }()),
       functions_(functions_of<Function>(
           config, eval_rewards,
-          door_ ? config::generate_paths(config) : std::vector<std::string>())),
-      desk_(std::make_unique<QuestionDesk>(config)),
+          run_api_ ? config::generate_paths(config) : std::vector<std::string>())),
+      question_handler_(std::make_unique<QuestionHandler>(config)),
       hosts_(std::make_unique<Hosts>(hosts_config(unknown, places))),
       step_functions_(std::make_unique<StepFunctions>(
-          config, *hosts_, *desk_,
+          config, *hosts_, *question_handler_,
           [this](std::string_view hook, const std::string& path) { return place(hook, path); })),
       batch_functions_(std::make_unique<BatchFunctions>(
-          config, *hosts_, *desk_,
+          config, *hosts_, *question_handler_,
           [this](std::string_view hook, const std::string& path) { return place(hook, path); })),
       rollout_functions_(std::make_unique<RolloutFunctions>(
-          config, *hosts_, *desk_,
+          config, *hosts_, *question_handler_,
           [this](std::string_view hook, const std::string& path) { return place(hook, path); })) {}
 
 Plugins::~Plugins() = default;
 
-int64_t Plugins::num_sampled_tokens() const { return door_ ? door_->num_sampled_tokens() : 0; }
+int64_t Plugins::num_sampled_tokens() const {
+  return run_api_ ? run_api_->num_sampled_tokens() : 0;
+}
 
 void Plugins::open_door(engine::EngineClient& engine, int64_t max_request_tokens) {
-  if (door_) door_->open(engine, max_request_tokens);
+  if (run_api_) run_api_->open(engine, max_request_tokens);
 }
 
 int Plugins::place(std::string_view hook, const std::string& path) const {
@@ -196,7 +198,7 @@ SampleLimits Plugins::limits(bool is_evaluation) const {
 }
 
 std::unique_ptr<UsersPrompts> Plugins::prompts(const setup::ModelText& text) {
-  return std::make_unique<UsersPrompts>(config_, text, *hosts_, *desk_,
+  return std::make_unique<UsersPrompts>(config_, text, *hosts_, *question_handler_,
                                         place("data_source", config_.data_source_path),
                                         limits(/*is_evaluation=*/true));
 }
@@ -298,7 +300,7 @@ rollout::GenerateFn Plugins::generate(const std::string& path, bool is_evaluatio
 void Plugins::abort_functions(bool aborts) {
   // The flag first: a conversation whose turn was aborted looks at it.
   if (aborts) hosts_->set_aborted(true);
-  if (door_ != nullptr) door_->set_aborting(aborts);
+  if (run_api_ != nullptr) run_api_->set_aborting(aborts);
   if (!aborts) hosts_->set_aborted(false);
 }
 

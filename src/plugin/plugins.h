@@ -14,7 +14,7 @@
 #include "config/run_config.h"
 #include "core/expected.h"
 #include "plugin/batch_functions.h"
-#include "plugin/question_desk.h"
+#include "plugin/question_handler.h"
 #include "plugin/rollout_functions.h"
 #include "plugin/step_functions.h"
 #include "plugin/users_prompts.h"
@@ -29,7 +29,7 @@ struct SampleLimits;
 
 namespace slime::plugin {
 
-class EngineDoor;
+class RunApi;
 
 /// Folders that functions write to and read from.
 struct PluginPlaces {
@@ -38,7 +38,7 @@ struct PluginPlaces {
   std::filesystem::path load;  // of the checkpoint that the run goes on from; empty: none
 };
 
-/// Whether functions of the user's ask the run's engine through its door.
+/// Whether users' functions may call the run's HTTP API.
 bool opens_door(const config::RunConfig& config);
 
 /// Imports the functions that a run would call, in a host that ends with the call. Throws ConfigError
@@ -52,18 +52,18 @@ class Plugins {
  public:
   /// Starts the hosts and resolves all functions in them. Throws ConfigError with everything that is
   /// wrong with any of them, in Python's own words. `unknown`: flags that only functions know, by name
-  /// (ParsedFlags::unknown). `eval_rewards`: functions of evaluation sets. `door`: where functions find
+  /// (ParsedFlags::unknown). `eval_rewards`: functions of evaluation sets. `run_api`: where functions find
   /// the engine; null: none draws. `config` outlives the object.
   Plugins(const config::RunConfig& config, const json::object& unknown,
           const std::vector<std::string>& eval_rewards, const PluginPlaces& places,
-          std::unique_ptr<EngineDoor> door);
+          std::unique_ptr<RunApi> run_api);
   /// Ends the hosts.
   ~Plugins();
 
   /// Functions that ask the engine are answered from now on. `engine` outlives the object;
   /// `max_request_tokens`: of prompt and response.
   void open_door(engine::EngineClient& engine, int64_t max_request_tokens);
-  /// That the engines sampled for functions so far (DoorEngine::num_sampled_tokens). Any thread.
+  /// That the engines sampled for functions so far (RunApiEngine::num_sampled_tokens). Any thread.
   int64_t num_sampled_tokens() const;
 
   /// What there is to tell a person, tracebacks and hosts that died, goes here from now on; it comes
@@ -119,12 +119,12 @@ class Plugins {
   };
 
   const config::RunConfig& config_;
-  const std::unique_ptr<EngineDoor> door_;
+  const std::unique_ptr<RunApi> run_api_;
   const int64_t vocab_size_;
   const int64_t max_tokens_;
   std::vector<Function> functions_;  // in the order of the hosts' hooks
   std::atomic<int64_t> rollout_id_{0};
-  const std::unique_ptr<QuestionDesk> desk_;
+  const std::unique_ptr<QuestionHandler> question_handler_;
   const std::unique_ptr<Hosts> hosts_;
   const std::unique_ptr<StepFunctions> step_functions_;
   const std::unique_ptr<BatchFunctions> batch_functions_;

@@ -147,7 +147,7 @@ class PythonLoss {
     return batch;
   }
 
-  /// Of each sample the ids that its response tokens were drawn from, end to end, and [response + 1]
+  /// Of each sample the ids that its response tokens were sampled from, end to end, and [response + 1]
   /// offsets into them.
   void add_nuclei(const train::MicroBatch& micro_batch, json::object& batch) const {
     const kernels::KeptTokens& kept = micro_batch.kept;

@@ -224,8 +224,8 @@ std::vector<VersionRun> stretches_of(const Sample& sample) {
   std::vector<VersionRun> stretches;
   const auto length = static_cast<std::size_t>(sample.response_length());
   for (std::size_t i = 0; i < length; ++i) {
-    const bool is_drawn = sample.loss_mask.empty() || sample.loss_mask[i] == 1;
-    append_run(stretches, {is_drawn ? 0 : kNoVersion, 1});
+    const bool is_sampled = sample.loss_mask.empty() || sample.loss_mask[i] == 1;
+    append_run(stretches, {is_sampled ? 0 : kNoVersion, 1});
   }
   return stretches;
 }
@@ -255,9 +255,9 @@ void take_versions(Fields& fields, Sample& sample) {
   }
   if (versions.empty() || sample.response_length() == 0) return;
   std::vector<VersionRun> stretches = stretches_of(sample);
-  const auto num_drawn = std::ranges::count_if(
+  const auto num_sampled = std::ranges::count_if(
       stretches, [](const VersionRun& run) { return run.version != kNoVersion; });
-  const bool is_one_each = num_drawn == static_cast<int64_t>(versions.size());
+  const bool is_one_each = num_sampled == static_cast<int64_t>(versions.size());
   const WeightVersion oldest = *std::ranges::min_element(versions);
   std::size_t next = 0;
   for (const VersionRun& run : stretches) {
@@ -358,7 +358,7 @@ Sample read_sample(const json::object& record, const Columns& columns, const Sam
   return sample;
 }
 
-void check_drawn(const Sample& sample, const SampleLimits& limits) {
+void check_sampled(const Sample& sample, const SampleLimits& limits) {
   if (sample.status != Status::kCompleted && sample.status != Status::kTruncated) return;
   if (sample.response_length() == 0) {
     throw FrameError(

@@ -15,7 +15,7 @@ namespace slime::plugin {
 struct SampleLimits {
   int64_t vocab_size = int64_t{1} << 31;                     // ids are below it
   int64_t max_tokens = std::numeric_limits<int64_t>::max();  // of prompt and response
-  bool needs_log_probs = false;                              // of a sample that is drawn
+  bool needs_log_probs = false;                              // of a sample that is sampled
 };
 
 /// `record` is a Sample on the wire, `given` the one that the function was called with: ordinals are
@@ -25,7 +25,7 @@ struct SampleLimits {
 Sample read_sample(const json::object& record, const Columns& columns, const Sample& given,
                    const SampleLimits& limits);
 
-/// Throws net::FrameError for a sample that is drawn to its end and lacks what training needs.
-void check_drawn(const Sample& sample, const SampleLimits& limits);
+/// Throws net::FrameError for a sample that is sampled to its end and lacks what training needs.
+void check_sampled(const Sample& sample, const SampleLimits& limits);
 
 }  // namespace slime::plugin

@@ -40,7 +40,7 @@ json::object record() {
 
 Sample made(const json::object& of, SampleLimits limits = kLimits) {
   Sample sample = read_sample(of, {}, given(), limits);
-  check_drawn(sample, limits);
+  check_sampled(sample, limits);
   return sample;
 }
 
@@ -78,7 +78,7 @@ TEST(ReadSample, HasWhatTheFunctionSetAndTheOrdinalsThatItWasGiven) {
             (json::value{{"a", 1}}));
 }
 
-Sample drawn() {
+Sample sampled() {
   Sample sample{.ordinal = 17, .group = 4, .index_in_group = 1, .prompt_length = 1};
   sample.tokens = {12, 42, 2};
   sample.media = {{0, 1, std::make_shared<Attachment>(Attachment{.key = 7})}};
@@ -106,16 +106,16 @@ Sample drawn() {
 
 TEST(ReadSample, OneThatNobodyTouchedComesBackAsItWas) {
   Columns columns;
-  const json::object sent = to_record(drawn(), columns);
-  EXPECT_EQ(to_json(read_sample(sent, columns, drawn(), kLimits)), to_json(drawn()));
+  const json::object sent = to_record(sampled(), columns);
+  EXPECT_EQ(to_json(read_sample(sent, columns, sampled(), kLimits)), to_json(sampled()));
 }
 
 TEST(ReadSample, AbsentFieldsAreAtTheirDefaultsAndOursStay) {
   const Sample back = read_sample({{"tokens", {12, 42}}, {"response_length", 1}, {"index", 99}}, {},
-                                  drawn(), kLimits);
+                                  sampled(), kLimits);
   EXPECT_EQ(back.ordinal, 17);
   EXPECT_EQ(back.tokens, (std::vector<TokenId>{12, 42}));
-  EXPECT_EQ(back.media, drawn().media) << "its tokens are there";
+  EXPECT_EQ(back.media, sampled().media) << "its tokens are there";
   EXPECT_TRUE(back.log_probs.empty());
   EXPECT_TRUE(back.reward.is_null());
   EXPECT_TRUE(back.metadata.empty());

@@ -57,16 +57,16 @@ std::vector<int64_t> places_of(const json::array& members, const Group& given) {
 void set_versions(Sample& sample, WeightVersion version) {
   if (!sample.versions.empty()) return;
   for (std::size_t i = 0; i < static_cast<std::size_t>(sample.response_length()); ++i) {
-    const bool is_drawn = sample.loss_mask.empty() || sample.loss_mask[i] == 1;
-    append_run(sample.versions, {is_drawn ? version : kNoVersion, 1});
+    const bool is_sampled = sample.loss_mask.empty() || sample.loss_mask[i] == 1;
+    append_run(sample.versions, {is_sampled ? version : kNoVersion, 1});
   }
 }
 
-/// Drawn to its end, as far as anybody knows, and scored.
+/// Sampled to its end, as far as anybody knows, and scored.
 void check_step_sample(Sample& sample, const StepLimits& limits) {
   if (sample.status == Status::kFailed) throw FrameError(sample.failure);
   if (sample.status != Status::kTruncated) sample.status = Status::kCompleted;
-  check_drawn(sample, limits.samples);
+  check_sampled(sample, limits.samples);
   set_versions(sample, limits.version);
   if (!limits.needs_reward) return;
   if (sample.reward.is_null()) throw FrameError("Sample.reward is missing");

@@ -20,7 +20,7 @@ json::object record(int64_t index) {
           {"rollout_log_probs", {-1, -2}}};
 }
 
-Group given() {
+Group given_group() {
   Group group{.ordinal = 4, .samples = std::vector<Sample>(3)};
   for (std::size_t i = 0; i < 3; ++i) {
     group.samples[i].ordinal = 12 + static_cast<int64_t>(i);
@@ -30,7 +30,7 @@ Group given() {
   return group;
 }
 
-Group read(const json::value& records, const Group& of = given()) {
+Group read(const json::value& records, const Group& of = given_group()) {
   return read_group(records, {}, of, {.samples = {}, .samples_per_prompt = 3, .version = 8});
 }
 

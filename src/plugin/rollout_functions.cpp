@@ -94,26 +94,26 @@ void add_data_set(report::EvalReport& report, const std::string& name, const jso
 }  // namespace
 
 RolloutFunctions::RolloutFunctions(const config::RunConfig& config, Hosts& hosts,
-                                   QuestionDesk& desk,
+                                   QuestionHandler& handler,
                                    std::function<int(std::string_view, const std::string&)> place)
-    : config_(config), hosts_(hosts), desk_(desk), place_(std::move(place)) {}
+    : config_(config), hosts_(hosts), question_handler_(handler), place_(std::move(place)) {}
 
 Payload RolloutFunctions::call(std::string_view hook, std::string_view flag,
                                const std::string& path, int64_t step,
-                               const QuestionDesk::AnswerPrompts& prompts,
+                               const QuestionHandler::AnswerPrompts& prompts,
                                const StopFlags& stop) const {
   Expected<Payload> returned =
-      desk_.call(hosts_,
-                 {.hook = place_(hook, path),
-                  .subject = fmt::format("step {}", step),
-                  .timeout = {},  // a step takes as long as it takes
-                  .arguments =
-                      [step](Columns&) {
-                        return json::object{{"rollout_id", std::max<int64_t>(step, 0)}};
-                      },
-                  .stop = {},
-                  .answer = nullptr},
-                 prompts, stop);
+      question_handler_.call(hosts_,
+                             {.hook = place_(hook, path),
+                              .subject = fmt::format("step {}", step),
+                              .timeout = {},  // a step takes as long as it takes
+                              .arguments =
+                                  [step](Columns&) {
+                                    return json::object{{"rollout_id", std::max<int64_t>(step, 0)}};
+                                  },
+                              .stop = {},
+                              .answer = nullptr},
+                             prompts, stop);
   if (!returned) throw ConfigError(fmt::format("{} {}: {}", flag, path, returned.error().message));
   return std::move(*returned);
 }
@@ -134,7 +134,7 @@ report::Metrics RolloutFunctions::metrics_of(const Payload& returned, std::strin
   return metrics;
 }
 
-ReturnedStep RolloutFunctions::draw(int64_t step, const QuestionDesk::AnswerPrompts& prompts,
+ReturnedStep RolloutFunctions::draw(int64_t step, const QuestionHandler::AnswerPrompts& prompts,
                                     const StopFlags& stop) const {
   const std::string& path = config_.rollout_function_path;
   Payload returned = call("rollout", kRolloutFlag, path, step, prompts, stop);
@@ -149,7 +149,7 @@ ReturnedStep RolloutFunctions::draw(int64_t step, const QuestionDesk::AnswerProm
 }
 
 report::EvalReport RolloutFunctions::evaluate(int64_t step,
-                                              const QuestionDesk::AnswerPrompts& prompts,
+                                              const QuestionHandler::AnswerPrompts& prompts,
                                               const StopFlags& stop) const {
   const std::string& path = config_.eval_function_path;
   const Payload returned = call("evaluate", kEvalFlag, path, step, prompts, stop);

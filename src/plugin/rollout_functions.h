@@ -11,7 +11,7 @@
 #include "config/run_config.h"
 #include "core/stop_flags.h"
 #include "plugin/hosts.h"
-#include "plugin/question_desk.h"
+#include "plugin/question_handler.h"
 #include "report/eval_report.h"
 #include "report/metrics.h"
 
@@ -27,26 +27,26 @@ struct ReturnedStep {
 class RolloutFunctions {
  public:
   /// `place`: of a function among those of the hosts. References outlive the object.
-  RolloutFunctions(const config::RunConfig& config, Hosts& hosts, QuestionDesk& desk,
+  RolloutFunctions(const config::RunConfig& config, Hosts& hosts, QuestionHandler& handler,
                    std::function<int(std::string_view hook, const std::string& path)> place);
 
   // Both wait as long as the function takes, and answer its questions about prompts meanwhile. They
   // throw ConfigError with the reason when it fails, or when `stop` becomes true.
 
-  ReturnedStep draw(int64_t step, const QuestionDesk::AnswerPrompts& prompts,
+  ReturnedStep draw(int64_t step, const QuestionHandler::AnswerPrompts& prompts,
                     const StopFlags& stop) const;
   /// Scores, metrics and samples of its data sets.
-  report::EvalReport evaluate(int64_t step, const QuestionDesk::AnswerPrompts& prompts,
+  report::EvalReport evaluate(int64_t step, const QuestionHandler::AnswerPrompts& prompts,
                               const StopFlags& stop) const;
 
  private:
   Payload call(std::string_view hook, std::string_view flag, const std::string& path, int64_t step,
-               const QuestionDesk::AnswerPrompts& prompts, const StopFlags& stop) const;
+               const QuestionHandler::AnswerPrompts& prompts, const StopFlags& stop) const;
   report::Metrics metrics_of(const Payload& returned, std::string_view flag) const;
 
   const config::RunConfig& config_;
   Hosts& hosts_;
-  QuestionDesk& desk_;
+  QuestionHandler& question_handler_;
   const std::function<int(std::string_view, const std::string&)> place_;
 };
 

@@ -21,7 +21,7 @@ Expected<Sample> seen(const Sample& before, const Answer& answer, const SampleLi
     if (after.status == Status::kPending || after.status == Status::kAborted)
       return failure(fmt::format("Sample.status was set to {}", to_string(after.status)));
     if (after.status == Status::kFailed) after.failure = "sample hook: " + after.failure;
-    check_drawn(after, limits);
+    check_sampled(after, limits);
     return after;
   } catch (const net::FrameError& error) {
     return failure(error.what());

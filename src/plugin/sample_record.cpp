@@ -86,7 +86,7 @@ void set_status(const json::value& value, std::string_view who, Sample& sample) 
   const std::optional<Status> status = status_from_string(word);
   if (!status || *status == Status::kPending || *status == Status::kAborted) {
     throw FrameError(fmt::format(
-        "Sample.status was set to {}; a sample that is drawn is completed, truncated or failed",
+        "Sample.status was set to {}; a sample that is sampled is completed, truncated or failed",
         word));
   }
   sample.status = *status;

@@ -76,12 +76,13 @@ bool says_handled(const Payload& returned) {
 
 }  // namespace
 
-StepFunctions::StepFunctions(const config::RunConfig& config, Hosts& hosts, QuestionDesk& desk,
+StepFunctions::StepFunctions(const config::RunConfig& config, Hosts& hosts,
+                             QuestionHandler& handler,
                              std::function<int(std::string_view, const std::string&)> place)
     : config_(config),
       functions_(config::users_functions(config)),
       hosts_(hosts),
-      desk_(desk),
+      question_handler_(handler),
       place_(std::move(place)) {}
 
 Call StepFunctions::call(std::string_view hook, const std::string& path, std::string subject,
@@ -100,8 +101,9 @@ void StepFunctions::filter_samples(int64_t step, std::vector<Group>& groups) con
   const auto arguments = [&groups](Columns& columns) {
     return json::object{{"groups", to_records(groups, columns)}};
   };
-  take_changes(desk_.call(hosts_, call("sample_filter", path, name_of_step(step), arguments)),
-               "--rollout-sample-filter-path", path, "sample filter", groups);
+  take_changes(
+      question_handler_.call(hosts_, call("sample_filter", path, name_of_step(step), arguments)),
+      "--rollout-sample-filter-path", path, "sample filter", groups);
 }
 
 buffer::ChooseWaitingFn StepFunctions::choose_waiting() const {
@@ -113,7 +115,8 @@ buffer::ChooseWaitingFn StepFunctions::choose_waiting() const {
       for (const Group& group : waiting) buffer.push_back(to_records(group, columns));
       return json::object{{"buffer", std::move(buffer)}, {"num_samples", count}};
     };
-    const auto returned = desk_.call(hosts_, call("buffer_filter", path, "the buffer", arguments));
+    const auto returned =
+        question_handler_.call(hosts_, call("buffer_filter", path, "the buffer", arguments));
     if (!returned) fail("--buffer-filter-path", path, returned.error().message);
     try {
       return buffer::WaitingChoice{.taken = places(*returned, "taken"),
@@ -125,7 +128,7 @@ buffer::ChooseWaitingFn StepFunctions::choose_waiting() const {
 }
 
 void StepFunctions::process_all(int64_t step, std::vector<Group>& kept, std::vector<Group> dropped,
-                                const QuestionDesk::AnswerPrompts& prompts) const {
+                                const QuestionHandler::AnswerPrompts& prompts) const {
   const std::string& path = config_.rollout_all_samples_process_path;
   if (path.empty()) return;
   const std::size_t num_kept = kept.size();
@@ -139,9 +142,9 @@ void StepFunctions::process_all(int64_t step, std::vector<Group>& kept, std::vec
   const auto arguments = [&sorted](Columns& columns) {
     return json::object{{"groups", to_records(sorted, columns)}};
   };
-  take_changes(
-      desk_.call(hosts_, call("all_samples", path, name_of_step(step), arguments), prompts),
-      "--rollout-all-samples-process-path", path, "process", sorted);
+  take_changes(question_handler_.call(
+                   hosts_, call("all_samples", path, name_of_step(step), arguments), prompts),
+               "--rollout-all-samples-process-path", path, "process", sorted);
   kept.resize(num_kept);
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (order[i] < num_kept) kept[order[i]] = std::move(sorted[i]);
@@ -158,7 +161,7 @@ bool StepFunctions::log_rollout(int64_t step, const report::Collected& collected
                         {"rollout_time", collected.seconds}};
   };
   const auto returned =
-      desk_.call(hosts_, call("rollout_log", path, name_of_step(step), arguments));
+      question_handler_.call(hosts_, call("rollout_log", path, name_of_step(step), arguments));
   if (returned) return says_handled(*returned);
   hosts_.tell(
       fmt::format("--custom-rollout-log-function-path {}: {}", path, returned.error().message));
@@ -173,7 +176,7 @@ void StepFunctions::at_weight_update(std::string_view moment, int64_t step,
     return json::object{{"moment", moment}, {"rollout_id", step}, {"version", version}};
   };
   const auto returned =
-      desk_.call(hosts_, call("weight_update", path, name_of_step(step), arguments));
+      question_handler_.call(hosts_, call("weight_update", path, name_of_step(step), arguments));
   if (!returned)
     fail("--rollout-function-path", path, fmt::format("{}: {}", moment, returned.error().message));
 }
@@ -184,8 +187,8 @@ void StepFunctions::after_write(const std::filesystem::path& version_folder) con
   const auto arguments = [&](Columns&) {
     return json::object{{"version_dir", version_folder.string()}};
   };
-  const auto returned =
-      desk_.call(hosts_, call("post_write", path, version_folder.filename().string(), arguments));
+  const auto returned = question_handler_.call(
+      hosts_, call("post_write", path, version_folder.filename().string(), arguments));
   if (!returned) fail("--custom-update-weight-post-write-path", path, returned.error().message);
 }
 
@@ -198,7 +201,8 @@ bool StepFunctions::log_evaluation(int64_t step, const report::EvalReport& repor
       data[score.name] = eval_record(score, config_.eval_reward_key, columns);
     return json::object{{"rollout_id", std::max<int64_t>(step, 0)}, {"data", std::move(data)}};
   };
-  const auto returned = desk_.call(hosts_, call("eval_log", path, name_of_step(step), arguments));
+  const auto returned =
+      question_handler_.call(hosts_, call("eval_log", path, name_of_step(step), arguments));
   if (returned) return says_handled(*returned);
   hosts_.tell(fmt::format("--custom-eval-rollout-log-function-path {}: {}", path,
                           returned.error().message));

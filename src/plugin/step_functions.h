@@ -13,7 +13,7 @@
 #include "config/run_config.h"
 #include "config/users_functions.h"
 #include "core/sample.h"
-#include "plugin/question_desk.h"
+#include "plugin/question_handler.h"
 #include "report/collected.h"
 #include "report/eval_report.h"
 
@@ -22,7 +22,7 @@ namespace slime::plugin {
 class StepFunctions {
  public:
   /// `place`: of a function among those of the hosts. References outlive the object.
-  StepFunctions(const config::RunConfig& config, Hosts& hosts, QuestionDesk& desk,
+  StepFunctions(const config::RunConfig& config, Hosts& hosts, QuestionHandler& handler,
                 std::function<int(std::string_view hook, const std::string& path)> place);
 
   // These throw ConfigError with the reason when the function fails: a step that it has not seen
@@ -36,7 +36,7 @@ class StepFunctions {
   /// dropped. `prompts` is its data source.
   bool sees_dropped() const { return !config_.rollout_all_samples_process_path.empty(); }
   void process_all(int64_t step, std::vector<Group>& kept, std::vector<Group> dropped,
-                   const QuestionDesk::AnswerPrompts& prompts) const;
+                   const QuestionHandler::AnswerPrompts& prompts) const;
 
   // True: the function has logged it, and nobody else is to. One that fails is told of, and has not.
 
@@ -58,7 +58,7 @@ class StepFunctions {
   const config::RunConfig& config_;
   const std::vector<config::UsersFunction> functions_;
   Hosts& hosts_;
-  QuestionDesk& desk_;
+  QuestionHandler& question_handler_;
   const std::function<int(std::string_view, const std::string&)> place_;
 };
 

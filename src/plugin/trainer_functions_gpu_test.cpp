@@ -75,7 +75,7 @@ def loss(args, batch, logits, sum_of_sample_mean):
   EXPECT_EQ(kernels::opened_gpu().memory_use().mapped, mapped);
 }
 
-TEST_F(UsersLoss, InPythonOnAGpuScoresTokensInTheNucleusTheyWereDrawnFrom) {
+TEST_F(UsersLoss, InPythonOnAGpuScoresTokensInTheNucleusTheyWereSampledFrom) {
   SLIME_NEEDS_PYTHON_ON_THE_GPU();
   config::RunConfig config = on_gpu(run_config());
   config.rollout_top_p = 0.9;

@@ -80,7 +80,7 @@ def loss(args, batch, logits, sum_of_sample_mean):
   }
 }
 
-TEST_F(UsersLoss, InPythonScoresTokensInTheNucleusTheyWereDrawnFrom) {
+TEST_F(UsersLoss, InPythonScoresTokensInTheNucleusTheyWereSampledFrom) {
   if (torch_python().empty()) GTEST_SKIP() << "no python3 with torch (Debian: python3-torch)";
   config::RunConfig config = run_config();
   config.rollout_top_p = 0.9;

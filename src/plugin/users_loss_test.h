@@ -129,7 +129,7 @@ class UsersLoss : public ::testing::Test {
       std::filesystem::path(testing::TempDir()) / fmt::format("slime_users_loss_{}", ::getpid());
 };
 
-/// Each token was drawn from itself and some others; a tool's from nothing.
+/// Each token was sampled from itself and some others; a tool's from nothing.
 inline train::TrainBatch with_nuclei(train::TrainBatch batch) {
   for (train::TrainSample& sample : batch.samples) {
     sample.top_p_offsets = {0};

@@ -38,11 +38,12 @@ std::optional<int64_t> take_mark(Sample& sample) {
 }  // namespace
 
 UsersPrompts::UsersPrompts(const config::RunConfig& config, const setup::ModelText& text,
-                           Hosts& hosts, QuestionDesk& desk, int hook, const SampleLimits& limits)
+                           Hosts& hosts, QuestionHandler& handler, int hook,
+                           const SampleLimits& limits)
     : config_(config),
       text_(text),
       hosts_(hosts),
-      desk_(desk),
+      question_handler_(handler),
       hook_(hook),
       limits_(limits),
       render_(text.chat ? setup::render_prompts(config, text) : buffer::RenderFn()),
@@ -51,18 +52,18 @@ UsersPrompts::UsersPrompts(const config::RunConfig& config, const setup::ModelTe
 
 Payload UsersPrompts::call(std::string_view method,
                            std::function<json::object(Columns&)> arguments) {
-  Expected<Payload> returned =
-      desk_.call(hosts_, {.hook = hook_,
-                          .subject = std::string(method),
-                          .timeout = std::chrono::duration<double>(config_.plugin_timeout_seconds),
-                          .arguments =
-                              [method, arguments = std::move(arguments)](Columns& columns) {
-                                json::object all = arguments(columns);
-                                all["method"] = method;
-                                return all;
-                              },
-                          .stop = {},
-                          .answer = nullptr});
+  Expected<Payload> returned = question_handler_.call(
+      hosts_, {.hook = hook_,
+               .subject = std::string(method),
+               .timeout = std::chrono::duration<double>(config_.plugin_timeout_seconds),
+               .arguments =
+                   [method, arguments = std::move(arguments)](Columns& columns) {
+                     json::object all = arguments(columns);
+                     all["method"] = method;
+                     return all;
+                   },
+               .stop = {},
+               .answer = nullptr});
   if (returned) return std::move(*returned);
   throw ConfigError(fmt::format("--data-source-path {}: {}: {}", config_.data_source_path, method,
                                 returned.error().message));
@@ -115,7 +116,7 @@ Group UsersPrompts::read(const json::value& record, const Columns& columns) {
   });
   if (!is_finished) return group;
   for (const Sample& sample : group.samples) {
-    check_drawn(sample, limits_);
+    check_sampled(sample, limits_);
     if (config_.rollout_top_p < 1 && sample.top_p_offsets.empty())
       throw net::FrameError(
           "a finished sample has no record of its nuclei, which --rollout-top-p "

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Prompts of a class of the user's (--data-source-path), which lives in one host: get_samples,
-/// add_samples, save, load. What it gives out has its fate in the ledger like any other prompt.
+/// add_samples, save, load. What it gives out has its outcome in the ledger like any other prompt.
 
 #include <cstdint>
 #include <functional>
@@ -14,7 +14,7 @@
 #include "buffer/prompt_supply.h"
 #include "config/run_config.h"
 #include "plugin/hosts.h"
-#include "plugin/question_desk.h"
+#include "plugin/question_handler.h"
 #include "plugin/read_sample.h"
 #include "setup/prompts.h"
 
@@ -24,7 +24,7 @@ class UsersPrompts final : public buffer::PromptSupply {
  public:
   /// `hook`: the class's place among the functions of the hosts. References outlive the object.
   UsersPrompts(const config::RunConfig& config, const setup::ModelText& text, Hosts& hosts,
-               QuestionDesk& desk, int hook, const SampleLimits& limits);
+               QuestionHandler& handler, int hook, const SampleLimits& limits);
 
   // All throw ConfigError with the reason when the class's own fails.
 
@@ -47,7 +47,7 @@ class UsersPrompts final : public buffer::PromptSupply {
   const config::RunConfig& config_;
   const setup::ModelText& text_;
   Hosts& hosts_;
-  QuestionDesk& desk_;
+  QuestionHandler& question_handler_;
   const int hook_;
   const SampleLimits limits_;
   const buffer::RenderFn render_;                       // empty without a chat template

@@ -15,7 +15,7 @@ constexpr int kAsksAfter = 3;
 constexpr int kAsksEvery = 10;
 constexpr double kNearlyAll = 0.9;
 
-/// The samples that were drawn and scored.
+/// The samples that were sampled and scored.
 std::vector<const Sample*> scored_samples(const std::vector<Group>& groups) {
   std::vector<const Sample*> samples;
   for (const Group& group : groups) {

@@ -9,7 +9,7 @@
 #include "estimate/process_memory.h"
 #include "report/rollout_metrics.h"
 #include "report/terminal.h"
-#include "report/training_fates.h"
+#include "report/training_outcomes.h"
 #include "setup/run_devices.h"
 
 namespace slime::report {

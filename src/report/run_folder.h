@@ -8,7 +8,7 @@
 ///   RUN_DIR/skipped/12.jsonl               samples of a step whose gradients were not finite
 ///   RUN_DIR/workers/rank_1.log             what the other ranks printed, where there are some
 ///   RUN_DIR/timeline.jsonl                 who did what when (report/timeline.h)
-///   RUN_DIR/ledger.jsonl                   the fate of every prompt and token (`slime ledger`)
+///   RUN_DIR/ledger.jsonl                   the outcome of every prompt and token (`slime ledger`)
 ///   RUN_DIR/checkpoints/iter_0000012/      see train/checkpoint.h; --save puts them elsewhere
 ///   RUN_DIR/latest                         link to the newest checkpoint
 ///   RUN_DIR/lock                           who writes here; also in the folder of the checkpoints

@@ -18,7 +18,7 @@ namespace slime::report {
 ///   lag_share/N                  tokens of lag N; lag_share/8_up: of 8 and more
 ///   stale_share                  tokens of another version than `current`
 ///   behind_update_share          tokens behind an update in their sample: with --kv-on-update keep,
-///                                drawn over keys and values of older weights than their own
+///                                sampled over keys and values of older weights than their own
 /// and, over the groups that know the version that they were begun with, lag_admission_mean and
 /// lag_admission_max. Empty when no version is known.
 Metrics version_metrics(std::span<const Group> groups, WeightVersion current);

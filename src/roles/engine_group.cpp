@@ -25,7 +25,7 @@ namespace slime::roles {
 namespace {
 
 constexpr const char* kWhat = "the ranks of an engine find one another";
-constexpr std::chrono::milliseconds kDoorLook{50};
+constexpr std::chrono::milliseconds kListenerInterval{50};
 
 /// "PORT ADDRESS" of who leads.
 struct Meeting {
@@ -82,8 +82,8 @@ EngineGroup::~EngineGroup() {
 }
 
 void EngineGroup::meet_followers(const EngineGroupConfig& config) {
-  net::Door door(net::listen_on(config.address, 0), config.identity.token);
-  mesh_->world().all_gather(fmt::format("{}", door.port()), kWhat);
+  net::HandshakeListener listener(net::listen_on(config.address, 0), config.identity.token);
+  mesh_->world().all_gather(fmt::format("{}", listener.port()), kWhat);
   std::vector<int> connections(static_cast<std::size_t>(config.size - 1), -1);
   const auto limit = std::chrono::steady_clock::now() + kRankConnectTimeout;
   for (int missing = config.size - 1; missing > 0;) {
@@ -93,8 +93,8 @@ void EngineGroup::meet_followers(const EngineGroupConfig& config) {
       throw comm::GroupError(
           fmt::format("{} of {} ranks of an engine did not come", missing, config.size));
     }
-    door.wait(kDoorLook);
-    for (const auto& caller : door.look()) {
+    listener.wait(kListenerInterval);
+    for (const auto& caller : listener.look()) {
       const auto rank =
           caller->claim().role == kFollowerRole
               ? rank_of_follower(caller->claim().text, config.identity.epoch, config.size)

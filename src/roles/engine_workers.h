@@ -95,7 +95,7 @@ class EngineWorkers final : public Engines {
   struct Ending {
     std::string why;
     bool has_served = false;      // it had joined the router
-    bool has_progressed = false;  // and drawn something
+    bool has_progressed = false;  // and sampled something
   };
 
   void end_lives();

@@ -14,15 +14,15 @@
 
 namespace slime::rollout {
 
-/// Tokens drawn so far, after each update but the last. Called on the engine's thread: do little,
+/// Tokens sampled so far, after each update but the last. Called on the engine's thread: do little,
 /// never block. May be empty.
-using OnDrawn = std::function<void(int64_t num_tokens)>;
+using OnSampled = std::function<void(int64_t num_tokens)>;
 
 /// What the engine calls the request. Called on the caller's thread, before it waits.
 using OnSubmitted = std::function<void(engine::RequestHandle)>;
 
-/// What a request has drawn: the engine's thread adds to it, any thread may look.
-class DrawnSoFar {
+/// What a request has sampled: the engine's thread adds to it, any thread may look.
+class SampledSoFar {
  public:
   /// Returns how many new tokens there are now. Nothing: it had ended before, and its client tells
   /// the end twice.
@@ -38,10 +38,11 @@ class DrawnSoFar {
 };
 
 /// The updates of the request, merged into one with `finish` set. Resumes on the caller's executor.
-/// Until then `drawn`, which is empty and not null, has what came so far.
+/// Until then `sampled`, which is empty and not null, has what came so far.
 boost::asio::awaitable<engine::GenerateUpdate> generate(engine::EngineClient& engine,
                                                         engine::GenerateRequest request,
-                                                        std::shared_ptr<DrawnSoFar> drawn,
-                                                        OnSubmitted on_submitted, OnDrawn on_drawn);
+                                                        std::shared_ptr<SampledSoFar> sampled,
+                                                        OnSubmitted on_submitted,
+                                                        OnSampled on_sampled);
 
 }  // namespace slime::rollout

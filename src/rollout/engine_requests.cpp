@@ -44,20 +44,21 @@ Expected<void> EngineRequests::resume_engine() {
 
 asio::awaitable<std::optional<engine::GenerateUpdate>> EngineRequests::draw(
     std::function<std::optional<engine::GenerateRequest>()> make_request,
-    std::optional<UnderWay>& under_way, OnDrawn on_drawn) {
+    std::optional<UnderWay>& under_way, OnSampled on_sampled) {
   co_await gate_.pass();
   if (is_closed_) co_return std::nullopt;
   std::optional<engine::GenerateRequest> request = make_request();
   if (!request) co_return std::nullopt;
   under_way.emplace();
-  under_way->drawn = std::make_shared<DrawnSoFar>();
+  under_way->sampled = std::make_shared<SampledSoFar>();
   OnSubmitted on_submitted = [this, &under_way](engine::RequestHandle submitted) {
     under_way->handle = submitted;
     in_flight_.insert(submitted);
   };
   note_submission();
-  engine::GenerateUpdate generated = co_await generate(
-      engine_, std::move(*request), under_way->drawn, std::move(on_submitted), std::move(on_drawn));
+  engine::GenerateUpdate generated =
+      co_await generate(engine_, std::move(*request), under_way->sampled, std::move(on_submitted),
+                        std::move(on_sampled));
   in_flight_.erase(under_way->handle);
   under_way.reset();
   num_tokens_ += static_cast<int64_t>(generated.output_ids.size());

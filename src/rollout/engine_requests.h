@@ -37,16 +37,16 @@ class EngineRequests {
   /// A request in the engine.
   struct UnderWay {
     engine::RequestHandle handle{};
-    std::shared_ptr<DrawnSoFar> drawn;
+    std::shared_ptr<SampledSoFar> sampled;
   };
 
   /// With a permit: submits what `make_request` gives, behind an interruption if there is one, and
   /// waits for all of the response. Nothing: closed before it was submitted, or not wanted any
   /// more (`make_request` gives nothing). `under_way` is set
-  /// meanwhile. `on_drawn`: engine_call.h.
+  /// meanwhile. `on_sampled`: engine_call.h.
   boost::asio::awaitable<std::optional<engine::GenerateUpdate>> draw(
       std::function<std::optional<engine::GenerateRequest>()> make_request,
-      std::optional<UnderWay>& under_way, OnDrawn on_drawn);
+      std::optional<UnderWay>& under_way, OnSampled on_sampled);
 
   /// Ends it with what it has.
   Expected<void> abort(const UnderWay& request) { return engine_.abort(request.handle); }

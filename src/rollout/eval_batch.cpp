@@ -13,7 +13,7 @@ EvalBatch::EvalBatch(const RolloutContext& context, std::string name, ResponseRu
       promise_(std::move(finished)),
       on_end_(std::move(on_end)),
       session_(context, std::move(rules), std::move(name)) {
-  session_.set_events({.on_drawn = nullptr,
+  session_.set_events({.on_sampled = nullptr,
                        .on_done = [this](GroupInFlight& flight) { done(flight); },
                        .on_reached = nullptr,
                        .on_idle = [this] { idle(); }});

@@ -14,7 +14,7 @@
 namespace slime::rollout {
 
 struct GenerateCall {
-  /// Pending, with the prompt's tokens; or aborted, with what it had drawn in an earlier call.
+  /// Pending, with the prompt's tokens; or aborted, with what it had sampled in an earlier call.
   Sample sample;
   engine::SamplingParams sampling;  // max_new_tokens is the limit of the whole response
   bool keeps_top_p_ids = false;     // the nucleus of each token is wanted

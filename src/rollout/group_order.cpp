@@ -16,7 +16,7 @@ std::optional<int64_t> GroupOrder::front() {
   while (finished_.empty()) {
     if (by_ == By::kCompletion) return std::nullopt;
     const std::vector<int64_t> groups =
-        time_.next_groups([this](int64_t number) { return draw(number).num_drawn.load(); });
+        time_.next_groups([this](int64_t number) { return draw(number).num_sampled.load(); });
     finished_.assign(groups.begin(), groups.end());
     if (finished_.empty() && !has_reached_awaited()) return std::nullopt;
   }
@@ -27,7 +27,7 @@ bool GroupOrder::has_reached_awaited() {
   if (!time_.awaited()) return false;
   Draw& lagging = draw(time_.awaited()->number);
   lagging.awaited = time_.awaited()->num_tokens;
-  return lagging.num_drawn >= time_.awaited()->num_tokens;
+  return lagging.num_sampled >= time_.awaited()->num_tokens;
 }
 
 }  // namespace slime::rollout

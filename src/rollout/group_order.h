@@ -27,12 +27,12 @@ class GroupOrder {
     if (by_ == By::kVirtualTime) time_.ended(number, num_tokens);
   }
 
-  /// All samples of the group are drawn and scored.
+  /// All samples of the group are sampled and scored.
   void done(int64_t ordinal) {
     if (by_ == By::kCompletion) finished_.push_back(ordinal);
   }
 
-  /// The group to be judged next, by its ordinal, until pop(). Nothing: more has to be drawn first;
+  /// The group to be judged next, by its ordinal, until pop(). Nothing: more has to be sampled first;
   /// the session is told when it is (Draw::awaited).
   std::optional<int64_t> front();
   void pop() { finished_.pop_front(); }

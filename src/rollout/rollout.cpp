@@ -12,10 +12,10 @@
 
 #include "core/error.h"
 #include "rollout/eval_batch.h"
-#include "rollout/outlet.h"
 #include "rollout/runtime.h"
 #include "rollout/session.h"
 #include "rollout/step.h"
+#include "rollout/step_record_queue.h"
 #include "rollout/stream.h"
 
 namespace slime::rollout {
@@ -29,14 +29,14 @@ constexpr std::chrono::milliseconds kStopFlagInterval{100};
 }  // namespace
 
 /// The thread and what lives on it. Messages to it are handlers of its context; what it says leaves
-/// through the outlet, and evaluations through their promises. One class because its members live
+/// through the queue, and evaluations through their promises. One class because its members live
 /// and die in one order with the thread that alone may touch them.
 class Rollout::Thread {
  public:
   Thread(engine::EngineClient& engine, RolloutConfig config, RolloutHooks hooks, Driver* driver)
       : config_(config),
         hooks_(std::move(hooks)),
-        outlet_(static_cast<std::size_t>(std::max<int64_t>(config.max_waiting_groups, 1))),
+        records_(static_cast<std::size_t>(std::max<int64_t>(config.max_waiting_groups, 1))),
         runtime_(config.reward_threads, driver),
         context_{engine, config_, hooks_, runtime_},
         next_look_(runtime_.context()) {
@@ -60,7 +60,7 @@ class Rollout::Thread {
   void open_step(StepOrder order) {
     asio::post(runtime_.context(), [this, order = std::move(order)]() mutable {
       check(step_ == nullptr, "one step is open at a time");
-      step_ = std::make_unique<Step>(context_, outlet_, attempts_, std::move(order), [this] {
+      step_ = std::make_unique<Step>(context_, records_, attempts_, std::move(order), [this] {
         generated_tokens_ += step_->num_generated_tokens();
         step_.reset();
       });
@@ -72,7 +72,7 @@ class Rollout::Thread {
   void open_stream(StreamOrder order) {
     asio::post(runtime_.context(), [this, order = std::move(order)]() mutable {
       check(step_ == nullptr && stream_ == nullptr, "one step or stream is open at a time");
-      stream_ = std::make_unique<Stream>(context_, outlet_, attempts_, std::move(order), [this] {
+      stream_ = std::make_unique<Stream>(context_, records_, attempts_, std::move(order), [this] {
         generated_tokens_ += stream_->num_generated_tokens();
         stream_.reset();
       });
@@ -82,11 +82,11 @@ class Rollout::Thread {
   }
 
   StepRecord next() {
-    runtime_.wait_until([this] { return outlet_.has_answer(); });
-    std::optional<StepRecord> record = outlet_.take();
-    if (!record) std::rethrow_exception(failure_);  // written before the outlet was closed
+    runtime_.wait_until([this] { return records_.has_answer(); });
+    std::optional<StepRecord> record = records_.take();
+    if (!record) std::rethrow_exception(failure_);  // written before the queue was closed
     asio::post(runtime_.context(), [this] {
-      outlet_.refill();
+      records_.refill();
       if (step_ != nullptr) step_->go_on();
       if (stream_ != nullptr) stream_->go_on();
     });
@@ -94,8 +94,8 @@ class Rollout::Thread {
   }
 
   std::optional<StepRecord> next(const StopFlags& gives_up) {
-    runtime_.wait_until([&] { return outlet_.has_answer() || gives_up.load(); });
-    while (!outlet_.has_answer_within(kStopFlagInterval))
+    runtime_.wait_until([&] { return records_.has_answer() || gives_up.load(); });
+    while (!records_.has_answer_within(kStopFlagInterval))
       if (gives_up.load()) return std::nullopt;
     return next();
   }
@@ -117,24 +117,24 @@ class Rollout::Thread {
   }
 
   /// Stands still from when this returns until `returned` is ready.
-  void lend(std::future<void> returned) {
+  void lock_state(std::future<void> returned) {
     if (runtime_.is_driven()) return;  // it stands still unless somebody waits
-    std::promise<void> lent;
-    std::future<void> is_lent = lent.get_future();
-    asio::post(runtime_.context(), [this, &lent, returned = std::move(returned)] {
-      if (stream_ != nullptr) stream_->lend();
-      lent.set_value();
+    std::promise<void> locked;
+    std::future<void> is_locked = locked.get_future();
+    asio::post(runtime_.context(), [this, &locked, returned = std::move(returned)] {
+      if (stream_ != nullptr) stream_->hold_for_lock();
+      locked.set_value();
       returned.wait();
       if (stream_ != nullptr) stream_->go_on();
     });
-    is_lent.get();
+    is_locked.get();
   }
 
-  int64_t num_waiting_groups() const { return outlet_.num_groups(); }
+  int64_t num_waiting_groups() const { return records_.num_groups(); }
 
   /// While it stands still.
   Snapshot snapshot() {
-    Snapshot all{.open_groups = outlet_.waiting_groups(), .generated_tokens = generated_tokens_};
+    Snapshot all{.open_groups = records_.waiting_groups(), .generated_tokens = generated_tokens_};
     if (stream_ == nullptr) return all;
     Snapshot under_way = stream_->snapshot();
     std::ranges::move(under_way.open_groups, std::back_inserter(all.open_groups));
@@ -162,7 +162,7 @@ class Rollout::Thread {
   /// A bug: what can go wrong in a step or an evaluation is told there. All of it comes back.
   void failed() {
     if (!failure_) failure_ = std::current_exception();
-    outlet_.close();
+    records_.close();
     end();
   }
 
@@ -192,7 +192,7 @@ class Rollout::Thread {
 
   const RolloutConfig config_;
   const RolloutHooks hooks_;
-  Outlet outlet_;
+  StepRecordQueue records_;
   Runtime runtime_;
   const RolloutContext context_;
   Attempts attempts_;
@@ -230,15 +230,15 @@ void Rollout::hold(bool interrupts) { thread_->hold(interrupts); }
 
 void Rollout::release(WeightVersion version) { thread_->release(version); }
 
-Rollout::Lease::Lease(Rollout& rollout) : rollout_(rollout) {
-  rollout_.thread_->lend(returned_.get_future());
+Rollout::StateLock::StateLock(Rollout& rollout) : rollout_(rollout) {
+  rollout_.thread_->lock_state(returned_.get_future());
 }
 
-Rollout::Lease::~Lease() { returned_.set_value(); }
+Rollout::StateLock::~StateLock() { returned_.set_value(); }
 
 int64_t Rollout::num_waiting_groups() const { return thread_->num_waiting_groups(); }
 
-Snapshot Rollout::Lease::snapshot() const { return rollout_.thread_->snapshot(); }
+Snapshot Rollout::StateLock::snapshot() const { return rollout_.thread_->snapshot(); }
 
 StepRecord Rollout::next() {
   check(open_ != Open::kNothing, "records come from a step that is open");

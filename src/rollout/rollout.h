@@ -11,7 +11,7 @@
 /// the original loses we hand back: surplus groups and the prompts of aborted ones.
 ///
 /// A step is a function of tokens and rewards, not of time: groups are judged in the order of
-/// virtual time (rollout/virtual_time.h), and what is handed back has the tokens that it had drawn
+/// virtual time (rollout/virtual_time.h), and what is handed back has the tokens that it had sampled
 /// by the tick in which the step closed; what the engine drew beyond is discarded.
 ///
 /// Everything it waits for has a deadline or is bounded by the engine; a group whose sample failed
@@ -60,7 +60,7 @@ struct RolloutConfig {
   /// With it: as a group ends another one is begun, so that groups_per_refill are open to the end of
   /// the step and places of the engine do not stand empty there.
   bool refills_at_once = false;
-  /// Of a stream: a group that comes from a checkpoint with samples that have not ended is drawn anew from
+  /// Of a stream: a group that comes from a checkpoint with samples that have not ended is sampled anew from
   /// its prompt; otherwise each of them goes on from its tokens.
   bool redraws_unended_groups = false;
   std::chrono::duration<double> reward_timeout{30};
@@ -81,7 +81,7 @@ enum class HeldBy {
   kNothing,
   kFullQueue,  // --async-buffer-size: finished groups wait for the loop
   kUpdate,     // hold(), until release()
-  kLease,      // somebody reads buffer and ledger
+  kStateLock,  // somebody reads buffer and ledger
 };
 
 /// A sample for a sample hook.
@@ -139,10 +139,10 @@ struct StepEnd {
   std::map<std::string, int64_t> drops;  // by reason
   int64_t num_failed_groups = 0;         // dropped, or given up by the engine and handed back
   int64_t generated_tokens = 0;          // all new tokens, kept or not
-  int64_t discarded_tokens = 0;    // of those: drawn after the step had closed, or not kept by rule
-  int64_t lost_tokens = 0;         // sampled for functions, and trained by none of their samples
-  int64_t num_retried_groups = 0;  // too old: drawn again from the prompt
-  /// Of a stream: samples of groups that were dropped or are drawn again, and the tokens that they had.
+  int64_t discarded_tokens = 0;  // of those: sampled after the step had closed, or not kept by rule
+  int64_t lost_tokens = 0;       // sampled for functions, and trained by none of their samples
+  int64_t num_retried_groups = 0;  // too old: sampled again from the prompt
+  /// Of a stream: samples of groups that were dropped or are sampled again, and the tokens that they had.
   int64_t num_dropped_samples = 0;
   int64_t dropped_sample_tokens = 0;
   bool is_last = false;      // of a stream that ended early: by its stop flag, or with the data
@@ -176,7 +176,7 @@ class Rollout {
 
   /// Lets steps begin one after the other, without waiting for the loop more than the bound on
   /// staleness says. It is open until the record of its last step's end, or of one with an error.
-  /// The rollout's thread owns buffer and ledger as long: see Lease.
+  /// The rollout's thread owns buffer and ledger as long: see StateLock.
   void open_stream(StreamOrder order);
 
   /// Waits for the next record of the open step or stream: a kept group, or the end of a step.
@@ -188,19 +188,19 @@ class Rollout {
   // While a stream is open. Each waits until the rollout's thread has done it.
 
   /// No group is begun until release(). Waits until nothing is in the engine: all groups that were
-  /// begun are drawn to their ends, or (`interrupts`) aborted, to go on from their tokens later.
+  /// begun are sampled to their ends, or (`interrupts`) aborted, to go on from their tokens later.
   void hold(bool interrupts);
   /// The engine has these weights; goes on after a hold().
   void release(WeightVersion version);
 
   /// As long as it lives the rollout's thread stands still between two events, and buffer and
   /// ledger belong to the thread of the loop. What runs in the engine runs on.
-  class [[nodiscard]] Lease {
+  class [[nodiscard]] StateLock {
    public:
-    explicit Lease(Rollout& rollout);
-    ~Lease();
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
+    explicit StateLock(Rollout& rollout);
+    ~StateLock();
+    StateLock(const StateLock&) = delete;
+    StateLock& operator=(const StateLock&) = delete;
 
     /// Groups that were begun and are neither taken by next() nor dropped, oldest first, each
     /// sample with the tokens that it has now. Beside them all tokens that the engine drew for

@@ -28,18 +28,18 @@ void number_samples(Group group, const std::stop_token&, const AnswerFn<Group>& 
   answer_later<Group>(answer, std::move(group));
 }
 
-TEST(RolloutAsks, AGroupIsScoredInOneCallWhenAllOfItIsDrawn) {
+TEST(RolloutAsks, AGroupIsScoredInOneCallWhenAllOfItIsSampled) {
   World world;
   std::mutex mutex;
   std::map<int64_t, int> calls;
-  bool were_all_drawn = true;
+  bool were_all_sampled = true;
   world.hooks.scorer.function.emplace<GroupScorer>().ask = [&](Group group, std::stop_token stop,
                                                                AnswerFn<Group> answer) {
     {
       const std::lock_guard lock(mutex);
       ++calls[group.ordinal];
       for (const Sample& sample : group.samples)
-        were_all_drawn = were_all_drawn && sample.status != Status::kPending;
+        were_all_sampled = were_all_sampled && sample.status != Status::kPending;
     }
     number_samples(std::move(group), stop, answer);
   };
@@ -54,7 +54,7 @@ TEST(RolloutAsks, AGroupIsScoredInOneCallWhenAllOfItIsDrawn) {
     EXPECT_EQ(group.samples[0].reward, json::value(0));
     EXPECT_EQ(group.samples[1].reward, json::value(1));
   }
-  EXPECT_TRUE(were_all_drawn);
+  EXPECT_TRUE(were_all_sampled);
 }
 
 TEST(RolloutAsks, AFailedCallFailsItsGroupWithTheReason) {
@@ -193,7 +193,7 @@ TEST(RolloutAsks, AStreamHeedsTheFilterToo) {
   for (const Group& group : result.groups) EXPECT_EQ(group.ordinal % 2, 1);
 }
 
-/// Nobody answers, and the step is stopped: what was drawn is handed back, not judged.
+/// Nobody answers, and the step is stopped: what was sampled is handed back, not judged.
 TEST(RolloutAsks, AStepThatIsStoppedWaitsForNobody) {
   World world;
   std::atomic<int> asked{0};

@@ -1,4 +1,4 @@
-// What ends a step that would go on for ever, what does not, and groups that nothing is drawn for.
+// What ends a step that would go on for ever, what does not, and groups that nothing is sampled for.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

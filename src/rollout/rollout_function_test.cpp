@@ -158,7 +158,7 @@ TEST(RolloutFunctions, ARewardOfTheirsIsKeptWhenItCanBeUsed) {
   for (const Group& group : result.groups) EXPECT_EQ(group.samples[0].reward, json::value(4));
 }
 
-/// Group 0 is drawn by functions that do not answer; two groups are begun for a step of one.
+/// Group 0 is sampled by functions that do not answer; two groups are begun for a step of one.
 struct Slow {
   World world;
   std::mutex mutex;
@@ -252,7 +252,7 @@ TEST(RolloutFunctions, OneThatGivesUpUnaskedIsReplacedAndComesAgain) {
   EXPECT_EQ(world.returned[0].samples[0].response_length(), 0);
 }
 
-TEST(RolloutFunctions, AStreamIsDrawnByThemToo) {
+TEST(RolloutFunctions, AStreamIsSampledByThemToo) {
   World world;
   world.rules.generate = answers([](const Sample& sample) -> Expected<std::vector<Sample>> {
     std::vector<Sample> parts{two_more(sample)};
@@ -271,7 +271,7 @@ TEST(RolloutFunctions, AStreamIsDrawnByThemToo) {
   EXPECT_EQ(take_step(rollout).groups.size(), 3u);
 }
 
-TEST(RolloutFunctions, AnEvaluationIsDrawnByThemToo) {
+TEST(RolloutFunctions, AnEvaluationIsSampledByThemToo) {
   World world;
   world.rules.generate = answers([](const Sample& sample) -> Expected<std::vector<Sample>> {
     if (sample.ordinal == 1) return failure("not this one");

@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "core/drawn_tokens.h"
+#include "core/sampled_tokens.h"
 #include "rollout/test_world.h"
 
 namespace slime::rollout {
@@ -40,7 +40,7 @@ std::vector<std::string> trace_of_a_run(int64_t num_slots, bool refills_at_once)
                   .reward_threads = 4};
   world.rules.sampling.max_new_tokens = 40;
   world.engine.length_of = [](const engine::GenerateRequest& request) {
-    // A length of its own for every sample, whatever was drawn of it before.
+    // A length of its own for every sample, whatever was sampled of it before.
     const auto whole = static_cast<int64_t>(1 + request.sampling.sampling_seed.value() % 23);
     return std::max<int64_t>(1, whole - (static_cast<int64_t>(request.input_ids.size()) - 2));
   };
@@ -107,12 +107,12 @@ TEST(Rollout, WithoutPartialRolloutAllTokensOfAGroupThatIsHandedBackAreDiscarded
   world.prompts.on_discard = [&discarded](int64_t, int64_t num_tokens) { discarded += num_tokens; };
   const StepResult result = world.run();
   ASSERT_EQ(world.returned.size(), 2u);
-  EXPECT_EQ(num_drawn_tokens(world.returned[0]), 0);
+  EXPECT_EQ(num_sampled_tokens(world.returned[0]), 0);
   EXPECT_GT(discarded, 0);
-  EXPECT_EQ(result.end.generated_tokens, num_drawn_tokens(result.groups[0]) + discarded);
+  EXPECT_EQ(result.end.generated_tokens, num_sampled_tokens(result.groups[0]) + discarded);
 }
 
-TEST(Rollout, TokensDrawnAfterTheStepClosedAreDiscardedAndCounted) {
+TEST(Rollout, TokensSampledAfterTheStepClosedAreDiscardedAndCounted) {
   World world;
   world.config = {.groups_per_step = 1, .groups_per_refill = 2, .keeps_partial = true};
   world.engine.never = {101};

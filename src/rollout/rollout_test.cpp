@@ -41,7 +41,7 @@ TEST(Rollout, DroppedGroupsAreReplacedAndCounted) {
   ASSERT_EQ(result.groups.size(), 3u);
   for (const Group& group : result.groups) EXPECT_EQ(group.ordinal % 2, 0);
   EXPECT_EQ(result.end.drops.at("odd"), static_cast<int64_t>(world.dropped.size()));
-  // Each prompt that was taken has one fate: returned, dropped or handed back.
+  // Each prompt that was taken has one outcome: returned, dropped or handed back.
   EXPECT_EQ(result.groups.size() + world.dropped.size() + world.returned.size(),
             static_cast<std::size_t>(world.next));
 }
@@ -58,7 +58,7 @@ TEST(Rollout, WhatIsStillInFlightIsHandedBack) {
   EXPECT_EQ(world.returned[0].ordinal, 1);
   EXPECT_EQ(world.returned[0].samples[0].status, Status::kAborted);
   EXPECT_EQ(world.returned[0].samples[0].response_length(), 3)
-      << "as many tokens as the others had drawn when the last of them finished";
+      << "as many tokens as the others had sampled when the last of them finished";
   EXPECT_EQ(world.returned[0].samples[0].response, "3");
 }
 
@@ -129,7 +129,7 @@ Group begun_group(bool has_top_p_ids) {
   return group;
 }
 
-TEST(Rollout, WithoutPartialRolloutsAGroupThatAnotherRunHasBegunIsDrawnAnew) {
+TEST(Rollout, WithoutPartialRolloutsAGroupThatAnotherRunHasBegunIsSampledAnew) {
   World world;
   world.config.groups_per_step = world.config.groups_per_refill = 1;
   world.engine.version = 9;
@@ -159,7 +159,7 @@ TEST(Rollout, ASampleThatGoesOnKeepsTheTopPIdsOfItsEarlierTokens) {
   EXPECT_EQ(result.groups[0].samples[1].top_p_offsets, (std::vector<int64_t>{0, 2, 3}));
 }
 
-TEST(Rollout, ResponsesWithAndWithoutTopPIdsAreNotMixedButDrawnAnew) {
+TEST(Rollout, ResponsesWithAndWithoutTopPIdsAreNotMixedButSampledAnew) {
   for (const bool keeps : {false, true}) {
     World world;  // as after a resume with another --rollout-top-p
     world.rules.keeps_top_p_ids = keeps;
@@ -205,7 +205,7 @@ TEST(Rollout, StepsFollowOneAnotherOnOneThread) {
     EXPECT_EQ(first.end.version, 7);
     const int64_t num_submitted = world.engine.num_submitted_;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_EQ(world.engine.num_submitted_, num_submitted) << "nothing is drawn between steps";
+    EXPECT_EQ(world.engine.num_submitted_, num_submitted) << "nothing is sampled between steps";
     world.engine.version = 8;
     world.engine.never.clear();
     const StepResult second = world.run(rollout, 1);

@@ -13,7 +13,7 @@ namespace slime::rollout {
 
 namespace {
 
-/// What the requests of a round have drawn: the engine's thread adds, run_round() waits.
+/// What the requests of a round have sampled: the engine's thread adds, run_round() waits.
 class Arrivals {
  public:
   explicit Arrivals(std::size_t count) : updates_(count), num_missing_(count) {}
@@ -111,9 +111,9 @@ void RoundEngine::run_round(const std::function<void()>& look) {
 void RoundEngine::tell(engine::RequestHandle handle, engine::GenerateUpdate update) {
   const auto found = open_.find(handle);
   Open& open = found->second;
-  const auto num_drawn = static_cast<int64_t>(update.output_ids.size());
+  const auto num_sampled = static_cast<int64_t>(update.output_ids.size());
   const int64_t& num_left = open.rest.sampling.max_new_tokens;
-  const bool is_whole_part = num_drawn == std::min(num_left, tokens_per_round_);
+  const bool is_whole_part = num_sampled == std::min(num_left, tokens_per_round_);
   engine::advance(open.rest, update.output_ids);
   if (update.finish->kind == engine::FinishReason::Kind::kLength && is_whole_part && num_left > 0) {
     update.finish.reset();

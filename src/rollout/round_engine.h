@@ -4,7 +4,7 @@
 ///
 /// Requests wait here, in the order of submission. In a round each of them is given to the engine
 /// below for its next tokens, all as one batch; when all have come, their callers hear of it, in
-/// that order. So what is drawn together, and who hears first, does not depend on anybody's speed
+/// that order. So what is sampled together, and who hears first, does not depend on anybody's speed
 /// (docs/how/asynchronous_training.md, "Repeatable"). Between two rounds nothing is in
 /// the engine: its prefix tree has what was computed, as long as the weights stay.
 
@@ -42,7 +42,7 @@ class RoundEngine final : public engine::ForwardingClient {
 
  private:
   struct Open {
-    engine::GenerateRequest rest;  // what is left of it: its input has the tokens that were drawn
+    engine::GenerateRequest rest;  // what is left of it: its input has the tokens that were sampled
     OnUpdate on_update;
     int64_t prompt_tokens = 0;
     std::optional<engine::RequestHandle> in_engine;  // during a round, of the engine below

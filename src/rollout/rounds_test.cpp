@@ -84,9 +84,9 @@ std::vector<std::string> history(const Form& form) {
     for (const auto& [ordinal, reason] : world.dropped)
       line += " -" + std::to_string(ordinal) + reason;
     rounds.pass_beside(form.train_rounds, [] { dawdle(5000); });
-    Rollout::Lease lease(rollout);
-    line += " open " + std::to_string(lease.snapshot().open_groups.size()) + " drawn " +
-            std::to_string(lease.snapshot().generated_tokens);
+    Rollout::StateLock lock(rollout);
+    line += " open " + std::to_string(lock.snapshot().open_groups.size()) + " sampled " +
+            std::to_string(lock.snapshot().generated_tokens);
     if ((step + 1) % form.steps_per_update == 0) {
       if (form.update != Update::kSuspend) rollout.hold(form.update == Update::kInterrupt);
       world.engine.version = (step + 1) / form.steps_per_update;
@@ -123,11 +123,13 @@ TEST(Rounds, GenerationGoesOnBesideTrainingAndNoFurther) {
                        .num_steps = 1,
                        .rules = world.rules,
                        .stop = &world.stop});
-  const auto num_drawn = [&rollout] { return Rollout::Lease(rollout).snapshot().generated_tokens; };
+  const auto num_sampled = [&rollout] {
+    return Rollout::StateLock(rollout).snapshot().generated_tokens;
+  };
   rounds.pass_beside(3, [] {});
-  EXPECT_EQ(num_drawn(), 4 * 3 * 8);  // four samples at once, three rounds of eight tokens
+  EXPECT_EQ(num_sampled(), 4 * 3 * 8);  // four samples at once, three rounds of eight tokens
   rounds.pass_beside(2, [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); });
-  EXPECT_EQ(num_drawn(), 4 * 5 * 8);
+  EXPECT_EQ(num_sampled(), 4 * 5 * 8);
 }
 
 TEST(Rounds, WhatTrainingThrowsComesOut) {
@@ -191,9 +193,9 @@ engine::GenerateRequest request_of(TokenId prompt, int64_t most, uint64_t seed =
 TEST(RoundEngine, EachDrawsAPartAndCallersHearInTheOrderOfSubmission) {
   UnevenEngine below;
   below.length_of = uneven_length;
-  std::multiset<int64_t> drawn_before;
+  std::multiset<int64_t> sampled_before;
   below.on_admitted = [&](const engine::GenerateRequest& request) {
-    drawn_before.insert(request.num_drawn);
+    sampled_before.insert(request.num_sampled);
   };
   RoundEngine engine(below, 4);
   Heard heard;
@@ -204,7 +206,7 @@ TEST(RoundEngine, EachDrawsAPartAndCallersHearInTheOrderOfSubmission) {
   for (; engine.has_open(); ++num_rounds) engine.run_round([] {});
   EXPECT_EQ(num_rounds, 3);
   EXPECT_EQ(heard.events, (std::vector<std::string>{"a4", "b4", "c4", "a4", "b2.", "c4.", "a2."}));
-  EXPECT_EQ(drawn_before, (std::multiset<int64_t>{0, 0, 0, 4, 4, 4, 8}));
+  EXPECT_EQ(sampled_before, (std::multiset<int64_t>{0, 0, 0, 4, 4, 4, 8}));
 }
 
 TEST(RoundEngine, BetweenTwoRoundsAnAbortIsHeardAtOnce) {

@@ -119,8 +119,8 @@ TEST(DrivenRollout, AStreamIsHeldReleasedAndLent) {
     EXPECT_EQ(take_step(rollout).groups.size(), 3u);
     rollout.hold(/*interrupts=*/false);
     {
-      const Rollout::Lease lease(rollout);
-      EXPECT_LE(lease.snapshot().open_groups.size(), 3u);
+      const Rollout::StateLock lock(rollout);
+      EXPECT_LE(lock.snapshot().open_groups.size(), 3u);
     }
     rollout.release(step + 1);
   }

@@ -10,8 +10,8 @@
 
 namespace slime::rollout {
 
-/// How many tokens may still be drawn for this sample. 0: it has reached a limit, or is beyond one
-/// that was higher when its tokens were drawn; it keeps them all.
+/// How many tokens may still be sampled for this sample. 0: it has reached a limit, or is beyond one
+/// that was higher when its tokens were sampled; it keeps them all.
 int64_t remaining_tokens(const Sample& sample, const ResponseRules& rules);
 
 /// Appends what the engine made: tokens, log-probs, mask, top-p ids, version runs (of those that it

@@ -8,7 +8,7 @@
 namespace slime::rollout {
 namespace {
 
-engine::GenerateUpdate drawn(std::vector<TokenId> ids, WeightVersion version) {
+engine::GenerateUpdate sampled(std::vector<TokenId> ids, WeightVersion version) {
   engine::GenerateUpdate update;
   update.output_ids = std::move(ids);
   for (const TokenId id : update.output_ids) {
@@ -29,15 +29,15 @@ Sample prompt_of_two() {
   return sample;
 }
 
-TEST(CutResponse, GivesBackWhatWasDrawnLast) {
+TEST(CutResponse, GivesBackWhatWasSampledLast) {
   Sample sample = prompt_of_two();
   sample.routed_experts = {0, 5};  // of the prompt's first token
-  append_generated(sample, drawn({10, 11}, 3));
+  append_generated(sample, sampled({10, 11}, 3));
   sample.loss_mask = {0, 0};
-  append_generated(sample, drawn({12}, 3));
+  append_generated(sample, sampled({12}, 3));
   const Sample before = sample;
-  append_generated(sample, drawn({13, 14}, 3));
-  append_generated(sample, drawn({15}, 4));
+  append_generated(sample, sampled({13, 14}, 3));
+  append_generated(sample, sampled({15}, 4));
   sample.status = Status::kFailed;
   sample.failure = "reward: no answer";
   sample.reward = 1.0;
@@ -51,7 +51,7 @@ TEST(CutResponse, GivesBackWhatWasDrawnLast) {
 /// Two tokens of version 3, then three of a tool.
 Sample with_a_tool_answer() {
   Sample sample = prompt_of_two();
-  auto update = drawn({10, 11}, 3);
+  auto update = sampled({10, 11}, 3);
   update.top_p_ids.clear();
   update.top_p_counts.clear();
   update.routed_experts.clear();
@@ -62,8 +62,8 @@ Sample with_a_tool_answer() {
   return sample;
 }
 
-engine::GenerateUpdate drawn_plainly(TokenId id, WeightVersion version) {
-  auto update = drawn({id}, version);
+engine::GenerateUpdate sampled_plainly(TokenId id, WeightVersion version) {
+  auto update = sampled({id}, version);
   update.top_p_ids.clear();
   update.top_p_counts.clear();
   update.routed_experts.clear();
@@ -72,8 +72,8 @@ engine::GenerateUpdate drawn_plainly(TokenId id, WeightVersion version) {
 
 TEST(AppendGenerated, VersionRunsCoverToolTokensToo) {
   Sample sample = with_a_tool_answer();
-  append_generated(sample, drawn_plainly(12, 3));
-  append_generated(sample, drawn_plainly(13, 4));
+  append_generated(sample, sampled_plainly(12, 3));
+  append_generated(sample, sampled_plainly(13, 4));
   EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{3, 2}, {kNoVersion, 3}, {3, 1}, {4, 1}}));
   EXPECT_EQ(num_tokens(sample.versions), sample.response_length());
   EXPECT_EQ(sample.loss_mask, (std::vector<uint8_t>{1, 1, 0, 0, 0, 1, 1}));
@@ -81,20 +81,20 @@ TEST(AppendGenerated, VersionRunsCoverToolTokensToo) {
 
 TEST(CutResponse, CountsToolTokensAmongTheVersions) {
   Sample sample = with_a_tool_answer();
-  append_generated(sample, drawn_plainly(12, 4));
+  append_generated(sample, sampled_plainly(12, 4));
   cut_response(sample, 3);
   EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{3, 2}, {kNoVersion, 1}}));
 }
 
 TEST(AppendGenerated, TokensOfUnknownVersionKeepTheirPlace) {
   Sample sample = prompt_of_two();
-  auto unknown = drawn_plainly(10, 0);
+  auto unknown = sampled_plainly(10, 0);
   unknown.versions.clear();
   append_generated(sample, unknown);
   EXPECT_TRUE(sample.versions.empty());
-  append_generated(sample, drawn_plainly(11, 4));
+  append_generated(sample, sampled_plainly(11, 4));
   EXPECT_EQ(sample.versions, (std::vector<VersionRun>{{kNoVersion, 1}, {4, 1}}));
-  auto wrong = drawn_plainly(12, 4);
+  auto wrong = sampled_plainly(12, 4);
   wrong.versions = {{4, 2}};
   EXPECT_THROW(append_generated(sample, wrong), BugError) << "two versions of one token";
 }
@@ -102,17 +102,17 @@ TEST(AppendGenerated, TokensOfUnknownVersionKeepTheirPlace) {
 TEST(AppendGenerated, TopPIdsAreOfAllTokensOrOfNone) {
   Sample sample = prompt_of_two();
   sample.routed_experts = {0, 5};  // of the prompt's first token
-  append_generated(sample, drawn({10, 11}, 3));
-  EXPECT_THROW(append_generated(sample, drawn_plainly(12, 3)), BugError);
+  append_generated(sample, sampled({10, 11}, 3));
+  EXPECT_THROW(append_generated(sample, sampled_plainly(12, 3)), BugError);
   Sample other = prompt_of_two();
-  append_generated(other, drawn_plainly(10, 3));
-  EXPECT_THROW(append_generated(other, drawn({11}, 3)), BugError);
+  append_generated(other, sampled_plainly(10, 3));
+  EXPECT_THROW(append_generated(other, sampled({11}, 3)), BugError);
 }
 
 TEST(CutResponse, ToNothingLeavesThePrompt) {
   Sample sample = prompt_of_two();
   sample.routed_experts = {0, 5};  // of the prompt's first token
-  append_generated(sample, drawn({10, 11}, 3));
+  append_generated(sample, sampled({10, 11}, 3));
   cut_response(sample, 0);
   EXPECT_EQ(sample.tokens, (std::vector<TokenId>{5, 6}));
   EXPECT_TRUE(sample.log_probs.empty());

@@ -46,7 +46,7 @@ bool can_go_on(const Sample& sample) {
 
 /// A response of an earlier session whose tokens have top-p ids or choices of experts where those of
 /// this one have none, or the other way round (--rollout-top-p was changed on resume): no trainer can replay such a
-/// mixture, so it is drawn anew; so is one whose function kept no log-probs.
+/// mixture, so it is sampled anew; so is one whose function kept no log-probs.
 bool has_other_records(const Sample& sample, const ResponseRules& rules) {
   if (sample.response_length() == 0) return false;
   return sample.top_p_offsets.empty() == rules.keeps_top_p_ids ||
@@ -115,7 +115,7 @@ std::shared_ptr<GroupInFlight> Session::start(Group group, int64_t attempt) {
     }
     draw.asks_engine = can_go_on(sample);
     num_drawing_ += draw.asks_engine ? 1 : 0;
-    draw.drawn_status = sample.status;
+    draw.sampled_status = sample.status;
   }
   if (has_begun_) {
     spawn(flight);
@@ -193,12 +193,12 @@ void Session::abort(GroupInFlight& flight) {
 Group Session::as_it_is(const GroupInFlight& flight) const {
   Group group = flight.group;
   for (std::size_t i = 0; i < flight.draws.size(); ++i) {
-    // Nobody could score the others apart from it: it is drawn again.
+    // Nobody could score the others apart from it: it is sampled again.
     if (!flight.draws[i].other_parts.empty()) group.samples[i] = flight.begun->samples[i];
     if (!flight.draws[i].under_way) continue;
-    engine::GenerateUpdate drawn = flight.draws[i].under_way->drawn->copy();
-    drawn.finish = engine::aborted(engine::FinishReason::Cause::kRequested, "under way");
-    append_generated(group.samples[i], drawn);
+    engine::GenerateUpdate sampled = flight.draws[i].under_way->sampled->copy();
+    sampled.finish = engine::aborted(engine::FinishReason::Cause::kRequested, "under way");
+    append_generated(group.samples[i], sampled);
     render(group.samples[i]);
   }
   return group;
@@ -232,8 +232,8 @@ asio::awaitable<void> Session::run_sample(std::shared_ptr<GroupInFlight> flight,
                                           std::size_t index) {
   if (flight->draws[index].asks_engine) {
     co_await draw(flight, index);
-    flight->draws[index].drawn_status = flight->group.samples[index].status;
-    if (events_.on_drawn) events_.on_drawn(*flight, index);
+    flight->draws[index].sampled_status = flight->group.samples[index].status;
+    if (events_.on_sampled) events_.on_sampled(*flight, index);
   }
   co_await ask_sample_hooks(flight, index);
   co_await score(flight, index);
@@ -252,7 +252,7 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
   request.rid = fmt::format("{}-{}.{}", name_, sample.ordinal, flight.attempt);
   request.input_ids = sample.tokens;
   request.media = sample.media;
-  request.num_drawn = sample.response_length();
+  request.num_sampled = sample.response_length();
   request.sampling = rules_.sampling;
   request.sampling.max_new_tokens = remaining_tokens(sample, rules_);
   request.sampling.sampling_seed = draw_key(rules_.seed, sample.ordinal);
@@ -296,24 +296,24 @@ asio::awaitable<void> Session::draw_by_function(std::shared_ptr<GroupInFlight> f
         std::move(stop), std::move(answer));
   };
   ++num_functions_;
-  auto drawn = co_await ask_elsewhere<MadeSamples>(std::move(ask), draw.call.get_token());
+  auto sampled = co_await ask_elsewhere<MadeSamples>(std::move(ask), draw.call.get_token());
   --num_functions_;
-  if (!drawn) {
+  if (!sampled) {
     sample.status = Status::kAborted;
-  } else if (!*drawn) {
+  } else if (!*sampled) {
     sample.status = Status::kFailed;
-    sample.failure = "generate: " + drawn->error().message;
+    sample.failure = "generate: " + sampled->error().message;
   } else {
-    draw.is_list = (*drawn)->is_list;
-    num_lost_tokens_ += (*drawn)->untrained_tokens;
-    take_drawn(sample, draw, std::move((*drawn)->parts));
+    draw.is_list = (*sampled)->is_list;
+    num_lost_tokens_ += (*sampled)->untrained_tokens;
+    take_sampled(sample, draw, std::move((*sampled)->parts));
   }
 }
 
-void Session::take_drawn(Sample& sample, Draw& draw, std::vector<Sample> drawn) {
-  check(!drawn.empty(), "a function makes one sample at least");
-  num_tokens_of_functions_ += std::max<int64_t>(num_with_log_prob(drawn) - draw.tokens_before, 0);
-  for (Sample& part : drawn) {
+void Session::take_sampled(Sample& sample, Draw& draw, std::vector<Sample> sampled) {
+  check(!sampled.empty(), "a function makes one sample at least");
+  num_tokens_of_functions_ += std::max<int64_t>(num_with_log_prob(sampled) - draw.tokens_before, 0);
+  for (Sample& part : sampled) {
     if (part.reward.is_null() || !rules_.reward_problem) continue;
     const std::optional<std::string> problem = rules_.reward_problem(part.reward);
     if (!problem) continue;
@@ -321,9 +321,9 @@ void Session::take_drawn(Sample& sample, Draw& draw, std::vector<Sample> drawn) 
     part.reward = nullptr;
     part.failure = "generate: its reward: " + *problem;
   }
-  sample = std::move(drawn.front());
-  drawn.erase(drawn.begin());
-  draw.other_parts = std::move(drawn);
+  sample = std::move(sampled.front());
+  sampled.erase(sampled.begin());
+  draw.other_parts = std::move(sampled);
   if (sample.status == Status::kAborted && !is_closed_)
     draw.engine_gave_up = "its function returned it as aborted";
 }
@@ -353,9 +353,9 @@ asio::awaitable<bool> Session::draw_once(std::shared_ptr<GroupInFlight> flight, 
     sample.status = Status::kAborted;
     co_return false;
   }
-  OnDrawn on_drawn = [this, flight, index](int64_t num_tokens) {
+  OnSampled on_sampled = [this, flight, index](int64_t num_tokens) {
     Draw& draw = flight->draws[index];
-    draw.num_drawn = num_tokens;
+    draw.num_sampled = num_tokens;
     if (num_tokens < draw.awaited) return;
     draw.awaited = std::numeric_limits<int64_t>::max();
     // The engine's last update is posted after this, so the session is there when this runs.
@@ -367,7 +367,7 @@ asio::awaitable<bool> Session::draw_once(std::shared_ptr<GroupInFlight> flight, 
     return request_for(*flight, sample);
   };
   const std::optional<engine::GenerateUpdate> generated =
-      co_await requests_.draw(std::move(make_request), draw.under_way, std::move(on_drawn));
+      co_await requests_.draw(std::move(make_request), draw.under_way, std::move(on_sampled));
   if (!generated) {
     sample.status = Status::kAborted;
     co_return false;

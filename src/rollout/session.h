@@ -1,6 +1,6 @@
 #pragma once
 
-/// Groups in flight: each sample is drawn and scored in a coroutine of its own, all of them on the
+/// Groups in flight: each sample is sampled and scored in a coroutine of its own, all of them on the
 /// rollout's thread. A session says what happens and decides nothing; a step of training (step.h)
 /// and an evaluation (eval_batch.h) are built on it. Several sessions share thread and engine and
 /// do not touch each other's requests.
@@ -45,7 +45,7 @@ uint64_t draw_key(uint64_t seed, int64_t ordinal);
 struct Draw {
   bool asks_engine = false;   // there is something to draw, by the engine or by a function
   int64_t tokens_before = 0;  // of the response, from earlier steps
-  Status drawn_status = Status::kPending;  // when it had ended, before the reward
+  Status sampled_status = Status::kPending;  // when it had ended, before the reward
   /// Why the engine gave it up, unless the session had asked for that.
   std::optional<std::string> engine_gave_up;
   std::optional<EngineRequests::UnderWay> under_way;
@@ -53,9 +53,9 @@ struct Draw {
   bool is_list = false;             // the function returned a list of samples
   std::vector<Sample> other_parts;  // that a function made beside the sample, until all are scored
   // Written by the engine's thread, read by the session's.
-  std::atomic<int64_t> num_drawn{0};  // new tokens, while it has not ended
+  std::atomic<int64_t> num_sampled{0};  // new tokens, while it has not ended
   /// How many new tokens the session's thread waits for, so that virtual time can move on; the
-  /// largest number: for none. That thread sets it. The engine's, once as many are drawn, takes it
+  /// largest number: for none. That thread sets it. The engine's, once as many are sampled, takes it
   /// back and tells.
   std::atomic<int64_t> awaited{std::numeric_limits<int64_t>::max()};
 };
@@ -63,14 +63,14 @@ struct Draw {
 struct GroupInFlight {
   GroupInFlight(Group started, int64_t attempt_in)
       : group(std::move(started)), attempt(attempt_in), draws(group.samples.size()) {}
-  /// Once all is drawn, and scored but for what is scored as a group, the parts that a function made
+  /// Once all is sampled, and scored but for what is scored as a group, the parts that a function made
   /// of a sample stand behind all n.
   Group group;
   /// Where functions draw: as it was begun. They may change anything in a sample.
   std::optional<Group> begun;
   int64_t attempt = 0;       // how often it was given out before: part of its requests' rids
   std::vector<Draw> draws;   // one per sample
-  std::size_t num_open = 0;  // samples that are not drawn and scored
+  std::size_t num_open = 0;  // samples that are not sampled and scored
   std::optional<FilterVerdict> filtered;  // the answer of a user's filter
   bool is_aborted = false;                // Session::abort(): its samples do not go on
 
@@ -83,16 +83,17 @@ struct GroupInFlight {
 };
 
 /// Created, used and destroyed on the thread that runs the context of `runtime`. One class because what a
-/// sample may do next (be drawn, go on behind an interruption, be scored, end) and whether anything is
+/// sample may do next (be sampled, go on behind an interruption, be scored, end) and whether anything is
 /// left to wait for follow from the same counts.
 class Session {
  public:
-  /// What on_drawn, on_done and on_reached throw ends the session; on_idle throws nothing. Empty
+  /// What on_sampled, on_done and on_reached throw ends the session; on_idle throws nothing. Empty
   /// ones are left out.
   struct Events {
-    std::function<void(GroupInFlight&, std::size_t index)> on_drawn;  // the engine is done with it
-    std::function<void(GroupInFlight&)> on_done;                      // all drawn and scored
-    std::function<void()> on_reached;  // a Draw has as many tokens as were awaited
+    std::function<void(GroupInFlight&, std::size_t index)>
+        on_sampled;                               // the engine is done with it
+    std::function<void(GroupInFlight&)> on_done;  // all sampled and scored
+    std::function<void()> on_reached;             // a Draw has as many tokens as were awaited
     /// Nothing is in flight, and nothing refers to the session: it may be destroyed in this call.
     /// Comes after begin() and again after each start() and close() that follow.
     std::function<void()> on_idle;
@@ -106,7 +107,7 @@ class Session {
 
   void set_events(Events events) { events_ = std::move(events); }
 
-  /// Starts a group. on_drawn comes for the samples that ask the engine, on_done for every group;
+  /// Starts a group. on_sampled comes for the samples that ask the engine, on_done for every group;
   /// neither before this returns, nor before begin().
   std::shared_ptr<GroupInFlight> start(Group group, int64_t attempt = 0);
 
@@ -124,7 +125,7 @@ class Session {
   /// Nobody waits for functions that come to an end.
   void stop_functions() { functions_stop_.request_stop(); }
 
-  /// `on_quiet` is called once, when all samples are drawn.
+  /// `on_quiet` is called once, when all samples are sampled.
   void drain(std::function<void()> on_quiet);
   /// What is in the engine is aborted; nothing is submitted until release(), after which all go on
   /// from their tokens. `on_quiet` is called once, when nothing of this session is in the engine.
@@ -132,10 +133,10 @@ class Session {
   void interrupt(std::function<void()> on_quiet);
   void release() { requests_.release(); }
 
-  /// Its samples that are not drawn end as they are (kAborted), and on_done comes.
+  /// Its samples that are not sampled end as they are (kAborted), and on_done comes.
   void abort(GroupInFlight& flight);
 
-  /// A copy with the tokens that are drawn at this moment; what is under way can be continued.
+  /// A copy with the tokens that are sampled at this moment; what is under way can be continued.
   Group as_it_is(const GroupInFlight& flight) const;
 
   /// Closes it for this reason, which error() gives; the first one counts. Throws nothing.
@@ -165,7 +166,7 @@ class Session {
   void take_score(Sample& sample, Expected<Sample> scored) const;
   boost::asio::awaitable<void> draw_by_function(std::shared_ptr<GroupInFlight> flight,
                                                 std::size_t index);
-  void take_drawn(Sample& sample, Draw& draw, std::vector<Sample> drawn);
+  void take_sampled(Sample& sample, Draw& draw, std::vector<Sample> sampled);
   void end_functions();
   void spawn(std::shared_ptr<GroupInFlight> flight);
   void render(Sample& sample) const;
@@ -189,7 +190,7 @@ class Session {
   std::vector<std::shared_ptr<GroupInFlight>> started_;  // before begin()
   bool has_begun_ = false;
   std::function<void()> on_quiet_;  // of a drain() or interrupt() that has not been answered
-  int64_t num_drawing_ = 0;         // samples that have not been drawn to their ends
+  int64_t num_drawing_ = 0;         // samples that have not been sampled to their ends
   int64_t num_running_ = 0;         // samples whose coroutine has not ended
   bool idle_check_is_posted_ = false;
   bool is_closed_ = false;

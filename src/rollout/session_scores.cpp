@@ -1,4 +1,4 @@
-// What a session does with samples that are drawn: functions of the user's that see them, their scores, the
+// What a session does with samples that are sampled: functions of the user's that see them, their scores, the
 // filter of their group.
 
 #include <algorithm>
@@ -27,7 +27,7 @@ AskFn<Answer> bound(const std::function<void(What, std::stop_token, AnswerFn<Ans
   };
 }
 
-/// Drawn to its end, so far without a failure.
+/// Sampled to its end, so far without a failure.
 bool is_whole(const Sample& sample) {
   return sample.status == Status::kCompleted || sample.status == Status::kTruncated;
 }
@@ -58,15 +58,17 @@ asio::awaitable<void> Session::ask_sample_hook(Sample& sample, int64_t group) {
     fail_sample(sample, "sample hook: " + seen->error().message);
     co_return;
   }
-  const auto num_drawn = [](const Sample& of) { return static_cast<int64_t>(of.log_probs.size()); };
-  const int64_t num_added = num_drawn(**seen) - num_drawn(sample);
+  const auto num_sampled = [](const Sample& of) {
+    return static_cast<int64_t>(of.log_probs.size());
+  };
+  const int64_t num_added = num_sampled(**seen) - num_sampled(sample);
   num_tokens_of_functions_ += std::max<int64_t>(num_added, 0);
   if (!rules_.is_evaluation)
     tell_discarded(context_.hooks.prompts, group, std::max<int64_t>(-num_added, 0));
   sample = std::move(**seen);
 }
 
-/// All of its samples are drawn, and scored where each has a score of its own.
+/// All of its samples are sampled, and scored where each has a score of its own.
 asio::awaitable<void> Session::end_group(std::shared_ptr<GroupInFlight> flight) {
   const RolloutHooks& hooks = context_.hooks;
   Group& group = flight->group;

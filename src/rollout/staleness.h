@@ -3,7 +3,7 @@
 /// Steps, weight versions and lags, as numbers (docs/how/asynchronous_training.md).
 ///
 /// Step s trains `groups_per_step` groups. The engine gets new weights after steps k - 1, 2k - 1, ...
-/// (k = steps_per_update), which is a new version each. The lag of something drawn by version v in
+/// (k = steps_per_update), which is a new version each. The lag of something sampled by version v in
 /// step s is the number of updates between it and the newest that were published before s.
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace slime::rollout {
 enum class StalePolicy {
   kWait,     // a batch waits for groups that would be too old for the next one
   kDrop,     // it is left out, for the reason "stale"
-  kRetry,    // it is drawn again from the prompt
+  kRetry,    // it is sampled again from the prompt
   kCorrect,  // it is trained: the loss corrects for the distance
 };
 
@@ -33,9 +33,11 @@ struct Staleness {
   WeightVersion version_at(int64_t step) const {
     return first_version + step / steps_per_update - first_step / steps_per_update;
   }
-  int64_t lag(int64_t step, WeightVersion drawn_by) const { return version_at(step) - drawn_by; }
+  int64_t lag(int64_t step, WeightVersion sampled_by) const {
+    return version_at(step) - sampled_by;
+  }
 
-  /// The last step in which something drawn by `version` may be trained.
+  /// The last step in which something sampled by `version` may be trained.
   int64_t last_step_for(WeightVersion version) const {
     return (version - first_version + max_lag + 1 + first_step / steps_per_update) *
                steps_per_update -

@@ -5,18 +5,18 @@
 #include <span>
 #include <utility>
 
-#include "core/drawn_tokens.h"
 #include "core/error.h"
+#include "core/sampled_tokens.h"
 #include "rollout/sample_growth.h"
 #include "rollout/verdict.h"
 
 namespace slime::rollout {
 
-Step::Step(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StepOrder order,
-           std::function<void()> on_end)
+Step::Step(const RolloutContext& context, StepRecordQueue& queue, Attempts& attempts,
+           StepOrder order, std::function<void()> on_end)
     : config_(context.config),
       hooks_(context.hooks),
-      outlet_(outlet),
+      records_(queue),
       attempts_(attempts),
       stop_(order.stop),
       on_end_(std::move(on_end)),
@@ -27,7 +27,7 @@ Step::Step(const RolloutContext& context, Outlet& outlet, Attempts& attempts, St
   end_.step = order.step;
   end_.version = order.version;
   session_.set_events(
-      {.on_drawn = [this](GroupInFlight& flight, std::size_t index) { drawn(flight, index); },
+      {.on_sampled = [this](GroupInFlight& flight, std::size_t index) { sampled(flight, index); },
        .on_done =
            [this](GroupInFlight& flight) {
              order_.done(flight.group.ordinal);
@@ -85,7 +85,7 @@ void Step::idle() {
     }
     end_.generated_tokens = session_.num_generated_tokens();
     end_.lost_tokens = session_.num_lost_tokens();
-    outlet_.put(std::move(end_));
+    records_.put(std::move(end_));
   }
   const std::function<void()> on_end = on_end_;  // the call may destroy this object
   on_end();
@@ -118,7 +118,7 @@ void Step::keep_places_taken() {
   if (missing > 0) begin_groups(missing);
 }
 
-void Step::drawn(GroupInFlight& flight, std::size_t index) {
+void Step::sampled(GroupInFlight& flight, std::size_t index) {
   const auto open = open_.find(flight.group.ordinal);
   check(open != open_.end(), "a group in flight is open");
   const Sample& sample = flight.group.samples[index];
@@ -129,15 +129,15 @@ void Step::drawn(GroupInFlight& flight, std::size_t index) {
 
 /// What another mode of training began, before a restart: here all tokens are of one version.
 void Step::forget_older(Group& group) {
-  tell_discarded(hooks_.prompts, group.ordinal, num_drawn_tokens(group));
+  tell_discarded(hooks_.prompts, group.ordinal, num_sampled_tokens(group));
   end_.discarded_tokens += forget_response(group);
 }
 
 /// Judges groups in the order of virtual time, as far as tokens and rewards are known and the
-/// outlet has room.
+/// queue has room.
 void Step::advance() {
   while (!session_.is_closed()) {
-    is_held_back_ = !outlet_.has_room();
+    is_held_back_ = !records_.has_room();
     if (is_held_back_) return;
     const std::optional<int64_t> ordinal = order_.front();
     if (!ordinal) return;
@@ -164,7 +164,7 @@ void Step::judge(int64_t ordinal) {
   std::ranges::stable_sort(kept.samples, {}, &Sample::ordinal);  // parts beside one another
   open_.erase(ordinal);
   attempts_.erase(ordinal);
-  outlet_.put(std::move(kept));
+  records_.put(std::move(kept));
   ++num_kept_;
   if (hooks_.on_progress) hooks_.on_progress(num_kept_, session_.num_generated_tokens());
   if (num_kept_ < config_.groups_per_step) return keep_places_taken();
@@ -218,16 +218,16 @@ void Step::judge_what_is_there() {
 void Step::hand_back() {
   std::vector<Group> groups;
   for (auto& [ordinal, open] : open_) {
-    const int64_t drawn = num_drawn_tokens(open.flight->group);
+    const int64_t sampled = num_sampled_tokens(open.flight->group);
     Group group;
     if (has_functions_) {
       group = open.flight->to_hand_back(config_.keeps_partial);
-      end_.discarded_tokens += drawn - num_drawn_tokens(group);
+      end_.discarded_tokens += sampled - num_sampled_tokens(group);
     } else {
       end_.discarded_tokens += cut_back(*open.flight, open.first_number);
       group = std::move(open.flight->group);
     }
-    tell_discarded(hooks_.prompts, ordinal, drawn - num_drawn_tokens(group));
+    tell_discarded(hooks_.prompts, ordinal, sampled - num_sampled_tokens(group));
     ++attempts_[ordinal];
     groups.push_back(std::move(group));
   }
@@ -255,13 +255,13 @@ void Step::to_present_tick(Sample& sample, const Draw& draw, int64_t number) {
   const VirtualTime& time = *order_.time();
   if (time.has_ended(number)) {
     // A reward that failed is asked for again: whether it already had is a matter of time.
-    if (sample.status == Status::kFailed && draw.drawn_status != Status::kFailed) {
-      sample.status = draw.drawn_status;
+    if (sample.status == Status::kFailed && draw.sampled_status != Status::kFailed) {
+      sample.status = draw.sampled_status;
       sample.failure.clear();
     }
     return;
   }
-  const int64_t length = draw.tokens_before + time.num_drawn(number);
+  const int64_t length = draw.tokens_before + time.num_sampled(number);
   const bool is_shortened = length < sample.response_length();
   cut_response(sample, std::min(length, sample.response_length()));
   if (is_shortened) {

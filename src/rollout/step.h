@@ -13,8 +13,8 @@
 
 #include "core/sample.h"
 #include "rollout/group_order.h"
-#include "rollout/outlet.h"
 #include "rollout/session.h"
+#include "rollout/step_record_queue.h"
 
 namespace slime::rollout {
 
@@ -25,15 +25,15 @@ using Attempts = std::unordered_map<int64_t, int64_t>;
 /// and each of these decisions follows from the others.
 class Step {
  public:
-  /// `on_end` is called once, after the step's end has been put into the outlet; it may destroy the
+  /// `on_end` is called once, after the step's end has been put into the queue; it may destroy the
   /// step. References outlive it.
-  Step(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StepOrder order,
+  Step(const RolloutContext& context, StepRecordQueue& queue, Attempts& attempts, StepOrder order,
        std::function<void()> on_end);
 
   // These throw nothing: what goes wrong is in the step's end.
 
   void begin();
-  /// The outlet may have room again.
+  /// The queue may have room again.
   void go_on();
   /// Ends the step early when its stop flag is set.
   void look_at_stop_flag();
@@ -54,7 +54,7 @@ class Step {
   void begin_groups(int64_t count);
   void keep_places_taken();
   void forget_older(Group& group);
-  void drawn(GroupInFlight& flight, std::size_t index);
+  void sampled(GroupInFlight& flight, std::size_t index);
   void advance();
   void judge(int64_t ordinal);
   void replace(const Open& given_up, std::size_t index);
@@ -67,7 +67,7 @@ class Step {
 
   const RolloutConfig& config_;
   const RolloutHooks& hooks_;
-  Outlet& outlet_;
+  StepRecordQueue& records_;
   Attempts& attempts_;
   const StopFlags stop_;
   const std::function<void()> on_end_;
@@ -80,7 +80,7 @@ class Step {
   int64_t num_kept_ = 0;
   bool data_ended_ = false;
   bool is_complete_ = false;   // there are as many groups as the step needs
-  bool is_held_back_ = false;  // a group could be judged, but the outlet is full
+  bool is_held_back_ = false;  // a group could be judged, but the queue is full
   bool is_abandoned_ = false;
 };
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/drawn_tokens.h"
 #include "core/error.h"
+#include "core/sampled_tokens.h"
 #include "rollout/older_tokens.h"
 #include "rollout/verdict.h"
 
@@ -27,12 +27,12 @@ bool has_ended(const Group& group) {
 
 }  // namespace
 
-Stream::Stream(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StreamOrder order,
-               std::function<void()> on_end)
+Stream::Stream(const RolloutContext& context, StepRecordQueue& queue, Attempts& attempts,
+               StreamOrder order, std::function<void()> on_end)
     : runtime_(context.runtime),
       config_(context.config),
       hooks_(context.hooks),
-      outlet_(outlet),
+      records_(queue),
       attempts_(attempts),
       order_(std::move(order)),
       on_end_(std::move(on_end)),
@@ -40,7 +40,7 @@ Stream::Stream(const RolloutContext& context, Outlet& outlet, Attempts& attempts
       version_(order_.staleness.first_version) {
   end_.step = order_.staleness.first_step;
   end_.version = version_;
-  session_.set_events({.on_drawn = nullptr,
+  session_.set_events({.on_sampled = nullptr,
                        .on_done = [this](GroupInFlight& flight) { done(flight); },
                        .on_reached = nullptr,
                        .on_idle = [this] { idle(); }});
@@ -94,7 +94,7 @@ Snapshot Stream::snapshot() const {
   Snapshot now{.open_groups = given_up_, .generated_tokens = num_generated_tokens()};
   for (const auto& [number, open] : open_) {
     Group group = session_.as_it_is(*open.flight);
-    now.generated_tokens += num_drawn_tokens(group) - num_drawn_tokens(open.flight->group);
+    now.generated_tokens += num_sampled_tokens(group) - num_sampled_tokens(open.flight->group);
     now.open_groups.push_back(std::move(group));
   }
   return now;
@@ -120,7 +120,7 @@ void Stream::admit() {
     data_ended_ = groups.empty();
     for (Group& group : groups) {
       if (config_.redraws_unended_groups && !has_ended(group)) {
-        tell_discarded(hooks_.prompts, group.ordinal, num_drawn_tokens(group));
+        tell_discarded(hooks_.prompts, group.ordinal, num_sampled_tokens(group));
         end_.discarded_tokens += forget_response(group);
       }
       // `slime train --partial-rollout` began it, if it has tokens.
@@ -151,10 +151,10 @@ void Stream::done(const GroupInFlight& flight) {
   advance();
 }
 
-/// Judges what can be judged, as far as the outlet has room, and begins what may begin then.
+/// Judges what can be judged, as far as the queue has room, and begins what may begin then.
 void Stream::advance() {
   while (!session_.is_closed()) {
-    is_held_back_ = !outlet_.has_room();
+    is_held_back_ = !records_.has_room();
     if (is_held_back_) break;
     const auto next = next_to_judge();
     if (next == open_.end()) break;
@@ -261,7 +261,7 @@ void Stream::keep(OpenGroups::iterator which) {
   std::ranges::stable_sort(kept.samples, {}, &Sample::ordinal);  // parts beside one another
   open_.erase(which);
   attempts_.erase(kept.ordinal);
-  outlet_.put(std::move(kept));
+  records_.put(std::move(kept));
   ++num_kept_;
   const int64_t in_step = num_kept_ % config_.groups_per_step;
   if (hooks_.on_progress) {
@@ -277,7 +277,7 @@ void Stream::keep(OpenGroups::iterator which) {
 
 void Stream::count_dropped(const Group& group) {
   end_.num_dropped_samples += static_cast<int64_t>(group.samples.size());
-  end_.dropped_sample_tokens += num_drawn_tokens(group);
+  end_.dropped_sample_tokens += num_sampled_tokens(group);
 }
 
 void Stream::drop(OpenGroups::iterator which, const std::string& reason) {
@@ -289,15 +289,15 @@ void Stream::drop(OpenGroups::iterator which, const std::string& reason) {
   count_drop(end_, config_, num_kept_ % config_.groups_per_step, reason);
 }
 
-/// Drawn again from the prompt, as the youngest of all.
+/// Sampled again from the prompt, as the youngest of all.
 void Stream::retry(OpenGroups::iterator which) {
   const std::shared_ptr<GroupInFlight> flight = which->second.flight;
   open_.erase(which);
-  const int64_t drawn = num_drawn_tokens(flight->group);
+  const int64_t sampled = num_sampled_tokens(flight->group);
   count_dropped(flight->group);
   Group group = flight->to_hand_back(/*keeps_tokens=*/false);
-  tell_discarded(hooks_.prompts, group.ordinal, drawn);
-  end_.discarded_tokens += flight->begun ? drawn : forget_response(group);
+  tell_discarded(hooks_.prompts, group.ordinal, sampled);
+  end_.discarded_tokens += flight->begun ? sampled : forget_response(group);
   ++attempts_[group.ordinal];
   ++end_.num_retried_groups;
   give_back({std::move(group)});
@@ -312,9 +312,9 @@ void Stream::give_up(OpenGroups::iterator which, std::size_t index) {
   open_.erase(which);
   ++attempts_[flight->group.ordinal];
   const Sample sample = flight->group.samples[index];
-  const int64_t drawn = num_drawn_tokens(flight->group);
+  const int64_t sampled = num_sampled_tokens(flight->group);
   given_up_.push_back(flight->to_hand_back(config_.keeps_partial));
-  const int64_t discarded = drawn - num_drawn_tokens(given_up_.back());
+  const int64_t discarded = sampled - num_sampled_tokens(given_up_.back());
   tell_discarded(hooks_.prompts, given_up_.back().ordinal, discarded);
   end_.discarded_tokens += discarded;
   count_failure(end_, config_, num_kept_ % config_.groups_per_step, sample,
@@ -356,7 +356,7 @@ void Stream::end_step() {
   const int64_t next = end_.step + 1;
   // Behind the last record of a stream the buffer is the loop's.
   if (!given_up_.empty()) give_back(std::exchange(given_up_, {}));
-  outlet_.put(std::exchange(end_, {.step = next, .version = version_}));
+  records_.put(std::exchange(end_, {.step = next, .version = version_}));
 }
 
 void Stream::hand_back() {

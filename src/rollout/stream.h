@@ -4,7 +4,7 @@
 ///
 /// A group is begun as soon as the bound on staleness allows (rollout/staleness.h); finished ones
 /// are judged in the order in which they were begun, or in that in which they finished, and leave
-/// through the outlet; after every B kept groups the record of a step's end follows. What runs when
+/// through the queue; after every B kept groups the record of a step's end follows. What runs when
 /// the weights change goes on. docs/how/asynchronous_training.md.
 ///
 /// Everything here is called on the rollout's thread.
@@ -20,41 +20,41 @@
 #include <vector>
 
 #include "core/sample.h"
-#include "rollout/outlet.h"
 #include "rollout/session.h"
 #include "rollout/step.h"
+#include "rollout/step_record_queue.h"
 
 namespace slime::rollout {
 
-/// One class because each event of a group (drawn, scored, too old, judged) may change what else may
+/// One class because each event of a group (sampled, scored, too old, judged) may change what else may
 /// begin, and all of that is decided from the same counts.
 class Stream {
  public:
   /// `on_end` is called once, when nothing of it is in flight any more; it may destroy the stream.
   /// References outlive it.
-  Stream(const RolloutContext& context, Outlet& outlet, Attempts& attempts, StreamOrder order,
-         std::function<void()> on_end);
+  Stream(const RolloutContext& context, StepRecordQueue& queue, Attempts& attempts,
+         StreamOrder order, std::function<void()> on_end);
 
   // These throw nothing: what goes wrong is in the end of a step.
 
   void begin();
-  /// The outlet may have room again, or a lease is over.
+  /// The queue may have room again, or a lock is over.
   void go_on();
   /// The thread stands still until go_on().
-  void lend() { tell(HeldBy::kLease); }
+  void hold_for_lock() { tell(HeldBy::kStateLock); }
   void look_at_stop_flag();
   /// The rollout ends: what is in flight is aborted, and nothing is handed back.
   void abandon();
 
   /// No group is begun until release(). `interrupts`: what runs in the engine is aborted, and goes
-  /// on from its tokens afterwards; otherwise all groups that were begun are drawn to their ends.
+  /// on from its tokens afterwards; otherwise all groups that were begun are sampled to their ends.
   /// `on_quiet` is called once nothing is in the engine.
   void hold(bool interrupts, std::function<void()> on_quiet);
   /// The engine has these weights.
   void release(WeightVersion version);
 
   /// Groups that are neither kept nor dropped, in the order in which they were begun, each sample
-  /// with the tokens that it has now; and all tokens that the stream has drawn by then.
+  /// with the tokens that it has now; and all tokens that the stream has sampled by then.
   Snapshot snapshot() const;
   /// By the engine, without those under way.
   int64_t num_generated_tokens() const { return session_.num_generated_tokens(); }
@@ -99,7 +99,7 @@ class Stream {
   Runtime& runtime_;
   const RolloutConfig& config_;
   const RolloutHooks& hooks_;
-  Outlet& outlet_;
+  StepRecordQueue& records_;
   Attempts& attempts_;
   const StreamOrder order_;
   const std::function<void()> on_end_;
@@ -118,7 +118,7 @@ class Stream {
   StepEnd end_;  // of the step that is being filled
   bool data_ended_ = false;
   bool is_held_ = false;
-  bool is_held_back_ = false;  // a group could be judged, but the outlet is full
+  bool is_held_back_ = false;  // a group could be judged, but the queue is full
   bool is_abandoned_ = false;
   bool is_complete_ = false;  // all steps have their groups
 };

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "core/drawn_tokens.h"
+#include "core/sampled_tokens.h"
 #include "core/version_runs.h"
 #include "rollout/test_world.h"
 
@@ -141,7 +141,7 @@ TEST(Stream, AnInterruptionLosesNoToken) {
   world.config.max_concurrent_samples = 32;
   std::promise<void> ahead;
   bool is_ahead = false;  // the engine's thread
-  world.engine.on_drawn = [&](const engine::GenerateRequest& request) {
+  world.engine.on_sampled = [&](const engine::GenerateRequest& request) {
     if (request.input_ids.front() == kFirstAhead && !std::exchange(is_ahead, true))
       ahead.set_value();
   };
@@ -181,7 +181,7 @@ TEST(Stream, ADrainLetsWhatWasBegunEndWithItsWeights) {
   world.engine.length_of = [](const engine::GenerateRequest& request) {
     return static_cast<int64_t>(20 + request.sampling.sampling_seed.value() % 50);
   };
-  world.engine.version = 0;  // before anything is drawn
+  world.engine.version = 0;  // before anything is sampled
   Rollout rollout(world.engine, world.config, world.hooks);
   rollout.open_stream(stream_of(world, 1, 6));
   for (int64_t step = 0; step < 6; ++step) {
@@ -205,19 +205,19 @@ TEST(Stream, ALeaseShowsEveryGroupThatIsNotFinalOnce) {
   const StepResult first = take_step(rollout);
   ASSERT_EQ(first.groups.size(), 3u);  // 0, 1, 2
   std::map<int64_t, int64_t> seen;
-  int64_t drawn = 0;
+  int64_t sampled = 0;
   int64_t accounted = 0;
-  for (const Group& group : first.groups) accounted += num_drawn_tokens(group);
+  for (const Group& group : first.groups) accounted += num_sampled_tokens(group);
   {
-    const Rollout::Lease lease(rollout);
-    const Snapshot now = lease.snapshot();
+    const Rollout::StateLock lock(rollout);
+    const Snapshot now = lock.snapshot();
     for (const Group& group : now.open_groups) {
       ++seen[group.ordinal];
-      accounted += num_drawn_tokens(group);
+      accounted += num_sampled_tokens(group);
       EXPECT_TRUE(group.begun_with.has_value());
       for (const Sample& sample : group.samples) {
         EXPECT_EQ(sample.log_probs.size(), static_cast<std::size_t>(sample.response_length()));
-        drawn += group.ordinal == 3 ? sample.response_length() : 0;
+        sampled += group.ordinal == 3 ? sample.response_length() : 0;
       }
     }
     EXPECT_EQ(now.generated_tokens, accounted);
@@ -225,10 +225,10 @@ TEST(Stream, ALeaseShowsEveryGroupThatIsNotFinalOnce) {
   EXPECT_EQ(seen.size(), 9u);  // 3 .. 11, begun with version 0 for steps 1, 2 and 3
   for (const auto& [ordinal, count] : seen) EXPECT_EQ(count, 1) << ordinal;
   EXPECT_TRUE(seen.contains(3));
-  EXPECT_GE(drawn, 0);
+  EXPECT_GE(sampled, 0);
 }
 
-TEST(Stream, GroupsThatWereTooOldAreDrawnAgainOrLeftOut) {
+TEST(Stream, GroupsThatWereTooOldAreSampledAgainOrLeftOut) {
   for (const StalePolicy policy : {StalePolicy::kRetry, StalePolicy::kDrop}) {
     World world;
     world.give_returned_first();
@@ -370,7 +370,7 @@ TEST(Stream, AGroupThatAnotherModeBeganIsAsOldAsItsTokens) {
   }
 }
 
-TEST(Stream, AGroupThatIsDrawnAnewIsThereThoughTheDataHasEnded) {
+TEST(Stream, AGroupThatIsSampledAnewIsThereThoughTheDataHasEnded) {
   World world;
   world.config.groups_per_step = 4;  // one more than there are
   Group too_old = group_of(0, 2);
@@ -394,7 +394,7 @@ TEST(Stream, AGroupThatIsDrawnAnewIsThereThoughTheDataHasEnded) {
 }
 
 /// --restart-mode: a group with one sample that has ended and one that has not.
-TEST(Stream, AGroupWithASampleThatHasNotEndedGoesOnOrIsDrawnAnew) {
+TEST(Stream, AGroupWithASampleThatHasNotEndedGoesOnOrIsSampledAnew) {
   for (const bool redraws : {false, true}) {
     World world;
     world.config.groups_per_step = 1;

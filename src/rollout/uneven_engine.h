@@ -45,7 +45,7 @@ class UnevenEngine final : public engine::ScriptedEngine {
 
   void draw(engine::ScriptedRequest& running, WeightVersion version) const {
     const engine::GenerateRequest& request = running.request;
-    if (running.num_drawn == 0) {
+    if (running.num_sampled == 0) {
       running.length =
           has(never, request) ? std::numeric_limits<int64_t>::max() : length_of(request);
     }
@@ -53,7 +53,7 @@ class UnevenEngine final : public engine::ScriptedEngine {
     const bool is_endless = running.length == std::numeric_limits<int64_t>::max();
     const int64_t most = request.sampling.max_new_tokens;
     const int64_t length = is_endless ? running.length : std::min(running.length, most);
-    const bool is_last = running.num_drawn + 1 == length;
+    const bool is_last = running.num_sampled + 1 == length;
     running.draw(is_last ? TokenId{2} : request.input_ids.front(), -0.5F, version);
     if (request.return_top_p_token_ids) {
       running.pending.top_p_ids = {running.pending.output_ids.front(), 77};

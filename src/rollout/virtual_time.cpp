@@ -31,7 +31,7 @@ void VirtualTime::ended(int64_t number, int64_t num_tokens) {
   sample(number).length = num_tokens;
 }
 
-int64_t VirtualTime::num_drawn(int64_t number) const {
+int64_t VirtualTime::num_sampled(int64_t number) const {
   const Entry& entry = sample(number);
   if (!entry.begin) return 0;
   const int64_t ticks = now_ - *entry.begin;
@@ -46,7 +46,7 @@ void VirtualTime::admit() {
   }
 }
 
-std::optional<int64_t> VirtualTime::next_end(const NumDrawn& num_drawn) {
+std::optional<int64_t> VirtualTime::next_end(const NumSampled& num_sampled) {
   std::optional<int64_t> next;
   for (const int64_t number : drawing_) {
     const Entry& entry = sample(number);
@@ -60,7 +60,7 @@ std::optional<int64_t> VirtualTime::next_end(const NumDrawn& num_drawn) {
   for (const int64_t number : drawing_) {
     const Entry& entry = sample(number);
     if (entry.length) continue;
-    const int64_t missing = *next - *entry.begin - num_drawn(number);
+    const int64_t missing = *next - *entry.begin - num_sampled(number);
     if (missing <= furthest) continue;
     furthest = missing;
     awaited_ = Awaited{number, *next - *entry.begin};
@@ -68,11 +68,11 @@ std::optional<int64_t> VirtualTime::next_end(const NumDrawn& num_drawn) {
   return awaited_ ? std::nullopt : next;
 }
 
-std::vector<int64_t> VirtualTime::next_groups(const NumDrawn& num_drawn) {
+std::vector<int64_t> VirtualTime::next_groups(const NumSampled& num_sampled) {
   awaited_.reset();
   while (finished_.empty()) {
     admit();
-    const std::optional<int64_t> next = next_end(num_drawn);
+    const std::optional<int64_t> next = next_end(num_sampled);
     if (!next) return {};
     now_ = *next;
     std::erase_if(drawing_, [this](int64_t number) {

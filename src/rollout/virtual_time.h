@@ -14,7 +14,7 @@
 ///
 /// The length of a sample is a function of its seed and the weights, hence so is the schedule. It
 /// follows what really happens: next_groups() moves on only as far as it is certain, which is as
-/// far as every sample with a slot has really drawn.
+/// far as every sample with a slot has really sampled.
 ///
 ///   two slots; samples a b c of 3, 5 and 1 tokens      tick  1  2  3  4  5
 ///                                              slot 0        a  a  a  c
@@ -43,15 +43,15 @@ class VirtualTime {
   /// The sample has ended after this many tokens.
   void ended(int64_t number, int64_t num_tokens);
 
-  /// Tokens that a sample which has not ended has really drawn so far.
-  using NumDrawn = std::function<int64_t(int64_t number)>;
+  /// Tokens that a sample which has not ended has really sampled so far.
+  using NumSampled = std::function<int64_t(int64_t number)>;
 
   /// Moves to the next tick in which groups finish and returns their ordinals, ascending. Empty:
   /// more has to be known first (awaited()), or nothing is under way.
-  std::vector<int64_t> next_groups(const NumDrawn& num_drawn);
+  std::vector<int64_t> next_groups(const NumSampled& num_sampled);
 
   /// After an empty next_groups(): the sample that has furthest to go until time can move on, and
-  /// how many tokens it has to have drawn. Nothing: no sample with a slot is known to end.
+  /// how many tokens it has to have sampled. Nothing: no sample with a slot is known to end.
   struct Awaited {
     int64_t number = 0;
     int64_t num_tokens = 0;
@@ -61,7 +61,7 @@ class VirtualTime {
   int64_t now() const { return now_; }
   /// Until the present tick.
   bool has_ended(int64_t number) const { return sample(number).is_over; }
-  int64_t num_drawn(int64_t number) const;
+  int64_t num_sampled(int64_t number) const;
 
  private:
   struct Entry {
@@ -75,7 +75,7 @@ class VirtualTime {
   Entry& sample(int64_t number) { return samples_[static_cast<std::size_t>(number)]; }
   void admit();
   /// The next tick in which a sample ends; nothing: not certain yet, or none is known to.
-  std::optional<int64_t> next_end(const NumDrawn& num_drawn);
+  std::optional<int64_t> next_end(const NumSampled& num_sampled);
 
   const int64_t num_slots_;
   int64_t now_ = 0;

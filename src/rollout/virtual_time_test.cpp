@@ -31,8 +31,8 @@ TEST(VirtualTime, AGroupFinishesWithItsLongestSample) {
   VirtualTime time = with_lengths(8, {{4, 9}, {5, 5}, {6, 1}});
   EXPECT_EQ(time.next_groups(unknown), Groups{1});
   EXPECT_EQ(time.now(), 5);
-  EXPECT_EQ(time.num_drawn(0), 4);
-  EXPECT_EQ(time.num_drawn(1), 5);
+  EXPECT_EQ(time.num_sampled(0), 4);
+  EXPECT_EQ(time.num_sampled(1), 5);
   EXPECT_TRUE(time.has_ended(0));
   EXPECT_FALSE(time.has_ended(1));
   EXPECT_EQ(time.next_groups(unknown), Groups{2});
@@ -51,7 +51,7 @@ TEST(VirtualTime, WhoeverIsFirstInLineGetsTheSlotThatBecomesFree) {
   // Slot 0: a for 3 ticks, c from 3 to 4. Slot 1: b for 5 ticks. d begins in tick 4.
   VirtualTime time = with_lengths(2, {{3}, {5}, {1}, {1}});
   EXPECT_EQ(time.next_groups(unknown), Groups{0});
-  EXPECT_EQ(time.num_drawn(2), 0);
+  EXPECT_EQ(time.num_sampled(2), 0);
   EXPECT_EQ(time.next_groups(unknown), Groups{2});
   EXPECT_EQ(time.now(), 4);
   EXPECT_EQ(time.next_groups(unknown), (Groups{1, 3}));
@@ -73,23 +73,25 @@ TEST(VirtualTime, DoesNotMoveBeforeItIsCertainThatNobodyEndsEarlier) {
   const int64_t slow = time.join(0, {true});
   const int64_t slower = time.join(1, {true});
   time.ended(time.join(2, {true}), 6);
-  std::vector<int64_t> drawn{2, 1};
-  const auto progress = [&](int64_t number) { return drawn.at(static_cast<std::size_t>(number)); };
+  std::vector<int64_t> sampled{2, 1};
+  const auto progress = [&](int64_t number) {
+    return sampled.at(static_cast<std::size_t>(number));
+  };
   EXPECT_EQ(time.next_groups(progress), Groups{});
   ASSERT_TRUE(time.awaited());
   EXPECT_EQ(time.awaited()->number, slower);
   EXPECT_EQ(time.awaited()->num_tokens, 6);
-  drawn = {6, 6};
+  sampled = {6, 6};
   EXPECT_EQ(time.next_groups(progress), Groups{2});
-  EXPECT_EQ(time.num_drawn(slow), 6);
+  EXPECT_EQ(time.num_sampled(slow), 6);
 }
 
-TEST(VirtualTime, WhoWaitsInLineNeedNotHaveDrawnAnything) {
+TEST(VirtualTime, WhoWaitsInLineNeedNotHaveSampledAnything) {
   VirtualTime time(1);
   time.ended(time.join(0, {true}), 6);
   const int64_t waiting = time.join(1, {true});
   EXPECT_EQ(time.next_groups(unknown), Groups{0});
-  EXPECT_EQ(time.num_drawn(waiting), 0);
+  EXPECT_EQ(time.num_sampled(waiting), 0);
   EXPECT_EQ(time.next_groups([](int64_t) { return 100; }), Groups{});
   EXPECT_FALSE(time.awaited()) << "it has a slot, but nobody knows its length";
 }
@@ -137,7 +139,7 @@ TEST(VirtualTime, IsTheSameHoweverTheNewsArrive) {
     VirtualTime time(7);
     for (std::size_t g = 0; g < groups.size(); ++g)
       time.join(static_cast<int64_t>(g), {true, true, true});
-    std::vector<int64_t> drawn(lengths.size(), 0);
+    std::vector<int64_t> sampled(lengths.size(), 0);
     std::vector<std::size_t> going;
     for (std::size_t i = 0; i < lengths.size(); ++i) going.push_back(i);
     std::vector<std::pair<int64_t, Groups>> seen;
@@ -145,11 +147,11 @@ TEST(VirtualTime, IsTheSameHoweverTheNewsArrive) {
       // Any sample draws next, whether it has a slot in virtual time or not.
       const std::size_t pick = rng() % going.size();
       const std::size_t number = going[pick];
-      if (++drawn[number] == lengths[number]) {
+      if (++sampled[number] == lengths[number]) {
         time.ended(static_cast<int64_t>(number), lengths[number]);
         going.erase(going.begin() + static_cast<std::ptrdiff_t>(pick));
       }
-      const auto progress = [&](int64_t n) { return drawn[static_cast<std::size_t>(n)]; };
+      const auto progress = [&](int64_t n) { return sampled[static_cast<std::size_t>(n)]; };
       for (Groups now = time.next_groups(progress); !now.empty(); now = time.next_groups(progress))
         seen.emplace_back(time.now(), now);
     }

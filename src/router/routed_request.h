@@ -20,12 +20,12 @@ class RoutedRequest final {
                 Clock::TimePoint submitted);
 
   const std::string& rid() const { return rest_.rid; }
-  /// Of prompt and what was drawn: all tokens of it so far.
+  /// Of prompt and what was sampled: all tokens of it so far.
   const std::vector<TokenKey>& keys();
-  int64_t num_drawn() const { return num_tokens() - prompt_tokens_; }
+  int64_t num_sampled() const { return num_tokens() - prompt_tokens_; }
   int64_t num_tokens() const { return static_cast<int64_t>(rest_.input_ids.size()); }
   /// Nothing is left to draw: no engine has to be asked.
-  bool is_whole() const { return num_drawn() > 0 && rest_.sampling.max_new_tokens <= 0; }
+  bool is_whole() const { return num_sampled() > 0 && rest_.sampling.max_new_tokens <= 0; }
 
   /// What the next engine is asked for: the rest, from the tokens that were told. An engine that is
   /// lost takes with it what it has not told, so it is to tell soon also where the caller wants one
@@ -62,7 +62,7 @@ class RoutedRequest final {
   Troubles troubles;
 
  private:
-  engine::GenerateRequest rest_;  // what is left; the input has the tokens that were drawn
+  engine::GenerateRequest rest_;  // what is left; the input has the tokens that were sampled
   std::vector<TokenKey> keys_;    // of the first ones of it
   int64_t prompt_tokens_;
   bool gathers_;                 // the caller wants one update, at the end

@@ -77,7 +77,7 @@ bool Router::is_serving(const Place& place) const {
 
 int64_t Router::expected_tokens(const Place& place) const {
   return place.held_tokens +
-         static_cast<int64_t>(static_cast<double>(place.num_open) * mean_drawn_);
+         static_cast<int64_t>(static_cast<double>(place.num_open) * mean_sampled_);
 }
 
 std::optional<EngineId> Router::choose(RoutedRequest& request) {
@@ -210,7 +210,7 @@ void Router::take(RequestHandle handle, int64_t number, GenerateUpdate update) {
   if (!moves) {
     prefixes_.remember(request.keys(), from);
     if (finish.kind != FinishReason::Kind::kAbort)
-      mean_drawn_ += kMeanWeight * (static_cast<double>(request.num_drawn()) - mean_drawn_);
+      mean_sampled_ += kMeanWeight * (static_cast<double>(request.num_sampled()) - mean_sampled_);
     ended = extract(handle);
   }
   lock.unlock();

@@ -10,7 +10,7 @@
 /// An engine may be lost, leave or join at any time. A request that it had goes on in another one
 /// from the tokens that were told, and its caller sees one response: each token once, one last
 /// update, the versions and log-probs of whoever drew it. Stop strings, penalties and the random
-/// numbers go on across the seam (GenerateRequest::num_drawn, sampling_seed). Requests for which
+/// numbers go on across the seam (GenerateRequest::num_sampled, sampling_seed). Requests for which
 /// there is no engine wait for one.
 
 #include <atomic>
@@ -111,7 +111,7 @@ class Router final : public engine::EngineClient {
     bool is_leaving = false;
     int64_t num_open = 0;
     int64_t num_begun = 0;
-    int64_t held_tokens = 0;  // of its requests: prompts and what was drawn
+    int64_t held_tokens = 0;  // of its requests: prompts and what was sampled
     int64_t num_told = 0;     // updates with tokens, ever
     int64_t num_inside = 0;   // threads that call it
   };
@@ -168,7 +168,7 @@ class Router final : public engine::EngineClient {
   bool is_asleep_ = false;              // guarded by control_mutex_
   uint64_t num_submitted_ = 0;
   int64_t num_joined_ = 0;
-  double mean_drawn_ = 256;  // tokens of a response; a guess before the first has ended
+  double mean_sampled_ = 256;  // tokens of a response; a guess before the first has ended
 };
 
 }  // namespace slime::router

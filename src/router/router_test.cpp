@@ -88,7 +88,7 @@ TEST(Router, ADeadEnginesRequestGoesOnElsewhereAndIsOneResponse) {
   routed.engines[0].die();
   ASSERT_THAT(routed.engines[1].requests_seen, SizeIs(1));
   const GenerateRequest& rest = routed.engines[1].requests_seen[0];
-  EXPECT_EQ(rest.num_drawn, 3);
+  EXPECT_EQ(rest.num_sampled, 3);
   EXPECT_EQ(rest.sampling.max_new_tokens, 997);
   EXPECT_EQ(rest.input_ids.size(), 7u);
   while (told.num_ends == 0) routed.engines[1].step();
@@ -111,7 +111,7 @@ TEST(Router, ACallerThatWaitsForTheEndGetsOneUpdateAndLosesFewTokensWithAnEngine
   for (int i = 0; i < 35; ++i) routed.engines[0].step();
   routed.engines[0].die();
   ASSERT_THAT(routed.engines[1].requests_seen, SizeIs(1));
-  EXPECT_EQ(routed.engines[1].requests_seen[0].num_drawn, 32) << "two updates of sixteen tokens";
+  EXPECT_EQ(routed.engines[1].requests_seen[0].num_sampled, 32) << "two updates of sixteen tokens";
   EXPECT_EQ(routed.engines[1].requests_seen[0].sampling.min_new_tokens, 0);
   EXPECT_EQ(told.num_updates, 0);
   while (told.num_ends == 0) routed.engines[1].step();
@@ -188,7 +188,7 @@ TEST(Router, WhatWaitsMovesToAnEngineThatJoinsAndWhatRunsStays) {
   routed.engines[0].step();  // reads the aborts
   EXPECT_EQ(routed.engines[0].num_open(), 8u) << "four run, half of eight wait";
   EXPECT_EQ(fresh.num_open(), 4u);
-  for (const GenerateRequest& moved : fresh.requests_seen) EXPECT_EQ(moved.num_drawn, 0);
+  for (const GenerateRequest& moved : fresh.requests_seen) EXPECT_EQ(moved.num_sampled, 0);
   while (routed.engines[0].num_open() + fresh.num_open() > 0) {
     routed.step();
     fresh.step();

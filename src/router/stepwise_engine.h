@@ -34,14 +34,14 @@ class StepwiseEngine final : public engine::ScriptedEngine {
   static void draw(engine::ScriptedRequest& running, WeightVersion version) {
     const engine::GenerateRequest& request = running.request;
     const uint64_t seed = *request.sampling.sampling_seed;
-    const auto drawn = static_cast<std::size_t>(request.num_drawn + running.num_drawn);
-    const bool ends = drawn + 1 >= length_of(seed);
+    const auto sampled = static_cast<std::size_t>(request.num_sampled + running.num_sampled);
+    const bool ends = sampled + 1 >= length_of(seed);
     const std::size_t position =
-        request.input_ids.size() + static_cast<std::size_t>(running.num_drawn);
+        request.input_ids.size() + static_cast<std::size_t>(running.num_sampled);
     const TokenId token = ends ? kEnd : token_at(seed, position);
     running.draw(token, -static_cast<float>(token), version);
     using Kind = engine::FinishReason::Kind;
-    if (ends || running.num_drawn == request.sampling.max_new_tokens)
+    if (ends || running.num_sampled == request.sampling.max_new_tokens)
       running.finish(ends ? Kind::kStop : Kind::kLength);
   }
 };

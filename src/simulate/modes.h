@@ -29,7 +29,7 @@ struct ModesConfig {
   int64_t prompt_tokens = 256;
   int64_t max_response = 8192;
   LogNormalLengths lengths;
-  std::vector<int64_t> lengths_of_file;  // not empty: they are drawn from these
+  std::vector<int64_t> lengths_of_file;  // not empty: they are sampled from these
   int64_t max_running = 256;             // samples, per engine
   int64_t kv_tokens = 700'000;           // per engine
   int64_t max_staleness = 1;

@@ -9,9 +9,9 @@
 #include "core/field_reader.h"
 #include "loop/async_loop.h"
 #include "loop/data_state.h"
-#include "loop/prompt_fates.h"
+#include "loop/ledger_prompts.h"
 #include "loop/sync_loop.h"
-#include "report/training_fates.h"
+#include "report/training_outcomes.h"
 
 namespace slime::simulate {
 namespace {
@@ -96,7 +96,7 @@ Process::Process(const Scenario& scenario, Disk& disk, int64_t number, const Tra
               first_version(disk, schedule_of(scenario, disk))),
       engines_(queue_, engine_, scenario_),
       prompts_(nullptr, {.samples_per_prompt = scenario.samples_per_group}),
-      witness_(scenario),
+      checker_(scenario),
       schedule_(schedule_of(scenario, disk)) {}
 
 Process::~Process() { queue_.set_undisturbed(); }
@@ -142,14 +142,14 @@ std::unique_ptr<buffer::Ledger> Process::open_ledger() {
 }
 
 void Process::restore() {
-  fates_ = std::make_unique<loop::Fates>(open_ledger(), true);
+  outcomes_ = std::make_unique<loop::OutcomeLog>(open_ledger(), true);
   if (disk_.checkpoint)
     prompts_.restore(disk_.checkpoint->data.at("data_source").as_object(), "checkpoint");
-  fates_->begin_with(prompts_);
-  if (!disk_.checkpoint) return witness_.begin({}, 0);
+  outcomes_->begin_with(prompts_);
+  if (!disk_.checkpoint) return checker_.begin({}, 0);
   const int64_t num_waiting = prompts_.num_waiting();
   std::vector<Group> waiting = prompts_.take(num_waiting);
-  witness_.begin(disk_.checkpoint->course, num_tokens(waiting));
+  checker_.begin(disk_.checkpoint->course, num_tokens(waiting));
   prompts_.add(std::move(waiting));
 }
 
@@ -157,20 +157,20 @@ void Process::restore() {
 class Process::Prompts final : public loop::LedgerPrompts {
  public:
   explicit Prompts(Process& process)
-      : LedgerPrompts(process.prompts_, *process.fates_), process_(process) {}
+      : LedgerPrompts(process.prompts_, *process.outcomes_), process_(process) {}
 
   std::vector<Group> take(int64_t count) override {
     buffer::DataSource& prompts = process_.prompts_;
     const int64_t left =
         process_.scenario_.num_prompts - prompts.next_group() + prompts.num_waiting();
     std::vector<Group> groups = LedgerPrompts::take(std::min(count, left));
-    process_.witness_.given_out(groups);
+    process_.checker_.given_out(groups);
     return groups;
   }
 
   void dropped(const Group& group, const std::string& reason) override {
     LedgerPrompts::dropped(group, reason);
-    process_.witness_.dropped(group, reason);
+    process_.checker_.dropped(group, reason);
   }
 
  private:
@@ -226,7 +226,7 @@ void Process::open_rollout() {
 
 void Process::start_stream(WeightVersion version) {
   has_stream_ = true;
-  fates_->lend_by([this] { return std::make_shared<rollout::Rollout::Lease>(*rollout_); });
+  outcomes_->lock_by([this] { return std::make_shared<rollout::Rollout::StateLock>(*rollout_); });
   rollout_->open_stream({.staleness = {.groups_per_step = scenario_.groups_per_step,
                                        .steps_per_update = scenario_.steps_per_update,
                                        .max_lag = scenario_.max_staleness,
@@ -250,13 +250,13 @@ report::Collected Process::collect(int64_t step) {
   rollout::StepResult result = rollout::take_step(*rollout_);
   if (rank_is_lost_) throw ConfigError(fault_);
   check(result.end.step == step || result.groups.empty(), "steps come in their order");
-  witness_.collected(step, result.groups, engine_.weight_version(), result.end.discarded_tokens);
+  checker_.collected(step, result.groups, engine_.weight_version(), result.end.discarded_tokens);
   const bool is_short = static_cast<int64_t>(result.groups.size()) < scenario_.groups_per_step;
   check(!is_short || scenario_.num_prompts < std::numeric_limits<int64_t>::max(),
         "a step has all of its groups while there are prompts");
   if (result.groups.empty()) throw DataEnded{};
   figures_.num_groups += static_cast<int64_t>(result.groups.size());
-  figures_.largest_lag = std::max(figures_.largest_lag, witness_.largest_lag());
+  figures_.largest_lag = std::max(figures_.largest_lag, checker_.largest_lag());
   return {.groups = std::move(result.groups), .generated_tokens = result.end.generated_tokens};
 }
 
@@ -295,10 +295,10 @@ void Process::publish(WeightVersion version) {
 
 void Process::end_step(int64_t step, const report::Collected& collected,
                        const train::TrainReport* report) {
-  const std::vector<buffer::LedgerRecord> fates =
-      report::training_fates(collected.groups, *report, step);
-  fates_->trained(fates);
-  witness_.trained(step, fates);
+  const std::vector<buffer::LedgerRecord> outcomes =
+      report::training_outcomes(collected.groups, *report, step);
+  outcomes_->trained(outcomes);
+  checker_.trained(step, outcomes);
   ++figures_.num_steps;
 }
 
@@ -326,8 +326,8 @@ void Process::save(int64_t step) {
   note("save", step);
   disk_may_be_full();
   Disk::Checkpoint made{.step = step, .version = engine_.weight_version()};
-  made.data = loop::data_state(step, prompts_, *fates_, loop::open_groups_of(*rollout_));
-  made.course = witness_.course();
+  made.data = loop::data_state(step, prompts_, *outcomes_, loop::open_groups_of(*rollout_));
+  made.course = checker_.course();
   disk_.checkpoint = std::move(made);
 }
 
@@ -353,16 +353,16 @@ void Process::loop() {
 void Process::come_to_rest() {
   queue_.set_undisturbed();
   figures_.engine_seconds = engine_.busy_seconds();
-  figures_.tokens_drawn = engine_.num_drawn();
+  figures_.tokens_sampled = engine_.num_sampled();
   while (queue_.advance()) {
   }
   check(engine_.num_requests() == 0, "an ended run leaves nothing in the engine");
-  loop::data_state(schedule_.num_steps, prompts_, *fates_, loop::open_groups_of(*rollout_));
+  loop::data_state(schedule_.num_steps, prompts_, *outcomes_, loop::open_groups_of(*rollout_));
   std::vector<Group> waiting = prompts_.take(prompts_.num_waiting());
-  witness_.ended(disk_.ledger, waiting, engine_.num_drawn() - num_evaluated_tokens_);
-  figures_.tokens_trained = witness_.tokens_trained();
-  figures_.tokens_discarded = witness_.tokens_discarded();
-  figures_.lag_sum = witness_.lag_sum();
+  checker_.ended(disk_.ledger, waiting, engine_.num_sampled() - num_evaluated_tokens_);
+  figures_.tokens_trained = checker_.tokens_trained();
+  figures_.tokens_discarded = checker_.tokens_discarded();
+  figures_.lag_sum = checker_.lag_sum();
 }
 
 std::optional<Process::Ended> Process::run() {

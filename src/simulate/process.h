@@ -13,17 +13,17 @@
 
 #include "buffer/data_source.h"
 #include "buffer/ledger.h"
-#include "loop/fates.h"
+#include "loop/outcome_log.h"
 #include "loop/steps.h"
 #include "roles/engines.h"
 #include "roles/handover.h"
 #include "rollout/rollout.h"
 #include "setup/run_schedule.h"
 #include "simulate/event_queue.h"
+#include "simulate/invariant_checker.h"
 #include "simulate/scenario.h"
 #include "simulate/stub_engine.h"
 #include "simulate/stub_rewards.h"
-#include "simulate/witness.h"
 
 namespace slime::simulate {
 
@@ -49,7 +49,7 @@ struct Figures {
   double engine_seconds = 0;  // of all engines together
   int64_t num_steps = 0;
   int64_t num_groups = 0;
-  int64_t tokens_drawn = 0;
+  int64_t tokens_sampled = 0;
   int64_t tokens_trained = 0;
   int64_t tokens_discarded = 0;
   int64_t lag_sum = 0;  // over trained tokens
@@ -129,9 +129,9 @@ class Process final : public loop::Steps {
   StubEngine engine_;
   Engines engines_;
   buffer::DataSource prompts_;
-  std::unique_ptr<loop::Fates> fates_;
+  std::unique_ptr<loop::OutcomeLog> outcomes_;
   std::unique_ptr<Prompts> rollout_prompts_;
-  Witness witness_;
+  InvariantChecker checker_;
   setup::RunSchedule schedule_;
   std::atomic<bool> rank_is_lost_{false};
   bool has_stream_ = false;

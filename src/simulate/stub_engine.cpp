@@ -205,7 +205,7 @@ void StubEngine::draw(Device& device, int64_t num_steps) {
     }
     update.versions = {{version_, num_steps}};
     device.num_cached += num_steps;
-    num_drawn_ += num_steps;
+    num_sampled_ += num_steps;
     request->num_left -= num_steps;
     if (request->num_left > 0) {
       request->on_update(std::move(update));

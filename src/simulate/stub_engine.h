@@ -73,7 +73,7 @@ class StubEngine final : public engine::EngineClient {
   WeightVersion weight_version() const override { return version_; }
   Expected<engine::EngineLoad> load() const override;
 
-  int64_t num_drawn() const { return num_drawn_; }
+  int64_t num_sampled() const { return num_sampled_; }
   int64_t num_requests() const { return static_cast<int64_t>(requests_.size()); }
   int64_t most_running() const { return most_running_; }
   /// Of all devices together, in which they decoded or read prompts.
@@ -124,7 +124,7 @@ class StubEngine final : public engine::EngineClient {
   std::vector<Device> devices_;
   std::map<engine::RequestHandle, std::unique_ptr<Request>> requests_;
   uint64_t num_submitted_ = 0;
-  int64_t num_drawn_ = 0;
+  int64_t num_sampled_ = 0;
   int64_t most_running_ = 0;
   double busy_seconds_ = 0;
 };

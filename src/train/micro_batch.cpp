@@ -18,7 +18,7 @@ Sequence sequence_of(const TrainSample& sample, const PlanOptions& options) {
   Sequence sequence{sample.tokens, sample.prompt_length, sample.media};
   if (options.rotary_switch > 0 && sample.total_length() > options.rotary_switch) {
     sequence.rotary_offset = options.rotary_offset;
-    if (options.scores_as_drawn) sequence.num_drawn_short = options.rotary_switch;
+    if (options.scores_as_sampled) sequence.num_sampled_short = options.rotary_switch;
   }
   if (options.replays_experts_of == nullptr || sample.routed_experts.empty()) return sequence;
   sequence.experts = sample.routed_experts;

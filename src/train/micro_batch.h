@@ -48,11 +48,11 @@ struct PlanOptions {
   /// Every sample that trains brings the engine's choices of experts, and they are visited. Null: it
   /// does not matter.
   const model::ModelConfig* replays_experts_of = nullptr;
-  /// Longer samples rotate by the tables' rows from rotary_offset on; 0: all alike. `scores_as_drawn`:
-  /// what was drawn before a sample grew so long is scored by the rows that drew it.
+  /// Longer samples rotate by the tables' rows from rotary_offset on; 0: all alike. `scores_as_sampled`:
+  /// what was sampled before a sample grew so long is scored by the rows that drew it.
   int64_t rotary_switch = 0;
   int64_t rotary_offset = 0;
-  bool scores_as_drawn = false;
+  bool scores_as_sampled = false;
   bool keeps_pairs = false;             // samples 2i and 2i + 1 share a micro-batch: preferences
   bool separates_zero_rewards = false;  // samples with reward 0 get micro-batches of their own
   at::ScalarType dtype = at::kFloat;    // of weight_T: float32 or float64

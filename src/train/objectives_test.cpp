@@ -376,7 +376,7 @@ TEST(TopPReplay, ScoresTokensInTheirNucleus) {
   EXPECT_THROW(trainer.train(make_train_batch(groups, {})), ConfigError);
   for (Group& group : groups) {
     for (Sample& sample : group.samples) {
-      // A nucleus of one token each: nothing else could have been drawn.
+      // A nucleus of one token each: nothing else could have been sampled.
       sample.top_p_offsets = {0};
       for (int64_t t = 0; t < sample.response_length(); ++t) {
         sample.top_p_ids.push_back(

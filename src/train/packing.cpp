@@ -116,7 +116,7 @@ class Forest {
       const Sequence& sequence = sequences_[i];
       const bool has_short = sequence.has_short_scores();
       for (std::size_t p = sequence.prompt_length; p < rows_[i].size(); ++p) {
-        const bool is_short = has_short && static_cast<int64_t>(p) <= sequence.num_drawn_short;
+        const bool is_short = has_short && static_cast<int64_t>(p) <= sequence.num_sampled_short;
         scored.push_back(score_at(is_short ? next_short : i, p));
         if (scored.back() == static_cast<int64_t>(target.size()))
           target.push_back(sequence.tokens[p]);
@@ -146,12 +146,12 @@ class Forest {
     int64_t depth = 0;     // position of its first token
   };
 
-  /// The tokens whose rows score what was drawn before the switch.
+  /// The tokens whose rows score what was sampled before the switch.
   static Sequence short_side(Sequence sequence) {
-    sequence.tokens = sequence.tokens.first(static_cast<std::size_t>(sequence.num_drawn_short));
+    sequence.tokens = sequence.tokens.first(static_cast<std::size_t>(sequence.num_sampled_short));
     sequence.experts = sequence.experts.first(
         std::min(sequence.experts.size(),
-                 static_cast<std::size_t>(sequence.num_drawn_short * sequence.expert_width)));
+                 static_cast<std::size_t>(sequence.num_sampled_short * sequence.expert_width)));
     sequence.rotary_offset = 0;
     return sequence;
   }
@@ -251,7 +251,7 @@ std::vector<std::vector<int64_t>> pack_into_bins(std::span<const Sequence> seque
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& sequence = sequences[i];
     const int64_t length = static_cast<int64_t>(sequence.tokens.size()) +
-                           (sequence.has_short_scores() ? sequence.num_drawn_short : 0);
+                           (sequence.has_short_scores() ? sequence.num_sampled_short : 0);
     int64_t best = -1, best_added = length + 1;
     for (std::size_t b = 0; b < bins.size(); ++b) {
       int64_t shared = 0;

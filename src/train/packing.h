@@ -39,11 +39,11 @@ struct Sequence {
   /// Position p rotates by row p + rotary_offset of the tables (ModelConfig::rotary_switch()). Tokens are
   /// shared where they rotate alike.
   int64_t rotary_offset = 0;
-  /// Its tokens up to position `num_drawn_short` were drawn before it grew beyond the switch, and are
+  /// Its tokens up to position `num_sampled_short` were sampled before it grew beyond the switch, and are
   /// scored so: by rows of its first so many tokens with the offset 0. 0: there are none.
-  int64_t num_drawn_short = 0;
+  int64_t num_sampled_short = 0;
 
-  bool has_short_scores() const { return num_drawn_short >= prompt_length; }
+  bool has_short_scores() const { return num_sampled_short >= prompt_length; }
 };
 
 struct PackingOptions {

@@ -139,16 +139,16 @@ TEST(Packing, SharingPaysWhereWhatItSavesCostsMoreThanItsLevels) {
 }
 
 /// A model that rotates sequences of more than 4 tokens by the rows of its tables from 100 on.
-Sequence beyond_the_switch(const Tokens& text, int64_t prompt, bool as_drawn) {
+Sequence beyond_the_switch(const Tokens& text, int64_t prompt, bool as_sampled) {
   return {.tokens = text,
           .prompt_length = prompt,
           .rotary_offset = 100,
-          .num_drawn_short = as_drawn ? 4 : 0};
+          .num_sampled_short = as_sampled ? 4 : 0};
 }
 
-TEST(Packing, ScoresWhatWasDrawnBeforeTheSwitchByRowsBeforeIt) {
+TEST(Packing, ScoresWhatWasSampledBeforeTheSwitchByRowsBeforeIt) {
   const Tokens text{5, 6, 7, 8, 9, 3};
-  const std::vector<Sequence> sequences{beyond_the_switch(text, 2, /*as_drawn=*/true)};
+  const std::vector<Sequence> sequences{beyond_the_switch(text, 2, /*as_sampled=*/true)};
   const PackedBatch batch = pack(sequences, {});
   // 5 6 7 8 with the short rotation, then all six with the long one.
   EXPECT_EQ(batch.tokens.num_tokens(), 4 + 6);
@@ -165,9 +165,9 @@ TEST(Packing, ScoresWhatWasDrawnBeforeTheSwitchByRowsBeforeIt) {
   for (const int64_t row : numbers(batch.row_L)) EXPECT_GE(positions[row], 100);
 }
 
-TEST(Packing, OfASequenceThatWasNotDrawnHasOneRotation) {
+TEST(Packing, OfASequenceThatWasNotSampledHasOneRotation) {
   const Tokens text{5, 6, 7, 8, 9, 3};
-  const std::vector<Sequence> sequences{beyond_the_switch(text, 2, /*as_drawn=*/false)};
+  const std::vector<Sequence> sequences{beyond_the_switch(text, 2, /*as_sampled=*/false)};
   const PackedBatch batch = pack(sequences, {});
   EXPECT_EQ(numbers(batch.tokens.rotary_row_T),
             (std::vector<int64_t>{100, 101, 102, 103, 104, 105}));
@@ -199,7 +199,7 @@ TEST(Packing, SharesTokensWhereTheirKeysAreTheSame) {
 TEST(Packing, SharesTokensWhereTheyRotateAlike) {
   const Tokens brief{5, 6, 7, 1}, text{5, 6, 7, 8, 9, 3};
   const std::vector<Sequence> sequences{{.tokens = brief, .prompt_length = 3},
-                                        beyond_the_switch(text, 3, /*as_drawn=*/true)};
+                                        beyond_the_switch(text, 3, /*as_sampled=*/true)};
   const PackedBatch batch = pack(sequences, {.min_saved_tokens = 1});
   // 5 6 7 once for the brief one and the short side of the other, 1, 8, and the long side.
   EXPECT_EQ(batch.tokens.num_tokens(), 3 + 1 + 1 + 6);

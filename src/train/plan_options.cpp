@@ -32,7 +32,7 @@ PlanOptions plan_options_of(const TrainConfig& config, model::Network& network) 
     options.replays_experts_of = &network.config();
   options.rotary_switch = network.config().rotary_switch();
   options.rotary_offset = network.config().max_positions;
-  options.scores_as_drawn = config.objective == Objective::kPolicy;
+  options.scores_as_sampled = config.objective == Objective::kPolicy;
   options.keeps_pairs = config.objective == Objective::kPreference;
   options.separates_zero_rewards = separates;
   options.dtype = kernels::accumulator_of(network.weights().flat());

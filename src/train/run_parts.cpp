@@ -42,7 +42,7 @@ const std::array<PartRow, 18>& part_table() {
       {kCounters, "the counts of rollouts and training steps", "",
        {"num_steps", "rollouts_done", "skipped_in_a_row", "critic_skipped_in_a_row"},
        HeldBy::kController, false, kFinetune, false, "0"},
-      // Random numbers are counted, not drawn from a state: a seed, and the ordinal of a sample.
+      // Random numbers are counted, not sampled from a state: a seed, and the ordinal of a sample.
       {kRandom, "random numbers", "", {"data_source"}, HeldBy::kController, false, kFinetune, false,
        "the seeds --seed and --rollout-seed"},
       {kData, "the position in the data", "", {"data_source"}, HeldBy::kController, false, kFinetune,
@@ -51,7 +51,7 @@ const std::array<PartRow, 18>& part_table() {
        HeldBy::kController, false, kFinetune, false, "none"},
       {kLedger, "the position in the ledger", "", {"ledger"}, HeldBy::kController, false, kFinetune,
        false, "an empty ledger"},
-      {kDrawnStep, "the step that a rollout function has drawn ahead", "", {"drawn_step"},
+      {kSampledStep, "the step that a rollout function has sampled ahead", "", {"drawn_step"},
        HeldBy::kController, false, kFinetune, true, "none"},
       {kUsersData, "the state of --data-source-path", "", {"not_given_back"}, HeldBy::kController,
        false, kFinetune, true, "load(-1) of the class"},

@@ -30,7 +30,7 @@ enum class RunPart {
   kData,
   kBuffer,
   kLedger,
-  kDrawnStep,
+  kSampledStep,
   kUsersData,
   kVersion,
   kDay,

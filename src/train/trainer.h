@@ -76,7 +76,7 @@ struct TrainConfig {
   RoutingReplay routing_replay = RoutingReplay::kNone;
   model::RouterLosses router_losses;
   double router_bias_update_rate = 0;  // of selection biases; 0: they stay
-  bool replays_top_p = false;   // log-probs are taken in the nucleus the token was drawn from
+  bool replays_top_p = false;   // log-probs are taken in the nucleus the token was sampled from
   bool keep_old_actor = false;  // old log-probs come from weights that lag (spec 4.5)
   int64_t update_weights_interval = 1;  // rollout steps between hand-overs to the engine
   std::optional<CriticConfig> critic;   // needed by, and only by, algo::Gae

@@ -1,4 +1,4 @@
-"""Runs whose samples a user's Python function draws, through the door to the run's own engine."""
+"""Runs whose samples a user's Python function draws, through the run's HTTP API."""
 
 import json
 import re

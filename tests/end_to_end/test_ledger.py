@@ -252,7 +252,7 @@ def test_a_lost_line_makes_the_exit_code_one_and_is_named(killed, tmp_path):
     # Two fates.
     (run_dir / "ledger.jsonl").write_bytes(b"".join(lines[: trained + 1]) + lines[trained])
     done = run_slime([str(SLIME), "ledger", str(run_dir)])
-    assert done.returncode == 1 and "after it had a final fate" in done.stdout
+    assert done.returncode == 1 and "after it had a final outcome" in done.stdout
 
 
 def test_bad_input_is_exit_code_two(killed, tmp_path):

@@ -60,7 +60,7 @@ Setup setup_of(const Words& words, const Words& more) {
   all.insert(all.end(), more.begin(), more.end());
   if (std::ranges::find(all, "--use-opd") == all.end())
     all.insert(all.end(), {"--rm-type", "random"});
-  // Samples of the goldens are there, as those of a dump are: groups of one are not drawn.
+  // Samples of the goldens are there, as those of a dump are: groups of one are not sampled.
   if (config::parse_flags(all).config.n_samples_per_prompt == 1)
     all.insert(all.end(), {"--load-debug-rollout-data", "{rollout_id}.jsonl"});
   config::ParsedFlags parsed = config::parse_flags(all);

@@ -152,28 +152,28 @@ GOLDEN_TEST(SampleAppend, "sample_append.json") {
   const auto& inputs = part(c, "inputs");
   const auto& expected = part(c, "expected");
   const RoutingShape routing{integer(params, "num_layers"), integer(params, "moe_router_topk")};
-  Sample sample = initial_sample(inputs), drawn = sample;
-  bool is_drawn = true;  // every step so far could be an engine's
+  Sample sample = initial_sample(inputs), sampled = sample;
+  bool is_sampled = true;  // every step so far could be an engine's
   const auto& steps = inputs.at("steps").as_array();
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Segment segment = segment_of(steps[i].as_object());
     const auto update = update_of(segment);
-    is_drawn &= update.has_value();
+    is_sampled &= update.has_value();
     const auto appended = append_segment(sample, segment, routing);
     if (has(expected, "error")) {
       EXPECT_FALSE(appended);
-      if (is_drawn) {
-        EXPECT_THROW(rollout::append_generated(drawn, *update), BugError);
+      if (is_sampled) {
+        EXPECT_THROW(rollout::append_generated(sampled, *update), BugError);
       }
       return;
     }
     ASSERT_TRUE(appended) << appended.error().message;
     const json::object& state = expected.at("after_each_step").at(i).as_object();
     expect_state(sample, state);
-    if (!is_drawn) continue;
-    rollout::append_generated(drawn, *update);
-    drawn.response += segment.text;
-    expect_state(drawn, state);
+    if (!is_sampled) continue;
+    rollout::append_generated(sampled, *update);
+    sampled.response += segment.text;
+    expect_state(sampled, state);
   }
 }
 

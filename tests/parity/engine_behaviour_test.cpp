@@ -82,7 +82,7 @@ TEST(EngineFinish, AResponseGoesOnFromItsTokensAsIfNothingHadHappened) {
     auto rest = request;
     rest.input_ids.insert(rest.input_ids.end(), whole.output_ids.begin(),
                           whole.output_ids.begin() + seam);
-    rest.num_drawn = seam;
+    rest.num_sampled = seam;
     rest.sampling.max_new_tokens -= seam;
     const auto out = bench.generate(rest);
     EXPECT_EQ(out.output_ids,
@@ -121,10 +121,10 @@ TEST(EngineFinish, RequestsThatCannotRunSayWhy) {
   request = greedy_request({1}, 5);
   request.sampling.min_new_tokens = 1;
   for (TokenId id = 0; id < 2'000; ++id) request.sampling.stop_token_ids.push_back(id);
-  expect_400(request, "no token can be drawn");
+  expect_400(request, "no token can be sampled");
   request = greedy_request({1}, 5);
-  request.num_drawn = 2;
-  expect_400(request, "num_drawn is 2, of 1 input_ids");
+  request.num_sampled = 2;
+  expect_400(request, "num_sampled is 2, of 1 input_ids");
   request = greedy_request({1}, 5);
   request.sampling.stop = {"x"};
   expect_400(request, "stop strings need a tokenizer");
@@ -185,12 +185,12 @@ TEST(EngineSampling, KeptIdsRenormaliseTheLogProb) {
   ASSERT_EQ(out.top_p_counts, std::vector<int64_t>(6, 3));
   for (int t = 0; t < 6; ++t) {
     double kept = 0;
-    double of_drawn = 0;
+    double of_sampled = 0;
     for (const auto& [log_prob, id] : out.output_top[t]) {
       kept += std::exp(log_prob);
-      if (id == out.output_ids[t]) of_drawn = log_prob;
+      if (id == out.output_ids[t]) of_sampled = log_prob;
     }
-    EXPECT_NEAR(out.output_log_probs[t], of_drawn - std::log(kept), 1e-5);
+    EXPECT_NEAR(out.output_log_probs[t], of_sampled - std::log(kept), 1e-5);
   }
 }
 

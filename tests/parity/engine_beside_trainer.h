@@ -50,7 +50,7 @@ inline void expect_choices(const model::ModelConfig& config, const std::vector<i
   }
 }
 
-/// Mean absolute difference of drawn tokens' log-probs, and how far log-probs are spread. Of an engine that
+/// Mean absolute difference of sampled tokens' log-probs, and how far log-probs are spread. Of an engine that
 /// records choices of experts the trainer visits the same.
 struct LogProbDifferences {
   double mean = 0, spread = 0;
@@ -68,14 +68,14 @@ inline LogProbDifferences engine_beside_trainer(model::Network& network,
     requests.back().return_routed_experts = config.records_experts;
     engine.submit(requests.back(), responses.sink());
   }
-  std::vector<Tensor> drawn, scored;
+  std::vector<Tensor> sampled, scored;
   for (const auto& request : requests) {
     const engine::GenerateUpdate out = responses.wait(request.rid);
     std::vector<TokenId> tokens = request.input_ids;
     tokens.insert(tokens.end(), out.output_ids.begin(), out.output_ids.end());
     const auto length = static_cast<int64_t>(out.output_log_probs.size());
     EXPECT_EQ(length, 60);
-    drawn.push_back(
+    sampled.push_back(
         at::tensor(std::vector<double>(out.output_log_probs.begin(), out.output_log_probs.end()),
                    at::kDouble));
     if (config.records_experts) {
@@ -85,7 +85,7 @@ inline LogProbDifferences engine_beside_trainer(model::Network& network,
     }
     scored.push_back(trainers_log_probs(network, tokens, length, out.routed_experts));
   }
-  const Tensor a = at::cat(drawn), b = at::cat(scored);
+  const Tensor a = at::cat(sampled), b = at::cat(scored);
   return {(a - b).abs().mean().item<double>(), b.std().item<double>()};
 }
 

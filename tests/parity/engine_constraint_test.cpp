@@ -83,7 +83,7 @@ TEST(TokenConstraint, AResponseThatGoesOnElsewhereIsAllowedWhatItsTokensAllow) {
   request.rid = "up-again";
   request.input_ids.insert(request.input_ids.end(), whole.output_ids.begin(),
                            whole.output_ids.begin() + 9);
-  request.num_drawn = 9;
+  request.num_sampled = 9;
   request.sampling.max_new_tokens -= 9;
   const GenerateUpdate rest = bench.generate(request);
   EXPECT_EQ(rest.output_ids,
@@ -110,7 +110,7 @@ class AheadRunner final : public engine::StepRunner {
   bool launch(std::span<const engine::Chunk> chunks) override {
     Rows rows;
     std::vector<std::optional<kernels::SampledToken>> step;
-    std::vector<TokenId> drawn;
+    std::vector<TokenId> sampled;
     for (const engine::Chunk& chunk : chunks) {
       const engine::Request& request = *chunk.request;
       rows.push_back(request.client.rid);
@@ -119,7 +119,7 @@ class AheadRunner final : public engine::StepRunner {
       TokenId last = request.tokens.back();
       if (last == engine::kPendingToken) {
         EXPECT_EQ(request.constraint, nullptr) << "its last token is needed";
-        last = last_drawn_.at(static_cast<std::size_t>(request.drawn_row));
+        last = last_sampled_.at(static_cast<std::size_t>(request.sampled_row));
       }
       auto id = static_cast<TokenId>(
           splitmix64(static_cast<uint64_t>(last) * 1009 + request.tokens.size()) % kVocab);
@@ -128,9 +128,9 @@ class AheadRunner final : public engine::StepRunner {
         while (!engine::is_allowed(request.allowed_W, id)) id = (id + 1) % kVocab;
       }
       step.back() = kernels::SampledToken{.id = id, .log_prob = -1};
-      drawn.push_back(id);
+      sampled.push_back(id);
     }
-    last_drawn_ = std::move(drawn);
+    last_sampled_ = std::move(sampled);
     in_flight_.push_back(std::move(step));
     steps_.push_back(std::move(rows));
     return runs_ahead_;
@@ -154,7 +154,7 @@ class AheadRunner final : public engine::StepRunner {
  private:
   const bool runs_ahead_;
   std::vector<Rows>& steps_;
-  std::vector<TokenId> last_drawn_;
+  std::vector<TokenId> last_sampled_;
   std::deque<std::vector<std::optional<kernels::SampledToken>>> in_flight_;
 };
 

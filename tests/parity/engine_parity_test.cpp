@@ -149,7 +149,7 @@ TEST(EngineSchedules, APrefixHitGivesWhatAMissGives) {
   const GenerateUpdate miss = bench.generate(request);
   const GenerateUpdate hit = bench.generate(request);
   EXPECT_EQ(miss.cached_tokens, 0);
-  EXPECT_EQ(hit.cached_tokens, 76) << "all but the token whose successor is drawn";
+  EXPECT_EQ(hit.cached_tokens, 76) << "all but the token whose successor is sampled";
   expect_same_outputs({hit}, {miss});
   EXPECT_TRUE(bench.engine().flush_cache());
   EXPECT_EQ(bench.generate(request).cached_tokens, 0);

@@ -12,7 +12,7 @@
 
 namespace slime::testing {
 
-/// A group of four, prompts longer than a chunk, greedy, drawn, penalties, cuts, scores and stop ids.
+/// A group of four, prompts longer than a chunk, greedy, sampled, penalties, cuts, scores and stop ids.
 inline std::vector<engine::GenerateRequest> workload(int64_t vocabulary, int64_t num_tokens = 24) {
   std::vector<engine::GenerateRequest> requests;
   for (int i = 0; i < 14; ++i) {

@@ -258,7 +258,7 @@ TEST_P(WeightsOfRanks, AreTheirSlicesOfACheckpoint) {
   GenerateRequest request = sampled_request(some_tokens(40, 3, vocabulary), 20, 4);
   request.rid = "as loaded";
   const GenerateUpdate loaded = two.generate(request);
-  // Nobody's copy may be what is drawn from behind the update.
+  // Nobody's copy may be what is sampled from behind the update.
   ASSERT_TRUE(two.engine().run_exclusive([&] { two.network().weights().flat().zero_(); }));
   ASSERT_FALSE(two.engine().update_weights(
       {.version = 5, .source = FromDirectory{golden_models::directory("llama")}}));

@@ -97,7 +97,7 @@ TEST(EngineStates, APrefixHitGivesWhatAMissGives) {
   const auto request = sampled_request(state_tokens(77), 20, 5);
   const GenerateUpdate miss = bench.generate(request), hit = bench.generate(request);
   EXPECT_EQ(miss.cached_tokens, 0);
-  EXPECT_EQ(hit.cached_tokens, 76) << "all but the token whose successor is drawn";
+  EXPECT_EQ(hit.cached_tokens, 76) << "all but the token whose successor is sampled";
   expect_same(hit, miss);
   EXPECT_TRUE(bench.engine().flush_cache());
   EXPECT_EQ(bench.generate(request).cached_tokens, 0);

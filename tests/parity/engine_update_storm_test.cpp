@@ -93,14 +93,14 @@ class HashingRunner final : public engine::StepRunner {
   }
   bool launch(std::span<const engine::Chunk> chunks) override {
     Step step;
-    std::vector<TokenId> drawn;
+    std::vector<TokenId> sampled;
     for (const engine::Chunk& chunk : chunks) {
       const engine::Request& request = *chunk.request;
       uint64_t key = 0;
       for (int64_t i = 0; i < chunk.num_tokens; ++i) {
         const int64_t position = request.num_computed + i;
         TokenId id = request.tokens[position];
-        if (id == engine::kPendingToken) id = last_drawn_.at(request.drawn_row);
+        if (id == engine::kPendingToken) id = last_sampled_.at(request.sampled_row);
         const uint64_t before = position == 0 ? 0 : key_at(request, position - 1);
         key = splitmix64(before * 31 + static_cast<uint64_t>(id) * 1009 +
                          static_cast<uint64_t>(weights_) * 65537);
@@ -111,9 +111,9 @@ class HashingRunner final : public engine::StepRunner {
       const auto label = static_cast<int64_t>(weights_) % kLabels;
       const auto id = static_cast<TokenId>(label * kRest + static_cast<int64_t>(key % kRest));
       step.back() = kernels::SampledToken{.id = id, .log_prob = -1};
-      drawn.push_back(id);
+      sampled.push_back(id);
     }
-    last_drawn_ = std::move(drawn);
+    last_sampled_ = std::move(sampled);
     in_flight_.push_back(std::move(step));
     return true;
   }
@@ -149,7 +149,7 @@ class HashingRunner final : public engine::StepRunner {
 
   std::vector<uint64_t> keys_;
   float weights_;
-  std::vector<TokenId> last_drawn_;
+  std::vector<TokenId> last_sampled_;
   std::deque<Step> in_flight_;
 };
 
@@ -199,7 +199,7 @@ class Storm {
     engine_ = make_engine(*running_);
   }
 
-  /// `how` empty: requests are drawn to their ends before each update.
+  /// `how` empty: requests are sampled to their ends before each update.
   void run(std::optional<RunningRequests> how) {
     refills_ = how.has_value();
     fill();
@@ -425,7 +425,7 @@ TEST_P(UpdateStormInFlight, NothingIsLostOrMislabelled) {
   if (GetParam() == RunningRequests::kKeep) {
     EXPECT_GT(in_flight, 500) << "the update waited for a step";
   } else {
-    EXPECT_EQ(in_flight, 0) << "what requests have drawn has to be known";
+    EXPECT_EQ(in_flight, 0) << "what requests have sampled has to be known";
   }
 }
 

@@ -24,7 +24,7 @@ constexpr int64_t kPage = 16, kWindow = 16, kGroups = 3;
 uint64_t hash_behind(uint64_t before, TokenId id) {
   return splitmix64(before * 31 + static_cast<uint64_t>(id) * 1009 + 1);
 }
-TokenId drawn_behind(uint64_t hash) { return static_cast<TokenId>(hash % 300); }
+TokenId sampled_behind(uint64_t hash) { return static_cast<TokenId>(hash % 300); }
 
 /// The key of a token is a hash of all tokens up to it, and another one in each group of layers. Each
 /// token reads what its layers would.
@@ -40,7 +40,7 @@ class ReadingRunner final : public engine::StepRunner {
   }
   bool launch(std::span<const engine::Chunk> chunks) override {
     Step step;
-    std::vector<TokenId> drawn;
+    std::vector<TokenId> sampled;
     for (const engine::Chunk& chunk : chunks) {
       const engine::Request& request = *chunk.request;
       std::vector<uint64_t> hashes;
@@ -48,7 +48,7 @@ class ReadingRunner final : public engine::StepRunner {
       for (int64_t i = 0; i < end; ++i) {
         TokenId id = request.tokens[static_cast<std::size_t>(i)];
         if (id == engine::kPendingToken)
-          id = last_drawn_.at(static_cast<std::size_t>(request.drawn_row));
+          id = last_sampled_.at(static_cast<std::size_t>(request.sampled_row));
         hashes.push_back(hash_behind(hashes.empty() ? 0 : hashes.back(), id));
       }
       for (std::size_t group = 0; group <= kGroups; ++group) {
@@ -62,10 +62,10 @@ class ReadingRunner final : public engine::StepRunner {
       }
       step.emplace_back();
       if (!engine::draws_token(chunk)) continue;
-      step.back() = kernels::SampledToken{.id = drawn_behind(hashes.back()), .log_prob = -1};
-      drawn.push_back(step.back()->id);
+      step.back() = kernels::SampledToken{.id = sampled_behind(hashes.back()), .log_prob = -1};
+      sampled.push_back(step.back()->id);
     }
-    last_drawn_ = std::move(drawn);
+    last_sampled_ = std::move(sampled);
     in_flight_.push_back(std::move(step));
     return true;
   }
@@ -92,7 +92,7 @@ class ReadingRunner final : public engine::StepRunner {
   }
 
   std::vector<uint64_t> keys_;
-  std::vector<TokenId> last_drawn_;
+  std::vector<TokenId> last_sampled_;
   std::deque<Step> in_flight_;
 };
 
@@ -113,7 +113,7 @@ std::vector<TokenId> expected_response(const GenerateRequest& request) {
   for (const TokenId id : request.input_ids) hash = hash_behind(hash, id);
   std::vector<TokenId> response;
   while (static_cast<int64_t>(response.size()) < request.sampling.max_new_tokens) {
-    response.push_back(drawn_behind(hash));
+    response.push_back(sampled_behind(hash));
     if (std::ranges::count(request.sampling.stop_token_ids, response.back()) > 0) break;
     hash = hash_behind(hash, response.back());
   }

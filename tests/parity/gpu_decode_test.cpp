@@ -1,4 +1,4 @@
-/// Decode on a GPU against scoring: the log-probs of drawn tokens are those of the same tokens in a
+/// Decode on a GPU against scoring: the log-probs of sampled tokens are those of the same tokens in a
 /// prompt, which another kernel computes. With prompts that samples read together, and with keys
 /// and values in fp8: there also against a twin on the CPU.
 
@@ -82,7 +82,7 @@ Tensor twin_log_probs(model::Network& twin, const std::vector<TokenId>& tokens, 
 /// Mean absolute difference between the log-probs of three groups of six samples and those of the
 /// same tokens scored as prompts.
 /// `scorer`: the engine that scores, if it is another one. `tokens_of_all`: the sequences, if asked
-/// for; the last 70 tokens of each were drawn.
+/// for; the last 70 tokens of each were sampled.
 double mean_difference(model::Network& network, const EngineConfig& config,
                        const EngineConfig* scorer_config = nullptr,
                        std::vector<std::vector<TokenId>>* tokens_of_all = nullptr) {

@@ -232,20 +232,21 @@ TEST_P(GpuEngineRanks, InBfloat16LogProbsOfDecodeAreThoseThatOneScores) {
             requests.push_back(sampled_request(some_tokens(9 + i % 7, i, 1001), 12, i));
             requests.back().rid = fmt::format("{} of {}", i, count);
           }
-          const auto drawn = two.generate(requests);
+          const auto sampled = two.generate(requests);
           for (int i = 0; i < count; ++i) {
-            requests[i].input_ids.insert(requests[i].input_ids.end(), drawn[i].output_ids.begin(),
-                                         drawn[i].output_ids.end());
+            requests[i].input_ids.insert(requests[i].input_ids.end(), sampled[i].output_ids.begin(),
+                                         sampled[i].output_ids.end());
             requests[i].sampling.max_new_tokens = 0;
             requests[i].logprob_start_len = 0;
           }
           const auto scored = LeadingEngine::answers_of(one.engine(), requests);
           double sum = 0;
           for (int i = 0; i < count; ++i) {
-            const std::size_t begin = scored[i].input_log_probs.size() - drawn[i].output_ids.size();
-            for (std::size_t t = 0; t < drawn[i].output_ids.size(); ++t) {
+            const std::size_t begin =
+                scored[i].input_log_probs.size() - sampled[i].output_ids.size();
+            for (std::size_t t = 0; t < sampled[i].output_ids.size(); ++t) {
               const double difference =
-                  std::abs(drawn[i].output_log_probs[t] - *scored[i].input_log_probs[begin + t]);
+                  std::abs(sampled[i].output_log_probs[t] - *scored[i].input_log_probs[begin + t]);
               EXPECT_LT(difference, 0.2) << requests[i].rid << " " << t;
               sum += difference;
             }
@@ -259,20 +260,20 @@ TEST_P(GpuEngineRanks, InBfloat16LogProbsOfDecodeAreThoseThatOneScores) {
 /// Mean absolute difference between log-probs that an engine drew `count` responses with and those that
 /// `scorer` gives them.
 double difference_from(engine::Engine& scorer, std::vector<GenerateRequest> requests,
-                       const std::vector<GenerateUpdate>& drawn) {
+                       const std::vector<GenerateUpdate>& sampled) {
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    requests[i].input_ids.insert(requests[i].input_ids.end(), drawn[i].output_ids.begin(),
-                                 drawn[i].output_ids.end());
+    requests[i].input_ids.insert(requests[i].input_ids.end(), sampled[i].output_ids.begin(),
+                                 sampled[i].output_ids.end());
     requests[i].sampling.max_new_tokens = 0;
     requests[i].logprob_start_len = 0;
   }
   const auto scored = LeadingEngine::answers_of(scorer, requests);
   double sum = 0, count = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_EQ(drawn[i].output_ids.size(), 12U) << drawn[i].finish->message;
-    const std::size_t begin = scored[i].input_log_probs.size() - drawn[i].output_ids.size();
-    for (std::size_t t = 0; t < drawn[i].output_ids.size(); ++t, ++count)
-      sum += std::abs(drawn[i].output_log_probs[t] - *scored[i].input_log_probs[begin + t]);
+    EXPECT_EQ(sampled[i].output_ids.size(), 12U) << sampled[i].finish->message;
+    const std::size_t begin = scored[i].input_log_probs.size() - sampled[i].output_ids.size();
+    for (std::size_t t = 0; t < sampled[i].output_ids.size(); ++t, ++count)
+      sum += std::abs(sampled[i].output_log_probs[t] - *scored[i].input_log_probs[begin + t]);
   }
   return sum / count;
 }

@@ -136,27 +136,27 @@ class GpuEngineBesideTrainer : public ::testing::TestWithParam<const char*> {};
 /// a whole.
 TEST_P(GpuEngineBesideTrainer, DrawsWithTheTrainersLogProbsUpToRounding) {
   SLIME_NEEDS_GPU();
-  constexpr int64_t kDrawn = 24;
+  constexpr int64_t kSampled = 24;
   const Precision gpu = Precision::on_gpu("bfloat16");
   TestEngine bench(GetParam(), {}, gpu);
   const int64_t vocabulary = std::min<int64_t>(300, bench.network().config().vocab_size);
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < 6; ++i) {  // all at once, so that steps are recorded and repeat
-    requests.push_back(sampled_request(some_tokens(20 + 9 * i, i, vocabulary), kDrawn, 50 + i));
+    requests.push_back(sampled_request(some_tokens(20 + 9 * i, i, vocabulary), kSampled, 50 + i));
     requests.back().rid = std::to_string(i);
     bench.submit(requests.back());
   }
   std::vector<Tensor> apart, rounded;
   for (const GenerateRequest& request : requests) {
     const GenerateUpdate out = bench.responses().wait(request.rid);
-    ASSERT_EQ(static_cast<int64_t>(out.output_ids.size()), kDrawn);
+    ASSERT_EQ(static_cast<int64_t>(out.output_ids.size()), kSampled);
     std::vector<TokenId> tokens = request.input_ids;
     tokens.insert(tokens.end(), out.output_ids.begin(), out.output_ids.end());
     const auto trained = [&](const Precision& precision) {
-      return trainer_log_probs(GetParam(), precision, tokens, kDrawn);
+      return trainer_log_probs(GetParam(), precision, tokens, kSampled);
     };
-    const Tensor drawn = at::tensor(out.output_log_probs, at::kDouble);
-    apart.push_back((drawn - trained(gpu)).abs());
+    const Tensor sampled = at::tensor(out.output_log_probs, at::kDouble);
+    apart.push_back((sampled - trained(gpu)).abs());
     rounded.push_back((trained({.weights = at::kBFloat16, .activations = at::kBFloat16}) -
                        trained(Precision::of("float32")))
                           .abs());
@@ -192,7 +192,7 @@ std::vector<GenerateRequest> workload() {
     if (i == 5) requests.back().sampling.top_p = 0.8;
     if (i == 6) requests.back().sampling.top_k = 5;
   }
-  // Some token that is drawn sooner or later ends these.
+  // Some token that is sampled sooner or later ends these.
   for (TokenId id = 0; id < 300; id += 3) requests[7].sampling.stop_token_ids.push_back(id);
   for (TokenId id = 0; id < 300; id += 11) requests[10].sampling.stop_token_ids.push_back(id);
   return requests;
@@ -242,7 +242,7 @@ std::vector<GenerateRequest> workload_with_wishes() {
   requests[1].sampling.repetition_penalty = 1.3;
   requests[2].sampling.repetition_penalty = 0.8;  // greedy
   requests[3].top_logprobs_num = 3;
-  requests[4].num_drawn = 20;  // of its prompt
+  requests[4].num_sampled = 20;  // of its prompt
   requests[4].sampling.frequency_penalty = -0.4;
   requests[4].top_logprobs_num = 1;
   requests[5].return_top_p_token_ids = true;  // greedy: there are none
@@ -293,7 +293,7 @@ TEST(GpuEngineSchedules, RowsWithWishesGiveWhatTheCpuGives) {
   expect_same_reports(run_together(requests, {.max_prefill_tokens = 7}, gpu), expected);
 }
 
-/// What was drawn is counted on the device and stays counted when a request waits in between.
+/// What was sampled is counted on the device and stays counted when a request waits in between.
 TEST(GpuEngineSchedules, RetractedRowsWithWishesGiveTheSame) {
   SLIME_NEEDS_GPU();
   const Precision gpu = Precision::on_gpu("float32");
@@ -341,7 +341,7 @@ TEST(GpuEngineSchedules, AbortAndPauseInTheMiddleLeaveTheOthersAlone) {
   EXPECT_EQ(out.versions.size(), 2U);
 }
 
-/// Recorded steps, and weights that come while they run: what follows is drawn with the new ones,
+/// Recorded steps, and weights that come while they run: what follows is sampled with the new ones,
 /// fresh requests as by a cold engine, and whoever brought them may write over them at once.
 TEST(GpuEngineUpdate, StagedWeightsComeBetweenStepsInFlight) {
   SLIME_NEEDS_GPU();
@@ -387,7 +387,7 @@ TEST(GpuEngineUpdate, StagedWeightsComeBetweenStepsInFlight) {
   }
 }
 
-/// Two networks take turns while recorded steps run: what follows is drawn with the new one, fresh
+/// Two networks take turns while recorded steps run: what follows is sampled with the new one, fresh
 /// requests as by a cold engine, and the network before may be written over at once.
 TEST(GpuEngineUpdate, ExchangedNetworksComeBetweenStepsInFlight) {
   SLIME_NEEDS_GPU();

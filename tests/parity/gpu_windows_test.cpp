@@ -154,7 +154,7 @@ TEST(GpuWindows, DecodeGivesTheTrainersLogProbs) {
         RecordProperty("mean_difference_" + std::to_string(head_dim) + "_" + std::to_string(count),
                        std::to_string(found.mean));
         EXPECT_GT(found.spread, 0.3);
-        // Other tokens are drawn where numbers round otherwise, so means are of other samples. A wrong
+        // Other tokens are sampled where numbers round otherwise, so means are of other samples. A wrong
         // page is nats away.
         EXPECT_LT(found.mean, std::min(0.1, 2 * whole.mean))
             << count << " requests, heads of " << head_dim;

@@ -68,7 +68,7 @@ std::vector<GenerateRequest> some_requests() {
   return requests;
 }
 
-std::vector<GenerateUpdate> drawn_directly() {
+std::vector<GenerateUpdate> sampled_directly() {
   return testing::run_together(some_requests(), {.kv_cache_bytes = 8 << 20});
 }
 
@@ -87,7 +87,7 @@ void expect_same(const GenerateUpdate& got, const GenerateUpdate& expected) {
 }
 
 TEST(RemoteEngineParity, OverAConnectionTheTokensAreThoseOfTheEngine) {
-  const std::vector<GenerateUpdate> expected = drawn_directly();
+  const std::vector<GenerateUpdate> expected = sampled_directly();
   Responses responses;
   ServedEngine served;
   for (const GenerateRequest& request : some_requests())
@@ -364,17 +364,17 @@ TEST(RemoteEngineParity, SentWeightsComeBetweenStepsAndTheNetworksTakeTurns) {
     ASSERT_TRUE(other.engine().update_weights({.version = version}));
     probe.rid = "cold-" + std::to_string(version);
     EXPECT_EQ(out.output_ids, other.generate(probe).output_ids);
-    const GenerateUpdate drawn = responses.wait(running.rid);
-    ASSERT_EQ(drawn.versions.size(), 2U);
-    EXPECT_EQ(drawn.versions[0].version, version - 1);
-    EXPECT_EQ(drawn.versions[1].version, version);
-    EXPECT_EQ(num_tokens(drawn.versions), 240);
+    const GenerateUpdate sampled = responses.wait(running.rid);
+    ASSERT_EQ(sampled.versions.size(), 2U);
+    EXPECT_EQ(sampled.versions[0].version, version - 1);
+    EXPECT_EQ(sampled.versions[1].version, version);
+    EXPECT_EQ(num_tokens(sampled.versions), 240);
   }
 }
 
 /// The connection of an engine breaks in the middle, again and again; another one takes its place.
 TEST(RemoteEngineParity, EnginesThatAreLostChangeNoToken) {
-  const std::vector<GenerateUpdate> expected = drawn_directly();
+  const std::vector<GenerateUpdate> expected = sampled_directly();
   const SystemClock clock;
   Responses responses;
   router::Router router({.max_losses = 100}, clock);

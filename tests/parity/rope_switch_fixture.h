@@ -82,7 +82,7 @@ class RopeSwitch : public ::testing::Test {
     const train::Sequence sequence{.tokens = tokens,
                                    .prompt_length = static_cast<int64_t>(prompt_length),
                                    .rotary_offset = is_long ? trained.config().max_positions : 0,
-                                   .num_drawn_short = is_long ? rotary_switch : 0};
+                                   .num_sampled_short = is_long ? rotary_switch : 0};
     const at::NoGradGuard no_grad;
     train::PackedBatch batch = train::pack({&sequence, 1}, {});
     const at::Device device = trained.weights().flat().device();

@@ -54,7 +54,7 @@ inline void expect_goes_on_from_its_end(TestEngine& bench) {
   auto tokens = state_tokens(40);
   tokens.insert(tokens.end(), begun.output_ids.begin(), begun.output_ids.end());
   auto rest = greedy_request(tokens, 18);
-  rest.num_drawn = 12;
+  rest.num_sampled = 12;
   const auto done = bench.generate(rest);
   EXPECT_EQ(done.cached_tokens, 40 + 11);
   EXPECT_TRUE(bench.engine().flush_cache());

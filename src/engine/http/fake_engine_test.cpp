@@ -43,9 +43,9 @@ void add_input_log_probs(ScriptedRequest& running) {
 void draw_text(const std::string& text, ScriptedRequest& running, WeightVersion version) {
   const SamplingParams& sampling = running.request.sampling;
   GenerateUpdate& update = running.pending;
-  if (running.num_drawn == 0) add_input_log_probs(running);
+  if (running.num_sampled == 0) add_input_log_probs(running);
   if (sampling.max_new_tokens > 0) {
-    const auto i = static_cast<std::size_t>(running.num_drawn);
+    const auto i = static_cast<std::size_t>(running.num_sampled);
     const bool is_end = !text.empty() && i == text.size();
     const TokenId id = is_end ? kEndId : text.empty() ? 'a' : text[i];
     const float log_prob = -static_cast<float>(i + 1) / 2;
@@ -57,7 +57,7 @@ void draw_text(const std::string& text, ScriptedRequest& running, WeightVersion 
         update.finish = FinishReason{.kind = FinishReason::Kind::kStop, .matched = stop};
     }
   }
-  if (!update.finish && running.num_drawn >= sampling.max_new_tokens)
+  if (!update.finish && running.num_sampled >= sampling.max_new_tokens)
     running.finish(FinishReason::Kind::kLength);
 }
 

@@ -132,11 +132,11 @@ void FollowingRank::carry_out(const net::Frame& frame) {
 
 void FollowingRank::collect(std::string_view frame) {
   const std::vector<TokenId> told = list_from<TokenId>(frame);
-  const auto drawn = runner().collect();
+  const auto sampled = runner().collect();
   check_peers(mesh_.tp());
-  if (drawn.size() != told.size()) throw net::FrameError("a step has another number of chunks");
+  if (sampled.size() != told.size()) throw net::FrameError("a step has another number of chunks");
   for (std::size_t i = 0; i < told.size(); ++i) {
-    const TokenId own = drawn[i] ? drawn[i]->id : kPendingToken;
+    const TokenId own = sampled[i] ? sampled[i]->id : kPendingToken;
     if (own != told[i]) {
       throw comm::GroupError(
           fmt::format("rank {} of the engine drew token {} where rank 0 drew {}: their weights or "

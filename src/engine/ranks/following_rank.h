@@ -37,7 +37,7 @@ class FollowingRank final {
   /// The second network, which is otherwise made when weights come.
   void make_second() { second(); }
   /// Until rank 0 closes the connection. Throws comm::GroupError when the ranks do not reach one
-  /// another or have drawn different tokens, net::FrameError for what no rank 0 sends.
+  /// another or have sampled different tokens, net::FrameError for what no rank 0 sends.
   void follow();
 
  private:

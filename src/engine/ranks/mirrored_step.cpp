@@ -22,7 +22,7 @@ std::string client_text(const Request& request) {
   RemoteRequest client{static_cast<uint64_t>(request.handle), request.client};
   client.request.input_ids.clear();
   client.request.media.clear();
-  client.request.num_drawn = 0;
+  client.request.num_sampled = 0;
   return to_frame(client);
 }
 
@@ -34,7 +34,7 @@ void each_number(SomeRequest& request, const Fn& fn) {
   fn(request.state);
   fn(request.num_in_state);
   fn(request.num_scored);
-  fn(request.drawn_row);
+  fn(request.sampled_row);
   fn(request.draws_last);
 }
 
@@ -120,7 +120,7 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
     out.put(chunk.num_tokens);
     put_counts(out, request);
     out.put(request.allowed_W);
-    // A token that is still to be drawn is told again once it is.
+    // A token that is still to be sampled is told again once it is.
     const auto pending = std::find(request.tokens.begin() + std::min(now.num_tokens, num_tokens),
                                    request.tokens.end(), kPendingToken);
     now.num_tokens = pending - request.tokens.begin();

@@ -52,7 +52,7 @@ TEST(MirroredSteps, RequestsAreThoseOfTheFirstRankStepByStep) {
   };
   const std::size_t whole = step({{a.get(), 3}, {b.get(), 1}});
   a->num_computed = 3;
-  a->tokens.push_back(kPendingToken);  // still to be drawn where the next step is launched
+  a->tokens.push_back(kPendingToken);  // still to be sampled where the next step is launched
   b->num_computed = 1;
   const std::size_t rest = step({{a.get(), 1}, {b.get(), 1}});
   EXPECT_LT(rest, whole / 2) << "what a request brought goes once";

@@ -20,7 +20,7 @@ GenerateRequest full_request() {
   const auto picture = std::make_shared<Attachment>(
       Attachment{.key = 77, .type = "image/png", .bytes = "\x89PNG", .t = 1, .h = 2, .w = 1});
   request.media = {{0, 1, picture}, {2, 4, picture}};
-  request.num_drawn = 2;
+  request.num_sampled = 2;
   request.return_logprob = true;
   request.logprob_start_len = 1;
   request.top_logprobs_num = 3;
@@ -56,7 +56,7 @@ TEST(RemoteFrames, ARequestArrivesWithAllOfItsFields) {
   EXPECT_EQ(request.request.input_ids, full_request().input_ids);
   EXPECT_EQ(request.request.media, full_request().media);
   EXPECT_EQ(request.request.media[0].what, request.request.media[1].what) << "bytes travel once";
-  EXPECT_EQ(request.request.num_drawn, 2);
+  EXPECT_EQ(request.request.num_sampled, 2);
   EXPECT_EQ(request.request.sampling.stop, full_request().sampling.stop);
   EXPECT_EQ(request.request.sampling.logit_bias, full_request().sampling.logit_bias);
   EXPECT_EQ(request.request.sampling.sampling_seed, full_request().sampling.sampling_seed);

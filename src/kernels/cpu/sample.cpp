@@ -84,7 +84,7 @@ class Row {
     }
     const auto begin = static_cast<int64_t>(block) * kRowBlock;
     const auto end = std::min<int64_t>(begin + kRowBlock, static_cast<int64_t>(logits_V_.size()));
-    int64_t last = -1;  // the last token that can be drawn, should rounding leave a rest
+    int64_t last = -1;  // the last token that can be sampled, should rounding leave a rest
     for (int64_t v = begin; v < end; ++v) {
       const double weight = std::exp(shifted(logits_V_[v]));
       if (weight == 0) continue;

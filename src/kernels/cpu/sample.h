@@ -43,7 +43,7 @@ SampledToken sample_row(std::span<const float> logits_V, const SampleOptions& op
 /// Where its rounding kept `id` and this one does not, `id` is the last of the kept ids.
 SampledToken report_row(std::span<const float> logits_V, int32_t id, const SampleOptions& options);
 
-/// True when not all tokens of a row can be drawn (nor is it greedy).
+/// True when not all tokens of a row can be sampled (nor is it greedy).
 bool is_truncated(const SampleOptions& options, int64_t vocab_size);
 
 /// Log-prob of a given token, and the best ones when num_top > 0.

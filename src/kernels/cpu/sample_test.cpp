@@ -96,7 +96,7 @@ TEST(SampleRow, DrawsInvertTheCumulativeDistributionAcrossBlocks) {
   }
 }
 
-TEST(SampleRow, ImpossibleTokensAreNeverDrawn) {
+TEST(SampleRow, ImpossibleTokensAreNeverSampled) {
   std::vector<float> logits(600, -std::numeric_limits<float>::infinity());
   logits[77] = 1;
   for (const double u : {1e-17, 0.5, 1 - 1e-16})
@@ -156,12 +156,12 @@ TEST(SampleRow, ReportOfAnotherDevicesTokenIsThatOfItsDraw) {
   for (const SampleOptions& options :
        {SampleOptions{.num_top = 3}, SampleOptions{.top_p = 0.8, .keeps_ids = true, .num_top = 3},
         SampleOptions{.greedy = true, .keeps_ids = true}}) {
-    const SampledToken drawn = sample_row(logits, options);
-    const SampledToken token = report_row(logits, drawn.id, options);
-    EXPECT_EQ(token.id, drawn.id);
-    EXPECT_EQ(token.log_prob, drawn.log_prob);
-    EXPECT_EQ(token.kept_ids, drawn.kept_ids);
-    EXPECT_EQ(token.top, drawn.top);
+    const SampledToken sampled = sample_row(logits, options);
+    const SampledToken token = report_row(logits, sampled.id, options);
+    EXPECT_EQ(token.id, sampled.id);
+    EXPECT_EQ(token.log_prob, sampled.log_prob);
+    EXPECT_EQ(token.kept_ids, sampled.kept_ids);
+    EXPECT_EQ(token.top, sampled.top);
   }
 }
 

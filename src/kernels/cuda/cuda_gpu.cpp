@@ -127,8 +127,8 @@ GpuMemoryUse CudaGpu::memory_use() const {
 
 void CudaGpu::reset_peak_memory() { c10::cuda::CUDACachingAllocator::resetPeakStats(index_); }
 
-void CudaGpu::resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const {
-  resolve_ids(ids_T.data_ptr<int64_t>(), drawn_R.const_data_ptr<int32_t>(), ids_T.size(0),
+void CudaGpu::resolve_ids_(Tensor ids_T, const Tensor& sampled_R) const {
+  resolve_ids(ids_T.data_ptr<int64_t>(), sampled_R.const_data_ptr<int32_t>(), ids_T.size(0),
               stream_of(ids_T));
 }
 
@@ -324,14 +324,14 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
 }
 
 void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows,
-                     const DrawnRows& drawn) const {
+                     const SampledRows& sampled) const {
   SampleCall call;
   call.logits_RV = logits_RV.data_ptr<float>();
   call.rows = logits_RV.size(0);
   call.vocab = logits_RV.size(1);
   check(logits_RV.is_contiguous() && rows.uniform_R.size(0) >= call.rows &&
-            drawn.token_R.size(0) >= call.rows &&
-            (!rows.wish_R.defined() || drawn.num_kept_R.defined()),
+            sampled.token_R.size(0) >= call.rows &&
+            (!rows.extras_R.defined() || sampled.num_kept_R.defined()),
         "every sampled row has its parameters and room for its results");
   const int64_t chunks = sample_chunks(call.vocab);
   const Tensor chunk_max = at::empty({call.rows, chunks}, logits_RV.options());
@@ -352,10 +352,10 @@ void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows,
   call.measured_R = reinterpret_cast<MeasuredRow*>(measured.data_ptr<uint8_t>());
   call.bucket_mass_RB = reinterpret_cast<unsigned long long*>(bucket_mass.data_ptr<int64_t>());
   call.bucket_count_RB = reinterpret_cast<uint32_t*>(bucket_count.data_ptr<int32_t>());
-  call.wish_R = static_cast<const RowWish*>(pointer(rows.wish_R));
-  call.token_R = drawn.token_R.data_ptr<int32_t>();
-  call.log_prob_R = drawn.log_prob_R.data_ptr<float>();
-  if (drawn.num_kept_R.defined()) call.num_kept_R = drawn.num_kept_R.data_ptr<int32_t>();
+  call.extras_R = static_cast<const RowExtras*>(pointer(rows.extras_R));
+  call.token_R = sampled.token_R.data_ptr<int32_t>();
+  call.log_prob_R = sampled.log_prob_R.data_ptr<float>();
+  if (sampled.num_kept_R.defined()) call.num_kept_R = sampled.num_kept_R.data_ptr<int32_t>();
   cuda::sample(call, stream_of(logits_RV));
 }
 

@@ -36,7 +36,7 @@ class CudaGpu final : public Gpu, public PeerDevice {
   void unlock_pages(const Tensor& host) const override;
   GpuMemoryUse memory_use() const override;
   void reset_peak_memory() override;
-  void resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const override;
+  void resolve_ids_(Tensor ids_T, const Tensor& sampled_R) const override;
   bool has_tiled_attention(const RotaryShape& heads, at::ScalarType type,
                            at::ScalarType cache) const override;
   bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const override;
@@ -52,7 +52,7 @@ class CudaGpu final : public Gpu, public PeerDevice {
   IndexRows index_rows(const kernels::IndexRowsCall& call) const override;
   Tensor choose_tokens(const IndexCall& call) const override;
   void sample(const Tensor& logits_RV, const SampleRows& rows,
-              const DrawnRows& drawn) const override;
+              const SampledRows& sampled) const override;
   std::unique_ptr<GpuGraph> record(const std::function<void()>& body,
                                    const GpuGraph* neighbour) override;
   void adamw_(const Tensor& weights_N, const Tensor& master_N, const Tensor& first_moment_N,

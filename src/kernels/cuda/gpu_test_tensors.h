@@ -27,7 +27,7 @@ Tensor to_gpu(const std::vector<T>& numbers, at::ScalarType type) {
 /// As the twin computes; undefined tensors stay what they are.
 inline Tensor wide(const Tensor& x) { return x.defined() ? x.to(at::kDouble) : x; }
 
-/// Normal numbers on the CPU, drawn in float32 whatever the type.
+/// Normal numbers on the CPU, sampled in float32 whatever the type.
 inline Tensor numbers(at::IntArrayRef shape, at::ScalarType type) {
   return at::randn(shape, at::TensorOptions(at::kFloat)).to(type);
 }

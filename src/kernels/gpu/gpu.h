@@ -23,7 +23,7 @@
 #include "kernels/gpu/memory.h"
 #include "kernels/gpu/packed_prompts.h"
 #include "kernels/gpu/peer_memory.h"
-#include "kernels/gpu/row_wish.h"
+#include "kernels/gpu/row_extras.h"
 #include "kernels/gpu/sparse.h"
 #include "kernels/page.h"
 
@@ -115,12 +115,12 @@ struct SampleRows {
   Tensor top_p_R;        // float32
   Tensor min_p_R;        // float32
   Tensor top_k_R;        // int32    -1: all; 0: the largest logit (greedy)
-  Tensor wish_R;         // uint8 [R, sizeof(RowWish)]; undefined: no row has one
+  Tensor extras_R;       // uint8 [R, sizeof(RowExtras)]; undefined: no row has one
 };
 
 /// What a draw gives. The log-prob is of the full distribution at the row's temperature (of the
 /// kept tokens where they are reported), NaN (and token 0) for a row whose logits are no numbers.
-struct DrawnRows {
+struct SampledRows {
   Tensor token_R;     // int32
   Tensor log_prob_R;  // float32
   Tensor num_kept_R;  // int32    of rows with a report: kept ids in it, or kHandedOver
@@ -168,7 +168,7 @@ class Gpu {
 
   /// An id below zero stands for the token that row -id - 1 of the previous step drew: those are
   /// replaced, in ids_T (int64).
-  virtual void resolve_ids_(Tensor ids_T, const Tensor& drawn_R) const = 0;
+  virtual void resolve_ids_(Tensor ids_T, const Tensor& sampled_R) const = 0;
 
   /// True when the tiled kernels have this shape with pages in precision `cache`; otherwise
   /// paged_attention takes the plain one.
@@ -200,9 +200,9 @@ class Gpu {
   virtual Tensor choose_tokens(const IndexCall& call) const = 0;
 
   /// Draws as kernels/cpu/sample.h does: the same uniform number gives the same token where the
-  /// logits are the same. These are changed in place where a row wants that (row_wish.h).
+  /// logits are the same. These are changed in place where a row wants that (row_extras.h).
   virtual void sample(const Tensor& logits_RV, const SampleRows& rows,
-                      const DrawnRows& drawn) const = 0;
+                      const SampledRows& sampled) const = 0;
 
   /// Runs `body` in recording: its kernels are not executed until replay(). The body must have run
   /// before with the same shapes (libraries choose their algorithms then) and must not wait for the

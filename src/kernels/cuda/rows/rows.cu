@@ -166,11 +166,11 @@ __global__ void swiglu_kernel(const T* gate_up_T2F, T* out_TF, int packs) {
   reinterpret_cast<Pack<T>*>(out_TF)[row * packs + i] = out;
 }
 
-__global__ void resolve_ids_kernel(int64_t* ids_T, const int32_t* drawn_R, int64_t rows) {
+__global__ void resolve_ids_kernel(int64_t* ids_T, const int32_t* sampled_R, int64_t rows) {
   launch_dependents();
   grid_dependency_wait();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < rows && ids_T[i] < 0) ids_T[i] = drawn_R[-ids_T[i] - 1];
+  if (i < rows && ids_T[i] < 0) ids_T[i] = sampled_R[-ids_T[i] - 1];
 }
 
 }  // namespace
@@ -243,10 +243,10 @@ void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, 
   });
 }
 
-void resolve_ids(int64_t* ids_T, const int32_t* drawn_R, int64_t rows, cudaStream_t stream) {
+void resolve_ids(int64_t* ids_T, const int32_t* sampled_R, int64_t rows, cudaStream_t stream) {
   constexpr int kThreads = 256;
   launch(resolve_ids_kernel, dim3((rows + kThreads - 1) / kThreads), dim3(kThreads), 0, stream,
-         ids_T, drawn_R, rows);
+         ids_T, sampled_R, rows);
 }
 
 bool has_code_for_device() {

@@ -36,8 +36,8 @@ void add_partials_rms_norm(void* x_TH, const float* partials_STH, int num_splits
 void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, int64_t width,
             cudaStream_t stream);
 
-/// ids below zero become drawn_R[-id - 1].
-void resolve_ids(int64_t* ids_T, const int32_t* drawn_R, int64_t rows, cudaStream_t stream);
+/// ids below zero become sampled_R[-id - 1].
+void resolve_ids(int64_t* ids_T, const int32_t* sampled_R, int64_t rows, cudaStream_t stream);
 
 /// Whether this library holds machine code for the current device.
 bool has_code_for_device();

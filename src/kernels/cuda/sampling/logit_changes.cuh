@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/gpu/row_wish.h"
+#include "kernels/gpu/row_extras.h"
 
 namespace slime::kernels::cuda {
 
@@ -30,12 +30,12 @@ __device__ inline void change_logits(LogitChanges* changes, bool forbids, float*
   const int num_counts = __ldcg(&changes->num_counts);
   const float repetition = changes->repetition_penalty;
   for (int i = first; i < num_counts; i += step) {
-    const int2 drawn = load_count(counts_of(changes) + i);  // id, count
-    if (!is_mine(drawn.x)) continue;
-    const double of_count = __dmul_rn(changes->frequency_penalty, static_cast<double>(drawn.y));
+    const int2 sampled = load_count(counts_of(changes) + i);  // id, count
+    if (!is_mine(sampled.x)) continue;
+    const double of_count = __dmul_rn(changes->frequency_penalty, static_cast<double>(sampled.y));
     const double penalty = __dadd_rn(of_count, changes->presence_penalty);
-    const float x = __fsub_rn(logits_V[drawn.x], __double2float_rn(penalty));
-    logits_V[drawn.x] = x > 0 ? __fdiv_rn(x, repetition) : __fmul_rn(x, repetition);
+    const float x = __fsub_rn(logits_V[sampled.x], __double2float_rn(penalty));
+    logits_V[sampled.x] = x > 0 ? __fdiv_rn(x, repetition) : __fmul_rn(x, repetition);
   }
   __syncthreads();
   const TokenBias* biases = biases_of(changes);
@@ -63,16 +63,16 @@ __device__ inline void mask_logits(const uint32_t* allowed, float* logits_V, int
   __syncthreads();
 }
 
-/// Counts a drawn token. By the whole thread block.
+/// Counts a sampled token. By the whole thread block.
 __device__ inline void count_token(LogitChanges* changes, int32_t token) {
   if (changes->room == 0) return;
   const int num_counts = __ldcg(&changes->num_counts);
   TokenCount* counts = counts_of(changes);
   bool is_new = true;
   for (int i = static_cast<int>(threadIdx.x); i < num_counts; i += static_cast<int>(blockDim.x)) {
-    const int2 drawn = load_count(counts + i);
-    if (drawn.x != token) continue;
-    counts[i].count = drawn.y + 1;
+    const int2 sampled = load_count(counts + i);
+    if (sampled.x != token) continue;
+    counts[i].count = sampled.y + 1;
     is_new = false;
   }
   const bool is_appended = __syncthreads_and(is_new) != 0 && num_counts < changes->room;

@@ -30,7 +30,7 @@ std::vector<SampledToken> draw_on_gpu(const std::vector<Draw>& draws, int64_t& n
   std::vector<double> uniforms;
   std::vector<float> temperatures, top_ps, min_ps, logits;
   std::vector<int32_t> top_ks;
-  std::vector<RowWish> wishes(rows);
+  std::vector<RowExtras> extras(rows);
   const Tensor reports =
       at::full({rows, vocab + 2 * vocab + kMostReported}, -7, at::TensorOptions(at::kInt))
           .pin_memory();
@@ -42,27 +42,28 @@ std::vector<SampledToken> draw_on_gpu(const std::vector<Draw>& draws, int64_t& n
     min_ps.push_back(static_cast<float>(options.min_p));
     top_ks.push_back(options.greedy ? 0 : static_cast<int32_t>(options.top_k));
     logits.insert(logits.end(), draws[row].logits.begin(), draws[row].logits.end());
-    wishes[row].num_top = static_cast<int32_t>(options.num_top);
-    wishes[row].keeps_ids = options.keeps_ids && is_truncated(options, vocab) ? 1 : 0;
-    wishes[row].report = reinterpret_cast<uint32_t*>(reports[row].data_ptr<int32_t>());
+    extras[row].num_top = static_cast<int32_t>(options.num_top);
+    extras[row].keeps_ids = options.keeps_ids && is_truncated(options, vocab) ? 1 : 0;
+    extras[row].report = reinterpret_cast<uint32_t*>(reports[row].data_ptr<int32_t>());
   }
-  const auto kWishBytes = static_cast<int64_t>(sizeof(RowWish));
+  const auto kExtrasBytes = static_cast<int64_t>(sizeof(RowExtras));
   SampleRows parameters{to_gpu(uniforms, at::kDouble), to_gpu(temperatures, at::kFloat),
                         to_gpu(top_ps, at::kFloat),    to_gpu(min_ps, at::kFloat),
                         to_gpu(top_ks, at::kInt),      {}};
-  parameters.wish_R =
-      at::from_blob(wishes.data(), {rows, kWishBytes}, at::TensorOptions(at::kByte)).to(at::kCUDA);
-  const DrawnRows drawn{to_gpu(std::vector<int32_t>(rows, -7), at::kInt),
-                        to_gpu(std::vector<float>(rows, 7), at::kFloat),
-                        to_gpu(std::vector<int32_t>(rows, -7), at::kInt)};
-  open_gpu().sample(to_gpu(logits, at::kFloat).view({rows, vocab}), parameters, drawn);
-  const Tensor ids = drawn.token_R.to(at::kCPU), log_probs = drawn.log_prob_R.to(at::kCPU),
-               num_kept = drawn.num_kept_R.to(at::kCPU);
+  parameters.extras_R =
+      at::from_blob(extras.data(), {rows, kExtrasBytes}, at::TensorOptions(at::kByte))
+          .to(at::kCUDA);
+  const SampledRows sampled{to_gpu(std::vector<int32_t>(rows, -7), at::kInt),
+                            to_gpu(std::vector<float>(rows, 7), at::kFloat),
+                            to_gpu(std::vector<int32_t>(rows, -7), at::kInt)};
+  open_gpu().sample(to_gpu(logits, at::kFloat).view({rows, vocab}), parameters, sampled);
+  const Tensor ids = sampled.token_R.to(at::kCPU), log_probs = sampled.log_prob_R.to(at::kCPU),
+               num_kept = sampled.num_kept_R.to(at::kCPU);
   std::vector<SampledToken> tokens(rows);
   for (int64_t row = 0; row < rows; ++row) {
     SampledToken& token = tokens[row];
     token.id = ids[row].item<int32_t>();
-    const uint32_t* words = wishes[row].report;
+    const uint32_t* words = extras[row].report;
     const auto kept = num_kept[row].item<int32_t>();
     if (kept == kHandedOver) {
       ++num_handed_over;

@@ -43,12 +43,12 @@ __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall c
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSampleChunk;
   float* logits = call.logits_RV + row * call.vocab;
   float x[kPerThread];
-  if (call.wish_R != nullptr) {
-    const RowWish& wish = call.wish_R[row];
-    if (wish.changes != nullptr)
-      change_logits(wish.changes, wish.forbids != 0, logits, begin, begin + kSampleChunk);
-    if (wish.allowed != nullptr)
-      mask_logits(wish.allowed, logits, begin, min(begin + kSampleChunk, call.vocab));
+  if (call.extras_R != nullptr) {
+    const RowExtras& extras = call.extras_R[row];
+    if (extras.changes != nullptr)
+      change_logits(extras.changes, extras.forbids != 0, logits, begin, begin + kSampleChunk);
+    if (extras.allowed != nullptr)
+      mask_logits(extras.allowed, logits, begin, min(begin + kSampleChunk, call.vocab));
   }
   Largest mine{-INFINITY, 0x7fffffff};
   bool has_nan = false;

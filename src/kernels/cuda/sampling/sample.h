@@ -8,14 +8,14 @@
 /// (sample_truncated.cu), which other rows leave at once. Masses there are fixed-point integers, so
 /// sums do not depend on the order of threads.
 ///
-/// What a row wants beside its token (kernels/gpu/row_wish.h) adds no kernel: the first changes its
+/// The sampling extras of a row (kernels/gpu/row_extras.h) adds no kernel: the first changes its
 /// logits, the last counts its token and reports.
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "kernels/gpu/row_wish.h"
+#include "kernels/gpu/row_extras.h"
 
 namespace slime::kernels::cuda {
 
@@ -35,14 +35,14 @@ struct MeasuredRow {
 /// Device memory, contiguous. Logits are finite or -infinity; a row of others gives token 0 and a
 /// log-prob of NaN.
 struct SampleCall {
-  float* logits_RV = nullptr;  // changed in place where wish_R says so
+  float* logits_RV = nullptr;  // changed in place where extras_R says so
   int64_t rows = 0, vocab = 0;
   const double* uniform_R = nullptr;     // in (0, 1)
   const float* temperature_R = nullptr;  // > 0
   const float* top_p_R = nullptr;        // 1: off
   const float* min_p_R = nullptr;        // 0: off
   const int32_t* top_k_R = nullptr;      // -1: off; 0: greedy
-  const RowWish* wish_R = nullptr;       // null: no row has one
+  const RowExtras* extras_R = nullptr;   // null: no row has one
   // Scratch, [R, C] with C = sample_chunks(vocab).
   float* chunk_max_RC = nullptr;
   float* chunk_sum_RC = nullptr;

@@ -22,13 +22,13 @@ struct TruncationLimits {
   }
 };
 
-/// Where the draw falls among the kept tokens: the mass before the drawn token is at most this.
+/// Where the draw falls among the kept tokens: the mass before the sampled token is at most this.
 __device__ inline unsigned long long draw_target(double uniform, unsigned long long kept) {
   const auto target = static_cast<unsigned long long>(uniform * static_cast<double>(kept));
   return kept == 0 || target < kept ? target : kept - 1;
 }
 
-/// Neighbouring buckets, which hold the end of the kept tokens and the drawn token. With the sums
+/// Neighbouring buckets, which hold the end of the kept tokens and the sampled token. With the sums
 /// before them, and to their end.
 struct BucketRange {
   int begin, end;
@@ -145,7 +145,7 @@ __device__ inline int32_t token_of_key(const LogitRow& row, uint32_t key, uint32
   return scratch.token;
 }
 
-/// The drawn token, in every thread. `work` is shared memory, free to be written.
+/// The sampled token, in every thread. `work` is shared memory, free to be written.
 template <typename Workspace>
 __device__ int32_t draw_by_keys(const LogitRow& row, const BucketRange& range,
                                 const TruncationLimits& limits, double uniform, Workspace& work,

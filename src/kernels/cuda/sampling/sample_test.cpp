@@ -22,12 +22,12 @@ struct Draw {
   std::vector<float> logits;
 };
 
-struct Drawn {
+struct Sampled {
   Tensor token_R, log_prob_R;  // on the CPU
 };
 
 /// All rows at once.
-Drawn draw_on_gpu(const std::vector<Draw>& draws) {
+Sampled draw_on_gpu(const std::vector<Draw>& draws) {
   const auto rows = static_cast<int64_t>(draws.size());
   const auto vocab = static_cast<int64_t>(draws.front().logits.size());
   std::vector<double> uniforms;
@@ -59,13 +59,13 @@ std::string to_text(const SampleOptions& o) {
 
 /// What the CPU draws, row by row.
 void expect_same_draws(const std::vector<Draw>& draws) {
-  const Drawn drawn = draw_on_gpu(draws);
+  const Sampled sampled = draw_on_gpu(draws);
   for (size_t r = 0; r < draws.size(); ++r) {
     const auto row = static_cast<int64_t>(r);
     const SampledToken expected = sample_row(draws[r].logits, draws[r].options);
-    EXPECT_EQ(drawn.token_R[row].item<int32_t>(), expected.id)
+    EXPECT_EQ(sampled.token_R[row].item<int32_t>(), expected.id)
         << "row " << r << ", " << to_text(draws[r].options);
-    EXPECT_NEAR(drawn.log_prob_R[row].item<float>(), expected.log_prob,
+    EXPECT_NEAR(sampled.log_prob_R[row].item<float>(), expected.log_prob,
                 2e-6 + 2e-7 * std::abs(expected.log_prob));
   }
 }
@@ -73,13 +73,13 @@ void expect_same_draws(const std::vector<Draw>& draws) {
 /// For rows of very many tokens that are about equally likely: sums are rounded by 1e-7 or so, a
 /// token's share is 1e-5, so one draw in some dozens may be the neighbour in the order of logits.
 void expect_same_or_neighbouring_draws(const std::vector<Draw>& draws) {
-  const Drawn drawn = draw_on_gpu(draws);
+  const Sampled sampled = draw_on_gpu(draws);
   size_t num_same = 0;
   for (size_t r = 0; r < draws.size(); ++r) {
     const auto row = static_cast<int64_t>(r);
     const SampledToken expected = sample_row(draws[r].logits, draws[r].options);
-    num_same += drawn.token_R[row].item<int32_t>() == expected.id ? 1 : 0;
-    EXPECT_NEAR(drawn.log_prob_R[row].item<float>(), expected.log_prob, 1e-3)
+    num_same += sampled.token_R[row].item<int32_t>() == expected.id ? 1 : 0;
+    EXPECT_NEAR(sampled.log_prob_R[row].item<float>(), expected.log_prob, 1e-3)
         << "row " << r << ", " << to_text(draws[r].options);
   }
   EXPECT_GE(num_same * 5, draws.size() * 4);
@@ -272,7 +272,7 @@ TEST(GpuSample, TruncatesAmongFewAllowedTokensOfALargeVocabulary) {
   expect_truncation_among_few_allowed(kLargeVocab, {1000, 77777});
 }
 
-TEST(GpuSample, TiesGoByIdAndImpossibleTokensAreNotDrawn) {
+TEST(GpuSample, TiesGoByIdAndImpossibleTokensAreNotSampled) {
   SLIME_NEEDS_GPU();
   std::vector<float> logits(5000, kNever);
   for (const int v : {17, 300, 4100, 4999}) logits[v] = 2;
@@ -301,9 +301,9 @@ TEST(GpuSample, RepeatsBitForBit) {
       draws.push_back({options, noisy_logits(30000, scale, draws.size())});
     }
   }
-  const Drawn first = draw_on_gpu(draws);
+  const Sampled first = draw_on_gpu(draws);
   for (int round = 0; round < 5; ++round) {
-    const Drawn again = draw_on_gpu(draws);
+    const Sampled again = draw_on_gpu(draws);
     EXPECT_TRUE(at::equal(again.token_R, first.token_R));
     EXPECT_TRUE(at::equal(again.log_prob_R, first.log_prob_R));
   }
@@ -318,10 +318,10 @@ TEST(GpuSample, RowsThatAreNoNumbersAreReported) {
   const std::vector<float> nothing(9000, kNever);
   for (const SampleOptions& options : {SampleOptions{.top_p = 0.9}, SampleOptions{.top_k = 4},
                                        SampleOptions{.min_p = 0.1}, SampleOptions{}}) {
-    const Drawn drawn = draw_on_gpu({{options, bad}, {options, infinite}, {options, nothing}});
+    const Sampled sampled = draw_on_gpu({{options, bad}, {options, infinite}, {options, nothing}});
     for (int64_t row = 0; row < 3; ++row) {
-      EXPECT_EQ(drawn.token_R[row].item<int32_t>(), 0);
-      EXPECT_TRUE(std::isnan(drawn.log_prob_R[row].item<float>()));
+      EXPECT_EQ(sampled.token_R[row].item<int32_t>(), 0);
+      EXPECT_TRUE(std::isnan(sampled.log_prob_R[row].item<float>()));
     }
   }
 }

@@ -1,13 +1,13 @@
 /// Truncated sampling: rows with top-k, top-p or min-p. The kept tokens are a prefix of the list
 /// sorted from best to worst, ties by id, and the draw walks along it: only the few buckets that
-/// hold the end of that prefix and the drawn token have to be sorted.
+/// hold the end of that prefix and the sampled token have to be sorted.
 ///
 ///   1. Masses by bucket, buckets of equal width in the distance to the largest logit. Several
 ///      thread blocks per row.
 ///   2. By one thread block per row: prefix sums over the buckets say which buckets those are.
 ///      Their tokens are collected, sorted and walked along.
 ///
-/// The same thread block then does what the row wants beside its token (kernels/gpu/row_wish.h).
+/// The same thread block then does what the row wants beside its token (kernels/gpu/row_extras.h).
 
 #include <algorithm>
 
@@ -64,7 +64,7 @@ __device__ TruncationLimits limits_of(const SampleCall& call, int64_t index, con
   return limits;
 }
 
-/// The buckets to sort: those that the drawn token may be in, wherever the kept prefix ends, and
+/// The buckets to sort: those that the sampled token may be in, wherever the kept prefix ends, and
 /// those that the end may be in. Between them may be others, which are left out.
 struct SortedBuckets {
   BucketRange all;          // from the first to the last
@@ -224,30 +224,32 @@ __global__ void __launch_bounds__(kTruncationThreads, 2)
   grid_dependency_wait();
   const int64_t index = blockIdx.x;
   const MeasuredRow measured = call.measured_R[index];
-  const RowWish wish = call.wish_R == nullptr ? RowWish{} : call.wish_R[index];
+  const RowExtras extras = call.extras_R == nullptr ? RowExtras{} : call.extras_R[index];
   const bool is_truncated = measured.buckets_per_logit != 0;
-  const bool is_plain = wish.changes == nullptr && wish.report == nullptr;
+  const bool is_plain = extras.changes == nullptr && extras.report == nullptr;
   if (!is_truncated && is_plain) return;
   const LogitRow row = logit_row(call, index, measured);
   const bool is_number = measured.total > 0 && !isinf(measured.total);
-  const int num_top = min(wish.num_top, row.vocab);
+  const int num_top = min(extras.num_top, row.vocab);
   // Where truncation is not one in float32 the host has to look at the logits.
-  int32_t num_kept = wish.keeps_ids != 0 ? kHandedOver : 0;
+  int32_t num_kept = extras.keeps_ids != 0 ? kHandedOver : 0;
   if (is_truncated) {
-    num_kept = draw_truncated(call, index, row, measured.total, chunks,
-                              wish.keeps_ids != 0 ? wish.report + 2 * num_top : nullptr, scratch);
-    if (wish.keeps_ids == 0) num_kept = 0;
+    num_kept =
+        draw_truncated(call, index, row, measured.total, chunks,
+                       extras.keeps_ids != 0 ? extras.report + 2 * num_top : nullptr, scratch);
+    if (extras.keeps_ids == 0) num_kept = 0;
   }
   if (is_plain) return;
   __syncthreads();  // the token is stored, and the lists are free
-  if (wish.changes != nullptr && is_number) count_token(wish.changes, __ldcg(call.token_R + index));
-  if (wish.report == nullptr) return;
+  if (extras.changes != nullptr && is_number)
+    count_token(extras.changes, __ldcg(call.token_R + index));
+  if (extras.report == nullptr) return;
   if (!is_number) num_kept = 0;
   if (num_top > kMostReported && is_number) num_kept = kHandedOver;
   if (num_kept == kHandedOver) {
-    hand_over(row, wish.report);
+    hand_over(row, extras.report);
   } else if (num_top > 0 && is_number) {
-    report_best(call, index, row, measured, chunks, num_top, wish.report, scratch);
+    report_best(call, index, row, measured, chunks, num_top, extras.report, scratch);
   }
   if (threadIdx.x == 0) call.num_kept_R[index] = num_kept;
 }

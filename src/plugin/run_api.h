@@ -1,8 +1,8 @@
 #pragma once
 
-/// The door to the run's own engine, for functions and agents that speak HTTP: the routes of `slime
-/// serve` on loopback and a port that the system picks, for processes of this user alone. What comes through it is drawn with the
-/// weights that the engine has at each token, and ends when its connection does.
+/// HTTP API of a run's engine, for users' functions and agents: the routes of `slime serve` on loopback and a
+/// port that the system picks, for processes of this user alone. Requests are sampled with the weights that
+/// the engine has at each token, and end when their connection ends.
 ///
 /// The port is known before there is an engine, because users' functions are told it when they are
 /// found; nobody is answered before open().
@@ -12,30 +12,30 @@
 
 #include "config/run_config.h"
 #include "engine/http/server.h"
-#include "plugin/door_engine.h"
+#include "plugin/run_api_engine.h"
 #include "setup/prompts.h"
 
 namespace slime::plugin {
 
-class EngineDoor {
+class RunApi {
  public:
   /// Listens. `text` outlives the object. Throws ConfigError when it cannot listen.
-  EngineDoor(const config::RunConfig& config, const setup::ModelText& text);
-  EngineDoor(const EngineDoor&) = delete;
-  EngineDoor& operator=(const EngineDoor&) = delete;
+  RunApi(const config::RunConfig& config, const setup::ModelText& text);
+  RunApi(const RunApi&) = delete;
+  RunApi& operator=(const RunApi&) = delete;
 
   std::uint16_t port() const { return server_.port(); }
 
   /// Answers from now on. `engine` outlives the object; `max_request_tokens`: of prompt and response.
   void open(engine::EngineClient& engine, int64_t max_request_tokens);
 
-  /// DoorEngine::num_sampled_tokens. Any thread.
+  /// RunApiEngine::num_sampled_tokens. Any thread.
   int64_t num_sampled_tokens() const { return engine_.num_sampled_tokens(); }
-  /// DoorEngine::set_aborting. Any thread.
+  /// RunApiEngine::set_aborting. Any thread.
   void set_aborting(bool is_aborting) { engine_.set_aborting(is_aborting); }
 
  private:
-  DoorEngine engine_;
+  RunApiEngine engine_;
   engine::ServedModel model_;
   engine::ApiServer server_;
 };

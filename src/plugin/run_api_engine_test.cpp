@@ -1,4 +1,4 @@
-#include "plugin/door_engine.h"
+#include "plugin/run_api_engine.h"
 
 #include <gtest/gtest.h>
 
@@ -28,65 +28,65 @@ class OpenEngine final : public engine::ScriptedEngine {
   std::vector<uint64_t> aborted;
 };
 
-struct Door {
+struct UserApi {
   OpenEngine engine;
-  DoorEngine door;
+  RunApiEngine client;
   int num_ended = 0;
-  explicit Door(int tokens_to_draw = 0) : engine(tokens_to_draw) { door.open(engine); }
+  explicit UserApi(int tokens_to_draw = 0) : engine(tokens_to_draw) { client.open(engine); }
   void ask(const std::string& rid) {
     engine::GenerateRequest request;
     request.rid = rid;
-    door.submit(std::move(request), [this](const engine::GenerateUpdate&) { ++num_ended; });
+    client.submit(std::move(request), [this](const engine::GenerateUpdate&) { ++num_ended; });
   }
 };
 
-TEST(DoorEngine, EndsOnlyWhatCameThroughIt) {
-  Door own;
+TEST(RunApiEngine, EndsOnlyWhatCameThroughIt) {
+  UserApi own;
   own.engine.submit({}, nullptr);  // the run's
   own.ask("a-1");
   own.ask("a-2");
   own.ask("b");
   own.engine.end(1);
   EXPECT_EQ(own.num_ended, 1);
-  ASSERT_TRUE(own.door.abort_prefix("a-"));
+  ASSERT_TRUE(own.client.abort_prefix("a-"));
   EXPECT_EQ(own.engine.aborted, (std::vector<uint64_t>{2}));
   own.engine.end(2);
-  ASSERT_TRUE(own.door.abort_all());
+  ASSERT_TRUE(own.client.abort_all());
   EXPECT_EQ(own.engine.aborted, (std::vector<uint64_t>{2, 3}));
 }
 
-TEST(DoorEngine, CountsTheTokensThatWereSampledThroughIt) {
-  Door own(/*tokens_to_draw=*/3);
+TEST(RunApiEngine, CountsTheTokensThatWereSampledThroughIt) {
+  UserApi own(/*tokens_to_draw=*/3);
   own.engine.submit({}, [](const engine::GenerateUpdate&) {});  // the run's
   own.ask("a");
   own.engine.end(0);
-  EXPECT_EQ(own.door.num_sampled_tokens(), 0);
+  EXPECT_EQ(own.client.num_sampled_tokens(), 0);
   own.engine.end(1);
-  EXPECT_EQ(own.door.num_sampled_tokens(), 3);
+  EXPECT_EQ(own.client.num_sampled_tokens(), 3);
 }
 
-TEST(DoorEngine, WhileItIsAbortingEverythingEnds) {
-  Door own;
+TEST(RunApiEngine, WhileItIsAbortingEverythingEnds) {
+  UserApi own;
   own.ask("a");
-  own.door.set_aborting(true);
+  own.client.set_aborting(true);
   EXPECT_EQ(own.engine.aborted, (std::vector<uint64_t>{0}));
   own.ask("b");
   EXPECT_EQ(own.engine.aborted, (std::vector<uint64_t>{0, 1}));
-  own.door.set_aborting(false);
+  own.client.set_aborting(false);
   own.ask("c");
   EXPECT_EQ(own.engine.aborted.size(), 2u);
 }
 
-TEST(DoorEngine, NeitherStopsTheEngineNorChangesItsWeights) {
-  Door own;
-  EXPECT_FALSE(own.door.pause(engine::PauseMode::kAbort));
-  EXPECT_FALSE(own.door.resume());
-  EXPECT_FALSE(own.door.sleep());
-  EXPECT_FALSE(own.door.wake());
-  const Expected<void> updated = own.door.update_weights({});
+TEST(RunApiEngine, NeitherStopsTheEngineNorChangesItsWeights) {
+  UserApi own;
+  EXPECT_FALSE(own.client.pause(engine::PauseMode::kAbort));
+  EXPECT_FALSE(own.client.resume());
+  EXPECT_FALSE(own.client.sleep());
+  EXPECT_FALSE(own.client.wake());
+  const Expected<void> updated = own.client.update_weights({});
   ASSERT_FALSE(updated);
   EXPECT_EQ(updated.error().message, "this engine is a run's: the run updates its weights");
-  EXPECT_EQ(own.door.weight_version(), 4);
+  EXPECT_EQ(own.client.weight_version(), 4);
 }
 
 }  // namespace

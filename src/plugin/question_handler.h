@@ -1,10 +1,10 @@
 #pragma once
 
-/// Answers to the questions of users' functions (docs/plugin_protocol.md).
+/// Handler of the questions that users' functions ask (docs/plugin_protocol.md).
 ///
-/// Scores by a rule are computed on threads of their own, at any time. Prompts belong to whoever owns
-/// the buffer, so questions about them are answered by that thread while it waits for a function, in
-/// call(), and by nobody at other times.
+/// Scores by a rule are computed on threads of their own, at any time. Prompts belong to the
+/// thread that owns the buffer: it answers questions about them in call(), while it waits for a function, and at
+/// no other time.
 
 #include <boost/asio/thread_pool.hpp>
 #include <condition_variable>
@@ -22,12 +22,12 @@
 
 namespace slime::plugin {
 
-class QuestionDesk {
+class QuestionHandler {
  public:
   /// `config` outlives the object.
-  explicit QuestionDesk(const config::RunConfig& config);
+  explicit QuestionHandler(const config::RunConfig& config);
   /// Waits for scores that are being computed.
-  ~QuestionDesk();
+  ~QuestionHandler();
 
   /// Any thread; returns at once.
   void take(Question question, ReplyFn reply);
@@ -36,8 +36,8 @@ class QuestionDesk {
   using AnswerPrompts = std::function<ReplyValue(const Question&)>;
 
   /// Calls a function and waits for what it returns, answering questions about prompts meanwhile.
-  /// `call` has no `answer`. Empty `prompts`: this one answers none. When `stop` becomes true nobody
-  /// waits any more.
+  /// `call` has no `answer`. Empty `prompts`: this one answers none. When `stop` becomes true the
+  /// wait ends.
   Expected<Payload> call(Hosts& hosts, Call call, const AnswerPrompts& prompts = nullptr,
                          const StopFlags& stop = {});
 

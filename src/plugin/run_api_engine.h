@@ -1,8 +1,7 @@
 #pragma once
 
-/// The run's engine as those see it who come through the door (engine_door.h): they draw, and end what
-/// they have asked for themselves. They neither stop the engine nor change its weights, and the run's
-/// own requests are none of their business.
+/// Engine client of a run's HTTP API (run_api.h): samples, and aborts its own requests. It cannot stop the
+/// engine or change its weights, and does not see the run's own requests.
 
 #include <atomic>
 #include <map>
@@ -15,7 +14,7 @@
 
 namespace slime::plugin {
 
-class DoorEngine final : public engine::EngineClient {
+class RunApiEngine final : public engine::EngineClient {
  public:
   /// Once, before the first request; `engine` outlives the object.
   void open(engine::EngineClient& engine) { engine_ = &engine; }
@@ -38,7 +37,7 @@ class DoorEngine final : public engine::EngineClient {
   Expected<void> update_weights(const engine::WeightUpdate&) override {
     return refused("updates its weights");
   }
-  /// Tokens that the engine has sampled so far for requests through the door, whoever kept them.
+  /// Tokens that the engine has sampled so far for requests through the API, kept by a sample or not.
   int64_t num_sampled_tokens() const { return open_->num_sampled_tokens; }
   WeightVersion weight_version() const override { return engine_.load()->weight_version(); }
   Expected<engine::EngineLoad> load() const override { return engine_.load()->load(); }

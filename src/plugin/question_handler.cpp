@@ -1,4 +1,4 @@
-#include "plugin/question_desk.h"
+#include "plugin/question_handler.h"
 
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ bool is_about_prompts(std::string_view what) {
          what == "buffer_length";
 }
 
-Expected<ReplyValue> answer_of(const QuestionDesk::AnswerPrompts& prompts,
+Expected<ReplyValue> answer_of(const QuestionHandler::AnswerPrompts& prompts,
                                const Question& question) {
   try {
     return prompts(question);
@@ -34,15 +34,15 @@ Expected<ReplyValue> answer_of(const QuestionDesk::AnswerPrompts& prompts,
 
 }  // namespace
 
-QuestionDesk::QuestionDesk(const config::RunConfig& config) : config_(config) {}
+QuestionHandler::QuestionHandler(const config::RunConfig& config) : config_(config) {}
 
-QuestionDesk::~QuestionDesk() {
+QuestionHandler::~QuestionHandler() {
   if (!scores_) return;
   scores_->stop();
   scores_->join();
 }
 
-void QuestionDesk::take(Question question, ReplyFn reply) {
+void QuestionHandler::take(Question question, ReplyFn reply) {
   if (question.what == "score") {
     std::call_once(has_threads_, [this] {
       scores_ = std::make_unique<boost::asio::thread_pool>(
@@ -62,7 +62,7 @@ void QuestionDesk::take(Question question, ReplyFn reply) {
   }
 }
 
-void QuestionDesk::score(const Question& question, const ReplyFn& reply) const {
+void QuestionHandler::score(const Question& question, const ReplyFn& reply) const {
   const json::value* rule = question.arguments.if_contains("rule");
   if (rule == nullptr || !rule->is_string()) return reply(failure("score: needs a rule"));
   try {
@@ -77,8 +77,8 @@ void QuestionDesk::score(const Question& question, const ReplyFn& reply) const {
   }
 }
 
-Expected<Payload> QuestionDesk::call(Hosts& hosts, Call call, const AnswerPrompts& prompts,
-                                     const StopFlags& stop) {
+Expected<Payload> QuestionHandler::call(Hosts& hosts, Call call, const AnswerPrompts& prompts,
+                                        const StopFlags& stop) {
   constexpr std::chrono::milliseconds kLook{100};  // at `stop`
   std::stop_source given_up;
   if (stop.may_stop()) call.stop = given_up.get_token();

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The way out of the rollout's thread: records of a step, in order, through a bounded queue.
+/// Bounded queue of a step's records, from the rollout's thread to the loop.
 ///
 /// The thread asks has_room() before it judges a group, so a full queue holds groups back without
 /// holding up the thread, on which rewards meet their deadlines and evaluations go on. Records that
@@ -22,9 +22,9 @@
 
 namespace slime::rollout {
 
-class Outlet {
+class StepRecordQueue {
  public:
-  explicit Outlet(std::size_t max_waiting) : limit_(max_waiting), queue_(max_waiting) {}
+  explicit StepRecordQueue(std::size_t max_waiting) : limit_(max_waiting), queue_(max_waiting) {}
 
   // The rollout's thread.
 
@@ -62,7 +62,7 @@ class Outlet {
   bool has_answer() const { return queue_.size() > 0 || queue_.is_closed(); }
   /// The same, once there is one within this time.
   bool has_answer_within(std::chrono::milliseconds time) { return queue_.wait_for(time); }
-  /// Waits; empty when the outlet was closed.
+  /// Waits; empty when the queue was closed.
   std::optional<StepRecord> take() {
     std::optional<StepRecord> record = queue_.pop();
     if (record && std::holds_alternative<Group>(*record)) --num_groups_;

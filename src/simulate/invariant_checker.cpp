@@ -1,4 +1,4 @@
-#include "simulate/witness.h"
+#include "simulate/invariant_checker.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 
 namespace slime::simulate {
 
-using buffer::Fate;
+using buffer::Outcome;
 
 namespace {
 
@@ -24,16 +24,17 @@ template <typename... Values>
 }
 
 /// The latest that counts, of each prompt.
-std::map<int64_t, Fate> fates_in(const std::filesystem::path& ledger) {
+std::map<int64_t, Outcome> outcomes_in(const std::filesystem::path& ledger) {
   const buffer::LedgerScan scan = buffer::scan_ledger(ledger);
   buffer::SegmentCursor counting(buffer::segments_that_count(scan, scan.whole_bytes));
-  std::map<int64_t, Fate> fates;
+  std::map<int64_t, Outcome> outcomes;
   buffer::LedgerReader reader(ledger);
   while (const std::optional<buffer::LedgerLine> line = reader.next()) {
     const auto* record = line->entry ? std::get_if<buffer::LedgerRecord>(&*line->entry) : nullptr;
-    if (counting.counts(line->begin) && record != nullptr) fates[record->ordinal] = record->fate;
+    if (counting.counts(line->begin) && record != nullptr)
+      outcomes[record->ordinal] = record->outcome;
   }
-  return fates;
+  return outcomes;
 }
 
 }  // namespace
@@ -46,7 +47,7 @@ int64_t num_tokens(const std::vector<Group>& groups) {
   return sum;
 }
 
-void Witness::begin(Course course, int64_t num_tokens) {
+void InvariantChecker::begin(Course course, int64_t num_tokens) {
   course_ = std::move(course);
   turn_of_.clear();
   num_turns_ = last_turn_ = 0;
@@ -54,29 +55,29 @@ void Witness::begin(Course course, int64_t num_tokens) {
   tokens_trained_ = tokens_dropped_ = tokens_discarded_ = lag_sum_ = largest_lag_ = 0;
 }
 
-void Witness::given_out(const std::vector<Group>& groups) {
+void InvariantChecker::given_out(const std::vector<Group>& groups) {
   for (const Group& group : groups) {
-    const auto known = course_.fates.emplace(group.ordinal, Fate::kDispatched).first;
+    const auto known = course_.outcomes.emplace(group.ordinal, Outcome::kDispatched).first;
     if (is_final(known->second))
       wrong("prompt {} is given out after its end as {}", group.ordinal, to_string(known->second));
     turn_of_[group.ordinal] = ++num_turns_;
   }
 }
 
-void Witness::end(int64_t ordinal, Fate fate) {
-  const auto known = course_.fates.find(ordinal);
-  if (known == course_.fates.end()) wrong("prompt {} ends and was never given out", ordinal);
+void InvariantChecker::end(int64_t ordinal, Outcome outcome) {
+  const auto known = course_.outcomes.find(ordinal);
+  if (known == course_.outcomes.end()) wrong("prompt {} ends and was never given out", ordinal);
   if (is_final(known->second))
-    wrong("prompt {} ends as {} and as {}", ordinal, to_string(known->second), to_string(fate));
-  known->second = fate;
+    wrong("prompt {} ends as {} and as {}", ordinal, to_string(known->second), to_string(outcome));
+  known->second = outcome;
 }
 
-void Witness::dropped(const Group& group, const std::string& reason) {
-  end(group.ordinal, reason == "failed" ? Fate::kFailed : Fate::kFiltered);
+void InvariantChecker::dropped(const Group& group, const std::string& reason) {
+  end(group.ordinal, reason == "failed" ? Outcome::kFailed : Outcome::kFiltered);
   tokens_dropped_ += num_tokens({group});
 }
 
-void Witness::check_tokens(const Sample& sample, WeightVersion version) {
+void InvariantChecker::check_tokens(const Sample& sample, WeightVersion version) {
   const auto length = static_cast<std::size_t>(sample.response_length());
   if (sample.log_probs.size() != length ||
       slime::num_tokens(sample.versions) != sample.response_length())
@@ -89,7 +90,7 @@ void Witness::check_tokens(const Sample& sample, WeightVersion version) {
       if (sample.tokens[position] != token_at(key, static_cast<int64_t>(position)))
         wrong("sample {}: token {} is not the one that belongs there", sample.ordinal, position);
       if (sample.log_probs[position] != log_prob_of(run.version))
-        wrong("sample {}: token {} is labelled with version {}, and was drawn by {}",
+        wrong("sample {}: token {} is labelled with version {}, and was sampled by {}",
               sample.ordinal, position, run.version, -1 - sample.log_probs[position]);
     }
     if (run.version > version)
@@ -100,8 +101,8 @@ void Witness::check_tokens(const Sample& sample, WeightVersion version) {
   }
 }
 
-void Witness::collected(int64_t step, const std::vector<Group>& groups, WeightVersion version,
-                        int64_t discarded) {
+void InvariantChecker::collected(int64_t step, const std::vector<Group>& groups,
+                                 WeightVersion version, int64_t discarded) {
   tokens_discarded_ += discarded;
   tokens_trained_ += num_tokens(groups);
   largest_lag_ = 0;
@@ -127,32 +128,32 @@ void Witness::collected(int64_t step, const std::vector<Group>& groups, WeightVe
     wrong("step {}: a token is {} updates old, the bound is {}", step, largest_lag_, bound);
 }
 
-void Witness::trained(int64_t step, const std::vector<buffer::LedgerRecord>& fates) {
+void InvariantChecker::trained(int64_t step, const std::vector<buffer::LedgerRecord>& outcomes) {
   std::vector<int64_t>& ordinals = course_.trained[step];
   if (!ordinals.empty()) wrong("step {} is trained twice", step);
-  for (const buffer::LedgerRecord& record : fates) {
-    end(record.ordinal, record.fate);
+  for (const buffer::LedgerRecord& record : outcomes) {
+    end(record.ordinal, record.outcome);
     ordinals.push_back(record.ordinal);
   }
 }
 
-void Witness::ended(const std::filesystem::path& ledger, const std::vector<Group>& waiting,
-                    int64_t num_drawn) {
+void InvariantChecker::ended(const std::filesystem::path& ledger, const std::vector<Group>& waiting,
+                             int64_t num_sampled) {
   std::set<int64_t> pending;
   for (const Group& group : waiting) {
     if (!pending.insert(group.ordinal).second) wrong("group {} waits twice", group.ordinal);
   }
   const buffer::LedgerAudit audit = buffer::audit_ledger(ledger);
   if (!audit.problems.empty()) wrong("the ledger: {}", audit.problems.front());
-  const std::map<int64_t, buffer::Fate> told = fates_in(ledger);
-  if (told.size() != course_.fates.size())
-    wrong("{} prompts were given out, the ledger has {}", course_.fates.size(), told.size());
-  for (const auto& [ordinal, fate] : course_.fates) {
+  const std::map<int64_t, buffer::Outcome> told = outcomes_in(ledger);
+  if (told.size() != course_.outcomes.size())
+    wrong("{} prompts were given out, the ledger has {}", course_.outcomes.size(), told.size());
+  for (const auto& [ordinal, outcome] : course_.outcomes) {
     const auto record = told.find(ordinal);
     if (record == told.end()) wrong("prompt {} is not in the ledger", ordinal);
-    const bool is_over = is_final(fate);
-    if (is_over && record->second != fate)
-      wrong("prompt {} ended as {}, the ledger says {}", ordinal, to_string(fate),
+    const bool is_over = is_final(outcome);
+    if (is_over && record->second != outcome)
+      wrong("prompt {} ended as {}, the ledger says {}", ordinal, to_string(outcome),
             to_string(record->second));
     if (!is_over && is_final(record->second))
       wrong("prompt {} has not ended, the ledger says {}", ordinal, to_string(record->second));
@@ -160,13 +161,13 @@ void Witness::ended(const std::filesystem::path& ledger, const std::vector<Group
       wrong("prompt {} {}", ordinal, is_over ? "waits after its end" : "is lost");
   }
   const int64_t left = num_tokens(waiting);
-  const int64_t generated = tokens_before_ + num_drawn;
+  const int64_t generated = tokens_before_ + num_sampled;
   const int64_t known = tokens_trained_ + tokens_dropped_ + tokens_discarded_ + left;
   if (generated != known)
     wrong(
-        "{} tokens before and {} drawn are not {} trained, {} dropped, {} discarded and {} "
+        "{} tokens before and {} sampled are not {} trained, {} dropped, {} discarded and {} "
         "pending",
-        tokens_before_, num_drawn, tokens_trained_, tokens_dropped_, tokens_discarded_, left);
+        tokens_before_, num_sampled, tokens_trained_, tokens_dropped_, tokens_discarded_, left);
 }
 
 }  // namespace slime::simulate

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Per-row sampling extras of a GPU step (kernels/gpu/row_wish.h): built from the requests before
+/// Per-row sampling extras of a GPU step (kernels/gpu/row_extras.h): built from the requests before
 /// the step, read after it.
 ///
 /// A request's penalties, bias and forbidden ids are put on the device once, when it first needs
@@ -25,14 +25,14 @@ struct RowReport {
   kernels::SampleOptions options;
 };
 
-class GpuRowWishes {
+class GpuRowExtras {
  public:
-  GpuRowWishes(std::vector<TokenId> eos_ids, int64_t vocab_size, at::Device device);
+  GpuRowExtras(std::vector<TokenId> eos_ids, int64_t vocab_size, at::Device device);
 
   /// Of the rows that the chunks draw, in order; empty where none has one. The step before the one
   /// before is collected, whose turn it was. Copies go to the current stream.
-  std::vector<kernels::RowWish> plan(std::span<const Chunk> chunks, int turn,
-                                     std::vector<RowReport>& reports);
+  std::vector<kernels::RowExtras> plan(std::span<const Chunk> chunks, int turn,
+                                       std::vector<RowReport>& reports);
 
   /// After the step: completes a token whose id and log-prob are there.
   void read(const RowReport& report, int turn, int32_t num_kept,
@@ -42,7 +42,7 @@ class GpuRowWishes {
   using MaskedRows = std::vector<std::pair<std::size_t, const Request*>>;
   Tensor make_changes(const Request& request) const;
   /// Puts the masks of rows on the device, for the step of this turn.
-  void send_masks(const MaskedRows& masked, int turn, std::vector<kernels::RowWish>& wishes);
+  void send_masks(const MaskedRows& masked, int turn, std::vector<kernels::RowExtras>& extras);
 
   const std::vector<TokenId> eos_ids_;
   const int64_t vocab_size_;

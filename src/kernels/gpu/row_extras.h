@@ -7,7 +7,7 @@
 
 namespace slime::kernels {
 
-/// One token id of a request's list and how often it was drawn, or what is added to its logit.
+/// One token id of a request's list and how often it was sampled, or what is added to its logit.
 struct TokenCount {
   int32_t id = 0;
   int32_t count = 0;
@@ -27,16 +27,16 @@ struct alignas(8) LogitChanges {
   double presence_penalty = 0;
   float repetition_penalty = 1;
   int32_t room = 0;           // for different ids; 0: tokens are not counted
-  int32_t num_counts = 0;     // ids that were drawn
+  int32_t num_counts = 0;     // ids that were sampled
   int32_t num_biases = 0;     // equal ids are neighbours, in the order in which they are added
   int32_t num_forbidden = 0;  // ids that are impossible before the minimum length
   int32_t unused = 0;
 };
 
-/// Of one row. All zero: it wants nothing.
-struct alignas(8) RowWish {
+/// Extras of one row. All zero: none.
+struct alignas(8) RowExtras {
   LogitChanges* changes = nullptr;  // null: logits stay what they are
-  /// Device memory: bit id % 32 of word id / 32 for each id that may be drawn; null: all may.
+  /// Device memory: bit id % 32 of word id / 32 for each id that may be sampled; null: all may.
   const uint32_t* allowed = nullptr;
   /// Locked host memory, which the kernel writes: num_top pairs of a log-prob (float32) and an id
   /// (-1: there are no more, the others are impossible), then the kept ids; or, where these are too many to be sorted, all logits (float32).

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Sees what a simulated run does and says what must not be: each prompt ends once, each token is
-/// where it belongs with the version that drew it, none is lost, staleness keeps its bound.
+/// Checker of a simulated run's invariants: each prompt ends once, each token is where it belongs with the
+/// version that sampled it, none is lost, staleness keeps its bound.
 
 #include <cstdint>
 #include <filesystem>
@@ -17,14 +17,14 @@ namespace slime::simulate {
 
 /// What has come to pass up to a checkpoint or the present moment: rolled back with the run.
 struct Course {
-  std::map<int64_t, buffer::Fate> fates;            // of each prompt that was given out
+  std::map<int64_t, buffer::Outcome> outcomes;      // of each prompt that was given out
   std::map<int64_t, std::vector<int64_t>> trained;  // ordinals by step
 };
 
-class Witness {
+class InvariantChecker {
  public:
   /// `scenario` outlives the object.
-  explicit Witness(const Scenario& scenario) : scenario_(scenario) {}
+  explicit InvariantChecker(const Scenario& scenario) : scenario_(scenario) {}
 
   const Course& course() const { return course_; }
   /// A process begins where this was: with groups that have so many tokens.
@@ -37,11 +37,11 @@ class Witness {
   /// `version`: the newest that the engines have. `discarded`: of StepEnd.
   void collected(int64_t step, const std::vector<Group>& groups, WeightVersion version,
                  int64_t discarded);
-  void trained(int64_t step, const std::vector<buffer::LedgerRecord>& fates);
-  /// Nothing is under way any more, and the ledger has its totals. `waiting`: what the buffer has; `num_drawn`: by the engines for
+  void trained(int64_t step, const std::vector<buffer::LedgerRecord>& outcomes);
+  /// Nothing is under way any more, and the ledger has its totals. `waiting`: what the buffer has; `num_sampled`: by the engines for
   /// training in this process.
   void ended(const std::filesystem::path& ledger, const std::vector<Group>& waiting,
-             int64_t num_drawn);
+             int64_t num_sampled);
 
   int64_t tokens_trained() const { return tokens_trained_; }
   int64_t tokens_discarded() const { return tokens_discarded_; }
@@ -51,7 +51,7 @@ class Witness {
 
  private:
   void check_tokens(const Sample& sample, WeightVersion version);
-  void end(int64_t ordinal, buffer::Fate fate);
+  void end(int64_t ordinal, buffer::Outcome outcome);
 
   const Scenario& scenario_;
   Course course_;

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "core/random.h"
-#include "engine/gpu_row_wishes.h"
+#include "engine/gpu_row_extras.h"
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
 #include "kernels/gpu/for_tests.h"
@@ -32,7 +32,7 @@ std::unique_ptr<Request> running(GenerateRequest client, int ordinal) {
   return request;
 }
 
-std::vector<std::unique_ptr<Request>> all_wishes() {
+std::vector<std::unique_ptr<Request>> all_extras() {
   std::vector<GenerateRequest> clients(14);
   clients[1].sampling.frequency_penalty = 0.37;
   clients[2].sampling.presence_penalty = 1.1;
@@ -95,7 +95,7 @@ std::vector<kernels::SampledToken> draw_on_cpu(
 
 /// As GpuInputBlock does it.
 kernels::SampleRows parameters_of(const std::vector<std::unique_ptr<Request>>& requests,
-                                  std::span<const kernels::RowWish> wishes) {
+                                  std::span<const kernels::RowExtras> extras) {
   std::vector<double> uniforms;
   std::vector<float> temperatures, top_ps, min_ps;
   std::vector<int32_t> top_ks;
@@ -113,20 +113,20 @@ kernels::SampleRows parameters_of(const std::vector<std::unique_ptr<Request>>& r
   kernels::SampleRows rows{on_gpu(uniforms, at::kDouble), on_gpu(temperatures, at::kFloat),
                            on_gpu(top_ps, at::kFloat),    on_gpu(min_ps, at::kFloat),
                            on_gpu(top_ks, at::kInt),      {}};
-  const auto bytes = static_cast<int64_t>(wishes.size_bytes());
+  const auto bytes = static_cast<int64_t>(extras.size_bytes());
   if (bytes > 0) {
     Tensor host = at::empty({bytes}, at::TensorOptions(at::kByte));
-    std::memcpy(host.data_ptr(), wishes.data(), wishes.size_bytes());
-    rows.wish_R = host.to(at::kCUDA);
+    std::memcpy(host.data_ptr(), extras.data(), extras.size_bytes());
+    rows.extras_R = host.to(at::kCUDA);
   }
   return rows;
 }
 
-TEST(GpuRowWishes, ChangeLogitsAndReportAsTheCpuDoesStepByStep) {
+TEST(GpuRowExtras, ChangeLogitsAndReportAsTheCpuDoesStepByStep) {
   SLIME_NEEDS_GPU();
-  const auto requests = all_wishes();
+  const auto requests = all_extras();
   const auto rows = static_cast<int64_t>(requests.size());
-  GpuRowWishes wishes(kEosIds, kVocab, at::Device(at::kCUDA, 0));
+  GpuRowExtras extras(kEosIds, kVocab, at::Device(at::kCUDA, 0));
   int64_t num_repeated = 0;
   for (int step = 0; step < 12; ++step) {
     const Tensor logits_RV = logits_of_step(rows, step);
@@ -134,23 +134,23 @@ TEST(GpuRowWishes, ChangeLogitsAndReportAsTheCpuDoesStepByStep) {
     std::vector<Chunk> chunks;
     for (const auto& request : requests) chunks.push_back({request.get(), 1});
     std::vector<RowReport> reports;
-    const auto planned = wishes.plan(chunks, step % 2, reports);
+    const auto planned = extras.plan(chunks, step % 2, reports);
     ASSERT_EQ(planned.size(), requests.size());
     EXPECT_EQ(reports.size(), 4U);
     const auto integers = at::TensorOptions(at::kInt).device(at::kCUDA);
-    const kernels::DrawnRows drawn{at::empty({rows}, integers),
-                                   at::empty({rows}, integers.dtype(at::kFloat)),
-                                   at::empty({rows}, integers)};
-    kernels::opened_gpu().sample(on_gpu, parameters_of(requests, planned), drawn);
-    const Tensor ids = drawn.token_R.to(at::kCPU), log_probs = drawn.log_prob_R.to(at::kCPU),
-                 num_kept = drawn.num_kept_R.to(at::kCPU);
+    const kernels::SampledRows sampled{at::empty({rows}, integers),
+                                       at::empty({rows}, integers.dtype(at::kFloat)),
+                                       at::empty({rows}, integers)};
+    kernels::opened_gpu().sample(on_gpu, parameters_of(requests, planned), sampled);
+    const Tensor ids = sampled.token_R.to(at::kCPU), log_probs = sampled.log_prob_R.to(at::kCPU),
+                 num_kept = sampled.num_kept_R.to(at::kCPU);
     std::vector<kernels::SampledToken> tokens(requests.size());
     for (int64_t row = 0; row < rows; ++row) {
       tokens[row].id = ids[row].item<int32_t>();
       tokens[row].log_prob = log_probs[row].item<float>();
     }
     for (const auto& report : reports)
-      wishes.read(report, step % 2, num_kept[report.chunk].item<int32_t>(), tokens[report.chunk]);
+      extras.read(report, step % 2, num_kept[report.chunk].item<int32_t>(), tokens[report.chunk]);
 
     const auto expected = draw_on_cpu(requests, logits_RV);
     EXPECT_TRUE(at::equal(on_gpu.to(at::kCPU), logits_RV)) << "step " << step;
@@ -174,7 +174,7 @@ TEST(GpuRowWishes, ChangeLogitsAndReportAsTheCpuDoesStepByStep) {
   EXPECT_GT(num_repeated, 5);
 }
 
-TEST(GpuRowWishes, AreNoneInAPlainBatch) {
+TEST(GpuRowExtras, AreNoneInAPlainBatch) {
   SLIME_NEEDS_GPU();
   std::vector<std::unique_ptr<Request>> requests;
   requests.push_back(running({}, 0));
@@ -183,11 +183,11 @@ TEST(GpuRowWishes, AreNoneInAPlainBatch) {
   requests.push_back(running(was_short, 1));
   requests.back()->tokens.push_back(9);
   ++requests.back()->num_computed;
-  GpuRowWishes wishes(kEosIds, kVocab, at::Device(at::kCUDA, 0));
+  GpuRowExtras extras(kEosIds, kVocab, at::Device(at::kCUDA, 0));
   std::vector<Chunk> chunks;
   for (const auto& request : requests) chunks.push_back({request.get(), 1});
   std::vector<RowReport> reports;
-  EXPECT_TRUE(wishes.plan(chunks, 0, reports).empty());
+  EXPECT_TRUE(extras.plan(chunks, 0, reports).empty());
   EXPECT_TRUE(reports.empty());
 }
 

@@ -18,7 +18,7 @@
 
 namespace slime::loop {
 
-struct Survivors {
+struct CarriedState {
   cluster::RunIdentity identity;
   std::optional<StartPoint> first;          // where the run began; none: it has not begun
   std::optional<report::RunFolder> folder;  // locked
@@ -30,10 +30,10 @@ struct Survivors {
 };
 
 /// Stations that have what others have left, or of a run that has not begun, and nothing else yet.
-std::unique_ptr<Stations> stations_of(config::RunConfig config, Survivors& survivors,
+std::unique_ptr<Stations> stations_of(config::RunConfig config, CarriedState& carried,
                                       cluster::Hosts& hosts, const Clock& clock);
 
 /// Ends the stations, whose trainers are lost, but for what outlives them.
-void take_survivors(std::unique_ptr<Stations> run, Survivors& survivors);
+void take_carried_state(std::unique_ptr<Stations> run, CarriedState& carried);
 
 }  // namespace slime::loop

@@ -1,4 +1,4 @@
-#include "plugin/engine_door.h"
+#include "plugin/run_api.h"
 
 #include <memory>
 #include <utility>
@@ -57,11 +57,11 @@ engine::ApiOptions options_of(const config::RunConfig& config) {
 
 }  // namespace
 
-EngineDoor::EngineDoor(const config::RunConfig& config, const setup::ModelText& text)
+RunApi::RunApi(const config::RunConfig& config, const setup::ModelText& text)
     : model_(served_model(config, text)),
       server_(engine_, model_, {.port = 0, .serves_own_user_only = true}, options_of(config)) {}
 
-void EngineDoor::open(engine::EngineClient& engine, int64_t max_request_tokens) {
+void RunApi::open(engine::EngineClient& engine, int64_t max_request_tokens) {
   engine_.open(engine);
   model_.context_length = max_request_tokens;
   server_.start();

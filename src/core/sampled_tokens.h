@@ -9,7 +9,7 @@
 namespace slime {
 
 /// Those with a log-prob. None in rows of a data set.
-inline int64_t num_drawn_tokens(const Group& group) {
+inline int64_t num_sampled_tokens(const Group& group) {
   int64_t num_tokens = 0;
   for (const Sample& sample : group.samples)
     num_tokens += static_cast<int64_t>(sample.log_probs.size());

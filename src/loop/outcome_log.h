@@ -1,6 +1,6 @@
 #pragma once
 
-/// Outcomes of a run's prompts, told to the ledger (buffer/ledger.h).
+/// Log of the outcomes of a run's prompts, written to the ledger (buffer/ledger.h).
 
 #include <functional>
 #include <memory>
@@ -17,32 +17,32 @@
 
 namespace slime::loop {
 
-class Fates {
+class OutcomeLog {
  public:
-  /// `owns_prompts` false: another run gave the prompts out, and its ledger has their fates;
+  /// `owns_prompts` false: another run gave the prompts out, and its ledger has their outcomes;
   /// nothing is noted here.
-  Fates(std::unique_ptr<buffer::Ledger> ledger, bool owns_prompts)
+  OutcomeLog(std::unique_ptr<buffer::Ledger> ledger, bool owns_prompts)
       : ledger_(std::move(ledger)), owns_prompts_(owns_prompts) {}
 
   /// The run begins with these prompts waiting. A ledger that has no totals of them (they are
   /// another run's, or of before tokens were counted) takes them over, once something is noted.
-  /// `drawn`: groups that wait for training instead.
-  void begin_with(const buffer::DataSource& prompts, const std::vector<Group>& drawn = {});
+  /// `sampled`: groups that wait for training instead.
+  void begin_with(const buffer::DataSource& prompts, const std::vector<Group>& sampled = {});
 
   void dispatched(const Group& group);
   void partial(int64_t ordinal);
   void filtered(const Group& group, const std::string& reason);
   void failed(const Group& group, const std::string& reason);
   /// Tokens that somebody else than the rollout drew.
-  void drawn(int64_t num_tokens) { generated_before_ += num_tokens; }
-  /// Tokens that were drawn for it are thrown away.
+  void sampled(int64_t num_tokens) { generated_before_ += num_tokens; }
+  /// Tokens that were sampled for it are thrown away.
   void discarded(int64_t ordinal, int64_t num_tokens) { discarded_[ordinal] += num_tokens; }
   /// What training made of the prompts of a step. From the thread of the loop: where the rollout's
-  /// thread owns the ledger, `lend` borrows it.
+  /// thread owns the ledger, `lock_ledger` locks it.
   void trained(const std::vector<buffer::LedgerRecord>& records);
-  using Lend = std::function<std::shared_ptr<void>()>;
-  void lend_by(Lend lend) { lend_ = std::move(lend); }
-  /// Any of them, with the tokens that were discarded for the prompt. The fate that a prompt has already is not noted again: prompts are given out
+  using LockLedger = std::function<std::shared_ptr<void>()>;
+  void lock_by(LockLedger lock) { lock_ledger_ = std::move(lock); }
+  /// Any of them, with the tokens that were discarded for the prompt. The outcome that a prompt has already is not noted again: prompts are given out
   /// once more after a restart.
   void note(buffer::LedgerRecord record);
 
@@ -58,7 +58,7 @@ class Fates {
 
   /// Whether a prompt was given out before.
   bool knows(int64_t ordinal);
-  /// Ordinals without a final fate.
+  /// Ordinals without a final outcome.
   std::set<int64_t> in_flight() const { return ledger_->in_flight(); }
   /// Notes the totals of the checkpoint after step `step`: of `prompts` and what the rollout has
   /// `under_way`. Returns the position that the checkpoint stores; everything before it is on the
@@ -75,7 +75,7 @@ class Fates {
   int64_t generated_before_ = 0;  // tokens, by the processes before this one and by functions
   std::optional<buffer::LedgerTotals> taken_over_;  // to be noted first
   std::vector<int64_t> open_before_;                // ordinals that wait with them
-  Lend lend_;  // empty: the ledger is the loop's between its steps
+  LockLedger lock_ledger_;  // empty: the ledger is the loop's between its steps
 };
 
 }  // namespace slime::loop

@@ -1,9 +1,9 @@
-#include "report/training_fates.h"
+#include "report/training_outcomes.h"
 
 #include <fmt/format.h>
 
-#include "core/drawn_tokens.h"
 #include "core/error.h"
+#include "core/sampled_tokens.h"
 
 namespace slime::report {
 namespace {
@@ -22,12 +22,13 @@ std::vector<std::string> reasons_by_sample(std::size_t num_samples,
 
 }  // namespace
 
-std::vector<buffer::LedgerRecord> training_fates(const std::vector<Group>& groups,
-                                                 const train::TrainReport& report, int64_t step) {
+std::vector<buffer::LedgerRecord> training_outcomes(const std::vector<Group>& groups,
+                                                    const train::TrainReport& report,
+                                                    int64_t step) {
   std::size_t num_samples = 0;
   for (const Group& group : groups) num_samples += group.samples.size();
   const std::vector<std::string> reasons = reasons_by_sample(num_samples, report);
-  std::vector<buffer::LedgerRecord> fates;
+  std::vector<buffer::LedgerRecord> outcomes;
   auto reason = reasons.begin();
   for (const Group& group : groups) {
     std::size_t num_skipped = 0;
@@ -37,19 +38,19 @@ std::vector<buffer::LedgerRecord> training_fates(const std::vector<Group>& group
       if (num_skipped++ == 0) first = *reason;
     }
     buffer::LedgerRecord record{.ordinal = group.ordinal,
-                                .fate = buffer::Fate::kTrained,
+                                .outcome = buffer::Outcome::kTrained,
                                 .step = step,
-                                .tokens = num_drawn_tokens(group)};
+                                .tokens = num_sampled_tokens(group)};
     if (num_skipped == group.samples.size()) {
-      record.fate = buffer::Fate::kSkipped;
+      record.outcome = buffer::Outcome::kSkipped;
       record.reason = first;
     } else if (num_skipped > 0) {
       record.reason =
           fmt::format("{} of {} samples skipped: {}", num_skipped, group.samples.size(), first);
     }
-    fates.push_back(std::move(record));
+    outcomes.push_back(std::move(record));
   }
-  return fates;
+  return outcomes;
 }
 
 }  // namespace slime::report

@@ -1,4 +1,4 @@
-#include "engine/gpu_row_wishes.h"
+#include "engine/gpu_row_extras.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -48,10 +48,10 @@ void put(std::vector<std::byte>& bytes, const std::vector<T>& list) {
 
 }  // namespace
 
-GpuRowWishes::GpuRowWishes(std::vector<TokenId> eos_ids, int64_t vocab_size, at::Device device)
+GpuRowExtras::GpuRowExtras(std::vector<TokenId> eos_ids, int64_t vocab_size, at::Device device)
     : eos_ids_(std::move(eos_ids)), vocab_size_(vocab_size), device_(device) {}
 
-Tensor GpuRowWishes::make_changes(const Request& request) const {
+Tensor GpuRowExtras::make_changes(const Request& request) const {
   const SamplingParams& params = request.client.sampling;
   std::vector<kernels::TokenCount> counts;
   for (const auto& [id, count] : request.output_counts)
@@ -90,9 +90,9 @@ Tensor GpuRowWishes::make_changes(const Request& request) const {
   return on_device;
 }
 
-std::vector<kernels::RowWish> GpuRowWishes::plan(std::span<const Chunk> chunks, int turn,
-                                                 std::vector<RowReport>& reports) {
-  std::vector<kernels::RowWish> wishes;
+std::vector<kernels::RowExtras> GpuRowExtras::plan(std::span<const Chunk> chunks, int turn,
+                                                   std::vector<RowReport>& reports) {
+  std::vector<kernels::RowExtras> rows;
   std::vector<std::pair<std::size_t, int64_t>> words;  // rows with a report, and where it begins
   MaskedRows masked;
   bool has_any = false;
@@ -100,36 +100,36 @@ std::vector<kernels::RowWish> GpuRowWishes::plan(std::span<const Chunk> chunks, 
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     if (!draws_token(chunks[i])) continue;
     Request& request = *chunks[i].request;
-    kernels::RowWish& wish = wishes.emplace_back();
-    if (!request.allowed_W.empty()) masked.emplace_back(wishes.size() - 1, &request);
+    kernels::RowExtras& extras = rows.emplace_back();
+    if (!request.allowed_W.empty()) masked.emplace_back(rows.size() - 1, &request);
     if (wants_changes(request)) {
       if (!request.logit_changes.defined()) request.logit_changes = make_changes(request);
-      wish.changes = static_cast<kernels::LogitChanges*>(request.logit_changes.data_ptr());
-      wish.forbids = is_too_short(request) ? 1 : 0;
+      extras.changes = static_cast<kernels::LogitChanges*>(request.logit_changes.data_ptr());
+      extras.forbids = is_too_short(request) ? 1 : 0;
       has_any = true;
     }
     if (request.client.top_logprobs_num == 0 && !request.client.return_top_p_token_ids) continue;
     const kernels::SampleOptions options = sample_options(request);
     const bool keeps_ids = options.keeps_ids && kernels::is_truncated(options, vocab_size_);
     if (options.num_top == 0 && !keeps_ids) continue;
-    wish.num_top = static_cast<int32_t>(std::min(options.num_top, vocab_size_));
-    wish.keeps_ids = keeps_ids ? 1 : 0;
-    words.emplace_back(wishes.size() - 1, num_words);
+    extras.num_top = static_cast<int32_t>(std::min(options.num_top, vocab_size_));
+    extras.keeps_ids = keeps_ids ? 1 : 0;
+    words.emplace_back(rows.size() - 1, num_words);
     reports.push_back({static_cast<int64_t>(i), num_words, options});
     num_words += kernels::report_words(vocab_size_, options.num_top, keeps_ids);
     has_any = true;
   }
-  if (!masked.empty()) send_masks(masked, turn, wishes);
+  if (!masked.empty()) send_masks(masked, turn, rows);
   if (!has_any && masked.empty()) return {};
   Tensor& block = reports_[turn];
   if (num_words > 0 && (!block.defined() || block.numel() < num_words))
     block = locked_words(num_words);
-  for (const auto& [row, word] : words) wishes[row].report = words_of(block) + word;
-  return wishes;
+  for (const auto& [row, word] : words) rows[row].report = words_of(block) + word;
+  return rows;
 }
 
-void GpuRowWishes::send_masks(const MaskedRows& masked, int turn,
-                              std::vector<kernels::RowWish>& wishes) {
+void GpuRowExtras::send_masks(const MaskedRows& masked, int turn,
+                              std::vector<kernels::RowExtras>& extras) {
   const int64_t words = mask_words(vocab_size_), all = static_cast<int64_t>(masked.size()) * words;
   Masks& masks = masks_[turn];
   if (!masks.on_host.defined() || masks.on_host.numel() < all) {
@@ -140,14 +140,14 @@ void GpuRowWishes::send_masks(const MaskedRows& masked, int turn,
   const uint32_t* on_device = words_of(masks.on_device);
   for (const auto& [row, request] : masked) {
     std::ranges::copy(request->allowed_W, to);
-    wishes[row].allowed = on_device;
+    extras[row].allowed = on_device;
     to += words;
     on_device += words;
   }
   masks.on_device.narrow(0, 0, all).copy_(masks.on_host.narrow(0, 0, all), /*non_blocking=*/true);
 }
 
-void GpuRowWishes::read(const RowReport& report, int turn, int32_t num_kept,
+void GpuRowExtras::read(const RowReport& report, int turn, int32_t num_kept,
                         kernels::SampledToken& token) const {
   const uint32_t* words = words_of(reports_[turn]) + report.word;
   if (num_kept == kernels::kHandedOver) {
@@ -169,14 +169,14 @@ std::vector<std::vector<std::pair<float, TokenId>>> best_tokens(const kernels::G
   num_top = std::min(num_top, vocab);
   const int64_t words = kernels::report_words(vocab, num_top, false);
   const Tensor block = locked_words(rows * words);
-  constexpr auto kBytes = static_cast<int64_t>(sizeof(kernels::RowWish));
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(kernels::RowExtras));
   const Tensor host = at::empty({rows, kBytes}, at::TensorOptions(at::kByte));
-  const std::span wishes(static_cast<kernels::RowWish*>(host.data_ptr()),
+  const std::span extras(static_cast<kernels::RowExtras*>(host.data_ptr()),
                          static_cast<std::size_t>(rows));
   for (int64_t row = 0; row < rows; ++row) {
-    wishes[row] = {};
-    wishes[row].report = words_of(block) + row * words;
-    wishes[row].num_top = static_cast<int32_t>(num_top);
+    extras[row] = {};
+    extras[row].report = words_of(block) + row * words;
+    extras[row].num_top = static_cast<int32_t>(num_top);
   }
   const auto floats = logits_PV.options();
   kernels::SampleRows parameters;
@@ -184,12 +184,12 @@ std::vector<std::vector<std::pair<float, TokenId>>> best_tokens(const kernels::G
   parameters.temperature_R = parameters.top_p_R = at::ones({rows}, floats);
   parameters.min_p_R = at::zeros({rows}, floats);
   parameters.top_k_R = at::zeros({rows}, floats.dtype(at::kInt));
-  parameters.wish_R = host.to(logits_PV.device());
+  parameters.extras_R = host.to(logits_PV.device());
   const auto integers = floats.dtype(at::kInt);
-  const kernels::DrawnRows drawn{at::empty({rows}, integers), at::empty({rows}, floats),
-                                 at::empty({rows}, integers)};
-  gpu.sample(logits_PV, parameters, drawn);
-  const Tensor num_kept = drawn.num_kept_R.to(at::kCPU);  // sync: the reports are there behind it
+  const kernels::SampledRows sampled{at::empty({rows}, integers), at::empty({rows}, floats),
+                                     at::empty({rows}, integers)};
+  gpu.sample(logits_PV, parameters, sampled);
+  const Tensor num_kept = sampled.num_kept_R.to(at::kCPU);  // sync: the reports are there behind it
   std::vector<std::vector<std::pair<float, TokenId>>> best;
   for (int64_t row = 0; row < rows; ++row) {
     const uint32_t* report = words_of(block) + row * words;

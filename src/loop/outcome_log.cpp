@@ -1,25 +1,28 @@
-#include "loop/fates.h"
+#include "loop/outcome_log.h"
 
 #include <utility>
 
-#include "core/drawn_tokens.h"
+#include "core/sampled_tokens.h"
 
 namespace slime::loop {
 namespace {
 
 void add_open(buffer::LedgerTotals& totals, const Group& group) {
   ++totals.open_prompts;
-  totals.pending += num_drawn_tokens(group);
+  totals.pending += num_sampled_tokens(group);
 }
 
-buffer::LedgerRecord end_of(const Group& group, buffer::Fate fate, const std::string& reason) {
-  return {
-      .ordinal = group.ordinal, .fate = fate, .reason = reason, .tokens = num_drawn_tokens(group)};
+buffer::LedgerRecord end_of(const Group& group, buffer::Outcome outcome,
+                            const std::string& reason) {
+  return {.ordinal = group.ordinal,
+          .outcome = outcome,
+          .reason = reason,
+          .tokens = num_sampled_tokens(group)};
 }
 
 }  // namespace
 
-void Fates::begin_with(const buffer::DataSource& prompts, const std::vector<Group>& drawn) {
+void OutcomeLog::begin_with(const buffer::DataSource& prompts, const std::vector<Group>& sampled) {
   if (!owns_prompts_) return;
   if (ledger_->totals()) {
     generated_before_ = ledger_->totals()->generated;
@@ -32,48 +35,50 @@ void Fates::begin_with(const buffer::DataSource& prompts, const std::vector<Grou
     open_before_.push_back(group.ordinal);
   };
   for (const Group& group : prompts.waiting()) take_over(group);
-  for (const Group& group : drawn) take_over(group);
+  for (const Group& group : sampled) take_over(group);
   totals.generated = totals.pending;
   generated_before_ = totals.generated;
   taken_over_ = totals;
 }
 
-void Fates::take_over() {
+void OutcomeLog::take_over() {
   if (!taken_over_) return;
   for (const int64_t ordinal : open_before_) {
     if (!ledger_->state().knows(ordinal))
-      ledger_->append({.ordinal = ordinal, .fate = buffer::Fate::kDispatched});
+      ledger_->append({.ordinal = ordinal, .outcome = buffer::Outcome::kDispatched});
   }
   ledger_->append(*taken_over_);
   taken_over_.reset();
 }
 
-void Fates::dispatched(const Group& group) {
-  note({.ordinal = group.ordinal, .fate = buffer::Fate::kDispatched});
+void OutcomeLog::dispatched(const Group& group) {
+  note({.ordinal = group.ordinal, .outcome = buffer::Outcome::kDispatched});
 }
 
-void Fates::partial(int64_t ordinal) { note({.ordinal = ordinal, .fate = buffer::Fate::kPartial}); }
-
-void Fates::filtered(const Group& group, const std::string& reason) {
-  note(end_of(group, buffer::Fate::kFiltered, reason));
+void OutcomeLog::partial(int64_t ordinal) {
+  note({.ordinal = ordinal, .outcome = buffer::Outcome::kPartial});
 }
 
-void Fates::failed(const Group& group, const std::string& reason) {
-  note(end_of(group, buffer::Fate::kFailed, reason));
+void OutcomeLog::filtered(const Group& group, const std::string& reason) {
+  note(end_of(group, buffer::Outcome::kFiltered, reason));
 }
 
-void Fates::trained(const std::vector<buffer::LedgerRecord>& records) {
-  const std::shared_ptr<void> lease = lend_ ? lend_() : nullptr;
+void OutcomeLog::failed(const Group& group, const std::string& reason) {
+  note(end_of(group, buffer::Outcome::kFailed, reason));
+}
+
+void OutcomeLog::trained(const std::vector<buffer::LedgerRecord>& records) {
+  const std::shared_ptr<void> lock = lock_ledger_ ? lock_ledger_() : nullptr;
   for (const buffer::LedgerRecord& record : records) note(record);
 }
 
-void Fates::note(buffer::LedgerRecord record) {
+void OutcomeLog::note(buffer::LedgerRecord record) {
   if (!owns_prompts_) return;
   take_over();
   const auto unnoted = discarded_.find(record.ordinal);
-  const bool is_dispatch = record.fate == buffer::Fate::kDispatched;
+  const bool is_dispatch = record.outcome == buffer::Outcome::kDispatched;
   const bool has_discarded = !is_dispatch && unnoted != discarded_.end();
-  if (ledger_->state().open_fate(record.ordinal) == record.fate && !has_discarded) return;
+  if (ledger_->state().open_outcome(record.ordinal) == record.outcome && !has_discarded) return;
   if (!is_dispatch) {
     record.discarded =
         ledger_->state().open_discarded(record.ordinal) + (has_discarded ? unnoted->second : 0);
@@ -82,20 +87,20 @@ void Fates::note(buffer::LedgerRecord record) {
   if (has_discarded) discarded_.erase(unnoted);
 }
 
-bool Fates::knows(int64_t ordinal) {
+bool OutcomeLog::knows(int64_t ordinal) {
   take_over();
   return ledger_->state().knows(ordinal);
 }
 
-void Fates::roll_back(const Mark& mark) {
+void OutcomeLog::roll_back(const Mark& mark) {
   if (!owns_prompts_) return;
   ledger_->roll_back(mark.position);
   discarded_ = mark.discarded;
   generated_before_ = mark.generated_before;
 }
 
-int64_t Fates::commit(int64_t step, const buffer::DataSource& prompts,
-                      const rollout::Snapshot& under_way) {
+int64_t OutcomeLog::commit(int64_t step, const buffer::DataSource& prompts,
+                           const rollout::Snapshot& under_way) {
   if (owns_prompts_) {
     take_over();
     // What the disk did not take when it happened.
@@ -103,7 +108,7 @@ int64_t Fates::commit(int64_t step, const buffer::DataSource& prompts,
       if (!ledger_->state().knows(group.ordinal)) dispatched(group);
     }
     while (!discarded_.empty())
-      note({.ordinal = discarded_.begin()->first, .fate = buffer::Fate::kPartial});
+      note({.ordinal = discarded_.begin()->first, .outcome = buffer::Outcome::kPartial});
     buffer::LedgerTotals totals{.step = step,
                                 .next_ordinal = prompts.next_group(),
                                 .generated = generated_before_ + under_way.generated_tokens,

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "buffer/data_source.h"
-#include "loop/fates.h"
+#include "loop/outcome_log.h"
 #include "rollout/prompt_supply.h"
 
 namespace slime::loop {
@@ -14,7 +14,7 @@ namespace slime::loop {
 class LedgerPrompts : public rollout::PromptSupply {
  public:
   /// `choose`, if any, says which of the waiting groups come first. References outlive the object.
-  LedgerPrompts(buffer::DataSource& prompts, Fates& fates,
+  LedgerPrompts(buffer::DataSource& prompts, OutcomeLog& outcomes,
                 buffer::ChooseWaitingFn choose = nullptr);
 
   std::vector<Group> take(int64_t count) override;
@@ -26,7 +26,7 @@ class LedgerPrompts : public rollout::PromptSupply {
 
  private:
   buffer::DataSource& prompts_;
-  Fates& fates_;
+  OutcomeLog& outcomes_;
   const buffer::ChooseWaitingFn choose_;
 };
 

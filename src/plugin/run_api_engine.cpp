@@ -1,11 +1,11 @@
-#include "plugin/door_engine.h"
+#include "plugin/run_api_engine.h"
 
 #include <utility>
 #include <vector>
 
 namespace slime::plugin {
 
-engine::RequestHandle DoorEngine::submit(engine::GenerateRequest request, OnUpdate on_update) {
+engine::RequestHandle RunApiEngine::submit(engine::GenerateRequest request, OnUpdate on_update) {
   uint64_t number = 0;
   {
     const std::lock_guard lock(open_->mutex);
@@ -33,12 +33,12 @@ engine::RequestHandle DoorEngine::submit(engine::GenerateRequest request, OnUpda
   return handle;
 }
 
-void DoorEngine::set_aborting(bool is_aborting) {
+void RunApiEngine::set_aborting(bool is_aborting) {
   is_aborting_ = is_aborting;
   if (is_aborting && engine_.load() != nullptr) static_cast<void>(abort_all());
 }
 
-Expected<void> DoorEngine::abort_prefix(const std::string& prefix) {
+Expected<void> RunApiEngine::abort_prefix(const std::string& prefix) {
   std::vector<engine::RequestHandle> handles;
   {
     const std::lock_guard lock(open_->mutex);

@@ -1,0 +1,44 @@
+#include "loop/carried_state.h"
+
+#include <utility>
+
+namespace slime::loop {
+
+std::unique_ptr<Stations> stations_of(config::RunConfig config, CarriedState& carried,
+                                      cluster::Hosts& hosts, const Clock& clock) {
+  report::RunFolder folder =
+      carried.folder ? std::move(*carried.folder) : report::RunFolder(config);
+  carried.folder.reset();
+  auto run = std::make_unique<Stations>(std::move(config), std::move(folder), carried.identity,
+                                        hosts, clock);
+  run->data.text = std::move(carried.text);
+  run->topology.engine_threads = carried.engine_threads;
+  run->topology.published = std::move(carried.published);
+  run->topology.engines = std::move(carried.engines);
+  return run;
+}
+
+void take_carried_state(std::unique_ptr<Stations> run, CarriedState& carried) {
+  Topology& topology = run->topology;
+  if (topology.engines) {
+    topology.engines->tell_by(nullptr);
+    topology.engines->hear_by(nullptr);
+    topology.engines->call_behind_writing(nullptr);
+    if (topology.engines->outlive_trainers()) carried.engines = std::move(topology.engines);
+  }
+  carried.engine_threads = topology.engine_threads;
+  // Who reads what survives ends first, in the order in which stations do.
+  run->checkpoints.reset();
+  run->evaluator.reset();
+  run->source.reset();
+  run->plugins.reset();
+  run->records.recorder.reset();
+  topology.engines.reset();
+  topology.trainers.reset();
+  carried.published = std::move(topology.published);
+  if (run->data.origin) carried.rows = run->data.origin->give_rows();
+  carried.text = std::move(run->data.text);
+  carried.folder = std::move(run->records.folder);
+}
+
+}  // namespace slime::loop
