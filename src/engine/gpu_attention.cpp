@@ -9,9 +9,10 @@
 
 namespace slime::engine {
 
-GpuAttention::GpuAttention(const kernels::Gpu& gpu, std::span<const model::BlockNeeds> blocks,
-                           CacheGroups groups, const Tensor& keys, const Tensor& values,
-                           const Tensor& index_keys, const Tensor& states_PX, int64_t sparse_keys)
+GpuAttention::GpuAttention(const kernels::EngineKernels& gpu,
+                           std::span<const model::BlockNeeds> blocks, CacheGroups groups,
+                           const Tensor& keys, const Tensor& values, const Tensor& index_keys,
+                           const Tensor& states_PX, int64_t sparse_keys)
     : gpu_(gpu),
       groups_(std::move(groups)),
       chains_(kernels::block_chains_for(keys)),
@@ -123,9 +124,10 @@ Tensor GpuAttention::attend_latent(const model::LatentLayer& layer, const model:
                 size = rotary + layer.rank;
   const auto flat = [&](const Tensor& x) { return x.reshape({tokens, -1}); };
   // All rotating numbers as heads of their own; the value head is not looked at.
-  const Tensor rotated_TE = gpu_.device().norm_rotate(
-      at::cat({flat(in.rotary_query_TNR), in.rotary_key_TR, in.rotary_key_TR}, 1), positions_T, {},
-      {}, layer.cos_PR, layer.sin_PR, {heads, 1, rotary, 0});
+  const Tensor rotated_TE =
+      kernels::kernels_for(in.latent_TL)
+          .norm_rotate(at::cat({flat(in.rotary_query_TNR), in.rotary_key_TR, in.rotary_key_TR}, 1),
+                       positions_T, {}, {}, layer.cos_PR, layer.sin_PR, {heads, 1, rotary, 0});
   const Tensor expand_NEL =
       layer.expand.matrix.plain().view({heads, layer.plain_dim + layer.value_dim, layer.rank});
   const Tensor plain_NTL =

@@ -9,7 +9,7 @@
 #include "engine/cache_groups.h"
 #include "engine/gpu_input_block.h"
 #include "engine/gpu_sparse_attention.h"
-#include "kernels/gpu/gpu.h"
+#include "kernels/gpu/engine_kernels.h"
 #include "model/network.h"
 
 namespace slime::engine {
@@ -21,7 +21,7 @@ class GpuAttention final : public model::Attention {
   /// states_PX: float32, the states of all
   /// layers that keep one behind each other; undefined without such layers. sparse_keys: where kernels
   /// choose tokens in decode, the most that a row sees; 0: operations of LibTorch do.
-  GpuAttention(const kernels::Gpu& gpu, std::span<const model::BlockNeeds> blocks,
+  GpuAttention(const kernels::EngineKernels& gpu, std::span<const model::BlockNeeds> blocks,
                CacheGroups groups, const Tensor& keys, const Tensor& values,
                const Tensor& index_keys, const Tensor& states_PX, int64_t sparse_keys);
 
@@ -43,7 +43,7 @@ class GpuAttention final : public model::Attention {
   /// With the pages of the layer's group.
   const kernels::PagedBatch& batch_of(int layer) const;
 
-  const kernels::Gpu& gpu_;
+  const kernels::EngineKernels& gpu_;
   const CacheGroups groups_;
   const kernels::BlockChains* chains_;
   bool has_indexers_;

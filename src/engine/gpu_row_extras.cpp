@@ -162,7 +162,7 @@ void GpuRowExtras::read(const RowReport& report, int turn, int32_t num_kept,
   token.kept_ids.assign(kept, kept + num_kept);
 }
 
-std::vector<std::vector<std::pair<float, TokenId>>> best_tokens(const kernels::Gpu& gpu,
+std::vector<std::vector<std::pair<float, TokenId>>> best_tokens(const kernels::EngineKernels& gpu,
                                                                 const Tensor& logits_PV,
                                                                 int64_t num_top) {
   const int64_t rows = logits_PV.size(0), vocab = logits_PV.size(1);

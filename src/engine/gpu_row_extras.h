@@ -14,7 +14,7 @@
 #include "core/tensor.h"
 #include "engine/scheduler.h"
 #include "kernels/cpu/sample.h"
-#include "kernels/gpu/gpu.h"
+#include "kernels/gpu/engine_kernels.h"
 
 namespace slime::engine {
 
@@ -55,7 +55,7 @@ class GpuRowExtras {
 };
 
 /// The best tokens of each row at temperature 1. Waits for the GPU.
-std::vector<std::vector<std::pair<float, TokenId>>> best_tokens(const kernels::Gpu& gpu,
+std::vector<std::vector<std::pair<float, TokenId>>> best_tokens(const kernels::EngineKernels& gpu,
                                                                 const Tensor& logits_PV,
                                                                 int64_t num_top);
 

@@ -23,13 +23,13 @@ void for_each_expert(const GroupStarts& groups, const Fn& fn) {
 
 }  // namespace
 
-Tensor Device::gated_linear(const Tensor& x_TI, const Matrix& weight_2FI,
-                            const Tensor& bias_2F) const {
+Tensor LayerKernels::gated_linear(const Tensor& x_TI, const Matrix& weight_2FI,
+                                  const Tensor& bias_2F) const {
   return swiglu(linear(x_TI, weight_2FI, bias_2F));
 }
 
-Tensor Device::grouped_linear(const Tensor& x_SI, const Matrix& weight_EOI,
-                              const GroupStarts& starts) const {
+Tensor LayerKernels::grouped_linear(const Tensor& x_SI, const Matrix& weight_EOI,
+                                    const GroupStarts& starts) const {
   const Tensor y_SO = at::empty({x_SI.size(0), weight_EOI.outputs()}, x_SI.options());
   for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
     y_SO.narrow(0, begin, rows)
@@ -38,13 +38,13 @@ Tensor Device::grouped_linear(const Tensor& x_SI, const Matrix& weight_EOI,
   return y_SO;
 }
 
-Tensor Device::grouped_gated_linear(const Tensor& x_SI, const Matrix& weight_EOI,
-                                    const GroupStarts& starts) const {
+Tensor LayerKernels::grouped_gated_linear(const Tensor& x_SI, const Matrix& weight_EOI,
+                                          const GroupStarts& starts) const {
   return swiglu(grouped_linear(x_SI, weight_EOI, starts));
 }
 
-Tensor Device::grouped_input_grad(const Tensor& dy_SO, const Matrix& weight_EOI,
-                                  const GroupStarts& starts) const {
+Tensor GradientKernels::grouped_input_grad(const Tensor& dy_SO, const Matrix& weight_EOI,
+                                           const GroupStarts& starts) const {
   const Tensor dx_SI = at::empty({dy_SO.size(0), weight_EOI.inputs()}, dy_SO.options());
   for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
     dx_SI.narrow(0, begin, rows)
@@ -53,16 +53,17 @@ Tensor Device::grouped_input_grad(const Tensor& dy_SO, const Matrix& weight_EOI,
   return dx_SI;
 }
 
-void Device::add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO, const Tensor& x_SI,
-                                      const GroupStarts& starts) const {
+void GradientKernels::add_grouped_weight_grad_(Tensor grad_EOI, const Tensor& dy_SO,
+                                               const Tensor& x_SI,
+                                               const GroupStarts& starts) const {
   for_each_expert(starts, [&](int64_t expert, int64_t begin, int64_t rows) {
     add_linear_weight_grad_(grad_EOI.select(0, expert), dy_SO.narrow(0, begin, rows),
                             x_SI.narrow(0, begin, rows));
   });
 }
 
-Tensor Device::sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
-                          const Tensor& weight_TK) const {
+Tensor LayerKernels::sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
+                                const Tensor& weight_TK) const {
   const Tensor sum_TH = at::zeros({place_TK.size(0), rows_SH.size(1)},
                                   rows_SH.options().dtype(accumulator_of(rows_SH)));
   for (int64_t k = 0; k < place_TK.size(1); ++k) {
@@ -76,20 +77,20 @@ Tensor Device::sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
   return sum_TH.to(rows_SH.scalar_type());
 }
 
-void Device::linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
-                         const Tensor& bias_O) const {
+void LayerKernels::linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                               const Tensor& bias_O) const {
   y_TO.copy_(linear(x_TI, weight_OI, bias_O));
 }
 
-void Device::linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
-                                    const Matrix& weight_OI) const {
+void GradientKernels::linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
+                                             const Matrix& weight_OI) const {
   dx_TI.copy_(linear_input_grad(dy_TO, weight_OI));
 }
 
-Tensor Device::sum(const Tensor& a, const Tensor& b) const { return a + b; }
+Tensor LayerKernels::sum(const Tensor& a, const Tensor& b) const { return a + b; }
 
-Tensor Device::add_rms_norm(const Tensor& x_TH, const Tensor& update_TH, const Tensor& weight_H,
-                            double eps, Tensor& sum_TH) const {
+Tensor LayerKernels::add_rms_norm(const Tensor& x_TH, const Tensor& update_TH,
+                                  const Tensor& weight_H, double eps, Tensor& sum_TH) const {
   sum_TH = sum(x_TH, update_TH);
   return rms_norm(sum_TH, weight_H, eps);
 }
@@ -100,12 +101,12 @@ Tensor Device::add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy_TH,
   return sum(rms_norm_backward(dy_TH, sum_TH, weight_H, eps, std::move(grad_H)), dsum_TH);
 }
 
-void Device::soft_cap_(Tensor x, double cap) const { kernels::soft_cap_(std::move(x), cap); }
+void LayerKernels::soft_cap_(Tensor x, double cap) const { kernels::soft_cap_(std::move(x), cap); }
 
-Tensor Device::softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
-                                const LogitForm& form, const Tensor& logsumexp_R,
-                                const Tensor& entropy_R, const Tensor& dlogprob_R,
-                                const Tensor& dentropy_R, at::ScalarType precision) const {
+Tensor GradientKernels::softmax_gradient(const Tensor& logits_RV, const Tensor& target_R,
+                                         const LogitForm& form, const Tensor& logsumexp_R,
+                                         const Tensor& entropy_R, const Tensor& dlogprob_R,
+                                         const Tensor& dentropy_R, at::ScalarType precision) const {
   const Tensor slope_RV = form.cap > 0 ? soft_cap_slope(logits_RV, form.cap) : Tensor();
   softmax_backward_(logits_RV, target_R, form.temperature, logsumexp_R, entropy_R, dlogprob_R,
                     dentropy_R);
