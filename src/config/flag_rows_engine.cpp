@@ -10,27 +10,28 @@ using C = RunConfig;
 std::vector<FlagRow> engine_worker_flags() {
   return {
       works("--rollout-num-gpus", &C::rollout_num_gpus,
-            "without --colocate: engines in processes of their own, beside the trainer, each on a "
-            "GPU behind the trainer's; on CPUs a device is a process with a share of the cores")
+            "number of GPUs for engines in their own processes, after the trainer's "
+            "GPUs; not with --colocate. On CPUs a process with a share of the cores "
+            "counts as a device")
           .when(kGeneration),
       works("--rollout-num-gpus-per-engine", &C::rollout_num_gpus_per_engine,
-            "how many of them make one engine, whose ranks share the heads, the feed-forward width "
-            "and the vocabulary (tensor parallelism); with --colocate neighbours among the ranks "
-            "that train")
+            "tensor-parallel size of an engine: its ranks share heads, feed-forward "
+            "width and vocabulary; with --colocate it uses neighbouring training "
+            "ranks")
           .when(kEnginesOfRanks),
-      works(
-          "--use-fault-tolerance", &C::use_fault_tolerance,
-          "an engine that dies or hangs is started again, and so are all ranks that train when one "
-          "of them does, from the last checkpoint; otherwise the run goes on with the other "
-          "engines, and ends with the last one or with a rank")
+      works("--use-fault-tolerance", &C::use_fault_tolerance,
+            "restart an engine that dies or hangs; restart all training ranks from "
+            "the last checkpoint if one of them does. Without it the run continues "
+            "with the remaining engines, and ends with the last one or with any "
+            "training rank")
           .when(kWorkers),
-      works(
-          "--max-restarts", &C::max_restarts,
-          "with --use-fault-tolerance: how often an engine that draws nothing, or ranks that train "
-          "no further step, are started again before the run ends")
+      works("--max-restarts", &C::max_restarts,
+            "with --use-fault-tolerance: restarts without progress (an engine that "
+            "generates nothing, ranks that train no further step) before the run ends")
           .when(kFaultTolerance),
       works("--rollout-health-check-interval", &C::rollout_health_check_interval,
-            "with --use-fault-tolerance: seconds between two looks at an engine's progress")
+            "with --use-fault-tolerance: seconds between checks of an engine's "
+            "progress")
           .with("--use-fault-tolerance and --rollout-num-gpus"),
       works("--rollout-health-check-timeout", &C::rollout_health_check_timeout,
             "with --use-fault-tolerance: seconds without an answer, or without a step while there "
@@ -56,7 +57,8 @@ std::vector<FlagRow> engine_worker_flags() {
             "folder for new weights on their way to engines, each version in one of its own")
           .with("--update-weight-transport disk"),
       works("--update-weight-disk-keep-files", &C::update_weight_disk_keep_files,
-            "they stay there once the engines have read them")
+            "keep the files in --update-weight-disk-dir after the engines have read "
+            "them")
           .with("--update-weight-transport disk"),
       works(
           "--update-weight-delta-encoding", &C::update_weight_delta_encoding,
@@ -94,7 +96,8 @@ std::vector<FlagRow> engine_flags() {
             "longest requests needs, if there is room")
           .when(kGeneration),
       works("--sglang-mem-fraction-static", &C::sglang_mem_fraction_static,
-            "GPU: share of its memory for weights and KV cache, as far as training leaves it")
+            "GPU: share of memory for weights and KV cache, at most what training "
+            "leaves")
           .when(kDeviceMemory),
       refused("--rollout-external-engine-addrs", kList,
               "leave it out: engines are the run's own (--rollout-num-gpus)"),

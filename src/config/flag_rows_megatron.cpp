@@ -95,13 +95,13 @@ std::vector<FlagRow> parallel_flags() {
       "weights are shared and the optimizer stays; --offload-rollout is about the rest";
   return {
       works("--tensor-model-parallel-size", &C::tensor_model_parallel_size,
-            "ranks that cut heads, feed-forward width and vocabulary of each layer between them; "
-            "where the size divides them"),
+            "tensor parallelism: ranks that share the heads, feed-forward width and "
+            "vocabulary of each layer, which the size must divide"),
       works("--pipeline-model-parallel-size", &C::pipeline_model_parallel_size,
             "stages of layers; micro-batches go through them one forward, one backward"),
       works("--context-parallel-size", &C::context_parallel_size,
-            "ranks that have rows of each micro-batch, pieces r and 2 x size - 1 - r of each "
-            "segment"),
+            "context parallelism: ranks that share the rows of each micro-batch; rank "
+            "r has pieces r and 2 x size - 1 - r of each segment"),
       works("--expert-model-parallel-size", &C::expert_model_parallel_size,
             "ranks among which the experts of each layer are divided; tokens travel to them and "
             "back"),
@@ -141,8 +141,8 @@ std::vector<FlagRow> parallel_flags() {
       alias("--offload", {.words = {{"", {{"--offload-rollout", ""}}}}},
             "same as --offload-rollout"),
       works("--offload-rollout", &C::offload_rollout,
-            "keys and values give their memory back while training, gradients while generating; "
-            "on a GPU that happens anyway where not everything fits at once")
+            "free the KV cache while training and gradients while generating; on a "
+            "GPU this happens automatically if not everything fits at once")
           .when(kSharedDevice),
       works("--no-offload-rollout", &C::no_offload_rollout,
             "keys, values and gradients keep their memory all the time")
@@ -160,7 +160,7 @@ std::vector<FlagRow> parallel_flags() {
             "deadline of a collective: ranks that wait longer for one another end the run")
           .when(kWorkers),
       works("--worker-timeout-seconds", &C::worker_timeout_seconds,
-            "a rank or engine that shows no sign of life for so long is taken for hung")
+            "silence after which a rank or engine counts as hung")
           .when(kWorkers),
   };
 }

@@ -10,18 +10,19 @@ using C = RunConfig;
 
 std::vector<FlagRow> rollout_flags() {
   return {
-      works(
-          "--rollout-function-path", &C::rollout_function_path,
-          "a function or class of the user's that draws a whole step (docs/plugins.md); built in: "
-          "generation, data rows without generation "
-          "(slime.rollout.sft_rollout.generate_rollout), and generation that never stops, as slime "
-          "train-async (slime.rollout.fully_async_rollout.generate_rollout_fully_async)")
+      works("--rollout-function-path", &C::rollout_function_path,
+            "your function or class that generates and scores a whole step "
+            "(docs/plugins.md); built in: generation, data rows without generation "
+            "(slime.rollout.sft_rollout.generate_rollout), and generation that never "
+            "stops, as in slime train-async "
+            "(slime.rollout.fully_async_rollout.generate_rollout_fully_async)")
           .when(kAnyRun),
       works("--rollout-temperature", &C::rollout_temperature,
             "above 0; the trainer divides its logits by it too")
           .when(kAnyRun),
       works("--rollout-top-p", &C::rollout_top_p,
-            "nucleus, in (0, 1]; below 1 the trainer replays the cut of each token"),
+            "nucleus sampling, in (0, 1]; below 1 the trainer normalises log-probs "
+            "over the same kept ids"),
       works("--rollout-top-k", &C::rollout_top_k, "-1: all"),
       works("--rollout-max-response-len", &C::rollout_max_response_len, "new tokens per response"),
       works("--rollout-skip-special-tokens", &C::rollout_skip_special_tokens,
@@ -29,32 +30,35 @@ std::vector<FlagRow> rollout_flags() {
       works("--rollout-stop", &C::rollout_stop, "strings that end a response"),
       works("--rollout-stop-token-ids", &C::rollout_stop_token_ids, "ids that end a response"),
       works("--over-sampling-batch-size", &C::over_sampling_batch_size,
-            "prompts started per refill")
+            "prompts started per refill; more than --rollout-batch-size keeps the "
+            "engine busy while the last responses finish")
           .when(kGeneration),
-      works(
-          "--over-sampling-refill", &C::over_sampling_refill,
-          "with --partial-rollout: prompts begin with the step, or one whenever one has ended, so "
-          "that as many are under way to the step's end",
-          {"step", "group"})
+      works("--over-sampling-refill", &C::over_sampling_refill,
+            "with --partial-rollout: start all prompts at the beginning of the step "
+            "(step), or a new one whenever one ends (group), so that the number in "
+            "flight stays constant",
+            {"step", "group"})
           .with("--partial-rollout"),
       works("--max-filter-ratio", &C::max_filter_ratio,
             "a rollout step whose filter has dropped more than N times --rollout-batch-size groups "
             "ends the run; 0: no limit")
           .with("--dynamic-sampling-filter-path"),
       works("--max-failed-groups", &C::max_failed_groups,
-            "so many groups of a rollout step may fail, whatever their share")
+            "failed groups that a rollout step may have, whatever their share")
           .when(kGeneration),
       works("--max-failed-group-share", &C::max_failed_group_share,
-            "more of them end the run when they are a larger share of the step's groups")
+            "end the run if more than --max-failed-groups fail and they are a larger "
+            "share than this of the step's groups")
           .when(kGeneration),
       works("--max-untrained-steps", &C::max_untrained_steps,
-            "more rollout steps in a row without a token to train on end the run; 0: no limit")
+            "end the run after more than N consecutive rollout steps without a token "
+            "to train on; 0: no limit")
           .when(kTraining),
-      works(
-          "--dynamic-sampling-filter-path", &C::dynamic_sampling_filter_path,
-          "whether a finished group is trained: a function of the user's (docs/plugins.md); built "
-          "in: slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std "
-          "and its fallback form")
+      works("--dynamic-sampling-filter-path", &C::dynamic_sampling_filter_path,
+            "your function that decides whether a finished group is trained "
+            "(docs/plugins.md); built in: "
+            "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std "
+            "and its fallback form")
           .when(kGeneration),
       works("--partial-rollout", &C::partial_rollout,
             "aborted groups go back to the buffer and continue later"),
@@ -62,15 +66,14 @@ std::vector<FlagRow> rollout_flags() {
             "tokens of older weights are not trained")
           .when(kGeneration),
       works("--keep-old-actor", &C::keep_old_actor,
-            "old log-probs come from weights that lag one hand-over behind"),
+            "compute old log-probs with the weights of the previous update"),
       works("--custom-generate-function-path", &C::custom_generate_function_path,
-            "a function of the user's draws each sample, with turns and tools as it likes: "
+            "your function that generates each sample, with any turns and tools: "
             "module.name, file.py:name or file.py (docs/plugins.md)")
           .when(kAnyRun),
-      works(
-          "--generate-timeout-seconds", &C::generate_timeout_seconds,
-          "a conversation that takes longer has failed. Default: --plugin-timeout-seconds where it "
-          "is given, else 1800")
+      works("--generate-timeout-seconds", &C::generate_timeout_seconds,
+            "time limit of a call of the generate function; default: "
+            "--plugin-timeout-seconds if given, else 1800")
           .when(kDrawingFunction),
       works("--rollout-sample-hook-path", &C::rollout_sample_hook_path,
             "functions of the user's that see each sample before its reward; may be given several "
@@ -83,7 +86,7 @@ std::vector<FlagRow> rollout_flags() {
             "the same, with the groups that a filter dropped")
           .when(kAnyRun),
       works("--rollout-data-postprocess-path", &C::rollout_data_postprocess_path,
-            "a function of the user's over the columns of a step, after the advantages")
+            "your function that changes a step's training data after the advantages")
           .when(kAnyRun),
       accepted("--release-train", kSwitch, kOneWeights).where(kOwnWeights, kTwoWeights),
       accepted("--use-distributed-post", kSwitch, "ranks hand their results over by themselves"),
@@ -94,13 +97,13 @@ std::vector<FlagRow> rollout_flags() {
 std::vector<FlagRow> async_flags() {
   return {
       works("--train-async", &C::train_async,
-            "what `slime train-async` is short for: generation goes on while the trainer trains")
+            "generate and train concurrently; set by `slime train-async`")
           .when(kAnyRun),
       alias("--fully-async", {.words = {{"", {{"--train-async", ""}}}}},
             "the same as --train-async"),
       works("--colocate", &C::colocate,
-            "trainer and engine take turns on one device; `slime train` does without "
-            "--rollout-num-gpus too")
+            "trainer and engine take turns on the same devices; always so in `slime "
+            "train` without --rollout-num-gpus")
           .when(kAnyRun),
       refused("--flush-cache-interval", kValue,
               "use slime train-async with --update-mode and --kv-on-update: keep leaves the cache, "
@@ -113,8 +116,8 @@ std::vector<FlagRow> async_flags() {
       accepted("--async-strategy", kValue,
                "slime train-async, --update-mode and --max-staleness say it"),
       works("--max-staleness", &C::max_staleness,
-            "how many updates older than the trainer's weights those that began a response may be; "
-            "default 1, 0 is on policy")
+            "how many updates older than the trainer's weights the weights that "
+            "started a response may be; default 1; 0 is on-policy")
           .when(kAsyncRun),
       alias("--max-weight-staleness", {.same_as = "--max-staleness"}, "the same as --max-staleness")
           .when(kAsyncRun),
@@ -138,8 +141,9 @@ std::vector<FlagRow> async_flags() {
       refused("--fully-async-eviction-policy", kValue,
               "who is over the bound leaves, oldest first; use --staleness-policy drop or retry"),
       works("--staleness-policy", &C::staleness_policy,
-            "groups that would be over the bound: wait for them, drop them, retry from the prompt, "
-            "or train them with a correction",
+            "what to do with groups that would exceed --max-staleness: wait for them, "
+            "drop them, retry them from the prompt, or train them with a correction "
+            "(correct)",
             {"wait", "drop", "retry", "correct"})
           .when(kAsyncRun),
       alias("--async-unused-samples-handler",
@@ -148,7 +152,8 @@ std::vector<FlagRow> async_flags() {
             "the same as --staleness-policy")
           .when(kAsyncRun),
       works("--async-order", &C::async_order,
-            "which finished groups are trained first: those begun first, or those finished first",
+            "train groups in the order in which they were started (dispatch) or "
+            "finished (finish)",
             {"dispatch", "finish"})
           .when(kAsyncRun),
       works("--async-buffer-size", &C::async_buffer_size,
@@ -173,23 +178,20 @@ std::vector<FlagRow> async_flags() {
             "rollouts trained between updates of the engine; `slime train` updates after each")
           .with("slime train-async"),
       works("--update-mode", &C::update_mode,
-            "what runs when the engine gets new weights: stands still for one iteration, is "
-            "interrupted and goes on from its tokens, or runs to its end first",
+            "what running requests do when the engine gets new weights: pause for one "
+            "iteration (suspend), abort and continue from their tokens (interrupt), "
+            "or finish first (drain)",
             {"suspend", "interrupt", "drain"})
           .when(kAsyncRun),
       works("--kv-on-update", &C::kv_on_update,
-            "keys and values of suspended requests: kept; computed again with the new weights, "
-            "before "
-            "anything else; or dropped, and computed again behind what waits already",
+            "KV cache of suspended requests: kept; recomputed with the new weights at "
+            "once; or dropped, and recomputed after all waiting requests",
             {"keep", "recompute", "drop"})
           .when(kAsyncRun),
-      works(
-          "--restart-mode", &C::restart_mode,
-          "what a run that goes on from a checkpoint does with groups under way: sibling: each "
-          "sample "
-          "goes on from its tokens; prompt_group: groups of which a sample has not ended are sampled "
-          "anew from their prompts",
-          {"sibling", "prompt_group"})
+      works("--restart-mode", &C::restart_mode,
+            "unfinished groups of a checkpoint: continue each sample from its tokens (sibling), or "
+            "generate the group again from its prompt (prompt_group)",
+            {"sibling", "prompt_group"})
           .when(kAsyncRun),
       alias("--keep-cache-on-weight-update",
             {.words = {{"", {{"--update-mode", "suspend"}, {"--kv-on-update", "keep"}}}}},
@@ -213,11 +215,12 @@ std::vector<FlagRow> async_flags() {
           "the queue of finished groups is the program's; use --async-order, --staleness-policy "
           "and --async-buffer-size"),
       works("--rollout-num-threads", &C::rollout_num_threads,
-            "CPU threads of the engine beside a trainer; default: half of --num-threads")
+            "CPU threads of an engine that runs concurrently with a trainer; 0: half "
+            "of --num-threads")
           .when(kEngineThreads),
       works("--deterministic-schedule", &C::deterministic_schedule,
-            "generation and training advance in rounds that are counted, not timed: the run is a "
-            "function of its seeds; slower, for finding bugs")
+            "generation and training advance in counted rounds instead of by the "
+            "clock, so the run depends only on its seeds; slower, for debugging")
           .when(kAsyncRun),
       works("--schedule-round", &C::schedule_round,
             "with --deterministic-schedule: tokens that each sample draws in a round")
@@ -238,7 +241,8 @@ std::vector<FlagRow> reward_flags() {
           "name in a plug-in host")
           .when(kGeneration),
       works("--no-rm-strict", &C::no_rm_strict,
-            "grade as the original does, its known holes included (docs/rewards.md)")
+            "grade as the original does, including answers that it wrongly accepts "
+            "(docs/rewards.md)")
           .at_start(kRules),
       works("--rm-url", &C::rm_url, "server of remote_rm, or with --opd-type sglang the teacher")
           .at_start(kRules),
@@ -258,8 +262,11 @@ std::vector<FlagRow> reward_flags() {
             "rewards computed at once; with --rm-url at least 64")
           .when(kGeneration),
       works("--overlong-buffer-len", &C::overlong_buffer_len,
-            "DAPO: over the last N tokens before --rollout-max-response-len the reward falls"),
-      works("--overlong-penalty-factor", &C::overlong_penalty_factor, "by this much at the limit")
+            "DAPO: length in tokens, before --rollout-max-response-len, of the range "
+            "in which the penalty grows"),
+      works("--overlong-penalty-factor", &C::overlong_penalty_factor,
+            "DAPO: penalty at --rollout-max-response-len; it grows linearly over the "
+            "last --overlong-buffer-len tokens")
           .with("--overlong-buffer-len"),
       works(
           "--custom-rm-path", &C::custom_rm_path,
@@ -279,8 +286,8 @@ std::vector<FlagRow> reward_flags() {
             "a host that holds more, with all that it started, is ended and replaced; 0: no limit")
           .when(kUsersCode),
       works("--plugin-repeat-lost-calls", &C::plugin_repeat_lost_calls,
-            "calls that waited when another one brought their host down are made a second time; "
-            "without it they fail")
+            "make calls again that had begun and were waiting when another call ended "
+            "their host; without it they fail")
           .when(kUsersCode),
       works("--custom-reward-post-process-path", &C::custom_reward_post_process_path,
             "a function of the user's in the place of group normalisation; built in: "

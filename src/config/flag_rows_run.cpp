@@ -19,18 +19,18 @@ std::vector<FlagRow> model_flags() {
           .when(kAnyRun),
       works("--ref-load", &C::ref_load,
             "model directory, or folder of checkpoints, of the KL reference; default: "
-            "--hf-checkpoint. The actor begins with it where --load has nothing")
+            "--hf-checkpoint. Also the actor's initial weights if --load has none")
           .when(kAnyRun),
-      works(
-          "--load", &C::load,
-          "folder of checkpoints to go on from, or a model directory whose weights the run begins "
-          "with; default: --save, if it holds one. Without either of them an error, unless it is "
-          "the folder of --save itself or --ref-load is given (docs/resume.md)")
+      works("--load", &C::load,
+            "folder of checkpoints to continue from, or a model directory with the "
+            "initial weights; default: --save, if it holds a checkpoint. An error if "
+            "neither exists, unless it is the folder of --save itself or --ref-load "
+            "is given (docs/resume.md)")
           .when(kAnyRun),
-      works("--finetune", &C::finetune, "take the weights of --load alone, and begin at rollout 0")
+      works("--finetune", &C::finetune, "take only the weights of --load, and start at rollout 0")
           .at_start(kCheckpoint),
       works("--allow-other-experiment", &C::allow_other_experiment,
-            "go on from a checkpoint whose model, reward or objective was another")
+            "continue from a checkpoint with another model, reward or objective")
           .when(kAnyRun),
       works("--save", &C::save, "checkpoint folder; default: --run-dir").when(kAnyRun),
       works("--save-interval", &C::save_interval,
@@ -45,7 +45,8 @@ std::vector<FlagRow> model_flags() {
             "leave the optimizer state out of checkpoints (no exact resume)")
           .when(kTraining),
       works("--no-load-optim", &C::no_load_optim,
-            "start with fresh optimizer moments; schedules, counters and the critic go on")
+            "start with zero optimizer moments; schedules, counters and the critic "
+            "continue")
           .at_start(kCheckpoint),
       accepted("--no-load-rng", kSwitch,
                "random numbers follow from seeds and ordinals: there is no state to leave out"),
@@ -64,9 +65,9 @@ std::vector<FlagRow> model_flags() {
       works("--allow-unknown-flags", &C::allow_unknown_flags, "unknown flags do not stop the run")
           .when(kAnyRun),
       works("--from-launch-script", &C::from_launch_script,
-            "what train.py and train_async.py add: an unknown flag is told when the run begins and "
-            "ends, and stops it only where its name speaks of the objective, the optimizer, the "
-            "data, adapters or precision")
+            "added by train.py and train_async.py: an unknown flag is reported at the "
+            "start and at the end; it stops the run only if its name is about the "
+            "objective, the optimizer, the data, adapters or precision")
           .when(kAnyRun),
       works("--run-dir", &C::run_dir, "folder for metrics, rollouts, report and checkpoints")
           .when(kAnyRun),
@@ -87,7 +88,8 @@ std::vector<FlagRow> model_flags() {
             "CPU threads; 0: all cores. A process with a GPU has at most 8")
           .when(kAnyRun),
       works("--custom-config-path", &C::custom_config_path,
-            "YAML file of flags that wins over the command line; other keys are kept for plug-ins")
+            "YAML file of flags that take precedence over the command line; other "
+            "keys are passed to plug-ins")
           .when(kAnyRun),
       works("--megatron-config-path", &C::megatron_config_path,
             "YAML with a list `megatron` of {role: actor or critic, overrides: flags}")
@@ -161,8 +163,8 @@ std::vector<FlagRow> data_flags() {
       works("--num-rollout", &C::num_rollout, "number of rollout steps; wins over --num-epoch")
           .when(kAnyRun),
       works("--num-epoch", &C::num_epoch,
-            "number of passes over the data; batches go on over the ends of epochs, and the last "
-            "one is filled from the next")
+            "passes over the data; batches continue across epochs, and the last batch "
+            "is filled from the next epoch")
           .when(kNoCount),
       works("--rollout-batch-size", &C::rollout_batch_size, "prompts per rollout step")
           .when(kAnyRun),
@@ -183,16 +185,17 @@ std::vector<FlagRow> data_flags() {
             {"auto", "qwen", "qwen3", "qwen3_5", "distill_qwen"})
           .when(kRowTraining),
       works("--trained-answers", &C::trained_answers,
-            "answers of a conversation that are trained (sft_loss): all; those after the last "
-            "message of a user; those that the template renders as when they were written",
+            "sft_loss: which answers of a conversation are trained: all; those after "
+            "the last user message; those that the template still renders as when "
+            "they were written",
             {"all", "last", "unchanged"})
           .when(kSupervised),
       works("--no-special-tokens-in-content", &C::no_special_tokens_in_content,
-            "marks of a conversation in what users and tools said are spelled as text")
+            "tokenise control tokens in the text of users and tools as ordinary text")
           .at_start(kMessages),
       works("--rollout-max-prompt-len", &C::rollout_max_prompt_len,
-            "drop longer prompts when loading; in supervised rows, what precedes the first trained "
-            "token")
+            "leave out longer prompts when loading; for supervised rows: tokens "
+            "before the first trained one")
           .when(kRowsOfData),
       works("--rollout-max-context-len", &C::rollout_max_context_len,
             "prompt and response together; longer supervised rows are left out")
@@ -219,7 +222,8 @@ std::vector<FlagRow> data_flags() {
             "(docs/buffer.md)")
           .when(kBufferFunction),
       works("--fetch-trajectory-retry-times", &C::fetch_trajectory_retry_times,
-            "with --rollout-buffer-url: reads of it that may fail in a row; -1: any number")
+            "with --rollout-buffer-url: consecutive failed reads before the run ends; "
+            "-1: no limit")
           .when(kBufferFunction),
       refused("--buffer-sort-by-staleness", kSwitch,
               "use --buffer-filter-path with a function of yours that sorts"),
@@ -235,7 +239,7 @@ std::vector<FlagRow> data_flags() {
       accepted("--rollout-cleanup-timeout", kValue, "generation ends with the run"),
       accepted("--min-batch-collection-ratio", kValue, "a step trains its whole batch"),
       works("--rollout-task-type", &C::rollout_task_type,
-            "with --rollout-buffer-url: which of its generators draws")
+            "with --rollout-buffer-url: the generator to use")
           .when(kBufferFunction),
       works("--custom-convert-samples-to-train-data-path",
             &C::custom_convert_samples_to_train_data_path,
@@ -376,10 +380,10 @@ std::vector<FlagRow> output_flags() {
       accepted("--memory-recorder", kValue, kSnapshots),
       accepted("--memory-snapshot-dir", kValue, kSnapshots),
       accepted("--memory-snapshot-num-steps", kValue, kSnapshots),
-      works(
-          "--check-weight-update-equal", &C::check_weight_update_equal,
-          "checksums of the engines' weights are compared with those of the trainer's, as the run "
-          "begins and behind its first update; a difference ends it, with the tensors' names")
+      works("--check-weight-update-equal", &C::check_weight_update_equal,
+            "compare checksums of the engines' and the trainer's weights at the start "
+            "and after the first update; a difference ends the run and names the "
+            "tensors")
           .when(kUpdates),
       accepted("--ci-test", kSwitch, "the original's own tests set it"),
       accepted("--ci-disable-kl-checker", kSwitch, "the original's own tests set it"),

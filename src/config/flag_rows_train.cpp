@@ -116,12 +116,17 @@ std::vector<FlagRow> algorithm_flags() {
                 "(examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp) and "
                 "--use-rs"),
       works("--rs-veto-threshold", &C::rs_veto_threshold,
-            "MIS: a token below it rejects its whole response")
+            "MIS: reject the whole response if a token's ratio is below this")
           .with("--custom-tis-function-path with the MIS function "
                 "(examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp) and "
                 "--use-rs"),
-      works("--use-opsm", &C::use_opsm, "drop bad samples that left the policy"),
-      works("--opsm-delta", &C::opsm_delta, "how far is left").with("--use-opsm"),
+      works("--use-opsm", &C::use_opsm,
+            "OPSM: drop tokens with negative advantage of responses that are "
+            "off-policy by more than --opsm-delta"),
+      works("--opsm-delta", &C::opsm_delta,
+            "OPSM: mean log-prob difference from the old policy above which a "
+            "response counts as off-policy")
+          .with("--use-opsm"),
       works("--use-opd", &C::use_opd, "on-policy distillation: pull towards a teacher"),
       works("--opd-type", &C::opd_type,
             "who scores: a model directory here (megatron), or a server (sglang)",
@@ -148,19 +153,19 @@ std::vector<FlagRow> algorithm_flags() {
             "a function of the user's that makes the advantages (docs/plugins.md)")
           .when(kAnyRun),
       works("--use-routing-replay", &C::use_routing_replay,
-            "tokens visit the experts that the pass for old log-probs chose"),
+            "MoE: use the routing of the pass for old log-probs"),
       works("--use-rollout-routing-replay", &C::use_rollout_routing_replay,
-            "tokens visit the experts that the engine chose"),
+            "MoE: use the engine's routing"),
       works("--moe-router-load-balancing-type", &C::moe_router_load_balancing_type,
-            "of the loss that spreads tokens over experts: the tokens of a micro-batch, or of each "
-            "sequence",
+            "MoE: load-balancing loss over the tokens of a micro-batch (aux_loss) or "
+            "of each sequence (seq_aux_loss)",
             {"none", "aux_loss", "seq_aux_loss"})
           .with("a model with experts"),
       works("--moe-aux-loss-coeff", &C::moe_aux_loss_coeff, "how strongly that loss counts")
           .with("a model with experts, and --moe-router-load-balancing-type aux_loss or "
                 "seq_aux_loss"),
       works("--moe-z-loss-coeff", &C::moe_z_loss_coeff,
-            "of a loss that keeps the routers' logits small")
+            "MoE: weight of the loss that keeps the routers' logits small")
           .with("a model with experts"),
       works("--moe-router-enable-expert-bias", &C::moe_router_enable_expert_bias,
             "after each step selection biases follow the load of experts")
@@ -249,8 +254,8 @@ std::vector<FlagRow> batch_flags() {
           .with("--use-dynamic-batch-size"),
       accepted("--log-probs-chunk-size", kValue, "log-probs are always computed in chunks"),
       works("--recompute-granularity", &C::recompute_granularity,
-            "compute activations again in backward: all but the layers' inputs, or those that "
-            "cost little",
+            "recompute activations in the backward pass: all except the layers' "
+            "inputs (full), or only cheap ones (selective)",
             {"full", "selective"}),
       alias("--recompute-activations",
             {.words = {{"", {{"--recompute-granularity", "selective"}}}}, .yields = true},
@@ -260,8 +265,9 @@ std::vector<FlagRow> batch_flags() {
       accepted("--recompute-loss-function", kSwitch,
                "logits are kept where the device has room, and computed again elsewhere"),
       works("--no-prefix-sharing", &C::no_prefix_sharing,
-            "train every sample with its own copy of the prompt; same numbers. On GPUs this is "
-            "so anyway where sharing would take longer"),
+            "train every sample with its own copy of the prompt, with the same "
+            "results. On GPUs this is chosen automatically if sharing would take "
+            "longer"),
       accepted("--data-pad-size-multiplier", kValue, "nothing is padded"),
       accepted("--ref-micro-batch-size", kValue, "the original ignores it too"),
   };
