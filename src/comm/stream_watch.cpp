@@ -29,12 +29,27 @@ StreamWatch::~StreamWatch() {
   thread_.join();
 }
 
-c10::Event StreamWatch::record(const c10::Stream& stream) const {
+c10::Event StreamWatch::record(const c10::Stream& stream) {
+  std::optional<c10::Event> event;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      event = std::move(free_.back());
+      free_.pop_back();
+    }
+  }
   // The flag is what gives an event its time.
-  c10::Event event(device_.type(), calls_.on_end ? c10::EventFlag::BACKEND_DEFAULT
-                                                 : c10::EventFlag::PYTORCH_DEFAULT);
-  event.record(stream);
-  return event;
+  if (!event) {
+    event.emplace(device_.type(), calls_.on_end ? c10::EventFlag::BACKEND_DEFAULT
+                                                : c10::EventFlag::PYTORCH_DEFAULT);
+  }
+  event->record(stream);
+  return std::move(*event);
+}
+
+void StreamWatch::reuse(Operation& operation) {
+  if (operation.start) free_.push_back(std::move(*operation.start));
+  if (operation.event) free_.push_back(std::move(*operation.event));
 }
 
 StreamWatch::Ticket StreamWatch::begin(std::function<std::string()> where, const char* what) {
@@ -56,6 +71,7 @@ void StreamWatch::launched(Ticket ticket) {
 
 void StreamWatch::dropped(Ticket ticket) {
   const std::lock_guard lock(mutex_);
+  reuse(*ticket);
   under_way_.erase(ticket);
 }
 
@@ -71,6 +87,7 @@ std::string StreamWatch::look() {
     const bool waits = it->event && std::ranges::find(busy, it->stream) == busy.end();
     if (waits && it->event->query()) {
       if (it->start) calls_.on_end(it->start->elapsedTime(*it->event), it->what);
+      reuse(*it);
       it = under_way_.erase(it);
       continue;
     }

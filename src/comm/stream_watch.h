@@ -4,7 +4,11 @@
 /// happened, so a thread looks whether what was put into streams comes to an end.
 ///
 /// Ranks that wait for one another inside kernels are set free by their transport's abort. What
-/// happened is kept, and thrown by whoever calls check() next.
+/// happened is kept, and thrown by the next call of check().
+///
+/// The watch's thread only queries events and never destroys one: the driver destroys an event under a lock
+/// that a thread in a blocking copy holds until its stream has ended, which may be never. Ended events are
+/// used again.
 
 #include <c10/core/Device.h>
 #include <c10/core/Event.h>
@@ -18,6 +22,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace slime::comm {
 
@@ -57,10 +62,11 @@ class StreamWatch final {
   void check();
 
  private:
-  c10::Event record(const c10::Stream& stream) const;
+  c10::Event record(const c10::Stream& stream);
   void watch(const std::stop_token& stop);
   /// Takes out what has ended; the message of what is late.
   std::string look();
+  void reuse(Operation& operation);  // its events; holds mutex_
 
   const c10::Device device_;
   const std::chrono::milliseconds timeout_;
@@ -68,6 +74,7 @@ class StreamWatch final {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::list<Operation> under_way_;  // guarded by mutex_
+  std::vector<c10::Event> free_;    // guarded by mutex_; for the next operations
   std::string failure_;             // guarded by mutex_
   std::jthread thread_;
 };
