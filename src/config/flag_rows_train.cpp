@@ -1,5 +1,6 @@
 // Algorithm, optimizer, batches.
 
+#include "config/advantage_estimators.h"
 #include "config/flag_rows.h"
 
 namespace slime::config {
@@ -12,9 +13,12 @@ std::vector<FlagRow> algorithm_flags() {
       works("--loss-type", &C::loss_type, "what is minimised",
             {"policy_loss", "sft_loss", "dpo_loss", "custom_loss"})
           .when(kAnyRun),
-      works("--advantage-estimator", &C::advantage_estimator, "from scores to advantages",
-            {"grpo", "gspo", "cispo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "ppo",
-             "rloo", "dr_grpo"})
+      works("--advantage-estimator", &C::advantage_estimator,
+            "how advantages are computed, and with which objective the policy is trained: gspo "
+            "clips the "
+            "ratio of a sequence, cispo the weight (use it with --eps-clip 1), the others the "
+            "ratio of a token",
+            words_of_advantage_estimators())
           .with("--loss-type policy_loss"),
       accepted("--disable-compute-advantages-and-returns", kSwitch, "follows from --loss-type"),
       works("--eps-clip", &C::eps_clip, "lower clip of the ratio"),

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "config/advantage_estimators.h"
 #include "config/rules.h"
 #include "config/users_functions.h"
 
@@ -157,9 +158,11 @@ namespace {
 
 /// A group's baseline is its own mean: one sample has the advantage 0, so that nothing is learned.
 void check_groups(const RunConfig& config, Problems& problems) {
-  const std::string& estimator = config.advantage_estimator;
-  const bool has_critic_or_batch = estimator == "ppo" || estimator == "reinforce_plus_plus";
-  const bool has_own_way = config.disable_rewards_normalization && estimator != "rloo";
+  using Baseline = AdvantageEstimator::Baseline;
+  const AdvantageEstimator& estimator = advantage_estimator_of(config.advantage_estimator.get());
+  const bool has_critic_or_batch = estimator.baseline == Baseline::kNone;
+  const bool has_own_way =
+      config.disable_rewards_normalization && estimator.baseline != Baseline::kLeaveOneOut;
   const bool has_functions = !config.custom_advantage_function_path.empty() ||
                              !config.custom_convert_samples_to_train_data_path.empty() ||
                              config.has_users_post_process() || has_users_rollout(config) ||
@@ -172,7 +175,7 @@ void check_groups(const RunConfig& config, Problems& problems) {
       false, fmt::format("--n-samples-per-prompt 1 and --advantage-estimator {}: the baseline is "
                          "the mean of a prompt's samples, so every advantage would be 0; use at "
                          "least 2, or reinforce_plus_plus or ppo",
-                         estimator));
+                         estimator.word));
 }
 
 }  // namespace
@@ -190,10 +193,10 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
                                config.ref_update_interval.value_or(1)));
   problems.require(!config.ref_update_interval || config.needs_reference(),
                    "--ref-update-interval: needs a reference (--use-kl-loss or --kl-coef)");
-  const bool discounted = config.advantage_estimator.starts_with("reinforce_plus_plus");
-  problems.require(!discounted || config.normalize_advantages,
-                   fmt::format("--advantage-estimator {}: needs --normalize-advantages",
-                               config.advantage_estimator));
+  const AdvantageEstimator& estimator = advantage_estimator_of(config.advantage_estimator.get());
+  problems.require(
+      !estimator.needs_normalization() || config.normalize_advantages,
+      fmt::format("--advantage-estimator {}: needs --normalize-advantages", estimator.word));
   problems.require(!(config.use_rollout_logprobs && config.use_tis),
                    "--use-rollout-logprobs and --use-tis: choose one");
   if (config.keep_old_actor && config.use_rollout_logprobs && !config.get_mismatch_metrics) {
@@ -210,7 +213,7 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
                    "--policy-loss-divisor and --custom-pg-loss-reducer-function-path: choose one");
   if (is_built_in && !config.policy_loss_divisor && !config.calculate_per_token_loss)
     config.policy_loss_divisor = 1000;
-  if (config.advantage_estimator == "dr_grpo") {
+  if (estimator.has_constant_divisor) {
     config.disable_grpo_std_normalization = true;
     if (!config.policy_loss_divisor && config.rollout_max_response_len)
       config.policy_loss_divisor = static_cast<double>(*config.rollout_max_response_len);
@@ -225,17 +228,13 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
         "gets teacher_log_probs, and --opd-kl-coef {} is not applied",
         config.opd_kl_coef));
   }
-  const bool ignores_kl =
-      config.advantage_estimator == "grpo" || config.advantage_estimator == "gspo" ||
-      config.advantage_estimator == "cispo" || config.advantage_estimator == "rloo" ||
-      config.advantage_estimator == "dr_grpo";
-  if (config.kl_coef != 0 && ignores_kl) {
+  if (config.kl_coef != 0 && !estimator.uses_kl_coef()) {
     warnings.push_back(
         fmt::format("--kl-coef {}: the advantages of {} do not contain it; "
                     "--use-kl-loss --kl-loss-coef holds the policy back",
-                    config.kl_coef, config.advantage_estimator));
+                    config.kl_coef, estimator.word));
   }
-  if (config.advantage_estimator == "cispo" && config.eps_clip < 1) {
+  if (estimator.objective == AdvantageEstimator::Objective::kClippedWeight && config.eps_clip < 1) {
     warnings.push_back(
         fmt::format("--eps-clip {}: cispo is meant without a lower bound, --eps-clip "
                     "1 or more",
@@ -245,7 +244,10 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
   problems.require(config.eps_clip >= 0, "--eps-clip: should not be negative");
   problems.require(config.eps_clip_high.value_or(0) >= 0,
                    "--eps-clip-high: should not be negative");
-  if (!config.eps_clip_high) config.eps_clip_high = config.eps_clip;
+  if (!config.eps_clip_high) {
+    config.eps_clip_high = config.eps_clip.get();
+    config.eps_clip_high.stems_from(config.eps_clip);
+  }
   if (config.n_samples_per_prompt == 1) config.disable_grpo_std_normalization = true;
   if (config.eval_reward_key.empty()) {
     config.eval_reward_key = config.reward_key.get();

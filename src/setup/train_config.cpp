@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "config/advantage_estimators.h"
 #include "core/error.h"
 #include "setup/evaluation_plan.h"
 
@@ -11,22 +12,32 @@ namespace slime::setup {
 namespace {
 
 algo::AdvantageConfig make_advantage(const config::RunConfig& config) {
-  const std::string& word = config.advantage_estimator;
-  if (word == "ppo")
-    return algo::Gae{.gamma = config.gamma, .lambda = config.lambd, .kl_coef = config.kl_coef};
-  if (word == "reinforce_plus_plus")
-    return algo::ReinforcePlusPlus{.gamma = config.gamma, .kl_coef = config.kl_coef};
-  if (word == "reinforce_plus_plus_baseline")
-    return algo::ReinforceBaseline{.kl_coef = config.kl_coef};
-  return algo::GroupRelative{};
+  switch (config::advantage_estimator_of(config.advantage_estimator.get()).advantages) {
+    using enum config::AdvantageEstimator::Advantages;
+    case kGae:
+      return algo::Gae{.gamma = config.gamma, .lambda = config.lambd, .kl_coef = config.kl_coef};
+    case kReinforcePlusPlus:
+      return algo::ReinforcePlusPlus{.gamma = config.gamma, .kl_coef = config.kl_coef};
+    case kReinforceBaseline:
+      return algo::ReinforceBaseline{.kl_coef = config.kl_coef};
+    case kGroupRelative:
+      return algo::GroupRelative{};
+  }
+  throw BugError("an advantage without a case");
 }
 
 algo::PolicyObjective make_objective(const config::RunConfig& config) {
   const double high = config.eps_clip_high.value_or(config.eps_clip.get());
-  if (config.advantage_estimator == "gspo")
-    return algo::SequenceClip{config.eps_clip, high, config.eps_clip_c};
-  if (config.advantage_estimator == "cispo") return algo::ClippedWeight{config.eps_clip, high};
-  return algo::TokenClip{config.eps_clip, high, config.eps_clip_c};
+  switch (config::advantage_estimator_of(config.advantage_estimator.get()).objective) {
+    using enum config::AdvantageEstimator::Objective;
+    case kSequenceClip:
+      return algo::SequenceClip{config.eps_clip, high, config.eps_clip_c};
+    case kClippedWeight:
+      return algo::ClippedWeight{config.eps_clip, high};
+    case kTokenClip:
+      return algo::TokenClip{config.eps_clip, high, config.eps_clip_c};
+  }
+  throw BugError("an objective without a case");
 }
 
 algo::ImportanceAndRejection make_mis(const config::RunConfig& config) {
@@ -295,13 +306,14 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
 
 train::TrainBatchConfig make_batch_config(const config::RunConfig& config) {
   train::TrainBatchConfig batch;
-  const std::string& estimator = config.advantage_estimator;
-  if (estimator == "reinforce_plus_plus" || estimator == "ppo" ||
-      config.disable_rewards_normalization) {
+  using Baseline = config::AdvantageEstimator::Baseline;
+  const Baseline baseline =
+      config::advantage_estimator_of(config.advantage_estimator.get()).baseline;
+  if (baseline == Baseline::kNone || config.disable_rewards_normalization) {
     batch.rewards = algo::RewardNormalization::kNone;
-  } else if (estimator == "rloo") {
+  } else if (baseline == Baseline::kLeaveOneOut) {
     batch.rewards = algo::RewardNormalization::kLeaveOneOut;
-  } else if (estimator == "reinforce_plus_plus_baseline" || config.disable_grpo_std_normalization) {
+  } else if (baseline == Baseline::kMean || config.disable_grpo_std_normalization) {
     batch.rewards = algo::RewardNormalization::kMean;
   } else {
     batch.rewards = algo::RewardNormalization::kMeanAndStd;
