@@ -93,6 +93,12 @@ std::vector<std::string> differing_fields(const ModelConfig& running, const Mode
   compare("q_lora_rank", running.latent.q_rank, fresh.latent.q_rank);
   compare("qk_nope_head_dim", running.latent.plain_dim, fresh.latent.plain_dim);
   compare("v_head_dim", running.latent.value_dim, fresh.latent.value_dim);
+  compare("layers with an indexer", text_of_layers(running.indexer.in_layer),
+          text_of_layers(fresh.indexer.in_layer));
+  compare("index_n_heads", running.indexer.num_heads, fresh.indexer.num_heads);
+  compare("index_head_dim", running.indexer.head_dim, fresh.indexer.head_dim);
+  compare("index_topk", running.indexer.count, fresh.indexer.count);
+  compare("indexer_rope_interleave", running.indexer.rotates_pairs, fresh.indexer.rotates_pairs);
   const ExpertsConfig &has = running.experts, &gets = fresh.experts;
   compare("layers with experts", text_of_layers(has.in_layer), text_of_layers(gets.in_layer));
   compare("layers of gated delta nets", text_of_layers(running.delta.in_layer),
