@@ -1,6 +1,7 @@
 #include "model/network.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,6 +11,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/soft_cap.h"
 #include "model/families/family.h"
 #include "model/model_files.h"
 #include "model/pipeline_layers.h"
@@ -159,6 +161,20 @@ std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const P
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
   Tensor(network->weights().flat()).uniform_(-bound, bound);
   return network;
+}
+
+Tensor Network::gradient_of_products(const Tensor& gradient_RV, const Tensor& hidden_RH) const {
+  const double cap = config().logit_cap;
+  if (cap == 0) return gradient_RV;
+  constexpr int64_t kRowsAtOnce = 1024;  // logits are large
+  const at::NoGradGuard no_grad;
+  const Tensor before_RV = at::empty_like(gradient_RV);
+  for (int64_t row = 0; row < hidden_RH.size(0); row += kRowsAtOnce) {
+    const int64_t end = std::min(row + kRowsAtOnce, hidden_RH.size(0));
+    const Tensor slope = kernels::soft_cap_slope(logits(hidden_RH.slice(0, row, end)), cap);
+    before_RV.slice(0, row, end).copy_(gradient_RV.slice(0, row, end) * slope);
+  }
+  return before_RV;
 }
 
 }  // namespace slime::model

@@ -48,17 +48,20 @@ class Network {
   virtual Tensor empty_stream(int64_t num_tokens) const = 0;
 
   /// The output layer [V, H], or this rank's rows of it: the embedding itself when tied. Undefined on
-  /// pipeline stages but the last.
+  /// pipeline stages but the last. Its products are not yet the logits: see logits().
   virtual const kernels::MatrixParam& head() const = 0;
 
-  /// kernels::linear_logprob() with the output layer and the cap of its logits, whoever holds its rows: the same on all
-  /// tensor-parallel ranks, which bring the same gradient.
+  /// kernels::linear_logprob() with the output layer and the cap of its logits, from the rows of all
+  /// tensor-parallel ranks: the same on each, which bring the same gradient.
   virtual kernels::LogProbs log_probs(const Tensor& hidden_RH, const Tensor& target_R,
                                       const kernels::LinearLogProbOptions& options) const = 0;
 
-  /// kernels::logits() of the output layer, capped where the model caps them, whoever holds its rows: [R, V] of the whole vocabulary, the
-  /// same on all tensor-parallel ranks.
+  /// kernels::logits() of the output layer, capped where the model caps them: [R, V] of the whole vocabulary,
+  /// the same on all tensor-parallel ranks.
   virtual Tensor logits(const Tensor& hidden_RH) const = 0;
+  /// Gradient of the output layer's products, given that of logits(), for one rank that has the whole
+  /// vocabulary. [R, V], in the precision of `gradient_RV`.
+  Tensor gradient_of_products(const Tensor& gradient_RV, const Tensor& hidden_RH) const;
 
   /// What makes the rows of attachments; null where prompts are text alone.
   virtual MediaSource* media_source() = 0;

@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
-#include "kernels/soft_cap.h"
 #include "train/columns.h"
 #include "train/trainer.h"
 
@@ -17,21 +16,6 @@ namespace slime::train {
 namespace {
 
 constexpr int64_t kLogitRows = 1024;
-
-/// The gradient of capped logits to that of the products before the cap, a few rows at once.
-Tensor before_cap(const Tensor& gradient_LV, const Tensor& hidden_LH,
-                  const model::Network& network) {
-  const at::NoGradGuard no_grad;
-  const double cap = network.config().logit_cap;
-  Tensor before_LV = at::empty_like(gradient_LV);
-  for (int64_t row = 0; row < hidden_LH.size(0); row += kLogitRows) {
-    const int64_t end = std::min(row + kLogitRows, hidden_LH.size(0));
-    const Tensor logits_RV = network.logits(hidden_LH.slice(0, row, end));
-    before_LV.slice(0, row, end)
-        .copy_(gradient_LV.slice(0, row, end) * kernels::soft_cap_slope(logits_RV, cap));
-  }
-  return before_LV;
-}
 
 /// A scalar with the gradient of the logits in it: hidden states carry it on, and the output layer has
 /// got its own here.
@@ -42,7 +26,7 @@ Tensor logits_term(const Tensor& hidden_LH, const model::Network& network,
   const kernels::Device& device = kernels::kernels_for(constant_LH);
   Tensor gradient_LV =
       logits_gradient_LV.to(constant_LH.device(), constant_LH.scalar_type()).contiguous();
-  if (network.config().logit_cap > 0) gradient_LV = before_cap(gradient_LV, constant_LH, network);
+  gradient_LV = network.gradient_of_products(gradient_LV, constant_LH);
   if (head.grad.defined()) device.add_linear_weight_grad_(head.grad, gradient_LV, constant_LH);
   return (hidden_LH * device.linear_input_grad(gradient_LV, head.matrix)).sum();
 }
