@@ -221,6 +221,10 @@ function(slime_executables)
   # begins with a module's name is its test too.
   if(SLIME_TEST_MODULES)
     list(TRANSFORM SLIME_TEST_MODULES REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/tests/\\1_*_test.cpp" OUTPUT_VARIABLE patterns)
+    if("algo" IN_LIST SLIME_TEST_MODULES)  # whose golden cases are read by these
+      list(APPEND patterns ${CMAKE_SOURCE_DIR}/tests/golden/golden.cpp ${CMAKE_SOURCE_DIR}/tests/golden/golden_flags.cpp
+        ${CMAKE_SOURCE_DIR}/tests/golden/context_parallel.cpp)
+    endif()
     set(test_libraries)
   else()
     set(patterns ${CMAKE_SOURCE_DIR}/tests/*_test.cpp ${CMAKE_SOURCE_DIR}/tests/golden/golden.cpp

@@ -2,8 +2,8 @@
 
 /// The rollout engine as its callers see it: token ids in, token ids with log-probs out.
 ///
-/// The same interface is an engine in this process (engine/engine.h), one in a worker process, and
-/// one behind an HTTP address. So every call that has to reach the engine can fail, and says so
+/// The same interface is an engine in this process (engine/engine.h), one in a worker process
+/// (engine/remote), and several of them (router/router.h). So every call that has to reach the engine can fail, and says so
 /// with an Error; a request that has been submitted always ends with an update. Calls may come from
 /// any thread. Words and meanings are SGLang's, because users' agents speak them (reference
 /// sglang.md section 1).
@@ -31,7 +31,7 @@ struct WeightDelta;
 
 namespace slime::engine {
 
-/// Defaults and ranges are SGLang's; `validate` in engine/sampling_params.h checks them.
+/// Defaults and ranges are SGLang's; `problems_of` in engine/sampling_params.h checks them.
 struct SamplingParams {
   int64_t max_new_tokens = 128;     // 0 scores the prompt only
   double temperature = 1.0;         // [0, 1e6]; below 1e-6 is greedy

@@ -59,7 +59,7 @@ void Recorder::begin_step(int64_t step) {
   if (profiler_) announce_trace(profiler_->before_step(step));
 }
 
-void Recorder::add_rewards(const Collected& collected, Metrics& metrics, StepSummary& line) {
+void Recorder::add_samples(const Collected& collected, Metrics& metrics, StepSummary& line) {
   const bool has_rewards =
       !config_.trains_on_rows() && !collected.groups.front().samples.front().reward.is_null();
   if (!has_rewards) return;
@@ -180,7 +180,7 @@ void Recorder::end_step(int64_t step, const Collected& collected,
   const auto range = phase("record");
   Metrics metrics = collected.metrics;
   StepSummary line{.step = step};
-  add_rewards(collected, metrics, line);
+  add_samples(collected, metrics, line);
   add_untrained(step, collected, metrics);
   if (collected.generated_tokens > 0) {
     add_metrics(metrics, rollout_speed(collected.groups, collected.seconds,

@@ -70,7 +70,7 @@ class Recorder {
   void finish(int64_t steps_done, bool interrupted);
 
  private:
-  void add_rewards(const Collected& collected, Metrics& metrics, StepSummary& line);
+  void add_samples(const Collected& collected, Metrics& metrics, StepSummary& line);
   void add_untrained(int64_t step, const Collected& collected, Metrics& metrics);
   void add_training(int64_t step, const Collected& collected, const train::TrainReport& report,
                     Metrics& metrics, StepSummary& line);

@@ -3,8 +3,9 @@
 /// Samples as JSON-lines files, one file per rollout step: for the report, for
 /// --save-debug-rollout-data, and back.
 ///
-/// A line is a sample (core/sample.h, to_json); those for the report also have "train_log_probs"
-/// and "token_texts".
+/// A line is a sample (core/sample.h, to_json); those for the report also have "train_log_probs" and
+/// "token_texts". A number that follows from a sample is written here, not stored in it. The report's page
+/// shows the keys that report_rollouts.cpp chooses.
 
 #include <cstdint>
 #include <filesystem>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Trainers of a run as the loop sees them: one rank in this process; several, the first in this
-/// process; or all in workers of their own (roles/trainers_apart.h). The loop does not know which.
+/// Trainers of a run as the loop sees them: one rank in this process, or each rank in a worker of its own
+/// (roles/trainers_apart.h). The loop does not know which.
 ///
 /// A rank that dies, says that it cannot go on, or hangs takes all of them with it: every function
 /// here may throw cluster::WorkerFailure with the rank, its process and its last words. What happens

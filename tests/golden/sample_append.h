@@ -1,8 +1,8 @@
 #pragma once
 
 /// Golden test of samples that grow by segments, against the original's numbers (spec sections 17.1
-/// and 17.2): answers of tools and experts of routers among them, which the program does not have
-/// yet. Its own growth (rollout/sample_growth.h) gives the same where both apply.
+/// and 17.2), with answers of tools and routing of experts. The program's own growth
+/// (rollout/sample_growth.h) gives the same where both apply.
 
 #include <cstdint>
 #include <optional>

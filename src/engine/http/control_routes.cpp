@@ -34,8 +34,8 @@ json::object parse_optional_body(const std::string& body) {
 }
 
 // Fields of each body. Those that are read come first; the others are SGLang's and change nothing
-// here: one process, no allocator's cache to empty, recorded steps that follow the weights by
-// themselves, keys and values that an update always recomputes (docs/how/engine_client.md).
+// here: one process, no allocator's cache to empty, CUDA graphs that read the weights where they
+// are, a KV cache whose treatment a flag decides (docs/how/engine_client.md).
 constexpr auto kAbortFields =
     std::to_array<std::string_view>({"rid", "abort_all", "abort_message", "finished_reason"});
 constexpr auto kPauseFields = std::to_array<std::string_view>({"mode"});
