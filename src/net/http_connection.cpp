@@ -45,15 +45,25 @@ bool has_hung_up(int socket) {
   return info.tcpi_state != TCP_ESTABLISHED;
 }
 
+bool is_exact(std::string_view route, std::string_view path) { return route == path; }
+
+bool is_prefix(std::string_view route, std::string_view path) {
+  if (!route.ends_with('*')) return false;
+  route.remove_suffix(1);
+  return path.size() > route.size() && path.starts_with(route);
+}
+
 /// The route, or why there is none.
 std::variant<const HttpRoute*, HttpResponse> find_route(const ServerScope& scope,
                                                         const RequestHead& head) {
   const std::string_view method = head.method == "HEAD" ? "GET" : std::string_view(head.method);
   std::string allowed;
-  for (const HttpRoute& route : scope.routes) {
-    if (route.path != head.path) continue;
-    if (route.method == method) return &route;
-    allowed += (allowed.empty() ? "" : ", ") + route.method;
+  for (const auto matches : {is_exact, is_prefix}) {
+    for (const HttpRoute& route : scope.routes) {
+      if (!matches(route.path, head.path)) continue;
+      if (route.method == method) return &route;
+      allowed += (allowed.empty() ? "" : ", ") + route.method;
+    }
   }
   if (allowed.empty()) return error_response(404, "there is no such path on this server");
   HttpResponse response = error_response(405, "this path takes " + allowed);
@@ -301,24 +311,32 @@ Task<void> HttpConnection::send(HttpResponse response) {
   co_await write(response.body);
 }
 
-Task<void> HttpConnection::begin_events() {
+Task<void> HttpConnection::begin_events(HttpHeaders headers) {
   check(answer_ == Answer::kNone, "a request is answered once");
   answer_ = Answer::kEvents;
   if (is_http_1_0_ || is_stopping_) keeps_alive_ = false;
-  HttpResponse response{.content_type = "text/event-stream"};
+  HttpResponse response{.content_type = "text/event-stream", .headers = std::move(headers)};
   response.headers.emplace_back("Cache-Control", "no-cache");
   const std::string head = response_head(200, response, false);
   co_await write(head);
 }
 
-Task<void> HttpConnection::write_event(std::string data) {
-  check(answer_ == Answer::kEvents, "events follow begin_events");
+Task<void> HttpConnection::write_event(std::string data, std::string name) {
   std::string frame;
-  frame.reserve(data.size() + 32);
-  if (!is_http_1_0_) frame = fmt::format("{:x}\r\n", data.size() + 8);
+  frame.reserve(data.size() + name.size() + 32);
+  if (!name.empty()) frame = "event: " + name + "\n";
   frame += "data: ";
   frame += data;
-  frame += is_http_1_0_ ? "\n\n" : "\n\n\r\n";
+  return write_frame(std::move(frame));
+}
+
+Task<void> HttpConnection::write_comment(std::string text) { return write_frame(": " + text); }
+
+/// Its lines, without the empty one that ends it.
+Task<void> HttpConnection::write_frame(std::string frame) {
+  check(answer_ == Answer::kEvents, "events follow begin_events");
+  frame += "\n\n";
+  if (!is_http_1_0_) frame = fmt::format("{:x}\r\n{}\r\n", frame.size(), frame);
   co_await write(frame);
 }
 

@@ -61,8 +61,9 @@ class HttpConnection final : public HttpExchange,
 
   boost::asio::any_io_executor executor() const override;
   Task<void> send(HttpResponse response) override;
-  Task<void> begin_events() override;
-  Task<void> write_event(std::string data) override;
+  Task<void> begin_events(HttpHeaders headers) override;
+  Task<void> write_event(std::string data, std::string name) override;
+  Task<void> write_comment(std::string text) override;
   Task<void> end_events() override;
   void on_disconnect(std::function<void()> callback) override;
   bool is_connected() const override { return is_connected_; }
@@ -79,6 +80,7 @@ class HttpConnection final : public HttpExchange,
   Task<void> refuse_and_close(HttpResponse response);
   Task<bool> read_more();
   Task<void> write(std::string_view bytes);
+  Task<void> write_frame(std::string frame);
   Task<void> close();
   void watch_peer();
   void poll_peer();

@@ -32,10 +32,15 @@ class HttpExchange {
 
   virtual Task<void> send(HttpResponse response) = 0;
 
-  /// Starts a stream of server-sent events (200, text/event-stream).
-  virtual Task<void> begin_events() = 0;
-  /// One "data: ...\n\n" frame; `data` has no line break. Does nothing once the peer is gone.
-  virtual Task<void> write_event(std::string data) = 0;
+  /// Starts a stream of server-sent events (200, text/event-stream) with these further headers.
+  virtual Task<void> begin_events(HttpHeaders headers) = 0;
+  Task<void> begin_events() { return begin_events(HttpHeaders()); }
+  /// One "event: NAME\ndata: ...\n\n" frame, without its first line when `name` is empty. Neither
+  /// has a line break. Does nothing once the peer is gone.
+  virtual Task<void> write_event(std::string data, std::string name) = 0;
+  Task<void> write_event(std::string data) { return write_event(std::move(data), std::string()); }
+  /// One ": ...\n\n" frame, which clients skip: it keeps proxies from closing an idle stream.
+  virtual Task<void> write_comment(std::string text) = 0;
   virtual Task<void> end_events() = 0;
 
   /// Calls `callback` once, on the strand, when the peer closes the connection or the server stops
@@ -50,7 +55,7 @@ using HttpHandler = std::function<Task<void>(HttpExchange& exchange)>;
 
 struct HttpRoute {
   std::string method;
-  std::string path;  // exact
+  std::string path;  // exact, or "/v1/models/*": what starts like it and goes on; exact ones win
   RouteClass route_class;
   HttpHandler handler;
 

@@ -42,6 +42,15 @@ Task<void> count_to_three(HttpExchange& exchange) {
   co_await exchange.end_events();
 }
 
+Task<void> name_an_event(HttpExchange& exchange) {
+  HttpHeaders headers{{"X-Request-Id", "r-1"}};
+  co_await exchange.begin_events(std::move(headers));
+  std::string comment = "ping", data = "{}", name = "message_stop";
+  co_await exchange.write_comment(std::move(comment));
+  co_await exchange.write_event(std::move(data), std::move(name));
+  co_await exchange.end_events();
+}
+
 Task<void> break_down(HttpExchange& exchange) {
   (void)exchange;
   throw std::runtime_error("a secret path");
@@ -68,6 +77,15 @@ struct TestServer {
                         answer_with([](const HttpRequest& request) {
                           return HttpResponse{.body = request.query_value("name").value_or("none")};
                         }));
+    routes.emplace_back("GET", "/models/*", RouteClass::kProbe,
+                        answer_with([](const HttpRequest& request) {
+                          return HttpResponse{.body = "one of " + request.path};
+                        }));
+    routes.emplace_back(
+        "GET", "/models/all", RouteClass::kProbe,
+        answer_with([](const HttpRequest&) { return HttpResponse{.body = "all"}; }));
+    routes.emplace_back("GET", "/named", RouteClass::kProbe,
+                        [](HttpExchange& e) { return name_an_event(e); });
     routes.emplace_back("POST", "/control", RouteClass::kControl,
                         answer_with([](const HttpRequest&) { return HttpResponse{}; }));
     routes.emplace_back("POST", "/weights", RouteClass::kWeights,
@@ -142,6 +160,21 @@ TEST(HttpServer, RefusesUnknownPathsAndWrongMethods) {
   const HttpResponse wrong = test.call("GET", "/echo");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(find_header(wrong.headers, "allow"), "POST");
+}
+
+TEST(HttpServer, ARouteWithAStarTakesWhatGoesOnAndExactOnesWin) {
+  TestServer test;
+  EXPECT_EQ(test.call("GET", "/models/org%2Fname").body, "one of /models/org/name");
+  EXPECT_EQ(test.call("GET", "/models/all").body, "all");
+  EXPECT_EQ(test.call("GET", "/models/").status, 404);
+  EXPECT_EQ(test.call("POST", "/models/x").status, 405);
+}
+
+TEST(HttpServer, StreamsNamedEventsCommentsAndHeaders) {
+  TestServer test;
+  const HttpResponse response = test.call("GET", "/named");
+  EXPECT_EQ(response.body, ": ping\n\nevent: message_stop\ndata: {}\n\n");
+  EXPECT_EQ(find_header(response.headers, "x-request-id"), "r-1");
 }
 
 TEST(HttpServer, AnswersHeadWithoutABody) {

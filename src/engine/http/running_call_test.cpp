@@ -56,8 +56,9 @@ class Client final : public net::HttpExchange {
 
   boost::asio::any_io_executor executor() const override { return strand_.get_executor(); }
   net::Task<void> send(net::HttpResponse) override { co_return; }
-  net::Task<void> begin_events() override { co_return; }
-  net::Task<void> write_event(std::string) override { co_return; }
+  net::Task<void> begin_events(net::HttpHeaders) override { co_return; }
+  net::Task<void> write_event(std::string, std::string) override { co_return; }
+  net::Task<void> write_comment(std::string) override { co_return; }
   net::Task<void> end_events() override { co_return; }
   void on_disconnect(std::function<void()> callback) override {
     on_disconnect_ = std::move(callback);
