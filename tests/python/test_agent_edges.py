@@ -160,6 +160,7 @@ def test_log_probs_are_those_of_the_sampled_tokens(monkeypatch):
 REFUSALS = [
     '{"error": {"message": "the prompt has 8001 tokens; the context holds 2048, one of them for the response"}}',
     '{"error": {"message": "the prompt has 8001 tokens; prompt and response can have 2048 together (context length)"}}',
+    '{"error": {"message": "This model\'s maximum context length is 2048 tokens. However, the prompt has 8001 tokens."}}',
     '{"error": {"message": "The input (8001 tokens) is longer than the model\'s context length (2048 tokens)."}}',
 ]
 

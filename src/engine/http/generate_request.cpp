@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "engine/http/api_error.h"
 #include "engine/sampling_params.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -121,11 +122,9 @@ Prompts read_prompts(FieldReader& fields, const ServedModel& model) {
   return prompts;
 }
 
-void check_length(FieldReader& fields, const ServedModel& model, std::size_t num_tokens) {
-  if (static_cast<std::int64_t>(num_tokens) < model.context_length) return;
-  fields.note("the prompt",
-              fmt::format("has {} tokens; the context holds {}, one of them for the response",
-                          num_tokens, model.context_length));
+void check_length(const ServedModel& model, std::size_t num_tokens) {
+  const auto count = static_cast<std::int64_t>(num_tokens);
+  if (count >= model.context_length) throw context_length_exceeded(model.context_length, count);
 }
 
 /// True when `value` is fit for a batch of `size`: no list, or a list with one element per prompt.
@@ -330,7 +329,7 @@ GenerateCall parse_generate_form(const json::object& body, const ServedModel& mo
     if (i == 0) n = own_n;
     if (own_n != n) fields.note("sampling_params.n", "must be the same for the whole batch");
     request.input_ids = prompts.ids[i];
-    check_length(fields, model, request.input_ids.size());
+    check_length(model, request.input_ids.size());
     const auto num_tokens = static_cast<std::int64_t>(request.input_ids.size());
     if (request.logprob_start_len > num_tokens) {
       fields.note("logprob_start_len", fmt::format("is {}, beyond the prompt's {} tokens",

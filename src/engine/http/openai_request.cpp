@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "engine/http/api_error.h"
 #include "engine/http/generate_request.h"
 #include "engine/http/request_body.h"
 #include "engine/sampling_params.h"
@@ -218,11 +219,7 @@ void add_requests(OpenAiCall& call, const GenerateRequest& shared, std::vector<P
   for (Prompt& prompt : prompts) {
     const auto length = static_cast<std::int64_t>(prompt.ids.size());
     if (length == 0) problems.push_back("the prompt is empty: there is nothing to continue");
-    if (length >= model.context_length) {
-      problems.push_back(fmt::format(
-          "the prompt has {} tokens; the context holds {}, one of them for the response", length,
-          model.context_length));
-    }
+    if (length >= model.context_length) throw context_length_exceeded(model.context_length, length);
     for (std::size_t copy = 0; copy < call.n; ++copy) {
       GenerateRequest request = shared;
       request.input_ids = prompt.ids;

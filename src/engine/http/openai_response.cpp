@@ -162,12 +162,4 @@ json::object usage_of(const OpenAiCall& call, const std::vector<OpenAiChoice>& c
           {"prompt_tokens_details", {{"cached_tokens", cached}}}};
 }
 
-json::object openai_error(std::string_view message, std::string_view type, int status) {
-  return {{"object", "error"},
-          {"message", message},
-          {"type", type},
-          {"param", nullptr},
-          {"code", status}};
-}
-
 }  // namespace slime::engine

@@ -60,7 +60,4 @@ class OpenAiChoice {
 /// many choices it has.
 json::object usage_of(const OpenAiCall& call, const std::vector<OpenAiChoice>& choices);
 
-/// {"object":"error","message":...}: the form in which OpenAI's routes refuse.
-json::object openai_error(std::string_view message, std::string_view type, int status);
-
 }  // namespace slime::engine

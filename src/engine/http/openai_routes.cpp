@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "engine/http/abort_status.h"
+#include "engine/http/api_error_response.h"
 #include "engine/http/api_state.h"
 #include "engine/http/generate_request.h"
 #include "engine/http/openai_request.h"
@@ -72,16 +73,6 @@ struct Reply {
 constexpr ResponseCost kWholeCost{.token = 64, .log_prob = 600, .top = 400};
 constexpr ResponseCost kStreamCost{.token = 32, .log_prob = 16, .top = 16};
 
-json::object failure_json(const FinishReason& failure) {
-  const int status = http_status_of(failure.cause);
-  return openai_error(failure.message, status == 400 ? "BadRequestError" : "InternalServerError",
-                      status);
-}
-
-HttpResponse to_response(const FinishReason& failure) {
-  return {.status = http_status_of(failure.cause), .body = json_text(failure_json(failure))};
-}
-
 /// The version whose weights made the choice's last token.
 WeightVersion version_of(const ApiState& state, const OpenAiChoice& choice) {
   const auto& runs = choice.last_update().versions;
@@ -97,7 +88,7 @@ Task<void> answer_whole(ApiState& state, HttpExchange& exchange, OpenAiCall call
     reply.add(state, updates);
   }
   if (const FinishReason* failure = reply.find_failure()) {
-    HttpResponse response = to_response(*failure);
+    HttpResponse response = openai_error_response(ApiError::of(*failure));
     co_await exchange.send(std::move(response));
     co_return;
   }
@@ -135,7 +126,7 @@ Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall cal
     const FinishReason* failure = reply.find_failure();
     if (!has_begun) {
       if (failure != nullptr) {  // before the first chunk a refusal can still be a status
-        HttpResponse response = to_response(*failure);
+        HttpResponse response = openai_error_response(ApiError::of(*failure));
         co_await exchange.send(std::move(response));
         co_return;
       }
@@ -147,7 +138,7 @@ Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall cal
       }
     }
     if (failure != nullptr) {
-      std::string frame = json_text(json::value{{"error", failure_json(*failure)}});
+      std::string frame = json_text(openai_error(ApiError::of(*failure)));
       co_await exchange.write_event(std::move(frame));
       break;
     }
@@ -169,17 +160,15 @@ Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall cal
 
 Task<void> answer(ApiState& state, ParseFn parse, HttpExchange& exchange) {
   std::optional<OpenAiCall> call;
-  std::string problem;
+  HttpResponse refusal;
   try {
     call = co_await parse_call(state, exchange.request, parse,
                                /*is_apart=*/parse == parse_chat_call);
   } catch (const ConfigError& error) {
-    problem = error.what();
+    refusal = openai_error_response(ApiError::of(error));
   }
   if (!call) {
-    HttpResponse response =
-        to_response(aborted(FinishReason::Cause::kBadRequest, std::move(problem)));
-    co_await exchange.send(std::move(response));
+    co_await exchange.send(std::move(refusal));
     co_return;
   }
   if (call->streams) {
@@ -189,16 +178,35 @@ Task<void> answer(ApiState& state, ParseFn parse, HttpExchange& exchange) {
   }
 }
 
-HttpResponse list_models(const ApiState& state) {
+json::object model_card(const ApiState& state) {
   const ServedModel& model = state.model;
-  const json::object entry{{"id", model.name},
-                           {"object", "model"},
-                           {"created", state.start_unix_seconds},
-                           {"owned_by", "slime"},
-                           {"root", model.name},
-                           {"parent", nullptr},
-                           {"max_model_len", model.context_length}};
-  return {.body = json_text(json::value{{"object", "list"}, {"data", json::array{entry}}})};
+  return {{"id", model.name},
+          {"object", "model"},
+          {"created", state.start_unix_seconds},
+          {"owned_by", "slime"},
+          {"root", model.name},
+          {"parent", nullptr},
+          {"max_model_len", model.context_length}};
+}
+
+HttpResponse list_models(const ApiState& state, const HttpRequest&) {
+  return {.body =
+              json_text(json::value{{"object", "list"}, {"data", json::array{model_card(state)}}})};
+}
+
+constexpr std::string_view kModels = "/v1/models/";
+
+HttpResponse retrieve_model(const ApiState& state, const HttpRequest& request) {
+  const std::string name = request.path.substr(kModels.size());
+  if (name == state.model.name) return {.body = json_text(model_card(state))};
+  return openai_error_response(ApiError(
+      {.status = 404, .code = "model_not_found", .param = "model"},
+      "The model `" + name + "` does not exist; this server has `" + state.model.name + "`."));
+}
+
+HttpResponse refuse_embeddings(const HttpRequest&) {
+  return openai_error_response(ApiError(
+      {.status = 501}, "embeddings are not supported: this engine generates text and tokens"));
 }
 
 }  // namespace
@@ -211,9 +219,17 @@ void add_openai_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
   };
   add("/v1/chat/completions", parse_chat_call);
   add("/v1/completions", parse_completion_call);
-  routes.emplace_back(
-      "GET", "/v1/models", RouteClass::kInference,
-      net::answer_with([&state](const HttpRequest&) { return list_models(state); }));
+  const auto add_get = [&](std::string path,
+                           HttpResponse (*answer)(const ApiState&, const HttpRequest&)) {
+    routes.emplace_back("GET", std::move(path), RouteClass::kInference,
+                        net::answer_with([&state, answer](const HttpRequest& request) {
+                          return answer(state, request);
+                        }));
+  };
+  routes.emplace_back("POST", "/v1/embeddings", RouteClass::kInference,
+                      net::answer_with(refuse_embeddings));
+  add_get("/v1/models", list_models);
+  add_get(std::string(kModels) + "*", retrieve_model);
 }
 
 }  // namespace slime::engine

@@ -158,6 +158,40 @@ TEST(CompletionRoute, AnswersStringsListsAndTokens) {
   EXPECT_EQ(test.call("POST", "/v1/completions", R"({"prompt":""})").status, 400);
 }
 
+TEST(OpenAiRoutes, RefuseInBothFormsThatClientsRead) {
+  TestServer test("Hi");
+  const std::string ids = json_text(json::value_from(std::vector<int>(1000, 65)));
+  const auto response = test.call("POST", "/v1/completions", R"({"prompt":)" + ids + "}");
+  EXPECT_EQ(response.status, 400);
+  const json::value reply = parse_json(response.body, "reply");
+  EXPECT_EQ(at(reply, "/error/code"), "context_length_exceeded");
+  EXPECT_EQ(at(reply, "/error/type"), "invalid_request_error");
+  EXPECT_EQ(at(reply, "/type"), "BadRequestError");
+  EXPECT_EQ(at(reply, "/code"), 400);
+  EXPECT_EQ(at(reply, "/error/message"), at(reply, "/message"));
+  EXPECT_TRUE(std::string_view(at(reply, "/message").get_string())
+                  .starts_with("This model's maximum context length is 1000 tokens. "))
+      << response.body;
+}
+
+TEST(ModelsRoute, TellsTheServedModelAlone) {
+  TestServer test("Hi");
+  EXPECT_EQ(at(parse_json(test.call("GET", "/v1/models/ascii").body, "model"), "/max_model_len"),
+            1000);
+  const auto other = test.call("GET", "/v1/models/org%2Fother");
+  EXPECT_EQ(other.status, 404);
+  const json::value reply = parse_json(other.body, "reply");
+  EXPECT_EQ(at(reply, "/error/code"), "model_not_found");
+  EXPECT_NE(other.body.find("org/other"), std::string::npos);
+}
+
+TEST(EmbeddingsRoute, IsRefusedByName) {
+  TestServer test("Hi");
+  const auto response = test.call("POST", "/v1/embeddings", R"({"input":"x"})");
+  EXPECT_EQ(response.status, 501);
+  EXPECT_NE(response.body.find("embeddings"), std::string::npos);
+}
+
 TEST(OpenAiRoutes, TakeWhatClientsSendThatChangesNothingHere) {
   TestServer test("Hi");
   const std::string extras =

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "engine/http/api_error.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
@@ -27,9 +28,9 @@ std::vector<TokenId> encode_prompt(const ServedModel& model, std::string_view fi
   const std::size_t limit =
       static_cast<std::size_t>(model.context_length) * model.longest_token_bytes;
   if (text.size() > limit) {
-    throw ConfigError(
-        fmt::format("{} has {} bytes; the {} tokens of the context hold at most {} bytes", field,
-                    text.size(), model.context_length, limit));
+    throw context_length_exceeded(model.context_length,
+                                  fmt::format("{} has {} bytes, and so many tokens hold at most {}",
+                                              field, text.size(), limit));
   }
   return model.tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
 }
