@@ -331,6 +331,8 @@ int serve(std::span<const std::string> arguments) {
       .architectures = architectures_of(config),
       .context_length = engine.max_request_tokens(),
       .returns_routed_experts = options.engine.records_experts,
+      .routed_layers = config.num_layers,
+      .experts_per_token = config.experts.per_token,
       .vocab_size = config.vocab_size,
       .sampling_defaults = sampling_defaults_by(options.sampling_defaults, directory),
       .tokenizer = tokenizer.get(),

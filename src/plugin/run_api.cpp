@@ -39,6 +39,8 @@ engine::ServedModel served_model(const config::RunConfig& config, const setup::M
           .architectures = {},
           .context_length = 0,
           .returns_routed_experts = config.use_rollout_routing_replay,
+          .routed_layers = shape.num_layers,
+          .experts_per_token = shape.experts.per_token,
           .vocab_size = shape.vocab_size,
           .sampling_defaults = engine::sampling_defaults_of(config.hf_checkpoint),
           .tokenizer = text.tokenizer.get(),

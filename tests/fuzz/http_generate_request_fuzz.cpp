@@ -1,5 +1,5 @@
-// Bytes as the JSON body of /generate, /v1/chat/completions and /v1/completions: a call or a
-// ConfigError, nothing else.
+// Bytes as the JSON body of /generate, /inference/v1/generate, /v1/chat/completions and
+// /v1/completions: a call or a ConfigError, nothing else.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include "engine/http/generate_request.h"
 #include "engine/http/openai_request.h"
 #include "engine/http/request_body.h"
+#include "engine/http/token_route_request.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace {
@@ -49,6 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   };
   attempt(parse_generate_call);
+  attempt(parse_token_route_call);
   attempt(parse_chat_call);
   attempt(parse_completion_call);
   return 0;

@@ -21,6 +21,8 @@ REQUESTS = [
     {"input_ids": [[0, 1], [2]], "return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": 2},
     {"model": "tiny", "messages": [{"role": "user", "content": "ab"}], "max_tokens": 4, "n": 2, "logprobs": True},
     {"model": "tiny", "prompt": "ab", "logit_bias": {"1": -1.5}, "echo": True, "stream_options": {"include_usage": True}},
+    {"token_ids": [0, 1], "request_id": "r", "return_token_ids": True, "output_mode": "text", "stream": True,
+     "sampling_params": {"max_tokens": 3, "n": 2, "seed": -1, "logprobs": 2, "prompt_logprobs": 1, "top_k": 0, "stop": ["a"]}},
 ]
 HEADS = [
     "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -5,8 +5,7 @@
 namespace slime::engine {
 namespace {
 
-const json::value& at(const json::object& object, std::string_view member,
-                      std::string_view inner) {
+const json::value& at(const json::object& object, std::string_view member, std::string_view inner) {
   return object.at(member).at(inner);
 }
 

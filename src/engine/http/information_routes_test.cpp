@@ -55,7 +55,8 @@ TEST(InformationRoutes, WhatCannotBeTokenisedIsRefusedWithItsReason) {
   refused("/tokenize", "{}", "prompt is missing");
   refused("/tokenize", R"({"prompt":7})", "prompt must be a string or a list of strings");
   refused("/tokenize", R"({"prompt":"a","add_special_token":true})", "did you mean");
-  refused("/tokenize", R"({"prompt":")" + std::string(200'000, 'a') + "\"}", "maximum context length is 1000");
+  refused("/tokenize", R"({"prompt":")" + std::string(200'000, 'a') + "\"}",
+          "maximum context length is 1000");
   refused("/detokenize", R"({"tokens":[128]})", "not 128 at index 0");
 }
 

@@ -31,6 +31,8 @@ struct ServedModel {
   std::vector<std::string> architectures;  // config.json's
   std::int64_t context_length = 0;         // prompt and response together, in tokens
   bool returns_routed_experts = false;     // EngineConfig::records_experts
+  std::int64_t routed_layers = 0;          // rows of a token's routing: all layers of the model
+  std::int64_t experts_per_token = 0;      // numbers of such a row; 0 without experts
   std::int64_t vocab_size = 0;             // ids a request may name
   SamplingParams sampling_defaults;        // where a request is silent
   /// Outlives the server. Null: token ids in and out, no text.

@@ -14,6 +14,7 @@ ApiServer::~ApiServer() {
 std::vector<net::HttpRoute> ApiServer::make_routes(ApiState& state) {
   std::vector<net::HttpRoute> routes;
   add_generate_routes(state, routes);
+  add_token_routes(state, routes);
   add_openai_routes(state, routes);
   add_control_routes(state, routes);
   add_information_routes(state, routes);
