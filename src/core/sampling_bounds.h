@@ -12,6 +12,8 @@
 
 namespace slime {
 
+/// Of one request: more than any context holds.
+inline constexpr int64_t kMostTokens = int64_t{1} << 30;
 inline constexpr int64_t kLargestTokenId = 2'147'483'647;
 inline constexpr double kHighestTemperature = 1e6;
 inline constexpr double kLowestRepetitionPenalty = 1e-6;

@@ -31,7 +31,8 @@ struct WeightDelta;
 
 namespace slime::engine {
 
-/// Defaults and ranges are SGLang's; `problems_of` in engine/sampling_params.h checks them.
+/// The sampling parameters, with SGLang's names, defaults and ranges. A new one is a member here and a
+/// line in engine/sampling_fields.h, which has the ranges: docs/adding_a_sampling_parameter.md.
 struct SamplingParams {
   int64_t max_new_tokens = 128;     // 0 scores the prompt only
   double temperature = 1.0;         // [0, 1e6]; below 1e-6 is greedy

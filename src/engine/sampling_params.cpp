@@ -2,41 +2,62 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
-#include "core/sampling_bounds.h"
+#include <type_traits>
 
 namespace slime::engine {
+namespace {
 
-std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab_size) {
+bool is_within(const SamplingRange& range, double value) {
+  if (range.or_value && value == *range.or_value) return true;
+  return value >= range.low && value <= range.high && !(range.excludes_low && value == range.low);
+}
+
+std::string allowed_words(const SamplingRange& range) {
+  const std::string other = range.or_value ? fmt::format("{} or ", *range.or_value) : "";
+  return fmt::format("{}in {}{}, {}]", other, range.excludes_low ? '(' : '[', range.low,
+                     range.high);
+}
+
+std::string_view name_of_member(const SamplingParams& params, const int64_t& member,
+                                SamplingNames names) {
+  std::string_view name;
+  each_sampling_field(params, [&](const SamplingField& field, const auto& value) {
+    if (static_cast<const void*>(&value) == &member) name = name_of(field, names);
+  });
+  return name;
+}
+
+}  // namespace
+
+std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab_size,
+                                     SamplingNames names) {
   std::vector<std::string> problems;
-  const auto require = [&](bool holds, std::string_view name, std::string_view allowed,
-                           const auto& value) {
-    if (!holds) problems.push_back(fmt::format("{} must be {}, got {}", name, allowed, value));
+  const auto tell = [&](std::string_view name, std::string_view allowed, const auto& value) {
+    problems.push_back(fmt::format("{} must be {}, got {}", name, allowed, value));
   };
-  const auto within = [&](double value, double low, double high, std::string_view name) {
-    require(value >= low && value <= high, name, fmt::format("in [{:g}, {:g}]", low, high), value);
-  };
-  require(params.max_new_tokens >= 0, "max_new_tokens", "at least 0", params.max_new_tokens);
-  require(std::isfinite(params.temperature) && params.temperature >= 0, "temperature",
-          "a number >= 0", params.temperature);
-  require(!(params.temperature > kHighestTemperature), "temperature",
-          fmt::format("at most {:g}", kHighestTemperature), params.temperature);
-  require(params.top_p > 0 && params.top_p <= 1, "top_p", "in (0, 1]", params.top_p);
-  require(params.top_k == -1 || params.top_k >= 1, "top_k", "-1 (all) or at least 1", params.top_k);
-  within(params.min_p, 0, 1, "min_p");
-  within(params.frequency_penalty, -2, 2, "frequency_penalty");
-  within(params.presence_penalty, -2, 2, "presence_penalty");
-  within(params.repetition_penalty, kLowestRepetitionPenalty, 2, "repetition_penalty");
-  require(params.min_new_tokens >= 0 && params.min_new_tokens <= params.max_new_tokens,
-          "min_new_tokens", fmt::format("in [0, max_new_tokens = {}]", params.max_new_tokens),
-          params.min_new_tokens);
-  for (const std::string& text : params.stop)
-    require(!text.empty(), "stop", "made of non-empty strings", "\"\"");
-  for (const auto& [id, bias] : params.logit_bias) {
-    require(id >= 0 && id < vocab_size, "a key of logit_bias",
-            fmt::format("a token id below {}", vocab_size), id);
-    within(bias, -kLargestLogitBias, kLargestLogitBias, "a value of logit_bias");
+  each_sampling_field(params, [&](const SamplingField& field, const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    const std::string_view name = name_of(field, names);
+    if constexpr (std::is_same_v<Value, int64_t> || std::is_same_v<Value, double>) {
+      if (!is_within(field.range, static_cast<double>(value)))
+        tell(name, allowed_words(field.range), value);
+    } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+      for (const std::string& text : value)
+        if (text.empty()) tell(name, "made of non-empty strings", "\"\"");
+    } else if constexpr (std::is_same_v<Value, std::vector<std::pair<TokenId, double>>>) {
+      for (const auto& [id, number] : value) {
+        if (id < 0 || id >= vocab_size)
+          tell(fmt::format("a key of {}", name), fmt::format("a token id below {}", vocab_size),
+               id);
+        if (!is_within(field.range, number))
+          tell(fmt::format("a value of {}", name), allowed_words(field.range), number);
+      }
+    }
+  });
+  if (params.min_new_tokens > params.max_new_tokens) {
+    const std::string_view most = name_of_member(params, params.max_new_tokens, names);
+    tell(name_of_member(params, params.min_new_tokens, names),
+         fmt::format("at most {} = {}", most, params.max_new_tokens), params.min_new_tokens);
   }
   return problems;
 }

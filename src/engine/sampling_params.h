@@ -1,18 +1,20 @@
 #pragma once
 
-/// Ranges of the sampling parameters: SGLang's, and where it has no bound, what float32 can hold
-/// (core/sampling_bounds.h).
+/// Checks of the sampling parameters against their ranges (engine/sampling_fields.h), and what some of
+/// them mean.
 
 #include <string>
 #include <vector>
 
 #include "engine/client.h"
+#include "engine/sampling_fields.h"
 
 namespace slime::engine {
 
 /// One sentence per parameter that is out of range, empty when all are fine. `vocab_size` bounds
 /// token ids.
-std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab_size);
+std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab_size,
+                                     SamplingNames names = SamplingNames::kSglang);
 
 /// Temperatures below this are greedy.
 inline constexpr double kGreedyTemperature = 1e-6;

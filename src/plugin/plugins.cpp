@@ -11,6 +11,7 @@
 #include "config/users_functions.h"
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "engine/sampling_json.h"
 #include "model/config.h"
 #include "plugin/filter.h"
 #include "plugin/generate.h"
@@ -55,20 +56,7 @@ bool trains_with_engine_log_probs(const config::RunConfig& config) {
 
 /// As the original's GenerateState has them.
 json::object to_params(const engine::SamplingParams& sampling, bool keeps_top_p_ids) {
-  json::object params{{"temperature", sampling.temperature},
-                      {"top_p", sampling.top_p},
-                      {"top_k", sampling.top_k},
-                      {"max_new_tokens", sampling.max_new_tokens},
-                      {"stop", nullptr},
-                      {"stop_token_ids", nullptr},
-                      {"skip_special_tokens", sampling.skip_special_tokens},
-                      {"no_stop_trim", sampling.no_stop_trim},
-                      {"spaces_between_special_tokens", sampling.spaces_between_special_tokens}};
-  if (!sampling.stop.empty()) params["stop"] = json::value_from(sampling.stop);
-  if (!sampling.stop_token_ids.empty())
-    params["stop_token_ids"] = json::value_from(sampling.stop_token_ids);
-  if (sampling.min_new_tokens > 0) params["min_new_tokens"] = sampling.min_new_tokens;
-  if (sampling.repetition_penalty != 1) params["repetition_penalty"] = sampling.repetition_penalty;
+  json::object params = engine::to_json(sampling);
   if (keeps_top_p_ids) params["custom_params"] = json::object{{"return_top_p_token_ids", true}};
   return params;
 }

@@ -117,7 +117,8 @@ TEST(EngineFinish, RequestsThatCannotRunSayWhy) {
   auto request = greedy_request({1}, 5);
   request.sampling.top_p = 0;
   request.sampling.temperature = -1;
-  expect_400(request, "temperature must be a number >= 0, got -1; top_p must be in (0, 1], got 0");
+  expect_400(request,
+             "temperature must be in [0, 1000000], got -1; top_p must be in (0, 1], got 0");
   request = greedy_request({1}, 5);
   request.sampling.min_new_tokens = 1;
   for (TokenId id = 0; id < 2'000; ++id) request.sampling.stop_token_ids.push_back(id);

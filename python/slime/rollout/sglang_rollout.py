@@ -22,6 +22,7 @@ from slime.rollout.filter_hub.base_types import (
 from slime.rollout.generate_call import await_generate, cancel_requests
 from slime.rollout.rm_hub import async_rm, batched_async_rm
 from slime.rollout.sample_hooks import apply_rollout_sample_hooks
+from slime.rollout.sampling_params import evaluation_params, rollout_params
 from slime.utils.async_utils import LoopSemaphore, run
 from slime.utils.http_utils import get, get_rollout_num_engines, post
 from slime.utils.misc import SingletonMeta, load_function
@@ -67,17 +68,7 @@ class GenerateState(metaclass=SingletonMeta):
         self._processor = self._NOT_LOADED
         concurrency = getattr(args, "sglang_server_concurrency", None) or 512
         self.semaphore = LoopSemaphore(concurrency * max(1, get_rollout_num_engines(args)))
-        self.sampling_params = {
-            "temperature": args.rollout_temperature,
-            "top_p": args.rollout_top_p,
-            "top_k": args.rollout_top_k,
-            "max_new_tokens": args.rollout_max_response_len,
-            "stop": args.rollout_stop,
-            "stop_token_ids": args.rollout_stop_token_ids,
-            "skip_special_tokens": args.rollout_skip_special_tokens,
-            "no_stop_trim": True,
-            "spaces_between_special_tokens": False,
-        }
+        self.sampling_params = rollout_params(args)
         if args.rollout_top_p != 1.0:
             self.sampling_params["custom_params"] = {"return_top_p_token_ids": True}
         if getattr(args, "sglang_enable_deterministic_inference", False):
@@ -406,31 +397,10 @@ def _eval_dataset(args, config):
     return EVAL_PROMPT_DATASET[identity]
 
 
-def _eval_sampling(args, config):
-    params = {
-        "temperature": config.temperature,
-        "top_p": config.top_p,
-        "top_k": config.top_k,
-        "max_new_tokens": config.max_response_len,
-        "no_stop_trim": True if config.no_stop_trim is None else config.no_stop_trim,
-        "spaces_between_special_tokens": False,
-    }
-    for name in ("stop", "stop_token_ids", "skip_special_tokens"):
-        own = getattr(config, name, None)
-        params[name] = getattr(args, "rollout_" + name) if own is None else own
-    if config.repetition_penalty is not None:
-        params["repetition_penalty"] = config.repetition_penalty
-    fewest = config.min_new_tokens
-    fewest = getattr(args, "eval_min_new_tokens", None) if fewest is None else fewest
-    if fewest is not None:
-        params["min_new_tokens"] = fewest
-    return params
-
-
 async def eval_rollout_single_dataset(args, rollout_id, dataset_cfg):
     """{name: {"rewards", "truncated", "samples"}}, in the order of the rows."""
     dataset = _eval_dataset(args, dataset_cfg)
-    params = _eval_sampling(args, dataset_cfg)
+    params = evaluation_params(args, dataset_cfg)
     tasks = []
     for row in dataset.samples:
         for j in range(dataset_cfg.n_samples_per_eval_prompt):

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <random>
 #include <set>
 
 #include "core/error.h"
 #include "engine/http/api_error.h"
+#include "engine/sampling_json.h"
 #include "engine/sampling_params.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -35,31 +35,10 @@ constexpr auto kFields = std::to_array<std::string_view>(
      "routing_key", "priority", "conversation_id", "no_logs", "custom_labels",
      "external_trace_header", "background", "return_bytes", "log_metrics", "model"});
 
-constexpr auto kSamplingParams = std::to_array<std::string_view>({"max_new_tokens",
-                                                                  "min_new_tokens",
-                                                                  "temperature",
-                                                                  "top_p",
-                                                                  "top_k",
-                                                                  "min_p",
-                                                                  "frequency_penalty",
-                                                                  "presence_penalty",
-                                                                  "repetition_penalty",
-                                                                  "stop",
-                                                                  "stop_token_ids",
-                                                                  "stop_regex",
-                                                                  "ignore_eos",
-                                                                  "skip_special_tokens",
-                                                                  "spaces_between_special_tokens",
-                                                                  "no_stop_trim",
-                                                                  "n",
-                                                                  "json_schema",
-                                                                  "regex",
-                                                                  "ebnf",
-                                                                  "structural_tag",
-                                                                  "custom_params",
-                                                                  "sampling_seed",
-                                                                  "logit_bias",
-                                                                  "stream_interval"});
+/// In sampling_params next to the parameters themselves.
+constexpr auto kBesideSampling =
+    std::to_array<std::string_view>({"n", "stop_regex", "json_schema", "regex", "ebnf",
+                                     "structural_tag", "custom_params", "stream_interval"});
 
 /// Refused rather than ignored: the answer would not be what was asked for.
 void refuse_unsupported(FieldReader& fields) {
@@ -149,18 +128,11 @@ GenerateRequest read_request(const json::object& body, std::size_t index, FieldR
     if (own.is_object()) {
       FieldReader sampling(own.get_object(), "sampling_params.", problems);
       n = sampling.integer("n", 1, Limits::kMaxN).value_or(1);
-      if (const auto count = sampling.integer("max_new_tokens", 0, Limits::kMaxTokens)) {
-        request.sampling.max_new_tokens = *count;
-      } else if (own.get_object().contains("max_new_tokens")) {
-        request.sampling.max_new_tokens =
-            model.context_length;  // null: as long as the context allows
-      }
-      if (const auto count = sampling.integer("min_new_tokens", 0, Limits::kMaxTokens)) {
-        request.sampling.min_new_tokens = *count;
-      }
-      if (const auto seed = sampling.integer("sampling_seed", INT64_MIN, INT64_MAX)) {
-        request.sampling.sampling_seed = static_cast<std::uint64_t>(*seed);
-      }
+      read_sampling_params(sampling, SamplingNames::kSglang, model.vocab_size, request.sampling);
+      require_tokenizer_for_stop(sampling, model);
+      const json::value* most = own.get_object().if_contains("max_new_tokens");
+      if (most != nullptr && most->is_null())  // as long as the context allows
+        request.sampling.max_new_tokens = model.context_length;
       if (const json::object* custom = sampling.object("custom_params")) {
         FieldReader reader(*custom, "sampling_params.custom_params.", problems);
         request.return_top_p_token_ids = reader.boolean("return_top_p_token_ids").value_or(false);
@@ -170,8 +142,9 @@ GenerateRequest read_request(const json::object& body, std::size_t index, FieldR
       sampling.refuse("stop_regex", "is not supported; stop takes strings");
       if (const auto interval = sampling.integer("stream_interval", 1, Limits::kMaxTokens))
         request.stream_interval = *interval;
-      read_sampling_params(sampling, model, request.sampling);
-      sampling.refuse_unknown(kSamplingParams);
+      std::vector<std::string_view> known = sampling_names(SamplingNames::kSglang);
+      known.insert(known.end(), kBesideSampling.begin(), kBesideSampling.end());
+      sampling.refuse_unknown(known);
     } else if (!own.is_null()) {
       fields.note("sampling_params", "must be an object or a list of objects");
     }
@@ -239,43 +212,9 @@ void name_requests(GenerateCall& call, std::size_t num_prompts, const json::obje
 
 }  // namespace
 
-void read_sampling_params(FieldReader& fields, const ServedModel& model, SamplingParams& params) {
-  const auto number = [&](const char* name, double& target) {
-    target = fields.number(name).value_or(target);
-  };
-  const auto flag = [&](const char* name, bool& target) {
-    target = fields.boolean(name).value_or(target);
-  };
-  number("temperature", params.temperature);
-  number("top_p", params.top_p);
-  number("min_p", params.min_p);
-  number("frequency_penalty", params.frequency_penalty);
-  number("presence_penalty", params.presence_penalty);
-  number("repetition_penalty", params.repetition_penalty);
-  params.top_k = fields.integer("top_k", -1, Limits::kMaxTokens).value_or(params.top_k);
-  flag("ignore_eos", params.ignore_eos);
-  flag("skip_special_tokens", params.skip_special_tokens);
-  flag("spaces_between_special_tokens", params.spaces_between_special_tokens);
-  flag("no_stop_trim", params.no_stop_trim);
-  params.stop = fields.texts("stop", Limits::kMaxStops, Limits::kMaxStopBytes);
-  if (!params.stop.empty() && model.tokenizer == nullptr)
-    fields.note("stop", "needs a tokenizer, and this server has none; use stop_token_ids");
-  params.stop_token_ids = fields.token_ids("stop_token_ids", model.vocab_size);
-  if (const json::object* bias = fields.object("logit_bias")) {
-    if (bias->size() > Limits::kMaxLogitBias) {
-      fields.note("logit_bias", fmt::format("may have {} members", Limits::kMaxLogitBias));
-      return;
-    }
-    for (const auto& [key, value] : *bias) {
-      TokenId id = -1;
-      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      const bool is_id = error == std::errc() && end == key.data() + key.size();
-      if (!is_id || !value.is_number()) {
-        return fields.note("logit_bias", "must map token ids, written as strings, to numbers");
-      }
-      params.logit_bias.emplace_back(id, value.to_number<double>());
-    }
-  }
+void require_tokenizer_for_stop(FieldReader& fields, const ServedModel& model) {
+  if (model.tokenizer == nullptr)
+    fields.refuse("stop", "needs a tokenizer, and this server has none; use stop_token_ids");
 }
 
 std::string joined_salt(std::string_view cache_salt, std::string_view extra_key) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/sampling_bounds.h"
 #include "engine/client.h"
 #include "engine/http/request_body.h"
 #include "engine/http/served_model.h"
@@ -26,12 +27,9 @@ struct RequestLimits {
   static constexpr std::int64_t kMaxTopLogprobs = 128;
   static constexpr std::size_t kMaxTotalTokens = std::size_t{1}
                                                  << 25;  // of all prompts, n times each
-  static constexpr std::size_t kMaxStops = 64;
-  static constexpr std::size_t kMaxStopBytes = 1024;
-  static constexpr std::size_t kMaxLogitBias = 4096;
   static constexpr std::size_t kMaxRidBytes = 256;
   static constexpr std::size_t kMaxSaltBytes = 1024;
-  static constexpr std::int64_t kMaxTokens = std::int64_t{1} << 30;
+  static constexpr std::int64_t kMaxTokens = kMostTokens;
 };
 
 struct GenerateCall {
@@ -50,9 +48,8 @@ GenerateCall parse_generate_call(const json::object& body, const ServedModel& mo
 GenerateCall parse_generate_form(const json::object& body, const ServedModel& model,
                                  std::span<const std::string_view> further_fields);
 
-/// The keys that SGLang's and OpenAI's requests share: temperature, top_p, stop, penalties, ...
-/// into `params`.
-void read_sampling_params(FieldReader& fields, const ServedModel& model, SamplingParams& params);
+/// A problem when the request names stop strings and the server has no tokenizer to see them.
+void require_tokenizer_for_stop(FieldReader& fields, const ServedModel& model);
 
 /// cache_salt and extra_key as one salt: both have to agree where prefixes are shared.
 std::string joined_salt(std::string_view cache_salt, std::string_view extra_key);

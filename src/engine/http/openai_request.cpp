@@ -10,6 +10,7 @@
 #include "engine/http/api_error.h"
 #include "engine/http/generate_request.h"
 #include "engine/http/request_body.h"
+#include "engine/sampling_json.h"
 #include "engine/sampling_params.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -22,16 +23,13 @@ constexpr std::size_t kMaxMessages = 16384;
 constexpr std::size_t kMaxTools = 1024;
 constexpr std::int64_t kCompletionMaxTokens = 16;  // OpenAI's default
 
-/// Fields of both kinds of request. What changes nothing here comes last: who asks, what is kept or
+/// Fields of both kinds of request, next to the sampling parameters. What changes nothing here comes last: who asks, what is kept or
 /// billed, where a request is computed, how it is logged (docs/how/engine_client.md).
 constexpr auto kCommonFields = std::to_array<std::string_view>(
-    {"model", "n", "stream", "stream_options", "max_tokens", "min_tokens", "temperature", "top_p",
-     "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "stop",
-     "stop_token_ids", "stop_regex", "ignore_eos", "skip_special_tokens",
-     "spaces_between_special_tokens", "no_stop_trim", "logit_bias", "seed", "logprobs", "rid",
-     "return_meta_info", "return_token_ids", "return_prompt_token_ids", "return_hidden_states",
-     "return_routed_experts", "response_format", "json_schema", "regex", "ebnf", "lora_path",
-     "session_params", "cache_salt", "extra_key",
+    {"model", "n", "stream", "stream_options", "stop_regex", "logprobs", "rid", "return_meta_info",
+     "return_token_ids", "return_prompt_token_ids", "return_hidden_states", "return_routed_experts",
+     "response_format", "json_schema", "regex", "ebnf", "lora_path", "session_params", "cache_salt",
+     "extra_key",
      //
      "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
      "prompt_cache_retention", "prediction", "verbosity", "session_id", "routing_key",
@@ -47,7 +45,8 @@ constexpr auto kCompletionFields =
     std::to_array<std::string_view>({"prompt", "echo", "suffix", "best_of"});
 
 void refuse_unknown_names(FieldReader& fields, std::span<const std::string_view> own) {
-  std::vector<std::string_view> known(kCommonFields.begin(), kCommonFields.end());
+  std::vector<std::string_view> known = sampling_names(SamplingNames::kOpenAi);
+  known.insert(known.end(), kCommonFields.begin(), kCommonFields.end());
   known.insert(known.end(), own.begin(), own.end());
   fields.refuse_unknown(known);
 }
@@ -190,15 +189,11 @@ GenerateRequest read_common(FieldReader& fields, const ServedModel& model, OpenA
   call.returns_meta_info = fields.boolean("return_meta_info").value_or(false);
   call.returns_token_ids = fields.boolean("return_token_ids").value_or(false);
   call.returns_prompt_token_ids = fields.boolean("return_prompt_token_ids").value_or(false);
-  if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX)) {
-    request.sampling.sampling_seed = static_cast<std::uint64_t>(*seed);
-  }
-  if (const auto count = fields.integer("min_tokens", 0, Limits::kMaxTokens))
-    request.sampling.min_new_tokens = *count;
   request.rid = fields.text("rid", Limits::kMaxRidBytes).value_or("");
   request.cache_salt = joined_salt(fields.text("cache_salt", Limits::kMaxSaltBytes).value_or(""),
                                    fields.text("extra_key", Limits::kMaxSaltBytes).value_or(""));
-  read_sampling_params(fields, model, request.sampling);
+  read_sampling_params(fields, SamplingNames::kOpenAi, model.vocab_size, request.sampling);
+  require_tokenizer_for_stop(fields, model);
   refuse_unsupported_by_openai_routes(fields);
   return request;
 }
@@ -234,7 +229,7 @@ void add_requests(OpenAiCall& call, const GenerateRequest& shared, std::vector<P
     }
     if (call.echoes) call.prompt_texts.push_back(std::move(prompt.text));
     for (const std::string& problem :
-         problems_of(call.requests.back().sampling, model.vocab_size)) {
+         problems_of(call.requests.back().sampling, model.vocab_size, SamplingNames::kOpenAi)) {
       problems.push_back(problem);
     }
     if (!problems.empty()) throw ConfigError(problems);

@@ -2,22 +2,22 @@
 are named to the client and in the log."""
 
 from slime.agent.http_app import HttpProblem
+from slime.rollout.sampling_params import OPENAI_NAMES
 
 __all__ = ["check_fields", "template_options"]
 
-# To the engine under its own name: they say how tokens are sampled.
-SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "repetition_penalty": "repetition_penalty",
-    "min_tokens": "min_new_tokens",
-    "stop_token_ids": "stop_token_ids",
-    "ignore_eos": "ignore_eos",
+# Read by the adapter with rules of its own, or asking for what the endpoint cannot keep.
+_NOT_PASSED_ON = {
+    "max_new_tokens",
+    "stop",
+    "logit_bias",
+    "sampling_seed",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "no_stop_trim",
 }
+# OpenAI's name of a sampling parameter: the engine's.
+SAMPLING = {openai: name for openai, name in OPENAI_NAMES.items() if name not in _NOT_PASSED_ON}
 # A constraint on the text, which the endpoint cannot keep; with the values that ask for none.
 _CONSTRAINTS = {
     "response_format": ({"type": "text"},),
