@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "engine/http/api_error.h"
 #include "engine/http/generate_request.h"
+#include "engine/sampling_json.h"
 #include "engine/sampling_params.h"
 
 namespace slime::engine {
@@ -50,12 +51,10 @@ void read_sampling(FieldReader& fields, const ServedModel& model, TokenRouteCall
                    GenerateRequest& request, std::int64_t& n) {
   SamplingParams& sampling = request.sampling;
   n = fields.integer("n", 1, Limits::kMaxN).value_or(1);
+  read_sampling_params(fields, SamplingNames::kOpenAi, model.vocab_size, sampling);
   sampling.max_new_tokens =
       fields.integer("max_tokens", 0, Limits::kMaxTokens).value_or(model.context_length);
-  sampling.min_new_tokens = fields.integer("min_tokens", 0, Limits::kMaxTokens).value_or(0);
-  const auto seed = fields.integer("seed");
-  if (seed && *seed != -1) sampling.sampling_seed = static_cast<std::uint64_t>(*seed);
-  read_sampling_params(fields, model, sampling);
+  if (fields.integer("seed") == -1) sampling.sampling_seed.reset();  // vLLM's word for none
   if (sampling.top_k == 0) sampling.top_k = -1;
   sampling.no_stop_trim = fields.boolean("include_stop_str_in_output").value_or(false);
   call.num_logprobs = read_logprobs(fields, "logprobs");
