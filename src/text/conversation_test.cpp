@@ -85,7 +85,7 @@ std::string shown(const Tokenizer& tokenizer, const std::vector<TokenId>& ids,
 
 TEST(Conversation, TokensAndAnswersAreThoseOfTransformersInEachFamily) {
   const json::value families =
-      read_json_file(SLIME_SOURCE_DIR "/tests/fixtures/conversations/conversations.json");
+      unpacked_json(SLIME_SOURCE_DIR "/tests/fixtures/conversations/conversations.json.xz");
   int64_t num_cases = 0;
   for (const json::value& each : families.as_array()) {
     const Family family(each.as_object());
@@ -112,7 +112,7 @@ TEST(Conversation, TokensAndAnswersAreThoseOfTransformersInEachFamily) {
 
 TEST(Conversation, WhatTheTemplateMarksItselfIsTheAnswer) {
   const json::value families =
-      read_json_file(SLIME_SOURCE_DIR "/tests/fixtures/conversations/conversations.json");
+      unpacked_json(SLIME_SOURCE_DIR "/tests/fixtures/conversations/conversations.json.xz");
   for (const json::value& each : families.as_array()) {
     if (std::string_view(each.at("family").as_string()).starts_with("glm")) continue;  // borrows
     const Family family(each.as_object());
@@ -130,7 +130,7 @@ TEST(Conversation, WhatTheTemplateMarksItselfIsTheAnswer) {
 
 TEST(Conversation, APromptWithMarksAsTextDiffersInNothingButTheMarksOfItsUsers) {
   const json::value families =
-      read_json_file(SLIME_SOURCE_DIR "/tests/fixtures/conversations/conversations.json");
+      unpacked_json(SLIME_SOURCE_DIR "/tests/fixtures/conversations/conversations.json.xz");
   for (const json::value& each : families.as_array()) {
     const Family family(each.as_object());
     SCOPED_TRACE(json_text(each.at("family")));

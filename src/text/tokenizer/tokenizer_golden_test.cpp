@@ -137,7 +137,8 @@ std::string joined(const json::object& vocabulary, const json::array& ids) {
 }
 
 TEST(TokenizerParts, EachNormalizerPreTokenizerAndDecoderGivesTheReferencesIdsAndTexts) {
-  const json::value file = read_json_file(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/parts.json");
+  const json::value file =
+      unpacked_json(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/parts.json.xz");
   const json::object& vocabulary = file.at("model").at("vocab").as_object();
   for (const json::value& row : file.at("rows").as_array()) {
     json::object tokenizer_json = row.at("parts").as_object();
