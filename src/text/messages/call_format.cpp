@@ -1,0 +1,206 @@
+#include "text/messages/call_format.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <utility>
+
+#include "core/nearest_name.h"
+
+namespace slime::text {
+namespace {
+
+// Qwen and Hermes: JSON or XML between the same marks, whichever the model was trained on.
+constexpr auto kQwenMarks = std::to_array<Mark>({
+    {"<tool_call>", MarkRole::kCallOpen},
+    {"</tool_call>", MarkRole::kCallClose},
+    {"<function=", MarkRole::kTagOpen},
+    {"</function>", MarkRole::kTagClose},
+    {"<parameter=", MarkRole::kKeyOpen},
+    {"</parameter>", MarkRole::kValueClose},
+});
+constexpr auto kGlmMarks = std::to_array<Mark>({
+    {"<tool_call>", MarkRole::kCallOpen},
+    {"</tool_call>", MarkRole::kCallClose},
+    {"<arg_key>", MarkRole::kKeyOpen},
+    {"</arg_key>", MarkRole::kKeyClose},
+    {"<arg_value>", MarkRole::kValueOpen},
+    {"</arg_value>", MarkRole::kValueClose},
+});
+constexpr auto kMiniMaxMarks = std::to_array<Mark>({
+    {"<minimax:tool_call>", MarkRole::kSectionOpen},
+    {"</minimax:tool_call>", MarkRole::kSectionClose},
+    {"<invoke name=", MarkRole::kTagOpen},
+    {"</invoke>", MarkRole::kTagClose},
+    {"<parameter name=", MarkRole::kKeyOpen},
+    {"</parameter>", MarkRole::kValueClose},
+});
+// The bars are U+FF5C, the blocks U+2581.
+constexpr auto kDeepSeekXmlMarks = std::to_array<Mark>({
+    {"<\uff5cDSML\uff5cfunction_calls>", MarkRole::kSectionOpen},
+    {"</\uff5cDSML\uff5cfunction_calls>", MarkRole::kSectionClose},
+    {"<\uff5cDSML\uff5ctool_calls>", MarkRole::kSectionOpen},
+    {"</\uff5cDSML\uff5ctool_calls>", MarkRole::kSectionClose},
+    {"<\uff5cDSML\uff5cinvoke name=", MarkRole::kTagOpen},
+    {"</\uff5cDSML\uff5cinvoke>", MarkRole::kTagClose},
+    {"<\uff5cDSML\uff5cparameter name=", MarkRole::kKeyOpen},
+    {"</\uff5cDSML\uff5cparameter>", MarkRole::kValueClose},
+});
+constexpr auto kDeepSeekMarks = std::to_array<Mark>({
+    {"<\uff5ctool\u2581calls\u2581begin\uff5c>", MarkRole::kSectionOpen},
+    {"<\uff5ctool\u2581calls\u2581end\uff5c>", MarkRole::kSectionClose},
+    {"<\uff5ctool\u2581call\u2581begin\uff5c>", MarkRole::kCallOpen},
+    {"<\uff5ctool\u2581call\u2581end\uff5c>", MarkRole::kCallClose},
+    {"<\uff5ctool\u2581sep\uff5c>", MarkRole::kSeparator},
+    {"```json", MarkRole::kFence},
+    {"```", MarkRole::kFence},
+});
+constexpr auto kKimiMarks = std::to_array<Mark>({
+    {"<|tool_calls_section_begin|>", MarkRole::kSectionOpen},
+    {"<|tool_calls_section_end|>", MarkRole::kSectionClose},
+    {"<|tool_call_section_begin|>", MarkRole::kSectionOpen},
+    {"<|tool_call_section_end|>", MarkRole::kSectionClose},
+    {"<|tool_call_begin|>", MarkRole::kCallOpen},
+    {"<|tool_call_end|>", MarkRole::kCallClose},
+    {"<|tool_call_argument_begin|>", MarkRole::kSeparator},
+});
+constexpr auto kMistralMarks = std::to_array<Mark>({
+    {"[TOOL_CALLS]", MarkRole::kCallOpen},
+    {"[CALL_ID]", MarkRole::kIdOpen},
+    {"[ARGS]", MarkRole::kSeparator},
+});
+constexpr auto kLlamaMarks = std::to_array<Mark>({{"<|python_tag|>", MarkRole::kCallOpen}});
+// Gemma 3's block, and the marks of Llama 4.
+constexpr auto kPythonMarks = std::to_array<Mark>({
+    {"```tool_code", MarkRole::kCallOpen},
+    {"```", MarkRole::kCallClose},
+    {"<|python_start|>", MarkRole::kCallOpen},
+    {"<|python_end|>", MarkRole::kCallClose},
+});
+constexpr auto kPhiMarks = std::to_array<Mark>({
+    {"<|tool_call|>", MarkRole::kCallOpen},
+    {"<|/tool_call|>", MarkRole::kCallClose},
+    {"functools[", MarkRole::kCallOpen},
+});
+constexpr auto kGemmaMarks = std::to_array<Mark>({
+    {"<|tool_call>", MarkRole::kCallOpen},
+    {"<tool_call|>", MarkRole::kCallClose},
+    {"<|\"|>", MarkRole::kQuote},
+});
+constexpr auto kHarmonyMarks = std::to_array<Mark>({
+    {"<|start|>", MarkRole::kMessageStart},
+    {"<|channel|>", MarkRole::kChannel},
+    {"<|constrain|>", MarkRole::kConstrain},
+    {"<|message|>", MarkRole::kMessageText},
+    {"<|end|>", MarkRole::kMessageEnd},
+    {"<|return|>", MarkRole::kMessageEnd},
+    {"<|call|>", MarkRole::kMessageEnd},
+});
+
+constexpr auto kCallFormats = std::to_array<CallFormat>({
+    {.name = "qwen25", .marks = kQwenMarks, .has_newlines_around_values = true},
+    {.name = "hermes", .marks = kQwenMarks, .has_newlines_around_values = true},
+    {.name = "qwen3_coder", .marks = kQwenMarks, .has_newlines_around_values = true},
+    {.name = "mimo", .marks = kQwenMarks},
+    {.name = "glm45", .marks = kGlmMarks, .header = CallHeader::kLine},
+    {.name = "glm47", .marks = kGlmMarks, .header = CallHeader::kLine},
+    {.name = "minimax-m2", .marks = kMiniMaxMarks},
+    {.name = "deepseekv32", .marks = kDeepSeekXmlMarks, .inner_token = "\uff5cDSML\uff5c"},
+    {.name = "deepseekv3", .marks = kDeepSeekMarks, .header = CallHeader::kSeparated},
+    {.name = "deepseekv31",
+     .marks = std::span(kDeepSeekMarks).first(5),
+     .header = CallHeader::kSeparated},
+    {.name = "kimi_k2",
+     .marks = kKimiMarks,
+     .header = CallHeader::kSeparated,
+     .ids = CallIds::kKimi},
+    {.name = "mistral",
+     .marks = kMistralMarks,
+     .header = CallHeader::kSeparated,
+     .ids = CallIds::kMistral,
+     .has_id_in_object = true},
+    {.name = "llama3", .marks = kLlamaMarks, .reads_bare_json = true},
+    {.name = "pythonic",
+     .marks = kPythonMarks,
+     .header = CallHeader::kPython,
+     .reads_json = false,
+     .reads_bare_python = true},
+    {.name = "phi4", .marks = kPhiMarks},
+    {.name = "gemma4", .marks = kGemmaMarks, .header = CallHeader::kBraced},
+    {.name = "gpt-oss", .marks = kHarmonyMarks, .is_harmony = true},
+});
+
+/// Other names of the formats: SGLang's, then vLLM's.
+constexpr auto kCallAliases = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"deepseekv4", "deepseekv32"},
+    {"glm", "glm45"},
+    {"qwen", "qwen25"},
+    {"step3p5", "qwen3_coder"},
+    {"deepseek_v3", "deepseekv3"},
+    {"deepseek_v31", "deepseekv31"},
+    {"deepseek_v32", "deepseekv32"},
+    {"llama3_json", "llama3"},
+    {"minimax_m2", "minimax-m2"},
+    {"olmo3", "pythonic"},
+    {"openai", "gpt-oss"},
+    {"phi4_mini_json", "phi4"},
+    {"qwen3_json", "qwen25"},
+    {"qwen3_xml", "qwen3_coder"},
+});
+
+const CallFormat* call_format_named(std::string_view name) {
+  const auto format = std::ranges::find(kCallFormats, name, &CallFormat::name);
+  return format == kCallFormats.end() ? nullptr : &*format;
+}
+
+}  // namespace
+
+std::span<const CallFormat> call_formats() { return kCallFormats; }
+
+Expected<const CallFormat*> find_call_format(std::string_view name) {
+  const auto alias =
+      std::ranges::find(kCallAliases, name, &decltype(kCallAliases)::value_type::first);
+  if (const CallFormat* format =
+          call_format_named(alias == kCallAliases.end() ? name : alias->second))
+    return format;
+  const auto names = call_format_names();
+  const auto near = nearest_name(name, names);
+  return failure(fmt::format("tool-call parser \"{}\": there is none of that name{}; there are {}",
+                             name, near ? fmt::format(", did you mean {}?", *near) : "",
+                             fmt::join(names, ", ")));
+}
+
+std::vector<std::string_view> call_format_names() {
+  std::vector<std::string_view> names;
+  for (const CallFormat& format : kCallFormats) names.push_back(format.name);
+  for (const auto& [alias, name] : kCallAliases) names.push_back(alias);
+  std::ranges::sort(names);
+  return names;
+}
+
+const CallFormat* call_format_of_template(std::string_view chat_template) {
+  const auto has = [chat_template](std::string_view part) {
+    return chat_template.find(part) != std::string_view::npos;
+  };
+  // The first one that a template has counts: marks of later ones may be in it too.
+  if (has("\uff5cDSML\uff5c")) return call_format_named("deepseekv32");
+  if (has("<arg_key>"))
+    return call_format_named(has("\n<arg_key>") || has("\\n<arg_key>") ? "glm45" : "glm47");
+  if (has("<function=")) return call_format_named("qwen3_coder");
+  if (has("<minimax:tool_call>")) return call_format_named("minimax-m2");
+  if (has("<|tool_calls_section_begin|>")) return call_format_named("kimi_k2");
+  if (has("tool\u2581sep")) return call_format_named(has("```") ? "deepseekv3" : "deepseekv31");
+  if (has("[TOOL_CALLS]")) return call_format_named("mistral");
+  if (has("<|channel|>")) return call_format_named("gpt-oss");
+  if (has("<|tool_call>")) return call_format_named("gemma4");
+  if (has("<|tool_call|>")) return call_format_named("phi4");
+  if (has("<tool_call>")) return call_format_named("qwen25");
+  if (has("<|python_tag|>") || has("\"parameters\": dictionary of argument name"))
+    return call_format_named("llama3");
+  return nullptr;
+}
+
+}  // namespace slime::text
