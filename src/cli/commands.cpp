@@ -9,6 +9,7 @@
 #include "cli/inspect.h"
 #include "cli/ledger.h"
 #include "cli/logprobs.h"
+#include "cli/parse.h"
 #include "cli/plan.h"
 #include "cli/replay.h"
 #include "cli/report.h"
@@ -38,6 +39,7 @@ std::span<const Command> commands() {
       {"tokenize", "text to token ids, JSON lines", tokenize},
       {"detokenize", "token ids to text, JSON lines", detokenize},
       {"chat-template", "chat messages to text and token ids, JSON lines", chat_template},
+      {"parse", "outputs of models to messages with tool calls, JSON lines", parse},
       {"buffer", "finished rollouts between generators and a trainer, kept on the disk", buffer},
       {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve},
       {"logprobs", "log-probs, entropies and best tokens of token sequences", logprobs},
