@@ -7,6 +7,7 @@ A fuzzer that starts from valid files gets behind the first check; from nothing 
 """
 
 import json
+import lzma
 import struct
 import sys
 from pathlib import Path
@@ -36,6 +37,10 @@ RESPONSES = [
     "\\boxed{x^2+2x+1}\0 (x+1)^2",
     "\\boxed{\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}}\0 [[1,2],[3,4]]",
     "the cat sat\0 the cat",
+]
+CALL_FORMATS = [  # of message_parser_fuzz.cpp, in the order of text/messages/call_format.cpp; each has five kinds of thoughts
+    "qwen25", "hermes", "qwen3_coder", "mimo", "glm45", "glm47", "minimax-m2", "deepseekv32", "deepseekv3", "deepseekv31", "kimi_k2",
+    "mistral", "llama3", "pythonic", "phi4", "gemma4", "gpt-oss",
 ]
 NUM_REWARD_CHOICES = 15  # of reward_fuzz.cpp: thirteen rewards, two equalities
 SETTINGS = [  # of config_yaml_fuzz.cpp
@@ -181,6 +186,12 @@ def seeds(target):
         yield from (json.dumps(index).encode() for index in INDEXES)
     elif target == "parquet_rows_fuzz":
         yield (ROOT / "tests" / "fixtures" / "parquet" / "rows.parquet").read_bytes()
+    elif target == "message_parser_fuzz":
+        with lzma.open(ROOT / "tests" / "fixtures" / "tool_calls" / "cases.jsonl.xz", "rt") as lines:
+            for case in list(map(json.loads, lines))[1::3]:
+                parser = {"hermes": "qwen25", "qwen3_coder": "qwen25"}.get(case["tool_call_parser"], case["tool_call_parser"])
+                how = 4 * case.get("thinking_open", False) + 8 * (case.get("finish") == "length")
+                yield bytes([5 * CALL_FORMATS.index(parser), how, 128]) + case["output"].encode()
     elif target == "reward_fuzz":
         for choice in range(NUM_REWARD_CHOICES):
             yield from (bytes([choice]) + response.encode() for response in RESPONSES)
