@@ -21,7 +21,7 @@ COMMENT = re.compile(r"^[ \t]*//+[ \t]?(?P<text>.*)$")
 MOST_CHARACTERS = 140
 MOST_CHARACTERS_OF_A_ROW = 320
 MOST_LINES_OF_A_DECISION = 60
-STATUS = re.compile(r"^Status: (accepted|superseded by \d{4}|rejected)\W.*\b\d{4}-\d{2}-\d{2}\b", re.MULTILINE)
+STATUS = re.compile(r"^Status: (accepted|proposed|superseded by \d{4}|rejected)\W.*\b\d{4}-\d{2}-\d{2}\b", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)")
 # Generated, and facts about other systems in the form in which they were collected.
 UNCHECKED = ("docs/flags.md", "docs/reference/", "docs/spec/", "tests/")
@@ -66,7 +66,7 @@ def check_decisions() -> list[str]:
         if not re.match(r"\d{4}-", Path(name).name):
             continue
         if not STATUS.search(text):
-            problems.append(f'{name}: no line "Status: accepted, YYYY-MM-DD."')
+            problems.append(f'{name}: no line "Status: accepted (or proposed), YYYY-MM-DD."')
         if len(text.splitlines()) > MOST_LINES_OF_A_DECISION:
             problems.append(f"{name}: {len(text.splitlines())} lines, at most {MOST_LINES_OF_A_DECISION}; a longer page belongs under docs/how/")
     return problems
