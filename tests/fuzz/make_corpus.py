@@ -40,7 +40,7 @@ RESPONSES = [
 ]
 CALL_FORMATS = [  # of message_parser_fuzz.cpp, in the order of text/messages/call_format.cpp; each has five kinds of thoughts
     "qwen25", "hermes", "qwen3_coder", "mimo", "glm45", "glm47", "minimax-m2", "deepseekv32", "deepseekv3", "deepseekv31", "kimi_k2",
-    "mistral", "llama3", "pythonic", "phi4", "gemma4", "gpt-oss",
+    "mistral", "llama3", "pythonic", "phi4", "gemma4", "hunyuan", "step3", "interns1", "lfm2", "dots", "gpt-oss",
 ]
 NUM_REWARD_CHOICES = 15  # of reward_fuzz.cpp: thirteen rewards, two equalities
 SETTINGS = [  # of config_yaml_fuzz.cpp

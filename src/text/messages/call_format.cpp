@@ -49,6 +49,7 @@ constexpr auto kDeepSeekXmlMarks = std::to_array<Mark>({
     {"<\uff5cDSML\uff5cparameter name=", MarkRole::kKeyOpen},
     {"</\uff5cDSML\uff5cparameter>", MarkRole::kValueClose},
 });
+constexpr auto kDeepSeekXmlTokens = std::to_array<std::string_view>({"\uff5cDSML\uff5c"});
 constexpr auto kDeepSeekMarks = std::to_array<Mark>({
     {"<\uff5ctool\u2581calls\u2581begin\uff5c>", MarkRole::kSectionOpen},
     {"<\uff5ctool\u2581calls\u2581end\uff5c>", MarkRole::kSectionClose},
@@ -90,6 +91,47 @@ constexpr auto kGemmaMarks = std::to_array<Mark>({
     {"<tool_call|>", MarkRole::kCallClose},
     {"<|\"|>", MarkRole::kQuote},
 });
+constexpr auto kHunyuanMarks = std::to_array<Mark>({
+    {"<tool_calls>", MarkRole::kSectionOpen},
+    {"</tool_calls>", MarkRole::kSectionClose},
+    {"<tool_call>", MarkRole::kCallOpen},
+    {"</tool_call>", MarkRole::kCallClose},
+    {"<tool_sep>", MarkRole::kSeparator},
+    {"<arg_key>", MarkRole::kKeyOpen},
+    {"</arg_key>", MarkRole::kKeyClose},
+    {"<arg_value>", MarkRole::kValueOpen},
+    {"</arg_value>", MarkRole::kValueClose},
+});
+constexpr auto kStepMarks = std::to_array<Mark>({
+    {"<\uff5ctool_calls_begin\uff5c>", MarkRole::kSectionOpen},
+    {"<\uff5ctool_calls_end\uff5c>", MarkRole::kSectionClose},
+    {"<\uff5ctool_call_begin\uff5c>function<\uff5ctool_sep\uff5c>", MarkRole::kCallOpen},
+    {"<\uff5ctool_call_end\uff5c>", MarkRole::kCallClose},
+    {"<steptml:invoke name=", MarkRole::kTagOpen},
+    {"</steptml:invoke>", MarkRole::kTagClose},
+    {"<steptml:parameter name=", MarkRole::kKeyOpen},
+    {"</steptml:parameter>", MarkRole::kValueClose},
+});
+constexpr auto kStepTokens =
+    std::to_array<std::string_view>({"<\uff5ctool_call_begin\uff5c>", "<\uff5ctool_sep\uff5c>"});
+constexpr auto kInternMarks = std::to_array<Mark>({
+    {"<|action_start|> <|plugin|>", MarkRole::kCallOpen},
+    {"<|action_start|><|plugin|>", MarkRole::kCallOpen},
+    {"<|action_end|>", MarkRole::kCallClose},
+});
+constexpr auto kInternTokens = std::to_array<std::string_view>({"<|action_start|>", "<|plugin|>"});
+constexpr auto kLiquidMarks = std::to_array<Mark>({
+    {"<|tool_call_start|>", MarkRole::kCallOpen},
+    {"<|tool_call_end|>", MarkRole::kCallClose},
+});
+constexpr auto kDotsMarks = std::to_array<Mark>({
+    {"<dots_function_call>", MarkRole::kSectionOpen},
+    {"</dots_function_call>", MarkRole::kSectionClose},
+    {"<invoke name=", MarkRole::kTagOpen},
+    {"</invoke>", MarkRole::kTagClose},
+    {"<parameter name=", MarkRole::kKeyOpen},
+    {"</parameter>", MarkRole::kValueClose},
+});
 constexpr auto kHarmonyMarks = std::to_array<Mark>({
     {"<|start|>", MarkRole::kMessageStart},
     {"<|channel|>", MarkRole::kChannel},
@@ -108,7 +150,7 @@ constexpr auto kCallFormats = std::to_array<CallFormat>({
     {.name = "glm45", .marks = kGlmMarks, .header = CallHeader::kLine},
     {.name = "glm47", .marks = kGlmMarks, .header = CallHeader::kLine},
     {.name = "minimax-m2", .marks = kMiniMaxMarks},
-    {.name = "deepseekv32", .marks = kDeepSeekXmlMarks, .inner_token = "\uff5cDSML\uff5c"},
+    {.name = "deepseekv32", .marks = kDeepSeekXmlMarks, .inner_tokens = kDeepSeekXmlTokens},
     {.name = "deepseekv3", .marks = kDeepSeekMarks, .header = CallHeader::kSeparated},
     {.name = "deepseekv31",
      .marks = std::span(kDeepSeekMarks).first(5),
@@ -130,6 +172,11 @@ constexpr auto kCallFormats = std::to_array<CallFormat>({
      .reads_bare_python = true},
     {.name = "phi4", .marks = kPhiMarks},
     {.name = "gemma4", .marks = kGemmaMarks, .header = CallHeader::kBraced},
+    {.name = "hunyuan", .marks = kHunyuanMarks, .header = CallHeader::kLine},
+    {.name = "step3", .marks = kStepMarks, .inner_tokens = kStepTokens},
+    {.name = "interns1", .marks = kInternMarks, .inner_tokens = kInternTokens},
+    {.name = "lfm2", .marks = kLiquidMarks, .header = CallHeader::kPython},
+    {.name = "dots", .marks = kDotsMarks},
     {.name = "gpt-oss", .marks = kHarmonyMarks, .is_harmony = true},
 });
 
@@ -137,8 +184,10 @@ constexpr auto kCallFormats = std::to_array<CallFormat>({
 constexpr auto kCallAliases = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"deepseekv4", "deepseekv32"},
     {"glm", "glm45"},
+    {"poolside_v1", "glm45"},
     {"qwen", "qwen25"},
     {"step3p5", "qwen3_coder"},
+    {"trinity", "qwen25"},
     {"deepseek_v3", "deepseekv3"},
     {"deepseek_v31", "deepseekv31"},
     {"deepseek_v32", "deepseekv32"},
@@ -150,6 +199,11 @@ constexpr auto kCallAliases = std::to_array<std::pair<std::string_view, std::str
     {"qwen3_json", "qwen25"},
     {"qwen3_xml", "qwen3_coder"},
 });
+
+/// Names of SGLang whose formats are not read.
+constexpr auto kUnreadCallFormats = std::to_array<std::string_view>(
+    {"apertus2509", "cohere_command4", "gigachat3", "gigachat35", "inkling", "k2_horizon",
+     "kimi_k3", "ling3", "minicpm5", "minimax-m3", "muse", "spark25"});
 
 const CallFormat* call_format_named(std::string_view name) {
   const auto format = std::ranges::find(kCallFormats, name, &CallFormat::name);
@@ -167,10 +221,12 @@ Expected<const CallFormat*> find_call_format(std::string_view name) {
           call_format_named(alias == kCallAliases.end() ? name : alias->second))
     return format;
   const auto names = call_format_names();
+  const bool is_unread = std::ranges::find(kUnreadCallFormats, name) != kUnreadCallFormats.end();
   const auto near = nearest_name(name, names);
-  return failure(fmt::format("tool-call parser \"{}\": there is none of that name{}; there are {}",
-                             name, near ? fmt::format(", did you mean {}?", *near) : "",
-                             fmt::join(names, ", ")));
+  return failure(fmt::format(
+      "tool-call parser \"{}\": {}{}; there are {}", name,
+      is_unread ? "SGLang's format of that name is not read" : "there is none of that name",
+      near && !is_unread ? fmt::format(", did you mean {}?", *near) : "", fmt::join(names, ", ")));
 }
 
 std::vector<std::string_view> call_format_names() {

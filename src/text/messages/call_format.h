@@ -21,7 +21,7 @@ namespace slime::text {
 enum class CallHeader : uint8_t {
   kNone,
   kSeparated,  // name, separator mark, JSON arguments
-  kLine,       // name up to a newline or a mark, then parameters
+  kLine,       // name up to a newline, separator or other mark, then parameters
   kBraced,     // "call:name{...}", Gemma 4
   kPython,     // name(key='value')
 };
@@ -38,7 +38,7 @@ struct CallFormat {
   std::span<const Mark> marks;
   /// Tokens inside of marks that a vocabulary may flag special; the marks themselves are looked up
   /// too.
-  std::string_view inner_token = {};
+  std::span<const std::string_view> inner_tokens = {};
   CallHeader header = CallHeader::kNone;
   CallIds ids = CallIds::kOpenAi;
   /// JSON objects {"name": ..., "arguments": {...}}, or a list of them.
@@ -59,7 +59,7 @@ struct CallFormat {
 std::span<const CallFormat> call_formats();
 
 /// The format that a name of SGLang's `--tool-call-parser`, or of vLLM's, stands for. Fails with
-/// the names that there are.
+/// the names that there are; the formats of a few SGLang's names are not read.
 Expected<const CallFormat*> find_call_format(std::string_view name);
 
 /// Names that find_call_format() takes.

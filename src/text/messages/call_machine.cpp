@@ -1,6 +1,7 @@
 #include "text/messages/call_machine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "text/messages/white_space.h"
 
@@ -16,11 +17,11 @@ bool is_call_name_byte(char byte) {
 }
 
 /// "functions.get_weather:0" of Kimi K2 to "get_weather".
-std::string_view kimi_name(std::string_view id) {
+std::string_view kimi_name(std::string_view id, bool& has_number) {
   if (id.starts_with("functions.")) id.remove_prefix(10);
   const auto colon = id.rfind(':');
-  const bool has_number = colon != std::string_view::npos && colon + 1 < id.size() &&
-                          id.find_first_not_of("0123456789", colon + 1) == std::string_view::npos;
+  has_number = colon != std::string_view::npos && colon + 1 < id.size() &&
+               id.find_first_not_of("0123456789", colon + 1) == std::string_view::npos;
   return has_number ? id.substr(0, colon) : id;
 }
 
@@ -67,7 +68,13 @@ std::size_t CallMachine::step(std::string_view text, uint64_t at) {
       return content(text, at);
     case State::kSection: {
       const std::size_t spaces = leading_white_space(text);
-      if (spaces < text.size()) unreadable(at + spaces);
+      if (spaces == text.size()) return spaces;
+      // Only JSON needs no mark of its own.
+      if (format_.reads_json && (text[spaces] == '{' || text[spaces] == '[')) {
+        state_ = State::kBody;
+      } else {
+        unreadable(at + spaces);
+      }
       return spaces;
     }
     case State::kBody:
@@ -159,11 +166,6 @@ std::size_t CallMachine::content(std::string_view text, uint64_t at) {
 
 /// The first text behind a call's opening mark.
 std::size_t CallMachine::body(std::string_view text, uint64_t at) {
-  if (format_.header == CallHeader::kPython) {
-    python_.emplace(PythonCalls::Form::kBlock, at);
-    state_ = State::kPython;
-    return 0;
-  }
   const std::size_t spaces = leading_white_space(text);
   if (spaces == text.size()) return spaces;
   if (format_.reads_json && text[spaces] == '[' && !is_list_) {
@@ -172,6 +174,12 @@ std::size_t CallMachine::body(std::string_view text, uint64_t at) {
   }
   if (format_.reads_json && text[spaces] == '{') {
     open_object(block_);
+    return spaces;
+  }
+  if (format_.header == CallHeader::kPython) {
+    python_.emplace(PythonCalls::Form::kBlock, at + spaces - (is_list_ ? 1 : 0));
+    if (is_list_) python_->read("[");  // it is no list of objects
+    state_ = State::kPython;
     return spaces;
   }
   name_.clear();
@@ -225,8 +233,10 @@ bool CallMachine::begin_named(uint64_t at) {
       return true;
     default:
       if (format_.ids == CallIds::kKimi) {
-        id_ = name_;
-        name_ = kimi_name(id_);
+        bool has_number = false;
+        std::string name(kimi_name(name_, has_number));
+        if (has_number) id_ = name_;  // else it is no id: two calls would have the same
+        name_ = std::move(name);
       }
       if (!begin_call(at, State::kArguments)) return false;
       arguments_.emplace();
@@ -371,8 +381,9 @@ void CallMachine::unreadable(uint64_t at) {
 
 /// The output from where the call began up to `end` is content.
 void CallMachine::give_up(uint64_t end) {
-  if (!is_bare_) writer_.count_unreadable();
+  if (!is_bare_ && !writer_.is_content_reasoning()) writer_.count_unreadable();
   state_ = State::kContent;
+  expects_section_close_ &= block_ != section_;  // it is content with the rest
   plain(lexer_.text(block_, end), block_);
   is_bare_ = false;
 }

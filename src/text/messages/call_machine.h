@@ -119,7 +119,8 @@ class CallMachine final {
   MessageWriter& writer_;
 
   State state_ = State::kContent;
-  uint64_t block_ = 0;  // where the call began that may turn out to be text
+  uint64_t block_ = 0;    // where the call began that may turn out to be text
+  uint64_t section_ = 0;  // where the last section began
   uint64_t arguments_end_ = 0;
   std::string name_, id_;  // as they are read
   bool is_reading_id_ = false;

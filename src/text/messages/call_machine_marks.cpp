@@ -45,6 +45,7 @@ bool CallMachine::is_text_here(const Mark& mark) const {
     case MarkRole::kTagClose:
       return !is_in_call() || (is_json && !is_tagged_);
     case MarkRole::kSeparator:
+      return state_ != State::kHeader && state_ != State::kLineName;
     case MarkRole::kIdOpen:
       return state_ != State::kHeader;
     case MarkRole::kKeyOpen:
@@ -133,6 +134,7 @@ void CallMachine::open(const Item& item) {
     expects_call_close_ = has_role(MarkRole::kCallClose);
   } else {
     expects_section_close_ = true;
+    section_ = item.begin;
   }
 }
 
@@ -146,7 +148,7 @@ void CallMachine::open_tag(const Item& item) {
   if (state_ == State::kContent) {
     // Without marks around it a tag counts at the beginning of a line, where it names a tool.
     const bool is_around = expects_call_close_ || expects_section_close_;
-    const bool may_be_alone = item.is_sampled || !format_.inner_token.empty();
+    const bool may_be_alone = item.is_sampled || !format_.inner_tokens.empty();
     if (!writer_.may_begin_call() || !(is_around || may_be_alone || is_line_begin_))
       return plain(lexer_.text(item), item.begin);
     block_ = item.begin;
@@ -197,8 +199,8 @@ void CallMachine::open_key(const Item& item) {
 
 /// What encloses a call, or the output, ends where the call's name is not complete.
 void CallMachine::finish_pending(bool is_cut, uint64_t at) {
-  if (state_ == State::kLineName && !is_cut && !name_.empty() && begin_named(at))
-    return end_call(false, at);
+  const bool is_line = state_ == State::kLineName || state_ == State::kNameLine;
+  if (is_line && !is_cut && !name_.empty() && begin_named(at)) return end_call(false, at);
   if (state_ == State::kPython && (is_cut || python_->is_between_calls()) &&
       write_python(is_cut, at))
     return;

@@ -23,7 +23,14 @@ TEST(CallFormats, AWrongNameIsRefusedWithThoseThatThereAre) {
   const auto found = find_call_format("qwen3_code");
   ASSERT_FALSE(found);
   EXPECT_NE(found.error().message.find("did you mean qwen3_coder?"), std::string::npos);
-  EXPECT_NE(found.error().message.find("kimi_k2, llama3"), std::string::npos);
+  EXPECT_NE(found.error().message.find("kimi_k2, lfm2"), std::string::npos);
+}
+
+TEST(CallFormats, ANameWhoseFormatIsNotReadIsRefusedAsSuch) {
+  const auto found = find_call_format("kimi_k3");
+  ASSERT_FALSE(found);
+  EXPECT_NE(found.error().message.find("SGLang's format of that name is not read"),
+            std::string::npos);
 }
 
 TEST(CallFormats, AreToldFromATemplate) {

@@ -30,6 +30,11 @@ std::size_t JsonArguments::read(std::string_view text) {
   return taken;
 }
 
+void JsonArguments::add_text(char byte) {
+  is_text_ = true;
+  add(byte, is_white_space(byte));
+}
+
 void JsonArguments::add(char byte, bool is_space) {
   if (is_space) {
     if (is_begun_) space_ += byte;

@@ -18,6 +18,8 @@ class JsonArguments final {
   /// Reads arguments up to the end of an object or list that is JSON; of all else, the whole text.
   /// Returns how many bytes it took.
   std::size_t read(std::string_view text);
+  /// One more byte of arguments that are no JSON from here on.
+  void add_text(char byte);
   /// read() has reached the end.
   bool is_whole() const { return is_whole_; }
 
@@ -30,6 +32,7 @@ class JsonArguments final {
   /// It is a whole JSON object.
   bool is_object() const { return !is_text_ && scanner_.first() == '{' && scanner_.is_whole(); }
   bool is_valid() const { return scanner_.is_valid(); }
+  bool is_null() const { return !is_text_ && scanner_.first() == 'n' && scanner_.is_whole(); }
 
  private:
   void add(char byte, bool is_space);

@@ -35,7 +35,7 @@ bool JsonCallReader::step(char byte, uint64_t at, MessageWriter& writer) {
       return step != JsonScanner::Step::kBefore;
     }
     case State::kRaw:
-      arguments_.step(byte);
+      arguments_.add_text(byte);
       return true;
     case State::kSkip: {
       const auto step = skipped_->step(byte);
@@ -162,7 +162,7 @@ bool JsonCallReader::refuse(char byte) {
   has_arguments_ = true;
   has_json_arguments_ = false;
   state_ = State::kRaw;
-  arguments_.step(byte);
+  arguments_.add_text(byte);
   return true;
 }
 
@@ -201,9 +201,7 @@ void JsonCallReader::end(bool is_cut, uint64_t at, MessageWriter& writer) {
   if (state_ == State::kArgumentsText) decode_arguments("", is_cut, at, writer);
   flush_arguments(at, writer);
   begin_call(at, writer);
-  const bool is_at_end =
-      state_ == State::kNext || state_ == State::kFirstKey || state_ == State::kKey;
-  if (!has_arguments_ && (!is_cut || is_at_end)) add_arguments("{}", at, writer);
+  if (!has_arguments_ && !is_cut) add_arguments("{}", at, writer);
 }
 
 void JsonCallReader::begin_call(uint64_t at, MessageWriter& writer) {
@@ -221,9 +219,8 @@ void JsonCallReader::flush_arguments(uint64_t at, MessageWriter& writer) {
   if (!arguments_.is_begun() || (arguments_.first() == 'n' && !is_whole)) return;
   const std::string text = arguments_.take();
   if (text.empty()) return;
-  const bool is_null = text == "null";
-  has_json_arguments_ = state_ != State::kRaw && (is_null || arguments_.is_object());
-  add_arguments(is_null ? "{}" : text, at, writer);
+  has_json_arguments_ = arguments_.is_null() || arguments_.is_object();
+  add_arguments(arguments_.is_null() ? "{}" : text, at, writer);
 }
 
 void JsonCallReader::add_arguments(std::string_view text, uint64_t at, MessageWriter& writer) {

@@ -15,8 +15,8 @@ std::vector<Mark> marks_of(const CallFormat* calls, const ReasoningFormat* reaso
 }
 
 std::vector<std::string_view> inner_tokens_of(const CallFormat* calls) {
-  if (calls == nullptr || calls->inner_token.empty()) return {};
-  return {calls->inner_token};
+  if (calls == nullptr) return {};
+  return {calls->inner_tokens.begin(), calls->inner_tokens.end()};
 }
 
 }  // namespace

@@ -193,6 +193,7 @@ TEST(MessageParser, ThoughtsThatAreNeverClosedEndWhereACallBegins) {
   EXPECT_EQ(message.content, "Done.");
   // Thoughts about calls are thoughts.
   EXPECT_EQ(open("A <tool_call> is a mark.").reasoning, "A <tool_call> is a mark.");
+  EXPECT_EQ(open.parse({"A <tool_call> is a mark."}).errors, 0);
   EXPECT_EQ(open(std::string("a ") + kCall + " b</think>c").reasoning,
             std::string("a ") + kCall + " b");
 }
@@ -293,6 +294,56 @@ TEST(MessageParser, MessagesOfHarmonyThatHaveNoFormAreContent) {
             "f");
   const Case open{.calls = "gpt-oss", .reasoning = "gpt-oss", .tail = PromptTail::kReasoning};
   EXPECT_EQ(open("Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.").reasoning, "Hm.");
+}
+
+TEST(MessageParser, FormatsThatOtherServersDescribeAreReadToo) {
+  const auto expect_call = [](const char* format, const std::string& output) {
+    const Message message = Case{format}("Hi\n" + output + "\nBye");
+    EXPECT_EQ(message.content, "Hi\nBye") << format;
+    ASSERT_EQ(message.calls.size(), 1U) << format;
+    EXPECT_EQ(message.calls[0].name, "f");
+    EXPECT_EQ(arguments_of(message), R"({"count": 2})") << format;
+  };
+  expect_call("hunyuan",
+              "<tool_calls>\n<tool_call>f<tool_sep>\n<arg_key>count</arg_key>\n"
+              "<arg_value>2</arg_value>\n</tool_call>\n</tool_calls>");
+  expect_call(
+      "step3",
+      "<\uff5ctool_calls_begin\uff5c>\n<\uff5ctool_call_begin\uff5c>function<\uff5ctool_sep\uff5c>"
+      "<steptml:invoke name=\"f\">\n<steptml:parameter name=\"count\">2</steptml:parameter>\n"
+      "</steptml:invoke><\uff5ctool_call_end\uff5c>\n<\uff5ctool_calls_end\uff5c>");
+  expect_call("interns1",
+              "<|action_start|> <|plugin|>\n{\"name\": \"f\", \"parameters\": {\"count\": 2}}"
+              "<|action_end|>");
+  expect_call("lfm2", "<|tool_call_start|>[f(count=2)]<|tool_call_end|>");
+  expect_call(
+      "lfm2",
+      "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"count\": 2}}]<|tool_call_end|>");
+  expect_call("dots",
+              "<dots_function_call>\n<invoke name=\"f\">\n<parameter name=\"count\">2</parameter>\n"
+              "</invoke>\n</dots_function_call>");
+  expect_call(
+      "dots",
+      "<dots_function_call>{\"name\": \"f\", \"arguments\": {\"count\": 2}}</dots_function_call>");
+}
+
+TEST(MessageParser, AKimiIdWithoutANumberIsNone) {
+  const Message message = Case{"kimi_k2"}(
+      "<|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_end|>"
+      "<|tool_call_begin|>functions.f:7<|tool_call_argument_begin|>{}<|tool_call_end|>");
+  ASSERT_EQ(message.calls.size(), 2U);
+  EXPECT_EQ(message.calls[0].id, "functions.f:0");
+  EXPECT_EQ(message.calls[1].id, "functions.f:7");
+}
+
+TEST(MessageParser, AnObjectThatBreaksAfterItsNameIsPassedOnWithWhatFollowsAsArguments) {
+  const std::string output =
+      "<tool_call>{\"name\": \"f\", arguments: {count: 1}, null}</tool_call>";
+  for (const auto& pieces : {std::vector<std::string>{output}, letters(output)}) {
+    const Parsed parsed = Case{"hermes"}.parse(pieces);
+    EXPECT_EQ(arguments_of(parsed.message), "arguments: {count: 1}, null}");
+    EXPECT_EQ(parsed.errors, 1);
+  }
 }
 
 TEST(MessageParser, TextOnlyIsVerbatimWithoutToolsOrFormats) {

@@ -55,6 +55,10 @@ constexpr auto kReasoningAliases = std::to_array<std::pair<std::string_view, std
     {"minimax_m2", "qwen3"},  {"olmo3", "qwen3"},       {"openai_gptoss", "gpt-oss"},
 });
 
+/// Names of SGLang whose formats are not read.
+constexpr auto kUnreadReasoningFormats =
+    std::to_array<std::string_view>({"apertus2509", "cohere_command4", "inkling", "kimi_k3"});
+
 const ReasoningFormat* reasoning_format_named(std::string_view name) {
   const auto format = std::ranges::find(kReasoningFormats, name, &ReasoningFormat::name);
   return format == kReasoningFormats.end() ? nullptr : &*format;
@@ -69,10 +73,13 @@ Expected<const ReasoningFormat*> find_reasoning_format(std::string_view name) {
           reasoning_format_named(alias == kReasoningAliases.end() ? name : alias->second))
     return format;
   const auto names = reasoning_format_names();
+  const bool is_unread =
+      std::ranges::find(kUnreadReasoningFormats, name) != kUnreadReasoningFormats.end();
   const auto near = nearest_name(name, names);
-  return failure(fmt::format("reasoning parser \"{}\": there is none of that name{}; there are {}",
-                             name, near ? fmt::format(", did you mean {}?", *near) : "",
-                             fmt::join(names, ", ")));
+  return failure(fmt::format(
+      "reasoning parser \"{}\": {}{}; there are {}", name,
+      is_unread ? "SGLang's format of that name is not read" : "there is none of that name",
+      near && !is_unread ? fmt::format(", did you mean {}?", *near) : "", fmt::join(names, ", ")));
 }
 
 std::vector<std::string_view> reasoning_format_names() {
