@@ -10,6 +10,7 @@
 
 #include "model/network.h"
 #include "model/tree_attention.h"
+#include "text/packed_files_for_tests.h"
 
 namespace slime::model {
 namespace {
@@ -56,7 +57,7 @@ std::vector<double> log_probs(Network& network, std::vector<int64_t> ids) {
 }
 
 TEST_F(RopeKinds, GiveTheLogProbsOfTransformersOnBothSidesOfTheOriginalPositions) {
-  const json::value golden = read_json_file(kFolder / "cases.json");
+  const json::value golden = text::unpacked_json(kFolder / "cases.json.xz");
   const auto ids = json::value_to<std::vector<int64_t>>(golden.at("ids"));
   for (const json::value& item : golden.at("cases").as_array()) {
     SCOPED_TRACE(std::string(item.at("name").as_string()));

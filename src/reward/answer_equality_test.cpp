@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "core/json.h"
+#include "text/packed_files_for_tests.h"
 
 namespace slime::reward {
 namespace {
@@ -17,7 +18,7 @@ struct Pair {
 };
 
 std::vector<Pair> committed_pairs() {
-  std::ifstream file(SLIME_SOURCE_DIR "/tests/grading/math_pairs.jsonl");
+  std::istringstream file(text::unpacked(SLIME_SOURCE_DIR "/tests/grading/math_pairs.jsonl.xz"));
   std::vector<Pair> pairs;
   for (std::string line; std::getline(file, line);) {
     const json::object pair = parse_json(line, "math_pairs.jsonl").as_object();

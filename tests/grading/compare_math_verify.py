@@ -1,4 +1,4 @@
-"""Verdicts of math-verify beside those of `math` on math_pairs.jsonl.
+"""Verdicts of math-verify beside those of `math` on math_pairs.jsonl.xz.
 
     compare_math_verify.py --slime build/release/slime        # the table, from the stored column
     compare_math_verify.py --write                            # asks math-verify and stores its verdicts
@@ -6,10 +6,11 @@
 
 import argparse
 import json
+import lzma
 import pathlib
 import subprocess
 
-PAIRS = pathlib.Path(__file__).with_name("math_pairs.jsonl")
+PAIRS = pathlib.Path(__file__).with_name("math_pairs.jsonl.xz")
 
 
 def verdict(gold, answer):
@@ -30,11 +31,11 @@ def main():
     parser.add_argument("--slime", help="the program: compares")
     parser.add_argument("--write", action="store_true", help="stores the verdicts of the installed math-verify")
     arguments = parser.parse_args()
-    pairs = [json.loads(line) for line in PAIRS.read_text().split("\n") if line]
+    pairs = [json.loads(line) for line in lzma.decompress(PAIRS.read_bytes()).decode().split("\n") if line]
     if arguments.write:
         for pair in pairs:
             pair["math_verify"] = verdict(pair["gold"], pair["answer"])
-        PAIRS.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+        PAIRS.write_bytes(lzma.compress("".join(json.dumps(pair) + "\n" for pair in pairs).encode(), preset=9 | lzma.PRESET_EXTREME))
     ours = scores(arguments.slime, pairs) if arguments.slime else [None] * len(pairs)
     print("| pairs | number | math-verify | math |\n| --- | --- | --- | --- |")
     for is_equal, name in ((True, "equal, taken for equal"), (False, "not equal, taken for equal")):

@@ -28,7 +28,7 @@ class RopeSwitch : public ::testing::Test {
   void SetUp() override {
     directory_ = std::filesystem::temp_directory_path() / fmt::format("rope_switch_{}", ::getpid());
     std::filesystem::create_directories(directory_);
-    golden_ = read_json_file(folder() / "cases.json");
+    golden_ = text::unpacked_json(folder() / "cases.json.xz");
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
