@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -344,6 +345,26 @@ TEST(MessageParser, AnObjectThatBreaksAfterItsNameIsPassedOnWithWhatFollowsAsArg
     EXPECT_EQ(arguments_of(parsed.message), "arguments: {count: 1}, null}");
     EXPECT_EQ(parsed.errors, 1);
   }
+}
+
+/// Marks without end, alone and inside of a call whose string never ends: read again from each of
+/// them, 60 KB would take minutes.
+TEST(MessageParser, TimeIsLinearInTheOutput) {
+  constexpr std::size_t kBytes = 60'000;
+  const auto begin = std::chrono::steady_clock::now();
+  for (const CallFormat& calls : call_formats()) {
+    const MessageFormat format(&calls, *find_reasoning_format("qwen3"), nullptr);
+    const std::string call(calls.marks.front().spelling);
+    for (const Mark& mark : calls.marks) {
+      for (std::string output :
+           {std::string(), call + "{\"name\": \"f\", \"arguments\": {\"text\": \""}) {
+        while (output.size() < kBytes) output.append(mark.spelling).append("a{");
+        for (const PromptTail tail : {PromptTail::kMessage, PromptTail::kReasoning})
+          parse_message(format, {.tools = &tools(), .tail = tail}, output, OutputEnd::kStop);
+      }
+    }
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 TEST(MessageParser, TextOnlyIsVerbatimWithoutToolsOrFormats) {
