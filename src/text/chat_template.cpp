@@ -141,6 +141,7 @@ Expected<ChatOptions, TemplateError> to_chat_options(const json::object& object)
 void ChatTemplate::add(const std::string& name, std::string_view source, std::string_view where) {
   try {
     templates_.insert_or_assign(name, jinja::Template::parse(source));
+    source_ += source;
   } catch (const jinja::SyntaxError& error) {
     throw ConfigError(
         fmt::format("{}: chat template, line {}: {}", where, error.line, error.message));
@@ -155,13 +156,27 @@ ChatTemplate ChatTemplate::from_source(std::string_view source, SpecialTokens sp
   return chat;
 }
 
+std::optional<json::object> ChatTemplate::read_special_tokens(
+    const std::filesystem::path& model_directory) {
+  auto config = read_object_if_there(model_directory / "tokenizer_config.json");
+  const auto special = read_object_if_there(model_directory / "special_tokens_map.json");
+  if (config) collect_special_tokens(*config, special_tokens_);
+  if (special) collect_special_tokens(*special, special_tokens_);
+  return config;
+}
+
+ChatTemplate ChatTemplate::load(const std::filesystem::path& model_directory,
+                                const std::filesystem::path& template_file) {
+  ChatTemplate chat;
+  static_cast<void>(chat.read_special_tokens(model_directory));
+  chat.add("default", read_text_file(template_file), template_file.string());
+  return chat;
+}
+
 ChatTemplate ChatTemplate::load(const std::filesystem::path& model_directory) {
   ChatTemplate chat;
   const auto config_path = model_directory / "tokenizer_config.json";
-  const auto config = read_object_if_there(config_path);
-  const auto special = read_object_if_there(model_directory / "special_tokens_map.json");
-  if (config) collect_special_tokens(*config, chat.special_tokens_);
-  if (special) collect_special_tokens(*special, chat.special_tokens_);
+  const auto config = chat.read_special_tokens(model_directory);
 
   const auto add_json = [&](const json::value& value, const std::filesystem::path& path) {
     if (const json::string* source = value.if_string()) {

@@ -56,6 +56,9 @@ class ChatTemplate final {
   /// and special_tokens_map.json. Throws ConfigError when there is no template, or it is no valid
   /// one: file, line and reason.
   static ChatTemplate load(const std::filesystem::path& model_directory);
+  /// The template of a file, with the directory's special tokens.
+  static ChatTemplate load(const std::filesystem::path& model_directory,
+                           const std::filesystem::path& template_file);
 
   /// One template from its source, called `where` in errors. Throws ConfigError.
   static ChatTemplate from_source(std::string_view source, SpecialTokens special_tokens,
@@ -77,11 +80,17 @@ class ChatTemplate final {
   /// Names of its templates: {"default"} for nearly all models.
   std::vector<std::string> names() const;
 
+  /// Their sources, one after the other.
+  const std::string& source() const { return source_; }
+
  private:
   Expected<const jinja::Template*, TemplateError> choose(const ChatOptions& options) const;
   void add(const std::string& name, std::string_view source, std::string_view where);
+  /// Reads the special tokens; returns tokenizer_config.json.
+  std::optional<json::object> read_special_tokens(const std::filesystem::path& model_directory);
 
   std::map<std::string, jinja::Template> templates_;
+  std::string source_;
   SpecialTokens special_tokens_;
 };
 
