@@ -25,12 +25,12 @@
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "engine/chat/chat_model.h"
 #include "engine/engine.h"
 #include "engine/http/server.h"
 #include "model/network.h"
 #include "model/placement.h"
 #include "roles/engine_ranks.h"
-#include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::cli {
@@ -46,6 +46,9 @@ struct ServeOptions {
   std::string api_key_file;
   std::string admin_api_key_file;
   std::string sampling_defaults = "model";
+  std::string chat_template;  // a file; empty: the model's own
+  engine::ChatParsers parsers;
+  bool names_reasoning_twice = false;
   std::optional<uint64_t> random_seed;
   std::vector<std::string> weight_roots;
   DeviceOptions device;
@@ -127,6 +130,20 @@ void add_options(CLI::App& app, ServeOptions& options) {
   app.add_option("--random-seed", options.random_seed,
                  "seed of requests without one; default: random");
   add_sampling_defaults(app, options.sampling_defaults);
+  app.add_option("--chat-template", options.chat_template,
+                 "file with a chat template to use in place of the model's")
+      ->check(CLI::ExistingFile);
+  app.add_option(
+      "--tool-call-parser", options.parsers.tool_calls,
+      "form of tool calls in the model's output, by SGLang's or vLLM's name; auto: that of "
+      "the chat template; none: calls are content");
+  app.add_option(
+      "--reasoning-parser", options.parsers.reasoning,
+      "form of thoughts in the model's output, by SGLang's or vLLM's name; auto: that of "
+      "the chat template; none: thoughts are content");
+  app.add_flag("--also-name-reasoning", options.names_reasoning_twice,
+               "chat completions have thoughts as `reasoning`, vLLM's name, next to "
+               "`reasoning_content`");
   app.add_flag("--incremental-streaming-output", options.api.incremental_streaming_output,
                "frames of a /generate stream hold only what is new");
   app.add_option("--weight-version", options.api.weight_version, "name of the loaded weights");
@@ -165,24 +182,24 @@ void add_options(CLI::App& app, ServeOptions& options) {
   }
 }
 
-/// Empty when the model has no chat template; then only the chat route is missing.
-engine::RenderChatFn open_chat_template(const std::filesystem::path& directory) {
-  std::shared_ptr<const text::ChatTemplate> chat;
+/// Null when the model has no chat template; then only the chat routes are missing.
+std::shared_ptr<const engine::ChatModel> open_chat_model(const ServeOptions& options,
+                                                         const text::Tokenizer& tokenizer) {
+  engine::check_parsers(options.parsers);
   try {
-    chat = std::make_shared<const text::ChatTemplate>(text::ChatTemplate::load(directory));
+    auto chat =
+        engine::load_chat_model({.directory = options.model,
+                                 .template_file = options.chat_template,
+                                 .now = [] { return local_time(SystemClock().unix_seconds()); },
+                                 .parsers = options.parsers},
+                                tokenizer);
+    fmt::print(stderr, "slime serve: {}\n", chat->parser_names());
+    return chat;
   } catch (const ConfigError& error) {
+    if (!options.chat_template.empty()) throw;
     fmt::print(stderr, "slime serve: no /v1/chat/completions: {}\n", error.what());
-    return {};
+    return nullptr;
   }
-  return [chat](const json::array& messages, const json::object& object) {
-    auto options = text::to_chat_options(object);
-    if (!options) throw ConfigError("chat_template_kwargs: " + options.error().message);
-    options->now = local_time(SystemClock().unix_seconds());
-    auto rendered = chat->render(messages, *options);
-    if (!rendered)
-      throw ConfigError("messages: the chat template refused them: " + rendered.error().message);
-    return std::move(*rendered);
-  };
 }
 
 std::vector<std::string> architectures_of(const model::ModelConfig& config) {
@@ -262,7 +279,7 @@ void print_ready(const engine::ServedModel& model, const std::string& url, bool 
         "try:   curl {}/generate{} -d '{{\"input_ids\": [1, 2, 3], \"sampling_params\": "
         "{{\"max_new_tokens\": 32}}}}'\n",
         url, key));
-  } else if (model.render_chat) {
+  } else if (model.chat != nullptr) {
     print(fmt::format(
         "try:   curl {}/v1/chat/completions{} -H 'Content-Type: application/json' "
         "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}], \"max_tokens\": "
@@ -337,7 +354,8 @@ int serve(std::span<const std::string> arguments) {
       .sampling_defaults = sampling_defaults_by(options.sampling_defaults, directory),
       .tokenizer = tokenizer.get(),
       .longest_token_bytes = tokenizer == nullptr ? 0 : engine::longest_token_bytes(*tokenizer),
-      .render_chat = tokenizer == nullptr ? nullptr : open_chat_template(directory),
+      .chat = tokenizer == nullptr ? nullptr : open_chat_model(options, *tokenizer),
+      .names_reasoning_twice = options.names_reasoning_twice,
       .weight_roots = {engine::default_weight_root(directory)},
   };
   served.weight_roots.insert(served.weight_roots.end(), options.weight_roots.begin(),

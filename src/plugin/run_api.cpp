@@ -4,30 +4,24 @@
 #include <utility>
 
 #include "core/error.h"
+#include "engine/chat/chat_model.h"
 #include "model/config.h"
-#include "text/chat_template.h"
 
 namespace slime::plugin {
 namespace {
 
-/// Empty for a model without a template: such a run has no /v1/chat/completions.
-engine::RenderChatFn chat_of(const std::filesystem::path& directory,
-                             std::chrono::local_days today) {
-  std::shared_ptr<const text::ChatTemplate> chat;
+/// Null for a model without a template: such a run has no chat routes.
+std::shared_ptr<const engine::ChatModel> chat_of(const std::filesystem::path& directory,
+                                                 const setup::ModelText& text) {
   try {
-    chat = std::make_shared<const text::ChatTemplate>(text::ChatTemplate::load(directory));
+    return engine::load_chat_model({.directory = directory,
+                                    .template_file = {},
+                                    .now = [today = text.today] { return today; },
+                                    .parsers = {}},
+                                   *text.tokenizer);
   } catch (const ConfigError&) {
-    return {};
+    return nullptr;
   }
-  return [chat, today](const json::array& messages, const json::object& object) {
-    auto options = text::to_chat_options(object);
-    if (!options) throw ConfigError("chat_template_kwargs: " + options.error().message);
-    options->now = today;
-    auto rendered = chat->render(messages, *options);
-    if (!rendered)
-      throw ConfigError("messages: the chat template refused them: " + rendered.error().message);
-    return std::move(*rendered);
-  };
 }
 
 engine::ServedModel served_model(const config::RunConfig& config, const setup::ModelText& text) {
@@ -45,7 +39,7 @@ engine::ServedModel served_model(const config::RunConfig& config, const setup::M
           .sampling_defaults = engine::sampling_defaults_of(config.hf_checkpoint),
           .tokenizer = text.tokenizer.get(),
           .longest_token_bytes = engine::longest_token_bytes(*text.tokenizer),
-          .render_chat = chat_of(config.hf_checkpoint, text.today),
+          .chat = chat_of(config.hf_checkpoint, text),
           .weight_roots = {}};
 }
 

@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "core/error.h"
+#include "engine/chat/chat_model.h"
+#include "engine/http/chat_completions_request.h"
+#include "engine/http/completions_request.h"
 #include "engine/http/generate_request.h"
-#include "engine/http/openai_request.h"
 #include "engine/http/request_body.h"
 #include "engine/http/token_route_request.h"
 #include "text/tokenizer/tokenizer.h"
@@ -38,8 +41,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       .sampling_defaults = {},
       .tokenizer = &tiny_tokenizer(),
       .longest_token_bytes = 2,
-      .render_chat = [](const json::array& messages,
-                        const json::object&) { return json::serialize(messages); },
+      .chat = std::make_shared<const ChatModel>(
+          [](const json::array& messages, const json::object&) {
+            return json::serialize(messages);
+          },
+          "", &tiny_tokenizer(), ChatParsers{}),
       .weight_roots = {},
   };
   const std::string_view body(reinterpret_cast<const char*>(data), size);
@@ -51,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   };
   attempt(parse_generate_call);
   attempt(parse_token_route_call);
-  attempt(parse_chat_call);
-  attempt(parse_completion_call);
+  attempt(parse_chat_completions);
+  attempt(parse_completions);
   return 0;
 }

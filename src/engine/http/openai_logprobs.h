@@ -1,6 +1,6 @@
 #pragma once
 
-/// Log-probs in the two forms of OpenAI's replies.
+/// Log-probs in the forms of OpenAI's answers, and of vLLM's.
 
 #include <cstddef>
 #include <optional>
@@ -8,23 +8,11 @@
 #include <vector>
 
 #include "core/json.h"
+#include "engine/chat/choice_tokens.h"
 #include "engine/client.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
-
-/// Tokens of one choice and what the engine said of each.
-struct ChoiceTokens {
-  std::string prompt_text;          // with echo
-  std::vector<TokenId> prompt_ids;  // only when something of it is returned
-  std::vector<std::optional<float>> input_log_probs;
-  TopLogProbs input_top;
-  std::vector<TokenId> ids;
-  std::vector<float> log_probs;
-  TopLogProbs top;
-
-  void add(const GenerateUpdate& update);
-};
 
 /// How far the log-probs of a choice were told.
 struct TextPosition {
@@ -36,22 +24,33 @@ struct TextPosition {
   text::StreamDetokenizer decoder;  // of the response
 };
 
+struct LogprobsForm {
+  int64_t num_top = 0;      // of each position, of those that the engine gave
+  bool writes_ids = false;  // a token is "token_id:17", not its text
+};
+
 /// JSON has no infinity: an impossible token has the lowest float.
 json::value log_prob_number(float log_prob);
 
 /// Of the tokens from `first` on: {"content": [...], "refusal": null}.
-json::value chat_logprobs(const ChoiceTokens& tokens, std::size_t first,
+json::value chat_logprobs(const ChoiceTokens& tokens, std::size_t first, const LogprobsForm& form,
                           const text::Tokenizer& tokenizer);
 
-struct CompletionLogprobsForm {
-  bool echoes = false;  // the prompt's tokens come first
-  bool has_top = false;
+/// A prompt that is part of the answer, whose tokens come first.
+struct EchoedPrompt {
+  std::string text;
+  std::vector<TokenId> ids;
 };
 
 /// Four parallel lists of the tokens after `position`, which moves on. An offset is the number of
 /// characters of the choice's text before the token, over all chunks of a stream.
-json::value completion_logprobs(const ChoiceTokens& tokens, TextPosition& position,
-                                const CompletionLogprobsForm& form,
+json::value completion_logprobs(const ChoiceTokens& tokens, const EchoedPrompt* echoed,
+                                TextPosition& position, const LogprobsForm& form,
                                 const text::Tokenizer& tokenizer);
+
+/// vLLM's: for each token of the prompt {"17": {"logprob", "rank", "decoded_token"}, ...}, itself and
+/// the best of its position; null for the first one.
+json::value prompt_logprobs(const std::vector<TokenId>& prompt, const ChoiceTokens& tokens,
+                            int64_t num_top, const text::Tokenizer& tokenizer);
 
 }  // namespace slime::engine

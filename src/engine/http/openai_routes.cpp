@@ -1,17 +1,16 @@
 /// /v1/chat/completions, /v1/completions and /v1/models, as the official clients use them.
 
-#include <algorithm>
 #include <chrono>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
-#include "engine/http/abort_status.h"
 #include "engine/http/api_error_response.h"
 #include "engine/http/api_state.h"
-#include "engine/http/generate_request.h"
-#include "engine/http/openai_request.h"
-#include "engine/http/openai_response.h"
-#include "engine/http/request_body.h"
+#include "engine/http/chat_completions_answer.h"
+#include "engine/http/completions_answer.h"
+#include "engine/http/parse_output.h"
 #include "engine/http/running_call.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
@@ -27,154 +26,116 @@ using net::HttpResponse;
 using net::RouteClass;
 using net::Task;
 
-using ParseFn = OpenAiCall (*)(const json::object&, const ServedModel&);
+/// Proxies close streams that are silent for longer.
+constexpr std::chrono::seconds kKeepAlive{15};
 
-std::int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-struct Reply {
-  std::string id;
-  std::int64_t created = unix_seconds();
-  std::vector<OpenAiChoice> choices;
-
-  Reply(const OpenAiCall& call, const ServedModel& model)
-      : id((call.is_chat ? "chatcmpl-" : "cmpl-") + make_rid()) {
-    choices.reserve(call.requests.size());
-    for (std::size_t i = 0; i < call.requests.size(); ++i)
-      choices.emplace_back(call, i, *model.tokenizer);
-  }
-
-  void add(ApiState& state, const std::vector<IndexedUpdate>& updates) {
-    for (const auto& [index, update] : updates) {
-      choices[index].add(update);
-      if (update.finish) state.counters.add(update, choices[index].num_output());
-    }
-  }
-
-  const FinishReason* find_failure() const {
-    for (const OpenAiChoice& choice : choices) {
-      if (is_http_error(choice.finish())) return &*choice.finish();
-    }
-    return nullptr;
-  }
-
-  json::object envelope(const OpenAiCall& call, bool is_chunk) const {
-    const char* kind = !call.is_chat ? "text_completion"
-                       : is_chunk    ? "chat.completion.chunk"
-                                     : "chat.completion";
-    return {{"id", id}, {"object", kind}, {"created", created}, {"model", json::value(call.model)}};
-  }
-};
-
-/// A chunk is sent and forgotten; a whole reply is built from all of its objects at once.
+/// A chunk is sent and forgotten; a whole answer is built from all of its objects at once.
 constexpr ResponseCost kWholeCost{.token = 64, .log_prob = 600, .top = 400};
 constexpr ResponseCost kStreamCost{.token = 32, .log_prob = 16, .top = 16};
 
-/// The version whose weights made the choice's last token.
-WeightVersion version_of(const ApiState& state, const OpenAiChoice& choice) {
-  const auto& runs = choice.last_update().versions;
-  return runs.empty() ? state.engine.weight_version() : runs.back().version;
+VersionNamer namer_of(const ApiState& state) {
+  return {.name = [&state](WeightVersion version) { return state.versions.name_of(version); },
+          .current = [&state] { return state.engine.weight_version(); }};
 }
 
-Task<void> answer_whole(ApiState& state, HttpExchange& exchange, OpenAiCall call) {
-  Reply reply(call, state.model);
-  RunningCall running(state.engine, exchange, state.responses, kWholeCost,
-                      std::move(call.requests));
+net::HttpHeaders headers_of(const std::vector<std::string>& ignored_fields) {
+  if (ignored_fields.empty()) return {};
+  return {{"x-slime-ignored-fields", ignored_fields_header(ignored_fields)}};
+}
+
+void add(ApiState& state, OpenAiAnswer& answer, RunningCall& running,
+         const std::vector<IndexedUpdate>& updates) {
+  for (const auto& [index, update] : updates) {
+    answer.add(index, update);
+    if (update.finish) state.counters.add(update, answer.num_output(index));
+  }
+  for (const std::size_t index : answer.take_stops()) running.abort(index);
+}
+
+Task<void> answer_whole(ApiState& state, HttpExchange& exchange, OpenAiAnswer& answer,
+                        std::vector<GenerateRequest> requests, net::HttpHeaders headers) {
+  RunningCall running(state.engine, exchange, state.responses, kWholeCost, std::move(requests));
   while (!running.is_finished()) {
     const std::vector<IndexedUpdate> updates = co_await running.next();
-    reply.add(state, updates);
+    add(state, answer, running, updates);
   }
-  if (const FinishReason* failure = reply.find_failure()) {
-    HttpResponse response = openai_error_response(ApiError::of(*failure));
-    co_await exchange.send(std::move(response));
-    co_return;
+  HttpResponse response;
+  if (const FinishReason* failure = answer.failure()) {
+    response = openai_error_response(ApiError::of(*failure));
+  } else {
+    response.body = json_text(answer.whole());
   }
-  WeightVersion newest = 0;
-  json::object body = reply.envelope(call, false);
-  json::array choices;
-  for (const OpenAiChoice& choice : reply.choices) {
-    const WeightVersion version = version_of(state, choice);
-    newest = std::max(newest, version);
-    choices.push_back(choice.whole(state.versions.name_of(version)));
-  }
-  body["choices"] = std::move(choices);
-  body["usage"] = usage_of(call, reply.choices);
-  body["metadata"] = {{"weight_version", state.versions.name_of(newest)}};
-  HttpResponse response{.body = json_text(body)};
+  response.headers = std::move(headers);
   co_await exchange.send(std::move(response));
 }
 
-std::string to_chunk(const OpenAiCall& call, const Reply& reply, json::array choices,
-                     json::value usage) {
-  json::object chunk = reply.envelope(call, true);
-  chunk["choices"] = std::move(choices);
-  if (call.includes_usage) chunk["usage"] = std::move(usage);
-  return json_text(chunk);
+Task<void> write_all(HttpExchange& exchange, std::vector<std::string> chunks) {
+  for (std::string& chunk : chunks) co_await exchange.write_event(std::move(chunk));
 }
 
-Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiCall call) {
-  Reply reply(call, state.model);
-  RunningCall running(state.engine, exchange, state.responses, kStreamCost,
-                      std::move(call.requests));
+Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiAnswer& answer,
+                         std::vector<GenerateRequest> requests, net::HttpHeaders headers) {
+  RunningCall running(state.engine, exchange, state.responses, kStreamCost, std::move(requests));
   bool has_begun = false;
   while (!running.is_finished() && exchange.is_connected()) {
-    const std::vector<IndexedUpdate> updates = co_await running.next();
-    reply.add(state, updates);
-    const FinishReason* failure = reply.find_failure();
-    if (!has_begun) {
-      if (failure != nullptr) {  // before the first chunk a refusal can still be a status
-        HttpResponse response = openai_error_response(ApiError::of(*failure));
-        co_await exchange.send(std::move(response));
-        co_return;
-      }
-      co_await exchange.begin_events();
-      has_begun = true;
-      for (std::size_t i = 0; call.is_chat && i < reply.choices.size(); ++i) {
-        std::string chunk = to_chunk(call, reply, {reply.choices[i].first_chunk()}, nullptr);
-        co_await exchange.write_event(std::move(chunk));
-      }
+    const std::vector<IndexedUpdate> updates = co_await running.next(kKeepAlive);
+    add(state, answer, running, updates);
+    const FinishReason* failure = answer.failure();
+    if (!has_begun && failure != nullptr) {  // a refusal can still be a status
+      HttpResponse response = openai_error_response(ApiError::of(*failure));
+      co_await exchange.send(std::move(response));
+      co_return;
     }
-    if (failure != nullptr) {
+    if (!std::exchange(has_begun, true)) {
+      co_await exchange.begin_events(headers);
+      co_await write_all(exchange, answer.first_chunks());
+    }
+    if (failure != nullptr) {  // no [DONE] after an error
       std::string frame = json_text(openai_error(ApiError::of(*failure)));
       co_await exchange.write_event(std::move(frame));
-      break;
+      co_await exchange.end_events();
+      co_return;
     }
-    for (OpenAiChoice& choice : reply.choices) {
-      std::optional<json::object> part = choice.next_chunk();
-      if (!part) continue;
-      std::string chunk = to_chunk(call, reply, {std::move(*part)}, nullptr);
-      co_await exchange.write_event(std::move(chunk));
-    }
+    if (updates.empty()) co_await exchange.write_comment("ping");
+    co_await write_all(exchange, answer.next_chunks());
   }
   if (!exchange.is_connected()) co_return;
-  if (call.includes_usage && running.is_finished()) {
-    std::string chunk = to_chunk(call, reply, {}, usage_of(call, reply.choices));
-    co_await exchange.write_event(std::move(chunk));
-  }
+  if (std::optional<std::string> usage = answer.usage_chunk())
+    co_await exchange.write_event(*std::move(usage));
   co_await exchange.write_event("[DONE]");
   co_await exchange.end_events();
 }
 
-Task<void> answer(ApiState& state, ParseFn parse, HttpExchange& exchange) {
-  std::optional<OpenAiCall> call;
+/// The answer to a call that was parsed; `call` lives as long as it does.
+Task<void> answer_call(ApiState& state, HttpExchange& exchange, ChatCompletionsCall& call) {
+  const std::unique_ptr<OpenAiAnswer> answer = make_chat_answer(call, namer_of(state));
+  const auto how = call.form.streams ? answer_events : answer_whole;
+  co_await how(state, exchange, *answer, std::move(call.chat.requests),
+               headers_of(call.ignored_fields));
+}
+
+Task<void> answer_call(ApiState& state, HttpExchange& exchange, CompletionsCall& call) {
+  const std::unique_ptr<OpenAiAnswer> answer =
+      make_completions_answer(call, *state.model.tokenizer, namer_of(state));
+  const auto how = call.form.streams ? answer_events : answer_whole;
+  co_await how(state, exchange, *answer, std::move(call.requests), headers_of(call.ignored_fields));
+}
+
+/// `is_apart`: chat templates are programs, which run on threads of their own.
+template <typename Call>
+Task<void> answer(ApiState& state, Call (*parse)(const json::object&, const ServedModel&),
+                  bool is_apart, HttpExchange& exchange) {
+  std::optional<Call> call;
   HttpResponse refusal;
   try {
-    call = co_await parse_call(state, exchange.request, parse,
-                               /*is_apart=*/parse == parse_chat_call);
+    call = co_await parse_call(state, exchange.request, parse, is_apart);
   } catch (const ConfigError& error) {
     refusal = openai_error_response(ApiError::of(error));
   }
-  if (!call) {
-    co_await exchange.send(std::move(refusal));
-    co_return;
-  }
-  if (call->streams) {
-    co_await answer_events(state, exchange, std::move(*call));
+  if (call) {
+    co_await answer_call(state, exchange, *call);
   } else {
-    co_await answer_whole(state, exchange, std::move(*call));
+    co_await exchange.send(std::move(refusal));
   }
 }
 
@@ -212,13 +173,23 @@ HttpResponse refuse_embeddings(const HttpRequest&) {
 }  // namespace
 
 void add_openai_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
-  const auto add = [&](const char* path, ParseFn parse) {
-    routes.emplace_back(
-        "POST", path, RouteClass::kInference,
-        [&state, parse](HttpExchange& exchange) { return answer(state, parse, exchange); });
+  routes.emplace_back("POST", "/v1/chat/completions", RouteClass::kInference,
+                      [&state](HttpExchange& exchange) {
+                        return answer(state, parse_chat_completions, true, exchange);
+                      });
+  routes.emplace_back("POST", "/v1/completions", RouteClass::kInference,
+                      [&state](HttpExchange& exchange) {
+                        return answer(state, parse_completions, false, exchange);
+                      });
+  const auto add_parse = [&](const char* path,
+                             json::object (*parse)(const json::object&, const ServedModel&)) {
+    routes.emplace_back("POST", path, RouteClass::kInference,
+                        answer_on(state.parse_threads, [&state, parse](const HttpRequest& request) {
+                          return json_response(parse(parse_body(request.body), state.model));
+                        }));
   };
-  add("/v1/chat/completions", parse_chat_call);
-  add("/v1/completions", parse_completion_call);
+  add_parse("/parse_function_call", parse_function_call);
+  add_parse("/separate_reasoning", separate_reasoning);
   const auto add_get = [&](std::string path,
                            HttpResponse (*answer)(const ApiState&, const HttpRequest&)) {
     routes.emplace_back("GET", std::move(path), RouteClass::kInference,

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <tuple>
 
-#include "engine/http/openai_response.h"
+#include "engine/http/completions_answer.h"
 #include "engine/http/test_server.h"
 
 namespace slime::engine {
@@ -15,7 +15,7 @@ TEST(ChatRoute, RendersTheTemplateAndAnswers) {
   TestServer test("Hi");
   const json::value reply =
       test.post("/v1/chat/completions", R"({"model":"m","messages":[{"role":"user","content":"Q"}],
-      "chat_template_kwargs":{"enable_thinking":false},"tools":[{"type":"function"}],"seed":3,"max_tokens":99,
+      "chat_template_kwargs":{"enable_thinking":false},"tools":[{"type":"function","function":{"name":"f"}}],"seed":3,"max_tokens":99,
       "max_completion_tokens":5,"logprobs":true,"top_logprobs":1})");
   EXPECT_EQ(at(reply, "/object"), "chat.completion");
   EXPECT_EQ(at(reply, "/model"), "m");
@@ -32,7 +32,7 @@ TEST(ChatRoute, RendersTheTemplateAndAnswers) {
   EXPECT_EQ(request.sampling.sampling_seed, 3u);
   EXPECT_EQ(
       test.tokenizer->decode(request.input_ids, false),
-      R"([{"role":"user","content":"Q"}]{"enable_thinking":false,"tools":[{"type":"function"}],)"
+      R"([{"role":"user","content":"Q"}]{"enable_thinking":false,"tools":[{"type":"function","function":{"name":"f"}}],)"
       R"("continue_final_message":false,"add_generation_prompt":true})");
 }
 
@@ -112,11 +112,10 @@ TEST(CompletionRoute, StreamedOffsetsCountTheEchoedPrompt) {
 
 TEST(CompletionRoute, AStreamWithLogProbsTakesTheSameTimeForEachToken) {
   const auto tokenizer = make_ascii_tokenizer();
-  OpenAiCall call;
-  call.is_chat = false;
-  call.streams = call.returns_logprobs = true;
+  CompletionsCall call;
+  call.form.streams = call.form.returns_logprobs = true;
   call.requests.emplace_back();
-  OpenAiChoice choice(call, 0, *tokenizer);
+  CompletionsChoice choice(call, 0, *tokenizer);
   const auto start = std::chrono::steady_clock::now();
   GenerateUpdate update;
   update.output_ids = {'a'};

@@ -60,6 +60,15 @@ void RunningCall::Unfinished::finish(std::size_t index) {
   requests[index] = {.handle = std::nullopt, .has_ended = true};
 }
 
+void RunningCall::Unfinished::abort(EngineClient& engine, std::size_t index) {
+  std::optional<RequestHandle> handle;
+  {
+    const std::lock_guard lock(mutex);
+    handle = std::exchange(requests[index].handle, std::nullopt);
+  }
+  if (handle) static_cast<void>(engine.abort(*handle));
+}
+
 /// An engine that cannot be reached has ended them already.
 void RunningCall::Unfinished::abort_all(EngineClient& engine) {
   std::vector<RequestHandle> running;

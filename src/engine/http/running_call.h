@@ -30,6 +30,9 @@ class RunningCall {
   net::Task<std::vector<IndexedUpdate>> next(
       std::chrono::milliseconds timeout = std::chrono::hours(24));
 
+  /// The engine ends one request soon, with a last update.
+  void abort(std::size_t index) { unfinished_->abort(engine_, index); }
+
   bool is_finished() const { return num_unfinished_ == 0; }
 
  private:
@@ -39,6 +42,7 @@ class RunningCall {
     explicit Unfinished(std::size_t num_requests) : requests(num_requests) {}
     void submitted(std::size_t index, RequestHandle handle);
     void finish(std::size_t index);  // any thread
+    void abort(EngineClient& engine, std::size_t index);
     void abort_all(EngineClient& engine);
 
     struct OneRequest {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +18,7 @@ class Tokenizer;
 
 namespace slime::engine {
 
-/// What a chat template gets: `options` holds tools, add_generation_prompt, continue_final_message
-/// and the members of chat_template_kwargs (enable_thinking, ...).
-using RenderChatFn =
-    std::function<std::string(const json::array& messages, const json::object& options)>;
+class ChatModel;
 
 struct ServedModel {
   std::string name;                        // in /v1/models
@@ -40,7 +37,10 @@ struct ServedModel {
   /// Of the tokenizer (longest_token_bytes below): a longer text than this times the context cannot
   /// fit, and is refused before anybody tokenises it.
   std::size_t longest_token_bytes = 0;
-  RenderChatFn render_chat;  // empty: the model has no chat template
+  /// Null: the model has no chat template.
+  std::shared_ptr<const ChatModel> chat = nullptr;
+  /// Chat completions have thoughts under vLLM's name, too: `reasoning` next to `reasoning_content`.
+  bool names_reasoning_twice = false;
   std::vector<std::filesystem::path>
       weight_roots;  // update_weights_from_disk reads below these only
 };

@@ -65,11 +65,12 @@ TEST(GenerateRoute, LargeRequestsAreReadApartFromTheConnections) {
   std::promise<void> release;
   const std::shared_future<void> released = release.get_future().share();
   std::atomic<int> num_rendering{0};
-  test.model.render_chat = [&, released](const json::array&, const json::object&) {
-    ++num_rendering;
-    released.wait();
-    return std::string("x");
-  };
+  test.model.chat =
+      make_test_chat(*test.tokenizer, [&, released](const json::array&, const json::object&) {
+        ++num_rendering;
+        released.wait();
+        return std::string("x");
+      });
   const std::string body =
       R"({"messages":[{"role":"user","content":")" + std::string(100'000, 'x') + R"("}]})";
   std::vector<std::jthread> clients;
@@ -89,11 +90,12 @@ TEST(GenerateRoute, ChatTemplatesRunApartFromTheConnectionsAndHoldUpNoEnd) {
   std::promise<void> release;
   const std::shared_future<void> released = release.get_future().share();
   std::atomic<int> num_rendering{0};
-  test.model.render_chat = [&, released](const json::array&, const json::object&) {
-    ++num_rendering;
-    released.wait();
-    return std::string("x");
-  };
+  test.model.chat =
+      make_test_chat(*test.tokenizer, [&, released](const json::array&, const json::object&) {
+        ++num_rendering;
+        released.wait();
+        return std::string("x");
+      });
   std::vector<std::jthread> clients;
   for (int i = 0; i < 6; ++i) {
     clients.emplace_back([&] {  // cut off in the end

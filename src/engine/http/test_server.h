@@ -4,15 +4,37 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
 #include <thread>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "engine/chat/chat_model.h"
 #include "engine/http/fake_engine.h"
 #include "engine/http/server.h"
 #include "net/http_client.h"
 
 namespace slime::engine {
+
+inline std::string render_as_json(const json::array& messages, const json::object& options) {
+  return json_text(messages) + json_text(options);
+}
+
+/// A template that takes what render_as_json() does; once it is known, `render` is asked.
+inline std::shared_ptr<const ChatModel> make_test_chat(const text::Tokenizer& tokenizer,
+                                                       RenderChatFn render,
+                                                       const ChatParsers& parsers = {}) {
+  const auto is_made = std::make_shared<std::atomic<bool>>(false);
+  auto chat = std::make_shared<const ChatModel>(
+      [is_made, render = std::move(render)](const json::array& messages,
+                                            const json::object& options) {
+        return *is_made ? render(messages, options) : render_as_json(messages, options);
+      },
+      "", &tokenizer, parsers);
+  *is_made = true;
+  return chat;
+}
 
 /// A server over a fake engine that answers everything with `text`.
 struct TestServer {
@@ -30,10 +52,7 @@ struct TestServer {
               .sampling_defaults = {},
               .tokenizer = tokenizer.get(),
               .longest_token_bytes = longest_token_bytes(*tokenizer),
-              .render_chat =
-                  [](const json::array& messages, const json::object& options) {
-                    return json_text(messages) + json_text(options);
-                  },
+              .chat = make_test_chat(*tokenizer, render_as_json),
               .weight_roots = {SLIME_SOURCE_DIR "/tests/fixtures/models"}},
         server(engine, model, {.port = 0}, std::move(options)) {
     server.start();

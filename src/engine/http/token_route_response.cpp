@@ -63,7 +63,7 @@ TokenRouteChoice::TokenRouteChoice(const TokenRouteCall& call, std::size_t index
       routed_start_(call.requests[index].routed_experts_start_len) {
   const GenerateRequest& request = call.requests[index];
   if (call.returns_text) text_.emplace(request.sampling, *model.tokenizer);
-  if (call.num_prompt_logprobs >= 0) tokens_.prompt_ids = request.input_ids;
+  if (call.num_prompt_logprobs >= 0) prompt_ids_ = request.input_ids;
 }
 
 void TokenRouteChoice::add(const GenerateUpdate& update) {
@@ -90,7 +90,8 @@ void TokenRouteChoice::append_logprobs(std::string& out, std::size_t first) cons
     return;
   }
   if (form_.returns_text) {
-    out += json_text(chat_logprobs(tokens_, first, *model_.tokenizer));
+    out += json_text(
+        chat_logprobs(tokens_, first, {.num_top = form_.num_logprobs}, *model_.tokenizer));
     return;
   }
   out += "{\"content\":[";
@@ -187,15 +188,14 @@ void TokenRouteChoice::append_to(std::string& out,
 
 void TokenRouteChoice::append_prompt_logprobs(std::string& out) const {
   out += '[';
-  for (std::size_t i = 0; i < std::min(tokens_.prompt_ids.size(), tokens_.input_log_probs.size());
-       ++i) {
+  for (std::size_t i = 0; i < std::min(prompt_ids_.size(), tokens_.input_log_probs.size()); ++i) {
     if (i > 0) out += ',';
     const std::optional<float>& log_prob = tokens_.input_log_probs[i];
     if (!log_prob) {
       out += "null";
       continue;
     }
-    const TokenId told = tokens_.prompt_ids[i];
+    const TokenId told = prompt_ids_[i];
     std::int64_t rank = 0;
     const auto entry = [&](TokenId id, float value, std::int64_t at) {
       fmt::format_to(std::back_inserter(out), "\"{}\":{{\"logprob\":", id);

@@ -54,6 +54,7 @@ class TokenRouteChoice {
   const ServedModel& model_;
   std::vector<TokenId> stop_token_ids_;
   std::optional<OutputText> text_;
+  std::vector<TokenId> prompt_ids_;  // only when something of it is returned
   ChoiceTokens tokens_;
   std::vector<TokenId> kept_ids_;  // the sampling mask, flat
   std::vector<std::int64_t> kept_counts_;

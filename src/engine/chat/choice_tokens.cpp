@@ -1,0 +1,16 @@
+#include "engine/chat/choice_tokens.h"
+
+namespace slime::engine {
+
+void ChoiceTokens::add(const GenerateUpdate& update) {
+  const auto append = [](auto& all, const auto& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  append(input_log_probs, update.input_log_probs);
+  append(input_top, update.input_top);
+  append(ids, update.output_ids);
+  append(log_probs, update.output_log_probs);
+  append(top, update.output_top);
+}
+
+}  // namespace slime::engine

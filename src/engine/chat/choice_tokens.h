@@ -1,0 +1,22 @@
+#pragma once
+
+/// Tokens of one choice of an answer, and what the engine said of each.
+
+#include <optional>
+#include <vector>
+
+#include "engine/client.h"
+
+namespace slime::engine {
+
+struct ChoiceTokens {
+  std::vector<std::optional<float>> input_log_probs;  // of the prompt, as far as asked for
+  TopLogProbs input_top;
+  std::vector<TokenId> ids;
+  std::vector<float> log_probs;  // only with return_logprob
+  TopLogProbs top;               // only with top_logprobs_num > 0
+
+  void add(const GenerateUpdate& update);
+};
+
+}  // namespace slime::engine

@@ -1,0 +1,149 @@
+#include "engine/http/openai_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/nearest_name.h"
+#include "engine/http/generate_request.h"
+#include "engine/sampling_json.h"
+
+namespace slime::engine {
+namespace {
+
+using Limits = RequestLimits;
+
+constexpr std::size_t kMostNamedFields = 32;
+constexpr std::size_t kLongestNamedField = 64;
+
+/// Fields of both kinds of request, next to the sampling parameters. What changes nothing here comes last: who asks, what is kept or
+/// billed, where a request is computed, how it is logged (docs/how/engine_client.md).
+constexpr auto kCommonFields = std::to_array<std::string_view>(
+    {"model", "n", "stream", "stream_options", "stop_regex", "logprobs", "rid", "request_id",
+     "return_meta_info", "return_token_ids", "return_prompt_token_ids", "return_hidden_states",
+     "return_routed_experts", "return_tokens_as_token_ids", "return_weight_versions",
+     "response_format", "json_schema", "regex", "ebnf", "lora_path", "session_params", "cache_salt",
+     "extra_key", "include_stop_str_in_output", "add_special_tokens", "truncate_prompt_tokens",
+     "prompt_logprobs", "custom_logit_processor", "use_beam_search", "length_penalty",
+     //
+     "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
+     "prompt_cache_retention", "prompt_cache_options", "prediction", "verbosity", "moderation",
+     "session_id", "routing_key", "routed_dp_rank", "data_parallel_rank", "priority", "no_logs",
+     "custom_labels", "log_metrics", "conversation_id"});
+
+/// Fields that mean something on other routes alone: a client that sends them here expects it.
+constexpr auto kFieldsElsewhere = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"sampling_params", "/generate"},
+    {"text", "/generate"},
+    {"return_logprob", "/generate"},
+    {"max_new_tokens", "/generate, where it stands in sampling_params; send max_tokens"},
+    {"prompt", "/v1/completions"},
+    {"messages", "/v1/chat/completions"},
+    {"input", "/v1/responses"},
+    {"max_output_tokens", "/v1/responses; send max_tokens"},
+    {"stop_sequences", "/v1/messages; send stop"},
+});
+
+void refuse_grammars(const FieldReader& fields) {
+  for (const char* name : {"json_schema", "regex", "ebnf"})
+    fields.refuse(name, "asks for constrained decoding, which this engine does not do yet");
+  if (const json::object* format = fields.object("response_format")) {
+    const json::value* type = format->if_contains("type");
+    if (type == nullptr || *type != "text") {
+      fields.note("response_format",
+                  "must be of type \"text\": this engine does not do constrained decoding yet");
+    }
+  }
+}
+
+void refuse_unsupported(const FieldReader& fields) {
+  refuse_grammars(fields);
+  fields.refuse("stop_regex", "is not supported; stop takes strings");
+  fields.refuse("lora_path", "is refused: adapters are not supported");
+  fields.refuse("session_params", "is refused: sessions are not supported");
+  fields.refuse("return_hidden_states", "is not supported");
+  fields.refuse("return_routed_experts", "is not supported");
+  fields.refuse("custom_logit_processor", "is refused: it would run code of the client");
+  fields.refuse("use_beam_search", "is not supported");
+  if (const auto penalty = fields.number("length_penalty"))
+    fields.expect(*penalty == 1, "length_penalty", "must be 1: there is no beam search");
+}
+
+std::string read_rid(const FieldReader& fields) {
+  const char* name = fields.has("rid") ? "rid" : "request_id";
+  return fields.text(name, Limits::kMaxRidBytes).value_or("");
+}
+
+}  // namespace
+
+void read_openai_fields(const FieldReader& fields, const ServedModel& model, OpenAiForm& form,
+                        GenerateRequest& request) {
+  const auto flag = [&](const char* name) { return fields.boolean(name).value_or(false); };
+  request.sampling = model.sampling_defaults;
+  form.model = fields.text("model", 1024).value_or("default");
+  form.n = static_cast<std::size_t>(fields.integer("n", 1, Limits::kMaxN).value_or(1));
+  form.streams = flag("stream");
+  if (const auto options = fields.fields("stream_options")) {
+    form.includes_usage = options->boolean("include_usage").value_or(false);
+    form.includes_usage_always = options->boolean("continuous_usage_stats").value_or(false);
+  }
+  form.returns_meta_info = flag("return_meta_info");
+  form.returns_token_ids = flag("return_token_ids");
+  form.returns_prompt_token_ids = flag("return_prompt_token_ids");
+  form.returns_weight_versions = flag("return_weight_versions");
+  form.writes_tokens_as_ids = flag("return_tokens_as_token_ids");
+  form.num_prompt_logprobs = fields.integer("prompt_logprobs", 0, Limits::kMaxTopLogprobs);
+  request.rid = read_rid(fields);
+  request.cache_salt = joined_salt(fields.text("cache_salt", Limits::kMaxSaltBytes).value_or(""),
+                                   fields.text("extra_key", Limits::kMaxSaltBytes).value_or(""));
+  read_sampling_params(fields, SamplingNames::kOpenAi, model.vocab_size, request.sampling);
+  if (flag("include_stop_str_in_output")) request.sampling.no_stop_trim = true;
+  refuse_unsupported(fields);
+}
+
+void ask_for_logprobs(const OpenAiForm& form, GenerateRequest& request) {
+  request.return_logprob = form.returns_logprobs || form.num_prompt_logprobs.has_value();
+  request.top_logprobs_num = std::max(form.returns_logprobs ? form.num_top_logprobs : 0,
+                                      form.num_prompt_logprobs.value_or(0));
+  if (form.num_prompt_logprobs) request.logprob_start_len = 0;
+}
+
+std::vector<std::string> ignored_fields(const FieldReader& fields,
+                                        std::span<const std::string_view> own) {
+  std::vector<std::string_view> known = sampling_names(SamplingNames::kOpenAi);
+  known.insert(known.end(), kCommonFields.begin(), kCommonFields.end());
+  known.insert(known.end(), own.begin(), own.end());
+  std::vector<std::string> ignored;
+  for (const auto& [key, value] : fields.raw()) {
+    const std::string_view name = key;
+    if (std::ranges::find(known, name) != known.end()) continue;
+    const auto elsewhere = std::ranges::find(kFieldsElsewhere, name,
+                                             &std::pair<std::string_view, std::string_view>::first);
+    if (elsewhere != kFieldsElsewhere.end()) {
+      fields.note(name, fmt::format("is unknown here: it is a field of {}", elsewhere->second));
+    } else if (const auto meant = nearest_name(name, known)) {
+      fields.note(name, fmt::format("is unknown; did you mean {}?", *meant));
+    } else if (!value.is_null()) {
+      ignored.emplace_back(name);
+    }
+  }
+  return ignored;
+}
+
+std::string ignored_fields_header(const std::vector<std::string>& names) {
+  std::string header;
+  std::size_t count = 0;
+  for (const std::string& name : names) {
+    const bool is_plain =
+        name.size() <= kLongestNamedField && std::ranges::all_of(name, [](unsigned char byte) {
+          return std::isalnum(byte) != 0 || byte == '_' || byte == '-' || byte == '.';
+        });
+    if (!header.empty()) header += ", ";
+    if (++count > kMostNamedFields) return header + "...";
+    header += is_plain && !name.empty() ? name : "?";
+  }
+  return header;
+}
+
+}  // namespace slime::engine
