@@ -50,10 +50,6 @@ constexpr auto kCheckerFields =
 constexpr auto kVersionFields =
     std::to_array<std::string_view>({"new_version", "abort_all_requests"});
 
-void require_none(const std::vector<std::string>& problems) {
-  if (!problems.empty()) throw ConfigError(problems);
-}
-
 /// `done`, or what kept the engine from it.
 HttpResponse answer_for(const Expected<void>& result, HttpResponse done) {
   return result ? std::move(done) : net::error_response(503, result.error().message);

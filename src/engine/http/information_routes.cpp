@@ -185,10 +185,6 @@ constexpr std::array<std::string_view, 3> kTokenizeFields{"model", "prompt", "ad
 constexpr std::array<std::string_view, 3> kDetokenizeFields{"model", "tokens",
                                                             "skip_special_tokens"};
 
-void require_none(const std::vector<std::string>& problems) {
-  if (!problems.empty()) throw ConfigError(problems);
-}
-
 /// The prompt is a text, or a list of texts; then tokens and count are lists too.
 HttpResponse tokenize(ApiState& state, const HttpRequest& request) {
   const json::object body = parse_body(request.body);

@@ -22,4 +22,8 @@ json::object parse_body(std::string_view body) {
   return std::move(value.get_object());
 }
 
+void require_none(const std::vector<std::string>& problems) {
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
 }  // namespace slime::engine
