@@ -63,15 +63,16 @@ json::value log_prob_number(float log_prob) {
   return static_cast<double>(log_prob);
 }
 
-json::value chat_logprobs(const ChoiceTokens& tokens, std::size_t first, const LogprobsForm& form,
-                          const text::Tokenizer& tokenizer) {
+json::array chat_logprob_entries(const ChoiceTokens& tokens, std::size_t first, std::size_t last,
+                                 const LogprobsForm& form, const text::Tokenizer& tokenizer) {
   const auto entry = [&](TokenId id, float log_prob) {
     return json::object{{"token", token_text(tokenizer, id, form.writes_ids)},
                         {"bytes", bytes_of(tokenizer.token_bytes(id))},
                         {"logprob", log_prob_number(log_prob)}};
   };
   json::array content;
-  for (std::size_t i = first; i < std::min(tokens.ids.size(), tokens.log_probs.size()); ++i) {
+  last = std::min({last, tokens.ids.size(), tokens.log_probs.size()});
+  for (std::size_t i = first; i < last; ++i) {
     json::object token = entry(tokens.ids[i], tokens.log_probs[i]);
     json::array best;
     for (const auto& [log_prob, id] : best_of(tokens.top, i, form.num_top))
@@ -79,7 +80,13 @@ json::value chat_logprobs(const ChoiceTokens& tokens, std::size_t first, const L
     token["top_logprobs"] = std::move(best);
     content.push_back(std::move(token));
   }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
+  return content;
+}
+
+json::value chat_logprobs(const ChoiceTokens& tokens, std::size_t first, const LogprobsForm& form,
+                          const text::Tokenizer& tokenizer) {
+  return {{"content", chat_logprob_entries(tokens, first, tokens.ids.size(), form, tokenizer)},
+          {"refusal", nullptr}};
 }
 
 json::value completion_logprobs(const ChoiceTokens& tokens, const EchoedPrompt* echoed,

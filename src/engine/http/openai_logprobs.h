@@ -32,6 +32,10 @@ struct LogprobsForm {
 /// JSON has no infinity: an impossible token has the lowest float.
 json::value log_prob_number(float log_prob);
 
+/// Of the tokens [first, last): [{"token", "bytes", "logprob", "top_logprobs"}].
+json::array chat_logprob_entries(const ChoiceTokens& tokens, std::size_t first, std::size_t last,
+                                 const LogprobsForm& form, const text::Tokenizer& tokenizer);
+
 /// Of the tokens from `first` on: {"content": [...], "refusal": null}.
 json::value chat_logprobs(const ChoiceTokens& tokens, std::size_t first, const LogprobsForm& form,
                           const text::Tokenizer& tokenizer);
