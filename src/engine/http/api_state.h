@@ -162,6 +162,8 @@ inline net::HttpResponse json_response(const json::value& body, int status = 200
 /// The tables of routes, one per file. `state` outlives the server that uses them.
 void add_generate_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_token_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
+void add_responses_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
+void add_anthropic_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_openai_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_control_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_information_routes(ApiState& state, std::vector<net::HttpRoute>& routes);

@@ -15,6 +15,8 @@ std::vector<net::HttpRoute> ApiServer::make_routes(ApiState& state) {
   std::vector<net::HttpRoute> routes;
   add_generate_routes(state, routes);
   add_token_routes(state, routes);
+  add_responses_routes(state, routes);
+  add_anthropic_routes(state, routes);
   add_openai_routes(state, routes);
   add_control_routes(state, routes);
   add_information_routes(state, routes);
