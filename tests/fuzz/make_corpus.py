@@ -25,6 +25,26 @@ REQUESTS = [
     {"token_ids": [0, 1], "request_id": "r", "return_token_ids": True, "output_mode": "text", "stream": True,
      "sampling_params": {"max_tokens": 3, "n": 2, "seed": -1, "logprobs": 2, "prompt_logprobs": 1, "top_k": 0, "stop": ["a"]}},
 ]
+PROTOCOL_REQUESTS = [
+    "r" + json.dumps({"instructions": "b", "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "a"}]}, {"type": "reasoning", "summary": [], "encrypted_content": "slime.reasoning.1.SG0u"},
+        {"type": "function_call", "call_id": "c", "name": "f", "namespace": "n", "arguments": "{}"},
+        {"type": "custom_tool_call", "call_id": "d", "name": "p", "input": "x"}, {"type": "function_call_output", "call_id": "c", "output": "y"},
+        {"type": "local_shell_call", "call_id": "e", "action": {"type": "exec", "command": ["ls"]}}],
+        "tools": [{"type": "function", "name": "f", "parameters": {}}, {"type": "custom", "name": "p"}, {"type": "web_search"},
+                  {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]}],
+        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
+        "reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"], "text": {"format": {"type": "text"}}}),
+    "m" + json.dumps({"max_tokens": 4, "system": [{"type": "text", "text": "b"}], "stop_sequences": ["a"], "thinking": {"type": "enabled"}, "messages": [
+        {"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "thinking", "thinking": "a", "signature": "s"},
+         {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "4"}], "is_error": True},
+         {"type": "document", "source": {"type": "text", "data": "d"}}]}],
+        "tools": [{"name": "f", "input_schema": {}}], "tool_choice": {"type": "tool", "name": "f"}}),
+    "c" + json.dumps({"messages": [{"role": "user", "content": "a"}]}),
+    "eslime.reasoning.1.SG0u",
+    '1{"a": [1.5e-3, {"b": "x\\u00e9"}, true, null]} x',
+]
 HEADS = [
     "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",
     "POST /generate HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}",
@@ -112,6 +132,8 @@ def seeds(target):
         yield safetensors({})
     elif target == "http_generate_request_fuzz":
         yield from (json.dumps(request).encode() for request in REQUESTS)
+    elif target == "chat_protocols_fuzz":
+        yield from (request.encode() for request in PROTOCOL_REQUESTS)
     elif target == "http_request_head_fuzz":
         yield from (head.encode() for head in HEADS)
     elif target == "frame_channel_fuzz":
