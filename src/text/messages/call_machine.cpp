@@ -54,7 +54,7 @@ void CallMachine::read_text(const Item& item, bool is_tail) {
     if (is_close && is_between) return;
   }
   uint64_t at = item.begin;
-  while (!text.empty()) {
+  while (!text.empty() && !writer_.is_closed()) {
     const std::size_t taken = step(text, at);
     text.remove_prefix(taken);
     at += taken;
@@ -363,8 +363,12 @@ std::size_t CallMachine::after(std::string_view text, uint64_t at) {
     if (is_white_space(text[i])) continue;
     if (!is_tagged_ && kLeftOver.find(text[i]) != std::string_view::npos) continue;
     const bool is_object = text[i] == '{' && object_ && format_.reads_json;
+    const bool was_bare = is_bare_;
     end_call(false, at + i);
-    if (is_object && writer_.may_begin_call()) open_object(at + i);
+    if (is_object && writer_.may_begin_call()) {
+      open_object(at + i);
+      is_bare_ = was_bare;
+    }
     return i;
   }
   return text.size();

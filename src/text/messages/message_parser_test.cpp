@@ -219,6 +219,11 @@ TEST(MessageParser, NothingCountsAfterTheFirstCallWhereCallsAreNotParallel) {
   EXPECT_TRUE(parser.feed(std::string(kCall) + "Bye").empty());
   EXPECT_TRUE(parser.finish(OutputEnd::kStop).empty());
   EXPECT_EQ(parser.num_calls(), 1);
+  // In one piece, too.
+  const Case llama{.calls = "llama3", .parallel_calls = false};
+  const Parsed parsed = llama.parse({"{\"name\": \"f\", \"parameters\": {}}\n{ \"\"a"});
+  EXPECT_EQ(parsed.message.calls.size(), 1U);
+  EXPECT_EQ(parsed.errors, 0);
 }
 
 TEST(MessageParser, CallsAreCountedWhoseNamesOrArgumentsCannotBeRead) {
@@ -263,6 +268,7 @@ TEST(MessageParser, BareObjectsOfLlamaAreCallsOnlyWithANameAndArguments) {
   EXPECT_EQ(llama("See {\"name\": \"f\", \"parameters\": {}}").calls.size(), 0U);
   EXPECT_EQ(llama("See <|python_tag|>{\"name\": \"f\", \"parameters\": {}}").content, "See");
   EXPECT_EQ(llama("<|python_tag|>print(1)").content, "<|python_tag|>print(1)");
+  EXPECT_EQ(llama.parse({"{\"name\": \"f\", \"parameters\": {}}; {\"a\": 1}"}).errors, 0);
   // Cut off: a call of a tool that there is, or an answer.
   const Case cut{.calls = "llama3", .end = OutputEnd::kCut};
   EXPECT_EQ(cut("{\"name\": \"get_w").content, "");
