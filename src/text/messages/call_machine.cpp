@@ -298,7 +298,7 @@ std::size_t CallMachine::tag(std::string_view text, uint64_t at) {
 
 void CallMachine::open_object(uint64_t at) {
   block_ = at;
-  object_.emplace(at, format_.reads_bare_json, format_.has_id_in_object);
+  object_.emplace(at, is_bare_ || format_.reads_bare_json, format_.has_id_in_object);
   state_ = State::kObject;
 }
 
@@ -330,6 +330,12 @@ std::size_t CallMachine::braced(std::string_view text, uint64_t at) {
 std::size_t CallMachine::python(std::string_view text, uint64_t at) {
   const std::size_t taken = python_->read(text);
   if (python_->status() == PythonCalls::Status::kRefused) {
+    // A list of objects is what a grammar for forced calls lets the model write.
+    if (is_bare_ && is_bare_due_ && python_->is_at_first_call() && text[taken] == '{') {
+      is_list_ = true;
+      open_object(block_);
+      return taken;
+    }
     unreadable(at + taken);
   } else if (python_->status() == PythonCalls::Status::kWhole && !write_python(false, at + taken)) {
     unreadable(at + taken);
@@ -362,12 +368,12 @@ std::size_t CallMachine::after(std::string_view text, uint64_t at) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (is_white_space(text[i])) continue;
     if (!is_tagged_ && kLeftOver.find(text[i]) != std::string_view::npos) continue;
-    const bool is_object = text[i] == '{' && object_ && format_.reads_json;
+    const bool is_object = text[i] == '{' && object_;
     const bool was_bare = is_bare_;
     end_call(false, at + i);
     if (is_object && writer_.may_begin_call()) {
-      open_object(at + i);
       is_bare_ = was_bare;
+      open_object(at + i);
     }
     return i;
   }

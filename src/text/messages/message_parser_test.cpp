@@ -278,6 +278,11 @@ TEST(MessageParser, BareObjectsOfLlamaAreCallsOnlyWithANameAndArguments) {
 
 TEST(MessageParser, ListsOfPythonAreCallsAtTheBeginningOfALine) {
   const Case python{"pythonic"};
+  const Message forced =
+      python(R"([{"name": "f", "parameters": {}}, {"name": "f", "parameters": {}}])");
+  EXPECT_EQ(forced.calls.size(), 2U);
+  EXPECT_EQ(forced.content, "");
+  EXPECT_EQ(python(R"([{"name": "Bob"}])").content, R"([{"name": "Bob"}])");
   EXPECT_EQ(arguments_of(python("Sure:\n[f(count=2, text='it\\'s')]")),
             R"({"count": 2, "text": "it's"})");
   for (const char* text :

@@ -41,6 +41,8 @@ class PythonCalls final {
   const std::vector<Call>& calls() const { return calls_; }
   /// All calls are whole and no other one has begun.
   bool is_between_calls() const;
+  /// Behind the list's bracket, nothing of a call was read.
+  bool is_at_first_call() const { return state_ == State::kCall && calls_.empty(); }
   /// The name that is being read.
   std::string_view partial_name() const {
     return state_ == State::kName ? word_ : std::string_view();
