@@ -29,11 +29,17 @@ bool StopChecker::is_stop_id(TokenId id) const {
 }
 
 std::optional<FinishReason> StopChecker::push(TokenId id) {
+  ++num_pushed_;
   if (is_stop_id(id)) return stopped_by(id);
   if (longest_stop_ == 0) return std::nullopt;
+  const std::size_t num_old = tail_.size();
   tail_ += token_bytes_(id);
-  for (const std::string& stop : params_.stop) {
-    if (tail_.find(stop) != std::string::npos) return stopped_by(stop);
+  const bool may_end = num_pushed_ >= params_.min_new_tokens;
+  for (std::size_t i = 0; may_end && i < params_.stop.size(); ++i) {
+    const std::string& stop = params_.stop[i];
+    // One that ended in earlier tokens came too soon, and ends nothing now.
+    const std::size_t first = num_old < stop.size() ? 0 : num_old - stop.size() + 1;
+    if (tail_.find(stop, first) != std::string::npos) return stopped_by(stop);
   }
   forget_old_bytes();
   return std::nullopt;

@@ -26,8 +26,9 @@ class StopChecker {
   StopChecker(const SamplingParams& params, const std::vector<TokenId>& eos_ids,
               const TokenBytesFn& token_bytes);
 
-  /// Call with every new token in order. A reason (kStop) when the response ends with this one;
-  /// min_new_tokens is kept by the sampler, which does not draw stop ids before.
+  /// Call with every new token in order. A reason (kStop) when the response ends with this one. No
+  /// stop string ends it before min_new_tokens; stop ids are kept out by the sampler, which does not
+  /// draw them before.
   std::optional<FinishReason> push(TokenId id);
 
   /// Tokens of the response that were sampled by a call before, and did not end it: a stop string may
@@ -43,6 +44,7 @@ class StopChecker {
   const SamplingParams& params_;
   const std::vector<TokenId>& eos_ids_;
   const TokenBytesFn& token_bytes_;
+  int64_t num_pushed_ = 0;
   std::size_t longest_stop_ = 0;
   std::string tail_;  // the last bytes of the response, one less than the longest stop string
 };

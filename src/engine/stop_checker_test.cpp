@@ -15,8 +15,10 @@ const TokenBytesFn kLetters = [](TokenId id) {
 };
 
 /// What ends "abcdefgh", of which the first `remembered` letters are a response already.
-std::optional<std::string> end_of(int64_t remembered, const std::string& stop) {
-  const SamplingParams params{.stop = {stop}};
+std::optional<std::string> end_of(int64_t remembered, const std::string& stop,
+                                  int64_t min_new_tokens = 0,
+                                  const std::string& longer_stop = "zzzzzz") {
+  const SamplingParams params{.min_new_tokens = min_new_tokens, .stop = {stop, longer_stop}};
   const std::vector<TokenId> eos;
   StopChecker checker(params, eos, kLetters);
   std::string text;
@@ -40,6 +42,14 @@ TEST(StopChecker, AStringMayBeginInWhatTheResponseHasAlready) {
 TEST(StopChecker, AStringThatEndedBeforeEndsNothing) {
   for (int64_t remembered = 5; remembered <= 8; ++remembered)
     EXPECT_EQ(end_of(remembered, "cde"), std::nullopt) << remembered;
+}
+
+TEST(StopChecker, AStringEndsNothingBeforeTheFewestTokens) {
+  EXPECT_EQ(end_of(0, "cde", 5), "abcde");
+  EXPECT_EQ(end_of(0, "cde", 6), std::nullopt) << "and not afterwards either";
+  EXPECT_EQ(end_of(0, "fg", 6), "abcdefg");
+  EXPECT_EQ(end_of(3, "cde", 2), "abcde") << "the fewest are of new tokens";
+  EXPECT_EQ(end_of(3, "cde", 3), std::nullopt);
 }
 
 }  // namespace

@@ -14,15 +14,20 @@ void OutputText::add(std::span<const TokenId> ids, const std::optional<FinishRea
   if (ends_with_stop && std::holds_alternative<TokenId>(finish->matched) && !ids.empty()) {
     ids = ids.first(ids.size() - 1);
   }
-  for (const TokenId id : ids) text_ += detokenizer_.push(id);
+  std::size_t before_last = text_.size();
+  for (const TokenId id : ids) {
+    before_last = text_.size();
+    text_ += detokenizer_.push(id);
+  }
   if (!finish) {
     num_visible_ = std::max(num_visible_, text_.size() - held_back());
     return;
   }
   text_ += detokenizer_.flush();
   if (const auto* stop = ends_with_stop ? std::get_if<std::string>(&finish->matched) : nullptr) {
-    const std::size_t position =
-        text_.find(*stop, num_visible_);  // what is visible holds no stop string
+    // It ends in the last token: one that ended before min_new_tokens did is text.
+    const std::size_t first = before_last < stop->size() ? 0 : before_last - stop->size() + 1;
+    const std::size_t position = text_.find(*stop, std::max(first, num_visible_));
     if (position != std::string::npos) text_.resize(position);
   }
   num_visible_ = std::max(num_visible_, text_.size());
