@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <random>
 #include <set>
 
@@ -16,49 +15,6 @@ namespace slime::engine {
 namespace {
 
 using Limits = RequestLimits;
-
-constexpr std::string_view kNoGrammar =
-    "asks for constrained decoding, which this engine does not do yet";
-constexpr std::string_view kTextOnly = "is refused: this engine serves text models";
-
-/// Fields of a request. What changes nothing here comes last: where a request is computed, who
-/// asks, how it is logged (docs/how/engine_client.md).
-constexpr auto kFields = std::to_array<std::string_view>(
-    {"text", "input_ids", "sampling_params", "rid", "stream", "return_logprob", "logprob_start_len",
-     "top_logprobs_num", "return_text_in_logprobs", "return_prompt_token_ids", "input_embeds",
-     "image_data", "video_data", "audio_data", "lora_path", "custom_logit_processor",
-     "session_params", "return_hidden_states", "return_routed_experts", "return_indexer_topk",
-     "return_entropy", "token_ids_logprob", "routed_experts_start_len", "cache_salt", "extra_key",
-     //
-     "session_id", "modalities", "bootstrap_host", "bootstrap_port", "bootstrap_room",
-     "bootstrap_pair_key", "routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank",
-     "routing_key", "priority", "conversation_id", "no_logs", "custom_labels",
-     "external_trace_header", "background", "return_bytes", "log_metrics", "model"});
-
-/// In sampling_params next to the parameters themselves.
-constexpr auto kBesideSampling =
-    std::to_array<std::string_view>({"n", "stop_regex", "json_schema", "regex", "ebnf",
-                                     "structural_tag", "custom_params", "stream_interval"});
-
-/// Refused rather than ignored: the answer would not be what was asked for.
-void refuse_unsupported(FieldReader& fields) {
-  for (const char* name : {"input_embeds", "image_data", "video_data", "audio_data"})
-    fields.refuse(name, kTextOnly);
-  fields.refuse("lora_path", "is refused: adapters are not supported");
-  fields.refuse("custom_logit_processor", "is refused: it would run code of the client");
-  fields.refuse(
-      "session_params",
-      "is refused: sessions are not supported; send the whole prompt, its prefix is cached");
-  fields.refuse("return_hidden_states", "is not supported");
-  fields.refuse("return_indexer_topk", "is not supported");
-  fields.refuse("return_entropy", "is not supported");
-  fields.refuse("token_ids_logprob", "is not supported; top_logprobs_num gives the best ones");
-}
-
-/// Member i of a field that is one value for the whole batch or a list with one per prompt.
-const json::value& element_of(const json::value& value, std::size_t index) {
-  return value.is_array() ? value.get_array()[index] : value;
-}
 
 struct Prompts {
   std::vector<std::vector<TokenId>> ids;
@@ -101,91 +57,67 @@ Prompts read_prompts(FieldReader& fields, const ServedModel& model) {
   return prompts;
 }
 
-void check_length(const ServedModel& model, std::size_t num_tokens) {
-  const auto count = static_cast<std::int64_t>(num_tokens);
-  if (count >= model.context_length) throw context_length_exceeded(model.context_length, count);
+/// A prompt that fills the context can be scored, not continued.
+void check_length(const ServedModel& model, const GenerateRequest& request) {
+  const auto count = static_cast<std::int64_t>(request.input_ids.size());
+  if (count + (request.sampling.max_new_tokens > 0 ? 1 : 0) > model.context_length)
+    throw context_length_exceeded(model.context_length, count);
 }
 
-/// True when `value` is fit for a batch of `size`: no list, or a list with one element per prompt.
-bool fits_batch(FieldReader& fields, std::string_view name, const Prompts& prompts) {
-  const json::value* value = fields.find(name);
-  if (value == nullptr || !value->is_array()) return true;
-  if (prompts.is_list && value->get_array().size() == prompts.ids.size()) return true;
-  fields.note(name,
-              fmt::format("is a list and needs one element per prompt ({})", prompts.ids.size()));
-  return false;
+/// The members of sampling_params that say how one prompt is generated from.
+void read_sampling(const json::object& own, const ServedModel& model, GenerateRequest& request,
+                   std::int64_t& n, std::vector<std::string>& problems) {
+  FieldReader sampling(own, "sampling_params.", problems);
+  check_fields(sampling, kSampling, {}, model.vocab_size);
+  refuse_unsupported(sampling, kSampling);
+  sampling.refuse_unknown(known_fields(kSampling));
+  read_sampling_params(sampling, SamplingNames::kSglang, model.vocab_size, request.sampling);
+  require_tokenizer_for_stop(sampling, model);
+  const json::value* most = own.if_contains("max_new_tokens");
+  if (most != nullptr && most->is_null())  // as long as the context allows
+    request.sampling.max_new_tokens = model.context_length;
+  if (const json::value* custom = sampling.find("custom_params"); custom && custom->is_object()) {
+    const FieldReader reader(custom->get_object(), "sampling_params.custom_params.", problems);
+    request.return_top_p_token_ids = reader.boolean("return_top_p_token_ids").value_or(false);
+  }
+  const auto whole = [&](std::string_view name, std::int64_t absent) {
+    const json::value* value = sampling.find(name);
+    return value == nullptr ? absent : whole_number(*value).value_or(absent);
+  };
+  n = whole("n", 1);
+  request.stream_interval = whole("stream_interval", request.stream_interval);
 }
 
-/// What every prompt has of its own beside its tokens.
-GenerateRequest read_request(const json::object& body, std::size_t index, FieldReader& fields,
-                             const ServedModel& model, std::int64_t& n,
-                             std::vector<std::string>& problems) {
+/// What every prompt has of its own next to its tokens. The table has checked the types.
+GenerateRequest read_request(const json::object& body, std::size_t index, const ServedModel& model,
+                             std::int64_t& n, std::vector<std::string>& problems) {
   GenerateRequest request;
   request.sampling = model.sampling_defaults;
   n = 1;
-  if (const json::value* params = fields.find("sampling_params")) {
-    const json::value& own = element_of(*params, index);
-    if (own.is_object()) {
-      FieldReader sampling(own.get_object(), "sampling_params.", problems);
-      n = sampling.integer("n", 1, Limits::kMaxN).value_or(1);
-      read_sampling_params(sampling, SamplingNames::kSglang, model.vocab_size, request.sampling);
-      require_tokenizer_for_stop(sampling, model);
-      const json::value* most = own.get_object().if_contains("max_new_tokens");
-      if (most != nullptr && most->is_null())  // as long as the context allows
-        request.sampling.max_new_tokens = model.context_length;
-      if (const json::object* custom = sampling.object("custom_params")) {
-        FieldReader reader(*custom, "sampling_params.custom_params.", problems);
-        request.return_top_p_token_ids = reader.boolean("return_top_p_token_ids").value_or(false);
-      }
-      for (const char* name : {"json_schema", "regex", "ebnf", "structural_tag"})
-        sampling.refuse(name, kNoGrammar);
-      sampling.refuse("stop_regex", "is not supported; stop takes strings");
-      if (const auto interval = sampling.integer("stream_interval", 1, Limits::kMaxTokens))
-        request.stream_interval = *interval;
-      std::vector<std::string_view> known = sampling_names(SamplingNames::kSglang);
-      known.insert(known.end(), kBesideSampling.begin(), kBesideSampling.end());
-      sampling.refuse_unknown(known);
-    } else if (!own.is_null()) {
-      fields.note("sampling_params", "must be an object or a list of objects");
-    }
-  }
-  const auto own_field = [&](const char* name, auto&& read) {
-    const json::value* value = body.if_contains(name);
-    if (value == nullptr || value->is_null()) return;
-    const json::object single{{name, element_of(*value, index)}};
-    FieldReader reader(single, "", problems);
-    read(reader, name);
+  const auto value = [&](const char* name) { return value_of_prompt(body, name, index); };
+  const auto flag = [&](const char* name) {
+    const json::value* given = value(name);
+    return given != nullptr && given->get_bool();
   };
-  own_field("return_logprob", [&](FieldReader& reader, const char* name) {
-    request.return_logprob = reader.boolean(name).value_or(false);
-  });
-  own_field("logprob_start_len", [&](FieldReader& reader, const char* name) {
-    request.logprob_start_len = reader.integer(name, -1, Limits::kMaxTokens).value_or(-1);
-  });
-  own_field("top_logprobs_num", [&](FieldReader& reader, const char* name) {
-    request.top_logprobs_num = reader.integer(name, 0, Limits::kMaxTopLogprobs).value_or(0);
-  });
-  own_field("return_routed_experts", [&](FieldReader& reader, const char* name) {
-    request.return_routed_experts = reader.boolean(name).value_or(false);
-  });
-  own_field("routed_experts_start_len", [&](FieldReader& reader, const char* name) {
-    request.routed_experts_start_len = reader.integer(name, 0, Limits::kMaxTokens).value_or(0);
-  });
-  std::string extra_key;
-  own_field("cache_salt", [&](FieldReader& reader, const char* name) {
-    request.cache_salt = reader.text(name, Limits::kMaxSaltBytes).value_or("");
-  });
-  own_field("extra_key", [&](FieldReader& reader, const char* name) {
-    extra_key = reader.text(name, Limits::kMaxSaltBytes).value_or("");
-  });
-  request.cache_salt = joined_salt(request.cache_salt, extra_key);
-  own_field("rid", [&](FieldReader& reader, const char* name) {
-    request.rid = reader.text(name, Limits::kMaxRidBytes).value_or("");
-  });
-  if (!request.return_logprob) {  // the other two only say how much of them
-    request.logprob_start_len = -1;
-    request.top_logprobs_num = 0;
+  const auto whole = [&](const char* name, std::int64_t absent) {
+    const json::value* given = value(name);
+    return given == nullptr ? absent : whole_number(*given).value();
+  };
+  const auto text = [&](const char* name) {
+    const json::value* given = value(name);
+    return given == nullptr ? std::string() : std::string(given->get_string());
+  };
+  if (const json::value* params = value("sampling_params"))
+    read_sampling(params->get_object(), model, request, n, problems);
+  request.return_logprob = flag("return_logprob");
+  if (request.return_logprob) {  // the other two only say how much of them
+    request.logprob_start_len = whole("logprob_start_len", -1);
+    request.top_logprobs_num = whole("top_logprobs_num", 0);
   }
+  request.return_routed_experts = flag("return_routed_experts");
+  request.routed_experts_start_len = whole("routed_experts_start_len", 0);
+  request.cache_salt = joined_salt(text("cache_salt"), text("extra_key"));
+  request.rid = text("rid");
   return request;
 }
 
@@ -241,34 +173,31 @@ GenerateCall parse_generate_form(const json::object& body, const ServedModel& mo
                                  std::span<const std::string_view> further_fields) {
   std::vector<std::string> problems;
   FieldReader fields(body, "", problems);
+  const Prompts prompts = read_prompts(fields, model);
+  check_fields(fields, kGenerate, {.count = prompts.ids.size(), .is_list = prompts.is_list},
+               model.vocab_size);
+  refuse_unsupported(fields, kGenerate);
+  std::vector<std::string_view> known = known_fields(kGenerate);
+  known.insert(known.end(), further_fields.begin(), further_fields.end());
+  fields.refuse_unknown(known);
+  if (model.tokenizer == nullptr)
+    fields.refuse("return_text_in_logprobs", "needs a tokenizer, and this server has none");
+  if (!problems.empty()) throw ConfigError(problems);
+
   GenerateCall call;
+  call.is_list = prompts.is_list;
   call.streams = fields.boolean("stream").value_or(false);
   call.returns_text_in_logprobs = fields.boolean("return_text_in_logprobs").value_or(false);
   call.returns_prompt_token_ids = fields.boolean("return_prompt_token_ids").value_or(false);
-  if (call.returns_text_in_logprobs && model.tokenizer == nullptr)
-    fields.note("return_text_in_logprobs", "needs a tokenizer, and this server has none");
-  refuse_unsupported(fields);
-
-  const Prompts prompts = read_prompts(fields, model);
-  call.is_list = prompts.is_list;
-  bool fits = true;
-  for (const char* name :
-       {"sampling_params", "return_logprob", "logprob_start_len", "top_logprobs_num", "rid"}) {
-    fits &= fits_batch(fields, name, prompts);
-  }
-  std::vector<std::string_view> known(kFields.begin(), kFields.end());
-  known.insert(known.end(), further_fields.begin(), further_fields.end());
-  fields.refuse_unknown(known);
-  if (!fits) throw ConfigError(problems);
 
   std::int64_t n = 1;
   for (std::size_t i = 0; i < prompts.ids.size(); ++i) {
     std::int64_t own_n = 1;
-    GenerateRequest request = read_request(body, i, fields, model, own_n, problems);
+    GenerateRequest request = read_request(body, i, model, own_n, problems);
     if (i == 0) n = own_n;
     if (own_n != n) fields.note("sampling_params.n", "must be the same for the whole batch");
     request.input_ids = prompts.ids[i];
-    check_length(model, request.input_ids.size());
+    check_length(model, request);
     const auto num_tokens = static_cast<std::int64_t>(request.input_ids.size());
     if (request.logprob_start_len > num_tokens) {
       fields.note("logprob_start_len", fmt::format("is {}, beyond the prompt's {} tokens",

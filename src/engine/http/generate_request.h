@@ -13,24 +13,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/sampling_bounds.h"
 #include "engine/client.h"
 #include "engine/http/request_body.h"
+#include "engine/http/request_fields_table.h"
 #include "engine/http/served_model.h"
 
 namespace slime::engine {
-
-/// Hard ceilings of what one call may ask for.
-struct RequestLimits {
-  static constexpr std::int64_t kMaxBatch = 4096;  // prompts times n
-  static constexpr std::int64_t kMaxN = 1024;
-  static constexpr std::int64_t kMaxTopLogprobs = 128;
-  static constexpr std::size_t kMaxTotalTokens = std::size_t{1}
-                                                 << 25;  // of all prompts, n times each
-  static constexpr std::size_t kMaxRidBytes = 256;
-  static constexpr std::size_t kMaxSaltBytes = 1024;
-  static constexpr std::int64_t kMaxTokens = kMostTokens;
-};
 
 struct GenerateCall {
   std::vector<GenerateRequest> requests;  // in the order of the answer; every rid is set

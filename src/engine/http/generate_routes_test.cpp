@@ -6,6 +6,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 
+#include "engine/http/output_text.h"
 #include "engine/http/test_server.h"
 
 namespace slime::engine {
@@ -39,6 +40,30 @@ TEST(GenerateRoute, CutsTheStopTokenOrStringOffUnlessAskedNotTo) {
                          R"({"text":"x","sampling_params":{"stop":"o w","no_stop_trim":true}})"),
                "/text"),
             "Hello w");
+}
+
+TEST(OutputText, AStopStringThatCameTooSoonIsText) {
+  const auto tokenizer = make_ascii_tokenizer();
+  const SamplingParams params{.min_new_tokens = 5, .stop = {"ab"}};
+  const std::vector<TokenId> ids = {'a', 'b', 'c', 'd', 'a', 'b'};
+  const FinishReason reason{.kind = FinishReason::Kind::kStop, .matched = std::string("ab")};
+  OutputText whole(params, *tokenizer);
+  whole.add(ids, reason);
+  EXPECT_EQ(whole.visible(), "abcd");
+  OutputText streamed(params, *tokenizer);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    streamed.add(std::span(ids).subspan(i, 1),
+                 i + 1 == ids.size() ? std::optional(reason) : std::nullopt);
+  EXPECT_EQ(streamed.visible(), "abcd");
+}
+
+TEST(GenerateRoute, ScoresAPromptThatFillsTheContext) {
+  TestServer test("Hi");
+  const std::string longest(1000, 'x');  // tokens, and the context holds as many
+  const json::value reply = test.post("/generate", R"({"return_logprob":true,"logprob_start_len":0,
+      "sampling_params":{"max_new_tokens":0},"text":")" +
+                                                       longest + "\"}");
+  EXPECT_EQ(at(reply, "/meta_info/input_token_logprobs").get_array().size(), 1000U);
 }
 
 TEST(GenerateRoute, ScoresAPromptWithoutGenerating) {

@@ -16,24 +16,6 @@ namespace {
 
 using Limits = RequestLimits;
 
-/// Fields of the request; those after the comment change nothing here.
-constexpr auto kFields = std::to_array<std::string_view>(
-    {"token_ids", "sampling_params", "model", "request_id", "return_token_ids", "output_mode",
-     "stream", "stream_options", "cache_salt", "features", "content_parts", "kv_transfer_params",
-     "ec_transfer_params",
-     //
-     "token_offsets", "reasoning_ended", "reasoning_parser_kwargs", "priority"});
-
-constexpr auto kSamplingParams = std::to_array<std::string_view>(
-    {"max_tokens", "min_tokens", "n", "seed", "logprobs", "prompt_logprobs", "temperature", "top_p",
-     "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop",
-     "stop_token_ids", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens",
-     "logit_bias", "include_stop_str_in_output", "routed_experts_prompt_start",
-     "return_sampling_mask", "structured_outputs", "allowed_token_ids", "bad_words",
-     "logits_processors", "truncate_prompt_tokens",
-     //
-     "detokenize", "output_kind", "extra_args", "best_of", "skip_reading_prefix_cache"});
-
 constexpr auto kOutputModes = std::to_array<std::string_view>({"tokens", "text"});
 
 /// `count` or `true`, which is one; -1 where there is none. vLLM's -1 is the whole vocabulary.
@@ -67,12 +49,8 @@ void read_sampling(FieldReader& fields, const ServedModel& model, TokenRouteCall
   request.return_routed_experts = model.returns_routed_experts;
   request.routed_experts_start_len =
       fields.integer("routed_experts_prompt_start", 0, Limits::kMaxTokens).value_or(0);
-  fields.refuse("structured_outputs",
-                "asks for constrained decoding, which this engine does not do yet");
-  for (const char* name :
-       {"allowed_token_ids", "bad_words", "logits_processors", "truncate_prompt_tokens"})
-    fields.refuse(name, "is not supported");
-  fields.refuse_unknown(kSamplingParams);
+  refuse_unsupported(fields, kTokenSampling);
+  fields.refuse_unknown(known_fields(kTokenSampling));
 }
 
 void add_requests(TokenRouteCall& call, const GenerateRequest& shared, std::int64_t n) {
@@ -107,10 +85,7 @@ TokenRouteCall parse_token_route_call(const json::object& body, const ServedMode
     fields.note("output_mode", "must be \"tokens\": this server has no tokenizer");
   request.cache_salt =
       joined_salt(fields.text("cache_salt", Limits::kMaxSaltBytes).value_or(""), "");
-  for (const char* name : {"features", "content_parts"})
-    fields.refuse(name, "is refused: this engine serves text models");
-  for (const char* name : {"kv_transfer_params", "ec_transfer_params"})
-    fields.refuse(name, "is not supported");
+  refuse_unsupported(fields, kTokenRoute);
   request.input_ids = fields.required().token_ids("token_ids", model.vocab_size);
   if (problems.empty() && request.input_ids.empty()) fields.note("token_ids", "must not be empty");
   std::int64_t n = 1;
@@ -120,8 +95,9 @@ TokenRouteCall parse_token_route_call(const json::object& body, const ServedMode
     request.sampling.max_new_tokens = model.context_length;
     request.return_routed_experts = model.returns_routed_experts;
   }
-  fields.refuse_unknown(kFields);
-  for (const std::string& problem : problems_of(request.sampling, model.vocab_size))
+  fields.refuse_unknown(known_fields(kTokenRoute));
+  for (const std::string& problem :
+       problems_of(request.sampling, model.vocab_size, SamplingNames::kOpenAi))
     problems.push_back("sampling_params." + problem);
   const auto length = static_cast<std::int64_t>(request.input_ids.size());
   if (request.routed_experts_start_len > length) {
