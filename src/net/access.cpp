@@ -33,13 +33,6 @@ bool is_listed(const AccessRules& rules, std::string_view host) {
                      [&](const std::string& name) { return equals_ignoring_case(name, host); });
 }
 
-bool is_foreign_origin(const AccessRules& rules, std::string_view origin) {
-  const std::size_t slashes = origin.find("://");
-  if (slashes == std::string_view::npos) return true;  // "null": a sandboxed page
-  const std::string_view host = without_port(origin.substr(slashes + 3));
-  return !is_loopback_host(host) && !is_listed(rules, host);
-}
-
 std::string_view bearer_token(const RequestHead& head) {
   const auto value = find_header(head.headers, "Authorization");
   if (!value || value->size() < 7 || !equals_ignoring_case(value->substr(0, 7), "Bearer "))
@@ -63,6 +56,13 @@ bool is_loopback_host(std::string_view host) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return host == "::1" || equals_ignoring_case(host, "localhost") ||
          (host.starts_with("127.") && is_ip_literal(host));
+}
+
+bool is_foreign_origin(const AccessRules& rules, std::string_view origin) {
+  const std::size_t slashes = origin.find("://");
+  if (slashes == std::string_view::npos) return true;  // "null": a sandboxed page
+  const std::string_view host = without_port(origin.substr(slashes + 3));
+  return !is_loopback_host(host) && !is_listed(rules, host);
 }
 
 std::optional<HttpResponse> find_refusal(const AccessRules& rules, RouteClass route_class,

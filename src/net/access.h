@@ -36,6 +36,9 @@ struct AccessRules {
 std::optional<HttpResponse> find_refusal(const AccessRules& rules, RouteClass route_class,
                                          const RequestHead& head);
 
+/// True of the origin of a page of another host: neither loopback nor one of allowed_hosts.
+bool is_foreign_origin(const AccessRules& rules, std::string_view origin);
+
 /// Takes the same time for every wrong key of up to 512 bytes; longer ones never match.
 bool keys_equal(std::string_view given, std::string_view expected);
 

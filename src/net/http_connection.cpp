@@ -14,6 +14,7 @@
 #include <ctime>
 
 #include "core/error.h"
+#include "net/cross_origin.h"
 
 namespace slime::net {
 namespace {
@@ -25,6 +26,8 @@ constexpr std::size_t kWriteSlice = 1 << 20;
 constexpr std::size_t kLingerBytes = 1 << 20;
 constexpr std::size_t kBodySlice = 64 << 10;
 constexpr std::chrono::milliseconds kPeerPoll{100};
+/// What clients wait before they try again, where the answer does not say otherwise.
+constexpr int kRetrySeconds = 1;
 constexpr std::string_view kTooManyBodies =
     "the server holds as many bytes of request bodies as it may; try again later";
 
@@ -53,7 +56,7 @@ bool is_prefix(std::string_view route, std::string_view path) {
   return path.size() > route.size() && path.starts_with(route);
 }
 
-/// The route, or why there is none.
+/// The route, or the answer where there is none.
 std::variant<const HttpRoute*, HttpResponse> find_route(const ServerScope& scope,
                                                         const RequestHead& head) {
   const std::string_view method = head.method == "HEAD" ? "GET" : std::string_view(head.method);
@@ -66,6 +69,11 @@ std::variant<const HttpRoute*, HttpResponse> find_route(const ServerScope& scope
     }
   }
   if (allowed.empty()) return error_response(404, "there is no such path on this server");
+  if (is_preflight(head)) {
+    std::optional<HttpResponse> refusal =
+        find_refusal(scope.config.access, RouteClass::kProbe, head);
+    return refusal ? *std::move(refusal) : preflight_response(head, allowed);
+  }
   HttpResponse response = error_response(405, "this path takes " + allowed);
   response.headers.emplace_back("Allow", allowed);
   return response;
@@ -104,6 +112,7 @@ Task<bool> HttpConnection::serve_one() {
   is_idle_ = input_.empty();
   if (is_stopping_ || !is_connected_) co_return false;
   answer_ = Answer::kNone;
+  cross_origin_.clear();
   const std::optional<std::string> text = co_await read_head();
   if (!text) co_return false;
 
@@ -117,6 +126,7 @@ Task<bool> HttpConnection::serve_one() {
   is_head_request_ = head.method == "HEAD";
   is_http_1_0_ = head.is_http_1_0;
   keeps_alive_ = head.keeps_alive;
+  cross_origin_ = cross_origin_headers(scope_.config.access, head);
 
   auto found = find_route(scope_, head);
   std::optional<HttpResponse> refusal;
@@ -288,6 +298,9 @@ std::string HttpConnection::response_head(int status, const HttpResponse& respon
   if (has_length) head += fmt::format("Content-Length: {}\r\n", response.body.size());
   if (!has_length && !is_http_1_0_) head += "Transfer-Encoding: chunked\r\n";
   for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);
+  for (const auto& [name, value] : cross_origin_) head += fmt::format("{}: {}\r\n", name, value);
+  if ((status == 429 || status == 503) && !find_header(response.headers, "Retry-After"))
+    head += fmt::format("Retry-After: {}\r\n", kRetrySeconds);
   if (!keeps_alive_) {
     head += "Connection: close\r\n";
   } else if (is_http_1_0_) {

@@ -97,6 +97,7 @@ class HttpConnection final : public HttpExchange,
   bool keeps_alive_ = true;
   bool is_head_request_ = false;
   bool is_http_1_0_ = false;
+  HttpHeaders cross_origin_;  // for the page that asks
 
   bool is_connected_ = true;
   bool is_idle_ = true;  // between requests

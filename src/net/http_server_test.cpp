@@ -1,5 +1,6 @@
 #include "net/http_server.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -295,6 +296,38 @@ TEST(HttpServer, RefusesPagesOfOtherHosts) {
                   .starts_with("HTTP/1.1 403"));
 }
 
+constexpr std::string_view kPreflight =
+    "OPTIONS /echo HTTP/1.1\r\nHost: x\r\nOrigin: {}\r\nAccess-Control-Request-Method: POST\r\n"
+    "Access-Control-Request-Headers: authorization,content-type\r\nConnection: close\r\n\r\n";
+
+TEST(HttpServer, AnswersAPreflightOfAPageOfThisMachineWithoutAKey) {
+  TestServer test({.access = {.api_key = "key"}});
+  const std::string answer = test.raw(fmt::format(kPreflight, "http://localhost:3000"));
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 200")) << answer;
+  for (const char* header : {"Access-Control-Allow-Origin: http://localhost:3000\r\n",
+                             "Access-Control-Allow-Methods: POST\r\n",
+                             "Access-Control-Allow-Headers: authorization,content-type\r\n"})
+    EXPECT_NE(answer.find(header), std::string::npos) << header << answer;
+  EXPECT_EQ(test.call("POST", "/echo", "x", {{"Origin", "http://localhost:3000"}}).status, 401)
+      << "what the page asks for needs the key";
+}
+
+TEST(HttpServer, LetsAPageOfThisMachineReadItsAnswersAndNoOther) {
+  TestServer test;
+  const auto allowed = [&](const char* origin) {
+    const HttpResponse response = test.call("POST", "/echo", "x", {{"Origin", origin}});
+    return find_header(response.headers, "Access-Control-Allow-Origin").has_value();
+  };
+  EXPECT_TRUE(allowed("http://127.0.0.1:8080"));
+  EXPECT_FALSE(allowed("http://evil.example"));
+  const std::string foreign = test.raw(fmt::format(kPreflight, "http://evil.example"));
+  EXPECT_TRUE(foreign.starts_with("HTTP/1.1 403")) << foreign;
+  EXPECT_EQ(foreign.find("Access-Control"), std::string::npos);
+  const std::string odd = test.raw(
+      "OPTIONS /echo HTTP/1.1\r\nHost: x\r\nOrigin: http://localhost\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(odd.starts_with("HTTP/1.1 405")) << "no preflight: " << odd;
+}
+
 TEST(HttpServer, WantsAKeyBeforeItListensToOtherMachines) {
   EXPECT_THROW(HttpServer({.host = "0.0.0.0", .port = 0}, {}), ConfigError);
   EXPECT_THROW(HttpServer({.host = "no address", .port = 0}, {}), ConfigError);
@@ -346,7 +379,9 @@ TEST(HttpServer, RefusesABodyThatDoesNotFitBesideTheOthers) {
   {
     const OpenClients half(test.server, 1,
                            "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + body);
-    EXPECT_EQ(test.call("POST", "/echo", body).status, 503);
+    const HttpResponse refused = test.call("POST", "/echo", body);
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_EQ(find_header(refused.headers, "Retry-After"), "1");
     EXPECT_TRUE(
         test.raw("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n" +
                  body + "\r\n0\r\n\r\n")
