@@ -17,6 +17,7 @@
 
 #include "engine_fixture.h"
 #include "model/tree_attention.h"
+#include "text/packed_files_for_tests.h"
 #include "train/packing.h"
 
 namespace slime::testing {

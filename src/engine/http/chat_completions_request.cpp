@@ -76,6 +76,8 @@ ChatCompletionsCall parse_chat_completions(const json::object& body, const Serve
   refuse_unsupported(fields);
   if (const json::value* ids = fields.find("input_ids"))
     request.input_ids = fields.token_ids(*ids, "input_ids", model.vocab_size);
+  if (request.input_ids && request.input_ids->empty())
+    fields.note("input_ids", "is empty: there is nothing to continue");
   // SGLang's clients send the messages, too, with the prompt's tokens.
   if (const json::array* messages = fields.array("messages")) {
     request.messages = *messages;

@@ -111,7 +111,7 @@ constexpr auto kTable = std::to_array<RequestField>({
     refused("structural_tag", kSampling, kNoGrammar),
     refused("stop_regex", kSampling, "is not supported; stop takes strings"),
 
-    // OpenAI's: read in openai_request.cpp, which knows their types.
+    // OpenAI's: read in chat_completions_request.cpp and completions_request.cpp, which know their types.
     done("model", kOpenAi),
     done("n", kOpenAi),
     done("stream", kOpenAi),

@@ -435,11 +435,10 @@ void CallMachine::end_arguments(bool is_cut, uint64_t at) {
 }
 
 void CallMachine::give_end(bool is_cut, uint64_t at) {
-  if (is_end_due_) writer_.end_call(is_last_json_ || is_cut, {arguments_end_ - 1, at});
-  is_end_due_ = false;
+  if (std::exchange(is_end_due_, false))
+    writer_.end_call(is_last_json_ || is_cut, {arguments_end_ - 1, at});
 }
 
-/// The call is over; content follows.
 void CallMachine::end_call(bool is_cut, uint64_t at) {
   if (state_ != State::kAfter) end_arguments(is_cut, at);
   give_end(is_cut, at);
