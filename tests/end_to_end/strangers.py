@@ -3,6 +3,7 @@ answered. It sees more than a stranger would: the ports at once, from /proc."""
 
 import os
 import re
+import signal
 import socket
 import struct
 import threading
@@ -65,7 +66,8 @@ class Strangers:
         self.processes, self.token = processes, token
         self.ports, self.answers, self.lines, self.settings = set(), [], set(), {}
         self.silent, self.over = [], threading.Event()
-        self.threads = [threading.Thread(target=self._visit), threading.Thread(target=self._look)]
+        looks = (self._visit, self._look_for_ports, self._look_at_processes)
+        self.threads = [threading.Thread(target=look) for look in looks]
 
     def __enter__(self):
         for thread in self.threads:
@@ -82,14 +84,25 @@ class Strangers:
     def _all(self):
         return [each for process in self.processes for each in tree(process.pid)]
 
-    def _look(self):
-        """Ports and command lines are there for moments."""
+    def _look_for_ports(self):
+        """That at which ranks meet is there until all of them have."""
+        while not self.over.wait(0.005):
+            self.ports |= {(address, port) for _, address, port in listening(self._all())}
+
+    def _look_at_processes(self):
+        """Command lines are there for moments. Each worker stands still for a while when it is first seen, so that the
+        others wait for it at the port where they meet."""
+        held = set()
         while not self.over.wait(0.02):
-            everybody = self._all()
-            self.ports |= {(address, port) for _, address, port in listening(everybody)}
-            for process in everybody:
+            for process in self._all():
                 try:
-                    self.lines.add(open(f"/proc/{process}/cmdline", "rb").read())
+                    line = open(f"/proc/{process}/cmdline", "rb").read()
+                    self.lines.add(line)
+                    if line.split(b"\0")[1:2] == [b"worker"] and process not in held:
+                        held.add(process)
+                        os.kill(process, signal.SIGSTOP)
+                        time.sleep(0.3)
+                        os.kill(process, signal.SIGCONT)
                     settings = open(f"/proc/{process}/environ", "rb").read()
                     self.settings[process] = self.token.encode() in settings  # the last look counts
                 except OSError:
