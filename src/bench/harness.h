@@ -44,7 +44,7 @@ inline double median(std::vector<double> numbers) {
   return numbers[numbers.size() / 2];
 }
 
-/// What a call must do at least.
+/// Least work of a call.
 struct KernelWork {
   double bytes = 0;  // each input read once, each output written once
   double flops = 0;

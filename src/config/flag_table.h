@@ -74,7 +74,7 @@ struct FlagAndWord {
   std::string_view word;
 };
 
-/// What a flag's value means in the words of other flags (config/aliases.h).
+/// Meaning of a flag's value in the words of other flags (config/aliases.h).
 struct Alias {
   /// For each word that it takes; a switch has one, empty.
   std::vector<std::pair<std::string_view, std::vector<FlagAndWord>>> words = {};

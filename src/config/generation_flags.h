@@ -45,7 +45,7 @@ struct DataFlags {
       -1};  // failed reads in a row that end the run; -1: none
 };
 
-/// What is sampled for a step, and the rules of each response.
+/// Samples of a step, and the rules of each response.
 struct RolloutFlags {
   Flag<std::string> rollout_function_path{"slime.rollout.sglang_rollout.generate_rollout"};
   Flag<double> rollout_temperature{1.0};
@@ -138,7 +138,7 @@ struct EngineFlags {
 /// The original's name for a teacher that is a server: its functions are built in.
 inline constexpr std::string_view kTeacherModule = "slime.rollout.on_policy_distillation.";
 
-/// Where scores come from.
+/// Sources of rewards.
 struct RewardFlags {
   Flag<std::string> rm_type;
   Flag<bool> no_rm_strict{false};

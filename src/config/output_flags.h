@@ -2,7 +2,7 @@
 
 /// Flags of the model, its checkpoints, evaluation and output (config/run_config.h).
 ///
-/// What a run begins with and what it writes.
+/// Inputs and outputs of a run.
 
 #include <cstdint>
 #include <optional>

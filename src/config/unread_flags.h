@@ -30,7 +30,7 @@ void note_unread_flags(ParsedFlags& flags);
 /// may ask for and do not. None where rows are read while the run trains.
 std::vector<std::string> unread_at_start(const ParsedFlags& flags);
 
-/// Those of `flags.unread`, and of the flags that the run's data and rewards may ask for, the run
+/// Flags of `flags.unread`, and of those that the run's data and rewards may ask for, the run
 /// has not read to its end either, and what was unknown and ignored, as one line for its end; empty:
 /// none.
 std::string still_unread(const ParsedFlags& flags);

@@ -48,7 +48,7 @@ struct JsonEvents {
   bool on_comment(json::string_view, Code&) { return true; }
 };
 
-/// How deep texts may nest.
+/// Limit of the nesting of texts.
 inline json::parse_options json_limits() {
   json::parse_options options;
   options.max_depth = 64;

@@ -18,7 +18,7 @@ namespace slime {
 /// When line JSON has the field.
 enum class InJson { kNever, kAlways, kWhenSet, kNullWhenEmpty };
 
-/// How far a field goes into users' Python functions.
+/// Reach of a field into users' Python functions.
 enum class InPython {
   kHidden,
   kAlwaysGiven,

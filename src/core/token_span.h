@@ -22,7 +22,7 @@ namespace slime {
 
 using TokenId = int32_t;
 
-/// What a token is to whoever compares prefixes. Text: its id, which is not negative.
+/// Key by which prefixes compare tokens. Text: its id, which is not negative.
 using TokenKey = uint64_t;
 
 struct Attachment {
@@ -46,7 +46,7 @@ bool operator==(const MediaSpan& a, const MediaSpan& b);
 /// Of one token, in the middle of anything. `media` is in ascending order.
 TokenKey key_at(std::span<const TokenId> ids, std::span<const MediaSpan> media, int64_t index);
 
-/// What makes equal tokens have other keys and values: the caller's own space, another half of the rotary
+/// Context that gives equal tokens another KV cache: the caller's own space, another half of the rotary
 /// tables, an adapter and its version. Weights are not part of it where a cache holds those of one
 /// version. 0: nothing does.
 uint64_t key_salt(std::string_view cache_salt, int64_t rotary_offset = 0);
@@ -56,7 +56,7 @@ uint64_t key_salt(std::string_view cache_salt, int64_t rotary_offset = 0);
 void extend_keys(std::vector<TokenKey>& keys, std::span<const TokenId> ids,
                  std::span<const MediaSpan> media, uint64_t salt);
 
-/// How many tokens two sequences begin with in common.
+/// Number of tokens that two sequences begin with in common.
 int64_t common_prefix(std::span<const TokenId> a, std::span<const MediaSpan> media_a,
                       std::span<const TokenId> b, std::span<const MediaSpan> media_b);
 

@@ -15,7 +15,7 @@
 
 namespace slime::engine {
 
-/// How the outputs of one request are read. Immutable; shared by its choices.
+/// Reading of the outputs of one request. Immutable; shared by its choices.
 struct ChatReading {
   const ServedModel* model = nullptr;
   const text::MessageFormat* format = nullptr;
