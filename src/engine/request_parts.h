@@ -29,6 +29,17 @@ inline void advance(GenerateRequest& rest, std::span<const TokenId> sampled) {
   rest.sampling.min_new_tokens = std::max<int64_t>(0, rest.sampling.min_new_tokens - count);
 }
 
+/// Finish, counters and times of a request's newest update, into any record that has them.
+template <typename Totals>
+void take_totals(Totals& to, const GenerateUpdate& update) {
+  to.finish = update.finish;
+  to.prompt_tokens = update.prompt_tokens;
+  to.cached_tokens = update.cached_tokens;
+  to.num_retractions = update.num_retractions;
+  to.queue_seconds = update.queue_seconds;
+  to.total_seconds = update.total_seconds;
+}
+
 /// Adds a later update of the same request to `all`: its tokens behind those of `all`; counters,
 /// times and the finish are the later ones.
 inline void merge(GenerateUpdate& all, GenerateUpdate update) {
@@ -50,12 +61,7 @@ inline void merge(GenerateUpdate& all, GenerateUpdate update) {
   append(all.input_top, std::move(update.input_top));
   for (const VersionRun& run : update.versions) append_run(all.versions, run);
   all.rid = std::move(update.rid);
-  all.finish = std::move(update.finish);
-  all.prompt_tokens = update.prompt_tokens;
-  all.cached_tokens = update.cached_tokens;
-  all.num_retractions = update.num_retractions;
-  all.queue_seconds = update.queue_seconds;
-  all.total_seconds = update.total_seconds;
+  take_totals(all, update);
 }
 
 }  // namespace slime::engine

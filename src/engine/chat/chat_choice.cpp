@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/http/generate_request.h"
+#include "engine/request_parts.h"
 #include "text/messages/call_ids.h"
 
 namespace slime::engine {
@@ -40,12 +41,7 @@ ChatChoice::ChatChoice(std::shared_ptr<const ChatReading> reading, const Generat
 std::vector<text::MessageEvent> ChatChoice::add(const GenerateUpdate& update) {
   tokens_.add(update);
   versions_.insert(versions_.end(), update.versions.begin(), update.versions.end());
-  last_.finish = update.finish;
-  last_.prompt_tokens = update.prompt_tokens;
-  last_.cached_tokens = update.cached_tokens;
-  last_.num_retractions = update.num_retractions;
-  last_.queue_seconds = update.queue_seconds;
-  last_.total_seconds = update.total_seconds;
+  take_totals(last_, update);
 
   std::vector<text::MessageEvent> events;
   const auto add_events = [&](std::vector<text::MessageEvent> more) {

@@ -6,6 +6,7 @@
 
 #include "engine/http/abort_status.h"
 #include "engine/http/generate_request.h"
+#include "engine/request_parts.h"
 
 namespace slime::engine {
 
@@ -27,12 +28,7 @@ void CompletionsChoice::add(const GenerateUpdate& update) {
   text_.add(update.output_ids, update.finish);
   tokens_.add(update);
   versions_.insert(versions_.end(), update.versions.begin(), update.versions.end());
-  last_.finish = update.finish;
-  last_.prompt_tokens = update.prompt_tokens;
-  last_.cached_tokens = update.cached_tokens;
-  last_.num_retractions = update.num_retractions;
-  last_.queue_seconds = update.queue_seconds;
-  last_.total_seconds = update.total_seconds;
+  take_totals(last_, update);
 }
 
 json::value CompletionsChoice::finish_word() const {

@@ -7,6 +7,7 @@
 
 #include "core/version_runs.h"
 #include "engine/http/abort_status.h"
+#include "engine/request_parts.h"
 
 namespace slime::engine {
 
@@ -33,12 +34,7 @@ json::value to_json(const std::optional<FinishReason>& finish, std::int64_t num_
 void ResponseTotals::add(const GenerateUpdate& update) {
   num_output += static_cast<std::int64_t>(update.output_ids.size());
   for (const VersionRun& run : update.versions) append_run(versions, run);
-  finish = update.finish;
-  prompt_tokens = update.prompt_tokens;
-  cached_tokens = update.cached_tokens;
-  num_retractions = update.num_retractions;
-  queue_seconds = update.queue_seconds;
-  total_seconds = update.total_seconds;
+  take_totals(*this, update);
 }
 
 GenerateResponse::GenerateResponse(const GenerateRequest& request, const text::Tokenizer* tokenizer,

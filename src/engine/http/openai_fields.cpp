@@ -7,6 +7,7 @@
 
 #include "core/nearest_name.h"
 #include "engine/http/generate_request.h"
+#include "engine/http/request_fields_table.h"
 #include "engine/sampling_json.h"
 
 namespace slime::engine {
@@ -16,21 +17,6 @@ using Limits = RequestLimits;
 
 constexpr std::size_t kMostNamedFields = 32;
 constexpr std::size_t kLongestNamedField = 64;
-
-/// Fields of both kinds of request, next to the sampling parameters. What changes nothing here comes last: who asks, what is kept or
-/// billed, where a request is computed, how it is logged (docs/how/engine_client.md).
-constexpr auto kCommonFields = std::to_array<std::string_view>(
-    {"model", "n", "stream", "stream_options", "stop_regex", "logprobs", "rid", "request_id",
-     "return_meta_info", "return_token_ids", "return_prompt_token_ids", "return_hidden_states",
-     "return_routed_experts", "return_tokens_as_token_ids", "return_weight_versions",
-     "response_format", "json_schema", "regex", "ebnf", "lora_path", "session_params", "cache_salt",
-     "extra_key", "include_stop_str_in_output", "add_special_tokens", "truncate_prompt_tokens",
-     "prompt_logprobs", "custom_logit_processor", "use_beam_search", "length_penalty",
-     //
-     "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
-     "prompt_cache_retention", "prompt_cache_options", "prediction", "verbosity", "moderation",
-     "session_id", "routing_key", "routed_dp_rank", "data_parallel_rank", "priority", "no_logs",
-     "custom_labels", "log_metrics", "conversation_id"});
 
 /// Fields that mean something on other routes alone: a client that sends them here expects it.
 constexpr auto kFieldsElsewhere = std::to_array<std::pair<std::string_view, std::string_view>>({
@@ -45,9 +31,7 @@ constexpr auto kFieldsElsewhere = std::to_array<std::pair<std::string_view, std:
     {"stop_sequences", "/v1/messages; send stop"},
 });
 
-void refuse_grammars(const FieldReader& fields) {
-  for (const char* name : {"json_schema", "regex", "ebnf"})
-    fields.refuse(name, "asks for constrained decoding, which this engine does not do yet");
+void check_response_format(const FieldReader& fields) {
   if (const json::object* format = fields.object("response_format")) {
     const json::value* type = format->if_contains("type");
     if (type == nullptr || *type != "text") {
@@ -55,19 +39,6 @@ void refuse_grammars(const FieldReader& fields) {
                   "must be of type \"text\": this engine does not do constrained decoding yet");
     }
   }
-}
-
-void refuse_unsupported(const FieldReader& fields) {
-  refuse_grammars(fields);
-  fields.refuse("stop_regex", "is not supported; stop takes strings");
-  fields.refuse("lora_path", "is refused: adapters are not supported");
-  fields.refuse("session_params", "is refused: sessions are not supported");
-  fields.refuse("return_hidden_states", "is not supported");
-  fields.refuse("return_routed_experts", "is not supported");
-  fields.refuse("custom_logit_processor", "is refused: it would run code of the client");
-  fields.refuse("use_beam_search", "is not supported");
-  if (const auto penalty = fields.number("length_penalty"))
-    fields.expect(*penalty == 1, "length_penalty", "must be 1: there is no beam search");
 }
 
 std::string read_rid(const FieldReader& fields) {
@@ -99,7 +70,10 @@ void read_openai_fields(const FieldReader& fields, const ServedModel& model, Ope
                                    fields.text("extra_key", Limits::kMaxSaltBytes).value_or(""));
   read_sampling_params(fields, SamplingNames::kOpenAi, model.vocab_size, request.sampling);
   if (flag("include_stop_str_in_output")) request.sampling.no_stop_trim = true;
-  refuse_unsupported(fields);
+  refuse_unsupported(fields, kOpenAi);
+  check_response_format(fields);
+  if (const auto penalty = fields.number("length_penalty"))
+    fields.expect(*penalty == 1, "length_penalty", "must be 1: there is no beam search");
 }
 
 void ask_for_logprobs(const OpenAiForm& form, GenerateRequest& request) {
@@ -111,8 +85,7 @@ void ask_for_logprobs(const OpenAiForm& form, GenerateRequest& request) {
 
 std::vector<std::string> ignored_fields(const FieldReader& fields,
                                         std::span<const std::string_view> own) {
-  std::vector<std::string_view> known = sampling_names(SamplingNames::kOpenAi);
-  known.insert(known.end(), kCommonFields.begin(), kCommonFields.end());
+  std::vector<std::string_view> known = known_fields(kOpenAi);
   known.insert(known.end(), own.begin(), own.end());
   std::vector<std::string> ignored;
   for (const auto& [key, value] : fields.raw()) {

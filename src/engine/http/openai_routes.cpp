@@ -1,6 +1,5 @@
 /// /v1/chat/completions, /v1/completions and /v1/models, as the official clients use them.
 
-#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "engine/http/chat_completions_answer.h"
 #include "engine/http/completions_answer.h"
 #include "engine/http/parse_output.h"
+#include "engine/http/protocol_exchange.h"
 #include "engine/http/running_call.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
@@ -26,22 +26,9 @@ using net::HttpResponse;
 using net::RouteClass;
 using net::Task;
 
-/// Proxies close streams that are silent for longer.
-constexpr std::chrono::seconds kKeepAlive{15};
-
 /// A chunk is sent and forgotten; a whole answer is built from all of its objects at once.
 constexpr ResponseCost kWholeCost{.token = 64, .log_prob = 600, .top = 400};
 constexpr ResponseCost kStreamCost{.token = 32, .log_prob = 16, .top = 16};
-
-VersionNamer namer_of(const ApiState& state) {
-  return {.name = [&state](WeightVersion version) { return state.versions.name_of(version); },
-          .current = [&state] { return state.engine.weight_version(); }};
-}
-
-net::HttpHeaders headers_of(const std::vector<std::string>& ignored_fields) {
-  if (ignored_fields.empty()) return {};
-  return {{"x-slime-ignored-fields", ignored_fields_header(ignored_fields)}};
-}
 
 void add(ApiState& state, OpenAiAnswer& answer, RunningCall& running,
          const std::vector<IndexedUpdate>& updates) {
@@ -108,35 +95,26 @@ Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiAnswer& 
 
 /// The answer to a call that was parsed; `call` lives as long as it does.
 Task<void> answer_call(ApiState& state, HttpExchange& exchange, ChatCompletionsCall& call) {
-  const std::unique_ptr<OpenAiAnswer> answer = make_chat_answer(call, namer_of(state));
+  const std::unique_ptr<OpenAiAnswer> answer = make_chat_answer(call, version_namer(state));
   const auto how = call.form.streams ? answer_events : answer_whole;
   co_await how(state, exchange, *answer, std::move(call.chat.requests),
-               headers_of(call.ignored_fields));
+               ignored_fields_headers(call.ignored_fields));
 }
 
 Task<void> answer_call(ApiState& state, HttpExchange& exchange, CompletionsCall& call) {
   const std::unique_ptr<OpenAiAnswer> answer =
-      make_completions_answer(call, *state.model.tokenizer, namer_of(state));
+      make_completions_answer(call, *state.model.tokenizer, version_namer(state));
   const auto how = call.form.streams ? answer_events : answer_whole;
-  co_await how(state, exchange, *answer, std::move(call.requests), headers_of(call.ignored_fields));
+  co_await how(state, exchange, *answer, std::move(call.requests),
+               ignored_fields_headers(call.ignored_fields));
 }
 
-/// `is_apart`: chat templates are programs, which run on threads of their own.
 template <typename Call>
 Task<void> answer(ApiState& state, Call (*parse)(const json::object&, const ServedModel&),
                   bool is_apart, HttpExchange& exchange) {
-  std::optional<Call> call;
-  HttpResponse refusal;
-  try {
-    call = co_await parse_call(state, exchange.request, parse, is_apart);
-  } catch (const ConfigError& error) {
-    refusal = openai_error_response(ApiError::of(error));
-  }
-  if (call) {
-    co_await answer_call(state, exchange, *call);
-  } else {
-    co_await exchange.send(std::move(refusal));
-  }
+  std::optional<Call> call =
+      co_await read_call(state, exchange, parse, openai_error_response, is_apart);
+  if (call) co_await answer_call(state, exchange, *call);
 }
 
 json::object model_card(const ApiState& state) {

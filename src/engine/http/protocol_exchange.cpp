@@ -16,9 +16,6 @@ using net::HttpExchange;
 using net::HttpResponse;
 using net::Task;
 
-/// Proxies close streams that are silent for longer.
-constexpr std::chrono::seconds kKeepAlive{15};
-
 /// Events repeat what the answer holds, and the last one has all of it.
 constexpr ResponseCost kCost{.token = 96, .log_prob = 600, .top = 400};
 
@@ -94,6 +91,11 @@ Task<void> send_stream(ApiState& state, HttpExchange& exchange, ProtocolAnswer& 
 VersionNamer version_namer(const ApiState& state) {
   return {.name = [&state](WeightVersion version) { return state.versions.name_of(version); },
           .current = [&state] { return state.engine.weight_version(); }};
+}
+
+net::HttpHeaders ignored_fields_headers(const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  return {{"x-slime-ignored-fields", ignored_fields_header(names)}};
 }
 
 Task<void> send_answer(ApiState& state, HttpExchange& exchange, ProtocolAnswer& answer,

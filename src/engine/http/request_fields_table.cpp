@@ -124,6 +124,14 @@ constexpr auto kTable = std::to_array<RequestField>({
     done("cache_salt", kOpenAi),
     done("extra_key", kOpenAi),
     done("response_format", kOpenAi),
+    done("request_id", kOpenAi),
+    done("return_tokens_as_token_ids", kOpenAi),
+    done("return_weight_versions", kOpenAi),
+    done("include_stop_str_in_output", kOpenAi),
+    done("add_special_tokens", kOpenAi),
+    done("truncate_prompt_tokens", kOpenAi),
+    done("prompt_logprobs", kOpenAi),
+    done("length_penalty", kOpenAi),
     done("messages", kChatCompletions),
     done("input_ids", kChatCompletions),
     done("max_completion_tokens", kChatCompletions),
@@ -134,6 +142,9 @@ constexpr auto kTable = std::to_array<RequestField>({
     done("reasoning_effort", kChatCompletions),
     done("continue_final_message", kChatCompletions),
     done("modalities", kChatCompletions),
+    done("parallel_tool_calls", kChatCompletions),
+    done("separate_reasoning", kChatCompletions),
+    done("stream_reasoning", kChatCompletions),
     done("prompt", kCompletions),
     done("echo", kCompletions),
     done("best_of", kCompletions),
@@ -145,6 +156,8 @@ constexpr auto kTable = std::to_array<RequestField>({
     refused("session_params", kOpenAi, kNoSessions),
     refused("return_hidden_states", kOpenAi, kNotSupported),
     refused("return_routed_experts", kOpenAi, kNotSupported),
+    refused("custom_logit_processor", kOpenAi, "is refused: it would run code of the client"),
+    refused("use_beam_search", kOpenAi, kNotSupported),
     refused("functions", kChatCompletions, "is not supported; use tools"),
     refused("function_call", kChatCompletions, "is not supported; use tool_choice"),
     refused("audio", kChatCompletions, kTextOnly),
@@ -158,8 +171,10 @@ constexpr auto kTable = std::to_array<RequestField>({
     ignored("safety_identifier", kOpenAi),
     ignored("prompt_cache_key", kOpenAi),
     ignored("prompt_cache_retention", kOpenAi),
+    ignored("prompt_cache_options", kOpenAi),
     ignored("prediction", kOpenAi),
     ignored("verbosity", kOpenAi),
+    ignored("moderation", kOpenAi),
     ignored("session_id", kOpenAi),
     ignored("routing_key", kOpenAi),
     ignored("routed_dp_rank", kOpenAi),
@@ -168,9 +183,7 @@ constexpr auto kTable = std::to_array<RequestField>({
     ignored("no_logs", kOpenAi),
     ignored("custom_labels", kOpenAi),
     ignored("log_metrics", kOpenAi),
-    ignored("parallel_tool_calls", kChatCompletions),
-    ignored("separate_reasoning", kChatCompletions),
-    ignored("stream_reasoning", kChatCompletions),
+    ignored("conversation_id", kOpenAi),
 
     // vLLM's token route: read in token_route_request.cpp.
     done("token_ids", kTokenRoute),
@@ -245,18 +258,18 @@ bool is_one_per_prompt(const json::value& value, const RequestField& field) {
 
 std::span<const RequestField> request_fields() { return kTable; }
 
-std::vector<std::string_view> known_fields(Protocols protocol) {
+std::vector<std::string_view> known_fields(Protocols protocols) {
   std::vector<std::string_view> names;
-  if ((protocol & kSampling) != 0) names = sampling_names(SamplingNames::kSglang);
-  if ((protocol & (kOpenAi | kTokenSampling)) != 0) names = sampling_names(SamplingNames::kOpenAi);
+  if ((protocols & kSampling) != 0) names = sampling_names(SamplingNames::kSglang);
+  if ((protocols & (kOpenAi | kTokenSampling)) != 0) names = sampling_names(SamplingNames::kOpenAi);
   for (const RequestField& field : kTable)
-    if ((field.protocols & protocol) != 0) names.push_back(field.name);
+    if ((field.protocols & protocols) == protocols) names.push_back(field.name);
   return names;
 }
 
-void refuse_unsupported(const FieldReader& fields, Protocols protocol) {
+void refuse_unsupported(const FieldReader& fields, Protocols protocols) {
   for (const RequestField& field : kTable) {
-    if ((field.protocols & protocol) != 0 && field.use == FieldUse::kRefused)
+    if ((field.protocols & protocols) == protocols && field.use == FieldUse::kRefused)
       fields.refuse(field.name, field.why);
   }
 }

@@ -72,11 +72,11 @@ struct RequestLimits {
 /// All rows. Names repeat where protocols mean different things by one.
 std::span<const RequestField> request_fields();
 
-/// Every name that a body of `protocol` may have, the sampling parameters among them.
-std::vector<std::string_view> known_fields(Protocols protocol);
+/// Every name that a body of each of `protocols` may have, the sampling parameters among them.
+std::vector<std::string_view> known_fields(Protocols protocols);
 
-/// Notes each field of `protocol` that is refused and asks for something.
-void refuse_unsupported(const FieldReader& fields, Protocols protocol);
+/// Notes each field that all of `protocols` refuse and that asks for something.
+void refuse_unsupported(const FieldReader& fields, Protocols protocols);
 
 /// How many prompts a body has. `is_list`: they came as a list, so fields may be lists too.
 struct PromptCount {

@@ -30,12 +30,10 @@ Task<void> send_message(ApiState& state, HttpExchange& exchange) {
       co_await read_call(state, exchange, parse_anthropic_call, refuse);
   if (!call) co_return;
   const auto answer = make_anthropic_answer(*call, version_namer(state), id);
-  ProtocolExchange form{.streams = call->request.form.streams, .refuse = refuse};
+  ProtocolExchange form{.streams = call->request.form.streams,
+                        .headers = ignored_fields_headers(call->request.ignored_fields),
+                        .refuse = refuse};
   form.headers.emplace_back("request-id", id);
-  if (!call->request.ignored_fields.empty()) {
-    form.headers.emplace_back("x-slime-ignored-fields",
-                              ignored_fields_header(call->request.ignored_fields));
-  }
   co_await send_answer(state, exchange, *answer, std::move(call->chat.requests.front()),
                        std::move(form));
 }

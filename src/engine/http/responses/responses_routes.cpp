@@ -27,11 +27,9 @@ Task<void> respond(ApiState& state, HttpExchange& exchange) {
       co_await read_call(state, exchange, parse_responses_call, openai_error_response);
   if (!call) co_return;
   const auto answer = make_responses_answer(*call, version_namer(state));
-  ProtocolExchange form{.streams = call->request.form.streams, .refuse = openai_error_response};
-  if (!call->request.ignored_fields.empty()) {
-    form.headers.emplace_back("x-slime-ignored-fields",
-                              ignored_fields_header(call->request.ignored_fields));
-  }
+  ProtocolExchange form{.streams = call->request.form.streams,
+                        .headers = ignored_fields_headers(call->request.ignored_fields),
+                        .refuse = openai_error_response};
   co_await send_answer(state, exchange, *answer, std::move(call->chat.requests.front()),
                        std::move(form));
 }
