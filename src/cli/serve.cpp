@@ -185,7 +185,6 @@ void add_options(CLI::App& app, ServeOptions& options) {
 /// Null when the model has no chat template; then only the chat routes are missing.
 std::shared_ptr<const engine::ChatModel> open_chat_model(const ServeOptions& options,
                                                          const text::Tokenizer& tokenizer) {
-  engine::check_parsers(options.parsers);
   try {
     auto chat =
         engine::load_chat_model({.directory = options.model,
@@ -200,6 +199,17 @@ std::shared_ptr<const engine::ChatModel> open_chat_model(const ServeOptions& opt
     fmt::print(stderr, "slime serve: no /v1/chat/completions: {}\n", error.what());
     return nullptr;
   }
+}
+
+/// Flags of the chat routes, which need a tokenizer.
+void tell_flags_without_chat(const ServeOptions& options) {
+  const auto tell = [](const char* flag) {
+    fmt::print(stderr, "slime serve: {} has no effect: no tokenizer, so no chat routes\n", flag);
+  };
+  if (options.parsers.tool_calls != "auto") tell("--tool-call-parser");
+  if (options.parsers.reasoning != "auto") tell("--reasoning-parser");
+  if (!options.chat_template.empty()) tell("--chat-template");
+  if (options.names_reasoning_twice) tell("--also-name-reasoning");
 }
 
 std::vector<std::string> architectures_of(const model::ModelConfig& config) {
@@ -313,10 +323,12 @@ int serve(std::span<const std::string> arguments) {
     std::fputs("slime serve: --disable-custom-all-reduce has no effect: no sums between GPUs\n",
                stderr);
   }
+  engine::check_parsers(options.parsers);
   const std::filesystem::path directory = options.model;
   const model::ModelConfig config = model::read_model_config(directory);
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
   const auto tokenizer = options.skip_tokenizer_init ? nullptr : open_tokenizer(directory);
+  if (tokenizer == nullptr) tell_flags_without_chat(options);
   std::optional<LogFolder> logs;
   std::unique_ptr<roles::EngineRanks> ranks;
   if (options.tp_size > 1) {

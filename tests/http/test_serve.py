@@ -356,6 +356,14 @@ class Process(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout)["output_ids"], expected["output_ids"])
 
+    def test_a_parser_of_an_unknown_name_is_refused_before_the_model_is_read(self):
+        for flag in ("--tool-call-parser", "--reasoning-parser"):
+            command = [str(PROGRAM), "serve", "--model-path", str(MODEL), "--device", "cpu", "--skip-tokenizer-init", flag, "hermez"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(flag, done.stderr)
+            self.assertIn('"hermez"', done.stderr)
+
     def test_lines_of_a_file_that_are_no_requests_are_told_at_once_and_nothing_is_generated(self):
         good = {"ids": [5, 6], "sampling_params": {"temperature": 0, "max_new_tokens": 2}}
         bad = [
