@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 from slime.agent.adapters import AnthropicAdapter, OpenAIAdapter
 from slime.agent.aiohttp_threaded import run_app_in_thread
-from slime.agent.parsing import parse_model_output
+from slime.agent.parsing import parse_model_output, parse_tool_uses
 from slime.agent.trajectory import TrajectoryManager, TurnRecord
 from slime.utils.types import Sample
 from stub_engine import StubEngine
@@ -268,3 +268,21 @@ def test_calls_of_tools(parser, text, uses, bad):
     assert parsed.tool_uses == uses and parsed.ill_formed is bad
     if uses:
         assert parsed.text == ""
+
+
+def test_arguments_in_xml_have_the_types_of_the_tools_schema_and_their_own_white_space():
+    kinds = {"old": "string", "count": "integer", "all": "boolean", "opts": "object", "tag": "string", "bad": "integer"}
+    schema = {"type": "object", "properties": {name: {"type": kind} for name, kind in kinds.items()}}
+    tools = [{"type": "function", "function": {"name": "edit", "parameters": schema}}]
+    texts = {"old": "    return x  \n", "count": "3", "all": "true", "opts": '{"k": [1]}', "tag": "007", "bad": "three", "more": " 1"}
+    inside = "".join(f"<parameter={name}>\n{text}\n</parameter>\n" for name, text in texts.items())
+    _, (use,), is_ill_formed = parse_tool_uses(f"<tool_call>\n<function=edit>\n{inside}</function>\n</tool_call>", tools, "qwen3_coder")
+    assert use["input"] == {**texts, "count": 3, "all": True, "opts": {"k": [1]}} and not is_ill_formed
+
+
+def test_a_mark_inside_of_a_calls_json_does_not_end_the_call():
+    tools = [{"type": "function", "function": {"name": "write", "parameters": {}}}]
+    call = json.dumps({"name": "write", "arguments": {"text": "a </tool_call> b <tool_call>"}})
+    text, uses, is_ill_formed = parse_tool_uses(f"Ok.\n<tool_call>\n{call}\n</tool_call> on <tool_call>{call}</tool_call>", tools, "qwen25")
+    assert [use["input"]["text"] for use in uses] == ["a </tool_call> b <tool_call>"] * 2
+    assert text == "Ok.\n on " and not is_ill_formed

@@ -5,6 +5,7 @@ package is installed.
 """
 
 import dataclasses
+import functools
 import json
 import re
 
@@ -13,6 +14,8 @@ __all__ = ["ParsedModelOutput", "parse_model_output", "parse_text", "parse_tool_
 _JSON_CALLS = ("qwen", "qwen25", "hermes")
 _XML_CALLS = ("qwen3_coder",)
 _GLM_CALLS = ("glm", "glm45", "glm47")
+_BEGIN, _END = "<tool_call>", "</tool_call>"
+_JSON = json.JSONDecoder()
 _ENDS_OF_TURN = ("<|im_end|>", "<|endoftext|>", "<|user|>", "<|observation|>", "<|eot_id|>", "</s>")
 
 
@@ -55,7 +58,12 @@ def parse_tool_uses(body_text, tools_schema, tool_parser_name):
     if not tools_schema:
         return body_text, [], False
     name = tool_parser_name or "qwen3_coder"
-    names = {tool.get("function", {}).get("name") for tool in tools_schema}
+    schemas = {}
+    for tool in tools_schema:
+        function = tool.get("function") or {}
+        schemas[function.get("name")] = (function.get("parameters") or {}).get("properties") or {}
+    names = set(schemas)
+    _xml_call = functools.partial(_read_xml_call, schemas)
     readers = {**dict.fromkeys(_JSON_CALLS, _json_call), **dict.fromkeys(_GLM_CALLS, _glm_call)}
     if name not in readers and name not in _XML_CALLS:
         return _by_sglang(body_text, tools_schema, name)
@@ -78,15 +86,27 @@ def check_parser(name):
 
 def _calls(text, read):
     kept, uses, bad, last = [], [], False, 0
-    for match in re.finditer(r"<tool_call>(.*?)(?:</tool_call>|\Z)", text, re.DOTALL):
-        use, is_whole = read(match.group(1).strip())
+    while (begin := text.find(_BEGIN, last)) >= 0:
+        inside = begin + len(_BEGIN)
+        end = text.find(_END, _end_of_json(text, inside))
+        body = text[inside:] if end < 0 else text[inside:end]
+        use, is_whole = read(body.strip())
         bad = bad or not is_whole
-        if use is None:
-            continue
-        uses.append(use)
-        kept.append(text[last : match.start()])
-        last = match.end()
+        after = len(text) if end < 0 else end + len(_END)
+        kept.append(text[last : after if use is None else begin])
+        if use is not None:
+            uses.append(use)
+        last = after
     return "".join(kept) + text[last:], uses, bad
+
+
+def _end_of_json(text, begin):
+    """Where a JSON object that begins there ends, whose strings may hold any mark; `begin` where there is none."""
+    match = re.compile(r"\s*(?=\{)").match(text, begin)
+    try:
+        return _JSON.raw_decode(text, match.end())[1] if match else begin
+    except (ValueError, RecursionError):
+        return begin
 
 
 def _arguments(value):
@@ -108,12 +128,26 @@ def _json_call(body):
         return None, False
 
 
-def _xml_call(body):
+def _read_xml_call(schemas, body):
     match = re.match(r"<function=([^>]+)>(.*?)(?:</function>|\Z)", body, re.DOTALL)
     if match is None:
         return None, False
+    name = match.group(1).strip()
+    schema = schemas.get(name, {})
     parameters = re.findall(r"<parameter=([^>]+)>(.*?)</parameter>", match.group(2), re.DOTALL)
-    return {"name": match.group(1).strip(), "input": {key: value.strip() for key, value in parameters}}, True
+    return {"name": name, "input": {key: _xml_value(value, schema.get(key)) for key, value in parameters}}, True
+
+
+def _xml_value(text, schema):
+    """A text is what stands between the line breaks around it; other types are JSON, as far as it is some."""
+    text = text.removeprefix("\n").removesuffix("\n")
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    if kind in (None, "string"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _glm_call(body):
