@@ -3,6 +3,7 @@
 # wheel into $SLIME_DEPS, Python tools into $SLIME_VENV. Each step is skipped in a few milliseconds once it is done.
 
 TORCH_VERSION=2.11.0
+XGRAMMAR_VERSION=0.2.9
 
 # "as_root COMMAND...": runs it as root when that works, otherwise prints what to type and stops.
 as_root() {
@@ -129,6 +130,29 @@ require_arrow() {
   exec 9>&-
 }
 
+# The sources of the grammar engine, without its Python bindings.
+has_xgrammar() { [[ -e $SLIME_DEPS/xgrammar/include/xgrammar/xgrammar.h ]] &&
+  grep -qs "^Version: $XGRAMMAR_VERSION$" "$SLIME_DEPS/xgrammar/PKG-INFO"; }
+
+require_xgrammar() {
+  has_xgrammar && return
+  mkdir -p "$SLIME_DEPS"
+  exec 9>"$SLIME_DEPS/.lock"
+  flock 9
+  if ! has_xgrammar; then
+    make_venv
+    say "downloading the sources of xgrammar $XGRAMMAR_VERSION into $SLIME_DEPS"
+    rm -rf "$SLIME_DEPS/partial"
+    "$SLIME_VENV/bin/python" tools/build/fetch_source.py xgrammar "$SLIME_DEPS/partial" ||
+      stop "could not download xgrammar; run ./dev setup again when the network is back"
+    rm -rf "$SLIME_DEPS/xgrammar"
+    mv "$SLIME_DEPS/partial/xgrammar" "$SLIME_DEPS/"
+    rm -rf "$SLIME_DEPS/partial"
+    has_xgrammar || stop "xgrammar in $SLIME_DEPS is not complete; delete $SLIME_DEPS/xgrammar and run ./dev setup"
+  fi
+  exec 9>&-
+}
+
 # The GPU side is built where SLIME_CUDA=1 says so or a GPU is there. What compiles it is needed for building, the
 # libraries of cuda_run.txt (2.5 GB) only where a GPU is.
 wants_cuda() { [[ ${SLIME_CUDA:-} == 1 || ( -z ${SLIME_CUDA:-} && -e /dev/nvidiactl ) ]]; }
@@ -194,5 +218,6 @@ setup() {
   require_packages
   require_libtorch
   require_arrow
+  require_xgrammar
   require_cuda
 }

@@ -1,0 +1,24 @@
+# xgrammar: the engine of src/text/grammar, a static library of the unmodified C++ sources of its archive
+# (docs/decisions/0124-grammars.md). Its own CMakeLists.txt wants Python.
+
+set(SLIME_XGRAMMAR ${SLIME_DEPS}/xgrammar CACHE PATH "The unpacked sources of xgrammar")
+if(NOT EXISTS ${SLIME_XGRAMMAR}/include/xgrammar/xgrammar.h)
+  message(FATAL_ERROR "xgrammar is not in ${SLIME_XGRAMMAR}. `./dev setup` fetches it.")
+endif()
+
+file(GLOB_RECURSE slime_xgrammar_sources ${SLIME_XGRAMMAR}/cpp/*.cc)
+list(FILTER slime_xgrammar_sources EXCLUDE REGEX "/tvm_ffi/")
+add_library(xgrammar STATIC ${slime_xgrammar_sources})
+target_include_directories(xgrammar SYSTEM PUBLIC ${SLIME_XGRAMMAR}/include ${SLIME_XGRAMMAR}/3rdparty/dlpack/include
+                                           PRIVATE ${SLIME_XGRAMMAR}/3rdparty/picojson)
+# What it would write to standard error goes to src/text/grammar/xgrammar_log.cpp.
+target_compile_definitions(xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0 XGRAMMAR_LOG_CUSTOMIZE=1)
+target_compile_options(xgrammar PRIVATE -fPIC -w)
+target_link_libraries(xgrammar PUBLIC Threads::Threads)
+if(SLIME_SANITIZE)
+  # Its memory and its threads are watched; what it does with numbers is its own affair.
+  target_compile_options(xgrammar PRIVATE -fsanitize=${SLIME_SANITIZE} -fno-sanitize=undefined -fno-omit-frame-pointer)
+endif()
+if(SLIME_FUZZ)
+  target_compile_options(xgrammar PRIVATE -fsanitize=fuzzer-no-link)
+endif()
