@@ -25,6 +25,13 @@ REQUESTS = [
     {"token_ids": [0, 1], "request_id": "r", "return_token_ids": True, "output_mode": "text", "stream": True,
      "sampling_params": {"max_tokens": 3, "n": 2, "seed": -1, "logprobs": 2, "prompt_logprobs": 1, "top_k": 0, "stop": ["a"]}},
 ]
+CHATS = [  # of chat_messages_fuzz.cpp
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}, {"role": "tool", "tool_call_id": "c1", "content": "b"}],
+     "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}], "tool_choice": "required"},
+    {"messages": [{"role": "developer", "content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "c"}],
+     "tools": [{"type": "custom", "name": "g"}], "tool_choice": {"type": "function", "function": {"name": "f"}}},
+]
 PROTOCOL_REQUESTS = [
     "r" + json.dumps({"instructions": "b", "input": [
         {"role": "user", "content": [{"type": "input_text", "text": "a"}]}, {"type": "reasoning", "summary": [], "encrypted_content": "slime.reasoning.1.SG0u"},
@@ -132,6 +139,9 @@ def seeds(target):
         yield safetensors({})
     elif target == "http_generate_request_fuzz":
         yield from (json.dumps(request).encode() for request in REQUESTS)
+    elif target == "chat_messages_fuzz":
+        for traits in (0, 0xff):
+            yield from (bytes([traits]) + json.dumps(body).encode() for body in CHATS)
     elif target == "chat_protocols_fuzz":
         yield from (request.encode() for request in PROTOCOL_REQUESTS)
     elif target == "http_request_head_fuzz":
@@ -214,6 +224,12 @@ def seeds(target):
                 parser = {"hermes": "qwen25", "qwen3_coder": "qwen25"}.get(case["tool_call_parser"], case["tool_call_parser"])
                 how = 4 * case.get("thinking_open", False) + 8 * (case.get("finish") == "length")
                 yield bytes([5 * CALL_FORMATS.index(parser), how, 128]) + case["output"].encode()
+    elif target == "grammar_fuzz":
+        kinds = ["json_schema", "regex", "ebnf", "structural_tag"]
+        with lzma.open(ROOT / "tests" / "fixtures" / "grammars" / "cases.jsonl.xz", "rt") as lines:
+            for case in map(json.loads, lines):
+                source = case["src"] if isinstance(case["src"], str) else json.dumps(case["src"], ensure_ascii=False)
+                yield bytes([kinds.index(case["kind"]), 2]) + source.encode()
     elif target == "reward_fuzz":
         for choice in range(NUM_REWARD_CHOICES):
             yield from (bytes([choice]) + response.encode() for response in RESPONSES)

@@ -8,6 +8,12 @@
 #include "text/unicode/unicode.h"
 
 namespace slime::text {
+
+template <auto free>
+struct Freed {
+  void operator()(auto* pointer) const { free(pointer); }
+};
+
 namespace {
 
 constexpr std::size_t kPatternLimitBytes = 16 << 10;
@@ -16,11 +22,6 @@ constexpr std::size_t kJitStackBytes = 64 << 20;  // grown on demand: deep only 
 constexpr uint32_t kHeapLimitKib = 256 << 10;
 constexpr uint32_t kMatchLimit = 50'000'000;  // steps of one match
 
-template <auto free>
-struct Freed {
-  void operator()(auto* pointer) const { free(pointer); }
-};
-using Code = std::unique_ptr<pcre2_code, Freed<pcre2_code_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>>;
 using MatchContext = std::unique_ptr<pcre2_match_context, Freed<pcre2_match_context_free>>;
 using CompileContext = std::unique_ptr<pcre2_compile_context, Freed<pcre2_compile_context_free>>;
@@ -49,7 +50,7 @@ std::string message_of(int code) {
 }  // namespace
 
 struct Regex::Compiled {
-  Code code;
+  std::unique_ptr<pcre2_code, Freed<pcre2_code_free>> code;
   bool is_jit = false;
   std::string pattern;
 };

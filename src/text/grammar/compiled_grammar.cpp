@@ -1,0 +1,212 @@
+#include "text/grammar/compiled_grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "text/grammar/ebnf_reader.h"
+#include "text/grammar/engine_log.h"
+#include "text/grammar/engine_parts.h"
+#include "text/grammar/grammar_matcher.h"
+#include "text/grammar/regex_reader.h"
+#include "text/grammar/schema_reader.h"
+#include "text/grammar/structural_tag_reader.h"
+
+namespace slime::text {
+namespace {
+
+constexpr int kMostWhitespace = 10000;
+
+/// All texts of a JSON value, and the ids of tokens that it names.
+void collect_texts(const json::value& value, std::string& texts, std::vector<TokenId>& ids) {
+  if (const auto* text = value.if_string()) {
+    texts += '\n';
+    texts += std::string_view(*text);
+  } else if (const auto* array = value.if_array()) {
+    for (const json::value& element : *array) collect_texts(element, texts, ids);
+  } else if (const auto* object = value.if_object()) {
+    for (const auto& member : *object) {
+      texts += '\n';
+      texts += std::string_view(member.key());
+      collect_texts(member.value(), texts, ids);
+    }
+  } else if (const auto* id = value.if_int64()) {
+    if (*id >= 0 && *id <= INT32_MAX) ids.push_back(static_cast<TokenId>(*id));
+  }
+}
+
+/// What a source says about special tokens: those that it does not spell are not for it.
+struct SpelledTokens {
+  std::string texts;
+  std::vector<TokenId> ids;
+
+  bool contains(TokenId id, const std::string& text) const {
+    return texts.find(text) != std::string::npos ||
+           std::find(ids.begin(), ids.end(), id) != ids.end();
+  }
+};
+
+SpelledTokens spelled_by(const std::string& source) {
+  SpelledTokens spelled{.texts = source};
+  spelled.texts += '\n';
+  for (std::size_t at = 0; at < source.size(); ++at) {
+    if (source[at] == '\\' && at + 1 < source.size()) ++at;
+    spelled.texts += source[at];
+  }
+  return spelled;
+}
+
+std::vector<std::pair<std::size_t, uint32_t>> banned_words(const GrammarVocabulary::Parts& parts,
+                                                           const SpelledTokens& spelled) {
+  std::vector<std::pair<std::size_t, uint32_t>> words;
+  const auto& texts = parts.info.GetDecodedVocab();
+  for (const TokenId id : parts.special_ids) {
+    const auto at = static_cast<std::size_t>(id);
+    if (spelled.contains(id, texts[at])) continue;
+    if (words.empty() || words.back().first != at / 32) words.emplace_back(at / 32, 0);
+    words.back().second |= uint32_t{1} << (at % 32);
+  }
+  return words;
+}
+
+json::value parsed_source(const GrammarSpec& spec, const std::string& where) {
+  if (const auto key = find_duplicate_key(spec.source))
+    throw ConfigError(fmt::format("{}: an object has the key \"{}\" twice", where, *key));
+  return parse_json(spec.source, where);
+}
+
+class GrammarCompilation final {
+ public:
+  GrammarCompilation(const GrammarSpec& spec, const GrammarVocabulary& vocabulary,
+                     const GrammarLimits& limits)
+      : spec_(spec),
+        where_(grammar_kind_name(spec.kind)),
+        limits_(limits),
+        vocabulary_(vocabulary.parts()),
+        compiler_(vocabulary_.info, /*max_threads=*/1, /*cache_enabled=*/false,
+                  /*max_memory_bytes=*/-1, /*enable_dynamic_compilation=*/true) {}
+
+  std::unique_ptr<CompiledGrammar::Parts> run() {
+    const EngineWarnings warnings;
+    auto grammar = compile();
+    if (!warnings.all().empty())
+      throw ConfigError(fmt::format("{}: {}", where_, warnings.all().front()));
+    return std::make_unique<CompiledGrammar::Parts>(CompiledGrammar::Parts{
+        std::move(grammar), banned_words(vocabulary_, spelled_), vocabulary_.width});
+  }
+
+ private:
+  xgrammar::CompiledGrammar compile() {
+    try {
+      switch (spec_.kind) {
+        case GrammarKind::kJsonSchema:
+          return schema(parsed_source(spec_, where_));
+        case GrammarKind::kJsonObject:
+          return schema(json::object{{"type", "object"}});
+        case GrammarKind::kRegex:
+          spelled_ = spelled_by(spec_.source);
+          return engine([&] {
+            return compiler_.CompileGrammar(
+                "root ::= " + ebnf_text(read_whole_regex(spec_.source, where_, limits_)) + "\n");
+          });
+        case GrammarKind::kEbnf:
+          spelled_ = spelled_by(spec_.source);
+          check_ebnf(spec_.source, where_, limits_);
+          return engine([&] {
+            return compiler_.CompileGrammar(spec_.source + std::string(kEbnfWhole),
+                                            std::string(kEbnfWholeName));
+          });
+        case GrammarKind::kStructuralTag:
+          return tag(parsed_source(spec_, where_));
+      }
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw ConfigError(fmt::format("{}: {}", where_, error.what()));
+    }
+    throw BugError("a grammar of no kind");
+  }
+
+  /// The engine's own errors do not say what they are of.
+  template <typename Compile>
+  xgrammar::CompiledGrammar engine(const Compile& compile) {
+    try {
+      return compile();
+    } catch (const ConfigError& error) {
+      const std::string text = error.what();
+      if (text.starts_with(where_)) throw;
+      throw ConfigError(fmt::format("{}: {}", where_, text));
+    }
+  }
+
+  xgrammar::CompiledGrammar schema(const json::value& schema) {
+    collect_texts(schema, spelled_.texts, spelled_.ids);
+    spelled_.ids.clear();  // numbers of a schema are no tokens
+    SchemaUse use;
+    const std::string text =
+        json_text(read_schema(schema, SchemaForm::kJson, where_, limits_, use));
+    const bool any_whitespace = spec_.max_whitespace > 0;
+    const std::optional<int> most =
+        any_whitespace ? std::optional<int>(spec_.max_whitespace) : std::nullopt;
+    return engine([&] {
+      return compiler_.CompileJSONSchema(text, any_whitespace, std::nullopt, std::nullopt,
+                                         /*strict_mode=*/true, most);
+    });
+  }
+
+  xgrammar::CompiledGrammar tag(const json::value& source) {
+    collect_texts(source, spelled_.texts, spelled_.ids);
+    const std::string text =
+        json_text(read_structural_tag(source, spec_.max_whitespace, where_, limits_));
+    return engine([&] { return compiler_.CompileStructuralTag(text); });
+  }
+
+  const GrammarSpec& spec_;
+  const std::string where_;
+  const GrammarLimits& limits_;
+  const GrammarVocabulary::Parts& vocabulary_;
+  xgrammar::GrammarCompiler compiler_;
+  SpelledTokens spelled_;
+};
+
+}  // namespace
+
+CompiledGrammar::CompiledGrammar(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+CompiledGrammar::~CompiledGrammar() = default;
+
+std::size_t CompiledGrammar::size_bytes() const { return parts_->grammar.MemorySizeBytes(); }
+int64_t CompiledGrammar::width() const { return parts_->width; }
+
+bool CompiledGrammar::Parts::is_banned(TokenId id) const {
+  const auto at = static_cast<std::size_t>(id);
+  const auto word =
+      std::lower_bound(banned.begin(), banned.end(), at / 32,
+                       [](const auto& one, std::size_t index) { return one.first < index; });
+  return word != banned.end() && word->first == at / 32 && (word->second >> (at % 32) & 1U) != 0;
+}
+
+std::shared_ptr<const CompiledGrammar> compile_grammar(const GrammarSpec& spec,
+                                                       const GrammarVocabulary& vocabulary,
+                                                       const GrammarLimits& limits) {
+  const std::string_view kind = grammar_kind_name(spec.kind);
+  if (spec.source.size() > limits.source_bytes) {
+    throw ConfigError(fmt::format("{} has {} bytes, at most {} are allowed", kind,
+                                  spec.source.size(), limits.source_bytes));
+  }
+  if (spec.max_whitespace < 0 || spec.max_whitespace > kMostWhitespace)
+    throw ConfigError(fmt::format("max_whitespace must be from 0 to {}", kMostWhitespace));
+  auto grammar =
+      std::make_shared<const CompiledGrammar>(GrammarCompilation(spec, vocabulary, limits).run());
+  // The mask of the first token is needed in any case; it shows that there is one.
+  std::vector<uint32_t> words(static_cast<std::size_t>((grammar->width() + 31) / 32), 0);
+  if (GrammarMatcher(grammar).allow(words) == GrammarMatcher::Allowed::kNone)
+    throw ConfigError(fmt::format("{} matches nothing that the vocabulary can write", kind));
+  return grammar;
+}
+
+}  // namespace slime::text

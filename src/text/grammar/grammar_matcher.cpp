@@ -1,0 +1,106 @@
+#include "text/grammar/grammar_matcher.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "text/grammar/engine_parts.h"
+
+namespace slime::text {
+
+struct GrammarMatcher::Parts {
+  explicit Parts(std::shared_ptr<const CompiledGrammar> compiled)
+      : grammar(std::move(compiled)), matcher(grammar->parts().grammar) {}
+
+  std::shared_ptr<const CompiledGrammar> grammar;
+  xgrammar::GrammarMatcher matcher;
+  int64_t num_accepted = 0;
+  std::chrono::nanoseconds mask_time{0};
+  std::string failure;  // of the engine
+};
+
+GrammarMatcher::GrammarMatcher(std::shared_ptr<const CompiledGrammar> grammar)
+    : parts_(std::make_unique<Parts>(std::move(grammar))) {}
+GrammarMatcher::~GrammarMatcher() = default;
+GrammarMatcher::GrammarMatcher(GrammarMatcher&&) noexcept = default;
+GrammarMatcher& GrammarMatcher::operator=(GrammarMatcher&&) noexcept = default;
+
+GrammarMatcher::Allowed GrammarMatcher::allow(std::span<uint32_t> words) {
+  const CompiledGrammar::Parts& grammar = parts_->grammar->parts();
+  const auto width = static_cast<std::size_t>(grammar.width);
+  check(words.size() == (width + 31) / 32, "a mask has a bit for each token");
+  if (is_finished() || !parts_->failure.empty()) return Allowed::kNone;
+  const auto begin = std::chrono::steady_clock::now();
+  int64_t shape = static_cast<int64_t>(words.size());
+  DLTensor tensor{};
+  tensor.data = words.data();
+  tensor.device = {kDLCPU, 0};
+  tensor.ndim = 1;
+  tensor.dtype = xgrammar::GetBitmaskDLType();
+  tensor.shape = &shape;
+  bool is_some = true;
+  try {
+    is_some = parts_->matcher.FillNextTokenBitmask(&tensor);
+  } catch (const std::exception& error) {  // a grammar must not end the engine's thread
+    parts_->failure = error.what();
+    std::fill(words.begin(), words.end(), 0);
+  }
+  parts_->mask_time += std::chrono::steady_clock::now() - begin;
+  if (!is_some && grammar.banned.empty()) {
+    std::fill(words.begin(), words.end(), 0);
+    return Allowed::kAny;
+  }
+  if (!is_some) std::fill(words.begin(), words.end(), ~uint32_t{0});
+  if (width % 32 != 0) words.back() &= (uint32_t{1} << (width % 32)) - 1;
+  for (const auto& [word, bits] : grammar.banned) words[word] &= ~bits;
+  const bool is_none =
+      std::all_of(words.begin(), words.end(), [](uint32_t word) { return word == 0; });
+  return is_none ? Allowed::kNone : Allowed::kSome;
+}
+
+template <typename Accept>
+bool GrammarMatcher::accepts(const Accept& accept) {
+  if (!parts_->failure.empty()) return false;
+  try {
+    return accept();
+  } catch (const std::exception& error) {
+    parts_->failure = error.what();
+    return false;
+  }
+}
+
+std::string GrammarMatcher::problem() const {
+  if (!parts_->failure.empty()) return "the grammar cannot be followed further: " + parts_->failure;
+  if (is_finished()) return "the text has ended";
+  return "no token of the vocabulary continues the text as the grammar wants it";
+}
+
+bool GrammarMatcher::accept(TokenId token) {
+  const CompiledGrammar::Parts& grammar = parts_->grammar->parts();
+  if (token < 0 || token >= grammar.width || is_finished() || grammar.is_banned(token))
+    return false;
+  if (!accepts([&] { return parts_->matcher.AcceptToken(token); })) return false;
+  ++parts_->num_accepted;
+  return true;
+}
+
+bool GrammarMatcher::accept_text(std::string_view bytes) {
+  if (is_finished()) return false;
+  if (!accepts([&] { return parts_->matcher.AcceptString(std::string(bytes)); })) return false;
+  ++parts_->num_accepted;
+  return true;
+}
+
+void GrammarMatcher::rollback(int64_t count) {
+  check(count >= 0 && count <= parts_->num_accepted, "no more is taken back than was accepted");
+  parts_->matcher.Rollback(static_cast<int>(count));
+  parts_->num_accepted -= count;
+}
+
+bool GrammarMatcher::may_end() const { return !is_finished() && parts_->matcher.IsCompleted(); }
+bool GrammarMatcher::is_finished() const { return parts_->matcher.IsTerminated(); }
+int64_t GrammarMatcher::num_accepted() const { return parts_->num_accepted; }
+std::chrono::nanoseconds GrammarMatcher::mask_time() const { return parts_->mask_time; }
+
+}  // namespace slime::text

@@ -1,0 +1,165 @@
+#include "text/grammar/grammar_matcher.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace slime::text {
+namespace {
+
+constexpr TokenId kEnd = 40;
+
+/// Forty tokens and an end: letters, digits, pairs of them, and marks, the last of which are special.
+GrammarVocabulary small_vocabulary() {
+  std::vector<std::string> bytes{"a",   "b",   "c",   "0",     "1",      "2",      "ab", "bc",
+                                 "a1",  "12",  "{",   "}",     "\"",     ":",      " ",  ",",
+                                 "{\"", "\":", "\"a", "a\"",   "1}",     "\n",     "[",  "]",
+                                 "abc", "",    "",    "<end>", "<call>", "</call>"};
+  bytes.resize(kEnd);
+  bytes.emplace_back("<|end|>");
+  return GrammarVocabulary(std::move(bytes), std::vector<TokenId>{kEnd}, {28, 29});
+}
+
+std::shared_ptr<const CompiledGrammar> compiled(GrammarKind kind, std::string source) {
+  return compile_grammar({.kind = kind, .source = std::move(source)}, small_vocabulary());
+}
+
+std::vector<TokenId> allowed_ids(GrammarMatcher& matcher, int64_t width) {
+  std::vector<uint32_t> words(static_cast<std::size_t>((width + 31) / 32), 0);
+  const auto allowed = matcher.allow(words);
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < width; ++id) {
+    const bool has_bit = (words[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1U) != 0;
+    if (allowed == GrammarMatcher::Allowed::kAny || has_bit) ids.push_back(id);
+  }
+  return ids;
+}
+
+/// Of every way of up to `length` tokens the mask is what the matcher accepts, one by one.
+void expect_masks(const std::shared_ptr<const CompiledGrammar>& grammar, std::size_t length,
+                  std::size_t least_ways) {
+  std::vector<std::vector<TokenId>> ways{{}};
+  for (std::size_t at = 0; at < ways.size(); ++at) {
+    GrammarMatcher matcher(grammar);
+    for (const TokenId id : ways[at]) ASSERT_TRUE(matcher.accept(id));
+    if (matcher.is_finished()) continue;
+    const std::vector<TokenId> ids = allowed_ids(matcher, grammar->width());
+    std::vector<TokenId> accepted;
+    for (TokenId id = -1; id <= grammar->width(); ++id) {
+      if (!matcher.accept(id)) continue;
+      accepted.push_back(id);
+      matcher.rollback(1);
+    }
+    EXPECT_EQ(ids, accepted);
+    EXPECT_EQ(matcher.may_end(), !ids.empty() && ids.back() == grammar->width() - 1);
+    for (const TokenId id : ids) {
+      if (ways[at].size() == length) break;
+      ways.push_back(ways[at]);
+      ways.back().push_back(id);
+    }
+  }
+  EXPECT_GE(ways.size(), least_ways);
+}
+
+TEST(GrammarMatcher, AllowsTheTokensThatItAccepts) {
+  expect_masks(compiled(GrammarKind::kRegex, "(abc|a1|b){1,3}(12)?"), 4, 50);
+  expect_masks(compiled(GrammarKind::kRegex, "a{1,3}b{0,2}[12]{2,}"), 5, 50);
+  expect_masks(
+      compiled(GrammarKind::kJsonSchema,
+               R"({"$defs": {"n": {"type": "object", "properties": {"a": {"type": "integer"},
+      "b": {"$ref": "#/$defs/n"}}, "required": ["a"]}}, "$ref": "#/$defs/n"})"),
+      5, 50);
+  expect_masks(
+      compiled(GrammarKind::kJsonSchema,
+               R"({"properties": {"ab": {"type": "string", "maxLength": 3}}, "required": ["ab"]})"),
+      5, 50);
+}
+
+TEST(GrammarMatcher, TokensMayCloseSeveralRulesAtOnce) {
+  std::vector<std::string> bytes{"(",  ")", "x",  "((",  "))", "x)", "x))", ")))",
+                                 "(x", "+", ")+", ")+(", "[",  "]",  "])",  ""};
+  const GrammarVocabulary vocabulary(std::move(bytes), std::vector<TokenId>{15});
+  for (const char* source :
+       {"root ::= \"(\" root \")\" | \"x\"", "root ::= root \"+\" root | \"(\" root \")\" | \"x\"",
+        "root ::= a | \"[\" root \"]\"\na ::= \"(\" root \")\" | \"x\" # both ways"})
+    expect_masks(compile_grammar({.kind = GrammarKind::kEbnf, .source = source}, vocabulary), 5,
+                 20);
+}
+
+TEST(GrammarMatcher, EndsWithAnEndToken) {
+  GrammarMatcher matcher(compiled(GrammarKind::kRegex, "ab?"));
+  EXPECT_FALSE(matcher.may_end());
+  EXPECT_FALSE(matcher.accept(kEnd));
+  EXPECT_TRUE(matcher.accept(6)) << "ab";
+  EXPECT_TRUE(matcher.may_end());
+  EXPECT_EQ(allowed_ids(matcher, 41), (std::vector<TokenId>{kEnd}));
+  EXPECT_TRUE(matcher.accept(kEnd));
+  EXPECT_TRUE(matcher.is_finished());
+  EXPECT_FALSE(matcher.accept(0));
+  std::vector<uint32_t> words(2, 0);
+  EXPECT_EQ(matcher.allow(words), GrammarMatcher::Allowed::kNone);
+  matcher.rollback(2);
+  EXPECT_FALSE(matcher.is_finished());
+  EXPECT_TRUE(matcher.accept(0));
+  EXPECT_EQ(matcher.num_accepted(), 1);
+  EXPECT_THROW(matcher.rollback(2), BugError);
+}
+
+TEST(GrammarMatcher, SpecialTokensAreForGrammarsThatSpellThem) {
+  GrammarMatcher text(compiled(GrammarKind::kRegex, "[^x]*"));
+  const std::vector<TokenId> ids = allowed_ids(text, 41);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 27), 1) << "an ordinary token";
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 28), 0);
+  EXPECT_FALSE(text.accept(28));
+  GrammarMatcher call(
+      compiled(GrammarKind::kStructuralTag, R"({"type": "structural_tag", "format": {"type": "tag",
+      "begin": "<call>", "content": {"type": "regex", "pattern": "[^x]*"}, "end": ""}})"));
+  EXPECT_TRUE(call.accept(28));
+  EXPECT_FALSE(call.accept(29)) << "</call> is not spelled";
+  EXPECT_TRUE(call.accept(0));
+}
+
+TEST(GrammarMatcher, TokensWithoutBytesAreNeverAllowed) {
+  GrammarMatcher matcher(compiled(GrammarKind::kRegex, "[\\s\\S]*"));
+  const std::vector<TokenId> ids = allowed_ids(matcher, 41);
+  for (TokenId id = 25; id < kEnd; ++id) {
+    const bool has_bytes = id == 27;
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), id), has_bytes ? 1 : 0) << id;
+  }
+}
+
+TEST(GrammarMatcher, ATextThatTheVocabularyCannotWriteIsAnError) {
+  EXPECT_THROW(compiled(GrammarKind::kRegex, "xyz"), ConfigError);
+  GrammarMatcher matcher(compiled(GrammarKind::kRegex, "ax"));
+  EXPECT_TRUE(matcher.accept(0));
+  std::vector<uint32_t> words(2, 0);
+  EXPECT_EQ(matcher.allow(words), GrammarMatcher::Allowed::kNone);
+  EXPECT_NE(matcher.problem(), "");
+}
+
+TEST(GrammarMatcher, WhiteSpaceIsBounded) {
+  for (const int most : {1, 3}) {
+    const auto grammar =
+        compile_grammar({.kind = GrammarKind::kJsonSchema,
+                         .source = R"({"type": "array", "items": {"type": "integer"}})",
+                         .max_whitespace = most},
+                        GrammarVocabulary::of_bytes());
+    GrammarMatcher matcher(grammar);
+    EXPECT_TRUE(matcher.accept_text("["));
+    for (int i = 0; i < most; ++i) EXPECT_TRUE(matcher.accept_text(" "));
+    EXPECT_FALSE(matcher.accept_text(" "));
+  }
+  const auto one_form =
+      compile_grammar({.kind = GrammarKind::kJsonSchema,
+                       .source = R"({"type": "array", "items": {"type": "integer"}})",
+                       .max_whitespace = 0},
+                      GrammarVocabulary::of_bytes());
+  EXPECT_TRUE(GrammarMatcher(one_form).accept_text("[1, 2]"));
+  EXPECT_FALSE(GrammarMatcher(one_form).accept_text("[1,2]"));
+}
+
+}  // namespace
+}  // namespace slime::text
