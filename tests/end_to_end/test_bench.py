@@ -69,6 +69,22 @@ def test_update_pause_of_an_engine_apart_says_how_long_the_weights_were_on_their
     assert line["transfer_ms"] > 0 and line["transfer_gb_per_second"] > 0
 
 
+def test_agents_print_tokens_per_second_and_their_waits():
+    sizes = ["--agents", "3", "--turns", "2", "--prompt-tokens", "40", "--growth", "30", "--new-tokens", "8"]
+    (line,) = lines_of("agents-tiny", *sizes, "--chunked-prefill-size", "16")
+    assert line["prompt_tokens"] == 3 * (40 + 70) and line["cached_tokens"] > 3 * 40
+    assert line["value"] * line["seconds"][0] == pytest.approx(line["output_tokens"])
+    for waits in ("first_token_ms", "first_token_of_first_turn_ms", "token_gap_ms"):
+        assert 0 < line[waits]["median"] <= line[waits]["p99"] <= line[waits]["worst"]
+    done = run_slime([str(SLIME), "bench", "agents-tiny", "--growth", "10", "--new-tokens", "8", "--device", "cpu"], cwd=ROOT)
+    assert done.returncode != 0 and "--growth 10 has no room for answers of up to 12 tokens" in done.stderr
+
+
+def test_prompt_scores_print_the_speed_with_and_without():
+    (line,) = lines_of("prompt-scores-tiny", "--prompts", "3", "--prompt-tokens", "50", "--top-logprobs", "2", "--repeats", "1")
+    assert line["value"] * line["seconds"] == pytest.approx(3 * 50) and line["without_scores"] > 0
+
+
 def test_engine_counts_compare_two_engines_with_one():
     one, two = lines_of("engines-tiny", "--sequences", "4", "--prompt-tokens", "16", "--new-tokens", "8", "--repeats", "1")
     assert (one["engines"], two["engines"]) == (1, 2) and (one["sequences"], two["sequences"]) == (4, 8)

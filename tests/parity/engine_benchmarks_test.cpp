@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "bench/agents.h"
 #include "bench/april.h"
 #include "bench/update_pause.h"
 #include "core/clock.h"
+#include "core/error.h"
 #include "engine/engine.h"
 
 namespace slime::bench {
@@ -82,6 +84,42 @@ TEST(April, StepsOfTheSynchronousFormCanBeMeasuredApart) {
   options.first_step = 1;
   options.steps = 2;
   EXPECT_EQ(first + kept(), together);
+}
+
+AgentsOptions few_agents() {
+  return {.agents = 3, .turns = 3, .prompt_tokens = 40, .growth = 50, .new_tokens = 8};
+}
+
+TEST(Agents, SeeEachTokenOfEachTurn) {
+  TinyEngine tiny(3);
+  const AgentsOptions options = few_agents();
+  const AgentsRun run = run_agents(tiny.engine, options, tiny.shape.vocab_size, 1, tiny.clock);
+  int64_t answered = 0;
+  for (int64_t agent = 0; agent < 3; ++agent)
+    for (int64_t turn = 0; turn < 3; ++turn) answered += answer_length(options, agent, turn);
+  EXPECT_EQ(run.output_tokens, answered);
+  EXPECT_EQ(run.prompt_tokens, 3 * (40 + 90 + 140));
+  EXPECT_EQ(run.first_turn_waits.size(), 3U);
+  EXPECT_EQ(run.later_waits.size(), 6U);
+  EXPECT_EQ(static_cast<int64_t>(run.gaps.size()), answered - 9);
+  // Of a later turn all is known but the last token of the answer before and what the tool says.
+  EXPECT_GT(run.cached_tokens, 3 * (40 + 90));
+  EXPECT_GT(agents_line(options, {run}).at("value").to_number<double>(), 0);
+}
+
+TEST(Agents, AnswersHaveHalfTheirMeanToHalfMore) {
+  const AgentsOptions options;
+  for (int64_t agent = 0; agent < options.agents; ++agent) {
+    EXPECT_GE(answer_length(options, agent, 3), 128);
+    EXPECT_LE(answer_length(options, agent, 3), 384);
+  }
+}
+
+TEST(Agents, WhoseAnswersDoNotFitIntoTheGrowthAreRefused) {
+  TinyEngine tiny(3);
+  AgentsOptions options = few_agents();
+  options.growth = 11;
+  EXPECT_THROW(run_agents(tiny.engine, options, tiny.shape.vocab_size, 1, tiny.clock), ConfigError);
 }
 
 TEST(UpdatePause, EachModeCountsEachUpdate) {
