@@ -16,6 +16,12 @@ class Device : public LayerKernels, public GradientKernels {
   /// Whether its products take matrices of this format; plain ones all do.
   virtual bool has_format(MatrixFormat format) const { return format == MatrixFormat::kPlain; }
 
+  /// Codes and factors of one part's numbers (kernels/matrix_formats.h). False: it has no kernel for that.
+  virtual bool make_codes(MatrixFormat /*format*/, const Tensor& /*plain_OI*/,
+                          const Tensor& /*codes_OI*/, const Tensor& /*scales_BC*/) const {
+    return false;
+  }
+
   /// Products that this thread begins from now on leave `count` multiprocessors to what runs beside
   /// them; 0: none.
   virtual void leave_processors(int /*count*/) const {}

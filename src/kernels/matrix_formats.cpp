@@ -58,11 +58,12 @@ void quantise_(const FormatRow& format, const Tensor& plain_OI, const Tensor& co
                const Tensor& scales_BC) {
   const Tensor wide_OI = plain_OI.to(at::kFloat);
   const int64_t outputs = wide_OI.size(0), inputs = wide_OI.size(1);
-  Tensor scales = scales_BC;
-  scales.copy_(amax_of(format, wide_OI).clamp_min_(kSmallestAmax).div_(kLargestE4m3));
-  const Tensor scales_OC = scales.repeat_interleave(format.block_rows, 0).narrow(0, 0, outputs);
+  // Of the numbers' device, which the codes need not have.
+  const Tensor factors_BC = amax_of(format, wide_OI).clamp_min_(kSmallestAmax).div_(kLargestE4m3);
+  const Tensor scales_OC = factors_BC.repeat_interleave(format.block_rows, 0).narrow(0, 0, outputs);
   // A cast of more than the largest code is not a number everywhere.
-  Tensor codes = codes_OI;
+  Tensor codes = codes_OI, scales = scales_BC;
+  scales.copy_(factors_BC);
   codes.copy_(wide_OI.div(factors_of(format, scales_OC, inputs))
                   .clamp_(-kLargestE4m3, kLargestE4m3)
                   .to(format.code));

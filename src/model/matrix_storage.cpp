@@ -5,6 +5,7 @@
 
 #include "core/divide_up.h"
 #include "core/error.h"
+#include "kernels/device.h"
 #include "kernels/matrix_formats.h"
 
 namespace slime::model {
@@ -122,11 +123,14 @@ void MatrixStorage::convert(const Tensor& plain, const WeightBuffers& to) const 
   const kernels::FormatRow& row = kernels::row_of(format_);
   const Tensor plain_OI = plain.view({outputs_, inputs_}), codes_OI = codes_in(to),
                scales_BC = scales_in(to);
+  const kernels::Device& device = kernels::kernels_for(plain);
   int64_t begin = 0, first = 0;
   for (const Piece& piece : pieces_) {
-    kernels::quantise_(row, plain_OI.narrow(0, begin, piece.rows),
-                       codes_OI.narrow(0, begin, piece.rows),
-                       scales_BC.narrow(0, first, piece.scale_rows));
+    const Tensor part_OI = plain_OI.narrow(0, begin, piece.rows),
+                 part_codes = codes_OI.narrow(0, begin, piece.rows),
+                 part_scales = scales_BC.narrow(0, first, piece.scale_rows);
+    if (!device.make_codes(format_, part_OI, part_codes, part_scales))
+      kernels::quantise_(row, part_OI, part_codes, part_scales);
     begin += piece.rows;
     first += piece.scale_rows;
   }

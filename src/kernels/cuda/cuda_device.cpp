@@ -113,13 +113,16 @@ void CudaDevice::product_into(const Tensor& y_TO, const Tensor& x_TI, const Matr
 }
 
 Tensor CudaDevice::linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) const {
-  if (!is_ours(x_TI, weight_OI.plain())) return ReferenceDevice::linear(x_TI, weight_OI, bias_O);
+  if (multiplies_codes(x_TI, weight_OI) && is_plain(bias_O))
+    return code_product(x_TI, weight_OI, bias_O, false);
+  if (!weight_OI.is_plain() || !is_ours(x_TI, weight_OI.values))
+    return ReferenceDevice::linear(x_TI, weight_OI, bias_O);
   return product(x_TI, weight_OI, bias_O, false);
 }
 
 void CudaDevice::linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                              const Tensor& bias_O) const {
-  if (!is_ours(x_TI, weight_OI.plain()) || !y_TO.is_contiguous())
+  if (!weight_OI.is_plain() || !is_ours(x_TI, weight_OI.values) || !y_TO.is_contiguous())
     return ReferenceDevice::linear_into(y_TO, x_TI, weight_OI, bias_O);
   product_into(y_TO, x_TI, weight_OI, bias_O);
 }
@@ -130,7 +133,9 @@ void CudaDevice::leave_processors(int count) const {
 }
 
 Tensor CudaDevice::logits(const Tensor& x_TI, const Matrix& weight_OI) const {
-  if (!is_ours(x_TI, weight_OI.plain())) return ReferenceDevice::logits(x_TI, weight_OI);
+  if (multiplies_codes(x_TI, weight_OI)) return code_product(x_TI, weight_OI, {}, true);
+  if (!weight_OI.is_plain() || !is_ours(x_TI, weight_OI.values))
+    return ReferenceDevice::logits(x_TI, weight_OI);
   return product(x_TI, weight_OI, {}, true);
 }
 

@@ -45,7 +45,11 @@ class CudaDevice final : public cpu::ReferenceDevice,
                          public ExpertKernels,
                          public DeltaKernels {
  public:
-  bool has_format(MatrixFormat format) const override { return format == MatrixFormat::kPlain; }
+  // Matrices in codes: cuda_device_codes.cpp
+  bool has_format(MatrixFormat format) const override;
+  bool make_codes(MatrixFormat format, const Tensor& plain_OI, const Tensor& codes_OI,
+                  const Tensor& scales_BC) const override;
+
   Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
                    at::ScalarType activations) const override;
   Tensor linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) const override;
@@ -126,6 +130,12 @@ class CudaDevice final : public cpu::ReferenceDevice,
                  bool float_result) const;
   void product_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                     const Tensor& bias_O) const;
+  // cuda_device_codes.cpp
+  bool multiplies_codes(const Tensor& x_TI, const Matrix& weight_OI) const;
+  Tensor code_product(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
+                      bool float_result) const;
+  bool has_code_chain(const BlockChain& chain) const;
+  Tensor code_chain(const BlockChain& chain) const;
   Tensor expert_chain(const BlockChain& chain) const;
   Tensor expert_chain_of_ranks(const BlockChain& chain) const;
   bool has_chained_experts(const Tensor& x_TH, const RoutedExperts& experts) const;

@@ -97,6 +97,7 @@ Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
 }  // namespace
 
 bool CudaDevice::has_block_chain(const BlockChain& chain) const {
+  if (has_code_chain(chain)) return true;
   const int64_t rows = chain.residual_TH.size(0);
   if (!has_batch_product(Number::kBFloat16, rows) && !has_wide_product(Number::kBFloat16, rows))
     return false;
@@ -118,6 +119,7 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
 /// that would take more than two splits to fill the multiprocessors: reducing those costs what it
 /// gains.
 Tensor CudaDevice::block_chain(const BlockChain& chain) const {
+  if (has_code_chain(chain)) return code_chain(chain);
   if (chain.experts != nullptr) return expert_chain(chain);
   const cudaStream_t stream = stream_of(chain.residual_TH);
   const bool is_fused = fuses_sums(chain);

@@ -1,0 +1,55 @@
+#pragma once
+
+/// Codes of float8 e4m3 and the factors of blocks of 128 (docs/decisions/0127-fp8-rollout.md).
+///
+///   factor = max(amax, 1e-4) / 448      code = e4m3(x / factor), nearest, ties to even
+///
+/// Both quotients are those of an exact division: the same codes as kernels/matrix_formats.cpp makes.
+
+#include <cuda_fp8.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.cuh"
+
+namespace slime::kernels::cuda::fp8 {
+
+inline constexpr int kBlock = 128;
+inline constexpr float kLargest = 448, kSmallestAmax = 1e-4F;
+
+#ifdef __CUDACC__
+
+__device__ inline float factor_of(float amax) {
+  return __fdiv_rn(fmaxf(amax, kSmallestAmax), kLargest);
+}
+
+__device__ inline float warp_max(float x) {
+  for (int offset = 16; offset > 0; offset /= 2)
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, offset));
+  return x;
+}
+
+__device__ inline float largest(const float4& x) {
+  return fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
+}
+
+/// Four codes, the first in the lowest byte. What is beyond the largest code becomes that. Quotients by
+/// Markstein's theorem: the correctly rounded reciprocal, and one correction by the exact remainder, give the
+/// correctly rounded quotient, in three operations. Factors are neither tiny nor huge.
+__device__ inline uint32_t codes_of(const float4& x, float factor) {
+  const float reciprocal = __frcp_rn(factor);
+  const auto quotient = [&](float number) {
+    const float near = __fmul_rn(number, reciprocal);
+    const float exact = __fmaf_rn(__fmaf_rn(-near, factor, number), reciprocal, near);
+    return copysignf(exact, number);  // zeros have a sign
+  };
+  const auto two = [&](float low, float high) {
+    return static_cast<uint32_t>(__nv_cvt_float2_to_fp8x2(
+        make_float2(quotient(low), quotient(high)), __NV_SATFINITE, __NV_E4M3));
+  };
+  return two(x.x, x.y) | two(x.z, x.w) << 16;
+}
+
+#endif
+
+}  // namespace slime::kernels::cuda::fp8
