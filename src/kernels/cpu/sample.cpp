@@ -74,6 +74,13 @@ class Row {
     return top;
   }
 
+  std::vector<Scored> of(std::span<const int32_t> ids) const {
+    std::vector<Scored> scored;
+    for (const int32_t id : ids)
+      scored.emplace_back(static_cast<float>(log_prob(logits_V_[id])), id);
+    return scored;
+  }
+
   /// Inverse of the cumulative distribution over all ids: whole blocks first, then inside one.
   int32_t draw(double uniform) const {
     double left = uniform * statistics_.total;
@@ -160,6 +167,7 @@ SampledToken report(const Row& row, float logit, int32_t id, const Kept& kept,
     for (const auto& [share, kept_id] : kept) token.kept_ids.push_back(kept_id);
   }
   token.top = row.best(options.num_top);
+  token.asked = row.of(options.asked_ids);
   return token;
 }
 
@@ -196,12 +204,13 @@ SampledToken report_row(std::span<const float> logits_V, int32_t id, const Sampl
 }
 
 SampledToken score_row(std::span<const float> logits_V, int32_t id, double temperature,
-                       int64_t num_top) {
+                       int64_t num_top, std::span<const int32_t> asked_ids) {
   const Row row(logits_V, temperature);
   SampledToken token;
   token.id = id;
   token.log_prob = static_cast<float>(row.log_prob(logits_V[id]));
   token.top = row.best(num_top);
+  token.asked = row.of(asked_ids);
   return token;
 }
 

@@ -24,14 +24,18 @@ struct SampleOptions {
   double uniform = 0.5;  // in (0, 1)
   /// Report the ids that survive top-k, top-p and min-p, and renormalise the log-prob over them.
   bool keeps_ids = false;
-  int64_t num_top = 0;  // best tokens to report
+  int64_t num_top = 0;                  // best tokens to report
+  std::vector<int32_t> asked_ids = {};  // to report, whatever they are
 };
 
 struct SampledToken {
   int32_t id = 0;
   float log_prob = 0;
+  /// The engine's: as if no constraint had made tokens impossible. Only where one has.
+  float free_log_prob = 0;
   std::vector<int32_t> kept_ids;               // best first; empty without keeps_ids or truncation
   std::vector<std::pair<float, int32_t>> top;  // (log-prob, id), best first
+  std::vector<std::pair<float, int32_t>> asked;  // of SampleOptions::asked_ids, in their order
 };
 
 /// Kept ids are those with rank < top_k, cumulative probability before them <= top_p, and
@@ -46,8 +50,8 @@ SampledToken report_row(std::span<const float> logits_V, int32_t id, const Sampl
 /// True when not all tokens of a row can be sampled (nor is it greedy).
 bool is_truncated(const SampleOptions& options, int64_t vocab_size);
 
-/// Log-prob of a given token, and the best ones when num_top > 0.
+/// Log-prob of a given token, with the best ones when num_top > 0, and with those of `asked_ids`.
 SampledToken score_row(std::span<const float> logits_V, int32_t id, double temperature,
-                       int64_t num_top);
+                       int64_t num_top, std::span<const int32_t> asked_ids = {});
 
 }  // namespace slime::kernels

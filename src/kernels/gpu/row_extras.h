@@ -33,6 +33,14 @@ struct alignas(8) LogitChanges {
   int32_t unused = 0;
 };
 
+/// The largest logit of a chunk and the sum of exp((logit - largest) / temperature): of all ids, changed as
+/// the row wants it, and of those that are allowed.
+struct ChunkMasses {
+  float largest = 0, sum = 0;
+  float allowed_largest = 0, allowed_sum = 0;
+};
+inline constexpr int64_t kMassChunk = 4096;
+
 /// Extras of one row. All zero: none.
 struct alignas(8) RowExtras {
   LogitChanges* changes = nullptr;  // null: logits stay what they are
@@ -41,6 +49,8 @@ struct alignas(8) RowExtras {
   /// Locked host memory, which the kernel writes: num_top pairs of a log-prob (float32) and an id
   /// (-1: there are no more, the others are impossible), then the kept ids; or, where these are too many to be sorted, all logits (float32).
   uint32_t* report = nullptr;
+  /// Locked host memory, which the kernel writes: of each kMassChunk ids, with `allowed`; null: nobody asks.
+  ChunkMasses* masses = nullptr;
   int32_t num_top = 0;    // best tokens to report
   uint8_t forbids = 0;    // 1: the minimum length is not reached
   uint8_t keeps_ids = 0;  // 1: report the kept ids and take the log-prob among them

@@ -32,6 +32,32 @@ __device__ Largest block_largest(Largest mine, Largest* scratch) {
   return mine;
 }
 
+static_assert(kSampleChunk == kMassChunk);
+
+/// Of one chunk, before some of its ids become impossible. By the whole thread block; ends with a barrier.
+__device__ void tell_all_mass(const float* logits, int64_t begin, int64_t vocab, float inverse,
+                              Largest* largest_scratch, float* sum_scratch, ChunkMasses* masses) {
+  float x[kPerThread];
+  Largest mine{-INFINITY, 0x7fffffff};
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const int64_t v = begin + i * kThreads + threadIdx.x;
+    x[i] = v < vocab ? logits[v] : -INFINITY;
+    mine = larger(mine, {x[i], static_cast<int32_t>(v)});
+  }
+  const Largest largest = block_largest(mine, largest_scratch);
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i)
+    if (x[i] > -INFINITY) sum += expf((x[i] - largest.value) * inverse);
+  sum = block_sum(sum, sum_scratch);
+  if (threadIdx.x == 0) {
+    masses->largest = largest.value;
+    masses->sum = sum;
+  }
+  __syncthreads();
+}
+
 /// Largest logit and sum of exp((logit - largest) / temperature) of one chunk, whose logits are
 /// changed before where the row wants it.
 __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall call) {
@@ -42,11 +68,17 @@ __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall c
   const int64_t row = blockIdx.y;
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSampleChunk;
   float* logits = call.logits_RV + row * call.vocab;
+  const float inverse = 1.0F / call.temperature_R[row];
   float x[kPerThread];
+  ChunkMasses* masses = nullptr;
   if (call.extras_R != nullptr) {
     const RowExtras& extras = call.extras_R[row];
     if (extras.changes != nullptr)
       change_logits(extras.changes, extras.forbids != 0, logits, begin, begin + kSampleChunk);
+    if (extras.masses != nullptr) {
+      masses = extras.masses + blockIdx.x;
+      tell_all_mass(logits, begin, call.vocab, inverse, largest_scratch, sum_scratch, masses);
+    }
     if (extras.allowed != nullptr)
       mask_logits(extras.allowed, logits, begin, min(begin + kSampleChunk, call.vocab));
   }
@@ -60,7 +92,6 @@ __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall c
     if (v < call.vocab) mine = larger(mine, {x[i], static_cast<int32_t>(v)});
   }
   const Largest largest = block_largest(mine, largest_scratch);
-  const float inverse = 1.0F / call.temperature_R[row];
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i)
@@ -72,6 +103,10 @@ __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall c
     call.chunk_max_RC[offset] = largest.value;
     call.chunk_sum_RC[offset] = sum;
     call.chunk_argmax_RC[offset] = largest.index;
+    if (masses != nullptr) {
+      masses->allowed_largest = largest.value;
+      masses->allowed_sum = sum;
+    }
   }
 }
 
