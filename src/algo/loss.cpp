@@ -116,9 +116,13 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in,
   const Tensor& engine_T = in.engine_T.defined() ? in.engine_T : in.known_engine_T;
   if (engine_T.defined()) {
     const Tensor& compared_T = config.use_rollout_logprobs ? in.logprob_T : old_T;
-    Tensor difference_T = (compared_T - engine_T).abs();
+    Tensor difference_T = compared_T - engine_T;
     if (!in.engine_T.defined()) difference_T = difference_T * in.has_engine_T;
-    loss.metrics["train_rollout_logprob_abs_diff"] = weighted_sum(weight_T, difference_T);
+    loss.metrics["train_rollout_logprob_abs_diff"] = weighted_sum(weight_T, difference_T.abs());
+    // An estimate of the engine's divergence from the trainer that is never below zero.
+    constexpr double kLargest = 20;  // exp() of more says nothing
+    const Tensor bounded_T = difference_T.clamp(-kLargest, kLargest);
+    loss.metrics["train_rollout_k3"] = weighted_sum(weight_T, bounded_T.expm1() - bounded_T);
   }
   loss.metrics["loss"] = loss.sum.item<double>();
   return loss;

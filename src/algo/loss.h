@@ -69,7 +69,7 @@ struct PolicyColumns {
   /// As reported by the rollout engine; needed by correction and use_rollout_logprobs.
   Tensor engine_T;
   /// Where only some responses have them: zeros elsewhere, in the place of engine_T, and where they
-  /// are (bool). For train_rollout_logprob_abs_diff, which is then a sum over those.
+  /// are (bool). For the train_rollout_ metrics, which are then sums over those.
   Tensor known_engine_T;
   Tensor has_engine_T;
   Tensor advantage_T;

@@ -25,11 +25,13 @@ double share_without(const TokenColumn& engine, const TrainBatch& batch, const S
 }
 
 void scale_difference(std::map<std::string, double>& metrics, double denominator, double without) {
-  const auto difference = metrics.find("train/train_rollout_logprob_abs_diff");
-  if (difference == metrics.end()) return;
   const double rest = denominator - without;
   // Shares of executions add up to a whole but for rounding.
-  difference->second = rest > 1e-9 * denominator ? difference->second * (denominator / rest) : 0.0;
+  const double scale = rest > 1e-9 * denominator ? denominator / rest : 0.0;
+  for (const char* name : {"train/train_rollout_logprob_abs_diff", "train/train_rollout_k3"}) {
+    const auto difference = metrics.find(name);
+    if (difference != metrics.end()) difference->second *= scale;
+  }
 }
 
 }  // namespace slime::train

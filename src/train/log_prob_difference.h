@@ -1,6 +1,6 @@
 #pragma once
 
-/// The mean difference between the trainer's and the engine's log-probs in a step where some samples
+/// The mean differences between the trainer's and the engine's log-probs in a step where some samples
 /// have none of the engine's (a function that returned a sample without them): the mean is of those
 /// that have.
 
@@ -18,7 +18,7 @@ double share_without(const TokenColumn& engine, const TrainBatch& batch, const S
                      algo::Reduction reduction);
 
 /// Of metrics that were divided by the whole `denominator`: train/train_rollout_logprob_abs_diff
-/// becomes a mean over the rest; zero where nothing is left.
+/// and train/train_rollout_k3 become means over the rest; zero where nothing is left.
 void scale_difference(std::map<std::string, double>& metrics, double denominator, double without);
 
 }  // namespace slime::train

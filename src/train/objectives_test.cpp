@@ -4,7 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 #include "train/checkpoint.h"
@@ -275,7 +277,7 @@ TEST(Distillation, IsWhatAFunctionOfTheUsersReplaces) {
 }
 
 TEST(EngineLogProbs, OfSomeSamplesAreComparedAmongThem) {
-  const auto difference = [](bool have_all, algo::Reduction reduction) {
+  const auto differences = [](bool have_all, algo::Reduction reduction) {
     const auto network = load();
     TrainConfig config = config_for(4);
     config.reduction = reduction;
@@ -290,10 +292,17 @@ TEST(EngineLogProbs, OfSomeSamplesAreComparedAmongThem) {
       }
     }
     const TrainReport report = trainer.train(make_train_batch(groups, {}));
-    return report.steps[0].metrics.at("train/train_rollout_logprob_abs_diff");
+    const auto& metrics = report.steps[0].metrics;
+    return std::pair{metrics.at("train/train_rollout_logprob_abs_diff"),
+                     metrics.at("train/train_rollout_k3")};
   };
-  for (const auto how : {algo::Reduction::kPerRollout, algo::Reduction::kPerToken})
-    EXPECT_NEAR(difference(false, how), difference(true, how), 1e-4);
+  for (const auto how : {algo::Reduction::kPerRollout, algo::Reduction::kPerToken}) {
+    const auto [some, some_k3] = differences(false, how);
+    const auto [all, all_k3] = differences(true, how);
+    EXPECT_NEAR(some, all, 1e-4);
+    EXPECT_NEAR(some_k3, all_k3, 1e-6 * all_k3);
+    EXPECT_NEAR(all_k3, std::exp(20) - 21, 1e-5 * all_k3) << "as far apart as is counted";
+  }
 }
 
 TEST(RolloutMetrics, RewardsAreOfExecutionsAndTheDivergenceIsOfTokens) {
