@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/matrix_formats.h"
 
 namespace slime::model {
 namespace {
@@ -253,8 +254,53 @@ std::vector<std::string> ModelFiles::check_headers(const Weights& weights, Store
   return carried;
 }
 
+void ModelFiles::read_numbers(const NamedWeight& weight, StoredForm form, int64_t fp8_block,
+                              const Tensor& out) const {
+  if (!is_low_precision(form, weight.name)) {
+    const TensorLocation& location = tensors_.at(weight.name);
+    location.file->read(*location.tensor, weight.slices, out);
+  } else if (form == StoredForm::kMxfp4) {
+    read_mxfp4(weight, out);
+  } else {
+    Tensor(out).copy_(read_low_precision(weight, form, fp8_block));
+  }
+  check_finite(weight.name, out);
+}
+
+void ModelFiles::read_codes(const NamedWeight& weight, StoredForm form, int64_t fp8_block,
+                            kernels::MatrixFormat matrices, at::ScalarType trained,
+                            const std::vector<Tensor>& stored) const {
+  const kernels::FormatRow& format = kernels::row_of(matrices);
+  Tensor codes = stored[0], scales = stored[1];
+  const bool has_such_blocks = form == StoredForm::kFp8Blocks &&
+                               matrices == kernels::MatrixFormat::kFp8Blocks &&
+                               fp8_block == format.block_rows;
+  if (has_such_blocks && is_low_precision(form, weight.name)) {
+    const std::vector<std::string> names = stored_names(form, weight.name);
+    const Tensor of_file = tensors_.at(names[0]).file->read(names[0]),
+                 factors = tensors_.at(names[1]).file->read(names[1]);
+    check_factors(names[1], factors);
+    constexpr int kNoNumber = 0x7f;  // with either sign
+    if (of_file.view(at::kByte).bitwise_and(kNoNumber).eq(kNoNumber).any().item<bool>())
+      throw ConfigError(
+          fmt::format("tensor {} has codes of no number: the file is damaged", names[0]));
+    codes.copy_(of_file);
+    scales.copy_(factors);
+    return;
+  }
+  const Tensor plain = at::empty(weight.shape, at::TensorOptions(trained));
+  read_numbers(weight, form, fp8_block, plain);
+  // Of a stack each expert has blocks of its own.
+  const int64_t rows = weight.shape[weight.shape.size() - 2], inputs = weight.shape.back(),
+                factors = kernels::scale_rows(format, rows);
+  const Tensor all = plain.view({-1, rows, inputs});
+  for (int64_t e = 0; e < all.size(0); ++e)
+    kernels::quantise_(format, all[e], codes.narrow(0, e * rows, rows),
+                       scales.narrow(0, e * factors, factors));
+}
+
 void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
-                           const SurplusOf& surplus_of) const {
+                           const SurplusOf& surplus_of, kernels::MatrixFormat matrices) const {
   const std::vector<std::string> carried = check_headers(weights, form, fp8_block, surplus_of);
   const auto& tensors = weights.tensors();
   Tensor flat = weights.flat();
@@ -264,18 +310,12 @@ void ModelFiles::read_into(Weights& weights, StoredForm form, int64_t fp8_block,
   kernels::cpu::parallel_chunks(static_cast<int64_t>(tensors.size()), [&](int64_t i) {
     const NamedWeight& weight = tensors[static_cast<size_t>(i)];
     try {
-      if (is_low_precision(form, weight.name)) {
-        const Tensor own = Weights::view(flat, weight);
-        if (form == StoredForm::kMxfp4) {
-          read_mxfp4(weight, own);
-        } else {
-          own.copy_(read_low_precision(weight, form, fp8_block));
-        }
+      if (weight.offset < 0) {
+        read_codes(weight, form, fp8_block, matrices, flat.scalar_type(),
+                   weights.stored(static_cast<size_t>(i)));
       } else {
-        const TensorLocation& location = tensors_.at(weight.name);
-        location.file->read(*location.tensor, weight.slices, Weights::view(flat, weight));
+        read_numbers(weight, form, fp8_block, Weights::view(flat, weight));
       }
-      check_finite(weight.name, Weights::view(flat, weight));
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!first_error) first_error = std::current_exception();

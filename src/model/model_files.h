@@ -41,9 +41,11 @@ class ModelFiles final {
   /// Fills weights.flat() and the constants from the files, and notes what is carried. Every tensor
   /// must be there with its full shape, and no other but what `surplus_of` says. Throws ConfigError
   /// with all problems.
-  /// Weights that the files hold in `form` (model/low_precision.h) are read as what they mean.
-  void read_into(Weights& weights, StoredForm form, int64_t fp8_block,
-                 const SurplusOf& surplus_of) const;
+  /// Weights that the files hold in `form` (model/low_precision.h) are read as what they mean. Matrices that
+  /// the network has in `matrices` are whole (one rank): codes of files in the same blocks stay as they are,
+  /// others are made of numbers, tensor by tensor.
+  void read_into(Weights& weights, StoredForm form, int64_t fp8_block, const SurplusOf& surplus_of,
+                 kernels::MatrixFormat matrices = kernels::MatrixFormat::kPlain) const;
 
  private:
   void check_tensor(const std::string& name, const std::vector<int64_t>& shape,
@@ -54,6 +56,13 @@ class ModelFiles final {
   void check_low_precision(const NamedWeight& weight, StoredForm form, int64_t fp8_block,
                            std::vector<std::string>& problems) const;
   Tensor read_low_precision(const NamedWeight& weight, StoredForm form, int64_t fp8_block) const;
+  /// What the rank has of a weight, as plain numbers.
+  void read_numbers(const NamedWeight& weight, StoredForm form, int64_t fp8_block,
+                    const Tensor& out) const;
+  /// Into codes and factors (Weights::stored).
+  void read_codes(const NamedWeight& weight, StoredForm form, int64_t fp8_block,
+                  kernels::MatrixFormat matrices, at::ScalarType trained,
+                  const std::vector<Tensor>& stored) const;
   /// Into what the rank holds of the weight, expert by expert: unpacking takes many times the room.
   void read_mxfp4(const NamedWeight& weight, const Tensor& out) const;
   /// Throws ConfigError where what is unpacked is not of the weight's shape.

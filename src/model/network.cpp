@@ -95,6 +95,10 @@ bool fill_delta_vector(const std::string& name, Tensor view, uint64_t seed, size
 
 }  // namespace
 
+bool is_beside_network(const ModelConfig& config, const std::string& name) {
+  return surplus_of(config, name) != ModelFiles::Surplus::kProblem;
+}
+
 std::unique_ptr<Network> make_blank_network(const ModelConfig& config, const Precision& precision,
                                             const comm::Mesh& mesh) {
   return family_of(config).make(config, precision, mesh);
@@ -105,17 +109,21 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
   const ModelConfig config = read_model_config(directory);
   const ModelFiles files(directory);
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
-  if (network->weights().has_formats()) {  // made from whole tensors in memory
+  const comm::ParallelLayout& sizes = mesh.sizes();
+  const bool is_whole = sizes.tp == 1 && sizes.ep == 1 && sizes.etp == 1;
+  if (network->weights().has_formats() && !is_whole) {  // made from slices of numbers in memory
     const Precision plain{.weights = precision.weights, .activations = precision.activations};
     network->weights().copy_from(load_network(directory, plain, mesh)->weights());
     return network;
   }
   files.read_into(
-      network->weights(), config.stored_form, config.fp8_block, [&](const std::string& name) {
+      network->weights(), config.stored_form, config.fp8_block,
+      [&](const std::string& name) {
         const bool is_elsewhere =
             is_of_another_stage(config, mesh, name) || is_of_anothers_expert(config, mesh, name);
         return is_elsewhere ? ModelFiles::Surplus::kIgnored : surplus_of(config, name);
-      });
+      },
+      precision.matrices);
   return network;
 }
 
@@ -159,6 +167,12 @@ std::unique_ptr<Network> make_network(const ModelConfig& config, const Precision
 std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const Precision& precision,
                                               double bound, const comm::Mesh& mesh) {
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
+  if (network->weights().has_formats()) {
+    Precision plain = precision;
+    plain.matrices = kernels::MatrixFormat::kPlain;
+    network->weights().copy_from(make_uniform_network(config, plain, bound, mesh)->weights());
+    return network;
+  }
   Tensor(network->weights().flat()).uniform_(-bound, bound);
   return network;
 }

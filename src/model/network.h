@@ -95,6 +95,9 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
 /// weight is read. Throws ConfigError as load_network does.
 void check_weight_files(const std::filesystem::path& directory);
 
+/// Whether files of this model may have a tensor of this name beside those of the network.
+bool is_beside_network(const ModelConfig& config, const std::string& name);
+
 /// A network of this shape whose weights are zeros, to be filled. Throws ConfigError for an unknown
 /// model type, and for what the family cannot be on this mesh.
 std::unique_ptr<Network> make_blank_network(const ModelConfig& config, const Precision& precision,

@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,11 @@ class SafetensorsFile final {
   std::map<std::string, std::string> metadata_;
 };
 
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// All tensors of a file whose bytes are here, with their stored precision. Throws ConfigError as the file does.
+NamedTensors tensors_of_safetensors(std::string_view bytes);
+
 /// A tensor that is brought when it is its turn to be written, so that one that lies elsewhere need not
 /// be here with all the others.
 struct TensorToWrite {
@@ -79,8 +85,6 @@ uint64_t bytes_of(const TensorToWrite& tensor);
 /// example on a full disk, and leaves PATH as it was.
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<TensorToWrite>& tensors);
-
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 /// The same of tensors that are here, converted to `dtype` when given.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,

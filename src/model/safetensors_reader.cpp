@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -246,6 +248,26 @@ Tensor SafetensorsFile::read(const std::string& name) const {
   Tensor out = at::empty(found->second.shape, found->second.dtype);
   read(found->second, {}, out);
   return out;
+}
+
+/// By a file in memory: one reader checks what all files say.
+NamedTensors tensors_of_safetensors(std::string_view bytes) {
+  const int descriptor = ::memfd_create("safetensors", MFD_CLOEXEC);
+  if (descriptor < 0)
+    throw ConfigError(fmt::format("no room for the tensors: {}", std::strerror(errno)));
+  const std::unique_ptr<const int, void (*)(const int*)> closes(
+      &descriptor, [](const int* open) { ::close(*open); });
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0)
+      throw ConfigError(fmt::format("no room for the tensors: {}", std::strerror(errno)));
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  const SafetensorsFile file(fmt::format("/proc/self/fd/{}", descriptor));
+  NamedTensors tensors;
+  for (const auto& [name, stored] : file.tensors()) tensors.emplace_back(name, file.read(name));
+  return tensors;
 }
 
 }  // namespace slime::model

@@ -1,0 +1,3 @@
+#pragma once
+
+/// Errors of Gloo: none that a header names.

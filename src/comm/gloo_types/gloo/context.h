@@ -1,0 +1,14 @@
+#pragma once
+
+/// Gloo's context of a group.
+
+#include <chrono>
+
+namespace gloo {
+
+class Context {
+ public:
+  void setTimeout(std::chrono::milliseconds timeout);
+};
+
+}  // namespace gloo

@@ -1,0 +1,55 @@
+#include "model/tensor_update.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+
+#include "core/error.h"
+
+namespace slime::model {
+namespace {
+
+constexpr std::size_t kMostProblems = 20;
+
+std::string problem_of(const std::string& name, const Tensor& value,
+                       const std::map<std::string, Tensor>& places) {
+  const auto place = places.find(name);
+  if (place == places.end()) return fmt::format("the model has no tensor {}", name);
+  if (value.sizes() != place->second.sizes()) {
+    return fmt::format("{} is [{}], the model's is [{}]", name, fmt::join(value.sizes(), ", "),
+                       fmt::join(place->second.sizes(), ", "));
+  }
+  if (!at::isFloatingType(value.scalar_type()) || value.element_size() < 2)
+    return fmt::format("{} is {}; float32, float16 and bfloat16 are taken", name,
+                       c10::toString(value.scalar_type()));
+  if (!at::isfinite(value).all().item<bool>())
+    return fmt::format("{} has numbers that are not finite", name);
+  return {};
+}
+
+}  // namespace
+
+void write_tensors(const TensorUpdate& update, Network& network) {
+  const at::NoGradGuard no_grad;
+  const Weights& weights = network.weights();
+  std::map<std::string, Tensor> places;
+  for (const NamedWeight& weight : weights.tensors())
+    places.emplace(weight.name, Weights::view(weights.flat(), weight));
+  for (const NamedConstant& constant : weights.constants())
+    places.emplace(constant.name, constant.value);
+  std::vector<std::string> problems;
+  for (const auto& [name, value] : update.tensors) {
+    if (!places.contains(name) && is_beside_network(network.config(), name)) continue;
+    std::string problem = problem_of(name, value, places);
+    if (!problem.empty()) problems.push_back(std::move(problem));
+    if (problems.size() == kMostProblems) break;
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  for (const auto& [name, value] : update.tensors)
+    if (const auto place = places.find(name); place != places.end()) place->second.copy_(value);
+}
+
+}  // namespace slime::model
