@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/expected.h"
+#include "text/messages/call_syntax.h"
 #include "text/messages/marks.h"
 
 namespace slime::text {
@@ -53,6 +54,10 @@ struct CallFormat {
   /// One newline at each end of a parameter's value belongs to the form.
   bool has_newlines_around_values = false;
   bool is_harmony = false;
+  /// How calls are written where a grammar forces them.
+  CallSyntax written = {};
+  /// The same for models whose vocabulary has no token for the separator: an older form.
+  CallSyntax written_without_separator = {};
 };
 
 /// All formats that are read.

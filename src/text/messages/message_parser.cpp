@@ -1,8 +1,10 @@
 #include "text/messages/message_parser.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "text/messages/message_reader.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::text {
 namespace {
@@ -19,12 +21,22 @@ std::vector<std::string_view> inner_tokens_of(const CallFormat* calls) {
   return {calls->inner_tokens.begin(), calls->inner_tokens.end()};
 }
 
+/// A model whose vocabulary lacks the separator writes the older form.
+const CallSyntax* syntax_of(const CallFormat* calls, const Tokenizer* tokenizer) {
+  if (calls == nullptr || calls->written.begin.empty()) return nullptr;
+  const CallSyntax& older = calls->written_without_separator;
+  if (older.begin.empty() || tokenizer == nullptr) return &calls->written;
+  const auto separator = std::ranges::find(calls->marks, MarkRole::kSeparator, &Mark::role);
+  return tokenizer->id_of(separator->spelling) ? &calls->written : &older;
+}
+
 }  // namespace
 
 MessageFormat::MessageFormat(const CallFormat* calls, const ReasoningFormat* reasoning,
                              const Tokenizer* tokenizer)
     : calls_(calls),
       reasoning_(reasoning),
+      call_syntax_(syntax_of(calls, tokenizer)),
       all_marks_(marks_of(calls, reasoning), inner_tokens_of(calls), tokenizer),
       call_marks_(marks_of(calls, nullptr), inner_tokens_of(calls), tokenizer),
       reasoning_marks_(marks_of(nullptr, reasoning), {}, tokenizer),

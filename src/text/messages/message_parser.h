@@ -43,6 +43,8 @@ class MessageFormat final {
 
   const CallFormat* calls() const { return calls_; }
   const ReasoningFormat* reasoning() const { return reasoning_; }
+  /// How the model writes calls; null where that is not known.
+  const CallSyntax* call_syntax() const { return call_syntax_; }
 
   /// Those of calls, of thoughts, of both or none.
   const MarkSet& marks(bool of_calls, bool of_reasoning) const;
@@ -50,6 +52,7 @@ class MessageFormat final {
  private:
   const CallFormat* calls_;
   const ReasoningFormat* reasoning_;
+  const CallSyntax* call_syntax_;
   MarkSet all_marks_, call_marks_, reasoning_marks_, no_marks_;
 };
 
