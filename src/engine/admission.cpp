@@ -92,6 +92,24 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
     problems.push_back(fmt::format("top_logprobs_num must be in [0, {}], got {}", vocab_size_,
                                    request.top_logprobs_num));
   }
+  for (const TokenId id : request.token_ids_logprob) {
+    if (id >= 0 && id < vocab_size_) continue;
+    problems.push_back(
+        fmt::format("token_ids_logprob holds {}; the vocabulary has {} ids", id, vocab_size_));
+    break;
+  }
+  if (const auto grammars = grammars_of(request.sampling);
+      !grammars.empty() && config_.constraints == nullptr) {
+    const std::string& field = request.grammar_field;
+    problems.push_back(
+        fmt::format("{} asks for constrained decoding, which this engine does not do",
+                    field.empty() ? fmt::format("{}", fmt::join(grammars, ", ")) : field));
+  }
+  if (request.return_free_logprobs && request.return_top_p_token_ids) {
+    problems.emplace_back(
+        "return_free_logprobs cannot be had with return_top_p_token_ids: log-probs are then among "
+        "the kept ids");
+  }
   if (request.return_routed_experts && !config_.records_experts) {
     problems.emplace_back(
         "return_routed_experts needs an engine that records them (--enable-return-routed-experts)");
@@ -101,6 +119,11 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
                                    request.routed_experts_start_len, prompt_length));
   }
   return problems;
+}
+
+int64_t Admission::num_in_line(const Scheduler& scheduler) const {
+  const int64_t room = has_line_ ? 0 : config_.max_running_requests - scheduler.num_running();
+  return scheduler.num_waiting() - std::min(scheduler.num_waiting(), std::max<int64_t>(room, 0));
 }
 
 void Admission::admit(Submission submission, Scheduler& scheduler) {
@@ -114,7 +137,7 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
     return refuse(submission,
                   aborted(Cause::kBadRequest, fmt::format("{}", fmt::join(problems, "; "))));
   }
-  if (scheduler.num_waiting() >= config_.max_queued_requests)
+  if (num_in_line(scheduler) >= config_.max_queued_requests)
     return refuse(submission, queue_is_full(config_));
   auto request = std::make_unique<Request>();
   request->handle = submission.handle;
@@ -135,7 +158,7 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
       std::make_unique<StopChecker>(sampling, config_.eos_token_ids, config_.token_bytes);
   const auto sampled = std::span(request->tokens).last(request->client.num_sampled);
   request->stop->recall(sampled);
-  if (config_.make_constraint) request->constraint = config_.make_constraint(request->client);
+  request->constraint = std::move(submission.constraint);
   if (request->constraint)
     for (const TokenId id : sampled) request->constraint->accept(id);
   if (has_penalties(sampling))

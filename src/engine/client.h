@@ -26,6 +26,7 @@
 
 namespace slime::model {
 class Network;
+struct TensorUpdate;
 struct WeightDelta;
 }  // namespace slime::model
 
@@ -50,9 +51,25 @@ struct SamplingParams {
   bool skip_special_tokens = true;
   bool spaces_between_special_tokens = true;
   bool no_stop_trim = false;
+  // What the response has to be, in one of four forms; all empty: anything.
+  std::string json_schema;
+  std::string regex;
+  std::string ebnf;            // its root is the rule `root`
+  std::string structural_tag;  // JSON
   /// Key of the counter-based generator; the counter is the position. Unset: the engine draws one
   /// per request.
   std::optional<uint64_t> sampling_seed;
+
+  bool has_grammar() const {
+    return !json_schema.empty() || !regex.empty() || !ebnf.empty() || !structural_tag.empty();
+  }
+};
+
+/// Thoughts of a response, which no grammar binds.
+struct FreeThoughts {
+  std::string opening;    // the mark that may begin the response; empty: none may
+  std::string closing;    // the mark behind which the grammar begins
+  bool are_open = false;  // the prompt has opened them
 };
 
 struct GenerateRequest {
@@ -63,12 +80,16 @@ struct GenerateRequest {
   /// penalties see them. The limits of `sampling` are of what is still to be sampled.
   int64_t num_sampled = 0;
   SamplingParams sampling;
+  FreeThoughts thoughts;      // in front of what the grammar binds
+  std::string grammar_field;  // what the client calls the grammar; empty: as `sampling` does
   /// Prefixes are shared among requests with the same salt alone.
   std::string cache_salt;
   bool return_logprob = false;
   int64_t logprob_start_len = -1;  // first prompt position whose log-prob is wanted; -1: none
   int64_t top_logprobs_num = 0;
-  bool return_top_p_token_ids = false;  // record the ids that survived the top-p cut
+  std::vector<TokenId> token_ids_logprob;  // their log-probs too, wherever one is returned
+  bool return_free_logprobs = false;       // of the response, as if there were no grammar
+  bool return_top_p_token_ids = false;     // record the ids that survived the top-p cut
   /// Which experts each token visits is told, of rows from this one on; of prompts with a token sampled.
   bool return_routed_experts = false;
   int64_t routed_experts_start_len = 0;
@@ -110,19 +131,26 @@ using TopLogProbs = std::vector<std::vector<std::pair<float, TokenId>>>;
 /// caller that waits.
 struct GenerateUpdate {
   std::string rid;
-  std::vector<TokenId> output_ids;      // new tokens
-  std::vector<float> output_log_probs;  // of those; temperature applied, float32
-  TopLogProbs output_top;               // only with top_logprobs_num > 0
-  std::vector<TokenId> top_p_ids;       // kept ids of the new tokens, flat
-  std::vector<int64_t> top_p_counts;    // how many of them per new token
+  std::vector<TokenId> output_ids;  // new tokens
+  /// Of those, and of the distribution they were drawn from; temperature applied, float32.
+  std::vector<float> output_log_probs;
+  std::vector<float> output_free_log_probs;  // of the same tokens; with return_free_logprobs
+  int64_t num_constrained = 0;     // so many of the new tokens, the last ones, a grammar has bound
+  TopLogProbs output_top;          // only with top_logprobs_num > 0
+  TopLogProbs output_asked;        // of token_ids_logprob, in their order
+  std::vector<TokenId> top_p_ids;  // kept ids of the new tokens, flat
+  std::vector<int64_t> top_p_counts;  // how many of them per new token
   /// Choices of routers, row by row behind those of earlier updates: [rows][layers][experts per token].
   /// Row p is that of token p, so the last token, which nobody has read yet, has none.
   std::vector<int16_t> routed_experts;
   std::vector<std::optional<float>>
       input_log_probs;  // in the first update: from logprob_start_len on; position 0 has none
   TopLogProbs input_top;
+  TopLogProbs input_asked;
   std::optional<FinishReason> finish;  // set in the last update
   std::vector<VersionRun> versions;    // who made the new tokens
+  /// Who computed the prompt: beside its log-probs, and where no token is drawn.
+  std::optional<WeightVersion> scored_by;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt, found in the prefix tree
   int64_t num_retractions = 0;
@@ -163,7 +191,11 @@ struct Exchange {
   /// the caller's to write to when the call has returned.
   model::Network* network = nullptr;
 };
-using WeightSource = std::variant<InPlace, FromDirectory, FromNetwork, Exchange>;
+struct FromTensors {
+  /// Some of the running model's tensors; the others stay what they are.
+  const model::TensorUpdate* update = nullptr;
+};
+using WeightSource = std::variant<InPlace, FromDirectory, FromNetwork, Exchange, FromTensors>;
 
 /// What becomes of the requests that run while the weights change. Keys and values of old weights
 /// never serve new requests, whatever running ones do with theirs.
@@ -190,6 +222,12 @@ enum class WeightCheck {
   kSnapshot,  // their checksums are remembered
   kCompare,   // with those
   kReset,     // reset_tensors: they become random numbers, as long as nobody brings others
+};
+
+/// The first rows of a tensor, end to end.
+struct WeightRows {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
 };
 
 /// Names one call of submit(), whatever rid its request has: no two calls of a client have the
@@ -234,6 +272,11 @@ class EngineClient {
   /// Checksums of the weights that the engine computes with, taken between two steps. Of kCompare an error
   /// names the tensors that differ. What has no weights, or not for its callers, refuses.
   virtual Expected<WeightChecksums> check_weights(WeightCheck /*check*/) {
+    return failure("this engine does not let its weights be looked at");
+  }
+
+  /// At most so many rows (numbers of a vector) of a tensor, by its name in the model's files.
+  virtual Expected<WeightRows> read_weight(const std::string& /*name*/, int64_t /*most_rows*/) {
     return failure("this engine does not let its weights be looked at");
   }
 

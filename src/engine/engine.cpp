@@ -15,6 +15,7 @@ namespace {
 using Cause = FinishReason::Cause;
 
 constexpr const char* kShuttingDown = "the engine is shutting down";
+constexpr const char* kPaused = "aborted by pause_generation";
 
 }  // namespace
 
@@ -25,23 +26,36 @@ Engine::Engine(model::Network& network, const EngineConfig& config, const Clock&
       weights_(network, *config_.mesh, config_.stages_weights),
       progress_(clock, config_.on_activity),
       steps_(network, config_, clock, progress_, make_runner),
-      commands_(static_cast<std::size_t>(config_.max_queued_requests)) {
+      commands_(
+          static_cast<std::size_t>(config_.max_queued_requests + config_.max_running_requests)),
+      awaiting_constraints_(std::make_shared<ConstraintQueue>(
+          static_cast<std::size_t>(config_.max_queued_requests), [this](RequestHandle request) {
+            Command ready(Ready{request});
+            return commands_.try_push(ready);
+          })) {
   thread_ = std::thread([this] { run(); });
 }
 
 Engine::~Engine() {
   stopping_ = true;
+  awaiting_constraints_->close(aborted(Cause::kShuttingDown, kShuttingDown));
   commands_.close();
   thread_.join();
 }
 
 RequestHandle Engine::submit(GenerateRequest request, OnUpdate on_update) {
   const auto handle = static_cast<RequestHandle>(++num_handles_);
-  Command command(Submission{handle, std::move(request), std::move(on_update), clock_.now()});
-  if (!commands_.try_push(command)) {
-    refuse(std::get<Submission>(command),
+  Submission submission{handle, std::move(request), std::move(on_update), clock_.now()};
+  const auto turn_away = [this](const Submission& refused) {
+    refuse(refused,
            stopping_ ? aborted(Cause::kShuttingDown, kShuttingDown) : queue_is_full(config_));
+  };
+  if (config_.constraints && config_.constraints->constrains(submission.request)) {
+    if (!awaiting_constraints_->add(submission, *config_.constraints)) turn_away(submission);
+    return handle;
   }
+  Command command(std::move(submission));
+  if (!commands_.try_push(command)) turn_away(std::get<Submission>(command));
   return handle;
 }
 
@@ -86,7 +100,13 @@ Expected<void> Engine::control(std::function<void()> body, bool drains_first) {
 }
 
 Expected<void> Engine::pause(PauseMode mode) {
-  return control([this, mode] { steps_.pause(mode); });
+  return control([this, mode] {
+    if (mode == PauseMode::kAbort) {
+      awaiting_constraints_->end_if([](const Submission&) { return true; },
+                                    aborted(Cause::kRequested, kPaused));
+    }
+    steps_.pause(mode);
+  });
 }
 
 Expected<void> Engine::resume() {
@@ -97,6 +117,7 @@ Expected<bool> Engine::flush_cache() {
   auto flushed = std::make_shared<bool>(false);
   const Expected<void> done = control([this, flushed] { *flushed = steps_.flush_cache(); });
   if (!done) return tl::make_unexpected(done.error());
+  if (*flushed && config_.constraints) config_.constraints->clear_cache();
   return *flushed;
 }
 
@@ -119,11 +140,20 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
     loaded_network = std::move(*loaded);
     fresh = loaded_network.get();
   }
+  const bool is_alone = config_.mesh->tp().is_alone();
+  constexpr const char* kWhatRanksTake =
+      "an engine of several ranks takes weights of a directory, or sent to each rank";
   if (const auto* other = std::get_if<FromNetwork>(&update.source)) {
-    if (!config_.mesh->tp().is_alone())
-      return failure(
-          "an engine of several ranks takes weights of a directory, or sent to each rank");
+    if (!is_alone) return failure(kWhatRanksTake);
     fresh = other->network;
+  }
+  if (const auto* some = std::get_if<FromTensors>(&update.source)) {
+    if (!is_alone) return failure(kWhatRanksTake);
+    steps_.wait_for_weights();
+    auto changed = weights_.with(*some->update);
+    if (!changed) return tl::make_unexpected(changed.error());
+    loaded_network = std::move(*changed);
+    fresh = loaded_network.get();
   }
   const auto* exchange = std::get_if<Exchange>(&update.source);
   model::Network* other = exchange == nullptr ? nullptr : exchange->network;
@@ -143,6 +173,8 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
       },
       /*drains_first=*/false);
   if ((copied.defined() && !weights_.stages()) || other != nullptr) steps_.wait_for_weights();
+  const bool is_copy = done && std::holds_alternative<FromTensors>(update.source);
+  weights_.note_copy(is_copy ? update.version : -1);
   return done;
 }
 
@@ -152,6 +184,7 @@ Expected<WeightChecksums> Engine::check_weights(WeightCheck check) {
     const bool resets = check == WeightCheck::kReset;
     *checked = weights_.check(check, steps_.checksums_of(weights_.running(), resets));
     if (!resets) return;
+    weights_.note_copy(-1);
     steps_.change_weights({}, nullptr, RunningRequests::kRecompute, weights_.version(),
                           /*stays_paused=*/false);
   });
@@ -159,9 +192,17 @@ Expected<WeightChecksums> Engine::check_weights(WeightCheck check) {
   return *checked;
 }
 
+Expected<WeightRows> Engine::read_weight(const std::string& name, int64_t most_rows) {
+  auto rows = std::make_shared<Expected<WeightRows>>();
+  const Expected<void> done =
+      control([this, rows, name, most_rows] { *rows = weights_.rows_of(name, most_rows); });
+  if (!done) return tl::make_unexpected(done.error());
+  return *rows;
+}
+
 Expected<EngineLoad> Engine::load() const {
   EngineLoad load = progress_.load();
-  load.num_waiting += static_cast<int64_t>(commands_.size());
+  load.num_waiting += static_cast<int64_t>(commands_.size()) + awaiting_constraints_->size();
   return load;
 }
 
@@ -204,6 +245,11 @@ void Engine::run_made_by_callbacks() {
 void Engine::handle(Command command) {
   if (auto* submission = std::get_if<Submission>(&command))
     return steps_.admit(std::move(*submission));
+  if (const auto* ready = std::get_if<Ready>(&command)) {
+    if (auto submission = awaiting_constraints_->take(ready->request))
+      steps_.admit(std::move(*submission));
+    return;
+  }
   auto* call = std::get_if<Call>(&command);
   // Who calls sees the engine between two steps.
   if (call == nullptr || call->drains_first) steps_.drain_or_fail();
@@ -220,12 +266,16 @@ void Engine::handle(Command command) {
   const Abort& abort = std::get<Abort>(command);
   const auto* handle = std::get_if<RequestHandle>(&abort);
   const auto* prefix = std::get_if<std::string>(&abort);
+  const auto matches = [&](RequestHandle request, const std::string& rid) {
+    if (handle != nullptr) return request == *handle;
+    return prefix == nullptr || rid.starts_with(*prefix);
+  };
+  const FinishReason reason = aborted(Cause::kRequested, "aborted by the caller");
+  awaiting_constraints_->end_if(
+      [&](const Submission& waiting) { return matches(waiting.handle, waiting.request.rid); },
+      reason);
   steps_.finish_if(
-      [&](const Request& request) {
-        if (handle != nullptr) return request.handle == *handle;
-        return prefix == nullptr || request.client.rid.starts_with(*prefix);
-      },
-      aborted(Cause::kRequested, "aborted by the caller"));
+      [&](const Request& request) { return matches(request.handle, request.client.rid); }, reason);
 }
 
 }  // namespace slime::engine

@@ -3,7 +3,7 @@
 /// The rollout engine in this process: continuous batching over one Network.
 ///
 /// One thread owns everything: it takes commands from a bounded queue (this file), takes requests
-/// in (engine/admission.h), plans, computes and publishes steps (engine/step_pipeline.h), and sleeps
+/// in (engine/admission.h), those with a grammar once that is compiled (engine/constraint_queue.h), plans, computes and publishes steps (engine/step_pipeline.h), and sleeps
 /// when there is nothing to do. New weights: engine/running_weights.h. What others may look at
 /// meanwhile: engine/engine_progress.h.
 ///
@@ -18,6 +18,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <variant>
@@ -27,6 +28,7 @@
 #include "core/clock.h"
 #include "core/expected.h"
 #include "engine/client.h"
+#include "engine/constraint_queue.h"
 #include "engine/engine_config.h"
 #include "engine/engine_progress.h"
 #include "engine/running_weights.h"
@@ -50,8 +52,8 @@ class Engine final : public EngineClient {
   // carried them out; made from a callback, they are carried out after the current step instead
   // (flush_cache() then answers false).
 
-  /// With max_queued_requests waiting already the answer is kQueueFull, on the calling thread when
-  /// the engine has not even read those.
+  /// With max_queued_requests in line already the answer is kQueueFull, on the calling thread when
+  /// the engine has not even read as many as may run and wait.
   RequestHandle submit(GenerateRequest request, OnUpdate on_update) override;
   Expected<void> abort(RequestHandle request) override;
   Expected<void> abort_prefix(const std::string& prefix) override;
@@ -75,6 +77,7 @@ class Engine final : public EngineClient {
 
   /// kReset is for an engine whose weights are nobody else's.
   Expected<WeightChecksums> check_weights(WeightCheck check) override;
+  Expected<WeightRows> read_weight(const std::string& name, int64_t most_rows) override;
 
   /// How long the last copy of new weights took on the device, during which no step ran. Waits for
   /// it; 0 where nothing was copied. Not during an update.
@@ -102,7 +105,11 @@ class Engine final : public EngineClient {
     std::shared_ptr<std::promise<void>> done;
     bool drains_first = true;  // false: the body does where it has to
   };
-  using Command = std::variant<Submission, Abort, Call>;
+  /// A request whose constraint is made.
+  struct Ready {
+    RequestHandle request{};
+  };
+  using Command = std::variant<Submission, Abort, Call, Ready>;
 
   bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   void run();
@@ -123,6 +130,7 @@ class Engine final : public EngineClient {
   std::atomic<uint64_t> num_handles_{0};
   std::atomic<bool> stopping_{false};
   BoundedQueue<Command> commands_;
+  std::shared_ptr<ConstraintQueue> awaiting_constraints_;
   std::thread thread_;  // last: it uses everything above
 };
 

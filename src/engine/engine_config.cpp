@@ -49,6 +49,9 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
           fmt::format("max_queued_requests = {}: at least 1", config.max_queued_requests));
   require(config.max_prefill_tokens >= 1,
           fmt::format("max_prefill_tokens = {}: at least 1", config.max_prefill_tokens));
+  require(config.prefill_beside_decode >= 0,
+          fmt::format("prefill_beside_decode = {}: at least 1, or 0 for no other number",
+                      config.prefill_beside_decode));
   require(config.context_length >= 1 && config.context_length <= model.max_positions,
           fmt::format("context_length = {}: the model's rotary tables end at {}",
                       config.context_length, model.max_positions));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,11 @@ enum class Activity { kIdle, kGenerates, kPaused };
 
 struct EngineConfig {
   int64_t max_running_requests = 128;   // decode together; more wait
-  int64_t max_queued_requests = 65536;  // beyond this, submit() answers 503
+  int64_t max_queued_requests = 65536;  // in line; beyond this, kQueueFull
   int64_t max_prefill_tokens =
       512;  // prompt tokens per step: longer prompts are computed in chunks
+  /// The same in steps in which a request decodes, whose next token waits for them; 0: no other number.
+  int64_t prefill_beside_decode = 0;
   int64_t kv_cache_bytes = int64_t{2} << 30;  // with the states of requests, where layers keep some
   /// "auto" (that of the weights, float32 for float16 ones on the CPU), "float32", "bfloat16", or
   /// "fp8_e4m3": GPU only, half the memory, no scales.
@@ -42,10 +45,11 @@ struct EngineConfig {
   /// Of the engine's ranks, of which this is the first (engine/ranks/followers.h); it outlives the
   /// engine, whose thread meets the others on it.
   const comm::Mesh* mesh = &comm::Mesh::single();
-  std::vector<TokenId> eos_token_ids;   // empty: the model's
-  uint64_t seed = 0;                    // of requests without sampling_seed
-  TokenBytesFn token_bytes;             // needed by stop strings only
-  MakeTokenConstraint make_constraint;  // null: no request has one
+  std::vector<TokenId> eos_token_ids;  // empty: the model's
+  uint64_t seed = 0;                   // of requests without sampling_seed
+  TokenBytesFn token_bytes;            // needed by stop strings only
+  /// Null: requests with a grammar are refused.
+  std::shared_ptr<ConstraintSource> constraints;
   /// From now on it does this: called on the engine's thread when that changes. Does little.
   std::function<void(Activity)> on_activity;
 };

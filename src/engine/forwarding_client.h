@@ -34,6 +34,9 @@ class ForwardingClient : public EngineClient {
   Expected<WeightChecksums> check_weights(WeightCheck check) override {
     return engine_.check_weights(check);
   }
+  Expected<WeightRows> read_weight(const std::string& name, int64_t most_rows) override {
+    return engine_.read_weight(name, most_rows);
+  }
   WeightVersion weight_version() const override { return engine_.weight_version(); }
   Expected<EngineLoad> load() const override { return engine_.load(); }
 

@@ -9,6 +9,7 @@
 /// Dimensions: T rows as launched, Y layers, K visits.
 
 #include <deque>
+#include <initializer_list>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,9 +25,14 @@ class GpuExpertChoices {
 
   /// int16 [T, Y, K], zeros, for the layers of a step. On the current stream.
   Tensor room(int64_t rows) const;
-  /// Behind the step: copies the chunks' rows, the first ones, to the host on the current stream. Steps
-  /// are sent and collected in one order, two at most in flight.
-  void send(std::span<const Chunk> chunks, const Tensor& made_TYK);
+  /// Rows that were launched together: of the chunks the first ones.
+  struct Made {
+    std::span<const Chunk> chunks;
+    Tensor made_TYK;
+  };
+  /// Behind the step: copies the chunks' rows to the host on the current stream. Steps are sent and
+  /// collected in one order, two at most in flight.
+  void send(std::initializer_list<Made> parts);
   /// The copy of the oldest step has arrived.
   void collect();
 

@@ -55,7 +55,7 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
   const int64_t segments = static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments,
                 members = static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members,
                 pages = 4 * config.max_running_requests * (pages_of(config.context_length) + 1);
-  return 88 * rows + 192 * sequences + 32 * (rows * 2 + 4096) +
+  return 88 * rows + 200 * sequences + 32 * (rows * 2 + 4096) +
          kinds * (4 * lists.units + members) + tables * (segments + pages) +
          config.num_window_groups * (4 * rows + 16 * sequences + 64) +
          4 * pages_of(kernels::kMostGatheredRows) + (1 << 16);
@@ -249,8 +249,8 @@ void GpuInputBlock::add_packed(std::span<const Chunk> chunks, kernels::PackedPla
   in.batch.packed.earlier = std::move(plan.earlier);
 }
 
-void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
-                                   GpuStepInputs& in) {
+void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, std::span<const int64_t> places,
+                                   int64_t rows, bool is_decode, GpuStepInputs& in) {
   const auto device = [&](at::ScalarType type, int64_t count) {
     return block_.last_on_device(type, count);
   };
@@ -333,7 +333,7 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, int64_t rows, 
     for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
       const int64_t index = request.num_computed + i;
       const TokenId id = request.tokens[index];
-      ids[row] = id == kPendingToken ? -request.sampled_row - 1 : id;
+      ids[row] = id == kPendingToken ? -places[request.sampled_row] - 1 : id;
       indices[row] = index;
       rotary_rows[row] = rotary_row(request, index);
       row_sequence[row] = static_cast<int32_t>(sequence);
@@ -410,13 +410,13 @@ void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,
 }
 
 GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
-                                  std::span<const kernels::RowExtras> extras, int64_t rows,
-                                  bool is_decode) {
+                                  std::span<const kernels::RowExtras> extras,
+                                  std::span<const int64_t> places, int64_t rows, bool is_decode) {
   GpuStepInputs in;
   in.is_decode = is_decode;
   block_.begin();
   fill_sampling(chunks, extras, rows, is_decode, in);
-  fill_attention(chunks, rows, is_decode, in);
+  fill_attention(chunks, places, rows, is_decode, in);
   block_.send();
   return in;
 }

@@ -40,13 +40,14 @@ class GpuInputBlock {
   /// Fills the block, sends it on the current stream and describes it. `rows`: T, at least the
   /// chunks' tokens; more are padding. `is_decode`: each chunk is one token that draws the next.
   /// The same number of rows of decode gives the same places in the block. `extras`: of the rows
-  /// that draw; empty where none has one.
+  /// that draw; empty where none has one. `places`: where the step before put the tokens that it drew
+  /// (Request::sampled_row counts these).
   GpuStepInputs fill(std::span<const Chunk> chunks, std::span<const kernels::RowExtras> extras,
-                     int64_t rows, bool is_decode);
+                     std::span<const int64_t> places, int64_t rows, bool is_decode);
 
  private:
-  void fill_attention(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
-                      GpuStepInputs& in);
+  void fill_attention(std::span<const Chunk> chunks, std::span<const int64_t> places, int64_t rows,
+                      bool is_decode, GpuStepInputs& in);
   void fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode, GpuStepInputs& in);
   /// Of sequences with one row in groups whose pages are shared in the same places, `table_pages` behind
   /// one another.

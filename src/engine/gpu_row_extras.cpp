@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <unordered_map>
 #include <utility>
 
 #include "engine/sampler.h"
@@ -14,24 +17,14 @@
 namespace slime::engine {
 namespace {
 
-Tensor locked_words(int64_t count) {
-  const auto room = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
-  return at::empty({room}, at::TensorOptions(at::kInt)).pin_memory();
-}
-
 uint32_t* words_of(const Tensor& block) {
   return reinterpret_cast<uint32_t*>(block.data_ptr<int32_t>());
 }
 
-std::vector<std::pair<float, TokenId>> read_top(const uint32_t* words, int64_t num_top) {
-  std::vector<std::pair<float, TokenId>> top;
-  top.reserve(num_top);
-  for (int64_t i = 0; i < num_top; ++i) {
-    const auto id = static_cast<TokenId>(words[2 * i + 1]);
-    if (id < 0) break;
-    top.emplace_back(std::bit_cast<float>(words[2 * i]), id);
-  }
-  return top;
+constexpr int64_t kMassWords = sizeof(kernels::ChunkMasses) / sizeof(uint32_t);
+
+int64_t num_chunks(int64_t vocab_size) {
+  return (vocab_size + kernels::kMassChunk - 1) / kernels::kMassChunk;
 }
 
 bool wants_changes(const Request& request) {
@@ -47,6 +40,35 @@ void put(std::vector<std::byte>& bytes, const std::vector<T>& list) {
 }
 
 }  // namespace
+
+void grow_locked(Tensor& block, int64_t count, at::ScalarType type) {
+  if (block.defined() && block.numel() >= count) return;
+  const auto room = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+  block = at::empty({room}, at::TensorOptions(type)).pin_memory();
+}
+
+std::vector<std::pair<float, TokenId>> read_top(const uint32_t* words, int64_t num_top) {
+  std::vector<std::pair<float, TokenId>> top;
+  top.reserve(num_top);
+  for (int64_t i = 0; i < num_top; ++i) {
+    const auto id = static_cast<TokenId>(words[2 * i + 1]);
+    if (id < 0) break;
+    top.emplace_back(std::bit_cast<float>(words[2 * i]), id);
+  }
+  return top;
+}
+
+void pick_asked(kernels::SampledToken& token, std::span<const TokenId> asked_ids, int64_t num_top) {
+  if (asked_ids.empty()) return;
+  std::unordered_map<TokenId, float> log_probs;
+  for (const auto& [log_prob, id] : token.top) log_probs.emplace(id, log_prob);
+  for (const TokenId id : asked_ids) {
+    const auto found = log_probs.find(id);  // impossible ones are not listed
+    token.asked.emplace_back(
+        found == log_probs.end() ? -std::numeric_limits<float>::infinity() : found->second, id);
+  }
+  if (std::ssize(token.top) > num_top) token.top.resize(static_cast<std::size_t>(num_top));
+}
 
 GpuRowExtras::GpuRowExtras(std::vector<TokenId> eos_ids, int64_t vocab_size, at::Device device)
     : eos_ids_(std::move(eos_ids)), vocab_size_(vocab_size), device_(device) {}
@@ -96,7 +118,9 @@ std::vector<kernels::RowExtras> GpuRowExtras::plan(std::span<const Chunk> chunks
   std::vector<std::pair<std::size_t, int64_t>> words;  // rows with a report, and where it begins
   MaskedRows masked;
   bool has_any = false;
-  int64_t num_words = 0;
+  int64_t num_words = 0, num_masses = 0;
+  std::vector<std::pair<std::size_t, int64_t>>
+      masses;  // rows that report them, and where they begin
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     if (!draws_token(chunks[i])) continue;
     Request& request = *chunks[i].request;
@@ -108,23 +132,41 @@ std::vector<kernels::RowExtras> GpuRowExtras::plan(std::span<const Chunk> chunks
       extras.forbids = is_too_short(request) ? 1 : 0;
       has_any = true;
     }
-    if (request.client.top_logprobs_num == 0 && !request.client.return_top_p_token_ids) continue;
+    const bool asks_ids = !request.client.token_ids_logprob.empty();
+    const bool tells_masses = request.client.return_free_logprobs && !request.allowed_W.empty();
+    if (request.client.top_logprobs_num == 0 && !request.client.return_top_p_token_ids &&
+        !asks_ids && !tells_masses)
+      continue;
     const kernels::SampleOptions options = sample_options(request);
     const bool keeps_ids = options.keeps_ids && kernels::is_truncated(options, vocab_size_);
-    if (options.num_top == 0 && !keeps_ids) continue;
-    extras.num_top = static_cast<int32_t>(std::min(options.num_top, vocab_size_));
+    const bool lists = options.num_top > 0 || keeps_ids || asks_ids;
+    if (!lists && !tells_masses) continue;
+    RowReport& report =
+        reports.emplace_back(RowReport{.chunk = static_cast<int64_t>(i), .options = options});
+    if (tells_masses) {
+      report.mass = num_masses;
+      masses.emplace_back(rows.size() - 1, num_masses);
+      num_masses += num_chunks(vocab_size_);
+    }
+    if (!lists) continue;
+    report.num_listed = asks_ids ? vocab_size_ : std::min(options.num_top, vocab_size_);
+    extras.num_top = static_cast<int32_t>(report.num_listed);
     extras.keeps_ids = keeps_ids ? 1 : 0;
+    report.word = num_words;
     words.emplace_back(rows.size() - 1, num_words);
-    reports.push_back({static_cast<int64_t>(i), num_words, options});
-    num_words += kernels::report_words(vocab_size_, options.num_top, keeps_ids);
+    num_words += kernels::report_words(vocab_size_, report.num_listed, keeps_ids);
     has_any = true;
   }
   if (!masked.empty()) send_masks(masked, turn, rows);
   if (!has_any && masked.empty()) return {};
   Tensor& block = reports_[turn];
-  if (num_words > 0 && (!block.defined() || block.numel() < num_words))
-    block = locked_words(num_words);
+  if (num_words > 0) grow_locked(block, num_words, at::kInt);
   for (const auto& [row, word] : words) rows[row].report = words_of(block) + word;
+  Tensor& of_masses = masses_[turn];
+  const int64_t mass_words = num_masses * kMassWords;
+  if (mass_words > 0) grow_locked(of_masses, mass_words, at::kInt);
+  for (const auto& [row, mass] : masses)
+    rows[row].masses = reinterpret_cast<kernels::ChunkMasses*>(words_of(of_masses)) + mass;
   return rows;
 }
 
@@ -133,7 +175,7 @@ void GpuRowExtras::send_masks(const MaskedRows& masked, int turn,
   const int64_t words = mask_words(vocab_size_), all = static_cast<int64_t>(masked.size()) * words;
   Masks& masks = masks_[turn];
   if (!masks.on_host.defined() || masks.on_host.numel() < all) {
-    masks.on_host = locked_words(all);
+    grow_locked(masks.on_host, all, at::kInt);
     masks.on_device = at::empty_like(masks.on_host, masks.on_host.options().device(device_));
   }
   uint32_t* to = words_of(masks.on_host);
@@ -147,19 +189,61 @@ void GpuRowExtras::send_masks(const MaskedRows& masked, int turn,
   masks.on_device.narrow(0, 0, all).copy_(masks.on_host.narrow(0, 0, all), /*non_blocking=*/true);
 }
 
+/// By the share of the distribution that the constraint leaves.
+float GpuRowExtras::free_log_prob(const RowReport& report, int turn, float log_prob) const {
+  const std::span masses(
+      reinterpret_cast<const kernels::ChunkMasses*>(words_of(masses_[turn])) + report.mass,
+      static_cast<std::size_t>(num_chunks(vocab_size_)));
+  const double inverse = 1.0F / static_cast<float>(report.options.temperature);
+  using Number = float kernels::ChunkMasses::*;
+  const auto log_total = [&](Number largest_of, Number sum_of) {
+    double largest = -std::numeric_limits<double>::infinity(), total = 0;
+    for (const auto& chunk : masses) largest = std::max<double>(largest, chunk.*largest_of);
+    for (const auto& chunk : masses)
+      if (chunk.*sum_of > 0)
+        total += chunk.*sum_of * std::exp((chunk.*largest_of - largest) * inverse);
+    return largest * inverse + std::log(total);
+  };
+  using kernels::ChunkMasses;
+  return static_cast<float>(log_prob +
+                            log_total(&ChunkMasses::allowed_largest, &ChunkMasses::allowed_sum) -
+                            log_total(&ChunkMasses::largest, &ChunkMasses::sum));
+}
+
 void GpuRowExtras::read(const RowReport& report, int turn, int32_t num_kept,
                         kernels::SampledToken& token) const {
+  if (report.mass >= 0) token.free_log_prob = free_log_prob(report, turn, token.log_prob);
+  if (report.word < 0) return;
   const uint32_t* words = words_of(reports_[turn]) + report.word;
   if (num_kept == kernels::kHandedOver) {
     const auto* logits = reinterpret_cast<const float*>(words);
+    const float free_log_prob = token.free_log_prob;
     token = kernels::report_row({logits, static_cast<std::size_t>(vocab_size_)}, token.id,
                                 report.options);
+    token.free_log_prob = free_log_prob;
     return;
   }
-  const int64_t num_top = std::min(report.options.num_top, vocab_size_);
-  token.top = read_top(words, num_top);
-  const uint32_t* kept = words + 2 * num_top;
+  token.top = read_top(words, report.num_listed);
+  const uint32_t* kept = words + 2 * report.num_listed;
   token.kept_ids.assign(kept, kept + num_kept);
+  pick_asked(token, report.options.asked_ids, report.options.num_top);
+}
+
+Tensor report_best_tokens(const kernels::EngineKernels& gpu, const Tensor& logits_RV,
+                          const Tensor& extras_R) {
+  const int64_t rows = logits_RV.size(0);
+  const auto floats = logits_RV.options();
+  kernels::SampleRows parameters;
+  parameters.uniform_R = at::full({rows}, 0.5, floats.dtype(at::kDouble));
+  parameters.temperature_R = parameters.top_p_R = at::ones({rows}, floats);
+  parameters.min_p_R = at::zeros({rows}, floats);
+  parameters.top_k_R = at::zeros({rows}, floats.dtype(at::kInt));
+  parameters.extras_R = extras_R;
+  const auto integers = floats.dtype(at::kInt);
+  const kernels::SampledRows sampled{at::empty({rows}, integers), at::empty({rows}, floats),
+                                     at::empty({rows}, integers)};
+  gpu.sample(logits_RV, parameters, sampled);
+  return sampled.num_kept_R;
 }
 
 std::vector<std::vector<std::pair<float, TokenId>>> best_tokens(const kernels::EngineKernels& gpu,
@@ -168,7 +252,8 @@ std::vector<std::vector<std::pair<float, TokenId>>> best_tokens(const kernels::E
   const int64_t rows = logits_PV.size(0), vocab = logits_PV.size(1);
   num_top = std::min(num_top, vocab);
   const int64_t words = kernels::report_words(vocab, num_top, false);
-  const Tensor block = locked_words(rows * words);
+  Tensor block;
+  grow_locked(block, rows * words, at::kInt);
   constexpr auto kBytes = static_cast<int64_t>(sizeof(kernels::RowExtras));
   const Tensor host = at::empty({rows, kBytes}, at::TensorOptions(at::kByte));
   const std::span extras(static_cast<kernels::RowExtras*>(host.data_ptr()),
@@ -178,18 +263,8 @@ std::vector<std::vector<std::pair<float, TokenId>>> best_tokens(const kernels::E
     extras[row].report = words_of(block) + row * words;
     extras[row].num_top = static_cast<int32_t>(num_top);
   }
-  const auto floats = logits_PV.options();
-  kernels::SampleRows parameters;
-  parameters.uniform_R = at::full({rows}, 0.5, floats.dtype(at::kDouble));
-  parameters.temperature_R = parameters.top_p_R = at::ones({rows}, floats);
-  parameters.min_p_R = at::zeros({rows}, floats);
-  parameters.top_k_R = at::zeros({rows}, floats.dtype(at::kInt));
-  parameters.extras_R = host.to(logits_PV.device());
-  const auto integers = floats.dtype(at::kInt);
-  const kernels::SampledRows sampled{at::empty({rows}, integers), at::empty({rows}, floats),
-                                     at::empty({rows}, integers)};
-  gpu.sample(logits_PV, parameters, sampled);
-  const Tensor num_kept = sampled.num_kept_R.to(at::kCPU);  // sync: the reports are there behind it
+  const Tensor num_kept = report_best_tokens(gpu, logits_PV, host.to(logits_PV.device()))
+                              .to(at::kCPU);  // sync: the reports are there behind it
   std::vector<std::vector<std::pair<float, TokenId>>> best;
   for (int64_t row = 0; row < rows; ++row) {
     const uint32_t* report = words_of(block) + row * words;

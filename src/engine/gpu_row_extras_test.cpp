@@ -33,7 +33,7 @@ std::unique_ptr<Request> running(GenerateRequest client, int ordinal) {
 }
 
 std::vector<std::unique_ptr<Request>> all_extras() {
-  std::vector<GenerateRequest> clients(14);
+  std::vector<GenerateRequest> clients(16);
   clients[1].sampling.frequency_penalty = 0.37;
   clients[2].sampling.presence_penalty = 1.1;
   clients[3].sampling.repetition_penalty = 1.7;
@@ -58,13 +58,22 @@ std::vector<std::unique_ptr<Request>> all_extras() {
   clients[13].sampling.frequency_penalty = 0.8;
   clients[13].sampling.top_p = 0.9;
   clients[13].return_top_p_token_ids = true;
+  clients[12].return_free_logprobs = true;
+  clients[14].return_free_logprobs = true;
+  clients[14].sampling.frequency_penalty = 0.8;
+  clients[14].sampling.temperature = 0.7;
+  clients[14].top_logprobs_num = 3;
+  clients[15].return_free_logprobs = true;
+  clients[15].sampling.temperature = 0;
   std::vector<std::unique_ptr<Request>> requests;
   for (auto& client : clients)
     requests.push_back(running(std::move(client), static_cast<int>(requests.size())));
   // Constraints: every third id, and three ids of which two are likely.
-  for (const int row : {12, 13}) requests[row]->allowed_W.assign(mask_words(kVocab), 0);
-  for (int64_t id = 0; id < kVocab; id += 3) requests[12]->allowed_W[id / 32] |= 1U << (id % 32);
-  for (const TokenId id : {8, 17, 8999}) requests[13]->allowed_W[id / 32] |= 1U << (id % 32);
+  for (const int row : {12, 13, 14, 15}) requests[row]->allowed_W.assign(mask_words(kVocab), 0);
+  for (const int row : {12, 14})
+    for (int64_t id = 0; id < kVocab; id += 3) requests[row]->allowed_W[id / 32] |= 1U << (id % 32);
+  for (const int row : {13, 15})
+    for (const TokenId id : {8, 17, 8999}) requests[row]->allowed_W[id / 32] |= 1U << (id % 32);
   return requests;
 }
 
@@ -136,7 +145,7 @@ TEST(GpuRowExtras, ChangeLogitsAndReportAsTheCpuDoesStepByStep) {
     std::vector<RowReport> reports;
     const auto planned = extras.plan(chunks, step % 2, reports);
     ASSERT_EQ(planned.size(), requests.size());
-    EXPECT_EQ(reports.size(), 4U);
+    EXPECT_EQ(reports.size(), 7U);
     const auto integers = at::TensorOptions(at::kInt).device(at::kCUDA);
     const kernels::SampledRows sampled{at::empty({rows}, integers),
                                        at::empty({rows}, integers.dtype(at::kFloat)),
@@ -159,6 +168,10 @@ TEST(GpuRowExtras, ChangeLogitsAndReportAsTheCpuDoesStepByStep) {
       EXPECT_EQ(tokens[row].id, expected[row].id) << where;
       EXPECT_NEAR(tokens[row].log_prob, expected[row].log_prob, 4e-6) << where;
       EXPECT_EQ(tokens[row].kept_ids, expected[row].kept_ids) << where;
+      if (requests[row]->client.return_free_logprobs) {  // of two sums more
+        EXPECT_NEAR(tokens[row].free_log_prob, expected[row].free_log_prob, 1.2e-5) << where;
+        EXPECT_LT(tokens[row].free_log_prob, tokens[row].log_prob) << where;
+      }
       ASSERT_EQ(tokens[row].top.size(), expected[row].top.size()) << where;
       for (std::size_t i = 0; i < tokens[row].top.size(); ++i) {
         EXPECT_EQ(tokens[row].top[i].second, expected[row].top[i].second) << where;

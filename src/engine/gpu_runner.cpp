@@ -104,6 +104,12 @@ Tensor states_of(const model::Network& network, const StepRunnerConfig& step,
   return memory.view(states_offset(network, step), {step.num_states, numbers}, at::kFloat);
 }
 
+/// Of steps' rows of decode.
+StepRunnerConfig without_prompts(StepRunnerConfig config) {
+  config.max_prefill_tokens = 0;
+  return config;
+}
+
 }  // namespace
 
 int64_t GpuRunner::page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype,
@@ -135,8 +141,11 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       states_PX_(states_of(network, config, *memory_)),
       attention_(gpu_, network.blocks(), groups_of(network, config), keys_, values_, index_keys_,
                  states_PX_, sparse_keys(gpu_, network, config)),
-      inputs_(gpu_, network, config, keys_.device()),
+      decode_inputs_(gpu_, network, without_prompts(config), keys_.device()),
+      prompt_inputs_(gpu_, network, config, keys_.device()),
       extras_(config.eos_ids, network.config().vocab_size, keys_.device()),
+      prompt_scores_(gpu_, network.config().vocab_size,
+                     config.max_prefill_tokens + config.max_running_requests, keys_.device()),
       results_(std::max(config.max_running_requests, kernels::kRecordedRows.back()),
                keys_.device()),
       copy_begins_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT),
@@ -151,6 +160,7 @@ GpuRunner::~GpuRunner() { stream_.synchronize(); }
 
 void GpuRunner::reset() {
   launched_.clear();
+  scored_.clear();
   recorded_.clear();
   if (experts_) experts_->reset();
 }
@@ -218,14 +228,25 @@ double GpuRunner::wait_for_weights() {
   return copy_begins_.elapsedTime(copy_ends_) * 1e-3;
 }
 
-bool GpuRunner::is_recordable(std::span<const Chunk> chunks) const {
-  if (!attention_.has_recordable_decode())
-    return false;  // lengths decide which operations there are
-  return static_cast<int64_t>(chunks.size()) <= kernels::kRecordedRows.back() &&
-         std::all_of(chunks.begin(), chunks.end(), [](const Chunk& chunk) {
-           return chunk.num_tokens == 1 && draws_token(chunk) && !scores_prompt(chunk) &&
-                  !has_media(chunk);
-         });
+bool GpuRunner::is_recordable(const Chunk& chunk) const {
+  return chunk.num_tokens == 1 && draws_token(chunk) && !scores_prompt(chunk) && !has_media(chunk);
+}
+
+GpuRunner::Parts GpuRunner::parts_of(std::span<const Chunk> chunks) const {
+  const auto recordable =
+      std::ranges::count_if(chunks, [this](const Chunk& chunk) { return is_recordable(chunk); });
+  // Without kernels lengths decide which operations there are.
+  const bool records =
+      attention_.has_recordable_decode() && recordable <= kernels::kRecordedRows.back();
+  Parts parts;
+  std::vector<std::size_t> others;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const bool is_decode = records && is_recordable(chunks[i]);
+    (is_decode ? parts.decode : parts.prompts).push_back(chunks[i]);
+    (is_decode ? parts.chunk_of : others).push_back(i);
+  }
+  parts.chunk_of.insert(parts.chunk_of.end(), others.begin(), others.end());
+  return parts;
 }
 
 int64_t GpuRunner::padded_rows(int64_t rows) const {
@@ -248,7 +269,6 @@ void GpuRunner::append_experts(const CachedRows& rows, std::vector<int16_t>& out
 
 Tensor GpuRunner::forward(const GpuStepInputs& in, const Tensor& made_TYK, const Tensor& wanted_R,
                           std::span<const MediaRun> media) {
-  gpu_.resolve_ids_(in.ids_T, results_.on_device[0]);
   attention_.begin_step(in);
   model::TokenBatch batch;
   batch.ids_T = in.ids_T;
@@ -264,17 +284,55 @@ Tensor GpuRunner::forward(const GpuStepInputs& in, const Tensor& made_TYK, const
   return network_->forward(batch, attention_);
 }
 
-void GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_RH) {
+void GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_RH, int64_t place) {
   const Tensor logits_RV = network_->logits(hidden_RH);
-  gpu_.sample(
-      logits_RV, in.sampling,
-      {results_.on_device[0], results_.on_device[1].view(at::kFloat), results_.on_device[2]});
+  const int64_t rows = logits_RV.size(0);
+  const auto room = [&](int64_t which) { return results_.on_device[which].narrow(0, place, rows); };
+  gpu_.sample(logits_RV, in.sampling, {room(0), room(1).view(at::kFloat), room(2)});
 }
 
-void GpuRunner::send_results(std::span<const Chunk> chunks, const Tensor& made_TYK, int turn) {
-  if (experts_) experts_->send(chunks, made_TYK);
-  results_.on_host[turn].copy_(results_.on_device, /*non_blocking=*/true);
-  results_.ready[turn].record(stream_);
+Tensor GpuRunner::launch_decode(GpuStepInputs in, int64_t rows) {
+  const auto compute = [this](const GpuStepInputs& inputs, const Tensor& made_TYK) {
+    gpu_.resolve_ids_(inputs.ids_T, results_.on_device[0]);
+    draw(inputs, forward(inputs, made_TYK), 0);
+  };
+  const auto [entry, is_new] = recorded_.try_emplace({network_, rows});
+  Recorded& recorded = entry->second;
+  if (is_new) {
+    recorded.made_TYK = room_for_experts(rows);
+    compute(in, recorded.made_TYK);
+    return recorded.made_TYK;
+  }
+  if (recorded.graph == nullptr) {
+    recorded.inputs = std::move(in);
+    recorded.graph = gpu_.record([&] { compute(recorded.inputs, recorded.made_TYK); }, any_graph());
+  }
+  recorded.graph->replay();
+  return recorded.made_TYK;
+}
+
+Tensor GpuRunner::launch_prompts(const Parts& parts, const GpuStepInputs& in, int64_t place,
+                                 Launched& launched) {
+  std::vector<MediaRun> media;
+  int64_t row = 0;
+  bool draws = false;
+  for (const Chunk& chunk : parts.prompts) {
+    append_media(media, chunk, row);
+    row += chunk.num_tokens;
+    draws |= draws_token(chunk);
+  }
+  launched.scored = prompt_scores_.plan(parts.prompts, launched.turn);
+  Tensor made_TYK = room_for_experts(row);
+  const bool wants_all = !launched.scored.empty() || config_.computes_all_rows;
+  Tensor hidden_RH = forward(in, made_TYK, wants_all ? Tensor() : in.sampled_rows_R, media);
+  if (!launched.scored.empty())
+    prompt_scores_.compute(*network_, hidden_RH, launched.turn, launched.scored);
+  for (ScoredChunk& scored : launched.scored)
+    scored.chunk = parts.chunk_of[parts.decode.size() + scored.chunk];
+  if (wants_all && in.sampled_rows_R.defined())
+    hidden_RH = hidden_RH.index_select(0, in.sampled_rows_R);
+  if (draws) draw(in, hidden_RH, place);
+  return made_TYK;
 }
 
 bool GpuRunner::launch(std::span<const Chunk> chunks) {
@@ -282,75 +340,51 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
   clear_states(chunks);
   Launched launched;
   launched.turn = results_.turn = 1 - results_.turn;
-  int64_t num_tokens = 0, num_sampled = 0;
-  bool waits = false;
-  std::vector<MediaRun> media;
-  for (const Chunk& chunk : chunks) {
-    append_media(media, chunk, num_tokens);
-    num_tokens += chunk.num_tokens;
-    launched.row_of_chunk.push_back(draws_token(chunk) ? num_sampled++ : -1);
-    waits |= scores_prompt(chunk);
-  }
-  const std::vector<kernels::RowExtras> extras =
-      extras_.plan(chunks, launched.turn, launched.reports);
-  if (is_recordable(chunks)) {
-    const int64_t rows = padded_rows(num_tokens);
-    GpuStepInputs in = inputs_.fill(chunks, extras, rows, true);
-    const auto [entry, is_new] = recorded_.try_emplace({network_, rows});
-    Recorded& recorded = entry->second;
-    if (is_new) {
-      recorded.made_TYK = room_for_experts(rows);
-      draw(in, forward(in, recorded.made_TYK));
-    } else {
-      if (recorded.graph == nullptr) {
-        recorded.inputs = std::move(in);
-        recorded.graph =
-            gpu_.record([&] { draw(recorded.inputs, forward(recorded.inputs, recorded.made_TYK)); },
-                        any_graph());
-      }
-      recorded.graph->replay();
-    }
-    send_results(chunks, recorded.made_TYK, launched.turn);
-  } else {
-    const GpuStepInputs in = inputs_.fill(chunks, extras, num_tokens, false);
-    const Tensor made_TYK = room_for_experts(num_tokens);
-    const bool wants_all = waits || config_.computes_all_rows;  // scores of prompts do
-    Tensor hidden_RH = forward(in, made_TYK, wants_all ? Tensor() : in.sampled_rows_R, media);
-    if (waits) {
-      score_prompts(chunks, hidden_RH,
-                    [this](const Tensor& hidden_PH, std::span<const TokenId> targets,
-                           int64_t num_top) { return score_rows(hidden_PH, targets, num_top); });
-    }
-    if (wants_all && in.sampled_rows_R.defined())
-      hidden_RH = hidden_RH.index_select(0, in.sampled_rows_R);
-    if (num_sampled > 0) draw(in, hidden_RH);
-    send_results(chunks, made_TYK, launched.turn);
-  }
-  launched_.push_back(std::move(launched));
-  return !waits;
-}
+  const Parts parts = parts_of(chunks);
+  const auto num_decode = static_cast<int64_t>(parts.decode.size());
+  int64_t num_prompt_rows = 0;
+  for (const Chunk& chunk : parts.prompts) num_prompt_rows += chunk.num_tokens;
 
-/// sync: scores of prompts are rare, and wanted before the request goes on.
-std::vector<kernels::SampledToken> GpuRunner::score_rows(const Tensor& hidden_PH,
-                                                         std::span<const TokenId> targets,
-                                                         int64_t num_top) {
-  const Tensor logits_PV = network_->logits(hidden_PH.contiguous());
-  std::vector<kernels::SampledToken> scores(targets.size());
-  Tensor target_P = at::empty({static_cast<int64_t>(targets.size())}, at::TensorOptions(at::kLong));
-  std::copy(targets.begin(), targets.end(), target_P.data_ptr<int64_t>());
-  Tensor logprob_P = at::empty(target_P.sizes(), logits_PV.options());
-  Tensor entropy_P = at::empty_like(logprob_P), logsumexp_P = at::empty_like(logprob_P);
-  gpu_.device().softmax_statistics(logits_PV, target_P.to(logits_PV.device()), 1.0, logprob_P,
-                                   entropy_P, logsumexp_P);
-  const Tensor on_host = logprob_P.to(at::kCPU);
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    scores[i].id = targets[i];
-    scores[i].log_prob = on_host.const_data_ptr<float>()[i];
+  std::vector<Chunk> ordered = parts.decode;
+  ordered.insert(ordered.end(), parts.prompts.begin(), parts.prompts.end());
+  const std::vector<kernels::RowExtras> extras =
+      extras_.plan(ordered, launched.turn, launched.reports);
+  for (RowReport& report : launched.reports)
+    report.chunk = static_cast<int64_t>(parts.chunk_of[static_cast<std::size_t>(report.chunk)]);
+  const auto extras_from = [&](int64_t begin, int64_t end) {
+    return extras.empty() ? std::span<const kernels::RowExtras>()
+                          : std::span(extras).subspan(static_cast<std::size_t>(begin),
+                                                      static_cast<std::size_t>(end - begin));
+  };
+  launched.row_of_chunk.assign(chunks.size(), -1);
+  int64_t num_sampled = 0;
+  for (std::size_t i = 0; i < ordered.size(); ++i)
+    if (draws_token(ordered[i])) launched.row_of_chunk[parts.chunk_of[i]] = num_sampled++;
+
+  const int64_t decode_rows = num_decode == 0 ? 0 : padded_rows(num_decode);
+  GpuStepInputs decode_in, prompt_in;
+  if (num_decode > 0)
+    decode_in =
+        decode_inputs_.fill(parts.decode, extras_from(0, num_decode), places_, decode_rows, true);
+  if (num_prompt_rows > 0) {
+    prompt_in = prompt_inputs_.fill(parts.prompts, extras_from(num_decode, num_sampled), places_,
+                                    num_prompt_rows, false);
+    // Before decode draws: a prompt may end with a token of the step before.
+    gpu_.resolve_ids_(prompt_in.ids_T, results_.on_device[0]);
   }
-  if (num_top == 0) return scores;
-  auto best = best_tokens(gpu_, logits_PV, num_top);
-  for (std::size_t i = 0; i < targets.size(); ++i) scores[i].top = std::move(best[i]);
-  return scores;
+  // Padding draws too, to where the first prompts' tokens come behind it.
+  Tensor decode_made, prompts_made;
+  if (num_decode > 0) decode_made = launch_decode(std::move(decode_in), decode_rows);
+  if (num_prompt_rows > 0) prompts_made = launch_prompts(parts, prompt_in, num_decode, launched);
+  if (experts_) experts_->send({{parts.decode, decode_made}, {parts.prompts, prompts_made}});
+  results_.on_host[launched.turn].copy_(results_.on_device, /*non_blocking=*/true);
+  results_.ready[launched.turn].record(stream_);
+
+  places_.clear();
+  for (const int64_t row : launched.row_of_chunk)
+    if (row >= 0) places_.push_back(row);
+  launched_.push_back(std::move(launched));
+  return true;
 }
 
 std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
@@ -360,6 +394,8 @@ std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
   results_.ready[launched.turn]
       .synchronize();  // sync: the step's tokens, while the next one computes
   if (experts_) experts_->collect();
+  scored_ = std::move(launched.scored);
+  scored_turn_ = launched.turn;
   const Tensor& results = results_.on_host[launched.turn];
   const int32_t* tokens = results.const_data_ptr<int32_t>();
   const auto* log_probs = reinterpret_cast<const float*>(tokens + results.size(1));
@@ -378,7 +414,7 @@ std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
   };
   std::vector<const RowReport*> handed_over;  // each is work for a core
   for (const RowReport& report : launched.reports) {
-    if (num_kept[launched.row_of_chunk[report.chunk]] == kernels::kHandedOver) {
+    if (report.word >= 0 && num_kept[launched.row_of_chunk[report.chunk]] == kernels::kHandedOver) {
       handed_over.push_back(&report);
     } else {
       read(report);
@@ -387,6 +423,12 @@ std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
   kernels::cpu::parallel_chunks(static_cast<int64_t>(handed_over.size()),
                                 [&](int64_t i) { read(*handed_over[i]); });
   return out;
+}
+
+std::vector<kernels::SampledToken> GpuRunner::take_scores(std::size_t chunk) {
+  const auto scored = std::ranges::find(scored_, chunk, &ScoredChunk::chunk);
+  check(scored != scored_.end(), "a chunk that scores is of the collected step");
+  return prompt_scores_.read(std::move(*scored), scored_turn_);
 }
 
 }  // namespace slime::engine

@@ -2,11 +2,13 @@
 
 /// StepRunner on a GPU: launches a step and returns while it runs.
 ///
-/// Steps in which every request gets one token (decode) are padded to one of a short list of batch
-/// sizes and recorded: the first step of a size runs as it is, the second is recorded, and from
-/// then on a step is one copy of its numbers to the device and one launch. Other steps (prompts) are
-/// launched kernel by kernel, and so are all steps of networks with indexers of sizes that have no kernels.
-/// Everything is sampled on the device, whatever its sampling extras.
+/// Requests of a step that get one token (decode) are padded to one of a short list of batch sizes and
+/// recorded: the first step of a size runs as it is, the second is recorded, and from then on they are
+/// one copy of their numbers to the device and one launch. Prompts of the same step are launched behind
+/// them, kernel by kernel, so that what a request draws does not depend on whether prompts run beside it
+/// (docs/decisions/0130-prompts-beside-decode.md). Networks with indexers of sizes that have no kernels
+/// record nothing, and take all rows of a step together. Everything is sampled on the device, whatever
+/// its sampling extras.
 ///
 /// One class because all of its parts are what a launched step reads and writes, on its stream.
 ///
@@ -27,6 +29,7 @@
 #include "engine/gpu_attention.h"
 #include "engine/gpu_expert_choices.h"
 #include "engine/gpu_input_block.h"
+#include "engine/gpu_prompt_scores.h"
 #include "engine/gpu_row_extras.h"
 #include "engine/step_runner.h"
 #include "kernels/gpu/gpu.h"
@@ -46,6 +49,7 @@ class GpuRunner final : public StepRunner {
   void copy_state(StateId from, StateId to) override;
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
+  std::vector<kernels::SampledToken> take_scores(std::size_t chunk) override;
   void copy_weights(const FreshWeights& fresh) override;
   void exchange_network(model::Network& network) override;
   double wait_for_weights() override;
@@ -65,26 +69,36 @@ class GpuRunner final : public StepRunner {
     int turn = 0;
   };
   struct Launched {
-    std::vector<int64_t> row_of_chunk;  // among the sampled rows; -1: draws none
+    std::vector<int64_t> row_of_chunk;  // of the results; -1: draws none
     std::vector<RowReport> reports;
+    std::vector<ScoredChunk> scored;
     int turn = 0;  // which of the result blocks
+  };
+  /// Chunks of a step: those that are recorded, and the others.
+  struct Parts {
+    std::vector<Chunk> decode, prompts;
+    std::vector<std::size_t> chunk_of;  // of the step, of each of both
   };
 
   /// Tables have it in the place of pages that were given back; masked numbers are finite.
   void clear_spare_page();
   void wait_for_copies();
-  bool is_recordable(std::span<const Chunk> chunks) const;
+  bool is_recordable(const Chunk& chunk) const;
+  Parts parts_of(std::span<const Chunk> chunks) const;
   /// States of requests that begin are those before the first token.
   void clear_states(std::span<const Chunk> chunks);
   int64_t padded_rows(int64_t rows) const;
-  /// Hidden states of the step, and from them the sampled tokens in results_. `made_TYK`: where choices
-  /// of experts go; undefined: nobody asks. `wanted_R`: TokenBatch's.
+  /// Hidden states of rows whose ids are resolved. `made_TYK`: where choices of experts go; undefined:
+  /// nobody asks. `wanted_R`: TokenBatch's.
   Tensor forward(const GpuStepInputs& in, const Tensor& made_TYK, const Tensor& wanted_R = {},
                  std::span<const MediaRun> media = {});
-  void draw(const GpuStepInputs& in, const Tensor& hidden_RH);
-  std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
-                                                std::span<const TokenId> targets, int64_t num_top);
-  void send_results(std::span<const Chunk> chunks, const Tensor& made_TYK, int turn);
+  /// Sampled tokens of the rows, to results_ from `place` on.
+  void draw(const GpuStepInputs& in, const Tensor& hidden_RH, int64_t place);
+  /// Launches the rows of decode; returns their choices of experts.
+  Tensor launch_decode(GpuStepInputs in, int64_t rows);
+  /// The others, which draw to results_ from `place` on; appends to `launched` what they score.
+  Tensor launch_prompts(const Parts& parts, const GpuStepInputs& in, int64_t place,
+                        Launched& launched);
   Tensor room_for_experts(int64_t rows) const;
   /// One of the recordings, or null.
   const kernels::GpuGraph* any_graph() const;
@@ -102,11 +116,15 @@ class GpuRunner final : public StepRunner {
   // float32: of requests, all layers' behind each other; undefined: layers keep none.
   Tensor states_PX_;
   GpuAttention attention_;
-  GpuInputBlock inputs_;
+  GpuInputBlock decode_inputs_, prompt_inputs_;
   GpuRowExtras extras_;
+  GpuPromptScores prompt_scores_;
   std::optional<GpuExpertChoices> experts_;  // where choices are recorded
   Results results_;
   std::deque<Launched> launched_;
+  std::vector<int64_t> places_;      // in results_, of the tokens that the step launched last draws
+  std::vector<ScoredChunk> scored_;  // of the step that was collected last
+  int scored_turn_ = 0;
   c10::Event copy_begins_, copy_ends_;  // of new weights, timed; of an exchange: together
   struct Recorded {
     GpuStepInputs inputs;                      // keeps the views alive

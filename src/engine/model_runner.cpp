@@ -16,6 +16,8 @@
 namespace slime::engine {
 namespace {
 
+constexpr int64_t kScoredRows = 64;  // prompt positions whose logits exist at once
+
 Tensor int64_tensor(int64_t size) { return at::empty({size}, at::TensorOptions(at::kLong)); }
 
 Tensor index_of(const std::vector<int64_t>& rows) {
@@ -128,14 +130,21 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_
   return hidden_TH;
 }
 
-std::vector<kernels::SampledToken> ModelRunner::score_rows(const Tensor& hidden_PH,
-                                                           std::span<const TokenId> targets,
-                                                           int64_t num_top) {
-  const Tensor logits_PV = network_->logits(hidden_PH);
-  std::vector<kernels::SampledToken> scores(targets.size());
-  kernels::cpu::parallel_chunks(static_cast<int64_t>(targets.size()), [&](int64_t i) {
-    scores[i] = kernels::score_row(row_of(logits_PV, i), targets[i], 1.0, num_top);
-  });
+std::vector<kernels::SampledToken> ModelRunner::score(const Chunk& chunk, const Tensor& hidden_TH,
+                                                      int64_t first_row) {
+  const ScoredPositions scored = scored_positions(chunk);
+  const Request& request = *chunk.request;
+  std::vector<kernels::SampledToken> scores(static_cast<std::size_t>(scored.count()));
+  const int64_t row = first_row + first_scoring_row(chunk, scored);
+  for (int64_t begin = 0; begin < scored.count(); begin += kScoredRows) {
+    const int64_t count = std::min(kScoredRows, scored.count() - begin);
+    const Tensor logits_PV = network_->logits(hidden_TH.narrow(0, row + begin, count));
+    kernels::cpu::parallel_chunks(count, [&](int64_t i) {
+      scores[begin + i] =
+          kernels::score_row(row_of(logits_PV, i), request.tokens[scored.begin + begin + i], 1.0,
+                             request.client.top_logprobs_num, request.client.token_ids_logprob);
+    });
+  }
   return scores;
 }
 
@@ -163,10 +172,10 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
   const bool scores = std::ranges::any_of(chunks, scores_prompt);
   const bool wants_all = scores || computes_all_rows_;
   Tensor hidden_RH = forward(chunks, wants_all ? Tensor() : sampled_R);
-  if (scores) {
-    score_prompts(chunks, hidden_RH,
-                  [this](const Tensor& hidden_PH, std::span<const TokenId> targets,
-                         int64_t num_top) { return score_rows(hidden_PH, targets, num_top); });
+  scores_.clear();
+  for (int64_t i = 0, first_row = 0; scores && i < std::ssize(chunks); ++i) {
+    scores_.push_back(score(chunks[i], hidden_RH, first_row));
+    first_row += chunks[i].num_tokens;
   }
   if (wants_all && sampled_R.defined()) hidden_RH = hidden_RH.index_select(0, sampled_R);
   if (rows.empty()) return false;
@@ -183,6 +192,11 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
 
 std::vector<std::optional<kernels::SampledToken>> ModelRunner::collect() {
   return std::exchange(sampled_, {});
+}
+
+std::vector<kernels::SampledToken> ModelRunner::take_scores(std::size_t chunk) {
+  check(chunk < scores_.size(), "a chunk that scores is of the collected step");
+  return std::move(scores_[chunk]);
 }
 
 }  // namespace slime::engine

@@ -20,13 +20,17 @@ class ModelRunner final : public StepRunner {
   void copy_state(StateId from, StateId to) override { states_.copy(from, to); }
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
+  std::vector<kernels::SampledToken> take_scores(std::size_t chunk) override;
   void copy_weights(const FreshWeights& fresh) override;
   void exchange_network(model::Network& network) override {
     network_ = &network;
     copy_seconds_ = 0;
   }
   double wait_for_weights() override { return copy_seconds_; }
-  void reset() override { sampled_.clear(); }
+  void reset() override {
+    sampled_.clear();
+    scores_.clear();
+  }
   void release_memory() override;
   void resume_memory() override {}  // comes back as it is written
   at::ScalarType kv_dtype() const override { return cache_.dtype(); }
@@ -39,8 +43,9 @@ class ModelRunner final : public StepRunner {
   /// Of the step, by group of layers. `sequences`: its rows, without pages.
   std::vector<kernels::PagedPlan> plans_of(std::span<const Chunk> chunks,
                                            std::vector<kernels::PagedSequence> sequences) const;
-  std::vector<kernels::SampledToken> score_rows(const Tensor& hidden_PH,
-                                                std::span<const TokenId> targets, int64_t num_top);
+  /// Of a chunk whose first row is `first_row` of the step.
+  std::vector<kernels::SampledToken> score(const Chunk& chunk, const Tensor& hidden_TH,
+                                           int64_t first_row);
 
   model::Network* network_;
   PagedKvCache cache_;
@@ -51,6 +56,7 @@ class ModelRunner final : public StepRunner {
   const bool computes_all_rows_;
   const std::vector<TokenId> eos_ids_;
   std::vector<std::optional<kernels::SampledToken>> sampled_;  // of the launched step
+  std::vector<std::vector<kernels::SampledToken>> scores_;     // by chunk; empty: none scores
   double copy_seconds_ = 0;
 };
 

@@ -1,28 +1,45 @@
 #pragma once
 
-/// Log-probs of prompt tokens, for requests that want them (logprob_start_len).
+/// Log-probs of prompt tokens, for requests that want them (logprob_start_len): which ones a chunk gives,
+/// and what a request is told.
 ///
-/// Dimensions: T tokens of the step, H hidden, P scored positions.
+/// They are computed with the step and told when it is collected, so that a step that scores is not
+/// waited for.
 
-#include <functional>
-#include <span>
+#include <cstdint>
 #include <vector>
 
-#include "core/tensor.h"
 #include "engine/scheduler.h"
 #include "kernels/cpu/sample.h"
 
 namespace slime::engine {
 
-/// Scores token targets[i] by hidden_PH row i at temperature 1, with the num_top best ones.
-using ScoreRowsFn = std::function<std::vector<kernels::SampledToken>(
-    const Tensor& hidden_PH, std::span<const TokenId> targets, int64_t num_top)>;
+/// Tokens [begin, end) of a request. The hidden state of position p - 1 scores the token at p.
+struct ScoredPositions {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t count() const { return end > begin ? end - begin : 0; }
+};
 
-/// Log-probs of the chunk's prompt are still to be computed.
-bool scores_prompt(const Chunk& chunk);
+/// What the chunk's rows score; before it is advanced.
+ScoredPositions scored_positions(const Chunk& chunk);
 
-/// Appends what this step's rows of hidden_TH tell to the requests' pending updates.
-void score_prompts(std::span<const Chunk> chunks, const Tensor& hidden_TH,
-                   const ScoreRowsFn& score_rows);
+inline bool scores_prompt(const Chunk& chunk) { return scored_positions(chunk).count() > 0; }
+
+/// The row of the chunk that scores the first of them; the others follow.
+inline int64_t first_scoring_row(const Chunk& chunk, const ScoredPositions& scored) {
+  return scored.begin - 1 - chunk.request->num_computed;
+}
+
+/// The chunk was launched: later ones score what is behind. Returns how many log-probs will come. That
+/// the first token has none is told here.
+int64_t begin_scores(const Chunk& chunk);
+
+/// They have come: appends them to the pending update.
+void append_scores(Request& request, std::vector<kernels::SampledToken> scores);
+
+/// The weights changed, and no step that scores is in flight: scores of half a prompt are of those before,
+/// and are made again with the rest.
+void forget_half_scores(Request& request);
 
 }  // namespace slime::engine

@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/tensor.h"
 #include "engine/client.h"
+#include "engine/mask_threads.h"
 #include "engine/page_pool.h"
 #include "engine/state_pool.h"
 #include "engine/stop_checker.h"
@@ -56,7 +57,8 @@ struct Request {
   /// Where the step in flight puts its token, counted over the tokens it draws.
   int64_t sampled_row = -1;
   bool prompt_is_recorded = false;  // in the prefix tree, since the pages were allocated
-  int64_t num_scored = 0;  // prompt positions whose log-prob is known, counted from position 0
+  /// Prompt positions whose log-prob is known or comes with a step in flight, counted from position 0.
+  int64_t num_scored = 0;
   /// Rows whose choices of experts need not be told any more; what is computed again does not change
   /// them.
   int64_t num_routed = 0;
@@ -65,7 +67,8 @@ struct Request {
   /// until it is needed.
   Tensor logit_changes;
   std::unique_ptr<StopChecker> stop;
-  std::unique_ptr<TokenConstraint> constraint;  // null: any token may come next
+  std::shared_ptr<TokenConstraint> constraint;  // null: any token may come next
+  std::shared_ptr<NextMask> next_mask;          // that is being found out; null: none is
   /// What it allows for the token that the step in flight draws (mask_words); empty: any.
   std::vector<uint32_t> allowed_W;
   GenerateUpdate pending;  // what the caller has not been told yet

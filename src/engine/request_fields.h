@@ -20,10 +20,16 @@ void each_field(Request& request, const Fn& fn) {
   fn(request.return_logprob);
   fn(request.logprob_start_len);
   fn(request.top_logprobs_num);
+  fn(request.token_ids_logprob);
+  fn(request.return_free_logprobs);
   fn(request.return_top_p_token_ids);
   fn(request.return_routed_experts);
   fn(request.routed_experts_start_len);
   fn(request.stream_interval);
+  fn(request.thoughts.opening);
+  fn(request.thoughts.closing);
+  fn(request.thoughts.are_open);
+  fn(request.grammar_field);
   each_sampling_field(request.sampling, [&](const SamplingField&, auto& member) { fn(member); });
 }
 

@@ -33,6 +33,7 @@ inline void advance(GenerateRequest& rest, std::span<const TokenId> sampled) {
 template <typename Totals>
 void take_totals(Totals& to, const GenerateUpdate& update) {
   to.finish = update.finish;
+  if (update.scored_by) to.scored_by = update.scored_by;
   to.prompt_tokens = update.prompt_tokens;
   to.cached_tokens = update.cached_tokens;
   to.num_retractions = update.num_retractions;
@@ -53,12 +54,16 @@ inline void merge(GenerateUpdate& all, GenerateUpdate update) {
   };
   append(all.output_ids, std::move(update.output_ids));
   append(all.output_log_probs, std::move(update.output_log_probs));
+  append(all.output_free_log_probs, std::move(update.output_free_log_probs));
+  all.num_constrained += update.num_constrained;
   append(all.output_top, std::move(update.output_top));
+  append(all.output_asked, std::move(update.output_asked));
   append(all.top_p_ids, std::move(update.top_p_ids));
   append(all.top_p_counts, std::move(update.top_p_counts));
   append(all.routed_experts, std::move(update.routed_experts));
   append(all.input_log_probs, std::move(update.input_log_probs));
   append(all.input_top, std::move(update.input_top));
+  append(all.input_asked, std::move(update.input_asked));
   for (const VersionRun& run : update.versions) append_run(all.versions, run);
   all.rid = std::move(update.rid);
   take_totals(all, update);

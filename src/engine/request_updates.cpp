@@ -7,6 +7,16 @@
 
 namespace slime::engine {
 
+namespace {
+
+FinishReason stopped_by(TokenId id) {
+  FinishReason reason;
+  reason.matched = id;
+  return reason;
+}
+
+}  // namespace
+
 FinishReason out_of_length() {
   FinishReason reason;
   reason.kind = FinishReason::Kind::kLength;
@@ -24,7 +34,13 @@ std::optional<FinishReason> add_token(Request& request, int64_t position,
   request.tokens[position] = token.id;
   pending.output_ids.push_back(token.id);
   if (request.client.return_logprob) pending.output_log_probs.push_back(token.log_prob);
+  if (request.client.return_free_logprobs)
+    pending.output_free_log_probs.push_back(request.allowed_W.empty() ? token.log_prob
+                                                                      : token.free_log_prob);
+  if (!request.allowed_W.empty()) ++pending.num_constrained;
   if (request.client.top_logprobs_num > 0) pending.output_top.push_back(std::move(token.top));
+  if (!request.client.token_ids_logprob.empty())
+    pending.output_asked.push_back(std::move(token.asked));
   if (request.client.return_top_p_token_ids) {
     pending.top_p_counts.push_back(static_cast<int64_t>(token.kept_ids.size()));
     pending.top_p_ids.insert(pending.top_p_ids.end(), token.kept_ids.begin(), token.kept_ids.end());
@@ -39,6 +55,7 @@ std::optional<FinishReason> add_token(Request& request, int64_t position,
     request.tokens.resize(position + 1);  // without the surplus token of the step in flight
     return reason;
   }
+  if (request.constraint && request.constraint->is_over()) return stopped_by(token.id);
   if (position + 1 >= request.max_tokens) return out_of_length();
   return std::nullopt;
 }

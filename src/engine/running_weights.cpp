@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "core/error.h"
@@ -67,6 +68,38 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
   } catch (const std::exception& error) {
     return failure(text_of(error));
   }
+}
+
+Expected<std::shared_ptr<model::Network>> RunningWeights::with(const model::TensorUpdate& update) {
+  const at::NoGradGuard no_grad;
+  try {
+    if (!copy_ || copied_ != version()) {
+      copy_ = model::make_blank_network(network_.load()->config(),
+                                        {.weights = running().flat().scalar_type()}, mesh_);
+      copy_->weights().copy_from(running());
+    }
+    copied_ = -1;
+    model::write_tensors(update, *copy_);
+    return copy_;
+  } catch (const BugError&) {
+    throw;
+  } catch (const std::exception& error) {
+    copy_.reset();
+    return failure(text_of(error));
+  }
+}
+
+Expected<WeightRows> RunningWeights::rows_of(const std::string& name, int64_t most_rows) {
+  const model::Weights& weights = running();
+  const auto& tensors = weights.tensors();
+  const auto found = std::ranges::find(tensors, name, &model::NamedWeight::name);
+  if (found == tensors.end()) return failure("the model has no tensor " + name);
+  if (!found->slices.is_whole()) return failure(name + " is divided among the engine's ranks");
+  if (found->offset < 0) return failure(name + " is stored as codes");
+  Tensor rows = model::Weights::view(weights.flat(), *found);
+  rows = rows.narrow(0, 0, std::min(most_rows, rows.size(0))).to(at::kCPU, at::kFloat).contiguous();
+  const float* first = rows.const_data_ptr<float>();
+  return WeightRows{.shape = rows.sizes().vec(), .values = {first, first + rows.numel()}};
 }
 
 Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {

@@ -16,6 +16,7 @@
 #include "engine/client.h"
 #include "engine/step_runner.h"
 #include "model/network.h"
+#include "model/tensor_update.h"
 
 namespace slime::engine {
 
@@ -30,6 +31,11 @@ class RunningWeights {
   /// named. Any thread; the running weights are not touched.
   Expected<std::shared_ptr<model::Network>> load(const std::filesystem::path& directory) const;
 
+  /// A copy of the running weights with some tensors changed. Whoever brings weights, one at a time.
+  Expected<std::shared_ptr<model::Network>> with(const model::TensorUpdate& update);
+  /// It is what runs under this version; -1: it is not. Any thread.
+  void note_copy(WeightVersion version) { copied_ = version; }
+
   /// What the engine is to copy, complete: those of `fresh`, which stay as they are until that is
   /// done, or second buffers with them in it. Those are written here, so the copy before is over. Where
   /// the running network has formats (model/matrix_storage.h) and `fresh` is plain, they are made here.
@@ -40,6 +46,8 @@ class RunningWeights {
   /// EngineClient::check_weights(), of the engine's thread between two steps. `checksums`: of
   /// StepRunner::checksums_of().
   Expected<WeightChecksums> check(WeightCheck check, WeightChecksums checksums);
+  /// EngineClient::read_weight(). The engine's thread.
+  Expected<WeightRows> rows_of(const std::string& name, int64_t most_rows);
   /// An update exchanged the networks. The engine's thread.
   void compute_with(model::Network& network) { network_ = &network; }
 
@@ -56,6 +64,10 @@ class RunningWeights {
   FreshWeights staged_;  // as Weights::buffers(); undefined without second ones
   std::atomic<WeightVersion> version_{0};
   std::optional<WeightChecksums> snapshot_;  // the engine's thread
+  /// Of updates by some tensors, which come one after the other: the weights of version `copied_`, so that
+  /// the next need not copy them again.
+  std::shared_ptr<model::Network> copy_;
+  std::atomic<WeightVersion> copied_{-1};
 };
 
 }  // namespace slime::engine

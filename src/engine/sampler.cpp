@@ -26,9 +26,37 @@ void change_logits(const Request& request, const std::vector<TokenId>& eos_ids,
   if (is_too_short(request)) {
     for (const TokenId id : forbidden_ids(params, eos_ids, vocab_size)) logits_V[id] = kImpossible;
   }
-  if (request.allowed_W.empty()) return;
-  for (int64_t id = 0; id < vocab_size; ++id)
-    if (!is_allowed(request.allowed_W, id)) logits_V[id] = kImpossible;
+}
+
+void mask_logits(const Request& request, std::span<float> logits_V) {
+  constexpr float kImpossible = -std::numeric_limits<float>::infinity();
+  const auto vocab_size = static_cast<int64_t>(logits_V.size());
+  constexpr int64_t kBits = 32;
+  for (int64_t begin = 0; begin < vocab_size; begin += kBits) {
+    const uint32_t word = request.allowed_W[static_cast<std::size_t>(begin / kBits)];
+    if (word == ~0U) continue;
+    const int64_t end = std::min(begin + kBits, vocab_size);
+    if (word == 0) {
+      std::fill(logits_V.begin() + begin, logits_V.begin() + end, kImpossible);
+      continue;
+    }
+    for (int64_t id = begin; id < end; ++id)
+      if ((word >> (id - begin) & 1U) == 0) logits_V[id] = kImpossible;
+  }
+}
+
+kernels::SampledToken sample_one(const Request& request, std::span<float> logits_V) {
+  const kernels::SampleOptions options = sample_options(request);
+  if (request.allowed_W.empty()) return kernels::sample_row(logits_V, options);
+  std::vector<float> free_V;
+  if (request.client.return_free_logprobs) free_V.assign(logits_V.begin(), logits_V.end());
+  mask_logits(request, logits_V);
+  kernels::SampledToken token = kernels::sample_row(logits_V, options);
+  if (!free_V.empty()) {
+    token.free_log_prob =
+        kernels::score_row(free_V, token.id, options.temperature, /*num_top=*/0).log_prob;
+  }
+  return token;
 }
 
 }  // namespace
@@ -47,6 +75,7 @@ kernels::SampleOptions sample_options(const Request& request) {
   options.min_p = params.min_p;
   options.keeps_ids = request.client.return_top_p_token_ids;
   options.num_top = request.client.top_logprobs_num;
+  options.asked_ids = request.client.token_ids_logprob;
   if (!options.greedy) options.uniform = uniform_of(request);
   return options;
 }
@@ -83,7 +112,7 @@ void sample(std::span<SampleJob> jobs, const std::vector<TokenId>& eos_ids) {
   kernels::cpu::parallel_chunks(static_cast<int64_t>(jobs.size()), [&](int64_t i) {
     SampleJob& job = jobs[i];
     change_logits(*job.request, eos_ids, job.logits_V);
-    job.token = kernels::sample_row(job.logits_V, sample_options(*job.request));
+    job.token = sample_one(*job.request, job.logits_V);
   });
 }
 

@@ -31,6 +31,7 @@ struct SamplingField {
   /// Users' functions find it in their sampling_params also when it is at its default, as the
   /// original's have it (null for an empty list).
   bool is_always_given = false;
+  bool is_json = false;  // a text that may come as the JSON value itself
 };
 
 /// The protocol that names the parameters.
@@ -71,6 +72,10 @@ void each_sampling_field(Sampling& sampling, const Fn& fn) {
   fn(SamplingField{"spaces_between_special_tokens", kAny, {}, kAlways},
      sampling.spaces_between_special_tokens);
   fn(SamplingField{"no_stop_trim", kAny, {}, kAlways}, sampling.no_stop_trim);
+  fn(SamplingField{.name = "json_schema", .is_json = true}, sampling.json_schema);
+  fn(SamplingField{"regex"}, sampling.regex);
+  fn(SamplingField{"ebnf"}, sampling.ebnf);
+  fn(SamplingField{.name = "structural_tag", .is_json = true}, sampling.structural_tag);
   fn(SamplingField{"sampling_seed", kAny, "seed"}, sampling.sampling_seed);
 }
 

@@ -22,6 +22,7 @@ using testing::HasSubstr;
 void change(bool& value) { value = !value; }
 void change(int64_t& value) { value = value == -1 ? 7 : value + 1; }
 void change(double& value) { value = value == 0 ? 0.5 : value / 2; }
+void change(std::string& value) { value = "a"; }
 void change(std::vector<std::string>& value) { value = {"end", "stop"}; }
 void change(std::vector<TokenId>& value) { value = {3, 1}; }
 void change(std::vector<std::pair<TokenId, double>>& value) { value = {{2, -1.5}, {9, 4.0}}; }

@@ -28,6 +28,19 @@ struct Reader {
     if (fields.has(name))
       texts = fields.texts(name, SamplingLimits::kMaxStops, SamplingLimits::kMaxStopBytes);
   }
+  void read(std::string_view name, std::string& text) const {
+    const auto given = fields.text(name, SamplingLimits::kMaxGrammarBytes);
+    if (!given) return;
+    if (given->empty()) return fields.note(name, "must not be empty");
+    text = *given;
+  }
+  void read_json(std::string_view name, std::string& text) const {
+    const json::value* given = fields.find(name);
+    if (given == nullptr || !given->is_object()) return read(name, text);
+    text = json_text(*given);
+    if (text.size() > SamplingLimits::kMaxGrammarBytes)
+      fields.note(name, fmt::format("may have {} bytes", SamplingLimits::kMaxGrammarBytes));
+  }
   void read(std::string_view name, std::vector<TokenId>& ids) const {
     if (fields.has(name)) ids = fields.token_ids(name, vocab_size);
   }
@@ -48,6 +61,9 @@ struct Reader {
   }
 };
 
+json::value shown_to_users(const std::string& text) {
+  return text.empty() ? json::value() : json::value(text);
+}
 json::value shown_to_users(const std::vector<std::string>& texts) {
   return texts.empty() ? json::value() : json::value_from(texts);
 }
@@ -72,7 +88,11 @@ void read_sampling_params(const FieldReader& fields, SamplingNames names, int64_
   each_sampling_field(params, [&](const SamplingField& field, auto& member) {
     const bool is_left = names == SamplingNames::kOpenAi &&
                          static_cast<const void*>(&member) == &params.max_new_tokens;
-    if (!is_left) reader.read(name_of(field, names), member);
+    if (is_left) return;
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, std::string>) {
+      if (field.is_json) return reader.read_json(name_of(field, names), member);
+    }
+    reader.read(name_of(field, names), member);
   });
 }
 

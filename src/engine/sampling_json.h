@@ -19,6 +19,7 @@ struct SamplingLimits {
   static constexpr std::size_t kMaxStops = 64;
   static constexpr std::size_t kMaxStopBytes = 1024;
   static constexpr std::size_t kMaxLogitBias = 4096;
+  static constexpr std::size_t kMaxGrammarBytes = 256 << 10;
 };
 
 /// Reads the fields into `params`; an absent or null one leaves its member. Of OpenAI's names all but

@@ -1,6 +1,7 @@
 #include "engine/sampling_params.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <type_traits>
 
@@ -29,6 +30,15 @@ std::string_view name_of_member(const SamplingParams& params, const int64_t& mem
 
 }  // namespace
 
+std::vector<std::string_view> grammars_of(const SamplingParams& params, SamplingNames names) {
+  std::vector<std::string_view> given;
+  each_sampling_field(params, [&](const SamplingField& field, const auto& value) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::string>)
+      if (!value.empty()) given.push_back(name_of(field, names));
+  });
+  return given;
+}
+
 std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab_size,
                                      SamplingNames names) {
   std::vector<std::string> problems;
@@ -54,6 +64,10 @@ std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab
       }
     }
   });
+  if (const auto grammars = grammars_of(params, names); grammars.size() > 1) {
+    problems.push_back(fmt::format("{} are {} grammars; a request may have one",
+                                   fmt::join(grammars, ", "), grammars.size()));
+  }
   if (params.min_new_tokens > params.max_new_tokens) {
     const std::string_view most = name_of_member(params, params.max_new_tokens, names);
     tell(name_of_member(params, params.min_new_tokens, names),

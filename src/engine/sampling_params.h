@@ -4,6 +4,7 @@
 /// them mean.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/client.h"
@@ -15,6 +16,10 @@ namespace slime::engine {
 /// token ids.
 std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab_size,
                                      SamplingNames names = SamplingNames::kSglang);
+
+/// Names of the grammars, of which a request may have one.
+std::vector<std::string_view> grammars_of(const SamplingParams& params,
+                                          SamplingNames names = SamplingNames::kSglang);
 
 /// Temperatures below this are greedy.
 inline constexpr double kGreedyTemperature = 1e-6;

@@ -235,10 +235,19 @@ bool Scheduler::admit(Request& request) {
   return true;
 }
 
+int64_t Scheduler::prefill_budget() const {
+  const int64_t alone = config_.max_prefill_tokens;
+  if (config_.prefill_beside_decode == 0) return alone;
+  const bool decodes = std::ranges::any_of(running_, [](const auto& request) {
+    return request->num_missing() == 1 && !request->draws_last && !awaits_token(*request);
+  });
+  return decodes ? std::min(alone, config_.prefill_beside_decode) : alone;
+}
+
 std::vector<Chunk> Scheduler::plan_step() {
   std::vector<Chunk> chunks;
   if (running_.empty() && waiting_.empty()) return chunks;  // and nothing is learnt from it
-  int64_t budget = config_.max_prefill_tokens;
+  int64_t budget = prefill_budget();
   reserve_share_ = std::max(kLeastReserve, reserve_share_ * kReserveDecay);
   bool had_to_retract = false;
   const auto schedule = [&](Request& request) {

@@ -3,8 +3,9 @@
 /// Scheduler of engine steps: admits requests, cuts prompts into chunks, preempts.
 ///
 /// Every step advances all running requests: those with one missing token by that token (decode),
-/// the others by a chunk of their prompt, within `max_prefill_tokens` per step. Requests are
-/// admitted in the order of arrival while pages last. Three rules around that order:
+/// the others by a chunk of their prompt, within `max_prefill_tokens` per step, or fewer in a step that
+/// decodes, whose requests wait for them. Requests are admitted in the order of arrival while pages last.
+/// Three rules around that order:
 ///   - siblings: a request whose prompt another one is computing right now waits until that prefix
 ///     is cached, so the n samples of a group compute their prompt once;
 ///   - pressure: without a free page, unused prefixes are evicted (oldest use first), then the
@@ -33,6 +34,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/chunk.h"
 #include "engine/page_pool.h"
 #include "engine/prefix_tree.h"
 #include "engine/request.h"
@@ -49,32 +51,12 @@ struct RotarySwitch {
 struct SchedulerConfig {
   int64_t page_tokens = 16;
   int64_t max_running_requests = 128;
-  int64_t max_prefill_tokens = 512;  // per step, over all requests
-  bool shares_prefixes = true;       // false: no prefix tree
-  PageWindow window;                 // that of the prefix tree
+  int64_t max_prefill_tokens = 512;   // per step, over all requests
+  int64_t prefill_beside_decode = 0;  // the same in steps in which a request decodes; 0: no other
+  bool shares_prefixes = true;        // false: no prefix tree
+  PageWindow window;                  // that of the prefix tree
   RotarySwitch rotary_switch;
 };
-
-/// The next `num_tokens` missing tokens of a request.
-struct Chunk {
-  Request* request = nullptr;
-  int64_t num_tokens = 0;
-  bool completes() const { return num_tokens == request->num_missing(); }
-};
-
-/// The media rows of a chunk whose first row is `row` of a step.
-inline void append_media(std::vector<MediaRun>& runs, const Chunk& chunk, int64_t row) {
-  const Request& request = *chunk.request;
-  if (request.client.media.empty()) return;
-  append_runs(runs, request.client.media, request.num_computed,
-              request.num_computed + chunk.num_tokens, row);
-}
-
-inline bool has_media(const Chunk& chunk) {
-  std::vector<MediaRun> runs;
-  append_media(runs, chunk, 0);
-  return !runs.empty();
-}
 
 class Scheduler {
  public:
@@ -125,6 +107,8 @@ class Scheduler {
   /// Pages that a request of so many tokens holds at most, prompts in chunks or tokens one by one.
   int64_t most_pages(int64_t num_tokens, int64_t chunk) const;
   int64_t reserved_pages() const;
+  /// Prompt tokens of the next step.
+  int64_t prefill_budget() const;
   /// Whether its keys and values are of the present weights alone.
   bool is_current(const Request& request) const;
   bool ensure_pages(Request& request, int64_t num_tokens);

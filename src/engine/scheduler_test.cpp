@@ -30,6 +30,19 @@ TEST(Scheduler, PromptsAndDecodesShareAStep) {
   EXPECT_EQ(bench.step(), 11);
 }
 
+TEST(Scheduler, PromptsTakeFewerTokensInStepsThatDecode) {
+  Bench bench({.page_tokens = 4, .max_prefill_tokens = 10, .prefill_beside_decode = 3}, 64);
+  bench.submit(numbered_prompt(0, 4), 5);
+  EXPECT_EQ(bench.step(), 4);
+  bench.submit(numbered_prompt(100, 17), 5);
+  EXPECT_EQ(bench.step(), 1 + 3);
+  EXPECT_EQ(bench.step(), 1 + 3);
+  EXPECT_EQ(bench.step(), 1 + 3);
+  EXPECT_EQ(bench.step(), 1 + 3);  // the last token of the first request
+  EXPECT_EQ(bench.step(), 5);      // nothing decodes: the rest of the prompt
+  EXPECT_EQ(bench.step(), 1);
+}
+
 TEST(Scheduler, AGroupComputesItsPromptOnce) {
   Bench bench({.page_tokens = 4, .max_prefill_tokens = 100}, 64);
   for (int i = 0; i < 8; ++i) bench.submit(numbered_prompt(0, 22), 3);
@@ -120,6 +133,7 @@ TEST(Scheduler, RandomSchedulesNeverLeakOrMixPages) {
     Bench bench({.page_tokens = page_tokens,
                  .max_running_requests = 1 + below(8),
                  .max_prefill_tokens = 1 + below(30),
+                 .prefill_beside_decode = below(20),
                  .shares_prefixes = below(5) > 0},
                 num_pages);
     for (int event = 0; event < 300; ++event) {

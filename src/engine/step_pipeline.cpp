@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "comm/rank_group.h"
 #include "core/error.h"
 #include "core/out_of_memory.h"
 #include "engine/error_text.h"
+#include "engine/prompt_scores.h"
 #include "engine/request_updates.h"
 #include "kernels/cpu/paged_attention.h"
 #include "kernels/trace.h"
@@ -18,6 +20,13 @@ namespace slime::engine {
 using Cause = FinishReason::Cause;
 
 namespace {
+
+/// A step waits so long for masks: the one before is computed meanwhile. A mask of a state of the grammar
+/// that no text was in before takes longer, and its row goes into a later step.
+constexpr std::chrono::milliseconds kMaskWait{1};
+/// Where there is nothing else to do. Calls and aborts wait for it.
+constexpr std::chrono::milliseconds kLoneMaskWait{10};
+constexpr int kMaskThreads = 2;
 
 /// An engine whose ranks do not reach one another says nothing about its requests.
 Cause cause_of(const std::exception& error) {
@@ -49,13 +58,15 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
           {.page_tokens = kernels::kPageTokens,
            .max_running_requests = config.max_running_requests,
            .max_prefill_tokens = config.max_prefill_tokens,
+           .prefill_beside_decode = config.prefill_beside_decode,
            .shares_prefixes = config.enable_prefix_cache,
            .window = page_window(config, network),
            .rotary_switch = {network.config().rotary_switch(), network.config().max_positions}},
           pool_, tree_, clock, [this](PageId from, PageId to) { runner_->copy_page(from, to); },
           states_.num_states() > 0 ? &states_ : nullptr,
           [this](StateId from, StateId to) { runner_->copy_state(from, to); }),
-      admission_(config, network, pool_.num_pages()) {
+      admission_(config, network, pool_.num_pages()),
+      mask_threads_(kMaskThreads) {
   report();
 }
 
@@ -67,6 +78,8 @@ bool StepPipeline::has_work() const {
 void StepPipeline::step() {
   if (!may_step()) return;
   std::vector<Chunk> chunks = scheduler_.plan_step();
+  admission_.note_line(scheduler_.num_waiting() > 0);
+  mask_tokens(chunks);
   if (chunks.empty()) return drain();
   launch(std::move(chunks));
   while (in_flight_.size() > 1) collect();
@@ -75,14 +88,14 @@ void StepPipeline::step() {
 void StepPipeline::launch(std::vector<Chunk> chunks) {
   const kernels::TraceRange range("engine step");
   StepInFlight step{.parts = {}, .version = version_};
-  mask_tokens(chunks);
   const bool runs_ahead = runner_->launch(chunks);
   int64_t num_sampled = 0;
   for (const Chunk& chunk : chunks) {
     Request& request = *chunk.request;
     StepInFlight::Part part{.request = &request,
                             .completes = chunk.completes(),
-                            .position = static_cast<int64_t>(request.tokens.size())};
+                            .position = static_cast<int64_t>(request.tokens.size()),
+                            .num_scores = begin_scores(chunk)};
     if (request.client.return_routed_experts && part.completes) {
       part.first_page = request.num_routed / kernels::kPageTokens;
       part.pages.assign(request.pages.begin() + part.first_page, request.pages.end());
@@ -100,15 +113,44 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
   if (!runs_ahead) drain();
 }
 
-void StepPipeline::mask_tokens(std::span<const Chunk> chunks) const {
-  for (const Chunk& chunk : chunks) {
+void StepPipeline::begin_mask(Request& request) {
+  const auto words = static_cast<std::size_t>(mask_words(admission_.vocab_size()));
+  if (!request.next_mask) request.next_mask = mask_threads_.begin(request.constraint, words);
+}
+
+void StepPipeline::mask_tokens(std::vector<Chunk>& chunks) {
+  using Allowed = TokenConstraint::Allowed;
+  const auto is_slow = [](const Request& request) {
+    return request.constraint != nullptr && !request.constraint->is_quick();
+  };
+  // Also of those whose prompt goes on: it is there when it is needed.
+  for (const Chunk& chunk : chunks)
+    if (chunk.request->next_mask || is_slow(*chunk.request)) begin_mask(*chunk.request);
+  const bool others_wait = !in_flight_.empty() || std::ranges::any_of(chunks, [&](const Chunk& it) {
+    return it.request->constraint == nullptr || !draws_token(it);
+  });
+  const auto deadline =
+      std::chrono::steady_clock::now() + (others_wait ? kMaskWait : kLoneMaskWait);
+  std::erase_if(chunks, [&](const Chunk& chunk) {
     Request& request = *chunk.request;
-    if (request.constraint == nullptr || !draws_token(chunk)) continue;
-    request.allowed_W.assign(static_cast<std::size_t>(mask_words(admission_.vocab_size())), 0);
-    request.constraint->allow(request.allowed_W);
-    check(std::ranges::any_of(request.allowed_W, [](uint32_t word) { return word != 0; }),
-          "a constraint allows a token");
-  }
+    if (request.constraint == nullptr || !draws_token(chunk)) return false;
+    Allowed allowed = Allowed::kNone;
+    if (request.next_mask) {
+      if (!mask_threads_.wait(*request.next_mask, deadline)) return true;
+      request.allowed_W = std::move(request.next_mask->words);
+      allowed = request.next_mask->allowed;
+      request.next_mask = nullptr;
+    } else {
+      request.allowed_W.assign(static_cast<std::size_t>(mask_words(admission_.vocab_size())), 0);
+      allowed = request.constraint->allow(request.allowed_W);
+    }
+    if (allowed == Allowed::kAny) request.allowed_W.clear();
+    if (allowed != Allowed::kNone) return false;
+    finish(request, request.constraint->is_over()
+                        ? FinishReason{}
+                        : aborted(Cause::kBadRequest, request.constraint->problem()));
+    return true;
+  });
 }
 
 void StepPipeline::drain() {
@@ -130,9 +172,12 @@ void StepPipeline::collect() {
   in_flight_.pop_front();
   int64_t num_sampled = 0;
   for (std::size_t i = 0; i < step.parts.size(); ++i) {
-    if (step.parts[i].request == nullptr || !step.parts[i].completes) continue;
+    const StepInFlight::Part& part = step.parts[i];
+    if (part.request == nullptr) continue;
+    if (part.num_scores > 0) append_scores(*part.request, runner_->take_scores(i));
+    if (!part.completes) continue;
     num_sampled += tokens[i].has_value() ? 1 : 0;
-    publish(step.parts[i], std::move(tokens[i]), step.version);
+    publish(part, std::move(tokens[i]), step.version);
   }
   progress_.step_ended();
   report(num_sampled);
@@ -142,9 +187,13 @@ void StepPipeline::publish(const StepInFlight::Part& part,
                            std::optional<kernels::SampledToken> sampled, WeightVersion version) {
   Request& request = *part.request;
   tell_experts(part, sampled ? part.position : static_cast<int64_t>(request.tokens.size()) - 1);
+  GenerateUpdate& pending = request.pending;
+  if (!pending.scored_by && (!sampled || !pending.input_log_probs.empty()))
+    pending.scored_by = version;
   std::optional<FinishReason> ends =
       sampled ? add_token(request, part.position, std::move(*sampled), version) : out_of_length();
   if (ends) return finish(request, std::move(*ends));
+  if (sampled && request.constraint && !request.constraint->is_quick()) begin_mask(request);
   if (is_due(request)) deliver(request, clock_.now());
 }
 
@@ -238,12 +287,17 @@ void StepPipeline::change_weights(const FreshWeights& fresh, model::Network* oth
                                   bool stays_paused) {
   // Weights that changed in place are there already, and must not be under a step.
   const bool is_behind_steps = fresh.defined() || other != nullptr;
-  const bool goes_on = running == RunningRequests::kKeep && is_behind_steps && !stays_paused;
+  const bool scores = std::ranges::any_of(in_flight_, [](const StepInFlight& step) {
+    return std::ranges::any_of(step.parts, [](const auto& part) { return part.num_scores > 0; });
+  });
+  const bool goes_on =
+      running == RunningRequests::kKeep && is_behind_steps && !stays_paused && !scores;
   if (!goes_on) drain_or_fail();
   if (fresh.defined()) runner_->copy_weights(fresh);
   if (other != nullptr) runner_->exchange_network(*other);
   if (running == RunningRequests::kAbort)
     finish_all(aborted(Cause::kRequested, "aborted by an update of the weights"));
+  for (Request* request : scheduler_.all()) forget_half_scores(*request);
   if (running == RunningRequests::kRecompute) scheduler_.retract_all(/*keeps_prefixes=*/false);
   if (running == RunningRequests::kDrop) scheduler_.drop_all();
   tree_.clear();
@@ -255,6 +309,7 @@ void StepPipeline::change_weights(const FreshWeights& fresh, model::Network* oth
 }
 
 void StepPipeline::report(int64_t num_sampled) {
+  if (scheduler_.num_waiting() == 0) admission_.note_line(false);
   const int64_t num_used = pool_.num_pages() - pool_.num_available();
   const auto tokens_in = [&](int64_t num_pages) {
     return num_pages * kernels::kPageTokens / scheduler_.window().num_tables();

@@ -6,7 +6,9 @@
 /// the requests' callers (request_updates.h). On a device with its own clock the next step is
 /// launched before the one before it is collected, so two may be in flight. A request with a
 /// TokenConstraint takes part in every other one of these, because its mask needs the token before; the
-/// others are in each. Owned by the engine's thread; callbacks are called on it.
+/// others are in each. Masks are found out on other threads (mask_threads.h).
+///
+/// Owned by the engine's thread; callbacks are called on it.
 
 #include <cstdint>
 #include <deque>
@@ -20,6 +22,7 @@
 #include "engine/client.h"
 #include "engine/engine_config.h"
 #include "engine/engine_progress.h"
+#include "engine/mask_threads.h"
 #include "engine/page_pool.h"
 #include "engine/prefix_tree.h"
 #include "engine/scheduler.h"
@@ -32,6 +35,7 @@ namespace slime::engine {
 using MakeStepRunner =
     std::function<std::unique_ptr<StepRunner>(model::Network&, const StepRunnerConfig&)>;
 
+/// One class because what a step may hold follows from pages, states, prefixes and steps in flight together.
 class StepPipeline {
  public:
   /// `config` is complete; all references outlive the object.
@@ -100,7 +104,8 @@ class StepPipeline {
     struct Part {
       Request* request = nullptr;
       bool completes = false;
-      int64_t position = 0;  // of the sampled token in Request::tokens
+      int64_t position = 0;    // of the sampled token in Request::tokens
+      int64_t num_scores = 0;  // log-probs of prompt tokens that come with it
       /// Where choices of experts are that the caller has not been told yet: a request that is
       /// retracted while its step is in flight has no pages any more.
       int64_t first_page = 0;
@@ -112,8 +117,10 @@ class StepPipeline {
 
   bool may_step() const { return !is_paused_ && !is_asleep_; }
   void launch(std::vector<Chunk> chunks);
-  /// Of requests with a constraint: what the step may draw.
-  void mask_tokens(std::span<const Chunk> chunks) const;
+  /// Of requests with a constraint: what the step may draw. Those that cannot go on end, and their chunks
+  /// are taken out; so are those of which it is not known soon enough, for this step.
+  void mask_tokens(std::vector<Chunk>& chunks);
+  void begin_mask(Request& request);
   void collect();
   void publish(const StepInFlight::Part& part, std::optional<kernels::SampledToken> sampled,
                WeightVersion version);
@@ -129,6 +136,7 @@ class StepPipeline {
   PrefixTree tree_;
   Scheduler scheduler_;
   Admission admission_;
+  MaskThreads mask_threads_;
   std::deque<StepInFlight> in_flight_;  // oldest first; two at most
   WeightVersion version_ = 0;           // of the steps that are launched next
   bool is_paused_ = false;

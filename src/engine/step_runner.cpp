@@ -8,6 +8,10 @@
 
 namespace slime::engine {
 
+std::vector<kernels::SampledToken> StepRunner::take_scores(std::size_t) {
+  throw BugError("this runner does not score prompts");
+}
+
 void StepRunner::append_experts(const CachedRows&, std::vector<int16_t>&) const {
   throw BugError("this runner does not record experts");
 }

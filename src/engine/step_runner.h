@@ -47,14 +47,17 @@ class StepRunner {
     throw BugError("this runner's networks have no states");
   }
 
-  /// Starts a step. Scores of prompt tokens are appended to the requests' pending updates. True:
-  /// the next step may be launched before this one is collected (one at most). False: collect
-  /// first.
+  /// Starts a step. True: the next step may be launched before this one is collected (one at most).
+  /// False: collect first.
   virtual bool launch(std::span<const Chunk> chunks) = 0;
 
   /// Waits for the oldest launched step. A token per chunk, in order; nothing for those that draw
   /// none. Does not touch the requests.
   virtual std::vector<std::optional<kernels::SampledToken>> collect() = 0;
+
+  /// Log-probs of prompt tokens from the step that was collected last: what a chunk of it scored
+  /// (engine/prompt_scores.h), in order. Once, before the next call of launch().
+  virtual std::vector<kernels::SampledToken> take_scores(std::size_t chunk);
 
   /// The engine's other ranks read their slices of a checkpoint, for the copy_weights() that follows.
   /// Whoever brings weights, one at a time.

@@ -161,6 +161,15 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
          packed + sparse;
 }
 
+/// Of a network like this one whose matrices are in the form that the engine has them in.
+int64_t engine_weight_bytes(const config::RunConfig& config, model::Network& network,
+                            model::Precision precision) {
+  if (!config.has_codes() || network.weights().has_formats()) return network.weights().num_bytes();
+  precision.matrices = kernels::MatrixFormat::kFp8Blocks;
+  precision.device = at::kMeta;
+  return model::make_blank_network(network.config(), precision)->weights().num_bytes();
+}
+
 }  // namespace
 
 MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& network,
@@ -193,14 +202,16 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     } else {
       needs.published_weights = weights;
     }
-    if (needs.has_engine && !config.shares_weights()) {
-      needs.engine_weights = weights;
-      const bool is_staged = network.weights().flat().is_cuda() || network.weights().has_formats();
-      needs.staged_weights = is_staged ? weights : 0;
+    const bool is_engines_alone = trainer == nullptr && config.has_codes();
+    if (needs.has_engine && !config.shares_weights() && !is_engines_alone) {
+      needs.engine_weights = engine_weight_bytes(config, network, precision);
+      const bool is_staged = network.weights().flat().is_cuda() || config.has_codes() ||
+                             network.weights().has_formats();
+      needs.staged_weights = is_staged ? needs.engine_weights : 0;
     }
     if (setup::evaluates_beside(config)) {
       needs.eval_requests = setup::evaluation_requests(config);
-      needs.eval_weights = weights;
+      needs.eval_weights = engine_weight_bytes(config, network, precision);
       needs.eval_workspace = engine_workspace_bytes(config, network, precision, needs.eval_requests,
                                                     needs.longest_request);
     }

@@ -75,6 +75,16 @@ TEST(MemoryNeeds, MatricesInEightBitsAreCountedAsTheyAreStored) {
   constexpr int64_t kNumbers = 3 * 64 * (256 + 320 + 128 + 160), kFactors = 3 * 4 * 128 * 4;
   EXPECT_EQ(needs_of(run(), *plain).engine_weights - needs_of(run(), *stored).engine_weights,
             kNumbers - kFactors);
+  // The trained network is plain, and its engine asks for codes, which are made beside what runs.
+  config::RunConfig config = run();
+  config.rollout_precision = "fp8";
+  precision.matrices = kernels::MatrixFormat::kPlain;
+  const train::TrainConfig trainer;
+  const MemoryNeeds both = memory_needs(config, *plain, *plain, precision, &trainer, {}, true, 0);
+  EXPECT_EQ(both.engine_weights, needs_of(run(), *stored).engine_weights);
+  EXPECT_EQ(both.staged_weights, both.engine_weights);
+  EXPECT_EQ(memory_needs(run(), *plain, *plain, precision, &trainer, {}, true, 0).engine_weights,
+            0);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
   int64_t room =
       total_ - fixed - needs.engine_resident() - needs.engine_transient - published - kMargin;
   // An engine beside the trainer generates while the weights are trained.
-  const bool stays = config.no_offload_rollout || !config.shares_weights();
+  const bool stays = config.no_offload_rollout || !config.takes_turns();
   if (stays) room -= train.gradients + train.activations + train.logits;
   if (needs.eval_requests > 0) {
     room -= needs.eval_weights + needs.eval_workspace;

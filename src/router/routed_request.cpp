@@ -43,6 +43,8 @@ std::optional<engine::GenerateUpdate> RoutedRequest::take(engine::GenerateUpdate
     if (is_last_of_part && count == 0) {
       update.input_log_probs.clear();
       update.input_top.clear();
+      update.input_asked.clear();
+      update.scored_by.reset();
     }
   }
   engine::advance(rest_, update.output_ids);

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <deque>
+#include <future>
 #include <map>
+#include <mutex>
 
 #include "core/splitmix64.h"
 #include "engine_fixture.h"
@@ -20,11 +23,12 @@ class Climbing final : public engine::TokenConstraint {
  public:
   explicit Climbing(int64_t vocab) : vocab_(vocab) {}
   void accept(TokenId token) override { last_ = token; }
-  void allow(std::span<uint32_t> words) const override {
+  Allowed allow(std::span<uint32_t> words) override {
     for (int64_t step = 1; step <= 3; ++step) {
       const int64_t id = (last_ + step) % vocab_;
       words[static_cast<std::size_t>(id / 32)] |= 1U << (id % 32);
     }
+    return Allowed::kSome;
   }
 
  private:
@@ -43,12 +47,22 @@ bool climbs(const std::vector<TokenId>& ids, int64_t vocab) {
 }
 
 /// Requests whose rid begins with "up" have one.
+class ClimbingSource final : public engine::ConstraintSource {
+ public:
+  explicit ClimbingSource(int64_t vocab) : vocab_(vocab) {}
+  bool constrains(const GenerateRequest& request) const override {
+    return request.rid.starts_with("up");
+  }
+  void make(const GenerateRequest&, Made made) override {
+    made(std::make_unique<Climbing>(vocab_));
+  }
+
+ private:
+  const int64_t vocab_;
+};
+
 engine::EngineConfig constrained(int64_t vocab, engine::EngineConfig config = {}) {
-  config.make_constraint =
-      [vocab](const GenerateRequest& request) -> std::unique_ptr<engine::TokenConstraint> {
-    if (!request.rid.starts_with("up")) return nullptr;
-    return std::make_unique<Climbing>(vocab);
-  };
+  config.constraints = std::make_shared<ClimbingSource>(vocab);
   return config;
 }
 
@@ -98,6 +112,202 @@ TEST(TokenConstraint, AMinimumLengthDoesNotForbidWhatItAllows) {
   const GenerateUpdate update = bench.generate(request);
   EXPECT_EQ(update.output_ids.size(), 1U);
   EXPECT_EQ(update.finish->kind, engine::FinishReason::Kind::kStop) << update.finish->message;
+}
+
+/// Of the distribution that each token was drawn from, and of the one without the constraint.
+TEST(TokenConstraint, LogProbsWithoutItAreThoseOfTheModel) {
+  testing::TestEngine bench("qwen3", constrained(384));
+  GenerateRequest request = some_requests()[0];
+  request.sampling.temperature = 0.8;
+  request.sampling.logit_bias = {{7, 2.0}};
+  request.return_free_logprobs = true;
+  const GenerateUpdate got = bench.generate(request);
+  ASSERT_EQ(got.output_free_log_probs.size(), 24U);
+  EXPECT_EQ(got.num_constrained, 24);
+  // A free engine that has read the same tokens.
+  testing::TestEngine plain("qwen3", {});
+  std::vector<TokenId> tokens = request.input_ids;
+  for (std::size_t i = 0; i < got.output_ids.size(); ++i) {
+    GenerateRequest one = request;
+    one.rid = "free" + std::to_string(i);
+    one.input_ids = tokens;
+    one.return_free_logprobs = false;
+    one.sampling.max_new_tokens = 1;
+    one.top_logprobs_num = 384;
+    const GenerateUpdate free = plain.generate(one);
+    const auto& all = free.output_top.at(0);
+    const auto told = std::ranges::find(all, got.output_ids[i], &std::pair<float, TokenId>::second);
+    ASSERT_NE(told, all.end());
+    EXPECT_NEAR(got.output_free_log_probs[i], told->first, 2e-5) << i;  // another batch's sums
+    EXPECT_LT(got.output_free_log_probs[i], got.output_log_probs[i]);
+    tokens.push_back(got.output_ids[i]);
+  }
+}
+
+/// Holds what it is asked for.
+class SlowSource final : public engine::ConstraintSource {
+ public:
+  bool constrains(const GenerateRequest& request) const override {
+    return request.rid.starts_with("up");
+  }
+  void make(const GenerateRequest&, Made made) override {
+    const std::lock_guard lock(mutex_);
+    asked_.push_back(std::move(made));
+    changed_.notify_all();
+  }
+  Made wait(std::size_t index) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return asked_.size() > index; });
+    return asked_[index];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Made> asked_;
+};
+
+struct SlowEngine {
+  std::shared_ptr<SlowSource> source = std::make_shared<SlowSource>();
+  testing::Responses responses;
+  testing::TestEngine bench{"qwen3", {.constraints = source}};
+
+  engine::RequestHandle submit(const std::string& rid) {
+    GenerateRequest request = some_requests()[0];
+    request.rid = rid;
+    return bench.engine().submit(request, responses.sink());
+  }
+};
+
+TEST(TokenConstraint, OthersGoOnWhileOneIsMade) {
+  SlowEngine slow;
+  slow.submit("up");
+  slow.submit("free");
+  EXPECT_EQ(slow.responses.wait("free").output_ids.size(), 24U);
+  EXPECT_EQ(slow.bench.engine().load()->num_waiting, 1);
+  slow.source->wait(0)(std::make_unique<Climbing>(384));
+  EXPECT_TRUE(climbs(slow.responses.wait("up").output_ids, 384));
+}
+
+TEST(TokenConstraint, ARequestWhoseOneCannotBeMadeIsRefused) {
+  SlowEngine slow;
+  slow.submit("up");
+  slow.source->wait(0)(
+      tl::make_unexpected(engine::aborted(engine::FinishReason::Cause::kBadRequest, "regex: (")));
+  const GenerateUpdate update = slow.responses.wait("up");
+  EXPECT_EQ(update.finish->cause, engine::FinishReason::Cause::kBadRequest);
+  EXPECT_EQ(update.finish->message, "regex: (");
+}
+
+TEST(TokenConstraint, ARequestIsAbortedWhileItIsMadeByHandleAndByPrefix) {
+  SlowEngine slow;
+  const engine::RequestHandle first = slow.submit("up-1");
+  slow.submit("up-2");
+  EXPECT_TRUE(slow.bench.engine().abort(first));
+  EXPECT_EQ(slow.responses.wait("up-1").finish->kind, engine::FinishReason::Kind::kAbort);
+  EXPECT_TRUE(slow.bench.engine().abort_prefix("up-"));
+  EXPECT_EQ(slow.responses.wait("up-2").finish->kind, engine::FinishReason::Kind::kAbort);
+  slow.source->wait(0)(std::make_unique<Climbing>(384));  // nobody waits for it any more
+  EXPECT_EQ(slow.bench.engine().load()->num_waiting, 0);
+}
+
+TEST(TokenConstraint, AnEngineThatEndsTellsThoseThatWait) {
+  auto source = std::make_shared<SlowSource>();
+  testing::Responses responses;
+  engine::ConstraintSource::Made late;
+  {
+    testing::TestEngine bench("qwen3", {.constraints = source});
+    GenerateRequest request = some_requests()[0];
+    bench.engine().submit(request, responses.sink());
+    late = source->wait(0);
+  }
+  EXPECT_EQ(responses.wait("up0").finish->cause, engine::FinishReason::Cause::kShuttingDown);
+  late(std::make_unique<Climbing>(384));
+}
+
+/// Nothing is allowed behind so many tokens.
+class DeadEnd final : public engine::TokenConstraint {
+ public:
+  DeadEnd(int length, bool is_over) : length_(length), ends_(is_over) {}
+  void accept(TokenId) override { --length_; }
+  Allowed allow(std::span<uint32_t> words) override {
+    if (length_ == 0) return Allowed::kNone;
+    words[1] = 1;
+    return Allowed::kSome;
+  }
+  std::string problem() const override { return "ebnf: nothing goes on"; }
+  bool is_over() const override { return ends_ && length_ == 0; }
+
+ private:
+  int length_;
+  const bool ends_;
+};
+
+TEST(TokenConstraint, WhereNothingIsAllowedTheResponseEndsAndOthersGoOn) {
+  SlowEngine slow;
+  slow.submit("up-dead");
+  slow.source->wait(0)(std::make_unique<DeadEnd>(3, false));
+  slow.submit("up-over");
+  slow.source->wait(1)(std::make_unique<DeadEnd>(3, true));
+  slow.submit("free");
+  const GenerateUpdate dead = slow.responses.wait("up-dead"), over = slow.responses.wait("up-over");
+  EXPECT_EQ(dead.output_ids, (std::vector<TokenId>{32, 32, 32}));
+  EXPECT_EQ(dead.finish->cause, engine::FinishReason::Cause::kBadRequest);
+  EXPECT_EQ(dead.finish->message, "ebnf: nothing goes on");
+  EXPECT_EQ(over.output_ids, dead.output_ids);
+  EXPECT_EQ(over.finish->kind, engine::FinishReason::Kind::kStop);
+  EXPECT_EQ(slow.responses.wait("free").output_ids.size(), 24U);
+}
+
+/// Climbing, once the gate is open.
+class Gated final : public engine::TokenConstraint {
+ public:
+  explicit Gated(std::shared_future<void> gate) : gate_(std::move(gate)) {}
+  void accept(TokenId token) override { climbing_.accept(token); }
+  Allowed allow(std::span<uint32_t> words) override {
+    gate_.wait();
+    return climbing_.allow(words);
+  }
+  bool is_quick() const override { return false; }
+
+ private:
+  const std::shared_future<void> gate_;
+  Climbing climbing_{384};
+};
+
+TEST(TokenConstraint, OthersGoOnWhileItIsAskedWhatItAllows) {
+  testing::TestEngine quick("qwen3", constrained(384));
+  const GenerateUpdate expected = quick.generate(some_requests()[0]);
+  SlowEngine slow;
+  std::promise<void> gate;
+  slow.submit("up");
+  slow.source->wait(0)(std::make_unique<Gated>(gate.get_future().share()));
+  slow.submit("free");
+  EXPECT_EQ(slow.responses.wait("free").output_ids.size(), 24U);
+  EXPECT_TRUE(slow.bench.engine().abort_prefix("nobody"));  // calls are heard meanwhile
+  gate.set_value();
+  EXPECT_EQ(slow.responses.wait("up").output_ids, expected.output_ids);
+}
+
+TEST(TokenConstraint, ARequestIsAbortedWhileItIsAskedWhatItAllows) {
+  std::promise<void> gate;
+  {
+    SlowEngine slow;
+    const engine::RequestHandle handle = slow.submit("up");
+    slow.source->wait(0)(std::make_unique<Gated>(gate.get_future().share()));
+    EXPECT_TRUE(slow.bench.engine().abort(handle));
+    EXPECT_EQ(slow.responses.wait("up").finish->kind, engine::FinishReason::Kind::kAbort);
+    gate.set_value();
+  }
+}
+
+TEST(TokenConstraint, AnEngineWithoutASourceRefusesGrammarsByName) {
+  testing::TestEngine bench("qwen3", {});
+  GenerateRequest request = some_requests()[1];
+  request.sampling.regex = "a";
+  const GenerateUpdate update = bench.generate(request);
+  EXPECT_EQ(update.finish->cause, engine::FinishReason::Cause::kBadRequest);
+  EXPECT_NE(update.finish->message.find("regex asks for constrained decoding"), std::string::npos);
 }
 
 /// A device with a step in flight. The next token is a hash of the last one, or, with a mask, the first

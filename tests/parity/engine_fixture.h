@@ -24,12 +24,17 @@ class Responses {
       };
       append(all.output_ids, update.output_ids);
       append(all.output_log_probs, update.output_log_probs);
+      append(all.output_free_log_probs, update.output_free_log_probs);
+      all.num_constrained += update.num_constrained;
       append(all.output_top, update.output_top);
+      append(all.output_asked, update.output_asked);
       append(all.top_p_ids, update.top_p_ids);
       append(all.top_p_counts, update.top_p_counts);
       append(all.routed_experts, update.routed_experts);
       append(all.input_log_probs, update.input_log_probs);
       append(all.input_top, update.input_top);
+      append(all.input_asked, update.input_asked);
+      if (update.scored_by) all.scored_by = update.scored_by;
       for (const VersionRun& run : update.versions) {
         if (all.versions.empty() || all.versions.back().version != run.version) {
           all.versions.push_back(run);

@@ -255,6 +255,9 @@ std::vector<GenerateRequest> workload_with_wishes() {
   requests[10].sampling.min_new_tokens = 6;
   requests[11].logprob_start_len = 0;
   requests[11].top_logprobs_num = 2;
+  requests[3].token_ids_logprob = {7, 3, 7};
+  requests[6].token_ids_logprob = {5};
+  requests[11].token_ids_logprob = {9, 0};
   return requests;
 }
 
@@ -277,6 +280,8 @@ void expect_same_reports(const std::vector<GenerateUpdate>& a,
     EXPECT_EQ(a[i].top_p_counts, b[i].top_p_counts) << a[i].rid;
     expect_same_lists(a[i].output_top, b[i].output_top);
     expect_same_lists(a[i].input_top, b[i].input_top);
+    expect_same_lists(a[i].output_asked, b[i].output_asked);
+    expect_same_lists(a[i].input_asked, b[i].input_asked);
   }
 }
 
@@ -285,6 +290,8 @@ TEST(GpuEngineSchedules, RowsWithWishesGiveWhatTheCpuGives) {
   const auto requests = workload_with_wishes();
   const auto expected = run_together(requests, {}, Precision::of("float32"));
   EXPECT_EQ(expected[8].output_top.front().size(), 40U);
+  EXPECT_EQ(expected[3].output_asked.front().size(), 3U);
+  EXPECT_EQ(expected[11].input_asked.back().size(), 2U);
   EXPECT_TRUE(expected[5].top_p_ids.empty());
   EXPECT_FALSE(expected[6].top_p_ids.empty());
   EXPECT_FALSE(expected[9].top_p_ids.empty());

@@ -49,6 +49,9 @@ class LeadingRunner final : public StepRunner {
   void copy_state(StateId from, StateId to) override;
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
+  std::vector<kernels::SampledToken> take_scores(std::size_t chunk) override {
+    return own_->take_scores(chunk);
+  }
   Expected<void> load_elsewhere(const std::filesystem::path& directory) override;
   void copy_weights(const FreshWeights& fresh) override;
   void exchange_network(model::Network& network) override;

@@ -23,6 +23,11 @@ std::string client_text(const Request& request) {
   client.request.input_ids.clear();
   client.request.media.clear();
   client.request.num_sampled = 0;
+  // Masks go with each step.
+  for (std::string SamplingParams::*grammar :
+       {&SamplingParams::json_schema, &SamplingParams::regex, &SamplingParams::ebnf,
+        &SamplingParams::structural_tag})
+    (client.request.sampling.*grammar).clear();
   return to_frame(client);
 }
 
@@ -165,7 +170,6 @@ std::vector<Chunk> MirroredSteps::chunks_from(std::string_view frame) {
     in.get(chunk.num_tokens);
     get_counts(in, *request);
     in.get(request->allowed_W);
-    request->pending = {};  // of the step before: nobody is told here
     if (request->num_computed < 0 || chunk.num_tokens < 1 ||
         chunk.num_tokens > request->num_missing())
       throw FrameError("a step computes tokens that a request does not have");

@@ -24,6 +24,7 @@ GenerateRequest full_request() {
   request.return_logprob = true;
   request.logprob_start_len = 1;
   request.top_logprobs_num = 3;
+  request.token_ids_logprob = {4, 1};
   request.return_top_p_token_ids = true;
   request.return_routed_experts = true;
   request.routed_experts_start_len = 3;
@@ -78,11 +79,14 @@ RemoteUpdates some_updates() {
   updates[1].update.output_ids = {8, 9};
   updates[1].update.output_log_probs = {-1, -2};
   updates[1].update.output_top = {{{-1, 8}, {-1.5, 4}}, {{-2, 9}}};
+  updates[1].update.output_asked = {{{-7, 3}}, {{-8, 3}}};
   updates[1].update.top_p_counts = {2, 1};
   updates[1].update.top_p_ids = {8, 4, 9};
   updates[1].update.routed_experts = {0, 3, 511, 2};
   updates[1].update.input_log_probs = {std::nullopt, -3.0F};
   updates[1].update.input_top = {{}, {{-3, 1}}};
+  updates[1].update.input_asked = {{}, {{-9, 3}}};
+  updates[1].update.scored_by = 6;
   updates[1].update.versions = {{3, 1}, {4, 1}};
   updates[1].update.finish = FinishReason{.kind = FinishReason::Kind::kStop, .matched = "\n\n"};
   updates[2] = {.number = 3, .update = {}};
@@ -100,6 +104,9 @@ TEST(RemoteFrames, UpdatesArriveAsTheyWere) {
   EXPECT_EQ(updates[0].update.queue_seconds, 0.125);
   EXPECT_FALSE(updates[0].update.finish);
   EXPECT_EQ(updates[1].update.output_top, some_updates()[1].update.output_top);
+  EXPECT_EQ(updates[1].update.output_asked, some_updates()[1].update.output_asked);
+  EXPECT_EQ(updates[1].update.input_asked, some_updates()[1].update.input_asked);
+  EXPECT_EQ(updates[1].update.scored_by, 6);
   EXPECT_EQ(updates[1].update.top_p_ids, some_updates()[1].update.top_p_ids);
   EXPECT_EQ(updates[1].update.input_log_probs, some_updates()[1].update.input_log_probs);
   EXPECT_EQ(std::get<std::string>(updates[1].update.finish->matched), "\n\n");

@@ -360,6 +360,8 @@ Expected<void> RemoteEngine::update_weights(const WeightUpdate& update) {
     transfer_.bytes = static_cast<int64_t>(weights.flat().nbytes());
   } else if (std::holds_alternative<Exchange>(update.source)) {
     return failure("an engine elsewhere computes with no network of this process");
+  } else if (std::holds_alternative<FromTensors>(update.source)) {
+    return failure("an engine elsewhere takes all tensors of the model, not some");
   }
   return finish_update(std::move(call));
 }

@@ -2,7 +2,7 @@
 //
 //   count
 //   UpdateHead: what every update has, and the lengths of its parts             one per update
-//   ids, log-probs, version runs, top-p counts, top-p ids, experts  of all updates end to end
+//   ids, log-probs, version runs, top-p counts, top-p ids, experts, free log-probs  of all, end to end
 //   finish and scores of those that have them, update by update
 
 #include <array>
@@ -28,15 +28,18 @@ struct UpdateHead {
   int64_t cached_tokens = 0;
   int64_t num_retractions = 0;
   std::array<uint64_t, 2> seconds = {};  // queue, total: the bits of doubles
-  std::array<uint32_t, 6> lengths = {};
+  std::array<uint32_t, 7> lengths = {};
+  uint32_t num_constrained = 0;
   uint64_t extras = 0;
 };
-static_assert(sizeof(UpdateHead) == 80);
+static_assert(sizeof(UpdateHead) == 88);
 
 uint64_t bits_of(double number) { return std::bit_cast<uint64_t>(number); }
 
 bool has_scores(const GenerateUpdate& update) {
-  return !update.output_top.empty() || !update.input_log_probs.empty() || !update.input_top.empty();
+  return !update.output_top.empty() || !update.output_asked.empty() ||
+         !update.input_log_probs.empty() || !update.input_top.empty() ||
+         !update.input_asked.empty() || update.scored_by.has_value();
 }
 
 void put_finish(BinaryWriter& out, const FinishReason& finish) {
@@ -93,16 +96,21 @@ TopLogProbs get_top(BinaryReader& in) {
 
 void put_scores(BinaryWriter& out, const GenerateUpdate& update) {
   put_top(out, update.output_top);
+  put_top(out, update.output_asked);
   out.put(static_cast<uint64_t>(update.input_log_probs.size()));
   for (const std::optional<float>& log_prob : update.input_log_probs) {
     out.put(log_prob.has_value());
     out.put(log_prob.value_or(0));
   }
   put_top(out, update.input_top);
+  put_top(out, update.input_asked);
+  out.put(update.scored_by.has_value());
+  out.put(update.scored_by.value_or(0));
 }
 
 void get_scores(BinaryReader& in, GenerateUpdate& update) {
   update.output_top = get_top(in);
+  update.output_asked = get_top(in);
   update.input_log_probs.resize(in.count(1 + sizeof(float)));
   for (std::optional<float>& log_prob : update.input_log_probs) {
     bool is_there = false;
@@ -116,6 +124,13 @@ void get_scores(BinaryReader& in, GenerateUpdate& update) {
     }
   }
   update.input_top = get_top(in);
+  update.input_asked = get_top(in);
+  bool is_told = false;
+  WeightVersion version = 0;
+  in.get(is_told);
+  in.get(version);
+  if (is_told) update.scored_by = version;
+  if (!is_told && version != 0) throw FrameError("weights that scored nothing have a version");
   if (!has_scores(update)) throw FrameError("an update is said to have scores, and has none");
 }
 
@@ -140,8 +155,11 @@ void check_lengths(const GenerateUpdate& update) {
   const std::size_t count = update.output_ids.size();
   const auto fits = [count](std::size_t other) { return other == 0 || other == count; };
   if (!fits(update.output_log_probs.size()) || !fits(update.top_p_counts.size()) ||
-      !fits(update.output_top.size()))
+      !fits(update.output_top.size()) || !fits(update.output_asked.size()) ||
+      !fits(update.output_free_log_probs.size()))
     throw FrameError("an update has not one log-prob a token");
+  if (update.num_constrained > static_cast<int64_t>(count))
+    throw FrameError("a grammar has bound more tokens than an update has");
   uint64_t left = count;
   for (const VersionRun& run : update.versions) {
     if (run.num_tokens <= 0 || static_cast<uint64_t>(run.num_tokens) > left)
@@ -172,7 +190,8 @@ std::string to_frame(const RemoteUpdates& updates) {
         .seconds = {bits_of(update.queue_seconds), bits_of(update.total_seconds)},
         .lengths = {length(update.output_ids), length(update.output_log_probs),
                     length(update.versions), length(update.top_p_counts), length(update.top_p_ids),
-                    length(update.routed_experts)},
+                    length(update.routed_experts), length(update.output_free_log_probs)},
+        .num_constrained = static_cast<uint32_t>(update.num_constrained),
         .extras = (update.finish ? kHasFinish : 0U) | (has_scores(update) ? kHasScores : 0U)});
   }
   put_all(out, updates, &GenerateUpdate::output_ids);
@@ -181,6 +200,7 @@ std::string to_frame(const RemoteUpdates& updates) {
   put_all(out, updates, &GenerateUpdate::top_p_counts);
   put_all(out, updates, &GenerateUpdate::top_p_ids);
   put_all(out, updates, &GenerateUpdate::routed_experts);
+  put_all(out, updates, &GenerateUpdate::output_free_log_probs);
   for (const auto& [number, update] : updates) {
     if (update.finish) put_finish(out, *update.finish);
     if (has_scores(update)) put_scores(out, update);
@@ -200,6 +220,7 @@ RemoteUpdates remote_updates_from(std::string_view frame) {
     update.prompt_tokens = head.prompt_tokens;
     update.cached_tokens = head.cached_tokens;
     update.num_retractions = head.num_retractions;
+    update.num_constrained = head.num_constrained;
     update.queue_seconds = std::bit_cast<double>(head.seconds[0]);
     update.total_seconds = std::bit_cast<double>(head.seconds[1]);
     if (head.extras > (kHasFinish | kHasScores)) throw FrameError("an update has unknown extras");
@@ -210,6 +231,7 @@ RemoteUpdates remote_updates_from(std::string_view frame) {
   get_all(in, heads, 3, updates, &GenerateUpdate::top_p_counts);
   get_all(in, heads, 4, updates, &GenerateUpdate::top_p_ids);
   get_all(in, heads, 5, updates, &GenerateUpdate::routed_experts);
+  get_all(in, heads, 6, updates, &GenerateUpdate::output_free_log_probs);
   for (std::size_t i = 0; i < heads.size(); ++i) {
     GenerateUpdate& update = updates[i].update;
     if ((heads[i].extras & kHasFinish) != 0) update.finish = get_finish(in);

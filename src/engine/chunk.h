@@ -1,0 +1,32 @@
+#pragma once
+
+/// Missing tokens of a request that a step computes.
+
+#include <vector>
+
+#include "engine/request.h"
+
+namespace slime::engine {
+
+/// The next `num_tokens` missing tokens of a request.
+struct Chunk {
+  Request* request = nullptr;
+  int64_t num_tokens = 0;
+  bool completes() const { return num_tokens == request->num_missing(); }
+};
+
+/// The media rows of a chunk whose first row is `row` of a step.
+inline void append_media(std::vector<MediaRun>& runs, const Chunk& chunk, int64_t row) {
+  const Request& request = *chunk.request;
+  if (request.client.media.empty()) return;
+  append_runs(runs, request.client.media, request.num_computed,
+              request.num_computed + chunk.num_tokens, row);
+}
+
+inline bool has_media(const Chunk& chunk) {
+  std::vector<MediaRun> runs;
+  append_media(runs, chunk, 0);
+  return !runs.empty();
+}
+
+}  // namespace slime::engine
