@@ -9,9 +9,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <cstdio>
-#include <ctime>
 
 #include "core/error.h"
 #include "net/cross_origin.h"
@@ -22,23 +20,11 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-constexpr std::size_t kWriteSlice = 1 << 20;
 constexpr std::size_t kLingerBytes = 1 << 20;
 constexpr std::size_t kBodySlice = 64 << 10;
 constexpr std::chrono::milliseconds kPeerPoll{100};
-/// What clients wait before they try again, where the answer does not say otherwise.
-constexpr int kRetrySeconds = 1;
 constexpr std::string_view kTooManyBodies =
     "the server holds as many bytes of request bodies as it may; try again later";
-
-std::string http_date() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::array<char, 40> text{};
-  return {text.data(),
-          std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts)};
-}
 
 /// Whether the peer has closed its side, also while bytes of it are still unread.
 bool has_hung_up(int socket) {
@@ -149,7 +135,8 @@ Task<bool> HttpConnection::serve_one() {
              std::move(head.path),
              std::move(head.query),
              std::move(head.headers),
-             {}};
+             {},
+             std::move(head.target)};
   BodyShare share(scope_);
   const bool has_body = co_await read_body(head, share);
   if (!has_body) co_return false;
@@ -216,7 +203,7 @@ Task<bool> HttpConnection::read_sized_body(std::uint64_t length, BodyShare& shar
   for (;;) {
     const std::size_t have = request.body.size();
     if (!share.grow_to(have)) {
-      HttpResponse refusal = error_response(503, kTooManyBodies);
+      HttpResponse refusal = error_response(429, kTooManyBodies);
       co_await refuse_and_close(std::move(refusal));
       co_return false;
     }
@@ -244,7 +231,7 @@ Task<bool> HttpConnection::read_chunked_body(BodyShare& share) {
     } else if (state == ChunkedBody::State::kMalformed) {
       refusal = error_response(400, "malformed chunk");
     } else if (!share.grow_to(request.body.size())) {
-      refusal = error_response(503, kTooManyBodies);
+      refusal = error_response(429, kTooManyBodies);
     }
     if (refusal) {
       co_await refuse_and_close(std::move(*refusal));
@@ -280,97 +267,12 @@ Task<void> HttpConnection::call_handler(const HttpHandler& handler) {
   }
   stop_watching();
   if (answer_ == Answer::kDone) co_return;
-  if (answer_ ==
-      Answer::kEvents) {  // the stream was cut short: the missing last chunk tells the client
+  if (answer_ != Answer::kNone) {  // cut short: the missing last chunk tells the client
     keeps_alive_ = false;
     co_return;
   }
   if (!failure) failure = error_response(500, "internal error");
   co_await send(std::move(*failure));
-}
-
-std::string HttpConnection::response_head(int status, const HttpResponse& response,
-                                          bool has_length) const {
-  std::string head =
-      fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, reason_phrase(status), http_date());
-  if (!response.content_type.empty())
-    head += fmt::format("Content-Type: {}\r\n", response.content_type);
-  if (has_length) head += fmt::format("Content-Length: {}\r\n", response.body.size());
-  if (!has_length && !is_http_1_0_) head += "Transfer-Encoding: chunked\r\n";
-  for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);
-  for (const auto& [name, value] : cross_origin_) head += fmt::format("{}: {}\r\n", name, value);
-  if ((status == 429 || status == 503) && !find_header(response.headers, "Retry-After"))
-    head += fmt::format("Retry-After: {}\r\n", kRetrySeconds);
-  if (!keeps_alive_) {
-    head += "Connection: close\r\n";
-  } else if (is_http_1_0_) {
-    head += "Connection: keep-alive\r\n";
-  }
-  return head + "\r\n";
-}
-
-Task<void> HttpConnection::send(HttpResponse response) {
-  check(answer_ == Answer::kNone, "a request is answered once");
-  answer_ = Answer::kDone;
-  if (is_stopping_) keeps_alive_ = false;
-  std::string head = response_head(response.status, response, true);
-  if (is_head_request_) response.body.clear();
-  if (response.body.size() < kWriteSlice) {  // one packet where it fits
-    head += response.body;
-    co_await write(head);
-    co_return;
-  }
-  co_await write(head);
-  co_await write(response.body);
-}
-
-Task<void> HttpConnection::begin_events(HttpHeaders headers) {
-  check(answer_ == Answer::kNone, "a request is answered once");
-  answer_ = Answer::kEvents;
-  if (is_http_1_0_ || is_stopping_) keeps_alive_ = false;
-  HttpResponse response{.content_type = "text/event-stream", .headers = std::move(headers)};
-  response.headers.emplace_back("Cache-Control", "no-cache");
-  const std::string head = response_head(200, response, false);
-  co_await write(head);
-}
-
-Task<void> HttpConnection::write_event(std::string data, std::string name) {
-  std::string frame;
-  frame.reserve(data.size() + name.size() + 32);
-  if (!name.empty()) frame = "event: " + name + "\n";
-  frame += "data: ";
-  frame += data;
-  return write_frame(std::move(frame));
-}
-
-Task<void> HttpConnection::write_comment(std::string text) { return write_frame(": " + text); }
-
-/// Its lines, without the empty one that ends it.
-Task<void> HttpConnection::write_frame(std::string frame) {
-  check(answer_ == Answer::kEvents, "events follow begin_events");
-  frame += "\n\n";
-  if (!is_http_1_0_) frame = fmt::format("{:x}\r\n{}\r\n", frame.size(), frame);
-  co_await write(frame);
-}
-
-Task<void> HttpConnection::end_events() {
-  check(answer_ == Answer::kEvents, "events follow begin_events");
-  answer_ = Answer::kDone;
-  if (!is_http_1_0_) co_await write("0\r\n\r\n");
-}
-
-/// `bytes` live until the write is done: they belong to the caller's coroutine.
-Task<void> HttpConnection::write(std::string_view bytes) {
-  while (!bytes.empty() && is_connected_) {
-    const std::string_view slice = bytes.substr(0, kWriteSlice);
-    bytes.remove_prefix(slice.size());
-    stream_.expires_after(scope_.config.write_timeout);
-    error_code error;
-    co_await asio::async_write(stream_, asio::buffer(slice),
-                               asio::redirect_error(asio::use_awaitable, error));
-    stream_.expires_never();
-    if (error) disconnect();
-  }
 }
 
 /// Lets the peer read the answer: closing a socket with unread input would reset the connection

@@ -65,11 +65,14 @@ class HttpConnection final : public HttpExchange,
   Task<void> write_event(std::string data, std::string name) override;
   Task<void> write_comment(std::string text) override;
   Task<void> end_events() override;
+  Task<void> begin_body(HttpResponse head, std::optional<std::uint64_t> length) override;
+  Task<void> write_body(std::string bytes) override;
+  Task<void> end_body() override;
   void on_disconnect(std::function<void()> callback) override;
   bool is_connected() const override { return is_connected_; }
 
  private:
-  enum class Answer { kNone, kEvents, kDone };
+  enum class Answer { kNone, kEvents, kBody, kDone };
 
   Task<bool> serve_one();
   Task<std::optional<std::string>> read_head();
@@ -85,7 +88,9 @@ class HttpConnection final : public HttpExchange,
   void watch_peer();
   void poll_peer();
   void stop_watching();
-  std::string response_head(int status, const HttpResponse& response, bool has_length) const;
+  /// Without a length: in chunks, or up to the end of the connection.
+  std::string response_head(const HttpResponse& response,
+                            std::optional<std::uint64_t> length) const;
 
   boost::beast::tcp_stream stream_;
   ServerScope& scope_;
@@ -96,6 +101,7 @@ class HttpConnection final : public HttpExchange,
   Answer answer_ = Answer::kNone;
   bool keeps_alive_ = true;
   bool is_head_request_ = false;
+  bool is_chunked_ = false;  // the body of kBody
   bool is_http_1_0_ = false;
   HttpHeaders cross_origin_;  // for the page that asks
 

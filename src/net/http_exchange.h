@@ -3,13 +3,15 @@
 /// One request being answered: what a route's handler gets.
 ///
 /// A handler is a coroutine on the connection's strand. It answers once: `send`, or `begin_events`
-/// with any number of `write_event` and one `end_events`. Writes wait until the socket took the
+/// with any number of `write_event` and one `end_events`, or the same of `begin_body`. Writes wait until the socket took the
 /// bytes, so a slow reader slows its own handler and nobody else. A handler that throws ConfigError
 /// answers 400 with the text, any other exception 500.
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "net/access.h"
@@ -42,6 +44,14 @@ class HttpExchange {
   /// One ": ...\n\n" frame, which clients skip: it keeps proxies from closing an idle stream.
   virtual Task<void> write_comment(std::string text) = 0;
   virtual Task<void> end_events() = 0;
+
+  /// Starts an answer whose body comes in pieces: of `length` bytes together, or of any number. The
+  /// body of `head` is not looked at. A handler that ends before end_body() cuts the connection, by
+  /// which the client knows that something is missing.
+  virtual Task<void> begin_body(HttpResponse head, std::optional<std::uint64_t> length) = 0;
+  /// Does nothing once the peer is gone.
+  virtual Task<void> write_body(std::string bytes) = 0;
+  virtual Task<void> end_body() = 0;
 
   /// Calls `callback` once, on the strand, when the peer closes the connection or the server stops
   /// before the handler is done; at once if that has happened. The next call replaces it.

@@ -22,6 +22,7 @@ struct HttpRequest {
   std::string query;   // as it stood, without the question mark: "include=core&dp_rank=0"
   HttpHeaders headers;
   std::string body;
+  std::string target = {};  // path and query as they stood: "/v1/loads?include=core"
 
   std::optional<std::string_view> header(std::string_view name) const {
     return find_header(headers, name);

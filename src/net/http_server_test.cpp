@@ -380,15 +380,15 @@ TEST(HttpServer, RefusesABodyThatDoesNotFitBesideTheOthers) {
     const OpenClients half(test.server, 1,
                            "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + body);
     const HttpResponse refused = test.call("POST", "/echo", body);
-    EXPECT_EQ(refused.status, 503);
+    EXPECT_EQ(refused.status, 429);
     EXPECT_EQ(find_header(refused.headers, "Retry-After"), "1");
     EXPECT_TRUE(
         test.raw("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n" +
                  body + "\r\n0\r\n\r\n")
-            .starts_with("HTTP/1.1 503"));
+            .starts_with("HTTP/1.1 429"));
   }
-  int status = 503;
-  for (int i = 0; i < 500 && status == 503; ++i) {
+  int status = 429;
+  for (int i = 0; i < 500 && status == 429; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     status = test.call("POST", "/echo", body).status;
   }

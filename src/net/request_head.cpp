@@ -20,10 +20,6 @@ bool is_token_char(char c) {
   return std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
 }
 
-bool is_token(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), is_token_char);
-}
-
 /// Visible characters, space, tab, and bytes above 127.
 bool is_field_char(char c) {
   const auto byte = static_cast<unsigned char>(c);
@@ -89,6 +85,7 @@ std::optional<HeadProblem> parse_target(std::string_view target, RequestHead& he
     return problem("the request target has a broken percent-encoding");
   }
   head.path = std::move(*path);
+  head.target = target;
   head.query = target.substr(std::min(mark + 1, target.size()));
   return std::nullopt;
 }
@@ -99,7 +96,7 @@ std::optional<HeadProblem> parse_request_line(std::string_view line, RequestHead
   if (first == std::string_view::npos || first == last) return problem("malformed request line");
   const std::string_view method = line.substr(0, first);
   const std::string_view version = line.substr(last + 1);
-  if (!is_token(method)) return problem("malformed method");
+  if (!is_header_name(method)) return problem("malformed method");
   if (version.size() != 8 || !version.starts_with("HTTP/") || !is_digit(version[5]) ||
       version[6] != '.' || !is_digit(version[7])) {
     return problem("malformed HTTP version");
@@ -112,7 +109,7 @@ std::optional<HeadProblem> parse_request_line(std::string_view line, RequestHead
 
 std::optional<HeadProblem> parse_field(std::string_view line, RequestHead& head) {
   const std::size_t colon = line.find(':');
-  if (colon == std::string_view::npos || !is_token(line.substr(0, colon))) {
+  if (colon == std::string_view::npos || !is_header_name(line.substr(0, colon))) {
     return problem("malformed header field");  // folded lines and a space before the colon too
   }
   const std::string_view value = trim(line.substr(colon + 1));
@@ -161,6 +158,10 @@ std::optional<HeadProblem> apply_fields(RequestHead& head) {
 }
 
 }  // namespace
+
+bool is_header_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_token_char);
+}
 
 std::variant<RequestHead, HeadProblem> parse_request_head(std::string_view text) {
   RequestHead head;

@@ -20,8 +20,9 @@ namespace slime::net {
 
 struct RequestHead {
   std::string method;
-  std::string path;   // percent-decoded
-  std::string query;  // as it stood
+  std::string path;    // percent-decoded
+  std::string query;   // as it stood
+  std::string target;  // path and query, as they stood
   HttpHeaders headers;
   std::uint64_t content_length = 0;  // 0 when chunked
   bool is_chunked = false;
@@ -38,6 +39,9 @@ struct HeadProblem {
   int status = 400;
   std::string message;
 };
+
+/// A token of RFC 9110.
+bool is_header_name(std::string_view text);
 
 /// `text` runs up to and includes the empty line that ends the head.
 std::variant<RequestHead, HeadProblem> parse_request_head(std::string_view text);
