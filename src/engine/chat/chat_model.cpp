@@ -27,6 +27,12 @@ const text::CallFormat* call_format(const ChatParsers& parsers, std::string_view
                                   text::call_format_of_template, source);
 }
 
+const text::CallFormat* forced_call_format(const ChatParsers& parsers, std::string_view source) {
+  const text::CallFormat* known = call_format(parsers, source);
+  return known == nullptr && parsers.tool_calls == "auto" ? *text::find_call_format("qwen25")
+                                                          : known;
+}
+
 const text::ReasoningFormat* reasoning_format(const ChatParsers& parsers, std::string_view source) {
   return chosen<text::ReasoningFormat>(parsers.reasoning, "--reasoning-parser",
                                        text::find_reasoning_format,
@@ -43,12 +49,38 @@ void check_parsers(const ChatParsers& parsers) {
 ChatModel::ChatModel(RenderChatFn render, std::string_view template_source,
                      const text::Tokenizer* tokenizer, const ChatParsers& parsers)
     : render_(std::move(render)),
+      template_source_(template_source),
+      parsers_(parsers),
       traits_(probe_template(render_)),
       format_(call_format(parsers, template_source), reasoning_format(parsers, template_source),
-              tokenizer) {
+              tokenizer),
+      forced_format_(forced_call_format(parsers, template_source),
+                     reasoning_format(parsers, template_source), tokenizer) {
+  set_call_ids();
+}
+
+ChatModel::ChatModel(const ChatModel& other, const text::Tokenizer* tokenizer,
+                     const ChatParsers& parsers)
+    : render_(other.render_),
+      template_source_(other.template_source_),
+      parsers_(parsers),
+      traits_(other.traits_),
+      format_(call_format(parsers, template_source_), reasoning_format(parsers, template_source_),
+              tokenizer),
+      forced_format_(forced_call_format(parsers, template_source_),
+                     reasoning_format(parsers, template_source_), tokenizer) {
+  set_call_ids();
+}
+
+void ChatModel::set_call_ids() {
   const text::CallFormat* calls = format_.calls();
   if (calls != nullptr && calls->ids == text::CallIds::kKimi)
     traits_.call_ids = CallIdForm::kNumbered;
+}
+
+std::shared_ptr<const ChatModel> ChatModel::with_parsers(const ChatParsers& parsers,
+                                                         const text::Tokenizer* tokenizer) const {
+  return std::shared_ptr<const ChatModel>(new ChatModel(*this, tokenizer, parsers));
 }
 
 std::string ChatModel::parser_names() const {

@@ -42,14 +42,27 @@ class ChatModel final {
   }
   const TemplateTraits& traits() const { return traits_; }
   const text::MessageFormat& format() const { return format_; }
+  /// The same, and that of Qwen's calls where the template shows none: a grammar makes any model write it.
+  const text::MessageFormat& format_of_forced_calls() const { return forced_format_; }
+  const ChatParsers& parsers() const { return parsers_; }  // as they were named
+
+  /// The same template with other parsers. Throws ConfigError when there is none of a name.
+  std::shared_ptr<const ChatModel> with_parsers(const ChatParsers& parsers,
+                                                const text::Tokenizer* tokenizer) const;
 
   /// For people: "tool calls: qwen25, reasoning: qwen3".
   std::string parser_names() const;
 
  private:
+  ChatModel(const ChatModel& other, const text::Tokenizer* tokenizer, const ChatParsers& parsers);
+  void set_call_ids();
+
   RenderChatFn render_;
+  std::string template_source_;
+  ChatParsers parsers_;
   TemplateTraits traits_;
   text::MessageFormat format_;
+  text::MessageFormat forced_format_;
 };
 
 struct ChatModelSource {

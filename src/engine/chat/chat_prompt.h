@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/chat/chat_request.h"
+#include "engine/chat/chat_session.h"
 #include "engine/chat/tools.h"
 #include "engine/http/served_model.h"
 #include "text/messages/message_parser.h"
@@ -33,13 +34,17 @@ struct ChatCall {
   std::vector<GenerateRequest> requests;  // one per choice, each with a rid
   std::shared_ptr<const ChatReading> reading;
   std::vector<TokenId> prompt_ids;
+  std::shared_ptr<ChatSession> session;  // that the request belongs to, or null
 };
 
 /// Throws ConfigError: every problem, each naming its field; context_length_exceeded
-/// (engine/http/api_error.h) where the prompt leaves no room in the context. `model` outlives the answers.
-ChatCall prepare_chat(ChatRequest request, const ServedModel& model);
+/// (engine/http/api_error.h) where the prompt leaves no room in the context. `model` outlives the answers;
+/// of a request of a session it is the session's.
+ChatCall prepare_chat(ChatRequest request, const ServedModel& model,
+                      std::shared_ptr<ChatSession> session = nullptr);
 
 /// Length of the prompt alone.
-int64_t count_prompt_tokens(const ChatRequest& request, const ServedModel& model);
+int64_t count_prompt_tokens(ChatRequest request, const ServedModel& model,
+                            ChatSession* session = nullptr);
 
 }  // namespace slime::engine

@@ -10,6 +10,8 @@ void ChoiceTokens::add(const GenerateUpdate& update) {
   append(input_top, update.input_top);
   append(ids, update.output_ids);
   append(log_probs, update.output_log_probs);
+  append(free_log_probs, update.output_free_log_probs);
+  num_constrained += update.num_constrained;
   append(top, update.output_top);
 }
 

@@ -2,6 +2,7 @@
 
 /// Tokens of one choice of an answer, and what the engine said of each.
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -13,8 +14,10 @@ struct ChoiceTokens {
   std::vector<std::optional<float>> input_log_probs;  // of the prompt, as far as asked for
   TopLogProbs input_top;
   std::vector<TokenId> ids;
-  std::vector<float> log_probs;  // only with return_logprob
-  TopLogProbs top;               // only with top_logprobs_num > 0
+  std::vector<float> log_probs;       // only with return_logprob
+  std::vector<float> free_log_probs;  // only with return_free_logprobs
+  TopLogProbs top;                    // only with top_logprobs_num > 0
+  int64_t num_constrained = 0;        // the last so many were drawn under a grammar
 
   void add(const GenerateUpdate& update);
 };

@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
 constexpr std::string_view kBegin = R"({"input":")";
-constexpr std::string_view kKey = R"("input")";
+constexpr std::string_view kInputKey = R"("input")";
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 /// White space may stand between JSON's tokens, of which the key is one.
-bool may_be_space(std::size_t place) { return place <= 1 || place > kKey.size(); }
+bool may_be_space(std::size_t place) { return place <= 1 || place > kInputKey.size(); }
 
 /// The first half of a surrogate pair needs the second one.
 bool is_whole(std::string_view escape) {

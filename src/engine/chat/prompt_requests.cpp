@@ -36,6 +36,7 @@ std::vector<GenerateRequest> make_requests(const ServedModel& model, const Gener
     if (length >= model.context_length) throw context_length_exceeded(model.context_length, length);
     for (std::size_t copy = 0; copy < n; ++copy) {
       GenerateRequest request = shared;
+      request.stream_interval = model.stream_interval;
       request.input_ids = prompt;
       request.sampling.max_new_tokens = max_tokens.value_or(model.context_length - length);
       if (request.sampling.sampling_seed) *request.sampling.sampling_seed += copy;

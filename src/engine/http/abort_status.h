@@ -14,8 +14,9 @@ inline int http_status_of(FinishReason::Cause cause) {
     case FinishReason::Cause::kBadRequest:
     case FinishReason::Cause::kResponseTooLarge:
       return 400;
-    case FinishReason::Cause::kQueueFull:
+    case FinishReason::Cause::kQueueFull:  // 503 is for what is broken: routers leave it alone then
     case FinishReason::Cause::kResponsesFull:
+      return 429;
     case FinishReason::Cause::kEngineLost:
     case FinishReason::Cause::kShuttingDown:
       return 503;

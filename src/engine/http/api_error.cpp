@@ -23,6 +23,7 @@ constexpr StatusWords kWords[] = {
     {403, "invalid_request_error", "permission_denied", "PermissionDeniedError",
      "permission_error"},
     {404, "invalid_request_error", "not_found", "NotFoundError", "not_found_error"},
+    {409, "invalid_request_error", "conflict", "ConflictError", "invalid_request_error"},
     {413, "invalid_request_error", "request_too_large", "BadRequestError", "request_too_large"},
     {429, "rate_limit_error", "rate_limit_exceeded", "RateLimitError", "rate_limit_error"},
     {499, "invalid_request_error", "request_cancelled", "RequestCancelledError", "api_error"},

@@ -23,13 +23,13 @@ TEST(ApiError, APromptThatIsTooLongHasTheWordsOfBothProtocols) {
   EXPECT_EQ(anthropic.at("request_id"), "req_1");
 }
 
-TEST(ApiError, AnEngineThatIsFullIsOverloadedInEachProtocolsWord) {
+TEST(ApiError, AnEngineThatIsFullSaysSoInEachProtocolsWord) {
   const ApiError error =
       ApiError::of(aborted(FinishReason::Cause::kQueueFull, "8 requests wait already"));
-  EXPECT_EQ(error.status(), 503);
-  EXPECT_EQ(at(openai_error(error), "error", "type"), "server_error");
-  EXPECT_EQ(at(openai_error(error), "error", "code"), "overloaded");
-  EXPECT_EQ(at(anthropic_error(error, ""), "error", "type"), "overloaded_error");
+  EXPECT_EQ(error.status(), 429);
+  EXPECT_EQ(at(openai_error(error), "error", "type"), "rate_limit_error");
+  EXPECT_EQ(at(openai_error(error), "error", "code"), "rate_limit_exceeded");
+  EXPECT_EQ(at(anthropic_error(error, ""), "error", "type"), "rate_limit_error");
 }
 
 TEST(ApiError, AnyConfigErrorIsABadRequestAndAnApiErrorStaysWhatItIs) {

@@ -40,17 +40,11 @@ std::string VersionNames::name_of(WeightVersion version) const {
   return found == names_.end() ? std::to_string(version) : found->second;
 }
 
-void ApiCounters::add(const GenerateUpdate& last_update, std::int64_t num_output) {
-  ++num_requests;
-  if (last_update.finish && last_update.finish->kind == FinishReason::Kind::kAbort) ++num_aborted;
-  num_prompt_tokens += last_update.prompt_tokens;
-  num_cached_tokens += last_update.cached_tokens;
-  num_generated_tokens += num_output;
-}
-
 void ApiState::join() {
   control_threads.join();
   weights_thread.join();
+  profile_thread.stop();
+  profile_thread.join();
   parse_threads.join();
 }
 

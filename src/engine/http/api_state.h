@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
@@ -19,8 +20,10 @@
 #include "core/error.h"
 #include "engine/client.h"
 #include "engine/http/request_body.h"
+#include "engine/http/request_metrics.h"
 #include "engine/http/response_memory.h"
 #include "engine/http/served_model.h"
+#include "engine/sessions/session_store.h"
 #include "net/http_exchange.h"
 
 namespace slime::engine {
@@ -60,26 +63,21 @@ class WeightsFolder {
   std::string path_;  // guarded by mutex_; as it was named
 };
 
-/// Totals since the start, for /metrics.
-struct ApiCounters {
-  std::atomic<std::int64_t> num_requests{0};
-  std::atomic<std::int64_t> num_aborted{0};
-  std::atomic<std::int64_t> num_prompt_tokens{0};
-  std::atomic<std::int64_t> num_cached_tokens{0};
-  std::atomic<std::int64_t> num_generated_tokens{0};
-
-  void add(const GenerateUpdate& last_update, std::int64_t num_output);
-};
-
 struct ApiOptions {
   bool incremental_streaming_output = false;
   std::string weight_version = "default";      // the name of the loaded checkpoint
   std::chrono::seconds watchdog_timeout{300};  // a step that takes longer means a wedged engine
   std::int64_t max_running_requests = 0;       // for /server_info
   std::uint64_t random_seed = 0;               // idem
+  int tp_size = 1;                             // idem: the ranks that share the model
+  bool has_gpu = false;
+  std::filesystem::path profile_directory;  // of /start_profile; empty: none are written
   /// What answers in the making may hold, one call's and all together (response_memory.h).
   std::size_t response_limit_bytes = std::size_t{1} << 30;
   std::size_t all_responses_limit_bytes = std::size_t{4} << 30;
+  SessionLimits sessions = {};
+  /// Chat requests that belong to no session are refused.
+  bool requires_sessions = false;
 };
 
 struct ApiState {
@@ -89,15 +87,17 @@ struct ApiState {
         options(std::move(options_)),
         versions(options.weight_version),
         weights_folder(model_.path.string()),
-        responses(options.response_limit_bytes, options.all_responses_limit_bytes) {}
+        responses(options.response_limit_bytes, options.all_responses_limit_bytes),
+        sessions(model_, options.sessions) {}
 
   EngineClient& engine;
   const ServedModel& model;
   const ApiOptions options;
   VersionNames versions;
   WeightsFolder weights_folder;
-  ApiCounters counters;
+  RequestMetrics metrics;
   ResponseMemory responses;
+  SessionStore sessions;
   /// Of /health_generate: clients that do not read their answers say nothing about the engine, so a
   /// probe, whose answer is one token, needs none of what they hold.
   ResponseMemory probes{std::numeric_limits<std::size_t>::max(),
@@ -109,6 +109,8 @@ struct ApiState {
   /// Updates of the weights, one after the other: each reads a checkpoint and has a version of its
   /// own.
   boost::asio::thread_pool weights_thread{1};
+  /// Traces begin and end on one thread.
+  boost::asio::thread_pool profile_thread{1};
   /// Large requests are parsed and tokenised here, and chat templates, which are programs, run here.
   boost::asio::thread_pool parse_threads{2};
   /// What waits for those threads after this is not begun any more: the server ends.
@@ -139,14 +141,12 @@ net::Task<T> compute_on(boost::asio::thread_pool& pool, std::function<T()> body)
 net::HttpHandler answer_on(boost::asio::thread_pool& pool,
                            std::function<net::HttpResponse(const net::HttpRequest&)> answer);
 
-/// The request's body as a call. Takes the body out of `request`. `is_apart`: on a thread of its own
-/// however small it is. Throws ConfigError.
+/// The request's body as a call. Takes the body out of `request`. Throws ConfigError.
 template <typename Call>
 net::Task<Call> parse_call(ApiState& state, net::HttpRequest& request,
-                           Call (*parse)(const json::object&, const ServedModel&),
-                           bool is_apart = false) {
+                           Call (*parse)(const json::object&, const ServedModel&)) {
   std::string body = std::exchange(request.body, {});
-  if (body.size() <= kSmallBodyBytes && !is_apart) co_return parse(parse_body(body), state.model);
+  if (body.size() <= kSmallBodyBytes) co_return parse(parse_body(body), state.model);
   std::function<Call()> work = [&state, parse, body = std::move(body)] {
     if (std::chrono::steady_clock::now() > state.ends_at.load())
       throw ConfigError("the server is stopping");
@@ -166,6 +166,12 @@ void add_responses_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_anthropic_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_openai_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_control_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
+void add_weights_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
+void add_weight_tensor_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
+void add_profile_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_information_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
+void add_other_routes(std::vector<net::HttpRoute>& routes);
+/// After the routes of the chat protocols, which it also serves below /sessions/NAME.
+void add_session_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 
 }  // namespace slime::engine

@@ -223,15 +223,17 @@ class ChatAnswer final : public OpenAiAnswer {
     choices_[choice].add(update);
   }
 
-  std::int64_t num_output(std::size_t choice) const override {
-    return static_cast<std::int64_t>(choices_[choice].choice().tokens().ids.size());
-  }
-
   const FinishReason* failure() const override {
     for (const ChatCompletionsChoice& each : choices_) {
       if (is_http_error(each.choice().finish())) return &*each.choice().finish();
     }
     return nullptr;
+  }
+
+  std::vector<const ChatChoice*> chat_choices() const override {
+    std::vector<const ChatChoice*> choices;
+    for (const ChatCompletionsChoice& each : choices_) choices.push_back(&each.choice());
+    return choices;
   }
 
   std::vector<std::size_t> take_stops() override {

@@ -15,17 +15,7 @@ namespace {
 
 using Limits = RequestLimits;
 
-constexpr auto kOwnFields = std::to_array<std::string_view>(
-    {"messages", "input_ids", "max_completion_tokens", "top_logprobs", "tools", "tool_choice",
-     "functions", "function_call", "audio", "modalities", "web_search_options", "echo",
-     "thinking"});
-
-void refuse_unsupported(const FieldReader& fields) {
-  fields.refuse("functions", "is not supported; use tools");
-  fields.refuse("function_call", "is not supported; use tool_choice");
-  fields.refuse("audio", "is refused: this engine serves text models");
-  fields.refuse("web_search_options", "is not supported");
-  fields.refuse("echo", "is not supported; continue_final_message goes on with a message");
+void check_modalities(const FieldReader& fields) {
   if (const json::array* forms = fields.array("modalities")) {
     if (*forms != json::array{"text"})
       fields.note("modalities", "must be [\"text\"]: this engine serves text models");
@@ -58,7 +48,8 @@ std::optional<int64_t> read_max_tokens(const FieldReader& fields) {
 
 }  // namespace
 
-ChatCompletionsCall parse_chat_completions(const json::object& body, const ServedModel& model) {
+ChatCompletionsCall parse_chat_completions(const json::object& body, const ServedModel& model,
+                                           std::shared_ptr<ChatSession> session) {
   require_tokenizer(model);  // this route answers with text
   std::vector<std::string> problems;
   const FieldReader fields(body, "", problems);
@@ -73,7 +64,8 @@ ChatCompletionsCall parse_chat_completions(const json::object& body, const Serve
   request.max_tokens = read_max_tokens(fields);
   read_thinking(fields, request);
   read_tools(fields, request, problems);
-  refuse_unsupported(fields);
+  refuse_unsupported(fields, kChatCompletions, kChats);
+  check_modalities(fields);
   if (const json::value* ids = fields.find("input_ids"))
     request.input_ids = fields.token_ids(*ids, "input_ids", model.vocab_size);
   if (request.input_ids && request.input_ids->empty())
@@ -84,9 +76,9 @@ ChatCompletionsCall parse_chat_completions(const json::object& body, const Serve
   } else if (!request.input_ids) {
     fields.note("messages", "must be a list of messages");
   }
-  call.ignored_fields = ignored_fields(fields, with_chat_fields(kOwnFields));
+  call.ignored_fields = ignored_fields(fields, kChatCompletions);
   if (!problems.empty()) throw ConfigError(problems);
-  call.chat = prepare_chat(std::move(request), model);
+  call.chat = prepare_chat(std::move(request), model, std::move(session));
   return call;
 }
 

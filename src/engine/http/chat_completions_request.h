@@ -2,6 +2,7 @@
 
 /// Request of /v1/chat/completions as a chat request.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct ChatCompletionsCall {
 };
 
 /// Throws ConfigError with every problem, each naming its field.
-ChatCompletionsCall parse_chat_completions(const json::object& body, const ServedModel& model);
+ChatCompletionsCall parse_chat_completions(const json::object& body, const ServedModel& model,
+                                           std::shared_ptr<ChatSession> session = nullptr);
 
 }  // namespace slime::engine

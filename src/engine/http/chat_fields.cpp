@@ -1,6 +1,5 @@
 #include "engine/http/chat_fields.h"
 
-#include <array>
 #include <optional>
 
 #include "engine/chat/thinking.h"
@@ -8,11 +7,6 @@
 
 namespace slime::engine {
 namespace {
-
-constexpr auto kChatFields = std::to_array<std::string_view>(
-    {"parallel_tool_calls", "chat_template_kwargs", "documents", "reasoning_effort",
-     "continue_final_message", "add_generation_prompt", "separate_reasoning", "stream_reasoning",
-     "include_reasoning", "chat_template", "thinking_token_budget"});
 
 void read_template_options(const FieldReader& fields, ChatRequest& request) {
   json::object& options = request.template_options;
@@ -43,14 +37,7 @@ void read_chat_fields(const FieldReader& fields, const ServedModel& model, OpenA
   request.truncate_prompt_tokens =
       fields.integer("truncate_prompt_tokens", 1, RequestLimits::kMaxTokens);
   read_template_options(fields, request);
-  fields.refuse("chat_template", "is refused: the model's own is used");
-  fields.refuse("thinking_token_budget", "is not supported");
-}
-
-std::vector<std::string_view> with_chat_fields(std::span<const std::string_view> own) {
-  std::vector<std::string_view> names(own.begin(), own.end());
-  names.insert(names.end(), kChatFields.begin(), kChatFields.end());
-  return names;
+  refuse_unsupported(fields, kChats, kOpenAi);
 }
 
 }  // namespace slime::engine

@@ -5,11 +5,6 @@
 /// They are OpenAI's, SGLang's and vLLM's names, which are no fields of Responses and Messages, but
 /// which training code sends there, too.
 
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "core/field_reader.h"
 #include "engine/chat/chat_request.h"
 #include "engine/http/openai_fields.h"
@@ -21,8 +16,5 @@ namespace slime::engine {
 /// before: a field that is absent changes nothing.
 void read_chat_fields(const FieldReader& fields, const ServedModel& model, OpenAiForm& form,
                       ChatRequest& request);
-
-/// Their names and `own`, for ignored_fields().
-std::vector<std::string_view> with_chat_fields(std::span<const std::string_view> own);
 
 }  // namespace slime::engine

@@ -127,10 +127,6 @@ class CompletionsAnswer final : public OpenAiAnswer {
     choices_[choice].add(update);
   }
 
-  std::int64_t num_output(std::size_t choice) const override {
-    return static_cast<std::int64_t>(choices_[choice].facts().tokens.ids.size());
-  }
-
   const FinishReason* failure() const override {
     for (const CompletionsChoice& choice : choices_) {
       if (is_http_error(choice.finish())) return &*choice.finish();
@@ -186,7 +182,7 @@ class CompletionsAnswer final : public OpenAiAnswer {
   UsageTotals usage() const {
     UsageTotals totals;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
-      totals.completion += num_output(i);
+      totals.completion += static_cast<std::int64_t>(choices_[i].facts().tokens.ids.size());
       if (i % form_.n != 0) continue;
       totals.prompt += choices_[i].facts().last.prompt_tokens;
       totals.cached += choices_[i].facts().last.cached_tokens;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -17,9 +16,6 @@ namespace {
 using Limits = RequestLimits;
 
 constexpr std::int64_t kDefaultMaxTokens = 16;  // OpenAI's
-
-constexpr auto kCompletionFields =
-    std::to_array<std::string_view>({"prompt", "echo", "suffix", "best_of"});
 
 EchoedPrompt prompt_of_ids(const ServedModel& model, std::vector<TokenId> ids) {
   std::string text = model.tokenizer->decode(ids, false);
@@ -80,7 +76,7 @@ CompletionsCall parse_completions(const json::object& body, const ServedModel& m
   form.num_top_logprobs = num_logprobs.value_or(0);
   ask_for_logprobs(form, shared);
   if (echoes && form.returns_logprobs) shared.logprob_start_len = 0;
-  fields.refuse("suffix", "is not supported");
+  refuse_unsupported(fields, kCompletions, kOpenAi);
   if (const auto best_of = fields.integer("best_of", 1, Limits::kMaxN)) {
     if (static_cast<std::size_t>(*best_of) != form.n)
       fields.note("best_of", "is not supported beyond n");
@@ -88,7 +84,7 @@ CompletionsCall parse_completions(const json::object& body, const ServedModel& m
   const auto max_tokens =
       fields.integer("max_tokens", 0, Limits::kMaxTokens).value_or(kDefaultMaxTokens);
   std::vector<EchoedPrompt> prompts = read_prompts(fields, model);
-  call.ignored_fields = ignored_fields(fields, kCompletionFields);
+  call.ignored_fields = ignored_fields(fields, kCompletions);
   if (!problems.empty()) throw ConfigError(problems);
   std::vector<std::vector<TokenId>> ids;
   for (const EchoedPrompt& prompt : prompts) ids.push_back(prompt.ids);

@@ -93,6 +93,7 @@ GenerateRequest read_request(const json::object& body, std::size_t index, const 
                              std::int64_t& n, std::vector<std::string>& problems) {
   GenerateRequest request;
   request.sampling = model.sampling_defaults;
+  request.stream_interval = model.stream_interval;
   n = 1;
   const auto value = [&](const char* name) { return value_of_prompt(body, name, index); };
   const auto flag = [&](const char* name) {
@@ -110,10 +111,13 @@ GenerateRequest read_request(const json::object& body, std::size_t index, const 
   if (const json::value* params = value("sampling_params"))
     read_sampling(params->get_object(), model, request, n, problems);
   request.return_logprob = flag("return_logprob");
-  if (request.return_logprob) {  // the other two only say how much of them
+  if (request.return_logprob) {  // the others only say how much of them
     request.logprob_start_len = whole("logprob_start_len", -1);
     request.top_logprobs_num = whole("top_logprobs_num", 0);
+    if (const json::value* ids = value("token_ids_logprob"))
+      request.token_ids_logprob = json::value_to<std::vector<TokenId>>(*ids);
   }
+  request.return_free_logprobs = flag("return_free_logprobs");
   request.return_routed_experts = flag("return_routed_experts");
   request.routed_experts_start_len = whole("routed_experts_start_len", 0);
   request.cache_salt = joined_salt(text("cache_salt"), text("extra_key"));

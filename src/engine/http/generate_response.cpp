@@ -33,6 +33,7 @@ json::value to_json(const std::optional<FinishReason>& finish, std::int64_t num_
 
 void ResponseTotals::add(const GenerateUpdate& update) {
   num_output += static_cast<std::int64_t>(update.output_ids.size());
+  num_constrained += update.num_constrained;
   for (const VersionRun& run : update.versions) append_run(versions, run);
   take_totals(*this, update);
 }
@@ -42,7 +43,9 @@ GenerateResponse::GenerateResponse(const GenerateRequest& request, const text::T
     : tokenizer_(tokenizer),
       form_(std::move(form)),
       wanted_{.logprob = request.return_logprob,
+              .free_logprob = request.return_free_logprobs,
               .top = request.return_logprob && request.top_logprobs_num > 0,
+              .asked = request.return_logprob && !request.token_ids_logprob.empty(),
               .logprob_start = request.logprob_start_len,
               .top_p_ids = request.return_top_p_token_ids,
               .routed_experts = request.return_routed_experts,
@@ -95,9 +98,18 @@ void GenerateResponse::add(const GenerateUpdate& update) {
                     update.output_ids[i]);
       arrays_.output_log_probs.text += ',';
     }
+    if (i < update.output_free_log_probs.size()) {
+      append_triple(arrays_.free_log_probs.text, update.output_free_log_probs[i],
+                    update.output_ids[i]);
+      arrays_.free_log_probs.text += ',';
+    }
   }
   if (wanted_.top) {
     for (const auto& best : update.output_top) append_top(arrays_.output_top, best);
+  }
+  if (wanted_.asked) {
+    for (const auto& asked : update.output_asked) append_top(arrays_.output_asked, asked);
+    for (const auto& asked : update.input_asked) append_top(arrays_.input_asked, asked);
   }
   for (const std::optional<float>& log_prob : update.input_log_probs) {
     const std::int64_t position = wanted_.logprob_start + num_input_scored_++;
@@ -119,7 +131,8 @@ void GenerateResponse::add(const GenerateUpdate& update) {
 }
 
 void GenerateResponse::append_meta(std::string& out) {
-  const WeightVersion version = totals_.versions.empty() ? -1 : totals_.versions.back().version;
+  const WeightVersion version =
+      totals_.versions.empty() ? totals_.scored_by.value_or(-1) : totals_.versions.back().version;
   const auto name_of = [this](WeightVersion of) {
     return form_.name_version ? form_.name_version(of)
                               : std::to_string(std::max<WeightVersion>(of, 0));
@@ -143,6 +156,12 @@ void GenerateResponse::append_meta(std::string& out) {
     }
     out.back() = ']';
   }
+  if (totals_.num_constrained > 0) {  // ours: they are not draws of the model's own distribution
+    fmt::format_to(std::back_inserter(out), ",\"constrained\":true,\"num_constrained_tokens\":{}",
+                   totals_.num_constrained);
+  }
+  if (wanted_.free_logprob)
+    arrays_.free_log_probs.append_to(out, "output_token_free_logprobs", form_.is_incremental);
   if (wanted_.logprob) {
     arrays_.output_log_probs.append_to(out, "output_token_logprobs", form_.is_incremental);
     if (wanted_.logprob_start >= 0)
@@ -150,6 +169,10 @@ void GenerateResponse::append_meta(std::string& out) {
     if (wanted_.top) arrays_.output_top.append_to(out, "output_top_logprobs", form_.is_incremental);
     if (wanted_.top && wanted_.logprob_start >= 0)
       arrays_.input_top.append_to(out, "input_top_logprobs", form_.is_incremental);
+    if (wanted_.asked)
+      arrays_.output_asked.append_to(out, "output_token_ids_logprobs", form_.is_incremental);
+    if (wanted_.asked && wanted_.logprob_start >= 0)
+      arrays_.input_asked.append_to(out, "input_token_ids_logprobs", form_.is_incremental);
   }
   if (totals_.finish) {
     fmt::format_to(std::back_inserter(out), ",\"e2e_latency\":{}", totals_.total_seconds);
@@ -177,7 +200,8 @@ std::string GenerateResponse::to_json(std::int64_t index) {
   std::string out;
   out.reserve(escaped_text_.text.size() + arrays_.output_ids.text.size() +
               arrays_.output_log_probs.text.size() + arrays_.output_top.text.size() +
-              arrays_.input_log_probs.text.size() + arrays_.input_top.text.size() + 512);
+              arrays_.output_asked.text.size() + arrays_.input_log_probs.text.size() +
+              arrays_.input_top.text.size() + arrays_.input_asked.text.size() + 512);
   out += '{';
   if (text_) {
     out += "\"text\":\"";

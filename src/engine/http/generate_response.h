@@ -31,7 +31,9 @@ struct ResponseForm {
 /// What the updates so far add up to, beside their tokens.
 struct ResponseTotals {
   std::int64_t num_output = 0;
+  std::int64_t num_constrained = 0;  // the last so many were drawn under a grammar
   std::vector<VersionRun> versions;
+  std::optional<WeightVersion> scored_by;  // the prompt
   std::optional<FinishReason> finish;
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
@@ -63,7 +65,9 @@ class GenerateResponse {
   /// What the request asked for beside the tokens.
   struct Wanted {
     bool logprob = false;
+    bool free_logprob = false;
     bool top = false;
+    bool asked = false;               // token_ids_logprob
     std::int64_t logprob_start = -1;  // of the prompt; -1: none
     bool top_p_ids = false;
     bool routed_experts = false;
@@ -71,7 +75,8 @@ class GenerateResponse {
   };
   /// The arrays of the object.
   struct Arrays {
-    ArrayText output_ids, output_log_probs, output_top, input_log_probs, input_top;
+    ArrayText output_ids, output_log_probs, free_log_probs, output_top, output_asked;
+    ArrayText input_log_probs, input_top, input_asked;
   };
   /// Of the new tokens, whole in the last frame.
   struct TopPIds {

@@ -21,15 +21,9 @@ constexpr ResponseCost kCost{.token = 48, .log_prob = 96, .top = 96};
 
 struct Answers {
   std::vector<GenerateResponse> responses;
-  std::vector<std::int64_t> num_output;
 
-  /// Also counts finished requests.
-  void add(ApiState& state, const std::vector<IndexedUpdate>& updates) {
-    for (const auto& [index, update] : updates) {
-      responses[index].add(update);
-      num_output[index] += static_cast<std::int64_t>(update.output_ids.size());
-      if (update.finish) state.counters.add(update, num_output[index]);
-    }
+  void add(const std::vector<IndexedUpdate>& updates) {
+    for (const auto& [index, update] : updates) responses[index].add(update);
   }
 };
 
@@ -45,7 +39,6 @@ Answers make_answers(ApiState& state, const GenerateCall& call) {
   for (const GenerateRequest& request : call.requests) {
     answers.responses.emplace_back(request, state.model.tokenizer, form);
   }
-  answers.num_output.assign(call.requests.size(), 0);
   return answers;
 }
 
@@ -75,10 +68,11 @@ std::string to_error_frame(const FinishReason& failure) {
 
 Task<void> answer_whole(ApiState& state, HttpExchange& exchange, GenerateCall call) {
   Answers answers = make_answers(state, call);
-  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(call.requests));
-  while (!running.is_finished()) {
+  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(call.requests),
+                      &state.metrics);
+  while (!running.is_finished() && find_failure(answers) == nullptr) {
     const std::vector<IndexedUpdate> updates = co_await running.next();
-    answers.add(state, updates);
+    answers.add(updates);
   }
   if (const FinishReason* failure = find_failure(answers)) {
     HttpResponse refusal = to_error(*failure);
@@ -96,11 +90,12 @@ Task<void> answer_whole(ApiState& state, HttpExchange& exchange, GenerateCall ca
 
 Task<void> answer_events(ApiState& state, HttpExchange& exchange, GenerateCall call) {
   Answers answers = make_answers(state, call);
-  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(call.requests));
+  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(call.requests),
+                      &state.metrics);
   bool has_begun = false;
   while (!running.is_finished() && exchange.is_connected()) {
     const std::vector<IndexedUpdate> updates = co_await running.next();
-    answers.add(state, updates);
+    answers.add(updates);
     const FinishReason* failure = find_failure(answers);
     if (!has_begun &&
         failure != nullptr) {  // before the first frame a refusal can still be a status

@@ -235,8 +235,10 @@ TEST(GenerateRoute, NamesTheFieldsThatAreWrong) {
       {R"({"text":"x","sampling_params":{"logit_bias":{"5":-1e39}}})", "logit_bias"},
       {R"({"text":"x","rid":"a","rid":"b"})", "\"rid\" stands twice"},
       {R"({"text":"x","sampling_params":{"top_p":1,"top_\u0070":0.5}})", "\"top_p\" stands twice"},
-      {R"({"text":"x","sampling_params":{"json_schema":"{}"}})", "json_schema"},
-      {R"({"text":"x","sampling_params":{"regex":"a"}})", "regex"},
+      {R"({"text":"x","sampling_params":{"json_schema":7}})", "json_schema"},
+      {R"({"text":"x","sampling_params":{"regex":""}})", "regex"},
+      {R"({"text":"x","sampling_params":{"regex":"a","ebnf":"root ::= \"a\""}})",
+       "regex, ebnf are 2 grammars"},
   };
   for (const auto& [body, name] : cases) {
     const auto response = test.call("POST", "/generate", body);

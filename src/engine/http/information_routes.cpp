@@ -1,7 +1,9 @@
 /// Routes that only look: health, model, load, metrics, the tokens of a text.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 
@@ -9,6 +11,7 @@
 #include "core/json.h"
 #include "engine/http/api_state.h"
 #include "engine/http/generate_request.h"
+#include "engine/http/metrics_text.h"
 #include "engine/http/running_call.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -22,6 +25,7 @@ using net::RouteClass;
 using net::Task;
 
 constexpr std::chrono::seconds kProbeTimeout{20};
+constexpr const char* kMetricsType = "text/plain; version=0.0.4";
 
 /// A busy engine is healthy as long as its steps end; a wedged one is not, however politely HTTP
 /// answers, and one that cannot be reached is not either.
@@ -65,8 +69,9 @@ HttpResponse weight_version(ApiState& state, const HttpRequest&) {
 
 HttpResponse model_info(ApiState& state, const HttpRequest&) {
   const ServedModel& model = state.model;
+  const auto& tokenizer_path = model.tokenizer_path.empty() ? model.path : model.tokenizer_path;
   return json_response({{"model_path", state.weights_folder.path()},
-                        {"tokenizer_path", model.path.string()},
+                        {"tokenizer_path", tokenizer_path.string()},
                         {"is_generation", true},
                         {"preferred_sampling_params", nullptr},
                         {"weight_version", state.versions.name_of(state.engine.weight_version())},
@@ -76,15 +81,15 @@ HttpResponse model_info(ApiState& state, const HttpRequest&) {
                         {"architectures", json::value_from(model.architectures)}});
 }
 
+/// The used share of the KV cache.
+double usage_of(const EngineLoad& load) {
+  return load.num_kv_tokens > 0 ? static_cast<double>(load.num_kv_tokens_used) /
+                                      static_cast<double>(load.num_kv_tokens)
+                                : 0.0;
+}
+
 json::object to_json(const ApiState& state, const EngineLoad& load) {
-  const double usage = load.num_kv_tokens > 0 ? static_cast<double>(load.num_kv_tokens_used) /
-                                                    static_cast<double>(load.num_kv_tokens)
-                                              : 0.0;
-  const auto prompt_tokens = state.counters.num_prompt_tokens.load();
-  const double hit_rate = prompt_tokens > 0
-                              ? static_cast<double>(state.counters.num_cached_tokens.load()) /
-                                    static_cast<double>(prompt_tokens)
-                              : 0.0;
+  const double usage = usage_of(load);
   return {{"dp_rank", 0},
           {"num_running_reqs", load.num_running},
           {"num_waiting_reqs", load.num_waiting},
@@ -94,7 +99,7 @@ json::object to_json(const ApiState& state, const EngineLoad& load) {
           {"num_tokens_given_back", load.num_kv_tokens_given_back},
           {"token_usage", usage},
           {"gen_throughput", load.decode_tokens_per_second},
-          {"cache_hit_rate", hit_rate},
+          {"cache_hit_rate", state.metrics.cache_hit_rate()},
           {"utilization", usage},
           {"max_running_requests", state.options.max_running_requests},
           {"is_paused", load.is_paused},
@@ -103,22 +108,62 @@ json::object to_json(const ApiState& state, const EngineLoad& load) {
           {"seconds_without_progress", load.seconds_without_progress}};
 }
 
-HttpResponse loads(const ApiState& state, const EngineLoad& load) {
+void add_load(MetricsText& text, const ApiState& state, const EngineLoad& load) {
+  text.gauge("num_running_reqs", "Requests being decoded.", load.num_running);
+  text.gauge("num_queue_reqs", "Requests waiting.", load.num_waiting);
+  text.gauge("num_used_tokens", "Tokens in the KV cache.", load.num_kv_tokens_used);
+  text.gauge("max_total_num_tokens", "Tokens for which the KV cache has room.", load.num_kv_tokens);
+  text.gauge("token_usage", "Used share of the KV cache.", usage_of(load));
+  text.gauge("gen_throughput", "Generated tokens per second.", load.decode_tokens_per_second);
+  text.gauge("cache_hit_rate", "Share of prompt tokens found in the cache.",
+             state.metrics.cache_hit_rate());
+}
+
+/// Queries that ask for a part, or for another engine's, get what they ask for or are refused.
+void check_loads_query(const HttpRequest& request) {
+  constexpr auto kSections = std::to_array<std::string_view>(
+      {"core", "memory", "spec", "lora", "disagg", "queues", "all"});
+  std::vector<std::string> problems;
+  const std::string include = request.query_value("include").value_or("all");
+  for (std::size_t begin = 0; begin <= include.size();) {
+    const std::size_t end = std::min(include.find(',', begin), include.size());
+    const std::string_view section = std::string_view(include).substr(begin, end - begin);
+    if (std::ranges::find(kSections, section) == kSections.end())
+      problems.push_back(
+          fmt::format("include is \"{}\"; sections are {}", section, fmt::join(kSections, ", ")));
+    begin = end + 1;
+  }
+  const std::string rank = request.query_value("dp_rank").value_or("0");
+  if (rank != "0") problems.push_back(fmt::format("dp_rank is \"{}\"; there is one: 0", rank));
+  const std::string format = request.query_value("format").value_or("json");
+  if (format != "json" && format != "prometheus")
+    problems.push_back(fmt::format("format is \"{}\"; json and prometheus are known", format));
+  require_none(problems);
+}
+
+HttpResponse loads(const ApiState& state, const EngineLoad& load, const HttpRequest& request) {
+  check_loads_query(request);
+  if (request.query_value("format") == "prometheus") {
+    MetricsText text("dp_rank", "0");
+    add_load(text, state, load);
+    return {.body = text.take(), .content_type = kMetricsType};
+  }
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   return json_response(
       {{"timestamp", now}, {"version", "slime"}, {"loads", json::array{to_json(state, load)}}});
 }
 
-HttpResponse get_load(const ApiState&, const EngineLoad& load) {
+HttpResponse get_load(const ApiState&, const EngineLoad& load, const HttpRequest&) {
   return json_response(json::array{{{"dp_rank", 0},
                                     {"num_reqs", load.num_running + load.num_waiting},
                                     {"num_waiting_reqs", load.num_waiting},
                                     {"num_tokens", load.num_kv_tokens_used}}});
 }
 
-HttpResponse server_info(const ApiState& state, const EngineLoad& load) {
+HttpResponse server_info(const ApiState& state, const EngineLoad& load, const HttpRequest&) {
   const ServedModel& model = state.model;
+  const int tp_size = state.options.tp_size;
   return json_response(
       {{"model_path", state.weights_folder.path()},
        {"served_model_name", model.name},
@@ -127,12 +172,12 @@ HttpResponse server_info(const ApiState& state, const EngineLoad& load) {
        {"max_running_requests", state.options.max_running_requests},
        {"random_seed", state.options.random_seed},
        {"weight_version", state.versions.name_of(state.engine.weight_version())},
-       {"tp_size", 1},
+       {"tp_size", tp_size},
        {"pp_size", 1},
        {"dp_size", 1},
        {"ep_size", 1},
        {"moe_dp_size", 1},
-       {"num_gpus", 1},
+       {"num_gpus", tp_size},  // devices, a CPU's rank too
        {"disaggregation_mode", "null"},
        {"disaggregation_bootstrap_port", nullptr},
        {"encoder_only", false},
@@ -145,40 +190,37 @@ HttpResponse server_info(const ApiState& state, const EngineLoad& load) {
        {"version", "slime"}});
 }
 
-/// Prometheus text format, SGLang's names.
-HttpResponse metrics(const ApiState& state, const EngineLoad& load) {
-  std::string text;
-  const auto add = [&](const char* name, const char* type, const char* help, auto value) {
-    text += fmt::format(
-        "# HELP sglang:{0} {1}\n# TYPE sglang:{0} {2}\nsglang:{0}{{model_name=\"{3}\"}} {4}\n",
-        name, help, type, state.model.name, value);
-  };
-  const double usage = load.num_kv_tokens > 0 ? static_cast<double>(load.num_kv_tokens_used) /
-                                                    static_cast<double>(load.num_kv_tokens)
-                                              : 0.0;
-  add("num_running_reqs", "gauge", "Requests being decoded.", load.num_running);
-  add("num_queue_reqs", "gauge", "Requests waiting.", load.num_waiting);
-  add("num_used_tokens", "gauge", "Tokens in the KV cache.", load.num_kv_tokens_used);
-  add("tokens_given_back_total", "counter",
-      "Tokens behind all sliding windows whose place in the KV cache was given back.",
-      load.num_kv_tokens_given_back);
-  add("token_usage", "gauge", "Used share of the KV cache.", usage);
-  add("gen_throughput", "gauge", "Generated tokens per second.", load.decode_tokens_per_second);
-  add("seconds_since_step", "gauge", "Age of the last finished engine step.",
-      load.seconds_since_step);
-  add("seconds_without_progress", "gauge", "The same while there is work, else 0.",
-      load.seconds_without_progress);
-  add("response_bytes", "gauge", "Held by answers in the making.", state.responses.num_bytes());
-  add("engine_steps_total", "counter", "Engine steps.", load.steps_done);
-  add("num_requests_total", "counter", "Finished requests.", state.counters.num_requests.load());
-  add("num_aborted_requests_total", "counter", "Aborted requests.",
-      state.counters.num_aborted.load());
-  add("prompt_tokens_total", "counter", "Prompt tokens.", state.counters.num_prompt_tokens.load());
-  add("cached_tokens_total", "counter", "Prompt tokens found in the cache.",
-      state.counters.num_cached_tokens.load());
-  add("generation_tokens_total", "counter", "Generated tokens.",
-      state.counters.num_generated_tokens.load());
-  return {.body = std::move(text), .content_type = "text/plain; version=0.0.4"};
+HttpResponse metrics(const ApiState& state, const EngineLoad& load, const HttpRequest&) {
+  const RequestMetrics& metrics = state.metrics;
+  MetricsText text("model_name", state.model.name);
+  add_load(text, state, load);
+  text.counter("tokens_given_back_total",
+               "Tokens behind all sliding windows whose place in the KV cache was given back.",
+               load.num_kv_tokens_given_back);
+  text.gauge("seconds_since_step", "Age of the last finished engine step.",
+             load.seconds_since_step);
+  text.gauge("seconds_without_progress", "The same while there is work, else 0.",
+             load.seconds_without_progress);
+  text.gauge("response_bytes", "Held by answers in the making.", state.responses.num_bytes());
+  text.gauge("open_sessions", "Sessions of agents.", state.sessions.all().size());
+  text.gauge("session_bytes", "Held by the turns of sessions.", state.sessions.num_bytes());
+  text.counter("dropped_sessions_total", "Sessions dropped because nothing was asked of them.",
+               state.sessions.num_dropped());
+  text.counter("engine_steps_total", "Engine steps.", load.steps_done);
+  text.counter("num_requests_total", "Finished requests.", metrics.num_requests.load());
+  text.counter("num_aborted_requests_total", "Aborted requests.", metrics.num_aborted.load());
+  text.counter("prompt_tokens_total", "Prompt tokens.", metrics.num_prompt_tokens.load());
+  text.counter("cached_tokens_total", "Prompt tokens found in the cache.",
+               metrics.num_cached_tokens.load());
+  text.counter("generation_tokens_total", "Generated tokens.", metrics.num_generated_tokens.load());
+  text.histogram("time_to_first_token_seconds", "From submission to the first token.",
+                 metrics.first_token);
+  text.histogram("inter_token_latency_seconds", "From one token to the next.",
+                 metrics.between_tokens);
+  text.histogram("e2e_request_latency_seconds", "From submission to the end.",
+                 metrics.whole_request);
+  text.histogram("queue_time_seconds", "From submission to the first step.", metrics.in_queue);
+  return {.body = text.take(), .content_type = kMetricsType};
 }
 
 constexpr std::array<std::string_view, 3> kTokenizeFields{"model", "prompt", "add_special_tokens"};
@@ -235,13 +277,13 @@ void add_information_routes(ApiState& state, std::vector<net::HttpRoute>& routes
                           return answer(state, request);
                         }));
   };
-  using LoadAnswer = HttpResponse (*)(const ApiState&, const EngineLoad&);
+  using LoadAnswer = HttpResponse (*)(const ApiState&, const EngineLoad&, const HttpRequest&);
   const auto add_of_load = [&](const char* path, RouteClass route_class, LoadAnswer answer) {
     routes.emplace_back("GET", path, route_class,
-                        net::answer_with([&state, answer](const HttpRequest&) {
+                        net::answer_with([&state, answer](const HttpRequest& request) {
                           const Expected<EngineLoad> load = state.engine.load();
                           if (!load) return net::error_response(503, load.error().message);
-                          return answer(state, *load);
+                          return answer(state, *load, request);
                         }));
   };
   add("/health", RouteClass::kProbe, health);

@@ -16,11 +16,12 @@ TEST(InformationRoutes, HealthIsAMatterOfProgress) {
 }
 
 TEST(InformationRoutes, DescribeModelServerAndLoad) {
-  TestServer test("Hi");
+  TestServer test("Hi", {.tp_size = 2});
   const auto get = [&](const char* path) { return parse_json(test.call("GET", path).body, path); };
   EXPECT_EQ(at(get("/model_info"), "/model_type"), "fake");
   EXPECT_EQ(at(get("/get_model_info"), "/architectures/0"), "FakeForCausalLM");
-  EXPECT_EQ(at(get("/server_info"), "/tp_size"), 1);
+  EXPECT_EQ(at(get("/server_info"), "/tp_size"), 2);
+  EXPECT_EQ(at(get("/server_info"), "/num_gpus"), 2);
   EXPECT_EQ(at(get("/get_server_info"), "/internal_states/0/num_running_reqs"), 0);
   EXPECT_EQ(at(get("/v1/loads?include=core"), "/loads/0/num_waiting_reqs"), 0);
   EXPECT_EQ(at(get("/get_load"), "/0/num_reqs"), 0);
@@ -28,6 +29,33 @@ TEST(InformationRoutes, DescribeModelServerAndLoad) {
   EXPECT_NE(
       test.call("GET", "/metrics").body.find("sglang:num_running_reqs{model_name=\"ascii\"} 0\n"),
       std::string::npos);
+}
+
+TEST(InformationRoutes, LoadsAreGivenInTheFormThatIsAskedForOrRefused) {
+  TestServer test("Hi");
+  const net::HttpResponse text =
+      test.call("GET", "/v1/loads?format=prometheus&include=core,queues");
+  EXPECT_EQ(text.content_type, "text/plain; version=0.0.4");
+  EXPECT_NE(text.body.find("sglang:num_running_reqs{dp_rank=\"0\"} 0\n"), std::string::npos)
+      << text.body;
+  EXPECT_EQ(test.call("GET", "/v1/loads?dp_rank=0&format=json&include=all").status, 200);
+  for (const char* query : {"format=yaml", "include=core,weather", "include=", "dp_rank=1"})
+    EXPECT_EQ(test.call("GET", std::string("/v1/loads?") + query).status, 400) << query;
+}
+
+TEST(InformationRoutes, MetricsHaveTheLatenciesOfRequests) {
+  TestServer test("Hi");
+  test.post("/generate", R"({"text":"x"})");
+  test.post("/v1/completions", R"({"prompt":"x"})");
+  const std::string body = test.call("GET", "/metrics").body;
+  for (const char* line :
+       {"sglang:num_requests_total{model_name=\"ascii\"} 2\n",
+        "sglang:generation_tokens_total{model_name=\"ascii\"} 6\n",
+        "sglang:time_to_first_token_seconds_count{model_name=\"ascii\"} 2\n",
+        "sglang:inter_token_latency_seconds_count{model_name=\"ascii\"} 4\n",
+        "sglang:e2e_request_latency_seconds_bucket{model_name=\"ascii\",le=\"+Inf\"} 2\n",
+        "# TYPE sglang:queue_time_seconds histogram\n"})
+    EXPECT_NE(body.find(line), std::string::npos) << line << body;
 }
 
 TEST(InformationRoutes, TextBecomesTokensAndTextAgain) {

@@ -7,9 +7,33 @@
 #include "engine/http/openai_logprobs.h"
 
 namespace slime::engine {
+namespace {
+
+std::vector<ServerEvent> unnamed(std::vector<std::string> chunks) {
+  std::vector<ServerEvent> events;
+  for (std::string& chunk : chunks) events.push_back({"", std::move(chunk)});
+  return events;
+}
+
+}  // namespace
+
+std::vector<ServerEvent> OpenAiAnswer::begin() { return unnamed(first_chunks()); }
+std::vector<ServerEvent> OpenAiAnswer::next() { return unnamed(next_chunks()); }
+
+std::vector<ServerEvent> OpenAiAnswer::end() {
+  std::vector<ServerEvent> events;
+  if (std::optional<std::string> usage = usage_chunk()) events.push_back({"", *std::move(usage)});
+  events.push_back({"", "[DONE]"});
+  return events;
+}
+
+std::vector<ServerEvent> OpenAiAnswer::fail(const ApiError& error) {
+  return {{"", json_text(openai_error(error))}};
+}
 
 WeightVersion ChoiceFacts::last_version(const VersionNamer& namer) const {
-  return versions.empty() ? namer.current() : versions.back().version;
+  if (!versions.empty()) return versions.back().version;
+  return last.scored_by ? *last.scored_by : namer.current();
 }
 
 json::value matched_stop(const std::optional<FinishReason>& finish) {
@@ -43,6 +67,18 @@ json::object meta_info(const ChoiceFacts& choice, const OpenAiForm& form,
       triples.push_back(json::array{log_prob_number(tokens.log_probs[i]), tokens.ids[i], nullptr});
     }
     meta["output_token_logprobs"] = std::move(triples);
+  }
+  if (tokens.num_constrained > 0) {
+    meta["constrained"] = true;
+    meta["num_constrained_tokens"] = tokens.num_constrained;
+  }
+  if (!tokens.free_log_probs.empty()) {
+    json::array triples;
+    for (std::size_t i = 0; i < std::min(tokens.ids.size(), tokens.free_log_probs.size()); ++i) {
+      triples.push_back(
+          json::array{log_prob_number(tokens.free_log_probs[i]), tokens.ids[i], nullptr});
+    }
+    meta["output_token_free_logprobs"] = std::move(triples);
   }
   return meta;
 }

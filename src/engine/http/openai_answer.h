@@ -16,8 +16,11 @@
 #include "engine/chat/choice_tokens.h"
 #include "engine/client.h"
 #include "engine/http/openai_fields.h"
+#include "engine/http/protocol_answer.h"
 
 namespace slime::engine {
+
+class ChatChoice;
 
 /// Clients' names of weight versions.
 struct VersionNamer {
@@ -25,25 +28,20 @@ struct VersionNamer {
   std::function<WeightVersion()> current;  // of an answer without tokens
 };
 
-/// One answer. Chunks are the JSON texts of a stream's events.
-class OpenAiAnswer {
+/// The same as JSON texts of a stream's events, which have no names.
+class OpenAiAnswer : public ProtocolAnswer {
  public:
-  virtual ~OpenAiAnswer() = default;
-
-  virtual void add(std::size_t choice, const GenerateUpdate& update) = 0;
-
-  virtual std::int64_t num_output(std::size_t choice) const = 0;
-  /// Of the first choice that ended with an HTTP error.
-  virtual const FinishReason* failure() const = 0;
-  /// Choices that need no more tokens, each told once.
-  virtual std::vector<std::size_t> take_stops() { return {}; }
-
-  virtual json::object whole() const = 0;
   virtual std::vector<std::string> first_chunks() { return {}; }
   /// What is new since the last chunk.
   virtual std::vector<std::string> next_chunks() = 0;
   /// The chunk with the totals, where it was asked for.
   virtual std::optional<std::string> usage_chunk() const = 0;
+
+  std::vector<ServerEvent> begin() final;
+  std::vector<ServerEvent> next() final;
+  /// [DONE] comes after the totals, and not after an error.
+  std::vector<ServerEvent> end() final;
+  std::vector<ServerEvent> fail(const ApiError& error) final;
 };
 
 /// What both routes say of a choice next to its text.

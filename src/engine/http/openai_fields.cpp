@@ -7,7 +7,7 @@
 
 #include "core/nearest_name.h"
 #include "engine/http/generate_request.h"
-#include "engine/http/request_fields_table.h"
+#include "engine/http/grammar_fields.h"
 #include "engine/sampling_json.h"
 
 namespace slime::engine {
@@ -30,16 +30,6 @@ constexpr auto kFieldsElsewhere = std::to_array<std::pair<std::string_view, std:
     {"max_output_tokens", "/v1/responses; send max_tokens"},
     {"stop_sequences", "/v1/messages; send stop"},
 });
-
-void check_response_format(const FieldReader& fields) {
-  if (const json::object* format = fields.object("response_format")) {
-    const json::value* type = format->if_contains("type");
-    if (type == nullptr || *type != "text") {
-      fields.note("response_format",
-                  "must be of type \"text\": this engine does not do constrained decoding yet");
-    }
-  }
-}
 
 std::string read_rid(const FieldReader& fields) {
   const char* name = fields.has("rid") ? "rid" : "request_id";
@@ -64,6 +54,7 @@ void read_openai_fields(const FieldReader& fields, const ServedModel& model, Ope
   form.returns_prompt_token_ids = flag("return_prompt_token_ids");
   form.returns_weight_versions = flag("return_weight_versions");
   form.writes_tokens_as_ids = flag("return_tokens_as_token_ids");
+  request.return_free_logprobs = flag("return_free_logprobs");
   form.num_prompt_logprobs = fields.integer("prompt_logprobs", 0, Limits::kMaxTopLogprobs);
   request.rid = read_rid(fields);
   request.cache_salt = joined_salt(fields.text("cache_salt", Limits::kMaxSaltBytes).value_or(""),
@@ -71,7 +62,7 @@ void read_openai_fields(const FieldReader& fields, const ServedModel& model, Ope
   read_sampling_params(fields, SamplingNames::kOpenAi, model.vocab_size, request.sampling);
   if (flag("include_stop_str_in_output")) request.sampling.no_stop_trim = true;
   refuse_unsupported(fields, kOpenAi);
-  check_response_format(fields);
+  read_grammar_fields(fields, request);
   if (const auto penalty = fields.number("length_penalty"))
     fields.expect(*penalty == 1, "length_penalty", "must be 1: there is no beam search");
 }
@@ -83,10 +74,8 @@ void ask_for_logprobs(const OpenAiForm& form, GenerateRequest& request) {
   if (form.num_prompt_logprobs) request.logprob_start_len = 0;
 }
 
-std::vector<std::string> ignored_fields(const FieldReader& fields,
-                                        std::span<const std::string_view> own) {
-  std::vector<std::string_view> known = known_fields(kOpenAi);
-  known.insert(known.end(), own.begin(), own.end());
+std::vector<std::string> ignored_fields(const FieldReader& fields, Protocols protocol) {
+  const std::vector<std::string_view> known = known_fields(protocol);
   std::vector<std::string> ignored;
   for (const auto& [key, value] : fields.raw()) {
     const std::string_view name = key;

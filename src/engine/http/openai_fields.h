@@ -6,13 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/field_reader.h"
 #include "engine/client.h"
+#include "engine/http/request_fields_table.h"
 #include "engine/http/served_model.h"
 
 namespace slime::engine {
@@ -42,10 +42,9 @@ void read_openai_fields(const FieldReader& fields, const ServedModel& model, Ope
 /// Log-probs of the prompt and of the response, after the fields of both are read.
 void ask_for_logprobs(const OpenAiForm& form, GenerateRequest& request);
 
-/// A misspelt field is a problem, and one that only another route has. All others that are in
-/// neither list nor common are returned: nothing comes of them.
-std::vector<std::string> ignored_fields(const FieldReader& fields,
-                                        std::span<const std::string_view> own);
+/// A misspelt field is a problem, and one that only another route has. All others that the protocol does
+/// not have are returned: nothing comes of them.
+std::vector<std::string> ignored_fields(const FieldReader& fields, Protocols protocol);
 
 /// The value of the header x-slime-ignored-fields.
 std::string ignored_fields_header(const std::vector<std::string>& names);

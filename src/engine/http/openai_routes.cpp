@@ -11,7 +11,6 @@
 #include "engine/http/completions_answer.h"
 #include "engine/http/parse_output.h"
 #include "engine/http/protocol_exchange.h"
-#include "engine/http/running_call.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
 #pragma GCC diagnostic push
@@ -30,91 +29,32 @@ using net::Task;
 constexpr ResponseCost kWholeCost{.token = 64, .log_prob = 600, .top = 400};
 constexpr ResponseCost kStreamCost{.token = 32, .log_prob = 16, .top = 16};
 
-void add(ApiState& state, OpenAiAnswer& answer, RunningCall& running,
-         const std::vector<IndexedUpdate>& updates) {
-  for (const auto& [index, update] : updates) {
-    answer.add(index, update);
-    if (update.finish) state.counters.add(update, answer.num_output(index));
-  }
-  for (const std::size_t index : answer.take_stops()) running.abort(index);
+/// `session`: null where the call belongs to none.
+ProtocolExchange exchange_of(const OpenAiForm& form, const std::vector<std::string>& ignored_fields,
+                             ChatSession* session) {
+  return {.streams = form.streams,
+          .cost = form.streams ? kStreamCost : kWholeCost,
+          .headers = ignored_fields_headers(ignored_fields),
+          .refuse = openai_error_response,
+          .session = session};
 }
 
-Task<void> answer_whole(ApiState& state, HttpExchange& exchange, OpenAiAnswer& answer,
-                        std::vector<GenerateRequest> requests, net::HttpHeaders headers) {
-  RunningCall running(state.engine, exchange, state.responses, kWholeCost, std::move(requests));
-  while (!running.is_finished()) {
-    const std::vector<IndexedUpdate> updates = co_await running.next();
-    add(state, answer, running, updates);
-  }
-  HttpResponse response;
-  if (const FinishReason* failure = answer.failure()) {
-    response = openai_error_response(ApiError::of(*failure));
-  } else {
-    response.body = json_text(answer.whole());
-  }
-  response.headers = std::move(headers);
-  co_await exchange.send(std::move(response));
+Task<void> answer_chat(ApiState& state, HttpExchange& exchange) {
+  std::optional<ChatCompletionsCall> call =
+      co_await read_chat_call(state, exchange, parse_chat_completions, openai_error_response);
+  if (!call) co_return;
+  const auto answer = make_chat_answer(*call, version_namer(state));
+  ProtocolExchange form = exchange_of(call->form, call->ignored_fields, call->chat.session.get());
+  co_await send_answer(state, exchange, *answer, std::move(call->chat.requests), std::move(form));
 }
 
-Task<void> write_all(HttpExchange& exchange, std::vector<std::string> chunks) {
-  for (std::string& chunk : chunks) co_await exchange.write_event(std::move(chunk));
-}
-
-Task<void> answer_events(ApiState& state, HttpExchange& exchange, OpenAiAnswer& answer,
-                         std::vector<GenerateRequest> requests, net::HttpHeaders headers) {
-  RunningCall running(state.engine, exchange, state.responses, kStreamCost, std::move(requests));
-  bool has_begun = false;
-  while (!running.is_finished() && exchange.is_connected()) {
-    const std::vector<IndexedUpdate> updates = co_await running.next(kKeepAlive);
-    add(state, answer, running, updates);
-    const FinishReason* failure = answer.failure();
-    if (!has_begun && failure != nullptr) {  // a refusal can still be a status
-      HttpResponse response = openai_error_response(ApiError::of(*failure));
-      co_await exchange.send(std::move(response));
-      co_return;
-    }
-    if (!std::exchange(has_begun, true)) {
-      co_await exchange.begin_events(headers);
-      co_await write_all(exchange, answer.first_chunks());
-    }
-    if (failure != nullptr) {  // no [DONE] after an error
-      std::string frame = json_text(openai_error(ApiError::of(*failure)));
-      co_await exchange.write_event(std::move(frame));
-      co_await exchange.end_events();
-      co_return;
-    }
-    if (updates.empty()) co_await exchange.write_comment("ping");
-    co_await write_all(exchange, answer.next_chunks());
-  }
-  if (!exchange.is_connected()) co_return;
-  if (std::optional<std::string> usage = answer.usage_chunk())
-    co_await exchange.write_event(*std::move(usage));
-  co_await exchange.write_event("[DONE]");
-  co_await exchange.end_events();
-}
-
-/// The answer to a call that was parsed; `call` lives as long as it does.
-Task<void> answer_call(ApiState& state, HttpExchange& exchange, ChatCompletionsCall& call) {
-  const std::unique_ptr<OpenAiAnswer> answer = make_chat_answer(call, version_namer(state));
-  const auto how = call.form.streams ? answer_events : answer_whole;
-  co_await how(state, exchange, *answer, std::move(call.chat.requests),
-               ignored_fields_headers(call.ignored_fields));
-}
-
-Task<void> answer_call(ApiState& state, HttpExchange& exchange, CompletionsCall& call) {
-  const std::unique_ptr<OpenAiAnswer> answer =
-      make_completions_answer(call, *state.model.tokenizer, version_namer(state));
-  const auto how = call.form.streams ? answer_events : answer_whole;
-  co_await how(state, exchange, *answer, std::move(call.requests),
-               ignored_fields_headers(call.ignored_fields));
-}
-
-template <typename Call>
-Task<void> answer(ApiState& state, Call (*parse)(const json::object&, const ServedModel&),
-                  bool is_apart, HttpExchange& exchange) {
-  std::optional<Call> call =
-      co_await read_call(state, exchange, parse, openai_error_response, is_apart);
-  if (call) co_await answer_call(state, exchange, *call);
+Task<void> answer_completions(ApiState& state, HttpExchange& exchange) {
+  std::optional<CompletionsCall> call =
+      co_await read_call(state, exchange, parse_completions, openai_error_response);
+  if (!call) co_return;
+  const auto answer = make_completions_answer(*call, *state.model.tokenizer, version_namer(state));
+  ProtocolExchange form = exchange_of(call->form, call->ignored_fields, nullptr);
+  co_await send_answer(state, exchange, *answer, std::move(call->requests), std::move(form));
 }
 
 json::object model_card(const ApiState& state) {
@@ -152,13 +92,10 @@ HttpResponse refuse_embeddings(const HttpRequest&) {
 
 void add_openai_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
   routes.emplace_back("POST", "/v1/chat/completions", RouteClass::kInference,
-                      [&state](HttpExchange& exchange) {
-                        return answer(state, parse_chat_completions, true, exchange);
-                      });
-  routes.emplace_back("POST", "/v1/completions", RouteClass::kInference,
-                      [&state](HttpExchange& exchange) {
-                        return answer(state, parse_completions, false, exchange);
-                      });
+                      [&state](HttpExchange& exchange) { return answer_chat(state, exchange); });
+  routes.emplace_back(
+      "POST", "/v1/completions", RouteClass::kInference,
+      [&state](HttpExchange& exchange) { return answer_completions(state, exchange); });
   const auto add_parse = [&](const char* path,
                              json::object (*parse)(const json::object&, const ServedModel&)) {
     routes.emplace_back("POST", path, RouteClass::kInference,

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "engine/http/abort_status.h"
 #include "engine/http/running_call.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
@@ -16,27 +15,10 @@ using net::HttpExchange;
 using net::HttpResponse;
 using net::Task;
 
-/// Events repeat what the answer holds, and the last one has all of it.
-constexpr ResponseCost kCost{.token = 96, .log_prob = 600, .top = 400};
-
-/// Events of the updates; ends the engine's request when nothing more is wanted of it.
-std::vector<ServerEvent> add(ApiState& state, ProtocolAnswer& answer, RunningCall& running,
-                             const std::vector<IndexedUpdate>& updates) {
-  std::vector<ServerEvent> events;
-  for (const auto& [index, update] : updates) {
-    for (ServerEvent& event : answer.add(update)) events.push_back(std::move(event));
-    if (update.finish) {
-      const std::size_t num_output = answer.choice().tokens().ids.size();
-      state.counters.add(update, static_cast<std::int64_t>(num_output));
-    }
-  }
-  if (answer.choice().wants_stop() && !answer.choice().finish()) running.abort(0);
-  return events;
-}
-
-const FinishReason* failure_of(const ProtocolAnswer& answer) {
-  const auto& finish = answer.choice().finish();
-  return is_http_error(finish) ? &*finish : nullptr;
+/// Ends the engine's requests of which nothing more is wanted.
+void add(ProtocolAnswer& answer, RunningCall& running, const std::vector<IndexedUpdate>& updates) {
+  for (const auto& [index, update] : updates) answer.add(index, update);
+  for (const std::size_t index : answer.take_stops()) running.abort(index);
 }
 
 Task<void> write_all(HttpExchange& exchange, std::vector<ServerEvent> events) {
@@ -44,30 +26,46 @@ Task<void> write_all(HttpExchange& exchange, std::vector<ServerEvent> events) {
     co_await exchange.write_event(std::move(event.data), std::move(event.name));
 }
 
-Task<void> send_whole(ApiState& state, HttpExchange& exchange, ProtocolAnswer& answer,
-                      RunningCall& running, ProtocolExchange form) {
-  while (!running.is_finished()) {
+/// The last events of an answer. Who is there for the last one has read the others.
+Task<void> write_end(HttpExchange& exchange, std::vector<ServerEvent> events,
+                     RecordedTurns& turns) {
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    if (i + 1 == events.size() && exchange.is_connected()) turns.keep();
+    co_await exchange.write_event(std::move(events[i].data), std::move(events[i].name));
+  }
+}
+
+Task<void> send_whole(HttpExchange& exchange, ProtocolAnswer& answer, RunningCall& running,
+                      ProtocolExchange form) {
+  while (!running.is_finished() && answer.failure() == nullptr) {
     const std::vector<IndexedUpdate> updates = co_await running.next();
-    add(state, answer, running, updates);
+    add(answer, running, updates);
   }
   HttpResponse response;
-  if (const FinishReason* failure = failure_of(answer)) {
+  RecordedTurns turns(form.session);
+  if (const FinishReason* failure = answer.failure()) {
     response = form.refuse(ApiError::of(*failure));
+    turns.lose(answer.chat_choices());
   } else {
+    turns.record(answer.chat_choices());
     response.body = json_text(answer.whole());
   }
   for (auto& header : form.headers) response.headers.push_back(std::move(header));
+  // Not behind the sending: a client that has read it all may be gone by then.
+  if (exchange.is_connected()) turns.keep();
   co_await exchange.send(std::move(response));
 }
 
-Task<void> send_stream(ApiState& state, HttpExchange& exchange, ProtocolAnswer& answer,
-                       RunningCall& running, ProtocolExchange form) {
+Task<void> send_stream(HttpExchange& exchange, ProtocolAnswer& answer, RunningCall& running,
+                       ProtocolExchange form) {
   bool has_begun = false;
+  RecordedTurns turns(form.session);
   while (!running.is_finished() && exchange.is_connected()) {
     const std::vector<IndexedUpdate> updates = co_await running.next(kKeepAlive);
-    std::vector<ServerEvent> events = add(state, answer, running, updates);
-    const FinishReason* failure = failure_of(answer);
+    add(answer, running, updates);
+    const FinishReason* failure = answer.failure();
     if (!has_begun && failure != nullptr) {  // a refusal can still be a status
+      turns.lose(answer.chat_choices());
       HttpResponse response = form.refuse(ApiError::of(*failure));
       co_await exchange.send(std::move(response));
       co_return;
@@ -76,14 +74,27 @@ Task<void> send_stream(ApiState& state, HttpExchange& exchange, ProtocolAnswer& 
       co_await exchange.begin_events(std::move(form.headers));
       co_await write_all(exchange, answer.begin());
     }
-    co_await write_all(exchange, std::move(events));
-    if (failure != nullptr) co_await write_all(exchange, answer.fail(ApiError::of(*failure)));
+    if (failure != nullptr) {
+      turns.lose(answer.chat_choices());
+      co_await write_all(exchange, answer.fail(ApiError::of(*failure)));
+      co_await exchange.end_events();
+      co_return;
+    }
+    if (running.is_finished()) {
+      turns.record(answer.chat_choices());
+      co_await write_end(exchange, answer.next(), turns);
+    } else {
+      co_await write_all(exchange, answer.next());
+    }
     if (!updates.empty()) continue;
     std::vector<ServerEvent> pings = answer.keep_alive();
     if (pings.empty()) co_await exchange.write_comment("ping");
     co_await write_all(exchange, std::move(pings));
   }
-  if (exchange.is_connected()) co_await exchange.end_events();
+  if (!running.is_finished()) turns.lose(answer.chat_choices());
+  if (!exchange.is_connected()) co_return;
+  co_await write_all(exchange, answer.end());
+  co_await exchange.end_events();
 }
 
 }  // namespace
@@ -99,14 +110,13 @@ net::HttpHeaders ignored_fields_headers(const std::vector<std::string>& names) {
 }
 
 Task<void> send_answer(ApiState& state, HttpExchange& exchange, ProtocolAnswer& answer,
-                       GenerateRequest request, ProtocolExchange form) {
-  std::vector<GenerateRequest> requests;
-  requests.push_back(std::move(request));
-  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(requests));
+                       std::vector<GenerateRequest> requests, ProtocolExchange form) {
+  RunningCall running(state.engine, exchange, state.responses, form.cost, std::move(requests),
+                      &state.metrics);
   if (form.streams) {
-    co_await send_stream(state, exchange, answer, running, std::move(form));
+    co_await send_stream(exchange, answer, running, std::move(form));
   } else {
-    co_await send_whole(state, exchange, answer, running, std::move(form));
+    co_await send_whole(exchange, answer, running, std::move(form));
   }
 }
 

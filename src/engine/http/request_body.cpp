@@ -22,6 +22,10 @@ json::object parse_body(std::string_view body) {
   return std::move(value.get_object());
 }
 
+json::object parse_optional_body(std::string_view body) {
+  return body.empty() ? json::object{} : parse_body(body);
+}
+
 void require_none(const std::vector<std::string>& problems) {
   if (!problems.empty()) throw ConfigError(problems);
 }

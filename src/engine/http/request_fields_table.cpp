@@ -14,8 +14,6 @@ namespace {
 using Limits = RequestLimits;
 using enum FieldType;
 
-constexpr std::string_view kNoGrammar =
-    "asks for constrained decoding, which this engine does not do yet";
 constexpr std::string_view kTextOnly = "is refused: this engine serves text models";
 constexpr std::string_view kNoAdapters = "is refused: adapters are not supported";
 constexpr std::string_view kNoSessions =
@@ -62,6 +60,8 @@ constexpr auto kTable = std::to_array<RequestField>({
     each("return_logprob", kGenerate, kBoolean),
     whole("logprob_start_len", kGenerate, -1, Limits::kMaxTokens, kPerPrompt),
     whole("top_logprobs_num", kGenerate, 0, Limits::kMaxTopLogprobs, kPerPrompt),
+    each("token_ids_logprob", kGenerate, kTokenIds, Limits::kMaxLogprobIds),
+    each("return_free_logprobs", kGenerate, kBoolean),
     done("return_text_in_logprobs", kGenerate, kBoolean),
     done("return_prompt_token_ids", kGenerate, kBoolean),
     each("return_routed_experts", kGenerate, kBoolean),
@@ -78,8 +78,6 @@ constexpr auto kTable = std::to_array<RequestField>({
     refused("return_hidden_states", kGenerate, kNotSupported),
     refused("return_indexer_topk", kGenerate, kNotSupported),
     refused("return_entropy", kGenerate, kNotSupported),
-    refused("token_ids_logprob", kGenerate,
-            "is not supported; top_logprobs_num gives the best ones"),
     // Where a request is computed, who asks, how it is logged.
     ignored("session_id", kGenerate),
     ignored("modalities", kGenerate),
@@ -105,13 +103,9 @@ constexpr auto kTable = std::to_array<RequestField>({
     whole("n", kSampling, 1, Limits::kMaxN),
     whole("stream_interval", kSampling, 1, Limits::kMaxTokens),
     done("custom_params", kSampling, kObject),
-    refused("json_schema", kSampling, kNoGrammar),
-    refused("regex", kSampling, kNoGrammar),
-    refused("ebnf", kSampling, kNoGrammar),
-    refused("structural_tag", kSampling, kNoGrammar),
     refused("stop_regex", kSampling, "is not supported; stop takes strings"),
 
-    // OpenAI's: read in chat_completions_request.cpp and completions_request.cpp, which know their types.
+    // OpenAI's and Anthropic's: read in openai_fields.cpp, which knows their types.
     done("model", kOpenAi),
     done("n", kOpenAi),
     done("stream", kOpenAi),
@@ -123,7 +117,17 @@ constexpr auto kTable = std::to_array<RequestField>({
     done("return_prompt_token_ids", kOpenAi),
     done("cache_salt", kOpenAi),
     done("extra_key", kOpenAi),
+    // Read in grammar_fields.cpp.
     done("response_format", kOpenAi),
+    done("structured_outputs", kOpenAi | kTokenSampling),
+    done("guided_json", kOpenAi),
+    done("guided_regex", kOpenAi),
+    done("guided_choice", kOpenAi),
+    done("guided_grammar", kOpenAi),
+    done("guided_json_object", kOpenAi),
+    done("guided_whitespace_pattern", kOpenAi),
+    ignored("guided_decoding_backend", kOpenAi),
+    done("return_free_logprobs", kOpenAi),
     done("request_id", kOpenAi),
     done("return_tokens_as_token_ids", kOpenAi),
     done("return_weight_versions", kOpenAi),
@@ -132,25 +136,59 @@ constexpr auto kTable = std::to_array<RequestField>({
     done("truncate_prompt_tokens", kOpenAi),
     done("prompt_logprobs", kOpenAi),
     done("length_penalty", kOpenAi),
-    done("messages", kChatCompletions),
-    done("input_ids", kChatCompletions),
-    done("max_completion_tokens", kChatCompletions),
-    done("top_logprobs", kChatCompletions),
-    done("tools", kChatCompletions),
-    done("tool_choice", kChatCompletions),
-    done("chat_template_kwargs", kChatCompletions),
-    done("reasoning_effort", kChatCompletions),
-    done("continue_final_message", kChatCompletions),
-    done("modalities", kChatCompletions),
-    done("parallel_tool_calls", kChatCompletions),
-    done("separate_reasoning", kChatCompletions),
-    done("stream_reasoning", kChatCompletions),
     done("prompt", kCompletions),
     done("echo", kCompletions),
     done("best_of", kCompletions),
-    refused("json_schema", kOpenAi, kNoGrammar),
-    refused("regex", kOpenAi, kNoGrammar),
-    refused("ebnf", kOpenAi, kNoGrammar),
+    // Of all chats: read in chat_fields.cpp.
+    done("tools", kChats),
+    done("tool_choice", kChats),
+    done("parallel_tool_calls", kChats),
+    done("chat_template_kwargs", kChats),
+    done("documents", kChats),
+    done("reasoning_effort", kChats),
+    done("continue_final_message", kChats),
+    done("add_generation_prompt", kChats),
+    done("separate_reasoning", kChats),
+    done("stream_reasoning", kChats),
+    done("include_reasoning", kChats),
+    refused("chat_template", kChats, "is refused: the model's own is used"),
+    refused("thinking_token_budget", kChats, kNotSupported),
+    // chat_completions_request.cpp
+    done("messages", kChatCompletions | kMessages),
+    done("input_ids", kChatCompletions),
+    done("max_completion_tokens", kChatCompletions),
+    done("top_logprobs", kChatCompletions | kResponses),
+    done("modalities", kChatCompletions),
+    done("thinking", kChatCompletions | kMessages),
+    refused("echo", kChatCompletions,
+            "is not supported; continue_final_message goes on with a message"),
+    // responses/responses_request.cpp
+    done("instructions", kResponses),
+    done("input", kResponses),
+    done("reasoning", kResponses),
+    done("text", kResponses),
+    done("include", kResponses),
+    done("max_output_tokens", kResponses),
+    done("previous_response_id", kResponses),
+    done("metadata", kResponses),
+    refused("background", kResponses, "is not supported: the answer is not kept"),
+    refused("conversation", kResponses, "is not supported: this server keeps no items"),
+    refused("prompt", kResponses, "is not supported: this server keeps no prompts"),
+    ignored("truncation", kResponses),
+    ignored("max_tool_calls", kResponses),
+    ignored("client_metadata", kResponses),
+    ignored("context_management", kResponses | kMessages),
+    // anthropic/anthropic_request.cpp
+    done("system", kMessages),
+    done("stop_sequences", kMessages),
+    done("output_config", kMessages),
+    done("output_format", kMessages),
+    refused("mcp_servers", kMessages, "is not supported: this server connects to no others"),
+    ignored("cache_control", kMessages),
+    ignored("container", kMessages),
+    ignored("betas", kMessages),
+    ignored("inference_geo", kMessages),
+    ignored("speed", kMessages),
     refused("stop_regex", kOpenAi, "is not supported; stop takes strings"),
     refused("lora_path", kOpenAi, kNoAdapters),
     refused("session_params", kOpenAi, kNoSessions),
@@ -166,7 +204,7 @@ constexpr auto kTable = std::to_array<RequestField>({
     // Who asks, what is kept or billed, where a request is computed, how it is logged.
     ignored("user", kOpenAi),
     ignored("store", kOpenAi),
-    ignored("metadata", kOpenAi),
+    ignored("metadata", kChatCompletions | kCompletions | kMessages),
     ignored("service_tier", kOpenAi),
     ignored("safety_identifier", kOpenAi),
     ignored("prompt_cache_key", kOpenAi),
@@ -209,7 +247,7 @@ constexpr auto kTable = std::to_array<RequestField>({
     done("include_stop_str_in_output", kTokenSampling),
     done("routed_experts_prompt_start", kTokenSampling),
     done("return_sampling_mask", kTokenSampling),
-    refused("structured_outputs", kTokenSampling, kNoGrammar),
+    done("return_free_logprobs", kTokenSampling),
     refused("allowed_token_ids", kTokenSampling, kNotSupported),
     refused("bad_words", kTokenSampling, kNotSupported),
     refused("logits_processors", kTokenSampling, kNotSupported),
@@ -267,9 +305,10 @@ std::vector<std::string_view> known_fields(Protocols protocols) {
   return names;
 }
 
-void refuse_unsupported(const FieldReader& fields, Protocols protocols) {
+void refuse_unsupported(const FieldReader& fields, Protocols protocols, Protocols told) {
   for (const RequestField& field : kTable) {
-    if ((field.protocols & protocols) == protocols && field.use == FieldUse::kRefused)
+    const bool is_told = told != 0 && (field.protocols & told) == told;
+    if ((field.protocols & protocols) == protocols && field.use == FieldUse::kRefused && !is_told)
       fields.refuse(field.name, field.why);
   }
 }

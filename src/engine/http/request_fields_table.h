@@ -27,7 +27,11 @@ inline constexpr Protocols kChatCompletions = 4;
 inline constexpr Protocols kCompletions = 8;
 inline constexpr Protocols kTokenRoute = 16;     // vLLM's, the body of /inference/v1/generate
 inline constexpr Protocols kTokenSampling = 32;  // sampling_params in it
-inline constexpr Protocols kOpenAi = kChatCompletions | kCompletions;
+inline constexpr Protocols kResponses = 64;
+inline constexpr Protocols kMessages = 128;  // Anthropic's
+inline constexpr Protocols kChats = kChatCompletions | kResponses | kMessages;
+/// What OpenAI's routes share, and Anthropic's has beside its own (openai_fields.h).
+inline constexpr Protocols kOpenAi = kChats | kCompletions;
 
 enum class FieldType {
   kAny,  // the code that reads the field has rules of its own
@@ -75,8 +79,9 @@ std::span<const RequestField> request_fields();
 /// Every name that a body of each of `protocols` may have, the sampling parameters among them.
 std::vector<std::string_view> known_fields(Protocols protocols);
 
-/// Notes each field that all of `protocols` refuse and that asks for something.
-void refuse_unsupported(const FieldReader& fields, Protocols protocols);
+/// Notes each field that all of `protocols` refuse and that asks for something; not those that all of
+/// `told` refuse too.
+void refuse_unsupported(const FieldReader& fields, Protocols protocols, Protocols told = 0);
 
 /// How many prompts a body has. `is_list`: they came as a list, so fields may be lists too.
 struct PromptCount {

@@ -261,6 +261,33 @@ TEST(RequestMatrix, EveryFieldOfTheOpenAiRoutesTakesEveryValueOrNamesItself) {
   EXPECT_GT(matrix.num_sent(), 5000U);
 }
 
+TEST(RequestMatrix, EveryFieldOfResponsesAndMessagesTakesEveryValueOrNamesItself) {
+  Matrix matrix;
+  const auto send = [&](Protocols protocol, std::string_view name, const std::string& value) {
+    const bool is_messages = protocol == kMessages;
+    const std::string_view prompt = is_messages ? "messages" : "input";
+    const std::string_view limit = is_messages ? "max_tokens" : "max_output_tokens";
+    std::string body = "{";
+    if (name != prompt) body += fmt::format(R"("{}":[{{"role":"user","content":"x"}}],)", prompt);
+    if (name != limit) body += fmt::format(R"("{}":2,)", limit);
+    body += fmt::format(R"("{}":{}}})", name, value);
+    matrix.send(is_messages ? "/v1/messages" : "/v1/responses", body, name, Verdict::kEither);
+  };
+  for (const Protocols protocol : {kResponses, kMessages}) {
+    for (const RequestField& field : request_fields()) {
+      if ((field.protocols & protocol) == 0) continue;
+      if (field.name == "previous_response_id") continue;  // 404, as OpenAI's clients expect
+      for (const std::string& value : values_for(field)) send(protocol, field.name, value);
+    }
+    const SamplingParams params;
+    each_sampling_field(params, [&](const SamplingField& field, const auto&) {
+      for (const std::string& value : values_for(field))
+        send(protocol, name_of(field, SamplingNames::kOpenAi), value);
+    });
+  }
+  EXPECT_GT(matrix.num_sent(), 5000U);
+}
+
 TEST(RequestMatrix, EveryFieldOfTheTokenRouteTakesEveryValueOrNamesItself) {
   Matrix matrix;
   const auto send_sampling = [&](std::string_view name, const std::string& value) {

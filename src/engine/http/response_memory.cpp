@@ -11,9 +11,11 @@ constexpr std::size_t kCopiesOfPrompt = 2;
 /// An expert's number: as it came, as int32, and as base64 of that.
 constexpr std::size_t kBytesOfChoice = 12;
 
-std::size_t num_entries(const TopLogProbs& top) {
+std::size_t num_entries(const GenerateUpdate& update) {
   std::size_t count = 0;
-  for (const auto& best : top) count += best.size();
+  for (const TopLogProbs* top :
+       {&update.output_top, &update.output_asked, &update.input_top, &update.input_asked})
+    for (const auto& best : *top) count += best.size();
   return count;
 }
 
@@ -44,8 +46,10 @@ void ResponseShare::shrink(std::size_t bytes) {
 
 std::size_t kept_bytes(const GenerateUpdate& update, const ResponseCost& cost) {
   return update.output_ids.size() * cost.token +
-         (update.output_log_probs.size() + update.input_log_probs.size()) * cost.log_prob +
-         (num_entries(update.output_top) + num_entries(update.input_top)) * cost.top +
+         (update.output_log_probs.size() + update.output_free_log_probs.size() +
+          update.input_log_probs.size()) *
+             cost.log_prob +
+         num_entries(update) * cost.top +
          (update.top_p_ids.size() + update.top_p_counts.size()) * cost.token +
          update.routed_experts.size() * kBytesOfChoice;
 }
@@ -55,11 +59,11 @@ std::size_t queued_bytes(const GenerateUpdate& update) {
     return list.size() * sizeof(typename std::decay_t<decltype(list)>::value_type);
   };
   return sizeof(GenerateUpdate) + bytes_of(update.output_ids) + bytes_of(update.output_log_probs) +
-         bytes_of(update.input_log_probs) + bytes_of(update.output_top) +
-         bytes_of(update.input_top) + bytes_of(update.top_p_ids) + bytes_of(update.top_p_counts) +
+         bytes_of(update.output_free_log_probs) + bytes_of(update.input_log_probs) +
+         bytes_of(update.output_top) + bytes_of(update.output_asked) + bytes_of(update.input_top) +
+         bytes_of(update.input_asked) + bytes_of(update.top_p_ids) + bytes_of(update.top_p_counts) +
          bytes_of(update.routed_experts) +
-         (num_entries(update.output_top) + num_entries(update.input_top)) *
-             sizeof(TopLogProbs::value_type::value_type);
+         num_entries(update) * sizeof(TopLogProbs::value_type::value_type);
 }
 
 std::size_t prompt_bytes(std::span<const GenerateRequest> requests) {

@@ -5,12 +5,15 @@
 namespace slime::engine {
 
 RunningCall::RunningCall(EngineClient& engine, net::HttpExchange& exchange, ResponseMemory& memory,
-                         const ResponseCost& cost, std::vector<GenerateRequest> requests)
+                         const ResponseCost& cost, std::vector<GenerateRequest> requests,
+                         RequestMetrics* metrics)
     : engine_(engine),
       exchange_(exchange),
       inbox_(std::make_shared<UpdateInbox>(exchange.executor(), memory, cost)),
       unfinished_(std::make_shared<Unfinished>(requests.size())),
-      num_unfinished_(requests.size()) {
+      num_unfinished_(requests.size()),
+      metrics_(metrics),
+      measured_(requests.size()) {
   if (!inbox_->reserve(prompt_bytes(requests))) return;  // nothing is submitted, nothing to abort
   const auto abort_all = [&engine = engine_, unfinished = unfinished_] {
     unfinished->abort_all(engine);
@@ -39,6 +42,7 @@ RunningCall::~RunningCall() {
 net::Task<std::vector<IndexedUpdate>> RunningCall::next(std::chrono::milliseconds timeout) {
   std::vector<IndexedUpdate> updates = co_await inbox_->take(timeout);
   for (const auto& [index, update] : updates) {
+    if (metrics_ != nullptr) measured_[index].add(update, *metrics_);
     if (!update.finish) continue;
     if (is_overrun(update)) {  // nothing comes after it
       unfinished_->abort_all(engine_);

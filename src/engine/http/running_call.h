@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/client.h"
+#include "engine/http/request_metrics.h"
 #include "engine/http/update_inbox.h"
 #include "net/http_exchange.h"
 
@@ -19,9 +20,11 @@ namespace slime::engine {
 class RunningCall {
  public:
   /// Submits them all. They are aborted when the peer of `exchange` goes away, or when their answer
-  /// outgrows its share of `memory`. The references outlive the object.
+  /// outgrows its share of `memory`. `metrics`: where they count, or null. The references outlive the
+  /// object.
   RunningCall(EngineClient& engine, net::HttpExchange& exchange, ResponseMemory& memory,
-              const ResponseCost& cost, std::vector<GenerateRequest> requests);
+              const ResponseCost& cost, std::vector<GenerateRequest> requests,
+              RequestMetrics* metrics = nullptr);
   ~RunningCall();
   RunningCall(const RunningCall&) = delete;
   RunningCall& operator=(const RunningCall&) = delete;
@@ -58,6 +61,8 @@ class RunningCall {
   std::shared_ptr<UpdateInbox> inbox_;
   std::shared_ptr<Unfinished> unfinished_;
   std::size_t num_unfinished_;  // as far as next() has told
+  RequestMetrics* metrics_;
+  std::vector<MeasuredRequest> measured_;
 };
 
 }  // namespace slime::engine

@@ -60,6 +60,11 @@ class Client final : public net::HttpExchange {
   net::Task<void> write_event(std::string, std::string) override { co_return; }
   net::Task<void> write_comment(std::string) override { co_return; }
   net::Task<void> end_events() override { co_return; }
+  net::Task<void> begin_body(net::HttpResponse, std::optional<std::uint64_t>) override {
+    co_return;
+  }
+  net::Task<void> write_body(std::string) override { co_return; }
+  net::Task<void> end_body() override { co_return; }
   void on_disconnect(std::function<void()> callback) override {
     on_disconnect_ = std::move(callback);
   }

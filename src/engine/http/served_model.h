@@ -21,17 +21,19 @@ namespace slime::engine {
 class ChatModel;
 
 struct ServedModel {
-  std::string name;                        // in /v1/models
-  std::filesystem::path path;              // model directory
-  std::string dtype;                       // "bfloat16"
-  std::string model_type;                  // config.json's, "qwen3"
-  std::vector<std::string> architectures;  // config.json's
-  std::int64_t context_length = 0;         // prompt and response together, in tokens
-  bool returns_routed_experts = false;     // EngineConfig::records_experts
-  std::int64_t routed_layers = 0;          // rows of a token's routing: all layers of the model
-  std::int64_t experts_per_token = 0;      // numbers of such a row; 0 without experts
-  std::int64_t vocab_size = 0;             // ids a request may name
-  SamplingParams sampling_defaults;        // where a request is silent
+  std::string name;                           // in /v1/models
+  std::filesystem::path path;                 // model directory
+  std::filesystem::path tokenizer_path = {};  // empty: the model's
+  std::string dtype;                          // "bfloat16"
+  std::string model_type;                     // config.json's, "qwen3"
+  std::vector<std::string> architectures;     // config.json's
+  std::int64_t context_length = 0;            // prompt and response together, in tokens
+  bool returns_routed_experts = false;        // EngineConfig::records_experts
+  std::int64_t routed_layers = 0;             // rows of a token's routing: all layers of the model
+  std::int64_t experts_per_token = 0;         // numbers of such a row; 0 without experts
+  std::int64_t vocab_size = 0;                // ids a request may name
+  SamplingParams sampling_defaults;           // where a request is silent
+  std::int64_t stream_interval = 1;           // idem
   /// Outlives the server. Null: token ids in and out, no text.
   const text::Tokenizer* tokenizer = nullptr;
   /// Of the tokenizer (longest_token_bytes below): a longer text than this times the context cannot

@@ -1,5 +1,7 @@
 #include "engine/http/server.h"
 
+#include "engine/http/router_routes.h"
+
 namespace slime::engine {
 
 ApiServer::ApiServer(EngineClient& engine, const ServedModel& model, net::HttpServerConfig http,
@@ -19,7 +21,13 @@ std::vector<net::HttpRoute> ApiServer::make_routes(ApiState& state) {
   add_anthropic_routes(state, routes);
   add_openai_routes(state, routes);
   add_control_routes(state, routes);
+  add_weights_routes(state, routes);
+  add_weight_tensor_routes(state, routes);
+  add_profile_routes(state, routes);
   add_information_routes(state, routes);
+  add_other_routes(routes);
+  add_router_routes(state, routes);
+  add_session_routes(state, routes);
   return routes;
 }
 

@@ -136,7 +136,7 @@ TEST(ResponseMemory, CallsTogetherHoldNoMoreThanTheServerMay) {
   TestServer test("", {.all_responses_limit_bytes = 50'000});
   const auto response = test.call("POST", "/generate",
                                   R"({"text":"x","sampling_params":{"max_new_tokens":1000000}})");
-  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(response.status, 429);
   EXPECT_NE(response.body.find("50000 bytes of responses"), std::string::npos) << response.body;
   EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 0; }));
   // What an ended call held is there for the next one, a moment after its answer.
@@ -167,8 +167,30 @@ TEST(ResponseMemory, AClientThatDoesNotReadItsStreamIsBoundedToo) {
 
 TEST(ResponseMemory, FullResponsesDoNotMakeTheEngineUnhealthy) {
   TestServer test("Hi", {.all_responses_limit_bytes = 1});
-  EXPECT_EQ(test.call("POST", "/generate", R"({"input_ids":[65,66]})").status, 503);
+  EXPECT_EQ(test.call("POST", "/generate", R"({"input_ids":[65,66]})").status, 429);
   EXPECT_EQ(test.call("GET", "/health_generate").status, 200);
+}
+
+TEST(ServerLimits, AFullQueueRefusesTheCallAtOnceAndHarmsNoOther) {
+  TestServer test("");
+  test.engine.refuses = [](const GenerateRequest& request) -> std::optional<FinishReason> {
+    if (request.rid != "late") return std::nullopt;
+    return aborted(FinishReason::Cause::kQueueFull, "the queue is full");
+  };
+  std::thread admitted([&] {
+    const json::value reply = test.post(
+        "/generate", R"({"text":"x","rid":"early","sampling_params":{"max_new_tokens":1000000}})");
+    EXPECT_EQ(at(reply, "/meta_info/finish_reason/message"), "aborted");
+  });
+  EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 1; }));
+  const auto refused = test.call(
+      "POST", "/generate",
+      R"({"text":["x","y"],"rid":["a","late"],"sampling_params":{"max_new_tokens":1000000}})");
+  EXPECT_EQ(refused.status, 429) << refused.body;
+  EXPECT_TRUE(net::find_header(refused.headers, "Retry-After"));
+  EXPECT_TRUE(eventually([&] { return test.engine.load()->num_running == 1; }));
+  EXPECT_EQ(test.call("POST", "/abort_request", R"({"rid":"early"})").status, 200);
+  admitted.join();
 }
 
 TEST(ServedModel, TheDefaultRootOfWeightsIsNeverTheWholeFileSystem) {

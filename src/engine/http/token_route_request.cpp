@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "engine/http/api_error.h"
 #include "engine/http/generate_request.h"
+#include "engine/http/grammar_fields.h"
 #include "engine/sampling_json.h"
 #include "engine/sampling_params.h"
 
@@ -49,6 +50,8 @@ void read_sampling(FieldReader& fields, const ServedModel& model, TokenRouteCall
   request.return_routed_experts = model.returns_routed_experts;
   request.routed_experts_start_len =
       fields.integer("routed_experts_prompt_start", 0, Limits::kMaxTokens).value_or(0);
+  request.return_free_logprobs = fields.boolean("return_free_logprobs").value_or(false);
+  read_structured_outputs(fields, request);
   refuse_unsupported(fields, kTokenSampling);
   fields.refuse_unknown(known_fields(kTokenSampling));
 }
@@ -71,6 +74,7 @@ TokenRouteCall parse_token_route_call(const json::object& body, const ServedMode
   TokenRouteCall call;
   GenerateRequest request;
   request.sampling = model.sampling_defaults;
+  request.stream_interval = model.stream_interval;
   call.model = fields.text("model", 1024).value_or(model.name);
   call.request_id = fields.text("request_id", Limits::kMaxRidBytes).value_or("");
   if (call.request_id.empty()) call.request_id = make_rid();

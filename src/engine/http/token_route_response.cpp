@@ -155,6 +155,18 @@ void TokenRouteChoice::append_end(
     }
     out.back() = ']';
   }
+  if (tokens_.num_constrained > 0) {
+    fmt::format_to(std::back_inserter(out), ",\"num_constrained_tokens\":{}",
+                   tokens_.num_constrained);
+  }
+  if (!tokens_.free_log_probs.empty()) {
+    out += ",\"free_logprobs\":[";
+    for (const float log_prob : tokens_.free_log_probs) {
+      append_log_prob(out, log_prob);
+      out += ',';
+    }
+    out.back() = ']';
+  }
   out += ",\"weight_versions\":[";
   std::int64_t start = 0;
   for (const VersionRun& run : totals_.versions) {

@@ -38,12 +38,8 @@ struct Answer {
       choices.emplace_back(call, i, state.model);
   }
 
-  /// Also counts finished requests.
-  void add(ApiState& state, const std::vector<IndexedUpdate>& updates) {
-    for (const auto& [index, update] : updates) {
-      choices[index].add(update);
-      if (update.finish) state.counters.add(update, choices[index].totals().num_output);
-    }
+  void add(const std::vector<IndexedUpdate>& updates) {
+    for (const auto& [index, update] : updates) choices[index].add(update);
   }
 
   const FinishReason* find_failure() const {
@@ -90,10 +86,11 @@ std::string whole_body(const TokenRouteCall& call, const std::vector<TokenId>& p
 Task<void> answer_whole(ApiState& state, HttpExchange& exchange, TokenRouteCall call,
                         std::vector<TokenId> prompt_ids) {
   Answer answer(state, call);
-  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(call.requests));
-  while (!running.is_finished()) {
+  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(call.requests),
+                      &state.metrics);
+  while (!running.is_finished() && answer.find_failure() == nullptr) {
     const std::vector<IndexedUpdate> updates = co_await running.next();
-    answer.add(state, updates);
+    answer.add(updates);
   }
   HttpResponse response;
   if (const FinishReason* failure = answer.find_failure()) {
@@ -107,11 +104,12 @@ Task<void> answer_whole(ApiState& state, HttpExchange& exchange, TokenRouteCall 
 Task<void> answer_events(ApiState& state, HttpExchange& exchange, TokenRouteCall call,
                          std::vector<TokenId> prompt_ids) {
   Answer answer(state, call);
-  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(call.requests));
+  RunningCall running(state.engine, exchange, state.responses, kCost, std::move(call.requests),
+                      &state.metrics);
   bool has_begun = false;
   while (!running.is_finished() && exchange.is_connected()) {
     const std::vector<IndexedUpdate> updates = co_await running.next();
-    answer.add(state, updates);
+    answer.add(updates);
     const FinishReason* failure = answer.find_failure();
     if (!has_begun && failure != nullptr) {  // a refusal can still be a status
       HttpResponse response = openai_error_response(ApiError::of(*failure));

@@ -18,6 +18,13 @@ json::object training_fields(const ChatChoice& choice, const OpenAiForm& form,
     for (const float each : choice.tokens().log_probs) log_probs.push_back(log_prob_number(each));
     fields["token_ids"] = json::value_from(choice.tokens().ids);
     fields["token_logprobs"] = std::move(log_probs);
+    if (!choice.tokens().free_log_probs.empty()) {
+      json::array free;
+      for (const float each : choice.tokens().free_log_probs) free.push_back(log_prob_number(each));
+      fields["token_free_logprobs"] = std::move(free);
+    }
+    if (choice.tokens().num_constrained > 0)
+      fields["num_constrained_tokens"] = choice.tokens().num_constrained;
   }
   if (form.returns_token_ids || form.returns_prompt_token_ids)
     fields["prompt_token_ids"] = json::value_from(prompt_ids);

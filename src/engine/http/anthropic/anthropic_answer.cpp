@@ -16,7 +16,7 @@ void append(std::vector<ServerEvent>& events, std::vector<ServerEvent> more) {
                 std::make_move_iterator(more.end()));
 }
 
-class AnthropicAnswer final : public ProtocolAnswer {
+class AnthropicAnswer final : public MessageAnswer {
  public:
   AnthropicAnswer(const AnthropicCall& call, VersionNamer namer, std::string request_id)
       : call_(call),
@@ -28,7 +28,7 @@ class AnthropicAnswer final : public ProtocolAnswer {
                  .model = call.request.form.model,
                  .streams = call.request.form.streams}) {}
 
-  std::vector<ServerEvent> begin() override {
+  std::vector<ServerEvent> events_of_beginning() override {
     if (std::exchange(has_begun_, true)) return {};
     AnthropicUsage usage = this->usage();
     if (usage.prompt_tokens == 0)  // no update came yet
@@ -36,15 +36,16 @@ class AnthropicAnswer final : public ProtocolAnswer {
     return writer_.begin(usage);
   }
 
-  std::vector<ServerEvent> add(const GenerateUpdate& update) override {
+  std::vector<ServerEvent> events_of(const GenerateUpdate& update) override {
     const std::vector<text::MessageEvent> parts = choice_.add(update);
-    std::vector<ServerEvent> events = begin();
+    std::vector<ServerEvent> events = events_of_beginning();
     append(events, writer_.add(parts));
-    if (choice_.finish() && !is_http_error(choice_.finish())) append(events, writer_.finish(end()));
+    if (choice_.finish() && !is_http_error(choice_.finish()))
+      append(events, writer_.finish(ending()));
     return events;
   }
 
-  std::vector<ServerEvent> fail(const ApiError& error) override {
+  std::vector<ServerEvent> events_of_failure(const ApiError& error) override {
     return {{"error", json_text(anthropic_error(error, request_id_))}};
   }
 
@@ -78,7 +79,7 @@ class AnthropicAnswer final : public ProtocolAnswer {
     return text != nullptr ? std::optional(*text) : std::nullopt;
   }
 
-  AnthropicEnd end() const {
+  AnthropicEnd ending() const {
     AnthropicEnd end{.stop_reason = stop_reason(), .usage = usage()};
     if (end.stop_reason == "stop_sequence") end.stop_sequence = stop_string();
     end.training = training_fields(choice_, call_.request.form, prompt_ids_, namer_);

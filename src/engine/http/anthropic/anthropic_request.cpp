@@ -9,6 +9,7 @@
 #include "engine/http/anthropic/anthropic_tools.h"
 #include "engine/http/chat_fields.h"
 #include "engine/http/generate_request.h"
+#include "engine/http/grammar_fields.h"
 #include "engine/http/training_fields.h"
 #include "engine/sampling_json.h"
 
@@ -16,14 +17,6 @@ namespace slime::engine {
 namespace {
 
 using Limits = RequestLimits;
-
-/// Fields of the request next to those that it shares with OpenAI's routes; the last ones change
-/// nothing.
-constexpr auto kAnthropicFields = std::to_array<std::string_view>(
-    {"messages", "system", "tools", "tool_choice", "stop_sequences", "thinking", "output_config",
-     "output_format", "mcp_servers",
-     //
-     "cache_control", "context_management", "container", "betas", "inference_geo", "speed"});
 
 void read_thinking(const FieldReader& fields, json::object& options) {
   constexpr auto kTypes =
@@ -37,11 +30,13 @@ void read_thinking(const FieldReader& fields, json::object& options) {
   if (effort) set_reasoning_effort(*effort, options);
 }
 
-void refuse_formats(const FieldReader& fields) {
-  constexpr std::string_view kWords =
-      "asks for constrained decoding, which this engine does not do yet";
-  if (const auto output = fields.fields("output_config")) output->refuse("format", kWords);
-  fields.refuse("output_format", kWords);
+/// `output_config.format`, or `output_format` of older clients: what the answer has to be.
+void read_formats(const FieldReader& fields, GenerateRequest& engine) {
+  const auto output = fields.fields("output_config");
+  if (const auto format = output ? output->fields("format") : std::nullopt)
+    read_output_format(*format, "output_config.format", fields, engine);
+  if (const auto format = fields.fields("output_format"))
+    read_output_format(*format, "output_format", fields, engine);
 }
 
 }  // namespace
@@ -62,7 +57,7 @@ AnthropicRequest read_anthropic_request(const json::object& body, const ServedMo
   for (std::string& stop :
        fields.texts("stop_sequences", SamplingLimits::kMaxStops, SamplingLimits::kMaxStopBytes))
     chat.engine.sampling.stop.push_back(std::move(stop));
-  refuse_formats(fields);
+  read_formats(fields, chat.engine);
   AnthropicTools tools = read_anthropic_tools(fields, request.warnings);
   chat.tools = std::move(tools.chat_tools);
   chat.tool_choice = std::move(tools.choice);
@@ -70,17 +65,18 @@ AnthropicRequest read_anthropic_request(const json::object& body, const ServedMo
   AnthropicConversation conversation = read_anthropic_messages(fields);
   chat.messages = std::move(conversation.messages);
   chat.continues_final_message = conversation.continues_final_message;
-  fields.refuse("mcp_servers", "is not supported: this server connects to no others");
+  refuse_unsupported(fields, kMessages, kChats);
   if (request.form.n != 1) fields.note("n", "must be 1: an answer is one message");
-  request.ignored_fields = ignored_fields(fields, with_chat_fields(kAnthropicFields));
+  request.ignored_fields = ignored_fields(fields, kMessages);
   if (!problems.empty()) throw ConfigError(problems);
   return request;
 }
 
-AnthropicCall parse_anthropic_call(const json::object& body, const ServedModel& model) {
+AnthropicCall parse_anthropic_call(const json::object& body, const ServedModel& model,
+                                   std::shared_ptr<ChatSession> session) {
   AnthropicCall call{.request = read_anthropic_request(body, model, false)};
   call.max_tokens = call.request.chat.max_tokens.value_or(0);
-  call.chat = prepare_chat(std::move(call.request.chat), model);
+  call.chat = prepare_chat(std::move(call.request.chat), model, std::move(session));
   return call;
 }
 

@@ -2,6 +2,7 @@
 
 /// Request of /v1/messages and /v1/messages/count_tokens as a chat request.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct AnthropicCall {
   ChatCall chat;
 };
 
-AnthropicCall parse_anthropic_call(const json::object& body, const ServedModel& model);
+AnthropicCall parse_anthropic_call(const json::object& body, const ServedModel& model,
+                                   std::shared_ptr<ChatSession> session = nullptr);
 
 }  // namespace slime::engine

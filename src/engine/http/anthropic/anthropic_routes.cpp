@@ -27,23 +27,27 @@ Task<void> send_message(ApiState& state, HttpExchange& exchange) {
   const std::string id = make_request_id();
   const auto refuse = [id](const ApiError& error) { return anthropic_error_response(error, id); };
   std::optional<AnthropicCall> call =
-      co_await read_call(state, exchange, parse_anthropic_call, refuse);
+      co_await read_chat_call<AnthropicCall>(state, exchange, parse_anthropic_call, refuse);
   if (!call) co_return;
   const auto answer = make_anthropic_answer(*call, version_namer(state), id);
   ProtocolExchange form{.streams = call->request.form.streams,
+                        .cost = kMessageCost,
                         .headers = ignored_fields_headers(call->request.ignored_fields),
-                        .refuse = refuse};
+                        .refuse = refuse,
+                        .session = call->chat.session.get()};
   form.headers.emplace_back("request-id", id);
-  co_await send_answer(state, exchange, *answer, std::move(call->chat.requests.front()),
-                       std::move(form));
+  co_await send_answer(state, exchange, *answer, std::move(call->chat.requests), std::move(form));
 }
 
 /// The length of the rendered prompt: the usage of the same message.
-HttpResponse count_tokens(const ApiState& state, const HttpRequest& request) {
+HttpResponse count_tokens(ApiState& state, const HttpRequest& request) {
   try {
-    const AnthropicRequest read =
-        read_anthropic_request(parse_body(request.body), state.model, /*counts=*/true);
-    return json_response({{"input_tokens", count_prompt_tokens(read.chat, state.model)}});
+    const json::object body = parse_body(request.body);
+    const std::shared_ptr<ChatSession> session = session_of(state, request.headers, body);
+    const ServedModel& model = session == nullptr ? state.model : session->model();
+    AnthropicRequest read = read_anthropic_request(body, model, /*counts=*/true);
+    return json_response(
+        {{"input_tokens", count_prompt_tokens(std::move(read.chat), model, session.get())}});
   } catch (const ConfigError& error) {
     return anthropic_error_response(ApiError::of(error), make_request_id());
   }

@@ -20,7 +20,7 @@ void append(std::vector<ServerEvent>& events, std::vector<ServerEvent> more) {
                 std::make_move_iterator(more.end()));
 }
 
-class ResponsesAnswer final : public ProtocolAnswer {
+class ResponsesAnswer final : public MessageAnswer {
  public:
   ResponsesAnswer(const ResponsesCall& call, VersionNamer namer)
       : request_(call.request),
@@ -30,19 +30,20 @@ class ResponsesAnswer final : public ProtocolAnswer {
         tokenizer_(*call.chat.reading->model->tokenizer),
         writer_(form_of(call), call.request.tools, logprobs_of()) {}
 
-  std::vector<ServerEvent> begin() override {
+  std::vector<ServerEvent> events_of_beginning() override {
     return std::exchange(has_begun_, true) ? std::vector<ServerEvent>() : writer_.begin();
   }
 
-  std::vector<ServerEvent> add(const GenerateUpdate& update) override {
-    std::vector<ServerEvent> events = begin();
+  std::vector<ServerEvent> events_of(const GenerateUpdate& update) override {
+    std::vector<ServerEvent> events = events_of_beginning();
     append(events, writer_.add(choice_.add(update)));
-    if (choice_.finish() && !is_http_error(choice_.finish())) append(events, writer_.finish(end()));
+    if (choice_.finish() && !is_http_error(choice_.finish()))
+      append(events, writer_.finish(ending()));
     return events;
   }
 
-  std::vector<ServerEvent> fail(const ApiError& error) override {
-    ResponsesEnd failed = end();
+  std::vector<ServerEvent> events_of_failure(const ApiError& error) override {
+    ResponsesEnd failed = ending();
     failed.outcome = Outcome::kFailed;
     failed.error_code = code_of(error);
     failed.error_message = error.what();
@@ -75,7 +76,7 @@ class ResponsesAnswer final : public ProtocolAnswer {
                              : Outcome::kCompleted;
   }
 
-  ResponsesEnd end() const {
+  ResponsesEnd ending() const {
     const GenerateUpdate& last = choice_.last_update();
     const auto num_output = static_cast<std::int64_t>(choice_.tokens().ids.size());
     ResponsesEnd end{.outcome = outcome()};

@@ -1,7 +1,6 @@
 #include "engine/http/responses/responses_request.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "core/error.h"
@@ -9,6 +8,7 @@
 #include "engine/http/api_error.h"
 #include "engine/http/chat_fields.h"
 #include "engine/http/generate_request.h"
+#include "engine/http/grammar_fields.h"
 #include "engine/http/responses/responses_items.h"
 #include "engine/http/training_fields.h"
 
@@ -17,19 +17,8 @@ namespace {
 
 using Limits = RequestLimits;
 
-/// Fields of the request next to those that all OpenAI routes share; the last ones change nothing.
-constexpr auto kResponsesFields = std::to_array<std::string_view>(
-    {"instructions", "input", "tools", "tool_choice", "reasoning", "text", "include",
-     "max_output_tokens", "top_logprobs", "previous_response_id", "conversation", "prompt",
-     "background",
-     //
-     "truncation", "max_tool_calls", "client_metadata", "context_management"});
-
-/// What would need answers that are kept, or a host of tools and prompts.
-void refuse_unsupported(const FieldReader& fields) {
-  fields.refuse("background", "is not supported: the answer is not kept");
-  fields.refuse("conversation", "is not supported: this server keeps no items");
-  fields.refuse("prompt", "is not supported: this server keeps no prompts");
+/// That would need answers that are kept.
+void refuse_earlier_response(const FieldReader& fields) {
   if (const auto id = fields.text("previous_response_id", 1024); id && !id->empty()) {
     throw ApiError(
         {.status = 404, .code = "previous_response_not_found", .param = "previous_response_id"},
@@ -58,12 +47,10 @@ void read_reasoning(const FieldReader& fields, ResponsesRequest& request) {
 }
 
 /// `text.format`: what the answer has to be.
-void read_format(const FieldReader& fields) {
+void read_format(const FieldReader& fields, GenerateRequest& engine) {
   const auto text = fields.fields("text");
   const auto format = text ? text->fields("format") : std::nullopt;
-  if (!format) return;
-  if (format->required().text("type") != "text")
-    format->note("type", "must be \"text\": this engine does not do constrained decoding yet");
+  if (format) read_output_format(*format, "text.format", fields, engine);
 }
 
 /// What the answer repeats of the request, in the words of the protocol.
@@ -107,28 +94,30 @@ ResponsesRequest read_responses_request(const json::object& body, const ServedMo
   ChatRequest& chat = request.chat;
   read_reasoning(fields, request);
   read_chat_fields(fields, model, request.form, chat);
-  refuse_unsupported(fields);
+  refuse_unsupported(fields, kResponses, kChats);
+  refuse_earlier_response(fields);
   read_include(fields, request);
   ask_for_logprobs(request.form, chat.engine);
   ask_for_training_fields(request.form, chat.engine);
   chat.max_tokens = fields.integer("max_output_tokens", 0, Limits::kMaxTokens);
-  read_format(fields);
+  read_format(fields, chat.engine);
   request.tools = ResponsesTools::read(fields, request.warnings);
   chat.tools = request.tools.chat_tools();
   chat.tool_choice = request.tools.read_choice(fields);
   chat.messages = messages_of_input(fields, request.warnings);
   if (const json::object* metadata = fields.object("metadata")) request.metadata = *metadata;
   if (request.form.n != 1) fields.note("n", "must be 1: an answer is one response");
-  request.ignored_fields = ignored_fields(fields, with_chat_fields(kResponsesFields));
+  request.ignored_fields = ignored_fields(fields, kResponses);
   if (!problems.empty()) throw ConfigError(problems);
   request.answer.streams = request.form.streams;
   request.answer.echo = echo_of(fields, request);
   return request;
 }
 
-ResponsesCall parse_responses_call(const json::object& body, const ServedModel& model) {
+ResponsesCall parse_responses_call(const json::object& body, const ServedModel& model,
+                                   std::shared_ptr<ChatSession> session) {
   ResponsesCall call{.request = read_responses_request(body, model), .chat = {}};
-  call.chat = prepare_chat(std::move(call.request.chat), model);
+  call.chat = prepare_chat(std::move(call.request.chat), model, std::move(session));
   return call;
 }
 

@@ -7,6 +7,7 @@
 ///
 /// Nothing is stored: `store` true is answered as false, and previous_response_id finds nothing.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct ResponsesCall {
   ChatCall chat;
 };
 
-ResponsesCall parse_responses_call(const json::object& body, const ServedModel& model);
+ResponsesCall parse_responses_call(const json::object& body, const ServedModel& model,
+                                   std::shared_ptr<ChatSession> session = nullptr);
 
 }  // namespace slime::engine

@@ -20,25 +20,30 @@ using net::HttpRequest;
 using net::HttpResponse;
 using net::Task;
 
-constexpr std::string_view kResponses = "/v1/responses/";
+constexpr std::string_view kResponsesPath = "/v1/responses/";
 
 Task<void> respond(ApiState& state, HttpExchange& exchange) {
   std::optional<ResponsesCall> call =
-      co_await read_call(state, exchange, parse_responses_call, openai_error_response);
+      co_await read_chat_call(state, exchange, parse_responses_call, openai_error_response);
   if (!call) co_return;
   const auto answer = make_responses_answer(*call, version_namer(state));
   ProtocolExchange form{.streams = call->request.form.streams,
+                        .cost = kMessageCost,
                         .headers = ignored_fields_headers(call->request.ignored_fields),
-                        .refuse = openai_error_response};
-  co_await send_answer(state, exchange, *answer, std::move(call->chat.requests.front()),
-                       std::move(form));
+                        .refuse = openai_error_response,
+                        .session = call->chat.session.get()};
+  co_await send_answer(state, exchange, *answer, std::move(call->chat.requests), std::move(form));
 }
 
-HttpResponse count(const ApiState& state, const HttpRequest& request) {
+HttpResponse count(ApiState& state, const HttpRequest& request) {
   try {
-    const ResponsesRequest read = read_responses_request(parse_body(request.body), state.model);
-    return json_response({{"object", "response.input_tokens"},
-                          {"input_tokens", count_prompt_tokens(read.chat, state.model)}});
+    const json::object body = parse_body(request.body);
+    const std::shared_ptr<ChatSession> session = session_of(state, request.headers, body);
+    const ServedModel& model = session == nullptr ? state.model : session->model();
+    ResponsesRequest read = read_responses_request(body, model);
+    return json_response(
+        {{"object", "response.input_tokens"},
+         {"input_tokens", count_prompt_tokens(std::move(read.chat), model, session.get())}});
   } catch (const ConfigError& error) {
     return openai_error_response(ApiError::of(error));
   }
@@ -46,7 +51,7 @@ HttpResponse count(const ApiState& state, const HttpRequest& request) {
 
 /// Of every way to ask for an answer that was given before.
 HttpResponse refuse_stored(const HttpRequest& request) {
-  const std::string id = request.path.substr(kResponses.size());
+  const std::string id = request.path.substr(kResponsesPath.size());
   return openai_error_response(ApiError(
       {.status = 404, .code = "response_not_found"},
       "Response with id '" + id + "' not found: this server keeps no answers (store is false)."));
@@ -76,7 +81,7 @@ void add_responses_routes(ApiState& state, std::vector<net::HttpRoute>& routes) 
                 [&state](const HttpRequest& request) { return count(state, request); }));
   add("POST", "/v1/responses/compact", net::answer_with(refuse_compaction));
   for (const char* method : {"GET", "DELETE", "POST"})
-    add(method, std::string(kResponses) + "*", net::answer_with(refuse_stored));
+    add(method, std::string(kResponsesPath) + "*", net::answer_with(refuse_stored));
 }
 
 }  // namespace slime::engine
