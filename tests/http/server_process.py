@@ -1,4 +1,4 @@
-"""Starts `slime serve` on a free port of loopback for the tests in this folder."""
+"""Starts `slime serve` and `slime router` on free ports of loopback for the tests in this folder."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,12 +17,12 @@ PROGRAM = Path(os.environ.get("SLIME", ROOT / "build/release/slime"))
 START_TIMEOUT_S = 120
 
 
-class Server:
-    """A running server. Use as a context manager; `url` has no slash at its end."""
+class Program:
+    """A running command that serves HTTP. Use as a context manager; `url` has no slash at its end."""
 
-    def __init__(self, model: str, *flags: str, env: dict[str, str] | None = None):
+    def __init__(self, *words: str, env: dict[str, str] | None = None):
         self.process = subprocess.Popen(
-            [str(PROGRAM), "serve", "--model", model, "--port", "0", *([] if "--device" in flags else ["--device", "cpu"]), *flags],
+            [str(PROGRAM), *words],
             stdout=subprocess.PIPE,
             stderr=sys.stderr,
             text=True,
@@ -34,9 +35,8 @@ class Server:
         match = re.search(r"http://\S+", self.ready_line)
         if not match:
             self.stop()
-            raise RuntimeError(f"slime serve did not start; it said {self.ready_line!r}")
+            raise RuntimeError(f"slime {words[0]} did not start; it said {self.ready_line!r}")
         self.url = match[0]
-        self.try_line = self.process.stdout.readline()
 
     def __enter__(self):
         return self
@@ -85,3 +85,27 @@ class Server:
                     return
                 yield json.loads(data[6:])
         raise AssertionError("the stream ended without [DONE]")
+
+
+class Server(Program):
+    """`slime serve`."""
+
+    def __init__(self, model: str, *flags: str, env: dict[str, str] | None = None):
+        super().__init__("serve", "--model", model, "--port", "0", *([] if "--device" in flags else ["--device", "cpu"]), *flags, env=env)
+        self.try_line = self.process.stdout.readline()
+
+
+class Router(Program):
+    """`slime router` in front of servers at `urls`, all of which serve already."""
+
+    def __init__(self, urls, *flags: str, env: dict[str, str] | None = None):
+        workers = ["--worker-urls", *urls] if urls else []
+        super().__init__("router", "--port", "0", "--health-check-interval-secs", "0.2", *workers, *flags, env=env)
+        for _ in range(500):
+            if not urls or self.get("/get_loads")[0] == 401 or self.num_healthy() == len(urls):
+                return
+            time.sleep(0.02)
+        raise RuntimeError("not all workers became healthy")
+
+    def num_healthy(self):
+        return sum(worker["is_healthy"] for worker in self.get("/workers")[1]["workers"])

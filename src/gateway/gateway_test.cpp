@@ -1,0 +1,432 @@
+#include "gateway/gateway.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <future>
+#include <map>
+
+#include "core/json.h"
+#include "gateway/scripted_worker.h"
+#include "net/tcp.h"
+
+namespace slime::gateway {
+namespace {
+
+using Does = ScriptedWorker::Does;
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+/// A client that reads when it is told to.
+class RawClient final {
+ public:
+  RawClient(const std::string& url, const std::string& request) {
+    const auto port = std::stoi(url.substr(url.rfind(':') + 1));
+    socket_ = net::connect_to("127.0.0.1", port, std::chrono::seconds(5));
+    EXPECT_EQ(::send(socket_, request.data(), request.size(), 0),
+              static_cast<ssize_t>(request.size()));
+  }
+  ~RawClient() { hang_up(); }
+  void hang_up() {
+    if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+  }
+  /// Until `end` has come, or the end.
+  std::string read_until(const std::string& end) {
+    std::string text;
+    char piece[4096];
+    while (text.find(end) == std::string::npos) {
+      const auto count = ::recv(socket_, piece, sizeof piece, 0);
+      if (count <= 0) break;
+      text.append(piece, static_cast<std::size_t>(count));
+    }
+    return text;
+  }
+
+ private:
+  int socket_ = -1;
+};
+
+std::string raw_post(const std::string& path, const std::string& body) {
+  return "POST " + path +
+         " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n\r\n" + body;
+}
+
+TEST(Gateway, PassesRequestAndAnswerOnWithoutWhatBelongsToAHop) {
+  Gated gated(1);
+  const auto answer = gated.call("POST", "/v1/completions?a=%2F&b=1", "{\"x\":1}",
+                                 {{"X-Request-Id", "r-7"}, {"Authorization", "Bearer client"}});
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "\"a\"");
+  EXPECT_EQ(net::find_header(answer.headers, "X-Name"), "a");
+  EXPECT_FALSE(net::find_header(answer.headers, "X-Hop"));
+  const auto seen = gated.workers[0].seen("/v1/completions");
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].target, "/v1/completions?a=%2F&b=1");
+  EXPECT_EQ(seen[0].body, "{\"x\":1}");
+  EXPECT_EQ(seen[0].header("X-Request-Id"), "r-7");
+  EXPECT_EQ(seen[0].header("Authorization"), "Bearer client");
+  EXPECT_EQ("http://" + std::string(*seen[0].header("Host")), gated.workers[0].url());
+}
+
+TEST(Gateway, LeavesOutWhatAClientSaysOfItsConnection) {
+  Gated gated(1);
+  RawClient client(
+      gated.gateway.url(),
+      "GET /any HTTP/1.1\r\nHost: localhost\r\nConnection: close, X-Mine\r\nX-Mine: 1\r\n"
+      "TE: trailers\r\nOrigin: http://localhost\r\nX-Yours: 2\r\n\r\n");
+  EXPECT_THAT(client.read_until("\"a\""), HasSubstr("200 OK"));
+  const auto seen = gated.workers[0].seen("/any");
+  ASSERT_EQ(seen.size(), 1U);
+  for (const char* name : {"X-Mine", "TE", "Origin", "Connection"})
+    EXPECT_FALSE(seen[0].header(name)) << name;
+  EXPECT_EQ(seen[0].header("X-Yours"), "2");
+}
+
+TEST(Gateway, NamesARequestThatHasNoNameAndTellsIt) {
+  Gated gated(1);
+  const auto answer = gated.generate();
+  const auto id = net::find_header(answer.headers, "x-request-id");
+  ASSERT_TRUE(id);
+  EXPECT_EQ(gated.workers[0].seen("/generate")[0].header("x-request-id"), *id);
+}
+
+TEST(Gateway, AnotherWorkerAnswersForOneThatFails) {
+  for (const int status : {429, 500, 502, 503, 504}) {
+    Gated gated(2, with_policy(PolicyKind::kRoundRobin));
+    gated.workers[0].status = status;
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(gated.generate().body, "\"b\"") << status;
+    EXPECT_GT(gated.workers[0].num_requests, 0) << status;
+  }
+}
+
+TEST(Gateway, WhatAClientDidWrongIsAnsweredByOneWorkerAndTripsNoBreaker) {
+  GatewayConfig config = with_policy(PolicyKind::kRoundRobin);
+  config.workers.breaker.failures_to_open = 2;
+  Gated gated(2, config);
+  for (ScriptedWorker& worker : gated.workers) worker.status = 400;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(gated.generate().status, 400);
+  EXPECT_EQ(gated.workers[0].num_requests + gated.workers[1].num_requests, 10);
+  for (const Workers::View& view : gated.gateway.workers().list())
+    EXPECT_EQ(view.breaker, CircuitBreaker::State::kClosed);
+}
+
+TEST(Gateway, TheLastAnswerIsTheClientsWhenAllWorkersFail) {
+  Gated gated(2);
+  for (ScriptedWorker& worker : gated.workers) worker.status = 503;
+  const auto answer = gated.generate();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_TRUE(net::find_header(answer.headers, "Retry-After"));
+  EXPECT_EQ(gated.workers[0].num_requests + gated.workers[1].num_requests, 2);
+}
+
+/// Opens after three failures in a row, for so long.
+GatewayConfig with_breaker(milliseconds open_time) {
+  GatewayConfig config = with_policy(PolicyKind::kRoundRobin);
+  config.workers.breaker = {.failures_to_open = 3, .successes_to_close = 1, .open_time = open_time};
+  return config;
+}
+
+TEST(Gateway, AWorkerThatFailsTooOftenGetsNothing) {
+  Gated gated(2, with_breaker(std::chrono::hours(1)));
+  gated.workers[0].status = 500;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(gated.generate().status, 200);
+  EXPECT_EQ(gated.workers[0].num_requests, 3);
+  EXPECT_TRUE(gated.said("fails too often"));
+}
+
+TEST(Gateway, AWorkerWhoseTrialSucceedsGetsRequestsAgain) {
+  Gated gated(2, with_breaker(milliseconds(50)));
+  gated.workers[0].status = 500;
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_EQ(gated.generate().status, 200);
+    return gated.said("fails too often");
+  }));
+  gated.workers[0].status = 200;
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_EQ(gated.generate().status, 200);
+    return gated.said("answers again");
+  }));
+}
+
+TEST(Gateway, ARequestWhoseWorkerIsGoneGoesToAnother) {
+  Gated gated(2, with_policy(PolicyKind::kRoundRobin));
+  gated.workers.pop_front();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(gated.generate().body, "\"b\"");
+  EXPECT_TRUE(eventually([&] { return !gated.gateway.workers().list()[0].is_healthy; }));
+  EXPECT_TRUE(gated.said("gets nothing until it is healthy again"));
+}
+
+TEST(Gateway, AnAnswerThatIsLostIsAskedForAgainButNotFromEverybody) {
+  Gated gated(3);
+  gated.workers[0].does = Does::kCutBeforeAnswer;
+  gated.workers[1].does = Does::kCutBeforeAnswer;
+  gated.workers[2].does = Does::kCutBeforeAnswer;
+  const auto answer = gated.generate();
+  EXPECT_EQ(answer.status, 502);
+  int total = 0;
+  for (const ScriptedWorker& worker : gated.workers) total += worker.num_requests;
+  EXPECT_EQ(total, 2);  // a request that ends its worker ends two, not all
+}
+
+TEST(Gateway, WhatCannotBeRepeatedIsSentOnce) {
+  Gated gated(2, with_policy(PolicyKind::kRoundRobin));
+  for (ScriptedWorker& worker : gated.workers) worker.status = 500;
+  EXPECT_EQ(gated.call("POST", "/open_session", "{}").status, 500);
+  EXPECT_EQ(gated.workers[0].num_requests + gated.workers[1].num_requests, 1);
+  for (ScriptedWorker& worker : gated.workers) worker.does = Does::kCutBeforeAnswer;
+  EXPECT_EQ(gated.call("POST", "/open_session", "{}").status, 502);
+  EXPECT_EQ(gated.workers[0].num_requests + gated.workers[1].num_requests, 2);
+}
+
+TEST(Gateway, AStreamComesAsItIsMade) {
+  Gated gated(1);
+  gated.workers[0].does = Does::kStream;
+  gated.workers[0].ends_streams = false;
+  RawClient client(gated.gateway.url(), raw_post("/generate", "{}"));
+  EXPECT_THAT(client.read_until("data: 2"), HasSubstr("data: 0\n\n"));
+}
+
+TEST(Gateway, AStreamThatAWorkerDoesNotEndHasNoEnd) {
+  Gated gated(2);
+  for (ScriptedWorker& worker : gated.workers) worker.does = Does::kCutInStream;
+  RawClient client(gated.gateway.url(), raw_post("/generate", "{}"));
+  const std::string text = client.read_until("0\r\n\r\n");
+  EXPECT_THAT(text, HasSubstr("data: 1"));
+  EXPECT_EQ(text.find("\r\n0\r\n\r\n"), std::string::npos) << text;
+  EXPECT_EQ(gated.workers[0].num_requests + gated.workers[1].num_requests, 1);
+  EXPECT_THAT(gated.call("GET", "/metrics").body, HasSubstr("cut_responses_total 1"));
+}
+
+TEST(Gateway, AClientThatLeavesTakesItsRequestAlong) {
+  Gated gated(1);
+  ScriptedWorker& worker = gated.workers[0];
+  worker.ends_streams = false;
+  for (const Does does : {Does::kStream, Does::kHang}) {
+    worker.does = does;
+    const int before = worker.num_cancelled, begun = worker.num_requests;
+    RawClient client(gated.gateway.url(), raw_post("/generate", "{}"));
+    if (does == Does::kStream) client.read_until("data: 2");
+    EXPECT_TRUE(eventually([&] { return worker.num_requests > begun; }));
+    client.hang_up();
+    EXPECT_TRUE(eventually([&] { return worker.num_cancelled > before; }));
+    EXPECT_TRUE(eventually([&] { return gated.gateway.workers().list()[0].load == 0; }));
+  }
+  EXPECT_EQ(gated.gateway.workers().list()[0].num_failures, 0);
+}
+
+TEST(Gateway, AClientThatDoesNotReadHoldsItsWorkerBack) {
+  Gated gated(1);
+  ScriptedWorker& worker = gated.workers[0];
+  worker.does = Does::kStream;
+  worker.ends_streams = false;
+  RawClient client(gated.gateway.url(), raw_post("/generate", "{}"));
+  EXPECT_TRUE(eventually([&] { return worker.num_written > 3; }));
+  int last = -1;
+  EXPECT_TRUE(eventually([&] {
+    const int now = worker.num_written;
+    std::this_thread::sleep_for(milliseconds(200));
+    return std::exchange(last, now) == worker.num_written;
+  }));
+  EXPECT_LT(worker.num_written, 1000);  // 64 MiB: sockets hold less
+}
+
+TEST(Gateway, AWorkerThatNeverAnswersIsGivenUpInTime) {
+  GatewayConfig config;
+  config.proxy.request_timeout = milliseconds(200);
+  Gated gated(2, config);
+  for (ScriptedWorker& worker : gated.workers) worker.does = Does::kHang;
+  EXPECT_EQ(gated.generate().status, 504);
+  EXPECT_TRUE(eventually(
+      [&] { return gated.workers[0].num_cancelled + gated.workers[1].num_cancelled == 1; }));
+}
+
+TEST(Gateway, ASocketThatAcceptsAndSaysNothingIsNoWorker) {
+  Gated gated(1);
+  const int silent = net::listen_on("127.0.0.1", 0);
+  GatewayConfig config = Gated::fill({});
+  config.workers.health.timeout = milliseconds(100);
+  Gateway gateway(config, nullptr);
+  const auto url = "http://127.0.0.1:" + std::to_string(net::port_of(silent));
+  ASSERT_TRUE(gateway.workers().add(*parse_worker_url(url)));
+  ASSERT_TRUE(gateway.workers().add(*parse_worker_url(gated.workers[0].url())));
+  gateway.start();
+  EXPECT_TRUE(eventually([&] {
+    const auto views = gateway.workers().list();
+    return views[1].is_healthy && !views[0].why_unhealthy.empty();
+  }));
+  EXPECT_FALSE(gateway.workers().list()[0].is_healthy);
+  const auto answer =
+      net::http_call({.method = "POST", .url = gateway.url() + "/generate", .body = "{}"});
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->body, "\"a\"");
+  ::close(silent);
+}
+
+TEST(Gateway, AWorkerThatDrainsFinishesWhatItHasAndGetsNothingNew) {
+  Gated gated(2, with_policy(PolicyKind::kRoundRobin));
+  gated.workers[0].does = Does::kHang;
+  auto running = std::async(std::launch::async, [&] { return gated.generate(); });
+  EXPECT_TRUE(eventually([&] { return gated.workers[0].num_requests == 1; }));
+  EXPECT_EQ(gated.call("DELETE", "/workers/w1").status, 202);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(gated.generate().body, "\"b\"");
+  EXPECT_TRUE(gated.gateway.workers().list()[0].is_draining);
+  gated.workers[0].does = Does::kAnswer;
+  EXPECT_EQ(running.get().body, "\"a\"");
+  EXPECT_TRUE(eventually([&] { return gated.gateway.workers().list().size() == 1; }));
+  EXPECT_EQ(gated.workers[0].num_requests, 1);
+}
+
+TEST(Gateway, BeyondTheLimitRequestsWaitAndThenAreRefused) {
+  GatewayConfig config;
+  config.proxy.admission = {
+      .max_running = 1, .max_waiting = 1, .max_wait = std::chrono::seconds(20)};
+  Gated gated(1, config);
+  gated.workers[0].does = Does::kHang;
+  auto first = std::async(std::launch::async, [&] { return gated.generate(); });
+  EXPECT_TRUE(eventually([&] { return gated.workers[0].num_requests == 1; }));
+  auto second = std::async(std::launch::async, [&] { return gated.generate(); });
+  const auto waits = [&] {
+    return gated.call("GET", "/metrics").body.find("queued_requests 1") != std::string::npos;
+  };
+  EXPECT_TRUE(eventually(waits));
+  const auto third = gated.generate();
+  EXPECT_EQ(third.status, 429);
+  EXPECT_TRUE(net::find_header(third.headers, "Retry-After"));
+  gated.workers[0].does = Does::kAnswer;
+  EXPECT_EQ(first.get().status, 200);
+  EXPECT_EQ(second.get().status, 200);
+  EXPECT_EQ(gated.workers[0].num_requests, 2);
+}
+
+TEST(Gateway, AnAbortGoesToWhoHasTheRequestElseToAll) {
+  Gated gated(2, with_policy(PolicyKind::kRoundRobin));
+  gated.workers[0].does = Does::kHang;
+  auto running =
+      std::async(std::launch::async, [&] { return gated.generate(R"({"rid":"turn-1"})"); });
+  EXPECT_TRUE(eventually([&] { return gated.workers[0].num_requests == 1; }));
+  const auto abort = [&](std::string body) {
+    EXPECT_EQ(gated.call("POST", "/abort_request", std::move(body)).status, 200);
+    return std::pair(gated.workers[0].seen("/abort_request").size(),
+                     gated.workers[1].seen("/abort_request").size());
+  };
+  EXPECT_EQ(abort(R"({"rid":"turn-1"})"), (std::pair<std::size_t, std::size_t>(1, 0)));
+  EXPECT_EQ(abort(R"({"rid":"turn"})"), (std::pair<std::size_t, std::size_t>(2, 0)));
+  EXPECT_EQ(abort(R"({"rid":"made by a worker"})"), (std::pair<std::size_t, std::size_t>(3, 1)));
+  EXPECT_EQ(abort(R"({"rid":"turn-1","abort_all":true})"),
+            (std::pair<std::size_t, std::size_t>(4, 2)));
+  gated.workers[0].does = Does::kAnswer;
+  running.get();
+  EXPECT_EQ(abort(R"({"rid":"turn-1"})"), (std::pair<std::size_t, std::size_t>(5, 3)));
+}
+
+TEST(Gateway, OrdersGoToAllAndAnyFailureIsTheAnswer) {
+  Gated gated(2);
+  EXPECT_EQ(gated.call("POST", "/pause_generation", "{}").status, 200);
+  for (const ScriptedWorker& worker : gated.workers)
+    EXPECT_EQ(worker.seen("/pause_generation").size(), 1U);
+  gated.workers[1].status = 507;
+  const auto refused = gated.call("POST", "/update_weights_from_disk", "{}");
+  EXPECT_EQ(refused.status, 507);
+  EXPECT_EQ(net::find_header(refused.headers, "x-slime-worker"), gated.workers[1].url());
+  const std::string url = gated.workers[1].url();
+  gated.workers.pop_back();
+  const auto unreachable = gated.call("POST", "/pause_generation", "{}");
+  EXPECT_EQ(unreachable.status, 502);
+  EXPECT_THAT(unreachable.body, HasSubstr(url));
+}
+
+TEST(Gateway, WeightGroupsAreTheWorkersOwn) {
+  Gated gated(1);
+  EXPECT_EQ(gated.call("POST", "/init_weights_update_group", "{}").status, 501);
+  EXPECT_EQ(gated.workers[0].num_requests, 0);
+}
+
+TEST(Gateway, WorkersComeAndGoByBothGenerationsOfRoutes) {
+  Gated gated(1);
+  ScriptedWorker other("z");
+  EXPECT_EQ(gated.call("POST", "/workers", R"({"url":")" + other.url() + R"("})").status, 202);
+  EXPECT_TRUE(eventually([&] { return gated.gateway.workers().list().back().is_healthy; }));
+  const json::value list = parse_json(gated.call("GET", "/workers").body, "workers");
+  EXPECT_EQ(list.at("total"), 2);
+  EXPECT_EQ(list.at("workers").at(1).at("url"), json::string(other.url()));
+  const std::string id(list.at("workers").at(1).at("id").as_string());
+  EXPECT_EQ(gated.call("GET", "/workers/" + id).status, 200);
+  EXPECT_EQ(gated.call("DELETE", "/workers/" + id).status, 202);
+  EXPECT_EQ(gated.call("DELETE", "/workers/" + id).status, 404);
+
+  EXPECT_EQ(gated.call("POST", "/add_worker?url=" + other.url()).status, 202);
+  EXPECT_EQ(gated.call("POST", "/add_worker?url=" + other.url()).status, 202);  // it is there
+  EXPECT_EQ(
+      parse_json(gated.call("GET", "/list_workers").body, "urls").at("urls").as_array().size(), 2U);
+  EXPECT_EQ(gated.call("POST", "/remove_worker?url=" + other.url()).status, 202);
+  EXPECT_EQ(gated.call("DELETE", "/workers/http:%2F%2Fnobody:1").status, 404);
+  for (const char* body :
+       {"{}", "[]", R"({"url":7})", R"({"url":"ftp://x"})", R"({"url":"http://a/b"})",
+        R"({"url":"http://u:p@a"})", R"({"url":"http://a","worker_type":"prefill"})",
+        R"({"url":"http://a","api_key":"secret"})"}) {
+    EXPECT_EQ(gated.call("POST", "/workers", body).status, 400) << body;
+  }
+}
+
+TEST(Gateway, IsAliveWithoutWorkersAndReadyWithOne) {
+  Gated gated(0);
+  EXPECT_EQ(gated.call("GET", "/liveness").status, 200);
+  EXPECT_EQ(gated.call("GET", "/readiness").status, 503);
+  EXPECT_EQ(gated.call("GET", "/health").status, 503);
+  EXPECT_EQ(gated.generate().status, 503);
+  ScriptedWorker worker("a");
+  gated.call("POST", "/workers", R"({"url":")" + worker.url() + R"("})");
+  EXPECT_TRUE(eventually([&] { return gated.call("GET", "/readiness").status == 200; }));
+  EXPECT_EQ(gated.generate().status, 200);
+  worker.health = 503;
+  EXPECT_TRUE(eventually([&] { return gated.call("GET", "/health").status == 503; }));
+  worker.health = 200;
+  EXPECT_TRUE(eventually([&] { return gated.call("GET", "/health").status == 200; }));
+}
+
+TEST(Gateway, ASessionStaysWithItsWorker) {
+  Gated gated(3, with_policy(PolicyKind::kConsistentHashing));
+  std::map<std::string, std::string> homes;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 12; ++i) {
+      const std::string key = "s" + std::to_string(i);
+      const auto answer = gated.call("POST", "/generate", "{}", {{"X-SMG-Routing-Key", key}});
+      const auto [home, is_new] = homes.emplace(key, answer.body);
+      EXPECT_EQ(home->second, answer.body);
+    }
+  }
+}
+
+TEST(Gateway, KeysAreAskedForAndPassedOn) {
+  GatewayConfig config;
+  config.http.access.api_key = "client";
+  config.http.access.admin_api_key = "admin";
+  Gated gated(1, config);
+  EXPECT_EQ(gated.generate().status, 401);
+  EXPECT_EQ(gated.call("POST", "/generate", "{}", {{"Authorization", "Bearer client"}}).status,
+            200);
+  EXPECT_EQ(gated.workers[0].seen("/generate")[0].header("Authorization"), "Bearer client");
+  EXPECT_EQ(gated.call("DELETE", "/workers/w1", "", {{"Authorization", "Bearer client"}}).status,
+            401);
+  EXPECT_EQ(gated.call("DELETE", "/workers/w1", "", {{"Authorization", "Bearer admin"}}).status,
+            202);
+}
+
+TEST(Gateway, LargeAndEmptyBodiesComeThrough) {
+  Gated gated(1);
+  const std::string large(3 << 20, 'y');
+  EXPECT_EQ(gated.call("POST", "/generate", large).status, 200);
+  EXPECT_EQ(gated.workers[0].seen("/generate")[0].body.size(), large.size());
+  EXPECT_EQ(gated.call("POST", "/generate").status, 200);
+  EXPECT_EQ(gated.call("GET", "/get_model_info").body, "\"a\"");
+  for (const std::size_t size : {256U << 10, (256U << 10) + 1, 3U << 20}) {
+    gated.workers[0].answer_bytes = size;
+    EXPECT_EQ(gated.generate().body, "\"a\"" + std::string(size - 3, ' ')) << size;
+  }
+}
+
+}  // namespace
+}  // namespace slime::gateway
