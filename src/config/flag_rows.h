@@ -101,7 +101,7 @@ inline constexpr Condition kRounds{
     "--deterministic-schedule", [](const RunConfig& c) { return c.deterministic_schedule.get(); }};
 inline constexpr Condition kEngineThreads{
     "engines on CPUs with weights of their own",
-    [](const RunConfig& c) { return c.generates() && c.device == "cpu" && !c.shares_weights(); }};
+    [](const RunConfig& c) { return c.generates() && c.device == "cpu" && !c.takes_turns(); }};
 inline constexpr Condition kWorkers{
     "several ranks or engines in processes of their own",
     [](const RunConfig& c) { return c.world_size() > 1 || c.num_engine_workers > 0; }};
@@ -118,9 +118,8 @@ inline constexpr Condition kFaultTolerance{
 inline constexpr Condition kDeviceMemory{
     "generation on a GPU", [](const RunConfig& c) { return c.generates() && c.device != "cpu"; }};
 inline constexpr Condition kSharedDevice{
-    "an engine that takes turns with the trainer", [](const RunConfig& c) {
-      return c.generates() && !c.debug_rollout_only && c.shares_weights();
-    }};
+    "an engine that takes turns with the trainer",
+    [](const RunConfig& c) { return c.generates() && !c.debug_rollout_only && c.takes_turns(); }};
 inline constexpr Condition kRules{
     "a rule that asks for it: --rm-type, or metadata.rm_type of a row",
     [](const RunConfig& c) { return c.generates() && !c.has_users_reward(); }};

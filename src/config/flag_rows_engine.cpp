@@ -91,6 +91,16 @@ std::vector<FlagRow> engine_flags() {
             "precision of the KV cache; auto: that of the activations; fp8_e4m3 (GPU, without "
             "scales) holds twice the tokens, and rollout log-probs move away from the trainer's",
             {"auto", "bf16", "bfloat16", "fp8_e4m3"}),
+      works("--rollout-precision", &C::rollout_precision,
+            "how the engine stores the matrices of its layers; auto: as the trainer; fp8: e4m3 in "
+            "blocks of 128 by 128, made of the trained weights at each update. Rollout log-probs "
+            "move "
+            "away from the trainer's: add --use-tis",
+            {"auto", "fp8"})
+          .when(kGeneration),
+      alias("--sglang-quantization", {.words = {{"fp8", {{"--rollout-precision", "fp8"}}}}},
+            "fp8: the same as --rollout-precision fp8")
+          .when(kGeneration),
       works("--kv-cache-gb", &C::kv_cache_gb,
             "memory of the KV cache in GiB; 0: 2 on the CPU, on a GPU what a full batch of the "
             "longest requests needs, if there is room")
@@ -99,8 +109,11 @@ std::vector<FlagRow> engine_flags() {
             "GPU: share of memory for weights and KV cache, at most what training "
             "leaves")
           .when(kDeviceMemory),
-      refused("--rollout-external-engine-addrs", kList,
-              "leave it out: engines are the run's own (--rollout-num-gpus)"),
+      works("--rollout-external-engine-addrs", &C::rollout_external_engine_addrs,
+            "servers that draw the responses, HOST:PORT each: `slime serve` or SGLang, started by "
+            "somebody else with the model of --hf-checkpoint. New weights come to them through "
+            "--update-weight-disk-dir; $SLIME_API_KEY is sent to them")
+          .when(kGeneration),
       refused("--sglang-config", kValue, "leave it out: the engines of a run have one model"),
       refused("--sglang-router-ip", kValue, "leave it out: the run has a router of its own"),
       accepted("--sglang-router-port", kValue, kOneEngine).where(kSeveralEngines, kOwnRouter),

@@ -89,18 +89,19 @@ struct AsyncFlags {
   Flag<int64_t> schedule_round{64};        // tokens of each sample
   Flag<int64_t> schedule_train_rounds{1};  // of one training step
 
-  /// Engines in processes of their own, from --rollout-num-gpus (config/rules_engines.cpp); 0: one
-  /// in this process.
+  /// Engines in processes of their own, from --rollout-num-gpus or --rollout-external-engine-addrs
+  /// (config/rules_engines.cpp); 0: one in this process.
   Flag<int64_t> num_engine_workers{0};
 
-  /// The engine reads the weights that the trainer changes; otherwise it has its own.
-  bool shares_weights() const { return num_engine_workers == 0 && (!train_async || colocate); }
+  /// Engines generate while nobody trains, on the devices that train.
+  bool takes_turns() const { return num_engine_workers == 0 && (!train_async || colocate); }
   int64_t num_engines() const { return num_engine_workers > 0 ? num_engine_workers : 1; }
 };
 
 /// Engines in processes of their own, without --colocate.
 struct EngineWorkerFlags {
-  Flag<std::optional<int64_t>> rollout_num_gpus;  // of all engines
+  Flag<std::vector<std::string>> rollout_external_engine_addrs;  // servers that others started
+  Flag<std::optional<int64_t>> rollout_num_gpus;                 // of all engines
   Flag<int64_t> rollout_num_gpus_per_engine{1};
   Flag<bool> use_fault_tolerance{false};
   Flag<double> rollout_health_check_interval{30};   // seconds, as the next
@@ -115,6 +116,9 @@ struct EngineWorkerFlags {
   Flag<bool> update_weight_disk_keep_files{false};
   Flag<std::string> update_weight_delta_encoding{"xor"};  // or overwrite
   Flag<std::string> custom_update_weight_post_write_path;
+
+  /// The engines are servers that somebody else started: none of this run's devices are theirs.
+  bool has_external_engines() const { return !rollout_external_engine_addrs.get().empty(); }
 };
 
 /// The engine of this run: batch, cache, memory.
@@ -125,6 +129,7 @@ struct EngineFlags {
   Flag<std::optional<int64_t>> sglang_context_length;
   Flag<bool> sglang_disable_radix_cache{false};
   Flag<std::string> sglang_kv_cache_dtype{"auto"};
+  Flag<std::string> rollout_precision{"auto"};
   Flag<double> kv_cache_gb{
       0};  // 0: 2 on the CPU; on a GPU what a full batch needs, if there is room
   Flag<std::optional<double>> sglang_mem_fraction_static;
@@ -133,6 +138,8 @@ struct EngineFlags {
 
   /// --sglang-kv-cache-dtype in the engine's words.
   std::string kv_cache_dtype() const;
+  /// The engine's matrices are stored as codes (docs/decisions/0127-fp8-rollout.md).
+  bool has_codes() const { return rollout_precision == "fp8"; }
 };
 
 /// The original's name for a teacher that is a server: its functions are built in.

@@ -64,6 +64,45 @@ void check_promises_of_gpus(const ParsedFlags& flags, Problems& problems) {
 
 }  // namespace
 
+namespace {
+
+/// Servers of others: this run has none of their devices, and no memory in common with them.
+void check_external_engines(ParsedFlags& flags, Problems& problems) {
+  RunConfig& config = flags.config;
+  const auto count = static_cast<int64_t>(config.rollout_external_engine_addrs.get().size());
+  constexpr std::string_view kFlag = "--rollout-external-engine-addrs";
+  const auto excludes = [&](bool has, std::string_view other, std::string_view why) {
+    problems.require(!has, fmt::format("{}: not with {}: {}", kFlag, other, why));
+  };
+  excludes(config.colocate, "--colocate", "servers of others share no device with the trainer");
+  excludes(config.use_rollout_routing_replay, "--use-rollout-routing-replay",
+           "servers of others do not tell which experts a token visits");
+  excludes(config.update_weight_mode == "delta", "--update-weight-mode delta",
+           "servers of others read whole checkpoints");
+  excludes(flags.gives("--update-weight-transport") && config.update_weight_transport != "disk",
+           "--update-weight-transport", "weights come to them through a folder");
+  excludes(config.rollout_num_gpus_per_engine > 1, "--rollout-num-gpus-per-engine",
+           "their own command lines say how many devices they have");
+  problems.require(count <= kMostEngines, fmt::format("{}: {} servers; there should be at most {}",
+                                                      kFlag, count, kMostEngines));
+  problems.require(
+      !config.update_weight_disk_dir.empty(),
+      fmt::format("{}: needs --update-weight-disk-dir DIR, a folder that the servers read too "
+                  "(slime serve --weights-root DIR)",
+                  kFlag));
+  if (flags.gives("--rollout-num-gpus") && config.rollout_num_gpus != count) {
+    flags.warnings.push_back(
+        fmt::format("--rollout-num-gpus {}: has no effect: the engines are the {} servers of {}",
+                    *config.rollout_num_gpus, count, kFlag));
+  }
+  config.update_weight_transport.stems_from(config.rollout_external_engine_addrs);
+  config.update_weight_transport = "disk";
+  config.num_engine_workers.stems_from(config.rollout_external_engine_addrs);
+  config.num_engine_workers = count;
+}
+
+}  // namespace
+
 void check_weight_publishing(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
   if (config.update_weight_mode == "disk") {
@@ -116,6 +155,7 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
                    fmt::format("--rollout-num-gpus-per-engine {}: should be at least 1",
                                config.rollout_num_gpus_per_engine));
   const bool draws = config.generates();
+  if (config.has_external_engines() && draws) return check_external_engines(flags, problems);
   // Where trainer and engine take turns, the devices are the trainer's.
   if (config.colocate && draws && flags.gives("--rollout-num-gpus") &&
       config.rollout_num_gpus != config.world_size()) {
@@ -155,6 +195,25 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
   }
   config.num_engine_workers.stems_from(config.rollout_num_gpus);
   config.num_engine_workers = std::max<int64_t>(1, devices / per_engine);
+}
+
+/// Engines whose matrices are codes have weights of their own, made of whole plain ones.
+void check_rollout_precision(ParsedFlags& flags, Problems& problems) {
+  const RunConfig& config = flags.config;
+  if (!config.has_codes() || !config.generates()) return;
+  const std::string said = flags.how_said("--rollout-precision", "fp8");
+  problems.require(
+      config.num_engine_workers == 0 && config.world_size() == 1,
+      said +
+          ": needs an engine in the process that trains; several ranks, and engines elsewhere "
+          "(--rollout-num-gpus without --colocate), have plain weights");
+  problems.require(config.dtype != "float64",
+                   said + ": engines compute in float32 or in 16 bits; --dtype bfloat16");
+  if (config.debug_rollout_only || config.use_tis || config.use_rollout_logprobs) return;
+  flags.warnings.push_back(
+      said +
+      ": without --use-tis the rounding of the engine's weights is taken for the policy's; "
+      "train/train_rollout_k3 says how far the two are apart");
 }
 
 }  // namespace slime::config

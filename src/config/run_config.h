@@ -52,11 +52,14 @@ struct RunConfig : ModelFlags,
     return !trains_on_rows() && !debug_train_only && load_debug_rollout_data.empty();
   }
 
+  /// The engine reads the weights that the trainer changes; otherwise it has its own.
+  bool shares_weights() const { return takes_turns() && !has_codes(); }
+
   /// An engine on the device of every rank that trains, which take turns (roles/rank_engines.h): on GPUs
   /// wherever they can be, on CPUs, whose cores they share, where --rollout-num-gpus is the number of
   /// ranks and --colocate is given.
   bool has_engine_on_each_rank() const {
-    const bool draws_while_nobody_trains = generates() && !debug_rollout_only && shares_weights();
+    const bool draws_while_nobody_trains = generates() && !debug_rollout_only && takes_turns();
     // A schedule that repeats asks one engine, whose batches repeat.
     if (world_size() == 1 || !draws_while_nobody_trains || deterministic_schedule) return false;
     return device != "cpu" || (colocate && rollout_num_gpus == world_size());

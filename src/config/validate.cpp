@@ -109,6 +109,7 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_engine_workers(flags, problems);
   check_weight_publishing(flags, problems);
   check_async(flags, problems);
+  check_rollout_precision(flags, problems);
   check_rollout_functions(flags, problems);
   check_generate(flags, problems);
   check_batches(config, problems);

@@ -359,5 +359,26 @@ TEST(Validate, WhereNothingIsSampledNoRankHasAnEngine) {
                                  "no rank trains with --debug-rollout-only")));
 }
 
+TEST(Validate, ServersOfOthersNeedAFolderAndNoDevice) {
+  const std::string two = "--rm-type math --rollout-external-engine-addrs 10.0.0.2:1 10.0.0.3:1 ";
+  const Checked result = checked(two + "--update-weight-disk-dir /shared");
+  EXPECT_EQ(result.error, "");
+  EXPECT_TRUE(result.flags.config.has_external_engines());
+  EXPECT_EQ(result.flags.config.num_engine_workers.get(), 2);
+  EXPECT_FALSE(result.flags.config.shares_weights());
+  EXPECT_EQ(result.flags.config.update_weight_transport.get(), "disk");
+  EXPECT_THAT(checked(two).error, HasSubstr("needs --update-weight-disk-dir"));
+  const std::string whole = two + "--update-weight-disk-dir /shared ";
+  for (const char* other :
+       {"--colocate", "--update-weight-mode delta", "--update-weight-transport nccl",
+        "--rollout-num-gpus-per-engine 2", "--use-rollout-routing-replay"}) {
+    EXPECT_THAT(checked(whole + other).error,
+                HasSubstr("--rollout-external-engine-addrs: not with --"))
+        << other;
+  }
+  EXPECT_THAT(checked(whole + "--rollout-num-gpus 8").flags.warnings,
+              Contains(HasSubstr("--rollout-num-gpus 8: has no effect: the engines are the 2")));
+}
+
 }  // namespace
 }  // namespace slime::config

@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "engine/engine.h"
 #include "model/network.h"
-#include "model/placement.h"
 #include "plugin/plugins.h"
 #include "roles/networks.h"
 #include "setup/evaluation_plan.h"
@@ -48,8 +47,7 @@ void EvaluationBeside::begin(int64_t step, model::Network& weights,
   const WeightVersion version = published.weight_version();
   SecondEngine second;
   memory_.explain_shortage(estimate::Phase::kGenerate, [&] {
-    second.network =
-        roles::make_blank_copy(weights, model::precision_on(config_.device, config_.dtype));
+    second.network = roles::make_blank_copy(weights, roles::engine_precision(config_));
     second.engine = std::make_unique<engine::Engine>(*second.network, engine_, clock_);
     engine::or_throw(second.engine->update_weights(
         {.version = version, .source = engine::FromNetwork{&weights}}));

@@ -11,6 +11,7 @@
 #include "model/placement.h"
 #include "roles/engine_workers.h"
 #include "roles/engine_workers_config.h"
+#include "roles/external_engines.h"
 #include "roles/networks.h"
 #include "roles/rank_engines.h"
 #include "roles/run_start.h"
@@ -21,7 +22,7 @@ namespace {
 
 /// Engines beside the trainer have a part of the cores for themselves.
 int64_t engine_threads(const config::RunConfig& config) {
-  if (config.shares_weights() || config.device != "cpu") return 0;
+  if (config.takes_turns() || config.device != "cpu") return 0;
   if (config.rollout_num_threads > 0) return config.rollout_num_threads;
   // Without --train-async they generate while nobody trains.
   return config.train_async ? std::max<int64_t>(1, cores_of(config) / 2) : cores_of(config);
@@ -50,17 +51,18 @@ engine::RunningRequests running_at_updates(const config::RunConfig& config) {
                                        : engine::RunningRequests::kKeep;
 }
 
-/// An engine beside the trainer has weights of its own; the first update makes them the trainer's.
+/// Of an engine with weights of its own; the first update makes them the trainer's.
 std::unique_ptr<roles::Engines> engine_beside(Stations& run, const engine::EngineConfig& config,
                                               WeightVersion version,
                                               engine::RunningRequests running) {
   std::unique_ptr<model::Network> own;
   run.records.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
-    own = roles::make_blank_copy(*run.topology.network,
-                                 model::precision_on(run.config.device, run.config.dtype));
+    own = roles::make_blank_copy(*run.topology.network, roles::engine_precision(run.config));
   });
+  const roles::Turns turns{.takes = run.config.takes_turns(),
+                           .offloads = run.records.memory.plan().offloads()};
   return std::make_unique<roles::EngineBeside>(*run.topology.network, std::move(own), config,
-                                               version, running, run.records.memory,
+                                               version, running, turns, run.records.memory,
                                                run.launch.clock);
 }
 
@@ -116,6 +118,12 @@ std::unique_ptr<roles::Engines> start_engine_workers(Stations& run, WeightVersio
                                                 run.launch.clock, on_timeline(run));
 }
 
+std::unique_ptr<roles::Engines> start_external_engines(Stations& run, WeightVersion version) {
+  return std::make_unique<roles::ExternalEngines>(roles::external_engines_config(run.config),
+                                                  *run.topology.published, whole_here(run), version,
+                                                  run.launch.clock);
+}
+
 /// Engines that went on without the trainers get the weights with which those begin.
 void begin_epoch(Stations& run, WeightVersion version) {
   run.topology.engines->hear_by(on_timeline(run));
@@ -124,6 +132,11 @@ void begin_epoch(Stations& run, WeightVersion version) {
     own.weights().copy_from(load_on_host(run)->weights());
   };
   run.topology.engines->begin_epoch(run.launch.identity.epoch, version, whole_here(run), load);
+}
+
+/// Otherwise the only network here is the engine's already.
+bool has_numbers_to_train(const Stations& run) {
+  return trains(run.config) || !run.config.has_codes();
 }
 
 }  // namespace
@@ -154,7 +167,8 @@ void start_engines(Stations& run, roles::TrainersApart* apart) {
   engine::EngineConfig config =
       roles::make_engine_config(run.config, *run.data.text, plan.kv_cache_bytes());
   config.num_threads = run.topology.engine_threads;
-  config.stages_weights = !run.config.shares_weights();
+  const bool has_own = !run.config.shares_weights() && has_numbers_to_train(run);
+  config.stages_weights = has_own;
   config.on_activity = [&timeline = run.records.timeline](engine::Activity now) {
     timeline.enter(report::engine_lane(0), report::engine_phase(now));
   };
@@ -162,11 +176,13 @@ void start_engines(Stations& run, roles::TrainersApart* apart) {
   const engine::RunningRequests running = running_at_updates(run.config);
   if (run.topology.engines) {
     begin_epoch(run, version);
+  } else if (run.config.has_external_engines()) {
+    run.topology.engines = start_external_engines(run, version);
   } else if (run.config.num_engine_workers > 0) {
     run.topology.engines = start_engine_workers(run, version, running);
   } else if (apart != nullptr) {
     run.topology.engines = start_rank_engines(run, *apart, version, running);
-  } else if (run.config.shares_weights()) {
+  } else if (!has_own) {
     run.topology.engines =
         std::make_unique<roles::EngineHere>(*run.topology.network, config, version, running,
                                             plan.offloads(), run.records.memory, run.launch.clock);

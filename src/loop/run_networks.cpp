@@ -248,7 +248,7 @@ roles::TrainersApart* load_networks(Stations& run, std::vector<std::string>& not
   } else {
     const auto precision = model::precision_on(run.config.device, run.config.dtype);
     trains(run.config) ? open_trainers_here(run, precision, note)
-                       : open_no_trainers(run, precision);
+                       : open_no_trainers(run, roles::engine_precision(run.config));
   }
   if (const auto& checkpoint = run.course.start.checkpoint) {
     run.records.memory.set_last_checkpoint(checkpoint->iteration);

@@ -48,7 +48,7 @@ report::Collected StationSteps::collect(int64_t step) {
 roles::Handover StationSteps::handover() const {
   return {.engines = *run_.topology.engines,
           .stream = run_.source->stream(),
-          .shares_weights = run_.config.shares_weights(),
+          .takes_turns = run_.config.takes_turns(),
           .update_mode = run_.config.update_mode};
 }
 

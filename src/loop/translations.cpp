@@ -58,8 +58,11 @@ void translate_training(const config::RunConfig& config, const model::ModelConfi
 
 void translate_engines(const config::RunConfig& config) {
   roles::engine_settings(config);
-  if (config.num_engine_workers > 0)
+  if (config.has_external_engines()) {
+    roles::external_engines_config(config);
+  } else if (config.num_engine_workers > 0) {
     roles::engine_workers_config(config, {}, {}, {}, setup::place_workers(config, 1, 0));
+  }
 }
 
 void translate_generation(const config::RunConfig& config) {

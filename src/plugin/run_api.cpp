@@ -48,6 +48,7 @@ engine::ApiOptions options_of(const config::RunConfig& config) {
   options.weight_version = "0";
   options.max_running_requests = config.sglang_max_running_requests;
   options.random_seed = static_cast<uint64_t>(config.seed);
+  options.sessions.idle_time = std::chrono::hours(24);  // tools of agents may take long
   return options;
 }
 

@@ -1,6 +1,7 @@
 #include "roles/engine_workers_config.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "core/clock.h"
@@ -46,6 +47,18 @@ EngineWorkersConfig engine_workers_config(const config::RunConfig& config, Engin
     workers.progress_limit = milliseconds_of(config.rollout_health_check_timeout);
   }
   return workers;
+}
+
+ExternalEnginesConfig external_engines_config(const config::RunConfig& config) {
+  ExternalEnginesConfig external;
+  external.publishes.folder = std::filesystem::absolute(config.update_weight_disk_dir);
+  external.publishes.keeps_files = config.update_weight_disk_keep_files;
+  const char* key = std::getenv("SLIME_API_KEY");
+  for (const std::string& address : config.rollout_external_engine_addrs.get()) {
+    external.servers.push_back(external_server(address));
+    external.servers.back().api_key = key == nullptr ? "" : key;
+  }
+  return external;
 }
 
 }  // namespace slime::roles

@@ -33,18 +33,35 @@ void EngineHere::update_weights(WeightVersion version, const FetchWeights& /*fet
 
 EngineBeside::EngineBeside(model::Network& trained, std::unique_ptr<model::Network> own,
                            const engine::EngineConfig& config, WeightVersion version,
-                           engine::RunningRequests running, const report::RunMemory& memory,
-                           const Clock& clock)
-    : trained_(trained), own_(std::move(own)), running_(running) {
-  memory.explain_shortage(estimate::Phase::kGenerate, [&] {
+                           engine::RunningRequests running, const Turns& turns,
+                           const report::RunMemory& memory, const Clock& clock)
+    : memory_(memory), trained_(trained), own_(std::move(own)), turns_(turns), running_(running) {
+  memory_.explain_shortage(estimate::Phase::kGenerate, [&] {
     engine_ = std::make_unique<engine::Engine>(*own_, config, clock);
   });
-  update_weights(version, nullptr);
+  copy_weights(version);
+}
+
+void EngineBeside::yield_to_training() {
+  if (!turns_.takes) return;
+  engine::or_throw(engine_->pause(engine::PauseMode::kInPlace));
+  if (turns_.offloads) engine::or_throw(engine_->sleep());
+}
+
+void EngineBeside::copy_weights(WeightVersion version) {
+  engine::or_throw(engine_->update_weights(
+      {.version = version, .source = engine::FromNetwork{&trained_}, .running = running_}));
 }
 
 void EngineBeside::update_weights(WeightVersion version, const FetchWeights& /*fetch*/) {
-  engine::or_throw(engine_->update_weights(
-      {.version = version, .source = engine::FromNetwork{&trained_}, .running = running_}));
+  copy_weights(version);
+  if (!turns_.takes) return;
+  if (turns_.offloads) {
+    memory_.release_unused();
+    memory_.explain_shortage(estimate::Phase::kGenerate,
+                             [this] { engine::or_throw(engine_->wake()); });
+  }
+  engine::or_throw(engine_->resume());
 }
 
 model::Network* EngineBeside::own_weights() {

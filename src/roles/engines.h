@@ -114,8 +114,16 @@ class EngineHere final : public Engines {
   std::unique_ptr<engine::Engine> engine_;
 };
 
+/// Whether an engine stands still while the trainer works, and whether its cache then gives its memory
+/// back.
+struct Turns {
+  bool takes = false;
+  bool offloads = false;
+};
+
 /// One engine in this process with weights of its own: it generates while the trainer trains, and
-/// stands still only while the new weights are copied.
+/// stands still only while the new weights are copied. Or they take turns: its weights are stored in
+/// another form than the trainer's.
 class EngineBeside final : public Engines {
  public:
   /// `trained` is the trainer's network, `own` one of its shape whose weights are overwritten.
@@ -123,19 +131,23 @@ class EngineBeside final : public Engines {
   /// ConfigError when the cache does not fit.
   EngineBeside(model::Network& trained, std::unique_ptr<model::Network> own,
                const engine::EngineConfig& config, WeightVersion version,
-               engine::RunningRequests running, const report::RunMemory& memory,
+               engine::RunningRequests running, const Turns& turns, const report::RunMemory& memory,
                const Clock& clock);
 
   engine::EngineClient& client() override { return *engine_; }
   int64_t max_request_tokens() const override { return engine_->max_request_tokens(); }
-  void yield_to_training() override {}
+  void yield_to_training() override;
   void update_weights(WeightVersion version, const FetchWeights& fetch) override;
   model::Network* own_weights() override;
   double last_copy_seconds() override { return engine_->last_copy_seconds(); }
 
  private:
+  void copy_weights(WeightVersion version);
+
+  const report::RunMemory& memory_;
   model::Network& trained_;
   const std::unique_ptr<model::Network> own_;
+  const Turns turns_;
   const engine::RunningRequests running_;
   std::unique_ptr<engine::Engine> engine_;
 };

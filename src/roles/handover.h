@@ -13,15 +13,15 @@ namespace slime::roles {
 struct Handover {
   Engines& engines;
   rollout::Rollout* stream = nullptr;  // null: nothing is in the engines between two steps
-  bool shares_weights = false;         // then the engines stand still while training goes on
+  bool takes_turns = false;            // the engines stand still while training goes on
   std::string_view update_mode = "suspend";
 
   void before_training() const {
-    if (shares_weights) make_way();
+    if (takes_turns) make_way();
     engines.yield_to_training();
   }
   void publish(WeightVersion version, const Engines::FetchWeights& fetch) const {
-    if (!shares_weights) make_way();
+    if (!takes_turns) make_way();
     engines.update_weights(version, fetch);
     if (stream != nullptr) stream->release(version);
   }

@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "core/error.h"
+#include "model/placement.h"
 #include "setup/named_model.h"
 
 namespace slime::roles {
@@ -82,6 +83,12 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config,
     others.critic = load(own.empty() ? config.hf_checkpoint : own);
   }
   return others;
+}
+
+model::Precision engine_precision(const config::RunConfig& config) {
+  model::Precision precision = model::precision_on(config.device, config.dtype);
+  if (config.has_codes()) precision.matrices = kernels::MatrixFormat::kFp8Blocks;
+  return precision;
 }
 
 std::unique_ptr<model::Network> make_blank_copy(model::Network& network,

@@ -28,6 +28,9 @@ void check_weight_lists(const config::RunConfig& config, const model::ModelConfi
 train::OtherNetworks load_other_networks(const config::RunConfig& config,
                                          const model::Precision& precision, const comm::Mesh& mesh);
 
+/// Of the networks that this run's engines compute with. Opens the GPU.
+model::Precision engine_precision(const config::RunConfig& config);
+
 /// A network of the same shape with zeros for weights, which updates of the weights fill, and with what
 /// those do not know: the constants of `network`.
 std::unique_ptr<model::Network> make_blank_copy(model::Network& network,

@@ -27,7 +27,7 @@ RankEngines::RankEngines(TrainersApart& trainers, const RankEnginesConfig& confi
     : trainers_(trainers),
       memory_(memory),
       running_(config.running),
-      takes_turns_(config.start.config.shares_weights()),
+      takes_turns_(config.start.config.takes_turns()),
       offloads_(config.offloads),
       published_(std::move(published)),
       router_({}, clock) {

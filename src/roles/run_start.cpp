@@ -9,6 +9,7 @@
 #include "core/calendar.h"
 #include "core/error.h"
 #include "engine/end_tokens.h"
+#include "engine/grammar_constraints.h"
 #include "model/config.h"
 #include "model/pipeline_layers.h"
 #include "roles/engine_ranks.h"
@@ -109,6 +110,11 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
   if (!model.delta.in_layer.empty())
     divides("key heads of gated delta nets", model.delta.shape.key_heads);
   check_experts(config, model, problems);
+  if (config.has_codes() && config.generates() && config.device != "cpu" && model.has_experts()) {
+    problems.emplace_back(
+        "--rollout-precision fp8: a GPU has no products of experts in codes in this version; leave "
+        "it out, or use --device cpu");
+  }
   check_choices(config, model, problems);
   if (!model.has_experts()) {
     const auto needs_experts = [&](const char* flag, bool given) {
@@ -194,8 +200,10 @@ engine::EngineConfig make_engine_config(const config::RunConfig& config,
   engine.token_bytes = [tokenizer = text.tokenizer.get()](TokenId id) {
     return tokenizer->token_bytes(id);
   };
-  engine.eos_token_ids =
-      engine::end_tokens(model::read_model_config(config.hf_checkpoint), text.tokenizer.get()).ids;
+  const model::ModelConfig model = model::read_model_config(config.hf_checkpoint);
+  engine.eos_token_ids = engine::end_tokens(model, text.tokenizer.get()).ids;
+  engine.constraints =
+      engine::make_grammar_constraints(*text.tokenizer, model.vocab_size, engine.eos_token_ids);
   return engine;
 }
 

@@ -14,7 +14,7 @@ constexpr int64_t kMostRequests = 64;
 }  // namespace
 
 bool evaluates_beside(const config::RunConfig& config) {
-  return config.train_async && !config.shares_weights() && config.eval_interval.has_value() &&
+  return config.train_async && !config.takes_turns() && config.eval_interval.has_value() &&
          config::generate_paths(config).empty() && !config::has_users_evaluation(config);
 }
 

@@ -88,7 +88,8 @@ cluster::Placement place_workers(const config::RunConfig& config, int num_nodes,
   cluster::Placement placement{
       .num_nodes = num_nodes,
       .num_ranks = num_ranks(config),
-      .num_engines = static_cast<int>(config.num_engine_workers),
+      .num_engines =
+          config.has_external_engines() ? 0 : static_cast<int>(config.num_engine_workers),
       .places_per_engine = static_cast<int>(config.rollout_num_gpus_per_engine),
       .has_devices = config.device != "cpu"};
   if (num_nodes > 1) {

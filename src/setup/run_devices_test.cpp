@@ -29,6 +29,12 @@ TEST(RunDevices, TrainerRanksAndEnginesHaveADeviceEach) {
   EXPECT_EQ(devices_needed(run_on("cpu", 2, 2)), 0);
 }
 
+TEST(RunDevices, ServersOfOthersHaveTheirOwn) {
+  config::RunConfig config = run_on("cuda", 2, 3);
+  config.rollout_external_engine_addrs = std::vector<std::string>{"a:1", "b:1", "c:1"};
+  EXPECT_EQ(devices_needed(config), 2);
+}
+
 TEST(RunDevices, TooFewAreRefusedWithWhatEachIsFor) {
   check_devices(run_on("cuda", 1, 1), 2);
   check_devices(run_on("cpu", 4, 4), 0);

@@ -205,7 +205,7 @@ rollout::ResponseRules Process::rules(uint64_t seed) const {
 roles::Handover Process::handover() {
   return {.engines = engines_,
           .stream = has_stream_ ? rollout_.get() : nullptr,
-          .shares_weights = scenario_.shares_weights,
+          .takes_turns = scenario_.shares_weights,
           .update_mode = scenario_.update_mode};
 }
 
