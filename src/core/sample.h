@@ -65,8 +65,10 @@ struct Sample {
   json::value label;
   json::object metadata;
   std::string custom_rm_path;  // the function of the user's that scores it; empty: the run's
-  /// Per response token, of the distribution it was sampled from; 0 on tool tokens.
+  /// Per response token, of the distribution it was sampled from; of tokens that a grammar bound, of what
+  /// it would have been without, which is the one that training computes; 0 on tool tokens.
   std::vector<float> log_probs;
+  std::vector<uint8_t> constrained;      // per response token, 1 = a grammar bound it; empty = none
   std::vector<float> teacher_log_probs;  // per response token, of a teacher elsewhere; empty: none
   std::vector<uint8_t> loss_mask;        // per response token, 1 = trained; empty = all ones
   /// Of the response's tokens, run by run (core/version_runs.h); empty: not known.

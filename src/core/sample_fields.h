@@ -71,6 +71,8 @@ void each_field(SomeSample& sample, const Fn& fn) {
   fn(SampleField{"weight_versions", kAlways, kGiven, false, kOfResponse}, sample.versions);
   fn(SampleField{"rollout_log_probs", kAlways, kReturned, kPerToken, kOfResponse},
      sample.log_probs);
+  fn(SampleField{"rollout_constrained", kWhenSet, kReturned, kPerToken, kOfResponse},
+     sample.constrained);
   fn(SampleField{"teacher_log_probs", kWhenSet, kReturned, kPerToken, kOfResponse},
      sample.teacher_log_probs);
   fn(SampleField{"rollout_top_p_token_ids", nucleus, kGiven, false, kOfResponse}, sample.top_p_ids);

@@ -125,7 +125,24 @@ void Recorder::add_training(int64_t step, const Collected& collected,
         std::pair{"entropy", "train/entropy_loss"}, std::pair{"grad norm", "train/grad_norm"}}) {
     if (metrics.contains(name)) line.figures.emplace_back(figure, metrics[name]);
   }
+  add_mismatch(step, metrics, line);
   line.tokens_per_second.emplace_back("train", metrics["perf/actor_train_tok_per_s"]);
+}
+
+/// Of an engine whose weights are rounded otherwise than the trainer's.
+void Recorder::add_mismatch(int64_t step, const Metrics& metrics, StepSummary& line) {
+  const auto k3 = metrics.find("train/train_rollout_k3");
+  if (!config_.has_codes() || k3 == metrics.end()) return;
+  line.figures.emplace_back("k3", k3->second);
+  constexpr double kAlarming = 1e-2;
+  if (k3->second <= kAlarming) return;
+  message(
+      fmt::format("step {}: the engine is far from the trainer, k3 {:.3g} (above {}): "
+                  "--rollout-precision fp8{}",
+                  step, k3->second, kAlarming,
+                  config_.use_tis || config_.use_rollout_logprobs
+                      ? " may be too coarse for this model; leave it out"
+                      : " needs --use-tis, or is too coarse for this model"));
 }
 
 double Recorder::seconds_of_engines(std::string_view phase) const {

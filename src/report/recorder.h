@@ -72,6 +72,7 @@ class Recorder {
  private:
   void add_samples(const Collected& collected, Metrics& metrics, StepSummary& line);
   void add_untrained(int64_t step, const Collected& collected, Metrics& metrics);
+  void add_mismatch(int64_t step, const Metrics& metrics, StepSummary& line);
   void add_training(int64_t step, const Collected& collected, const train::TrainReport& report,
                     Metrics& metrics, StepSummary& line);
   /// Asynchronous runs: who waited for whom.

@@ -63,8 +63,11 @@ Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_
   double kept_ids = 0;
   double replayed_tokens = 0;
   double repetitive = 0;
+  double constrained = 0, response_tokens = 0;
   for (const Group& group : groups) {
     for (const Sample& sample : group.samples) {
+      constrained += static_cast<double>(std::ranges::count(sample.constrained, 1));
+      response_tokens += static_cast<double>(sample.effective_response_length());
       repetitive += is_repetitive(sample.response) ? 1 : 0;
       lengths.push_back(static_cast<double>(sample.effective_response_length()));
       truncated += sample.status == Status::kTruncated ? 1 : 0;
@@ -87,6 +90,7 @@ Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_
   add_statistics(metrics, prefix + "response_len", std::move(lengths));
   metrics[prefix + "truncated_ratio"] = truncated / n;
   metrics[prefix + "repetition_frac"] = repetitive / n;
+  if (constrained > 0) metrics[prefix + "constrained_tokens"] = constrained / response_tokens;
   metrics[prefix + "avg_cached_tokens_per_sample"] = cached / n;
   if (replayed_tokens > 0)
     metrics[prefix + "top_p_kept_vocab_per_token"] = kept_ids / replayed_tokens;

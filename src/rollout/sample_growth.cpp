@@ -29,6 +29,20 @@ void append_kept_ids(Sample& sample, const engine::GenerateUpdate& generated) {
         "the counts of top-p ids add up to them");
 }
 
+/// Training computes the distribution without a grammar, so the log-probs are of that one.
+void append_log_probs(Sample& sample, int64_t before, const engine::GenerateUpdate& generated) {
+  const auto count = static_cast<int64_t>(generated.output_ids.size());
+  const bool has_free = !generated.output_free_log_probs.empty();
+  check(generated.num_constrained == 0 || has_free,
+        "tokens under a grammar come with their log-probs without it");
+  const std::vector<float>& log_probs =
+      has_free ? generated.output_free_log_probs : generated.output_log_probs;
+  sample.log_probs.insert(sample.log_probs.end(), log_probs.begin(), log_probs.end());
+  if (generated.num_constrained == 0 && sample.constrained.empty()) return;
+  sample.constrained.resize(static_cast<std::size_t>(before + count - generated.num_constrained));
+  sample.constrained.resize(static_cast<std::size_t>(before + count), 1);
+}
+
 /// Row by row: each token but the last has as many numbers.
 void append_experts(Sample& sample, const engine::GenerateUpdate& generated) {
   sample.routed_experts.insert(sample.routed_experts.end(), generated.routed_experts.begin(),
@@ -94,8 +108,7 @@ void append_generated(Sample& sample, const engine::GenerateUpdate& generated) {
   sample.tokens.insert(sample.tokens.end(), generated.output_ids.begin(),
                        generated.output_ids.end());
   append_experts(sample, generated);
-  sample.log_probs.insert(sample.log_probs.end(), generated.output_log_probs.begin(),
-                          generated.output_log_probs.end());
+  append_log_probs(sample, before, generated);
   // An empty mask means all ones.
   if (!sample.loss_mask.empty())
     sample.loss_mask.resize(static_cast<std::size_t>(sample.response_length()), 1);

@@ -70,6 +70,30 @@ engine::GenerateUpdate sampled_plainly(TokenId id, WeightVersion version) {
   return update;
 }
 
+TEST(AppendGenerated, TokensUnderAGrammarAreMarkedAndHaveTheLogProbsThatTrainingComputes) {
+  Sample sample = with_a_tool_answer();
+  auto bound = sampled_plainly(12, 3);
+  bound.output_ids = {12, 13, 14};
+  bound.output_log_probs = {-1, -0.25F, 0};
+  bound.output_free_log_probs = {-1, -2, -3};
+  bound.num_constrained = 2;
+  append_generated(sample, bound);
+  EXPECT_EQ(sample.constrained, (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(std::vector<float>(sample.log_probs.end() - 3, sample.log_probs.end()),
+            (std::vector<float>{-1, -2, -3}));
+  append_generated(sample, sampled_plainly(15, 3));
+  EXPECT_EQ(sample.constrained.back(), 0);
+  cut_response(sample, 7);
+  EXPECT_EQ(sample.constrained, (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1}));
+}
+
+TEST(AppendGenerated, TokensUnderAGrammarWithoutThoseLogProbsAreABug) {
+  Sample sample = prompt_of_two();
+  auto bound = sampled_plainly(12, 3);
+  bound.num_constrained = 1;
+  EXPECT_THROW(append_generated(sample, bound), BugError);
+}
+
 TEST(AppendGenerated, VersionRunsCoverToolTokensToo) {
   Sample sample = with_a_tool_answer();
   append_generated(sample, sampled_plainly(12, 3));

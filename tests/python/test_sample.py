@@ -72,6 +72,19 @@ def test_tokens_of_a_tool_may_come_with_zeros():
     assert sample.rollout_log_probs == [0.0, 0.0] and sample.loss_mask == [0, 0]
 
 
+def test_tokens_under_a_grammar_are_marked_and_have_the_log_probs_that_training_computes():
+    sample = Sample(tokens=[1])
+    free = [[-0.5, 7, None], [-2.0, 8, None]]
+    bound = {"num_constrained_tokens": 1, "output_token_free_logprobs": free}
+    sample.append_response_tokens(None, tokens=[5], log_probs=[-1.0])
+    sample.append_response_tokens(None, tokens=[7, 8], log_probs=[-0.5, 0.0], meta_info=bound)
+    sample.append_response_tokens(None, tokens=[9], trainable=False)
+    assert list(sample.rollout_constrained) == [0, 0, 1, 0]
+    assert list(sample.rollout_log_probs) == [-1.0, -0.5, -2.0, 0.0]
+    with pytest.raises(ValueError, match="return_free_logprobs"):
+        sample.append_response_tokens(None, tokens=[7], log_probs=[-0.5], meta_info={"num_constrained_tokens": 1})
+
+
 def test_attributes_of_ones_own_survive_a_dictionary_a_pickle_and_a_copy():
     sample = Sample(index=3, status=Sample.Status.TRUNCATED)
     sample.tool_calls = 2

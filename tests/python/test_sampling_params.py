@@ -59,5 +59,6 @@ def test_a_data_set_comes_before_evaluation_flags_and_those_before_the_flags_of_
 
 def test_agents_pass_on_each_parameter_that_the_adapter_has_no_rule_for():
     own_rules = {"stop", "logit_bias", "skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"}
-    assert set(NAMES.values()) - set(SAMPLING) == own_rules | {"max_tokens", "seed"}
+    grammars = {"json_schema", "regex", "ebnf", "structural_tag"}
+    assert set(NAMES.values()) - set(SAMPLING) == own_rules | grammars | {"max_tokens", "seed"}
     assert SAMPLING["min_tokens"] == "min_new_tokens"

@@ -21,6 +21,10 @@ NAMES = {
     "skip_special_tokens": "skip_special_tokens",
     "spaces_between_special_tokens": "spaces_between_special_tokens",
     "no_stop_trim": "no_stop_trim",
+    "json_schema": "json_schema",
+    "regex": "regex",
+    "ebnf": "ebnf",
+    "structural_tag": "structural_tag",
     "sampling_seed": "seed",
 }
 OPENAI_NAMES = {openai: name for name, openai in NAMES.items()}

@@ -116,6 +116,7 @@ class Sample:
     loss_mask: Optional[List[int]] = _array("B")
     weight_versions: List[str] = field(default_factory=list)
     rollout_log_probs: Optional[List[float]] = _array("f")
+    rollout_constrained: Optional[List[int]] = _array("B")  # 1: a grammar bound the token
     rollout_top_p_token_ids: Any = _array("i")  # ids kept for response token i: ids[offsets[i]:offsets[i + 1]]
     rollout_top_p_token_offsets: Any = _array("i")
     rollout_routed_experts: Any = None  # int32 [len(tokens) - 1, layers, topk]
@@ -176,10 +177,14 @@ class Sample:
     ):
         """Appends tokens of the policy (`trainable`, with their log-probs and the engine's meta_info) or of a tool.
 
-        Tool tokens get mask 0, log-prob 0 and keep nothing of the nucleus. Throws ValueError when lengths disagree,
+        Tool tokens get mask 0, log-prob 0 and keep nothing of the nucleus. Of tokens that a grammar bound, training
+        needs log-probs without it: those that meta_info has (the request's `return_free_logprobs`) count. Throws ValueError when lengths disagree,
         when the policy's tokens come without log-probs, and when a tool's come with some that are not 0.
         """
         tokens = _plain_list(tokens, int) or []
+        meta_info = meta_info or {}
+        if (free := meta_info.get("output_token_free_logprobs")) is not None and log_probs is not None:
+            log_probs = [triple[0] for triple in free]
         log_probs = _plain_list(log_probs, float)
         if log_probs is not None and len(log_probs) != len(tokens):
             raise ValueError(f"{len(log_probs)} log-probs for {len(tokens)} tokens")
@@ -204,13 +209,28 @@ class Sample:
             known = [0.0] * before if self.rollout_log_probs is None else _plain_list(self.rollout_log_probs, float)
             self.rollout_log_probs = known + log_probs
 
-        meta_info = meta_info or {}
         if tokens:
             self._append_nucleus(meta_info, len(tokens), trainable)
+            self._append_constrained(meta_info, len(tokens), trainable)
         self._take_routed_experts(args, meta_info)
         if update_terminal_info and "finish_reason" in meta_info:
             self._take_end(args, meta_info)
         self._check_lengths()
+
+    def _append_constrained(self, meta_info, num_tokens, trainable):
+        bound = int(meta_info.get("num_constrained_tokens", 0) or 0) if trainable else 0
+        if not bound and self.rollout_constrained is None:
+            return
+        if bound > num_tokens:
+            raise ValueError(f"a grammar bound {bound} tokens, and {num_tokens} are appended")
+        if bound and "output_token_free_logprobs" not in meta_info:
+            raise ValueError(
+                "tokens that a grammar bound are trained with log-probs without it: send return_free_logprobs with "
+                "the request"
+            )
+        before = self.response_length - num_tokens
+        known = [0] * before if self.rollout_constrained is None else _plain_list(self.rollout_constrained, int)
+        self.rollout_constrained = known + [0] * (num_tokens - bound) + [1] * bound
 
     def _append_nucleus(self, meta_info, num_tokens, trainable):
         ids, offsets = find_int32(meta_info, _TOP_P_IDS), find_int32(meta_info, _TOP_P_OFFSETS)
@@ -262,7 +282,7 @@ class Sample:
         self.status = ends.get(meta_info["finish_reason"]["type"], self.status)
 
     def _check_lengths(self):
-        for name in ("loss_mask", "rollout_log_probs"):
+        for name in ("loss_mask", "rollout_log_probs", "rollout_constrained"):
             values = getattr(self, name)
             if values is not None and len(values) != self.response_length:
                 raise ValueError(f"{name} has {len(values)} entries for {self.response_length} response tokens")
