@@ -1,7 +1,8 @@
-# slime_module(NAME [TORCH] [UNIT n] [TEST_UNIT n] [SOURCES ...]): the sources of src/NAME, and generated SOURCES, as
-# one static library, n files a unit; its *_test.cpp as objects of the one test binary, in units of their own. Files are found
-# by pattern, so none is forgotten. Files of TORCH modules share a precompiled header with ATen where they include it, and one
-# with the tensor type elsewhere, which costs a third. Names in unnamed namespaces of one unit must differ.
+# slime_module(NAME [TORCH] [UNIT n] [TEST_UNIT n] [SOURCES ...] [LINKS ...]): the sources of src/NAME, and generated SOURCES,
+# as one static library, n files a unit, with the libraries LINKS that it alone includes; its *_test.cpp as objects of the one
+# test binary, in units of their own. Files are found by pattern, so none is forgotten. Files of TORCH modules share a
+# precompiled header with ATen where they include it, and one with the tensor type elsewhere, which costs a third. Names in
+# unnamed namespaces of one unit must differ.
 
 set_property(GLOBAL PROPERTY SLIME_FOLDERS "")
 set_property(GLOBAL PROPERTY SLIME_MODULES "")
@@ -150,7 +151,7 @@ function(slime_objects out prefix)
 endfunction()
 
 function(slime_module name)
-  cmake_parse_arguments(arg "TORCH" "UNIT;TEST_UNIT" "SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "UNIT;TEST_UNIT" "SOURCES;LINKS" ${ARGN})
   foreach(size UNIT TEST_UNIT)
     if(NOT arg_${size})
       set(arg_${size} 1)
@@ -172,13 +173,13 @@ function(slime_module name)
     set(flags slime_torch_flags)
   endif()
   if(sources)
-    slime_objects(objects slime_${name}_objects ${torch} UNIT ${arg_UNIT} SOURCES ${sources} LIBRARIES ${flags} ${allowed})
+    slime_objects(objects slime_${name}_objects ${torch} UNIT ${arg_UNIT} SOURCES ${sources} LIBRARIES ${flags} ${allowed} ${arg_LINKS})
     add_library(slime_${name} STATIC)
     foreach(target IN LISTS objects)
       target_sources(slime_${name} PRIVATE $<TARGET_OBJECTS:${target}>)
     endforeach()
     set_target_properties(slime_${name} PROPERTIES LINKER_LANGUAGE CXX)
-    target_link_libraries(slime_${name} PUBLIC ${flags} ${allowed})
+    target_link_libraries(slime_${name} PUBLIC ${flags} ${allowed} PRIVATE ${arg_LINKS})
     set_property(GLOBAL APPEND PROPERTY SLIME_MODULES slime_${name})
   else()
     add_library(slime_${name} INTERFACE)
@@ -254,7 +255,7 @@ function(slime_executables)
       add_executable(${target} ${source})
       target_link_options(${target} PRIVATE -fsanitize=fuzzer)
       # The modules that read what others wrote.
-      target_link_libraries(${target} PRIVATE slime_net slime_plugin slime_text slime_model slime_engine slime_buffer slime_reward slime_config slime_roles slime_loop slime_libraries)
+      target_link_libraries(${target} PRIVATE slime_net slime_gateway slime_plugin slime_text slime_model slime_engine slime_buffer slime_reward slime_config slime_roles slime_loop slime_libraries)
       set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
       list(APPEND fuzz_targets ${target})
     endforeach()

@@ -32,6 +32,7 @@ struct GpuWorkloadOptions {
   int64_t max_running_requests = 256;
   int64_t context_length = 8448;
   std::string kv_cache_dtype = "auto";
+  std::string rollout_precision = "auto";
   bool shares_prompt_reads = true;
   int tp = 1;                // ranks of the engine, each with a GPU of this machine
   bool nccl_alone = false;   // of ranks: small ones too
@@ -81,8 +82,11 @@ void run_model(const WorkloadFile& file, const std::string& model,
   const auto ranks = start_ranks(model, options, clock);
   engine::EngineConfig config;
   if (ranks) config.mesh = &ranks->ranks->mesh();
-  const auto network = make_up_network(model::parse_model_config(file.models.at(model), model),
-                                       kGenerationWeightBound, *config.mesh);
+  const model::ModelConfig shape = model::parse_model_config(file.models.at(model), model);
+  const bool has_codes = options.rollout_precision == "fp8";
+  const auto network =
+      has_codes ? make_up_network(shape, kGenerationWeightBound, kernels::MatrixFormat::kFp8Blocks)
+                : make_up_network(shape, kGenerationWeightBound, *config.mesh);
   config.max_running_requests = options.max_running_requests;
   config.max_prefill_tokens = options.max_prefill_tokens;
   config.context_length = std::min(options.context_length, network->config().max_positions);
@@ -101,6 +105,8 @@ void run_model(const WorkloadFile& file, const std::string& model,
       line["ranks"] = options.tp;
       line["sums"] = options.nccl_alone ? "NCCL" : "peer memory";
     }
+    if (has_codes) line["rollout_precision"] = options.rollout_precision;
+    if (options.kv_cache_dtype != "auto") line["kv_cache_dtype"] = options.kv_cache_dtype;
     line["gpu"] = kernels::opened_gpu().description();
     line["weights_and_engine_seconds"] = start_seconds;
     if (options.has_profile) line["profile"] = profile_workload(engine, *workload, clock);
@@ -145,6 +151,8 @@ int gpu_workloads(const std::string& name, Arguments arguments) {
   flags.prefill(options.max_prefill_tokens);
   flags.add("--max-running-requests", options.max_running_requests, "Requests per step");
   flags.add("--kv-cache-dtype", options.kv_cache_dtype, "auto or fp8_e4m3");
+  flags.add("--rollout-precision", options.rollout_precision, "auto or fp8, with --tp 1")
+      ->check(CLI::IsMember({"auto", "fp8"}));
   flags.add_flag("!--no-shared-reads", options.shares_prompt_reads,
                  "Each sample reads its prompt's keys and values itself");
   flags.range("--tp", options.tp, 1, 64, "GPUs of this machine that share the model");
@@ -153,6 +161,8 @@ int gpu_workloads(const std::string& name, Arguments arguments) {
   flags.add_flag("--profile", options.has_profile,
                  "What fills the first GPU's time: kernels, collectives, gaps");
   if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  if (options.tp > 1 && options.rollout_precision != "auto")
+    throw ConfigError("--rollout-precision fp8: engines of several ranks have plain weights");
   measure_gpu_workloads(options);
   return 0;
 }

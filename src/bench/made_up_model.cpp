@@ -30,6 +30,13 @@ std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape,
   return model::make_uniform_network(shape, model::Precision::on_gpu("bfloat16"), bound, mesh);
 }
 
+std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape, double bound,
+                                                kernels::MatrixFormat matrices) {
+  model::Precision precision = model::Precision::on_gpu("bfloat16");
+  precision.matrices = matrices;
+  return model::make_uniform_network(shape, precision, bound);
+}
+
 std::unique_ptr<model::Network> make_up_network_on(const std::string& device,
                                                    const model::ModelConfig& shape, double bound) {
   if (device != "cuda")

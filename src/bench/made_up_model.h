@@ -31,6 +31,9 @@ model::ModelConfig read_shape(const ShapeOptions& options);
 /// In bfloat16. The GPU is open.
 std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape, double bound,
                                                 const comm::Mesh& mesh = comm::Mesh::single());
+/// The same with matrices in this format.
+std::unique_ptr<model::Network> make_up_network(const model::ModelConfig& shape, double bound,
+                                                kernels::MatrixFormat matrices);
 
 /// On "cuda" the same, on a GPU that is opened here; on "cpu" in float32. `bound`: of its weights.
 std::unique_ptr<model::Network> make_up_network_on(const std::string& device,

@@ -5,6 +5,7 @@
 namespace slime::bench {
 
 // Each in the file of its name, but for those with another one beside them.
+int agents(const std::string& name, Arguments arguments);
 int algo(const std::string& name, Arguments arguments);
 int april(const std::string& name, Arguments arguments);  // april_measurement.cpp
 int data(const std::string& name, Arguments arguments);
@@ -15,11 +16,13 @@ int engine_counts(const std::string& name, Arguments arguments);  // engines_apa
 int first_step(const std::string& name, Arguments arguments);     // train_command.cpp
 int gpu_train_step(const std::string& name, Arguments arguments);
 int gpu_workloads(const std::string& name, Arguments arguments);
+int grammar(const std::string& name, Arguments arguments);
 int grpo_command(const std::string& name, Arguments arguments);  // train_command.cpp
 int grpo_step(const std::string& name, Arguments arguments);
 int hand_over(const std::string& name, Arguments arguments);      // colocation.cpp
 int kernels_alone(const std::string& name, Arguments arguments);  // kernels.cpp
 int plugin_calls(const std::string& name, Arguments arguments);
+int prompt_scores(const std::string& name, Arguments arguments);
 int rank_collectives(const std::string& name, Arguments arguments);
 int reshard(const std::string& name, Arguments arguments);
 int sleep_wake(const std::string& name, Arguments arguments);  // colocation.cpp
@@ -30,6 +33,8 @@ int update_pause(const std::string& name, Arguments arguments);
 
 std::span<const Measurement> measurements() {
   static constexpr auto kMeasurements = std::to_array<Measurement>({
+      {"agents", "agents whose prompts meet requests that decode: tokens per second, waits",
+       agents},
       {"algo", "loss and gradient on a million tokens, next to the speed of memory", algo},
       {"april", "steps with a tail of long responses: synchronous, and with partial rollouts",
        april},
@@ -40,11 +45,13 @@ std::span<const Measurement> measurements() {
       {"engines", "one engine and several, each on a GPU of its own", engine_counts},
       {"first-step", "`slime train` to the end of its first optimizer step", first_step},
       {"gpu-train-step", "a training step on one GPU or several", gpu_train_step},
+      {"grammar", "constrained decoding: compiling grammars, masks of tokens", grammar},
       {"grpo-command", "steps of the command `slime train --device cuda`", grpo_command},
       {"grpo-step", "one step of the loop: generate, train, hand the weights over", grpo_step},
       {"hand-over", "new weights to the engine of the same GPU", hand_over},
       {"kernels", "products of the decoder; --device cuda: every kernel of a GPU", kernels_alone},
       {"plugin-calls", "trivial rewards of a user's Python function", plugin_calls},
+      {"prompt-scores", "log-probs of prompts: prompt tokens per second", prompt_scores},
       {"rank-collectives", "sums of small tensors over GPUs, next to NCCL", rank_collectives},
       {"reshard", "new weights from parts of a model to engines on the same GPUs", reshard},
       {"sleep-wake", "the KV cache gives its memory back and takes it again", sleep_wake},

@@ -85,6 +85,11 @@ Costs costs_of(model::Network& network, at::ScalarType kv_dtype, const kernels::
   Costs costs;
   costs.weight_bytes = static_cast<double>(weights.always * number_bytes);
   costs.expert_bytes = static_cast<double>(weights.expert * number_bytes);
+  if (network.weights().has_formats() && weights.num_experts == 0) {
+    const model::WeightBuffers stored = network.weights().buffers();
+    costs.weight_bytes += static_cast<double>(stored.codes_Q.nbytes() + stored.scales_S.nbytes()) -
+                          static_cast<double>(stored.codes_Q.numel() * number_bytes);
+  }
   costs.flops = 2.0 * static_cast<double>(weights.multiplied());
   for (const model::BlockNeeds& block : network.blocks()) {
     costs.kv_bytes += static_cast<double>(block.cache.numbers_per_token() *

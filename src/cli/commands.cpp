@@ -6,6 +6,7 @@
 #include "cli/buffer.h"
 #include "cli/chat_template.h"
 #include "cli/generate.h"
+#include "cli/grammar.h"
 #include "cli/inspect.h"
 #include "cli/ledger.h"
 #include "cli/logprobs.h"
@@ -13,6 +14,7 @@
 #include "cli/plan.h"
 #include "cli/replay.h"
 #include "cli/report.h"
+#include "cli/router.h"
 #include "cli/sandbox.h"
 #include "cli/score.h"
 #include "cli/serve.h"
@@ -40,8 +42,10 @@ std::span<const Command> commands() {
       {"detokenize", "token ids to text, JSON lines", detokenize},
       {"chat-template", "chat messages to text and token ids, JSON lines", chat_template},
       {"parse", "outputs of models to messages with tool calls, JSON lines", parse},
+      {"grammar", "texts that a schema, expression or grammar accepts, JSON lines", grammar},
       {"buffer", "finished rollouts between generators and a trainer, kept on the disk", buffer},
       {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve},
+      {"router", "requests to several servers: by load, by cache, by session", router},
       {"logprobs", "log-probs, entropies and best tokens of token sequences", logprobs},
       {"worker", "a rank of a run; slime train starts it", worker},
       {"inspect", "what a model directory, checkpoint or safetensors file holds", inspect},

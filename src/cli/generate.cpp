@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "cli/device.h"
+#include "cli/grammar_options.h"
 #include "cli/open_tokenizer.h"
 #include "cli/options.h"
 #include "cli/sampling_defaults.h"
@@ -215,6 +216,8 @@ int generate(std::span<const std::string> arguments) {
   add_device_options(app, device);
   app.add_option("--random-seed", config.seed, "seed of requests without one");
   add_sampling_defaults(app, sampling_defaults);
+  GrammarOptions grammar;
+  add_grammar_options(app, grammar);
   bool skip_tokenizer_init = false;
   app.add_flag("--skip-tokenizer-init", skip_tokenizer_init,
                "token ids in and out only; also where the model has no tokenizer");
@@ -233,6 +236,8 @@ int generate(std::span<const std::string> arguments) {
     config.token_bytes = [&tokenizer](TokenId id) { return tokenizer->token_bytes(id); };
     config.eos_token_ids = told_end_tokens(model, *tokenizer);
   }
+  config.constraints = make_constraints(grammar, tokenizer.get(), model.vocab_size,
+                                        config.eos_token_ids, "slime generate");
   Lines lines;  // before the engine, whose thread fills them
   engine::Engine engine(*network, config, clock);
   const engine::ServedModel served{
