@@ -29,6 +29,7 @@ def trained_turns(row):
 SHOWN = {
     # Untrained, the model ends few of its messages: those conversations go on.
     "greeter.py": lambda rows: all(trained_turns(row) == min(3, row["reward"] + (row["status"] == "truncated")) for row in rows),
+    "in_a_session.py": lambda rows: all(row["reward"] == 5 and "go on" in row["prompt"] + row["response"] for row in rows if trained_turns(row) == 2),
     "calls_openai.py": lambda rows: all(row["reward"] == 5 and "go on" in row["prompt"] + row["response"] for row in rows if trained_turns(row) == 2),
     "calls_anthropic.py": lambda rows: all(1 <= row["reward"] == sum(row["loss_mask"]) <= 4 for row in rows),
 }

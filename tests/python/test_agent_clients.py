@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from agent_world import World, assert_each_token_is_trained_once
+from agent_world import World
+from trained_once import assert_each_token_is_trained_once
 
 FILE = Path(__file__).resolve().parents[1] / "fixtures" / "agent_requests" / "clients.jsonl"
 CLIENTS = [json.loads(line) for line in FILE.read_text().split("\n") if line]

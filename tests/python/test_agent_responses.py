@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from agent_world import World, assert_each_token_is_trained_once
+from agent_world import World
+from trained_once import assert_each_token_is_trained_once
 
 TOOL = {"type": "function", "name": "look", "description": "d", "parameters": {"type": "object"}}
 PATH = "/v1/responses"

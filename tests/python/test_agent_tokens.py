@@ -7,7 +7,8 @@ import json
 import random
 
 import pytest
-from agent_world import FAMILIES, World, assert_each_token_is_trained_once
+from agent_world import FAMILIES, World
+from trained_once import assert_each_token_is_trained_once
 from slime import turns
 
 TOOL = {"type": "function", "function": {"name": "look", "description": "d", "parameters": {"type": "object"}}}

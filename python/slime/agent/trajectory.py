@@ -16,7 +16,7 @@ from typing import List
 from slime.agent.history import History, MessageNode
 from slime.utils.types import Sample
 
-__all__ = ["TrajectoryManager", "TurnRecord", "MessageNode"]
+__all__ = ["TrajectoryManager", "TurnRecord", "MessageNode", "samples_of_turns"]
 
 logger = logging.getLogger(__name__)
 
@@ -226,12 +226,39 @@ class TrajectoryManager:
     def get_trajectory(self, sid, *, base_sample, reward=0.0, extra_metadata=None, max_sample_tokens=0):
         """The session's samples, each with the whole reward, and the session is forgotten."""
         session = self._sessions.pop(sid, None)
-        samples = []
-        for leaf in session.root.leaves() if session is not None else ():
-            sample = _sample_of(leaf.path(), base_sample, reward, extra_metadata, max_sample_tokens)
-            if sample is not None:
-                samples.append(sample)
-        return samples
+        if session is None:
+            return []
+        return _samples_below(session.root, base_sample, reward, extra_metadata, max_sample_tokens)
+
+
+def samples_of_turns(recorded, *, base_sample, reward=0.0, extra_metadata=None, max_sample_tokens=0):
+    """(the engine's answers as turns.note takes them, samples) of the turns that a server recorded (docs/server.md), which
+    are a tree of tokens already."""
+    root, answers = _Root(), []
+    nodes = {None: root}  # by id
+    for each in recorded:
+        turn = TurnRecord(
+            [],
+            each["output_ids"],
+            "length" if each["is_cut_off"] else "stop",
+            each["output_log_probs"],
+            ill_formed=each["is_ill_formed"],
+        )
+        if len(turn.output_log_probs) != len(turn.output_ids):
+            raise ValueError(f"turn {each['id']}: {len(turn.output_log_probs)} log-probs, {len(turn.output_ids)} tokens")
+        parent = nodes[each["parent"]]
+        node = TokenNode(parent, each["context_ids"], turn, each["message"])
+        node.turn_index = each["id"]
+        parent.children.append(node)
+        nodes[each["id"]] = node
+        runs = [[run["version"], run["end"] - run["start"]] for run in each["weight_versions"]]
+        answers.append({"output_ids": node.output, "meta_info": {"weight_version_runs": runs}, "prompt_ids": node.prompt()})
+    return answers, _samples_below(root, base_sample, reward, extra_metadata, max_sample_tokens)
+
+
+def _samples_below(root, base, reward, extra_metadata, limit):
+    samples = (_sample_of(leaf.path(), base, reward, extra_metadata, limit) for leaf in root.leaves())
+    return [sample for sample in samples if sample is not None]
 
 
 def _sample_of(path, base, reward, extra_metadata, limit):

@@ -1,6 +1,7 @@
 """Messages: POST /v1/messages, plain and streamed, and /v1/messages/count_tokens. The session is the key."""
 
 import functools
+import hashlib
 import json
 import logging
 import secrets
@@ -52,7 +53,7 @@ class Messages(Protocol):
         blocks, ids = [], []
         known = {"role": "assistant", "content": parsed.text}
         if parsed.reasoning:
-            blocks.append({"type": "thinking", "thinking": parsed.reasoning})
+            blocks.append({"type": "thinking", "thinking": parsed.reasoning, "signature": _signature(parsed.reasoning)})
             known["reasoning_content"] = parsed.reasoning
         if parsed.text or not (blocks or parsed.tool_uses):
             blocks.append({"type": "text", "text": parsed.text})
@@ -97,6 +98,11 @@ class AnthropicAdapter(BaseAdapter):
         return Response.of_json({"input_tokens": len(prompt_ids)})
 
 
+def _signature(thought):
+    """Clients send a thought back as a thought only where it has a signature; no check is made of it."""
+    return hashlib.sha256(thought.encode()).hexdigest()
+
+
 def _events(message):
     """The stream of a message that is there already: each block begins, comes in one piece and ends."""
 
@@ -111,10 +117,13 @@ def _events(message):
             start = {**block, "input": {}}
             delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"], ensure_ascii=False)}
         else:
-            start = {"type": kind, kind: ""}
+            start = {**block, **{name: "" for name in block if name != "type"}}
             delta = {"type": f"{kind}_delta", kind: block[kind]}
         events.append(event("content_block_start", index=i, content_block=start))
         events.append(event("content_block_delta", index=i, delta=delta))
+        if kind == "thinking":
+            signed = {"type": "signature_delta", "signature": block["signature"]}
+            events.append(event("content_block_delta", index=i, delta=signed))
         events.append(event("content_block_stop", index=i))
     end = {name: message[name] for name in ("stop_reason", "stop_sequence")}
     return events + [event("message_delta", delta=end, usage=message["usage"]), event("message_stop")]

@@ -15,6 +15,10 @@ _NOT_PASSED_ON = {
     "skip_special_tokens",
     "spaces_between_special_tokens",
     "no_stop_trim",
+    "json_schema",
+    "regex",
+    "ebnf",
+    "structural_tag",
 }
 # OpenAI's name of a sampling parameter: the engine's.
 SAMPLING = {openai: name for openai, name in OPENAI_NAMES.items() if name not in _NOT_PASSED_ON}
