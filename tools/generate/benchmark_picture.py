@@ -10,7 +10,9 @@ import json
 import sys
 from html import escape
 from pathlib import Path
+from textwrap import fill
 
+NOTE_WIDTH = 120  # characters of a line
 WIDTH, LEFT, RIGHT, TOP, ROW = 760, 210, 120, 58, 24
 STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #5c6675; } .title { font-size: 14px; font-weight: 600; fill: #1b1f27; }
@@ -69,7 +71,7 @@ def table(heading: str, svg: str, rows: list[dict]) -> str:
         cells = [row["name"], number(row["value"]), row["unit"], number(row.get("limit")), "-" if share is None else f"{100 * share:.0f} %",
                  number(row.get("peer")), row.get("peer_of", "-"), f"`{row['command']}`", row["date"]]
         lines.append("| " + " | ".join(cells) + " |")
-    notes = [f"- {row['name']}: {row['note']}" for row in rows if row.get("note")]
+    notes = [fill(f"- {row['name']}: {row['note']}", NOTE_WIDTH, subsequent_indent="  ", break_on_hyphens=False) for row in rows if row.get("note")]
     return "\n".join(lines + ([""] + notes if notes else [])) + "\n"
 
 
