@@ -191,9 +191,14 @@ TEST(Gateway, AStreamComesAsItIsMade) {
 
 TEST(Gateway, AStreamThatAWorkerDoesNotEndHasNoEnd) {
   Gated gated(2);
-  for (ScriptedWorker& worker : gated.workers) worker.does = Does::kCutInStream;
+  for (ScriptedWorker& worker : gated.workers) {
+    worker.does = Does::kCutInStream;
+    worker.may_cut = false;
+  }
   RawClient client(gated.gateway.url(), raw_post("/generate", "{}"));
-  const std::string text = client.read_until("0\r\n\r\n");
+  std::string text = client.read_until("data: 1\n\n\r\n");
+  for (ScriptedWorker& worker : gated.workers) worker.may_cut = true;
+  text += client.read_until("0\r\n\r\n");
   EXPECT_THAT(text, HasSubstr("data: 1"));
   EXPECT_EQ(text.find("\r\n0\r\n\r\n"), std::string::npos) << text;
   EXPECT_EQ(gated.workers[0].num_requests + gated.workers[1].num_requests, 1);

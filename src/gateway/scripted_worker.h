@@ -25,6 +25,7 @@ inline bool eventually(const std::function<bool()>& holds) {
   return false;
 }
 
+/// One class because all members are wishes of a test or counts of what one server did.
 class ScriptedWorker final {
  public:
   enum class Does { kAnswer, kStream, kCutBeforeAnswer, kCutInStream, kHang };
@@ -39,6 +40,7 @@ class ScriptedWorker final {
   std::atomic<int> status{200};
   std::atomic<int> health{200};
   std::atomic<Does> does{Does::kAnswer};
+  std::atomic<bool> may_cut{true};    // a stream; until then it is held open
   std::atomic<int> num_requests{0};   // for tokens
   std::atomic<int> num_cancelled{0};  // whose client, which is the gateway, went away
   std::atomic<int> num_written{0};    // pieces of streams
@@ -115,7 +117,10 @@ class ScriptedWorker final {
       std::string piece = "data: " + std::to_string(i) + "\n\n";
       co_await exchange.write_body(std::move(piece));
       ++num_written;
-      if (does == Does::kCutInStream && i == 1) co_return;
+      if (does == Does::kCutInStream && i == 1) {
+        while (!may_cut && !*gone) co_await wait(exchange, std::chrono::milliseconds(5));
+        co_return;
+      }
     }
     std::string more(64 << 10, 'x');
     while (!ends_streams && !*gone) {  // as fast as it is read
