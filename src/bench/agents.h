@@ -38,7 +38,7 @@ int64_t answer_length(const AgentsOptions& options, int64_t agent, int64_t turn)
 /// Tokens of a conversation with its last answer.
 int64_t longest_conversation(const AgentsOptions& options);
 
-/// What all agents saw.
+/// Latencies and counts of all agents.
 struct AgentsRun {
   double seconds = 0;  // from the first prompt to the last token
   int64_t output_tokens = 0;

@@ -18,7 +18,7 @@
 
 namespace slime::cli {
 
-/// What the command line says.
+/// Values of the command line.
 struct ServeOptions {
   std::string model;
   std::string tokenizer;  // a directory; empty: the model's

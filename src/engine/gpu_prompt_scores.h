@@ -24,7 +24,7 @@
 
 namespace slime::engine {
 
-/// What a chunk of a launched step scores.
+/// Scored rows of a chunk of a launched step.
 struct ScoredChunk {
   std::size_t chunk = 0;  // of those given to plan()
   std::vector<TokenId> targets;

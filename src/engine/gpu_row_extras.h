@@ -18,7 +18,7 @@
 
 namespace slime::engine {
 
-/// What a launched row reports, and where: its best tokens and kept ids, and, where a constraint masks it, how
+/// Report of a launched row, and its place: its best tokens and kept ids, and, where a constraint masks it, how
 /// much of the distribution that leaves.
 struct RowReport {
   int64_t chunk = 0;       // of the step

@@ -16,7 +16,7 @@
 
 namespace slime::engine {
 
-/// What one constraint allows next. Once it is done, its caller's; before, nobody touches it or the
+/// Mask of one constraint's next token. Once it is done, its caller's; before, nobody touches it or the
 /// constraint.
 struct NextMask {
   std::shared_ptr<TokenConstraint> constraint;

@@ -21,7 +21,7 @@ struct ScoredPositions {
   int64_t count() const { return end > begin ? end - begin : 0; }
 };
 
-/// What the chunk's rows score; before it is advanced.
+/// Targets of the chunk's rows; before it is advanced.
 ScoredPositions scored_positions(const Chunk& chunk);
 
 inline bool scores_prompt(const Chunk& chunk) { return scored_positions(chunk).count() > 0; }

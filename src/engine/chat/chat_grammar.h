@@ -15,7 +15,7 @@
 
 namespace slime::engine {
 
-/// What is known of the output before it is sampled.
+/// The output's form, as far as it is known before it is sampled.
 struct OutputFrame {
   const text::MessageFormat& format;
   const ChatTools& tools;

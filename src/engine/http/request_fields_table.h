@@ -30,7 +30,7 @@ inline constexpr Protocols kTokenSampling = 32;  // sampling_params in it
 inline constexpr Protocols kResponses = 64;
 inline constexpr Protocols kMessages = 128;  // Anthropic's
 inline constexpr Protocols kChats = kChatCompletions | kResponses | kMessages;
-/// What OpenAI's routes share, and Anthropic's has beside its own (openai_fields.h).
+/// Fields that OpenAI's routes share, and Anthropic's has beside its own (openai_fields.h).
 inline constexpr Protocols kOpenAi = kChats | kCompletions;
 
 enum class FieldType {

@@ -26,7 +26,7 @@ struct RequestMetrics {
   double cache_hit_rate() const;
 };
 
-/// What the updates of one request add to the metrics.
+/// Latencies and tokens of one request, added to the metrics from its updates.
 class MeasuredRequest {
  public:
   void add(const GenerateUpdate& update, RequestMetrics& metrics);

@@ -27,7 +27,7 @@ struct MessageUnit {
   std::vector<std::string> call_ids;
 };
 
-/// Which roles stay apart though they follow one another. Results of tools always do.
+/// Roles that stay apart though they follow one another. Results of tools always do.
 enum class Joining { kAllRoles, kAllButAssistants };
 
 /// `messages`: of a chat request, well-formed.
@@ -36,7 +36,7 @@ std::vector<MessageUnit> units_of(const json::array& messages, Joining joining);
 /// The messages of a unit as one, in the form of a chat request.
 json::object joined_message(const json::array& messages, const MessageUnit& unit);
 
-/// What a text says: MessageUnit::words.
+/// Words of a text: MessageUnit::words.
 TextKey words_of(std::string_view text);
 
 /// MessageUnit::thoughts.

@@ -162,7 +162,7 @@ inline std::vector<PathSample> samples_of(const Session& session) {
   return samples;
 }
 
-/// What the engine samples for a request, and what ends it: a control token, a stop string or nothing.
+/// Sampled tokens of a request, and what ends it: a control token, a stop string or nothing.
 struct SampledText {
   std::string text;
   std::string end;
