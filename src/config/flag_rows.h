@@ -183,6 +183,7 @@ inline constexpr std::string_view kNoSpeculation =
 
 std::vector<FlagRow> model_flags();
 std::vector<FlagRow> data_flags();
+std::vector<FlagRow> queue_flags();
 std::vector<FlagRow> rollout_flags();
 std::vector<FlagRow> async_flags();
 std::vector<FlagRow> engine_flags();

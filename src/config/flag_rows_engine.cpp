@@ -25,6 +25,12 @@ std::vector<FlagRow> engine_worker_flags() {
             "with the remaining engines, and ends with the last one or with any "
             "training rank")
           .when(kWorkers),
+      works("--rollout-session-id", &C::rollout_session_id,
+            "name under which the engines wait for the next run when the trainer fails")
+          .when(kAnyRun),
+      works("--rollout-cleanup-timeout", &C::rollout_cleanup_timeout,
+            "seconds that leaving or ending the engines may take")
+          .when(kAnyRun),
       works("--max-restarts", &C::max_restarts,
             "with --use-fault-tolerance: restarts without progress (an engine that "
             "generates nothing, ranks that train no further step) before the run ends")

@@ -105,9 +105,11 @@ std::vector<FlagRow> async_flags() {
             "trainer and engine take turns on the same devices; always so in `slime "
             "train` without --rollout-num-gpus")
           .when(kAnyRun),
-      refused("--flush-cache-interval", kValue,
-              "use slime train-async with --update-mode and --kv-on-update: keep leaves the cache, "
-              "drop and recompute do not"),
+      works(
+          "--flush-cache-interval", &C::flush_cache_interval,
+          "updates of the engine between two that abort requests and drop their cache; the others "
+          "pause them in place. 1: each one drops; 0 or less: only the first")
+          .when(kAnyRun),
       accepted("--update-weight-max-inflight-engine-groups", kValue,
                "engines get new weights all at once"),
       accepted("--fully-async-pool-size", kValue, "--sglang-server-concurrency says it"),

@@ -214,8 +214,6 @@ std::vector<FlagRow> data_flags() {
           .when(kAnyRun),
       refused("--multimodal-keys", kValue,
               "text models only; leave it out to train on the texts of the rows"),
-      accepted("--rollout-data-transport", kValue, "loop and trainer share memory")
-          .where(kSeveralRanks, "each rank gets its share of a step over its own connection"),
       works("--rollout-buffer-url", &C::rollout_buffer_url,
             "a rollout buffer service (slime buffer) that --rollout-function-path "
             "slime.rollout.buffer_rollout.generate_rollout takes finished groups from "
@@ -225,18 +223,9 @@ std::vector<FlagRow> data_flags() {
             "with --rollout-buffer-url: consecutive failed reads before the run ends; "
             "-1: no limit")
           .when(kBufferFunction),
-      refused("--buffer-sort-by-staleness", kSwitch,
-              "use --buffer-filter-path with a function of yours that sorts"),
-      accepted("--rollout-data-dir", kValue, "rollouts are kept in RUN_DIR"),
-      accepted("--rollout-storage-profile", kValue, "rollouts are kept in RUN_DIR"),
-      accepted("--rollout-storage-declaration", kValue, "rollouts are kept in RUN_DIR"),
-      accepted("--rollout-queue-run-id", kValue, "the ledger in RUN_DIR is of one run"),
-      accepted("--rollout-queue-online-gc", kSwitch, "what is trained leaves the queue at once"),
-      accepted("--rollout-queue-lease-seconds", kValue, "the queue is in the loop's memory"),
-      accepted("--rollout-queue-segment-mib", kValue, "the queue is in the loop's memory"),
-      accepted("--rollout-io-concurrency", kValue, "the queue is in the loop's memory"),
-      accepted("--rollout-session-id", kValue, "generation ends with the run"),
-      accepted("--rollout-cleanup-timeout", kValue, "generation ends with the run"),
+      works("--buffer-sort-by-staleness", &C::buffer_sort_by_staleness,
+            "groups that wait with the oldest tokens come first; --buffer-filter-path wins over it")
+          .when(kAnyRun),
       accepted("--min-batch-collection-ratio", kValue, "a step trains its whole batch"),
       works("--rollout-task-type", &C::rollout_task_type,
             "with --rollout-buffer-url: the generator to use")
@@ -244,6 +233,35 @@ std::vector<FlagRow> data_flags() {
       works("--custom-convert-samples-to-train-data-path",
             &C::custom_convert_samples_to_train_data_path,
             "a function of the user's that makes the batch of a step's samples")
+          .when(kAnyRun),
+  };
+}
+
+std::vector<FlagRow> queue_flags() {
+  return {
+      works("--rollout-data-transport", &C::rollout_data_transport,
+            "straw: what is generated and not yet trained survives the run",
+            {"straw", "object-store", "nixl"})
+          .when(kAnyRun),
+      works("--rollout-data-dir", &C::rollout_data_dir, "folder of the queue").when(kAnyRun),
+      works("--rollout-storage-profile", &C::rollout_storage_profile,
+            "file system that the folder is on", {"local", "juicefs"})
+          .when(kAnyRun),
+      works("--rollout-storage-declaration", &C::rollout_storage_declaration,
+            "JSON file that declares what a JuiceFS mount promises")
+          .when(kAnyRun),
+      works("--rollout-queue-run-id", &C::rollout_queue_run_id, "name of the run in the queue")
+          .when(kAnyRun),
+      works("--rollout-queue-online-gc", &C::rollout_queue_online_gc,
+            "delete what is trained while the run goes on")
+          .when(kAnyRun),
+      works("--rollout-queue-lease-seconds", &C::rollout_queue_lease_seconds,
+            "how long work is a worker's without a sign of life from it")
+          .when(kAnyRun),
+      works("--rollout-queue-segment-mib", &C::rollout_queue_segment_mib,
+            "size of a file of the queue")
+          .when(kAnyRun),
+      works("--rollout-io-concurrency", &C::rollout_io_concurrency, "files written at once")
           .when(kAnyRun),
   };
 }

@@ -48,12 +48,18 @@ std::vector<FlagRow> algorithm_flags() {
       works("--entropy-coef", &C::entropy_coef, "entropy bonus"),
       accepted("--use-rollout-entropy", kSwitch,
                "the entropy is always reported, train/entropy_loss"),
-      refused("--use-score-centering", kSwitch, "leave it out: this objective is not there"),
-      refused("--score-centering-top-k", kValue, "leave it out: this objective is not there"),
-      refused("--pg-loss-type", kValue,
-              "leave it out for the clipped objective, which --advantage-estimator chooses; "
-              "reinforce without a ratio is not there"),
-      accepted("--routing-replay-prefetch-microbatches", kValue, "routing is in host memory"),
+      works("--pg-loss-type", &C::pg_loss_type,
+            "policy gradient with a clipped ratio (ppo), or without a ratio (reinforce)",
+            {"ppo", "reinforce"})
+          .when(kTraining),
+      works("--use-score-centering", &C::use_score_centering,
+            "subtract the mean score under the sampler's distribution from each token's")
+          .when(kTraining),
+      works("--score-centering-top-k", &C::score_centering_top_k,
+            "log-probs of the sampler kept for each token where --rollout-top-p is 1")
+          .when(kTraining),
+      accepted("--routing-replay-prefetch-microbatches", kValue,
+               "routes are in host memory: there is nothing to read ahead"),
       accepted("--force-fp8-ue8m0-scale", kSwitch, "there is no FP8 training"),
       works("--gamma", &C::gamma, "discount")
           .with("--advantage-estimator ppo or reinforce_plus_plus"),

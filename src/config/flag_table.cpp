@@ -25,6 +25,7 @@ const std::vector<FlagRow>& rows() {
     std::vector<FlagRow> all;
     add(all, kModel, model_flags());
     add(all, kData, data_flags());
+    add(all, kData, queue_flags());
     add(all, kRollout, rollout_flags());
     add(all, kAsync, async_flags());
     add(all, kEngine, engine_flags());

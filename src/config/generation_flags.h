@@ -45,6 +45,19 @@ struct DataFlags {
       -1};  // failed reads in a row that end the run; -1: none
 };
 
+/// The durable queue between generation and training.
+struct QueueFlags {
+  Flag<std::string> rollout_data_transport{"object-store"};
+  Flag<std::string> rollout_data_dir;
+  Flag<std::string> rollout_storage_profile{"local"};
+  Flag<std::string> rollout_storage_declaration;
+  Flag<std::string> rollout_queue_run_id{"rollout"};
+  Flag<bool> rollout_queue_online_gc{false};
+  Flag<double> rollout_queue_lease_seconds{300};
+  Flag<std::optional<int64_t>> rollout_queue_segment_mib;
+  Flag<int64_t> rollout_io_concurrency{4};
+};
+
 /// Samples of a step, and the rules of each response.
 struct RolloutFlags {
   Flag<std::string> rollout_function_path{"slime.rollout.sglang_rollout.generate_rollout"};
@@ -76,7 +89,9 @@ struct AsyncFlags {
   Flag<bool> train_async{false};  // `slime train-async`
   Flag<bool> colocate{
       false};  // trainer and engine take turns on one device, with one set of weights
-  Flag<int64_t> update_weights_interval{1};        // steps between updates of the engine
+  Flag<int64_t> update_weights_interval{1};  // steps between updates of the engine
+  Flag<int64_t> flush_cache_interval{1};     // updates between two that drop the cache
+  Flag<bool> buffer_sort_by_staleness{false};
   Flag<std::optional<int64_t>> max_staleness;      // in updates; default 1
   Flag<std::optional<int64_t>> async_buffer_size;  // finished batches that may wait; default 2
   Flag<std::string> staleness_policy{"wait"};
@@ -107,6 +122,8 @@ struct EngineWorkerFlags {
   Flag<double> rollout_health_check_interval{30};   // seconds, as the next
   Flag<double> rollout_health_check_timeout{30};    // without an answer, or without progress
   Flag<double> rollout_health_check_first_wait{0};  // before the first check of an engine
+  Flag<std::string> rollout_session_id;             // of engines that outlive the trainer
+  Flag<double> rollout_cleanup_timeout{60};         // seconds
   Flag<int64_t> max_restarts{3};                    // of one engine, without progress between them
   Flag<int64_t> update_weight_buffer_size{int64_t{512} << 20};  // bytes
   /// full, or delta; "disk" becomes full over disk (config/rules_engines.cpp).

@@ -37,6 +37,8 @@ void complete_rollout_functions(ParsedFlags& flags);
 /// Behind check_async().
 void check_rollout_functions(ParsedFlags& flags, Problems& problems);
 /// Functions of the user's that draw samples. Behind check_async().
+/// Flags whose readers are not written yet: refused where they would change something.
+void check_awaited(const ParsedFlags& flags, Problems& problems);
 void check_generate(ParsedFlags& flags, Problems& problems);
 
 /// How many engines have processes of their own.

@@ -22,6 +22,7 @@ namespace slime::config {
 
 struct RunConfig : ModelFlags,
                    DataFlags,
+                   QueueFlags,
                    RolloutFlags,
                    AsyncFlags,
                    EngineFlags,

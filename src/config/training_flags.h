@@ -40,6 +40,9 @@ struct AlgorithmFlags {
   Flag<std::optional<double>> policy_loss_divisor;
   Flag<double> dpo_beta{0.1};
   Flag<double> dpo_label_smoothing{0.0};
+  Flag<std::string> pg_loss_type;  // empty: follows from the rest
+  Flag<bool> use_score_centering{false};
+  Flag<int64_t> score_centering_top_k{128};
   Flag<bool> use_rollout_logprobs{false};
   Flag<bool> use_tis{false};
   Flag<double> tis_clip{2.0};
