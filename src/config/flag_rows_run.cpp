@@ -50,6 +50,10 @@ std::vector<FlagRow> model_flags() {
           .at_start(kCheckpoint),
       accepted("--no-load-rng", kSwitch,
                "random numbers follow from seeds and ordinals: there is no state to leave out"),
+      works("--ckpt-step", &C::ckpt_step,
+            "go on from the checkpoint of this rollout; where the run is further already, in a new "
+            "branch of it (docs/resume.md)")
+          .when(kAnyRun),
       works("--start-rollout-id", &C::start_rollout_id,
             "first rollout; normally restored from the checkpoint")
           .when(kAnyRun),
@@ -95,7 +99,6 @@ std::vector<FlagRow> model_flags() {
             "YAML with a list `megatron` of {role: actor or critic, overrides: flags}")
           .when(kAnyRun),
       accepted("--ckpt-format", kValue, "there is one form, Hugging Face safetensors"),
-      refused("--ckpt-step", kValue, "give the checkpoint's own folder to --hf-checkpoint"),
       refused("--ref-ckpt-step", kValue, "give the checkpoint's own folder to --ref-load"),
       accepted("--async-save", kSwitch, "checkpoints are written before the next step starts"),
       accepted("--distrib-optim-fully-reshardable-mem-efficient", kSwitch,

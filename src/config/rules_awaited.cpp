@@ -22,7 +22,8 @@ constexpr std::string_view kAwaited[] = {
     "--buffer-sort-by-staleness",
     "--rollout-session-id",
     "--rollout-cleanup-timeout",
-    // The durable queue.
+    // The durable queue, and branches of runs.
+    "--ckpt-step",
     "--rollout-data-transport",
     "--rollout-data-dir",
     "--rollout-storage-profile",
