@@ -25,6 +25,7 @@ int plugin_calls(const std::string& name, Arguments arguments);
 int prompt_scores(const std::string& name, Arguments arguments);
 int rank_collectives(const std::string& name, Arguments arguments);
 int reshard(const std::string& name, Arguments arguments);
+int server_streams(const std::string& name, Arguments arguments);
 int sleep_wake(const std::string& name, Arguments arguments);  // colocation.cpp
 int start(const std::string& name, Arguments arguments);
 int train_forms(const std::string& name, Arguments arguments);  // train_command.cpp
@@ -54,6 +55,7 @@ std::span<const Measurement> measurements() {
       {"prompt-scores", "log-probs of prompts: prompt tokens per second", prompt_scores},
       {"rank-collectives", "sums of small tensors over GPUs, next to NCCL", rank_collectives},
       {"reshard", "new weights from parts of a model to engines on the same GPUs", reshard},
+      {"server-streams", "streams of a server under load: gaps, refusals, memory", server_streams},
       {"sleep-wake", "the KV cache gives its memory back and takes it again", sleep_wake},
       {"start", "from the start of the process to the first token on the GPU", start},
       {"train-forms", "synchronous and asynchronous training: steps per hour, idle time",
