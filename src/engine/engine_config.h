@@ -38,8 +38,9 @@ struct EngineConfig {
   /// Behind sliding windows, while requests run. False: they keep what they have, for comparisons.
   bool gives_pages_back = true;
   bool shares_prompt_reads = true;  // GPU: requests with the same prefix read it once per step
-  /// GPU: a second buffer for the weights, into which new ones are written while steps run, so that
-  /// the engine stands still for a copy on the device alone.
+  /// GPU, or weights in other formats: a second buffer from the start, into which new weights are written
+  /// while steps run, so that the engine stands still for a copy on the device alone. Without, an update
+  /// that has to make formats allocates it.
   bool stages_weights = false;
   bool records_experts = false;  // for requests that want to know them
   /// Of the engine's ranks, of which this is the first (engine/ranks/followers.h); it outlives the

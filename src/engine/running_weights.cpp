@@ -34,9 +34,9 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
   return {};
 }
 
-/// On a GPU as the caller says; what is made in other formats is always made beside what runs.
+/// Where updates are expected: on a GPU, and for formats, which are made next to what runs.
 FreshWeights second_of(const model::Weights& running, bool stages) {
-  const bool has_second = running.has_formats() || (stages && running.flat().is_cuda());
+  const bool has_second = stages && (running.has_formats() || running.flat().is_cuda());
   return has_second ? running.buffers().empty_like() : FreshWeights();
 }
 
@@ -107,6 +107,7 @@ Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {
   FreshWeights complete = fresh.weights().buffers();
   try {
     if (running().has_formats() != fresh.weights().has_formats()) {
+      if (!stages()) staged_ = running().buffers().empty_like();
       running().make_buffers(fresh.weights(), staged_);
       complete = staged_;
     } else if (stages()) {
