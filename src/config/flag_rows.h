@@ -79,7 +79,7 @@ inline constexpr Condition kShuffle{"--rollout-shuffle",
                                     [](const RunConfig& c) { return c.rollout_shuffle.get(); }};
 inline constexpr Condition kRowTraining{"--loss-type sft_loss or dpo_loss",
                                         [](const RunConfig& c) { return c.trains_on_rows(); }};
-inline constexpr Condition kSupervised{"--loss-type sft_loss",
+inline constexpr Condition kSupervised{"rows of --loss-type sft_loss",
                                        [](const RunConfig& c) { return c.is_supervised(); }};
 inline constexpr Condition kPreferences{"--loss-type dpo_loss",
                                         [](const RunConfig& c) { return c.is_preference(); }};

@@ -74,6 +74,13 @@ std::vector<FlagRow> algorithm_flags() {
       works("--policy-loss-divisor", &C::policy_loss_divisor,
             "sum over tokens divided by this instead of the mean (Dr. GRPO); default with dr_grpo: "
             "--rollout-max-response-len"),
+      works("--rejection-keep-best", &C::rejection_keep_best,
+            "rejection sampling (sft_loss on generated samples): at most N samples of a prompt are "
+            "trained, those with the highest rewards")
+          .with("--loss-type sft_loss on generated samples"),
+      works("--rejection-min-reward", &C::rejection_min_reward,
+            "rejection sampling: samples with a lower reward are not trained")
+          .with("--loss-type sft_loss on generated samples"),
       works("--dpo-beta", &C::dpo_beta,
             "dpo_loss: how strongly the policy is held to the reference")
           .with("--loss-type dpo_loss"),

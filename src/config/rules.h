@@ -28,6 +28,8 @@ void check_distillation(const RunConfig& config, Problems& problems);
 void check_mismatch(const RunConfig& config, Problems& problems);
 void check_critic(const RunConfig& config, Problems& problems);
 void check_preferences(const RunConfig& config, Problems& problems);
+/// Supervised training on generated samples: which of them are trained.
+void check_rejection(ParsedFlags& flags, Problems& problems);
 /// Functions and libraries of the user's that the trainer calls.
 void check_trainer_functions(const RunConfig& config, Problems& problems);
 void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::string>& warnings);

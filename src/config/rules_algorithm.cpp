@@ -17,7 +17,7 @@ void check_distillation(const RunConfig& config, Problems& problems) {
     return;
   }
   problems.require(!config.opd_type.empty(), "--use-opd: needs --opd-type megatron or sglang");
-  problems.require(!config.trains_on_rows(),
+  problems.require(config.has_advantages(),
                    "--use-opd: needs responses of the policy; use "
                    "--loss-type policy_loss");
   if (config.opd_type == "megatron") {

@@ -149,10 +149,17 @@ void check_rollout(RunConfig& config, Problems& problems) {
     config.custom_rm_path = std::string(kMathVerifyReward);
     config.custom_rm_path.stems_from(config.rm_type);
   }
+  const bool has_reward = !generates || !config.rm_type.empty() || config.debug_rollout_only ||
+                          config.use_opd || config.has_users_reward() ||
+                          !config.custom_generate_function_path.empty() ||
+                          has_users_rollout(config);
   problems.require(
-      !generates || !config.rm_type.empty() || config.debug_rollout_only || config.use_opd ||
-          config.has_users_reward() || !config.custom_generate_function_path.empty() ||
-          has_users_rollout(config),
+      has_reward || !config.imitates_samples,
+      "--loss-type sft_loss: rows are trained as they are with --rollout-function-path "
+      "slime.rollout.sft_rollout.generate_rollout; samples that are generated and "
+      "filtered (rejection sampling) need a reward, --rm-type or --custom-rm-path");
+  problems.require(
+      has_reward || config.imitates_samples,
       "--rm-type: a reward is needed (math, dapo, dapo_box, deepscaler, f1, gpqa, gsm8k, ifbench, "
       "math_verify, random, remote_rm, boxed_...), or --custom-rm-path");
   for (const int64_t id : config.rollout_stop_token_ids) {
@@ -199,11 +206,11 @@ void check_rollout(RunConfig& config, Problems& problems) {
         fmt::format("--rollout-max-prompt-len {}: should be below --rollout-max-context-len {}",
                     *config.rollout_max_prompt_len, *config.rollout_max_context_len));
   }
-  problems.require(config.is_preference() ||
-                       config.is_supervised() == (config.rollout_function_path ==
-                                                  "slime.rollout.sft_rollout.generate_rollout"),
-                   "--loss-type sft_loss and --rollout-function-path "
-                   "slime.rollout.sft_rollout.generate_rollout belong together");
+  problems.require(
+      config.is_preference() || config.has_sft_loss() || !names_rows(config.rollout_function_path),
+      fmt::format("--rollout-function-path {}: reads rows that are trained as they are; "
+                  "it needs --loss-type sft_loss",
+                  config.rollout_function_path));
 }
 
 namespace {

@@ -41,6 +41,7 @@ void check_one_step_ahead(
 
 void complete_rollout_functions(ParsedFlags& flags) {
   RunConfig& config = flags.config;
+  config.imitates_samples = config.has_sft_loss() && !names_rows(config.rollout_function_path);
   // As the original's train_async.py: weights change between two calls of the function.
   const bool says_how = flags.says("--update-mode") || flags.says("--kv-on-update");
   if (config.train_async && has_users_rollout(config) && !says_how) config.update_mode = "drain";

@@ -69,7 +69,7 @@ void check_trainer_functions(const RunConfig& config, Problems& problems) {
        {Path{"--custom-advantage-function-path", config.custom_advantage_function_path},
         Path{"--rollout-data-postprocess-path", config.rollout_data_postprocess_path}}) {
     problems.require(
-        path.empty() || !config.trains_on_rows(),
+        path.empty() || config.has_advantages(),
         fmt::format("{}: --loss-type {} has no advantages; leave it out", flag, config.loss_type));
   }
   for (const auto& [flag, path] : {Path{"--custom-tis-function-path", correction},

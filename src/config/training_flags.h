@@ -40,6 +40,8 @@ struct AlgorithmFlags {
   Flag<std::optional<double>> policy_loss_divisor;
   Flag<double> dpo_beta{0.1};
   Flag<double> dpo_label_smoothing{0.0};
+  Flag<std::optional<int64_t>> rejection_keep_best;
+  Flag<std::optional<double>> rejection_min_reward;
   Flag<std::string> pg_loss_type;  // empty: follows from the rest
   Flag<bool> use_score_centering{false};
   Flag<int64_t> score_centering_top_k{128};
@@ -74,13 +76,20 @@ struct AlgorithmFlags {
   Flag<std::string> opd_teacher_load;
   Flag<std::string> custom_pg_loss_reducer_function_path;
 
-  bool is_supervised() const { return loss_type == "sft_loss"; }
+  /// --loss-type sft_loss on samples that were generated and filtered (rejection sampling), not on rows:
+  /// --rollout-function-path says which. Known behind complete_rollout_functions() (config/rules.h).
+  bool imitates_samples = false;
+
+  bool has_sft_loss() const { return loss_type == "sft_loss"; }
+  bool is_supervised() const { return has_sft_loss() && !imitates_samples; }
   bool is_preference() const { return loss_type == "dpo_loss"; }
   /// Rows are trained on as they are: no engine, no reward.
   bool trains_on_rows() const { return is_supervised() || is_preference(); }
-  bool has_critic() const { return !trains_on_rows() && advantage_estimator == "ppo"; }
+  /// A policy is trained, by advantages, ratios and their corrections.
+  bool has_advantages() const { return !has_sft_loss() && !is_preference(); }
+  bool has_critic() const { return has_advantages() && advantage_estimator == "ppo"; }
   bool needs_reference() const {
-    return is_preference() || (!is_supervised() && (kl_coef != 0.0 || use_kl_loss));
+    return is_preference() || (has_advantages() && (kl_coef != 0.0 || use_kl_loss));
   }
   /// --custom-pg-loss-reducer-function-path names the one that is built in, Dr. GRPO's.
   bool uses_built_in_reducer() const {

@@ -164,6 +164,8 @@ bool shares_tensors(const RunConfig& config) {
          !config.users_reducer().empty();
 }
 
+bool names_rows(std::string_view path) { return path == kRows; }
+
 bool is_built_in_rollout(std::string_view path) {
   return path == kStock || path == kRows ||
          std::ranges::find(kFullyAsync, path) != std::end(kFullyAsync);

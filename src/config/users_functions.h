@@ -47,6 +47,8 @@ std::vector<std::string> generate_paths(const RunConfig& config);
 /// Whether functions of the user's that the trainer calls have tensors: in Python, beside each rank.
 bool shares_tensors(const RunConfig& config);
 
+/// The path of the built-in rollout function that reads rows to train on: supervised training.
+bool names_rows(std::string_view path);
 /// The rollout functions that are built in, by the original's names.
 bool is_built_in_rollout(std::string_view path);
 /// --rollout-function-path names the one that goes on while the trainer trains.

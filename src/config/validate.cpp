@@ -105,6 +105,7 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_mismatch(config, problems);
   check_critic(config, problems);
   check_preferences(config, problems);
+  check_rejection(flags, problems);
   check_trainer_functions(config, problems);
   check_engine_workers(flags, problems);
   check_weight_publishing(flags, problems);

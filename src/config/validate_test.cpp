@@ -77,6 +77,30 @@ TEST(Validate, TrainAsyncWithoutGenerationIsTrain) {
   }
 }
 
+TEST(Validate, SupervisedTrainingWithoutRowsAndRewardSaysBothWays) {
+  EXPECT_THAT(checked("--loss-type sft_loss").error,
+              testing::AllOf(HasSubstr("slime.rollout.sft_rollout.generate_rollout"),
+                             HasSubstr("need a reward, --rm-type or --custom-rm-path")));
+}
+
+TEST(Validate, RejectionSamplingGeneratesAndHasNoAdvantages) {
+  const RunConfig config =
+      checked("--loss-type sft_loss --rm-type math --rejection-keep-best 1").flags.config;
+  EXPECT_TRUE(config.imitates_samples);
+  EXPECT_TRUE(config.generates());
+  EXPECT_FALSE(config.has_advantages());
+  EXPECT_FALSE(config.trains_on_rows());
+}
+
+TEST(Validate, RejectionSamplingThatRejectsNothingSaysSo) {
+  EXPECT_THAT(checked("--loss-type sft_loss --rm-type math").flags.warnings,
+              Contains(HasSubstr("every sample is trained, whatever its reward")));
+  EXPECT_THAT(checked("--loss-type sft_loss --rm-type math --n-samples-per-prompt 4 "
+                      "--rejection-keep-best 4")
+                  .flags.warnings,
+              Contains(HasSubstr("--rejection-keep-best 4: a prompt has no more samples")));
+}
+
 TEST(Validate, TheKeyOfEvaluationFitsItsRule) {
   const std::string eval = " --eval-interval 1 --eval-prompt-data t t.jsonl --eval-reward-key ";
   EXPECT_THAT(checked("--rm-type math" + eval + "score").error,

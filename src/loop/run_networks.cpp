@@ -195,7 +195,7 @@ std::vector<std::string> what_is_forgotten(const config::RunConfig& config,
   std::vector<train::RunPart> has{kOptimizer};
   if (config.has_critic()) has.insert(has.end(), {kCritic, kCriticHead, kCriticOptimizer});
   if (config.ref_update_interval) has.push_back(kReference);
-  if (!config.trains_on_rows() && config.keep_old_actor)
+  if (config.has_advantages() && config.keep_old_actor)
     has.insert(has.end(), {kOldActor, kRolloutActor});
   has.insert(has.end(), {kSchedule, kCounters, kData});
   uint32_t flags = start.left_out;

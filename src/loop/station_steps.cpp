@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/sampled_tokens.h"
+#include "loop/accepted_samples.h"
 #include "loop/async_loop.h"
 #include "loop/run_networks.h"
 #include "loop/step_abandoned.h"
@@ -40,6 +41,10 @@ report::Collected StationSteps::collect(int64_t step) {
         "the data ended: {} of the {} prompts of rollout step {} are left (--num-rollout is too "
         "large: {} rollout steps are trained)",
         collected.groups.size(), run_.config.rollout_batch_size, step, step));
+  }
+  if (run_.config.imitates_samples) {
+    report::add_metrics(collected.metrics,
+                        reject_others(collected.groups, acceptance_of(run_.config)));
   }
   collected.is_logged = run_.plugins->of_steps().log_rollout(step, collected);
   return collected;

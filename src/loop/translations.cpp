@@ -7,6 +7,7 @@
 #include "config/eval_config.h"
 #include "config/users_functions.h"
 #include "core/error.h"
+#include "loop/accepted_samples.h"
 #include "loop/evaluation.h"
 #include "loop/rollout_source.h"
 #include "model/config.h"
@@ -45,11 +46,12 @@ void translate_training(const config::RunConfig& config, const model::ModelConfi
   setup::make_train_config(config, length_to_assume(config),
                            model == nullptr || model->has_experts());
   translate_parts_of_model(config, model);
-  if (!config.trains_on_rows()) translate_loss_functions(config);
+  if (config.has_advantages()) translate_loss_functions(config);
   roles::layout_of(config);
   const bool makes_own_batch =
       !config.custom_convert_samples_to_train_data_path.empty() || config.has_users_post_process();
-  if (!config.trains_on_rows() && !makes_own_batch) setup::make_batch_config(config);
+  if (config.has_advantages() && !makes_own_batch) setup::make_batch_config(config);
+  if (config.imitates_samples) acceptance_of(config);
   if (config.use_opd && config.opd_type == "megatron") config.opd_teacher_load.get();
   if (!config.has_critic()) return;
   const config::RunConfig& critic = config.critic != nullptr ? *config.critic : config;

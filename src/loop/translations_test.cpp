@@ -163,6 +163,21 @@ TEST(UnreadFlags, OfResponsesAreToldWhereRowsAreTrained) {
               HasSubstr("--rollout-buffer-url has no effect"));
 }
 
+TEST(UnreadFlags, OfAdvantagesAreToldWhereSamplesAreImitated) {
+  const Words rejection{"--loss-type", "sft_loss", "--rejection-keep-best", "1"};
+  for (const Words& words : std::vector<Words>{{"--advantage-estimator", "gspo"},
+                                               {"--keep-old-actor"},
+                                               {"--use-kl-loss"},
+                                               {"--use-routing-replay"},
+                                               {"--rollout-top-p", "0.9"}}) {
+    const bool is_read = words[0] == "--rollout-top-p";  // by the engine
+    EXPECT_EQ(
+        notes(policy() + rejection + words).find(words[0] + " has no effect") == std::string::npos,
+        is_read)
+        << words[0];
+  }
+}
+
 TEST(UnreadFlags, OfExpertsAreToldOfAModelWithout) {
   const model::ModelConfig dense;
   model::ModelConfig with_experts;
@@ -302,6 +317,8 @@ std::vector<Words> main_forms() {
       policy() + Words{"--custom-rm-path", "mine.reward", "--rollout-function-path", "mine.draw"},
       policy() + Words{"--actor-num-gpus-per-node", "4", "--tensor-model-parallel-size", "2",
                        "--context-parallel-size", "2", "--global-batch-size", "16"},
+      policy() + Words{"--loss-type", "sft_loss", "--rejection-keep-best", "1",
+                       "--rejection-min-reward", "0.5"},
       rows("sft_loss") + Words{"--rollout-shuffle"},
       rows("dpo_loss"),
       Words{"--hf-checkpoint", "/nowhere", "--prompt-data", "/nowhere.jsonl", "--num-rollout", "10",

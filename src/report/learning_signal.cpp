@@ -128,7 +128,7 @@ std::optional<std::string> LearningSignal::lack_of(const std::vector<Group>& gro
   if (groups.empty()) return std::nullopt;
   if (report != nullptr && num_trained_tokens(groups) == 0)
     return "no token was trained: " + cause_of_no_tokens(groups);
-  const bool counts_rewards = !config_.trains_on_rows() && !config_.use_opd;
+  const bool counts_rewards = config_.has_advantages() && !config_.use_opd;
   const std::vector<const Sample*> samples = scored_samples(groups);
   if (counts_rewards && samples.size() > 1) {
     if (const std::optional<double> reward = common_reward(samples, config_.reward_key)) {

@@ -75,7 +75,7 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config,
   }
   if (config.use_opd && config.opd_type == "megatron")
     others.teacher = load(config.opd_teacher_load);
-  if (!config.trains_on_rows() && config.keep_old_actor)
+  if (config.has_advantages() && config.keep_old_actor)
     others.old_actor = load(config.hf_checkpoint);
   if (config.has_critic()) {
     const std::string& own =

@@ -171,7 +171,7 @@ train::CriticConfig make_critic(const config::RunConfig& actor, int64_t num_roll
 }
 
 train::Objective make_train_objective(const config::RunConfig& config) {
-  if (config.is_supervised()) return train::Objective::kSupervised;
+  if (config.has_sft_loss()) return train::Objective::kSupervised;
   return config.is_preference() ? train::Objective::kPreference : train::Objective::kPolicy;
 }
 
@@ -254,19 +254,19 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
                                      bool has_experts) {
   train::TrainConfig trainer;
   trainer.objective = make_train_objective(config);
-  if (!config.trains_on_rows()) trainer.advantage = make_advantage(config);
+  if (config.has_advantages()) trainer.advantage = make_advantage(config);
   if (config.has_critic()) trainer.critic = make_critic(config, num_rollouts);
   if (config.use_opd) trainer.distillation_coef = config.opd_kl_coef;
   trainer.has_teacher_model = config.use_opd && config.opd_type == "megatron";
   if (config.is_preference())
     trainer.preference = {.beta = config.dpo_beta, .label_smoothing = config.dpo_label_smoothing};
-  trainer.keep_old_actor = !config.trains_on_rows() && config.keep_old_actor;
+  trainer.keep_old_actor = config.has_advantages() && config.keep_old_actor;
   if (config.has_update_interval())
     trainer.update_weights_interval = config.update_weights_interval;
   using Replay = train::TrainConfig::RoutingReplay;
-  if (config.use_rollout_routing_replay) {
+  if (config.has_advantages() && config.use_rollout_routing_replay) {
     trainer.routing_replay = Replay::kEngine;
-  } else if (config.use_routing_replay) {
+  } else if (config.has_advantages() && config.use_routing_replay) {
     trainer.routing_replay = Replay::kOldPass;
   }
   if (has_experts) trainer.router_losses = make_router_losses(config);
@@ -278,10 +278,10 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
         fmt::format("--moe-router-bias-update-rate {}: --keep-old-actor keeps weights alone, and "
                     "biases would not be those of the old policy; use a rate of 0",
                     trainer.router_bias_update_rate));
-  trainer.replays_top_p = !config.trains_on_rows() && config.rollout_top_p < 1;
+  trainer.replays_top_p = config.has_advantages() && config.rollout_top_p < 1;
   trainer.stateless_adam = config.use_stateless_adam;
   trainer.reset_optimizer_states = config.reset_optimizer_states;
-  if (!config.trains_on_rows()) {
+  if (config.has_advantages()) {
     if (config.needs_reference()) trainer.kl_type = algo::kl_type_from_string(config.kl_loss_type);
     trainer.normalize_advantages = config.normalize_advantages;
     trainer.policy = make_policy_loss(config);
@@ -329,6 +329,7 @@ train::TrainBatchConfig make_batch_config(const config::RunConfig& config) {
 
 train::TrainBatch make_batch(const std::vector<Group>& groups, const config::RunConfig& config) {
   if (config.is_preference()) return train::make_preference_batch(groups);
+  if (config.imitates_samples) return train::make_imitation_batch(groups);
   if (!config.is_supervised()) return train::make_train_batch(groups, make_batch_config(config));
   std::vector<Sample> samples;
   for (const Group& group : groups)

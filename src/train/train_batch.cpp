@@ -149,11 +149,27 @@ void TrainBatch::count_executions() {
   for (TrainSample& sample : samples) sample.rollout_samples = counts[sample.rollout_id];
 }
 
-TrainBatch make_train_batch(std::span<const Group> groups, const TrainBatchConfig& config) {
+namespace {
+
+std::vector<const Sample*> samples_of(std::span<const Group> groups) {
   std::vector<const Sample*> samples;
   for (const Group& group : groups) {
     for (const Sample& sample : group.samples) samples.push_back(&sample);
   }
+  return samples;
+}
+
+}  // namespace
+
+TrainBatch make_imitation_batch(std::span<const Group> groups) {
+  std::vector<std::string> problems;
+  TrainBatch batch = flatten(samples_of(groups), problems);
+  if (!problems.empty()) throw ConfigError(problems);
+  return batch;
+}
+
+TrainBatch make_train_batch(std::span<const Group> groups, const TrainBatchConfig& config) {
+  const std::vector<const Sample*> samples = samples_of(groups);
   std::vector<std::string> problems;
   TrainBatch batch = flatten(samples, problems);
   assign_rewards(samples, config, batch, problems);

@@ -114,6 +114,10 @@ TrainBatch make_train_batch(std::span<const Group> groups, const TrainBatchConfi
 /// are an error here: whoever reads the data drops them.
 TrainBatch make_supervised_batch(std::span<const Sample> samples);
 
+/// Generated samples that are trained as supervised ones are: no reward is read, and one marked
+/// remove_sample, or without a verdict, keeps its index in every denominator but trains nothing.
+TrainBatch make_imitation_batch(std::span<const Group> groups);
+
 /// Pairs of preferred and rejected responses: each group is one pair and one rollout execution.
 /// Throws ConfigError for groups of another size and for responses without a trained token.
 TrainBatch make_preference_batch(std::span<const Group> groups);
