@@ -115,6 +115,8 @@ inline constexpr Condition kFaultTolerance{
     "--use-fault-tolerance", [](const RunConfig& c) {
       return c.use_fault_tolerance && (c.world_size() > 1 || c.num_engine_workers > 0);
     }};
+inline constexpr Condition kSession{
+    "--rollout-session-id", [](const RunConfig& c) { return !c.rollout_session_id.peek().empty(); }};
 inline constexpr Condition kDeviceMemory{
     "generation on a GPU", [](const RunConfig& c) { return c.generates() && c.device != "cpu"; }};
 inline constexpr Condition kSharedDevice{

@@ -29,8 +29,11 @@ std::vector<FlagRow> engine_worker_flags() {
             "name under which the engines wait for the next run when the trainer fails")
           .when(kAnyRun),
       works("--rollout-cleanup-timeout", &C::rollout_cleanup_timeout,
-            "seconds that leaving or ending the engines may take")
-          .when(kAnyRun),
+            "seconds that the engines of a session have to end with the run; then they are killed")
+          .when(kSession),
+      works("--rollout-session-minutes", &C::rollout_session_minutes,
+            "minutes that engines of a session wait without a trainer before they end")
+          .when(kSession),
       works("--max-restarts", &C::max_restarts,
             "with --use-fault-tolerance: restarts without progress (an engine that "
             "generates nothing, ranks that train no further step) before the run ends")

@@ -84,6 +84,9 @@ struct RolloutFlags {
   Flag<std::optional<double>> generate_timeout_seconds;  // set behind validation
 };
 
+/// --max-staleness of runs whose groups may have any age.
+inline constexpr int64_t kAnyAge = 1'000'000;
+
 /// Generation beside training (docs/how/asynchronous_training.md).
 struct AsyncFlags {
   Flag<bool> train_async{false};  // `slime train-async`
@@ -111,6 +114,8 @@ struct AsyncFlags {
   /// Engines generate while nobody trains, on the devices that train.
   bool takes_turns() const { return num_engine_workers == 0 && (!train_async || colocate); }
   int64_t num_engines() const { return num_engine_workers > 0 ? num_engine_workers : 1; }
+  /// Of a stream whose groups may have any age.
+  bool bounds_age() const { return max_staleness.value_or(0) < kAnyAge; }
 };
 
 /// Engines in processes of their own, without --colocate.
@@ -124,6 +129,7 @@ struct EngineWorkerFlags {
   Flag<double> rollout_health_check_first_wait{0};  // before the first check of an engine
   Flag<std::string> rollout_session_id;             // of engines that outlive the trainer
   Flag<double> rollout_cleanup_timeout{60};         // seconds
+  Flag<double> rollout_session_minutes{60};         // that engines wait for another trainer
   Flag<int64_t> max_restarts{3};                    // of one engine, without progress between them
   Flag<int64_t> update_weight_buffer_size{int64_t{512} << 20};  // bytes
   /// full, or delta; "disk" becomes full over disk (config/rules_engines.cpp).

@@ -83,11 +83,118 @@ std::string without_generation(const RunConfig& config) {
   return config.debug_train_only ? "--debug-train-only" : "";
 }
 
+/// Whether generation goes on while the trainer trains because a command says so in the original's
+/// words, which know no bound on age.
+bool is_originals_async(const RunConfig& config) {
+  return names_fully_async(config) ||
+         (config.flush_cache_interval != 1 && !has_users_rollout(config));
+}
+
+/// What an update cannot do that leaves requests where they are.
+void refuse_beside_flushes(const ParsedFlags& flags, Problems& problems) {
+  const RunConfig& config = flags.config;
+  const auto refuse = [&](bool is_so, std::string_view flag, std::string_view why) {
+    problems.require(!is_so, fmt::format("--flush-cache-interval {} and {}: {}",
+                                         config.flush_cache_interval.get(), flag, why));
+  };
+  const std::string_view turns =
+      "requests go on over an update while the trainer has devices of its own; leave one out";
+  refuse(config.colocate, "--colocate", turns);
+  refuse(config.offload_rollout, "--offload-rollout", turns);
+  refuse(flags.gives("--release-train"), "--release-train", turns);
+  const std::string_view nothing = "no weights change under running requests in such a run";
+  refuse(config.debug_train_only, "--debug-train-only", nothing);
+  refuse(config.debug_rollout_only, "--debug-rollout-only", nothing);
+  refuse(!config.load_debug_rollout_data.empty(), "--load-debug-rollout-data", nothing);
+  refuse(config.deterministic_schedule, "--deterministic-schedule",
+         "between two rounds nothing is in the engine; leave one out");
+  refuse(flags.says("--update-mode") && config.update_mode != "suspend",
+         flags.how_said("--update-mode", config.update_mode),
+         "it says itself which updates interrupt; leave one out");
+  refuse(flags.says("--kv-on-update") && config.kv_on_update != "keep",
+         flags.how_said("--kv-on-update", config.kv_on_update),
+         "between two flushes keys and values are kept; leave one out");
+}
+
+/// --flush-cache-interval chooses the loop, and what an update of the engines does.
+void choose_schedule(ParsedFlags& flags, Problems& problems) {
+  RunConfig& config = flags.config;
+  if (names_fully_async(config)) config.train_async = true;
+  const int64_t interval = config.flush_cache_interval;
+  if (!flags.gives("--flush-cache-interval")) return;
+  if (has_users_rollout(config) || config.trains_on_rows()) {
+    flags.warnings.push_back(fmt::format(
+        "--flush-cache-interval {}: has no effect, {}", interval,
+        config.trains_on_rows() ? "nothing is generated"
+                                : "requests are those of the --rollout-function-path; "
+                                  "--update-mode says what an update does"));
+    return;
+  }
+  if (interval == 1) {
+    if (!config.train_async) return;  // nothing runs at an update
+    problems.require(!flags.says("--update-mode") || config.update_mode == "interrupt",
+                     fmt::format("--flush-cache-interval 1 and {}: each update interrupts; leave "
+                                 "one out",
+                                 flags.how_said("--update-mode", config.update_mode)));
+    config.update_mode = "interrupt";
+    return;
+  }
+  refuse_beside_flushes(flags, problems);
+  const bool changes = !config.train_async;
+  config.train_async = true;
+  flags.warnings.push_back(fmt::format(
+      "--flush-cache-interval {}: {}{} others pause them and keep their KV cache", interval,
+      changes ? "generation goes on while the trainer trains (slime train-async); " : "",
+      interval > 1
+          ? fmt::format("updates to versions 1, {}, {}, ... interrupt requests, the", interval + 1,
+                        2 * interval + 1)
+          : std::string("the first update interrupts requests, the")));
+  if (config.has_external_engines()) {
+    flags.warnings.emplace_back(
+        "--flush-cache-interval and --rollout-external-engine-addrs: every update interrupts the "
+        "servers' requests, which then go on from their tokens; only so is it known which weights "
+        "drew a token");
+  }
+}
+
+/// What the original does where nothing is said: any age, in the order of finishing.
+void complete_unbounded(ParsedFlags& flags) {
+  RunConfig& config = flags.config;
+  config.max_staleness = kAnyAge;
+  if (!flags.says("--async-order")) config.async_order = "finish";
+  if (!config.async_buffer_size) {
+    const int64_t batch = std::max<int64_t>(1, config.rollout_batch_size);
+    config.async_buffer_size = std::max<int64_t>(1, config.most_groups_of_any_age() / batch);
+  }
+  flags.warnings.push_back(fmt::format(
+      "responses of any age are trained, in the order in which they finish, as in the original; "
+      "--max-staleness 1 is safer: it trains none that is more than one update older than the "
+      "weights{}",
+      has_correction(config) || config.use_rollout_logprobs
+          ? ""
+          : ". Correct for older ones with --use-tis, --use-rs or --use-opsm"));
+}
+
+/// How many finished rollouts the bound on age lets wait, where --async-buffer-size hopes for more.
+void note_small_bound(ParsedFlags& flags) {
+  const RunConfig& config = flags.config;
+  if (!flags.says("--async-buffer-size") || flags.says("--max-staleness")) return;
+  const int64_t most =
+      (*config.max_staleness + 1) * config.update_weights_interval - 1;  // one is being trained
+  if (*config.async_buffer_size <= std::max<int64_t>(1, most)) return;
+  flags.warnings.push_back(fmt::format(
+      "{}: no more than {} finished rollout{} will wait, because --max-staleness {} starts nothing "
+      "that would be older when it is trained; for {} add --max-staleness {}",
+      flags.how_said("--async-buffer-size", std::to_string(*config.async_buffer_size)),
+      std::max<int64_t>(1, most), most > 1 ? "s" : "", *config.max_staleness,
+      *config.async_buffer_size, *config.async_buffer_size));
+}
+
 }  // namespace
 
 void check_async(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
-  if (names_fully_async(config)) config.train_async = true;
+  choose_schedule(flags, problems);
   problems.require(config.update_weights_interval >= 1,
                    fmt::format("--update-weights-interval {}: should be at least 1",
                                config.update_weights_interval));
@@ -111,8 +218,10 @@ void check_async(ParsedFlags& flags, Problems& problems) {
   problems.require(!config.debug_rollout_only,
                    "slime train-async and --debug-rollout-only: nothing is trained beside; use "
                    "slime train");
+  if (!config.max_staleness && is_originals_async(config)) complete_unbounded(flags);
   if (!config.max_staleness) config.max_staleness = 1;
   if (!config.async_buffer_size) config.async_buffer_size = 2;
+  note_small_bound(flags);
   problems.require(
       *config.max_staleness >= 0 && *config.max_staleness <= 1'000'000,
       fmt::format("--max-staleness {}: should be between 0 and 1000000", *config.max_staleness));
@@ -138,7 +247,7 @@ void check_async(ParsedFlags& flags, Problems& problems) {
       config.staleness_policy != "correct" || has_correction(config),
       "--staleness-policy correct: trains tokens of older weights than --max-staleness says; it "
       "needs a correction: --use-tis, --use-rs, --use-opsm or --custom-tis-function-path");
-  if (*config.max_staleness > 1 && !has_correction(config) && !config.use_rollout_logprobs) {
+  if (*config.max_staleness > 1 && config.bounds_age() && !has_correction(config) && !config.use_rollout_logprobs) {
     flags.warnings.push_back(fmt::format(
         "--max-staleness {}: tokens of weights so old are trained without a correction, "
         "which may collapse (on the sums of examples/ from 0.69 to 0.05): add "

@@ -17,9 +17,7 @@ constexpr std::string_view kAwaited[] = {
     "--pg-loss-type",
     "--use-score-centering",
     "--score-centering-top-k",
-    // The schedule, and engines that outlive the trainer.
-    "--flush-cache-interval",
-    "--buffer-sort-by-staleness",
+    // Engines that outlive the trainer.
     "--rollout-session-id",
     "--rollout-cleanup-timeout",
     // The durable queue, and branches of runs.

@@ -9,6 +9,7 @@
 /// caller has the whole. A RunConfig that came out of `parse_flags` and `complete_and_validate` is
 /// complete and free of contradictions.
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -49,6 +50,11 @@ struct RunConfig : ModelFlags,
   bool has_update_interval() const { return train_async || !load_debug_rollout_data.empty(); }
 
   /// Responses are sampled by engines of this run.
+  /// In flight where groups may have any age: as many as the engines draw at once.
+  int64_t most_groups_of_any_age() const {
+    const int64_t samples = std::max<int64_t>(1, n_samples_per_prompt);
+    return std::max<int64_t>(1, sglang_server_concurrency * num_engines() / samples);
+  }
   bool generates() const {
     return !trains_on_rows() && !debug_train_only && load_debug_rollout_data.empty();
   }

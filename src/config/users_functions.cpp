@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 
 #include "config/eval_config.h"
 
@@ -9,7 +10,11 @@ namespace slime::config {
 namespace {
 
 constexpr std::string_view kFilterHub = "slime.rollout.filter_hub.";
-constexpr std::string_view kFirstIn = "slime.rollout.data_source.pop_first";
+// Built-in orders of groups that wait, by the original's names.
+constexpr std::string_view kFirstIn[] = {"slime.rollout.data_source.pop_first",
+                                         "slime.data.data_source.pop_first"};
+constexpr std::string_view kStalestFirst[] = {"slime.data.data_source.pop_oldest",
+                                              "slime.rollout.data_source.pop_oldest"};
 
 constexpr std::string_view kStock = "slime.rollout.sglang_rollout.generate_rollout";
 constexpr std::string_view kRows = "slime.rollout.sft_rollout.generate_rollout";
@@ -20,6 +25,10 @@ constexpr std::string_view kFullyAsync[] = {
 constexpr std::string_view kDataSources[] = {
     "slime.rollout.data_source.RolloutDataSourceWithBuffer",
     "slime.rollout.data_source.RolloutDataSource"};
+
+bool is_one_of(std::span<const std::string_view> names, std::string_view path) {
+  return std::ranges::find(names, path) != names.end();
+}
 
 std::vector<UsersFunction> all_named(const RunConfig& config) {
   const bool draws = config.generates();
@@ -74,7 +83,9 @@ std::vector<UsersFunction> all_named(const RunConfig& config) {
        .is_of_samples = true},
       {.flag = "--buffer-filter-path",
        .hook = "buffer_filter",
-       .path = unless(config.buffer_filter_path == kFirstIn, config.buffer_filter_path),
+       .path = unless(is_one_of(kFirstIn, config.buffer_filter_path) ||
+                          is_one_of(kStalestFirst, config.buffer_filter_path),
+                      config.buffer_filter_path),
        .is_called = draws,
        .keeps_state = true},
       {.flag = "--rollout-sample-filter-path",
@@ -169,6 +180,11 @@ bool names_rows(std::string_view path) { return path == kRows; }
 bool is_built_in_rollout(std::string_view path) {
   return path == kStock || path == kRows ||
          std::ranges::find(kFullyAsync, path) != std::end(kFullyAsync);
+}
+
+bool gives_stalest_first(const RunConfig& config) {
+  const std::string& filter = config.buffer_filter_path;
+  return filter.empty() ? config.buffer_sort_by_staleness.get() : is_one_of(kStalestFirst, filter);
 }
 
 bool names_fully_async(const RunConfig& config) {

@@ -51,6 +51,9 @@ bool shares_tensors(const RunConfig& config);
 bool names_rows(std::string_view path);
 /// The rollout functions that are built in, by the original's names.
 bool is_built_in_rollout(std::string_view path);
+/// Groups that wait are given out with the oldest tokens first: --buffer-sort-by-staleness, or the
+/// function that the original has for it.
+bool gives_stalest_first(const RunConfig& config);
 /// --rollout-function-path names the one that goes on while the trainer trains.
 bool names_fully_async(const RunConfig& config);
 

@@ -1,5 +1,5 @@
 // Validation on a machine without the run's files, and flags of scripts that ask for what follows
-// from other flags here.
+// from other flags here. One file because they all look at a whole command line.
 
 #include "config/validate.h"
 
@@ -256,7 +256,78 @@ TEST(Validate, TheOriginalsFullyAsynchronousFunctionIsTheProgramsOwnStream) {
     EXPECT_TRUE(result.flags.config.train_async);
     EXPECT_EQ(result.flags.config.update_mode, "suspend");
     EXPECT_THAT(users_functions(result.flags.config), IsEmpty());
+    EXPECT_FALSE(result.flags.config.bounds_age());
+    EXPECT_EQ(result.flags.config.async_order, "finish");
+    EXPECT_THAT(result.flags.warnings,
+                Contains(HasSubstr("responses of any age are trained, in the order in which they "
+                                   "finish, as in the original; --max-staleness 1 is safer")));
+    const Checked bounded =
+        checked("--rm-type math --max-staleness 1 --rollout-function-path " + path);
+    EXPECT_EQ(bounded.flags.config.async_order, "dispatch");
+    EXPECT_THAT(bounded.flags.warnings, Not(Contains(HasSubstr("of any age"))));
   }
+}
+
+TEST(Validate, AFlushIntervalOtherThanOneChoosesTheSchedule) {
+  const std::string own = "--rm-type math --flush-cache-interval ";
+  for (const std::string interval : {"-100", "-1", "0", "2", "3"}) {
+    const Checked result = checked(own + interval);
+    EXPECT_EQ(result.error, "") << interval;
+    EXPECT_TRUE(result.flags.config.train_async) << interval;
+    EXPECT_EQ(result.flags.config.update_mode, "suspend") << interval;
+    EXPECT_EQ(result.flags.config.kv_on_update, "keep") << interval;
+    EXPECT_FALSE(result.flags.config.bounds_age()) << interval;
+  }
+  EXPECT_FALSE(checked(own + "1").flags.config.train_async);
+  EXPECT_EQ(checked(own + "1 --train-async").flags.config.update_mode, "interrupt");
+  EXPECT_THAT(checked(own + "1 --train-async --update-mode drain").error,
+              HasSubstr("--flush-cache-interval 1 and --update-mode drain: each update interrupts"));
+  EXPECT_EQ(checked(own + "2 --max-staleness 3 --use-tis").flags.config.max_staleness, 3);
+  EXPECT_THAT(checked(own + "2").flags.warnings,
+              Contains(HasSubstr("updates to versions 1, 3, 5, ... interrupt requests")));
+  const Checked function = checked(own + "2 --rollout-function-path my.draw");
+  EXPECT_EQ(function.error, "");
+  EXPECT_FALSE(function.flags.config.train_async);
+  EXPECT_THAT(function.flags.warnings, Contains(HasSubstr("--flush-cache-interval 2: has no "
+                                                          "effect, requests are those of")));
+}
+
+TEST(Validate, WhatAFlushIntervalCannotGoWithIsRefusedByName) {
+  for (const std::string other :
+       {"--colocate", "--offload-rollout", "--release-train", "--debug-train-only",
+        "--debug-rollout-only", "--load-debug-rollout-data /d/{rollout_id}.jsonl",
+        "--deterministic-schedule", "--update-mode drain", "--kv-on-update recompute",
+        "--pause-generation-mode abort"}) {
+    EXPECT_THAT(checked("--rm-type math --flush-cache-interval 2 " + other).error,
+                HasSubstr("--flush-cache-interval 2 and " + other.substr(0, other.find(" /"))))
+        << other;
+  }
+}
+
+TEST(Validate, ABufferThatTheBoundOnAgeKeepsSmallIsTold) {
+  const auto told = [](const std::string& flags) {
+    return checked("--rm-type math --train-async " + flags).flags.warnings;
+  };
+  EXPECT_THAT(told("--async-buffer-size 4"),
+              Contains("--async-buffer-size 4: no more than 1 finished rollout will wait, because "
+                       "--max-staleness 1 starts nothing that would be older when it is trained; "
+                       "for 4 add --max-staleness 4"));
+  EXPECT_THAT(told("--async-buffer-size 4 --max-staleness 4"),
+              Not(Contains(HasSubstr("will wait"))));
+  EXPECT_THAT(told(""), Not(Contains(HasSubstr("will wait"))));
+}
+
+TEST(Validate, TheOldestFirstIsBuiltIn) {
+  const auto config = [](const std::string& flags) {
+    return checked("--rm-type math " + flags).flags.config;
+  };
+  EXPECT_FALSE(gives_stalest_first(config("")));
+  EXPECT_TRUE(gives_stalest_first(config("--buffer-sort-by-staleness")));
+  const RunConfig named = config("--buffer-filter-path slime.data.data_source.pop_oldest");
+  EXPECT_TRUE(gives_stalest_first(named));
+  EXPECT_THAT(users_functions(named), IsEmpty());
+  EXPECT_FALSE(
+      gives_stalest_first(config("--buffer-sort-by-staleness --buffer-filter-path my.order")));
 }
 
 TEST(Validate, AnUnknownFlagIsForTheUsersFunctions) {

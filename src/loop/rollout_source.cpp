@@ -14,6 +14,7 @@
 #include "core/sampled_tokens.h"
 #include "loop/ledger_prompts.h"
 #include "loop/prompt_answers.h"
+#include "loop/stalest_first.h"
 #include "loop/step_abandoned.h"
 #include "report/version_metrics.h"
 #include "rollout/older_tokens.h"
@@ -41,6 +42,8 @@ rollout::RolloutConfig rollout_config(const config::RunConfig& config) {
       .max_filtered_groups = static_cast<int64_t>(
           std::ceil(filter_ratio * static_cast<double>(config.rollout_batch_size))),
       .reward_threads = setup::num_reward_threads(config),
+      .max_open_groups =
+          config.train_async && !config.bounds_age() ? config.most_groups_of_any_age() : 0,
       // One batch to train on and one that is finished meanwhile; what waits longer gets staler.
       .max_waiting_groups = (config.train_async ? config.async_buffer_size.value_or(2) : 2) *
                             config.rollout_batch_size};
@@ -187,8 +190,7 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
 class RolloutSource::Prompts final : public LedgerPrompts {
  public:
   explicit Prompts(RolloutSource& source)
-      : LedgerPrompts(source.prompts_, source.outcomes_,
-                      source.plugins_.of_steps().choose_waiting()),
+      : LedgerPrompts(source.prompts_, source.outcomes_, choice_of(source)),
         source_(source) {}
 
   void dropped(const Group& group, const std::string& reason) override {
@@ -197,6 +199,12 @@ class RolloutSource::Prompts final : public LedgerPrompts {
   }
 
  private:
+  static buffer::ChooseWaitingFn choice_of(RolloutSource& source) {
+    buffer::ChooseWaitingFn of_user = source.plugins_.of_steps().choose_waiting();
+    if (of_user || !config::gives_stalest_first(source.config_)) return of_user;
+    return stalest_first;
+  }
+
   RolloutSource& source_;
 };
 

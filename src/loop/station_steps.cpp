@@ -15,6 +15,7 @@
 #include "loop/sync_loop.h"
 #include "report/training_outcomes.h"
 #include "roles/update_check.h"
+#include "setup/flush_rule.h"
 
 namespace slime::loop {
 void StationSteps::start_stream(WeightVersion version) {
@@ -46,8 +47,21 @@ report::Collected StationSteps::collect(int64_t step) {
     report::add_metrics(collected.metrics,
                         reject_others(collected.groups, acceptance_of(run_.config)));
   }
+  if (last_has_flushed_ && run_.config.train_async && run_.config.flush_cache_interval != 1)
+    collected.metrics["rollout/engine/update_flushed"] = *last_has_flushed_ ? 1 : 0;
   collected.is_logged = run_.plugins->of_steps().log_rollout(step, collected);
   return collected;
+}
+
+void StationSteps::begin() {
+  if (run_.config.generates()) first_version_ = version();
+  check_update();
+}
+
+bool StationSteps::flushes(WeightVersion version) const {
+  const int64_t interval = run_.config.flush_cache_interval;
+  return run_.config.train_async && interval != 1 &&
+         setup::flushes_cache(interval, version, first_version_);
 }
 
 roles::Handover StationSteps::handover() const {
@@ -137,8 +151,11 @@ void StationSteps::publish(WeightVersion version) {
     run_.plugins->of_steps().at_weight_update(moment, step_, version);
   };
   tell("before_weight_update");
-  handover().publish(version,
-                     [this](model::Network& own) { run_.topology.trainers->gather_weights(own); });
+  roles::Handover update = handover();
+  last_has_flushed_ = flushes(version);
+  if (*last_has_flushed_) update.update_mode = "interrupt";
+  update.publish(version,
+                 [this](model::Network& own) { run_.topology.trainers->gather_weights(own); });
   tell("after_weight_update");
   is_published_ = true;
   check_update();

@@ -12,6 +12,7 @@
 
 namespace slime::loop {
 
+/// One class because a step's end, its rescue and the next one's beginning follow from the same counts.
 class StationSteps final : public Steps {
  public:
   /// `run` outlives the object.
@@ -19,7 +20,7 @@ class StationSteps final : public Steps {
       : run_(run), trained_(run.course.schedule.first_step - 1), saved_(trained_) {}
 
   /// Before the first step.
-  void begin() { check_update(); }
+  void begin();
   /// What is trained and whole and in no checkpoint is saved. Throws nothing: an error is on its way,
   /// or Ctrl-C came; what keeps it from being saved is told.
   void rescue();
@@ -37,6 +38,8 @@ class StationSteps final : public Steps {
 
  private:
   roles::Handover handover() const;
+  /// --flush-cache-interval: whether the update to `version` interrupts, where others keep.
+  bool flushes(WeightVersion version) const;
   /// --check-weight-update-equal; throws ConfigError where the engines' weights are others.
   void check_update();
 
@@ -59,6 +62,8 @@ class StationSteps final : public Steps {
   std::optional<Clock::TimePoint> collected_until_;  // the last step was, then
   int64_t step_ = 0;                                 // that was collected last
   int num_checked_updates_ = 0;
+  WeightVersion first_version_ = 0;     // of the engines, before the first step
+  std::optional<bool> last_has_flushed_;  // the update that was last published
 };
 
 /// The loop that the flags of the run ask for. Returns the exit code: 0, or Interrupt::kExitCode

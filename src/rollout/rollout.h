@@ -71,6 +71,8 @@ struct RolloutConfig {
   /// Partial rollout with a GenerateFn: so long a step's end waits for functions that are to return
   /// what they have.
   std::chrono::duration<double> abort_patience{10};
+  /// Of a stream, begun and not judged; 0: as many as its bound on age allows.
+  int64_t max_open_groups = 0;
   /// Finished groups that may wait for the loop. More would be older when they are trained, fewer
   /// than B would make generation wait while the loop trains on the B before.
   int64_t max_waiting_groups = 64;

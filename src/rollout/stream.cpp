@@ -109,6 +109,8 @@ int64_t Stream::num_ahead() const {
 int64_t Stream::step() const { return order_.staleness.step_behind(num_kept_); }
 
 bool Stream::may_begin() const {
+  const auto num_open = static_cast<int64_t>(open_.size() + given_up_.size());
+  if (config_.max_open_groups > 0 && num_open >= config_.max_open_groups) return false;
   return !session_.is_closed() && !is_held_ && !is_held_back_ && !data_ended_ &&
          order_.staleness.step_behind(num_ahead()) < order_.num_steps &&
          order_.staleness.may_begin(num_ahead(), version_);
