@@ -181,14 +181,6 @@ INSTANTIATE_TEST_SUITE_P(
                   "should be below --rollout-max-context-len 64"},
         BadConfig{"--rollout-function-path slime.rollout.sft_rollout.generate_rollout",
                   "needs --loss-type sft_loss"},
-        BadConfig{"--rejection-keep-best 1",
-                  "--rejection-keep-best: needs --loss-type sft_loss; --loss-type policy_loss "
-                  "learns from bad samples too"},
-        BadConfig{"--loss-type sft_loss --rejection-keep-best 0", "should be at least 1"},
-        BadConfig{"--loss-type sft_loss --use-opd", "--use-opd: needs responses"},
-        BadConfig{"--loss-type sft_loss --rejection-min-reward 1 --rollout-function-path "
-                  "slime.rollout.sft_rollout.generate_rollout",
-                  "--rejection-min-reward: chooses among generated samples"},
         BadConfig{"--bf16 --fp16", "choose one"},
         BadConfig{"--dtype bfloat16 --fp32", "--dtype bfloat16 and --fp32: choose one"},
         BadConfig{"--lr-decay-style WSD", "--lr-decay-style WSD: needs --lr-wsd-decay-iters"},

@@ -92,6 +92,21 @@ TEST(Validate, RejectionSamplingGeneratesAndHasNoAdvantages) {
   EXPECT_FALSE(config.trains_on_rows());
 }
 
+TEST(Validate, RejectionSamplingChoosesAmongGeneratedSamples) {
+  const std::string rejection = "--rm-type math --loss-type sft_loss ";
+  EXPECT_THAT(
+      checked("--rm-type math --rejection-keep-best 1").error,
+      HasSubstr("--rejection-keep-best: needs --loss-type sft_loss; --loss-type policy_loss "
+                "learns from bad samples too"));
+  EXPECT_THAT(checked(rejection + "--rejection-keep-best 0").error,
+              HasSubstr("should be at least 1"));
+  EXPECT_THAT(checked(rejection + "--use-opd").error, HasSubstr("--use-opd: needs responses"));
+  EXPECT_THAT(checked(rejection + "--rejection-min-reward 1 --rollout-function-path "
+                                  "slime.rollout.sft_rollout.generate_rollout")
+                  .error,
+              HasSubstr("--rejection-min-reward: chooses among generated samples"));
+}
+
 TEST(Validate, RejectionSamplingThatRejectsNothingSaysSo) {
   EXPECT_THAT(checked("--loss-type sft_loss --rm-type math").flags.warnings,
               Contains(HasSubstr("every sample is trained, whatever its reward")));
