@@ -15,6 +15,7 @@
 #include "algo/mismatch.h"
 #include "algo/policy_functions.h"
 #include "algo/policy_objective.h"
+#include "algo/score_centering.h"
 #include "core/tensor.h"
 
 namespace slime::algo {
@@ -52,7 +53,8 @@ struct PolicyLossConfig {
   std::optional<KlLoss> kl_loss;
   std::optional<OffPolicyMasking> off_policy_masking;
   std::optional<MismatchCorrection> correction;
-  bool use_rollout_logprobs = false;  // the engine's log-probs are the old policy's
+  std::optional<ScoreCentering> centering;  // of Reinforce
+  bool use_rollout_logprobs = false;        // the engine's log-probs are the old policy's
   /// Compute the correction's metrics without applying it (get-mismatch-metrics).
   bool reports_mismatch = false;
   /// Dr. GRPO (arXiv 2503.20783, equation 4): sum_t m pg / constant for each response instead of
@@ -72,6 +74,7 @@ struct PolicyColumns {
   /// are (bool). For the train_rollout_ metrics, which are then sums over those.
   Tensor known_engine_T;
   Tensor has_engine_T;
+  ListedTokens listed;  // needed by centering
   Tensor advantage_T;
   Tensor trained_T;  // bool
   Tensor weight_T;   // token_weights()

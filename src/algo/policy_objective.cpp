@@ -44,6 +44,11 @@ PolicyTerms policy_terms(const ClippedWeight& how, const PolicyTokens& in) {
           k_T};
 }
 
+PolicyTerms policy_terms(const Reinforce&, const PolicyTokens& in) {
+  const Tensor k_T = in.old_T - in.logprob_T;
+  return {-in.advantage_T * in.logprob_T, at::zeros_like(k_T), k_T};
+}
+
 PolicyTerms policy_terms(const PolicyObjective& how, const PolicyTokens& in) {
   return std::visit([&](const auto& objective) { return policy_terms(objective, in); }, how);
 }

@@ -36,7 +36,11 @@ struct ClippedWeight {
   double high = 4.0;
 };
 
-using PolicyObjective = std::variant<TokenClip, SequenceClip, ClippedWeight>;
+/// REINFORCE: -A logprob, with neither ratio nor clip. Weights against the mismatch of trainer and engine are taken
+/// from the policy that is trained, held constant.
+struct Reinforce {};
+
+using PolicyObjective = std::variant<TokenClip, SequenceClip, ClippedWeight, Reinforce>;
 
 struct PolicyTokens {
   Tensor logprob_T;    // of the policy being trained; carries gradient
@@ -55,6 +59,7 @@ struct PolicyTerms {
 PolicyTerms policy_terms(const TokenClip& how, const PolicyTokens& in);
 PolicyTerms policy_terms(const SequenceClip& how, const PolicyTokens& in);
 PolicyTerms policy_terms(const ClippedWeight& how, const PolicyTokens& in);
+PolicyTerms policy_terms(const Reinforce& how, const PolicyTokens& in);
 PolicyTerms policy_terms(const PolicyObjective& how, const PolicyTokens& in);
 
 /// Off-policy sequence masking: drops tokens with A < 0 of responses whose mean of old - logprob

@@ -193,6 +193,17 @@ void check_lists(const FieldReader& fields, const Sample& sample) {
         "rollout_top_p_token_offsets",
         fmt::format("must be {} rising numbers from 0 to the number of ids", response_length + 1));
   }
+  if (!sample.top_p_log_probs.empty() && sample.top_p_log_probs.size() != sample.top_p_ids.size()) {
+    fields.note("rollout_top_p_log_probs",
+                fmt::format("must be as many as the ids ({}), not {}", sample.top_p_ids.size(),
+                            sample.top_p_log_probs.size()));
+  }
+  const auto topk = static_cast<int64_t>(sample.topk_ids.size());
+  if (sample.topk_ids.size() != sample.topk_log_probs.size() ||
+      (topk != 0 && (response_length == 0 || topk % response_length != 0))) {
+    fields.note("rollout_topk_token_ids",
+                "and rollout_topk_log_probs must have as many numbers for each response token");
+  }
   const auto experts = static_cast<int64_t>(sample.routed_experts.size());
   fields.expect(experts == 0 || (num_tokens > 1 && experts % (num_tokens - 1) == 0),
                 "rollout_routed_experts", "must have as many numbers for each token but the last");
@@ -219,6 +230,10 @@ std::optional<Status> status_from_string(std::string_view text) {
 int64_t Sample::effective_response_length() const {
   if (loss_mask.empty()) return response_length();
   return std::accumulate(loss_mask.begin(), loss_mask.end(), int64_t{0});
+}
+
+int64_t Sample::topk() const {
+  return topk_ids.empty() ? 0 : static_cast<int64_t>(topk_ids.size()) / response_length();
 }
 
 double Sample::reward_value(const std::string& reward_key) const {

@@ -84,6 +84,12 @@ struct Sample {
   std::vector<TokenId> top_p_ids;
   /// Where those of each response token begin, and the end of the last; empty: not recorded.
   std::vector<int64_t> top_p_offsets;
+  /// Of top_p_ids, in the distribution that the token was drawn from; empty: not recorded.
+  std::vector<float> top_p_log_probs;
+  /// The K likeliest ids at each response token, best first, [response length][K] flat, and their log-probs in
+  /// the whole vocabulary; empty: not recorded.
+  std::vector<TokenId> topk_ids;
+  std::vector<float> topk_log_probs;
   /// Which experts the engine's routers chose: [tokens - 1][layers][experts per token], flat, zeros in
   /// layers without experts; empty: not recorded.
   std::vector<int16_t> routed_experts;
@@ -92,6 +98,8 @@ struct Sample {
   double generation_seconds = 0;
 
   int64_t response_length() const { return static_cast<int64_t>(tokens.size()) - prompt_length; }
+  /// K of topk_ids, 0 where there are none.
+  int64_t topk() const;
   /// Sum of the mask, or the response length without one.
   int64_t effective_response_length() const;
   /// The number that trains: `reward`, or reward[reward_key]. Throws ConfigError when it is not

@@ -78,6 +78,11 @@ void each_field(SomeSample& sample, const Fn& fn) {
   fn(SampleField{"rollout_top_p_token_ids", nucleus, kGiven, false, kOfResponse}, sample.top_p_ids);
   fn(SampleField{"rollout_top_p_token_offsets", nucleus, kGiven, false, kOfResponse},
      sample.top_p_offsets);
+  fn(SampleField{"rollout_top_p_log_probs", kWhenSet, kGiven, false, kOfResponse},
+     sample.top_p_log_probs);
+  fn(SampleField{"rollout_topk_token_ids", kWhenSet, kGiven, false, kOfResponse}, sample.topk_ids);
+  fn(SampleField{"rollout_topk_log_probs", kWhenSet, kGiven, false, kOfResponse},
+     sample.topk_log_probs);
   fn(SampleField{"rollout_routed_experts", kWhenSet, kHidden, false, kOfResponse},
      sample.routed_experts);
   fn(SampleField{"remove_sample", kAlways, kWatched}, sample.remove_sample);

@@ -110,6 +110,8 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
         "return_free_logprobs cannot be had with return_top_p_token_ids: log-probs are then among "
         "the kept ids");
   }
+  if (request.return_top_p_log_probs && !request.return_top_p_token_ids)
+    problems.emplace_back("return_top_p_log_probs needs return_top_p_token_ids");
   if (request.return_routed_experts && !config_.records_experts) {
     problems.emplace_back(
         "return_routed_experts needs an engine that records them (--enable-return-routed-experts)");

@@ -90,6 +90,7 @@ struct GenerateRequest {
   std::vector<TokenId> token_ids_logprob;  // their log-probs too, wherever one is returned
   bool return_free_logprobs = false;       // of the response, as if there were no grammar
   bool return_top_p_token_ids = false;     // record the ids that survived the top-p cut
+  bool return_top_p_log_probs = false;     // and their log-probs among themselves
   /// Which experts each token visits is told, of rows from this one on; of prompts with a token sampled.
   bool return_routed_experts = false;
   int64_t routed_experts_start_len = 0;
@@ -139,7 +140,8 @@ struct GenerateUpdate {
   TopLogProbs output_top;          // only with top_logprobs_num > 0
   TopLogProbs output_asked;        // of token_ids_logprob, in their order
   std::vector<TokenId> top_p_ids;  // kept ids of the new tokens, flat
-  std::vector<int64_t> top_p_counts;  // how many of them per new token
+  std::vector<int64_t> top_p_counts;   // how many of them per new token
+  std::vector<float> top_p_log_probs;  // of top_p_ids; with return_top_p_log_probs
   /// Choices of routers, row by row behind those of earlier updates: [rows][layers][experts per token].
   /// Row p is that of token p, so the last token, which nobody has read yet, has none.
   std::vector<int16_t> routed_experts;

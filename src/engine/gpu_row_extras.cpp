@@ -152,9 +152,11 @@ std::vector<kernels::RowExtras> GpuRowExtras::plan(std::span<const Chunk> chunks
     report.num_listed = asks_ids ? vocab_size_ : std::min(options.num_top, vocab_size_);
     extras.num_top = static_cast<int32_t>(report.num_listed);
     extras.keeps_ids = keeps_ids ? 1 : 0;
+    const bool keeps_log_probs = keeps_ids && options.keeps_log_probs;
+    extras.keeps_log_probs = keeps_log_probs ? 1 : 0;
     report.word = num_words;
     words.emplace_back(rows.size() - 1, num_words);
-    num_words += kernels::report_words(vocab_size_, report.num_listed, keeps_ids);
+    num_words += kernels::report_words(vocab_size_, report.num_listed, keeps_ids, keeps_log_probs);
     has_any = true;
   }
   if (!masked.empty()) send_masks(masked, turn, rows);
@@ -226,6 +228,11 @@ void GpuRowExtras::read(const RowReport& report, int turn, int32_t num_kept,
   token.top = read_top(words, report.num_listed);
   const uint32_t* kept = words + 2 * report.num_listed;
   token.kept_ids.assign(kept, kept + num_kept);
+  if (report.options.keeps_log_probs && num_kept > 0) {
+    const uint32_t* log_probs = kept + kernels::kMostReported;
+    for (int32_t i = 0; i < num_kept; ++i)
+      token.kept_log_probs.push_back(std::bit_cast<float>(log_probs[i]));
+  }
   pick_asked(token, report.options.asked_ids, report.options.num_top);
 }
 

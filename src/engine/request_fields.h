@@ -23,6 +23,7 @@ void each_field(Request& request, const Fn& fn) {
   fn(request.token_ids_logprob);
   fn(request.return_free_logprobs);
   fn(request.return_top_p_token_ids);
+  fn(request.return_top_p_log_probs);
   fn(request.return_routed_experts);
   fn(request.routed_experts_start_len);
   fn(request.stream_interval);

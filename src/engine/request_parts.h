@@ -60,6 +60,7 @@ inline void merge(GenerateUpdate& all, GenerateUpdate update) {
   append(all.output_asked, std::move(update.output_asked));
   append(all.top_p_ids, std::move(update.top_p_ids));
   append(all.top_p_counts, std::move(update.top_p_counts));
+  append(all.top_p_log_probs, std::move(update.top_p_log_probs));
   append(all.routed_experts, std::move(update.routed_experts));
   append(all.input_log_probs, std::move(update.input_log_probs));
   append(all.input_top, std::move(update.input_top));

@@ -44,6 +44,8 @@ std::optional<FinishReason> add_token(Request& request, int64_t position,
   if (request.client.return_top_p_token_ids) {
     pending.top_p_counts.push_back(static_cast<int64_t>(token.kept_ids.size()));
     pending.top_p_ids.insert(pending.top_p_ids.end(), token.kept_ids.begin(), token.kept_ids.end());
+    pending.top_p_log_probs.insert(pending.top_p_log_probs.end(), token.kept_log_probs.begin(),
+                                   token.kept_log_probs.end());
   }
   if (pending.versions.empty() || pending.versions.back().version != version)
     pending.versions.push_back({version, 0});

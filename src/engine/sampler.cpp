@@ -74,6 +74,7 @@ kernels::SampleOptions sample_options(const Request& request) {
   options.top_p = params.top_p;
   options.min_p = params.min_p;
   options.keeps_ids = request.client.return_top_p_token_ids;
+  options.keeps_log_probs = request.client.return_top_p_log_probs;
   options.num_top = request.client.top_logprobs_num;
   options.asked_ids = request.client.token_ids_logprob;
   if (!options.greedy) options.uniform = uniform_of(request);

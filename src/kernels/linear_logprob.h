@@ -19,6 +19,8 @@ namespace slime::kernels {
 struct LogProbs {
   Tensor logprob_R;  // float32 (float64 for a float64 model), carries gradient in grad mode
   Tensor entropy_R;  // same; carries gradient only if requested
+  Tensor
+      listed_A;  // of LinearLogProbOptions::listed_tokens, carries gradient; undefined: none are listed
 };
 
 /// Replay of nucleus truncation (spec section 4.4): row r kept ids[offsets[r] .. offsets[r + 1])
@@ -51,6 +53,9 @@ struct LinearLogProbOptions {
   int64_t kept_bytes = int64_t{1} << 30;
   bool keeps_some = false;  // larger ones: those of the first chunks that are of this size together
   KeptTokens kept_tokens = {};  // undefined: no replay
+  /// Tokens whose log-probs are wanted besides the target's, in the same distribution: of a row with a
+  /// nucleus they are in it. Undefined: none.
+  KeptTokens listed_tokens = {};
   VocabularySlice vocabulary = {};
   double cap = 0;  // of the products, before the temperature (kernels/soft_cap.h); 0: none
 };

@@ -159,10 +159,26 @@ void take_by_type(Fields& fields, Sample& sample) {
   });
 }
 
+std::vector<TokenId> take_ids(Fields& fields, std::string_view name, const SampleLimits& limits) {
+  const std::vector<int64_t> ids = fields.take_whole(name);
+  for (const int64_t id : ids) {
+    if (id < 0 || id >= limits.vocab_size) {
+      throw FrameError(
+          fmt::format("Sample.{} has {}; ids are from 0 to {}", name, id, limits.vocab_size - 1));
+    }
+  }
+  return {ids.begin(), ids.end()};
+}
+
 void take_nucleus(Fields& fields, const SampleLimits& limits, Sample& sample) {
-  const std::vector<int64_t> ids = fields.take_whole("rollout_top_p_token_ids");
+  std::vector<TokenId> ids = take_ids(fields, "rollout_top_p_token_ids", limits);
+  sample.top_p_log_probs = fields.take_floats("rollout_top_p_log_probs");
   sample.top_p_offsets = fields.take_whole("rollout_top_p_token_offsets");
   const std::vector<int64_t>& offsets = sample.top_p_offsets;
+  if (!sample.top_p_log_probs.empty() && sample.top_p_log_probs.size() != ids.size()) {
+    throw FrameError(fmt::format("Sample.rollout_top_p_log_probs has {} numbers for {} ids",
+                                 sample.top_p_log_probs.size(), ids.size()));
+  }
   if (offsets.empty() && ids.empty()) return;
   if (static_cast<int64_t>(offsets.size()) != sample.response_length() + 1 ||
       offsets.front() != 0 || offsets.back() != static_cast<int64_t>(ids.size()) ||
@@ -172,13 +188,21 @@ void take_nucleus(Fields& fields, const SampleLimits& limits, Sample& sample) {
         "ids, {}",
         sample.response_length() + 1, ids.size()));
   }
-  for (const int64_t id : ids) {
-    if (id < 0 || id >= limits.vocab_size) {
-      throw FrameError(fmt::format("Sample.rollout_top_p_token_ids has {}; ids are from 0 to {}",
-                                   id, limits.vocab_size - 1));
-    }
-  }
-  sample.top_p_ids.assign(ids.begin(), ids.end());
+  sample.top_p_ids = std::move(ids);
+}
+
+void take_likeliest(Fields& fields, const SampleLimits& limits, Sample& sample) {
+  sample.topk_ids = take_ids(fields, "rollout_topk_token_ids", limits);
+  sample.topk_log_probs = fields.take_floats("rollout_topk_log_probs");
+  const auto count = static_cast<int64_t>(sample.topk_ids.size());
+  const int64_t length = sample.response_length();
+  const bool is_table = count == 0 || (length > 0 && count % length == 0);
+  if (is_table && sample.topk_ids.size() == sample.topk_log_probs.size()) return;
+  throw FrameError(
+      fmt::format("Sample.rollout_topk_token_ids and rollout_topk_log_probs should both be [{}, "
+                  "K]; they have {} and {} "
+                  "numbers",
+                  length, count, sample.topk_log_probs.size()));
 }
 
 bool has_tokens_of(const Sample& given, const Sample& sample) {
@@ -350,6 +374,7 @@ Sample read_sample(const json::object& record, const Columns& columns, const Sam
   take_by_type(fields, sample);
   keep_media(given, sample);
   take_nucleus(fields, limits, sample);
+  take_likeliest(fields, limits, sample);
   take_experts(fields, columns, given, sample);
   take_versions(fields, sample);
   keep_versions(given, sample);

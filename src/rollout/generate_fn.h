@@ -16,8 +16,10 @@ namespace slime::rollout {
 struct GenerateCall {
   /// Pending, with the prompt's tokens; or aborted, with what it had sampled in an earlier call.
   Sample sample;
-  engine::SamplingParams sampling;  // max_new_tokens is the limit of the whole response
-  bool keeps_top_p_ids = false;     // the nucleus of each token is wanted
+  engine::SamplingParams sampling;     // max_new_tokens is the limit of the whole response
+  bool keeps_top_p_ids = false;        // the nucleus of each token is wanted
+  bool keeps_top_p_log_probs = false;  // and the sampler's log-probs in it
+  int64_t topk_log_probs = 0;          // so many of the sampler's likeliest tokens of each; 0: none
 };
 
 /// Draws a sample to its end (completed, truncated), or, once functions are told to come to an end

@@ -18,9 +18,11 @@ struct ResponseRules {
   std::optional<int64_t> max_context_length;  // prompt and response together
   /// Draws the samples; empty: the engine does, in one turn.
   GenerateFn generate;
-  uint64_t seed = 0;                  // draws are keyed by (seed, sample ordinal)
-  bool is_evaluation = false;         // no filter is asked, and sample hooks are told
-  bool keeps_top_p_ids = false;       // record the nucleus of each token, for the trainer's replay
+  uint64_t seed = 0;                   // draws are keyed by (seed, sample ordinal)
+  bool is_evaluation = false;          // no filter is asked, and sample hooks are told
+  bool keeps_top_p_ids = false;        // record the nucleus of each token, for the trainer's replay
+  bool keeps_top_p_log_probs = false;  // and the sampler's log-probs in it
+  int64_t topk_log_probs = 0;  // record so many of the sampler's likeliest tokens of each; 0: none
   bool keeps_routed_experts = false;  // and the choices of the engine's routers
   /// Why a reward cannot be used; the sample has failed then. Nothing: it can. Empty: all can.
   std::function<std::optional<std::string>(const json::value& reward)> reward_problem;

@@ -29,6 +29,26 @@ void append_kept_ids(Sample& sample, const engine::GenerateUpdate& generated) {
         "the counts of top-p ids add up to them");
 }
 
+/// All of a response's tokens have them or none has.
+void append_sampler_log_probs(Sample& sample, const engine::GenerateUpdate& generated) {
+  sample.top_p_log_probs.insert(sample.top_p_log_probs.end(), generated.top_p_log_probs.begin(),
+                                generated.top_p_log_probs.end());
+  check(sample.top_p_log_probs.empty() || sample.top_p_log_probs.size() == sample.top_p_ids.size(),
+        "the engine gives the log-prob of each top-p id, or of none");
+  const auto width = static_cast<std::size_t>(sample.topk());
+  check(generated.output_ids.empty() || sample.response_length() == 0 ||
+            (width == 0) == generated.output_top.empty(),
+        "generated tokens have the likeliest ids that earlier ones have");
+  for (const auto& top : generated.output_top) {
+    check(width == 0 || top.size() == width,
+          "the engine gives as many likeliest ids of each token");
+    for (const auto& [log_prob, id] : top) {
+      sample.topk_ids.push_back(id);
+      sample.topk_log_probs.push_back(log_prob);
+    }
+  }
+}
+
 /// Training computes the distribution without a grammar, so the log-probs are of that one.
 void append_log_probs(Sample& sample, int64_t before, const engine::GenerateUpdate& generated) {
   const auto count = static_cast<int64_t>(generated.output_ids.size());
@@ -104,6 +124,7 @@ void append_generated(Sample& sample, const engine::GenerateUpdate& generated) {
   check(generated.output_ids.empty() || sample.log_probs.size() == static_cast<std::size_t>(before),
         "generated log-probs follow response tokens that have them");
   append_kept_ids(sample, generated);
+  append_sampler_log_probs(sample, generated);
   append_versions(sample, before, generated);
   sample.tokens.insert(sample.tokens.end(), generated.output_ids.begin(),
                        generated.output_ids.end());
@@ -126,6 +147,9 @@ void cut_response(Sample& sample, int64_t length) {
   sample.failure.clear();
   if (surplus == 0) return;
   const auto kept = static_cast<std::size_t>(length);
+  const auto likeliest = kept * static_cast<std::size_t>(sample.topk());
+  sample.topk_ids.resize(likeliest);
+  sample.topk_log_probs.resize(likeliest);
   const auto rows = static_cast<int64_t>(sample.tokens.size()) - 1;
   if (!sample.routed_experts.empty()) {
     const int64_t width = static_cast<int64_t>(sample.routed_experts.size()) / rows;
@@ -144,6 +168,7 @@ void cut_response(Sample& sample, int64_t length) {
   if (!sample.top_p_offsets.empty()) {
     sample.top_p_offsets.resize(kept + 1);
     sample.top_p_ids.resize(static_cast<std::size_t>(sample.top_p_offsets.back()));
+    if (!sample.top_p_log_probs.empty()) sample.top_p_log_probs.resize(sample.top_p_ids.size());
     if (kept == 0) sample.top_p_offsets.clear();  // nothing is recorded of no token
   }
   int64_t left = surplus;

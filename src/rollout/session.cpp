@@ -50,6 +50,8 @@ bool can_go_on(const Sample& sample) {
 bool has_other_records(const Sample& sample, const ResponseRules& rules) {
   if (sample.response_length() == 0) return false;
   return sample.top_p_offsets.empty() == rules.keeps_top_p_ids ||
+         sample.top_p_log_probs.empty() == rules.keeps_top_p_log_probs ||
+         sample.topk() != rules.topk_log_probs ||
          sample.routed_experts.empty() == rules.keeps_routed_experts ||
          static_cast<int64_t>(sample.log_probs.size()) != sample.response_length();
 }
@@ -259,6 +261,8 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
   request.return_logprob = true;
   request.return_free_logprobs = request.sampling.has_grammar();
   request.return_top_p_token_ids = rules_.keeps_top_p_ids;
+  request.return_top_p_log_probs = rules_.keeps_top_p_log_probs;
+  request.top_logprobs_num = rules_.topk_log_probs;
   request.return_routed_experts = rules_.keeps_routed_experts;
   // Those of earlier calls stay: they made the log-probs of these tokens.
   if (!sample.routed_experts.empty())
@@ -292,9 +296,12 @@ asio::awaitable<void> Session::draw_by_function(std::shared_ptr<GroupInFlight> f
   const std::stop_callback with_session(functions_stop_.get_token(),
                                         [&draw] { draw.call.request_stop(); });
   AskFn<MadeSamples> ask = [this, &sample](std::stop_token stop, AnswerFn<MadeSamples> answer) {
-    rules_.generate(
-        {.sample = sample, .sampling = rules_.sampling, .keeps_top_p_ids = rules_.keeps_top_p_ids},
-        std::move(stop), std::move(answer));
+    rules_.generate({.sample = sample,
+                     .sampling = rules_.sampling,
+                     .keeps_top_p_ids = rules_.keeps_top_p_ids,
+                     .keeps_top_p_log_probs = rules_.keeps_top_p_log_probs,
+                     .topk_log_probs = rules_.topk_log_probs},
+                    std::move(stop), std::move(answer));
   };
   ++num_functions_;
   auto sampled = co_await ask_elsewhere<MadeSamples>(std::move(ask), draw.call.get_token());

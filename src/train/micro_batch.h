@@ -24,7 +24,11 @@ struct MicroBatch {
   Tensor starts;             // int64 [R + 1]
   Tensor trained_T;          // bool
   kernels::KeptTokens kept;  // nucleus of each response token; undefined: no replay
-  Tensor weight_T;           // what each token counts in a sum: algo::token_weights
+  /// The sampler's tokens that score centering looks at, of each response token, and their log-probs there,
+  /// flat; undefined: nothing is centered.
+  kernels::KeptTokens centered;
+  Tensor sampler_A;
+  Tensor weight_T;  // what each token counts in a sum: algo::token_weights
   /// int16 [Y, L, K]: whom the rows visited in the pass for old log-probs, in this stage's layers;
   /// undefined: nobody recorded it. What packed.experts_UW says comes from the engine.
   Tensor visited_YLK;
@@ -45,6 +49,8 @@ struct PlanOptions {
   PackingOptions packing;
   algo::Reduction reduction = algo::Reduction::kPerRollout;
   bool replays_top_p = false;  // every sample has its nucleus, and log-probs are taken in it
+  bool centers_scores =
+      false;  // and the sampler's log-probs in it, or, without replay, of the likeliest tokens
   /// Every sample that trains brings the engine's choices of experts, and they are visited. Null: it
   /// does not matter.
   const model::ModelConfig* replays_experts_of = nullptr;

@@ -30,6 +30,9 @@ struct TrainSample {
   std::vector<VersionRun> versions;      // of the response's tokens, as in Sample
   std::vector<TokenId> top_p_ids;        // as in Sample
   std::vector<int64_t> top_p_offsets;
+  std::vector<float> top_p_log_probs;
+  std::vector<TokenId> topk_ids;  // as in Sample
+  std::vector<float> topk_log_probs;
   std::vector<int16_t> routed_experts;  // as in Sample
   double reward = 0;                    // after group normalisation
   double raw_reward = 0;
@@ -68,6 +71,10 @@ void each_taken_field(SomeSample& from, SomeTrainSample& to, const Fn& fn) {
   fn(TakenField{"weight_versions", false, kStaysWithTokens}, from.versions, to.versions);
   fn(TakenField{"top_p_ids", false, kStaysWithTokens}, from.top_p_ids, to.top_p_ids);
   fn(TakenField{"top_p_offsets", false, kStaysWithTokens}, from.top_p_offsets, to.top_p_offsets);
+  fn(TakenField{"top_p_log_probs", false, kStaysWithTokens}, from.top_p_log_probs,
+     to.top_p_log_probs);
+  fn(TakenField{"topk_ids", false, kStaysWithTokens}, from.topk_ids, to.topk_ids);
+  fn(TakenField{"topk_log_probs", false, kStaysWithTokens}, from.topk_log_probs, to.topk_log_probs);
   fn(TakenField{"routed_experts", false, kStaysWithTokens}, from.routed_experts, to.routed_experts);
 }
 

@@ -12,6 +12,7 @@ from dataclasses import MISSING, fields
 
 from slime.host.frames import encode_json
 from slime.utils.int_arrays import IntTable, flat_int32
+from slime.utils.number_table import NumberTable, flat_numbers
 from slime.utils.types import Sample
 
 __all__ = ["to_record", "from_record", "groups_to_records", "groups_from_records", "changes"]
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 SHORT = 16  # lists up to this length stand in the head
 _FIELDS = {each.name: each for each in fields(Sample)}
 _ARRAYS = {name: each.metadata["array"] for name, each in _FIELDS.items() if "array" in each.metadata}
+_TABLES = {name: each.metadata["table"] for name, each in _FIELDS.items() if "table" in each.metadata}
 _PLAIN_DEFAULTS = {name: each.default for name, each in _FIELDS.items() if each.default is not MISSING}
 _MADE = {name: each.default_factory for name, each in _FIELDS.items() if each.default is MISSING}
 _LISTS_AND_DICTS = tuple(name for name, make in _MADE.items() if make in (list, dict) and name not in _ARRAYS)
@@ -53,6 +55,10 @@ def from_record(record, columns):
         elif name == "rollout_routed_experts":
             shape = value["shape"]
             attributes[name] = IntTable(flat_int32(list(_numbers(value, columns))), shape[1], shape[2])
+        elif name in _TABLES:
+            rows = record["response_length"]
+            numbers = array(_TABLES[name], _numbers(value, columns))
+            attributes[name] = NumberTable(numbers, len(numbers) // rows if rows else 0)
         elif name in _COUNTS:
             attributes[name] = _COUNTS[name].from_dict(value)
         else:
@@ -68,16 +74,17 @@ def _own(record):
 
 
 def _array_word(name, value, columns):
+    typecode = _ARRAYS.get(name) or _TABLES[name]
     if hasattr(value, "detach"):
         value = value.detach().cpu()
-    if hasattr(value, "tolist"):
+    if name not in _TABLES and hasattr(value, "tolist"):
         value = value.tolist()
     try:
-        numbers = array(_ARRAYS[name], value)
+        numbers = flat_numbers(value, typecode) if name in _TABLES else array(typecode, value)
     except (TypeError, OverflowError, ValueError) as error:
         raise TypeError(f"Sample.{name}: {error}") from None
     # JSON has no NaN: a column has, and the program says which number it is.
-    is_speakable = len(numbers) <= SHORT and (_ARRAYS[name] != "f" or all(map(math.isfinite, numbers)))
+    is_speakable = len(numbers) <= SHORT and (typecode != "f" or all(map(math.isfinite, numbers)))
     return numbers.tolist() if is_speakable else columns.add(numbers)
 
 
@@ -103,6 +110,9 @@ def to_record(sample, columns):
                 record[name] = _array_word(name, value, columns)
             elif value is not None and name != "tokens":
                 record[name] = []
+        elif name in _TABLES:
+            if value is not None and len(value):
+                record[name] = _array_word(name, value, columns)
         elif name in _PLAIN_DEFAULTS:
             if value is _PLAIN_DEFAULTS[name] or value is None:
                 continue

@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Dict, List, Optional, Union
 
+from slime.utils import sampler_record
 from slime.utils.int_arrays import IntTable, find_int32, flat_int32
+from slime.utils.number_table import NumberTable, flat_numbers
 
 __all__ = ["Sample", "ParamInfo", "RolloutBatch", "MultimodalType", "MultimodalTypes"]
 
@@ -29,6 +31,11 @@ def _array(typecode, default=None):
     """A field whose list travels as a column of numbers of this kind (array.array's)."""
     given = {"default_factory": list} if default is list else {"default": default}
     return field(**given, metadata={"array": typecode})
+
+
+def _table(typecode):
+    """The same of numbers [response_length, K]."""
+    return field(default=None, metadata={"table": typecode})
 
 
 def _watched(**default):
@@ -119,6 +126,9 @@ class Sample:
     rollout_constrained: Optional[List[int]] = _array("B")  # 1: a grammar bound the token
     rollout_top_p_token_ids: Any = _array("i")  # ids kept for response token i: ids[offsets[i]:offsets[i + 1]]
     rollout_top_p_token_offsets: Any = _array("i")
+    rollout_top_p_log_probs: Any = _array("f")  # of those ids, in the distribution that the token was drawn from
+    rollout_topk_token_ids: Any = _table("i")  # [response_length, K]: the sampler's likeliest ids at each token
+    rollout_topk_log_probs: Any = _table("f")
     rollout_routed_experts: Any = None  # int32 [len(tokens) - 1, layers, topk]
     remove_sample: bool = _watched(default=False)
     teacher_log_probs: Optional[List[float]] = _array("f")
@@ -177,7 +187,8 @@ class Sample:
     ):
         """Appends tokens of the policy (`trainable`, with their log-probs and the engine's meta_info) or of a tool.
 
-        Tool tokens get mask 0, log-prob 0 and keep nothing of the nucleus. Of tokens that a grammar bound, training
+        Tool tokens get mask 0, log-prob 0 and keep nothing of the nucleus. With args.use_score_centering the policy's
+        tokens bring what the sampler could have drawn (slime.utils.sampler_record). Of tokens that a grammar bound, training
         needs log-probs without it: those that meta_info has (the request's `return_free_logprobs`) count. Throws ValueError when lengths disagree,
         when the policy's tokens come without log-probs, and when a tool's come with some that are not 0.
         """
@@ -210,7 +221,8 @@ class Sample:
             self.rollout_log_probs = known + log_probs
 
         if tokens:
-            self._append_nucleus(meta_info, len(tokens), trainable)
+            self._append_nucleus(args, meta_info, len(tokens), trainable)
+            self._append_sampler_head(args, meta_info, len(tokens), trainable)
             self._append_constrained(meta_info, len(tokens), trainable)
         self._take_routed_experts(args, meta_info)
         if update_terminal_info and "finish_reason" in meta_info:
@@ -232,8 +244,11 @@ class Sample:
         known = [0] * before if self.rollout_constrained is None else _plain_list(self.rollout_constrained, int)
         self.rollout_constrained = known + [0] * (num_tokens - bound) + [1] * bound
 
-    def _append_nucleus(self, meta_info, num_tokens, trainable):
+    def _append_nucleus(self, args, meta_info, num_tokens, trainable):
         ids, offsets = find_int32(meta_info, _TOP_P_IDS), find_int32(meta_info, _TOP_P_OFFSETS)
+        sampler = sampler_record.support_log_probs(args, meta_info) if trainable else None
+        if "score_centering_top_p" in meta_info:  # as post(score_centering_top_k=0) leaves it
+            ids, offsets = (flat_int32(part) for part in meta_info["score_centering_top_p"][:2])
         if (ids is None) != (offsets is None):
             raise ValueError("top-p token ids and their offsets come together or not at all")
         if ids is None:
@@ -246,10 +261,36 @@ class Sample:
                 f"these are {len(offsets)}, from {offsets[0] if offsets else 'nothing'} to "
                 f"{offsets[-1] if offsets else 'nothing'}"
             )
+        known_sampler = self.rollout_top_p_log_probs
+        known_sampler = flat_numbers([] if known_sampler is None else known_sampler, "f")
+        num_known = 0 if self.rollout_top_p_token_ids is None else len(self.rollout_top_p_token_ids)
+        if len(ids):
+            if sampler is not None and len(sampler) != len(ids):
+                raise ValueError(f"{len(sampler)} top-p log-probs for {len(ids)} ids")
+            if (sampler is None) != (len(known_sampler) == 0) and num_known:
+                raise ValueError("log-probs of the top-p ids come with all of the policy's tokens or with none")
+            if sampler is not None:
+                self.rollout_top_p_log_probs = known_sampler + sampler
         known_ids = flat_int32([] if self.rollout_top_p_token_ids is None else self.rollout_top_p_token_ids)
         known = flat_int32([0] if self.rollout_top_p_token_offsets is None else self.rollout_top_p_token_offsets)
         self.rollout_top_p_token_ids = known_ids + ids
         self.rollout_top_p_token_offsets = known + flat_int32([known[-1] + offset for offset in offsets[1:]])
+
+    def _append_sampler_head(self, args, meta_info, num_tokens, trainable):
+        width = sampler_record.head_width(args)
+        if not width:
+            return
+        before = self.response_length - num_tokens
+        if before and self.rollout_topk_token_ids is None:
+            raise ValueError(f"the sampler's likeliest ids cannot follow {before} response tokens that have none")
+        if trainable:
+            ids, log_probs = sampler_record.head_of(meta_info, num_tokens, width)
+        else:
+            ids, log_probs = sampler_record.head_of_others(num_tokens, width)
+        known_ids = flat_numbers([] if self.rollout_topk_token_ids is None else self.rollout_topk_token_ids, "i")
+        known = flat_numbers([] if self.rollout_topk_log_probs is None else self.rollout_topk_log_probs, "f")
+        self.rollout_topk_token_ids = NumberTable(known_ids + ids, width)
+        self.rollout_topk_log_probs = NumberTable(known + log_probs, width)
 
     def _take_routed_experts(self, args, meta_info):
         numbers = find_int32(meta_info, "routed_experts")

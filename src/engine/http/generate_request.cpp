@@ -79,6 +79,7 @@ void read_sampling(const json::object& own, const ServedModel& model, GenerateRe
   if (const json::value* custom = sampling.find("custom_params"); custom && custom->is_object()) {
     const FieldReader reader(custom->get_object(), "sampling_params.custom_params.", problems);
     request.return_top_p_token_ids = reader.boolean("return_top_p_token_ids").value_or(false);
+    request.return_top_p_log_probs = reader.boolean("return_top_p_log_probs").value_or(false);
   }
   const auto whole = [&](std::string_view name, std::int64_t absent) {
     const json::value* value = sampling.find(name);

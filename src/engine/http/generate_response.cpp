@@ -47,7 +47,9 @@ GenerateResponse::GenerateResponse(const GenerateRequest& request, const text::T
               .top = request.return_logprob && request.top_logprobs_num > 0,
               .asked = request.return_logprob && !request.token_ids_logprob.empty(),
               .logprob_start = request.logprob_start_len,
+              .topk = request.top_logprobs_num,
               .top_p_ids = request.return_top_p_token_ids,
+              .top_p_log_probs = request.return_top_p_log_probs,
               .routed_experts = request.return_routed_experts,
               .routed_experts_start = request.routed_experts_start_len},
       rid_(request.rid) {
@@ -105,7 +107,13 @@ void GenerateResponse::add(const GenerateUpdate& update) {
     }
   }
   if (wanted_.top) {
-    for (const auto& best : update.output_top) append_top(arrays_.output_top, best);
+    for (const auto& best : update.output_top) {
+      append_top(arrays_.output_top, best);
+      for (const auto& [log_prob, id] : best) {
+        topk_.ids.push_back(id);
+        topk_.log_probs.push_back(log_prob);
+      }
+    }
   }
   if (wanted_.asked) {
     for (const auto& asked : update.output_asked) append_top(arrays_.output_asked, asked);
@@ -122,6 +130,8 @@ void GenerateResponse::add(const GenerateUpdate& update) {
     for (const auto& best : update.input_top) append_top(arrays_.input_top, best);
   }
   top_p_.ids.insert(top_p_.ids.end(), update.top_p_ids.begin(), update.top_p_ids.end());
+  top_p_.log_probs.insert(top_p_.log_probs.end(), update.top_p_log_probs.begin(),
+                          update.top_p_log_probs.end());
   routed_experts_.insert(routed_experts_.end(), update.routed_experts.begin(),
                          update.routed_experts.end());
   for (const std::int64_t count : update.top_p_counts) {
@@ -184,6 +194,15 @@ void GenerateResponse::append_meta(std::string& out) {
     if (wanted_.top_p_ids) {
       out += ",\"top_p_token_ids\":\"" + base64_of(top_p_.ids) + "\",\"top_p_token_offsets\":\"" +
              base64_of(top_p_.offsets) + "\"";
+    }
+    if (wanted_.top_p_log_probs)
+      out += ",\"top_p_log_probs\":\"" + base64_of(top_p_.log_probs) + "\"";
+    // Not where some of the best were impossible, of which there are fewer.
+    if (wanted_.top && std::ssize(topk_.ids) == totals_.num_output * wanted_.topk) {
+      out += ",\"output_topk_token_ids\":\"" + base64_of(topk_.ids) +
+             "\",\"output_topk_log_probs\":\"" + base64_of(topk_.log_probs) + "\"";
+      fmt::format_to(std::back_inserter(out), ",\"output_topk_shape\":[{},{}]", totals_.num_output,
+                     wanted_.topk);
     }
     if (wanted_.routed_experts) {
       out += ",\"routed_experts\":\"" + base64_of(routed_experts_) + "\"";

@@ -69,7 +69,9 @@ class GenerateResponse {
     bool top = false;
     bool asked = false;               // token_ids_logprob
     std::int64_t logprob_start = -1;  // of the prompt; -1: none
+    std::int64_t topk = 0;            // of `top`
     bool top_p_ids = false;
+    bool top_p_log_probs = false;
     bool routed_experts = false;
     std::int64_t routed_experts_start = 0;
   };
@@ -82,6 +84,12 @@ class GenerateResponse {
   struct TopPIds {
     std::vector<TokenId> ids;
     std::vector<std::int32_t> offsets{0};
+    std::vector<float> log_probs;
+  };
+  /// The best of each, as many of each: numbers beside the text of output_top.
+  struct TopK {
+    std::vector<TokenId> ids;
+    std::vector<float> log_probs;
   };
 
   void append_triple(std::string& out, std::optional<float> log_prob, TokenId id) const;
@@ -98,6 +106,7 @@ class GenerateResponse {
   std::size_t num_escaped_ = 0;
   Arrays arrays_;
   TopPIds top_p_;
+  TopK topk_;
   std::vector<std::int32_t> routed_experts_;  // whole in the last frame
   std::int64_t num_input_scored_ = 0;
   ResponseTotals totals_;

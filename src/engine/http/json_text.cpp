@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -64,6 +65,13 @@ std::string base64_of(const std::vector<std::int32_t>& numbers) {
       bytes += static_cast<char>(static_cast<std::uint32_t>(number) >> shift & 0xFF);
   }
   return to_base64(bytes);
+}
+
+std::string base64_of(const std::vector<float>& numbers) {
+  std::vector<std::int32_t> bits;
+  bits.reserve(numbers.size());
+  for (const float number : numbers) bits.push_back(std::bit_cast<std::int32_t>(number));
+  return base64_of(bits);
 }
 
 std::string_view GrowingText::take(bool only_new) {

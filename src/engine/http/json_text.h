@@ -22,6 +22,8 @@ void append_log_prob(std::string& out, float log_prob);
 
 /// Base64 of the little-endian bytes of int32 numbers.
 std::string base64_of(const std::vector<std::int32_t>& numbers);
+/// The same of float32.
+std::string base64_of(const std::vector<float>& numbers);
 
 /// Text of which incremental frames take what is new.
 struct GrowingText {

@@ -59,7 +59,7 @@ constexpr auto kTable = std::to_array<RequestField>({
     done("stream", kGenerate, kBoolean),
     each("return_logprob", kGenerate, kBoolean),
     whole("logprob_start_len", kGenerate, -1, Limits::kMaxTokens, kPerPrompt),
-    whole("top_logprobs_num", kGenerate, 0, Limits::kMaxTopLogprobs, kPerPrompt),
+    whole("top_logprobs_num", kGenerate, 0, Limits::kMaxSamplerHead, kPerPrompt),
     each("token_ids_logprob", kGenerate, kTokenIds, Limits::kMaxLogprobIds),
     each("return_free_logprobs", kGenerate, kBoolean),
     done("return_text_in_logprobs", kGenerate, kBoolean),

@@ -65,6 +65,7 @@ struct RequestLimits {
   static constexpr std::int64_t kMaxBatch = 4096;  // prompts times n
   static constexpr std::int64_t kMaxN = 1024;
   static constexpr std::int64_t kMaxTopLogprobs = 128;
+  static constexpr std::int64_t kMaxSamplerHead = 4096;  // the same of /generate
   static constexpr std::int64_t kMaxLogprobIds = 1024;
   static constexpr std::size_t kMaxTotalTokens = std::size_t{1}
                                                  << 25;  // of all prompts, n times each

@@ -51,6 +51,7 @@ std::size_t kept_bytes(const GenerateUpdate& update, const ResponseCost& cost) {
              cost.log_prob +
          num_entries(update) * cost.top +
          (update.top_p_ids.size() + update.top_p_counts.size()) * cost.token +
+         update.top_p_log_probs.size() * sizeof(float) +
          update.routed_experts.size() * kBytesOfChoice;
 }
 
@@ -62,7 +63,7 @@ std::size_t queued_bytes(const GenerateUpdate& update) {
          bytes_of(update.output_free_log_probs) + bytes_of(update.input_log_probs) +
          bytes_of(update.output_top) + bytes_of(update.output_asked) + bytes_of(update.input_top) +
          bytes_of(update.input_asked) + bytes_of(update.top_p_ids) + bytes_of(update.top_p_counts) +
-         bytes_of(update.routed_experts) +
+         bytes_of(update.top_p_log_probs) + bytes_of(update.routed_experts) +
          num_entries(update) * sizeof(TopLogProbs::value_type::value_type);
 }
 

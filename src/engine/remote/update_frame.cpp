@@ -2,7 +2,8 @@
 //
 //   count
 //   UpdateHead: what every update has, and the lengths of its parts             one per update
-//   ids, log-probs, version runs, top-p counts, top-p ids, experts, free log-probs  of all, end to end
+//   ids, log-probs, version runs, top-p counts, top-p ids, experts, free log-probs,
+//   top-p log-probs                                                             of all, end to end
 //   finish and scores of those that have them, update by update
 
 #include <array>
@@ -28,9 +29,9 @@ struct UpdateHead {
   int64_t cached_tokens = 0;
   int64_t num_retractions = 0;
   std::array<uint64_t, 2> seconds = {};  // queue, total: the bits of doubles
-  std::array<uint32_t, 7> lengths = {};
+  std::array<uint32_t, 8> lengths = {};
   uint32_t num_constrained = 0;
-  uint64_t extras = 0;
+  uint32_t extras = 0;
 };
 static_assert(sizeof(UpdateHead) == 88);
 
@@ -173,6 +174,8 @@ void check_lengths(const GenerateUpdate& update) {
     ids -= static_cast<uint64_t>(kept);
   }
   if (ids != 0) throw FrameError("an update has more top-p ids than it counts");
+  if (!update.top_p_log_probs.empty() && update.top_p_log_probs.size() != update.top_p_ids.size())
+    throw FrameError("an update has not one log-prob a top-p id");
 }
 
 }  // namespace
@@ -190,7 +193,8 @@ std::string to_frame(const RemoteUpdates& updates) {
         .seconds = {bits_of(update.queue_seconds), bits_of(update.total_seconds)},
         .lengths = {length(update.output_ids), length(update.output_log_probs),
                     length(update.versions), length(update.top_p_counts), length(update.top_p_ids),
-                    length(update.routed_experts), length(update.output_free_log_probs)},
+                    length(update.routed_experts), length(update.output_free_log_probs),
+                    length(update.top_p_log_probs)},
         .num_constrained = static_cast<uint32_t>(update.num_constrained),
         .extras = (update.finish ? kHasFinish : 0U) | (has_scores(update) ? kHasScores : 0U)});
   }
@@ -201,6 +205,7 @@ std::string to_frame(const RemoteUpdates& updates) {
   put_all(out, updates, &GenerateUpdate::top_p_ids);
   put_all(out, updates, &GenerateUpdate::routed_experts);
   put_all(out, updates, &GenerateUpdate::output_free_log_probs);
+  put_all(out, updates, &GenerateUpdate::top_p_log_probs);
   for (const auto& [number, update] : updates) {
     if (update.finish) put_finish(out, *update.finish);
     if (has_scores(update)) put_scores(out, update);
@@ -232,6 +237,7 @@ RemoteUpdates remote_updates_from(std::string_view frame) {
   get_all(in, heads, 4, updates, &GenerateUpdate::top_p_ids);
   get_all(in, heads, 5, updates, &GenerateUpdate::routed_experts);
   get_all(in, heads, 6, updates, &GenerateUpdate::output_free_log_probs);
+  get_all(in, heads, 7, updates, &GenerateUpdate::top_p_log_probs);
   for (std::size_t i = 0; i < heads.size(); ++i) {
     GenerateUpdate& update = updates[i].update;
     if ((heads[i].extras & kHasFinish) != 0) update.finish = get_finish(in);

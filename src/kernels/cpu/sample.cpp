@@ -60,6 +60,7 @@ class Row {
     return (static_cast<double>(logit) - static_cast<double>(statistics_.max)) / temperature_;
   }
   double log_prob(float logit) const { return shifted(logit) - log_sum_; }
+  double log_prob_of(int32_t id) const { return log_prob(logits_V_[id]); }
   const RowStatistics& statistics() const { return statistics_; }
 
   std::vector<Scored> best(int64_t count) const {
@@ -165,6 +166,11 @@ SampledToken report(const Row& row, float logit, int32_t id, const Kept& kept,
       static_cast<float>(row.log_prob(logit) - (lists ? std::log(total_of(kept)) : 0.0));
   if (lists) {
     for (const auto& [share, kept_id] : kept) token.kept_ids.push_back(kept_id);
+  }
+  if (lists && options.keeps_log_probs) {
+    const double log_total = std::log(total_of(kept));
+    for (const int32_t kept_id : token.kept_ids)
+      token.kept_log_probs.push_back(static_cast<float>(row.log_prob_of(kept_id) - log_total));
   }
   token.top = row.best(options.num_top);
   token.asked = row.of(options.asked_ids);

@@ -24,6 +24,7 @@ struct SampleOptions {
   double uniform = 0.5;  // in (0, 1)
   /// Report the ids that survive top-k, top-p and min-p, and renormalise the log-prob over them.
   bool keeps_ids = false;
+  bool keeps_log_probs = false;         // with those, their log-probs among themselves
   int64_t num_top = 0;                  // best tokens to report
   std::vector<int32_t> asked_ids = {};  // to report, whatever they are
 };
@@ -34,6 +35,7 @@ struct SampledToken {
   /// The engine's: as if no constraint had made tokens impossible. Only where one has.
   float free_log_prob = 0;
   std::vector<int32_t> kept_ids;               // best first; empty without keeps_ids or truncation
+  std::vector<float> kept_log_probs;           // of kept_ids; with keeps_log_probs
   std::vector<std::pair<float, int32_t>> top;  // (log-prob, id), best first
   std::vector<std::pair<float, int32_t>> asked;  // of SampleOptions::asked_ids, in their order
 };

@@ -54,7 +54,9 @@ struct alignas(8) RowExtras {
   int32_t num_top = 0;    // best tokens to report
   uint8_t forbids = 0;    // 1: the minimum length is not reached
   uint8_t keeps_ids = 0;  // 1: report the kept ids and take the log-prob among them
-  uint8_t unused[2] = {};
+  uint8_t keeps_log_probs =
+      0;  // 1: with keeps_ids, their log-probs kMostReported words behind the ids
+  uint8_t unused[1] = {};
 };
 
 /// Best tokens and kept ids are sorted on the device up to so many.
@@ -63,9 +65,11 @@ inline constexpr int32_t kMostReported = 4096;
 inline constexpr int32_t kHandedOver = -1;
 
 /// 32-bit words that a row's report takes.
-constexpr int64_t report_words(int64_t vocab, int64_t num_top, bool keeps_ids) {
+constexpr int64_t report_words(int64_t vocab, int64_t num_top, bool keeps_ids,
+                               bool keeps_log_probs = false) {
   const int64_t top = num_top < vocab ? num_top : vocab;
-  const int64_t listed = 2 * top + (keeps_ids ? kMostReported : 0);
+  const int64_t listed =
+      2 * top + (keeps_ids ? kMostReported : 0) + (keeps_log_probs ? kMostReported : 0);
   const bool may_hand_over = keeps_ids || top > kMostReported;
   return may_hand_over && vocab > listed ? vocab : listed;
 }

@@ -135,11 +135,12 @@ struct RowScratch {
   unsigned long long kept;  // mass
 };
 
-/// Draws in a truncated row. `kept_ids`: where its kept ids go, or null. How many these are, or
-/// kHandedOver where they are more than can be sorted or than the buckets hold.
+/// Draws in a truncated row. `kept_ids`: where its kept ids go, and with `keeps_log_probs` their log-probs
+/// kMostReported words behind, or null. How many these are, or kHandedOver where they are more than can be
+/// sorted or than the buckets hold.
 __device__ int32_t draw_truncated(const SampleCall& call, int64_t index, const LogitRow& row,
                                   double total, int chunks, uint32_t* kept_ids,
-                                  RowScratch& scratch) {
+                                  bool keeps_log_probs, RowScratch& scratch) {
   Workspace& work = scratch.work;
   const TruncationLimits limits = limits_of(call, index, row, total);
   const double uniform = call.uniform_R[index];
@@ -192,6 +193,14 @@ __device__ int32_t draw_truncated(const SampleCall& call, int64_t index, const L
   const int num_kept = min(size, static_cast<int>(min(scratch.num_kept, 0x7fffffffU)));
   for (int i = threadIdx.x; i < num_kept; i += kTruncationThreads)
     kept_ids[i] = static_cast<uint32_t>(id_of(work.list.entry[i]));
+  if (keeps_log_probs) {
+    const double log_all = log(all);
+    for (int i = threadIdx.x; i < num_kept; i += kTruncationThreads) {
+      const double x = from_key(key_of(work.list.entry[i]));
+      const double shifted = (x - row.largest) / row.temperature;
+      kept_ids[kMostReported + i] = __float_as_uint(static_cast<float>(shifted - log_all));
+    }
+  }
   return num_kept;
 }
 
@@ -234,9 +243,9 @@ __global__ void __launch_bounds__(kTruncationThreads, 2)
   // Where truncation is not one in float32 the host has to look at the logits.
   int32_t num_kept = extras.keeps_ids != 0 ? kHandedOver : 0;
   if (is_truncated) {
-    num_kept =
-        draw_truncated(call, index, row, measured.total, chunks,
-                       extras.keeps_ids != 0 ? extras.report + 2 * num_top : nullptr, scratch);
+    num_kept = draw_truncated(call, index, row, measured.total, chunks,
+                              extras.keeps_ids != 0 ? extras.report + 2 * num_top : nullptr,
+                              extras.keeps_log_probs != 0, scratch);
     if (extras.keeps_ids == 0) num_kept = 0;
   }
   if (is_plain) return;
