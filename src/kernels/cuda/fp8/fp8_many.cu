@@ -1,5 +1,5 @@
-/// Persistent thread blocks with tiles of 128 or 256 rows by 128 outputs. One producer thread copies codes and
-/// x's factors; two consumer warpgroups multiply 64 rows each at a time: 128 inputs into one set of sums, which
+/// Persistent thread blocks with tiles of 128 or 256 rows by 128 outputs. One producer thread copies codes of
+/// weights, another those of x with their factors; two consumer warpgroups multiply 64 rows each at a time: 128 inputs into one set of sums, which
 /// is added with the factors to the other. While one warpgroup adds, the other multiplies.
 ///
 /// With 128 rows a slab of operands comes from L2 in as many clocks as the tensor cores need for it, with 256
@@ -62,31 +62,48 @@ __device__ inline Place place_of(const Arguments& a, int number) {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-template <int kHalves>
-__device__ void load_tiles(const Arguments& a, const Pipeline& pipeline, uint32_t factors) {
-  prefetch_map(a.x);
-  prefetch_map(a.weights);
-  grid_dependency_wait();
-  fence_async_global();
+/// A producer's part of all stages of all tiles: `copy` (place, slab, stage, barrier).
+template <int kHalves, typename Copy>
+__device__ void fill_stages(const Arguments& a, const Pipeline& pipeline, const Copy& copy) {
   using S = Shape<kHalves>;
   PipelineState state;
   int filled = 0;
   for (int tile = blockIdx.x; tile < a.tiles * a.splits; tile += gridDim.x) {
     const Place place = place_of<kHalves>(a, tile);
-    const uint32_t factor_bytes = 4 * min(S::kRows, a.pitch - place.row);
     for (int slab = place.begin; slab < place.end; ++slab) {
       if (filled++ >= S::kStages) wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
-      const uint32_t barrier = pipeline.full + 8 * state.stage;
-      const uint32_t to = pipeline.memory + state.stage * S::kStageBytes;
-      arrive_expect_tx(barrier, kSlab * a.x_rows + kTileBytes + factor_bytes);
-      copy_codes(to, a.x, kSlab * slab, place.row, barrier);
-      copy_codes(to + S::kXBytes, a.weights, kSlab * slab, place.output, barrier);
-      copy_bytes(factors + 4 * S::kRows * state.stage,
-                 a.call.x.factors_CP + static_cast<int64_t>(slab) * a.pitch + place.row,
-                 factor_bytes, barrier);
+      copy(place, slab, state.stage, pipeline.full + 8 * state.stage);
       state.advance(1, S::kStages);
     }
   }
+}
+
+/// Weights do not depend on the preceding kernels: the first stages arrive while those end.
+template <int kHalves>
+__device__ void load_weights(const Arguments& a, const Pipeline& pipeline) {
+  using S = Shape<kHalves>;
+  prefetch_map(a.weights);
+  fill_stages<kHalves>(a, pipeline, [&](const Place& place, int slab, int stage, uint32_t barrier) {
+    arrive_expect_tx(barrier, kTileBytes);
+    copy_codes(pipeline.memory + stage * S::kStageBytes + S::kXBytes, a.weights, kSlab * slab,
+               place.output, barrier);
+  });
+}
+
+template <int kHalves>
+__device__ void load_x(const Arguments& a, const Pipeline& pipeline, uint32_t factors) {
+  using S = Shape<kHalves>;
+  prefetch_map(a.x);
+  grid_dependency_wait();
+  fence_async_global();
+  fill_stages<kHalves>(a, pipeline, [&](const Place& place, int slab, int stage, uint32_t barrier) {
+    const uint32_t factor_bytes = 4 * min(S::kRows, a.pitch - place.row);
+    arrive_expect_tx(barrier, kSlab * a.x_rows + factor_bytes);
+    copy_codes(pipeline.memory + stage * S::kStageBytes, a.x, kSlab * slab, place.row, barrier);
+    copy_bytes(factors + 4 * S::kRows * stage,
+               a.call.x.factors_CP + static_cast<int64_t>(slab) * a.pitch + place.row, factor_bytes,
+               barrier);
+  });
 }
 
 /// Where the 128 outputs of a tile have one row of factors; otherwise -1.
@@ -265,7 +282,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   launch_dependents();
   if (threadIdx.x == kConsumers) {
     for (int i = 0; i < S::kStages; ++i) {
-      init_barrier(pipeline.full + 8 * i, 1);
+      init_barrier(pipeline.full + 8 * i, 2);  // of weights and of x
       init_barrier(pipeline.empty + 8 * i, kConsumers / 32);
     }
     fence_barrier_init();
@@ -273,7 +290,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
     decrease_registers<24>();
-    if (threadIdx.x == kConsumers) load_tiles<kHalves>(a, pipeline, shared_address(factors));
+    if (threadIdx.x == kConsumers) load_weights<kHalves>(a, pipeline);
+    if (threadIdx.x == kConsumers + 32) load_x<kHalves>(a, pipeline, shared_address(factors));
   } else {
     increase_registers<240>();
     grid_dependency_wait();
