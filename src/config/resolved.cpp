@@ -60,6 +60,8 @@ json::object to_json(const RunConfig& config) {
   for (const auto& flag : changed_flags(config)) flags[flag.key()] = to_exact(flag.value());
   return {{"flags", std::move(flags)},
           {"num_engine_workers", config.num_engine_workers.peek()},
+          {"imitates_samples", config.imitates_samples},
+          {"keeps_engine_weights", config.keeps_engine_weights},
           {"aliases", json::value_from(config.given_aliases)},
           {"critic", config.critic ? json::value(to_json(*config.critic)) : json::value()}};
 }
@@ -74,6 +76,8 @@ RunConfig run_config_from(const json::object& object) {
       set(config, *flag, member.value());
     }
     config.num_engine_workers = object.at("num_engine_workers").as_int64();
+    config.imitates_samples = object.at("imitates_samples").as_bool();
+    config.keeps_engine_weights = object.at("keeps_engine_weights").as_bool();
     config.given_aliases = json::value_to<std::map<std::string, std::string>>(object.at("aliases"));
     const json::value& critic = object.at("critic");
     if (!critic.is_null())

@@ -59,8 +59,12 @@ struct RunConfig : ModelFlags,
     return !trains_on_rows() && !debug_train_only && load_debug_rollout_data.empty();
   }
 
+  /// Engines that take turns with the trainer have weights of their own, which change when somebody
+  /// says so: the loop is another program's (loop/verb_loop.h).
+  bool keeps_engine_weights = false;
+
   /// The engine reads the weights that the trainer changes; otherwise it has its own.
-  bool shares_weights() const { return takes_turns() && !has_codes(); }
+  bool shares_weights() const { return takes_turns() && !has_codes() && !keeps_engine_weights; }
 
   /// An engine on the device of every rank that trains, which take turns (roles/rank_engines.h): on GPUs
   /// wherever they can be, on CPUs, whose cores they share, where --rollout-num-gpus is the number of

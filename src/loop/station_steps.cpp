@@ -29,12 +29,17 @@ report::Collected StationSteps::collect(int64_t step) {
   run_.plugins->set_rollout_id(step);
   const auto begin = run_.launch.clock.now();
   keep_boundary();
+  go_on_unpublished();
   report::Collected collected = run_.source->take(step);
   const auto end = run_.launch.clock.now();
   const Clock::TimePoint since = run_.source->is_ahead() ? collected_until_.value_or(begin) : begin;
   collected.seconds = seconds_between(since, end);
   collected_until_ = end;
   if (run_.source->draws()) run_.records.memory.end_phase(estimate::Phase::kGenerate);
+  if (run_.source->draws() && num_unpublished_ > 0) {
+    collected.metrics["rollout/weight_version/behind_trainer"] =
+        static_cast<double>(num_unpublished_);
+  }
   if (boundary_ && is_interrupted()) throw StepAbandoned();
   if (collected.groups.empty() || collected.data_ended) {
     abandon(collected.groups);
@@ -64,6 +69,14 @@ bool StationSteps::flushes(WeightVersion version) const {
          setup::flushes_cache(interval, version, first_version_);
 }
 
+/// Who says when weights are published may also say that they are not.
+void StationSteps::go_on_unpublished() {
+  if (!stand_still_ || run_.config.shares_weights()) return;
+  if (run_.records.memory.plan().offloads()) run_.topology.trainers->release_memory();
+  handover().go_on();
+  stand_still_ = false;
+}
+
 roles::Handover StationSteps::handover() const {
   return {.engines = *run_.topology.engines,
           .stream = run_.source->stream(),
@@ -91,6 +104,7 @@ train::TrainReport StationSteps::train_whole(const std::vector<Group>& groups) {
   const auto range = run_.recorder().phase("train");
   run_.records.memory.begin_phase();
   handover().before_training();
+  stand_still_ = true;
   const train::TrainBatch batch = run_.plugins->of_batches().make_batch(groups);
   run_.source->batch_is_made();
   train::TrainReport report;
@@ -111,6 +125,7 @@ train::TrainReport StationSteps::train_whole(const std::vector<Group>& groups) {
   trained_ = step_;
   is_between_ = false;
   is_published_ = false;
+  ++num_unpublished_;
   run_.records.memory.end_phase(estimate::Phase::kTrain);
   return report;
 }
@@ -158,6 +173,8 @@ void StationSteps::publish(WeightVersion version) {
                  [this](model::Network& own) { run_.topology.trainers->gather_weights(own); });
   tell("after_weight_update");
   is_published_ = true;
+  stand_still_ = false;
+  num_unpublished_ = 0;
   check_update();
 }
 
@@ -187,6 +204,7 @@ void StationSteps::end_step(int64_t step, const report::Collected& collected,
 
 void StationSteps::evaluate(int64_t step) {
   run_.plugins->set_rollout_id(std::max<int64_t>(step, 0));
+  go_on_unpublished();
   run_.evaluator->evaluate(step);
 }
 

@@ -48,21 +48,24 @@ class StationSteps final : public Steps {
   /// Keeps the moment before a step is collected, where that can be gone back to.
   void keep_boundary();
   void save_unsaved();
+  void go_on_unpublished();
   /// Ends the run where too many steps in a row had nothing to train on.
   void count_untrained(const std::vector<Group>& groups);
 
   Stations& run_;
-  int64_t trained_;           // the last step whose training is whole; or the one before
-  int64_t saved_;             // that a checkpoint has
-  bool is_saving_ = false;    // or a save has thrown: it is not tried again
-  bool is_between_ = false;   // weights may be between two steps
-  bool is_published_ = true;  // the engines have the weights of `trained_`
+  int64_t trained_;              // the last step whose training is whole; or the one before
+  int64_t saved_;                // that a checkpoint has
+  bool is_saving_ = false;       // or a save has thrown: it is not tried again
+  bool is_between_ = false;      // weights may be between two steps
+  bool is_published_ = true;     // the engines have the weights of `trained_`
+  int64_t num_unpublished_ = 0;  // steps that this process trained since it last published
+  bool stand_still_ = false;     // the engines, since training began
   std::optional<StepBoundary> boundary_;  // behind `trained_`, while the next one is collected
   int64_t untrained_in_a_row_ = 0;
   std::optional<Clock::TimePoint> collected_until_;  // the last step was, then
   int64_t step_ = 0;                                 // that was collected last
   int num_checked_updates_ = 0;
-  WeightVersion first_version_ = 0;     // of the engines, before the first step
+  WeightVersion first_version_ = 0;       // of the engines, before the first step
   std::optional<bool> last_has_flushed_;  // the update that was last published
 };
 

@@ -55,6 +55,10 @@ void EngineBeside::copy_weights(WeightVersion version) {
 
 void EngineBeside::update_weights(WeightVersion version, const FetchWeights& /*fetch*/) {
   copy_weights(version);
+  go_on();
+}
+
+void EngineBeside::go_on() {
   if (!turns_.takes) return;
   if (turns_.offloads) {
     memory_.release_unused();

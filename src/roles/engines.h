@@ -43,6 +43,10 @@ class Engines {
   /// ConfigError when the memory of the cache does not come back.
   virtual void update_weights(WeightVersion version, const FetchWeights& fetch) = 0;
 
+  /// After training, in the place of update_weights(): what yield_to_training() held goes on with the
+  /// weights that the engines have, where these are their own.
+  virtual void go_on() {}
+
   /// The longest that a request may be, prompt and response together.
   virtual int64_t max_request_tokens() const = 0;
 
@@ -106,6 +110,7 @@ class EngineHere final : public Engines {
   int64_t max_request_tokens() const override { return engine_->max_request_tokens(); }
   void yield_to_training() override;
   void update_weights(WeightVersion version, const FetchWeights& fetch) override;
+  void go_on() override { throw BugError("the trainer has changed the weights of this engine"); }
 
  private:
   const report::RunMemory& memory_;
@@ -138,6 +143,7 @@ class EngineBeside final : public Engines {
   int64_t max_request_tokens() const override { return engine_->max_request_tokens(); }
   void yield_to_training() override;
   void update_weights(WeightVersion version, const FetchWeights& fetch) override;
+  void go_on() override;
   model::Network* own_weights() override;
   double last_copy_seconds() override { return engine_->last_copy_seconds(); }
 

@@ -67,6 +67,10 @@ void RankEngines::update_weights(WeightVersion version, const FetchWeights& fetc
   trainers_.bring_weights();
   if (published_) fetch(*published_);
   engine::or_throw(router_.update_weights({.version = version, .running = running_}));
+  go_on();
+}
+
+void RankEngines::go_on() {
   if (!takes_turns_) return;
   if (offloads_) {
     trainers_.release_memory();

@@ -48,6 +48,7 @@ class RankEngines final : public Engines {
   int64_t max_request_tokens() const override { return max_request_tokens_; }
   void yield_to_training() override;
   void update_weights(WeightVersion version, const FetchWeights& fetch) override;
+  void go_on() override;
   double last_copy_seconds() override;
   model::Network* own_weights() override { return published_.get(); }
 
