@@ -189,6 +189,7 @@ std::vector<FlagRow> queue_flags();
 std::vector<FlagRow> rollout_flags();
 std::vector<FlagRow> async_flags();
 std::vector<FlagRow> engine_flags();
+std::vector<FlagRow> sglang_flags();
 std::vector<FlagRow> engine_worker_flags();
 std::vector<FlagRow> reward_flags();
 std::vector<FlagRow> algorithm_flags();

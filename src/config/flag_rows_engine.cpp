@@ -19,6 +19,8 @@ std::vector<FlagRow> engine_worker_flags() {
             "width and vocabulary; with --colocate it uses neighbouring training "
             "ranks")
           .when(kEnginesOfRanks),
+      accepted("--rollout-num-gpus-per-node", kValue,
+               "engines get devices behind those of the ranks that train, on any node"),
       works("--use-fault-tolerance", &C::use_fault_tolerance,
             "restart an engine that dies or hangs; restart all training ranks from "
             "the last checkpoint if one of them does. Without it the run continues "
@@ -123,7 +125,11 @@ std::vector<FlagRow> engine_flags() {
             "somebody else with the model of --hf-checkpoint. New weights come to them through "
             "--update-weight-disk-dir; $SLIME_API_KEY is sent to them")
           .when(kGeneration),
-      refused("--sglang-config", kValue, "leave it out: the engines of a run have one model"),
+      works("--sglang-config", &C::sglang_config,
+            "YAML with groups of engines of the trained model: their number, and settings that "
+            "differ (overrides: max_running_requests, chunked_prefill_size, disable_radix_cache, "
+            "mem_fraction_static, context_length, kv_cache_dtype, kv_cache_gb)")
+          .when(kGeneration),
       refused("--sglang-router-ip", kValue, "leave it out: the run has a router of its own"),
       accepted("--sglang-router-port", kValue, kOneEngine).where(kSeveralEngines, kOwnRouter),
       accepted("--sglang-router-request-timeout-secs", kValue, kOneEngine)

@@ -90,6 +90,7 @@ std::vector<FlagRow> rollout_flags() {
           .when(kAnyRun),
       accepted("--release-train", kSwitch, kOneWeights).where(kOwnWeights, kTwoWeights),
       accepted("--use-distributed-post", kSwitch, "ranks hand their results over by themselves"),
+      accepted("--use-http2", kSwitch, "requests to the run's own door are HTTP/1.1"),
       accepted("--http-proxy", kValue, "the original does not use it either"),
   };
 }

@@ -54,6 +54,8 @@ std::vector<FlagRow> model_flags() {
             "go on from the checkpoint of this rollout; where the run is further already, in a new "
             "branch of it (docs/resume.md)")
           .when(kAnyRun),
+      accepted("--no-save-rng", kSwitch,
+               "random numbers follow from seeds and ordinals: there is no state to leave out"),
       works("--start-rollout-id", &C::start_rollout_id,
             "first rollout; normally restored from the checkpoint")
           .when(kAnyRun),

@@ -27,6 +27,7 @@ std::vector<FlagRow> algorithm_flags() {
           .with("--advantage-estimator grpo, gspo or ppo"),
       works("--value-clip", &C::value_clip, "ppo: how far a value may move in one rollout step")
           .with("--advantage-estimator ppo"),
+      accepted("--use-critic", kSwitch, "a critic follows from --advantage-estimator ppo"),
       works("--num-critic-only-steps", &C::num_critic_only_steps,
             "ppo: rollouts in which the critic trains alone")
           .with("--advantage-estimator ppo"),
@@ -60,7 +61,8 @@ std::vector<FlagRow> algorithm_flags() {
           .when(kTraining),
       accepted("--routing-replay-prefetch-microbatches", kValue,
                "routes are in host memory: there is nothing to read ahead"),
-      accepted("--force-fp8-ue8m0-scale", kSwitch, "there is no FP8 training"),
+      accepted("--force-fp8-ue8m0-scale", kSwitch,
+               "only blocks of FP8 have scales; refused with --rollout-precision fp8"),
       works("--gamma", &C::gamma, "discount")
           .with("--advantage-estimator ppo or reinforce_plus_plus"),
       works("--lambd", &C::lambd, "of GAE (ppo)").with("--advantage-estimator ppo"),

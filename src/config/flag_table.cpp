@@ -29,6 +29,7 @@ const std::vector<FlagRow>& rows() {
     add(all, kRollout, rollout_flags());
     add(all, kAsync, async_flags());
     add(all, kEngine, engine_flags());
+    add(all, kEngine, sglang_flags());
     add(all, kEngine, engine_worker_flags());
     add(all, kReward, reward_flags());
     add(all, kAlgorithm, algorithm_flags());

@@ -5,6 +5,7 @@
 /// Data, rollout, asynchronous generation, engines, rewards, functions of the user's around them.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -144,6 +145,12 @@ struct EngineWorkerFlags {
   bool has_external_engines() const { return !rollout_external_engine_addrs.get().empty(); }
 };
 
+/// Engines with settings of their own (config/engine_groups.h).
+struct EngineGroup {
+  int64_t num_engines = 1;
+  std::map<std::string, std::string> flags;  // and their words
+};
+
 /// The engine of this run: batch, cache, memory.
 struct EngineFlags {
   Flag<int64_t> sglang_server_concurrency{512};
@@ -153,6 +160,8 @@ struct EngineFlags {
   Flag<bool> sglang_disable_radix_cache{false};
   Flag<std::string> sglang_kv_cache_dtype{"auto"};
   Flag<std::string> rollout_precision{"auto"};
+  Flag<std::string> sglang_config;         // YAML of groups of engines
+  std::vector<EngineGroup> engine_groups;  // what it says, where groups differ
   Flag<double> kv_cache_gb{
       0};  // 0: 2 on the CPU; on a GPU what a full batch needs, if there is room
   Flag<std::optional<double>> sglang_mem_fraction_static;

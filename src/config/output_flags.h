@@ -31,7 +31,7 @@ struct ModelFlags {
   Flag<bool> allow_other_experiment{false};  // go on from another model's or reward's checkpoint
   Flag<std::optional<int64_t>> start_rollout_id;
   Flag<std::optional<int64_t>> ckpt_step;  // go on from the checkpoint of this rollout
-  Flag<bool> overwrite{false};  // delete what an earlier run left in run_dir
+  Flag<bool> overwrite{false};             // delete what an earlier run left in run_dir
   Flag<std::string>
       run_dir;  // metrics, rollouts, report, checkpoints; default: runs/<model>-<time>
   /// auto until the run has chosen (setup/run_devices.h), where users say nothing.

@@ -26,7 +26,7 @@ void check_rewards(const RunConfig& config, Problems& problems);
 void check_distillation(const RunConfig& config, Problems& problems);
 /// Which correction of engine and trainer is meant, and whether it can work.
 void check_mismatch(const RunConfig& config, Problems& problems);
-void check_critic(const RunConfig& config, Problems& problems);
+void check_critic(const ParsedFlags& flags, Problems& problems);
 void check_preferences(const RunConfig& config, Problems& problems);
 /// Supervised training on generated samples: which of them are trained.
 void check_rejection(ParsedFlags& flags, Problems& problems);
@@ -56,7 +56,7 @@ void check_batches(RunConfig& config, Problems& problems);
 /// How ranks divide the work. A part of check_batches().
 void check_ranks(const RunConfig& config, Problems& problems);
 
-void check_output(RunConfig& config, Problems& problems);
+void check_output(ParsedFlags& flags, Problems& problems);
 /// --rollout-buffer-url and what belongs to it.
 void check_rollout_buffer(ParsedFlags& flags, Problems& problems);
 /// Evaluation generates. Where nothing does, its flags have no effect, and neither have they

@@ -92,8 +92,6 @@ void check_optimizer(const RunConfig& config, Problems& problems) {
                    "--lr-decay-style WSD: needs --lr-wsd-decay-iters, at least 1");
   problems.require(is_wsd || !config.lr_wsd_decay_iters,
                    "--lr-wsd-decay-iters: needs --lr-decay-style WSD");
-  problems.require(!(config.lr_warmup_fraction && config.lr_warmup_iters > 0),
-                   "--lr-warmup-fraction and --lr-warmup-iters: choose one");
   problems.require(config.lr_warmup_iters >= 0, "--lr-warmup-iters: should not be negative");
   const double warmup = config.lr_warmup_fraction.value_or(0);
   problems.require(
@@ -120,8 +118,11 @@ void check_critic_flags(const RunConfig& critic, Problems& problems) {
 
 }  // namespace
 
-void check_critic(const RunConfig& config, Problems& problems) {
+void check_critic(const ParsedFlags& flags, Problems& problems) {
+  const RunConfig& config = flags.config;
   const bool is_ppo = config.has_critic();
+  problems.require(is_ppo || !flags.gives("--use-critic"),
+                   "--use-critic: needs --advantage-estimator ppo, which has a critic by itself");
   problems.require(is_ppo || config.critic == nullptr,
                    "--megatron-config-path: only --advantage-estimator ppo has a critic");
   problems.require(is_ppo || config.num_critic_only_steps == 0,
@@ -222,6 +223,12 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
                    "--calculate-per-token-loss: contradicts a constant divisor "
                    "(--policy-loss-divisor, dr_grpo)");
   check_groups(config, problems);
+  if (config.lr_warmup_fraction && config.lr_warmup_iters > 0) {
+    warnings.push_back(
+        fmt::format("--lr-warmup-iters {} has no effect: --lr-warmup-fraction {} says how long the "
+                    "warm-up is",
+                    config.lr_warmup_iters, *config.lr_warmup_fraction));
+  }
   if (config.use_opd && !config.custom_advantage_function_path.empty()) {
     warnings.push_back(fmt::format(
         "--use-opd: the function of --custom-advantage-function-path makes the whole advantage; it "

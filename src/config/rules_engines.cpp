@@ -207,6 +207,10 @@ void check_rollout_precision(ParsedFlags& flags, Problems& problems) {
       said +
           ": needs an engine in the process that trains; several ranks, and engines elsewhere "
           "(--rollout-num-gpus without --colocate), have plain weights");
+  problems.require(!flags.gives("--force-fp8-ue8m0-scale"),
+                   said +
+                       " and --force-fp8-ue8m0-scale: scales are float32 numbers of any value; "
+                       "leave the second out");
   problems.require(config.dtype != "float64",
                    said + ": engines compute in float32 or in 16 bits; --dtype bfloat16");
   if (config.debug_rollout_only || config.use_tis || config.use_rollout_logprobs) return;

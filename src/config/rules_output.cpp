@@ -13,7 +13,34 @@
 
 namespace slime::config {
 
-void check_output(RunConfig& config, Problems& problems) {
+namespace {
+
+/// The samples of each rollout have a file, or all have the same.
+void check_dump_paths(ParsedFlags& flags, Problems& problems) {
+  const RunConfig& config = flags.config;
+  const std::string &saved = config.save_debug_rollout_data,
+                    &loaded = config.load_debug_rollout_data;
+  for (const auto& [name, path] : {std::pair{"--save-debug-rollout-data", saved},
+                                   std::pair{"--load-debug-rollout-data", loaded}}) {
+    const bool has_number = path.find("{rollout_id") != std::string::npos;
+    problems.require(has_number || path.find('{') == std::string::npos,
+                     fmt::format("{} {}: should contain {{rollout_id}}", name, path));
+    problems.require(!std::filesystem::is_directory(path),
+                     fmt::format("{0} {1}: is a folder; give the name of a file, such as "
+                                 "{1}/{{rollout_id}}.jsonl",
+                                 name, path));
+    if (has_number || path.empty() || config.num_rollout == 1) continue;
+    flags.warnings.push_back(
+        fmt::format("{} {}: has no {{rollout_id}}: {}", name, path,
+                    path == saved ? "each rollout step writes over the file of the one before"
+                                  : "every rollout step trains the samples of this one file"));
+  }
+}
+
+}  // namespace
+
+void check_output(ParsedFlags& flags, Problems& problems) {
+  RunConfig& config = flags.config;
   problems.require(config.eval_prompt_data.size() == 1 || config.eval_prompt_data.size() % 2 == 0,
                    "--eval-prompt-data: pairs of name and path");
   if (config.eval_prompt_data.size() == 1)
@@ -59,12 +86,7 @@ void check_output(RunConfig& config, Problems& problems) {
   }
   problems.require(!(config.debug_rollout_only && config.debug_train_only),
                    "--debug-rollout-only and --debug-train-only: choose one");
-  for (const auto& [name, path] :
-       {std::pair{"--save-debug-rollout-data", config.save_debug_rollout_data},
-        std::pair{"--load-debug-rollout-data", config.load_debug_rollout_data}}) {
-    problems.require(path.empty() || path.find("{rollout_id") != std::string::npos,
-                     fmt::format("{} {}: should contain {{rollout_id}}", name, path));
-  }
+  check_dump_paths(flags, problems);
   problems.require(config.load_debug_rollout_data.empty() ||
                        config.load_debug_rollout_data != config.save_debug_rollout_data,
                    "--load-debug-rollout-data and --save-debug-rollout-data: the same path");

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "config/engine_groups.h"
 #include "config/flag_table.h"
 #include "config/foreign_flags.h"
 #include "config/overloaded.h"
@@ -53,6 +54,20 @@ void check_counts(const ParsedFlags& flags, Problems& problems) {
   if (!is_fine) problems.throw_if_any();
 }
 
+/// A flag of SGLang's that no row knows, and that its name does not say changes what is computed. One
+/// that resembles a flag that acts is misspelt.
+bool is_for_engines(const ParsedFlags::Unknown& unknown) {
+  if (!unknown.name.starts_with("--sglang-")) return false;
+  static constexpr std::string_view kChanges[] = {"quant",   "lora",     "dtype",    "torchao",
+                                                  "adapter", "override", "template", "checkpoint"};
+  if (std::ranges::any_of(kChanges, [&](std::string_view word) {
+        return unknown.name.find(word) != std::string::npos;
+      }))
+    return false;
+  const auto nearest = nearest_flag(unknown.name);
+  return !nearest || find_flag(*nearest)->status != FlagStatus::kWorks;
+}
+
 /// An unknown flag stops the run. Functions of the user's may know what the table does not: they get
 /// it in `args`. Parsers of published scripts ignore what they do not know, so that scripts have some.
 void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
@@ -67,6 +82,10 @@ void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
     } else if (unknown.is_own_key) {
       flags.warnings.push_back(unknown.text() +
                                "; it is for functions of yours, and there are none");
+    } else if (is_for_engines(unknown)) {
+      flags.warnings.push_back(unknown.text() +
+                               "; SGLang may have it, this engine does not: it is ignored");
+      flags.ignored.push_back(unknown.name);
     } else if (config.allow_unknown_flags ||
                (config.from_launch_script && !speaks_of_training(unknown.name))) {
       flags.warnings.push_back(unknown.text() + "; it is ignored");
@@ -103,10 +122,11 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_algorithm(config, problems, flags.warnings);
   check_distillation(config, problems);
   check_mismatch(config, problems);
-  check_critic(config, problems);
+  check_critic(flags, problems);
   check_preferences(config, problems);
   check_rejection(flags, problems);
   check_trainer_functions(config, problems);
+  apply_engine_groups(flags, problems);
   check_engine_workers(flags, problems);
   check_weight_publishing(flags, problems);
   check_async(flags, problems);
@@ -115,7 +135,7 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_awaited(flags, problems);
   check_generate(flags, problems);
   check_batches(config, problems);
-  check_output(config, problems);
+  check_output(flags, problems);
   check_rollout_buffer(flags, problems);
   check_evaluation_runs(flags);
   for (const UsersFunction& each : idle_functions(config)) {

@@ -490,5 +490,35 @@ TEST(Validate, ServersOfOthersNeedAFolderAndNoDevice) {
               Contains(HasSubstr("--rollout-num-gpus 8: has no effect: the engines are the 2")));
 }
 
+TEST(Validate, TheShareOfTheWarmUpWinsOverItsSteps) {
+  const Checked result = checked("--rm-type math --lr-warmup-fraction 0.1 --lr-warmup-iters 3");
+  EXPECT_EQ(result.error.find("warmup"), std::string::npos) << result.error;
+  EXPECT_THAT(result.flags.warnings,
+              Contains("--lr-warmup-iters 3 has no effect: --lr-warmup-fraction 0.1 says how long "
+                       "the warm-up is"));
+}
+
+TEST(Validate, ADumpWithoutANumberIsToldWhatThatMeans) {
+  EXPECT_THAT(checked("--rm-type math --save-debug-rollout-data x.jsonl").flags.warnings,
+              Contains(HasSubstr("each rollout step writes over the file of the one before")));
+  EXPECT_THAT(checked("--load-debug-rollout-data x.jsonl").flags.warnings,
+              Contains(HasSubstr("every rollout step trains the samples of this one file")));
+  EXPECT_THAT(checked("--rm-type math --save-debug-rollout-data x{rollout_id}").flags.warnings,
+              Not(Contains(HasSubstr("--save-debug-rollout-data"))));
+}
+
+TEST(Validate, FlagsOfSglangThatNobodyKnowsArePassedThroughWithANote) {
+  const Checked result = checked("--rm-type math --sglang-hicache-ratio 2");
+  EXPECT_EQ(result.error, "");
+  EXPECT_THAT(result.flags.warnings, Contains(HasSubstr("--sglang-hicache-ratio")));
+  EXPECT_THAT(result.flags.ignored, ::testing::ElementsAre("--sglang-hicache-ratio"));
+  // What a typing error, or a change of the numbers, may be is refused.
+  EXPECT_THAT(checked("--rm-type math --sglang-mem-fraction-statik 0.5").error,
+              HasSubstr("did you mean --sglang-mem-fraction-static?"));
+  EXPECT_THAT(checked("--rm-type math --sglang-quant-something 4").error,
+              HasSubstr("unknown flag --sglang-quant-something"));
+  EXPECT_THAT(checked("--rm-type math --hicache-ratio 2").error, HasSubstr("unknown flag"));
+}
+
 }  // namespace
 }  // namespace slime::config

@@ -14,10 +14,18 @@
 #include <utility>
 
 #include "cluster/workers.h"
+#include "config/engine_groups.h"
 #include "core/error.h"
 
 namespace slime::roles {
 namespace {
+
+/// The first number, or the least: any engine may get any request.
+void lower_to(std::atomic<int64_t>& least, int64_t number) {
+  int64_t known = least;
+  while ((known == 0 || number < known) && !least.compare_exchange_weak(known, number)) {
+  }
+}
 
 using std::chrono::milliseconds;
 
@@ -166,11 +174,12 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
          .greeting = cluster::to_greeting(identity),
          .epoch = [this] { return epoch_.load(); }});
     EngineStart start = config_.start;
+    start.config = config::config_of_engine(config_.start.config, index);
     start.index = index;
     start.log_folder = config_.log_folder.string();
     process.send_task(index, to_frame(start));
     const EngineReady ready = engine_ready_from(process.answer(index, kLoadTimeout));
-    max_request_tokens_ = ready.max_request_tokens;
+    lower_to(max_request_tokens_, ready.max_request_tokens);
     const std::shared_ptr<void> at_end(nullptr, [&](void*) {
       const std::lock_guard lock(mutex_);
       serving_.erase(index);

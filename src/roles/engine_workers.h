@@ -138,7 +138,7 @@ class EngineWorkers final : public Engines {
   UpdateTraffic traffic_;      // of the last update
   std::atomic<int64_t> epoch_;
   router::Router router_;
-  std::atomic<int64_t> max_request_tokens_{0};  // the same for all: they start alike
+  std::atomic<int64_t> max_request_tokens_{0};  // of the engine that takes least
   std::atomic<bool> has_shown_memory_{false};
 
   std::mutex mutex_;
