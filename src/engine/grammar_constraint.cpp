@@ -14,18 +14,21 @@ namespace slime::engine {
 GrammarConstraint::GrammarConstraint(std::shared_ptr<const text::CompiledGrammar> grammar,
                                      std::string field, const FreeThoughts& thoughts,
                                      std::vector<TokenId> end_ids, const text::Tokenizer& tokenizer,
-                                     std::chrono::milliseconds mask_limit)
+                                     std::chrono::milliseconds mask_limit,
+                                     std::shared_ptr<MaskCounts> counts)
     : matcher_(std::move(grammar)),
       field_(std::move(field)),
       end_ids_(std::move(end_ids)),
       tokenizer_(tokenizer),
       mask_limit_(mask_limit),
+      counts_(std::move(counts)),
       closing_(thoughts.closing) {
   if (closing_.empty()) return;
   const auto closing = tokenizer.id_of(closing_);
   if (closing && tokenizer.is_special(*closing)) closing_id_ = *closing;
   if (thoughts.are_open) {
     phase_ = Phase::kThinking;
+    matcher_.begin_behind_text();
     return;
   }
   // A vocabulary that has no token for the mark is not that of a model that thinks.
@@ -39,7 +42,8 @@ void GrammarConstraint::accept(TokenId token) {
   switch (phase_) {
     case Phase::kMayThink:
       phase_ = token == opening_id_ ? Phase::kThinking : Phase::kBound;
-      if (phase_ == Phase::kBound) accept_bound(token);
+      if (phase_ == Phase::kBound) return accept_bound(token);
+      matcher_.begin_behind_text();
       return;
     case Phase::kThinking:
       return think(token);
@@ -71,6 +75,14 @@ void GrammarConstraint::accept_bound(TokenId token) {
   is_over_ = matcher_.is_finished();
 }
 
+text::GrammarMatcher::Allowed GrammarConstraint::next_mask(std::span<uint32_t> words) {
+  const std::chrono::nanoseconds before = matcher_.mask_time();
+  const auto said = matcher_.allow(words);
+  ++counts_->num_masks;
+  counts_->nanoseconds += (matcher_.mask_time() - before).count();
+  return said;
+}
+
 TokenConstraint::Allowed GrammarConstraint::allow(std::span<uint32_t> words) {
   if (!problem_.empty()) return Allowed::kNone;
   if (phase_ == Phase::kThinking) {
@@ -81,7 +93,7 @@ TokenConstraint::Allowed GrammarConstraint::allow(std::span<uint32_t> words) {
     return Allowed::kSome;
   }
   using Said = text::GrammarMatcher::Allowed;
-  const Said said = matcher_.allow(words);
+  const Said said = next_mask(words);
   if (matcher_.mask_time() > mask_limit_) {
     problem_ =
         fmt::format("{}: the masks of this grammar took more than {} s; a simpler one would do",

@@ -96,8 +96,12 @@ class GrammarCompilation final {
     auto grammar = compile();
     if (!warnings.all().empty())
       throw ConfigError(fmt::format("{}: {}", where_, warnings.all().front()));
-    return std::make_unique<CompiledGrammar::Parts>(CompiledGrammar::Parts{
-        std::move(grammar), banned_words(vocabulary_, spelled_), vocabulary_.width});
+    return std::make_unique<CompiledGrammar::Parts>(
+        CompiledGrammar::Parts{.grammar = std::move(grammar),
+                               .banned = banned_words(vocabulary_, spelled_),
+                               .blanks = blanks(),
+                               .first_blanks = {},
+                               .width = vocabulary_.width});
   }
 
  private:
@@ -130,6 +134,14 @@ class GrammarCompilation final {
       throw ConfigError(fmt::format("{}: {}", where_, error.what()));
     }
     throw BugError("a grammar of no kind");
+  }
+
+  std::vector<uint32_t> blanks() const {
+    if (vocabulary_.blank_ids.empty()) return {};
+    std::vector<uint32_t> words(static_cast<std::size_t>((vocabulary_.width + 31) / 32), 0);
+    for (const TokenId id : vocabulary_.blank_ids)
+      words[static_cast<std::size_t>(id) / 32] |= uint32_t{1} << (id % 32);
+    return words;
   }
 
   /// The engine's own errors do not say what they are of.
@@ -176,6 +188,27 @@ class GrammarCompilation final {
 
 }  // namespace
 
+namespace {
+
+/// Which tokens may begin a text without the blank that they begin with.
+std::vector<uint32_t> first_blanks(const std::shared_ptr<const CompiledGrammar>& grammar,
+                                   const GrammarVocabulary::Parts& vocabulary) {
+  std::vector<uint32_t> words(grammar->parts().blanks.size(), 0);
+  GrammarMatcher matcher(grammar);
+  for (const TokenId id : vocabulary.blank_ids) {
+    const std::string& bytes = vocabulary.info.GetDecodedVocab()[static_cast<std::size_t>(id)];
+    const std::string_view rest = std::string_view(bytes).substr(1);
+    if (!rest.empty()) {
+      if (!matcher.accept_text(rest)) continue;
+      matcher.rollback(1);
+    }
+    words[static_cast<std::size_t>(id) / 32] |= uint32_t{1} << (id % 32);
+  }
+  return words;
+}
+
+}  // namespace
+
 CompiledGrammar::CompiledGrammar(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 CompiledGrammar::~CompiledGrammar() = default;
 
@@ -200,8 +233,10 @@ std::shared_ptr<const CompiledGrammar> compile_grammar(const GrammarSpec& spec,
   }
   if (spec.max_whitespace < 0 || spec.max_whitespace > kMostWhitespace)
     throw ConfigError(fmt::format("max_whitespace must be from 0 to {}", kMostWhitespace));
-  auto grammar =
-      std::make_shared<const CompiledGrammar>(GrammarCompilation(spec, vocabulary, limits).run());
+  auto parts = GrammarCompilation(spec, vocabulary, limits).run();
+  CompiledGrammar::Parts& own = *parts;
+  auto grammar = std::make_shared<const CompiledGrammar>(std::move(parts));
+  own.first_blanks = first_blanks(grammar, vocabulary.parts());  // nobody else has it yet
   // The mask of the first token is needed in any case; it shows that there is one.
   std::vector<uint32_t> words(static_cast<std::size_t>((grammar->width() + 31) / 32), 0);
   if (GrammarMatcher(grammar).allow(words) == GrammarMatcher::Allowed::kNone)

@@ -16,8 +16,15 @@ struct GrammarMatcher::Parts {
   std::shared_ptr<const CompiledGrammar> grammar;
   xgrammar::GrammarMatcher matcher;
   int64_t num_accepted = 0;
+  int64_t num_empty = 0;  // of these, the first: a blank that begins the text
+  bool is_behind_text = false;
   std::chrono::nanoseconds mask_time{0};
   std::string failure;  // of the engine
+
+  /// The next token begins the text, and of this vocabulary its blank is left out.
+  bool drops_blank() const {
+    return num_accepted == 0 && !is_behind_text && !grammar->parts().blanks.empty();
+  }
 };
 
 GrammarMatcher::GrammarMatcher(std::shared_ptr<const CompiledGrammar> grammar)
@@ -47,13 +54,16 @@ GrammarMatcher::Allowed GrammarMatcher::allow(std::span<uint32_t> words) {
     std::fill(words.begin(), words.end(), 0);
   }
   parts_->mask_time += std::chrono::steady_clock::now() - begin;
-  if (!is_some && grammar.banned.empty()) {
+  const bool drops_blank = parts_->drops_blank();
+  if (!is_some && grammar.banned.empty() && !drops_blank) {
     std::fill(words.begin(), words.end(), 0);
     return Allowed::kAny;
   }
   if (!is_some) std::fill(words.begin(), words.end(), ~uint32_t{0});
   if (width % 32 != 0) words.back() &= (uint32_t{1} << (width % 32)) - 1;
   for (const auto& [word, bits] : grammar.banned) words[word] &= ~bits;
+  for (std::size_t i = 0; drops_blank && i < words.size(); ++i)
+    words[i] = (words[i] & ~grammar.blanks[i]) | grammar.first_blanks[i];
   const bool is_none =
       std::all_of(words.begin(), words.end(), [](uint32_t word) { return word == 0; });
   return is_none ? Allowed::kNone : Allowed::kSome;
@@ -80,7 +90,19 @@ bool GrammarMatcher::accept(TokenId token) {
   const CompiledGrammar::Parts& grammar = parts_->grammar->parts();
   if (token < 0 || token >= grammar.width || is_finished() || grammar.is_banned(token))
     return false;
+  if (parts_->drops_blank() && grammar.is_blank(token)) return accept_without_blank(token);
   if (!accepts([&] { return parts_->matcher.AcceptToken(token); })) return false;
+  ++parts_->num_accepted;
+  return true;
+}
+
+void GrammarMatcher::begin_behind_text() { parts_->is_behind_text = true; }
+
+bool GrammarMatcher::accept_without_blank(TokenId token) {
+  const auto& texts = parts_->grammar->parts().grammar.GetTokenizerInfo().GetDecodedVocab();
+  const std::string_view rest = std::string_view(texts[static_cast<std::size_t>(token)]).substr(1);
+  if (!rest.empty()) return accept_text(rest);
+  ++parts_->num_empty;
   ++parts_->num_accepted;
   return true;
 }
@@ -94,8 +116,9 @@ bool GrammarMatcher::accept_text(std::string_view bytes) {
 
 void GrammarMatcher::rollback(int64_t count) {
   check(count >= 0 && count <= parts_->num_accepted, "no more is taken back than was accepted");
-  parts_->matcher.Rollback(static_cast<int>(count));
   parts_->num_accepted -= count;
+  const int64_t num_empty = parts_->num_accepted == 0 ? std::exchange(parts_->num_empty, 0) : 0;
+  parts_->matcher.Rollback(static_cast<int>(count - num_empty));
 }
 
 bool GrammarMatcher::may_end() const { return !is_finished() && parts_->matcher.IsCompleted(); }

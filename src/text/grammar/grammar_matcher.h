@@ -36,6 +36,10 @@ class GrammarMatcher final {
   /// are zeros.
   Allowed allow(std::span<uint32_t> words);
 
+  /// Other text stands in front of the first token. Otherwise the token begins the text, and of tokenizers
+  /// that write a blank in front of every text (Metaspace) its blank does not count. Before accept().
+  void begin_behind_text();
+
   /// The text goes on with this token. False, and nothing has changed, where the grammar does not allow it.
   bool accept(TokenId token);
   /// The same with bytes, whatever tokens they are.
@@ -62,6 +66,7 @@ class GrammarMatcher final {
   struct Parts;
   template <typename Accept>
   bool accepts(const Accept& accept);
+  bool accept_without_blank(TokenId token);
 
   std::unique_ptr<Parts> parts_;
 };

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace slime::text {
 namespace {
@@ -159,6 +161,47 @@ TEST(GrammarMatcher, WhiteSpaceIsBounded) {
                       GrammarVocabulary::of_bytes());
   EXPECT_TRUE(GrammarMatcher(one_form).accept_text("[1, 2]"));
   EXPECT_FALSE(GrammarMatcher(one_form).accept_text("[1,2]"));
+}
+
+TEST(GrammarMatcher, TheBlankThatATokenizerWritesInFrontOfATextIsNotOfTheText) {
+  for (const char* name : {"tiny_metaspace", "tiny_mistral", "tiny_qwen"}) {
+    const auto tokenizer =
+        Tokenizer::load(std::string(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/") + name);
+    const TokenId end = static_cast<TokenId>(tokenizer->vocab_size());
+    const GrammarVocabulary vocabulary(*tokenizer, end + 1, std::vector<TokenId>{end});
+    const auto grammar =
+        compile_grammar({.kind = GrammarKind::kRegex, .source = "a to( the)?"}, vocabulary);
+    GrammarMatcher matcher(grammar);
+    const std::vector<TokenId> ids = tokenizer->encode("a to the");
+    ASSERT_EQ(tokenizer->decode(ids, false), "a to the") << name;
+    for (const TokenId id : ids) {
+      const auto allowed = allowed_ids(matcher, grammar->width());
+      EXPECT_NE(std::ranges::find(allowed, id), allowed.end()) << name << " " << id;
+      EXPECT_TRUE(matcher.accept(id)) << name << " " << id;
+    }
+    EXPECT_TRUE(matcher.may_end()) << name;
+    matcher.rollback(std::ssize(ids));
+    EXPECT_EQ(matcher.num_accepted(), 0);
+    EXPECT_TRUE(matcher.accept(ids.front())) << name;
+  }
+}
+
+TEST(GrammarMatcher, BehindOtherTextABlankCounts) {
+  const auto tokenizer =
+      Tokenizer::load(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/tiny_metaspace");
+  const TokenId end = static_cast<TokenId>(tokenizer->vocab_size());
+  const GrammarVocabulary vocabulary(*tokenizer, end + 1, std::vector<TokenId>{end});
+  const TokenId first = tokenizer->encode("a to").front();
+  ASSERT_TRUE(tokenizer->token_bytes(first).starts_with(' '));
+  GrammarMatcher matcher(
+      compile_grammar({.kind = GrammarKind::kRegex, .source = "a to"}, vocabulary));
+  matcher.begin_behind_text();
+  EXPECT_FALSE(matcher.accept(first));
+  GrammarMatcher blank(
+      compile_grammar({.kind = GrammarKind::kRegex, .source = " a to"}, vocabulary));
+  EXPECT_FALSE(blank.accept(first));
+  blank.begin_behind_text();
+  EXPECT_TRUE(blank.accept(first));
 }
 
 }  // namespace

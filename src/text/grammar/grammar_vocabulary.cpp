@@ -6,13 +6,33 @@
 #include "core/error.h"
 #include "text/grammar/engine_parts.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/unicode/unicode.h"
 
 namespace slime::text {
 namespace {
 
+/// Tokenizers that write a blank in front of every text (Metaspace) leave it out of what they decode.
+bool drops_first_blank(const Tokenizer& tokenizer, TokenId id, std::string_view bytes) {
+  return tokenizer.decode(std::vector{id}, /*skip_special_tokens=*/false) == bytes.substr(1);
+}
+
+/// Empty where the first of them shows that nothing is left out.
+std::vector<TokenId> blank_ids_of(const Tokenizer& tokenizer, TokenId known) {
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < known; ++id) {
+    const std::string_view bytes = tokenizer.token_bytes(id);
+    if (!bytes.starts_with(' ') || tokenizer.is_special(id)) continue;
+    const bool is_told = bytes.size() > 1 && is_valid_utf8(bytes);
+    if (is_told && !drops_first_blank(tokenizer, id, bytes)) return {};
+    ids.push_back(id);
+  }
+  return ids;
+}
+
 std::shared_ptr<const GrammarVocabulary::Parts> make_parts(std::vector<std::string> bytes,
                                                            std::span<const TokenId> end_ids,
-                                                           std::vector<TokenId> special_ids) {
+                                                           std::vector<TokenId> special_ids,
+                                                           std::vector<TokenId> blank_ids) {
   const auto width = static_cast<int64_t>(bytes.size());
   check(width > 0 && width <= INT32_MAX, "a vocabulary has tokens");
   for (const TokenId id : end_ids) {
@@ -26,8 +46,12 @@ std::shared_ptr<const GrammarVocabulary::Parts> make_parts(std::vector<std::stri
   std::sort(special_ids.begin(), special_ids.end());
   xgrammar::TokenizerInfo info(bytes, xgrammar::VocabType::RAW, static_cast<int>(width),
                                std::vector<int32_t>(end_ids.begin(), end_ids.end()));
-  return std::make_shared<const GrammarVocabulary::Parts>(GrammarVocabulary::Parts{
-      std::move(info), std::move(special_ids), {end_ids.begin(), end_ids.end()}, width});
+  return std::make_shared<const GrammarVocabulary::Parts>(
+      GrammarVocabulary::Parts{std::move(info),
+                               std::move(special_ids),
+                               {end_ids.begin(), end_ids.end()},
+                               std::move(blank_ids),
+                               width});
 }
 
 }  // namespace
@@ -41,13 +65,14 @@ GrammarVocabulary::GrammarVocabulary(const Tokenizer& tokenizer, int64_t width,
     bytes[static_cast<std::size_t>(id)] = tokenizer.token_bytes(id);
     if (tokenizer.is_special(id)) special_ids.push_back(id);
   }
-  parts_ = make_parts(std::move(bytes), end_ids, std::move(special_ids));
+  parts_ =
+      make_parts(std::move(bytes), end_ids, std::move(special_ids), blank_ids_of(tokenizer, known));
 }
 
 GrammarVocabulary::GrammarVocabulary(std::vector<std::string> token_bytes,
                                      std::span<const TokenId> end_ids,
                                      std::vector<TokenId> special_ids)
-    : parts_(make_parts(std::move(token_bytes), end_ids, std::move(special_ids))) {}
+    : parts_(make_parts(std::move(token_bytes), end_ids, std::move(special_ids), {})) {}
 
 GrammarVocabulary GrammarVocabulary::of_bytes() {
   constexpr TokenId kEnd = 256;
