@@ -27,16 +27,17 @@ std::shared_ptr<engine::ConstraintSource> make_constraints(const GrammarOptions&
   const auto tell = [&](const char* flag, const char* why) {
     fmt::print(stderr, "{}: {} has no effect: {}\n", program, flag, why);
   };
-  if (options.backend == "none" || tokenizer == nullptr) {
+  const bool takes_grammars = options.backend != "none";
+  if (!takes_grammars || tokenizer == nullptr) {
     const char* why =
         tokenizer == nullptr ? "no tokenizer, so no grammars" : "--grammar-backend none";
     if (options.disables_whitespace) tell("--constrained-json-disable-any-whitespace", why);
-    return nullptr;
-  }
-  if (options.backend != "xgrammar")
+  } else if (options.backend != "xgrammar") {
     tell(fmt::format("--grammar-backend {}", options.backend).c_str(), "this program has xgrammar");
-  return engine::make_grammar_constraints(*tokenizer, vocab_size, eos_ids,
-                                          {.disables_whitespace = options.disables_whitespace});
+  }
+  return engine::make_grammar_constraints(
+      tokenizer, vocab_size, eos_ids,
+      {.takes_grammars = takes_grammars, .disables_whitespace = options.disables_whitespace});
 }
 
 }  // namespace slime::cli

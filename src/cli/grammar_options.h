@@ -20,8 +20,8 @@ struct GrammarOptions {
 
 void add_grammar_options(CLI::App& app, GrammarOptions& options);
 
-/// Null with --grammar-backend none, or without a tokenizer, which outlives the result. `program`: of what
-/// is printed about flags that change nothing.
+/// Without a tokenizer, which outlives the result, or with --grammar-backend none, grammars are refused.
+/// `program`: of what is printed about flags that change nothing.
 std::shared_ptr<engine::ConstraintSource> make_constraints(const GrammarOptions& options,
                                                            const text::Tokenizer* tokenizer,
                                                            int64_t vocab_size,

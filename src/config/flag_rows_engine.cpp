@@ -102,6 +102,15 @@ std::vector<FlagRow> engine_flags() {
             "precision of the KV cache; auto: that of the activations; fp8_e4m3 (GPU, without "
             "scales) holds twice the tokens, and rollout log-probs move away from the trainer's",
             {"auto", "bf16", "bfloat16", "fp8_e4m3"}),
+      works("--sglang-grammar-backend", &C::sglang_grammar_backend,
+            "library of constrained decoding: xgrammar, whatever other one is named; none: "
+            "requests with a grammar are refused",
+            {"xgrammar", "none", "outlines", "llguidance"})
+          .when(kGeneration),
+      works("--sglang-constrained-json-disable-any-whitespace",
+            &C::sglang_constrained_json_disable_any_whitespace,
+            "JSON under a grammar has no white space between its parts")
+          .when(kGeneration),
       works("--rollout-precision", &C::rollout_precision,
             "how the engine stores the matrices of its layers; auto: as the trainer; fp8: e4m3 in "
             "blocks of 128 by 128, made of the trained weights at each update. Rollout log-probs "

@@ -159,6 +159,8 @@ struct EngineFlags {
   Flag<std::optional<int64_t>> sglang_context_length;
   Flag<bool> sglang_disable_radix_cache{false};
   Flag<std::string> sglang_kv_cache_dtype{"auto"};
+  Flag<std::string> sglang_grammar_backend{"xgrammar"};
+  Flag<bool> sglang_constrained_json_disable_any_whitespace{false};
   Flag<std::string> rollout_precision{"auto"};
   Flag<std::string> sglang_config;         // YAML of groups of engines
   std::vector<EngineGroup> engine_groups;  // what it says, where groups differ

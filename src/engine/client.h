@@ -56,6 +56,11 @@ struct SamplingParams {
   std::string regex;
   std::string ebnf;            // its root is the rule `root`
   std::string structural_tag;  // JSON
+  /// The response is made of these ids alone, end tokens included; empty: of any.
+  std::vector<TokenId> allowed_token_ids;
+  /// Texts that the response does not hold, as the tokens that the tokenizer makes of each, at the
+  /// beginning of a text and behind a blank.
+  std::vector<std::string> bad_words;
   /// Key of the counter-based generator; the counter is the position. Unset: the engine draws one
   /// per request.
   std::optional<uint64_t> sampling_seed;
@@ -63,6 +68,9 @@ struct SamplingParams {
   bool has_grammar() const {
     return !json_schema.empty() || !regex.empty() || !ebnf.empty() || !structural_tag.empty();
   }
+  bool has_token_lists() const { return !allowed_token_ids.empty() || !bad_words.empty(); }
+  /// What is drawn is not the model's own distribution.
+  bool is_constrained() const { return has_grammar() || has_token_lists(); }
 };
 
 /// Thoughts of a response, which no grammar binds.
@@ -136,10 +144,12 @@ struct GenerateUpdate {
   /// Of those, and of the distribution they were drawn from; temperature applied, float32.
   std::vector<float> output_log_probs;
   std::vector<float> output_free_log_probs;  // of the same tokens; with return_free_logprobs
-  int64_t num_constrained = 0;     // so many of the new tokens, the last ones, a grammar has bound
-  TopLogProbs output_top;          // only with top_logprobs_num > 0
-  TopLogProbs output_asked;        // of token_ids_logprob, in their order
-  std::vector<TokenId> top_p_ids;  // kept ids of the new tokens, flat
+  /// So many of the new tokens, the last ones, were drawn under a constraint: a grammar, also where it
+  /// waits for the end of thoughts and only forbids to end, or a list of tokens.
+  int64_t num_constrained = 0;
+  TopLogProbs output_top;              // only with top_logprobs_num > 0
+  TopLogProbs output_asked;            // of token_ids_logprob, in their order
+  std::vector<TokenId> top_p_ids;      // kept ids of the new tokens, flat
   std::vector<int64_t> top_p_counts;   // how many of them per new token
   std::vector<float> top_p_log_probs;  // of top_p_ids; with return_top_p_log_probs
   /// Choices of routers, row by row behind those of earlier updates: [rows][layers][experts per token].
@@ -162,6 +172,41 @@ struct GenerateUpdate {
 
 enum class PauseMode { kAbort, kRetract, kInPlace };
 
+/// Constrained decoding since the start.
+struct GrammarLoad {
+  int64_t num_compiled = 0;
+  int64_t num_refused = 0;   // sources that cannot be followed
+  int64_t num_too_slow = 0;  // compilations beyond their time
+  int64_t num_busy = 0;      // turned away: too many waited
+  int64_t num_cache_hits = 0;
+  int64_t num_waiting = 0, num_running = 0;  // compilations now
+  int64_t num_cached = 0;                    // grammars now
+  int64_t cache_bytes = 0;
+  int64_t num_masks = 0;
+  double mask_seconds = 0;  // for all masks together
+};
+
+/// Calls fn(member) for each, in the order of frames; or fn(member, other's member).
+template <typename Fn, typename... Load>
+void each_grammar_number(const Fn& fn, Load&... load) {
+  fn(load.num_compiled...);
+  fn(load.num_refused...);
+  fn(load.num_too_slow...);
+  fn(load.num_busy...);
+  fn(load.num_cache_hits...);
+  fn(load.num_waiting...);
+  fn(load.num_running...);
+  fn(load.num_cached...);
+  fn(load.cache_bytes...);
+  fn(load.num_masks...);
+  fn(load.mask_seconds...);
+}
+
+/// Of several engines together.
+inline void add(const GrammarLoad& load, GrammarLoad& sum) {
+  each_grammar_number([](const auto& number, auto& total) { total += number; }, load, sum);
+}
+
 struct EngineLoad {
   int64_t num_running = 0;
   int64_t num_waiting = 0;
@@ -175,6 +220,7 @@ struct EngineLoad {
   double seconds_without_progress = 0;
   double decode_tokens_per_second = 0;  // over the last second or so
   bool is_paused = false;
+  GrammarLoad grammars = {};
 };
 
 /// Where new weights are.

@@ -203,6 +203,7 @@ Expected<WeightRows> Engine::read_weight(const std::string& name, int64_t most_r
 Expected<EngineLoad> Engine::load() const {
   EngineLoad load = progress_.load();
   load.num_waiting += static_cast<int64_t>(commands_.size()) + awaiting_constraints_->size();
+  if (config_.constraints) load.grammars = config_.constraints->load();
   return load;
 }
 

@@ -67,7 +67,7 @@ struct ConstraintWalk {
     request.sampling.regex = "yes|no";
     request.thoughts = thoughts;
     const std::vector<TokenId> ends{kEndToken};
-    source = make_grammar_constraints(*tokenizer, kWalkVocab, ends, config);
+    source = make_grammar_constraints(tokenizer.get(), kWalkVocab, ends, config);
     constraint = made(request).value();
   }
   ConstraintSource::MadeConstraint made(const GenerateRequest& request) const {
@@ -189,6 +189,38 @@ TEST(GrammarConstraints, TakeEachKindAndNoRequestWithoutOne) {
     EXPECT_TRUE(walk.source->constrains(request));
     EXPECT_TRUE(walk.made(request)) << source;
   }
+}
+
+TEST(GrammarConstraints, ListsOfTokensBindNextToAGrammar) {
+  const ConstraintWalk walk({});
+  GenerateRequest request;
+  request.sampling.regex = "yes|no";
+  request.sampling.allowed_token_ids = {'n', 'o', kEndToken};
+  EXPECT_TRUE(walk.source->constrains(request));
+  const auto constraint = walk.made(request).value();
+  std::vector<uint32_t> words(mask_words(kWalkVocab), 0);
+  EXPECT_EQ(constraint->allow(words), Allowed::kSome);
+  EXPECT_TRUE(is_allowed(words, 'n'));
+  EXPECT_FALSE(is_allowed(words, 'y'));
+  EXPECT_EQ(walk.source->load().num_masks, 1);
+  EXPECT_EQ(walk.source->load().num_compiled, 1);
+}
+
+TEST(GrammarConstraints, WithoutATokenizerListsOfIdsBindAndNothingElse) {
+  const auto source = make_grammar_constraints(nullptr, 10, std::vector<TokenId>{9}, {});
+  const auto cause_of = [&](const GenerateRequest& request) {
+    std::promise<ConstraintSource::MadeConstraint> promise;
+    source->make(request, [&](auto result) { promise.set_value(std::move(result)); });
+    const auto made = promise.get_future().get();
+    return made ? std::string() : made.error().message;
+  };
+  GenerateRequest ids, words, grammar;
+  ids.sampling.allowed_token_ids = {1};
+  words.sampling.bad_words = {"a"};
+  grammar.sampling.regex = "a";
+  EXPECT_EQ(cause_of(ids), "");
+  EXPECT_THAT(cause_of(words), HasSubstr("bad_words needs a tokenizer"));
+  EXPECT_THAT(cause_of(grammar), HasSubstr("regex asks for constrained decoding"));
 }
 
 }  // namespace

@@ -31,7 +31,9 @@ struct SamplingField {
   /// Users' functions find it in their sampling_params also when it is at its default, as the
   /// original's have it (null for an empty list).
   bool is_always_given = false;
-  bool is_json = false;  // a text that may come as the JSON value itself
+  bool is_json = false;        // a text that may come as the JSON value itself
+  std::size_t most = 64;       // texts of a list
+  bool needs_members = false;  // an empty list is a mistake, not the default
 };
 
 /// The protocol that names the parameters.
@@ -76,6 +78,8 @@ void each_sampling_field(Sampling& sampling, const Fn& fn) {
   fn(SamplingField{"regex"}, sampling.regex);
   fn(SamplingField{"ebnf"}, sampling.ebnf);
   fn(SamplingField{.name = "structural_tag", .is_json = true}, sampling.structural_tag);
+  fn(SamplingField{.name = "allowed_token_ids", .needs_members = true}, sampling.allowed_token_ids);
+  fn(SamplingField{.name = "bad_words", .most = 1024, .needs_members = true}, sampling.bad_words);
   fn(SamplingField{"sampling_seed", kAny, "seed"}, sampling.sampling_seed);
 }
 

@@ -103,6 +103,20 @@ TEST(SamplingFields, AProblemNamesTheFieldByTheProtocolsName) {
               "min_tokens must be at most max_tokens = 4, got 5");
 }
 
+TEST(SamplingFields, AListThatWouldBeARuleWithoutEffectIsRefused) {
+  for (const char* name : {"allowed_token_ids", "bad_words"}) {
+    std::vector<std::string> problems;
+    const json::object body{{name, json::array()}};
+    SamplingParams params;
+    read_sampling_params(FieldReader(body, "", problems), SamplingNames::kSglang, 10, params);
+    EXPECT_THAT(problems, ElementsAre(fmt::format("{} must not be empty; leave it out", name)));
+  }
+  SamplingParams params;
+  params.allowed_token_ids = {3, 10};
+  EXPECT_THAT(problems_of(params, 10),
+              ElementsAre("allowed_token_ids holds 10; the vocabulary has 10 ids"));
+}
+
 TEST(SamplingFields, EachRangeHoldsAtItsEndsAndNotBeyond) {
   SamplingParams params;
   each_sampling_field(params, [&](const SamplingField& field, auto& member) {

@@ -24,9 +24,17 @@ struct Reader {
   void read(std::string_view name, std::optional<uint64_t>& seed) const {
     if (const auto number = fields.integer(name)) seed = static_cast<uint64_t>(*number);
   }
-  void read(std::string_view name, std::vector<std::string>& texts) const {
-    if (fields.has(name))
-      texts = fields.texts(name, SamplingLimits::kMaxStops, SamplingLimits::kMaxStopBytes);
+  void read_texts(const SamplingField& field, std::string_view name,
+                  std::vector<std::string>& texts) const {
+    if (fields.has(name)) texts = fields.texts(name, field.most, SamplingLimits::kMaxStopBytes);
+  }
+  /// Lists that a client empties by mistake would be a rule without effect.
+  void check_members(const SamplingField& field, std::string_view name) const {
+    const json::value* given = field.needs_members ? fields.find(name) : nullptr;
+    if (given == nullptr) return;
+    const bool is_empty = (given->is_array() && given->get_array().empty()) ||
+                          (given->is_string() && given->get_string().empty());
+    if (is_empty) fields.note(name, "must not be empty; leave it out");
   }
   void read(std::string_view name, std::string& text) const {
     const auto given = fields.text(name, SamplingLimits::kMaxGrammarBytes);
@@ -89,10 +97,16 @@ void read_sampling_params(const FieldReader& fields, SamplingNames names, int64_
     const bool is_left = names == SamplingNames::kOpenAi &&
                          static_cast<const void*>(&member) == &params.max_new_tokens;
     if (is_left) return;
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, std::string>) {
-      if (field.is_json) return reader.read_json(name_of(field, names), member);
+    using Member = std::remove_cvref_t<decltype(member)>;
+    const std::string_view name = name_of(field, names);
+    reader.check_members(field, name);
+    if constexpr (std::is_same_v<Member, std::string>) {
+      if (field.is_json) return reader.read_json(name, member);
     }
-    reader.read(name_of(field, names), member);
+    if constexpr (std::is_same_v<Member, std::vector<std::string>>)
+      reader.read_texts(field, name, member);
+    else
+      reader.read(name, member);
   });
 }
 

@@ -17,7 +17,7 @@ namespace slime::engine {
 
 struct SamplingLimits {
   static constexpr std::size_t kMaxStops = 64;
-  static constexpr std::size_t kMaxStopBytes = 1024;
+  static constexpr std::size_t kMaxStopBytes = 1024;  // of any text in a list
   static constexpr std::size_t kMaxLogitBias = 4096;
   static constexpr std::size_t kMaxGrammarBytes = 256 << 10;
 };

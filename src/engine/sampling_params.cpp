@@ -64,6 +64,12 @@ std::vector<std::string> problems_of(const SamplingParams& params, int64_t vocab
       }
     }
   });
+  for (const TokenId id : params.allowed_token_ids) {
+    if (id >= 0 && id < vocab_size) continue;
+    problems.push_back(
+        fmt::format("allowed_token_ids holds {}; the vocabulary has {} ids", id, vocab_size));
+    break;
+  }
   if (const auto grammars = grammars_of(params, names); grammars.size() > 1) {
     problems.push_back(fmt::format("{} are {} grammars; a request may have one",
                                    fmt::join(grammars, ", "), grammars.size()));

@@ -59,6 +59,8 @@ class ConstraintSource {
 
   /// What it keeps for later requests alone.
   virtual void clear_cache() {}
+
+  virtual GrammarLoad load() const { return {}; }
 };
 
 /// Of a mask of all ids.

@@ -193,6 +193,11 @@ engine::EngineConfig engine_settings(const config::RunConfig& config) {
   return engine;
 }
 
+engine::GrammarConfig grammar_config(const config::RunConfig& config) {
+  return {.takes_grammars = config.sglang_grammar_backend != "none",
+          .disables_whitespace = config.sglang_constrained_json_disable_any_whitespace};
+}
+
 engine::EngineConfig make_engine_config(const config::RunConfig& config,
                                         const setup::ModelText& text, int64_t kv_cache_bytes) {
   engine::EngineConfig engine = engine_settings(config);
@@ -202,8 +207,8 @@ engine::EngineConfig make_engine_config(const config::RunConfig& config,
   };
   const model::ModelConfig model = model::read_model_config(config.hf_checkpoint);
   engine.eos_token_ids = engine::end_tokens(model, text.tokenizer.get()).ids;
-  engine.constraints =
-      engine::make_grammar_constraints(*text.tokenizer, model.vocab_size, engine.eos_token_ids);
+  engine.constraints = engine::make_grammar_constraints(
+      text.tokenizer.get(), model.vocab_size, engine.eos_token_ids, grammar_config(config));
   return engine;
 }
 

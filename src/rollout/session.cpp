@@ -259,7 +259,7 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
   request.sampling.max_new_tokens = remaining_tokens(sample, rules_);
   request.sampling.sampling_seed = draw_key(rules_.seed, sample.ordinal);
   request.return_logprob = true;
-  request.return_free_logprobs = request.sampling.has_grammar();
+  request.return_free_logprobs = request.sampling.is_constrained();
   request.return_top_p_token_ids = rules_.keeps_top_p_ids;
   request.return_top_p_log_probs = rules_.keeps_top_p_log_probs;
   request.top_logprobs_num = rules_.topk_log_probs;

@@ -233,6 +233,7 @@ Expected<engine::EngineLoad> Router::load() const {
       sum.seconds_without_progress =
           std::max(sum.seconds_without_progress, load->seconds_without_progress);
       sum.decode_tokens_per_second += load->decode_tokens_per_second;
+      add(load->grammars, sum.grammars);
     });
   }
   return sum;

@@ -25,6 +25,8 @@ NAMES = {
     "regex": "regex",
     "ebnf": "ebnf",
     "structural_tag": "structural_tag",
+    "allowed_token_ids": "allowed_token_ids",
+    "bad_words": "bad_words",
     "sampling_seed": "seed",
 }
 OPENAI_NAMES = {openai: name for name, openai in NAMES.items()}

@@ -248,8 +248,6 @@ constexpr auto kTable = std::to_array<RequestField>({
     done("routed_experts_prompt_start", kTokenSampling),
     done("return_sampling_mask", kTokenSampling),
     done("return_free_logprobs", kTokenSampling),
-    refused("allowed_token_ids", kTokenSampling, kNotSupported),
-    refused("bad_words", kTokenSampling, kNotSupported),
     refused("logits_processors", kTokenSampling, kNotSupported),
     refused("truncate_prompt_tokens", kTokenSampling, kNotSupported),
     ignored("detokenize", kTokenSampling),
@@ -257,6 +255,20 @@ constexpr auto kTable = std::to_array<RequestField>({
     ignored("extra_args", kTokenSampling),
     ignored("best_of", kTokenSampling),
     ignored("skip_reading_prefix_cache", kTokenSampling),
+
+    // /tokenize and /detokenize: read in text_routes.cpp.
+    ignored("model", kTokenize | kDetokenize),
+    done("prompt", kTokenize),
+    done("messages", kTokenize),
+    done("tools", kTokenize),
+    done("chat_template_kwargs", kTokenize),
+    done("add_generation_prompt", kTokenize),
+    done("continue_final_message", kTokenize),
+    done("add_special_tokens", kTokenize),
+    done("return_token_strs", kTokenize),
+    refused("chat_template", kTokenize, "is refused: the model's own is used"),
+    done("tokens", kDetokenize),
+    done("skip_special_tokens", kDetokenize),
 });
 
 /// One value of a typed field, which stands under `field.name` in `fields`.

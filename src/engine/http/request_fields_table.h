@@ -29,6 +29,8 @@ inline constexpr Protocols kTokenRoute = 16;     // vLLM's, the body of /inferen
 inline constexpr Protocols kTokenSampling = 32;  // sampling_params in it
 inline constexpr Protocols kResponses = 64;
 inline constexpr Protocols kMessages = 128;  // Anthropic's
+inline constexpr Protocols kTokenize = 256;
+inline constexpr Protocols kDetokenize = 512;
 inline constexpr Protocols kChats = kChatCompletions | kResponses | kMessages;
 /// Fields that OpenAI's routes share, and Anthropic's has beside its own (openai_fields.h).
 inline constexpr Protocols kOpenAi = kChats | kCompletions;

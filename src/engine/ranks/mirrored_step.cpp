@@ -28,6 +28,8 @@ std::string client_text(const Request& request) {
        {&SamplingParams::json_schema, &SamplingParams::regex, &SamplingParams::ebnf,
         &SamplingParams::structural_tag})
     (client.request.sampling.*grammar).clear();
+  client.request.sampling.allowed_token_ids.clear();
+  client.request.sampling.bad_words.clear();
   return to_frame(client);
 }
 

@@ -68,6 +68,7 @@ void each_load_field(Load& load, const Fn& fn) {
   fn(load.seconds_without_progress);
   fn(load.decode_tokens_per_second);
   fn(load.is_paused);
+  each_grammar_number(fn, load.grammars);
 }
 
 }  // namespace

@@ -36,9 +36,10 @@ Cause cause_of_status(int status) {
 const char* why_not_asked(const GenerateRequest& request) {
   if (request.return_routed_experts || request.return_top_p_token_ids)
     return "servers of others tell neither experts nor top-p tokens here";
-  if (request.sampling.has_grammar() || request.return_free_logprobs) {
-    return "servers of others are not asked for grammars here: a response that goes on elsewhere "
-           "would begin its grammar anew, and training needs log-probs without it";
+  if (request.sampling.is_constrained() || request.return_free_logprobs) {
+    return "servers of others are not asked for grammars, allowed_token_ids or bad_words here: a "
+           "response that goes on elsewhere would begin its grammar anew, and training needs "
+           "log-probs without them";
   }
   if (!request.token_ids_logprob.empty())
     return "servers of others are not asked for the log-probs of given tokens here";
