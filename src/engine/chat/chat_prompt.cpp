@@ -150,10 +150,15 @@ ChatCall prepare_chat(ChatRequest request, const ServedModel& model,
   return call;
 }
 
-int64_t count_prompt_tokens(ChatRequest request, const ServedModel& model, ChatSession* session) {
+std::vector<TokenId> prompt_tokens(ChatRequest request, const ServedModel& model,
+                                   ChatSession* session) {
   if (session != nullptr) session->begin(request);
   ChatTools tools;
-  return static_cast<int64_t>(make_prompt(request, model, session, tools).ids.size());
+  return make_prompt(request, model, session, tools).ids;
+}
+
+int64_t count_prompt_tokens(ChatRequest request, const ServedModel& model, ChatSession* session) {
+  return static_cast<int64_t>(prompt_tokens(std::move(request), model, session).size());
 }
 
 }  // namespace slime::engine

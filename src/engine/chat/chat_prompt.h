@@ -43,7 +43,10 @@ struct ChatCall {
 ChatCall prepare_chat(ChatRequest request, const ServedModel& model,
                       std::shared_ptr<ChatSession> session = nullptr);
 
-/// Length of the prompt alone.
+/// The prompt alone.
+std::vector<TokenId> prompt_tokens(ChatRequest request, const ServedModel& model,
+                                   ChatSession* session = nullptr);
+/// Its length.
 int64_t count_prompt_tokens(ChatRequest request, const ServedModel& model,
                             ChatSession* session = nullptr);
 

@@ -170,6 +170,7 @@ void add_weights_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_weight_tensor_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_profile_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_information_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
+void add_text_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_other_routes(std::vector<net::HttpRoute>& routes);
 /// After the routes of the chat protocols, which it also serves below /sessions/NAME.
 void add_session_routes(ApiState& state, std::vector<net::HttpRoute>& routes);

@@ -1,4 +1,4 @@
-/// Routes that only look: health, model, load, metrics, the tokens of a text.
+/// Routes that only look: health, version, model, load, metrics.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,6 @@
 #include "engine/http/generate_request.h"
 #include "engine/http/metrics_text.h"
 #include "engine/http/running_call.h"
-#include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
 namespace {
@@ -36,6 +35,10 @@ bool is_wedged(const ApiState& state, const Expected<EngineLoad>& load) {
 
 HttpResponse health(ApiState& state, const HttpRequest&) {
   return {.status = is_wedged(state, state.engine.load()) ? 503 : 200, .content_type = ""};
+}
+
+HttpResponse version(ApiState&, const HttpRequest&) {
+  return json_response({{"version", "slime"}});
 }
 
 /// Proves that a token can be made. Under load the running requests are the proof; a paused engine
@@ -190,6 +193,24 @@ HttpResponse server_info(const ApiState& state, const EngineLoad& load, const Ht
        {"version", "slime"}});
 }
 
+void add_grammars(MetricsText& text, const GrammarLoad& grammars) {
+  text.counter("grammars_compiled_total", "Grammars compiled.", grammars.num_compiled);
+  text.counter("grammars_refused_total", "Grammars whose source cannot be followed.",
+               grammars.num_refused);
+  text.counter("grammars_too_slow_total", "Grammars that took longer to compile than they may.",
+               grammars.num_too_slow);
+  text.counter("grammars_busy_total", "Requests turned away because too many grammars waited.",
+               grammars.num_busy);
+  text.counter("grammar_cache_hits_total", "Requests whose grammar was compiled before.",
+               grammars.num_cache_hits);
+  text.gauge("grammar_queue_reqs", "Grammars that wait for a thread or are being compiled.",
+             grammars.num_waiting + grammars.num_running);
+  text.gauge("grammars_cached", "Compiled grammars that are kept.", grammars.num_cached);
+  text.gauge("grammar_cache_bytes", "Held by them.", grammars.cache_bytes);
+  text.counter("grammar_masks_total", "Masks computed under a grammar.", grammars.num_masks);
+  text.counter("grammar_mask_seconds_total", "Time for all of them.", grammars.mask_seconds);
+}
+
 HttpResponse metrics(const ApiState& state, const EngineLoad& load, const HttpRequest&) {
   const RequestMetrics& metrics = state.metrics;
   MetricsText text("model_name", state.model.name);
@@ -206,6 +227,7 @@ HttpResponse metrics(const ApiState& state, const EngineLoad& load, const HttpRe
   text.gauge("session_bytes", "Held by the turns of sessions.", state.sessions.num_bytes());
   text.counter("dropped_sessions_total", "Sessions dropped because nothing was asked of them.",
                state.sessions.num_dropped());
+  add_grammars(text, load.grammars);
   text.counter("engine_steps_total", "Engine steps.", load.steps_done);
   text.counter("num_requests_total", "Finished requests.", metrics.num_requests.load());
   text.counter("num_aborted_requests_total", "Aborted requests.", metrics.num_aborted.load());
@@ -221,50 +243,6 @@ HttpResponse metrics(const ApiState& state, const EngineLoad& load, const HttpRe
                  metrics.whole_request);
   text.histogram("queue_time_seconds", "From submission to the first step.", metrics.in_queue);
   return {.body = text.take(), .content_type = kMetricsType};
-}
-
-constexpr std::array<std::string_view, 3> kTokenizeFields{"model", "prompt", "add_special_tokens"};
-constexpr std::array<std::string_view, 3> kDetokenizeFields{"model", "tokens",
-                                                            "skip_special_tokens"};
-
-/// The prompt is a text, or a list of texts; then tokens and count are lists too.
-HttpResponse tokenize(ApiState& state, const HttpRequest& request) {
-  const json::object body = parse_body(request.body);
-  std::vector<std::string> problems;
-  const FieldReader fields(body, "", problems);
-  const bool adds_special = fields.boolean("add_special_tokens").value_or(true);
-  const json::value* prompt = fields.find("prompt");
-  const bool is_list = prompt != nullptr && prompt->is_array();
-  const std::vector<std::string> texts = fields.required().texts("prompt");
-  fields.refuse_unknown(kTokenizeFields);
-  require_none(problems);
-
-  json::array tokens, counts;
-  for (const std::string& text : texts) {
-    const auto ids = encode_prompt(state.model, "prompt", text, adds_special);
-    tokens.push_back(json::value_from(ids));
-    counts.push_back(ids.size());
-  }
-  if (!is_list && tokens.empty()) {  // the empty text
-    const auto ids = encode_prompt(state.model, "prompt", "", adds_special);
-    tokens.push_back(json::value_from(ids));
-    counts.push_back(ids.size());
-  }
-  return json_response({{"tokens", is_list ? json::value(tokens) : tokens.front()},
-                        {"count", is_list ? json::value(counts) : counts.front()},
-                        {"max_model_len", state.model.context_length}});
-}
-
-HttpResponse detokenize(ApiState& state, const HttpRequest& request) {
-  require_tokenizer(state.model);
-  const json::object body = parse_body(request.body);
-  std::vector<std::string> problems;
-  const FieldReader fields(body, "", problems);
-  const bool skips_special = fields.boolean("skip_special_tokens").value_or(true);
-  const auto ids = fields.required().token_ids("tokens", state.model.vocab_size);
-  fields.refuse_unknown(kDetokenizeFields);
-  require_none(problems);
-  return json_response({{"text", state.model.tokenizer->decode(ids, skips_special)}});
 }
 
 }  // namespace
@@ -287,6 +265,8 @@ void add_information_routes(ApiState& state, std::vector<net::HttpRoute>& routes
                         }));
   };
   add("/health", RouteClass::kProbe, health);
+  add("/ping", RouteClass::kProbe, health);  // vLLM's, SageMaker's
+  add("/version", RouteClass::kProbe, version);
   routes.emplace_back(
       "GET", "/health_generate", RouteClass::kProbe,
       [&state](HttpExchange& exchange) { return health_generate(state, exchange); });
@@ -299,14 +279,6 @@ void add_information_routes(ApiState& state, std::vector<net::HttpRoute>& routes
   add_of_load("/get_server_info", RouteClass::kInference, server_info);
   add_of_load("/v1/loads", RouteClass::kInference, loads);
   add_of_load("/get_load", RouteClass::kInference, get_load);
-  const auto add_of_text = [&](const char* path, Answer answer) {
-    routes.emplace_back(
-        "POST", path, RouteClass::kInference,
-        answer_on(state.parse_threads,
-                  [&state, answer](const HttpRequest& request) { return answer(state, request); }));
-  };
-  for (const char* path : {"/tokenize", "/v1/tokenize"}) add_of_text(path, tokenize);
-  for (const char* path : {"/detokenize", "/v1/detokenize"}) add_of_text(path, detokenize);
 }
 
 }  // namespace slime::engine

@@ -58,34 +58,20 @@ TEST(InformationRoutes, MetricsHaveTheLatenciesOfRequests) {
     EXPECT_NE(body.find(line), std::string::npos) << line << body;
 }
 
-TEST(InformationRoutes, TextBecomesTokensAndTextAgain) {
+TEST(InformationRoutes, PingAndVersionAnswerVllmsClients) {
   TestServer test("Hi");
-  const json::value one = test.post("/tokenize", R"({"model":"ascii","prompt":"Hi"})");
-  EXPECT_EQ(at(one, "/tokens"), json::value({72, 105}));
-  EXPECT_EQ(at(one, "/count"), 2);
-  EXPECT_EQ(at(one, "/max_model_len"), 1000);
-  const json::value many =
-      test.post("/v1/tokenize", R"({"prompt":["a","bc"],"add_special_tokens":false})");
-  EXPECT_EQ(at(many, "/tokens/1"), json::value({98, 99}));
-  EXPECT_EQ(at(many, "/count"), json::value({1, 2}));
-  EXPECT_EQ(at(test.post("/tokenize", R"({"prompt":""})"), "/count"), 0);
-  EXPECT_EQ(at(test.post("/detokenize", R"({"tokens":[72,105]})"), "/text"), "Hi");
-  EXPECT_EQ(at(test.post("/v1/detokenize", R"({"tokens":[]})"), "/text"), "");
+  EXPECT_EQ(test.call("GET", "/ping").status, 200);
+  EXPECT_EQ(at(parse_json(test.call("GET", "/version").body, ""), "/version"), "slime");
 }
 
-TEST(InformationRoutes, WhatCannotBeTokenisedIsRefusedWithItsReason) {
+TEST(InformationRoutes, MetricsCountGrammars) {
   TestServer test("Hi");
-  const auto refused = [&](const char* path, const std::string& body, const char* reason) {
-    const net::HttpResponse response = test.call("POST", path, body);
-    EXPECT_EQ(response.status, 400) << body;
-    EXPECT_NE(response.body.find(reason), std::string::npos) << response.body;
-  };
-  refused("/tokenize", "{}", "prompt is missing");
-  refused("/tokenize", R"({"prompt":7})", "prompt must be a string or a list of strings");
-  refused("/tokenize", R"({"prompt":"a","add_special_token":true})", "did you mean");
-  refused("/tokenize", R"({"prompt":")" + std::string(200'000, 'a') + "\"}",
-          "maximum context length is 1000");
-  refused("/detokenize", R"({"tokens":[128]})", "not 128 at index 0");
+  const std::string body = test.call("GET", "/metrics").body;
+  for (const char* name : {"grammars_compiled_total", "grammar_cache_hits_total",
+                           "grammar_masks_total", "grammar_mask_seconds_total"})
+    EXPECT_NE(body.find(std::string("sglang:") + name + "{model_name=\"ascii\"} 0\n"),
+              std::string::npos)
+        << name << body;
 }
 
 }  // namespace

@@ -312,5 +312,25 @@ TEST(RequestMatrix, EveryFieldOfTheTokenRouteTakesEveryValueOrNamesItself) {
   EXPECT_GT(matrix.num_sent(), 2000U);
 }
 
+TEST(RequestMatrix, EveryFieldOfTheTextRoutesTakesEveryValueOrNamesItself) {
+  Matrix matrix;
+  for (const RequestField& field : request_fields()) {
+    for (const std::string& value : values_for(field)) {
+      const std::string member = fmt::format(R"("{}":{})", field.name, value);
+      const auto send = [&](const char* path, std::string_view prompt, const char* given) {
+        const std::string own =
+            field.name == prompt ? "" : fmt::format(R"("{}":{},)", prompt, given);
+        matrix.send(path, "{" + own + member + "}", field.name, Verdict::kEither);
+      };
+      if ((field.protocols & kTokenize) != 0) {
+        send("/tokenize", "prompt", R"("x")");
+        send("/tokenize", "messages", R"([{"role":"user","content":"x"}])");
+      }
+      if ((field.protocols & kDetokenize) != 0) send("/detokenize", "tokens", "[65]");
+    }
+  }
+  EXPECT_GT(matrix.num_sent(), 1000U);
+}
+
 }  // namespace
 }  // namespace slime::engine

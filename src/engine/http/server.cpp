@@ -25,6 +25,7 @@ std::vector<net::HttpRoute> ApiServer::make_routes(ApiState& state) {
   add_weight_tensor_routes(state, routes);
   add_profile_routes(state, routes);
   add_information_routes(state, routes);
+  add_text_routes(state, routes);
   add_other_routes(routes);
   add_router_routes(state, routes);
   add_session_routes(state, routes);
