@@ -20,8 +20,7 @@ constexpr std::string_view kAwaited[] = {
     // Engines that outlive the trainer.
     "--rollout-session-id",
     "--rollout-cleanup-timeout",
-    // The durable queue, and branches of runs.
-    "--ckpt-step",
+    // The durable queue.
     "--rollout-data-transport",
     "--rollout-data-dir",
     "--rollout-storage-profile",

@@ -6,9 +6,14 @@ namespace slime::loop {
 
 std::unique_ptr<Stations> stations_of(config::RunConfig config, CarriedState& carried,
                                       cluster::Hosts& hosts, const Clock& clock) {
-  report::RunFolder folder =
-      carried.folder ? std::move(*carried.folder) : report::RunFolder(config);
+  const bool begins = !carried.folder;
+  report::RunFolder folder = begins ? report::RunFolder(config) : std::move(*carried.folder);
   carried.folder.reset();
+  if (begins) {
+    const auto note = [&](const std::string& line) { carried.branch_notes.push_back(line); };
+    carried.branch = choose_branch(config, folder, note);
+    follow_choice(config, carried.branch, folder, note);
+  }
   auto run = std::make_unique<Stations>(std::move(config), std::move(folder), carried.identity,
                                         hosts, clock);
   run->data.text = std::move(carried.text);

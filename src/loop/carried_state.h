@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "buffer/dataset.h"
 #include "cluster/placement.h"
 #include "cluster/run_identity.h"
+#include "loop/branches.h"
 #include "loop/start_point.h"
 #include "loop/stations.h"
 #include "model/network.h"
@@ -22,6 +25,8 @@ struct CarriedState {
   cluster::RunIdentity identity;
   std::optional<StartPoint> first;          // where the run began; none: it has not begun
   std::optional<report::RunFolder> folder;  // locked
+  BranchChoice branch;                      // of the command
+  std::vector<std::string> branch_notes;    // what it had to say
   std::unique_ptr<setup::ModelText> text;
   std::optional<buffer::Dataset> rows;  // reads `text`
   int64_t engine_threads = 0;

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "train/checkpoint_directory.h"
 #include "train/checkpoint_room.h"
+#include "train/commit_record.h"
 #include "train/run_parts.h"
 
 namespace slime::loop {
@@ -79,6 +80,7 @@ void Checkpoints::save(int64_t step, bool is_published, std::optional<StepBounda
   run["weight_version"] = engines_.weight_version().value_or(step + 1);
   run["is_published"] = is_published;
   run["run_id"] = owner_.run_id;
+  run["queue_run_id"] = config_.rollout_queue_run_id.get();
   run["settings"] = owner_.settings;
   run["epoch"] = owner_.epoch;
   for (const train::PartRow& row : train::run_parts()) {
@@ -92,9 +94,26 @@ void Checkpoints::save(int64_t step, bool is_published, std::optional<StepBounda
   const fs::path directory = write(step, run);
   // In this order `latest` names a checkpoint that is there, whenever the process dies.
   folder_.set_latest(directory);
+  record(step, run);
   train::remove_old_checkpoints(folder_.checkpoints(), config_.keep_checkpoints, directory);
+  train::remove_commit_records(folder_.checkpoints());
   recorder_.saved(step);
   memory_.set_last_checkpoint(step);
+}
+
+/// The checkpoint is whole without it: a disk that does not take it ends no run.
+void Checkpoints::record(int64_t step, const json::object& run) {
+  try {
+    train::write_commit_record(
+        folder_.checkpoints(), step,
+        {{"resumable", true},
+         {"weight_version", run.at("weight_version")},
+         {"rollout_data_dir",
+          fs::absolute(folder_.root() / "rollouts").lexically_normal().string()},
+         {"run_id", config_.rollout_queue_run_id.get()}});
+  } catch (const ConfigError& error) {
+    recorder_.message(error.what());
+  }
 }
 
 fs::path Checkpoints::write_to(const fs::path& root, int64_t step, const json::object& run) {

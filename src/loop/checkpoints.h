@@ -50,6 +50,7 @@ class Checkpoints {
   /// Writes it among the others. On a full disk older ones make room, or it goes to another place and a
   /// ConfigError says where; nothing is lost in silence.
   std::filesystem::path write(int64_t step, const json::object& run);
+  void record(int64_t step, const json::object& run);
   std::filesystem::path write_to(const std::filesystem::path& root, int64_t step,
                                  const json::object& run);
   bool make_room(uint64_t missing_bytes);

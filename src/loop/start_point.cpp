@@ -35,6 +35,19 @@ bool names_checkpoint_of(const fs::path& root, const fs::path& path) {
   });
 }
 
+/// Whether a folder is, links followed, in one of the run's branches but the first.
+bool is_in_branch(const report::BranchPlace& base, const fs::path& path) {
+  std::error_code unknown;
+  const std::string given = (fs::weakly_canonical(path, unknown) / "").string();
+  for (const std::string& name : report::branch_names(base)) {
+    if (name == report::kMainBranch) continue;
+    const report::BranchPlace place = report::place_of_branch(base, name);
+    for (const fs::path& folder : {place.root, place.checkpoints})
+      if (given.starts_with((fs::weakly_canonical(folder, unknown) / "").string())) return true;
+  }
+  return false;
+}
+
 /// What would work in the place of a --load that has no checkpoint.
 std::string advice_for(const fs::path& given) {
   if (fs::exists(given / "COMMITTED")) {
@@ -52,13 +65,30 @@ std::string advice_for(const fs::path& given) {
   return "without --load the run starts anew";
 }
 
+/// That of one step. Throws ConfigError where it is not there or damaged.
+train::Checkpoint checkpoint_of_step(const fs::path& root, int64_t step) {
+  const fs::path directory = root / train::checkpoint_name(step);
+  const auto steps = train::committed_iterations(root);
+  if (std::ranges::find(steps, step) == steps.end()) {
+    throw ConfigError(
+        fmt::format("--load {}: has no checkpoint of rollout {}; there are: {}", root.string(),
+                    step, steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
+  }
+  if (const std::string damage = train::checkpoint_damage(directory); !damage.empty())
+    throw ConfigError(fmt::format("{}: {}", directory.string(), damage));
+  return train::read_checkpoint(directory, step);
+}
+
 /// What --load, which is another folder than the run's own, has: a checkpoint to go on from, one to
 /// take weights of, or a model directory. False: nothing, and the run begins as without it.
-bool load_from(const config::RunConfig& config, StartPoint& start, const train::Warn& warn) {
-  const fs::path given = config.load;
+bool load_from(const config::RunConfig& config, const BranchChoice& choice, StartPoint& start,
+               const train::Warn& warn) {
+  const fs::path given = choice.elsewhere.empty() ? config.load.get() : choice.elsewhere;
   std::optional<train::Checkpoint> checkpoint;
   const bool is_one = fs::exists(given / "COMMITTED");
-  if (is_one && config.finetune) {
+  if (choice.step) {
+    checkpoint = checkpoint_of_step(given, *choice.step);
+  } else if (is_one && config.finetune) {
     const std::string damage = train::checkpoint_damage(given);
     if (!damage.empty()) throw ConfigError(fmt::format("--load {}: {}", config.load, damage));
     checkpoint = train::read_checkpoint(given, 0);
@@ -157,7 +187,7 @@ void check_overwrite(const config::RunConfig& config, const report::RunFolder& f
        {std::pair{"--load", config.load}, std::pair{"--hf-checkpoint", config.hf_checkpoint},
         std::pair{"--ref-load", config.ref_load}, std::pair{"--critic-load", config.critic_load},
         std::pair{"--opd-teacher-load", config.opd_teacher_load}}) {
-    if (!path.empty() && names_checkpoint_of(own, path)) {
+    if (!path.empty() && (names_checkpoint_of(own, path) || is_in_branch(folder.base(), path))) {
       problems.push_back(fmt::format(
           "--overwrite deletes the checkpoints in {}, which {} {} needs; give another --run-dir",
           own.string(), flag, path));
@@ -187,20 +217,22 @@ void check_overwrite(const config::RunConfig& config, const report::RunFolder& f
 namespace {
 
 StartPoint find_start(const config::RunConfig& config, const report::RunFolder& folder,
-                      const train::Warn& warn) {
+                      const BranchChoice& choice, const train::Warn& warn) {
   const report::RunHistory history = report::read_history(folder);
   StartPoint start;
   if (config.overwrite) {
     check_overwrite(config, folder, history);
-    if (!config.load.empty()) load_from(config, start, warn);
+    if (!config.load.empty()) load_from(config, choice, start, warn);
     start.overwrites = true;
     start.run_id = report::make_run_id();
     return start;
   }
   const fs::path& own = folder.checkpoints();
-  const bool loads_own = config.load.empty() || is_same_folder(config.load, own);
+  const bool loads_own = choice.is_own;
   if (loads_own) {
-    start.checkpoint = train::find_checkpoint(own, warn);
+    // Of a branch that a dry run does not make, the step is not the newest.
+    start.checkpoint =
+        choice.step ? checkpoint_of_step(own, *choice.step) : train::find_checkpoint(own, warn);
     if (start.checkpoint && config.finetune) {
       throw ConfigError(
           fmt::format("--finetune: begins at rollout 0, and {} has checkpoints of its own, which "
@@ -211,7 +243,7 @@ StartPoint find_start(const config::RunConfig& config, const report::RunFolder& 
                       own.string(), start.checkpoint->directory.filename().string(), own.string()));
     }
   } else {
-    load_from(config, start, warn);
+    load_from(config, choice, start, warn);
   }
   const std::string known_id = report::run_id_of(history.run);
   if (loads_own && start.checkpoint) {
@@ -256,8 +288,8 @@ StartPoint find_start(const config::RunConfig& config, const report::RunFolder& 
 }  // namespace
 
 StartPoint choose_start(const config::RunConfig& config, const report::RunFolder& folder,
-                        const train::Warn& warn) {
-  return completed(config, find_start(config, folder, warn), warn);
+                        const BranchChoice& choice, const train::Warn& warn) {
+  return completed(config, find_start(config, folder, choice, warn), warn);
 }
 
 void refuse_fewer_steps(const config::RunConfig& config, const StartPoint& start, int64_t planned) {

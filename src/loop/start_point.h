@@ -25,6 +25,7 @@
 #include <string>
 
 #include "config/run_config.h"
+#include "loop/branches.h"
 #include "report/run_folder.h"
 #include "train/checkpoint.h"
 
@@ -43,11 +44,11 @@ struct StartPoint {
   std::string run_id;
 };
 
-/// `folder` is locked. `warn` gets what find_checkpoint has to say, and that a run starts over.
-/// Throws ConfigError when --load names a folder without checkpoints, and when results would be
-/// overwritten.
+/// `folder` is locked, and is of the branch that `choice` chose. `warn` gets what find_checkpoint has
+/// to say, and that a run starts over. Throws ConfigError when --load names a folder without
+/// checkpoints, and when results would be overwritten.
 StartPoint choose_start(const config::RunConfig& config, const report::RunFolder& folder,
-                        const train::Warn& warn);
+                        const BranchChoice& choice, const train::Warn& warn);
 
 /// Throws ConfigError where more steps are trained than the run would have.
 void refuse_fewer_steps(const config::RunConfig& config, const StartPoint& start, int64_t planned);

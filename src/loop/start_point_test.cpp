@@ -65,8 +65,11 @@ class StartPointTest : public testing::Test {
 
   StartPoint start(const RunConfig& config) {
     warnings_.clear();
-    return choose_start(config, report::RunFolder(config),
-                        [this](const std::string& text) { warnings_.push_back(text); });
+    const auto warn = [this](const std::string& text) { warnings_.push_back(text); };
+    report::RunFolder folder(config);
+    BranchChoice choice = choose_branch(config, folder, warn);
+    follow_choice(config, choice, folder, warn);
+    return choose_start(config, folder, choice, warn);
   }
 
   std::string refusal(const RunConfig& config) {
@@ -361,7 +364,8 @@ TEST_F(StartPointTest, SaveTakesAnEmptyFolderALogAndWhatRunsHaveSavedTo) {
 TEST_F(StartPointTest, AFolderThatIsOnlyNamedIsLookedAtAndLeftAsItIs) {
   RunConfig config = command("run");
   const auto look = [&] {
-    return choose_start(config, report::RunFolder::only_named(config), [](const std::string&) {});
+    return choose_start(config, report::RunFolder::only_named(config), {},
+                        [](const std::string&) {});
   };
   EXPECT_FALSE(look().checkpoint);
   EXPECT_FALSE(fs::exists(root_ / "run"));

@@ -32,6 +32,7 @@
 #include "setup/scores.h"
 #include "setup/train_config.h"
 #include "setup/vocabularies.h"
+#include "train/commit_record.h"
 
 namespace slime::loop {
 namespace {
@@ -181,11 +182,13 @@ std::set<int64_t> not_given_back(const StartPoint& start) {
 /// The ledger, and the position in the data, of where the run goes on. From here on the run's
 /// folder is written. Returns a step that was sampled ahead and is not trained, where the run has a
 /// function that draws steps.
-std::optional<SampledStep> open_records(Stations& run, Notes& notes) {
+std::optional<SampledStep> open_records(Stations& run, BranchChoice& branch, Notes& notes) {
   const StartPoint& start = run.course.start;
   report::RunFolder& folder = run.records.folder;
   RunData& data = run.data;
   if (start.overwrites) report::remove_history(folder);
+  begin_branch(run.config, std::exchange(branch, {}), folder,
+               start.checkpoint ? start.checkpoint->iteration : -1, run.launch.clock);
   // A process that died between its checkpoint and the link left the link behind, or none.
   if (start.checkpoint && start.is_own) folder.set_latest(start.checkpoint->directory);
   std::unique_ptr<buffer::Ledger> ledger =
@@ -209,6 +212,7 @@ std::optional<SampledStep> open_records(Stations& run, Notes& notes) {
   if (sampled && !(is_next && config::has_users_rollout(run.config)))
     let_wait(*std::exchange(sampled, std::nullopt), data.prompts(), *data.outcomes);
   folder.remove_rollouts_from(first);
+  train::remove_commit_records(folder.checkpoints(), first);
   return sampled;
 }
 
@@ -347,8 +351,9 @@ std::string checkpoints_kept(const Stations& run) {
 void find_beginning(Stations& run, CarriedState& carried, Notes& notes) {
   const auto warn = [&notes](const std::string& line) { notes.push_back(line); };
   StartPoint& start = run.course.start;
+  append(notes, std::exchange(carried.branch_notes, {}));
   start = carried.first ? choose_start_again(*carried.first, run.records.folder, warn)
-                        : choose_start(run.config, run.records.folder, warn);
+                        : choose_start(run.config, run.records.folder, carried.branch, warn);
   if (carried.first) return;
   carried.identity.epoch = epoch_of(start) + 1;
   run.launch.identity = carried.identity;
@@ -402,7 +407,7 @@ void build(Stations& run, const config::ParsedFlags& flags, CarriedState& carrie
     append(notes, run.records.memory.plan().lines());
     if (trains(run.config)) notes.push_back(checkpoints_kept(run));
   }
-  std::optional<SampledStep> sampled = open_records(run, notes);
+  std::optional<SampledStep> sampled = open_records(run, carried.branch, notes);
   carried.first->overwrites = false;
   start_engines(run, apart);
   start_recorder(run, flags.unknown, notes);

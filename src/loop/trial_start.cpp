@@ -23,6 +23,7 @@
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "loop/branches.h"
 #include "loop/start_point.h"
 #include "loop/translations.h"
 #include "model/config.h"
@@ -311,7 +312,7 @@ void note_machine(const config::RunConfig& config, TrialStart& start) {
 /// has weights to begin with.
 void try_beginning(config::ParsedFlags& flags, TrialStart& start) {
   const config::RunConfig& config = flags.config;
-  const report::RunFolder folder = report::RunFolder::only_named(config);
+  report::RunFolder folder = report::RunFolder::only_named(config);
   const bool is_own =
       fs::path(config.load.get()).lexically_normal() == folder.checkpoints().lexically_normal();
   const bool begins_without =
@@ -323,7 +324,13 @@ void try_beginning(config::ParsedFlags& flags, TrialStart& start) {
   if (!fs::exists(folder.root()) && !fs::exists(folder.checkpoints()) && config.load.empty())
     return;
   const auto note = [&flags](const std::string& line) { flags.warnings.push_back(line); };
-  const StartPoint point = choose_start(config, folder, note);
+  const BranchChoice choice = choose_branch(config, folder, note);
+  if (choice.makes_branch) {
+    note(fmt::format("a new branch would go on after rollout {} of branch {}", *choice.step,
+                     choice.branch));
+  }
+  if (choice.is_own) folder.go_to_branch(choice.branch);
+  const StartPoint point = choose_start(config, folder, choice, note);
   if (config.num_rollout) refuse_fewer_steps(config, point, *config.num_rollout);
 }
 

@@ -33,7 +33,7 @@ Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
       metrics_(config, folder, schedule.first_step, run, clock),
       summary_(!config.debug_rollout_only),
       users_output_(folder.plugin_logs()),
-      progress_({.title = folder.root().filename().string(),
+      progress_({.title = folder.title(),
                  .num_steps = schedule.num_steps,
                  .first_step = schedule.first_step},
                 detect_terminal(), clock),
@@ -276,7 +276,7 @@ void Recorder::finish(int64_t steps_done, bool interrupted) {
   if (profiler_) announce_trace(profiler_->after_last_step());
   timeline_.finish();
   const std::string root = folder_.root().string();
-  progress_.finish(folder_.root().filename().string(),
+  progress_.finish(folder_.title(),
                    summary_.rows(steps_done, schedule_.num_steps, root, interrupted));
 }
 

@@ -34,9 +34,10 @@ std::string default_name(const config::ModelFlags& config) {
 /// shows that a run was here: other programs have folders "rollouts" and links "latest", too.
 constexpr std::array<std::string_view, 4> kProofs{"lock", "run.json", "ledger.jsonl",
                                                   "metrics.jsonl"};
-constexpr std::array<std::string_view, 10> kOurs{
+constexpr std::array<std::string_view, 12> kOurs{
     "rollouts", "checkpoints", "latest",      "skipped",    "tensorboard",
-    "workers",  "trace.json",  "report.html", "latest.new", "latest_checkpointed_iteration.txt"};
+    "workers",  "trace.json",  "report.html", "latest.new", "latest_checkpointed_iteration.txt",
+    "rollout",  "branches"};
 constexpr std::size_t kShownNames = 3;
 
 /// What file systems, shells and people's scripts (... | tee DIR/train.log) put everywhere.
@@ -77,7 +78,21 @@ RunFolder RunFolder::only_named(const config::ModelFlags& config) {
                  : !config.save.empty()  ? fs::path(config.save)
                                          : fs::path("runs") / default_name(config);
   folder.checkpoints_ = config.save.empty() ? folder.root_ / "checkpoints" : fs::path(config.save);
+  folder.base_ = {folder.root_, folder.checkpoints_};
   return folder;
+}
+
+void RunFolder::go_to_branch(const std::string& name) {
+  const BranchPlace place = place_of_branch(base_, name);
+  branch_ = name;
+  root_ = place.root;
+  checkpoints_ = place.checkpoints;
+  if (reserve_) reserve_ = std::make_unique<Reserve>(root_);  // beside what is written
+}
+
+std::string RunFolder::title() const {
+  const std::string name = base_.root.filename().string();
+  return branch_ == kMainBranch ? name : fmt::format("{}, branch {}", name, branch_);
 }
 
 RunFolder::RunFolder(const config::ModelFlags& config) : RunFolder(only_named(config)) {

@@ -12,16 +12,19 @@
 ///   RUN_DIR/checkpoints/iter_0000012/      see train/checkpoint.h; --save puts them elsewhere
 ///   RUN_DIR/latest                         link to the newest checkpoint
 ///   RUN_DIR/lock                           who writes here; also in the folder of the checkpoints
+///   RUN_DIR/branches/ID/                   the same of a branch (report/branch_files.h)
 ///
 /// --load-debug-rollout-data 'RUN_DIR/skipped/{rollout_id}.jsonl' trains skipped steps again.
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "config/run_config.h"
 #include "core/json.h"
+#include "report/branch_files.h"
 #include "report/run_lock.h"
 
 namespace slime::report {
@@ -41,6 +44,7 @@ class RunFolder {
   /// Throws ConfigError once the disk was full and the run's small files took the reserve
   /// (core/disk_reserve.h): what is whole is saved, and the run ends.
   void check_reserve() const;
+  /// Of the branch that it was set to, the first where it was not.
   const std::filesystem::path& root() const { return root_; }
   const std::filesystem::path& checkpoints() const { return checkpoints_; }
   std::filesystem::path run_json() const { return root_ / "run.json"; }
@@ -52,6 +56,14 @@ class RunFolder {
   std::filesystem::path skipped(int64_t step) const;
   std::filesystem::path worker_logs() const { return root_ / "workers"; }
   std::filesystem::path plugin_logs() const { return root_ / "plugin"; }
+
+  /// The folders of the first branch.
+  const BranchPlace& base() const { return base_; }
+  const std::string& branch() const { return branch_; }
+  /// From now on all paths are this branch's. The locks are those of the whole run.
+  void go_to_branch(const std::string& name);
+  /// Name of the run, and of its branch where that is not the first, for people.
+  std::string title() const;
 
   /// Points RUN_DIR/latest at a checkpoint, atomically.
   void set_latest(const std::filesystem::path& checkpoint) const;
@@ -73,6 +85,8 @@ class RunFolder {
     bool is_kept;
   };
 
+  BranchPlace base_;
+  std::string branch_ = kMainBranch;
   std::filesystem::path root_;
   std::filesystem::path checkpoints_;
   std::vector<std::unique_ptr<RunLock>> locks_;

@@ -7,7 +7,9 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "report/branch_files.h"
 #include "train/checkpoint_directory.h"
+#include "train/commit_record.h"
 
 namespace slime::report {
 
@@ -79,7 +81,9 @@ void remove_history(const RunFolder& folder) {
   try {
     const fs::path& root = folder.root();
     fs::remove(folder.latest());  // first, so that it never dangles
+    remove_branches(folder.base());
     train::remove_checkpoints(folder.checkpoints());
+    train::remove_commit_records(folder.checkpoints());
     for (const char* name : {"metrics.jsonl", "timeline.jsonl", "ledger.jsonl", "trace.json",
                              "report.html", "run.json"})
       fs::remove(root / name);

@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <fstream>
 #include <system_error>
 
 #include "core/crc32c.h"
@@ -15,6 +16,7 @@
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/json.h"
+#include "core/replace_file.h"
 #include "model/safetensors.h"
 #include "train/checkpoint_room.h"
 
@@ -141,6 +143,19 @@ std::vector<int64_t> checkpoint_iterations(const fs::path& root) {
   }
   std::sort(iterations.begin(), iterations.end());
   return iterations;
+}
+
+std::optional<int64_t> tracked_iteration(const fs::path& root) {
+  std::ifstream file(root / kLatest);
+  int64_t iteration = 0;
+  if (!(file >> iteration) || iteration < 0) return std::nullopt;
+  return iteration;
+}
+
+void set_tracked_iteration(const fs::path& root, int64_t iteration) {
+  replace_file(root / kLatest, fmt::format("{}\n", iteration));
+  sync_path(root / kLatest);
+  sync_path(root);
 }
 
 fs::path write_checkpoint_directory(const fs::path& root, int64_t iteration,

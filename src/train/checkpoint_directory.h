@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,11 @@ std::vector<int64_t> checkpoint_iterations(const std::filesystem::path& root);
 
 /// Those that were written to the end.
 std::vector<int64_t> committed_iterations(const std::filesystem::path& root);
+
+/// What latest_checkpointed_iteration.txt says; nothing where it is not there or says no number.
+std::optional<int64_t> tracked_iteration(const std::filesystem::path& root);
+/// Replaces it, durably.
+void set_tracked_iteration(const std::filesystem::path& root, int64_t iteration);
 
 /// Fills a temporary directory through `fill`, adds COMMITTED (file list, sizes, CRC-32C), syncs
 /// everything and renames it to root/iter_NNNNNNN, replacing one of that name atomically;

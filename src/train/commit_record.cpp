@@ -1,0 +1,115 @@
+#include "train/commit_record.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "core/error.h"
+#include "core/field_reader.h"
+#include "core/replace_file.h"
+#include "core/sha256.h"
+#include "train/checkpoint_directory.h"
+
+namespace slime::train {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kPrefix = "committed_";
+constexpr std::string_view kSuffix = ".json";
+constexpr std::size_t kBlock = std::size_t{1} << 20;
+
+std::string sha256_of_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw ConfigError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
+  Sha256 hash;
+  std::vector<char> block(kBlock);
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0)
+    hash.add({block.data(), static_cast<std::size_t>(file.gcount())});
+  return hash.finish();
+}
+
+json::object files_of(const fs::path& root, const std::string& checkpoint) {
+  const fs::path committed = root / checkpoint / "COMMITTED";
+  const json::value list = read_json_file(committed);
+  if (!list.is_object()) throw ConfigError(committed.string() + ": should be an object");
+  json::object files;
+  const FieldReader fields(list.get_object(), committed.string() + ": ");
+  for (const FieldReader& entry : fields.required().list("files")) {
+    const std::string name = *entry.required().text("file");
+    json::object file{{"size", *entry.required().integer("size", 0)}};
+    if (name.ends_with(kSuffix)) file["sha256"] = sha256_of_file(root / checkpoint / name);
+    files[checkpoint + "/" + name] = std::move(file);
+  }
+  return files;
+}
+
+}  // namespace
+
+fs::path rollout_folder(const fs::path& root) { return root / "rollout"; }
+
+fs::path commit_record(const fs::path& root, int64_t iteration) {
+  return rollout_folder(root) / fmt::format("{}{}{}", kPrefix, iteration, kSuffix);
+}
+
+std::optional<int64_t> iteration_of_record(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  const std::string_view digits =
+      std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+  int64_t iteration = 0;
+  const auto [rest, status] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), iteration);
+  if (status != std::errc() || rest != digits.data() + digits.size() || iteration < 0)
+    return std::nullopt;
+  return iteration;
+}
+
+void write_commit_record(const fs::path& root, int64_t iteration, const json::object& more) {
+  const fs::path path = commit_record(root, iteration);
+  json::object record{{"version", 1}, {"rollout_id", iteration}};
+  for (const auto& member : more) record[member.key()] = member.value();
+  record["files"] = files_of(root, checkpoint_name(iteration));
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  const fs::path unfinished = path.parent_path() / fmt::format(".{}", path.filename().string());
+  replace_file(unfinished, to_pretty_json(record));
+  sync_path(unfinished);
+  const bool is_linked = ::link(unfinished.c_str(), path.c_str()) == 0;
+  const int reason = errno;
+  if (is_linked || reason == EEXIST) {
+    fs::remove(unfinished, error);
+  } else {
+    // A file system without hard links; one writer has the folder's lock.
+    if (!fs::exists(path)) fs::rename(unfinished, path, error);
+    if (error)
+      throw ConfigError(
+          fmt::format("{}: cannot be written: {}", path.string(), std::strerror(reason)));
+  }
+  if (!is_linked && reason == EEXIST) {
+    throw ConfigError(
+        fmt::format("{}: is there already; a commit record is written once, so another program has "
+                    "written here",
+                    path.string()));
+  }
+  sync_path(path.parent_path());
+}
+
+void remove_commit_records(const fs::path& root, std::optional<int64_t> first) {
+  std::error_code none;
+  std::vector<fs::path> gone;
+  for (const fs::directory_entry& entry : fs::directory_iterator(rollout_folder(root), none)) {
+    const std::optional<int64_t> iteration = iteration_of_record(entry.path());
+    if (!iteration) continue;
+    if ((first && *iteration >= *first) || !fs::exists(root / checkpoint_name(*iteration)))
+      gone.push_back(entry.path());
+  }
+  for (const fs::path& path : gone) fs::remove(path, none);
+}
+
+}  // namespace slime::train
