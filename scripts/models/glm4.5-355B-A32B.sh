@@ -1,4 +1,4 @@
-# GLM-4.5, 4.6 and 4.7
+# GLM-4.5
 MODEL_NAME=GLM-4.5
 MODEL_ARGS=(
   --num-layers "${MODEL_ARGS_NUM_LAYERS:-92}"
