@@ -44,6 +44,23 @@ TEST_F(ForeignCheckpoint, OfOlderMegatronToo) {
   EXPECT_THAT(foreign_checkpoint(root_), HasSubstr("Megatron-LM (torch)"));
 }
 
+TEST_F(ForeignCheckpoint, OfOtherSystemsIsCalledByTheirNames) {
+  touch("deepspeed/zero_to_fp32.py");
+  touch("verl/global_step_100/actor/model_world_size_8_rank_0.pt");
+  touch("adapter/adapter_config.json");
+  EXPECT_THAT(foreign_checkpoint(root_ / "deepspeed"), HasSubstr("DeepSpeed"));
+  EXPECT_THAT(foreign_checkpoint(root_ / "verl"), HasSubstr("verl"));
+  EXPECT_THAT(foreign_checkpoint(root_ / "adapter"), HasSubstr("PEFT"));
+}
+
+TEST_F(ForeignCheckpoint, AModelDirectoryWithFilesOfATrainerIsOneAllTheSame) {
+  touch("config.json");
+  touch("model.safetensors");
+  touch("zero_to_fp32.py");
+  touch("global_step3/rank_0_optim_states.pt");
+  EXPECT_EQ(foreign_checkpoint(root_), "");
+}
+
 TEST_F(ForeignCheckpoint, OursAndNoneAreNot) {
   EXPECT_EQ(foreign_checkpoint(root_), "");
   touch("iter_0000100/config.json");

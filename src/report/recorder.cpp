@@ -38,6 +38,7 @@ Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
                  .first_step = schedule.first_step},
                 detect_terminal(), clock),
       rollouts_(config, folder, tokenizer, [this](const std::string& text) { message(text); }),
+      utilization_(memory.is_on_gpu() ? kernels::nvml_utilization() : nullptr),
       signal_(config),
       trained_until_(clock.now()) {
   if (!config.profile) return;
@@ -192,6 +193,17 @@ void Recorder::add_memory(int64_t step, Metrics& metrics, StepSummary& line) {
   heap_trim_.after_step(metrics["perf/rss_bytes"]);
 }
 
+void Recorder::add_utilization(Metrics& metrics) {
+  const std::vector<double> shares = utilization_.take();
+  if (shares.empty()) return;
+  double sum = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    metrics[fmt::format("perf/gpu_utilization/{}", i)] = shares[i];
+    sum += shares[i];
+  }
+  metrics["perf/gpu_utilization/mean"] = sum / static_cast<double>(shares.size());
+}
+
 void Recorder::end_step(int64_t step, const Collected& collected,
                         const train::TrainReport* report) {
   const auto range = phase("record");
@@ -223,6 +235,7 @@ void Recorder::end_step(int64_t step, const Collected& collected,
     if (metrics.contains(phase)) metrics[name] = metrics[phase];
   }
   add_memory(step, metrics, line);
+  add_utilization(metrics);
   if (collected.is_logged) {
     for (const auto& [name, value] : of_rollout) metrics.erase(name);
   }

@@ -14,6 +14,7 @@
 #include "config/run_config.h"
 #include "core/clock.h"
 #include "core/json.h"
+#include "kernels/gpu/utilization.h"
 #include "kernels/trace.h"
 #include "report/collected.h"
 #include "report/eval_report.h"
@@ -79,6 +80,7 @@ class Recorder {
   void add_waits(Metrics& metrics, StepSummary& line);
   /// Of this step, mean of the engines.
   double seconds_of_engines(std::string_view phase) const;
+  void add_utilization(Metrics& metrics);
   void add_memory(int64_t step, Metrics& metrics, StepSummary& line);
   void announce_trace(const std::optional<std::filesystem::path>& file);
 
@@ -96,6 +98,7 @@ class Recorder {
   RolloutWriter rollouts_;                // tells by progress_
   std::optional<StepProfiler> profiler_;  // --profile
   HeapTrim heap_trim_;
+  kernels::GpuUtilization utilization_;  // of a run on GPUs
   LearningSignal signal_;
   Clock::TimePoint trained_until_;  // end of the last training phase
 };

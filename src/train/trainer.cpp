@@ -12,6 +12,8 @@
 #include "comm/ordered_sum.h"
 #include "core/error.h"
 #include "kernels/device.h"
+#include "kernels/gpu/gpu.h"
+#include "kernels/gpu/peak.h"
 #include "kernels/trace.h"
 #include "train/bad_numbers.h"
 #include "train/columns.h"
@@ -24,6 +26,12 @@
 
 namespace slime::train {
 namespace {
+
+/// Of the GPU that has the weights, where products are in 16 bits and its rate is known.
+std::optional<double> peak_flops_of(const Tensor& weights) {
+  if (!weights.is_cuda() || weights.element_size() != 2) return std::nullopt;
+  return kernels::peak_flops(kernels::opened_gpu().description());
+}
 
 const TrainConfig& checked(const TrainConfig& config) {
   check_config(config);
@@ -216,7 +224,10 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
   mesh_.world().barrier("the new weights");
   const double seconds = seconds_between(train_start, clock_.now());
   report.perf["perf/actor_train_time"] = seconds;
-  report.perf["perf/actor_train_tflops"] = 3 * forward_flops(flops_, lengths) / seconds / 1e12;
+  const double flops_per_second = 3 * forward_flops(flops_, lengths) / seconds;
+  report.perf["perf/actor_train_tflops"] = flops_per_second / 1e12;
+  if (const auto peak = peak_flops_of(network_.weights().flat()))
+    report.perf["perf/actor_train_mfu"] = flops_per_second / *peak;
   report.perf["perf/actor_train_tok_per_s"] = static_cast<double>(report.num_tokens) / seconds;
 
   ++state_.rollouts_done;
