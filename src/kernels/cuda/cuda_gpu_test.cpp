@@ -58,8 +58,8 @@ TEST(SharedGpuMemory, HasADescriptorAndIsGivenBack) {
   Gpu& gpu = open_gpu();
   const GpuMemoryUse before = gpu.memory_use();
   {
-    const auto memory = gpu.share_memory((int64_t{64} << 20) + 1);
-    EXPECT_EQ(memory->size_bytes(), int64_t{66} << 20);
+    const auto memory = gpu.share_memory((int64_t{1024} << 20) + 1);
+    EXPECT_EQ(memory->size_bytes(), int64_t{1026} << 20);
     EXPECT_EQ(gpu.memory_use().mapped, before.mapped + memory->size_bytes());
     EXPECT_GT(memory->descriptor(), 2);
     EXPECT_EQ(memory->device_index(), 0);
@@ -67,10 +67,11 @@ TEST(SharedGpuMemory, HasADescriptorAndIsGivenBack) {
     numbers.copy_(at::arange(3000, at::kFloat).view({3, 1000}));
     const Tensor same = memory->view(64 + 4 * 1000, {1000}, at::kFloat);
     EXPECT_TRUE(at::equal(same.cpu(), at::arange(1000, 2000, at::kFloat)));
-    EXPECT_THROW(memory->view(int64_t{66} << 20, {1}, at::kFloat), BugError);
+    EXPECT_THROW(memory->view(int64_t{1026} << 20, {1}, at::kFloat), BugError);
   }
   EXPECT_EQ(gpu.memory_use().mapped, before.mapped);
-  EXPECT_GE(gpu.memory_use().free, before.free - (int64_t{4} << 20));
+  // Of the device: other processes may have taken some meanwhile.
+  EXPECT_GE(gpu.memory_use().free, before.free - (int64_t{64} << 20));
 }
 
 TEST(GpuRecord, OthersComputeAndGiveMemoryBackMeanwhile) {
