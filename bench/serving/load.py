@@ -10,6 +10,8 @@ figures of a machine that does something else meanwhile are no figures. A server
 """
 
 import argparse
+import json
+import string
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,20 @@ sys.path.insert(0, str(ROOT / "tests/http"))
 
 from server_process import PROGRAM, Server  # noqa: E402
 from test_serve import make_model  # noqa: E402
+
+
+def make_speaking_model(scratch):
+    """A random llama each of whose tokens is text: bytes that are no character yet would be tokens without an event."""
+    model = make_model(scratch)
+    path = model / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    vocab = {token: number for token, number in tokenizer["model"]["vocab"].items() if token.isascii()}
+    used = {*vocab.values(), *(token["id"] for token in tokenizer["added_tokens"])}
+    pairs = (first + second for first in string.ascii_lowercase for second in string.ascii_lowercase)
+    free = [number for number in range(json.loads((model / "config.json").read_text())["vocab_size"]) if number not in used]
+    tokenizer["model"]["vocab"] = {**vocab, **{next(pairs): number for number in free}}
+    path.write_text(json.dumps(tokenizer))
+    return model
 
 
 def main():
@@ -35,7 +51,7 @@ def main():
     parser.add_argument("flags", nargs="*", help="further flags of the server, behind --")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        model = options.model or str(make_model(Path(scratch)))
+        model = options.model or str(make_speaking_model(Path(scratch)))
         with Server(model, "--max-running-requests", str(options.max_running), "--max-queued-requests", str(options.max_queued),
                     "--context-length", "1024", "--kv-cache-gib", str(options.kv_cache_gib), "--max-connections", "8192", *options.flags,
                     env={"OMP_NUM_THREADS": "1"}) as server:
