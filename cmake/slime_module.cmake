@@ -226,7 +226,7 @@ function(slime_executables)
       list(APPEND patterns ${CMAKE_SOURCE_DIR}/tests/golden/golden.cpp ${CMAKE_SOURCE_DIR}/tests/golden/golden_flags.cpp
         ${CMAKE_SOURCE_DIR}/tests/golden/context_parallel.cpp)
     endif()
-    set(test_libraries)
+    set(test_libraries slime_kernels)  # of tests/main.cpp
   else()
     set(patterns ${CMAKE_SOURCE_DIR}/tests/*_test.cpp ${CMAKE_SOURCE_DIR}/tests/golden/golden.cpp
       ${CMAKE_SOURCE_DIR}/tests/golden/golden_flags.cpp ${CMAKE_SOURCE_DIR}/tests/golden/context_parallel.cpp

@@ -40,7 +40,6 @@ class ScriptedWorker final {
   std::atomic<int> status{200};
   std::atomic<int> health{200};
   std::atomic<Does> does{Does::kAnswer};
-  std::atomic<bool> may_cut{true};    // a stream; until then it is held open
   std::atomic<int> num_requests{0};   // for tokens
   std::atomic<int> num_cancelled{0};  // whose client, which is the gateway, went away
   std::atomic<int> num_written{0};    // pieces of streams
@@ -96,7 +95,6 @@ class ScriptedWorker final {
       *gone = true;
     });
     if (does == Does::kCutBeforeAnswer) {
-      net::HttpResponse head{.content_type = "text/plain"};
       co_await cut(exchange);
       co_return;
     }
@@ -117,10 +115,7 @@ class ScriptedWorker final {
       std::string piece = "data: " + std::to_string(i) + "\n\n";
       co_await exchange.write_body(std::move(piece));
       ++num_written;
-      if (does == Does::kCutInStream && i == 1) {
-        while (!may_cut && !*gone) co_await wait(exchange, std::chrono::milliseconds(5));
-        co_return;
-      }
+      if (does == Does::kCutInStream && i == 1) co_return;
     }
     std::string more(64 << 10, 'x');
     while (!ends_streams && !*gone) {  // as fast as it is read
