@@ -19,6 +19,7 @@
 #include "cli/score.h"
 #include "cli/serve.h"
 #include "cli/simulate.h"
+#include "cli/steps.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
 #include "cli/worker.h"
@@ -28,6 +29,7 @@ namespace slime::cli {
 std::span<const Command> commands() {
   static constexpr auto kCommands = std::to_array<Command>({
       {"train", "train a model: generate, score, learn, repeat", train},
+      {"steps", "a run whose loop is a script's (Python: slime.start)", steps},
       {"replay", "train once more on what a run drew, and compare the weights", replay},
       {"train-async", "the same, with generation and training at the same time", train_async},
       {"ledger", "what became of every prompt and token of a run, proved", ledger},

@@ -56,6 +56,11 @@ std::string Losses::history() const {
 
 int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
                    const std::string& token, const Clock& clock) {
+  return run_to_the_end(flags, hosts, token, clock, run_loop);
+}
+
+int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
+                   const std::string& token, const Clock& clock, const Loop& loop) {
   CarriedState carried{.identity = {.token = token}};
   Losses losses(flags.config.max_restarts);
   for (;;) {
@@ -63,7 +68,7 @@ int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
     std::string why;
     try {
       run = build_stations(flags, carried, hosts, clock);
-      return run_loop(*run);
+      return loop(*run);
     } catch (const cluster::WorkerFailure& failure) {
       const bool is_interrupted = run && run->interrupt && run->interrupt->requested();
       if (!flags.config.use_fault_tolerance || is_interrupted) throw;
@@ -80,10 +85,14 @@ int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
 }
 
 int run_on_this_host(const config::ParsedFlags& flags, const Clock& clock) {
+  return run_on_this_host(flags, clock, run_loop);
+}
+
+int run_on_this_host(const config::ParsedFlags& flags, const Clock& clock, const Loop& loop) {
   setup::check_devices(flags.config);
   cluster::LocalLauncher launcher;
   cluster::Hosts hosts{.launcher = launcher, .placement = setup::place_workers(flags.config, 1, 0)};
-  return run_to_the_end(flags, hosts, cluster::make_run_token(), clock);
+  return run_to_the_end(flags, hosts, cluster::make_run_token(), clock, loop);
 }
 
 }  // namespace slime::loop

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "cluster/placement.h"
@@ -18,6 +19,8 @@
 #include "core/clock.h"
 
 namespace slime::loop {
+
+struct Stations;
 
 /// How often trainers were lost, and what for, since the run last got further than ever before.
 class Losses {
@@ -40,13 +43,18 @@ class Losses {
   std::string reasons_;
 };
 
-/// Builds the stations and goes through the loop that the flags, which are complete and valid, ask
-/// for. Returns the exit code: 0, or Interrupt::kExitCode after Ctrl-C. Throws ConfigError, and
+/// A loop over the steps of a run (loop/station_steps.h); returns the exit code.
+using Loop = std::function<int(Stations&)>;
+
+/// Builds the stations and goes through `loop`, which is that of the flags, complete and valid ones. Returns the exit code: 0, or Interrupt::kExitCode after Ctrl-C. Throws ConfigError, and
 /// cluster::WorkerFailure when trainers are lost for good. `token`: of the run
 /// (cluster/run_identity.h). `hosts` and `clock` outlive the call.
 int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
+                   const std::string& token, const Clock& clock, const Loop& loop);
+int run_to_the_end(const config::ParsedFlags& flags, cluster::Hosts& hosts,
                    const std::string& token, const Clock& clock);
 /// The same on this host alone, with a token of its own.
+int run_on_this_host(const config::ParsedFlags& flags, const Clock& clock, const Loop& loop);
 int run_on_this_host(const config::ParsedFlags& flags, const Clock& clock);
 
 }  // namespace slime::loop

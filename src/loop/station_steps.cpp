@@ -130,6 +130,19 @@ train::TrainReport StationSteps::train_whole(const std::vector<Group>& groups) {
   return report;
 }
 
+void StationSteps::skip(const std::vector<Group>& groups) {
+  std::vector<buffer::LedgerRecord> ends;
+  for (const Group& group : groups) {
+    ends.push_back({.ordinal = group.ordinal,
+                    .outcome = buffer::Outcome::kFiltered,
+                    .reason = "dropped_by_the_loop",
+                    .tokens = num_sampled_tokens(group)});
+  }
+  run_.data.outcomes->trained(ends);
+  boundary_.reset();
+  trained_ = step_;
+}
+
 void StationSteps::keep_boundary() {
   boundary_.reset();
   // A stream goes on all the time: it is saved as it is.
@@ -245,17 +258,11 @@ void StationSteps::finish(int64_t step) {
   run_.recorder().finish(step, is_interrupted());
 }
 
-int run_loop(Stations& run) {
+int run_steps(Stations& run, const std::function<void(StationSteps&)>& loop) {
   StationSteps steps(run);
   steps.begin();
   try {
-    if (run.config.train_async) {
-      train_async(steps, run.course.schedule);
-    } else if (run.config.debug_rollout_only) {
-      generate_only(steps, run.course.schedule);
-    } else {
-      train_sync(steps, run.course.schedule);
-    }
+    loop(steps);
   } catch (const StepAbandoned&) {
     steps.finish(std::max(run.course.schedule.first_step, run.course.last_step + 1));
   } catch (...) {
@@ -263,6 +270,18 @@ int run_loop(Stations& run) {
     throw;
   }
   return run.interrupt->exit_code();
+}
+
+int run_loop(Stations& run) {
+  return run_steps(run, [&run](StationSteps& steps) {
+    if (run.config.train_async) {
+      train_async(steps, run.course.schedule);
+    } else if (run.config.debug_rollout_only) {
+      generate_only(steps, run.course.schedule);
+    } else {
+      train_sync(steps, run.course.schedule);
+    }
+  });
 }
 
 }  // namespace slime::loop

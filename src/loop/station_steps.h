@@ -2,6 +2,7 @@
 
 /// The verbs of a step, done by the stations of a run.
 
+#include <functional>
 #include <optional>
 
 #include "core/clock.h"
@@ -28,6 +29,7 @@ class StationSteps final : public Steps {
   void start_stream(WeightVersion version) override;
   report::Collected collect(int64_t step) override;
   train::TrainReport train_on(const std::vector<Group>& groups) override;
+  void skip(const std::vector<Group>& groups) override;
   void publish(WeightVersion version) override;
   void end_step(int64_t step, const report::Collected& collected,
                 const train::TrainReport* report) override;
@@ -69,8 +71,11 @@ class StationSteps final : public Steps {
   std::optional<bool> last_has_flushed_;  // the update that was last published
 };
 
-/// The loop that the flags of the run ask for. Returns the exit code: 0, or Interrupt::kExitCode
-/// after Ctrl-C.
+/// The steps of `run` in the order of `loop`, with what comes before the first and behind the last. Saves
+/// what was trained where `loop` throws. Returns the exit code: 0, or Interrupt::kExitCode after Ctrl-C.
+int run_steps(Stations& run, const std::function<void(StationSteps&)>& loop);
+
+/// The same with the loop that the flags of the run ask for.
 int run_loop(Stations& run);
 
 }  // namespace slime::loop

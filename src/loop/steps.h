@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/error.h"
 #include "core/sample.h"
 #include "report/collected.h"
 #include "train/trainer.h"
@@ -33,6 +34,11 @@ class Steps {
   /// Where they share weights or device, the engines stand still and the trainers have it. OutcomeLog of
   /// the groups are noted with it: from here on the step is whole.
   virtual train::TrainReport train_on(const std::vector<Group>& groups) = 0;
+
+  /// The step that was collected last ends without training: its groups are discarded.
+  virtual void skip(const std::vector<Group>& /*groups*/) {
+    throw BugError("a built-in loop trains every step");
+  }
 
   /// The new weights to the engines, which go on. In asynchronous runs what is under way does what
   /// --update-mode says.
