@@ -39,18 +39,30 @@ Ledger Ledger::open_at(const std::filesystem::path& path, int64_t position,
                        std::unique_ptr<AppendFile> file) {
   const LedgerScan scan = scan_ledger(path, position);
   if (!scan.has_begin_at || position > scan.whole_bytes) {
-    throw ConfigError(
-        fmt::format("{}: the checkpoint was written at byte {} of it, but only {} bytes are whole; "
-                    "the ledger is "
-                    "damaged or belongs to another run",
-                    path.string(), position, scan.whole_bytes));
+    const std::string collected =
+        position < scan.collected_to
+            ? fmt::format(
+                  " (its records before byte {} were collected, as "
+                  "--rollout-queue-online-gc does where no checkpoint needs them)",
+                  scan.collected_to)
+            : "";
+    throw ConfigError(fmt::format(
+        "{}: the checkpoint was written at byte {} of it, but only {} bytes are whole; the ledger "
+        "is damaged or belongs to another run{}",
+        path.string(), position, scan.whole_bytes, collected));
   }
   Ledger ledger(path, std::move(file));
+  ledger.in_file_ = scan.sums_bytes - scan.collected_to;
+  ledger.collected_to_ = scan.collected_to;
   LedgerReader reader(path);
   SegmentCursor cursor(segments_that_count(scan, position));
   for (auto line = reader.next(); line && line->begin < position; line = reader.next()) {
     if (!cursor.counts(line->begin)) continue;
     if (const auto* totals = std::get_if<LedgerTotals>(&*line->entry)) ledger.totals_ = *totals;
+    if (const auto* sums = std::get_if<LedgerSums>(&*line->entry)) {
+      ledger.state_ = LedgerState(*sums);
+      ledger.totals_ = sums->totals;
+    }
     const auto* record = std::get_if<LedgerRecord>(&*line->entry);
     if (record == nullptr) continue;
     if (const std::string problem = ledger.state_.violation(*record); !problem.empty())
@@ -64,7 +76,7 @@ Ledger Ledger::open_at(const std::filesystem::path& path, int64_t position,
 }
 
 void Ledger::cut_to(int64_t size) {
-  if (const Expected<void> cut = file_->truncate(size); !cut)
+  if (const Expected<void> cut = file_->truncate(size + in_file_); !cut)
     cannot(path_, "cut to its whole records", cut.error());
   size_ = size;
   may_have_torn_ = false;
@@ -75,7 +87,7 @@ void Ledger::write_line(const std::string& line) {
   if (may_have_torn_) cut_to(size_);
   if (const Expected<void> appended = file_->append(line); !appended) {
     // If this fails as well, it is done before the next line, or by the next opening.
-    may_have_torn_ = !file_->truncate(size_);
+    may_have_torn_ = !file_->truncate(size_ + in_file_);
     cannot(path_, "written", appended.error());
   }
   size_ += static_cast<int64_t>(line.size());
@@ -96,6 +108,16 @@ void Ledger::append(const LedgerTotals& totals) {
 void Ledger::roll_back(int64_t position) {
   if (position == size_) return;
   *this = open_at(path_, position, std::move(file_));
+}
+
+int64_t Ledger::collect(int64_t position) {
+  if (may_have_torn_) cut_to(size_);
+  const int64_t freed = collect_ledger(path_, position);
+  if (freed == 0) return 0;
+  in_file_ -= freed;
+  collected_to_ = position;
+  file_ = open_append_file(path_);
+  return freed;
 }
 
 int64_t Ledger::commit() {

@@ -54,6 +54,13 @@ class Ledger {
   /// Makes all records durable (fsync). Returns the position that a checkpoint stores.
   int64_t commit();
 
+  /// Records before `position`, which is that of the oldest checkpoint, become one line with their
+  /// sums (collect_ledger). Positions stay what they are. Returns the bytes that this frees. Only of a
+  /// ledger that was opened by its path.
+  int64_t collect(int64_t position);
+  /// Where records begin that are there one by one.
+  int64_t collected_to() const { return collected_to_; }
+
   /// Where the next record begins.
   int64_t size() const { return size_; }
   /// Rolls back what follows `position`, which commit() or size() gave this writer.
@@ -75,7 +82,9 @@ class Ledger {
 
   std::filesystem::path path_;
   std::unique_ptr<AppendFile> file_;
-  int64_t size_ = 0;            // bytes of whole records
+  int64_t size_ = 0;  // bytes of whole records, collected ones with them
+  int64_t collected_to_ = 0;
+  int64_t in_file_ = 0;         // where a byte stands in the file, less its position
   bool may_have_torn_ = false;  // a part of a line stands behind them
   LedgerState state_;
   std::optional<LedgerTotals> totals_;

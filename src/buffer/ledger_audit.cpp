@@ -50,6 +50,8 @@ class Audit {
     ++audit_.num_behind;
     if (const auto* record = std::get_if<LedgerRecord>(&*line.entry)) {
       see(line, *record);
+    } else if (const auto* sums = std::get_if<LedgerSums>(&*line.entry)) {
+      see(line, *sums);
     } else {
       see(line, std::get<LedgerTotals>(*line.entry));
     }
@@ -75,6 +77,14 @@ class Audit {
     if (const std::string violation = state_.violation(record); !violation.empty())
       problem(line, violation);
     state_.add(record);
+  }
+
+  /// Where the checkpoint that they were collected at has its totals, these add up too.
+  void see(const LedgerLine& line, const LedgerSums& sums) {
+    state_ = LedgerState(sums);
+    num_before_ = sums.num_before;
+    audit_.collected_to = sums.position;
+    if (sums.totals && sums.totals->step >= 0) see(line, *sums.totals);
   }
 
   void see(const LedgerLine& line, const LedgerTotals& totals) {

@@ -43,6 +43,7 @@ struct LedgerAudit {
   int64_t num_records = 0;      // whole ones, rolled back ones and rollbacks included
   int64_t num_rollbacks = 0;    // restarts
   int64_t num_rolled_back = 0;  // records that do not count any more
+  int64_t collected_to = 0;     // byte before which there are only sums (--rollout-queue-online-gc)
   int64_t num_behind = 0;       // records that count behind `checkpoint`
   int64_t torn_bytes = 0;       // of unfinished lines at the end: the next start cuts them
   int64_t torn_begin = 0;

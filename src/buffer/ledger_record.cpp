@@ -58,6 +58,69 @@ json::object to_json(const LedgerTotals& totals) {
 
 json::object to_json(const Rollback& rollback) { return {{"rollback_to", rollback.position}}; }
 
+json::object to_json(const LedgerSums& sums) {
+  json::array ended, open;
+  for (const auto& [first, last] : sums.ended) ended.push_back(json::array{first, last});
+  for (const LedgerRecord& record : sums.open)
+    open.push_back(json::array{record.ordinal, to_string(record.outcome), record.discarded});
+  json::object object{{"collected_to", sums.position},
+                      {"ended", std::move(ended)},
+                      {"open", std::move(open)},
+                      {"prompts", json::value_from(sums.prompts)},
+                      {"tokens", json::value_from(sums.tokens)},
+                      {"discarded", sums.discarded},
+                      {"not_counted", sums.num_not_counted},
+                      {"before", sums.num_before}};
+  if (sums.totals) object["totals"] = to_json(*sums.totals);
+  return object;
+}
+
+std::optional<int64_t> number_of(const json::value& value) {
+  return value.is_int64() ? std::optional(value.get_int64()) : std::nullopt;
+}
+
+bool read_four(const json::object& object, std::string_view name, std::array<int64_t, 4>& four) {
+  const json::value* list = object.if_contains(name);
+  if (list == nullptr || !list->is_array() || list->get_array().size() != four.size()) return false;
+  for (std::size_t i = 0; i < four.size(); ++i) {
+    const auto number = number_of(list->get_array()[i]);
+    if (!number || *number < 0 || *number > kMostOfARun) return false;
+    four[i] = *number;
+  }
+  return true;
+}
+
+/// Intervals ascend, and two never touch.
+bool read_ended(const json::array& list, LedgerSums& sums) {
+  for (const json::value& entry : list) {
+    const json::array* pair = entry.if_array();
+    if (pair == nullptr || pair->size() != 2) return false;
+    const auto first = number_of((*pair)[0]), last = number_of((*pair)[1]);
+    if (!first || !last || *first > *last || *last - *first > kMostOfARun ||
+        *first < -kMostOfARun || *last > kMostOfARun)
+      return false;
+    if (!sums.ended.empty() && *first <= sums.ended.back().second + 1) return false;
+    sums.ended.emplace_back(*first, *last);
+  }
+  return true;
+}
+
+bool read_open(const json::array& list, LedgerSums& sums) {
+  for (const json::value& entry : list) {
+    const json::array* fields = entry.if_array();
+    if (fields == nullptr || fields->size() != 3 || !(*fields)[1].is_string()) return false;
+    const auto ordinal = number_of((*fields)[0]), discarded = number_of((*fields)[2]);
+    const std::string_view name = (*fields)[1].get_string();
+    const auto* word =
+        std::ranges::find(kWords, name, [](const auto& known) { return known.second; });
+    if (!ordinal || !discarded || *discarded < 0 || *discarded > kMostTokens ||
+        word == kWords.end() || is_final(word->first))
+      return false;
+    sums.open.push_back({.ordinal = *ordinal, .outcome = word->first, .discarded = *discarded});
+  }
+  return true;
+}
+
 LedgerTotals totals_from(const FieldReader& fields, int64_t step) {
   const auto number = [&fields](std::string_view name) {
     return fields.required().integer(name, 0, kMostOfARun).value_or(0);
@@ -68,6 +131,23 @@ LedgerTotals totals_from(const FieldReader& fields, int64_t step) {
           .generated = number("generated"),
           .pending = number("pending"),
           .discarded = number("discarded")};
+}
+
+std::optional<LedgerSums> sums_from(const json::object& object, const FieldReader& fields,
+                                    int64_t position) {
+  LedgerSums sums{.position = position};
+  const json::value* ended = object.if_contains("ended");
+  const json::value* open = object.if_contains("open");
+  if (ended == nullptr || open == nullptr || !ended->is_array() || !open->is_array() ||
+      !read_ended(ended->get_array(), sums) || !read_open(open->get_array(), sums) ||
+      !read_four(object, "prompts", sums.prompts) || !read_four(object, "tokens", sums.tokens))
+    return std::nullopt;
+  sums.discarded = fields.required().integer("discarded", 0, kMostOfARun).value_or(0);
+  sums.num_not_counted = fields.required().integer("not_counted", 0, kMostOfARun).value_or(0);
+  sums.num_before = fields.required().integer("before", -kMostOfARun, kMostOfARun).value_or(0);
+  if (const auto totals = fields.fields("totals"))
+    sums.totals = totals_from(*totals, totals->required().integer("checkpoint", -1).value_or(-1));
+  return sums;
 }
 
 std::optional<LedgerRecord> record_from(const FieldReader& fields) {
@@ -110,6 +190,8 @@ std::optional<LedgerEntry> parse_ledger_line(std::string_view line) {
     entry = Rollback{*position};
   } else if (const auto step = fields.integer("checkpoint", -1)) {
     entry = totals_from(fields, *step);
+  } else if (const auto collected = fields.integer("collected_to", 1)) {
+    if (auto sums = sums_from(value->get_object(), fields, *collected)) entry = *std::move(sums);
   } else {
     entry = record_from(fields);
   }

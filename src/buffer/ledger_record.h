@@ -8,12 +8,16 @@
 ///   0d41b2aa {"ordinal":17,"fate":"trained","step":3,"tokens":812,"discarded":96}
 ///   9e03c7d1 {"checkpoint":3,"next_ordinal":24,"open_prompts":8,"generated":20011,"pending":3120,"discarded":40}
 ///   77d0c9e4 {"rollback_to":61}
+///   1f00ab34 {"collected_to":8201,"ended":[[0,511]],"open":[[512,"partial",96]], ...}
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
 namespace slime::buffer {
 
@@ -60,7 +64,22 @@ struct Rollback {
   int64_t position = 0;
 };
 
-using LedgerEntry = std::variant<LedgerRecord, LedgerTotals, Rollback>;
+/// The sums of all lines that counted before byte `position` of the ledger, which were collected: the
+/// first line of such a file. Positions go on to count from the first byte that was ever written.
+struct LedgerSums {
+  int64_t position = 0;
+  std::vector<std::pair<int64_t, int64_t>>
+      ended;                           // first and last of intervals of ordinals, ascending
+  std::vector<LedgerRecord> open;      // the latest outcome of each that is not final
+  std::array<int64_t, 4> prompts{};    // trained, skipped, filtered, failed
+  std::array<int64_t, 4> tokens{};     // the same
+  int64_t discarded = 0;               // tokens of ended prompts
+  int64_t num_not_counted = 0;         // ended prompts of before tokens were counted
+  int64_t num_before = 0;              // prompts that were taken over
+  std::optional<LedgerTotals> totals;  // the latest
+};
+
+using LedgerEntry = std::variant<LedgerRecord, LedgerTotals, Rollback, LedgerSums>;
 
 /// With its checksum and the end of the line.
 std::string to_line(const LedgerEntry& entry);

@@ -28,6 +28,37 @@ std::pair<int64_t&, int64_t&> counts_of(Outcome outcome, LedgerSummary& prompts,
 
 }  // namespace
 
+LedgerState::LedgerState(const LedgerSums& sums)
+    : ended_{.trained = sums.prompts[0],
+             .skipped = sums.prompts[1],
+             .filtered = sums.prompts[2],
+             .failed = sums.prompts[3]},
+      tokens_{.trained = sums.tokens[0],
+              .skipped = sums.tokens[1],
+              .filtered = sums.tokens[2],
+              .failed = sums.tokens[3],
+              .discarded = sums.discarded,
+              .num_not_counted = sums.num_not_counted} {
+  for (const auto& [first, last] : sums.ended) final_.append_interval(first, last);
+  for (const LedgerRecord& record : sums.open) {
+    open_[record.ordinal] = {record.outcome, record.discarded};
+    open_discarded_ += record.discarded;
+  }
+}
+
+LedgerSums LedgerState::sums() const {
+  LedgerSums sums{.prompts = {ended_.trained, ended_.skipped, ended_.filtered, ended_.failed},
+                  .tokens = {tokens_.trained, tokens_.skipped, tokens_.filtered, tokens_.failed},
+                  .discarded = tokens_.discarded,
+                  .num_not_counted = tokens_.num_not_counted};
+  sums.ended.assign(final_.intervals().begin(), final_.intervals().end());
+  for (const int64_t ordinal : in_flight()) {
+    const Open& open = open_.at(ordinal);
+    sums.open.push_back({.ordinal = ordinal, .outcome = open.outcome, .discarded = open.discarded});
+  }
+  return sums;
+}
+
 std::string LedgerState::violation(const LedgerRecord& record) const {
   const auto what = [&record] {
     return fmt::format("prompt {}: {}{}", record.ordinal, to_string(record.outcome),

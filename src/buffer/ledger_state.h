@@ -39,6 +39,11 @@ struct LedgerTokens {
 
 class LedgerState {
  public:
+  LedgerState() = default;
+  explicit LedgerState(const LedgerSums& sums);
+  /// Without position, totals and what was taken over.
+  LedgerSums sums() const;
+
   /// Why `record` cannot follow; empty when it can.
   std::string violation(const LedgerRecord& record) const;
   /// Also of a record that cannot follow, so that an audit goes on behind it.

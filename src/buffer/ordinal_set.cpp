@@ -10,6 +10,11 @@ bool OrdinalSet::contains(int64_t ordinal) const {
   return behind != intervals_.begin() && std::prev(behind)->second >= ordinal;
 }
 
+void OrdinalSet::append_interval(int64_t first, int64_t last) {
+  intervals_.emplace_hint(intervals_.end(), first, last);
+  size_ += last - first + 1;
+}
+
 bool OrdinalSet::insert(int64_t ordinal) {
   if (contains(ordinal)) return false;
   ++size_;

@@ -115,8 +115,9 @@ inline constexpr Condition kFaultTolerance{
     "--use-fault-tolerance", [](const RunConfig& c) {
       return c.use_fault_tolerance && (c.world_size() > 1 || c.num_engine_workers > 0);
     }};
-inline constexpr Condition kSession{
-    "--rollout-session-id", [](const RunConfig& c) { return !c.rollout_session_id.peek().empty(); }};
+inline constexpr Condition kSession{"--rollout-session-id", [](const RunConfig& c) {
+                                      return !c.rollout_session_id.peek().empty();
+                                    }};
 inline constexpr Condition kDeviceMemory{
     "generation on a GPU", [](const RunConfig& c) { return c.generates() && c.device != "cpu"; }};
 inline constexpr Condition kSharedDevice{
@@ -132,6 +133,9 @@ inline constexpr Condition kRolloutFiles{
     [](const RunConfig& c) { return !c.trains_on_rows() && !c.no_save_rollouts; }};
 inline constexpr Condition kWandb{"--use-wandb",
                                   [](const RunConfig& c) { return c.use_wandb.get(); }};
+inline constexpr Condition kQueue{"--rollout-data-transport straw", [](const RunConfig& c) {
+                                    return c.rollout_data_transport == "straw";
+                                  }};
 inline constexpr Condition kDump{"--load-debug-rollout-data", [](const RunConfig& c) {
                                    return !c.load_debug_rollout_data.empty();
                                  }};

@@ -57,6 +57,8 @@ void check_batches(RunConfig& config, Problems& problems);
 void check_ranks(const RunConfig& config, Problems& problems);
 
 void check_output(ParsedFlags& flags, Problems& problems);
+/// --rollout-data-transport straw and its flags; which checkpoint to go on from.
+void check_queue(ParsedFlags& flags, Problems& problems);
 /// --rollout-buffer-url and what belongs to it.
 void check_rollout_buffer(ParsedFlags& flags, Problems& problems);
 /// Evaluation generates. Where nothing does, its flags have no effect, and neither have they

@@ -20,16 +20,6 @@ constexpr std::string_view kAwaited[] = {
     // Engines that outlive the trainer.
     "--rollout-session-id",
     "--rollout-cleanup-timeout",
-    // The durable queue.
-    "--rollout-data-transport",
-    "--rollout-data-dir",
-    "--rollout-storage-profile",
-    "--rollout-storage-declaration",
-    "--rollout-queue-run-id",
-    "--rollout-queue-online-gc",
-    "--rollout-queue-lease-seconds",
-    "--rollout-queue-segment-mib",
-    "--rollout-io-concurrency",
 };
 
 }  // namespace
@@ -40,7 +30,7 @@ void check_awaited(const ParsedFlags& flags, Problems& problems) {
     const FlagRow& row = *find_flag(name);
     const json::value value = value_of(row, flags.config);
     const std::string word = value.is_string() ? std::string(value.get_string()) : json_text(value);
-    const bool is_as_ever = value == value_of(row, defaults) || word == "nixl" ||
+    const bool is_as_ever = value == value_of(row, defaults) ||
                             (name == "--pg-loss-type" && word == "ppo" &&
                              flags.config.advantage_estimator.peek() != "cispo");
     problems.require(is_as_ever, fmt::format("{} {}: is not there yet; leave it out", name, word));

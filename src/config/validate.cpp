@@ -136,6 +136,7 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_generate(flags, problems);
   check_batches(config, problems);
   check_output(flags, problems);
+  check_queue(flags, problems);
   check_rollout_buffer(flags, problems);
   check_evaluation_runs(flags);
   for (const UsersFunction& each : idle_functions(config)) {

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "buffer/ledger_file.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/replace_file.h"
 #include "report/tracking.h"
 #include "train/checkpoint_directory.h"
@@ -78,17 +80,19 @@ void copy_branch(const report::BranchPlace& from, const report::BranchPlace& to,
     const fs::path record = train::commit_record(from.checkpoints, step);
     if (fs::exists(record)) link_or_copy(record, train::commit_record(to.checkpoints, step));
     train::set_tracked_iteration(to.checkpoints, step);
-    // The run that goes on cuts metrics and events behind the step, and rolls the ledger back.
-    for (const char* name : {"run.json", "metrics.jsonl", "ledger.jsonl", "tensorboard"})
+    const json::value run = read_json_file(to.checkpoints / checkpoint / "run.json");
+    buffer::copy_ledger(from.root / "ledger.jsonl", to.root / "ledger.jsonl",
+                        run.at("run").at("ledger").to_number<int64_t>());
+    // The run that goes on cuts them behind the step.
+    for (const char* name : {"run.json", "metrics.jsonl", "tensorboard"})
       copy_if_there(from.root / name, to.root / name);
     link_rollouts(from.root / "rollouts", to.root / "rollouts", "step_%ld.jsonl", step);
     link_rollouts(from.root / "skipped", to.root / "skipped", "%ld.jsonl", step);
     fs::create_directories(to.root / "rollouts");
-    for (const char* name : {"run.json", "metrics.jsonl", "ledger.jsonl"})
-      sync_path(to.root / name);
+    for (const char* name : {"run.json", "metrics.jsonl"}) sync_path(to.root / name);
     sync_path(to.root);
     sync_path(to.checkpoints);
-  } catch (const fs::filesystem_error& error) {
+  } catch (const std::system_error& error) {
     throw ConfigError(fmt::format("a branch cannot be made: {}", error.what()));
   }
 }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -21,6 +22,8 @@ namespace slime::loop {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
 
 /// New folders for a checkpoint that has no room among the others, on other file systems that have it:
 /// in the run's folder, and where only this host can see them among temporary files.
@@ -97,6 +100,8 @@ void Checkpoints::save(int64_t step, bool is_published, std::optional<StepBounda
   record(step, run);
   train::remove_old_checkpoints(folder_.checkpoints(), config_.keep_checkpoints, directory);
   train::remove_commit_records(folder_.checkpoints());
+  if (config_.rollout_queue_online_gc && config_.rollout_data_transport == "straw")
+    collect_garbage();
   recorder_.saved(step);
   memory_.set_last_checkpoint(step);
 }
@@ -113,6 +118,24 @@ void Checkpoints::record(int64_t step, const json::object& run) {
          {"run_id", config_.rollout_queue_run_id.get()}});
   } catch (const ConfigError& error) {
     recorder_.message(error.what());
+  }
+}
+
+void Checkpoints::collect_garbage() {
+  const std::vector<int64_t> steps = train::committed_iterations(folder_.checkpoints());
+  const fs::path oldest = folder_.checkpoints() / train::checkpoint_name(steps.front());
+  try {
+    const json::value run = read_json_file(oldest / "run.json");
+    const int64_t position = run.at("run").at("ledger").to_number<int64_t>();
+    // Twice the bytes are written at most, over a run's time.
+    const int64_t least = config_.rollout_queue_segment_mib.value_or(0) * kMiB;
+    const int64_t garbage = position - data_.outcomes->collected_to();
+    if (garbage > std::max(least, data_.outcomes->ledger_size() - position))
+      data_.outcomes->collect(position);
+    folder_.remove_rollouts_before(steps.front());
+  } catch (const std::exception& error) {
+    recorder_.message(
+        fmt::format("--rollout-queue-online-gc: nothing was collected: {}", error.what()));
   }
 }
 

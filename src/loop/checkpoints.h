@@ -51,6 +51,8 @@ class Checkpoints {
   /// ConfigError says where; nothing is lost in silence.
   std::filesystem::path write(int64_t step, const json::object& run);
   void record(int64_t step, const json::object& run);
+  /// --rollout-queue-online-gc: deletes what no checkpoint needs.
+  void collect_garbage();
   std::filesystem::path write_to(const std::filesystem::path& root, int64_t step,
                                  const json::object& run);
   bool make_room(uint64_t missing_bytes);

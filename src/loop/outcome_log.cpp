@@ -87,6 +87,11 @@ void OutcomeLog::note(buffer::LedgerRecord record) {
   if (has_discarded) discarded_.erase(unnoted);
 }
 
+int64_t OutcomeLog::collect(int64_t position) {
+  const std::shared_ptr<void> lock = lock_ledger_ ? lock_ledger_() : nullptr;
+  return ledger_->collect(position);
+}
+
 bool OutcomeLog::knows(int64_t ordinal) {
   take_over();
   return ledger_->state().knows(ordinal);

@@ -190,8 +190,7 @@ rollout::RolloutHooks scoring_hooks(const config::RunConfig& config,
 class RolloutSource::Prompts final : public LedgerPrompts {
  public:
   explicit Prompts(RolloutSource& source)
-      : LedgerPrompts(source.prompts_, source.outcomes_, choice_of(source)),
-        source_(source) {}
+      : LedgerPrompts(source.prompts_, source.outcomes_, choice_of(source)), source_(source) {}
 
   void dropped(const Group& group, const std::string& reason) override {
     LedgerPrompts::dropped(group, reason);

@@ -138,10 +138,24 @@ void compare_settings(const config::RunConfig& config, StartPoint& start, const 
   start.left_out |= left_out_by(changes);
 }
 
+/// A queue has one run.
+void check_run_of_queue(const config::RunConfig& config, const StartPoint& start) {
+  if (!start.checkpoint || config.rollout_data_transport != "straw") return;
+  const json::value* name = start.checkpoint->run.if_contains("queue_run_id");
+  if (name == nullptr || !name->is_string() ||
+      std::string_view(name->get_string()) == config.rollout_queue_run_id.get())
+    return;
+  throw ConfigError(fmt::format(
+      "--rollout-queue-run-id {}: {} is of the run {}; give that name, or another --run-dir",
+      config.rollout_queue_run_id, start.checkpoint->directory.string(),
+      std::string_view(name->get_string())));
+}
+
 /// What follows from the flags once it is known where the run begins.
 StartPoint completed(const config::RunConfig& config, StartPoint start, const train::Warn& warn) {
   if (start.checkpoint) {
     start.weights = start.checkpoint->directory.string();
+    check_run_of_queue(config, start);
     if (config.no_load_optim) start.left_out |= train::kNoLoadOptim;
     compare_settings(config, start, warn);
   }

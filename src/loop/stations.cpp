@@ -189,6 +189,8 @@ std::optional<SampledStep> open_records(Stations& run, BranchChoice& branch, Not
   if (start.overwrites) report::remove_history(folder);
   begin_branch(run.config, std::exchange(branch, {}), folder,
                start.checkpoint ? start.checkpoint->iteration : -1, run.launch.clock);
+  if (run.config.rollout_data_transport == "straw" && !run.config.rollout_data_dir.empty())
+    folder.keep_rollouts_in(run.config.rollout_data_dir.get(), start.run_id);
   // A process that died between its checkpoint and the link left the link behind, or none.
   if (start.checkpoint && start.is_own) folder.set_latest(start.checkpoint->directory);
   std::unique_ptr<buffer::Ledger> ledger =
@@ -386,6 +388,12 @@ void build(Stations& run, const config::ParsedFlags& flags, CarriedState& carrie
   if (!begins_again) {
     share_out_threads(run);
     notes = flags.warnings;
+    if (!folder.is_locked() && run.config.rollout_data_transport == "straw" &&
+        run.config.rollout_storage_profile == "juicefs")
+      throw ConfigError(fmt::format(
+          "--rollout-storage-profile juicefs: {} has no file locks, so nothing keeps a second run "
+          "out; mount it with them, or give another --run-dir",
+          folder.root().string()));
     if (!folder.is_locked())
       notes.push_back(
           fmt::format("{}: its file system has no locks; a second run in the same folder "

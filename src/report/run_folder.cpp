@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <functional>
 #include <string_view>
 
 #include "core/disk_reserve.h"
@@ -157,15 +158,57 @@ void RunFolder::write_run_json(const json::object& run) const {
   replace_file(run_json(), to_pretty_json(run));
 }
 
-void RunFolder::remove_rollouts_from(int64_t first_step) const {
+namespace {
+
+/// Rollout files, skipped ones too, whose step is one of `which`.
+void remove_rollouts_of(const fs::path& root, const std::function<bool(int64_t)>& which) {
   for (const auto& [folder, pattern] :
        {std::pair{"rollouts", "step_%ld.jsonl"}, std::pair{"skipped", "%ld.jsonl"}}) {
-    if (!fs::is_directory(root_ / folder)) continue;
-    for (const fs::directory_entry& entry : fs::directory_iterator(root_ / folder)) {
+    if (!fs::is_directory(root / folder)) continue;
+    std::vector<fs::path> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator(root / folder)) {
       int64_t step = -1;
-      if (std::sscanf(entry.path().filename().c_str(), pattern, &step) == 1 && step >= first_step)
-        fs::remove(entry.path());
+      if (std::sscanf(entry.path().filename().c_str(), pattern, &step) == 1 && which(step))
+        files.push_back(entry.path());
     }
+    for (const fs::path& file : files) fs::remove(file);
+  }
+}
+
+}  // namespace
+
+void RunFolder::remove_rollouts_from(int64_t first_step) const {
+  remove_rollouts_of(root_, [=](int64_t step) { return step >= first_step; });
+}
+
+void RunFolder::remove_rollouts_before(int64_t step) const {
+  remove_rollouts_of(root_, [=](int64_t of_file) { return of_file < step; });
+}
+
+void RunFolder::keep_rollouts_in(const fs::path& pool, const std::string& run_id) const {
+  const fs::path link = root_ / "rollouts";
+  std::error_code error;
+  const fs::path target = fs::absolute(pool, error).lexically_normal() / run_id / branch_;
+  if (fs::is_symlink(link)) {
+    if (fs::read_symlink(link, error) == target) return;
+    throw ConfigError(fmt::format(
+        "--rollout-data-dir {}: the rollouts of this run are in {}; give that folder, or "
+        "move them and {}",
+        pool.string(), fs::read_symlink(link, error).string(), link.string()));
+  }
+  fs::create_directories(target, error);
+  if (!error) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(link, error)) {
+      const fs::path moved = target / entry.path().filename();
+      fs::copy_file(entry.path(), moved, fs::copy_options::overwrite_existing, error);
+      if (error) break;
+    }
+  }
+  if (!error) fs::remove_all(link, error);
+  if (!error) fs::create_directory_symlink(target, link, error);
+  if (error) {
+    throw ConfigError(fmt::format("--rollout-data-dir {}: {} cannot lie there: {}", pool.string(),
+                                  link.string(), error.message()));
   }
 }
 

@@ -71,6 +71,11 @@ class RunFolder {
   /// Rollout files of `first_step` and later steps, skipped ones too, left by a process that died:
   /// they will be made again.
   void remove_rollouts_from(int64_t first_step) const;
+  /// Rollout files of steps before this one.
+  void remove_rollouts_before(int64_t step) const;
+  /// From now on the rollout files lie in `pool`/`run_id`/BRANCH, and RUN_DIR/rollouts leads there;
+  /// what was there before is moved. Throws ConfigError where they lie in another pool already.
+  void keep_rollouts_in(const std::filesystem::path& pool, const std::string& run_id) const;
 
  private:
   RunFolder() = default;
