@@ -241,6 +241,7 @@ void DataSource::add(std::vector<Group> groups) {
 }
 
 bool DataSource::gave_finished(int64_t ordinal) const {
+  if (replays_.contains(ordinal)) return true;
   const auto lent = lent_.find(ordinal);
   return lent != lent_.end() && std::ranges::all_of(lent->second.samples, [](const Sample& sample) {
            return sample.status == Status::kCompleted || sample.status == Status::kTruncated;

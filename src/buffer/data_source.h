@@ -78,8 +78,9 @@ class DataSource {
   /// Whether it has so many.
   bool may_wait(const Group& group) const;
 
-  /// Whether a supply gave this group out with samples that had all ended: a replay, which is scored
-  /// and trained as it is.
+  /// These groups, which wait, are replays: they are scored and trained as they are.
+  void add_replays(const std::set<int64_t>& ordinals) { replays_.insert(ordinals.begin(), ordinals.end()); }
+  /// Whether this group is a replay: also one that a supply gave out with samples that had all ended.
   bool gave_finished(int64_t ordinal) const;
 
   /// Numbers a group that somebody else made, of at most samples_per_prompt samples, as if it had been
@@ -144,6 +145,7 @@ class DataSource {
   std::deque<Group> waiting_;
   std::map<int64_t, Origin> taken_;  // by group ordinal: all that may come back
   std::map<int64_t, Group> lent_;    // the same of a supply's, as they were taken
+  std::set<int64_t> replays_;
 };
 
 /// Puts groups that are begun and not final into a saved state, before those that wait: they are

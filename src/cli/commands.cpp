@@ -18,6 +18,7 @@
 #include "cli/sandbox.h"
 #include "cli/score.h"
 #include "cli/serve.h"
+#include "cli/session.h"
 #include "cli/simulate.h"
 #include "cli/steps.h"
 #include "cli/tokenize.h"
@@ -49,6 +50,7 @@ std::span<const Command> commands() {
       {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve},
       {"router", "requests to several servers: by load, by cache, by session", router},
       {"logprobs", "log-probs, entropies and best tokens of token sequences", logprobs},
+      {"session", "engines that outlive their trainers: list them, end them", session},
       {"worker", "a rank of a run; slime train starts it", worker},
       {"inspect", "what a model directory, checkpoint or safetensors file holds", inspect},
   });

@@ -107,8 +107,13 @@ class LocalProcess final : public WorkerProcess {
 
 }  // namespace
 
-std::unique_ptr<WorkerProcess> start_process(const WorkerOrder& order, const WorkerSockets& sockets,
-                                             const std::optional<std::string>& device) {
+namespace {
+
+/// Of what is started: its group, or its session.
+enum class Belongs { kToGroupOfItsOwn, kToSessionOfItsOwn };
+
+pid_t spawn(const WorkerOrder& order, const WorkerSockets& sockets,
+            const std::optional<std::string>& device, Belongs belongs) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -116,18 +121,20 @@ std::unique_ptr<WorkerProcess> start_process(const WorkerOrder& order, const Wor
                                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
   // Moved out of the way first: one may have the number that the other is to get.
-  const int control = ::fcntl(sockets.control, F_DUPFD_CLOEXEC, kFirstFreeDescriptor);
-  posix_spawn_file_actions_adddup2(&actions, control, kControlDescriptor);
-  int data = -1;
-  if (sockets.data >= 0) {
-    data = ::fcntl(sockets.data, F_DUPFD_CLOEXEC, kFirstFreeDescriptor);
-    posix_spawn_file_actions_adddup2(&actions, data, kDataDescriptor);
-  }
+  const auto give = [&actions](int descriptor, int as) {
+    if (descriptor < 0) return -1;
+    const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstFreeDescriptor);
+    posix_spawn_file_actions_adddup2(&actions, copy, as);
+    return copy;
+  };
+  const int control = give(sockets.control, kControlDescriptor);
+  const int data = give(sockets.data, kDataDescriptor);
   // A group of its own: Ctrl-C is for the controller, which then stops its workers.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setpgroup(&attributes, 0);
+  const bool is_group = belongs == Belongs::kToGroupOfItsOwn;
+  posix_spawnattr_setflags(&attributes, is_group ? POSIX_SPAWN_SETPGROUP : POSIX_SPAWN_SETSID);
+  if (is_group) posix_spawnattr_setpgroup(&attributes, 0);
   std::vector<std::string> command = order.command;
   if (command.at(0).empty()) command[0] = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<char*> words;
@@ -141,13 +148,26 @@ std::unique_ptr<WorkerProcess> start_process(const WorkerOrder& order, const Wor
       ::posix_spawn(&process, words[0], &actions, &attributes, words.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
-  ::close(control);
-  if (data >= 0) ::close(data);
+  for (const int given : {control, data})
+    if (given >= 0) ::close(given);
   if (error != 0) {
     throw ConfigError(
         fmt::format("{}: cannot start {}: {}", order.name, words[0], std::strerror(error)));
   }
-  return std::make_unique<LocalProcess>(process, order.log);
+  return process;
+}
+
+}  // namespace
+
+std::unique_ptr<WorkerProcess> start_process(const WorkerOrder& order, const WorkerSockets& sockets,
+                                             const std::optional<std::string>& device) {
+  return std::make_unique<LocalProcess>(spawn(order, sockets, device, Belongs::kToGroupOfItsOwn),
+                                        order.log);
+}
+
+pid_t start_detached(const WorkerOrder& order, const std::optional<std::string>& device) {
+  std::filesystem::create_directories(order.log.parent_path());
+  return spawn(order, {}, device, Belongs::kToSessionOfItsOwn);
 }
 
 StartedWorker LocalLauncher::start(const WorkerOrder& order) {

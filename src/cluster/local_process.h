@@ -2,6 +2,8 @@
 
 /// A worker process on this host, with connected sockets for descriptors.
 
+#include <sys/types.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +22,11 @@ struct WorkerSockets {
 /// of CUDA_VISIBLE_DEVICES; nothing: this process's. Throws ConfigError when that fails.
 std::unique_ptr<WorkerProcess> start_process(const WorkerOrder& order, const WorkerSockets& sockets,
                                              const std::optional<std::string>& device);
+
+/// Starts a process that goes on when this one ends: in a session of its own, which no terminal's signals
+/// reach, without connections. Returns its number; who starts it reaps it while it lives. Throws
+/// ConfigError.
+pid_t start_detached(const WorkerOrder& order, const std::optional<std::string>& device);
 
 /// Workers on this host alone.
 class LocalLauncher final : public Launcher {

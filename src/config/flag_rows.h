@@ -112,8 +112,9 @@ inline constexpr Condition kEnginesOfRanks{
     "engines of their own, or several ranks that train and generate",
     [](const RunConfig& c) { return c.num_engine_workers > 0 || c.has_engine_on_each_rank(); }};
 inline constexpr Condition kFaultTolerance{
-    "--use-fault-tolerance", [](const RunConfig& c) {
-      return c.use_fault_tolerance && (c.world_size() > 1 || c.num_engine_workers > 0);
+    "--use-fault-tolerance or --rollout-session-id", [](const RunConfig& c) {
+      return (c.use_fault_tolerance && (c.world_size() > 1 || c.num_engine_workers > 0)) ||
+             c.keeps_engines();
     }};
 inline constexpr Condition kSession{"--rollout-session-id", [](const RunConfig& c) {
                                       return !c.rollout_session_id.peek().empty();

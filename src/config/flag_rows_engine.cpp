@@ -28,7 +28,8 @@ std::vector<FlagRow> engine_worker_flags() {
             "training rank")
           .when(kWorkers),
       works("--rollout-session-id", &C::rollout_session_id,
-            "name under which the engines wait for the next run when the trainer fails")
+            "name under which engines in processes of their own wait for the same command when the "
+            "trainer fails, and generated steps that no checkpoint has (docs/resume.md)")
           .when(kAnyRun),
       works("--rollout-cleanup-timeout", &C::rollout_cleanup_timeout,
             "seconds that the engines of a session have to end with the run; then they are killed")
@@ -41,16 +42,16 @@ std::vector<FlagRow> engine_worker_flags() {
             "generates nothing, ranks that train no further step) before the run ends")
           .when(kFaultTolerance),
       works("--rollout-health-check-interval", &C::rollout_health_check_interval,
-            "with --use-fault-tolerance: seconds between checks of an engine's "
-            "progress")
-          .with("--use-fault-tolerance and --rollout-num-gpus"),
+            "with --use-fault-tolerance or --rollout-session-id (there 600): seconds between checks "
+            "of an engine's progress")
+          .with("--rollout-num-gpus, and --use-fault-tolerance or --rollout-session-id"),
       works("--rollout-health-check-timeout", &C::rollout_health_check_timeout,
-            "with --use-fault-tolerance: seconds without an answer, or without a step while there "
-            "is something to do, after which an engine counts as hung")
-          .with("--use-fault-tolerance and --rollout-num-gpus"),
+            "with them: seconds without an answer, or without a step while there is something to do, "
+            "after which an engine counts as hung")
+          .with("--rollout-num-gpus, and --use-fault-tolerance or --rollout-session-id"),
       works("--rollout-health-check-first-wait", &C::rollout_health_check_first_wait,
-            "with --use-fault-tolerance: seconds before the first look")
-          .with("--use-fault-tolerance and --rollout-num-gpus"),
+            "with them: seconds before the first look")
+          .with("--rollout-num-gpus, and --use-fault-tolerance or --rollout-session-id"),
       works("--update-weight-buffer-size", &C::update_weight_buffer_size,
             "bytes of new weights that are sent to an engine at once")
           .with("--rollout-num-gpus without --colocate"),

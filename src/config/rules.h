@@ -36,6 +36,8 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
 
 /// Defaults of functions that stand for a whole step; before all checks.
 void complete_rollout_functions(ParsedFlags& flags);
+/// Engines that outlive their trainer. Behind check_async().
+void check_session(ParsedFlags& flags, Problems& problems);
 /// Behind check_async().
 void check_rollout_functions(ParsedFlags& flags, Problems& problems);
 /// Functions of the user's that draw samples. Behind check_async().

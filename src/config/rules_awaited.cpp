@@ -17,9 +17,6 @@ constexpr std::string_view kAwaited[] = {
     "--pg-loss-type",
     "--use-score-centering",
     "--score-centering-top-k",
-    // Engines that outlive the trainer.
-    "--rollout-session-id",
-    "--rollout-cleanup-timeout",
 };
 
 }  // namespace

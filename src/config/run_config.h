@@ -50,6 +50,11 @@ struct RunConfig : ModelFlags,
   bool has_update_interval() const { return train_async || !load_debug_rollout_data.empty(); }
 
   /// Responses are sampled by engines of this run.
+  /// Engines go on when the trainer ends without having finished (--rollout-session-id).
+  bool keeps_engines() const {
+    return !rollout_session_id.get().empty() && num_engine_workers > 0 && !has_external_engines() &&
+           actor_num_nodes == 1;
+  }
   /// In flight where groups may have any age: as many as the engines draw at once.
   int64_t most_groups_of_any_age() const {
     const int64_t samples = std::max<int64_t>(1, n_samples_per_prompt);

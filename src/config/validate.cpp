@@ -130,6 +130,7 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_engine_workers(flags, problems);
   check_weight_publishing(flags, problems);
   check_async(flags, problems);
+  check_session(flags, problems);
   check_rollout_precision(flags, problems);
   check_rollout_functions(flags, problems);
   check_awaited(flags, problems);

@@ -19,6 +19,7 @@ std::unique_ptr<Stations> stations_of(config::RunConfig config, CarriedState& ca
   run->data.text = std::move(carried.text);
   run->topology.engine_threads = carried.engine_threads;
   run->topology.published = std::move(carried.published);
+  run->topology.session = std::move(carried.session);
   run->topology.engines = std::move(carried.engines);
   return run;
 }
@@ -40,6 +41,7 @@ void take_carried_state(std::unique_ptr<Stations> run, CarriedState& carried) {
   run->records.recorder.reset();
   topology.engines.reset();
   topology.trainers.reset();
+  carried.session = std::move(topology.session);
   carried.published = std::move(topology.published);
   if (run->data.origin) carried.rows = run->data.origin->give_rows();
   carried.text = std::move(run->data.text);

@@ -18,6 +18,7 @@
 #include "model/network.h"
 #include "report/run_folder.h"
 #include "roles/engines.h"
+#include "roles/kept_engines.h"
 
 namespace slime::loop {
 
@@ -31,6 +32,7 @@ struct CarriedState {
   std::optional<buffer::Dataset> rows;  // reads `text`
   int64_t engine_threads = 0;
   std::unique_ptr<model::Network> published;
+  std::unique_ptr<roles::KeptEngines> session;
   std::unique_ptr<roles::Engines> engines;  // those in workers; they read `published`
 };
 

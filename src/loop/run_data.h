@@ -16,6 +16,7 @@
 #include "core/json.h"
 #include "loop/group_source.h"
 #include "loop/outcome_log.h"
+#include "loop/unsaved_steps.h"
 #include "plugin/plugins.h"
 #include "setup/prompts.h"
 
@@ -55,6 +56,7 @@ struct RunData {
   std::unique_ptr<setup::ModelText> text;  // its address stays: a data set renders with it
   std::unique_ptr<PromptOrigin> origin;
   std::unique_ptr<OutcomeLog> outcomes;
+  std::unique_ptr<UnsavedSteps> unsaved;  // null: the run keeps none
 
   buffer::DataSource& prompts() const { return origin->prompts(); }
   const std::optional<buffer::Dataset>& rows() const { return origin->rows(); }

@@ -9,6 +9,7 @@
 
 #include "loop/run_networks.h"
 #include "model/placement.h"
+#include "model/weight_checksums.h"
 #include "roles/engine_workers.h"
 #include "roles/engine_workers_config.h"
 #include "roles/external_engines.h"
@@ -113,6 +114,11 @@ std::unique_ptr<roles::Engines> start_engine_workers(Stations& run, WeightVersio
        .num_threads = static_cast<int>(threads)},
       run.records.folder.worker_logs(), running, run.launch.hosts.placement);
   workers.identity = run.launch.identity;
+  if (config.keeps_engines()) {
+    workers.kept = run.topology.session.get();
+    version = workers.kept->version_of(
+        version, [&run] { return combined(model::checksums_of(run.topology.published->weights())); });
+  }
   return std::make_unique<roles::EngineWorkers>(std::move(workers), *run.topology.published,
                                                 whole_here(run), version, run.launch.hosts.launcher,
                                                 run.launch.clock, on_timeline(run));

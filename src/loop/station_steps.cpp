@@ -48,6 +48,7 @@ report::Collected StationSteps::collect(int64_t step) {
         "large: {} rollout steps are trained)",
         collected.groups.size(), run_.config.rollout_batch_size, step, step));
   }
+  if (run_.data.unsaved) run_.data.unsaved->keep(step, collected);
   if (run_.config.imitates_samples) {
     report::add_metrics(collected.metrics,
                         reject_others(collected.groups, acceptance_of(run_.config)));
@@ -227,6 +228,7 @@ void StationSteps::save(int64_t step) {
   check(step == trained_, "what is saved is what was trained last");
   is_saving_ = true;
   run_.checkpoints->save(step, is_published_, boundary_);
+  if (run_.data.unsaved) run_.data.unsaved->saved(step);
   is_saving_ = false;
   saved_ = step;
 }
@@ -269,6 +271,7 @@ int run_steps(Stations& run, const std::function<void(StationSteps&)>& loop) {
     steps.rescue();
     throw;
   }
+  if (run.topology.session) run.topology.session->end_with_run();
   return run.interrupt->exit_code();
 }
 

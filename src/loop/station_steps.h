@@ -25,7 +25,9 @@ class StationSteps final : public Steps {
   /// What is trained and whole and in no checkpoint is saved. Throws nothing: an error is on its way,
   /// or Ctrl-C came; what keeps it from being saved is told.
   void rescue();
-  WeightVersion version() const override { return *run_.topology.engines->weight_version(); }
+  WeightVersion version() const override {
+    return run_.topology.engines->weight_version().value_or(step_);  // where nothing is generated
+  }
   void start_stream(WeightVersion version) override;
   report::Collected collect(int64_t step) override;
   train::TrainReport train_on(const std::vector<Group>& groups) override;

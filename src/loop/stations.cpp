@@ -24,6 +24,7 @@
 #include "loop/row_source.h"
 #include "loop/run_engines.h"
 #include "loop/run_networks.h"
+#include "loop/run_session.h"
 #include "loop/start_point.h"
 #include "model/config.h"
 #include "plugin/run_api.h"
@@ -215,6 +216,7 @@ std::optional<SampledStep> open_records(Stations& run, BranchChoice& branch, Not
     let_wait(*std::exchange(sampled, std::nullopt), data.prompts(), *data.outcomes);
   folder.remove_rollouts_from(first);
   train::remove_commit_records(folder.checkpoints(), first);
+  append(notes, replay_unsaved(run));
   return sampled;
 }
 
@@ -388,6 +390,7 @@ void build(Stations& run, const config::ParsedFlags& flags, CarriedState& carrie
   if (!begins_again) {
     share_out_threads(run);
     notes = flags.warnings;
+    append(notes, open_session(run));
     if (!folder.is_locked() && run.config.rollout_data_transport == "straw" &&
         run.config.rollout_storage_profile == "juicefs")
       throw ConfigError(fmt::format(

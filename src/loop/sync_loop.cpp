@@ -11,7 +11,7 @@ void train_sync(Steps& run, const setup::RunSchedule& schedule) {
     const report::Collected collected =
         run.collect(step);  // prompts, responses, scores; kept or dropped
     const train::TrainReport report = run.train_on(collected.groups);
-    if (schedule.publishes_after(step)) run.publish(step + 1);
+    if (schedule.publishes_after(step)) run.publish(run.version() + 1);
     run.end_step(step, collected, &report);
     if (schedule.saves_after(step)) run.save(step);
     if (schedule.evaluates_after(step) && !run.is_interrupted()) run.evaluate(step);

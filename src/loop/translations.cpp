@@ -60,6 +60,7 @@ void translate_training(const config::RunConfig& config, const model::ModelConfi
 
 void translate_engines(const config::RunConfig& config) {
   roles::engine_settings(config);
+  if (!config.rollout_session_id.get().empty()) roles::kept_engines_config(config);
   if (config.has_external_engines()) {
     roles::external_engines_config(config);
   } else if (config.num_engine_workers > 0) {

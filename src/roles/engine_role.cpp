@@ -114,6 +114,14 @@ EngineReady EngineRole::ready() const {
       .max_request_tokens = engine_->max_request_tokens(), .device = device_, .memory = memory_};
 }
 
+KeptEngineState EngineRole::state() const {
+  const Expected<WeightChecksums> checksums =
+      engine_->check_weights(engine::WeightCheck::kChecksum);
+  return {.ready = ready(),
+          .version = engine_->weight_version(),
+          .checksum = checksums ? combined(*checksums) : 0};
+}
+
 void EngineRole::tell_activity(engine::Activity activity) {
   const std::lock_guard lock(mutex_);
   activity_ = activity;

@@ -20,6 +20,7 @@
 #include "roles/engine_group.h"
 #include "roles/engine_ranks.h"
 #include "roles/rank_tasks.h"
+#include "roles/session_frames.h"
 #include "setup/prompts.h"
 
 namespace slime::roles {
@@ -38,6 +39,8 @@ class EngineRole final {
              model::Network& weights, EngineGroup* group, const Clock& clock);
 
   EngineReady ready() const;
+  /// What it has, between two connections; without its process.
+  KeptEngineState state() const;
 
   /// Until the controller closes the connection, which this owns; how many requests came. Throws
   /// net::FrameError when it sends what means nothing, or is not of this run or of an older epoch.

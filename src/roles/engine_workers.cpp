@@ -65,6 +65,37 @@ void wait_for(const Tensor& copied_N) {
   c10::impl::VirtualGuardImpl(copied_N.device().type()).getStream(copied_N.device()).synchronize();
 }
 
+/// One that ends with this process.
+class OwnEngineProcess final : public EngineProcess {
+ public:
+  OwnEngineProcess(const EngineWorkersConfig& config, int index,
+                   const cluster::RunIdentity& identity, cluster::Launcher& launcher,
+                   const Clock& clock)
+      : index_(index),
+        workers_({.noun = "engine",
+                  .first_rank = index,
+                  .count = 1,
+                  .identity = identity,
+                  .has_data = true,
+                  .places = {config.places.at(index)},
+                  .log_folder = config.log_folder,
+                  .silence_limit = config.silence_limit,
+                  .start_limit = kFirstBeat},
+                 launcher, clock) {}
+
+  EngineReady begin(const EngineStart& start, milliseconds limit) override {
+    workers_.send_task(index_, to_frame(start));
+    return engine_ready_from(workers_.answer(index_, limit));
+  }
+  int take_data() override { return workers_.take_data(index_); }
+  bool has_failed() override { return workers_.has_failed(); }
+  void check_alive() override { workers_.check_alive(); }
+
+ private:
+  const int index_;
+  cluster::Workers workers_;
+};
+
 }  // namespace
 
 EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& published,
@@ -152,19 +183,16 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
   try {
     const cluster::RunIdentity identity{.token = config_.identity.token, .epoch = epoch_};
     const cluster::WorkerPlace place = config_.places.at(index);
-    cluster::Workers process({.noun = "engine",
-                              .first_rank = index,
-                              .count = 1,
-                              .identity = identity,
-                              .has_data = true,
-                              .places = {place},
-                              .log_folder = config_.log_folder,
-                              .silence_limit = config_.silence_limit,
-                              .start_limit = kFirstBeat},
-                             launcher_, clock_);
+    const std::unique_ptr<EngineProcess> process = make_process(index, identity);
+    EngineStart start = config_.start;
+    start.config = config::config_of_engine(config_.start.config, index);
+    start.index = index;
+    start.log_folder = config_.log_folder.string();
+    const EngineReady ready = process->begin(start, kLoadTimeout);
+    lower_to(max_request_tokens_, ready.max_request_tokens);
     // Closed before the process is told to stop: that is how it knows that nobody asks any more.
     engine::RemoteEngine remote(
-        process.take_data(index),
+        process->take_data(),
         {.name = fmt::format("engine {}", index),
          .answer_limit = std::max(config_.progress_limit, config_.silence_limit),
          .weight_piece_bytes = config_.weight_piece_bytes,
@@ -173,23 +201,16 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
          .on_activity = [this, index](engine::Activity activity) { hear(index, activity); },
          .greeting = cluster::to_greeting(identity),
          .epoch = [this] { return epoch_.load(); }});
-    EngineStart start = config_.start;
-    start.config = config::config_of_engine(config_.start.config, index);
-    start.index = index;
-    start.log_folder = config_.log_folder.string();
-    process.send_task(index, to_frame(start));
-    const EngineReady ready = engine_ready_from(process.answer(index, kLoadTimeout));
-    lower_to(max_request_tokens_, ready.max_request_tokens);
     const std::shared_ptr<void> at_end(nullptr, [&](void*) {
       const std::lock_guard lock(mutex_);
       serving_.erase(index);
     });
-    const router::EngineId id = take_in(index, remote, stop);
+    const router::EngineId id = take_in(index, remote, process->has_weights(), stop);
     ending.has_served = true;
     introduce(index, ready, remote.last_transfer());
     note(index, /*serves=*/true, "");
     ending.why = watch(
-        index, remote, [&] { return process.has_failed().load(); }, stop);
+        index, remote, [&] { return process->has_failed(); }, stop);
     for (const router::Router::EngineView& view : router_.engines())
       if (view.id == id) ending.has_progressed = view.num_told > 0;
     remote.disconnect(ending.why);  // it may not answer any more
@@ -197,9 +218,12 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
     hear(index, engine::Activity::kIdle);
     // How the process ended says more than that its connection did.
     const auto lost = clock_.now();
-    while (!stop.stop_requested() && !process.has_failed() && clock_.now() - lost < kBlame)
+    while (!stop.stop_requested() && !process->has_failed() && clock_.now() - lost < kBlame)
       std::this_thread::sleep_for(kLook);
-    if (!stop.stop_requested()) process.check_alive();
+    if (!stop.stop_requested()) {
+      process->check_alive();
+      process->give_up();
+    }
   } catch (const BugError&) {
     throw;
   } catch (const std::exception& error) {
@@ -208,7 +232,20 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
   return ending;
 }
 
-router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote,
+std::unique_ptr<EngineProcess> EngineWorkers::make_process(int index,
+                                                           const cluster::RunIdentity& identity) {
+  const cluster::WorkerPlace place = config_.places.at(index);
+  if (config_.kept == nullptr)
+    return std::make_unique<OwnEngineProcess>(config_, index, identity, launcher_, clock_);
+  return config_.kept->process({.name = fmt::format("engine {}", index),
+                                .place = place,
+                                .command = {},
+                                .identity = {},
+                                .log = config_.log_folder / fmt::format("engine_{}.log", index)},
+                               index);
+}
+
+router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote, bool has_weights,
                                         const std::stop_token& stop) {
   // Of one version until it has joined.
   std::shared_lock lock(weights_mutex_);
@@ -217,9 +254,12 @@ router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote,
     if (!pause(kLook, stop)) throw std::runtime_error("the run ends");
     lock.lock();
   }
+  engine::WeightSource source = engine::FromNetwork{&published_};
+  if (has_weights) source = engine::InPlace{};
   engine::or_throw(remote.update_weights({.version = version_,
-                                          .source = engine::FromNetwork{&published_},
+                                          .source = std::move(source),
                                           .publication = publisher_.number()}));
+  if (config_.kept != nullptr) engine::or_throw(remote.resume());  // an earlier trainer may have paused it
   const router::EngineId id = engine::or_throw(router_.join(remote));
   const std::lock_guard serving(mutex_);
   serving_[index] = &remote;

@@ -34,6 +34,8 @@
 #include "kernels/gpu/locked_pages.h"
 #include "model/network.h"
 #include "roles/engines.h"
+#include "roles/engine_process.h"
+#include "roles/kept_engines.h"
 #include "roles/rank_tasks.h"
 #include "router/router.h"
 #include "sync/publisher.h"
@@ -53,6 +55,8 @@ struct EngineWorkersConfig {
 
   /// False: an engine that is lost stays away, and the run ends with the last one.
   bool starts_again = false;
+  /// Of a session: its engines go on when this ends. Null: they end with it.
+  KeptEngines* kept = nullptr;
   int64_t max_restarts = 3;                    // of an engine that draws nothing between them
   std::chrono::milliseconds first_pause{250};  // before a restart; doubled without progress
   /// How often and after which time its progress is looked at, and how long there may be none.
@@ -101,8 +105,11 @@ class EngineWorkers final : public Engines {
   void end_lives();
   void live(int index, const std::stop_token& stop);
   Ending live_once(int index, const std::stop_token& stop);
+  std::unique_ptr<EngineProcess> make_process(int index, const cluster::RunIdentity& identity);
   /// The current weights, once they are whole, and a place in the router. Throws std::runtime_error.
-  router::EngineId take_in(int index, engine::RemoteEngine& remote, const std::stop_token& stop);
+  /// `has_weights`: it has them already.
+  router::EngineId take_in(int index, engine::RemoteEngine& remote, bool has_weights,
+                           const std::stop_token& stop);
   // With weights_mutex_ held.
   void publish(const FetchWeights& fetch);
   /// `before_N`: what engines have (Publisher::prepare).

@@ -39,7 +39,7 @@ EngineWorkersConfig engine_workers_config(const config::RunConfig& config, Engin
                                         : std::filesystem::path(),
                     .keeps_files = uses_disk && config.update_weight_disk_keep_files},
       .silence_limit = milliseconds_of(config.worker_timeout_seconds),
-      .starts_again = config.use_fault_tolerance};
+      .starts_again = config.use_fault_tolerance || config.keeps_engines()};
   if (workers.starts_again) {
     workers.max_restarts = config.max_restarts;
     workers.check_interval = milliseconds_of(config.rollout_health_check_interval);
@@ -47,6 +47,13 @@ EngineWorkersConfig engine_workers_config(const config::RunConfig& config, Engin
     workers.progress_limit = milliseconds_of(config.rollout_health_check_timeout);
   }
   return workers;
+}
+
+KeptEnginesConfig kept_engines_config(const config::RunConfig& config) {
+  return {.id = config.rollout_session_id,
+          .count = config.keeps_engines() ? static_cast<int>(config.num_engine_workers) : 0,
+          .patience_minutes = config.rollout_session_minutes,
+          .end_seconds = config.rollout_cleanup_timeout};
 }
 
 ExternalEnginesConfig external_engines_config(const config::RunConfig& config) {

@@ -17,6 +17,9 @@ EngineWorkersConfig engine_workers_config(const config::RunConfig& config, Engin
                                           const cluster::Placement& placement);
 
 /// Throws ConfigError for an address that is none.
+/// Of a run with --rollout-session-id.
+KeptEnginesConfig kept_engines_config(const config::RunConfig& config);
+
 ExternalEnginesConfig external_engines_config(const config::RunConfig& config);
 
 }  // namespace slime::roles
