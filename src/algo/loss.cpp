@@ -42,6 +42,9 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in,
     require(in.engine_T, "use-rollout-logprobs: the samples have no engine log-probs");
   const Tensor trainer_T = in.old_T.defined() ? in.old_T : in.logprob_T.detach();
   const Tensor old_T = config.use_rollout_logprobs ? in.engine_T : trainer_T;
+  // Of REINFORCE the mismatch is that of the policy which is trained.
+  const bool is_reinforce = std::holds_alternative<Reinforce>(config.objective);
+  const Tensor weighed_T = is_reinforce ? in.logprob_T.detach() : trainer_T;
   const PolicyTokens tokens{in.logprob_T, old_T, in.advantage_T, in.trained_T, in.starts};
 
   Loss loss;
@@ -57,7 +60,7 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in,
   if (functions.correct) {
     require(in.engine_T, "use-tis, get-mismatch-metrics: the samples have no engine log-probs");
     CorrectedTokens users =
-        functions.correct(terms.loss_T.detach(), {trainer_T, in.engine_T, in.trained_T, in.starts});
+        functions.correct(terms.loss_T.detach(), {weighed_T, in.engine_T, in.trained_T, in.starts});
     loss.metrics["ois"] = weighted_sum(in.weight_T, (-terms.k_T).exp());
     for (const auto& [name, x_T] : users.metrics)
       loss.metrics[name] = weighted_sum(in.weight_T, x_T);
@@ -67,19 +70,33 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in,
       corrected = std::move(users);
     }
   }
+  Tensor importance_T;  // undefined: 1
   if (config.correction) {
     require(in.engine_T, "use-tis, get-mismatch-metrics: the samples have no engine log-probs");
     const MismatchEffect mismatch =
-        correct_mismatch(*config.correction, {trainer_T, in.engine_T, in.trained_T, in.starts});
+        correct_mismatch(*config.correction, {weighed_T, in.engine_T, in.trained_T, in.starts});
     loss.metrics["ois"] = weighted_sum(in.weight_T, (-terms.k_T).exp());
     for (const auto& [name, x_T] : mismatch.metrics)
       loss.metrics[name] = weighted_sum(in.weight_T, x_T);
     if (!config.reports_mismatch) {
       if (mismatch.weight_T.defined()) terms.loss_T = terms.loss_T * mismatch.weight_T;
+      importance_T = mismatch.weight_T;
       // From here on rejected tokens count as zeros; the denominators stay.
       weight_T = weight_T * mismatch.kept_T.to(weight_T.dtype());
       kept_T = mismatch.kept_T;
     }
+  }
+
+  if (config.centering) {
+    require(in.listed.logprob_A,
+            "use-score-centering: the samples have no record of their sampler");
+    const CenteringTerms centering = center_scores(*config.centering, in.listed, config.correction);
+    terms.loss_T = terms.loss_T + in.advantage_T * centering.correction_T;
+    loss.metrics["sc_correction"] = weighted_sum(in.weight_T, centering.correction_T);
+    loss.metrics["sc_sampler_head_mass"] = weighted_sum(in.weight_T, centering.sampler_mass_T);
+    loss.metrics["sc_train_head_mass"] = weighted_sum(in.weight_T, centering.trainer_mass_T);
+    loss.metrics["sc_importance_weight"] = weighted_sum(
+        in.weight_T, importance_T.defined() ? importance_T : at::ones_like(in.advantage_T));
   }
 
   Tensor policy;
@@ -115,7 +132,7 @@ Loss policy_loss(const PolicyLossConfig& config, const PolicyColumns& in,
   }
   const Tensor& engine_T = in.engine_T.defined() ? in.engine_T : in.known_engine_T;
   if (engine_T.defined()) {
-    const Tensor& compared_T = config.use_rollout_logprobs ? in.logprob_T : old_T;
+    const Tensor& compared_T = config.use_rollout_logprobs || is_reinforce ? in.logprob_T : old_T;
     Tensor difference_T = compared_T - engine_T;
     if (!in.engine_T.defined()) difference_T = difference_T * in.has_engine_T;
     loss.metrics["train_rollout_logprob_abs_diff"] = weighted_sum(weight_T, difference_T.abs());

@@ -22,8 +22,9 @@
 namespace slime::algo {
 
 struct ScoreCentering {
-  bool lists_support =
-      false;  // the listed tokens are all that could be drawn; false: the likeliest
+  /// The listed tokens are all that could be drawn; false: the likeliest, `num_listed` of each token.
+  bool lists_support = false;
+  int64_t num_listed = 128;
 };
 
 /// Of the response token t: [offsets[t], offsets[t + 1]).

@@ -52,13 +52,14 @@ std::vector<FlagRow> algorithm_flags() {
       works("--pg-loss-type", &C::pg_loss_type,
             "policy gradient with a clipped ratio (ppo), or without a ratio (reinforce)",
             {"ppo", "reinforce"})
-          .when(kTraining),
+          .with("--loss-type policy_loss"),
       works("--use-score-centering", &C::use_score_centering,
-            "subtract the mean score under the sampler's distribution from each token's")
-          .when(kTraining),
+            "subtract the mean score under the sampler's distribution from each token's; makes "
+            "--pg-loss-type reinforce")
+          .with("--loss-type policy_loss"),
       works("--score-centering-top-k", &C::score_centering_top_k,
             "log-probs of the sampler kept for each token where --rollout-top-p is 1")
-          .when(kTraining),
+          .with("--use-score-centering and --rollout-top-p 1"),
       accepted("--routing-replay-prefetch-microbatches", kValue,
                "routes are in host memory: there is nothing to read ahead"),
       accepted("--force-fp8-ue8m0-scale", kSwitch,
@@ -95,7 +96,8 @@ std::vector<FlagRow> algorithm_flags() {
       works("--tis-clip", &C::tis_clip, "its upper bound").with("--use-tis"),
       works("--tis-clip-low", &C::tis_clip_low, "its lower bound").with("--use-tis"),
       works("--custom-tis-function-path", &C::custom_tis_function_path,
-            "built in: slime.backends.megatron_utils.loss.icepop_function and "
+            "built in: slime.backends.megatron_utils.loss.vanilla_tis_function (the default), "
+            "slime.backends.megatron_utils.loss.icepop_function and "
             "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp; else a function "
             "of the user's (docs/plugins.md)")
           .with("--use-tis or --get-mismatch-metrics, and --loss-type policy_loss"),

@@ -24,8 +24,11 @@ std::optional<std::string> reward_key_problem(std::string_view rm_type, std::str
 void check_rewards(const RunConfig& config, Problems& problems);
 
 void check_distillation(const RunConfig& config, Problems& problems);
+/// --pg-loss-type and --use-score-centering: what they cannot go with.
+void check_objective(const RunConfig& config, Problems& problems);
 /// Which correction of engine and trainer is meant, and whether it can work.
-void check_mismatch(const RunConfig& config, Problems& problems);
+void check_mismatch(const RunConfig& config, Problems& problems,
+                    std::vector<std::string>& warnings);
 void check_critic(const ParsedFlags& flags, Problems& problems);
 void check_preferences(const RunConfig& config, Problems& problems);
 /// Supervised training on generated samples: which of them are trained.
@@ -41,8 +44,6 @@ void check_session(ParsedFlags& flags, Problems& problems);
 /// Behind check_async().
 void check_rollout_functions(ParsedFlags& flags, Problems& problems);
 /// Functions of the user's that draw samples. Behind check_async().
-/// Flags whose readers are not written yet: refused where they would change something.
-void check_awaited(const ParsedFlags& flags, Problems& problems);
 void check_generate(ParsedFlags& flags, Problems& problems);
 
 /// How many engines have processes of their own.

@@ -65,13 +65,16 @@ void check_ratio_bounds(const RunConfig& config, Problems& problems) {
 
 }  // namespace
 
-void check_mismatch(const RunConfig& config, Problems& problems) {
+void check_mismatch(const RunConfig& config, Problems& problems,
+                    std::vector<std::string>& warnings) {
   const std::string& path = config.custom_tis_function_path;
   problems.require(path.empty() || config.use_tis || config.get_mismatch_metrics,
                    "--custom-tis-function-path: needs --use-tis or --get-mismatch-metrics");
-  problems.require(!config.get_mismatch_metrics || !path.empty(),
-                   "--get-mismatch-metrics: needs --custom-tis-function-path, the correction to "
-                   "report on");
+  if (config.get_mismatch_metrics && path.empty() && !config.use_tis) {
+    warnings.emplace_back(
+        "--get-mismatch-metrics: no --custom-tis-function-path says which correction to report on; "
+        "reported is truncated importance sampling, that of --use-tis");
+  }
   problems.require(!config.use_rs || config.uses_mis(),
                    "--use-rs: needs --custom-tis-function-path with the MIS function");
   problems.require(config.tis_clip_low <= config.tis_clip,
@@ -198,8 +201,10 @@ void check_algorithm(RunConfig& config, Problems& problems, std::vector<std::str
   problems.require(
       !estimator.needs_normalization() || config.normalize_advantages,
       fmt::format("--advantage-estimator {}: needs --normalize-advantages", estimator.word));
-  problems.require(!(config.use_rollout_logprobs && config.use_tis),
-                   "--use-rollout-logprobs and --use-tis: choose one");
+  problems.require(
+      !(config.use_rollout_logprobs && config.use_tis) || config.is_reinforce(),
+      "--use-rollout-logprobs and --use-tis: choose one; with --pg-loss-type reinforce "
+      "both work, because weights are those of the policy that is trained");
   if (config.keep_old_actor && config.use_rollout_logprobs && !config.get_mismatch_metrics) {
     config.keep_old_actor = false;
     warnings.emplace_back(

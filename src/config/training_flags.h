@@ -101,8 +101,15 @@ struct AlgorithmFlags {
     return uses_built_in_reducer() ? "" : custom_pg_loss_reducer_function_path.get();
   }
   std::string users_correction() const {
-    return uses_icepop() || uses_mis() ? "" : custom_tis_function_path.get();
+    return uses_icepop() || uses_mis() || names_truncation() ? "" : custom_tis_function_path.get();
   }
+  /// The correction that --use-tis is without a path.
+  bool names_truncation() const {
+    return custom_tis_function_path.ends_with("loss.vanilla_tis_function") ||
+           custom_tis_function_path.ends_with("loss:vanilla_tis_function");
+  }
+  /// The policy's loss has no ratio: said, or because scores are centered.
+  bool is_reinforce() const { return pg_loss_type == "reinforce" || use_score_centering; }
   /// --custom-tis-function-path names a correction that is built in.
   bool uses_icepop() const { return custom_tis_function_path.ends_with(".icepop_function"); }
   bool uses_mis() const {

@@ -121,7 +121,8 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_rewards(config, problems);
   check_algorithm(config, problems, flags.warnings);
   check_distillation(config, problems);
-  check_mismatch(config, problems);
+  check_objective(config, problems);
+  check_mismatch(config, problems, flags.warnings);
   check_critic(flags, problems);
   check_preferences(config, problems);
   check_rejection(flags, problems);
@@ -133,7 +134,6 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_session(flags, problems);
   check_rollout_precision(flags, problems);
   check_rollout_functions(flags, problems);
-  check_awaited(flags, problems);
   check_generate(flags, problems);
   check_batches(config, problems);
   check_output(flags, problems);

@@ -206,6 +206,43 @@ TEST_F(KernelGradient, OfLogProbsAndEntropiesOfCappedLogits) {
   }
 }
 
+TEST_F(KernelGradient, OfLogProbsOfListedTokens) {
+  const Tensor target = at::tensor({0, 6, 3, 3, 1}, at::kLong);
+  // Of each row's nucleus all are listed; of a row without one some, the target or not.
+  const KeptTokens listed{at::tensor({1, 0, 2, 6, 4, 3, 1, 5, 0}, at::kLong),
+                          at::tensor({0, 3, 4, 4, 6, 9}, at::kLong)};
+  for (const bool is_nucleus : {true, false}) {
+    for (const double cap : {0.0, 1.3}) {
+      for (const int64_t kept_bytes : {0, 1000}) {
+        const Param head = weight({7, 4});
+        const LinearLogProbOptions options{.temperature = 0.8,
+                                           .entropy_gradient = true,
+                                           .chunk_bytes = 60,
+                                           .kept_bytes = kept_bytes,
+                                           .kept_tokens = is_nucleus ? listed : KeptTokens{},
+                                           .listed_tokens = listed,
+                                           .cap = cap};
+        check_gradients(numbers({5, 4}), {head}, [&](const Tensor& x) {
+          const LogProbs out = linear_logprob(x, head, target, options);
+          return weighted(out.logprob_R) + weighted(out.entropy_R.square()) +
+                 weighted(out.listed_A.square());
+        });
+      }
+    }
+  }
+}
+
+TEST_F(KernelGradient, OfListedTokensIsThatOfTheWholeDistribution) {
+  const Param head = weight({7, 4});
+  const Tensor x = numbers({2, 4});
+  LinearLogProbOptions options{.temperature = 0.8};
+  options.listed_tokens = {at::arange(14, at::kLong).remainder(7),
+                           at::tensor({0, 7, 14}, at::kLong)};
+  const LogProbs out = linear_logprob(x, head, at::tensor({0, 6}, at::kLong), options);
+  const Tensor expected = (x.mm(head.value.t()) / 0.8).log_softmax(-1).view({-1});
+  EXPECT_LT((out.listed_A - expected).abs().max().item<double>(), 1e-12);
+}
+
 TEST_F(KernelGradient, OfTheEmbeddingAddsUpRepeatedTokens) {
   const Param table = weight({4, 3});
   const Tensor ids = at::tensor({1, 3, 1}, at::kLong), dy = numbers({3, 3});

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -56,7 +57,73 @@ Tensor logits_of(const Device& device, const Tensor& hidden_RH, const Matrix& he
 struct Statistics {
   Tensor logprob_R, entropy_R, logsumexp_R;
   Tensor kept_logsumexp_R;  // over the nucleus; defined with kept tokens only
+  Tensor listed_A;          // defined with listed tokens only
 };
+
+/// The rows of the flat tokens of rows [begin, begin + size), counted from `begin`, on the device of `like`.
+Tensor rows_of(const Tensor& offsets, int64_t begin, int64_t size, const Tensor& like) {
+  const Tensor counts = offsets.narrow(0, begin + 1, size) - offsets.narrow(0, begin, size);
+  return at::repeat_interleave(at::arange(size, at::kLong), counts).to(like.device());
+}
+
+/// Where the flat tokens of rows [begin, begin + size) are.
+std::pair<int64_t, int64_t> place_of(const Tensor& offsets, int64_t begin, int64_t size) {
+  const auto* first = offsets.const_data_ptr<int64_t>();
+  return {first[begin], first[begin + size] - first[begin]};
+}
+
+/// Logits of listed tokens and of the targets they are compared with: 0 for those of another rank's slice.
+struct ListedLogits {
+  Tensor listed_A, target_R;
+
+  ListedLogits(const KeptTokens& listed, int64_t rows, const at::TensorOptions& floats)
+      : listed_A(at::empty({listed.ids.size(0)}, floats)), target_R(at::empty({rows}, floats)) {}
+
+  void take(const Tensor& logits_RV, const Tensor& target_chunk, const KeptTokens& listed,
+            int64_t begin) {
+    const int64_t rows = logits_RV.size(0);
+    const auto pick = [&](const Tensor& row, const Tensor& column) {
+      return logits_RV.index({row, column.clamp_min(0)}).masked_fill(column < 0, 0);
+    };
+    const Tensor each = at::arange(rows, target_chunk.options());
+    target_R.narrow(0, begin, rows).copy_(pick(each, target_chunk));
+    const auto [first, count] = place_of(listed.offsets, begin, rows);
+    listed_A.narrow(0, first, count)
+        .copy_(pick(rows_of(listed.offsets, begin, rows, logits_RV),
+                    listed.ids.narrow(0, first, count)));
+  }
+
+  /// By their distance from the target, so that the target's own is its log-prob to the last bit.
+  Tensor log_probs(const Tensor& logprob_R, const LinearLogProbOptions& options) const {
+    if (options.vocabulary.sum_) {
+      options.vocabulary.sum_(listed_A);
+      options.vocabulary.sum_(target_R);
+    }
+    const Tensor& offsets = options.listed_tokens.offsets;
+    const Tensor row_A = rows_of(offsets, 0, logprob_R.size(0), logprob_R);
+    return logprob_R.index_select(0, row_A) +
+           (listed_A - target_R.index_select(0, row_A)) / options.temperature;
+  }
+};
+
+/// Adds to dlogits_RV, the gradient of log-probs of targets with dlogprob_R and all that of a chunk's listed tokens,
+/// what it lacks of these: the logits are those of the listed tokens, not the targets'.
+void move_to_listed(const Tensor& dlogits_RV, const Tensor& target_R, const Tensor& dlisted_A,
+                    const KeptTokens& listed, int64_t begin, double temperature) {
+  const int64_t rows = dlogits_RV.size(0);
+  const auto [first, count] = place_of(listed.offsets, begin, rows);
+  const Tensor row = rows_of(listed.offsets, begin, rows, dlogits_RV);
+  const Tensor column = listed.ids.narrow(0, first, count);
+  const Tensor gradient = dlisted_A.narrow(0, first, count) / temperature;
+  const auto add = [&](const Tensor& at_row, const Tensor& at_column, const Tensor& x) {
+    const Tensor own = (at_column >= 0).nonzero().squeeze(1);
+    dlogits_RV.index_put_({at_row.index_select(0, own), at_column.index_select(0, own)},
+                          x.index_select(0, own), /*accumulate=*/true);
+  };
+  const Tensor all_R = at::zeros({rows}, gradient.options()).index_add(0, row, gradient);
+  add(row, column, gradient);
+  add(at::arange(rows, target_R.options()), target_R, -all_R);
+}
 
 /// Target ids as columns of a slice with `size` of them; -1: in another one.
 Tensor columns_of(const Tensor& target_R, int64_t begin, int64_t size) {
@@ -102,6 +169,8 @@ Statistics forward_chunks(const Tensor& hidden_RH, const MatrixParam& head, cons
   Statistics out{at::empty({rows}, floats), at::empty({rows}, floats), at::empty({rows}, floats),
                  Tensor()};
   if (options.kept_tokens.ids.defined()) out.kept_logsumexp_R = at::empty({rows}, floats);
+  std::optional<ListedLogits> listed;
+  if (options.listed_tokens.ids.defined()) listed.emplace(options.listed_tokens, rows, floats);
   const Device& device = kernels_for(hidden_RH);
   const int64_t step = chunk_rows(head.matrix, options), row_bytes = head.matrix.outputs() * 4;
   const bool keeps =
@@ -122,9 +191,12 @@ Statistics forward_chunks(const Tensor& hidden_RH, const MatrixParam& head, cons
       device.softmax_statistics(keep_nucleus(logits_RV, target, options.kept_tokens, begin), target,
                                 options.temperature, logprob, unused, kept_logsumexp);
     }
+    if (listed)
+      listed->take(logits_RV, target_R.narrow(0, begin, size), options.listed_tokens, begin);
     if (keeps && (begin + size) * row_bytes <= options.kept_bytes) kept->push_back(logits_RV);
   }
   if (options.vocabulary.sum_) merge(out, options.vocabulary);
+  if (listed) out.listed_A = listed->log_probs(out.logprob_R, options);
   return out;
 }
 
@@ -145,8 +217,11 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     ctx->saved_data["kept_ids"] = options.kept_tokens.ids;
     ctx->saved_data["kept_offsets"] = options.kept_tokens.offsets;
     ctx->saved_data["kept_logsumexp"] = out.kept_logsumexp_R;
+    ctx->saved_data["listed_ids"] = options.listed_tokens.ids;
+    ctx->saved_data["listed_offsets"] = options.listed_tokens.offsets;
     if (!options.entropy_gradient) ctx->mark_non_differentiable({out.entropy_R});
-    return {out.logprob_R, out.entropy_R};
+    if (!out.listed_A.defined()) return {out.logprob_R, out.entropy_R};
+    return {out.logprob_R, out.entropy_R, out.listed_A};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -165,7 +240,15 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     const Device& device = kernels_for(hidden_RH);
     std::vector<Tensor> kept = ctx->saved_data["kept"].toTensorVector();
     ctx->saved_data.erase("kept");  // consumed in place, chunk by chunk
-    const Tensor dlogprob_R = grads[0].contiguous();
+    const KeptTokens listed{ctx->saved_data["listed_ids"].toTensor(),
+                            ctx->saved_data["listed_offsets"].toTensor()};
+    const Tensor dlisted_A = listed.ids.defined() ? grads[2] : Tensor();
+    // What listed tokens lose to all others, each row loses once for all of them.
+    const Tensor dlogprob_R =
+        dlisted_A.defined()
+            ? grads[0].index_add(0, rows_of(listed.offsets, 0, hidden_RH.size(0), hidden_RH),
+                                 dlisted_A)
+            : grads[0].contiguous();
     const Tensor dentropy_R = options.entropy_gradient ? grads[1].contiguous() : Tensor();
 
     const int64_t rows = hidden_RH.size(0);
@@ -194,8 +277,17 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
                                    of_chunk(dentropy_R));
           through_nucleus += dlogits_RV;
         }
+        if (dlisted_A.defined())
+          move_to_listed(through_nucleus, target, dlisted_A, listed, begin, options.temperature);
         if (slope_RV.defined()) through_nucleus *= slope_RV;
         dlogits_RV = through_nucleus.to(hidden.scalar_type());
+      } else if (dlisted_A.defined()) {
+        const Tensor slope_RV = cap > 0 ? soft_cap_slope(dlogits_RV, cap) : Tensor();
+        device.softmax_backward_(dlogits_RV, target, options.temperature, of_chunk(logsumexp_R),
+                                 of_chunk(entropy_R), of_chunk(dlogprob_R), of_chunk(dentropy_R));
+        move_to_listed(dlogits_RV, target, dlisted_A, listed, begin, options.temperature);
+        if (slope_RV.defined()) dlogits_RV *= slope_RV;
+        dlogits_RV = dlogits_RV.to(hidden.scalar_type());
       } else {
         dlogits_RV = device.softmax_gradient(
             dlogits_RV, target, {options.temperature, cap}, of_chunk(logsumexp_R),
@@ -220,19 +312,26 @@ LogProbs linear_logprob(const Tensor& hidden_RH, const MatrixParam& head_VH, con
     target_R = columns_of(ids_R, begin, size);
     if (options.kept_tokens.ids.defined())
       options.kept_tokens = columns_of(options.kept_tokens, begin, size);
+    if (options.listed_tokens.ids.defined())
+      options.listed_tokens.ids = columns_of(options.listed_tokens.ids, begin, size);
   }
+  if (options.listed_tokens.ids.defined())
+    options.listed_tokens.ids = options.listed_tokens.ids.to(hidden_RH.device());
   check(options.temperature > 0, "the temperature of log-probs is positive");
   check(hidden_RH.size(0) == target_R.size(0), "every scored row has a target");
   check(!options.kept_tokens.ids.defined() ||
             options.kept_tokens.offsets.size(0) == target_R.size(0) + 1,
         "every scored row has its kept tokens");
+  check(!options.listed_tokens.ids.defined() ||
+            options.listed_tokens.offsets.size(0) == target_R.size(0) + 1,
+        "every scored row has its listed tokens");
   const Tensor hidden = hidden_RH.contiguous();
   if (at::GradMode::is_enabled() && hidden.requires_grad()) {
     const variable_list out = LinearLogProb::apply(hidden, head_VH, target_R, options);
-    return {out[0], out[1]};
+    return {out[0], out[1], out.size() > 2 ? out[2] : Tensor()};
   }
   const Statistics out = forward_chunks(hidden, head_VH, target_R, options, nullptr);
-  return {out.logprob_R, out.entropy_R};
+  return {out.logprob_R, out.entropy_R, out.listed_A};
 }
 
 }  // namespace slime::kernels

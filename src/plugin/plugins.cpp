@@ -51,13 +51,17 @@ std::vector<Function> functions_of(const config::RunConfig& config,
 bool trains_with_engine_log_probs(const config::RunConfig& config) {
   return !config.debug_rollout_only &&
          (config.use_rollout_logprobs || config.use_tis || config.use_rs ||
-          config.get_mismatch_metrics || !config.custom_tis_function_path.empty());
+          config.get_mismatch_metrics || config.use_score_centering ||
+          !config.custom_tis_function_path.empty());
 }
 
 /// As the original's GenerateState has them.
-json::object to_params(const engine::SamplingParams& sampling, bool keeps_top_p_ids) {
-  json::object params = engine::to_json(sampling);
-  if (keeps_top_p_ids) params["custom_params"] = json::object{{"return_top_p_token_ids", true}};
+json::object to_params(const rollout::GenerateCall& call) {
+  json::object params = engine::to_json(call.sampling);
+  json::object custom;
+  if (call.keeps_top_p_ids) custom["return_top_p_token_ids"] = true;
+  if (call.keeps_top_p_log_probs) custom["return_top_p_log_probs"] = true;
+  if (!custom.empty()) params["custom_params"] = std::move(custom);
   return params;
 }
 
@@ -180,9 +184,12 @@ std::chrono::duration<double> Plugins::reward_timeout() const {
 }
 
 SampleLimits Plugins::limits(bool is_evaluation) const {
+  const bool centers = !is_evaluation && !config_.debug_rollout_only && config_.use_score_centering;
   return {.vocab_size = vocab_size_,
           .max_tokens = max_tokens_,
-          .needs_log_probs = !is_evaluation && trains_with_engine_log_probs(config_)};
+          .needs_log_probs = !is_evaluation && trains_with_engine_log_probs(config_),
+          .needs_support = centers && config_.rollout_top_p < 1,
+          .needs_head = centers && config_.rollout_top_p == 1 ? config_.score_centering_top_k : 0};
 }
 
 std::unique_ptr<UsersPrompts> Plugins::prompts(const setup::ModelText& text) {
@@ -280,8 +287,8 @@ rollout::GenerateFn Plugins::generate(const std::string& path, bool is_evaluatio
       .is_evaluation = is_evaluation};
   return [this, how](rollout::GenerateCall call, std::stop_token stop,
                      rollout::AnswerFn<MadeSamples> answer) {
-    plugin::generate(*hosts_, how, to_params(call.sampling, call.keeps_top_p_ids),
-                     std::move(call.sample), std::move(stop), std::move(answer));
+    plugin::generate(*hosts_, how, to_params(call), std::move(call.sample), std::move(stop),
+                     std::move(answer));
   };
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/sample_fields.h"
+#include "core/sampler_record.h"
 #include "core/version_runs.h"
 #include "net/frame_channel.h"
 
@@ -395,6 +396,24 @@ void check_sampled(const Sample& sample, const SampleLimits& limits) {
         "Sample.rollout_log_probs is missing, which this run trains with: ask the engine with "
         "return_logprob");
   }
+  if (!limits.needs_support && limits.needs_head == 0) return;
+  const SamplerRecord record{
+      .tokens = std::span(sample.tokens).subspan(static_cast<std::size_t>(sample.prompt_length)),
+      .log_probs = sample.log_probs,
+      .loss_mask = sample.loss_mask,
+      .ids = limits.needs_support ? sample.top_p_ids : sample.topk_ids,
+      .id_log_probs = limits.needs_support ? sample.top_p_log_probs : sample.topk_log_probs};
+  const std::string problem = limits.needs_support
+                                  ? problem_of_support(record, sample.top_p_offsets)
+                                  : problem_of_head(record, limits.needs_head);
+  if (problem.empty()) return;
+  throw FrameError(
+      fmt::format("the sample {}, which --use-score-centering trains with; "
+                  "Sample.append_response_tokens(args, ...) fills "
+                  "{} from the engine's meta_info",
+                  problem,
+                  limits.needs_support ? "rollout_top_p_token_ids, _token_offsets and _log_probs"
+                                       : "rollout_topk_token_ids and _log_probs"));
 }
 
 }  // namespace slime::plugin

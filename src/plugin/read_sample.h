@@ -16,6 +16,8 @@ struct SampleLimits {
   int64_t vocab_size = int64_t{1} << 31;                     // ids are below it
   int64_t max_tokens = std::numeric_limits<int64_t>::max();  // of prompt and response
   bool needs_log_probs = false;                              // of a sample that is sampled
+  bool needs_support = false;  // and those of all ids that each token could have been drawn from
+  int64_t needs_head = 0;      // or of so many of the likeliest; 0: of none
 };
 
 /// `record` is a Sample on the wire, `given` the one that the function was called with: ordinals are

@@ -109,6 +109,11 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
   divides("key-value heads", model.num_kv_heads);
   if (!model.delta.in_layer.empty())
     divides("key heads of gated delta nets", model.delta.shape.key_heads);
+  if (config.use_score_centering && config.rollout_top_p == 1 &&
+      config.score_centering_top_k > model.vocab_size) {
+    problems.push_back(fmt::format("--score-centering-top-k {}: the model has {} ids",
+                                   config.score_centering_top_k.peek(), model.vocab_size));
+  }
   check_experts(config, model, problems);
   if (config.has_codes() && config.generates() && config.device != "cpu" && model.has_experts()) {
     problems.emplace_back(

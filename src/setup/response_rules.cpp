@@ -20,6 +20,9 @@ rollout::ResponseRules training_rules(const config::RunConfig& config) {
   rules.sampling.spaces_between_special_tokens = false;
   rules.max_context_length = config.rollout_max_context_len;
   rules.keeps_top_p_ids = config.rollout_top_p < 1;
+  rules.keeps_top_p_log_probs = config.use_score_centering && rules.keeps_top_p_ids;
+  if (config.use_score_centering && !rules.keeps_top_p_ids)
+    rules.topk_log_probs = config.score_centering_top_k;
   rules.keeps_routed_experts = config.use_rollout_routing_replay;
   rules.seed = static_cast<uint64_t>(config.seed);
   rules.reward_problem = [key = config.reward_key](const json::value& reward) {
@@ -32,7 +35,8 @@ rollout::ResponseRules evaluation_rules(const config::EvalSetConfig& set,
                                         const config::RunConfig& config) {
   rollout::ResponseRules rules = training_rules(config);
   rules.is_evaluation = true;
-  rules.keeps_top_p_ids = false;
+  rules.keeps_top_p_ids = rules.keeps_top_p_log_probs = false;
+  rules.topk_log_probs = 0;
   rules.keeps_routed_experts = false;
   engine::SamplingParams& sampling = rules.sampling;
   sampling.temperature = set.temperature;

@@ -27,6 +27,7 @@ algo::AdvantageConfig make_advantage(const config::RunConfig& config) {
 }
 
 algo::PolicyObjective make_objective(const config::RunConfig& config) {
+  if (config.is_reinforce()) return algo::Reinforce{};
   const double high = config.eps_clip_high.value_or(config.eps_clip.get());
   switch (config::advantage_estimator_of(config.advantage_estimator.get()).objective) {
     using enum config::AdvantageEstimator::Objective;
@@ -82,6 +83,11 @@ algo::PolicyLossConfig make_policy_loss(const config::RunConfig& config) {
     policy.off_policy_masking = algo::OffPolicyMasking{.delta = config.opsm_delta};
   policy.correction = make_correction(config);
   policy.reports_mismatch = config.get_mismatch_metrics && !config.use_tis;
+  if (config.use_score_centering) {
+    policy.centering = algo::ScoreCentering{.lists_support = config.rollout_top_p < 1};
+    if (!policy.centering->lists_support)
+      policy.centering->num_listed = config.score_centering_top_k;
+  }
   policy.policy_divisor = config.policy_loss_divisor;
   policy.use_rollout_logprobs = config.use_rollout_logprobs;
   return policy;

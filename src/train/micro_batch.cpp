@@ -10,6 +10,7 @@
 
 #include "algo/packed.h"
 #include "core/error.h"
+#include "core/sampler_record.h"
 
 namespace slime::train {
 namespace {
@@ -76,6 +77,37 @@ kernels::KeptTokens kept_tokens(std::span<const TrainSample> samples, const Indi
   return {at::tensor(ids, at::kLong), at::tensor(offsets, at::kLong)};
 }
 
+/// What the sampler knew of each response token of these samples, end to end.
+void add_centered(std::span<const TrainSample> samples, const Indices& members,
+                  const PlanOptions& options, MicroBatch& out) {
+  std::vector<int64_t> ids, offsets{0};
+  std::vector<double> log_probs;
+  for (const int64_t i : members) {
+    const TrainSample& sample = samples[i];
+    const bool lists_support = options.replays_top_p;
+    const SamplerRecord record{
+        .tokens = std::span(sample.tokens).last(sample.loss_mask.size()),
+        .log_probs = sample.rollout_log_probs,
+        .loss_mask = sample.loss_mask,
+        .ids = lists_support ? sample.top_p_ids : sample.topk_ids,
+        .id_log_probs = lists_support ? sample.top_p_log_probs : sample.topk_log_probs};
+    const std::string problem = lists_support ? problem_of_support(record, sample.top_p_offsets)
+                                              : problem_of_head(record, options.centers_scores);
+    if (!problem.empty()) {
+      throw ConfigError(fmt::format("use-score-centering: sample {} {}", sample.ordinal, problem));
+    }
+    const int64_t base = offsets.back();
+    for (int64_t t = 1; t <= sample.response_length(); ++t) {
+      offsets.push_back(base +
+                        (lists_support ? sample.top_p_offsets[t] : t * options.centers_scores));
+    }
+    ids.insert(ids.end(), record.ids.begin(), record.ids.end());
+    log_probs.insert(log_probs.end(), record.id_log_probs.begin(), record.id_log_probs.end());
+  }
+  out.centered = {at::tensor(ids, at::kLong), at::tensor(offsets, at::kLong)};
+  out.sampler_A = at::tensor(log_probs, options.dtype);
+}
+
 MicroBatch make_micro_batch(std::span<const TrainSample> samples, Indices members,
                             const PlanOptions& options) {
   MicroBatch out;
@@ -92,6 +124,7 @@ MicroBatch make_micro_batch(std::span<const TrainSample> samples, Indices member
     totals.push_back(static_cast<double>(sample.rollout_mask_total));
   }
   if (options.replays_top_p) out.kept = kept_tokens(samples, members);
+  if (options.centers_scores > 0) add_centered(samples, members, options, out);
   out.samples = std::move(members);
   out.packed = pack(sequences, options.packing);
   out.starts = algo::make_starts(lengths);

@@ -49,8 +49,9 @@ struct PlanOptions {
   PackingOptions packing;
   algo::Reduction reduction = algo::Reduction::kPerRollout;
   bool replays_top_p = false;  // every sample has its nucleus, and log-probs are taken in it
-  bool centers_scores =
-      false;  // and the sampler's log-probs in it, or, without replay, of the likeliest tokens
+  /// Every sample has the sampler's log-probs of so many of its likeliest ids at each token, and with
+  /// replays_top_p of its nucleus instead; 0: scores are not centered.
+  int64_t centers_scores = 0;
   /// Every sample that trains brings the engine's choices of experts, and they are visited. Null: it
   /// does not matter.
   const model::ModelConfig* replays_experts_of = nullptr;

@@ -34,13 +34,19 @@ struct SumOfParts : torch::autograd::Function<SumOfParts> {
   }
 };
 
-/// The nucleus of some of the scored ids.
-kernels::KeptTokens kept_of(const kernels::KeptTokens& kept, const Tensor& id) {
-  const Tensor begin = kept.offsets.index_select(0, id);
-  const Tensor counts = kept.offsets.index_select(0, id + 1) - begin;
+/// The tokens of some of the scored ids, and where they are in the flat list of all.
+struct TokensOfSome {
+  kernels::KeptTokens tokens;
+  Tensor place;
+};
+
+TokensOfSome of_some(const kernels::KeptTokens& all, const Tensor& id) {
+  const Tensor begin = all.offsets.index_select(0, id);
+  const Tensor counts = all.offsets.index_select(0, id + 1) - begin;
   const Tensor offsets = at::constant_pad_nd(counts.cumsum(0), {1, 0});
   const Tensor first = at::repeat_interleave(begin - offsets.narrow(0, 0, id.size(0)), counts);
-  return {kept.ids.index_select(0, first + at::arange(first.size(0), at::kLong)), offsets};
+  const Tensor place = first + at::arange(first.size(0), at::kLong);
+  return {{all.ids.index_select(0, place), offsets}, place};
 }
 
 }  // namespace
@@ -109,34 +115,47 @@ Pass::Scored Pass::own_of(const Tensor& row_of_id) const {
 }
 
 Tensor Pass::of_all_ranks(const Tensor& x, const Scored& scored) const {
+  return of_all_ranks(x, scored.id, scored.size);
+}
+
+Tensor Pass::of_all_ranks(const Tensor& x, const Tensor& place, int64_t size) const {
   if (rows_.ranks.is_alone()) return x.cpu();
-  const Tensor part =
-      at::zeros({scored.size}, x.options()).index_put({scored.id.to(x.device())}, x);
+  const Tensor part = at::zeros({size}, x.options()).index_put({place.to(x.device())}, x);
   return SumOfParts::apply(part, &rows_.ranks).cpu();
 }
 
 kernels::LogProbs Pass::log_probs(const Tensor& hidden_LH,
-                                  const kernels::LinearLogProbOptions& options) const {
+                                  const kernels::LinearLogProbOptions& options,
+                                  bool lists_centered) const {
   const PackedBatch& packed = micro_batch_.packed;
+  const kernels::KeptTokens &kept = micro_batch_.kept, &centered = micro_batch_.centered;
+  const bool replays = kept.ids.defined(), lists = lists_centered && centered.ids.defined();
   // Each sequence has a nucleus of its own, so tokens that sequences share are scored for each.
-  const bool replays = micro_batch_.kept.ids.defined();
+  const bool is_per_token = replays || lists;
   const auto of_scored = [&](const Tensor& x_S) {
-    return replays ? x_S.index_select(0, packed.scored_T) : x_S;
+    return is_per_token ? x_S.index_select(0, packed.scored_T) : x_S;
   };
   const Scored scored = own_of(of_scored(packed.row_S));
   Tensor target = of_scored(packed.target_S);
   if (scored.id.defined()) target = target.index_select(0, scored.id);
   kernels::LinearLogProbOptions own = options;
-  if (replays)
-    own.kept_tokens =
-        scored.id.defined() ? kept_of(micro_batch_.kept, scored.id) : micro_batch_.kept;
+  if (replays) own.kept_tokens = scored.id.defined() ? of_some(kept, scored.id).tokens : kept;
+  Tensor listed_place;
+  if (lists && scored.id.defined()) {
+    const TokensOfSome listed = of_some(centered, scored.id);
+    own.listed_tokens = listed.tokens;
+    listed_place = listed.place;
+  } else if (lists) {
+    own.listed_tokens = centered;
+  }
   const kernels::LogProbs scores = network_.log_probs(
       hidden_LH.index_select(0, scored.row.to(device_)), target.to(device_), own);
   const auto of_tokens = [&](const Tensor& x) {
     const Tensor all = of_all_ranks(x, scored);
-    return replays ? all : all.index_select(0, packed.scored_T);
+    return is_per_token ? all : all.index_select(0, packed.scored_T);
   };
-  return {of_tokens(scores.logprob_R), of_tokens(scores.entropy_R)};
+  return {of_tokens(scores.logprob_R), of_tokens(scores.entropy_R),
+          lists ? of_all_ranks(scores.listed_A, listed_place, centered.ids.size(0)) : Tensor()};
 }
 
 Tensor Pass::values(const Tensor& hidden_LH, const model::ValueHead& head) const {

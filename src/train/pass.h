@@ -46,9 +46,9 @@ class Pass final {
   Tensor empty_stream() const { return network_.empty_stream(rows_.own.num_tokens()); }
 
   /// Log-probs and entropies of the response tokens, [T] each, on the CPU. `hidden_LH`: of the last
-  /// chunk.
-  kernels::LogProbs log_probs(const Tensor& hidden_LH,
-                              const kernels::LinearLogProbOptions& options) const;
+  /// chunk. `lists_centered`: also those of MicroBatch::centered.
+  kernels::LogProbs log_probs(const Tensor& hidden_LH, const kernels::LinearLogProbOptions& options,
+                              bool lists_centered = false) const;
   /// The values of a critic, [T], on the CPU.
   Tensor values(const Tensor& hidden_LH, const model::ValueHead& head) const;
 
@@ -63,6 +63,7 @@ class Pass final {
   Scored own_of(const Tensor& row_of_id) const;
   /// Numbers of the own ids to those of all, and on the CPU.
   Tensor of_all_ranks(const Tensor& x, const Scored& scored) const;
+  Tensor of_all_ranks(const Tensor& x, const Tensor& place, int64_t size) const;
 
   model::Network& network_;
   const MicroBatch& micro_batch_;

@@ -27,6 +27,8 @@ PlanOptions plan_options_of(const TrainConfig& config, model::Network& network) 
   options.packing = config.packing;
   options.reduction = config.reduction;
   options.replays_top_p = config.replays_top_p && config.objective == Objective::kPolicy;
+  if (config.policy.centering && config.objective == Objective::kPolicy)
+    options.centers_scores = config.policy.centering->num_listed;
   if (config.routing_replay == TrainConfig::RoutingReplay::kEngine &&
       config.objective == Objective::kPolicy && network.config().has_experts())
     options.replays_experts_of = &network.config();

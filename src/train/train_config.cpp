@@ -4,7 +4,7 @@
 namespace slime::train {
 namespace {
 
-bool is_reinforce(const algo::AdvantageConfig& advantage) {
+bool has_whitened_advantages(const algo::AdvantageConfig& advantage) {
   return std::holds_alternative<algo::ReinforcePlusPlus>(advantage) ||
          std::holds_alternative<algo::ReinforceBaseline>(advantage);
 }
@@ -42,7 +42,7 @@ void check_config(const TrainConfig& config) {
   check(algo::kl_coef_of(config.advantage) == 0 || !config.policy.kl_loss ||
             config.policy.kl_loss->coef == 0,
         "the divergence is in the advantages or in the loss");
-  check(!is_reinforce(config.advantage) || config.normalize_advantages,
+  check(!has_whitened_advantages(config.advantage) || config.normalize_advantages,
         "advantages of reinforce_plus_plus are whitened");
   check(std::holds_alternative<algo::Gae>(config.advantage) == config.critic.has_value(),
         "ppo has a critic, and nothing else has one");
@@ -57,9 +57,21 @@ void check_config(const TrainConfig& config) {
   check(config.preference.label_smoothing >= 0 && config.preference.label_smoothing < 0.5,
         "label smoothing of preferences is in [0, 0.5)");
   check(dual_clip(config.policy.objective).value_or(2) > 1, "a dual clip is above 1");
+  const bool is_reinforce = std::holds_alternative<algo::Reinforce>(config.policy.objective);
   check(!config.policy.use_rollout_logprobs || !config.policy.correction ||
-            config.policy.reports_mismatch,
+            config.policy.reports_mismatch || is_reinforce,
         "log-probs of the engine as the old policy leave no mismatch to correct");
+  if (config.policy.centering) {
+    check(is_reinforce, "scores are centered beside REINFORCE");
+    check(
+        !config.policy.reports_mismatch && !config.policy.off_policy_masking && !config.users_loss,
+        "score centering is the loss of every token");
+    check(!config.policy.correction ||
+              !std::holds_alternative<algo::ImportanceAndRejection>(*config.policy.correction),
+          "score centering weighs token by token");
+    check(config.policy.centering->lists_support == config.replays_top_p,
+          "the listed tokens are the support where log-probs are taken in it");
+  }
   check(config.clip_grad >= 0, "a limit of the gradients' norm is not negative");
   check(config.adam.beta1 >= 0 && config.adam.beta1 < 1 && config.adam.beta2 >= 0 &&
             config.adam.beta2 < 1 && config.adam.eps > 0,

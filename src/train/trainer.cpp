@@ -263,6 +263,7 @@ algo::Loss Trainer::loss_of(const TrainBatch& batch, const MicroBatch& micro_bat
     in.known_engine_T = columns.engine.gather_known(micro_batch);
     in.has_engine_T = columns.engine.known(micro_batch);
   }
+  in.listed = {scores.listed_A, micro_batch.sampler_A, micro_batch.centered.offsets};
   in.advantage_T = advantage_T;
   in.trained_T = micro_batch.trained_T;
   in.weight_T = micro_batch.weight_T;
@@ -282,7 +283,8 @@ kernels::LinearLogProbOptions Trainer::score_options(const Tensor& hidden_LH) co
   // A loss of the user's may ask for all logits itself.
   if (!config_.keeps_logits || config_.users_loss || mesh_.pp().size() > 1 || hidden_LH.is_cpu())
     return options;
-  options.kept_bytes = kept_logits_now(network_.config(), hidden_LH, config_.replays_top_p);
+  options.kept_bytes = kept_logits_now(
+      network_.config(), hidden_LH, config_.replays_top_p || config_.policy.centering.has_value());
   options.keeps_some = true;
   return options;
 }
@@ -316,7 +318,9 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
   run_pipeline(
       network_, mesh_, items, [&](std::size_t i, const Pass& on_its_way, const Tensor& hidden_LH) {
         const MicroBatch& micro_batch = *items[i].micro_batch;
-        const ScoredPass pass{hidden_LH, on_its_way.log_probs(hidden_LH, score_options(hidden_LH))};
+        const ScoredPass pass{hidden_LH,
+                              on_its_way.log_probs(hidden_LH, score_options(hidden_LH),
+                                                   config_.policy.centering.has_value())};
         columns.seen.put(micro_batch, pass.scores.logprob_R.detach());
         const algo::Loss loss = loss_of(batch, micro_batch, pass,
                                         columns.advantage.gather(micro_batch.samples), columns);

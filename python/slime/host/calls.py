@@ -13,6 +13,7 @@ from slime.rollout.base_types import RolloutFnEvalOutput, RolloutFnTrainOutput
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
 from slime.rollout.generate_call import await_generate, is_cancelled_by_abort
 from slime.turns import untrained_tokens, version_runs, watch
+from slime.utils import sampler_record
 from slime.utils.types import Sample
 
 __all__ = ["CALLS", "WrongResult"]
@@ -64,7 +65,8 @@ def generate(host, hook, call, arrays):
 
     async def run():
         watch(turns)
-        result = hook.function(host.args, sample, params, **extra)
+        args = sampler_record.of_evaluation(host.args) if call.get("evaluation", False) else host.args
+        result = hook.function(args, sample, params, **extra)
         if not inspect.isawaitable(result):
             return result
         if not is_cancelled_by_abort(hook.function):
@@ -288,7 +290,8 @@ def evaluate(host, hook, call, arrays):
                 data[name]["samples"] = groups_to_records(each["samples"], columns)
         return {"data": data, "metrics": _metrics(output.metrics)}
 
-    return lambda: hook.function(host.args, call["rollout_id"], source, evaluation=True), finish
+    args = sampler_record.of_evaluation(host.args)
+    return lambda: hook.function(args, call["rollout_id"], source, evaluation=True), finish
 
 
 def _names_beside(function):

@@ -23,6 +23,7 @@ from slime.rollout.generate_call import await_generate, cancel_requests
 from slime.rollout.rm_hub import async_rm, batched_async_rm
 from slime.rollout.sample_hooks import apply_rollout_sample_hooks
 from slime.rollout.sampling_params import evaluation_params, rollout_params
+from slime.utils import sampler_record
 from slime.utils.async_utils import LoopSemaphore, run
 from slime.utils.http_utils import get, get_rollout_num_engines, post
 from slime.utils.misc import SingletonMeta, load_function
@@ -160,6 +161,7 @@ async def generate(args, sample, sampling_params):
         return sample
 
     payload = {"sampling_params": sampling_params, "return_logprob": True}
+    payload.update(sampler_record.request_fields(args, sampling_params))
     if getattr(args, "use_rollout_routing_replay", False):
         payload["return_routed_experts"] = True
     if media.get("images"):
@@ -212,7 +214,8 @@ async def generate_and_rm(args, sample, sampling_params, evaluation=False):
             else:
                 function = load_function(path)
                 extra = {"evaluation": evaluation} if _takes_evaluation(function) else {}
-            call = function(args, sample, sampling_params, **extra)
+            own = sampler_record.of_evaluation(args) if evaluation else args
+            call = function(own, sample, sampling_params, **extra)
             sample = await await_generate(state, function, sample, call)
 
     sample = await apply_rollout_sample_hooks(args, sample, evaluation=evaluation)

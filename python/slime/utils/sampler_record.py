@@ -5,12 +5,21 @@ With --rollout-top-p below 1 that is the whole nucleus (meta_info's top_p_log_pr
 --score-centering-top-k likeliest ids (output_topk_token_ids, output_topk_log_probs, output_topk_shape).
 """
 
+import copy
 import math
 from array import array
 
 from slime.utils.number_table import flat_numbers
 
-__all__ = ["head_of", "head_of_others", "head_width", "lists_support", "request_fields", "support_log_probs"]
+__all__ = [
+    "head_of",
+    "head_of_others",
+    "head_width",
+    "lists_support",
+    "of_evaluation",
+    "request_fields",
+    "support_log_probs",
+]
 
 _LARGEST_MASS = 1.0001
 _HEAD = ("output_topk_token_ids", "output_topk_log_probs", "output_topk_shape")
@@ -18,6 +27,15 @@ _HEAD = ("output_topk_token_ids", "output_topk_log_probs", "output_topk_shape")
 
 def _centers(args):
     return bool(getattr(args, "use_score_centering", False))
+
+
+def of_evaluation(args):
+    """Arguments of an evaluation, which is not trained: nothing of the sampler is wanted."""
+    if not _centers(args):
+        return args
+    own = copy.copy(args)
+    own.use_score_centering = False
+    return own
 
 
 def lists_support(args):
@@ -77,6 +95,10 @@ def head_of(meta_info, num_tokens, width):
     """(ids, log-probs) of the likeliest ids of each token, row by row: array('i'), array('f')."""
     if "score_centering_topk" in meta_info:
         ids, log_probs = meta_info["score_centering_topk"]
+    elif "output_topk_shape" not in meta_info and meta_info.get("output_top_logprobs"):
+        rows = meta_info["output_top_logprobs"]  # as servers of others say it
+        ids = [entry[1] for row in rows for entry in row]
+        log_probs = [entry[0] for row in rows for entry in row]
     elif missing := [name for name in _HEAD if meta_info.get(name) is None]:
         raise ValueError(
             f"--use-score-centering needs the sampler's {width} likeliest ids of each token, and meta_info has no "

@@ -162,15 +162,18 @@ SampledToken report(const Row& row, float logit, int32_t id, const Kept& kept,
   SampledToken token;
   token.id = id;
   const bool lists = options.keeps_ids && !kept.empty();
-  token.log_prob =
-      static_cast<float>(row.log_prob(logit) - (lists ? std::log(total_of(kept)) : 0.0));
+  // Among the kept alone, rounding must not make a log-prob larger than 0.
+  const double log_kept = lists ? std::log(total_of(kept)) : 0.0;
+  const auto among_kept = [&](double log_prob) {
+    return static_cast<float>(lists ? std::min(log_prob - log_kept, 0.0) : log_prob);
+  };
+  token.log_prob = among_kept(row.log_prob(logit));
   if (lists) {
     for (const auto& [share, kept_id] : kept) token.kept_ids.push_back(kept_id);
   }
   if (lists && options.keeps_log_probs) {
-    const double log_total = std::log(total_of(kept));
     for (const int32_t kept_id : token.kept_ids)
-      token.kept_log_probs.push_back(static_cast<float>(row.log_prob_of(kept_id) - log_total));
+      token.kept_log_probs.push_back(among_kept(row.log_prob_of(kept_id)));
   }
   token.top = row.best(options.num_top);
   token.asked = row.of(options.asked_ids);
