@@ -28,6 +28,13 @@
 
 namespace slime::engine {
 
+// What every table of routes speaks of.
+using net::HttpExchange;
+using net::HttpRequest;
+using net::HttpResponse;
+using net::RouteClass;
+using net::Task;
+
 /// The words clients gave to weight versions ("weight_version": "step-7"). Any thread.
 class VersionNames {
  public:

@@ -19,12 +19,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpExchange;
-using net::HttpRequest;
-using net::HttpResponse;
-using net::RouteClass;
-using net::Task;
-
 constexpr double kMaxFlushWaitSeconds = 600;
 constexpr std::chrono::milliseconds kFlushPoll{50};
 

@@ -17,12 +17,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpExchange;
-using net::HttpRequest;
-using net::HttpResponse;
-using net::RouteClass;
-using net::Task;
-
 constexpr std::chrono::seconds kProbeTimeout{20};
 constexpr const char* kMetricsType = "text/plain; version=0.0.4";
 

@@ -7,18 +7,9 @@
 #include "engine/http/openai_logprobs.h"
 
 namespace slime::engine {
-namespace {
 
-std::vector<ServerEvent> unnamed(std::vector<std::string> chunks) {
-  std::vector<ServerEvent> events;
-  for (std::string& chunk : chunks) events.push_back({"", std::move(chunk)});
-  return events;
-}
-
-}  // namespace
-
-std::vector<ServerEvent> OpenAiAnswer::begin() { return unnamed(first_chunks()); }
-std::vector<ServerEvent> OpenAiAnswer::next() { return unnamed(next_chunks()); }
+std::vector<ServerEvent> OpenAiAnswer::begin() { return unnamed_events(first_chunks()); }
+std::vector<ServerEvent> OpenAiAnswer::next() { return unnamed_events(next_chunks()); }
 
 std::vector<ServerEvent> OpenAiAnswer::end() {
   std::vector<ServerEvent> events;

@@ -32,11 +32,13 @@ struct VersionNamer {
 class OpenAiAnswer : public ProtocolAnswer {
  public:
   virtual std::vector<std::string> first_chunks() { return {}; }
+  virtual json::object whole() const = 0;
   /// What is new since the last chunk.
   virtual std::vector<std::string> next_chunks() = 0;
   /// The chunk with the totals, where it was asked for.
   virtual std::optional<std::string> usage_chunk() const = 0;
 
+  std::string body() final { return json_text(whole()); }
   std::vector<ServerEvent> begin() final;
   std::vector<ServerEvent> next() final;
   /// [DONE] comes after the totals, and not after an error.

@@ -19,12 +19,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpExchange;
-using net::HttpRequest;
-using net::HttpResponse;
-using net::RouteClass;
-using net::Task;
-
 /// A chunk is sent and forgotten; a whole answer is built from all of its objects at once.
 constexpr ResponseCost kWholeCost{.token = 64, .log_prob = 600, .top = 400};
 constexpr ResponseCost kStreamCost{.token = 32, .log_prob = 16, .top = 16};

@@ -10,8 +10,6 @@
 namespace slime::engine {
 namespace {
 
-using net::RouteClass;
-
 struct OtherRoute {
   const char* method;
   const char* path;

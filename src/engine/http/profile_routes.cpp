@@ -22,9 +22,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpRequest;
-using net::HttpResponse;
-
 // Those that are read come first; the others are SGLang's: a trace has all that there is.
 constexpr auto kFields = std::to_array<std::string_view>(
     {"output_dir", "num_steps", "start_step", "activities",

@@ -4,6 +4,7 @@
 /// HTTP.
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "core/json.h"
@@ -27,8 +28,8 @@ class ProtocolAnswer {
   /// In the order of the requests; none where the protocol is no chat.
   virtual std::vector<const ChatChoice*> chat_choices() const { return {}; }
 
-  /// After the last update.
-  virtual json::object whole() const = 0;
+  /// After the last update: the body.
+  virtual std::string body() = 0;
 
   /// Begins the stream.
   virtual std::vector<ServerEvent> begin() = 0;
@@ -53,8 +54,10 @@ class MessageAnswer : public ProtocolAnswer {
   std::vector<ServerEvent> begin() final { return events_of_beginning(); }
   std::vector<ServerEvent> next() final;
   std::vector<ServerEvent> fail(const ApiError& error) final;
+  std::string body() final { return json_text(whole()); }
 
  protected:
+  virtual json::object whole() const = 0;
   virtual const ChatChoice& choice() const = 0;
   /// The first time; then none.
   virtual std::vector<ServerEvent> events_of_beginning() = 0;

@@ -11,10 +11,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpExchange;
-using net::HttpResponse;
-using net::Task;
-
 /// Ends the engine's requests of which nothing more is wanted.
 void add(ProtocolAnswer& answer, RunningCall& running, const std::vector<IndexedUpdate>& updates) {
   for (const auto& [index, update] : updates) answer.add(index, update);
@@ -48,7 +44,7 @@ Task<void> send_whole(HttpExchange& exchange, ProtocolAnswer& answer, RunningCal
     turns.lose(answer.chat_choices());
   } else {
     turns.record(answer.chat_choices());
-    response.body = json_text(answer.whole());
+    response.body = answer.body();
   }
   for (auto& header : form.headers) response.headers.push_back(std::move(header));
   // Not behind the sending: a client that has read it all may be gone by then.
@@ -98,6 +94,20 @@ Task<void> send_stream(HttpExchange& exchange, ProtocolAnswer& answer, RunningCa
 }
 
 }  // namespace
+
+HttpResponse count_tokens(const ApiState& state, const net::HttpRequest& request,
+                          TokenCountForm form) {
+  try {
+    const json::object body = parse_body(request.body);
+    const std::shared_ptr<ChatSession> session = session_of(state, request.headers, body);
+    const ServedModel& model = session == nullptr ? state.model : session->model();
+    ChatRequest chat = form.read(body, model);
+    form.answer["input_tokens"] = count_prompt_tokens(std::move(chat), model, session.get());
+    return json_response(form.answer);
+  } catch (const ConfigError& error) {
+    return form.refuse(ApiError::of(error));
+  }
+}
 
 VersionNamer version_namer(const ApiState& state) {
   return {.name = [&state](WeightVersion version) { return state.versions.name_of(version); },

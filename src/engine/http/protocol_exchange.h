@@ -89,6 +89,17 @@ net::Task<std::optional<Call>> read_chat_call(
 
 #pragma GCC diagnostic pop
 
+/// How a protocol counts the tokens of a chat.
+struct TokenCountForm {
+  std::function<ChatRequest(const json::object& body, const ServedModel& model)> read;
+  json::object answer;  // besides input_tokens
+  std::function<net::HttpResponse(const ApiError&)> refuse;
+};
+
+/// The length of the rendered prompt: the usage of the same chat.
+net::HttpResponse count_tokens(const ApiState& state, const net::HttpRequest& request,
+                               TokenCountForm form);
+
 VersionNamer version_namer(const ApiState& state);
 
 /// x-slime-ignored-fields, where there are any.

@@ -51,7 +51,7 @@ std::shared_ptr<Session> find_session(const ApiState& state, const net::HttpHead
 
 }  // namespace
 
-std::shared_ptr<ChatSession> session_of(ApiState& state, const net::HttpHeaders& headers,
+std::shared_ptr<ChatSession> session_of(const ApiState& state, const net::HttpHeaders& headers,
                                         const json::object& body) {
   std::shared_ptr<Session> session = find_session(state, headers, body);
   if (session == nullptr) return nullptr;

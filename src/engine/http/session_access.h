@@ -23,7 +23,7 @@ inline const std::pair<std::string, std::string> kNoRetry{"x-should-retry", "fal
 /// that names an open session. Null where none does. Throws ApiError: 401 when kSessionHeader names none,
 /// or the server takes requests of sessions alone; 403 when the session is closed; 429 when the turns of
 /// all sessions take too much.
-std::shared_ptr<ChatSession> session_of(ApiState& state, const net::HttpHeaders& headers,
+std::shared_ptr<ChatSession> session_of(const ApiState& state, const net::HttpHeaders& headers,
                                         const json::object& body);
 
 }  // namespace slime::engine

@@ -13,9 +13,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpRequest;
-using net::HttpResponse;
-
 /// The bytes of each token; what is not UTF-8 is shown as U+FFFD.
 json::array token_texts(const ServedModel& model, const std::vector<TokenId>& ids) {
   json::array texts;

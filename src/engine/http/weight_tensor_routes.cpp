@@ -24,9 +24,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpRequest;
-using net::HttpResponse;
-
 // Those that are read come first; the others are SGLang's and change nothing here.
 constexpr auto kTensorFields = std::to_array<std::string_view>(
     {"serialized_named_tensors", "weight_version", "abort_all_requests", "load_format",

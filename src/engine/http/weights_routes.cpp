@@ -16,9 +16,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpRequest;
-using net::HttpResponse;
-
 // Fields of each body. Those that are read come first; the others are SGLang's and change nothing
 // here: one process, no allocator's cache to empty, CUDA graphs that read the weights where they
 // are, a KV cache that is emptied always (docs/how/engine_client.md).

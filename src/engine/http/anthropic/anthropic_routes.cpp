@@ -16,11 +16,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpExchange;
-using net::HttpRequest;
-using net::HttpResponse;
-using net::Task;
-
 std::string make_request_id() { return "req_" + make_rid(); }
 
 Task<void> send_message(ApiState& state, HttpExchange& exchange) {
@@ -39,18 +34,14 @@ Task<void> send_message(ApiState& state, HttpExchange& exchange) {
   co_await send_answer(state, exchange, *answer, std::move(call->chat.requests), std::move(form));
 }
 
-/// The length of the rendered prompt: the usage of the same message.
-HttpResponse count_tokens(ApiState& state, const HttpRequest& request) {
-  try {
-    const json::object body = parse_body(request.body);
-    const std::shared_ptr<ChatSession> session = session_of(state, request.headers, body);
-    const ServedModel& model = session == nullptr ? state.model : session->model();
-    AnthropicRequest read = read_anthropic_request(body, model, /*counts=*/true);
-    return json_response(
-        {{"input_tokens", count_prompt_tokens(std::move(read.chat), model, session.get())}});
-  } catch (const ConfigError& error) {
-    return anthropic_error_response(ApiError::of(error), make_request_id());
-  }
+HttpResponse count(ApiState& state, const HttpRequest& request) {
+  const auto read = [](const json::object& body, const ServedModel& model) {
+    return read_anthropic_request(body, model, /*counts=*/true).chat;
+  };
+  const auto refuse = [](const ApiError& error) {
+    return anthropic_error_response(error, make_request_id());
+  };
+  return count_tokens(state, request, {.read = read, .answer = {}, .refuse = refuse});
 }
 
 }  // namespace
@@ -60,7 +51,7 @@ void add_anthropic_routes(ApiState& state, std::vector<net::HttpRoute>& routes) 
                       [&state](HttpExchange& exchange) { return send_message(state, exchange); });
   routes.emplace_back("POST", "/v1/messages/count_tokens", net::RouteClass::kInference,
                       answer_on(state.parse_threads, [&state](const HttpRequest& request) {
-                        return count_tokens(state, request);
+                        return count(state, request);
                       }));
 }
 

@@ -15,11 +15,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpExchange;
-using net::HttpRequest;
-using net::HttpResponse;
-using net::Task;
-
 constexpr std::string_view kResponsesPath = "/v1/responses/";
 
 Task<void> respond(ApiState& state, HttpExchange& exchange) {
@@ -36,17 +31,13 @@ Task<void> respond(ApiState& state, HttpExchange& exchange) {
 }
 
 HttpResponse count(ApiState& state, const HttpRequest& request) {
-  try {
-    const json::object body = parse_body(request.body);
-    const std::shared_ptr<ChatSession> session = session_of(state, request.headers, body);
-    const ServedModel& model = session == nullptr ? state.model : session->model();
-    ResponsesRequest read = read_responses_request(body, model);
-    return json_response(
-        {{"object", "response.input_tokens"},
-         {"input_tokens", count_prompt_tokens(std::move(read.chat), model, session.get())}});
-  } catch (const ConfigError& error) {
-    return openai_error_response(ApiError::of(error));
-  }
+  const auto read = [](const json::object& body, const ServedModel& model) {
+    return read_responses_request(body, model).chat;
+  };
+  return count_tokens(state, request,
+                      {.read = read,
+                       .answer = {{"object", "response.input_tokens"}},
+                       .refuse = openai_error_response});
 }
 
 /// Of every way to ask for an answer that was given before.
