@@ -22,10 +22,6 @@
 namespace slime::engine {
 namespace {
 
-using net::HttpExchange;
-using net::HttpRequest;
-using net::HttpResponse;
-using net::Task;
 using std::chrono::steady_clock;
 
 constexpr std::string_view kSessions = "/sessions/";
@@ -126,7 +122,7 @@ Task<void> end_session(ApiState& state, HttpExchange& exchange) {
     return json_response(session_with_turns(*session, version_namer(state)));
   };
   HttpResponse response = co_await compute_on(state.parse_threads, std::move(write));
-  if (exchange.is_connected()) state.sessions.remove(name);
+  if (exchange.is_connected()) state.sessions.remove(session);
   co_await exchange.send(std::move(response));
 }
 

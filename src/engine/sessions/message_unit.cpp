@@ -4,11 +4,11 @@
 #include <array>
 
 #include "engine/chat/message_forms.h"
+#include "text/messages/white_space.h"
 
 namespace slime::engine {
 namespace {
 
-constexpr std::string_view kSpaces = " \t\r\n\v\f";
 constexpr std::string_view kThoughtBegin = "<think>";
 constexpr std::string_view kThoughtEnd = "</think>";
 
@@ -36,12 +36,6 @@ std::string content_in(const json::object& message) {
     text += words ? std::string(*words) : canonical_json(part);
   }
   return text;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kSpaces);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
 }
 
 std::string_view reasoning_in(const json::object& message) {
@@ -102,7 +96,7 @@ MessageUnit make_unit(const json::array& messages, std::size_t first, std::size_
       ++unit.num_calls;
     }
   }
-  const std::string_view said = trimmed(text);
+  const std::string_view said = text::without_white_space_around(text);
   unit.has_text = !said.empty();
   unit.calls = calls.key();
   unit.words = words_of(said);
@@ -165,16 +159,16 @@ TextKey words_of(std::string_view text) {
   if (const std::size_t end = rest.rfind(kThoughtEnd); end != std::string_view::npos)
     rest.remove_prefix(end + kThoughtEnd.size());
   TextKeyWriter key;
-  for (std::size_t at = rest.find_first_not_of(kSpaces); at != std::string_view::npos;) {
-    const std::size_t end = std::min(rest.find_first_of(kSpaces, at), rest.size());
+  for (std::size_t at = rest.find_first_not_of(text::kWhiteSpace); at != std::string_view::npos;) {
+    const std::size_t end = std::min(rest.find_first_of(text::kWhiteSpace, at), rest.size());
     key.add(rest.substr(at, end - at));
-    at = rest.find_first_not_of(kSpaces, end);
+    at = rest.find_first_not_of(text::kWhiteSpace, end);
   }
   return key.key();
 }
 
 TextKey thoughts_of(std::string_view text) {
-  const std::string_view thoughts = trimmed(text);
+  const std::string_view thoughts = text::without_white_space_around(text);
   return thoughts.empty() ? TextKey() : key_of(thoughts);
 }
 

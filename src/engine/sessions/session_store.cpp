@@ -88,7 +88,7 @@ std::shared_ptr<Session> SessionStore::open(const std::string& name, SessionOpti
   try {
     check_room();
   } catch (const ApiError&) {
-    remove(name);
+    remove(session);
     throw;
   }
   return session;
@@ -100,14 +100,11 @@ std::shared_ptr<Session> SessionStore::find(std::string_view name) const {
   return found == sessions_.end() ? nullptr : found->second;
 }
 
-void SessionStore::remove(std::string_view name) {
-  std::shared_ptr<Session> removed;  // is destroyed without the lock
+void SessionStore::remove(const std::shared_ptr<Session>& session) {
+  session->close();
   const std::lock_guard lock(mutex_);
-  const auto found = sessions_.find(name);
-  if (found == sessions_.end()) return;
-  removed = std::move(found->second);
-  removed->close();
-  sessions_.erase(found);
+  const auto found = sessions_.find(session->name());
+  if (found != sessions_.end() && found->second == session) sessions_.erase(found);
 }
 
 void SessionStore::check_room() const {

@@ -37,8 +37,8 @@ class SessionStore final {
   std::shared_ptr<Session> open(const std::string& name, SessionOptions options);
   /// Null where none is open.
   std::shared_ptr<Session> find(std::string_view name) const;
-  /// Takes it out: its name is unknown from then on.
-  void remove(std::string_view name);
+  /// Takes it out: its name is free from then on. Nothing happens when another one has its name by now.
+  void remove(const std::shared_ptr<Session>& session);
 
   /// Throws ApiError 429 when the turns of all sessions take too much for another one.
   void check_room() const;

@@ -23,13 +23,24 @@ int session_status(const std::function<void()>& act) {
 TEST(SessionStore, KeepsNoMoreSessionsThanItMay) {
   const ServedModel model;
   SessionStore store(model, {.max_sessions = 2});
-  store.open("a", {});
+  const auto first = store.open("a", {});
   store.open("b", {});
   EXPECT_EQ(session_status([&] { store.open("c", {}); }), 429);
   EXPECT_EQ(session_status([&] { store.open("a", {}); }), 409);
-  store.remove("a");
+  store.remove(first);
   EXPECT_EQ(store.find("a"), nullptr);
   EXPECT_EQ(session_status([&] { store.open("c", {}); }), 200);
+}
+
+TEST(SessionStore, OfTwoEndsOfASessionTheSecondLeavesItsSuccessorAlone) {
+  const ServedModel model;
+  SessionStore store(model, {});
+  const auto first = store.open("a", {});
+  store.remove(first);
+  const auto second = store.open("a", {});
+  store.remove(first);
+  EXPECT_EQ(store.find("a"), second);
+  EXPECT_FALSE(second->is_closed());
 }
 
 TEST(SessionStore, KeepsNoMoreBytesThanItMay) {

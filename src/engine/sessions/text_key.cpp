@@ -4,18 +4,13 @@
 #include <map>
 #include <optional>
 
+#include "text/messages/white_space.h"
+
 namespace slime::engine {
 namespace {
 
-constexpr std::string_view kWhiteSpace = " \t\r\n\v\f";
 /// The member that has the text of a call, where a protocol takes objects alone and the text is none.
 constexpr std::string_view kRawText = "_raw";
-
-std::string_view without_margins(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kWhiteSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kWhiteSpace) - first + 1);
-}
 
 void append_canonical(const json::value& value, std::string& out) {
   if (big_integer_digits(value) != nullptr) {
@@ -58,10 +53,11 @@ std::string canonical_json(const json::value& value) {
 std::string canonical_arguments(const json::value& arguments) {
   const json::object* object = arguments.if_object();
   const json::value* raw = object == nullptr ? nullptr : object->if_contains(kRawText);
-  if (raw != nullptr && raw->is_string()) return std::string(without_margins(raw->get_string()));
+  if (raw != nullptr && raw->is_string())
+    return std::string(text::without_white_space_around(raw->get_string()));
   const json::string* text = arguments.if_string();
   if (text == nullptr) return arguments.is_null() ? "{}" : canonical_json(arguments);
-  const std::string_view given = without_margins(*text);
+  const std::string_view given = text::without_white_space_around(*text);
   if (given.empty()) return "{}";
   const std::optional<json::value> parsed = try_parse_json(given);
   return parsed && !parsed->is_string() ? canonical_json(*parsed) : std::string(given);
