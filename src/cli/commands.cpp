@@ -5,6 +5,7 @@
 #include "cli/bench.h"
 #include "cli/buffer.h"
 #include "cli/chat_template.h"
+#include "cli/dump.h"
 #include "cli/generate.h"
 #include "cli/grammar.h"
 #include "cli/inspect.h"
@@ -15,6 +16,7 @@
 #include "cli/replay.h"
 #include "cli/report.h"
 #include "cli/router.h"
+#include "cli/runs.h"
 #include "cli/sandbox.h"
 #include "cli/score.h"
 #include "cli/serve.h"
@@ -34,6 +36,8 @@ std::span<const Command> commands() {
       {"replay", "train once more on what a run drew, and compare the weights", replay},
       {"train-async", "the same, with generation and training at the same time", train_async},
       {"ledger", "what became of every prompt and token of a run, proved", ledger},
+      {"runs", "the runs of a folder and their branches: state, step, reward, settings", runs},
+      {"dump", "the samples of any rollout of a run, JSON lines", dump},
       {"simulate", "what a run would be like on other devices: a prediction", simulate},
       {"plan", "layout, memory and messages of a run on many devices: a prediction", plan},
       {"bench", "speed on this machine, as JSON: the program slime-bench", bench},

@@ -368,10 +368,11 @@ std::vector<FlagRow> output_flags() {
       accepted("--log-correct-samples", kSwitch,
                "the original computes these figures after it has logged and never shows them"),
       works("--save-debug-rollout-data", &C::save_debug_rollout_data,
-            "path with {rollout_id}: the samples of each rollout as JSON lines")
+            "path with {rollout_id}: the samples of each rollout as JSON lines; one that ends in "
+            ".straw.json is an archive: a descriptor, and its lines beside it (docs/resume.md)")
           .when(kAnyRun),
       works("--load-debug-rollout-data", &C::load_debug_rollout_data,
-            "train on such files instead of generating")
+            "train on such files or archives instead of generating")
           .when(kAnyRun),
       works("--load-debug-rollout-data-subsample", &C::load_debug_rollout_data_subsample,
             "use this share of each file's groups, in (0, 1]")

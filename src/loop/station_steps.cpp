@@ -258,6 +258,7 @@ void StationSteps::finish(int64_t step) {
   save_unsaved();
   run_.evaluator->take(/*waits=*/true);
   run_.recorder().finish(step, is_interrupted());
+  run_.records.folder.note_end(is_interrupted() ? "interrupted" : "finished");
 }
 
 int run_steps(Stations& run, const std::function<void(StationSteps&)>& loop) {
@@ -269,6 +270,7 @@ int run_steps(Stations& run, const std::function<void(StationSteps&)>& loop) {
     steps.finish(std::max(run.course.schedule.first_step, run.course.last_step + 1));
   } catch (...) {
     steps.rescue();
+    run.records.folder.note_end("failed");
     throw;
   }
   if (run.topology.session) run.topology.session->end_with_run();

@@ -30,6 +30,7 @@
 #include "model/network.h"
 #include "plugin/plugins.h"
 #include "plugin/trainer_functions.h"
+#include "report/rollout_archive.h"
 #include "report/rollout_files.h"
 #include "report/run_folder.h"
 #include "roles/networks.h"
@@ -113,6 +114,15 @@ void note_data(const config::RunConfig& config, Sentences& absent) {
   }
   for (const config::EvalSetConfig& set : eval_sets(config))
     look_at(config.eval_config.empty() ? "--eval-prompt-data" : "--eval-config", set.path);
+}
+
+/// Whether the first file of --load-debug-rollout-data is of a form that is read.
+void look_at_dump(const config::RunConfig& config) {
+  if (config.load_debug_rollout_data.empty()) return;
+  const fs::path first =
+      report::numbered_path(config.load_debug_rollout_data, config.start_rollout_id.value_or(0));
+  const json::object descriptor = report::archive_descriptor(first);
+  if (!descriptor.empty()) report::data_of_archive(first, descriptor);
 }
 
 /// The rows behind the first may be shorter.
@@ -358,6 +368,7 @@ TrialStart try_start(config::ParsedFlags& flags) {
         flags.warnings.push_back(note);
     }
     attempt(start.problems, [&] { note_data(config, start.absent); });
+    attempt(start.problems, [&] { look_at_dump(config); });
     note_machine(config, start);
     attempt(start.problems, [&] { try_beginning(flags, start); });
   }

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/replace_file.h"
+#include "report/rollout_archive.h"
 
 namespace slime::report {
 namespace {
@@ -40,7 +41,10 @@ void write_samples(const std::filesystem::path& path, std::span<const Group> gro
   replace_file(path, lines);
 }
 
-std::vector<Group> read_samples(const std::filesystem::path& path) {
+std::vector<Group> read_samples(const std::filesystem::path& given) {
+  const json::object descriptor = archive_descriptor(given);
+  const std::filesystem::path path =
+      descriptor.empty() ? given : data_of_archive(given, descriptor);
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError(fmt::format("{}: cannot be read", path.string()));
   std::map<int64_t, Group> groups;

@@ -29,7 +29,7 @@ struct ReportExtras {
 void write_samples(const std::filesystem::path& path, std::span<const Group> groups,
                    const ReportExtras& extras = {});
 
-/// Reads such a file back into groups, in order of their prompts. Throws ConfigError naming file
+/// Reads such a file, or an archive (report/rollout_archive.h), back into groups, in order of their prompts. Throws ConfigError naming file
 /// and line.
 std::vector<Group> read_samples(const std::filesystem::path& path);
 

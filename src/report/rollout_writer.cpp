@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "report/rollout_archive.h"
 #include "report/rollout_files.h"
 
 namespace slime::report {
@@ -81,13 +82,20 @@ void RolloutWriter::write(int64_t step, const Collected& collected,
                           const train::TrainReport* report) {
   throw_failure();
   if (!dump_path_.empty())
-    put({.path = numbered_path(dump_path_, step), .groups = collected.groups, .log_probs = {}});
+    put({.path = numbered_path(dump_path_, step),
+         .step = step,
+         .groups = collected.groups,
+         .log_probs = {}});
   if (!writes_for_report_) return;
   std::vector<uint64_t> sizes;
   for (const Group& group : collected.groups) sizes.push_back(report_bytes(group));
   const auto limit = static_cast<uint64_t>(step_megabytes_ * static_cast<double>(kMegabyte));
   const std::vector<std::size_t> kept = groups_within(sizes, limit);
-  Job job{.path = folder_.rollouts(step), .groups = {}, .log_probs = {}, .is_for_report = true};
+  Job job{.path = folder_.rollouts(step),
+          .step = step,
+          .groups = {},
+          .log_probs = {},
+          .is_for_report = true};
   for (const std::size_t i : kept) job.bytes += sizes[i];
   {
     const std::lock_guard lock(mutex_);
@@ -123,7 +131,7 @@ void RolloutWriter::write(int64_t step, const Collected& collected,
 
 fs::path RolloutWriter::write_skipped(int64_t step, const Collected& collected) {
   fs::path path = folder_.skipped(step);
-  put({.path = path, .groups = collected.groups, .log_probs = {}});
+  put({.path = path, .step = step, .groups = collected.groups, .log_probs = {}});
   return path;
 }
 
@@ -166,6 +174,8 @@ void RolloutWriter::run() {
 }
 
 void RolloutWriter::write_file(const Job& job) {
+  if (!job.is_for_report && has_archive_name(job.path))
+    return write_archive(job.path, job.step, job.groups);
   if (!job.is_for_report) return write_samples(job.path, job.groups);
   const auto texts = [this](const Sample& sample) {
     text::StreamDetokenizer stream(tokenizer_);

@@ -59,6 +59,7 @@ class RolloutWriter {
  private:
   struct Job {
     std::filesystem::path path;
+    int64_t step = 0;
     std::vector<Group> groups;
     std::vector<std::vector<float>> log_probs;  // of the trainer, by sample; empty: not known
     uint64_t bytes = 0;                         // about; what it holds while it waits

@@ -158,6 +158,17 @@ void RunFolder::write_run_json(const json::object& run) const {
   replace_file(run_json(), to_pretty_json(run));
 }
 
+void RunFolder::note_end(std::string_view how) const {
+  try {
+    json::value run = read_json_file(run_json());
+    if (!run.is_object()) return;
+    run.get_object()["ended"] = json::object{{"how", how}, {"time", std::time(nullptr)}};
+    write_run_json(run.get_object());
+  } catch (const std::exception&) {
+    // A note for `slime runs`: what ended the run is said elsewhere.
+  }
+}
+
 namespace {
 
 /// Rollout files, skipped ones too, whose step is one of `which`.

@@ -1,0 +1,145 @@
+#include "cli/dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "cli/options.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "report/branch_files.h"
+#include "report/rollout_archive.h"
+#include "report/rollout_files.h"
+#include "report/run_files.h"
+
+namespace slime::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string flag_of(const json::object& run, std::string_view name) {
+  const json::value* flags = run.if_contains("flags");
+  const json::value* word =
+      flags != nullptr && flags->is_object() ? flags->get_object().if_contains(name) : nullptr;
+  return word != nullptr && word->is_string() ? std::string(word->get_string()) : "";
+}
+
+/// Where the samples of a rollout may lie, the whole ones first.
+std::vector<fs::path> places_of(const fs::path& run_dir, const json::object& run, int64_t rollout) {
+  std::vector<fs::path> places;
+  if (const std::string pattern = flag_of(run, "--save-debug-rollout-data"); !pattern.empty())
+    places.push_back(report::numbered_path(pattern, rollout));
+  places.push_back(run_dir / "rollouts" / fmt::format("step_{:06}.jsonl", rollout));
+  places.push_back(run_dir / "skipped" / fmt::format("{}.jsonl", rollout));
+  return places;
+}
+
+std::vector<int64_t> rollouts_there(const fs::path& run_dir) {
+  std::set<int64_t> steps;
+  for (const report::RolloutFile& file : report::rollout_files(run_dir / "rollouts"))
+    steps.insert(file.step);
+  return {steps.begin(), steps.end()};
+}
+
+/// "0-5, 8".
+std::string ranges_of(const std::vector<int64_t>& steps) {
+  std::string text;
+  for (std::size_t i = 0; i < steps.size();) {
+    std::size_t last = i;
+    while (last + 1 < steps.size() && steps[last + 1] == steps[last] + 1) ++last;
+    text += text.empty() ? "" : ", ";
+    text += last == i ? fmt::format("{}", steps[i]) : fmt::format("{}-{}", steps[i], steps[last]);
+    i = last + 1;
+  }
+  return text.empty() ? "none" : text;
+}
+
+fs::path find_rollout(const fs::path& run_dir, int64_t rollout) {
+  std::vector<std::string> problems;
+  const json::object run = report::read_run_record(run_dir / "run.json", problems);
+  for (const fs::path& place : places_of(run_dir, run, rollout))
+    if (fs::is_regular_file(place)) return place;
+  throw ConfigError(fmt::format(
+      "{}: there are no samples of rollout {}; there are those of: {} (--rollout-files-gb, "
+      "--rollout-queue-online-gc and --no-save-rollouts leave some out)",
+      run_dir.string(), rollout, ranges_of(rollouts_there(run_dir))));
+}
+
+/// The lines as they are.
+void print_lines(const fs::path& path, std::ostream& out) {
+  std::ifstream file(path, std::ios::binary);
+  out << file.rdbuf();
+}
+
+fs::path lines_of(const fs::path& path) {
+  const json::object descriptor = report::archive_descriptor(path);
+  return descriptor.empty() ? path : report::data_of_archive(path, descriptor);
+}
+
+void write_out(const fs::path& lines, const fs::path& out, int64_t rollout) {
+  const std::vector<Group> groups = report::read_samples(lines);
+  if (report::has_archive_name(out)) {
+    report::write_archive(out, rollout, groups);
+  } else if (out.extension() == ".jsonl" || out.extension() == ".json") {
+    report::write_samples(out, groups);
+  } else {
+    throw ConfigError(
+        fmt::format("--out {}: should end in .jsonl (JSON lines) or .straw.json (an "
+                    "archive)",
+                    out.string()));
+  }
+  int64_t num_samples = 0;
+  for (const Group& group : groups) num_samples += static_cast<int64_t>(group.samples.size());
+  fmt::print("{}: {} samples of {} groups, rollout {}\n", out.string(), num_samples, groups.size(),
+             rollout);
+}
+
+}  // namespace
+
+int dump(std::span<const std::string> arguments) {
+  fs::path run_dir;
+  fs::path out;
+  std::string branch;
+  std::optional<int64_t> rollout;
+  CLI::App app(
+      "Prints the samples of a rollout of a run, JSON lines: tokens, masks, rewards, log-probs. "
+      "Without ROLLOUT it says which are there.",
+      "slime dump");
+  app.add_option("RUN_DIR", run_dir, "a run directory, as in runs/NAME, or a branch of one")
+      ->required();
+  app.add_option("ROLLOUT", rollout, "the rollout step, from 0")->check(CLI::NonNegativeNumber);
+  app.add_option("--branch", branch, "a branch of the run, as `slime runs` lists it");
+  app.add_option("-o,--out", out,
+                 "a file instead: FILE.jsonl, or FILE.straw.json, which "
+                 "--load-debug-rollout-data reads too");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  if (!fs::is_regular_file(run_dir / "run.json"))
+    throw ConfigError(
+        fmt::format("{}: is no run directory (it has no run.json)", run_dir.string()));
+  if (!branch.empty() && branch != report::kMainBranch) {
+    const fs::path place = run_dir / "branches" / branch;
+    if (branch.find('/') != std::string::npos || !fs::is_directory(place))
+      throw ConfigError(fmt::format("--branch {}: {} has no such branch; slime runs {} lists them",
+                                    branch, run_dir.string(), run_dir.string()));
+    run_dir = place;
+  }
+  if (!rollout) {
+    fmt::print("{}: rollouts {}\n", run_dir.string(), ranges_of(rollouts_there(run_dir)));
+    return 0;
+  }
+  const fs::path lines = lines_of(find_rollout(run_dir, *rollout));
+  if (!out.empty()) {
+    write_out(lines, out, *rollout);
+  } else {
+    print_lines(lines, std::cout);
+  }
+  return 0;
+}
+
+}  // namespace slime::cli

@@ -1,0 +1,49 @@
+#include "cli/runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/options.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "report/run_list.h"
+#include "report/terminal.h"
+
+namespace slime::cli {
+
+int runs(std::span<const std::string> arguments) {
+  namespace fs = std::filesystem;
+  fs::path folder;
+  bool as_json = false;
+  CLI::App app(
+      "The runs of a folder: state, last step, mean reward of that step, what differs in their "
+      "settings, and the branches of each; * is the branch that goes on without --load.",
+      "slime runs");
+  app.add_option("FOLDER", folder,
+                 "a run directory, or one with runs at most three folders below; default: runs, or "
+                 "the current one");
+  app.add_flag("--json", as_json, "one JSON array");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  if (folder.empty()) folder = fs::is_directory("runs") ? "runs" : ".";
+  if (!fs::is_directory(folder))
+    throw ConfigError(fmt::format("{}: there is no such folder", folder.string()));
+  const std::vector<report::ListedRun> listed = report::list_runs(folder);
+  if (as_json) {
+    fmt::print("{}\n", json_text(report::to_json(listed)));
+    return 0;
+  }
+  if (listed.empty()) {
+    fmt::print("{}: holds no run (a folder with run.json)\n", folder.string());
+    return 0;
+  }
+  constexpr int kWidest = 120;
+  const report::Terminal terminal = report::detect_terminal();
+  const SystemClock clock;
+  fmt::print("{}", report::table_of_runs(listed, std::min(report::terminal_width(), kWidest),
+                                         terminal.has_color, clock.unix_seconds()));
+  return 0;
+}
+
+}  // namespace slime::cli
