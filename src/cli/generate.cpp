@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "cli/device.h"
+#include "cli/generate_rows.h"
 #include "cli/grammar_options.h"
 #include "cli/open_tokenizer.h"
 #include "cli/options.h"
@@ -53,16 +54,28 @@ std::vector<std::string> at_place(const std::string& where, std::string_view mes
 class LineReader {
  public:
   explicit LineReader(const engine::ServedModel& model) : model_(model) {}
+  /// Of rows of a data set.
+  LineReader(const engine::ServedModel& model, RowOptions rows)
+      : model_(model), rows_(std::move(rows)) {}
 
   /// Throws ConfigError with each problem of the line; each begins with `where`.
   engine::GenerateCall to_call(json::object line, const std::string& where) {
+    row_.reset();
     try {
+      if (rows_) {
+        RowRequest made = to_request(line, num_rows_++, *rows_);
+        line = std::move(made.request);
+        row_ = std::move(made.row);
+      }
       take_line_fields(line);
       return engine::parse_generate_form(line, model_, kLineFields);
     } catch (const ConfigError& error) {
       throw ConfigError(at_place(where, error.what()));
     }
   }
+
+  /// Of the line that to_call() read last.
+  std::optional<json::object> take_row() { return std::exchange(row_, std::nullopt); }
 
  private:
   void take_line_fields(json::object& line) {
@@ -100,6 +113,9 @@ class LineReader {
   }
 
   const engine::ServedModel& model_;
+  const std::optional<RowOptions> rows_;
+  int64_t num_rows_ = 0;
+  std::optional<json::object> row_;
   std::optional<text::ChatTemplate> chat_;
 };
 
@@ -128,14 +144,17 @@ void check_lines(const std::string& file, LineReader& reader) {
 /// One input line and its answers, filled from the engine's thread.
 struct Line {
   bool is_list = false;
+  std::optional<json::object> row;  // of a data set
   std::vector<engine::GenerateResponse> responses;
   std::size_t num_open = 0;  // guarded by the mutex of Lines
 };
 
 class Lines {
  public:
-  void submit(engine::Engine& engine, engine::GenerateCall call, const text::Tokenizer* tokenizer) {
+  void submit(engine::Engine& engine, engine::GenerateCall call, const text::Tokenizer* tokenizer,
+              std::optional<json::object> row) {
     auto line = std::make_unique<Line>();
+    line->row = std::move(row);
     line->is_list = call.is_list;
     line->num_open = call.requests.size();
     engine::ResponseForm form;
@@ -171,7 +190,10 @@ class Lines {
       answers.push_back(
           to_answer(line->responses[i], line->is_list ? static_cast<int64_t>(i) : -1));
     }
-    if (line->is_list) {
+    if (line->row) {
+      for (const json::value& answer : answers)
+        write_json_line(to_answered_row(*line->row, answer.as_object()));
+    } else if (line->is_list) {
       write_json_line(answers);
     } else {
       write_json_line(answers.at(0));
@@ -194,6 +216,44 @@ class Lines {
   // Main thread; what the lines hold is guarded by mutex_.
   std::deque<std::unique_ptr<Line>> in_order_;
 };
+
+/// --rows and what belongs to it.
+struct RowFlags {
+  bool are_read = false;
+  RowOptions form;
+  std::string sampling_params = "{}";
+
+  void check() const {
+    if (!are_read && form.samples != 1) throw ConfigError("--samples: needs --rows");
+    if (!are_read && sampling_params != "{}") throw ConfigError("--sampling-params: needs --rows");
+    if (!are_read && form.applies_template)
+      throw ConfigError("--apply-chat-template: needs --rows; a line of messages has its template");
+    if (!are_read && form.input_key != "prompt") throw ConfigError("--input-key: needs --rows");
+    options();
+  }
+  RowOptions options() const {
+    RowOptions made = form;
+    const json::value given = parse_json(sampling_params, "--sampling-params");
+    if (!given.is_object()) throw ConfigError("--sampling-params: should be a JSON object");
+    made.sampling_params = given.get_object();
+    return made;
+  }
+};
+
+void add_row_flags(CLI::App& app, RowFlags& rows) {
+  app.add_flag("--rows", rows.are_read,
+               "lines are rows of a data set, and so are the answers, one for each sample: prompt, "
+               "response, label, status, metadata (docs/rejection_sampling.md)");
+  app.add_option("--input-key", rows.form.input_key, "rows: field of the prompt")
+      ->capture_default_str();
+  app.add_flag("--apply-chat-template", rows.form.applies_template,
+               "rows: a text is one message of a user");
+  app.add_option("--samples", rows.form.samples, "rows: samples of each")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--sampling-params", rows.sampling_params,
+                 "rows: those of POST /generate, as JSON; a row's own field wins");
+}
 
 }  // namespace
 
@@ -221,8 +281,11 @@ int generate(std::span<const std::string> arguments) {
   bool skip_tokenizer_init = false;
   app.add_flag("--skip-tokenizer-init", skip_tokenizer_init,
                "token ids in and out only; also where the model has no tokenizer");
+  RowFlags rows;
+  add_row_flags(app, rows);
   app.add_option("FILE", file, "input; standard input when it is missing or -");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  rows.check();
 
   JsonLines input(file);
   const SystemClock clock;
@@ -251,15 +314,19 @@ int generate(std::span<const std::string> arguments) {
       .sampling_defaults = sampling_defaults_by(sampling_defaults, directory),
       .tokenizer = tokenizer.get(),
       .longest_token_bytes = tokenizer ? engine::longest_token_bytes(*tokenizer) : 0};
-  LineReader reader(served);
-  if (std::filesystem::is_regular_file(file)) check_lines(file, reader);
+  if (std::filesystem::is_regular_file(file)) {
+    LineReader checks = rows.are_read ? LineReader(served, rows.options()) : LineReader(served);
+    check_lines(file, checks);
+  }
+  LineReader reader = rows.are_read ? LineReader(served, rows.options()) : LineReader(served);
   const auto print_all = [&lines] {
     while (lines.size() > 0) lines.print_oldest();
   };
   try {
     while (auto line = input.next()) {
       if (lines.size() >= kMaxLinesInFlight) lines.print_oldest();
-      lines.submit(engine, reader.to_call(std::move(*line), input.where()), tokenizer.get());
+      engine::GenerateCall call = reader.to_call(std::move(*line), input.where());
+      lines.submit(engine, std::move(call), tokenizer.get(), reader.take_row());
     }
   } catch (const ConfigError&) {
     print_all();  // of the lines before the wrong one

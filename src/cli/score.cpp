@@ -19,6 +19,7 @@
 #include "net/http_client.h"
 #include "plugin/hosts.h"
 #include "plugin/reward.h"
+#include "reward/kept_rows.h"
 
 namespace slime::cli {
 namespace {
@@ -90,9 +91,23 @@ int score(std::span<const std::string> arguments) {
   app.add_option("--plugin-python", python, "interpreter that has the package, for math_verify")
       ->capture_default_str();
   app.add_option("--seed", config.seed, "of random");
+  bool are_rows = false;
+  reward::KeepRule keep;
+  app.add_flag("--rows", are_rows,
+               "write each line again, with its score: rows for slime train "
+               "(docs/rejection_sampling.md)");
+  app.add_option("--min-score", keep.min_score,
+                 "rows: write those with this score or a higher one");
+  app.add_option("--keep-best", keep.best,
+                 "rows: write at most N of a prompt, those with the highest scores")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--keep-truncated", keep.keeps_truncated,
+               "rows: choose among responses that were cut off too");
   app.add_option("FILE", file, "input; standard input when it is missing or -");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
 
+  if (!are_rows && (keep.chooses() || keep.keeps_truncated))
+    throw ConfigError("--min-score, --keep-best, --keep-truncated: need --rows");
   config.grading = is_original ? reward::Grading::kOriginal : reward::Grading::kStrict;
   config.call_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(timeout_seconds));
@@ -114,14 +129,21 @@ int score(std::span<const std::string> arguments) {
   JsonLines input(file);
   int64_t num_lines = 0, num_scored = 0;
   double sum = 0;
-  while (const auto line = input.next()) {
+  reward::KeptRows rows(keep, [](const json::object& row) { write_json_line(row); });
+  while (auto line = input.next()) {
     const json::object answer = reward::score_record(*line, num_lines++, how, input.where());
     if (const json::value& number = answer.at("score"); !number.is_null()) {
       sum += number.to_number<double>();
       ++num_scored;
     }
-    write_json_line(answer);
+    if (are_rows) {
+      for (const auto& each : answer) (*line)[each.key()] = each.value();
+      rows.add(*std::move(line));
+    } else {
+      write_json_line(answer);
+    }
   }
+  rows.end();
   if (num_lines == 0) {
     throw ConfigError(fmt::format(
         "{}: no lines; each should be {{\"response\": ..., \"label\": ...}}", input.name()));
@@ -131,6 +153,9 @@ int score(std::span<const std::string> arguments) {
     summary += fmt::format(", mean {:.4g}", sum / static_cast<double>(num_scored));
   if (num_scored < num_lines)
     summary += fmt::format(", {} without a score", num_lines - num_scored);
+  if (keep.chooses()) summary += fmt::format("; {} rows kept", rows.num_kept());
+  if (rows.num_truncated() > 0)
+    summary += fmt::format(", {} were truncated (--keep-truncated)", rows.num_truncated());
   std::fputs((summary + "\n").c_str(), stderr);
   return num_scored < num_lines ? 1 : 0;
 }

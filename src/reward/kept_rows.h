@@ -1,0 +1,45 @@
+#pragma once
+
+/// Rejection sampling on scored rows: which of them are written.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "core/json.h"
+
+namespace slime::reward {
+
+struct KeepRule {
+  std::optional<double> min_score;
+  std::optional<int64_t> best;   // of a group, at most so many: the first of the best
+  bool keeps_truncated = false;  // their end is missing, which training would take for the end
+  bool chooses() const { return min_score || best; }
+};
+
+/// Rows of a group come one after the other; a group is known by the field `group`, or else by `prompt`.
+class KeptRows {
+ public:
+  using Write = std::function<void(const json::object& row)>;
+  KeptRows(KeepRule rule, Write write) : rule_(rule), write_(std::move(write)) {}
+
+  /// A row with its "score", which may be null.
+  void add(json::object row);
+  /// Behind the last row.
+  void end() { end_group(); }
+
+  int64_t num_kept() const { return num_kept_; }
+  int64_t num_truncated() const { return num_truncated_; }
+
+ private:
+  void end_group();
+
+  const KeepRule rule_;
+  const Write write_;
+  std::vector<json::object> group_;
+  int64_t num_kept_ = 0;
+  int64_t num_truncated_ = 0;
+};
+
+}  // namespace slime::reward
