@@ -5,3 +5,18 @@ standard library; torch and transformers are imported where a tensor or a tokeni
 """
 
 __version__ = "0.1.0"
+
+_OF_THE_LOOP = ("Error", "Refused", "RunOver", "astart", "start")
+
+
+def __getattr__(name):
+    """`slime.start` and its like, loaded when they are asked for: hosts of users' functions do not."""
+    if name in _OF_THE_LOOP:
+        import slime.loop
+
+        return getattr(slime.loop, name)
+    raise AttributeError(f"module 'slime' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted([*globals(), *_OF_THE_LOOP])

@@ -1,0 +1,25 @@
+"""The loop in Python: `slime.start` gives a run whose steps this script decides (docs/python.md).
+
+Nothing but the standard library is needed. The run itself is a child process; no tensor comes here.
+"""
+
+from slime.loop.calls import Call, Evaluation, Rollout, Sample, Saved, Training, Update
+from slime.loop.errors import Error, Refused, RunOver
+from slime.loop.run import Config, Run, astart, start
+
+__all__ = [
+    "Call",
+    "Config",
+    "Error",
+    "Evaluation",
+    "Refused",
+    "Rollout",
+    "Run",
+    "RunOver",
+    "Sample",
+    "Saved",
+    "Training",
+    "Update",
+    "astart",
+    "start",
+]
