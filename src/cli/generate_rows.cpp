@@ -30,7 +30,7 @@ std::string prompt_key(const json::object& line, const RowOptions& options) {
   for (const std::string& key : {options.input_key, std::string("text"), std::string("messages")})
     if (line.contains(key)) return key;
   throw ConfigError(
-      fmt::format("{}: no field \"{}\" with the prompt (--input-key)", options.input_key));
+      fmt::format("no field \"{}\" with the prompt (--input-key)", options.input_key));
 }
 
 /// The prompt as a field of POST /generate, or of `slime generate`.
