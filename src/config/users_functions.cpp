@@ -23,6 +23,8 @@ constexpr std::string_view kFullyAsync[] = {
     "examples.fully_async.fully_async_rollout.generate_rollout_fully_async",
     "fully_async_rollout.generate_rollout_fully_async"};
 constexpr std::string_view kDataSources[] = {
+    "slime.data.data_source.RolloutDataSourceWithBuffer",
+    "slime.data.data_source.RolloutDataSource", "slime.data.queue_data_source.QueueDataSource",
     "slime.rollout.data_source.RolloutDataSourceWithBuffer",
     "slime.rollout.data_source.RolloutDataSource"};
 

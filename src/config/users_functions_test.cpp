@@ -26,6 +26,18 @@ TEST(UsersFunctions, WhatIsBuiltInIsNone) {
   EXPECT_FALSE(has_users_filter(config));
 }
 
+TEST(UsersFunctions, SourcesAndOrdersAreBuiltInUnderTheNamesOfAllVersions) {
+  for (const char* path : {"slime.rollout.data_source.RolloutDataSourceWithBuffer",
+                           "slime.data.data_source.RolloutDataSourceWithBuffer",
+                           "slime.data.data_source.RolloutDataSource",
+                           "slime.data.queue_data_source.QueueDataSource"}) {
+    RunConfig config;
+    config.data_source_path = path;
+    config.buffer_filter_path = "slime.data.data_source.pop_first";
+    EXPECT_TRUE(users_functions(config).empty()) << path;
+  }
+}
+
 TEST(UsersFunctions, EachFlagNamesItsHook) {
   RunConfig config;
   config.custom_rm_path = "a.b";

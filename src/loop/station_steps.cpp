@@ -56,6 +56,7 @@ report::Collected StationSteps::collect(int64_t step) {
   if (last_has_flushed_ && run_.config.train_async && run_.config.flush_cache_interval != 1)
     collected.metrics["rollout/engine/update_flushed"] = *last_has_flushed_ ? 1 : 0;
   collected.is_logged = run_.plugins->of_steps().log_rollout(step, collected);
+  collected.logged = run_.plugins->take_logged();
   return collected;
 }
 

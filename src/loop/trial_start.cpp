@@ -211,14 +211,18 @@ class TemporaryFolder {
 };
 
 /// Functions and libraries, as the run would import them.
-bool import_all(const config::RunConfig& config, Sentences& problems) {
+bool import_all(config::ParsedFlags& flags, Sentences& problems) {
+  const config::RunConfig& config = flags.config;
   std::vector<std::string> eval_rewards;
   if (evaluates(config)) {
     for (const config::EvalSetConfig& set : eval_sets(config))
       if (!set.custom_rm_path.empty()) eval_rewards.push_back(set.custom_rm_path);
   }
   const TemporaryFolder logs;
-  attempt(problems, [&] { plugin::import_functions(config, eval_rewards, logs.path()); });
+  attempt(problems, [&] {
+    for (const std::string& note : plugin::import_functions(config, eval_rewards, logs.path()))
+      flags.warnings.push_back(note);
+  });
   if (!config.debug_rollout_only)
     attempt(problems, [&] { plugin::import_trainer_functions(config, logs.path()); });
   return config::has_users_code(config);
@@ -271,7 +275,7 @@ void try_model(config::ParsedFlags& flags, TrialStart& start) {
   // Data or a checkpoint that are elsewhere may ask for any of them.
   if (knows_beginning(config))
     for (const std::string& note : config::unread_at_start(flags)) flags.warnings.push_back(note);
-  attempt(start.problems, [&] { start.imported_functions = import_all(config, start.problems); });
+  attempt(start.problems, [&] { start.imported_functions = import_all(flags, start.problems); });
 }
 
 /// Whether a file can be made in `folder`: only trying tells it of read-only file systems, and of root.

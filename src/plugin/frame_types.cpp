@@ -64,13 +64,23 @@ std::vector<std::string> problems_of(const json::object& ready) {
     const std::string type = text_of(problem, "type");
     const std::string error =
         fmt::format("{}{}{}", type, type.empty() ? "" : ": ", text_of(problem, "message"));
-    std::string text = fmt::format("{} {}: {}", text_of(problem, "flag"), text_of(problem, "path"),
-                                   indented(error));
+    const std::string path = text_of(problem, "path");
+    std::string text = fmt::format("{}{}{}: {}", text_of(problem, "flag"), path.empty() ? "" : " ",
+                                   path, indented(error));
     if (const std::string frames = frames_of(text_of(problem, "traceback"), error); !frames.empty())
       text += "\n  " + indented(frames);
     problems.push_back(std::move(text));
   }
   return problems;
+}
+
+std::vector<std::string> notes_of(const json::object& ready) {
+  std::vector<std::string> notes;
+  const json::value* list = ready.if_contains("notes");
+  if (list == nullptr || !list->is_array()) return notes;
+  for (const json::value& note : list->get_array())
+    if (note.is_string() && notes.size() < 100) notes.emplace_back(note.get_string());
+  return notes;
 }
 
 std::string start_failure(const std::string& python, const std::string& told,

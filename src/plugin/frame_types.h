@@ -34,6 +34,8 @@ int64_t id_of(const json::object& object);
 
 /// What a ready host could not resolve, a paragraph for each.
 std::vector<std::string> problems_of(const json::object& ready);
+/// What it tells the user of functions that it can call.
+std::vector<std::string> notes_of(const json::object& ready);
 
 /// Why a host that did not even start is of no use: its last words, and what would work.
 std::string start_failure(const std::string& python, const std::string& told,

@@ -273,6 +273,8 @@ void Host::take_ready(const json::object& head) {
     is_coroutine_.push_back(is_coroutine != nullptr && is_coroutine->is_bool() &&
                             is_coroutine->get_bool());
   }
+  if (!has_started_ && config_.number == 0)  // which has all hooks
+    for (const std::string& note : notes_of(head)) tell(note);
   is_ready_ = true;
   looped_ = Steady::now();
   if (!std::exchange(has_started_, true)) started_.set_value({});

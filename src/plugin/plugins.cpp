@@ -67,8 +67,9 @@ json::object to_params(const rollout::GenerateCall& call) {
 
 }  // namespace
 
-void import_functions(const config::RunConfig& config, const std::vector<std::string>& eval_rewards,
-                      const std::filesystem::path& logs) {
+std::vector<std::string> import_functions(const config::RunConfig& config,
+                                          const std::vector<std::string>& eval_rewards,
+                                          const std::filesystem::path& logs) {
   HostsConfig hosts{.python = config.plugin_python,
                     .num_hosts = 1,
                     .logs = logs,
@@ -85,7 +86,15 @@ void import_functions(const config::RunConfig& config, const std::vector<std::st
   };
   for (const Named& each : functions_of<Named>(config, eval_rewards, draws))
     hosts.hooks_of_first.push_back({each.hook, each.path});
-  if (!hosts.hooks_of_first.empty()) Hosts started(hosts);
+  std::vector<std::string> notes;
+  if (hosts.hooks_of_first.empty()) return notes;
+  Hosts started(hosts);
+  started.tell_by([&](const std::string& note) {
+    // Not where their output is, which is gone by then.
+    if (note.find(logs.string()) == std::string::npos) notes.push_back(note);
+  });
+  started.tell_by(nullptr);
+  return notes;
 }
 
 bool opens_door(const config::RunConfig& config) {

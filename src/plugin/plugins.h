@@ -42,9 +42,10 @@ struct PluginPlaces {
 bool opens_door(const config::RunConfig& config);
 
 /// Imports the functions that a run would call, in a host that ends with the call. Throws ConfigError
-/// as Plugins does. `eval_rewards`: those of evaluation sets.
-void import_functions(const config::RunConfig& config, const std::vector<std::string>& eval_rewards,
-                      const std::filesystem::path& logs);
+/// as Plugins does; returns what else there is to tell of them. `eval_rewards`: those of evaluation sets.
+std::vector<std::string> import_functions(const config::RunConfig& config,
+                                          const std::vector<std::string>& eval_rewards,
+                                          const std::filesystem::path& logs);
 
 /// In a run that has none no host is started, and each call answers as without them.
 /// One class because all of them are called in the same hosts, by their places among the hooks.
@@ -69,6 +70,9 @@ class Plugins {
   /// What there is to tell a person, tracebacks and hosts that died, goes here from now on; it comes
   /// on the hosts' thread. `tell` outlives the object.
   void tell_by(std::function<void(const std::string&)> tell);
+
+  /// Metrics that functions logged since the last call, for the step that ends now.
+  report::Metrics take_logged() { return question_handler_->take_logged(); }
 
   // For the rollout; null where there is no such function.
 

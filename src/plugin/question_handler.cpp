@@ -51,6 +51,13 @@ void QuestionHandler::take(Question question, ReplyFn reply) {
     boost::asio::post(*scores_, [this, question = std::move(question), reply = std::move(reply)] {
       score(question, reply);
     });
+  } else if (question.what == "log") {
+    try {
+      logged_.add(question.arguments);
+      reply(ReplyValue{.value = json::object()});
+    } catch (const net::FrameError& error) {
+      reply(failure(error.what()));
+    }
   } else if (is_about_prompts(question.what)) {
     const std::lock_guard lock(mutex_);
     if (num_answering_ == 0)

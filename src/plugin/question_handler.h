@@ -17,6 +17,7 @@
 #include "config/run_config.h"
 #include "core/stop_flags.h"
 #include "plugin/hosts.h"
+#include "plugin/logged_metrics.h"
 #include "plugin/questions.h"
 #include "reward/reward.h"
 
@@ -31,6 +32,9 @@ class QuestionHandler {
 
   /// Any thread; returns at once.
   void take(Question question, ReplyFn reply);
+
+  /// That functions logged since the last call. Any thread.
+  report::Metrics take_logged() { return logged_.take(); }
 
   /// Answers a question about prompts. Throws net::FrameError or ConfigError for one that cannot be.
   using AnswerPrompts = std::function<ReplyValue(const Question&)>;
@@ -50,6 +54,7 @@ class QuestionHandler {
   };
 
   const config::RunConfig& config_;
+  LoggedMetrics logged_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Waiting> waiting_;  // about prompts; guarded by mutex_

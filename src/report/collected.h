@@ -14,7 +14,8 @@ namespace slime::report {
 
 struct Collected {
   std::vector<Group> groups;
-  Metrics metrics;  // rollout/dynamic_filter/drop_<reason>, ...
+  Metrics metrics;      // rollout/dynamic_filter/drop_<reason>, ...
+  Metrics logged = {};  // that users' functions logged: written in any case
   /// Of sampled groups: tokens that are sampled and not in them, by cause (untrained_tokens.h).
   std::optional<UntrainedTokens> untrained = {};
   /// Functions made the samples: what they mask is in untrained["lost"].

@@ -239,6 +239,7 @@ void Recorder::end_step(int64_t step, const Collected& collected,
   if (collected.is_logged) {
     for (const auto& [name, value] : of_rollout) metrics.erase(name);
   }
+  add_metrics(metrics, collected.logged);
   metrics_.write(step, metrics);
   progress_.step_done(std::move(line));
   timeline_.enter("trainer", "");
