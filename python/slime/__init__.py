@@ -4,7 +4,11 @@ The program (`slime train`) runs such functions in `python3 -m slime.host`. Noth
 standard library; torch and transformers are imported where a tensor or a tokenizer is asked for.
 """
 
+from slime import absent
+
 __version__ = "0.1.0"
+
+absent.install()
 
 _OF_THE_LOOP = ("Error", "Refused", "RunOver", "astart", "start")
 

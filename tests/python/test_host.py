@@ -108,6 +108,7 @@ def test_all_problems_are_told_at_once(tmp_path):
         assert "C, few, number" in problems[1]["message"]
         assert "class" in problems[2]["message"]
         assert "(args, sample)" in problems[3]["message"] and "too many" in problems[3]["message"]
+        assert "write `async def reward(args, sample)`, or a class with `compute_reward(self, prompts, responses)`" in problems[3]["message"]
         assert "int" in problems[4]["message"]
         assert "reward" in problems[5]["message"]
         assert "slime/host" not in "".join(problem["traceback"] for problem in problems)
@@ -295,7 +296,7 @@ def test_classes_that_cannot_be_used_are_problems(tmp_path):
     for hook, path, words in [
         ("rollout", "own.Silent", "the class has no __call__"),
         ("rollout", "own.Raises", "not today"),
-        ("data_source", "own.Both", "the class has no get_samples, add_samples, save, load"),
+        ("data_source", "own.Both", "the class has no get_samples; write `class DataSource: __init__(self, args), get_samples("),
     ]:
         with HostProcess([(hook, path)], tmp_path) as h:
             assert words in h.ready["problems"][0]["message"]
@@ -361,5 +362,5 @@ def test_answers_that_are_ready_together_come_in_few_frames():
 def test_signs_of_life():
     with host(("reward", "reward")) as h:
         start = time.monotonic()
-        h.wait_until(lambda: len(h.beats) >= 2)
-        assert h.beats[1] > h.beats[0] and time.monotonic() - start < 5
+        h.wait_until(lambda: len(h.beats) >= 2 and h.beats[-1] > h.beats[0])
+        assert h.beats == sorted(h.beats) and time.monotonic() - start < 10

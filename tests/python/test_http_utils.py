@@ -102,7 +102,11 @@ def test_failures_are_tried_again_and_the_last_one_is_told():
     with Server(lambda lines, body, n: answer("no", "400 Bad")) as server:
         with pytest.raises(HttpStatusError, match="400: no") as caught:
             asyncio.run(post(server.url, {}, max_retries=2))
-        assert caught.value.status == 400 and len(server.requests) == 2
+        assert caught.value.status == 400 and len(server.requests) == 1, "a refused request is refused again"
+    with Server(lambda lines, body, n: answer("no", "503 Busy")) as server:
+        with pytest.raises(HttpStatusError, match="503: no"):
+            asyncio.run(post(server.url, {}, max_retries=2))
+        assert len(server.requests) == 2
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(OSError):
@@ -150,3 +154,28 @@ def test_a_large_body_both_ways():
     text = "x" * 3_000_000
     with Server(lambda lines, body, n: answer(body.decode())) as server:
         assert asyncio.run(post(server.url, {"t": text})) == {"t": text}
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 501])
+def test_a_request_that_cannot_succeed_is_sent_once(status):
+    with Server(lambda lines, body, n: answer("why", f"{status} No")) as server:
+        with pytest.raises(HttpStatusError, match=f"{status}: why"):
+            asyncio.run(post(server.url, {}))
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_each_failure_that_may_pass_is_logged(status, caplog):
+    with Server(lambda lines, body, n: answer("why", f"{status} Later") if n < 3 else answer("1")) as server:
+        assert asyncio.run(post(server.url, {})) == 1
+        lines = [record.getMessage() for record in caplog.records]
+        assert len(lines) == 2 and all(f"status {status}: why" in line and server.url in line for line in lines)
+        assert "call 1 of 60 failed" in lines[0] and "call 2 of 60 failed" in lines[1]
+
+
+def test_calls_of_older_and_newer_slime_are_taken():
+    async def calls(url):
+        return await post(url, {"a": 1}, use_http2=True), await post(url, {}, score_centering_top_k=3), await get(url, use_http2=False)
+
+    with Server(lambda lines, body, n: answer(str(n))) as server:
+        assert asyncio.run(calls(server.url)) == (1, 2, 3)

@@ -32,8 +32,12 @@ _ONE = (
 )
 
 
+# What functions for older versions of slime ask for.
+_OF_OLDER_VERSIONS = {"use_http2": False, "rollout_num_gpus_per_node": 8}
+
+
 def make_arguments(flags):
-    arguments = Arguments(**flags)
+    arguments = Arguments(**{**_OF_OLDER_VERSIONS, **flags})
     for name in _ONE:
         if flags.get(name) is None:
             setattr(arguments, name, 1)

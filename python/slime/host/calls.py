@@ -12,8 +12,11 @@ from slime.host.records import changes, from_record, groups_from_records, groups
 from slime.rollout.base_types import RolloutFnEvalOutput, RolloutFnTrainOutput
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
 from slime.rollout.generate_call import await_generate, is_cancelled_by_abort
+from slime.rollout.other_forms import as_groups
+from slime.rollout.text_samples import texts_alone, tokenise_text, tokenise_texts
 from slime.turns import untrained_tokens, version_runs, watch
 from slime.utils import sampler_record
+from slime.utils.async_utils import run as run_coroutine
 from slime.utils.types import Sample
 
 __all__ = ["CALLS", "WrongResult"]
@@ -63,8 +66,7 @@ def generate(host, hook, call, arrays):
     extra = {"evaluation": call.get("evaluation", False)} if hook.takes("evaluation") else {}
     given, turns = list(sample.tokens), []
 
-    async def run():
-        watch(turns)
+    async def generated():
         args = sampler_record.of_evaluation(host.args) if call.get("evaluation", False) else host.args
         result = hook.function(args, sample, params, **extra)
         if not inspect.isawaitable(result):
@@ -74,6 +76,13 @@ def generate(host, hook, call, arrays):
         from slime.rollout.sglang_rollout import GenerateState
 
         return await await_generate(GenerateState(host.args), hook.function, sample, result)
+
+    async def run():
+        watch(turns)
+        result = await generated()
+        for made in texts_alone(result):
+            await tokenise_text(host.args, made)
+        return result
 
     def record_of(made, columns, is_alone=True):
         record = to_record(made, columns)
@@ -233,7 +242,7 @@ def data_source(host, hook, call, arrays):
         return {"length": int(result)} if method in ("length", "buffer_length") else {}
 
     ways = {
-        "get_samples": lambda: source.get_samples(call["count"]),
+        "get_samples": lambda: as_groups(host.args, source.get_samples(call["count"])),
         "add_samples": lambda: source.add_samples(groups_from_records(call["groups"], arrays)),
         "save": lambda: source.save(call["rollout_id"]),
         "load": lambda: source.load(call["rollout_id"]),
@@ -271,7 +280,21 @@ def rollout(host, hook, call, arrays):
         groups = [_group_record(group, columns) for group in output.samples]
         return {"groups": groups, "metrics": _metrics(output.metrics)}
 
-    return lambda: hook.function(host.args, call["rollout_id"], source, evaluation=False), finish
+    def run():
+        result = hook.function(host.args, call["rollout_id"], source, evaluation=False)
+        texts = texts_alone(result.samples if isinstance(result, RolloutFnTrainOutput) else result)
+        if texts:
+            run_coroutine(tokenise_texts(host.args, texts))
+        return result
+
+    async def run_and_tokenise():
+        result = await hook.function(host.args, call["rollout_id"], source, evaluation=False)
+        await tokenise_texts(
+            host.args, texts_alone(result.samples if isinstance(result, RolloutFnTrainOutput) else result)
+        )
+        return result
+
+    return run_and_tokenise if hook.is_coroutine else run, finish
 
 
 def evaluate(host, hook, call, arrays):

@@ -6,10 +6,11 @@ Everything that is wrong is found when the run starts, all of it at once, with P
 import importlib
 import inspect
 import sys
-from dataclasses import dataclass
-from typing import Any, Tuple
+from dataclasses import dataclass, field
+from typing import Any, List, Tuple
 
 from slime.host.tracebacks import describe
+from slime.rollout import other_forms
 from slime.utils.misc import load_file, load_function
 
 __all__ = ["Hook", "HOOKS", "resolve"]
@@ -20,7 +21,7 @@ class Kind:
     """One hook: its flag, the names that a file may define it by, its arguments, how it is called."""
 
     flag: str
-    names: Tuple[str, ...]
+    names: Tuple[str, ...]  # the first one is what an error suggests
     positional: Tuple[str, ...]
     keywords: Tuple[str, ...] = ()
     if_named: Tuple[str, ...] = ()  # given to functions that have a parameter of the name
@@ -29,16 +30,27 @@ class Kind:
     may_be_class: bool = False  # made once, with args; called as the function is
     methods: Tuple[str, ...] = ()  # that a class must have
     needs_torch: bool = False
+    own_names: Tuple[str, ...] = ()  # that count only where the file itself defines them
+
+    def form(self):
+        """How one of one's own is written."""
+        if self.is_class:
+            return f"class {self.names[0]}: __init__(self, args), get_samples(self, num_samples), and optionally {', '.join(self.methods[1:])}"
+        keywords = [f"{name}=None" for name in self.keywords]
+        parameters = ", ".join([*self.positional, *(["*", *keywords] if keywords and not self.in_thread else keywords)])
+        return f"{'def' if self.in_thread or self.needs_torch else 'async def'} {self.names[0]}({parameters})"
 
 
 HOOKS = {
     "generate": Kind(
-        "custom-generate-function-path", ("generate",), ("args", "sample", "sampling_params"), (), ("evaluation",)
+        "custom-generate-function-path", ("generate", "custom_generate"), ("args", "sample", "sampling_params"), (), ("evaluation",)
     ),
     "sample_hook": Kind(
         "rollout-sample-hook-path", ("sample_hook", "hook"), ("args", "sample"), (), ("rollout_id", "evaluation")
     ),
-    "reward": Kind("custom-rm-path", ("reward", "reward_func", "custom_rm"), ("args", "sample")),
+    "reward": Kind(
+        "custom-rm-path", ("reward", "reward_func", "custom_rm", "compute_reward"), ("args", "sample"), may_be_class=True
+    ),
     "dynamic_filter": Kind("dynamic-sampling-filter-path", ("dynamic_filter", "filter"), ("args", "samples")),
     "buffer_filter": Kind(
         "buffer-filter-path", ("buffer_filter", "filter"), ("args", "rollout_id", "buffer", "num_samples")
@@ -52,6 +64,7 @@ HOOKS = {
     "data_source": Kind(
         "data-source-path", ("DataSource",), ("args",), in_thread=True, is_class=True,
         methods=("get_samples", "add_samples", "save", "load"),
+        own_names=("RolloutDataSourceWithBuffer", "RolloutDataSource"),
     ),
     "rollout": Kind(
         "rollout-function-path",
@@ -147,6 +160,7 @@ class Hook:
     is_coroutine: bool = False
     parameters: Tuple[str, ...] = ()
     takes_any_keyword: bool = False
+    notes: List[str] = field(default_factory=list)  # for the user, of a form that is not slime's
 
     def takes(self, name):
         return self.takes_any_keyword or name in self.parameters
@@ -156,27 +170,45 @@ class Hook:
         """It is a class whose object is what is called."""
         return inspect.isclass(self.function) and HOOKS[self.kind].may_be_class
 
-    def make(self, args, made):
-        """The object of a class that is called like the hook's function; one for all hooks of that class (`made`)."""
+    def make(self, args):
+        """The object of a class that is called like the hook's function; one for all hooks of that class."""
         kind, cls = HOOKS[self.kind], self.function
-        if cls not in made:
-            takes_args = any(name != "self" for name in inspect.signature(cls).parameters)
-            made[cls] = cls(args) if takes_args else cls()
-        if not callable(made[cls]):
-            raise HookError(f"the class has no __call__; it is called as {kind.names[0]}({', '.join(kind.positional)})")
-        self.parameters, self.takes_any_keyword = _check_arguments(made[cls], kind)
-        self.function, self.is_coroutine = made[cls], inspect.iscoroutinefunction(cls.__call__)
+        is_batch = self.kind == "reward" and other_forms.is_batch_reward(cls)
+        own = other_forms.object_of(cls, args, takes_args=not is_batch)
+        function = other_forms.as_reward(own) if is_batch else own
+        if not callable(function):
+            raise HookError(f"the class has no __call__; {_instead(kind)}")
+        self.parameters, self.takes_any_keyword = _check_arguments(function, kind)
+        call = function if inspect.isroutine(function) else type(function).__call__
+        self.function, self.is_coroutine = function, inspect.iscoroutinefunction(call)
 
 
 class HookError(ValueError):
     """A name that leads to nothing that can be called as this hook is."""
 
 
+def _instead(kind):
+    """What a right form looks like."""
+    text = f"write `{kind.form()}`"
+    if kind.flag == "custom-rm-path":
+        text += ", or a class with `compute_reward(self, prompts, responses)`"
+    return text
+
+
 def _conventional(module, kind, file):
     for name in kind.names:
         if hasattr(module, name):
             return getattr(module, name)
-    raise HookError(f"{file} defines none of {', '.join(kind.names)}; or name one: {file}:my_name")
+    own = [each for each in vars(module).values() if getattr(each, "__module__", None) == module.__name__]
+    for name in kind.own_names:
+        if any(each is getattr(module, name, None) for each in own):
+            return getattr(module, name)
+    if kind.flag == "custom-rm-path":
+        classes = [each for each in own if inspect.isclass(each) and other_forms.is_batch_reward(each)]
+        if len(classes) == 1:
+            return classes[0]
+    names = ", ".join(kind.names + kind.own_names)
+    raise HookError(f"{file} defines none of {names}; {_instead(kind)}, or name yours: {file}:my_name")
 
 
 def find(path, kind):
@@ -207,7 +239,7 @@ def _check_arguments(function, kind):
         signature.bind(*kind.positional, **{name: None for name in names})
     except TypeError as error:
         wanted = ", ".join(kind.positional + tuple(f"{name}=" for name in kind.keywords))
-        raise HookError(f"is called with ({wanted}), but {error}; it is {signature}") from None
+        raise HookError(f"is called with ({wanted}), but {error}; it is {signature}; {_instead(kind)}") from None
     return tuple(parameters), any_keyword
 
 
@@ -241,17 +273,39 @@ def resolve(kind_name, path):
     function = find(path, kind)
     is_class = inspect.isclass(function)
     if kind.is_class != is_class and not (is_class and kind.may_be_class):
-        raise HookError("a class is wanted, this is none" if kind.is_class else "a function is wanted, this is a class")
+        what = "a class is wanted, this is none" if kind.is_class else "a function is wanted, this is a class"
+        raise HookError(f"{what}; {_instead(kind)}")
+    notes = []
+    if kind_name == "generate" and other_forms.is_batch_generate(function):
+        function = other_forms.as_generate(function)
+        notes.append("it takes a list of samples, and gets one at a time: many of its calls run at once")
+    elif kind_name == "reward" and not is_class and other_forms.is_batch_reward(function):
+        function = other_forms.as_reward(function)
     if not callable(function):
-        raise HookError(f"a function is wanted, this is {type(function).__name__}")
-    missing = [name for name in kind.methods if not callable(getattr(function, name, None))]
-    if missing:
-        raise HookError(f"the class has no {', '.join(missing)}")
+        raise HookError(f"a function is wanted, this is {type(function).__name__}; {_instead(kind)}")
     if is_class and not kind.is_class:
+        is_called = any("__call__" in vars(base) for base in function.__mro__)
+        if not is_called and not (kind_name == "reward" and other_forms.is_batch_reward(function)):
+            raise HookError(f"the class has no __call__; {_instead(kind)}")
         return Hook(kind_name, path, function)  # called once it is made
+    if kind.is_class:
+        return Hook(kind_name, path, function, notes=_notes_of_source(function, kind))
     parameters, any_keyword = _check_arguments(function, kind)
-    call = function if inspect.isroutine(function) or kind.is_class else function.__call__
-    return Hook(kind_name, path, function, inspect.iscoroutinefunction(call), parameters, any_keyword)
+    call = function if inspect.isroutine(function) else function.__call__
+    return Hook(kind_name, path, function, inspect.iscoroutinefunction(call), parameters, any_keyword, notes)
+
+
+def _notes_of_source(cls, kind):
+    """What the package does in the place of methods that the class has not. Throws HookError for a class that is none."""
+    missing = other_forms.lacks(cls)
+    if "get_samples" in missing and not (callable(getattr(cls, "buffer_filter", None)) or hasattr(cls, "buffer")):
+        raise HookError(f"the class has no get_samples; {_instead(kind)}")
+    notes = []
+    if "get_samples" in missing:
+        notes.append("the class has no get_samples: it has that of RolloutDataSourceWithBuffer")
+    elif {"save", "load"} & set(missing):
+        notes.append("the class has no save and load: a run that goes on from a checkpoint begins its data anew")
+    return notes
 
 
 def problem_of(kind_name, path, error):

@@ -33,6 +33,12 @@ class Program:
         self._frames.send(ASKS, encode(head, columns.arrays))
         return future
 
+    def tell(self, what, arguments):
+        """Asks nothing: whatever the answer is, nobody waits for it."""
+        with self._lock:
+            number = next(self._numbers)
+        self._frames.send(ASKS, encode({"asks": [{"id": number, "what": what, **arguments}]}, []))
+
     def answer(self, head, arrays):
         """A frame of replies; in the thread of the event loop."""
         for reply in head["replies"]:

@@ -37,9 +37,12 @@ from slime.host.frames import (
     frame_bytes,
 )
 from slime.host.hooks import HOOKS, problem_of, resolve_all
+from slime.host.imports import look_at
 from slime.host.program import DataSourceProxy, Program
 from slime.host.tracebacks import describe
+from slime.observability.trace_utils import totals
 from slime.rollout.generate_call import cancel_requests
+from slime.rollout.other_forms import make_source
 from slime.utils import async_utils
 
 __all__ = ["Host", "serve"]
@@ -160,12 +163,17 @@ class Host:
         self.args = make_arguments(head.get("args", {}))
         channel.program = self.program
         async_utils.adopt_loop(self._loop)
+        channel.takes_metrics = any(each["hook"] in CALLS for each in head.get("hooks", []))
         self._hooks, problems = resolve_all(head.get("hooks", []))
         threads = head.get("args", {}).get("num_threads") or 0
         if threads > 0 and any(HOOKS[hook.kind].needs_torch for hook in self._hooks):
             import torch
 
             torch.set_num_threads(threads)
+        missing, notes = look_at([hook.function for hook in self._hooks if hook.function is not None])
+        problems += [{"flag": "import", "path": "", "type": "", "message": text, "traceback": ""} for text in missing]
+        for hook in self._hooks:
+            notes += [f"--{HOOKS[hook.kind].flag} {hook.path}: {note}" for note in hook.notes]
         if not problems:
             self._name_functions()
             self._make_objects(problems)
@@ -184,6 +192,7 @@ class Host:
             "pid": os.getpid(),
             "hooks": hooks,
             "problems": problems,
+            "notes": notes,
         }
         self._frames.send(READY, encode(ready))
 
@@ -196,13 +205,12 @@ class Host:
 
     def _make_objects(self, problems):
         """Of the classes among the hooks, in the thread where they are called."""
-        made = {}
         for hook in self._hooks:
             try:
                 if hook.kind == "data_source":
-                    self._data_source = self._main_caller.submit(hook.function, self.args).result()
+                    self._data_source = self._main_caller.submit(make_source, hook.function, self.args).result()
                 elif hook.is_unmade():
-                    self._main_caller.submit(hook.make, self.args, made).result()
+                    self._main_caller.submit(hook.make, self.args).result()
             except BaseException as error:
                 problems.append(problem_of(hook.kind, hook.path, error))
 
@@ -352,6 +360,9 @@ class Host:
         answers, self._answers = self._answers, []
         if not answers:
             return
+        spans = totals.take() if channel.takes_metrics else None
+        if spans:
+            self.program.tell("log", {"spans": spans})
         plain = [body for body, arrays in answers if not arrays]
         frames = [_answers_frame(plain, [])] if plain else []
         frames += [_answers_frame([body], arrays) for body, arrays in answers if arrays]
@@ -371,6 +382,7 @@ class Host:
     def _set_aborted(self, aborted):
         from slime.utils.misc import SingletonMeta
 
+        channel.is_aborted = aborted  # for a state that is made later
         for made, state in SingletonMeta._instances.items():
             if made.__name__ == "GenerateState":
                 state.aborted = aborted

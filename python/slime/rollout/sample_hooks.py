@@ -1,19 +1,37 @@
 """Hooks that see each sample between its generation and its reward (`--rollout-sample-hook-path`)."""
 
 import inspect
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 
 from slime.utils.misc import load_function
 from slime.utils.types import Sample
 
-__all__ = ["apply_rollout_sample_hooks", "set_current_rollout_id"]
+__all__ = ["apply_rollout_sample_hooks", "rollout_context", "set_current_rollout_id"]
 
 _current_rollout_id = None
+_of_this_task = ContextVar("slime_rollout_id", default=None)
 
 
 def set_current_rollout_id(rollout_id):
     global _current_rollout_id
     _current_rollout_id = rollout_id
+
+
+@contextmanager
+def rollout_context(rollout_id):
+    """Hooks called inside, in this task and those that it starts, are of this rollout."""
+    token = _of_this_task.set(rollout_id)
+    try:
+        yield
+    finally:
+        _of_this_task.reset(token)
+
+
+def _rollout_id():
+    own = _of_this_task.get()
+    return _current_rollout_id if own is None else own
 
 
 @lru_cache(maxsize=None)

@@ -13,6 +13,8 @@ import random
 import uuid
 from contextlib import contextmanager
 
+from slime import channel
+from slime.observability.trace_utils import build_sglang_meta_trace_attrs, trace_function, trace_span
 from slime.rollout.base_types import RolloutFnEvalOutput, RolloutFnTrainOutput
 from slime.rollout.filter_hub.base_types import (
     MetricGatherer,
@@ -20,11 +22,12 @@ from slime.rollout.filter_hub.base_types import (
     should_drop_dynamic_filter_output,
 )
 from slime.rollout.generate_call import await_generate, cancel_requests
+from slime.rollout.other_forms import as_generate
 from slime.rollout.rm_hub import async_rm, batched_async_rm
 from slime.rollout.sample_hooks import apply_rollout_sample_hooks
 from slime.rollout.sampling_params import evaluation_params, rollout_params
 from slime.utils import sampler_record
-from slime.utils.async_utils import LoopSemaphore, run
+from slime.utils.async_utils import AsyncPacer, LoopSemaphore, run
 from slime.utils.http_utils import get, get_rollout_num_engines, post
 from slime.utils.misc import SingletonMeta, load_function
 from slime.utils.processing_utils import (
@@ -41,6 +44,7 @@ __all__ = [
     "eval_rollout",
     "eval_rollout_single_dataset",
     "generate",
+    "generate_abortable_samples",
     "generate_and_rm",
     "generate_and_rm_group",
     "generate_rollout",
@@ -76,7 +80,9 @@ class GenerateState(metaclass=SingletonMeta):
             self.group_sampling_seeds = [args.rollout_seed + i for i in range(args.n_samples_per_prompt)]
         self.dp_counts = [0] * (getattr(args, "sglang_dp_size", None) or 1)
         self.dp_rank = 0
+        self._pacer = None
         self.reset()
+        self.aborted = channel.is_aborted
 
     _NOT_LOADED = object()
 
@@ -100,6 +106,14 @@ class GenerateState(metaclass=SingletonMeta):
     @processor.setter
     def processor(self, processor):
         self._processor = processor
+
+    @property
+    def generation_pacer(self):
+        """Of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._pacer is None or self._pacer[0] is not loop:
+            self._pacer = (loop, AsyncPacer())
+        return self._pacer[1]
 
     @contextmanager
     def dp_rank_context(self):
@@ -174,10 +188,11 @@ async def generate(args, sample, sampling_params):
     headers = None
     if sample.session_id and getattr(args, "router_policy", None) == "consistent_hashing":
         headers = {"X-SMG-Routing-Key": sample.session_id}
-    output = await post(
-        f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate", payload, headers=headers
-    )
-    meta_info = output["meta_info"]
+    with trace_span(sample, "sglang_generate", attrs={"max_new_tokens": sampling_params["max_new_tokens"]}) as span:
+        url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
+        output = await post(url, payload, headers=headers)
+        meta_info = output["meta_info"]
+        span.update(build_sglang_meta_trace_attrs(meta_info))
     drawn = meta_info.get("output_token_logprobs") or []
     sample.append_response_tokens(
         args,
@@ -193,6 +208,7 @@ def _takes_evaluation(function):
     return "evaluation" in inspect.signature(function).parameters
 
 
+@trace_function("generate_and_rm", target="sample")
 async def generate_and_rm(args, sample, sampling_params, evaluation=False):
     """Generates, applies the sample hooks, scores. A generate function may make several samples of one: a list."""
     if args.partial_rollout and args.mask_offpolicy_in_partial_rollout and sample.response_length > 0:
@@ -204,6 +220,8 @@ async def generate_and_rm(args, sample, sampling_params, evaluation=False):
 
     state = GenerateState(args)
     async with state.semaphore:
+        if not state.aborted and hasattr(state, "generation_pacer"):
+            await state.generation_pacer.wait()
         if state.aborted:
             sample.status = Sample.Status.ABORTED
             return sample
@@ -212,7 +230,7 @@ async def generate_and_rm(args, sample, sampling_params, evaluation=False):
             if path is None:
                 function, extra = generate, {}
             else:
-                function = load_function(path)
+                function = as_generate(load_function(path))
                 extra = {"evaluation": evaluation} if _takes_evaluation(function) else {}
             own = sampler_record.of_evaluation(args) if evaluation else args
             call = function(own, sample, sampling_params, **extra)
@@ -224,10 +242,13 @@ async def generate_and_rm(args, sample, sampling_params, evaluation=False):
     if isinstance(sample, list):
         if not any(part.status == Sample.Status.ABORTED for part in sample):
             unscored = [part for part in sample if part.reward is None]
-            for part, reward in zip(unscored, await batched_async_rm(args, unscored) if unscored else []):
+            with trace_span(unscored, "reward_model"):
+                rewards = await batched_async_rm(args, unscored) if unscored else []
+            for part, reward in zip(unscored, rewards):
                 part.reward = reward
     elif sample.status != Sample.Status.ABORTED and sample.reward is None:
-        sample.reward = await async_rm(args, sample)
+        with trace_span(sample, "reward_model"):
+            sample.reward = await async_rm(args, sample)
     return sample
 
 
@@ -251,7 +272,9 @@ async def generate_and_rm_group(args, group, sampling_params, evaluation=False):
             task.cancel()
         raise
     if args.group_rm and not state.aborted:
-        for sample, reward in zip(group, await batched_async_rm(args, group)):
+        with trace_span(group, "group_reward_model"):
+            rewards = await batched_async_rm(args, group)
+        for sample, reward in zip(group, rewards):
             sample.reward = reward
     return group
 
@@ -426,6 +449,11 @@ async def eval_rollout_single_dataset(args, rollout_id, dataset_cfg):
             "samples": samples,
         }
     }
+
+
+def generate_abortable_samples(args, rollout_id, data_source, evaluation=False):
+    """(output, groups that were ended early); `data_source` is a function. Of slime before 0.1."""
+    return run(eval_rollout(args, rollout_id) if evaluation else generate_rollout_async(args, rollout_id, data_source))
 
 
 def generate_rollout(args, rollout_id, data_source, evaluation=False):

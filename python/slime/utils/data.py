@@ -1,5 +1,6 @@
 """Prompt data sets: JSON lines and Parquet, `path@[first:end]` for a range of rows."""
 
+import copy
 import itertools
 import json
 import logging
@@ -111,9 +112,9 @@ class Dataset:
     def __init__(
         self,
         path,
-        tokenizer,
-        processor,
-        max_length,
+        tokenizer=None,
+        processor=None,
+        max_length=None,
         *,
         prompt_key="text",
         multimodal_keys=None,
@@ -152,6 +153,7 @@ class Dataset:
         self.samples = self.origin_samples
         self.seed = seed
         self.epoch_id = -1
+        self._next = 0
 
     def shuffle(self, new_epoch_id):
         """The order of an epoch depends on the seed and its number alone."""
@@ -161,6 +163,13 @@ class Dataset:
         random.Random(self.seed + new_epoch_id).shuffle(order)
         self.samples = [self.origin_samples[i] for i in order]
         self.epoch_id = new_epoch_id
+
+    def sample(self, count):
+        """Copies of the next `count`, in the order of the epoch; behind the last one comes the first."""
+        if not self.samples:
+            return []
+        begin, self._next = self._next, (self._next + count) % len(self.samples)
+        return [copy.deepcopy(self.samples[(begin + i) % len(self.samples)]) for i in range(count)]
 
     def __getitem__(self, index):
         return self.samples[index]

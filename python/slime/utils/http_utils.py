@@ -13,6 +13,7 @@ import os
 import random
 import socket
 import ssl
+import time
 import weakref
 from urllib.parse import urlsplit
 
@@ -23,6 +24,8 @@ __all__ = ["post", "get", "get_rollout_num_engines", "HttpStatusError", "is_port
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
+# What may be gone when the same request comes again: a server that starts, is busy, or whose worker was lost.
+_PASSING_STATUS = frozenset((408, 425, 429, 500, 502, 503, 504))
 _HEAD_LIMIT_BYTES = 1 << 20
 
 
@@ -159,9 +162,23 @@ def _parsed(method, url, status, body):
         return body.decode("utf-8", "replace")
 
 
-async def post(url, payload, max_retries=60, headers=None):
-    """What the server answers to `payload` as JSON: parsed, or text. Any failure is tried again after a second,
-    `max_retries` calls in all; the last one's error is raised."""
+def can_succeed_later(error):
+    """Whether the same request may be answered when it is sent again."""
+    if isinstance(error, HttpStatusError):
+        return error.status in _PASSING_STATUS
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return False
+    return isinstance(error, (OSError, EOFError, asyncio.TimeoutError))
+
+
+async def post(url, payload, max_retries=60, headers=None, *, use_http2=False, score_centering_top_k=None):
+    """What the server answers to `payload` as JSON: parsed, or text. A failure that may pass (no connection, a busy or
+    broken server) is tried again after a second, `max_retries` calls in all, and each is logged; any other, a refused
+    request above all, is raised at once. `use_http2` is taken from functions of older slime: an engine on loopback
+    answers HTTP/1.1 as fast. `score_centering_top_k` of newer ones: what it asks for is decoded where it is read."""
+    if not isinstance(max_retries, int) or max_retries < 1:
+        raise ValueError(f"{url}: max_retries is {max_retries!r}")
+    begun = time.monotonic()
     for attempt in range(1, max_retries + 1):
         try:
             status, body = await request("POST", url, payload or {}, headers)
@@ -169,15 +186,24 @@ async def post(url, payload, max_retries=60, headers=None):
             turns.note(answer, payload)
             return answer
         except Exception as error:
-            if attempt >= max_retries:
+            if attempt >= max_retries or not can_succeed_later(error):
                 raise
-            logger.info("%s: %s; call %d of %d failed", url, error or type(error).__name__, attempt, max_retries)
+            logger.warning(
+                "POST %s: %s: call %d of %d failed, after %.0f s; again in %g s",
+                url, _told(error), attempt, max_retries, time.monotonic() - begun, RETRY_SECONDS,
+            )  # fmt: skip
         await asyncio.sleep(RETRY_SECONDS)
-    raise ValueError(f"{url}: max_retries is {max_retries}")
 
 
-async def get(url):
-    """What the server answers, parsed as JSON. One call."""
+def _told(error):
+    """An error in one line; the address is said by whoever tells it."""
+    if isinstance(error, HttpStatusError):
+        return f"status {error.status}: {error.text[:200]}"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+async def get(url, *, use_http2=False):
+    """What the server answers, parsed as JSON. One call. `use_http2` as with post()."""
     status, body = await request("GET", url)
     answer = _parsed("GET", url, status, body)
     if isinstance(answer, str) and not body.lstrip().startswith(b'"'):

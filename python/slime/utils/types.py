@@ -174,6 +174,25 @@ class Sample:
         """Response tokens that are trained."""
         return self.response_length if self.loss_mask is None else sum(self.loss_mask)
 
+    def get_rollout_routed_experts_length(self) -> int:
+        """Rows of rollout_routed_experts: tokens, less the last one."""
+        return 0 if self.rollout_routed_experts is None else len(self.rollout_routed_experts)
+
+    def materialize_rollout_routed_experts(self, replace: bool = True):
+        """They as a torch tensor, int32 [rows, layers, topk]; None without any. `replace` keeps the tensor as the field."""
+        experts = self.rollout_routed_experts
+        if experts is None:
+            return None
+        if hasattr(experts, "to_torch"):
+            experts = experts.to_torch()
+        elif not hasattr(experts, "detach"):
+            import torch
+
+            experts = torch.as_tensor(experts, dtype=torch.int32)
+        if replace:
+            self.rollout_routed_experts = experts
+        return experts
+
     def append_response_tokens(
         self,
         args=None,

@@ -15,6 +15,10 @@ class DynamicFilterOutput:
     reason: Optional[str] = None
     keep_when_insufficient: bool = False
 
+    def __bool__(self):
+        """For code that takes a filter's answer as a truth value."""
+        return bool(self.keep)
+
 
 def should_drop_dynamic_filter_output(output, *, remaining_batch_size, target_data_size):
     if output.keep:

@@ -11,8 +11,8 @@ from slime.rollout.rm_hub.math_dapo_utils import compute_score as compute_score_
 from slime.rollout.rm_hub.math_utils import extract_answer as extract_boxed_answer
 from slime.rollout.rm_hub.math_utils import grade_answer_verl
 from slime.rollout.rm_hub.native import score
-from slime.utils.http_utils import post
-from slime.utils.misc import load_function
+from slime.rollout.other_forms import reward_of
+from slime.utils.http_utils import can_succeed_later, post
 
 __all__ = [
     "async_rm",
@@ -39,9 +39,9 @@ async def remote_rm(args, sample, max_retries=10):
         try:
             return await asyncio.wait_for(post(args.rm_url, payload, max_retries=1), timeout)
         except Exception as error:
-            if attempt + 1 >= max_retries:
+            if attempt + 1 >= max_retries or not can_succeed_later(error):
                 raise
-            logger.info("%s: %s; call %d of %d", args.rm_url, error or type(error).__name__, attempt + 1, max_retries)
+            logger.warning("%s: %s; call %d of %d failed", args.rm_url, error or type(error).__name__, attempt + 1, max_retries)
         await asyncio.sleep(min(2**attempt, 30) + random.random())
 
 
@@ -50,7 +50,7 @@ async def async_rm(args, sample, **kwargs):
     of --rm-type, in this order."""
     path = sample.custom_rm_path or args.custom_rm_path
     if path:
-        return await load_function(path)(args, sample, **kwargs)
+        return await reward_of(path, args)(args, sample, **kwargs)
     metadata = sample.metadata if isinstance(sample.metadata, dict) else {}
     rule = (metadata.get("rm_type") or args.rm_type or "").strip()
     is_boxed = rule.startswith("boxed_")
@@ -69,5 +69,5 @@ async def async_rm(args, sample, **kwargs):
 async def batched_async_rm(args, samples, **kwargs):
     """Rewards in the order of `samples`. A function of --custom-rm-path gets them all in one call."""
     if args.custom_rm_path is not None:
-        return await load_function(args.custom_rm_path)(args, samples, **kwargs)
+        return await reward_of(args.custom_rm_path, args)(args, samples, **kwargs)
     return list(await asyncio.gather(*(async_rm(args, sample, **kwargs) for sample in samples)))

@@ -1,0 +1,1 @@
+"""Older names of what is elsewhere now; of the original's actors nothing is here (slime.absent)."""
