@@ -1,6 +1,7 @@
 #include "kernels/cuda/virtual_memory.h"
 
 #include <ATen/ATen.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime.h>
 
@@ -57,10 +58,18 @@ void VirtualMemory::map() {
   const CUmemAllocationProp properties = on_device(device_);
   int64_t done = 0;
   CUresult status = CUDA_SUCCESS;
+  bool has_released = false;
   while (done < size_ && status == CUDA_SUCCESS) {
     const auto piece = static_cast<size_t>(std::min(kPieceBytes, size_ - done));
     CUmemGenericAllocationHandle handle = 0;
     status = driver().create(&handle, piece, &properties, 0);
+    if (status == CUDA_ERROR_OUT_OF_MEMORY && !has_released) {
+      // LibTorch's allocator may hold the pages, unused.
+      c10::cuda::CUDACachingAllocator::emptyCache();
+      has_released = true;
+      status = CUDA_SUCCESS;
+      continue;
+    }
     if (status != CUDA_SUCCESS) break;
     status = driver().map(begin_ + static_cast<size_t>(done), piece, 0, handle, 0);
     driver().release(handle);  // the mapping keeps the pages
