@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Scripts of slime call `python3 train.py FLAGS`: this is `slime train FLAGS`, more lenient with flags that it does not know."""
+"""Scripts of slime call `python3 train.py FLAGS`: this is `slime train FLAGS`, more lenient with flags that it does not know.
+
+The loop itself is in the program. One in Python, to edit: examples/python_loop/train_loop.py (docs/python.md)."""
 
 import os
 import shutil
