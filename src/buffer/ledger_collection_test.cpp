@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-fs::path fresh(const std::string& name) {
+fs::path fresh_ledger(const std::string& name) {
   fs::path path = fs::path(testing::TempDir()) / name;
   fs::remove(path);
   return path;
@@ -58,7 +58,7 @@ void expect_sound(const fs::path& path, int64_t position, int64_t step) {
 }
 
 TEST(LedgerCollection, KeepsPositionsAndAddsUp) {
-  const fs::path path = fresh("collected.ledger");
+  const fs::path path = fresh_ledger("collected.ledger");
   Ledger ledger = Ledger::create(path);
   std::vector<int64_t> positions = run_steps(ledger, 0, 20);
   const auto before = fs::file_size(path);
@@ -74,7 +74,7 @@ TEST(LedgerCollection, KeepsPositionsAndAddsUp) {
 }
 
 TEST(LedgerCollection, OpensAtThePositionsThatAreLeft) {
-  const fs::path path = fresh("reopened.ledger");
+  const fs::path path = fresh_ledger("reopened.ledger");
   std::vector<int64_t> positions;
   {
     Ledger ledger = Ledger::create(path);
@@ -102,7 +102,7 @@ TEST(LedgerCollection, OpensAtThePositionsThatAreLeft) {
 }
 
 TEST(LedgerCollection, NothingIsCollectedAcrossARollback) {
-  const fs::path path = fresh("across.ledger");
+  const fs::path path = fresh_ledger("across.ledger");
   Ledger ledger = Ledger::create(path);
   const std::vector<int64_t> positions = run_steps(ledger, 0, 6);
   ledger.roll_back(positions[2]);
@@ -112,7 +112,7 @@ TEST(LedgerCollection, NothingIsCollectedAcrossARollback) {
 }
 
 TEST(LedgerCollection, TwiceIsAsOnce) {
-  const fs::path once = fresh("once.ledger"), twice = fresh("twice.ledger");
+  const fs::path once = fresh_ledger("once.ledger"), twice = fresh_ledger("twice.ledger");
   for (const fs::path& path : {once, twice}) {
     Ledger ledger = Ledger::create(path);
     const std::vector<int64_t> positions = run_steps(ledger, 0, 12);
@@ -127,7 +127,7 @@ TEST(LedgerCollection, TwiceIsAsOnce) {
 }
 
 TEST(LedgerCollection, ALongRunTakesNoMoreRoomThanAShortOne) {
-  const fs::path path = fresh("flat.ledger");
+  const fs::path path = fresh_ledger("flat.ledger");
   Ledger ledger = Ledger::create(path);
   std::vector<int64_t> positions;
   uintmax_t largest = 0, of_ten_steps = 0;
@@ -142,7 +142,7 @@ TEST(LedgerCollection, ALongRunTakesNoMoreRoomThanAShortOne) {
 }
 
 TEST(LedgerCollection, ABranchIsCutAtItsPosition) {
-  const fs::path path = fresh("parent.ledger"), branch = fresh("branch.ledger");
+  const fs::path path = fresh_ledger("parent.ledger"), branch = fresh_ledger("branch.ledger");
   Ledger ledger = Ledger::create(path);
   const std::vector<int64_t> positions = run_steps(ledger, 0, 10);
   ledger.collect(positions[4]);
@@ -162,7 +162,7 @@ TEST(LedgerCollection, ABranchIsCutAtItsPosition) {
 TEST(LedgerCollection, KilledAtAnyInstantTheLedgerIsWhole) {
   std::mt19937 random(7);
   for (int round = 0; round < 40; ++round) {
-    const fs::path path = fresh("killed.ledger");
+    const fs::path path = fresh_ledger("killed.ledger");
     std::array<int, 2> pipe{};
     ASSERT_EQ(::pipe(pipe.data()), 0);
     const pid_t child = ::fork();

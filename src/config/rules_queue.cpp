@@ -33,7 +33,7 @@ void check_declaration(const RunConfig& config, Problems& problems) {
   }
 }
 
-bool is_name(const std::string& name) {
+bool is_run_name(const std::string& name) {
   constexpr std::size_t kLongest = 128;
   return !name.empty() && name.size() <= kLongest &&
          name.find_first_not_of(
@@ -52,7 +52,7 @@ void check_queue(ParsedFlags& flags, Problems& problems) {
                    "--ckpt-step: a run with --debug-rollout-only saves no checkpoint");
   problems.require(!config.rollout_queue_segment_mib || *config.rollout_queue_segment_mib > 0,
                    "--rollout-queue-segment-mib: should be at least 1");
-  problems.require(is_name(config.rollout_queue_run_id),
+  problems.require(is_run_name(config.rollout_queue_run_id),
                    fmt::format("--rollout-queue-run-id '{}': should be up to 128 letters, digits, "
                                "and . _ - :",
                                config.rollout_queue_run_id));

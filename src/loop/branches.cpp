@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using report::BranchPlace;
 
-bool is_same_folder(const fs::path& a, const fs::path& b) {
+bool is_that_folder(const fs::path& a, const fs::path& b) {
   std::error_code error;
   return fs::weakly_canonical(a / "", error) == fs::weakly_canonical(b / "", error) && !error;
 }
@@ -67,13 +67,13 @@ std::optional<std::string> branch_at(const BranchPlace& base, const fs::path& fo
   const fs::path named = fs::path(folder.string() + "/").lexically_normal().parent_path();
   if (named.filename() == report::kMainBranch && named.parent_path().filename() == "branches") {
     const fs::path above = named.parent_path().parent_path();
-    if (is_same_folder(above, base.root) || is_same_folder(above, base.checkpoints))
+    if (is_that_folder(above, base.root) || is_that_folder(above, base.checkpoints))
       return report::kMainBranch;
   }
   for (const std::string& name : report::branch_names(base)) {
     const BranchPlace place = report::place_of_branch(base, name);
-    if (is_same_folder(folder, place.checkpoints) ||
-        (name != report::kMainBranch && is_same_folder(folder, place.root)))
+    if (is_that_folder(folder, place.checkpoints) ||
+        (name != report::kMainBranch && is_that_folder(folder, place.root)))
       return name;
   }
   return std::nullopt;
@@ -221,7 +221,7 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
   if (!config.load.empty()) named = read_load(config.load.get());
   if (config.finetune && !named.by_record && !asks_for_step) {
     // Weights alone: of a folder, or of one checkpoint (loop/start_point.cpp).
-    choice.is_own = config.load.empty() || is_same_folder(config.load.get(), base.checkpoints);
+    choice.is_own = config.load.empty() || is_that_folder(config.load.get(), base.checkpoints);
     if (choice.is_own) choice.branch = report::active_branch(base);
     return choice;
   }
@@ -234,7 +234,7 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
   std::optional<int64_t> step = named.step ? named.step : config.ckpt_step.get();
   if (config.overwrite && config.load.empty() && step)
     throw ConfigError(how + ": not with --overwrite, which deletes all checkpoints of the run");
-  const bool names_base = config.load.empty() || is_same_folder(named.folder, base.checkpoints);
+  const bool names_base = config.load.empty() || is_that_folder(named.folder, base.checkpoints);
   const auto branch = config.load.empty() ? std::nullopt : branch_at(base, named.folder);
   if (!names_base && !branch) {
     choice.is_own = false;

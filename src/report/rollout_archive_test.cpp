@@ -41,7 +41,7 @@ std::vector<Group> groups() {
   return made;
 }
 
-std::string refusal(const fs::path& path) {
+std::string refusal_of(const fs::path& path) {
   try {
     read_samples(path);
   } catch (const ConfigError& error) {
@@ -80,8 +80,8 @@ TEST(RolloutArchive, OneOfTheOriginalsIsCalledByItsName) {
   replace_file(path, R"({
     "format": "slime.straw-debug", "version": 1, "rollout_id": 5, "evaluation": false,
     "root": "/pool", "manifest": "m", "storage_owner": "o"})");
-  EXPECT_THAT(refusal(path), AllOf(HasSubstr("slime.straw-debug version 1, rollout 5"),
-                                   HasSubstr("/pool"), HasSubstr("export_pt")));
+  EXPECT_THAT(refusal_of(path), AllOf(HasSubstr("slime.straw-debug version 1, rollout 5"),
+                                      HasSubstr("/pool"), HasSubstr("export_pt")));
 }
 
 TEST(RolloutArchive, DataThatAreNotThoseItDescribesAreRefused) {
@@ -91,16 +91,16 @@ TEST(RolloutArchive, DataThatAreNotThoseItDescribesAreRefused) {
   std::ifstream file(data, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(file), {}};
   replace_file(data, bytes + "x");
-  EXPECT_THAT(refusal(path), HasSubstr("bytes, and"));
+  EXPECT_THAT(refusal_of(path), HasSubstr("bytes, and"));
   ++bytes[bytes.find("10")];
   replace_file(data, bytes);
-  EXPECT_THAT(refusal(path), HasSubstr("SHA-256 is another"));
+  EXPECT_THAT(refusal_of(path), HasSubstr("SHA-256 is another"));
   fs::remove(data);
-  EXPECT_THAT(refusal(path), HasSubstr("are not there"));
+  EXPECT_THAT(refusal_of(path), HasSubstr("are not there"));
   replace_file(path, R"({"format": "slime.rollout", "version": 1, "data": "../x", "bytes": 0})");
-  EXPECT_THAT(refusal(path), HasSubstr("should be a file beside it"));
+  EXPECT_THAT(refusal_of(path), HasSubstr("should be a file beside it"));
   replace_file(path, R"({"format": "slime.rollout", "version": 2})");
-  EXPECT_THAT(refusal(path), HasSubstr("slime.rollout version 2"));
+  EXPECT_THAT(refusal_of(path), HasSubstr("slime.rollout version 2"));
 }
 
 TEST(RolloutArchive, JsonLinesUnderItsNameAreStillRead) {

@@ -91,28 +91,28 @@ void read_tail(const fs::path& metrics, ListedBranch& branch) {
   }
 }
 
-enum class Holder { kNobody, kThisHost, kOtherHost };
+enum class RunHolder { kNobody, kThisHost, kOtherHost };
 
 /// Who has the run's lock, without taking it: a start would be refused meanwhile. Locks of other
 /// hosts are not shown here, so the file's word counts for them.
-Holder holder_of(const fs::path& lock, std::string& host) {
+RunHolder holder_of_run(const fs::path& lock, std::string& host) {
   struct stat status {};
-  if (::stat(lock.c_str(), &status) != 0) return Holder::kNobody;
+  if (::stat(lock.c_str(), &status) != 0) return RunHolder::kNobody;
   const std::string file =
       fmt::format("{:02x}:{:02x}:{}", major(status.st_dev), minor(status.st_dev), status.st_ino);
   std::ifstream locks("/proc/locks");
   for (std::string line; std::getline(locks, line);)
-    if (line.find(" " + file + " ") != std::string::npos) return Holder::kThisHost;
+    if (line.find(" " + file + " ") != std::string::npos) return RunHolder::kThisHost;
   std::ifstream text(lock);
   const std::string said{std::istreambuf_iterator<char>(text), {}};
   const std::optional<json::value> record = try_parse_json(said);
   const json::value* name =
       record && record->is_object() ? record->get_object().if_contains("host") : nullptr;
-  if (name == nullptr || !name->is_string()) return Holder::kNobody;
+  if (name == nullptr || !name->is_string()) return RunHolder::kNobody;
   std::array<char, 256> own{};
   ::gethostname(own.data(), own.size() - 1);
   host = std::string(name->get_string());
-  return host == own.data() ? Holder::kNobody : Holder::kOtherHost;
+  return host == own.data() ? RunHolder::kNobody : RunHolder::kOtherHost;
 }
 
 std::string ended(const json::object& run) {
@@ -122,15 +122,16 @@ std::string ended(const json::object& run) {
   return how != nullptr && how->is_string() ? std::string(how->get_string()) : "";
 }
 
-std::string state_of(const ListedBranch& branch, const json::object& run, Holder holder,
+std::string state_of(const ListedBranch& branch, const json::object& run, RunHolder holder,
                      const std::string& host) {
   const std::string how = ended(run);
   const bool is_done = branch.num_steps > 0 && branch.last_step + 1 >= branch.num_steps;
-  if (branch.is_active && holder == Holder::kThisHost) return "running";
+  if (branch.is_active && holder == RunHolder::kThisHost) return "running";
   if (how == "failed" || how == "interrupted") return how;
   if (how == "finished" || is_done) return "finished";
   if (branch.last_step < 0) return "not begun";
-  if (branch.is_active && holder == Holder::kOtherHost) return fmt::format("died or on {}", host);
+  if (branch.is_active && holder == RunHolder::kOtherHost)
+    return fmt::format("died or on {}", host);
   return "died";
 }
 
@@ -151,7 +152,7 @@ ListedBranch read_branch(const BranchPlace& base, const std::string& name) {
   branch.checkpoints = train::committed_iterations(place.checkpoints);
   read_tail(place.root / "metrics.jsonl", branch);
   std::string host;
-  const Holder holder = holder_of(base.root / "lock", host);
+  const RunHolder holder = holder_of_run(base.root / "lock", host);
   try {
     branch.is_active = active_branch(base) == name;
     if (const auto origin = origin_of_branch(base, name)) {

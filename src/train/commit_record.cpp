@@ -19,22 +19,22 @@ namespace slime::train {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kPrefix = "committed_";
-constexpr std::string_view kSuffix = ".json";
-constexpr std::size_t kBlock = std::size_t{1} << 20;
+constexpr std::string_view kRecordPrefix = "committed_";
+constexpr std::string_view kRecordSuffix = ".json";
+constexpr std::size_t kHashedBlock = std::size_t{1} << 20;
 
 std::string sha256_of_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw ConfigError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
   Sha256 hash;
-  std::vector<char> block(kBlock);
+  std::vector<char> block(kHashedBlock);
   while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0)
     hash.add({block.data(), static_cast<std::size_t>(file.gcount())});
   return hash.finish();
 }
 
-json::object files_of(const fs::path& root, const std::string& checkpoint) {
+json::object files_of_record(const fs::path& root, const std::string& checkpoint) {
   const fs::path committed = root / checkpoint / "COMMITTED";
   const json::value list = read_json_file(committed);
   if (!list.is_object()) throw ConfigError(committed.string() + ": should be an object");
@@ -43,7 +43,7 @@ json::object files_of(const fs::path& root, const std::string& checkpoint) {
   for (const FieldReader& entry : fields.required().list("files")) {
     const std::string name = *entry.required().text("file");
     json::object file{{"size", *entry.required().integer("size", 0)}};
-    if (name.ends_with(kSuffix)) file["sha256"] = sha256_of_file(root / checkpoint / name);
+    if (name.ends_with(kRecordSuffix)) file["sha256"] = sha256_of_file(root / checkpoint / name);
     files[checkpoint + "/" + name] = std::move(file);
   }
   return files;
@@ -54,14 +54,14 @@ json::object files_of(const fs::path& root, const std::string& checkpoint) {
 fs::path rollout_folder(const fs::path& root) { return root / "rollout"; }
 
 fs::path commit_record(const fs::path& root, int64_t iteration) {
-  return rollout_folder(root) / fmt::format("{}{}{}", kPrefix, iteration, kSuffix);
+  return rollout_folder(root) / fmt::format("{}{}{}", kRecordPrefix, iteration, kRecordSuffix);
 }
 
 std::optional<int64_t> iteration_of_record(const fs::path& path) {
   const std::string name = path.filename().string();
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
-  const std::string_view digits =
-      std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+  if (!name.starts_with(kRecordPrefix) || !name.ends_with(kRecordSuffix)) return std::nullopt;
+  const std::string_view digits = std::string_view(name).substr(
+      kRecordPrefix.size(), name.size() - kRecordPrefix.size() - kRecordSuffix.size());
   int64_t iteration = 0;
   const auto [rest, status] =
       std::from_chars(digits.data(), digits.data() + digits.size(), iteration);
@@ -74,7 +74,7 @@ void write_commit_record(const fs::path& root, int64_t iteration, const json::ob
   const fs::path path = commit_record(root, iteration);
   json::object record{{"version", 1}, {"rollout_id", iteration}};
   for (const auto& member : more) record[member.key()] = member.value();
-  record["files"] = files_of(root, checkpoint_name(iteration));
+  record["files"] = files_of_record(root, checkpoint_name(iteration));
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   const fs::path unfinished = path.parent_path() / fmt::format(".{}", path.filename().string());
