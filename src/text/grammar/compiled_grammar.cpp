@@ -61,13 +61,24 @@ SpelledTokens spelled_by(const std::string& source) {
   return spelled;
 }
 
+/// Special tokens that the source does not spell, and tokens that hold what stands for the end of a text.
 std::vector<std::pair<std::size_t, uint32_t>> banned_words(const GrammarVocabulary::Parts& parts,
-                                                           const SpelledTokens& spelled) {
+                                                           const SpelledTokens& spelled,
+                                                           std::optional<char> terminator) {
   std::vector<std::pair<std::size_t, uint32_t>> words;
   const auto& texts = parts.info.GetDecodedVocab();
-  for (const TokenId id : parts.special_ids) {
+  std::vector<TokenId> ids;
+  for (const TokenId id : parts.special_ids)
+    if (!spelled.contains(id, texts[static_cast<std::size_t>(id)])) ids.push_back(id);
+  if (terminator) {
+    for (std::size_t at = 0; at < texts.size(); ++at)
+      if (texts[at].find(*terminator) != std::string::npos) ids.push_back(static_cast<TokenId>(at));
+    std::ranges::sort(ids);
+    ids.erase(std::ranges::unique(ids).begin(), ids.end());
+  }
+  for (const TokenId id : ids) {
+    if (std::ranges::find(parts.end_ids, id) != parts.end_ids.end()) continue;
     const auto at = static_cast<std::size_t>(id);
-    if (spelled.contains(id, texts[at])) continue;
     if (words.empty() || words.back().first != at / 32) words.emplace_back(at / 32, 0);
     words.back().second |= uint32_t{1} << (at % 32);
   }
@@ -98,7 +109,9 @@ class GrammarCompilation final {
       throw ConfigError(fmt::format("{}: {}", where_, warnings.all().front()));
     return std::make_unique<CompiledGrammar::Parts>(
         CompiledGrammar::Parts{.grammar = std::move(grammar),
-                               .banned = banned_words(vocabulary_, spelled_),
+                               .banned = banned_words(vocabulary_, spelled_, terminator_),
+        .terminator = terminator_,
+        .end_ids = vocabulary_.end_ids,
                                .blanks = blanks(),
                                .first_blanks = {},
                                .width = vocabulary_.width});
@@ -114,10 +127,7 @@ class GrammarCompilation final {
           return schema(json::object{{"type", "object"}});
         case GrammarKind::kRegex:
           spelled_ = spelled_by(spec_.source);
-          return engine([&] {
-            return compiler_.CompileGrammar(
-                "root ::= " + ebnf_text(read_whole_regex(spec_.source, where_, limits_)) + "\n");
-          });
+          return regex(read_whole_regex(spec_.source, where_, limits_));
         case GrammarKind::kEbnf:
           spelled_ = spelled_by(spec_.source);
           check_ebnf(spec_.source, where_, limits_);
@@ -156,18 +166,39 @@ class GrammarCompilation final {
     }
   }
 
+  /// The engine counts characters quickly in front of one that ends them: where the text ends with a count,
+  /// a character that it cannot hold stands there, and the end tokens for it (GrammarMatcher).
+  xgrammar::CompiledGrammar regex(const TextPattern& pattern) {
+    if (ends_in_count(pattern)) terminator_ = character_outside(pattern);
+    std::string rule = "root ::= ";
+    if (terminator_) {
+      rule += fmt::format("({}) {}", ebnf_text(pattern, static_cast<uint8_t>(*terminator_)),
+                          ebnf_text(set_pattern({{static_cast<uint8_t>(*terminator_),
+                                                  static_cast<uint8_t>(*terminator_)}})));
+    } else {
+      rule += ebnf_text(pattern);
+    }
+    return engine([&] { return compiler_.CompileGrammar(rule + "\n"); });
+  }
+
   xgrammar::CompiledGrammar schema(const json::value& schema) {
     collect_texts(schema, spelled_.texts, spelled_.ids);
     spelled_.ids.clear();  // numbers of a schema are no tokens
-    SchemaUse use;
+    SchemaUse use{.text_mark = text_mark_for(spec_.source)};
     const std::string text =
         json_text(read_schema(schema, SchemaForm::kJson, where_, limits_, use));
     const bool any_whitespace = spec_.max_whitespace > 0;
     const std::optional<int> most =
         any_whitespace ? std::optional<int>(spec_.max_whitespace) : std::nullopt;
     return engine([&] {
-      return compiler_.CompileJSONSchema(text, any_whitespace, std::nullopt, std::nullopt,
-                                         /*strict_mode=*/true, most);
+      if (use.texts.empty()) {
+        return compiler_.CompileJSONSchema(text, any_whitespace, std::nullopt, std::nullopt,
+                                           /*strict_mode=*/true, most);
+      }
+      const auto grammar =
+          xgrammar::Grammar::FromJSONSchema(text, any_whitespace, std::nullopt, std::nullopt,
+                                            /*strict_mode=*/true, most);
+      return compiler_.CompileGrammar(with_texts(grammar.ToString(), use));
     });
   }
 
@@ -184,6 +215,7 @@ class GrammarCompilation final {
   const GrammarVocabulary::Parts& vocabulary_;
   xgrammar::GrammarCompiler compiler_;
   SpelledTokens spelled_;
+  std::optional<char> terminator_;
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ struct GrammarMatcher::Parts {
   int64_t num_accepted = 0;
   int64_t num_empty = 0;  // of these, the first: a blank that begins the text
   bool is_behind_text = false;
+  bool has_ended = false;  // with a terminator: an end token was accepted, the last of num_accepted
   std::chrono::nanoseconds mask_time{0};
   std::string failure;  // of the engine
 
@@ -60,6 +61,10 @@ GrammarMatcher::Allowed GrammarMatcher::allow(std::span<uint32_t> words) {
     return Allowed::kAny;
   }
   if (!is_some) std::fill(words.begin(), words.end(), ~uint32_t{0});
+  if (grammar.terminator && may_end()) {
+    for (const TokenId id : grammar.end_ids)
+      words[static_cast<std::size_t>(id) / 32] |= uint32_t{1} << (id % 32);
+  }
   if (width % 32 != 0) words.back() &= (uint32_t{1} << (width % 32)) - 1;
   for (const auto& [word, bits] : grammar.banned) words[word] &= ~bits;
   for (std::size_t i = 0; drops_blank && i < words.size(); ++i)
@@ -70,7 +75,7 @@ GrammarMatcher::Allowed GrammarMatcher::allow(std::span<uint32_t> words) {
 }
 
 template <typename Accept>
-bool GrammarMatcher::accepts(const Accept& accept) {
+bool GrammarMatcher::accepts(const Accept& accept) const {
   if (!parts_->failure.empty()) return false;
   try {
     return accept();
@@ -90,9 +95,18 @@ bool GrammarMatcher::accept(TokenId token) {
   const CompiledGrammar::Parts& grammar = parts_->grammar->parts();
   if (token < 0 || token >= grammar.width || is_finished() || grammar.is_banned(token))
     return false;
+  if (grammar.terminator && grammar.is_end(token)) return accept_end();
   if (parts_->drops_blank() && grammar.is_blank(token)) return accept_without_blank(token);
   if (!accepts([&] { return parts_->matcher.AcceptToken(token); })) return false;
   ++parts_->num_accepted;
+  return true;
+}
+
+bool GrammarMatcher::accept_end() {
+  const std::string end(1, *parts_->grammar->parts().terminator);
+  if (!accepts([&] { return parts_->matcher.AcceptString(end); })) return false;
+  ++parts_->num_accepted;
+  parts_->has_ended = true;
   return true;
 }
 
@@ -109,6 +123,8 @@ bool GrammarMatcher::accept_without_blank(TokenId token) {
 
 bool GrammarMatcher::accept_text(std::string_view bytes) {
   if (is_finished()) return false;
+  const auto terminator = parts_->grammar->parts().terminator;
+  if (terminator && bytes.find(*terminator) != std::string_view::npos) return false;
   if (!accepts([&] { return parts_->matcher.AcceptString(std::string(bytes)); })) return false;
   ++parts_->num_accepted;
   return true;
@@ -117,12 +133,22 @@ bool GrammarMatcher::accept_text(std::string_view bytes) {
 void GrammarMatcher::rollback(int64_t count) {
   check(count >= 0 && count <= parts_->num_accepted, "no more is taken back than was accepted");
   parts_->num_accepted -= count;
+  if (count > 0) parts_->has_ended = false;
   const int64_t num_empty = parts_->num_accepted == 0 ? std::exchange(parts_->num_empty, 0) : 0;
   parts_->matcher.Rollback(static_cast<int>(count - num_empty));
 }
 
-bool GrammarMatcher::may_end() const { return !is_finished() && parts_->matcher.IsCompleted(); }
-bool GrammarMatcher::is_finished() const { return parts_->matcher.IsTerminated(); }
+bool GrammarMatcher::may_end() const {
+  if (is_finished() || !parts_->failure.empty()) return false;
+  const auto terminator = parts_->grammar->parts().terminator;
+  if (!terminator) return parts_->matcher.IsCompleted();
+  const bool may = accepts([&] { return parts_->matcher.AcceptString(std::string(1, *terminator)); });
+  if (may) parts_->matcher.Rollback(1);
+  return may;
+}
+bool GrammarMatcher::is_finished() const {
+  return parts_->has_ended || parts_->matcher.IsTerminated();
+}
 int64_t GrammarMatcher::num_accepted() const { return parts_->num_accepted; }
 std::chrono::nanoseconds GrammarMatcher::mask_time() const { return parts_->mask_time; }
 

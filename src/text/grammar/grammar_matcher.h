@@ -65,7 +65,8 @@ class GrammarMatcher final {
  private:
   struct Parts;
   template <typename Accept>
-  bool accepts(const Accept& accept);
+  bool accepts(const Accept& accept) const;
+  bool accept_end();
   bool accept_without_blank(TokenId token);
 
   std::unique_ptr<Parts> parts_;

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -78,6 +80,91 @@ TEST(GrammarMatcher, AllowsTheTokensThatItAccepts) {
       compiled(GrammarKind::kJsonSchema,
                R"({"properties": {"ab": {"type": "string", "maxLength": 3}}, "required": ["ab"]})"),
       5, 50);
+}
+
+/// Strings of up to four characters that a grammar accepts, one by one.
+std::set<std::string> accepted_texts(const std::shared_ptr<const CompiledGrammar>& grammar,
+                                     std::string_view alphabet) {
+  std::set<std::string> accepted;
+  std::vector<std::string> texts{""};
+  for (std::size_t at = 0; at < texts.size(); ++at) {
+    const std::string text = texts[at];
+    GrammarMatcher matcher(grammar);
+    bool follows = true;
+    for (std::size_t i = 0; follows && i < text.size(); ++i)
+      follows = matcher.accept_text(text.substr(i, 1));
+    if (!follows) continue;
+    if (matcher.may_end()) accepted.insert(text);
+    if (text.size() == 4) continue;
+    for (const char character : alphabet) texts.push_back(text + character);
+  }
+  return accepted;
+}
+
+TEST(GrammarMatcher, CountsAreThoseOfTheirAlternatives) {
+  const std::pair<const char*, const char*> twins[] = {
+      {"[abc]{1,3}", "[abc]|[abc][abc]|[abc][abc][abc]"},
+      {"[abc]{2}", "[abc][abc]"},
+      {"a?[bc]{0,2}", "a?|a?[bc]|a?[bc][bc]"},
+      {"[ab]{2,}1", "[ab][ab][ab]*1"},
+      {"1|[ab]{1,2}", "1|[ab]|[ab][ab]"},
+      {"[^a1]{1,2}", "[^a1]|[^a1][^a1]"},
+      {".{2,3}", "..|..."},
+      {"[ab]{1,2}[bc]{1,2}", "([ab]|[ab][ab])([bc]|[bc][bc])"},
+  };
+  for (const auto& [counted, spelled] : twins) {
+    const auto grammar = compiled(GrammarKind::kRegex, counted);
+    EXPECT_EQ(accepted_texts(grammar, "abc1\n"),
+              accepted_texts(compiled(GrammarKind::kRegex, spelled), "abc1\n"))
+        << counted;
+    expect_masks(grammar, 3, 1);
+  }
+}
+
+TEST(GrammarMatcher, TextsOfJsonWithCountsAreThoseOfTheirAlternatives) {
+  const std::pair<const char*, const char*> twins[] = {
+      {R"({"type": "string", "maxLength": 2})", R"({"type": "string", "pattern": "^.?.?$"})"},
+      {R"({"type": "string", "pattern": "^[ab]{1,2}$"})",
+       R"({"enum": ["a", "b", "aa", "ab", "ba", "bb"]})"},
+      {R"({"anyOf": [{"type": "string", "pattern": "^a{1,2}$"}, {"type": "string", "maxLength": 1}]})",
+       R"({"anyOf": [{"enum": ["a", "aa"]}, {"type": "string", "pattern": "^.?$"}]})"},
+  };
+  for (const auto& [counted, spelled] : twins) {
+    const auto grammar = compiled(GrammarKind::kJsonSchema, counted);
+    EXPECT_EQ(accepted_texts(grammar, "\"ab"),
+              accepted_texts(compiled(GrammarKind::kJsonSchema, spelled), "\"ab"))
+        << counted;
+    expect_masks(grammar, 3, 1);
+  }
+}
+
+TEST(GrammarMatcher, AConstantThatLooksLikeAPlaceOfATextIsAConstant) {
+  const auto grammar = compiled(
+      GrammarKind::kJsonSchema,
+      R"({"anyOf": [{"const": "slime.text.0"}, {"type": "string", "pattern": "^ab{1,2}$"}]})");
+  for (const char* text : {"\"slime.text.0\"", "\"ab\"", "\"abb\""}) {
+    GrammarMatcher matcher(grammar);
+    EXPECT_TRUE(matcher.accept_text(text)) << text;
+    EXPECT_TRUE(matcher.may_end()) << text;
+  }
+}
+
+TEST(GrammarMatcher, ATextThatEndsInACountEndsWithAnEndToken) {
+  GrammarMatcher matcher(compiled(GrammarKind::kRegex, "[ab]{1,2}"));
+  EXPECT_FALSE(matcher.may_end());
+  EXPECT_FALSE(matcher.accept(kEnd));
+  EXPECT_TRUE(matcher.accept(6)) << "ab";
+  EXPECT_TRUE(matcher.may_end());
+  EXPECT_EQ(allowed_ids(matcher, 41), (std::vector<TokenId>{kEnd}));
+  EXPECT_TRUE(matcher.accept(kEnd));
+  EXPECT_TRUE(matcher.is_finished());
+  EXPECT_FALSE(matcher.may_end());
+  EXPECT_FALSE(matcher.accept_text("a"));
+  matcher.rollback(2);
+  EXPECT_FALSE(matcher.is_finished());
+  EXPECT_EQ(matcher.num_accepted(), 0);
+  EXPECT_FALSE(matcher.accept_text(std::string("a\x01", 2))) << "what stands for the end";
+  EXPECT_TRUE(matcher.accept(0));
 }
 
 TEST(GrammarMatcher, TokensMayCloseSeveralRulesAtOnce) {

@@ -99,61 +99,83 @@ TextPattern json_set(const CharSet& set) {
   return choice_pattern(std::move(forms));
 }
 
+/// Characters one by one up to a number: {0,200}, {5,}; not ?, * and +.
+bool is_count(const TextPattern& repeat) {
+  return repeat.max == TextPattern::kUnbounded ? repeat.min > 1 : repeat.max > 1;
+}
+
+void collect_characters(const TextPattern& pattern, CharSet& held) {
+  held.add(pattern.set);
+  for (const TextPattern& part : pattern.parts) collect_characters(part, held);
+}
+
 /// How a form of grammars spells the same tree.
 class PatternWriter final {
  public:
   explicit PatternWriter(bool is_ebnf) : is_ebnf_(is_ebnf) {}
 
-  std::string text(const TextPattern& pattern) {
-    write(pattern);
+  /// `follow`: the character behind the text, or 0: nobody knows.
+  std::string text(const TextPattern& pattern, uint32_t follow) {
+    write(pattern, follow);
     return std::move(out_);
   }
 
  private:
-  void write(const TextPattern& pattern) {
+  void write(const TextPattern& pattern, uint32_t follow) {
     switch (pattern.kind) {
       case PatternKind::kSet:
         return write_set(pattern.set);
       case PatternKind::kSequence:
-        return write_sequence(pattern.parts);
+        return write_sequence(pattern.parts, follow);
       case PatternKind::kChoice:
         for (std::size_t i = 0; i < pattern.parts.size(); ++i) {
           if (i > 0) out_ += is_ebnf_ ? " | " : "|";
-          write(pattern.parts[i]);
+          write(pattern.parts[i], follow);
         }
         return;
       case PatternKind::kRepeat:
-        return write_repeat(pattern);
+        return write_repeat(pattern, follow);
       case PatternKind::kBegin:
       case PatternKind::kEnd:
         return;  // taken away before
     }
   }
 
-  void write_sequence(const std::vector<TextPattern>& parts) {
+  void write_sequence(const std::vector<TextPattern>& parts, uint32_t follow) {
     if (parts.empty()) out_ += is_ebnf_ ? "\"\"" : "(?:)";
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (i > 0 && is_ebnf_) out_ += ' ';
+      const uint32_t next = i + 1 < parts.size() ? only_character(parts[i + 1]) : follow;
       if (parts[i].kind == PatternKind::kChoice)
-        write_group(parts[i]);
+        write_group(parts[i], next);
       else
-        write(parts[i]);
+        write(parts[i], next);
     }
   }
 
-  void write_group(const TextPattern& pattern) {
+  /// 0: it may begin with several, or with none.
+  static uint32_t only_character(const TextPattern& pattern) {
+    const bool is_one = pattern.kind == PatternKind::kSet && pattern.set.size() == 1;
+    return is_one ? pattern.set.ranges().front().first : 0;
+  }
+
+  void write_group(const TextPattern& pattern, uint32_t follow) {
     out_ += is_ebnf_ ? "(" : "(?:";
-    write(pattern);
+    write(pattern, follow);
     out_ += ')';
   }
 
-  void write_repeat(const TextPattern& pattern) {
+  void write_repeat(const TextPattern& pattern, uint32_t follow) {
     const TextPattern& part = pattern.parts.front();
-    if (part.kind == PatternKind::kSet)
-      write(part);
-    else
-      write_group(part);
     const int64_t min = pattern.min, max = pattern.max;
+    const bool is_counted = is_ebnf_ && part.kind == PatternKind::kSet && is_count(pattern) &&
+                            follow != 0 && follow < 0x80 && !part.set.contains(follow);
+    if (is_counted)
+      write_left_out(part.set);
+    else if (part.kind == PatternKind::kSet)
+      write_set(part.set);
+    else
+      write_group(part, 0);
     if (min == 0 && max == 1)
       out_ += '?';
     else if (min == 0 && max == TextPattern::kUnbounded)
@@ -164,6 +186,27 @@ class PatternWriter final {
       out_ += fmt::format("{{{},}}", min);
     else
       out_ += fmt::format("{{{},{}}}", min, max);
+  }
+
+  /// The class by the characters that it does not have. Those that are none, surrogates, are among them.
+  void write_left_out(const CharSet& set) {
+    constexpr uint32_t kLast = 0x10ffff;
+    std::vector<CharRange> left_out;
+    uint32_t next = 0;
+    for (const CharRange& range : set.ranges()) {
+      if (range.first > next) left_out.push_back({next, range.first - 1});
+      next = range.last + 1;
+    }
+    if (next <= kLast) left_out.push_back({next, kLast});
+    out_ += "[^";
+    for (const CharRange& range : left_out) {
+      write_character(range.first);
+      if (range.last > range.first) {
+        out_ += '-';
+        write_character(range.last);
+      }
+    }
+    out_ += ']';
   }
 
   void write_set(const CharSet& set) {
@@ -271,8 +314,33 @@ TextPattern json_form(const TextPattern& pattern) {
   return form;
 }
 
-std::string ebnf_text(const TextPattern& pattern) { return PatternWriter(true).text(pattern); }
-std::string regex_text(const TextPattern& pattern) { return PatternWriter(false).text(pattern); }
+std::string ebnf_text(const TextPattern& pattern, uint32_t follow) {
+  return PatternWriter(true).text(pattern, follow);
+}
+std::string regex_text(const TextPattern& pattern) {
+  return PatternWriter(false).text(pattern, 0);
+}
+
+std::optional<char> character_outside(const TextPattern& pattern) {
+  CharSet held;
+  collect_characters(pattern, held);
+  for (uint32_t character = 1; character < 0x80; ++character)
+    if (!held.contains(character)) return static_cast<char>(character);
+  return std::nullopt;
+}
+
+bool ends_in_count(const TextPattern& pattern) {
+  switch (pattern.kind) {
+    case PatternKind::kRepeat:
+      return pattern.parts.front().kind == PatternKind::kSet && is_count(pattern);
+    case PatternKind::kSequence:
+      return !pattern.parts.empty() && ends_in_count(pattern.parts.back());
+    case PatternKind::kChoice:
+      return std::ranges::any_of(pattern.parts, ends_in_count);
+    default:
+      return false;
+  }
+}
 
 std::string json_string_regex(const TextPattern& pattern) {
   // The engine has two readers of patterns in JSON. The one for plain ASCII takes quotes and backslashes out

@@ -3,6 +3,7 @@
 /// Pattern of a text: what a regular expression means, as a tree.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,13 @@ bool anchor_whole(TextPattern& pattern, bool is_free_end);
 /// character in one form: escaped if it must be.
 TextPattern json_form(const TextPattern& pattern);
 
-/// As the right side of a rule of an EBNF.
-std::string ebnf_text(const TextPattern& pattern);
+/// As the right side of a rule of an EBNF. `follow`: the character behind it, or 0. A counted class in
+/// front of a character that it does not have is written as what it leaves out, which the engine counts.
+std::string ebnf_text(const TextPattern& pattern, uint32_t follow = 0);
+/// An ASCII character that no text of the pattern holds.
+std::optional<char> character_outside(const TextPattern& pattern);
+/// A text of the pattern may end in a counted class.
+bool ends_in_count(const TextPattern& pattern);
 /// As a regular expression that the engine reads.
 std::string regex_text(const TextPattern& pattern);
 /// The same of the pattern's form in JSON, as the engine reads it between quotes.

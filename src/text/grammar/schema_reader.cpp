@@ -22,7 +22,7 @@ namespace slime::text {
 namespace {
 
 /// Where a value stands in the form with tags: text is bare in a parameter and quoted inside of one.
-enum class SchemaLevel : uint8_t { kJson, kParameters, kParameter };
+enum class SchemaLevel : uint8_t { kJson, kName, kParameters, kParameter };
 
 /// Formats of texts that the engine knows.
 constexpr auto kTextFormats = std::to_array<std::string_view>(
@@ -221,10 +221,12 @@ class SchemaReader final {
                     "another");
     }
     json::object schema{{"type", "string"}};
-    const bool is_bare = level != SchemaLevel::kJson;
+    const bool is_bare = level == SchemaLevel::kParameters || level == SchemaLevel::kParameter;
     if (rules.pattern) {
       const std::string place = fmt::format("{}, {}", where_, rules.place);
-      schema["pattern"] = written(read_whole_regex(*rules.pattern, place, limits_), is_bare);
+      const TextPattern pattern = read_whole_regex(*rules.pattern, place, limits_);
+      if (level == SchemaLevel::kJson) return text_schema(pattern);
+      schema["pattern"] = written(pattern, is_bare);
     } else if (rules.format) {
       schema["format"] = *rules.format;
     } else if (rules.has_length() && is_bare) {
@@ -235,10 +237,19 @@ class SchemaReader final {
       // alternatives slowly. Its own bound lets control characters through.
       static const CharSet kPlain = CharSet{{0, 0x1f}, {'"', '"'}, {'\\', '\\'}}.complement();
       const int64_t most = rules.max_length.value_or(TextPattern::kUnbounded);
-      schema["pattern"] =
-          written(repeat_pattern(set_pattern(kPlain), rules.min_length, most), false);
+      const TextPattern pattern = repeat_pattern(set_pattern(kPlain), rules.min_length, most);
+      if (level == SchemaLevel::kJson) return text_schema(pattern);
+      schema["pattern"] = written(pattern, false);
     }
     return schema;
+  }
+
+  /// A text of JSON: its grammar, or a constant that stands for it.
+  json::object text_schema(const TextPattern& pattern) {
+    if (use_.text_mark.empty())
+      return {{"type", "string"}, {"pattern", json_string_regex(pattern)}};
+    use_.texts.push_back(ebnf_text(json_form(pattern), '"'));
+    return {{"const", fmt::format("{}{}", use_.text_mark, use_.texts.size() - 1)}};
   }
 
   static std::string written(const TextPattern& pattern, bool is_bare) {
@@ -314,7 +325,7 @@ class SchemaReader final {
       others = member(rules.others, inner, depth + 1);
     if (others && rules.names) {
       const SchemaLevel of_names =
-          level == SchemaLevel::kParameters ? SchemaLevel::kParameter : SchemaLevel::kJson;
+          level == SchemaLevel::kParameters ? SchemaLevel::kParameter : SchemaLevel::kName;
       const auto names = schema_of({*rules.names, any_text()}, of_names, depth + 1);
       if (names)
         schema["propertyNames"] = *names;
@@ -354,6 +365,31 @@ class SchemaReader final {
 };
 
 }  // namespace
+
+std::string text_mark_for(std::string_view source) {
+  std::string mark = "slime.text.";
+  while (source.find(mark) != std::string_view::npos) mark += "x.";
+  return mark;
+}
+
+std::string with_texts(std::string ebnf, const SchemaUse& use) {
+  // In the engine's EBNF a constant's quotes are escaped ones within those of the grammar.
+  constexpr std::string_view kQuote = "\\\"";
+  const std::string begin = std::string(kQuote) + use.text_mark;
+  std::string out;
+  std::size_t from = 0;
+  for (std::size_t at; (at = ebnf.find(begin, from)) != std::string::npos;) {
+    const std::size_t number = at + begin.size();
+    const std::size_t end = ebnf.find(kQuote, number);
+    check(end != std::string::npos, "a constant of the engine's EBNF ends with a quote");
+    const auto index = static_cast<std::size_t>(std::stoul(ebnf.substr(number, end - number)));
+    out += ebnf.substr(from, at + kQuote.size() - from) + "\" (" + use.texts.at(index) + ") \"";
+    from = end;
+  }
+  out += ebnf.substr(from);
+  check(out.find(use.text_mark) == std::string::npos, "each text has its grammar");
+  return out;
+}
 
 json::value read_schema(const json::value& schema, SchemaForm form, const std::string& where,
                         const GrammarLimits& limits, SchemaUse& use) {

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/json.h"
 #include "text/grammar/grammar_limits.h"
@@ -29,7 +31,19 @@ struct SchemaUse {
   int properties = 0;
   int values = 0;
   std::size_t value_bytes = 0;
+  /// Not empty: texts with a pattern or a length are written as constants, this mark and a number, and the
+  /// grammar that belongs between their quotes is left in `texts` under that number. The engine follows a
+  /// counted class of characters quickly where the mark of its end stands in the same rule, and its own
+  /// form of patterns has that elsewhere.
+  std::string text_mark = {};
+  std::vector<std::string> texts = {};
 };
+
+/// A mark that `source` does not hold.
+std::string text_mark_for(std::string_view source);
+
+/// An EBNF that the engine made of such a schema, with the grammars of its texts in their places.
+std::string with_texts(std::string ebnf, const SchemaUse& use);
 
 /// Throws ConfigError that begins with `where`.
 json::value read_schema(const json::value& schema, SchemaForm form, const std::string& where,
