@@ -79,7 +79,9 @@ class DataSource {
   bool may_wait(const Group& group) const;
 
   /// These groups, which wait, are replays: they are scored and trained as they are.
-  void add_replays(const std::set<int64_t>& ordinals) { replays_.insert(ordinals.begin(), ordinals.end()); }
+  void add_replays(const std::set<int64_t>& ordinals) {
+    replays_.insert(ordinals.begin(), ordinals.end());
+  }
   /// Whether this group is a replay: also one that a supply gave out with samples that had all ended.
   bool gave_finished(int64_t ordinal) const;
 

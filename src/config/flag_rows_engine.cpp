@@ -41,13 +41,15 @@ std::vector<FlagRow> engine_worker_flags() {
             "with --use-fault-tolerance: restarts without progress (an engine that "
             "generates nothing, ranks that train no further step) before the run ends")
           .when(kFaultTolerance),
-      works("--rollout-health-check-interval", &C::rollout_health_check_interval,
-            "with --use-fault-tolerance or --rollout-session-id (there 600): seconds between checks "
-            "of an engine's progress")
+      works(
+          "--rollout-health-check-interval", &C::rollout_health_check_interval,
+          "with --use-fault-tolerance or --rollout-session-id (there 600): seconds between checks "
+          "of an engine's progress")
           .with("--rollout-num-gpus, and --use-fault-tolerance or --rollout-session-id"),
-      works("--rollout-health-check-timeout", &C::rollout_health_check_timeout,
-            "with them: seconds without an answer, or without a step while there is something to do, "
-            "after which an engine counts as hung")
+      works(
+          "--rollout-health-check-timeout", &C::rollout_health_check_timeout,
+          "with them: seconds without an answer, or without a step while there is something to do, "
+          "after which an engine counts as hung")
           .with("--rollout-num-gpus, and --use-fault-tolerance or --rollout-session-id"),
       works("--rollout-health-check-first-wait", &C::rollout_health_check_first_wait,
             "with them: seconds before the first look")

@@ -123,11 +123,11 @@ void choose_schedule(ParsedFlags& flags, Problems& problems) {
   const int64_t interval = config.flush_cache_interval;
   if (!flags.gives("--flush-cache-interval")) return;
   if (has_users_rollout(config) || config.trains_on_rows()) {
-    flags.warnings.push_back(fmt::format(
-        "--flush-cache-interval {}: has no effect, {}", interval,
-        config.trains_on_rows() ? "nothing is generated"
-                                : "requests are those of the --rollout-function-path; "
-                                  "--update-mode says what an update does"));
+    flags.warnings.push_back(fmt::format("--flush-cache-interval {}: has no effect, {}", interval,
+                                         config.trains_on_rows()
+                                             ? "nothing is generated"
+                                             : "requests are those of the --rollout-function-path; "
+                                               "--update-mode says what an update does"));
     return;
   }
   if (interval == 1) {
@@ -145,10 +145,9 @@ void choose_schedule(ParsedFlags& flags, Problems& problems) {
   flags.warnings.push_back(fmt::format(
       "--flush-cache-interval {}: {}{} others pause them and keep their KV cache", interval,
       changes ? "generation goes on while the trainer trains (slime train-async); " : "",
-      interval > 1
-          ? fmt::format("updates to versions 1, {}, {}, ... interrupt requests, the", interval + 1,
-                        2 * interval + 1)
-          : std::string("the first update interrupts requests, the")));
+      interval > 1 ? fmt::format("updates to versions 1, {}, {}, ... interrupt requests, the",
+                                 interval + 1, 2 * interval + 1)
+                   : std::string("the first update interrupts requests, the")));
   if (config.has_external_engines()) {
     flags.warnings.emplace_back(
         "--flush-cache-interval and --rollout-external-engine-addrs: every update interrupts the "
@@ -247,7 +246,8 @@ void check_async(ParsedFlags& flags, Problems& problems) {
       config.staleness_policy != "correct" || has_correction(config),
       "--staleness-policy correct: trains tokens of older weights than --max-staleness says; it "
       "needs a correction: --use-tis, --use-rs, --use-opsm or --custom-tis-function-path");
-  if (*config.max_staleness > 1 && config.bounds_age() && !has_correction(config) && !config.use_rollout_logprobs) {
+  if (*config.max_staleness > 1 && config.bounds_age() && !has_correction(config) &&
+      !config.use_rollout_logprobs) {
     flags.warnings.push_back(fmt::format(
         "--max-staleness {}: tokens of weights so old are trained without a correction, "
         "which may collapse (on the sums of examples/ from 0.69 to 0.05): add "

@@ -43,12 +43,14 @@ void check_session(ParsedFlags& flags, Problems& problems) {
   problems.require(is_name(id), fmt::format("--rollout-session-id: should be a name of at most {} "
                                             "characters, on one line",
                                             kLongestName));
-  problems.require(config.rollout_session_minutes > 0 && config.rollout_session_minutes <= 100'000,
-                   fmt::format("--rollout-session-minutes {:g}: should be above 0 and at most 100000",
-                               config.rollout_session_minutes.get()));
-  problems.require(config.rollout_cleanup_timeout > 0 && config.rollout_cleanup_timeout <= 100'000,
-                   fmt::format("--rollout-cleanup-timeout {:g}: should be above 0 and at most 100000",
-                               config.rollout_cleanup_timeout.get()));
+  problems.require(
+      config.rollout_session_minutes > 0 && config.rollout_session_minutes <= 100'000,
+      fmt::format("--rollout-session-minutes {:g}: should be above 0 and at most 100000",
+                  config.rollout_session_minutes.get()));
+  problems.require(
+      config.rollout_cleanup_timeout > 0 && config.rollout_cleanup_timeout <= 100'000,
+      fmt::format("--rollout-cleanup-timeout {:g}: should be above 0 and at most 100000",
+                  config.rollout_cleanup_timeout.get()));
   if (!config.generates() || config.debug_rollout_only) {
     flags.warnings.push_back(fmt::format(
         "--rollout-session-id {}: has no effect, {}", id,

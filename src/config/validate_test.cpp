@@ -295,8 +295,9 @@ TEST(Validate, AFlushIntervalOtherThanOneChoosesTheSchedule) {
   }
   EXPECT_FALSE(checked(own + "1").flags.config.train_async);
   EXPECT_EQ(checked(own + "1 --train-async").flags.config.update_mode, "interrupt");
-  EXPECT_THAT(checked(own + "1 --train-async --update-mode drain").error,
-              HasSubstr("--flush-cache-interval 1 and --update-mode drain: each update interrupts"));
+  EXPECT_THAT(
+      checked(own + "1 --train-async --update-mode drain").error,
+      HasSubstr("--flush-cache-interval 1 and --update-mode drain: each update interrupts"));
   EXPECT_EQ(checked(own + "2 --max-staleness 3 --use-tis").flags.config.max_staleness, 3);
   EXPECT_THAT(checked(own + "2").flags.warnings,
               Contains(HasSubstr("updates to versions 1, 3, 5, ... interrupt requests")));

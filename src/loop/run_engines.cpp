@@ -116,8 +116,9 @@ std::unique_ptr<roles::Engines> start_engine_workers(Stations& run, WeightVersio
   workers.identity = run.launch.identity;
   if (config.keeps_engines()) {
     workers.kept = run.topology.session.get();
-    version = workers.kept->version_of(
-        version, [&run] { return combined(model::checksums_of(run.topology.published->weights())); });
+    version = workers.kept->version_of(version, [&run] {
+      return combined(model::checksums_of(run.topology.published->weights()));
+    });
   }
   return std::make_unique<roles::EngineWorkers>(std::move(workers), *run.topology.published,
                                                 whole_here(run), version, run.launch.hosts.launcher,

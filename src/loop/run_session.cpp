@@ -47,7 +47,8 @@ std::vector<std::string> replay_unsaved(Stations& run) {
   const int64_t first = run.course.schedule.first_step;
   int64_t num_steps = 0;
   std::vector<Group> groups = unsaved->read(first, num_steps);
-  const bool has_own_loop = config::has_users_rollout(run.config) || !run.data.origin->can_go_back();
+  const bool has_own_loop =
+      config::has_users_rollout(run.config) || !run.data.origin->can_go_back();
   std::vector<std::string> notes;
   if (!groups.empty() && has_own_loop) {
     notes.push_back(

@@ -12,35 +12,36 @@
 namespace slime::loop {
 namespace {
 
-constexpr auto kMayDiffer = std::to_array<std::string_view>({
-    // Places, and where the run begins.
-    "--run-dir", "--save", "--load", "--ckpt-step", "--start-rollout-id", "--finetune",
-    "--no-load-optim", "--no-load-rng", "--overwrite", "--dry-run", "--allow-other-experiment",
-    "--allow-unknown-flags", "--keep-checkpoints",
-    // How long it is, and what happens when.
-    "--num-rollout", "--num-epoch", "--save-interval", "--eval-interval",
-    "--skip-eval-before-train",
-    // The trainer's layout.
-    "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size",
-    "--expert-model-parallel-size", "--expert-tensor-parallel-size",
-    "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers", "--num-virtual-stages-per-pipeline-rank", "--allgather-cp", "--sequence-parallel",
-    "--num-threads", "--num-gpus-per-node",
-    // Its micro-batches and its memory.
-    "--micro-batch-size", "--use-dynamic-batch-size", "--max-tokens-per-gpu",
-    "--log-probs-max-tokens-per-gpu", "--log-probs-chunk-size", "--balance-data",
-    "--balance-by-flops", "--offload-train", "--no-offload-train", "--optimizer-cpu-offload", "--use-precision-aware-optimizer",
-    "--overlap-cpu-optimizer-d2h-h2d",
-    "--use-distributed-optimizer", "--train-env-vars", "--megatron-config-path", "--ckpt-format", "--async-save",
-    "--async-strategy",
-    // What is lost and watched.
-    "--use-fault-tolerance", "--max-restarts", "--rollout-cleanup-timeout",
-    "--rollout-session-minutes", "--rollout-health-check-interval",
-    "--rollout-health-check-timeout", "--rollout-health-check-first-wait",
-    "--worker-timeout-seconds", "--use-wandb", "--use-tensorboard"});
+constexpr auto kMayDiffer = std::to_array<std::string_view>(
+    {// Places, and where the run begins.
+     "--run-dir", "--save", "--load", "--ckpt-step", "--start-rollout-id", "--finetune",
+     "--no-load-optim", "--no-load-rng", "--overwrite", "--dry-run", "--allow-other-experiment",
+     "--allow-unknown-flags", "--keep-checkpoints",
+     // How long it is, and what happens when.
+     "--num-rollout", "--num-epoch", "--save-interval", "--eval-interval",
+     "--skip-eval-before-train",
+     // The trainer's layout.
+     "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size",
+     "--expert-model-parallel-size", "--expert-tensor-parallel-size",
+     "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers",
+     "--num-virtual-stages-per-pipeline-rank", "--allgather-cp", "--sequence-parallel",
+     "--num-threads", "--num-gpus-per-node",
+     // Its micro-batches and its memory.
+     "--micro-batch-size", "--use-dynamic-batch-size", "--max-tokens-per-gpu",
+     "--log-probs-max-tokens-per-gpu", "--log-probs-chunk-size", "--balance-data",
+     "--balance-by-flops", "--offload-train", "--no-offload-train", "--optimizer-cpu-offload",
+     "--use-precision-aware-optimizer", "--overlap-cpu-optimizer-d2h-h2d",
+     "--use-distributed-optimizer", "--train-env-vars", "--megatron-config-path", "--ckpt-format",
+     "--async-save", "--async-strategy",
+     // What is lost and watched.
+     "--use-fault-tolerance", "--max-restarts", "--rollout-cleanup-timeout",
+     "--rollout-session-minutes", "--rollout-health-check-interval",
+     "--rollout-health-check-timeout", "--rollout-health-check-first-wait",
+     "--worker-timeout-seconds", "--use-wandb", "--use-tensorboard"});
 
-constexpr auto kPrefixes = std::to_array<std::string_view>({
-    "--actor-num-", "--critic-num-",  "--wandb-", "--tensorboard-", "--tb-",  "--profile-",
-    "--profiling-", "--distributed-", "--exit-",  "--recompute-",   "--ci-"});
+constexpr auto kPrefixes = std::to_array<std::string_view>(
+    {"--actor-num-", "--critic-num-", "--wandb-", "--tensorboard-", "--tb-", "--profile-",
+     "--profiling-", "--distributed-", "--exit-", "--recompute-", "--ci-"});
 
 }  // namespace
 
@@ -58,11 +59,13 @@ void check_session_settings(const json::object& left, const json::object& now,
     differences += fmt::format("\n  {}  {} -> {}", change.flag, change.before, change.now);
   }
   if (differences.empty()) return;
-  throw ConfigError(fmt::format(
-      "--rollout-session-id {}: its engines were started by a command with other settings, and only "
-      "the trainer's layout, micro-batches, places, length and intervals may change:{}\nThe engines "
-      "wait on. Give them their settings, or end them with slime session end {}",
-      id, differences, id));
+  throw ConfigError(
+      fmt::format("--rollout-session-id {}: its engines were started by a command with other "
+                  "settings, and only "
+                  "the trainer's layout, micro-batches, places, length and intervals may "
+                  "change:{}\nThe engines "
+                  "wait on. Give them their settings, or end them with slime session end {}",
+                  id, differences, id));
 }
 
 }  // namespace slime::loop

@@ -26,7 +26,7 @@ struct Topology {
   /// Of this process; null where nothing is computed here. What engines in workers have is published.
   std::unique_ptr<model::Network> network, published;
   std::unique_ptr<plugin::TrainerFunctions> functions;  // of the user's, which TrainersHere calls
-  std::unique_ptr<roles::KeptEngines> session;  // --rollout-session-id
+  std::unique_ptr<roles::KeptEngines> session;          // --rollout-session-id
   std::unique_ptr<roles::Trainers> trainers;
   std::unique_ptr<roles::Engines> engines;
 };

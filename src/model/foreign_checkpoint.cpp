@@ -50,9 +50,9 @@ std::string form_of(const fs::path& folder) {
 }  // namespace
 
 std::string foreign_checkpoint(const fs::path& folder) {
-  const bool is_model = fs::exists(folder / "config.json") &&
-                        (fs::exists(folder / "model.safetensors") ||
-                         fs::exists(folder / "model.safetensors.index.json"));
+  const bool is_model =
+      fs::exists(folder / "config.json") && (fs::exists(folder / "model.safetensors") ||
+                                             fs::exists(folder / "model.safetensors.index.json"));
   if (is_model) return {};
   if (std::string form = form_of(folder); !form.empty()) return form;
   std::error_code error;

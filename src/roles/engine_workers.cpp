@@ -256,10 +256,10 @@ router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote,
   }
   engine::WeightSource source = engine::FromNetwork{&published_};
   if (has_weights) source = engine::InPlace{};
-  engine::or_throw(remote.update_weights({.version = version_,
-                                          .source = std::move(source),
-                                          .publication = publisher_.number()}));
-  if (config_.kept != nullptr) engine::or_throw(remote.resume());  // an earlier trainer may have paused it
+  engine::or_throw(remote.update_weights(
+      {.version = version_, .source = std::move(source), .publication = publisher_.number()}));
+  if (config_.kept != nullptr)
+    engine::or_throw(remote.resume());  // an earlier trainer may have paused it
   const router::EngineId id = engine::or_throw(router_.join(remote));
   const std::lock_guard serving(mutex_);
   serving_[index] = &remote;

@@ -97,9 +97,10 @@ KeptEngines::KeptEngines(KeptEnginesConfig config)
   left_ = read_session(folder_);
   if (!left_) return;
   if (left_->id != config_.id) {
-    throw ConfigError(fmt::format("--rollout-session-id {}: {} is the folder of session {}; give "
-                                  "another name",
-                                  config_.id, folder_.string(), left_->id));
+    throw ConfigError(
+        fmt::format("--rollout-session-id {}: {} is the folder of session {}; give "
+                    "another name",
+                    config_.id, folder_.string(), left_->id));
   }
   if (std::ranges::any_of(left_->processes, is_running)) return;
   std::error_code ignored;
@@ -202,7 +203,11 @@ KeptEngineConnection KeptEngines::connect(const cluster::WorkerOrder& order,
   }
   const fs::path socket = engine_socket(folder_, start.index);
   cluster::WorkerOrder own = order;
-  own.command = {"", "worker", "--session-socket", socket.string(), "--session-minutes",
+  own.command = {"",
+                 "worker",
+                 "--session-socket",
+                 socket.string(),
+                 "--session-minutes",
                  fmt::format("{}", config_.patience_minutes)};
   own.identity = {.token = cluster::make_run_token()};
   std::error_code ignored;

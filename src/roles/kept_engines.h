@@ -80,8 +80,8 @@ class KeptEngines final {
   std::optional<SessionRecord> left_;
   std::filesystem::path unsaved_;
   std::mutex mutex_;
-  SessionRecord record_;                                          // guarded by mutex_
-  std::vector<std::optional<KeptEngineConnection>> attached_;     // guarded by mutex_; by index
+  SessionRecord record_;                                       // guarded by mutex_
+  std::vector<std::optional<KeptEngineConnection>> attached_;  // guarded by mutex_; by index
   bool has_weights_ = false;  // those that were attached have the published ones
   bool ends_ = false;
 };

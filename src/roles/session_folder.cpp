@@ -54,8 +54,8 @@ fs::path sessions_folder() {
   std::error_code ignored;
   const bool has_runtime =
       runtime != nullptr && *runtime != '\0' && fs::is_directory(runtime, ignored);
-  const fs::path folder =
-      has_runtime ? fs::path(runtime) / "slime" : fs::path(fmt::format("/tmp/slime-{}", ::geteuid()));
+  const fs::path folder = has_runtime ? fs::path(runtime) / "slime"
+                                      : fs::path(fmt::format("/tmp/slime-{}", ::geteuid()));
   cluster::make_private_folder(folder);
   return folder;
 }
@@ -93,10 +93,10 @@ void write_session(const fs::path& folder, const SessionRecord& record) {
   json::array processes;
   for (const int64_t process : record.processes) processes.emplace_back(process);
   replace_file(folder / "session.json", json_text(json::object{{"id", record.id},
-                                                              {"program", record.program},
-                                                              {"settings", record.settings},
-                                                              {"unsaved", record.unsaved},
-                                                              {"processes", processes}}) +
+                                                               {"program", record.program},
+                                                               {"settings", record.settings},
+                                                               {"unsaved", record.unsaved},
+                                                               {"processes", processes}}) +
                                             "\n");
 }
 

@@ -20,10 +20,10 @@ namespace slime::roles {
 
 struct SessionRecord {
   std::string id;
-  std::string program;               // cluster::own_program() of the engines
-  json::object settings;             // with which they were started
-  std::string unsaved;               // folder of steps that no checkpoint has
-  std::vector<int64_t> processes;    // of the engines, by index; 0: none
+  std::string program;             // cluster::own_program() of the engines
+  json::object settings;           // with which they were started
+  std::string unsaved;             // folder of steps that no checkpoint has
+  std::vector<int64_t> processes;  // of the engines, by index; 0: none
   bool operator==(const SessionRecord&) const = default;
 };
 

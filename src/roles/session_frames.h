@@ -21,7 +21,7 @@ enum class SessionFrame : uint32_t {
   kGo,
   kEnd,
   kEnds,
-  kRefused,    // why
+  kRefused,  // why
 };
 
 /// An engine that has had a trainer.

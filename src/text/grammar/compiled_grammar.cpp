@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/error.h"
@@ -110,8 +111,8 @@ class GrammarCompilation final {
     return std::make_unique<CompiledGrammar::Parts>(
         CompiledGrammar::Parts{.grammar = std::move(grammar),
                                .banned = banned_words(vocabulary_, spelled_, terminator_),
-        .terminator = terminator_,
-        .end_ids = vocabulary_.end_ids,
+                               .terminator = terminator_,
+                               .end_ids = vocabulary_.end_ids,
                                .blanks = blanks(),
                                .first_blanks = {},
                                .width = vocabulary_.width});
@@ -204,9 +205,17 @@ class GrammarCompilation final {
 
   xgrammar::CompiledGrammar tag(const json::value& source) {
     collect_texts(source, spelled_.texts, spelled_.ids);
+    SchemaUse use{.text_mark = text_mark_for(spec_.source)};
     const std::string text =
-        json_text(read_structural_tag(source, spec_.max_whitespace, where_, limits_));
-    return engine([&] { return compiler_.CompileStructuralTag(text); });
+        json_text(read_structural_tag(source, spec_.max_whitespace, where_, limits_, use));
+    return engine([&] {
+      if (use.texts.empty()) return compiler_.CompileStructuralTag(text);
+      auto made = xgrammar::Grammar::FromStructuralTag(text, vocabulary_.info);
+      const auto* grammar = std::get_if<xgrammar::Grammar>(&made);
+      // What it says about the mistake, the compiler says too.
+      if (grammar == nullptr) return compiler_.CompileStructuralTag(text);
+      return compiler_.CompileGrammar(with_texts(grammar->ToString(), use));
+    });
   }
 
   const GrammarSpec& spec_;

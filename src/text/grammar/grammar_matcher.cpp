@@ -142,7 +142,8 @@ bool GrammarMatcher::may_end() const {
   if (is_finished() || !parts_->failure.empty()) return false;
   const auto terminator = parts_->grammar->parts().terminator;
   if (!terminator) return parts_->matcher.IsCompleted();
-  const bool may = accepts([&] { return parts_->matcher.AcceptString(std::string(1, *terminator)); });
+  const bool may =
+      accepts([&] { return parts_->matcher.AcceptString(std::string(1, *terminator)); });
   if (may) parts_->matcher.Rollback(1);
   return may;
 }

@@ -317,9 +317,7 @@ TextPattern json_form(const TextPattern& pattern) {
 std::string ebnf_text(const TextPattern& pattern, uint32_t follow) {
   return PatternWriter(true).text(pattern, follow);
 }
-std::string regex_text(const TextPattern& pattern) {
-  return PatternWriter(false).text(pattern, 0);
-}
+std::string regex_text(const TextPattern& pattern) { return PatternWriter(false).text(pattern, 0); }
 
 std::optional<char> character_outside(const TextPattern& pattern) {
   CharSet held;

@@ -119,8 +119,9 @@ constexpr int64_t kMostCount = int64_t{1} << 30;
 
 class TagReader final {
  public:
-  TagReader(int max_whitespace, const std::string& where, const GrammarLimits& limits)
-      : max_whitespace_(std::max(max_whitespace, 1)), where_(where), limits_(limits) {}
+  TagReader(int max_whitespace, const std::string& where, const GrammarLimits& limits,
+            SchemaUse& use)
+      : max_whitespace_(std::max(max_whitespace, 1)), where_(where), limits_(limits), use_(use) {}
 
   json::value read(const json::value& tag) {
     if (!tag.is_object()) fail("#", fmt::format("must be an object, not {}", shown(tag)));
@@ -387,7 +388,7 @@ class TagReader final {
   int max_whitespace_;
   const std::string& where_;
   const GrammarLimits& limits_;
-  SchemaUse use_;
+  SchemaUse& use_;
   int num_formats_ = 0;
   int64_t repetition_ = 1;  // of the formats that are being read
 };
@@ -395,8 +396,9 @@ class TagReader final {
 }  // namespace
 
 json::value read_structural_tag(const json::value& tag, int max_whitespace,
-                                const std::string& where, const GrammarLimits& limits) {
-  return TagReader(max_whitespace, where, limits).read(tag);
+                                const std::string& where, const GrammarLimits& limits,
+                                SchemaUse& use) {
+  return TagReader(max_whitespace, where, limits, use).read(tag);
 }
 
 }  // namespace slime::text

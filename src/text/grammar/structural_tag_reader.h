@@ -15,12 +15,14 @@
 
 #include "core/json.h"
 #include "text/grammar/grammar_limits.h"
+#include "text/grammar/schema_reader.h"
 
 namespace slime::text {
 
 /// The tag as the engine reads it, its schemas, expressions and grammars checked and written anew. Throws
-/// ConfigError that begins with `where` and names the format's JSON pointer.
+/// ConfigError that begins with `where` and names the format's JSON pointer. `use` is of all its schemas.
 json::value read_structural_tag(const json::value& tag, int max_whitespace,
-                                const std::string& where, const GrammarLimits& limits);
+                                const std::string& where, const GrammarLimits& limits,
+                                SchemaUse& use);
 
 }  // namespace slime::text

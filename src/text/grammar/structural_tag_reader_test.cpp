@@ -1,5 +1,6 @@
 #include "text/grammar/structural_tag_reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,6 +79,30 @@ TEST(StructuralTagReader, TextsOfParametersAreBareAndThoseInsideAreJson) {
   EXPECT_FALSE(grammar_accepts(
       "structural_tag", tag,
       "<parameter=code>\na\\\"b\n</parameter>\n<parameter=list>\n[]\n</parameter>"));
+}
+
+TEST(StructuralTagReader, TextsWithCountsAreBoundInsideOfTags) {
+  for (const char* style : {"json", "qwen_xml"}) {
+    const std::string tag = fmt::format(
+        R"({{"type": "structural_tag", "format": {{"type": "triggered_tags", "triggers": ["<call>"], "tags": [
+        {{"type": "tag", "begin": "<call>", "end": "</call>", "content": {{"type": "json_schema", "style": "{}",
+        "json_schema": {{"type": "object", "properties": {{"deep": {{"type": "object", "properties":
+        {{"city": {{"type": "string", "pattern": "^[a-z ]{{1,4}}$"}}, "note": {{"type": "string", "maxLength": 2}}}},
+        "required": ["city", "note"]}}}}, "required": ["deep"]}}}}}}]}}}})",
+        style);
+    const bool is_json = std::string_view(style) == "json";
+    const auto accepts = [&](const std::string& deep) {
+      const std::string inside =
+          is_json ? R"({"deep": )" + deep + "}" : "<parameter=deep>" + deep + "</parameter>";
+      return grammar_accepts("structural_tag", tag, "Text.<call>" + inside + "</call> More.");
+    };
+    EXPECT_TRUE(accepts(R"({"city": "rome", "note": "ab"})")) << style;
+    EXPECT_TRUE(accepts(R"({"city": "a", "note": ""})")) << style;
+    EXPECT_FALSE(accepts(R"({"city": "milan", "note": "ab"})")) << style;
+    EXPECT_FALSE(accepts(R"({"city": "", "note": "ab"})")) << style;
+    EXPECT_FALSE(accepts(R"({"city": "rome", "note": "abc"})")) << style;
+    EXPECT_FALSE(accepts(R"({"city": "Rome", "note": "ab"})")) << style;
+  }
 }
 
 }  // namespace
