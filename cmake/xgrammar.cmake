@@ -15,6 +15,10 @@ target_include_directories(xgrammar SYSTEM PUBLIC ${SLIME_XGRAMMAR}/include ${SL
 target_compile_definitions(xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0 XGRAMMAR_LOG_CUSTOMIZE=1)
 target_compile_options(xgrammar PRIVATE -fPIC -w)
 target_link_libraries(xgrammar PUBLIC Threads::Threads)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  # Of C++20 Clang instantiates the constexpr members of std::vector where the elements' type is not complete yet.
+  set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17)
+endif()
 if(SLIME_SANITIZE)
   # Its memory and its threads are watched; what it does with numbers is its own affair.
   target_compile_options(xgrammar PRIVATE -fsanitize=${SLIME_SANITIZE} -fno-sanitize=undefined -fno-omit-frame-pointer)

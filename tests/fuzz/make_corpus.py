@@ -52,7 +52,29 @@ PROTOCOL_REQUESTS = [
     "eslime.reasoning.1.SG0u",
     '1{"a": [1.5e-3, {"b": "x\\u00e9"}, true, null]} x',
 ]
+SESSIONS = [  # of sessions_fuzz.cpp
+    "s" + json.dumps({"name": "a-17", "sampling_defaults": {"temperature": 1.0, "max_new_tokens": 512}, "max_context_tokens": 2048, "max_turns": 50,
+                      "keep_thoughts": False, "chat_template_kwargs": {"enable_thinking": False}}),
+    "m" + json.dumps({"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": [{"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": "<think>x</think> c", "tool_calls": [{"id": "d", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1.0}"}}]},
+        {"role": "tool", "tool_call_id": "d", "content": "e"}], "reply": {"role": "assistant", "content": "g  h", "reasoning_content": "i"}}),
+    "m" + json.dumps({"messages": [{"role": "user", "content": "a"}], "reply": {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "d", "type": "custom", "custom": {"name": "f", "input": "x"}}, {"id": "e", "type": "function", "function": {"name": "g", "arguments": "{}"}}]}}),
+]
+GATEWAY = [  # of gateway_fuzz.cpp: requests, metrics, addresses of workers, events of other servers
+    '{"rid": ["a", "b"], "text": "x", "stream": true, "metadata": {"session_id": "s"}, "user": "u"}',
+    '{"model": "m", "prompt": ["a", "b"], "input_ids": [[1, 2], [3]], "messages": [{"role": "user", "content": "\\u00e9"}]}',
+    "# HELP a b\n# TYPE a counter\na_total{x=\"y\",z=\"\\\"\"} 1\na_bucket{le=\"+Inf\"} 3 1700000000\nb 1e-3\n",
+    "http://[::1]:30000/",
+    'data: {"text": "ab", "output_ids": [1, 2], "meta_info": {"id": "r", "finish_reason": {"type": "stop", "matched": 2}, "prompt_tokens": 3, "completion_tokens": 2,'
+    ' "cached_tokens": 0, "weight_version": "1", "output_token_logprobs": [[-0.5, 1, null], [-1.5, 2, null]], "output_top_logprobs": [[[-0.5, 1, null]], [[-1.5, 2, null]]],'
+    ' "input_token_logprobs": [[null, 1, null]]}}\n\n: ping\n\ndata: [DONE]\n\n',
+    '{"text": "a", "output_ids": [1], "meta_info": {"finish_reason": {"type": "length", "length": 1}, "output_token_logprobs": [[-0.5, 1, null]]}}',
+    '{"error": {"message": "no", "type": "server_error", "code": 503}}',
+]
 HEADS = [
+    "GET /v1/models HTTP/1.1\r\nHost: localhost:1\r\nAuthorization: Bearer fuzzed-key\r\nX-API-Key: fuzzed-key\r\nOrigin: http://127.0.0.1:5\r\n\r\n",
+    "OPTIONS /generate HTTP/1.1\r\nHost: [::1]\r\nOrigin: http://localhost\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: a\r\n\r\n",
     "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",
     "POST /generate HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}",
     "POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -112,6 +134,14 @@ INDEXES = [
 ]
 
 
+def published_chats():
+    """What agents' frameworks send as their second request."""
+    with open(ROOT / "tests" / "fixtures" / "agent_requests" / "clients.jsonl") as lines:
+        for client in map(json.loads, lines):
+            if client["protocol"] == "openai":
+                yield json.dumps(client["second"], ensure_ascii=False).encode()
+
+
 def seeds(target):
     if target == "chat_template_fuzz":
         yield from (file.read_bytes() for file in TOKENIZERS.rglob("*.jinja"))
@@ -142,8 +172,18 @@ def seeds(target):
     elif target == "chat_messages_fuzz":
         for traits in (0, 0xff):
             yield from (bytes([traits]) + json.dumps(body).encode() for body in CHATS)
+            yield from (bytes([traits]) + body for body in published_chats())
     elif target == "chat_protocols_fuzz":
         yield from (request.encode() for request in PROTOCOL_REQUESTS)
+    elif target == "gateway_fuzz":
+        yield from (text.encode() for text in GATEWAY)
+        yield from published_chats()
+    elif target == "sessions_fuzz":
+        yield from (body.encode() for body in SESSIONS)
+        for chat in map(json.loads, published_chats()):
+            for at, message in enumerate(chat["messages"]):
+                if message["role"] == "assistant" and at > 0:
+                    yield b"m" + json.dumps({"messages": chat["messages"][:at], "reply": message}).encode()
     elif target == "http_request_head_fuzz":
         yield from (head.encode() for head in HEADS)
     elif target == "frame_channel_fuzz":
