@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -11,6 +10,8 @@
 #include <random>
 
 #include "gateway/cancellation.h"
+#include "gateway/forwarded_head.h"
+#include "gateway/upstream_closers.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -21,7 +22,6 @@ namespace slime::gateway {
 namespace {
 
 namespace asio = boost::asio;
-using net::HttpHeaders;
 using net::HttpRequest;
 using net::HttpResponse;
 using net::HttpUpstream;
@@ -31,29 +31,6 @@ using net::HttpUpstream;
 constexpr std::uint64_t kHeldAnswer = 256 << 10;
 constexpr int kMaxLosses = 2;
 
-constexpr auto kHopHeaders = std::to_array<std::string_view>(
-    {"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
-     "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length"});
-
-bool is_hop_header(const HttpHeaders& all, std::string_view name) {
-  const auto is_same = [name](std::string_view each) {
-    return net::equals_ignoring_case(each, name);
-  };
-  if (std::ranges::any_of(kHopHeaders, is_same)) return true;
-  for (const auto& [key, value] : all) {  // "Connection: X-Own" makes X-Own one
-    if (!net::equals_ignoring_case(key, "Connection")) continue;
-    std::string_view rest = value;
-    while (!rest.empty()) {
-      std::string_view word = rest.substr(0, rest.find(','));
-      rest.remove_prefix(std::min(word.size() + 1, rest.size()));
-      while (word.starts_with(' ')) word.remove_prefix(1);
-      while (word.ends_with(' ')) word.remove_suffix(1);
-      if (is_same(word)) return true;
-    }
-  }
-  return false;
-}
-
 /// Of the worker, not of the request: another one may do better.
 bool is_of_worker(int status) {
   return status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
@@ -61,45 +38,6 @@ bool is_of_worker(int status) {
 
 /// 501 and 505 say what a server can do, not how it is.
 bool is_failure(int status) { return status >= 500 && status != 501 && status != 505; }
-
-using Deadline = std::chrono::steady_clock::time_point;
-
-/// Closes a connection that is in use at a deadline.
-class CloseAt final {
- public:
-  CloseAt(Deadline deadline, const asio::any_io_executor& strand,
-          const std::shared_ptr<HttpUpstream>& upstream)
-      : timer_(strand, deadline), state_(std::make_shared<State>()) {
-    timer_.async_wait([state = state_, upstream](boost::system::error_code error) {
-      if (error || state->is_over) return;
-      state->is_late = true;
-      upstream->close("it took longer than --request-timeout-secs");
-    });
-  }
-  ~CloseAt() { state_->is_over = true; }
-  CloseAt(const CloseAt&) = delete;
-  CloseAt& operator=(const CloseAt&) = delete;
-
-  bool is_late() const { return state_->is_late; }
-
- private:
-  struct State {
-    bool is_late = false;
-    bool is_over = false;
-  };
-  asio::steady_timer timer_;
-  std::shared_ptr<State> state_;
-};
-
-/// As long as an answer is read: what may close its connection.
-struct Closers {
-  Closers(Cancellation& cancellation, Deadline deadline, const asio::any_io_executor& strand,
-          const std::shared_ptr<HttpUpstream>& upstream)
-      : scope(cancellation, [upstream] { upstream->close("the client is gone"); }),
-        close_at(deadline, strand, upstream) {}
-  Cancellation::Scope scope;
-  CloseAt close_at;
-};
 
 std::string make_request_id() {
   static thread_local std::mt19937_64 random{std::random_device{}()};
@@ -125,35 +63,6 @@ bool can_be_repeated(const HttpRequest& request) {
   return path.starts_with("/v1/") || path == "/generate" || path.starts_with("/inference/v1/") ||
          path == "/tokenize" || path == "/detokenize" || path == "/parse_function_call" ||
          path == "/separate_reasoning" || path == "/encode" || path == "/classify";
-}
-
-std::string request_head_for(const HttpRequest& request, const std::string& authority,
-                             const std::string& request_id_header) {
-  std::string head =
-      fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target, authority);
-  for (const auto& [name, value] : request.headers) {
-    if (net::equals_ignoring_case(name, "Host") || net::equals_ignoring_case(name, "Origin") ||
-        net::equals_ignoring_case(name, "Expect") || is_hop_header(request.headers, name)) {
-      continue;
-    }
-    head += fmt::format("{}: {}\r\n", name, value);
-  }
-  head += request_id_header;
-  if (!request.body.empty() || (request.method != "GET" && request.method != "HEAD"))
-    head += fmt::format("Content-Length: {}\r\n", request.body.size());
-  return head + "\r\n";
-}
-
-HttpHeaders headers_for_client(const HttpHeaders& headers) {
-  HttpHeaders kept;
-  for (const auto& [name, value] : headers) {
-    if (net::equals_ignoring_case(name, "Date") ||
-        net::equals_ignoring_case(name, "Content-Type") || is_hop_header(headers, name)) {
-      continue;
-    }
-    kept.emplace_back(name, value);
-  }
-  return kept;
 }
 
 struct Proxy::Call {

@@ -61,12 +61,6 @@ struct ProxyCounters {
 /// Whether a request that a worker may have read can be given to another one.
 bool can_be_repeated(const net::HttpRequest& request);
 
-/// Fields that end at a hop, and those that a proxy writes itself, are left out: as a client's
-/// request goes on to `authority`, and as a worker's answer goes back.
-std::string request_head_for(const net::HttpRequest& request, const std::string& authority,
-                             const std::string& request_id_header);
-net::HttpHeaders headers_for_client(const net::HttpHeaders& headers);
-
 class Proxy final {
  public:
   /// `workers` outlives the object.

@@ -8,7 +8,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "gateway/proxy.h"
+#include "gateway/forwarded_head.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"

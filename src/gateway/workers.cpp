@@ -14,9 +14,9 @@ constexpr std::size_t kMaxIdle = 512;  // connections to one worker
 /// SGLang's servers close what was quiet for five seconds.
 constexpr std::chrono::seconds kMaxIdleTime{4};
 
-std::string name_of(WorkerId id) { return fmt::format("w{}", static_cast<int64_t>(id)); }
-
 }  // namespace
+
+std::string name_of(WorkerId id) { return fmt::format("w{}", static_cast<int64_t>(id)); }
 
 Expected<WorkerAddress> parse_worker_url(const std::string& text) {
   const bool has_scheme = text.find("://") != std::string::npos;

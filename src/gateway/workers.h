@@ -55,6 +55,9 @@ struct WorkerAddress {
 /// Of "http://127.0.0.1:30000", also without the scheme or with a slash at its end.
 Expected<WorkerAddress> parse_worker_url(const std::string& text);
 
+/// "w3": what routes call a worker.
+std::string name_of(WorkerId id);
+
 /// One class because who may be chosen follows from health, breakers, drains and loads together.
 class Workers final {
   struct Worker;
