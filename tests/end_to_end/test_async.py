@@ -66,7 +66,7 @@ FORMS = {
     "far": (4, 1, ["--max-staleness", "4", "--async-order", "finish"]),
     "interval": (1, 2, ["--update-weights-interval", "2"]),
     "on_policy": (0, 1, ["--max-staleness", "0"]),
-    "fully": (1, 1, ["--rollout-function-path", "slime.rollout.fully_async_rollout.generate_rollout_fully_async"]),
+    "fully": (1, 1, ["--max-staleness", "1", "--rollout-function-path", "slime.rollout.fully_async_rollout.generate_rollout_fully_async"]),
 }
 
 

@@ -7,7 +7,10 @@ from types import SimpleNamespace
 import pytest
 from host_driver import FLAGS
 from slime.rollout import sglang_rollout
-from slime.rollout.fully_async_rollout import AsyncRolloutWorker
+from slime.rollout import fully_async_rollout
+from slime.rollout.base_types import RolloutFnEvalOutput
+from slime.rollout.filter_hub.base_types import DynamicFilterOutput
+from slime.rollout.fully_async_rollout import AsyncRolloutWorker, generate_rollout_fully_async
 from slime.rollout.generate_call import await_generate
 from slime.utils.misc import SingletonMeta
 from slime.utils.types import Sample
@@ -134,6 +137,47 @@ def test_a_worker_keeps_groups_in_flight():
             groups += worker.get_completed_groups(6 - len(groups))
         worker.stop()
         assert len({ordinal for ordinal, _ in groups}) == 6 and source.given <= 20
+
+
+def keep_every_other(args, group):
+    keep = group[0].index % 4 == 0
+    return DynamicFilterOutput(keep=keep, reason=None if keep else "odd")
+
+
+def remove_first(args, groups):
+    for group in groups:
+        group[0].remove_sample = True
+
+
+def test_a_function_whose_generation_never_stops_filters_groups_and_evaluates_beside_them(monkeypatch):
+    evaluated = RolloutFnEvalOutput(data={"set": {"rewards": [1.0]}})
+
+    async def evaluate(args, rollout_id):
+        await asyncio.sleep(0.05)
+        return evaluated, []
+
+    monkeypatch.setattr(fully_async_rollout, "eval_rollout", evaluate)
+    source = Source()
+    with StubEngine([([5], "a", "stop")] * 4000) as engine:
+        args = args_for(
+            engine,
+            rollout_batch_size=3,
+            dynamic_sampling_filter_path=f"{__name__}.keep_every_other",
+            rollout_sample_filter_path=f"{__name__}.remove_first",
+        )
+        try:
+            output = generate_rollout_fully_async(args, 0, source)
+            assert generate_rollout_fully_async(args, 0, source, evaluation=True) is evaluated
+            again = generate_rollout_fully_async(args, 1, source)
+        finally:
+            fully_async_rollout._stop_global_worker()
+    indices = [group[0].index for group in output.samples]
+    assert len(indices) == 3 and indices == sorted(indices) and all(index % 4 == 0 for index in indices)
+    assert all([sample.remove_sample for sample in group] == [True, False] for group in output.samples)
+    dropped = output.metrics["rollout/dynamic_filter/dropped_groups"]
+    assert output.metrics["rollout/dynamic_filter/drop_odd"] == dropped >= 1
+    assert output.metrics["rollout/dynamic_filter/dropped_ratio"] == dropped / (3 + dropped)
+    assert not set(indices) & {group[0].index for group in again.samples}
 
 
 def test_a_state_in_the_place_of_generate_states_need_not_count_calls():

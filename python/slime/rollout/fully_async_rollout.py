@@ -11,8 +11,15 @@ import queue
 import threading
 import time
 
-from slime.rollout.sglang_rollout import GenerateState, generate_and_rm_group
+from slime.rollout.base_types import RolloutFnTrainOutput
+from slime.rollout.filter_hub.base_types import (
+    MetricGatherer,
+    call_dynamic_filter,
+    should_drop_dynamic_filter_output,
+)
+from slime.rollout.sglang_rollout import GenerateState, eval_rollout, generate_and_rm_group
 from slime.utils.http_utils import get_rollout_num_engines
+from slime.utils.misc import load_function
 from slime.utils.types import Sample
 
 __all__ = ["AsyncRolloutWorker", "generate_rollout_fully_async"]
@@ -42,6 +49,7 @@ class AsyncRolloutWorker:
         self.poll_interval = 0.05
         self.worker_thread = None
         self.failure = None
+        self.loop = None
         self.state = GenerateState(args)
 
     def start(self):
@@ -74,7 +82,17 @@ class AsyncRolloutWorker:
             self.failure = error
             logger.exception("generation stopped")
 
+    def call(self, coroutine):
+        """Runs it on the worker's loop, beside the groups in flight; its result."""
+        while self.loop is None:
+            if self.failure is not None or not self.worker_thread.is_alive():
+                coroutine.close()
+                raise RuntimeError("generation stopped") from self.failure
+            time.sleep(0.01)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
     async def _keep_in_flight(self):
+        self.loop = asyncio.get_running_loop()
         in_flight, ordinal = {}, 0
         while self.running:
             while len(in_flight) < self.concurrency and self.queue_size() < self.concurrency:
@@ -82,7 +100,9 @@ class AsyncRolloutWorker:
                 if not groups:
                     break
                 for group in groups:
-                    coroutine = generate_and_rm_group(self.args, group, self.state.sampling_params.copy())
+                    coroutine = generate_and_rm_group(
+                        self.args, group, self.state.sampling_params.copy(), evaluation=False
+                    )
                     in_flight[asyncio.create_task(coroutine)] = (ordinal, group)
                     ordinal += 1
             if not in_flight:
@@ -131,19 +151,43 @@ atexit.register(_stop_global_worker)
 
 
 def generate_rollout_fully_async(args, rollout_id, data_buffer, evaluation=False):
-    """Takes rollout_batch_size finished groups; the rest waits for the next step."""
-    if evaluation:
-        raise ValueError("this function does not evaluate; --eval-function-path names one that does")
+    """Takes rollout_batch_size finished groups that the filter keeps; the rest waits for the next step. Evaluation runs
+    beside the groups in flight."""
     worker = _get_global_worker(args, data_buffer)
-    groups = []
+    if evaluation:
+        return worker.call(eval_rollout(args, rollout_id))[0]
+    dynamic_filter = _function_of(args, "dynamic_sampling_filter_path")
+    sample_filter = _function_of(args, "rollout_sample_filter_path")
+    groups, dropped, gathered = [], 0, MetricGatherer()
     while len(groups) < args.rollout_batch_size:
         taken = worker.get_completed_groups(args.rollout_batch_size - len(groups))
-        groups += [group for _, group in taken]
+        for _, group in taken:
+            verdict = call_dynamic_filter(dynamic_filter, args, group)
+            # Others are always in flight, so a group is never kept for want of more.
+            if should_drop_dynamic_filter_output(verdict, remaining_batch_size=1, target_data_size=0):
+                gathered.on_dynamic_filter_drop(verdict.reason)
+                dropped += 1
+            else:
+                groups.append(group)
         if worker.failure is not None and not taken:
             raise RuntimeError("generation stopped") from worker.failure
         if not taken:
             time.sleep(0.02)
-    return sorted(groups, key=_order)
+    groups.sort(key=_order)
+    if sample_filter is not None:
+        sample_filter(args, groups)
+    if dynamic_filter is None and sample_filter is None:
+        return groups
+    metrics = gathered.collect()
+    if dynamic_filter is not None:
+        metrics["rollout/dynamic_filter/dropped_groups"] = dropped
+        metrics["rollout/dynamic_filter/dropped_ratio"] = dropped / (len(groups) + dropped)
+    return RolloutFnTrainOutput(samples=groups, metrics=metrics)
+
+
+def _function_of(args, name):
+    path = getattr(args, name, None)
+    return None if path is None else load_function(path)
 
 
 def _order(group):
