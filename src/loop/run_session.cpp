@@ -31,8 +31,17 @@ std::vector<std::string> open_session(Stations& run) {
   auto session = std::make_unique<roles::KeptEngines>(roles::kept_engines_config(config));
   const json::object settings = settings_of(config);
   std::vector<std::string> notes;
-  if (session->left())
-    check_session_settings(session->left()->settings, settings, config.rollout_session_id);
+  if (session->left()) {
+    try {
+      check_session_settings(session->left()->settings, settings, config.rollout_session_id);
+    } catch (const ConfigError&) {
+      if (session->has_engines()) throw;
+      session->forget_left();  // steps alone, which nobody waits with
+      notes.emplace_back(
+          "session: generated steps that no checkpoint has are of other settings, and are generated "
+          "again");
+    }
+  }
   session->take(settings, run.records.folder.root() / "unsaved");
   if (const std::string kept = session->attach(); !kept.empty())
     notes.push_back(fmt::format("session {}: {} go on from the trainer before this one",

@@ -261,6 +261,8 @@ router::EngineId EngineWorkers::take_in(int index, engine::RemoteEngine& remote,
   if (config_.kept != nullptr)
     engine::or_throw(remote.resume());  // an earlier trainer may have paused it
   const router::EngineId id = engine::or_throw(router_.join(remote));
+  if (has_weights)
+    say(fmt::format("engine {} has the weights of version {}: none are sent", index, version_));
   const std::lock_guard serving(mutex_);
   serving_[index] = &remote;
   return id;

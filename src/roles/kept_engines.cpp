@@ -102,9 +102,14 @@ KeptEngines::KeptEngines(KeptEnginesConfig config)
                     "another name",
                     config_.id, folder_.string(), left_->id));
   }
-  if (std::ranges::any_of(left_->processes, is_running)) return;
+  has_engines_ = has_living_engine(folder_, *left_);
+  if (has_engines_ || left_->processes.empty()) return;
+  forget_left();
+}
+
+void KeptEngines::forget_left() {
   std::error_code ignored;
-  if (!left_->processes.empty()) fs::remove_all(left_->unsaved, ignored);
+  fs::remove_all(left_->unsaved, ignored);
   left_.reset();
 }
 

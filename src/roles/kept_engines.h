@@ -39,7 +39,7 @@ struct KeptEngineConnection {
 /// question: whose they are.
 class KeptEngines final {
  public:
-  /// Locks the session; a record whose engines have all ended is removed, with what they left. Throws
+  /// Locks the session; a record whose engines have all ended is forgotten, with the steps beside it. Throws
   /// ConfigError when another trainer has them.
   explicit KeptEngines(KeptEnginesConfig config);
   /// The engines end where end_with_run() was called, and wait for another trainer otherwise.
@@ -49,6 +49,9 @@ class KeptEngines final {
 
   /// What an earlier trainer left; nothing: the session begins.
   const std::optional<SessionRecord>& left() const { return left_; }
+  /// Engines of it live; without them there are steps alone, which may be forgotten.
+  bool has_engines() const { return has_engines_; }
+  void forget_left();
   /// The session is this trainer's: `settings` and the folder of unsaved steps of a session that begins;
   /// one that goes on keeps its own. Throws ConfigError when its engines are of another program.
   void take(const json::object& settings, const std::filesystem::path& unsaved);
@@ -78,6 +81,7 @@ class KeptEngines final {
   const std::filesystem::path folder_;
   std::unique_ptr<report::RunLock> lock_;
   std::optional<SessionRecord> left_;
+  bool has_engines_ = false;  // of it, which live
   std::filesystem::path unsaved_;
   std::mutex mutex_;
   SessionRecord record_;                                       // guarded by mutex_

@@ -107,6 +107,18 @@ bool is_running(int64_t process) {
   return ::kill(number, 0) == 0;
 }
 
+bool has_living_engine(const fs::path& folder, const SessionRecord& record) {
+  for (std::size_t index = 0; index < record.processes.size(); ++index) {
+    if (!is_running(record.processes[index])) continue;  // or the number is another program's by now
+    const auto descriptor =
+        cluster::connect_locally(engine_socket(folder, static_cast<int>(index)));
+    if (!descriptor) continue;
+    ::close(*descriptor);
+    return true;
+  }
+  return false;
+}
+
 int end_session(const fs::path& folder, const SessionRecord& record, double limit) {
   for (std::size_t index = 0; index < record.processes.size(); ++index)
     if (is_running(record.processes[index]))

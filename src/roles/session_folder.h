@@ -40,6 +40,9 @@ void write_session(const std::filesystem::path& folder, const SessionRecord& rec
 /// Whether a process of this number lives.
 bool is_running(int64_t process);
 
+/// Whether one of the engines lives and listens.
+bool has_living_engine(const std::filesystem::path& folder, const SessionRecord& record);
+
 /// Asks the engines of a session to end, and kills those that have not within `limit`; removes the
 /// folder. Its lock is the caller's. How many were killed.
 int end_session(const std::filesystem::path& folder, const SessionRecord& record, double limit);
