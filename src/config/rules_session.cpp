@@ -14,7 +14,7 @@ constexpr std::size_t kLongestName = 200;
 /// What slime 0.4.0 has: engines are looked at, with fault tolerance or without.
 constexpr double kHealthSeconds = 600;
 
-bool is_name(const std::string& id) {
+bool is_session_name(const std::string& id) {
   return id.size() <= kLongestName &&
          std::ranges::all_of(id, [](unsigned char c) { return c >= 0x20 && c != 0x7f; });
 }
@@ -40,9 +40,10 @@ void check_session(ParsedFlags& flags, Problems& problems) {
                      "--rollout-session-id: should be a name of at least one character");
     return;
   }
-  problems.require(is_name(id), fmt::format("--rollout-session-id: should be a name of at most {} "
-                                            "characters, on one line",
-                                            kLongestName));
+  problems.require(is_session_name(id),
+                   fmt::format("--rollout-session-id: should be a name of at most {} "
+                               "characters, on one line",
+                               kLongestName));
   problems.require(
       config.rollout_session_minutes > 0 && config.rollout_session_minutes <= 100'000,
       fmt::format("--rollout-session-minutes {:g}: should be above 0 and at most 100000",
