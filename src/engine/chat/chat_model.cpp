@@ -55,7 +55,8 @@ ChatModel::ChatModel(RenderChatFn render, std::string_view template_source,
       format_(call_format(parsers, template_source), reasoning_format(parsers, template_source),
               tokenizer),
       forced_format_(forced_call_format(parsers, template_source),
-                     reasoning_format(parsers, template_source), tokenizer) {
+                     reasoning_format(parsers, template_source), tokenizer,
+                     text::MessageFormat::CallMarks::kTokensOrText) {
   set_call_ids();
 }
 
@@ -68,7 +69,8 @@ ChatModel::ChatModel(const ChatModel& other, const text::Tokenizer* tokenizer,
       format_(call_format(parsers, template_source_), reasoning_format(parsers, template_source_),
               tokenizer),
       forced_format_(forced_call_format(parsers, template_source_),
-                     reasoning_format(parsers, template_source_), tokenizer) {
+                     reasoning_format(parsers, template_source_), tokenizer,
+                     text::MessageFormat::CallMarks::kTokensOrText) {
   set_call_ids();
 }
 

@@ -8,7 +8,7 @@
 namespace slime::text {
 
 MarkSet::MarkSet(std::vector<Mark> marks, const std::vector<std::string_view>& inner_tokens,
-                 const Tokenizer* tokenizer)
+                 const Tokenizer* tokenizer, const std::vector<Mark>& also_as_text)
     : marks_(std::move(marks)) {
   Symbol next_symbol = 256;
   const auto add_special = [&](std::string_view spelling) {
@@ -20,22 +20,30 @@ MarkSet::MarkSet(std::vector<Mark> marks, const std::vector<std::string_view>& i
     for (const Mark& mark : marks_) add_special(mark.spelling);
     for (const std::string_view token : inner_tokens) add_special(token);
   }
-  for (std::size_t i = 0; i < marks_.size(); ++i) {
-    Node node = kRoot;
-    for (const Symbol symbol : symbols_of(marks_[i].spelling)) {
-      Node child = next(node, symbol);
-      if (child == kNoNode) {
-        child = static_cast<Node>(nodes_.size());
-        nodes_.emplace_back();
-        nodes_[node].edges.emplace_back(symbol, child);
-      }
-      node = child;
-    }
-    if (nodes_[node].mark < 0) nodes_[node].mark = static_cast<int16_t>(i);
+  for (std::size_t i = 0; i < marks_.size(); ++i) add(symbols_of(marks_[i].spelling), i);
+  for (const Mark& mark : also_as_text) {
+    std::vector<Symbol> bytes;
+    for (const char byte : mark.spelling) bytes.push_back(static_cast<unsigned char>(byte));
+    marks_.push_back(mark);
+    add(bytes, marks_.size() - 1);
   }
   for (const auto& [symbol, child] : nodes_[kRoot].edges) {
     if (symbol < 256) first_bytes_[symbol] = true;
   }
+}
+
+void MarkSet::add(const std::vector<Symbol>& symbols, std::size_t mark) {
+  Node node = kRoot;
+  for (const Symbol symbol : symbols) {
+    Node child = next(node, symbol);
+    if (child == kNoNode) {
+      child = static_cast<Node>(nodes_.size());
+      nodes_.emplace_back();
+      nodes_[node].edges.emplace_back(symbol, child);
+    }
+    node = child;
+  }
+  if (nodes_[node].mark < 0) nodes_[node].mark = static_cast<int16_t>(mark);
 }
 
 MarkSet::Node MarkSet::next(Node node, Symbol symbol) const {

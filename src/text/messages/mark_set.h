@@ -26,9 +26,10 @@ class Tokenizer;
 class MarkSet final {
  public:
   /// `inner_tokens`: tokens inside of marks that may be special, next to the marks themselves.
-  /// `tokenizer` may be null.
+  /// `tokenizer` may be null. `also_as_text`: those of the marks that count as well where they are merely
+  /// spelled.
   MarkSet(std::vector<Mark> marks, const std::vector<std::string_view>& inner_tokens,
-          const Tokenizer* tokenizer);
+          const Tokenizer* tokenizer, const std::vector<Mark>& also_as_text = {});
 
   using Symbol = uint16_t;  // a byte, or 256 and more: a special token
   using Node = uint16_t;    // a place in the tree of all marks
@@ -54,6 +55,7 @@ class MarkSet final {
     int16_t mark = -1;
   };
   std::vector<Symbol> symbols_of(std::string_view spelling) const;
+  void add(const std::vector<Symbol>& symbols, std::size_t mark);
 
   std::vector<Mark> marks_;
   std::vector<Branch> nodes_{1};

@@ -16,6 +16,11 @@ std::vector<Mark> marks_of(const CallFormat* calls, const ReasoningFormat* reaso
   return marks;
 }
 
+std::vector<Mark> text_marks_of(const CallFormat* calls, MessageFormat::CallMarks marks) {
+  if (marks == MessageFormat::CallMarks::kTokens) return {};
+  return marks_of(calls, nullptr);
+}
+
 std::vector<std::string_view> inner_tokens_of(const CallFormat* calls) {
   if (calls == nullptr) return {};
   return {calls->inner_tokens.begin(), calls->inner_tokens.end()};
@@ -33,12 +38,14 @@ const CallSyntax* syntax_of(const CallFormat* calls, const Tokenizer* tokenizer)
 }  // namespace
 
 MessageFormat::MessageFormat(const CallFormat* calls, const ReasoningFormat* reasoning,
-                             const Tokenizer* tokenizer)
+                             const Tokenizer* tokenizer, CallMarks call_marks)
     : calls_(calls),
       reasoning_(reasoning),
       call_syntax_(syntax_of(calls, tokenizer)),
-      all_marks_(marks_of(calls, reasoning), inner_tokens_of(calls), tokenizer),
-      call_marks_(marks_of(calls, nullptr), inner_tokens_of(calls), tokenizer),
+      all_marks_(marks_of(calls, reasoning), inner_tokens_of(calls), tokenizer,
+                 text_marks_of(calls, call_marks)),
+      call_marks_(marks_of(calls, nullptr), inner_tokens_of(calls), tokenizer,
+                  text_marks_of(calls, call_marks)),
       reasoning_marks_(marks_of(nullptr, reasoning), {}, tokenizer),
       no_marks_({}, {}, nullptr) {}
 

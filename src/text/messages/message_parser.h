@@ -36,10 +36,14 @@ class Tokenizer;
 /// of threads.
 class MessageFormat final {
  public:
+  /// Marks of calls that are special tokens: as those tokens alone, or also where text spells them, as a
+  /// grammar that wants the mark lets a model do.
+  enum class CallMarks { kTokens, kTokensOrText };
+
   /// Either format may be null: calls, or thoughts, are content then. Without a tokenizer all marks
   /// are found in text; it is not kept.
   MessageFormat(const CallFormat* calls, const ReasoningFormat* reasoning,
-                const Tokenizer* tokenizer);
+                const Tokenizer* tokenizer, CallMarks call_marks = CallMarks::kTokens);
 
   const CallFormat* calls() const { return calls_; }
   const ReasoningFormat* reasoning() const { return reasoning_; }

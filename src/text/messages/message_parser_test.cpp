@@ -118,6 +118,32 @@ TEST(MessageParser, ATokenThatOnlyBeganACharacterBelongsToThePieceThatHasIt) {
   EXPECT_EQ(parsed.events[1].tokens, (FedRange{1, 4}));
 }
 
+TEST(MessageParser, WhereAGrammarWantsAMarkItsSpellingCountsToo) {
+  const auto tokenizer = Tokenizer::from_json(
+      R"({"version":"1.0","added_tokens":[{"id":1,"content":"[TOOL_CALLS]","special":true}],
+          "model":{"type":"BPE","vocab":{"a":0},"merges":[]}})",
+      "");
+  using CallMarks = MessageFormat::CallMarks;
+  const auto num_calls = [&](CallMarks marks, const std::vector<TokenId>& first_token) {
+    const MessageFormat format(*find_call_format("mistral"), nullptr, tokenizer.get(), marks);
+    MessageParser parser(format,
+                         {.tools = &tools(), .make_id = make_call_ids(CallIds::kMistral, 1)});
+    Message message;
+    for (const TokenId id : first_token) message.add(parser.feed(id, ""));
+    if (first_token.empty()) {
+      for (const char byte : std::string_view("[TOOL_CALLS]"))
+        message.add(parser.feed(0, {&byte, 1}));
+    }
+    message.add(parser.feed(0, R"([{"name": "f", "arguments": {}}])"));
+    message.add(parser.finish(OutputEnd::kStop));
+    return message.calls.size();
+  };
+  EXPECT_EQ(num_calls(CallMarks::kTokens, {1}), 1U);
+  EXPECT_EQ(num_calls(CallMarks::kTokens, {}), 0U);
+  EXPECT_EQ(num_calls(CallMarks::kTokensOrText, {1}), 1U);
+  EXPECT_EQ(num_calls(CallMarks::kTokensOrText, {}), 1U);
+}
+
 TEST(MessageParser, AMarkThatIsASpecialTokenCountsWhenItWasSampled) {
   const auto tokenizer = Tokenizer::from_json(
       R"({"version":"1.0","added_tokens":[{"id":1,"content":"[TOOL_CALLS]","special":true},
