@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a trainer and an engine that outlives it say before requests come (roles/kept_engine.h).
+/// Frames between a trainer and an engine that outlives it, before requests come (roles/kept_engine.h).
 ///
 ///   kStart, kAttach  -> kReady, kGo: the connection is that of a RemoteEngine from here on
 ///   kEnd             -> kEnds, and the process ends
