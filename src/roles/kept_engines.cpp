@@ -145,6 +145,8 @@ void KeptEngines::take(const json::object& settings, const fs::path& unsaved) {
                                          .settings = settings,
                                          .unsaved = fs::absolute(unsaved).string(),
                                          .processes = {}});
+  std::error_code ignored;
+  if (!left_) fs::remove_all(record_.unsaved, ignored);  // of a session before
   record_.processes.resize(static_cast<std::size_t>(config_.count), 0);
   attached_.resize(static_cast<std::size_t>(config_.count));
   unsaved_ = record_.unsaved;
