@@ -95,8 +95,7 @@ bool forbids_every_token(const SamplingParams& params, const std::vector<TokenId
   std::vector<TokenId> ids = forbidden_ids(params, eos_ids, vocab_size);
   if (static_cast<int64_t>(ids.size()) < vocab_size) return false;
   std::ranges::sort(ids);
-  const auto repeated = std::ranges::unique(ids);
-  return repeated.begin() - ids.begin() == vocab_size;
+  return std::unique(ids.begin(), ids.end()) - ids.begin() == vocab_size;
 }
 
 bool is_too_short(const Request& request) {

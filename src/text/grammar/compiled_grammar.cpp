@@ -75,7 +75,7 @@ std::vector<std::pair<std::size_t, uint32_t>> banned_words(const GrammarVocabula
     for (std::size_t at = 0; at < texts.size(); ++at)
       if (texts[at].find(*terminator) != std::string::npos) ids.push_back(static_cast<TokenId>(at));
     std::ranges::sort(ids);
-    ids.erase(std::ranges::unique(ids).begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   }
   for (const TokenId id : ids) {
     if (std::ranges::find(parts.end_ids, id) != parts.end_ids.end()) continue;
