@@ -131,14 +131,14 @@ TEST(LedgerCollection, ALongRunTakesNoMoreRoomThanAShortOne) {
   Ledger ledger = Ledger::create(path);
   std::vector<int64_t> positions;
   uintmax_t largest = 0, of_ten_steps = 0;
-  for (int64_t step = 0; step < 2000; ++step) {
+  for (int64_t step = 0; step < 300; ++step) {
     positions.push_back(run_steps(ledger, step, step + 1).back());
     if (step > 0) ledger.collect(positions[static_cast<std::size_t>(step - 1)]);
     largest = std::max(largest, fs::file_size(path));
     if (step == 10) of_ten_steps = largest;
   }
-  EXPECT_LT(largest, of_ten_steps + 100) << "of 2000 steps; positions reach " << positions.back();
-  EXPECT_GT(positions.back(), 500'000);
+  EXPECT_LT(largest, of_ten_steps + 100) << "of 300 steps; positions reach " << positions.back();
+  EXPECT_GT(positions.back(), 70'000);
 }
 
 TEST(LedgerCollection, ABranchIsCutAtItsPosition) {
@@ -161,6 +161,7 @@ TEST(LedgerCollection, ABranchIsCutAtItsPosition) {
 /// that a commit returned, and adds up.
 TEST(LedgerCollection, KilledAtAnyInstantTheLedgerIsWhole) {
   std::mt19937 random(7);
+  int num_checked = 0;
   for (int round = 0; round < 40; ++round) {
     const fs::path path = fresh_ledger("killed.ledger");
     std::array<int, 2> pipe{};
@@ -179,17 +180,19 @@ TEST(LedgerCollection, KilledAtAnyInstantTheLedgerIsWhole) {
       }
     }
     ::close(pipe[1]);
-    ::usleep(2000 + random() % 20000);
+    ::usleep(4000 + random() % 50000);
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     std::array<int64_t, 3> told{}, next{};
     while (::read(pipe[0], next.data(), sizeof(next)) == sizeof(next)) told = next;
     ::close(pipe[0]);
     if (told[2] == 0) continue;  // it died before its second step
+    ++num_checked;
     expect_sound(path, told[1], told[0]);
     Ledger ledger = Ledger::open_at(path, told[2]);  // the older one, as where the newer is damaged
     expect_sound(path, run_steps(ledger, told[0], told[0] + 2).back(), told[0] + 1);
   }
+  EXPECT_GT(num_checked, 3);
 }
 
 TEST(LedgerCollection, SumsOfAnotherFormAreNoLineOfALedger) {

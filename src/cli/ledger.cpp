@@ -57,6 +57,7 @@ json::object to_json(const buffer::LedgerAudit& audit) {
                       {"records_behind_checkpoint", audit.num_behind},
                       {"rolled_back", audit.num_rolled_back},
                       {"restarts", audit.num_rollbacks},
+                      {"collected_to", audit.collected_to},
                       {"torn_bytes", audit.torn_bytes},
                       {"prompts_at_end", to_json(audit.prompts)}};
   if (audit.checkpoint) object["checkpoint"] = to_json(*audit.checkpoint);
@@ -98,6 +99,10 @@ void print_balance(const buffer::LedgerBalance& at) {
 void print_table(const fs::path& path, const buffer::LedgerAudit& audit) {
   fmt::print("ledger      {}: {} records, {} restarts, {} records rolled back\n", path.string(),
              audit.num_records, audit.num_rollbacks, audit.num_rolled_back);
+  if (audit.collected_to > 0) {
+    fmt::print("collected   what lies before byte {}: the first line has its sums\n",
+               audit.collected_to);
+  }
   if (audit.torn_bytes > 0) {
     fmt::print("torn end    {} bytes at byte {}: the next start cuts them off\n", audit.torn_bytes,
                audit.torn_begin);
@@ -176,7 +181,10 @@ int ledger(std::span<const std::string> arguments) {
   if (ordinal) {
     const std::vector<buffer::LedgerStep> steps = buffer::path_of(path, *ordinal);
     if (steps.empty())
-      throw ConfigError(fmt::format("--ordinal {}: the run never gave it out", *ordinal));
+      throw ConfigError(fmt::format("--ordinal {}: the run never gave it out{}", *ordinal,
+                                    audit.collected_to > 0 ? ", or its records were collected "
+                                                             "(--rollout-queue-online-gc)"
+                                                           : ""));
     json::array records;
     for (const buffer::LedgerStep& step : steps) records.push_back(to_json(step));
     object["ordinal"] = *ordinal;

@@ -33,7 +33,9 @@ std::string read_file(const fs::path& path) {
 /// What concerns how samples came about, how they were judged, or where the run was: a replay has
 /// its own.
 bool is_left_out(const std::string& name) {
-  static constexpr std::array<std::string_view, 18> kNames{"--run-dir",
+  static constexpr std::array<std::string_view, 20> kNames{"--run-dir",
+                                                           "--ckpt-step",
+                                                           "--rollout-data-dir",
                                                            "--save",
                                                            "--load",
                                                            "--overwrite",

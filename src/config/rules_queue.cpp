@@ -62,6 +62,11 @@ void check_queue(ParsedFlags& flags, Problems& problems) {
   }
   if (config.rollout_data_transport != "straw") return;
   check_declaration(config, problems);
+  if (config.rollout_queue_online_gc && config.keep_checkpoints == 0) {
+    flags.warnings.emplace_back(
+        "--rollout-queue-online-gc: has no effect with --keep-checkpoints 0: the first checkpoint "
+        "needs all that came behind it");
+  }
   problems.require(
       config.buffer_filter_path.empty(),
       fmt::format("--buffer-filter-path {}: not with --rollout-data-transport straw, which gives "

@@ -97,6 +97,11 @@ struct Point {
   int64_t step = 0;
 };
 
+bool has_step(const BranchPlace& base, const std::string& branch, int64_t step) {
+  const auto steps = train::committed_iterations(report::place_of_branch(base, branch).checkpoints);
+  return std::ranges::find(steps, step) != steps.end();
+}
+
 /// All that a branch can go back to, its own first: each step once, with the branch nearest to it.
 std::vector<Point> history_of(const BranchPlace& base, const std::string& branch) {
   std::vector<Point> points;
@@ -112,17 +117,10 @@ std::vector<Point> history_of(const BranchPlace& base, const std::string& branch
     }
     if (!origin) break;
     last = std::min(last, origin->step);
-    at = origin->parent;
     // A parent may have lost the checkpoint that the branch still has.
-    const auto of_parent =
-        train::committed_iterations(report::place_of_branch(base, at).checkpoints);
-    if (std::ranges::find(of_parent, origin->step) == of_parent.end()) {
-      const std::string child = points.empty() ? branch : points.back().branch;
-      const auto own =
-          train::committed_iterations(report::place_of_branch(base, child).checkpoints);
-      if (std::ranges::find(own, origin->step) != own.end())
-        points.push_back({child, origin->step});
-    }
+    if (has_step(base, at, origin->step) && !has_step(base, origin->parent, origin->step))
+      points.push_back({at, origin->step});
+    at = origin->parent;
   }
   return points;
 }
@@ -179,6 +177,7 @@ void choose_step(const config::RunConfig& config, const BranchPlace& base, int64
   if (point == history.end()) refuse_step(base, choice.branch, how, step);
   if (const auto before = made_before(config, base, *point)) {
     choice.branch = *before;
+    choice.was_made_before = true;
     return;
   }
   choice.branch = point->branch;
@@ -216,11 +215,15 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
                            const train::Warn& warn) {
   const BranchPlace& base = folder.base();
   const bool asks_for_step = config.ckpt_step.has_value();
+  const bool is_straw = config.rollout_data_transport == "straw";
   BranchChoice choice;
   Named named;
   if (!config.load.empty()) named = read_load(config.load.get());
   if (config.finetune && !named.by_record && !asks_for_step) {
     // Weights alone: of a folder, or of one checkpoint (loop/start_point.cpp).
+    const fs::path from = config.load.empty() ? base.checkpoints : fs::path(config.load.get());
+    if (is_straw && !train::committed_iterations(from).empty())
+      refuse_inexact(config, "--rollout-data-transport straw");
     choice.is_own = config.load.empty() || is_that_folder(config.load.get(), base.checkpoints);
     if (choice.is_own) choice.branch = report::active_branch(base);
     return choice;
@@ -249,7 +252,8 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
       if (step) how = fmt::format("{}/latest_checkpointed_iteration.txt", named.folder.string());
     }
     choice.step = step;
-    if (named.by_record) refuse_inexact(config, how);
+    if (named.by_record || (is_straw && !train::committed_iterations(named.folder).empty()))
+      refuse_inexact(config, named.by_record ? how : "--rollout-data-transport straw");
     return choice;
   }
   if (config.overwrite) return choice;
@@ -272,13 +276,14 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
       break;
     }
   }
-  const bool is_exact = named.by_record || config.rollout_data_transport == "straw";
+  const bool is_exact = named.by_record || is_straw;
   if (step) choose_step(config, base, *step, how, choice);
   const auto steps =
       train::committed_iterations(report::place_of_branch(base, choice.branch).checkpoints);
   if (is_exact && !steps.empty())
     refuse_inexact(config, named.by_record ? how : "--rollout-data-transport straw");
-  if (step && !steps.empty()) check_first_rollout(config, how, choice.step.value_or(steps.back()));
+  if (step && !steps.empty() && !choice.was_made_before)
+    check_first_rollout(config, how, choice.step.value_or(steps.back()));
   if (choice.makes_branch) {
     const fs::path checkpoint = report::place_of_branch(base, choice.branch).checkpoints /
                                 train::checkpoint_name(*choice.step);

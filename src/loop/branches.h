@@ -26,10 +26,11 @@ namespace slime::loop {
 
 /// What a command says of where it goes on.
 struct BranchChoice {
-  bool is_own = true;           // in this run; false: --load names something else
-  std::string branch = "main";  // to go on in; of a new one: its parent
-  std::optional<int64_t> step;  // after this one, where the command chooses it
-  bool makes_branch = false;    // the step is not the newest of the branch
+  bool is_own = true;            // in this run; false: --load names something else
+  std::string branch = "main";   // to go on in; of a new one: its parent
+  std::optional<int64_t> step;   // after this one, where the command chooses it
+  bool was_made_before = false;  // the branch is one that this command has made
+  bool makes_branch = false;     // the step is not the newest of the branch
   /// The checkpoints of --load that are not this run's, without the name of one of them.
   std::string elsewhere;
   /// Folder whose latest_checkpointed_iteration.txt was edited by hand: it is put right once the

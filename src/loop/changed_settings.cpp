@@ -43,6 +43,8 @@ constexpr std::array kMeanings{
     Row{"--finetune", Meaning::kPlace},
     Row{"--no-load-optim", Meaning::kPlace},
     Row{"--start-rollout-id", Meaning::kPlace},
+    Row{"--ckpt-step", Meaning::kPlace},
+    Row{"--rollout-data-dir", Meaning::kPlace},
     Row{"--allow-other-experiment", Meaning::kPlace},
     Row{"--allow-unknown-flags", Meaning::kPlace},
     Row{"--save-debug-rollout-data", Meaning::kPlace},

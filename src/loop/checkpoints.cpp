@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -127,11 +126,7 @@ void Checkpoints::collect_garbage() {
   try {
     const json::value run = read_json_file(oldest / "run.json");
     const int64_t position = run.at("run").at("ledger").to_number<int64_t>();
-    // Twice the bytes are written at most, over a run's time.
-    const int64_t least = config_.rollout_queue_segment_mib.value_or(0) * kMiB;
-    const int64_t garbage = position - data_.outcomes->collected_to();
-    if (garbage > std::max(least, data_.outcomes->ledger_size() - position))
-      data_.outcomes->collect(position);
+    data_.outcomes->collect(position, config_.rollout_queue_segment_mib.value_or(0) * kMiB);
     folder_.remove_rollouts_before(steps.front());
   } catch (const std::exception& error) {
     recorder_.message(

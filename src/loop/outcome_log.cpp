@@ -1,5 +1,6 @@
 #include "loop/outcome_log.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/sampled_tokens.h"
@@ -87,9 +88,11 @@ void OutcomeLog::note(buffer::LedgerRecord record) {
   if (has_discarded) discarded_.erase(unnoted);
 }
 
-int64_t OutcomeLog::collect(int64_t position) {
+void OutcomeLog::collect(int64_t position, int64_t least) {
   const std::shared_ptr<void> lock = lock_ledger_ ? lock_ledger_() : nullptr;
-  return ledger_->collect(position);
+  // Over a run's time twice its bytes are written at most.
+  const int64_t kept = ledger_->size() - position;
+  if (position - ledger_->collected_to() > std::max(least, kept)) ledger_->collect(position);
 }
 
 bool OutcomeLog::knows(int64_t ordinal) {

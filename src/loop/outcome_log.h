@@ -56,11 +56,9 @@ class OutcomeLog {
   /// What was noted since is rolled back: the step came to no end.
   void roll_back(const Mark& mark);
 
-  /// What lies before `position` of the ledger is collected (Ledger::collect). From the thread of the
-  /// loop, as trained().
-  int64_t collect(int64_t position);
-  int64_t collected_to() const { return ledger_->collected_to(); }
-  int64_t ledger_size() const { return ledger_->size(); }
+  /// What lies before `position` of the ledger is collected (Ledger::collect) where it is more than
+  /// `least` bytes and more than what lies behind. From the thread of the loop, as trained().
+  void collect(int64_t position, int64_t least);
 
   /// Whether a prompt was given out before.
   bool knows(int64_t ordinal);

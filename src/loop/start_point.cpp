@@ -271,7 +271,7 @@ StartPoint find_start(const config::RunConfig& config, const report::RunFolder& 
   const std::string root = folder.root().string();
   if (start.is_own) {
     const int64_t first = start.checkpoint->iteration + 1;
-    if (config.start_rollout_id.value_or(first) < first) {
+    if (config.start_rollout_id.value_or(first) < first && !choice.was_made_before) {
       throw ConfigError(fmt::format(
           "--start-rollout-id {}: {} has rollouts up to {} already, which would be overwritten; "
           "give another --run-dir and --load {}",

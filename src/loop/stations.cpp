@@ -259,6 +259,7 @@ json::array starts_of(const Stations& run) {
 
 json::object describe(const Stations& run, const json::object& unknown) {
   return {{"run_id", run.course.start.run_id},
+          {"branch", run.records.folder.branch()},
           {"starts", starts_of(run)},
           {"model", run.config.hf_checkpoint},
           {"model_type", run.topology.model.model_type},

@@ -108,11 +108,23 @@ RunHolder holder_of_run(const fs::path& lock, std::string& host) {
   const std::optional<json::value> record = try_parse_json(said);
   const json::value* name =
       record && record->is_object() ? record->get_object().if_contains("host") : nullptr;
-  if (name == nullptr || !name->is_string()) return RunHolder::kNobody;
+  const json::value* pid =
+      record && record->is_object() ? record->get_object().if_contains("pid") : nullptr;
+  if (name == nullptr || !name->is_string() || pid == nullptr || !pid->is_int64())
+    return RunHolder::kNobody;
   std::array<char, 256> own{};
   ::gethostname(own.data(), own.size() - 1);
   host = std::string(name->get_string());
-  return host == own.data() ? RunHolder::kNobody : RunHolder::kOtherHost;
+  if (host != own.data()) return RunHolder::kOtherHost;
+  // Where a file system names its files otherwise there.
+  std::error_code none;
+  const fs::path real = fs::canonical(lock, none);
+  for (const fs::directory_entry& open :
+       fs::directory_iterator(fmt::format("/proc/{}/fd", pid->get_int64()), none)) {
+    std::error_code gone;
+    if (fs::read_symlink(open.path(), gone) == real) return RunHolder::kThisHost;
+  }
+  return RunHolder::kNobody;
 }
 
 std::string ended(const json::object& run) {
