@@ -47,6 +47,20 @@ TEST(RewardNormalization, AGroupOfOneExecutionHasNothingToBeComparedWith) {
   }
 }
 
+TEST(RewardNormalization, OfInterleavedGroupsOfAnySizeIsByTheirIds) {
+  const std::vector<double> rewards{1, 7, 0, 1, 0};
+  const std::vector<int64_t> groups{9, 2, 9, 9, 3}, executions{4, 8, 5, 4, 6};
+  EXPECT_EQ(normalize_rewards(rewards, groups, executions, How::kMean),
+            (std::vector<double>{0.5, 0, -0.5, 0.5, 0}));
+  const double scaled = 0.5 / (std::sqrt(0.5) + 1e-6);
+  EXPECT_EQ(normalize_rewards(rewards, groups, executions, How::kMeanAndStd),
+            (std::vector<double>{scaled, 0, -scaled, scaled, 0}));
+  // As many as two prompts of two would have, in another order.
+  EXPECT_EQ(normalize_rewards(std::vector<double>{1, 0, 0, 0}, std::vector<int64_t>{0, 1, 0, 1},
+                              std::vector<int64_t>{0, 2, 1, 3}, How::kMean),
+            (std::vector<double>{0.5, 0, -0.5, 0}));
+}
+
 TEST(RewardNormalization, EqualExecutionIdsOfTwoGroupsAreTwoExecutions) {
   const std::vector<double> rewards{1, 0, 2, 4};
   const std::vector<int64_t> groups{0, 0, 1, 1}, executions{0, 1, 0, 1};

@@ -21,6 +21,9 @@ Sample finished_sample() {
   sample.loss_mask = {1, 0, 1};
   sample.top_p_ids = {42, 5, 42, 2};
   sample.top_p_offsets = {0, 2, 2, 4};
+  sample.top_p_log_probs = {-0.1F, -2.351F, -0.02F, -3.9F};
+  sample.topk_ids = {42, 5, 42, 6, 2, 42};
+  sample.topk_log_probs = {-0.1F, -2.5F, -0.7F, -0.75F, -0.02F, -4.0F};
   sample.routed_experts = {0, 3, 511, 2, 1, 0, 7, 30000, 0, 3};
   sample.engine_prompt_tokens = 3;
   sample.versions = {{5, 2}, {6, 1}};
@@ -37,6 +40,10 @@ TEST(Sample, SurvivesItsJsonForm) {
   const Sample again = sample_from_json(parse_json(json_text(object), "test").get_object(), "test");
   EXPECT_EQ(to_json(again), object);
   EXPECT_EQ(again.log_probs, sample.log_probs);
+  EXPECT_EQ(again.top_p_log_probs, sample.top_p_log_probs);
+  EXPECT_EQ(again.topk_ids, sample.topk_ids);
+  EXPECT_EQ(again.topk_log_probs, sample.topk_log_probs);
+  EXPECT_EQ(again.topk(), 2);
   EXPECT_EQ(again.versions, sample.versions);
   EXPECT_EQ(again.routed_experts, sample.routed_experts);
   EXPECT_EQ(again.response_length(), 3);

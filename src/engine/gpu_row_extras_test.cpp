@@ -49,9 +49,11 @@ std::vector<std::unique_ptr<Request>> all_extras() {
   clients[8].top_logprobs_num = 20;
   clients[8].sampling.frequency_penalty = 2;
   clients[9].return_top_p_token_ids = true;
+  clients[9].return_top_p_log_probs = true;
   clients[9].sampling.top_p = 0.7;
   clients[9].sampling.logit_bias = {{4100, 9.0}};
   clients[10].return_top_p_token_ids = true;
+  clients[10].return_top_p_log_probs = true;
   clients[10].sampling.top_k = 30;
   clients[10].top_logprobs_num = 2;
   clients[11].return_top_p_token_ids = true;  // nothing is truncated
@@ -168,6 +170,9 @@ TEST(GpuRowExtras, ChangeLogitsAndReportAsTheCpuDoesStepByStep) {
       EXPECT_EQ(tokens[row].id, expected[row].id) << where;
       EXPECT_NEAR(tokens[row].log_prob, expected[row].log_prob, 4e-6) << where;
       EXPECT_EQ(tokens[row].kept_ids, expected[row].kept_ids) << where;
+      ASSERT_EQ(tokens[row].kept_log_probs.size(), expected[row].kept_log_probs.size()) << where;
+      for (std::size_t i = 0; i < tokens[row].kept_log_probs.size(); ++i)
+        EXPECT_NEAR(tokens[row].kept_log_probs[i], expected[row].kept_log_probs[i], 4e-6) << where;
       if (requests[row]->client.return_free_logprobs) {  // of two sums more
         EXPECT_NEAR(tokens[row].free_log_prob, expected[row].free_log_prob, 1.2e-5) << where;
         EXPECT_LT(tokens[row].free_log_prob, tokens[row].log_prob) << where;

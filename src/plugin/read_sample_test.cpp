@@ -97,6 +97,9 @@ Sample sampled() {
   sample.user_fields = {{"train_metadata", {{"a", 1}}}, {"extra", {{"own", 2}}}};
   sample.top_p_ids = {42, 7, 2};
   sample.top_p_offsets = {0, 2, 3};
+  sample.top_p_log_probs = {-0.75F, -0.5F, 0};
+  sample.topk_ids = {42, 7, 2, 9};
+  sample.topk_log_probs = {-0.75F, -1, -0.25F, -2};
   sample.routed_experts = {0, 1, 0, 1};
   sample.engine_prompt_tokens = 9;
   sample.cached_tokens = 4;
@@ -185,6 +188,9 @@ TEST(ReadSample, EachWrongFieldIsNamed) {
       {with("remove_sample", "yes"), "Sample.remove_sample is \"yes\"; it should be True or False"},
       {with("rollout_id", "x"), "Sample.rollout_id is \"x\""},
       {with("rollout_top_p_token_offsets", {0, 1}), "should be 5 rising numbers from 0"},
+      {with("rollout_top_p_log_probs", json::array{-1}), "has 1 numbers for 0 ids"},
+      {with("rollout_topk_token_ids", {1, 2, 3}), "should both be [4, K]; they have 3 and 0"},
+      {with("rollout_topk_token_ids", json::array{70}), "rollout_topk_token_ids has 70"},
       {with("rollout_routed_experts", json::object{{"shape", {5, 1, 1}}}), "no list of numbers"},
   };
   for (const auto& [of, expected] : cases) EXPECT_THAT(problem_of(of), HasSubstr(expected));
@@ -206,6 +212,27 @@ TEST(ReadSample, LogProbsAreAskedForWhereTheRunTrainsWithThem) {
   EXPECT_TRUE(made(without).log_probs.empty());
   EXPECT_THAT(problem_of(without, {.vocab_size = 50, .max_tokens = 8, .needs_log_probs = true}),
               HasSubstr("Sample.rollout_log_probs is missing"));
+}
+
+TEST(ReadSample, WhatTheSamplerKnewIsAskedForWhereScoresAreCentered) {
+  const SampleLimits head{.vocab_size = 50, .max_tokens = 8, .needs_head = 2};
+  EXPECT_THAT(problem_of(record(), head), HasSubstr("append_response_tokens"));
+  json::object with_head = record();
+  json::array ids, log_probs;
+  for (int token = 0; token < 4; ++token) {
+    ids.insert(ids.end(), {3, 4});
+    log_probs.insert(log_probs.end(), {-0.75, -1});
+  }
+  with_head["rollout_topk_token_ids"] = ids;
+  with_head["rollout_topk_log_probs"] = log_probs;
+  EXPECT_EQ(made(with_head).topk(), 2);
+  EXPECT_EQ(problem_of(with_head, head), "");
+  log_probs[1] = -0.1;
+  with_head["rollout_topk_log_probs"] = log_probs;
+  EXPECT_THAT(problem_of(with_head, head),
+              HasSubstr("response token 0 was drawn from: it has a mass"));
+  const SampleLimits support{.vocab_size = 50, .max_tokens = 8, .needs_support = true};
+  EXPECT_THAT(problem_of(record(), support), HasSubstr("rollout_top_p_token_ids"));
 }
 
 }  // namespace

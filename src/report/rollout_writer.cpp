@@ -21,6 +21,18 @@ constexpr double kGigabyte = 1 << 30;
 constexpr uint64_t kMostWaiting = 64 * kMegabyte;
 constexpr uint64_t kMostDumps = 1024 * kMegabyte;
 
+/// Of the heads of samplers, which dumps alone have: at 128 numbers a token they would be most of a report.
+uint64_t head_bytes(const Sample& sample) {
+  return 8 * sample.topk_ids.size() + 12 * sample.topk_log_probs.size();
+}
+
+void forget_heads(Group& group) {
+  for (Sample& sample : group.samples) {
+    sample.topk_ids = {};
+    sample.topk_log_probs = {};
+  }
+}
+
 uint64_t report_bytes(const Group& group) {
   uint64_t bytes = 0;
   for (const Sample& sample : group.samples) bytes += slime::report::report_bytes(sample);
@@ -34,7 +46,8 @@ uint64_t report_bytes(const Sample& sample) {
   constexpr uint64_t kOfPromptToken = 12, kOfResponseToken = 64, kOfSample = 512;
   return kOfSample + kOfPromptToken * static_cast<uint64_t>(sample.prompt_length) +
          kOfResponseToken * static_cast<uint64_t>(std::max<int64_t>(sample.response_length(), 0)) +
-         8 * sample.top_p_ids.size() + 4 * sample.routed_experts.size();
+         8 * sample.top_p_ids.size() + 12 * sample.top_p_log_probs.size() +
+         4 * sample.routed_experts.size();
 }
 
 std::vector<std::size_t> groups_within(std::span<const uint64_t> sizes, uint64_t limit) {
@@ -121,6 +134,7 @@ void RolloutWriter::write(int64_t step, const Collected& collected,
     if (next != kept.end() && *next == i) {
       ++next;
       job.groups.push_back(group);
+      forget_heads(job.groups.back());
       for (std::size_t k = 0; report != nullptr && k < group.samples.size(); ++k)
         job.log_probs.push_back(report->log_probs.at(first + k));
     }
@@ -138,7 +152,10 @@ fs::path RolloutWriter::write_skipped(int64_t step, const Collected& collected) 
 /// Waits where dumps are far behind.
 void RolloutWriter::put(Job job) {
   if (job.bytes == 0)
-    for (const Group& group : job.groups) job.bytes += report_bytes(group);
+    for (const Group& group : job.groups) {
+      job.bytes += report_bytes(group);
+      for (const Sample& sample : group.samples) job.bytes += head_bytes(sample);
+    }
   std::unique_lock lock(mutex_);
   if (!job.is_for_report)
     changed_.wait(lock, [&] { return jobs_.empty() || waiting_bytes_ + job.bytes <= kMostDumps; });

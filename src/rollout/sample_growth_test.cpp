@@ -29,6 +29,49 @@ Sample prompt_of_two() {
   return sample;
 }
 
+/// With the sampler's log-probs of the kept ids, and its three likeliest.
+engine::GenerateUpdate with_sampler(engine::GenerateUpdate update) {
+  for (const TokenId id : update.top_p_ids)
+    update.top_p_log_probs.push_back(-0.01F * static_cast<float>(id));
+  for (const TokenId id : update.output_ids)
+    update.output_top.push_back({{-0.5F, id}, {-1.5F, id + 1}, {-2.5F, id + 2}});
+  return update;
+}
+
+TEST(CutResponse, GivesBackWhatIsKnownOfTheSampler) {
+  Sample sample = prompt_of_two();
+  sample.routed_experts = {0, 5};  // of the prompt's first token
+  append_generated(sample, with_sampler(sampled({10, 11}, 3)));
+  const Sample before = sample;
+  EXPECT_EQ(sample.topk(), 3);
+  EXPECT_EQ(sample.topk_ids, (std::vector<TokenId>{10, 11, 12, 11, 12, 13}));
+  EXPECT_EQ(sample.top_p_log_probs.size(), 4U);
+  append_generated(sample, with_sampler(sampled({12, 13}, 4)));
+  cut_response(sample, 2);
+  EXPECT_EQ(to_json(sample), to_json(before));
+  EXPECT_EQ(sample.topk_log_probs, before.topk_log_probs);
+  EXPECT_EQ(sample.top_p_log_probs, before.top_p_log_probs);
+  cut_response(sample, 0);
+  EXPECT_TRUE(sample.topk_ids.empty());
+  EXPECT_TRUE(sample.topk_log_probs.empty());
+  EXPECT_TRUE(sample.top_p_log_probs.empty());
+}
+
+TEST(AppendGenerated, WhatIsKnownOfTheSamplerIsKnownOfAllTokensOrOfNone) {
+  Sample sample = prompt_of_two();
+  sample.routed_experts = {0, 5};
+  append_generated(sample, with_sampler(sampled({10, 11}, 3)));
+  auto without_best = with_sampler(sampled({12}, 3));
+  without_best.output_top.clear();
+  EXPECT_THROW(append_generated(sample, without_best), BugError);
+  Sample other = prompt_of_two();
+  other.routed_experts = {0, 5};
+  append_generated(other, with_sampler(sampled({10, 11}, 3)));
+  auto without_log_probs = with_sampler(sampled({12}, 3));
+  without_log_probs.top_p_log_probs.clear();
+  EXPECT_THROW(append_generated(other, without_log_probs), BugError);
+}
+
 TEST(CutResponse, GivesBackWhatWasSampledLast) {
   Sample sample = prompt_of_two();
   sample.routed_experts = {0, 5};  // of the prompt's first token

@@ -195,6 +195,32 @@ TEST(EngineSampling, KeptIdsRenormaliseTheLogProb) {
   }
 }
 
+TEST(EngineSampling, LogProbsOfKeptIdsAreThoseThatTheTokenWasDrawnFrom) {
+  TestEngine bench("qwen3");
+  auto request = sampled_request(some_tokens(12), 6, 4);
+  request.sampling.top_p = 0.8;
+  request.return_top_p_token_ids = true;
+  request.return_top_p_log_probs = true;
+  const auto out = bench.generate(request);
+  ASSERT_EQ(out.top_p_log_probs.size(), out.top_p_ids.size());
+  std::size_t next = 0;
+  for (int t = 0; t < 6; ++t) {
+    double mass = 0;
+    bool is_there = false;
+    for (int64_t i = 0; i < out.top_p_counts[t]; ++i, ++next) {
+      mass += std::exp(static_cast<double>(out.top_p_log_probs[next]));
+      if (out.top_p_ids[next] != out.output_ids[t]) continue;
+      is_there = true;
+      EXPECT_EQ(out.top_p_log_probs[next], out.output_log_probs[t]);
+    }
+    EXPECT_TRUE(is_there);
+    EXPECT_NEAR(mass, 1, 1e-6);
+  }
+  request.return_top_p_token_ids = false;
+  EXPECT_EQ(bench.generate(request).finish->message,
+            "return_top_p_log_probs needs return_top_p_token_ids");
+}
+
 TEST(EngineSampling, PenaltiesAndBiasChangeTheDistribution) {
   TestEngine bench("qwen3");
   auto request = greedy_request(some_tokens(9), 20);

@@ -247,10 +247,12 @@ std::vector<GenerateRequest> workload_with_wishes() {
   requests[4].top_logprobs_num = 1;
   requests[5].return_top_p_token_ids = true;  // greedy: there are none
   requests[6].return_top_p_token_ids = true;
+  requests[6].return_top_p_log_probs = true;
   requests[6].top_logprobs_num = 5;
   requests[8].top_logprobs_num = 40;
   requests[9].sampling.top_p = 0.8;
   requests[9].return_top_p_token_ids = true;
+  requests[9].return_top_p_log_probs = true;
   requests[9].sampling.logit_bias = {{17, 4.0}, {3, -2.5}, {17, -0.3}};
   requests[10].sampling.min_new_tokens = 6;
   requests[11].logprob_start_len = 0;
@@ -278,6 +280,9 @@ void expect_same_reports(const std::vector<GenerateUpdate>& a,
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(a[i].top_p_ids, b[i].top_p_ids) << a[i].rid;
     EXPECT_EQ(a[i].top_p_counts, b[i].top_p_counts) << a[i].rid;
+    ASSERT_EQ(a[i].top_p_log_probs.size(), b[i].top_p_log_probs.size()) << a[i].rid;
+    for (std::size_t k = 0; k < a[i].top_p_log_probs.size(); ++k)
+      EXPECT_NEAR(a[i].top_p_log_probs[k], b[i].top_p_log_probs[k], 1e-4) << a[i].rid;
     expect_same_lists(a[i].output_top, b[i].output_top);
     expect_same_lists(a[i].input_top, b[i].input_top);
     expect_same_lists(a[i].output_asked, b[i].output_asked);
@@ -295,6 +300,7 @@ TEST(GpuEngineSchedules, RowsWithWishesGiveWhatTheCpuGives) {
   EXPECT_TRUE(expected[5].top_p_ids.empty());
   EXPECT_FALSE(expected[6].top_p_ids.empty());
   EXPECT_FALSE(expected[9].top_p_ids.empty());
+  EXPECT_FALSE(expected[9].top_p_log_probs.empty());
   const Precision gpu = Precision::on_gpu("float32");
   expect_same_reports(run_together(requests, {}, gpu), expected);
   expect_same_reports(run_together(requests, {.max_prefill_tokens = 7}, gpu), expected);

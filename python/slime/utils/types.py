@@ -271,7 +271,8 @@ class Sample:
         if (ids is None) != (offsets is None):
             raise ValueError("top-p token ids and their offsets come together or not at all")
         if ids is None:
-            if trainable or self.rollout_top_p_token_offsets is None:
+            is_first = self.rollout_top_p_token_offsets is None and not sampler_record.lists_support(args)
+            if trainable or is_first:
                 return
             ids, offsets = flat_int32([]), flat_int32([0] * (num_tokens + 1))
         if len(offsets) != num_tokens + 1 or offsets[0] != 0 or offsets[-1] != len(ids):

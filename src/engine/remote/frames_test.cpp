@@ -26,6 +26,7 @@ GenerateRequest full_request() {
   request.top_logprobs_num = 3;
   request.token_ids_logprob = {4, 1};
   request.return_top_p_token_ids = true;
+  request.return_top_p_log_probs = true;
   request.return_routed_experts = true;
   request.routed_experts_start_len = 3;
   request.stream_interval = 8;
@@ -82,6 +83,7 @@ RemoteUpdates some_updates() {
   updates[1].update.output_asked = {{{-7, 3}}, {{-8, 3}}};
   updates[1].update.top_p_counts = {2, 1};
   updates[1].update.top_p_ids = {8, 4, 9};
+  updates[1].update.top_p_log_probs = {-0.25F, -1.5F, 0};
   updates[1].update.routed_experts = {0, 3, 511, 2};
   updates[1].update.input_log_probs = {std::nullopt, -3.0F};
   updates[1].update.input_top = {{}, {{-3, 1}}};
@@ -108,6 +110,7 @@ TEST(RemoteFrames, UpdatesArriveAsTheyWere) {
   EXPECT_EQ(updates[1].update.input_asked, some_updates()[1].update.input_asked);
   EXPECT_EQ(updates[1].update.scored_by, 6);
   EXPECT_EQ(updates[1].update.top_p_ids, some_updates()[1].update.top_p_ids);
+  EXPECT_EQ(updates[1].update.top_p_log_probs, some_updates()[1].update.top_p_log_probs);
   EXPECT_EQ(updates[1].update.input_log_probs, some_updates()[1].update.input_log_probs);
   EXPECT_EQ(std::get<std::string>(updates[1].update.finish->matched), "\n\n");
   EXPECT_EQ(updates[2].update.finish->cause, FinishReason::Cause::kOutOfMemory);
@@ -129,6 +132,7 @@ TEST(RemoteFrames, UpdatesThatDoNotAddUpAreRefused) {
   refuses([](GenerateUpdate& u) { u.versions = {{5, -1}}; }, "more tokens than it has");
   refuses([](GenerateUpdate& u) { u.top_p_counts = {3, 1}; }, "counts more top-p ids");
   refuses([](GenerateUpdate& u) { u.top_p_counts = {1, 1}; }, "more top-p ids than it counts");
+  refuses([](GenerateUpdate& u) { u.top_p_log_probs.pop_back(); }, "one log-prob a top-p id");
   refuses([](GenerateUpdate& u) { u.output_ids[0] = -4; }, "below 0");
 }
 

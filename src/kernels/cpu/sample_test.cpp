@@ -138,6 +138,28 @@ TEST(SampleRow, LogProbIsOfTheFullDistributionUnlessKeptIdsAreAskedFor) {
   EXPECT_NEAR(sample_row(logits, options).log_prob, std::log(0.5 / 0.8), 1e-6);
 }
 
+TEST(SampleRow, LogProbsOfTheKeptIdsAreThoseOfADistribution) {
+  for (const double top_p : {0.01, 0.5, 0.95}) {
+    const SampleOptions options{
+        .temperature = 0.8, .top_p = top_p, .keeps_ids = true, .keeps_log_probs = true};
+    const SampledToken token = sample_row(noisy_logits(2000, 3), options);
+    ASSERT_EQ(token.kept_log_probs.size(), token.kept_ids.size());
+    double mass = 0;
+    for (std::size_t i = 0; i < token.kept_ids.size(); ++i) {
+      mass += std::exp(static_cast<double>(token.kept_log_probs[i]));
+      EXPECT_LE(token.kept_log_probs[i], 0);
+      if (token.kept_ids[i] == token.id) {
+        EXPECT_EQ(token.kept_log_probs[i], token.log_prob);
+      }
+    }
+    EXPECT_NEAR(mass, 1, 1e-6) << top_p;
+  }
+  const SampledToken sure = sample_row(std::vector<float>{0.3F, 9.7F, 0.1F},
+                                       {.top_p = 0.5, .keeps_ids = true, .keeps_log_probs = true});
+  EXPECT_EQ(sure.kept_log_probs, std::vector<float>{0});
+  EXPECT_EQ(sure.log_prob, 0);
+}
+
 TEST(SampleRow, TopIsSortedWithLogProbs) {
   const auto logits = noisy_logits(3000, 2);
   const auto top = score_row(logits, 0, 1.0, 5).top;
