@@ -108,12 +108,13 @@ void check_sampler(const RunConfig& config, Problems& problems) {
 }  // namespace
 
 void check_objective(const RunConfig& config, Problems& problems) {
-  if (!config.has_advantages()) {
-    for (const auto& [is_set, flag] :
-         {std::pair{!config.pg_loss_type.empty(), "--pg-loss-type"},
-          std::pair{config.use_score_centering.get(), "--use-score-centering"}})
+  if (config.loss_type != "policy_loss") {
+    const auto refuse = [&](bool is_set, std::string_view flag) {
       problems.require(!is_set, fmt::format("{}: needs --loss-type policy_loss; it is {}", flag,
                                             config.loss_type.get()));
+    };
+    refuse(!config.pg_loss_type.empty(), "--pg-loss-type");
+    refuse(config.use_score_centering, kCentering);
     return;
   }
   check_policy_gradient(config, problems);

@@ -3,9 +3,14 @@ nucleus, at each response token. The objective is the trainer's (docs/spec/algor
 
 import math
 
+from slime.utils.sampler_record import head_of
+from slime.utils.sampler_record import request_fields as score_centering_request
+
 __all__ = [
     "SAMPLER_TOPK_FIELDS",
     "SAMPLER_TOP_P_FIELDS",
+    "extract_sampler_topk",
+    "score_centering_request",
     "validate_sampler_top_p",
     "validate_sampler_topk",
 ]
@@ -13,6 +18,11 @@ __all__ = [
 SAMPLER_TOPK_FIELDS = ("rollout_topk_token_ids", "rollout_topk_log_probs")
 SAMPLER_TOP_P_FIELDS = ("rollout_top_p_token_ids", "rollout_top_p_token_offsets", "rollout_top_p_log_probs")
 _MOST_MASS = 1.0001
+
+
+def extract_sampler_topk(meta_info, count, k):
+    """(ids, log-probs) of the heads of an answer's `count` tokens, one array of each, row by row."""
+    return head_of(meta_info, count, k)
 
 
 def _rows(value):
