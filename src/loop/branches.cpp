@@ -86,6 +86,9 @@ std::optional<int64_t> edited_step(const fs::path& checkpoints) {
   const std::optional<int64_t> tracked = train::tracked_iteration(checkpoints);
   if (steps.empty() || !tracked || *tracked == steps.back()) return std::nullopt;
   const bool is_recorded = fs::exists(train::commit_record(checkpoints, steps.back()));
+  // Somebody has deleted the newest checkpoint.
+  const bool was_there = fs::exists(train::commit_record(checkpoints, *tracked));
+  if (*tracked > steps.back() && (was_there || !is_recorded)) return std::nullopt;
   const bool is_one_behind = steps.size() > 1 && *tracked == steps[steps.size() - 2];
   if (!is_recorded && (is_one_behind || steps.size() == 1)) return std::nullopt;
   return tracked;
@@ -305,8 +308,7 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
   return choice;
 }
 
-void follow_choice(const config::RunConfig& config, BranchChoice& choice, report::RunFolder& folder,
-                   const train::Warn& warn) {
+void follow_choice(const BranchChoice& choice, report::RunFolder& folder, const train::Warn& warn) {
   const BranchPlace& base = folder.base();
   report::remove_unfinished_branches(base);
   if (!choice.is_own) return;

@@ -45,8 +45,7 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
 
 /// Sets `folder` to the branch, which is made first where it is new: then it is not there for others
 /// until begin_branch(). Removes branches that were not made to the end.
-void follow_choice(const config::RunConfig& config, BranchChoice& choice, report::RunFolder& folder,
-                   const train::Warn& warn);
+void follow_choice(const BranchChoice& choice, report::RunFolder& folder, const train::Warn& warn);
 
 /// The run begins to write: a new branch is there, and the branch is the active one.
 void begin_branch(const config::RunConfig& config, const BranchChoice& choice,

@@ -84,8 +84,8 @@ class BranchesTest : public testing::Test {
     warnings_.clear();
     const auto warn = [this](const std::string& text) { warnings_.push_back(text); };
     report::RunFolder folder(config);
-    BranchChoice choice = choose_branch(config, folder, warn);
-    follow_choice(config, choice, folder, warn);
+    const BranchChoice choice = choose_branch(config, folder, warn);
+    follow_choice(choice, folder, warn);
     const StartPoint begin = choose_start(config, folder, choice, warn);
     const int64_t after = begin.checkpoint ? begin.checkpoint->iteration : -1;
     begin_branch(config, choice, folder, after, SystemClock());
@@ -164,6 +164,11 @@ TEST_F(BranchesTest, TheSameCommandGoesOnInTheBranchThatItMade) {
   make_steps(folder_of(branch.branch), 5, 7);
   EXPECT_EQ(start(at_step(4)).branch, branch.branch);
   EXPECT_EQ(start(at_step(4)).after, 6);
+  RunConfig restarted = at_step(4);
+  restarted.start_rollout_id = 5;
+  const Started with_first = start(restarted);
+  make_steps(folder_of(with_first.branch), 5, 8);
+  EXPECT_EQ(start(restarted).after, 7) << "though its first rollout is done";
   RunConfig other = at_step(4);
   other.lr = 3e-5;
   const Started second = start(other);
@@ -279,13 +284,20 @@ TEST_F(BranchesTest, ATrackerThatAKillLeftOneBehindChoosesNothing) {
   EXPECT_EQ(begun.after, 7);
 }
 
+TEST_F(BranchesTest, ANewestCheckpointThatSomebodyDeletedIsNoEdit) {
+  begin_main(8);
+  const fs::path checkpoints = folder_of("main").checkpoints();
+  fs::remove_all(checkpoints / train::checkpoint_name(7));
+  EXPECT_EQ(start(config_).branch, "main");
+  EXPECT_EQ(start(config_).after, 6);
+}
+
 TEST_F(BranchesTest, ABranchThatDidNotBeginIsGoneAtTheNextStart) {
   begin_main(8);
   {
     const auto warn = [](const std::string&) {};
     report::RunFolder folder(config_);
-    BranchChoice choice = choose_branch(at_step(4), folder, warn);
-    follow_choice(at_step(4), choice, folder, warn);  // and the process dies
+    follow_choice(choose_branch(at_step(4), folder, warn), folder, warn);  // and the process dies
     EXPECT_TRUE(fs::exists(folder.root()));
   }
   EXPECT_EQ(report::branch_names(folder_of("main").base()).size(), 1U);

@@ -12,7 +12,7 @@ std::unique_ptr<Stations> stations_of(config::RunConfig config, CarriedState& ca
   if (begins) {
     const auto note = [&](const std::string& line) { carried.branch_notes.push_back(line); };
     carried.branch = choose_branch(config, folder, note);
-    follow_choice(config, carried.branch, folder, note);
+    follow_choice(carried.branch, folder, note);
   }
   auto run = std::make_unique<Stations>(std::move(config), std::move(folder), carried.identity,
                                         hosts, clock);

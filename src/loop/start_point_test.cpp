@@ -67,8 +67,8 @@ class StartPointTest : public testing::Test {
     warnings_.clear();
     const auto warn = [this](const std::string& text) { warnings_.push_back(text); };
     report::RunFolder folder(config);
-    BranchChoice choice = choose_branch(config, folder, warn);
-    follow_choice(config, choice, folder, warn);
+    const BranchChoice choice = choose_branch(config, folder, warn);
+    follow_choice(choice, folder, warn);
     return choose_start(config, folder, choice, warn);
   }
 
