@@ -1,0 +1,118 @@
+#include "report/run_list.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "core/replace_file.h"
+#include "report/branch_files.h"
+#include "report/terminal.h"
+
+namespace slime::report {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A folder with what a run leaves.
+void leave_run(const fs::path& root, int64_t num_steps, int64_t steps, const json::object& flags,
+               std::string_view ended = "") {
+  fs::create_directories(root);
+  json::object run{{"num_rollout", num_steps}, {"flags", flags}};
+  if (!ended.empty()) run["ended"] = json::object{{"how", ended}};
+  replace_file(root / "run.json", json_text(run));
+  std::ofstream metrics(root / "metrics.jsonl");
+  for (int64_t step = 0; step < steps; ++step)
+    metrics << "{\"step\": " << step << ", \"time\": 1000, \"rollout/raw_reward\": 0." << step + 1
+            << "}\n{\"step\": " << step << ", \"time\": 1001, \"eval/x\": 1}\n";
+}
+
+fs::path fresh_root(const std::string& name) {
+  fs::path root = fs::path(testing::TempDir()) / ("run_list_" + name);
+  fs::remove_all(root);
+  return root;
+}
+
+TEST(RunList, TellsHowEachRunEnded) {
+  const fs::path root = fresh_root("ends");
+  leave_run(root / "a", 4, 4, {}, "finished");
+  leave_run(root / "b", 4, 2, {}, "interrupted");
+  leave_run(root / "c", 4, 2, {}, "failed");
+  leave_run(root / "d", 4, 2, {});
+  leave_run(root / "e", 4, 0, {});
+  std::vector<std::string> states;
+  std::vector<ListedRun> runs = list_runs(root);
+  std::ranges::sort(runs, {}, &ListedRun::name);
+  for (const ListedRun& run : runs) states.push_back(run.main.state);
+  EXPECT_THAT(states, ElementsAre("finished", "interrupted", "failed", "died", "not begun"));
+  EXPECT_EQ(runs[1].main.last_step, 1);
+  EXPECT_DOUBLE_EQ(*runs[1].main.reward, 0.2);
+}
+
+TEST(RunList, BranchesStandUnderTheirParentsWithWhatDiffers) {
+  const fs::path root = fresh_root("tree");
+  leave_run(root, 9, 9, {{"--lr", 1e-6}, {"--run-dir", "x"}}, "finished");
+  const BranchPlace base{root, root / "checkpoints"};
+  const auto branch = [&](const std::string& name, const std::string& parent, int64_t from,
+                          double lr) {
+    mark_unfinished(base, name);
+    leave_run(place_of_branch(base, name).root, 9, from + 2, {{"--lr", lr}, {"--run-dir", "y"}});
+    write_origin(base, name, {.parent = parent, .step = from});
+    mark_finished(base, name);
+  };
+  branch("aaaaaaaa", kMainBranch, 4, 2e-6);
+  branch("bbbbbbbb", "aaaaaaaa", 5, 2e-6);
+  branch("cccccccc", kMainBranch, 2, 1e-6);
+  mark_unfinished(base, "dddddddd");
+  set_active_branch(base, "bbbbbbbb", 5);
+  const std::vector<ListedRun> runs = list_runs(root);
+  ASSERT_EQ(runs.size(), 1U);
+  const ListedBranch& main = runs[0].main;
+  ASSERT_EQ(main.children.size(), 2U);
+  EXPECT_EQ(main.children[0].name, "cccccccc") << "the earliest first";
+  EXPECT_THAT(main.children[0].differences, ElementsAre());
+  EXPECT_THAT(main.children[1].differences, ElementsAre("--lr 1e-06 -> 2e-06"));
+  ASSERT_EQ(main.children[1].children.size(), 1U);
+  EXPECT_TRUE(main.children[1].children[0].is_active);
+  const std::string table = table_of_runs(runs, 80, false, 1060);
+  EXPECT_THAT(table, HasSubstr("|- cccccccc after 2"));
+  EXPECT_THAT(table, HasSubstr("`- aaaaaaaa after 4"));
+  EXPECT_THAT(table, HasSubstr("   `- bbbbbbbb after 5 *"));
+}
+
+TEST(RunList, NoLineIsWiderThanTheTerminal) {
+  const fs::path root = fresh_root("width");
+  json::object flags;
+  for (int i = 0; i < 40; ++i)
+    flags[fmt::format("--a-flag-with-a-long-name-{}", i)] = std::string(60, 'x');
+  leave_run(root / std::string(90, 'n'), 1000000, 1, flags);
+  leave_run(root / "second", 3, 1, {});
+  const std::vector<ListedRun> runs = list_runs(root);
+  for (const int width : {60, 80, 120}) {
+    std::istringstream lines(table_of_runs(runs, width, false, 1e9));
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(display_width(line), width) << line;
+  }
+  EXPECT_THAT(table_of_runs(runs, 80, false, 0), HasSubstr("more"));
+}
+
+TEST(RunList, DamagedFilesLeaveTheRestReadable) {
+  const fs::path root = fresh_root("damage");
+  leave_run(root / "a", 4, 2, {});
+  std::ofstream(root / "a" / "metrics.jsonl", std::ios::app) << "{\"step\": 2, \"ti";
+  fs::create_directories(root / "b");
+  std::ofstream(root / "b" / "run.json") << "{";
+  fs::create_directories(root / "a" / "checkpoints" / "rollout");
+  std::ofstream(root / "a" / "checkpoints" / "rollout" / "current.json") << "[]";
+  const std::vector<ListedRun> runs = list_runs(root);
+  ASSERT_EQ(runs.size(), 2U);
+  EXPECT_FALSE(table_of_runs(runs, 80, true, 2000).empty());
+}
+
+}  // namespace
+}  // namespace slime::report
