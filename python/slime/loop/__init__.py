@@ -5,6 +5,7 @@ Nothing but the standard library is needed. The run itself is a child process; n
 
 from slime.loop.calls import Call, Evaluation, Rollout, Sample, Saved, Training, Update
 from slime.loop.errors import Error, Refused, RunOver
+from slime.loop.recipes import Step, grpo
 from slime.loop.run import Config, Run, astart, start
 
 __all__ = [
@@ -18,8 +19,10 @@ __all__ = [
     "RunOver",
     "Sample",
     "Saved",
+    "Step",
     "Training",
     "Update",
     "astart",
+    "grpo",
     "start",
 ]

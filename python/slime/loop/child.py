@@ -37,6 +37,7 @@ class Child:
         self._screen = Screen(output)
         environment = dict(program_environment() or os.environ)
         # Functions of the user's run in python3: this interpreter's, unless a flag says otherwise.
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]))
         environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment.get("PATH", "")
         command = [program or find_program(), "steps", "--door", str(self.folder), *words]
         try:

@@ -1,0 +1,117 @@
+"""Reinforcement learning in ten lines: prompts and a reward of the script's own, an iterator of steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from slime.loop.calls import Rollout, Training
+from slime.loop.errors import RunOver
+from slime.loop.reward_socket import RewardSocket
+from slime.loop.run import Run, start
+
+__all__ = ["Step", "grpo"]
+
+
+class Step:
+    """One step of :func:`grpo`."""
+
+    def __init__(self, run: Run, rollout: Rollout, training: Training) -> None:
+        self.run, self.rollout, self.training = run, rollout, training
+        self.index = rollout.step
+        self.reward = rollout.reward
+        self.metrics = {**rollout.metrics, **training.metrics}
+        self.loss = training.loss
+        self.kl = self.metrics.get("train/kl_loss")
+
+    def save(self) -> Path:
+        """A checkpoint behind this step."""
+        return self.run.save(self.index, wait=True).path
+
+    def __repr__(self) -> str:
+        reward = "none" if self.reward is None else f"{self.reward:.4g}"
+        return f"<step {self.index}: reward {reward}, loss {self.loss:.4g}>"
+
+
+def _row_of(prompt: Any) -> dict[str, Any]:
+    if isinstance(prompt, Mapping):
+        if "prompt" not in prompt:
+            raise ValueError(f"a row of prompts has no \"prompt\"; it has {', '.join(map(str, prompt))}")
+        own = {"prompt", "label", "metadata"}
+        metadata = {**prompt.get("metadata", {}), **{name: value for name, value in prompt.items() if name not in own}}
+        return {"prompt": prompt["prompt"], "label": prompt.get("label"), "metadata": metadata}
+    return {"prompt": prompt, "label": None, "metadata": {}}
+
+
+def _prompt_flags(prompts: Any, folder: str, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """A path stays one; texts, lists of messages and rows go into a file."""
+    if isinstance(prompts, (str, os.PathLike)):
+        return {"prompt_data": prompts}
+    rows = [_row_of(each) for each in prompts]
+    if not rows:
+        raise ValueError("prompts: there are none")
+    path = Path(folder) / "prompts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = {"prompt_data": path, "input_key": "prompt", "label_key": "label", "metadata_key": "metadata"}
+    if any(isinstance(row["prompt"], list) for row in rows):
+        made["apply_chat_template"] = True
+    return {**made, **{name: value for name, value in flags.items() if name in made}}
+
+
+def grpo(
+    model: str | os.PathLike[str],
+    prompts: str | os.PathLike[str] | Iterable[Any],
+    reward: Callable[..., Any] | None = None,
+    *,
+    groups: int = 32,
+    samples: int = 8,
+    steps: int = 100,
+    lr: float = 1e-6,
+    max_tokens: int = 512,
+    output: Any = None,
+    program: str | None = None,
+    **flags: Any,
+) -> Iterator[Step]:
+    """Trains `model` by GRPO, and gives each step when it is trained. Leaving the loop ends the run and saves it.
+
+    `prompts`: a file of rows; or a list of texts, lists of messages, or rows {"prompt", "label", ...}.
+    `reward`: a function of this script, ``reward(sample)`` or TRL's ``reward(prompts, completions, **columns)``, sync or async.
+    Without it a flag names the reward (``rm_type="math"``). Other keywords are flags of `slime train`.
+
+    >>> for step in slime.grpo("model", ["2+3="], lambda sample: sample.response.startswith("5")):    # doctest: +SKIP
+    ...     print(step.index, step.reward)
+    """
+    socket = RewardSocket(reward) if reward is not None else None
+    with tempfile.TemporaryDirectory(prefix="slime-prompts-") as folder:
+        if socket is not None:
+            flags.update(custom_rm_path="slime.loop.reward_client.score", group_rm=True, reward_socket=socket.path)
+        words: dict[str, Any] = {
+            "hf_checkpoint": model,
+            "advantage_estimator": "grpo",
+            "rollout_batch_size": groups,
+            "n_samples_per_prompt": samples,
+            "global_batch_size": groups * samples,
+            "num_rollout": steps,
+            "lr": lr,
+            "rollout_max_response_len": max_tokens,
+            **_prompt_flags(prompts, folder, flags),
+            **flags,
+        }
+        try:
+            with start(words, output=output, program=program) as run:
+                for index in run.steps:
+                    rollout = run.generate(index, wait=True)
+                    training = run.train(rollout, wait=True)
+                    run.update_weights(wait=True)
+                    yield Step(run, rollout, training)
+        except RunOver as error:
+            if socket is not None and socket.failure is not None:
+                raise socket.failure from error
+            raise
+        finally:
+            if socket is not None:
+                socket.close()
