@@ -81,7 +81,8 @@ int drive(const StepsOptions& options) {
   fmt::print(stderr, "slime steps: {}\n", place);
   if (flags.config.device.peek() == "cpu") train::keep_freed_memory();
   refuse_hosts(flags.config);
-  flags.config.keeps_engine_weights = !options.shares_weights;
+  flags.config.keeps_engine_weights =
+      !options.shares_weights && !flags.config.debug_rollout_only.peek();
   config::complete_and_validate(flags);
   loop::make_translations(flags.config, loop::model_if_here(flags.config).get());
   config::note_unread_flags(flags);

@@ -31,6 +31,7 @@ class StationSteps final : public Steps {
   void start_stream(WeightVersion version) override;
   report::Collected collect(int64_t step) override;
   train::TrainReport train_on(const std::vector<Group>& groups) override;
+  void abandon(const std::vector<Group>& groups) override;
   void skip(const std::vector<Group>& groups) override;
   void publish(WeightVersion version) override;
   void end_step(int64_t step, const report::Collected& collected,
@@ -48,7 +49,6 @@ class StationSteps final : public Steps {
   void check_update();
 
   train::TrainReport train_whole(const std::vector<Group>& groups);
-  void abandon(const std::vector<Group>& groups);
   /// Keeps the moment before a step is collected, where that can be gone back to.
   void keep_boundary();
   void save_unsaved();

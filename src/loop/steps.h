@@ -35,6 +35,10 @@ class Steps {
   /// the groups are noted with it: from here on the step is whole.
   virtual train::TrainReport train_on(const std::vector<Group>& groups) = 0;
 
+  /// Groups that were collected and will not be trained by this process: a checkpoint that follows has
+  /// them given out again.
+  virtual void abandon(const std::vector<Group>& /*groups*/) {}
+
   /// The step that was collected last ends without training: its groups are discarded.
   virtual void skip(const std::vector<Group>& /*groups*/) {
     throw BugError("a built-in loop trains every step");

@@ -50,7 +50,7 @@ VerbLoop::VerbLoop(Steps& steps, const setup::RunSchedule& schedule, VerbRules r
       last_end_(steady_clock::now()) {
   now_.next = schedule.first_step;
   now_.done = now_.saved = schedule.first_step - 1;
-  if (rules.is_stream) first_version_ = steps.version();
+  if (rules.generates) first_version_ = steps.version();
   now_.version = first_version_;
   hooks_.new_metrics();
   show();
@@ -94,6 +94,19 @@ std::optional<std::size_t> VerbLoop::choose(const std::deque<Verb>& waiting) con
 }
 
 void VerbLoop::run() {
+  try {
+    do_verbs();
+  } catch (...) {
+    give_back();
+    throw;
+  }
+}
+
+void VerbLoop::give_back() {
+  if (has_in_hand()) steps_.abandon(rollout_->collected->groups);
+}
+
+void VerbLoop::do_verbs() {
   while (!closing_ && !steps_.is_interrupted()) {
     const auto verb =
         queue_.next([this](const std::deque<Verb>& waiting) { return choose(waiting); }, kLook);
@@ -112,6 +125,7 @@ void VerbLoop::run() {
     if (!closing_) queue_.answer(verb->number, std::move(answer));
   }
   record();
+  give_back();
   steps_.finish(now_.done + 1);
   if (closing_) queue_.answer(*closing_, json::object{{"step", now_.done}});
 }
@@ -222,8 +236,8 @@ VerbLoop::Rollout& VerbLoop::in_hand(const Verb& verb) {
 
 json::object VerbLoop::train(const Verb& verb) {
   Rollout& rollout = in_hand(verb);
+  rollout.is_done = true;  // also where it fails, which gives the groups back
   rollout.report = steps_.train_on(rollout.collected->groups);
-  rollout.is_done = true;
   now_.done = rollout.step;
   ++now_.behind;
   json::object metrics = to_json(rollout.report->rollout);

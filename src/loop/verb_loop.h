@@ -31,6 +31,7 @@ namespace slime::loop {
 /// What a run can do, by its flags.
 struct VerbRules {
   bool trains = true;
+  bool generates = true;        // there are engines
   bool is_stream = false;       // engines sample beside training
   bool shares_weights = false;  // the engines read those that are trained
   bool can_go_back = true;      // a checkpoint may be written while a rollout is in hand
@@ -82,6 +83,10 @@ class VerbLoop {
   ShownRollout rollout(int64_t step) const;
 
  private:
+  void do_verbs();
+  /// A rollout in hand, where the run ends.
+  void give_back();
+
   struct Rollout {
     int64_t step = 0;
     ShownRollout collected;

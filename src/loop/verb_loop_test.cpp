@@ -39,6 +39,9 @@ class NotedSteps final : public Steps {
     report.steps.push_back({.step = 1, .metrics = {{"train/loss", 0.5}}});
     return report;
   }
+  void abandon(const std::vector<Group>& groups) override {
+    note(fmt::format("abandon {}", groups.front().ordinal));
+  }
   void skip(const std::vector<Group>& groups) override {
     note(fmt::format("skip {}", groups.front().ordinal));
   }
@@ -205,13 +208,22 @@ TEST(VerbLoop, TheRunEndsWithItsLastRollout) {
   EXPECT_THAT(world.say("generate", 4), HasSubstr("the run has 4 rollouts"));
 }
 
+TEST(VerbLoop, ARolloutInHandIsGivenBackWhenAStepFails) {
+  World world({.evaluates = true});
+  world.steps.fails_at = "evaluate -1";
+  world.say("generate");
+  EXPECT_EQ(world.say("evaluate"), "the reward server is gone");
+  world.join();
+  EXPECT_THAT(world.steps.done, ElementsAre("collect 0", "abandon 0"));
+}
+
 TEST(VerbLoop, AfterCloseNothingIsDone) {
   World world;
   world.say("generate");
   world.end();
   world.queue.end({.message = "the run is closed"});
   EXPECT_EQ(world.say("generate", 1), "the run is closed");
-  EXPECT_THAT(world.steps.done, ElementsAre("collect 0", "finish 0"));
+  EXPECT_THAT(world.steps.done, ElementsAre("collect 0", "abandon 0", "finish 0"));
 }
 
 TEST(VerbLoop, OnSharedWeightsNothingIsGeneratedBetweenTrainingAndUpdate) {

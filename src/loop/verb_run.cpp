@@ -29,6 +29,7 @@ constexpr const char* kInterrupted = "the run was interrupted; what was trained 
 VerbRules rules_of(const Stations& run) {
   const config::RunConfig& config = run.config;
   VerbRules rules{.trains = trains(config),
+                  .generates = config.generates(),
                   .is_stream = config.train_async,
                   .shares_weights = config.generates() && config.shares_weights(),
                   .can_go_back = !config.train_async && run.data.origin->can_go_back(),
