@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Dict, Optional, Protocol, Tuple, Union, runtime_checkable
 
-__all__ = ["E2BSandbox", "ExecResult", "Sandbox", "ensure_agent_user", "exec_and_wait"]
+__all__ = ["E2BSandbox", "ExecResult", "Sandbox", "ensure_agent_user", "exec_and_wait", "make_sandbox"]
 
 ExecResult = Tuple[int, str, str]  # exit code, standard output, standard error
 FileContent = Union[str, bytes, Path]
@@ -209,3 +209,15 @@ class E2BSandbox:
             return await self._call(lambda: self._sandbox.files.read(sandbox_path, user=user))
         except Exception:
             return ""
+
+
+def make_sandbox(image):
+    """A sandbox of the provider that SWE_SANDBOX_PROVIDER names: e2b, which is the default, or sunabako."""
+    provider = _setting(("SWE_SANDBOX_PROVIDER",), "e2b").strip().lower()
+    if provider == "e2b":
+        return E2BSandbox(image)
+    if provider == "sunabako":
+        from slime.agent.sunabako_sandbox import SunabakoSandbox
+
+        return SunabakoSandbox(image)
+    raise ValueError(f"SWE_SANDBOX_PROVIDER={provider}: e2b or sunabako")

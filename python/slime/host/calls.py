@@ -278,6 +278,8 @@ def rollout(host, hook, call, arrays):
         if not isinstance(output.samples, (list, tuple)):
             raise WrongResult(f"{type(result).__name__} is returned; it is RolloutFnTrainOutput or a list of groups")
         groups = [_group_record(group, columns) for group in output.samples]
+        if output.on_accepted is not None:
+            host.call_behind_answer(output.on_accepted)
         return {"groups": groups, "metrics": _metrics(output.metrics)}
 
     def run():

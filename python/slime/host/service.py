@@ -8,6 +8,7 @@ until then they lie on the board (slime.host.board), where they outlive this pro
 import asyncio
 import functools
 import inspect
+import logging
 import os
 import platform
 import sys
@@ -47,6 +48,8 @@ from slime.utils import async_utils
 
 __all__ = ["Host", "serve"]
 
+logger = logging.getLogger(__name__)
+
 TICK_SECONDS = 0.05
 BEAT_SECONDS = 0.25
 LEAVE_SECONDS = 2  # for what a host still has to do when its program is gone
@@ -80,6 +83,7 @@ class Host:
         self._main_caller = ThreadPoolExecutor(1, thread_name_prefix="user")
         self._ticks = 0
         self._ended = loop.create_future()
+        self._behind_answer = []
         self._data_source = None
         self._tensors = None
         self.args = None
@@ -297,6 +301,20 @@ class Host:
             self._fail(call.number, error, started)
         else:
             self._answer(call.number, value, columns, started)
+        behind, self._behind_answer = self._behind_answer, []
+        for function in behind:
+            self._main_caller.submit(self._call_behind, function)
+
+    def call_behind_answer(self, function):
+        """Calls it, in the thread of functions of a step, when the answer that is being made is on its way."""
+        self._behind_answer.append(function)
+
+    @staticmethod
+    def _call_behind(function):
+        try:
+            function()
+        except Exception:
+            logger.exception("RolloutFnTrainOutput.on_accepted")
 
     def _end_task(self, call, task, outcome, started):
         self._tasks.pop(call.number, None)

@@ -60,7 +60,7 @@ async def apply_rollout_sample_hooks(args, value, **kwargs):
     paths = getattr(args, "rollout_sample_hook_path", None) or []
     if not paths:
         return value
-    kwargs.setdefault("rollout_id", _current_rollout_id)
+    kwargs.setdefault("rollout_id", _rollout_id())
     if isinstance(value, list):
         return [await apply_rollout_sample_hooks(args, item, **kwargs) for item in value]
     if not isinstance(value, Sample):

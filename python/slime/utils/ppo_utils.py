@@ -231,6 +231,21 @@ class _Sum(torch.autograd.Function):
         return gradient, None
 
 
+class _Same(torch.autograd.Function):
+    """What all ranks of a group have, for each rank's own use of it: the gradients of those are added up."""
+
+    @staticmethod
+    def forward(ctx, tensor, group):
+        ctx.group = group
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        total = gradient.clone()
+        torch.distributed.all_reduce(total, group=ctx.group)
+        return total, None
+
+
 class _Vocabulary:
     """The columns of the logits that this rank has."""
 
@@ -247,6 +262,13 @@ class _Vocabulary:
 
     def sum(self, tensor):
         return _Sum.apply(tensor, self.group) if self.is_divided else tensor
+
+    def entropy(self, logits):
+        """[rows]"""
+        total = self.log_sum(logits)
+        log_probs = logits - (_Same.apply(total, self.group) if self.is_divided else total).unsqueeze(-1)
+        probs = torch.exp(log_probs)
+        return -self.sum((probs * torch.where(probs > 0, log_probs, torch.zeros_like(log_probs))).sum(dim=-1))
 
     def log_sum(self, logits):
         """[rows]: the logarithm of the sum over the whole vocabulary."""
@@ -297,9 +319,7 @@ def calculate_log_probs_and_entropy(
         found.append(vocabulary.at(rows, places, ids) - vocabulary.log_sum(kept))
         if with_entropy:
             with torch.set_grad_enabled(with_entropy_grad and torch.is_grad_enabled()):
-                total = vocabulary.log_sum(rows)
-                probs = torch.exp(rows - total.unsqueeze(-1))
-                entropies.append(total - vocabulary.sum((probs * rows).sum(dim=-1)))
+                entropies.append(vocabulary.entropy(rows))
     return torch.cat(found).unsqueeze(-1), torch.cat(entropies) if with_entropy else None
 
 
@@ -311,10 +331,7 @@ def compute_log_probs(logits, tokens, process_group):
 def compute_entropy_from_logits(logits, process_group):
     """[rows]"""
     rows = logits.float()
-    vocabulary = _Vocabulary(process_group, rows.shape[1])
-    total = vocabulary.log_sum(rows)
-    probs = torch.exp(rows - total.unsqueeze(-1))
-    return total - vocabulary.sum((probs * rows).sum(dim=-1))
+    return _Vocabulary(process_group, rows.shape[1]).entropy(rows)
 
 
 def calculate_topk_log_probs(logits, token_ids, process_group, chunk_size: int = -1, temperature: float = 1.0):
