@@ -333,9 +333,28 @@ train::TrainBatchConfig make_batch_config(const config::RunConfig& config) {
   return batch;
 }
 
+namespace {
+
+/// With rewards, which are for metrics alone.
+train::TrainBatch make_imitation_batch(const std::vector<Group>& groups,
+                                       const std::string& reward_key) {
+  train::TrainBatch batch = train::make_imitation_batch(groups);
+  auto trained = batch.samples.begin();
+  for (const Group& group : groups) {
+    for (const Sample& sample : group.samples) {
+      if (!sample.reward.is_null())
+        trained->reward = trained->raw_reward = sample.reward_value(reward_key);
+      ++trained;
+    }
+  }
+  return batch;
+}
+
+}  // namespace
+
 train::TrainBatch make_batch(const std::vector<Group>& groups, const config::RunConfig& config) {
   if (config.is_preference()) return train::make_preference_batch(groups);
-  if (config.imitates_samples) return train::make_imitation_batch(groups);
+  if (config.imitates_samples) return make_imitation_batch(groups, config.reward_key);
   if (!config.is_supervised()) return train::make_train_batch(groups, make_batch_config(config));
   std::vector<Sample> samples;
   for (const Group& group : groups)
