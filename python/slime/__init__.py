@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 absent.install()
 
-_OF_THE_LOOP = ("Error", "Refused", "Rollout", "Run", "RunOver", "astart", "grpo", "start")
+_OF_THE_LOOP = ("Error", "Refused", "Rollout", "Run", "RunOver", "astart", "grpo", "start", "train")
 
 
 def __getattr__(name):

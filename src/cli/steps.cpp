@@ -23,6 +23,7 @@
 #include "loop/translations.h"
 #include "loop/verb_door.h"
 #include "loop/verb_run.h"
+#include "report/run_folder.h"
 #include "setup/run_devices.h"
 #include "train/keep_freed_memory.h"
 
@@ -32,17 +33,19 @@ namespace {
 constexpr const char* kHelp =
     "slime steps: a run of `slime train` whose loop is a script's (Python: slime.start, "
     "docs/python.md).\n\n"
-    "  slime steps --door DIR [--share-weights] FLAGS OF slime train\n\n"
+    "  slime steps --door DIR [--share-weights | --built-in-loop] FLAGS OF slime train\n\n"
     "  --door DIR        a directory of yours, mode 0700: door.json in it says address and token\n"
     "  --share-weights   engines that take turns with the trainer read its weights: less memory, "
     "and\n"
-    "                    no generation between training and update_weights\n\n"
+    "                    no generation between training and update_weights\n"
+    "  --built-in-loop   the loop of `slime train`; door.json says where the run's folder is\n\n"
     "It ends when its standard input is closed, or whoever started it has ended.\n";
 
 /// Of this command; the rest are flags of the run.
 struct StepsOptions {
   std::filesystem::path door;
   bool shares_weights = false;
+  bool has_built_in_loop = false;
   std::vector<std::string> flags;
 };
 
@@ -51,6 +54,8 @@ StepsOptions parse_steps(std::span<const std::string> arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--share-weights") {
       options.shares_weights = true;
+    } else if (arguments[i] == "--built-in-loop") {
+      options.has_built_in_loop = true;
     } else if (arguments[i] == "--door" && i + 1 < arguments.size()) {
       options.door = arguments[++i];
     } else {
@@ -73,6 +78,18 @@ void refuse_hosts(const config::RunConfig& config) {
   }
 }
 
+int run_loop_of(const StepsOptions& options, const config::ParsedFlags& flags) {
+  const SystemClock clock;
+  if (!options.has_built_in_loop) {
+    return loop::run_on_this_host(flags, clock, [&options](loop::Stations& run) {
+      return loop::run_by_verbs(run, options.door);
+    });
+  }
+  const auto folder = report::RunFolder::only_named(flags.config).root();
+  loop::write_door(options.door, {{"run_dir", std::filesystem::absolute(folder).string()}});
+  return loop::run_on_this_host(flags, clock);
+}
+
 int drive(const StepsOptions& options) {
   config::ParsedFlags flags = config::parse_flags(options.flags);
   const std::string place = setup::choose_device(flags.config);
@@ -81,16 +98,13 @@ int drive(const StepsOptions& options) {
   fmt::print(stderr, "slime steps: {}\n", place);
   if (flags.config.device.peek() == "cpu") train::keep_freed_memory();
   refuse_hosts(flags.config);
-  flags.config.keeps_engine_weights =
-      !options.shares_weights && !flags.config.debug_rollout_only.peek();
+  flags.config.keeps_engine_weights = !options.shares_weights && !options.has_built_in_loop &&
+                                      !flags.config.debug_rollout_only.peek();
   config::complete_and_validate(flags);
   loop::make_translations(flags.config, loop::model_if_here(flags.config).get());
   config::note_unread_flags(flags);
   cluster::take_identity_from_environment();
-  const SystemClock clock;
-  const int exit_code = loop::run_on_this_host(flags, clock, [&options](loop::Stations& run) {
-    return loop::run_by_verbs(run, options.door);
-  });
+  const int exit_code = run_loop_of(options, flags);
   if (const std::string line = config::still_unread(flags); !line.empty())
     fmt::print(stderr, "{}\n", line);
   return exit_code;

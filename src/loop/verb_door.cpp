@@ -233,6 +233,10 @@ void require_private_folder(const fs::path& folder) {
   }
 }
 
+void write_door(const fs::path& folder, const json::object& door) {
+  write_private_file(folder / "door.json", json_text(door));
+}
+
 void write_last_words(const fs::path& folder, const std::string& message) {
   write_private_file(folder / "last_words.json", json_text(json::object{{"error", message}}));
 }
@@ -247,8 +251,7 @@ VerbDoor::VerbDoor(const fs::path& folder, VerbQueue& queue, VerbView view,
       server_(server_config(token), routes(queue, view_)) {
   require_private_folder(folder);
   server_.start();
-  write_private_file(file_, json_text(json::object{
-                                {"url", server_.url()}, {"token", token}, {"pid", ::getpid()}}));
+  write_door(folder, {{"url", server_.url()}, {"token", token}, {"pid", ::getpid()}});
 }
 
 VerbDoor::~VerbDoor() {

@@ -51,6 +51,9 @@ class VerbDoor {
 /// Throws ConfigError where others than this user may look into the folder, or it is none.
 void require_private_folder(const std::filesystem::path& folder);
 
+/// `folder`/door.json, mode 0600.
+void write_door(const std::filesystem::path& folder, const json::object& door);
+
 /// What ended the run, for who started it: `folder`/last_words.json.
 void write_last_words(const std::filesystem::path& folder, const std::string& message);
 

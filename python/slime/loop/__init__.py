@@ -7,6 +7,7 @@ from slime.loop.calls import Call, Evaluation, Rollout, Sample, Saved, Training,
 from slime.loop.errors import Error, Refused, RunOver
 from slime.loop.recipes import Step, grpo
 from slime.loop.run import Config, Run, astart, start
+from slime.loop.training import TrainingRun, train
 
 __all__ = [
     "Call",
@@ -21,8 +22,10 @@ __all__ = [
     "Saved",
     "Step",
     "Training",
+    "TrainingRun",
     "Update",
     "astart",
     "grpo",
     "start",
+    "train",
 ]

@@ -75,7 +75,7 @@ class Child:
             self.kill()
             raise
 
-    def has_ended(self, within: float = 0.0) -> bool:
+    def has_ended(self, within: float | None = 0.0) -> bool:
         try:
             self._process.wait(within)
         except subprocess.TimeoutExpired:
@@ -102,6 +102,14 @@ class Child:
         self._screen.last_lines()
         shutil.rmtree(self.folder, ignore_errors=True)
         return status
+
+    def end(self, statuses: Sequence[int]) -> RunOver | None:
+        """When it has ended: its death, where its exit status is none of these."""
+        status = self._process.wait()
+        if status not in statuses:
+            return self.death()
+        self.clean_up()
+        return None
 
     def death(self) -> RunOver:
         """What it died of, in its own words. It has ended."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, TypeVar
@@ -18,6 +16,7 @@ from slime.loop.child import Child
 from slime.loop.door import Door
 from slime.loop.errors import Error, Refused, RunOver
 from slime.loop.flags import flag_words
+from slime.loop.metrics import read_metrics
 
 __all__ = ["Config", "Run", "astart", "start"]
 
@@ -133,21 +132,7 @@ class Run:
                 Settled(self, {}).result()
             except Error:
                 pass
-        return list(self._metric_records())
-
-    def _metric_records(self) -> Iterator[dict[str, Any]]:
-        records: dict[int, dict[str, Any]] = {}
-        try:
-            lines = (self.run_dir / "metrics.jsonl").read_text().splitlines()
-        except OSError:
-            lines = []
-        for line in lines:
-            try:
-                row = json.loads(line)
-                records.setdefault(row["step"], {}).update(row)
-            except (ValueError, KeyError):
-                continue  # the last line may be half written
-        yield from (records[step] for step in sorted(records))
+        return read_metrics(self.run_dir)
 
     def close(self) -> None:
         """Ends the run: what was trained is saved, files are complete. Does nothing the second time."""
