@@ -127,7 +127,12 @@ def test_the_moved_await_is_train_async(work):
 
     asyncio.run(main())
     assert weights(moved) == weights(built_in)
-    assert numbers_that_repeat(moved) == numbers_that_repeat(built_in)
+    assert without_load(numbers_that_repeat(moved)) == without_load(numbers_that_repeat(built_in))
+
+
+def without_load(steps):
+    """What the engine had to do at the moment when a step was taken is no part of what repeats."""
+    return {step: {k: v for k, v in row.items() if not k.startswith("rollout/engine/")} for step, row in steps.items()}
 
 
 def test_supervised_rows_are_trained_by_the_same_verbs(work):
@@ -240,13 +245,12 @@ def test_flags_that_cannot_work_raise_the_programs_sentence(work):
 
 
 def test_an_error_in_a_step_is_an_exception_and_what_was_trained_is_saved(work):
-    run_dir = work / "loop-data-ends"
-    command = train_command(work, run_dir, rollouts=50, extra=["--streaming-data"])
-    command.remove("--rollout-shuffle")
-    with pytest.raises(slime.RunOver, match="the data ended"):
+    run_dir = work / "loop-nothing-accepted"
+    command = train_command(work, run_dir, extra=["--loss-type", "sft_loss", "--rejection-min-reward", "2", "--max-untrained-steps", "2"])
+    with pytest.raises(slime.RunOver, match="3 rollout steps in a row had no token to train on"):
         with start(command) as run:
             synchronous(run, saves=False)
-    with pytest.raises(slime.RunOver, match="the data ended"):
+    with pytest.raises(slime.RunOver, match="had no token to train on"):
         run.generate()
     assert (run_dir / "latest" / "model.safetensors").exists()
 

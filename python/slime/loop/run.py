@@ -22,6 +22,7 @@ __all__ = ["Config", "Run", "astart", "start"]
 
 _AnyCall = TypeVar("_AnyCall", bound=Call)
 _LONGEST_SAVE = 1800.0  # seconds
+_GOOD_ENDS = (0, 130)  # exit statuses: closed, interrupted
 
 
 class Config(dict):
@@ -67,6 +68,7 @@ class Run:
         self._owner = os.getpid()
         self._over: RunOver | None = None
         self._is_closed = False
+        self._has_ended_well = False  # before it could say so
         self._open: set[Call] = set()  # that nobody has waited for
         self._config: Config | None = None
         address = child.wait_for_door()
@@ -149,7 +151,7 @@ class Run:
             self._over = error
         finally:
             self._child.clean_up()
-        if self._over is not None and not is_known:
+        if self._over is not None and not is_known and not self._has_ended_well:
             raise self._over
         self._over = self._over or RunOver("the run is closed")
 
@@ -231,7 +233,9 @@ class Run:
             # The door closes with the run: what was trained may still be on its way to the disk.
             if not self._child.has_ended(within=_LONGEST_SAVE):
                 raise Error(f"the run's door is closed, and the program (process {self._child.pid}) goes on: {error}") from error
-            self._over = self._child.death()
+            died_of = self._child.end(statuses=_GOOD_ENDS)
+            self._has_ended_well = died_of is None
+            self._over = died_of or RunOver("the run is closed")
             raise self._over from error
 
     def _warn_of_refusals(self) -> None:
