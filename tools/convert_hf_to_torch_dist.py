@@ -4,7 +4,8 @@
     pip install torch
     python3 tools/convert_hf_to_torch_dist.py --hf-checkpoint MODEL --save OUT
 
-Writes OUT/release and OUT/latest_checkpointed_iteration.txt. It runs in one process on the CPU, and a stacked weight (all layers of one
+Writes OUT/release and OUT/latest_checkpointed_iteration.txt, weights alone: Megatron-LM loads them with --dist-ckpt-strictness ignore_all
+--no-load-optim --no-load-rng. It runs in one process on the CPU, and a stacked weight (all layers of one
 kind) is in memory at once. Flags of Megatron's that published commands pass are accepted: the sizes are those of config.json.
 """
 
