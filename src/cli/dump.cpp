@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "plugin/rollout_dump.h"
 #include "report/branch_files.h"
 #include "report/rollout_archive.h"
 #include "report/rollout_files.h"
@@ -86,12 +87,23 @@ void write_out(const fs::path& lines, const fs::path& out, int64_t rollout) {
   const std::vector<Group> groups = report::read_samples(lines);
   if (report::has_archive_name(out)) {
     report::write_archive(out, rollout, groups);
+  } else if (out.extension() == ".pt") {
+    const fs::path between =
+        fs::path(out).replace_filename(fmt::format("{}.{}.jsonl", out.stem().string(), rollout));
+    report::write_samples(between, groups);
+    try {
+      plugin::convert_rollout_dump(between, out);
+    } catch (...) {
+      fs::remove(between);
+      throw;
+    }
+    fs::remove(between);
   } else if (out.extension() == ".jsonl" || out.extension() == ".json") {
     report::write_samples(out, groups);
   } else {
     throw ConfigError(
-        fmt::format("--out {}: should end in .jsonl (JSON lines) or .straw.json (an "
-                    "archive)",
+        fmt::format("--out {}: should end in .jsonl (JSON lines), .pt (the original's form) or "
+                    ".straw.json (an archive)",
                     out.string()));
   }
   int64_t num_samples = 0;
@@ -115,9 +127,10 @@ int dump(std::span<const std::string> arguments) {
       ->required();
   app.add_option("ROLLOUT", rollout, "the rollout step, from 0")->check(CLI::NonNegativeNumber);
   app.add_option("--branch", branch, "a branch of the run, as `slime runs` lists it");
-  app.add_option("-o,--out", out,
-                 "a file instead: FILE.jsonl, or FILE.straw.json, which "
-                 "--load-debug-rollout-data reads too");
+  app.add_option(
+      "-o,--out", out,
+      "a file instead: FILE.jsonl, FILE.pt (as the original writes and reads them; needs "
+      "python3), or FILE.straw.json; --load-debug-rollout-data reads all of them");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   if (!fs::is_regular_file(run_dir / "run.json"))
     throw ConfigError(

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Groups of an earlier run, from the files of its --save-debug-rollout-data: training alone, as
-/// often as one likes, on the same responses.
+/// Groups of an earlier run, from the files of its --save-debug-rollout-data, or from those of the original (.pt):
+/// training alone, as often as one likes, on the same responses.
 
 #include <string>
 

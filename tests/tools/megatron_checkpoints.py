@@ -6,11 +6,13 @@
 
 For each kind of model: a tiny GPTModel is saved by megatron.core.dist_checkpointing with two tensor-parallel ranks (gloo), converted to a
 Hugging Face directory and compared weight by weight with what the ranks had; the directory is converted back, and Megatron-Core loads
-that. Prints one line a kind.
+that. Prints one line a kind. KEEP=FOLDER leaves the checkpoint, its config.json and the sums of the converted tensors' bytes there, as
+tests/fixtures/torch_dist has them (of qwen3, Megatron-Core 0.16.1, torch 2.11).
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,7 +37,7 @@ def model_of(kind):
 
     more = {}
     if kind.get("experts"):
-        more = {"num_moe_experts": kind["experts"], "moe_router_topk": 2, "moe_ffn_hidden_size": 16, "moe_token_dispatcher_type": "alltoall"}
+        more = {"num_moe_experts": kind["experts"], "moe_router_topk": 2, "moe_ffn_hidden_size": 16, "moe_token_dispatcher_type": "allgather"}
     config = TransformerConfig(
         num_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=HEADS, num_query_groups=GROUPS, kv_channels=16, ffn_hidden_size=WIDTH,
         normalization="RMSNorm", gated_linear_unit=True, activation_func=torch.nn.functional.silu, add_bias_linear=False,
@@ -158,6 +160,13 @@ def check(name):
         whole = torch.cat([each["embedding.word_embeddings.weight"] for each in ranks])[:VOCABULARY]
         assert torch.equal(whole, hf("model.embed_tokens.weight"))
         assert ("lm_head.weight" in model.tensors) != bool(kind.get("ties"))
+        if os.environ.get("KEEP"):
+            keep = Path(os.environ["KEEP"])
+            shutil.copytree(where / "origin", keep / "origin")
+            shutil.copytree(where / "iter_0000003", keep / "iter_0000003")
+            (keep / "latest_checkpointed_iteration.txt").write_text("3")
+            sums = {key: [dtype, list(shape), sum(data)] for key, (dtype, shape, data) in model.tensors.items()}
+            (keep / "expected.json").write_text(json.dumps(sums))
         back = [sys.executable, ROOT / "tools" / "convert_hf_to_torch_dist.py", "--hf-checkpoint", where / "hf", "--save", where / "back"]
         subprocess.run(back, check=True)
         if not kind.get("singleton"):  # another form of the same; the tool writes the usual one
