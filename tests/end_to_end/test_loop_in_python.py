@@ -347,3 +347,34 @@ def test_a_door_that_others_can_look_into_is_refused(work, tmp_path):
     tmp_path.chmod(0o755)
     done = run_slime([str(SLIME), "steps", "--door", str(tmp_path), *flags_of(train_command(work, work / "loop-open-door"))])
     assert done.returncode == 2 and "mode 0700" in done.stderr
+
+
+def test_the_built_in_loop_has_a_handle(work, built_in):
+    run_dir = work / "loop-handle"
+    run = slime.train(flags_of(train_command(work, run_dir, rollouts=STEPS)), output=False, program=str(SLIME))
+    assert run.run_dir == run_dir
+    run.wait()
+    assert not run.is_running
+    assert [row["step"] for row in run.metrics] == list(range(STEPS))
+    assert weights(run_dir) == weights(built_in)
+
+
+def test_the_handle_stops_a_run_as_ctrl_c_does(work):
+    run_dir = work / "loop-stopped"
+    run = slime.train(flags_of(train_command(work, run_dir, rollouts=100_000)), output=False, program=str(SLIME))
+    while not run.metrics:
+        assert run.is_running
+        time.sleep(0.02)
+    with pytest.raises(TimeoutError):
+        run.wait(timeout=0.05)
+    run.stop()
+    assert (run_dir / "latest" / "model.safetensors").exists()
+
+
+def test_the_handle_says_what_a_run_died_of(work):
+    with pytest.raises(slime.RunOver, match="--lr -1"):
+        slime.train([*flags_of(train_command(work, work / "loop-handle-bad")), "--lr", "-1"], output=False, program=str(SLIME))
+    run = slime.train(flags_of(train_command(work, work / "loop-handle-dies", rollouts=100_000)), output=False, program=str(SLIME))
+    os.kill(run._child.pid, signal.SIGKILL)
+    with pytest.raises(slime.RunOver, match="SIGKILL"):
+        run.wait()
