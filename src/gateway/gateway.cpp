@@ -41,6 +41,9 @@ json::object to_json(const Workers::View& worker) {
           {"connection_mode", "http"},
           {"priority", 50},
           {"cost", 1.0},
+          {"model_id",
+           worker.models.empty() ? json::value(nullptr) : json::value(worker.models.front())},
+          {"models", json::value_from(worker.models)},
           {"is_healthy", worker.is_healthy},
           {"is_draining", worker.is_draining},
           {"circuit_breaker", word_of(worker.breaker)},
@@ -142,6 +145,7 @@ std::vector<net::HttpRoute> Gateway::routes() {
   add_worker_routes(routes);
   add_state_routes(routes);
   add_order_routes(routes);
+  add_list_routes(routes);
   routes.emplace_back("GET", "/health_generate", RouteClass::kProbe,
                       [this](HttpExchange& exchange) { return proxy_.forward(exchange); });
   for (const char* method : {"GET", "POST", "PUT", "PATCH", "DELETE"}) {

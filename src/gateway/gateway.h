@@ -42,12 +42,16 @@ class Gateway final {
   void add_worker_routes(std::vector<net::HttpRoute>& routes);
   void add_state_routes(std::vector<net::HttpRoute>& routes);
   void add_order_routes(std::vector<net::HttpRoute>& routes);
+  void add_list_routes(std::vector<net::HttpRoute>& routes);
 
   net::HttpResponse add_worker(const std::string& url);
   net::HttpResponse remove_worker(const std::string& name, bool at_once);
   net::Task<void> order(net::HttpExchange& exchange);
   net::Task<void> send_loads(net::HttpExchange& exchange);
   net::Task<void> send_engine_metrics(net::HttpExchange& exchange);
+  /// The lists that workers have under `member`, as one.
+  net::Task<void> send_list(net::HttpExchange& exchange, std::string member);
+  net::Task<void> open_session(net::HttpExchange& exchange);
 
   const GatewayConfig config_;
   Workers workers_;

@@ -10,6 +10,8 @@
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
+#include "core/json.h"
+
 namespace slime::gateway {
 namespace {
 
@@ -48,7 +50,27 @@ net::Task<void> HealthChecks::look_at(Workers::View worker) {
   } else if (answer->status != 200) {
     problem = fmt::format("{} answers {}", config_.path, answer->status);
   }
+  // Before it gets its first request.
+  if (!problem && !worker.is_healthy) co_await ask_for_models(worker);
   workers_.note_check(worker.id, problem);
+}
+
+net::Task<void> HealthChecks::ask_for_models(Workers::View worker) {
+  WorkerCall call{.request = {.method = "GET", .target = "/v1/models"}, .timeout = config_.timeout};
+  const Expected<net::HttpResponse> answer =
+      co_await call_worker(call, worker.address, cancellation_);
+  if (!answer || answer->status != 200) co_return;
+  const auto body = try_parse_json(answer->body);
+  const json::object* object = body ? body->if_object() : nullptr;
+  const json::value* data = object == nullptr ? nullptr : object->if_contains("data");
+  if (data == nullptr || !data->is_array()) co_return;
+  std::vector<std::string> models;
+  for (const json::value& card : data->get_array()) {
+    const json::object* fields = card.if_object();
+    const json::value* id = fields == nullptr ? nullptr : fields->if_contains("id");
+    if (id != nullptr && id->is_string()) models.emplace_back(id->get_string());
+  }
+  workers_.note_models(worker.id, std::move(models));
 }
 
 }  // namespace slime::gateway

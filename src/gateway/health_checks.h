@@ -21,6 +21,8 @@ class HealthChecks final {
  private:
   net::Task<void> look_around();
   net::Task<void> look_at(Workers::View worker);
+  /// Of workers that are about to serve, also again: somebody may have started another server there.
+  net::Task<void> ask_for_models(Workers::View worker);
 
   const HealthConfig config_;
   Workers& workers_;

@@ -124,6 +124,7 @@ std::size_t Policy::with_most_of_prompt(std::span<const Candidate> candidates,
 
 std::size_t Policy::choose(std::span<const Candidate> candidates, const RequestFacts& facts) {
   check(!candidates.empty(), "somebody can be chosen");
+  if (!facts.session.empty()) return first_of_key(candidates, facts.session);
   switch (config_.kind) {
     case PolicyKind::kRandom:
       return draw(candidates.size());

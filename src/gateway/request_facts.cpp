@@ -90,8 +90,36 @@ class Skimmer final {
   std::size_t at_ = 0;
 };
 
+const MemberSpan* find(const std::vector<MemberSpan>& members, std::string_view name) {
+  const auto found = std::ranges::find(members, name, &MemberSpan::name);
+  return found == members.end() ? nullptr : &*found;
+}
+
 std::string text_of(const json::value& value) {
   return value.is_string() ? std::string(value.get_string()) : std::string();
+}
+
+std::string text_of(const MemberSpan* member) {
+  if (member == nullptr || member->value.size() > kMaxKeyText) return {};
+  const auto value = try_parse_json(member->value);
+  return value ? text_of(*value) : std::string();
+}
+
+/// "/sessions/a-17/v1/messages" -> "a-17"; of a new one its body names it.
+std::string session_in(const net::HttpRequest& request, const std::vector<MemberSpan>& members) {
+  constexpr std::string_view kSessions = "/sessions/";
+  if (request.path == "/sessions") return text_of(find(members, "name"));
+  if (!request.path.starts_with(kSessions)) {
+    return std::string(request.header("X-Slime-Session").value_or(""));
+  }
+  const std::string_view rest = std::string_view(request.path).substr(kSessions.size());
+  return std::string(rest.substr(0, rest.find('/')));
+}
+
+std::string model_in(const net::HttpRequest& request, const std::vector<MemberSpan>& members) {
+  constexpr std::string_view kModels = "/v1/models/";
+  if (request.path.starts_with(kModels)) return request.path.substr(kModels.size());
+  return text_of(find(members, "model"));
 }
 
 /// A text, a number, or the id within an object.
@@ -131,11 +159,6 @@ std::string_view without_end(std::string_view span) {
   return span;
 }
 
-const MemberSpan* find(const std::vector<MemberSpan>& members, std::string_view name) {
-  const auto found = std::ranges::find(members, name, &MemberSpan::name);
-  return found == members.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 std::vector<MemberSpan> top_members(std::string_view text, std::size_t limit) {
@@ -160,6 +183,8 @@ RequestFacts facts_of(const net::HttpRequest& request) {
     if (const auto value = request.header(name)) facts.routing_key = *value;
   }
   const std::vector<MemberSpan> members = top_members(request.body);
+  facts.model = model_in(request, members);
+  facts.session = session_in(request, members);
   if (const MemberSpan* rid = find(members, "rid")) facts.rids = rids_of(rid->value);
   for (const std::string_view name : kKeyFields) {
     if (!facts.routing_key.empty()) break;

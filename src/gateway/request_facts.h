@@ -16,6 +16,11 @@ namespace slime::gateway {
 
 struct RequestFacts {
   std::vector<std::string> rids;  // of "rid": what an abort may name
+  /// The name of the model that is asked; empty: none is named.
+  std::string model;
+  /// Of a session that one worker keeps (/sessions/NAME, or the header X-Slime-Session): whatever the
+  /// policy, its requests go to that worker. Empty: there is none.
+  std::string session;
   /// Of a conversation or session; empty: there is none. The header X-SMG-Routing-Key comes first.
   std::string routing_key;
   /// The text of the prompt's field without its last bracket or quote, which a longer prompt does not

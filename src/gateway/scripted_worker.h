@@ -30,13 +30,14 @@ class ScriptedWorker final {
  public:
   enum class Does { kAnswer, kStream, kCutBeforeAnswer, kCutInStream, kHang };
 
-  explicit ScriptedWorker(std::string name_in)
-      : name(std::move(name_in)), server_(config(), routes()) {
+  explicit ScriptedWorker(std::string name_in, std::string model_in = "m")
+      : name(std::move(name_in)), model(std::move(model_in)), server_(config(), routes()) {
     server_.start();
   }
   ~ScriptedWorker() { server_.stop(std::chrono::milliseconds(0)); }
 
   const std::string name;
+  const std::string model;  // that it serves
   std::atomic<int> status{200};
   std::atomic<int> health{200};
   std::atomic<Does> does{Does::kAnswer};
@@ -64,13 +65,23 @@ class ScriptedWorker final {
                         net::answer_with([this](const net::HttpRequest&) {
                           return net::HttpResponse{.status = health};
                         }));
+    routes.emplace_back(
+        "GET", "/v1/models", net::RouteClass::kProbe,
+        net::answer_with([this](const net::HttpRequest&) {
+          return net::HttpResponse{.body = R"({"object":"list","data":[{"id":")" + model + "\"}]}"};
+        }));
+    routes.emplace_back(
+        "GET", "/sessions", net::RouteClass::kProbe,
+        net::answer_with([this](const net::HttpRequest&) {
+          return net::HttpResponse{.body = R"({"sessions":[{"name":"of-)" + name + "\"}]}"};
+        }));
     for (const char* path : {"/abort_request", "/pause_generation", "/update_weights_from_disk"})
       routes.emplace_back("POST", path, net::RouteClass::kProbe,
                           net::answer_with([this](const net::HttpRequest& request) {
                             note(request);
                             return net::HttpResponse{.status = status, .body = "\"" + name + "\""};
                           }));
-    for (const char* method : {"GET", "POST"})
+    for (const char* method : {"GET", "POST", "DELETE"})
       routes.emplace_back(method, "/*", net::RouteClass::kProbe,
                           [this](net::HttpExchange& exchange) { return answer(exchange); });
     return routes;
@@ -141,13 +152,15 @@ class ScriptedWorker final {
 
 /// A gateway in front of workers "a", "b", ..., all of which serve already.
 struct Gated {
-  explicit Gated(int num_workers, GatewayConfig config = {})
+  /// `models`: of the first workers; the others serve "m".
+  explicit Gated(int num_workers, GatewayConfig config = {}, std::vector<std::string> models = {})
       : gateway(fill(std::move(config)), [this](const std::string& line) {
           const std::lock_guard lock(mutex);
           lines.push_back(line);
         }) {
+    models.resize(static_cast<std::size_t>(num_workers), "m");
     for (int i = 0; i < num_workers; ++i)
-      workers.emplace_back(std::string(1, static_cast<char>('a' + i)));
+      workers.emplace_back(std::string(1, static_cast<char>('a' + i)), models[i]);
     for (const ScriptedWorker& worker : workers)
       EXPECT_TRUE(gateway.workers().add(*parse_worker_url(worker.url())));
     gateway.start();

@@ -139,7 +139,8 @@ Workers::View Workers::view_of(const Worker& worker) const {
           .load = worker.load,
           .num_requests = worker.num_requests,
           .num_failures = worker.num_failures,
-          .why_unhealthy = worker.is_healthy ? "" : worker.why_unhealthy};
+          .why_unhealthy = worker.is_healthy ? "" : worker.why_unhealthy,
+          .models = worker.models};
 }
 
 std::vector<Workers::View> Workers::list() const {
@@ -170,9 +171,17 @@ std::optional<Workers::Lease> Workers::choose(const RequestFacts& facts,
                                               const std::set<WorkerId>& tried) {
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
+  const auto serves_model = [&](const Worker& worker) {
+    return std::ranges::find(worker.models, facts.model) != worker.models.end();
+  };
+  // Also by one that is not healthy now: its model's requests are nobody else's.
+  const bool is_model = !facts.model.empty() && std::ranges::any_of(workers_, [&](const auto& it) {
+    return serves_model(*it.second);
+  });
   std::vector<Candidate> candidates;
   for (const auto& [id, worker] : workers_) {
     if (tried.contains(id) || !may_serve(*worker, now)) continue;
+    if (is_model && !serves_model(*worker)) continue;
     candidates.push_back(
         {.id = id, .load = worker->load, .place = hash_of(worker->address.authority)});
   }
@@ -250,6 +259,12 @@ std::vector<Workers::View> Workers::due_for_check() {
     due.push_back(view_of(*worker));
   }
   return due;
+}
+
+void Workers::note_models(WorkerId id, std::vector<std::string> models) {
+  const std::lock_guard lock(mutex_);
+  const auto found = workers_.find(id);
+  if (found != workers_.end()) found->second->models = std::move(models);
 }
 
 void Workers::note_check(WorkerId id, const std::optional<std::string>& problem) {

@@ -87,6 +87,8 @@ class Workers final {
     int64_t num_requests = 0;  // ever
     int64_t num_failures = 0;
     std::string why_unhealthy;  // of the last check that failed
+    std::vector<std::string> models =
+        {};  // that it serves, by its own words; empty: it did not say
   };
   std::vector<View> list() const;
   std::optional<View> find(const std::string& name) const;
@@ -125,7 +127,8 @@ class Workers final {
   };
 
   /// Whoever the policy takes of those that may get a request and are not in `tried`; nothing: there
-  /// is none. The rids of `facts` are in it until the lease ends.
+  /// is none. Where some serve the model that `facts` name, these alone; a name that no worker has is
+  /// everybody's. A session's requests are one worker's, whatever the policy. The rids of `facts` are in it until the lease ends.
   std::optional<Lease> choose(const RequestFacts& facts, const std::set<WorkerId>& tried);
   /// Who has a request whose rid starts with `prefix`.
   std::set<WorkerId> with_rid(const std::string& prefix) const;
@@ -136,6 +139,7 @@ class Workers final {
   /// For health checks: those due now, which are not due again before their interval has passed.
   std::vector<View> due_for_check();
   void note_check(WorkerId id, const std::optional<std::string>& problem);
+  void note_models(WorkerId id, std::vector<std::string> models);
 
  private:
   struct Idle {
@@ -151,6 +155,7 @@ class Workers final {
     bool is_draining = false;
     int num_checks_alike = 0;  // in a row, against is_healthy
     std::string why_unhealthy = {};
+    std::vector<std::string> models = {};
     Clock::time_point next_check{};
     int64_t load = 0;
     int64_t num_requests = 0;
