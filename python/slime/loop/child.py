@@ -31,10 +31,12 @@ _SHOWN_LINES = 8
 class Child:
     """Started at once; `wait_for_door` returns when it answers verbs."""
 
-    def __init__(self, words: Sequence[str], output: TextIO | bool | None = None, program: str | None = None) -> None:
+    def __init__(
+        self, words: Sequence[str], output: TextIO | bool | None = None, program: str | None = None, is_live: bool = False
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="slime-"))  # mode 0700
         self._owner = os.getpid()
-        self._screen = Screen(output)
+        self._screen = Screen(output, is_live)
         environment = dict(program_environment() or os.environ)
         # Functions of the user's run in python3: this interpreter's, unless a flag says otherwise.
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]))

@@ -1,5 +1,7 @@
-"""What the program says, shown where the script's own output goes: a terminal gets the live display, a notebook or a file
-gets lines. The last lines are kept, for the error that names them."""
+"""What the program says, shown where the script's own output goes. The last lines are kept, for the error that names them.
+
+Lines, as in a file: the live display of a terminal redraws itself, and would erase what the script prints. It is for scripts that
+leave the terminal to it."""
 
 from __future__ import annotations
 
@@ -26,11 +28,12 @@ def _terminal_of(stream: Any) -> int | None:
 
 
 class Screen:
-    """`output`: a text stream; None for sys.stderr, False for nowhere. `descriptor` is for the program's own output."""
+    """`output`: a text stream; None for sys.stderr, False for nowhere. `is_live`: the live display, where that is a terminal.
+    `descriptor` is for the program's own output."""
 
-    def __init__(self, output: TextIO | bool | None = None) -> None:
+    def __init__(self, output: TextIO | bool | None = None, is_live: bool = False) -> None:
         self._stream: Any = None if output is False else sys.stderr if output is None or output is True else output
-        terminal = _terminal_of(self._stream)
+        terminal = _terminal_of(self._stream) if is_live else None
         self._is_terminal = terminal is not None
         if terminal is not None:
             self._ours, self.descriptor = self._open_terminal(terminal)

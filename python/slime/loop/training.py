@@ -87,4 +87,4 @@ def _stop_all() -> None:
 def train(args: Any = None, *, output: TextIO | bool | None = None, program: str | None = None, **flags: Any) -> TrainingRun:
     """Starts `slime train` with these flags, in the forms of :func:`slime.start`, and returns a handle at once. The run ends with the
     script; ``wait()`` waits for its own end."""
-    return TrainingRun(Child(["--built-in-loop", *flag_words(args, flags)], output, program))
+    return TrainingRun(Child(["--built-in-loop", *flag_words(args, flags)], output, program, is_live=True))
