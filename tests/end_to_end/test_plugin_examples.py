@@ -26,6 +26,7 @@ SHOWN = {
     "half_math.py": lambda run: set(rewards(run)) <= {0, 0.5},
     "best_of.py": lambda run: all(max(each) == 1 for each in by_group(run)),
     "cut_reasoning.py": lambda run: {row["metadata"]["begun_at"] for row in samples(run)} == {0, 1},
+    "traced.py": lambda run: metric(run, "rollout/trace/draw/count") == [16, 16],
     "not_all_long.py": lambda run: sum(metric(run, "rollout/dynamic_filter/drop_all_long")) > 0,
     "newest_first.py": lambda run: len(metric(run, "train/loss")) == 2,
     "drop_truncated.py": lambda run: all(row["remove_sample"] == (row["status"] == "truncated") for row in samples(run)),

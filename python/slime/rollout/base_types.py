@@ -36,8 +36,8 @@ class RolloutFnEvalOutput:
 def call_rollout_fn(fn, *args, evaluation: bool, **kwargs):
     """Calls it; bare lists (training) and dictionaries (evaluation) are wrapped. Throws TypeError for anything else."""
     output = fn(*args, **kwargs, evaluation=evaluation)
-    if isinstance(output, RolloutFnEvalOutput if evaluation else RolloutFnTrainOutput):
-        return output
+    if isinstance(output, (RolloutFnTrainOutput, RolloutFnEvalOutput)):
+        return output  # whoever called looks at which of them it is
     if evaluation and isinstance(output, dict):
         return RolloutFnEvalOutput(data=output)
     if not evaluation and isinstance(output, (list, tuple)):

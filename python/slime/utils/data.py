@@ -95,12 +95,18 @@ def filter_long_prompt(samples, tokenizer, processor, max_length):
     """Those whose prompt has at most `max_length` tokens; all of them when prompts are lists of messages."""
     if max_length is None or not samples or not isinstance(samples[0].prompt, str):
         return samples
+
+    def is_seen(sample):
+        return processor is not None and any(value is not None for value in (sample.multimodal_inputs or {}).values())
+
+    texts = [sample.prompt for sample in samples if not is_seen(sample)]
+    of_texts = iter(tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else ())
     kept = []
     for sample in samples:
-        if processor is not None and any(v is not None for v in (sample.multimodal_inputs or {}).values()):
+        if is_seen(sample):
             ids = processor(text=sample.prompt, **sample.multimodal_inputs)["input_ids"][0]
         else:
-            ids = tokenizer(sample.prompt, add_special_tokens=False)["input_ids"]
+            ids = next(of_texts)
         if len(ids) <= max_length:
             kept.append(sample)
     return kept

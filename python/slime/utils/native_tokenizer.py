@@ -30,6 +30,8 @@ class NativeTokenizer:
     def __call__(self, text, add_special_tokens=False):
         if add_special_tokens:
             raise ValueError("NativeTokenizer: special tokens are the chat template's")
+        if isinstance(text, (list, tuple)):
+            return {"input_ids": [self(each)["input_ids"] for each in text]}
         return {"input_ids": _ask(self._tokenize, {"text": text})["ids"]}
 
     def encode(self, text, add_special_tokens=False):
