@@ -196,6 +196,7 @@ void start_engines(Stations& run, roles::TrainersApart* apart) {
   } else {
     run.topology.engines = engine_beside(run, config, version, running);
   }
+  if (run.topology.session) run.topology.session->note_ready();
   run.plugins->open_door(run.topology.engines->client(),
                          run.topology.engines->max_request_tokens());
 }

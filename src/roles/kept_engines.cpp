@@ -26,6 +26,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAskLimit{10'000};
 constexpr milliseconds kLookForSocket{20};
 constexpr milliseconds kStartLimit{60'000};  // until a process listens
+constexpr double kUnreadySeconds = 1;        // for engines of a trainer that could not begin
 
 /// Where sessions are; others of this user's may be there.
 fs::path made_folder(const std::string& id) {
@@ -118,6 +119,10 @@ KeptEngines::~KeptEngines() {
   for (const auto& connection : attached_)
     if (connection) ::close(connection->descriptor);
   const bool any_lives = std::ranges::any_of(record_.processes, is_running);
+  if (any_lives && !is_ready_ && !has_engines_) {
+    end_session(folder_, record_, kUnreadySeconds);
+    return;
+  }
   if (ends_) {
     if (const int killed = end_session(folder_, record_, config_.end_seconds); killed > 0)
       fmt::print(stderr, "session {}: {} engines did not end within {:g} s and were killed\n",

@@ -42,7 +42,7 @@ class KeptEngines final {
   /// Locks the session; a record whose engines have all ended is forgotten, with the steps beside it. Throws
   /// ConfigError when another trainer has them.
   explicit KeptEngines(KeptEnginesConfig config);
-  /// The engines end where end_with_run() was called, and wait for another trainer otherwise.
+  /// The engines wait for another trainer, or end (note_ready, end_with_run).
   ~KeptEngines();
   KeptEngines(const KeptEngines&) = delete;
   KeptEngines& operator=(const KeptEngines&) = delete;
@@ -67,6 +67,9 @@ class KeptEngines final {
   /// An engine's process, which lives or is started. The session outlives it. Any thread.
   std::unique_ptr<EngineProcess> process(const cluster::WorkerOrder& order, int index);
 
+  /// All engines serve: from here on they outlive this trainer. Before, those that it started do not:
+  /// a command that they cannot begin with is not given again.
+  void note_ready() { is_ready_ = true; }
   void end_with_run() { ends_ = true; }
 
  private:
@@ -87,6 +90,7 @@ class KeptEngines final {
   SessionRecord record_;                                       // guarded by mutex_
   std::vector<std::optional<KeptEngineConnection>> attached_;  // guarded by mutex_; by index
   bool has_weights_ = false;  // those that were attached have the published ones
+  bool is_ready_ = false;
   bool ends_ = false;
 };
 
