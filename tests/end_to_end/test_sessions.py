@@ -128,7 +128,7 @@ def test_a_killed_trainer_comes_again_with_another_layout(session):
     kept = session.kill_before_training()
     engines = session.engines()
     assert len(engines) == 1 and kept
-    done = session.run("--actor-num-gpus-per-node", "2", "--tensor-model-parallel-size", "2", "--max-tokens-per-gpu", "256")
+    done = session.run("--actor-num-gpus-per-node", "2", "--pipeline-model-parallel-size", "2", "--max-tokens-per-gpu", "256")
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout + done.stderr
     assert f"engine 0 (process {engines[0]}, version " in said, said
