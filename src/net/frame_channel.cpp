@@ -118,6 +118,30 @@ std::optional<Frame> FrameChannel::next() {
   return frame;
 }
 
+bool FrameChannel::wait_for_bytes(std::size_t count) {
+  while (arrived_.size() - taken_ < count) {
+    const std::size_t before = arrived_.size();
+    arrived_.resize(taken_ + count);
+    const ssize_t read = ::recv(descriptor_, arrived_.data() + before, arrived_.size() - before, 0);
+    const int reason = errno;
+    arrived_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(read, 0)));
+    if (read > 0 || (read < 0 && reason == EINTR)) continue;
+    if (read == 0 || (reason != EAGAIN && reason != EWOULDBLOCK)) return is_open_ = false;
+    pollfd waiting{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    ::poll(&waiting, 1, -1);
+  }
+  return true;
+}
+
+std::optional<Frame> FrameChannel::receive_alone() {
+  if (!wait_for_bytes(sizeof(Head))) return std::nullopt;
+  Head head;
+  std::memcpy(&head, arrived_.data() + taken_, sizeof head);
+  const bool is_frame = head.magic == kMagic && head.length <= limit_bytes_;
+  if (is_frame && !wait_for_bytes(sizeof head + head.length)) return std::nullopt;
+  return next();  // throws where it is none
+}
+
 std::optional<Frame> FrameChannel::receive() {
   for (;;) {
     if (auto frame = next()) return frame;

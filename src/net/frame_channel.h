@@ -57,8 +57,13 @@ class FrameChannel final {
   std::optional<Frame> next();
   /// Waits for a frame. Nothing when the peer has closed.
   std::optional<Frame> receive();
+  /// The same, and what comes behind it stays in the socket: nothing is lost when it is released then.
+  std::optional<Frame> receive_alone();
 
  private:
+  /// Until so many bytes wait to be handed out; no more are read. False when the peer closes before.
+  bool wait_for_bytes(std::size_t count);
+
   int descriptor_;
   uint64_t limit_bytes_;
   std::mutex send_mutex_;  // one frame at a time

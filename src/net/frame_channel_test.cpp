@@ -42,6 +42,19 @@ TEST(FrameChannel, CarriesFramesInOrderWhateverTheirSize) {
   EXPECT_EQ(last->payload, "end");
 }
 
+TEST(FrameChannel, AFrameThatIsReceivedAloneLeavesTheNextOneInTheSocket) {
+  Pair pair;
+  EXPECT_TRUE(pair.left->send(1, "first", kSoon));
+  EXPECT_TRUE(pair.left->send(2, "", kSoon));
+  EXPECT_TRUE(pair.left->send(3, "third", kSoon));
+  EXPECT_EQ(pair.right->receive_alone()->payload, "first");
+  EXPECT_EQ(pair.right->receive_alone()->type, 2u);
+  FrameChannel next_owner(pair.right->release());
+  EXPECT_EQ(next_owner.receive()->payload, "third");
+  pair.left.reset();
+  EXPECT_FALSE(next_owner.receive_alone());
+}
+
 TEST(FrameChannel, APeerThatClosesEndsTheStreamAfterItsLastFrame) {
   Pair pair;
   EXPECT_TRUE(pair.left->send(1, "bye", kSoon));

@@ -180,10 +180,11 @@ void EngineWorkers::live(int index, const std::stop_token& stop) {
 
 EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token& stop) {
   Ending ending;
+  std::unique_ptr<EngineProcess> process;  // behind the connection, which ends in the block
   try {
     const cluster::RunIdentity identity{.token = config_.identity.token, .epoch = epoch_};
     const cluster::WorkerPlace place = config_.places.at(index);
-    const std::unique_ptr<EngineProcess> process = make_process(index, identity);
+    process = make_process(index, identity);
     EngineStart start = config_.start;
     start.config = config::config_of_engine(config_.start.config, index);
     start.index = index;
@@ -220,15 +221,13 @@ EngineWorkers::Ending EngineWorkers::live_once(int index, const std::stop_token&
     const auto lost = clock_.now();
     while (!stop.stop_requested() && !process->has_failed() && clock_.now() - lost < kBlame)
       std::this_thread::sleep_for(kLook);
-    if (!stop.stop_requested()) {
-      process->check_alive();
-      process->give_up();
-    }
+    if (!stop.stop_requested()) process->check_alive();
   } catch (const BugError&) {
     throw;
   } catch (const std::exception& error) {
     ending.why = error.what();
   }
+  if (process && !stop.stop_requested()) process->give_up();
   return ending;
 }
 

@@ -33,7 +33,7 @@ class KeptEngine final {
   /// One connection; false: the process is to end.
   bool serve(int descriptor) {
     net::FrameChannel channel(descriptor);
-    const std::optional<net::Frame> asked = channel.receive();
+    const std::optional<net::Frame> asked = channel.receive_alone();
     if (!asked) return true;
     switch (static_cast<SessionFrame>(asked->type)) {
       case SessionFrame::kEnd:
@@ -50,8 +50,6 @@ class KeptEngine final {
         throw net::FrameError(fmt::format("a frame of type {} came", asked->type));
     }
     say(channel, SessionFrame::kReady, to_text(state()));
-    const std::optional<net::Frame> go = channel.receive();
-    if (!go || go->type != static_cast<uint32_t>(SessionFrame::kGo)) return true;
     tell(fmt::format("a trainer has come; the weights are of version {}", state_.version));
     const int64_t requests = role_->serve(channel.release());
     tell(fmt::format("the trainer is gone; its requests were {}", requests));

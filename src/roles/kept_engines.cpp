@@ -41,14 +41,14 @@ KeptEngineConnection ask(int descriptor, SessionFrame type, std::string_view pay
   net::FrameChannel channel(descriptor);
   if (!channel.send(static_cast<uint32_t>(type), payload, kAskLimit))
     throw cluster::WorkerFailure("the engine's process has closed its connection");
-  const std::optional<net::Frame> answer = channel.receive();
+  // The engine serves the connection from its answer on.
+  const std::optional<net::Frame> answer = channel.receive_alone();
   if (!answer) throw cluster::WorkerFailure("the engine's process has closed its connection");
   if (answer->type == static_cast<uint32_t>(SessionFrame::kRefused))
     throw ConfigError(answer->payload);
   if (answer->type != static_cast<uint32_t>(SessionFrame::kReady))
     throw net::FrameError("the engine of the session answers what it was not asked");
   KeptEngineConnection connection{.state = kept_engine_state_from(answer->payload)};
-  channel.send(static_cast<uint32_t>(SessionFrame::kGo), "", kAskLimit);
   connection.descriptor = channel.release();
   return connection;
 }
@@ -79,6 +79,7 @@ class KeptEngineProcess final : public EngineProcess {
                                              connection_.state.process, order_.log.string()));
   }
   void give_up() override {
+    if (connection_.state.process == 0) return;  // it did not begin
     ::kill(static_cast<pid_t>(connection_.state.process), SIGKILL);
     while (is_running(connection_.state.process)) std::this_thread::sleep_for(kLookForSocket);
   }
@@ -237,7 +238,12 @@ KeptEngineConnection KeptEngines::connect(const cluster::WorkerOrder& order,
                                                start.index, process, order.log.string()));
     std::this_thread::sleep_for(kLookForSocket);
   }
-  return ask(*descriptor, SessionFrame::kStart, to_frame(start));
+  try {
+    return ask(*descriptor, SessionFrame::kStart, to_frame(start));
+  } catch (...) {
+    ::kill(process, SIGKILL);
+    throw;
+  }
 }
 
 std::unique_ptr<EngineProcess> KeptEngines::process(const cluster::WorkerOrder& order, int index) {

@@ -104,7 +104,12 @@ bool is_running(int64_t process) {
   if (process <= 0) return false;
   const auto number = static_cast<pid_t>(process);
   ::waitpid(number, nullptr, WNOHANG);  // where this process started it
-  return ::kill(number, 0) == 0;
+  if (::kill(number, 0) != 0) return false;
+  // Whoever has it to reap may never do it.
+  std::ifstream in(fmt::format("/proc/{}/stat", process));
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const std::size_t name_end = text.rfind(") ");
+  return name_end == std::string::npos || (text[name_end + 2] != 'Z' && text[name_end + 2] != 'X');
 }
 
 bool has_living_engine(const fs::path& folder, const SessionRecord& record) {

@@ -2,7 +2,7 @@
 
 /// Frames between a trainer and an engine that outlives it, before requests come (roles/kept_engine.h).
 ///
-///   kStart, kAttach  -> kReady, kGo: the connection is that of a RemoteEngine from here on
+///   kStart, kAttach  -> kReady, and the connection is that of a RemoteEngine from here on
 ///   kEnd             -> kEnds, and the process ends
 
 #include <cstdint>
@@ -18,7 +18,6 @@ enum class SessionFrame : uint32_t {
   kStart = 1,  // EngineStart: the process becomes an engine
   kAttach,     // it is one
   kReady,      // KeptEngineState
-  kGo,
   kEnd,
   kEnds,
   kRefused,  // why
