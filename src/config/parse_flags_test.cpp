@@ -1,3 +1,5 @@
+// One file because each of its lines is a command and what is said to it.
+
 #include "config/parse_flags.h"
 #include "config/validate.h"
 

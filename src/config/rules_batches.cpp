@@ -23,8 +23,9 @@ void check_batches(RunConfig& config, Problems& problems) {
     }
   }
   if (!config.global_batch_size) config.global_batch_size = samples;
+  const bool is_given_or_made = samples >= 1;  // else what it is made of is refused by its own name
   problems.require(
-      *config.global_batch_size >= 1 && *config.global_batch_size <= samples,
+      !is_given_or_made || (*config.global_batch_size >= 1 && *config.global_batch_size <= samples),
       fmt::format("--global-batch-size {}: should be between 1 and --rollout-batch-size x "
                   "--n-samples-per-prompt = {}",
                   *config.global_batch_size, samples));

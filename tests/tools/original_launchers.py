@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SLIME = Path(os.environ.get("SLIME_BINARY", ROOT / "build" / "release" / "slime"))
 FOLDERS = ("scripts/run-*.sh", "scripts/low_precision/*.sh", "examples/*/*.sh", "slime_plugins/*/*.sh", "tests/*.sh")
-SILENT = ("ssh", "pkill", "sleep", "pip", "curl", "nvidia-smi", "python", "docker", "hf", "ip", "wget")
+SILENT = ("ssh", "pkill", "sleep", "pip", "curl", "nvidia-smi", "python", "docker", "hf", "huggingface-cli", "ip", "wget")
 # What stands behind "--" of `ray job submit`, or the words behind a train.py that is started without Ray.
 RECORD = """#!/bin/sh
 case "$0" in
