@@ -34,7 +34,7 @@ TEST(TextRoutes, MessagesBecomeThePromptOfTheChat) {
   EXPECT_EQ(at(chat, "/token_strs").as_array().size(), at(chat, "/tokens").as_array().size());
   const json::value bare =
       test.post("/tokenize", "{" + messages + R"(,"add_generation_prompt":false})");
-  EXPECT_LT(at(bare, "/count").as_int64(), at(chat, "/count").as_int64());
+  EXPECT_NE(at(bare, "/tokens"), at(chat, "/tokens"));
 }
 
 TEST(TextRoutes, WhatCannotBeTokenisedIsRefusedWithItsReason) {

@@ -22,8 +22,7 @@ std::vector<TokenId> blank_ids_of(const Tokenizer& tokenizer, TokenId known) {
   for (TokenId id = 0; id < known; ++id) {
     const std::string_view bytes = tokenizer.token_bytes(id);
     if (!bytes.starts_with(' ') || tokenizer.is_special(id)) continue;
-    const bool is_told = bytes.size() > 1 && is_valid_utf8(bytes);
-    if (is_told && !drops_first_blank(tokenizer, id, bytes)) return {};
+    if (is_valid_utf8(bytes) && !drops_first_blank(tokenizer, id, bytes)) return {};
     ids.push_back(id);
   }
   return ids;
