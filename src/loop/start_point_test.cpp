@@ -131,13 +131,25 @@ TEST_F(StartPointTest, ALoadedFolderWithoutCheckpointsIsRefusedWithWhatWouldWork
   EXPECT_THAT(says(root_ / "run"), HasSubstr("without --load the run starts anew"));
   EXPECT_THAT(says(root_ / "other"),
               HasSubstr("there are some in --load " + (root_ / "other/checkpoints").string()));
-  EXPECT_THAT(says(checkpoint),
-              HasSubstr("give its folder, --load " + (root_ / "other/checkpoints").string()));
-  fs::create_directory_symlink(checkpoint, root_ / "newest");
-  EXPECT_THAT(says(root_ / "newest"),
-              HasSubstr("give its folder, --load " + (root_ / "other/checkpoints").string()));
+  fs::copy(checkpoint, root_ / "mine", fs::copy_options::recursive);
+  EXPECT_THAT(says(root_ / "mine"), HasSubstr("this is one checkpoint: give its folder"))
+      << "its name does not say which rollout it is of";
   std::ofstream(root_ / "run" / "config.json") << "{}";
   EXPECT_THAT(says(root_ / "run"), HasSubstr("give it as --hf-checkpoint"));
+}
+
+TEST_F(StartPointTest, OneCheckpointOfAnotherRunIsBegunFromByItsNameOrALinkToIt) {
+  const fs::path checkpoint = leave_checkpoint(command("other"), 3, "theirs");
+  leave_checkpoint(command("other"), 4, "theirs");
+  fs::create_directory_symlink(checkpoint, root_ / "third");
+  for (const fs::path& path : {checkpoint, root_ / "third"}) {
+    RunConfig config = command("new");
+    config.load = path.string();
+    const StartPoint begin = start(config);
+    ASSERT_TRUE(begin.checkpoint.has_value()) << path;
+    EXPECT_EQ(begin.checkpoint->iteration, 3);
+    EXPECT_FALSE(begin.is_own);
+  }
 }
 
 TEST_F(StartPointTest, FinetuneTakesWeightsAloneAndBeginsAtTheFirstRollout) {
