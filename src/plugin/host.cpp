@@ -78,6 +78,12 @@ void Host::tell_aborted() {
   send(kCancel, {.head = {{"ids", json::array()}, {"aborted", is_aborted}}});
 }
 
+void Host::tell_hurry() {
+  if (told_hurry_ || !config_.hurries || !config_.hurries()) return;
+  told_hurry_ = true;
+  send(kCancel, {.head = {{"ids", json::array()}, {"hurries", true}}});
+}
+
 void Host::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     take_calls();
@@ -86,6 +92,7 @@ void Host::run(const std::stop_token& stop) {
     try {
       if (process_) send_replies();
       if (is_ready_) tell_aborted();
+      if (is_ready_) tell_hurry();
       if (is_ready_) send_calls();
       wait();
       if (process_) read_frames();
@@ -131,7 +138,7 @@ void Host::start() {
   loop_count_ = -1;
   num_plain_in_flight_ = 0;
   ++num_processes_;
-  told_aborted_ = false;
+  told_aborted_ = told_hurry_ = false;
   try {
     abandoned_.clear();
     board_ = std::make_unique<CallBoard>();

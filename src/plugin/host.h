@@ -123,6 +123,8 @@ class Host {
   void wait();
   void take_calls();
   void tell_aborted();
+  /// That the run is to end: calls that are repeated until they succeed are not any more.
+  void tell_hurry();
   void start();
   void send_calls();
   void send(uint32_t type, const Payload& payload);
@@ -168,7 +170,8 @@ class Host {
   std::unique_ptr<HostProcess> process_;
   std::string unsent_;
   bool is_ready_ = false;
-  bool told_aborted_ = false;            // to the process
+  bool told_aborted_ = false;  // to the process
+  bool told_hurry_ = false;
   std::vector<bool> is_coroutine_;       // by hook
   std::size_t num_plain_in_flight_ = 0;  // calls of functions that are none
   int64_t num_processes_ = 0;            // that were started

@@ -1,9 +1,12 @@
 """Functions and classes in forms that slime does not call itself, in runs: they train, or the refusal shows a right form."""
 
 import shutil
+import signal
+import subprocess
+import time
 
 import pytest
-from conftest import metric
+from conftest import metric, train_command
 from test_rollout_hooks import hooked, samples, trained
 
 pytestmark = pytest.mark.skipif(shutil.which("python3") is None, reason="no python3 here")
@@ -140,3 +143,27 @@ def test_a_wrong_form_is_refused_with_a_right_one(work, flag, code, words):
     run_dir = work / f"wrong{flag}"
     done = hooked(work, run_dir, code, [flag, "own.py", "--dry-run"])
     assert done.returncode == 2 and words in done.stdout, done.stdout
+
+
+def test_calls_that_are_repeated_do_not_hold_up_a_run_that_is_to_end(work):
+    run_dir = work / "repeats"
+    code = (
+        "from slime.utils.http_utils import post\n"
+        "async def generate(args, sample, sampling_params):\n"
+        "    await post('http://127.0.0.1:9/service', {})\n"  # nobody listens there
+    )
+    folder = work / "repeats-code"
+    folder.mkdir()
+    (folder / "own.py").write_text(code)
+    command = train_command(work, run_dir, extra=["--custom-generate-function-path", "own.py"])
+    run = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log = run_dir / "plugin" / "host-0.log"
+    end = time.monotonic() + 120
+    while not (log.exists() and "call 2 of 60 failed" in log.read_text()):
+        assert time.monotonic() < end and run.poll() is None
+        time.sleep(0.2)
+    assert "http://127.0.0.1:9/service: ConnectionRefusedError" in log.read_text()
+    asked = time.monotonic()
+    run.send_signal(signal.SIGTERM)
+    run.wait(timeout=60)
+    assert time.monotonic() - asked < 30, "60 repetitions take a minute"

@@ -179,3 +179,12 @@ def test_calls_of_older_and_newer_slime_are_taken():
 
     with Server(lambda lines, body, n: answer(str(n))) as server:
         assert asyncio.run(calls(server.url)) == (1, 2, 3)
+
+
+def test_a_run_that_ends_repeats_nothing(monkeypatch):
+    monkeypatch.setattr(http_utils, "_gives_up", False)
+    http_utils.give_up_retries()
+    with Server(lambda lines, body, n: answer("why", "503 Busy")) as server:
+        with pytest.raises(HttpStatusError):
+            asyncio.run(post(server.url, {}))
+        assert len(server.requests) == 1

@@ -44,7 +44,7 @@ from slime.host.tracebacks import describe
 from slime.observability.trace_utils import totals
 from slime.rollout.generate_call import cancel_requests
 from slime.rollout.other_forms import make_source
-from slime.utils import async_utils
+from slime.utils import async_utils, http_utils
 
 __all__ = ["Host", "serve"]
 
@@ -390,6 +390,8 @@ class Host:
     # Deadlines, cancellation, signs of life.
 
     def _cancel(self, head):
+        if head.get("hurries"):
+            http_utils.give_up_retries()
         if "aborted" in head:
             self._set_aborted(bool(head["aborted"]))
         wanted = head.get("ids", [])

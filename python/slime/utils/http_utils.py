@@ -162,8 +162,19 @@ def _parsed(method, url, status, body):
         return body.decode("utf-8", "replace")
 
 
+_gives_up = False
+
+
+def give_up_retries():
+    """From now on no failed call is repeated: the run ends."""
+    global _gives_up
+    _gives_up = True
+
+
 def can_succeed_later(error):
     """Whether the same request may be answered when it is sent again."""
+    if _gives_up:
+        return False
     if isinstance(error, HttpStatusError):
         return error.status in _PASSING_STATUS
     if isinstance(error, ssl.SSLCertVerificationError):
