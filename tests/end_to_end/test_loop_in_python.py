@@ -95,6 +95,21 @@ def test_awaited_one_by_one_it_is_the_same(work, built_in):
     assert weights(run_dir) == weights(built_in)
 
 
+@pytest.mark.parametrize("way", [[], ["--train-async", "--deterministic-schedule", "--update-mode", "suspend"]], ids=["train", "train-async"])
+def test_the_example_is_the_built_in_loop(work, way):
+    evaluates = ["--eval-interval", "2", "--eval-prompt-data", "small", str(work / "data" / "test.jsonl"), "--n-samples-per-eval-prompt", "1"]
+    extra = [*way, *evaluates, "--save-interval", "3"]
+    by_loop, by_example = (work / f"example-{name}-{len(way)}" for name in ("built-in", "script"))
+    done = run_slime(train_command(work, by_loop, rollouts=STEPS, extra=extra))
+    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "SLIME_BINARY": str(SLIME)}
+    flags = flags_of(train_command(work, by_example, rollouts=STEPS, extra=extra))
+    done = run_slime([sys.executable, ROOT / "examples" / "python_loop" / "train_loop.py", *flags], env=environment)
+    assert done.returncode == 0, done.stderr
+    assert weights(by_example) == weights(by_loop)
+    assert without_load(numbers_that_repeat(by_example)) == without_load(numbers_that_repeat(by_loop))
+
+
 def test_on_shared_weights_it_is_the_same_and_needs_updates(work, built_in):
     run_dir = work / "loop-shared"
     with start(train_command(work, run_dir, rollouts=STEPS), share_weights=True) as run:
@@ -131,8 +146,8 @@ def test_the_moved_await_is_train_async(work):
 
 
 def without_load(steps):
-    """What the engine had to do at the moment when a step was taken is no part of what repeats."""
-    return {step: {k: v for k, v in row.items() if not k.startswith("rollout/engine/")} for step, row in steps.items()}
+    """What the engine has to do at a moment, and when an evaluation beside training ends, does not repeat."""
+    return {step: {k: v for k, v in row.items() if not k.startswith(("rollout/engine/", "eval/weight_version/lag"))} for step, row in steps.items()}
 
 
 def test_supervised_rows_are_trained_by_the_same_verbs(work):
