@@ -457,7 +457,8 @@ TEST(Validate, WhereNothingIsSampledNoRankHasAnEngine) {
       "2 ";
   for (const std::string nothing :
        {"--debug-train-only --rm-type math", "--load-debug-rollout-data /tmp/{rollout_id}.jsonl",
-        "--loss-type sft_loss"}) {
+        "--loss-type sft_loss --rollout-function-path "
+        "slime.rollout.sft_rollout.generate_rollout"}) {
     const Checked result = checked(three + nothing);
     EXPECT_FALSE(result.flags.config.has_engine_on_each_rank()) << nothing;
     EXPECT_EQ(result.flags.config.ranks_of_own_engine(), 1) << nothing;
