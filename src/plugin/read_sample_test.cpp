@@ -226,7 +226,7 @@ TEST(ReadSample, WhatTheSamplerKnewIsAskedForWhereScoresAreCentered) {
   with_head["rollout_topk_token_ids"] = ids;
   with_head["rollout_topk_log_probs"] = log_probs;
   EXPECT_EQ(made(with_head).topk(), 2);
-  EXPECT_EQ(problem_of(with_head, head), "");
+  EXPECT_EQ(problem_of(with_head, head), "none");
   log_probs[1] = -0.1;
   with_head["rollout_topk_log_probs"] = log_probs;
   EXPECT_THAT(problem_of(with_head, head),

@@ -30,6 +30,7 @@ class Responses {
       append(all.output_asked, update.output_asked);
       append(all.top_p_ids, update.top_p_ids);
       append(all.top_p_counts, update.top_p_counts);
+      append(all.top_p_log_probs, update.top_p_log_probs);
       append(all.routed_experts, update.routed_experts);
       append(all.input_log_probs, update.input_log_probs);
       append(all.input_top, update.input_top);

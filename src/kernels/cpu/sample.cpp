@@ -165,6 +165,7 @@ SampledToken report(const Row& row, float logit, int32_t id, const Kept& kept,
   // Among the kept alone, rounding must not make a log-prob larger than 0.
   const double log_kept = lists ? std::log(total_of(kept)) : 0.0;
   const auto among_kept = [&](double log_prob) {
+    if (lists && kept.size() == 1) return 0.0F;
     return static_cast<float>(lists ? std::min(log_prob - log_kept, 0.0) : log_prob);
   };
   token.log_prob = among_kept(row.log_prob(logit));
