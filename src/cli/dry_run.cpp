@@ -27,7 +27,12 @@ int dry_run(config::ParsedFlags& flags, const std::string& place) {
   fmt::print("{} --dry-run: {} flags, {} notes, {} paths not here, {} refusals\n",
              flags.config.train_async ? "slime train-async" : "slime train", flags.given.size() - 1,
              flags.warnings.size(), start.absent.size(), start.problems.size());
-  fmt::print("Here it would be {}.\n", place);
+  // A login node has no GPU; a run on others is checked all the same.
+  const bool is_chosen = place.find("--device auto") != std::string::npos;
+  fmt::print("Here it would be {}.{}\n", place,
+             is_chosen && flags.config.device.peek() == "cpu"
+                 ? " To check a run on GPUs: --dry-run --device cuda."
+                 : "");
   print("Notes:", flags.warnings);
   print("Not on this machine; a run needs them, and what is in them was not checked:",
         start.absent);

@@ -83,8 +83,9 @@ void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
       flags.warnings.push_back(unknown.text() +
                                "; it is for functions of yours, and there are none");
     } else if (is_for_engines(unknown)) {
-      flags.warnings.push_back(unknown.text() +
-                               "; SGLang may have it, this engine does not: it is ignored");
+      flags.warnings.push_back(
+          fmt::format("{}unknown flag {}: SGLang may have it, this engine does not; it is ignored",
+                      unknown.where, unknown.name));
       flags.ignored.push_back(unknown.name);
     } else if (config.allow_unknown_flags ||
                (config.from_launch_script && !speaks_of_training(unknown.name))) {
