@@ -1,12 +1,13 @@
 """Functions and classes in forms that slime does not call itself, in runs: they train, or the refusal shows a right form."""
 
+import json
 import shutil
 import signal
 import subprocess
 import time
 
 import pytest
-from conftest import metric, train_command
+from conftest import SLIME, metric, run_slime, train_command
 from test_rollout_hooks import hooked, samples, trained
 
 pytestmark = pytest.mark.skipif(shutil.which("python3") is None, reason="no python3 here")
@@ -97,6 +98,27 @@ def test_a_response_without_tokens_is_tokenised_and_that_is_said(work):
     rows = samples(run_dir)
     assert len(rows) == 32 and all(row["response"] == "12" and row["response_length"] == 2 for row in rows)
     assert "the text is tokenised" in log_of(run_dir) and log_of(run_dir).count("the text is tokenised") == 1
+
+
+def test_a_list_of_messages_is_one_and_may_be_gone_on_with(work):
+    """As the seeds' example does, without --apply-chat-template: the prompt is rendered as it was given."""
+    run_dir = work / "seed-messages"
+    folder = work / "seed-messages-code"
+    folder.mkdir()
+    (folder / "own.py").write_text(TEXT_ALONE.replace("list(sample.prompt) if isinstance(sample.prompt, list)", "sample.prompt if sample.prompt.append"))
+    rows = [{"prompt": [{"role": "user", "content": f"{i}+1="}], "label": "2"} for i in range(20)]
+    (folder / "chat.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = [each for each in train_command(work, run_dir, rollouts=2) if each != "--apply-chat-template"]
+    command[command.index("--prompt-data") + 1] = "chat.jsonl"
+    done = run_slime([*command, "--custom-generate-function-path", "own.py"], cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [json.dumps({"messages": row["prompt"], "options": {"add_generation_prompt": True}}) for row in rows]
+    shown = subprocess.run(
+        [str(SLIME), "chat-template", "--model", str(work / "model")], input="\n".join(lines), capture_output=True, text=True
+    )
+    rendered = [json.loads(line)["ids"] for line in shown.stdout.splitlines()]
+    made = [row["tokens"][: -row["response_length"]] for row in samples(run_dir)]
+    assert len(made) == 32 and len(rendered) == 20 and all(tokens in rendered for tokens in made)
 
 
 @pytest.mark.parametrize("flags", [[], ["--group-rm"]])

@@ -16,6 +16,16 @@ def _adopt_orphans():
         pass  # a Python without ctypes: what leaves the session is lost sight of
 
 
+def _name_the_program():
+    """Parts of the package start the program themselves, as that of the run: the one that started this host."""
+    try:
+        program = os.readlink(f"/proc/{os.getppid()}/exe")
+    except OSError:
+        return
+    if os.path.basename(program) == "slime":
+        os.environ.setdefault("SLIME_BINARY", program)
+
+
 def main():
     from slime.host.frames import open_descriptor
     from slime.host.service import serve
@@ -29,6 +39,7 @@ def main():
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     _adopt_orphans()
+    _name_the_program()
     code = 1
     try:
         serve(connection)

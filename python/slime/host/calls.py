@@ -4,6 +4,7 @@ A function of this file takes (host, hook, call, arrays) and returns (function w
 and of the answer's columns). The result may be awaitable; the second one gets what came of it.
 """
 
+import copy
 import inspect
 import math
 
@@ -65,6 +66,7 @@ def generate(host, hook, call, arrays):
     params = call["sampling_params"]
     extra = {"evaluation": call.get("evaluation", False)} if hook.takes("evaluation") else {}
     given, turns = list(sample.tokens), []
+    prompt = copy.deepcopy(sample.prompt)  # functions append to a list of messages
 
     async def generated():
         args = sampler_record.of_evaluation(host.args) if call.get("evaluation", False) else host.args
@@ -81,7 +83,7 @@ def generate(host, hook, call, arrays):
         watch(turns)
         result = await generated()
         for made in texts_alone(result):
-            await tokenise_text(host.args, made)
+            await tokenise_text(host.args, made, prompt if made is sample else None)
         return result
 
     def record_of(made, columns, is_alone=True):

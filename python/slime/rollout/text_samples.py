@@ -5,9 +5,12 @@ They are seldom the very tokens that the engine sampled, and have no log-probs; 
 """
 
 import asyncio
+import functools
 import logging
+import threading
 
 from slime.utils.http_utils import post
+from slime.utils.native_tokenizer import NativeTokenizer
 from slime.utils.types import Sample
 
 __all__ = ["texts_alone", "tokenise_text", "tokenise_texts"]
@@ -30,13 +33,29 @@ async def _tokens(args, text):
     return (await post(url, {"prompt": text, "add_special_tokens": False}))["tokens"]
 
 
-async def tokenise_text(args, sample) -> None:
-    """Puts the response's tokens behind those of the prompt, all of them trained."""
+@functools.lru_cache(maxsize=None)
+def _template_of(checkpoint):
+    return NativeTokenizer(checkpoint), threading.Lock()
+
+
+def _rendered(checkpoint, messages):
+    """Token ids of a conversation as the program's chat template renders it, up to where the answer begins."""
+    tokenizer, lock = _template_of(checkpoint)
+    with lock:
+        return tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+
+
+async def tokenise_text(args, sample, prompt=None) -> None:
+    """Puts the response's tokens behind those of the prompt, all of them trained. `prompt`: as it was given, where the
+    function may have gone on with the sample's own list of messages."""
     global _has_told
     if not sample.tokens:
-        if not isinstance(sample.prompt, str):
-            raise ValueError("Sample.tokens is empty: a sample that is made anew copies `tokens` of the one it was made for")
-        sample.tokens = await _tokens(args, sample.prompt)
+        prompt = sample.prompt if prompt is None else prompt
+        if isinstance(prompt, str):
+            sample.tokens = await _tokens(args, prompt)
+        else:
+            loop = asyncio.get_running_loop()
+            sample.tokens = await loop.run_in_executor(None, _rendered, args.hf_checkpoint, prompt)
     response = await _tokens(args, sample.response)
     sample.tokens = list(sample.tokens) + response
     sample.response_length, sample.rollout_log_probs = len(response), None
