@@ -186,7 +186,7 @@ inline constexpr std::string_view kWholeEngines = "every engine does prefill and
 inline constexpr std::string_view kRanksOfEngine =
     "--rollout-num-gpus-per-engine ranks share all of an engine's layers, experts and cache";
 inline constexpr std::string_view kNoSpeculation =
-    "on the CPU the engine draws from the same distribution without it; refused on a GPU";
+    "the engine draws token by token, from the same distribution; what speculation saves is time";
 
 std::vector<FlagRow> model_flags();
 std::vector<FlagRow> data_flags();

@@ -51,15 +51,6 @@ void check_promises_of_gpus(const ParsedFlags& flags, Problems& problems) {
       "--sglang-enable-deterministic-inference: on a GPU the sums of a product depend on how many "
       "rows are computed at once, so an answer may differ in its last bits from batch to batch; "
       "leave it out, or use --device cpu");
-  for (const std::string_view flag :
-       {"--sglang-speculative-algorithm", "--sglang-speculative-eagle-topk",
-        "--sglang-speculative-num-draft-tokens", "--sglang-speculative-num-steps",
-        "--sglang-speculative-draft-attention-backend", "--sglang-speculative-draft-model-path"}) {
-    problems.require(!flags.gives(flag),
-                     fmt::format("{}: the engine draws token by token on a GPU, without "
-                                 "speculation; leave it out",
-                                 flag));
-  }
 }
 
 }  // namespace
