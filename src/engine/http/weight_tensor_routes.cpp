@@ -113,10 +113,15 @@ HttpResponse init_group(ApiState& state, WeightGroups& groups, const HttpRequest
   config.name = fields.text("group_name", 256).value_or(kDefaultGroup);
   const std::string backend = fields.text("backend", 32).value_or("nccl");
   if (backend != "gloo")
-    fields.note("backend", "must be \"gloo\": tensors come over TCP, from the trainer's CPU");
+    fields.note(
+        "backend",
+        fmt::format("must be \"gloo\", not \"{}\": tensors come over TCP, from the trainer's CPU. "
+                    "/update_weights_from_tensor and _from_disk need no group",
+                    backend));
   if (state.options.tp_size > 1)
     fields.note("rank_offset",
-                "cannot be met: this server has several ranks, which take weights from disk");
+                "cannot be met: this server has several ranks, which take weights from disk "
+                "(/update_weights_from_disk)");
   if (problems.empty() && config.rank >= config.world_size)
     fields.note("rank_offset", "must be below world_size");
   if (groups.by_name.contains(config.name))
