@@ -49,7 +49,7 @@ class Workplace:
 
 
 async def solve(client, task):
-    # The key is the session: all that this task draws is recorded under it.
+    # The address is that of a session: all that this task draws is recorded under it.
     client = client.with_options(api_key=task["api_key"], base_url=task["base_url"])
     messages = [{"role": "user", "content": task["prompt"]}]
     num_calls = 0

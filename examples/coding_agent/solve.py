@@ -1,8 +1,8 @@
 """Trains what an agent of the OpenAI protocol runs on: slime train ... --custom-generate-function-path examples/coding_agent/solve.py
 
-The agent is a program of its own (agent.py). Its base_url is an adapter that is served here, in the host of this function:
-the adapter hands each turn to the run's engine and keeps the tokens that were drawn. What the agent leaves behind is judged
-by cases that it has not seen, in a sandbox of their own.
+The agent is a program of its own (agent.py). Its base_url is a session of the run's own server, which keeps the tokens of
+each turn as they were drawn: this function renders and parses nothing. What the agent leaves behind is judged by cases that it
+has not seen, in a sandbox of their own.
 """
 
 import asyncio
@@ -12,10 +12,8 @@ import os
 import sys
 from pathlib import Path
 
-from slime.agent.adapters import OpenAIAdapter
-from slime.agent.aiohttp_threaded import run_app_in_thread
 from slime.agent.local_sandbox import run_code
-from slime.rollout.sglang_rollout import GenerateState
+from slime.agent.server_sessions import ServerSessions
 from slime.utils.types import Sample
 
 from task import JUDGE, make_task
@@ -23,22 +21,7 @@ from task import JUDGE, make_task
 TURN_TOKENS = 32
 CONTEXT_TOKENS = 500
 _numbers = itertools.count()
-_served = None
 _agent = None
-
-
-def adapter_of(args):
-    """(adapter, its address); it listens from the first call on."""
-    global _served
-    if _served is None:
-        adapter = OpenAIAdapter(
-            tokenizer=GenerateState(args).tokenizer,
-            sglang_url=f"http://{args.sglang_router_ip}:{args.sglang_router_port}",
-            tool_parser="glm",
-        )
-        handle = run_app_in_thread(adapter.app, host="127.0.0.1")
-        _served = adapter, f"http://127.0.0.1:{handle.port}/v1"
-    return _served
 
 
 class AgentProcess:
@@ -95,11 +78,15 @@ async def judge(task, source):
 
 async def generate(args, sample, sampling_params):
     task = make_task(sample.label)
-    adapter, url = adapter_of(args)
-    session = f"{os.getpid()}-{next(_numbers)}"
-    params = {**sampling_params, "max_new_tokens": TURN_TOKENS}
-    adapter.open_session(session, sampling_defaults=params, max_context_tokens=CONTEXT_TOKENS)
+    sessions = ServerSessions(f"http://{args.sglang_router_ip}:{args.sglang_router_port}")
+    session = await sessions.open(
+        f"{os.getpid()}-{next(_numbers)}",
+        sampling_defaults={**sampling_params, "max_new_tokens": TURN_TOKENS},
+        max_context_tokens=CONTEXT_TOKENS,
+        tool_parser="glm45",
+    )
     body = task.files["f.py"].splitlines()[1].strip()
+    url = f"{sessions.url(session)}/v1"
     order = {"id": session, "base_url": url, "api_key": session, "files": task.files, "prompt": body}
     try:
         answer = await (await agent_process()).ask(order)
@@ -107,10 +94,10 @@ async def generate(args, sample, sampling_params):
             raise RuntimeError(answer["problem"])
         reward = await judge(task, answer["files"]["f.py"])
     except BaseException:
-        await adapter.drop_session(session)
+        await sessions.drop(session)
         raise
     metadata = {**sample.metadata, "calls": answer["calls"]}
-    samples = await adapter.finish_session(session, base_sample=sample, reward=reward, extra_metadata=metadata)
+    samples = await sessions.finish(session, base_sample=sample, reward=reward, extra_metadata=metadata)
     if not samples:
         sample.status = Sample.Status.FAILED
         return sample
