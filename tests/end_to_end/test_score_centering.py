@@ -185,7 +185,7 @@ def test_two_tensor_parallel_ranks_train_it_too(work, tmp_path, mode):
     losses = []
     for ranks in ("1", "2"):
         run_dir = tmp_path / ranks
-        run(train_command(work, run_dir, rollouts=2, extra=[*MODES[mode], "--tensor-model-parallel-size", ranks]))
+        run(train_command(work, run_dir, rollouts=2, extra=[*MODES[mode], "--tensor-model-parallel-size", ranks, "--actor-num-gpus-per-node", ranks]))
         losses.append(metric(run_dir, "train/sc_correction")[0])
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)
 
@@ -193,4 +193,4 @@ def test_two_tensor_parallel_ranks_train_it_too(work, tmp_path, mode):
 def test_more_tokens_than_the_model_has_are_refused_before_the_run(work, tmp_path):
     extra = ["--use-score-centering", "--score-centering-top-k", "100000"]
     done = run_slime(train_command(work, tmp_path / "run", rollouts=2, extra=[*extra, "--dry-run"]))
-    assert done.returncode == 2 and "--score-centering-top-k 100000: the model has" in done.stderr, done.stdout + done.stderr
+    assert done.returncode == 2 and "--score-centering-top-k 100000: the model has" in done.stdout, done.stdout + done.stderr
