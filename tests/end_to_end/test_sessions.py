@@ -38,11 +38,12 @@ class Session:
         self.hold = self.runtime / "hold"
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.runtime), "HOLD": str(self.hold)}
 
-    def command(self, *extra, form="train", rollouts=6):
+    def command(self, *extra, form="train", rollouts=6, apart=True):
         command = train_command(self.work, self.run_dir, rollouts=rollouts)
         command[1] = form
         post = ["--custom-reward-post-process-path", f"{self.hooks}:post"]
-        return [*command, "--rollout-num-gpus", "1", "--rollout-session-id", self.name, *post, *extra]
+        engines = ["--rollout-num-gpus", "1"] if apart else []
+        return [*command, *engines, "--rollout-session-id", self.name, *post, *extra]
 
     def run(self, *extra, **options):
         return run_slime(self.command(*extra, **options), env=self.environment)
@@ -186,6 +187,25 @@ def test_a_stream_goes_on_with_its_engines(session):
     tokens = {sample["index"]: sample["tokens"] for _, sample in trained(session.run_dir)}
     for _, step in kept:
         assert all(tokens[sample["index"]] == sample["tokens"] for group in step["groups"] for sample in group["samples"])
+    check_whole(session.run_dir, 6)
+
+
+def test_a_generated_step_is_trained_also_where_the_engine_ended_with_its_trainer(session):
+    kept = session.kill_before_training(apart=False)
+    assert not session.engines() and kept
+    done = session.run("--max-tokens-per-gpu", "256", apart=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0 and "are trained as they were generated" in said, said
+    tokens = {sample["index"]: sample["tokens"] for _, sample in trained(session.run_dir)}
+    for _, step in kept:
+        assert all(tokens[sample["index"]] == sample["tokens"] for group in step["groups"] for sample in group["samples"])
+    check_whole(session.run_dir, 6)
+    # Steps of other settings are not: nobody waits with them.
+    session.run_dir = session.run_dir.with_name(session.run_dir.name + "-other")
+    session.kill_before_training(apart=False)
+    other = session.run("--rollout-temperature", "0.5", apart=False)
+    said = other.stdout + other.stderr
+    assert other.returncode == 0 and "are of other settings, and are generated again" in said, said
     check_whole(session.run_dir, 6)
 
 
