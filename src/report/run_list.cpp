@@ -321,9 +321,7 @@ class Table {
     }
   }
 
-  void count_branches(const ListedRun& run) {
-    has_branches_ = has_branches_ || !run.main.children.empty();
-  }
+  void begin(const ListedRun& run) { has_branches_ = !run.main.children.empty(); }
   std::string text() const { return text_; }
 
  private:
@@ -364,7 +362,7 @@ class Table {
   int width_;
   bool color_;
   double now_;
-  bool has_branches_ = false;
+  bool has_branches_ = false;  // the run that is written
   std::string text_;
 };
 
@@ -399,9 +397,11 @@ json::array to_json(const std::vector<ListedRun>& runs) {
 std::string table_of_runs(const std::vector<ListedRun>& runs, int width, bool has_color,
                           double now) {
   Table table(width, has_color, now);
-  for (const ListedRun& run : runs) table.count_branches(run);
   table.add_header();
-  for (const ListedRun& run : runs) table.add(run.main, run.name, "", "");
+  for (const ListedRun& run : runs) {
+    table.begin(run);
+    table.add(run.main, run.name, "", "");
+  }
   return table.text();
 }
 
