@@ -30,11 +30,16 @@ def ids(case):
 
 @pytest.mark.parametrize("case", [case for case in golden("kl_estimators") if "kl" in case["expected"]], ids=ids)
 def test_kl(case):
-    given, ratio = case["inputs"], case["inputs"].get("importance_ratio")
-    kl = ppo.compute_approx_kl(
-        wide(given["log_probs"]), wide(given["ref_log_probs"]), case["params"]["kl_loss_type"], None if ratio is None else wide(ratio)
-    )
-    close(kl, case["expected"]["kl"], 1e-5)  # in float32, as the original's
+    given, expected = case["inputs"], case["expected"]
+    log_probs, ratio = wide(given["log_probs"]).requires_grad_(), given.get("importance_ratio")
+    ratio = None if ratio is None else wide(ratio)
+    if case["params"].get("use_unbiased_kl"):
+        ratio = torch.exp(log_probs - wide(given["old_log_probs"]))
+    kl = ppo.compute_approx_kl(log_probs, wide(given["ref_log_probs"]), case["params"]["kl_loss_type"], ratio)
+    close(kl.detach(), expected["kl"], 1e-5)  # in float32, as the original's
+    if "dkl_dlogprob" in expected:
+        kl.sum().backward()
+        close(log_probs.grad, expected["dkl_dlogprob"], 1e-5)
 
 
 @pytest.mark.parametrize("case", golden("policy_loss_tokens"), ids=ids)
