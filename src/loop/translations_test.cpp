@@ -311,6 +311,7 @@ std::vector<Words> main_forms() {
       policy() + Words{"--rollout-num-gpus", "2", "--use-fault-tolerance", "--update-weight-mode",
                        "delta", "--update-weight-transport", "disk", "--update-weight-disk-dir",
                        "/nowhere"},
+      policy() + Words{"--rollout-data-transport", "straw"},
       policy() + gpu,
       policy() + Words{"--actor-num-nodes", "2", "--dynamic-sampling-filter-path",
                        "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std",
