@@ -2,6 +2,7 @@
 
 import re
 import string
+from collections import Counter
 
 from slime.rollout.rm_hub.native import score_and_wait
 
@@ -16,5 +17,12 @@ def normalize_answer(text: str) -> str:
 
 
 def f1_score(prediction, ground_truth):
-    """(F1,). Precision and recall, which stand behind it in the original, are not told."""
-    return (0.0,) if prediction is None else (score_and_wait("f1", prediction, ground_truth),)
+    """(F1, precision, recall) of the words; zeros for a prediction that is None. The F1 is the program's own."""
+    if prediction is None:
+        return 0.0, 0.0, 0.0
+    f1 = score_and_wait("f1", prediction, ground_truth)
+    said, right = (Counter(normalize_answer(text).split()) for text in (prediction, ground_truth))
+    common = sum((said & right).values())
+    if not f1 or not common:
+        return f1, 0.0, 0.0
+    return f1, common / sum(said.values()), common / sum(right.values())
