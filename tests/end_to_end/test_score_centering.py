@@ -181,11 +181,11 @@ def test_a_function_that_keeps_no_record_is_told_what_to_send(work, tmp_path, mo
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_two_tensor_parallel_ranks_train_it_too(work, tmp_path, mode):
+def test_two_context_parallel_ranks_train_it_too(work, tmp_path, mode):
     losses = []
     for ranks in ("1", "2"):
         run_dir = tmp_path / ranks
-        run(train_command(work, run_dir, rollouts=2, extra=[*MODES[mode], "--tensor-model-parallel-size", ranks, "--actor-num-gpus-per-node", ranks]))
+        run(train_command(work, run_dir, rollouts=2, extra=[*MODES[mode], "--context-parallel-size", ranks, "--actor-num-gpus-per-node", ranks]))
         losses.append(metric(run_dir, "train/sc_correction")[0])
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)
 
