@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from slime.agent.adapters.fields import SAMPLING
-from slime.rollout.sampling_params import NAMES, evaluation_params, rollout_params
+from slime.rollout.sampling_params import NAMES, evaluation_params, log_prob_fields, rollout_params
 from slime.utils.eval_config import EvalDatasetConfig
 
 
@@ -62,3 +62,9 @@ def test_agents_pass_on_each_parameter_that_the_adapter_has_no_rule_for():
     grammars = {"json_schema", "regex", "ebnf", "structural_tag"}
     assert set(NAMES.values()) - set(SAMPLING) == own_rules | grammars | {"max_tokens", "seed"}
     assert SAMPLING["min_tokens"] == "min_new_tokens"
+
+
+def test_under_a_constraint_log_probs_without_it_are_asked_for():
+    assert log_prob_fields({"temperature": 1.0, "regex": "", "bad_words": []}) == {"return_logprob": True}
+    for constraint in ({"json_schema": "{}"}, {"allowed_token_ids": [3]}, {"bad_words": ["a"]}):
+        assert log_prob_fields(constraint) == {"return_logprob": True, "return_free_logprobs": True}

@@ -11,6 +11,7 @@ puts behind them.
 """
 
 from slime.agent.continuation import text_behind, tokens_behind
+from slime.rollout.sampling_params import log_prob_fields
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.http_utils import post
 from slime.utils.types import Sample
@@ -51,7 +52,7 @@ class Conversation:
         if self.num_turns > 0:
             self.sample.append_response_tokens(tokens=heard, trainable=False, text=text)
         url = f"http://{self._args.sglang_router_ip}:{self._args.sglang_router_port}/generate"
-        request = {"input_ids": self.sample.tokens, "sampling_params": params, "return_logprob": True}
+        request = {"input_ids": self.sample.tokens, "sampling_params": params, **log_prob_fields(params)}
         meta = (await post(url, request))["meta_info"]
         drawn = meta.get("output_token_logprobs") or []
         self._output_ids = [entry[1] for entry in drawn]

@@ -1,7 +1,7 @@
 """The engine's sampling parameters. NAMES is src/engine/sampling_fields.h as Python: a unit test of the engine
 (SamplingFields.PythonHasTheSameNames) compares them. docs/adding_a_sampling_parameter.md says how one is added."""
 
-__all__ = ["NAMES", "OPENAI_NAMES", "evaluation_params", "rollout_params"]
+__all__ = ["NAMES", "OPENAI_NAMES", "evaluation_params", "log_prob_fields", "rollout_params"]
 
 # SGLang's name, which is the engine's: the name in OpenAI's protocols.
 NAMES = {
@@ -30,6 +30,18 @@ NAMES = {
     "sampling_seed": "seed",
 }
 OPENAI_NAMES = {openai: name for name, openai in NAMES.items()}
+
+# What is drawn under these is not the model's own distribution.
+_CONSTRAINTS = ("json_schema", "regex", "ebnf", "structural_tag", "allowed_token_ids", "bad_words")
+
+
+def log_prob_fields(sampling_params):
+    """Fields of /generate for log-probs to train on: under a constraint those without it, too."""
+    fields = {"return_logprob": True}
+    if any(sampling_params.get(name) for name in _CONSTRAINTS):
+        fields["return_free_logprobs"] = True
+    return fields
+
 
 # The flags and the settings of evaluations say it otherwise.
 _SETTINGS = {"max_new_tokens": "max_response_len"}

@@ -25,7 +25,7 @@ from slime.rollout.generate_call import await_generate, cancel_requests
 from slime.rollout.other_forms import as_generate
 from slime.rollout.rm_hub import async_rm, batched_async_rm
 from slime.rollout.sample_hooks import apply_rollout_sample_hooks
-from slime.rollout.sampling_params import evaluation_params, rollout_params
+from slime.rollout.sampling_params import evaluation_params, log_prob_fields, rollout_params
 from slime.utils import sampler_record
 from slime.utils.async_utils import AsyncPacer, LoopSemaphore, run
 from slime.utils.http_utils import get, get_rollout_num_engines, post
@@ -174,7 +174,7 @@ async def generate(args, sample, sampling_params):
         sample.status = Sample.Status.TRUNCATED
         return sample
 
-    payload = {"sampling_params": sampling_params, "return_logprob": True}
+    payload = {"sampling_params": sampling_params, **log_prob_fields(sampling_params)}
     payload.update(sampler_record.request_fields(args, sampling_params))
     if getattr(args, "use_rollout_routing_replay", False):
         payload["return_routed_experts"] = True

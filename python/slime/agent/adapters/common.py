@@ -22,6 +22,7 @@ from slime.agent.continuation import end_marks, render, template_messages, text_
 from slime.agent.http_app import Application, HttpProblem, Response
 from slime.agent.parsing import check_parser, parse_text
 from slime.agent.trajectory import TrajectoryManager, TurnRecord
+from slime.rollout.sampling_params import log_prob_fields
 from slime.utils.http_utils import HttpStatusError, post
 
 __all__ = ["BaseAdapter", "Protocol", "Reply", "Session", "TurnRecord", "flatten_content", "tool_call_dict"]
@@ -328,7 +329,7 @@ class BaseAdapter:
             params["max_new_tokens"] = min(int(params["max_new_tokens"]), room)
         rid = uuid.uuid4().hex
         headers = {"X-SMG-Routing-Key": sid}
-        payload = {"rid": rid, "input_ids": prompt_ids, "sampling_params": params, "return_logprob": True}
+        payload = {"rid": rid, "input_ids": prompt_ids, "sampling_params": params, **log_prob_fields(params)}
         try:
             answer = await post(self.sglang_url + "/generate", payload, max_retries=1, headers=headers)
         except asyncio.CancelledError:
