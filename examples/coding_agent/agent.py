@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, BadRequestError
 from slime.agent.local_sandbox import LocalSandbox
 
 CALLS = 9
@@ -58,7 +58,12 @@ async def solve(client, task):
             await sandbox.write_file(f"/work/{name}", text)
         workplace = Workplace(sandbox)
         while num_calls < CALLS:
-            completion = await client.chat.completions.create(model="slime-actor", messages=messages, tools=TOOLS)
+            try:
+                completion = await client.chat.completions.create(model="slime-actor", messages=messages, tools=TOOLS)
+            except BadRequestError as error:
+                if error.code != "context_length_exceeded":
+                    raise
+                break
             message = completion.choices[0].message
             if not message.tool_calls:
                 break
