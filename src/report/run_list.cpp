@@ -239,7 +239,7 @@ void find_runs(const fs::path& folder, int depth, std::vector<fs::path>& found) 
   }
 }
 
-/// Each run's own value of what is not the same in all of them.
+/// What each run sets and not all of them set alike.
 void tell_runs_apart(std::vector<ListedRun>& runs) {
   if (runs.size() < 2) return;
   std::map<std::string, std::set<std::string>, std::less<>> values;
@@ -249,7 +249,7 @@ void tell_runs_apart(std::vector<ListedRun>& runs) {
     for (const ListedRun& run : runs) seen.insert(text_of(run.main.flags.if_contains(name)));
   for (ListedRun& run : runs) {
     for (const auto& [name, seen] : values) {
-      if (seen.size() > 1)
+      if (seen.size() > 1 && run.main.flags.contains(name))
         run.main.differences.push_back(name + " " + text_of(run.main.flags.if_contains(name)));
     }
   }
