@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::text {
@@ -271,6 +272,26 @@ TEST(GrammarMatcher, TheBlankThatATokenizerWritesInFrontOfATextIsNotOfTheText) {
     EXPECT_EQ(matcher.num_accepted(), 0);
     EXPECT_TRUE(matcher.accept(ids.front())) << name;
   }
+}
+
+TEST(GrammarMatcher, ABlankIsOfTheTextWhereTheTokenizerKeepsIt) {
+  const json::object byte_level{{"type", "ByteLevel"},
+                                {"add_prefix_space", false},
+                                {"trim_offsets", true},
+                                {"use_regex", true}};
+  const json::value file = {
+      {"version", "1.0"},
+      {"added_tokens", json::array()},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", byte_level},
+      {"post_processor", nullptr},
+      {"decoder", byte_level},
+      {"model",
+       {{"type", "BPE"}, {"vocab", {{"a", 0}, {"\xc4\xa0", 1}}}, {"merges", json::array()}}}};
+  const auto tokenizer = Tokenizer::from_json(json_text(file), "");
+  const GrammarVocabulary vocabulary(*tokenizer, 3, std::vector<TokenId>{2});
+  GrammarMatcher matcher(compile_grammar({.kind = GrammarKind::kRegex, .source = "a"}, vocabulary));
+  EXPECT_EQ(allowed_ids(matcher, 3), std::vector<TokenId>{0}) << "a blank alone is not left out";
 }
 
 TEST(GrammarMatcher, BehindOtherTextABlankCounts) {
