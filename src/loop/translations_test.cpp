@@ -312,6 +312,7 @@ std::vector<Words> main_forms() {
                        "delta", "--update-weight-transport", "disk", "--update-weight-disk-dir",
                        "/nowhere"},
       policy() + Words{"--rollout-data-transport", "straw"},
+      policy() + Words{"--rollout-num-gpus", "1", "--rollout-session-id", "nightly"},
       policy() + gpu,
       policy() + Words{"--actor-num-nodes", "2", "--dynamic-sampling-filter-path",
                        "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std",
