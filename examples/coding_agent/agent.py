@@ -48,6 +48,15 @@ class Workplace:
         return "no such tool"
 
 
+def arguments_of(call):
+    """Of a call that was cut off they are no JSON: the server passes on what the model wrote."""
+    try:
+        arguments = json.loads(call.function.arguments)
+    except ValueError:
+        return {}
+    return arguments if isinstance(arguments, dict) else {}
+
+
 async def solve(client, task):
     # The address is that of a session: all that this task draws is recorded under it.
     client = client.with_options(api_key=task["api_key"], base_url=task["base_url"])
@@ -70,7 +79,7 @@ async def solve(client, task):
             messages.append(message.model_dump(include={"role", "content", "tool_calls"}))
             for call in message.tool_calls:
                 num_calls += 1
-                found = await workplace.use(call.function.name, json.loads(call.function.arguments))
+                found = await workplace.use(call.function.name, arguments_of(call))
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": found})
         files = {name: await sandbox.read_file(f"/work/{name}") for name in task["files"]}
     return {"files": files, "calls": num_calls}
