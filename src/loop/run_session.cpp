@@ -38,7 +38,8 @@ std::vector<std::string> open_session(Stations& run) {
       if (session->has_engines()) throw;
       session->forget_left();  // steps alone, which nobody waits with
       notes.emplace_back(
-          "session: generated steps that no checkpoint has are of other settings, and are generated "
+          "session: generated steps that no checkpoint has are of other settings, and are "
+          "generated "
           "again");
     }
   }

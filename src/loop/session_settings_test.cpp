@@ -50,10 +50,10 @@ TEST(SessionSettings, AllOtherDifferencesAreNamedAtOnce) {
   now.rm_type = "f1";
   now.n_samples_per_prompt = 5;
   now.tensor_model_parallel_size = 2;
-  EXPECT_THAT(refusal_of(now),
-              AllOf(HasSubstr("--rm-type  math -> f1"), HasSubstr("--n-samples-per-prompt  "),
-                    Not(HasSubstr("--tensor-model-parallel-size")),
-                    HasSubstr("slime session end mine")));
+  EXPECT_THAT(
+      refusal_of(now),
+      AllOf(HasSubstr("--rm-type  math -> f1"), HasSubstr("--n-samples-per-prompt  "),
+            Not(HasSubstr("--tensor-model-parallel-size")), HasSubstr("slime session end mine")));
 }
 
 TEST(SessionSettings, AFlagThatIsGivenAnewIsADifference) {
@@ -64,7 +64,8 @@ TEST(SessionSettings, AFlagThatIsGivenAnewIsADifference) {
 
 TEST(SessionSettings, EachFlagThatMayDifferIsOneOfTheProgram) {
   int num_found = 0;
-  for (const config::FlagRow& row : config::flag_table()) num_found += may_differ_in_session(row.name);
+  for (const config::FlagRow& row : config::flag_table())
+    num_found += may_differ_in_session(row.name);
   EXPECT_GT(num_found, 50);
   EXPECT_TRUE(may_differ_in_session("--recompute-method"));
   EXPECT_FALSE(may_differ_in_session("--rollout-num-gpus"));

@@ -114,7 +114,8 @@ bool is_running(int64_t process) {
 
 bool has_living_engine(const fs::path& folder, const SessionRecord& record) {
   for (std::size_t index = 0; index < record.processes.size(); ++index) {
-    if (!is_running(record.processes[index])) continue;  // or the number is another program's by now
+    if (!is_running(record.processes[index]))
+      continue;  // or the number is another program's by now
     const auto descriptor =
         cluster::connect_locally(engine_socket(folder, static_cast<int>(index)));
     if (!descriptor) continue;
