@@ -347,7 +347,7 @@ def test_the_packages_own_class_under_another_name(work):
 
 
 BAD_SOURCES = {
-    "no-method": ("class Own:\n    def __init__(self, args): pass\n", "the class has no get_samples, add_samples, save, load"),
+    "no-method": ("class Own:\n    def __init__(self, args): pass\n", "the class has no get_samples; write `class DataSource: "),
     "raises": (SOURCE.replace("self.args, self.next", "1 / 0; self.args, self.next"), "ZeroDivisionError"),
     "size": (SOURCE.replace("range(self.args.n_samples_per_prompt)", "range(3)"), "a group of 3 samples; --n-samples-per-prompt is 4"),
     "type": (SOURCE.replace("return groups", "return 3"), "get_samples returns int; it is a list of groups"),
