@@ -125,7 +125,8 @@ int dump(std::span<const std::string> arguments) {
       "slime dump");
   app.add_option("RUN_DIR", run_dir, "a run directory, as in runs/NAME, or a branch of one")
       ->required();
-  app.add_option("ROLLOUT", rollout, "the rollout step, from 0")->check(CLI::NonNegativeNumber);
+  app.add_option("ROLLOUT", rollout, "the rollout step, from 0")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}));
   app.add_option("--branch", branch, "a branch of the run, as `slime runs` lists it");
   app.add_option(
       "-o,--out", out,

@@ -190,6 +190,15 @@ void choose_step(const config::RunConfig& config, const BranchPlace& base, int64
   choice.makes_branch = of_point.back() != step;
 }
 
+/// False too where the file names a branch that is gone: another was chosen instead.
+bool is_active(const BranchPlace& base, const std::string& name) {
+  try {
+    return report::active_branch(base) == name;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
 /// A queue goes on exactly, or not at all.
 void refuse_inexact(const config::RunConfig& config, const std::string& how) {
   std::vector<std::string> problems;
@@ -341,8 +350,7 @@ void begin_branch(const config::RunConfig& config, const BranchChoice& choice,
                           .flags = flags_of_command(config)});
     report::mark_finished(base, name);
   }
-  if (report::active_branch(base) != name || choice.makes_branch)
-    report::set_active_branch(base, name, step);
+  if (choice.makes_branch || !is_active(base, name)) report::set_active_branch(base, name, step);
   if (choice.edited) {
     const auto steps = train::committed_iterations(*choice.edited);
     if (!steps.empty()) train::set_tracked_iteration(*choice.edited, steps.back());

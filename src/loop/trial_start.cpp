@@ -331,7 +331,12 @@ void try_beginning(config::ParsedFlags& flags, TrialStart& start) {
       fs::path(config.load.get()).lexically_normal() == folder.checkpoints().lexically_normal();
   const bool begins_without =
       is_own || !(config.ref_load.empty() || config.ref_load == config.hf_checkpoint);
-  if (!config.load.empty() && !fs::exists(config.load) && !begins_without) {
+  // What lies in the run's own folder, which is here, is not elsewhere.
+  const std::string inside = (fs::absolute(folder.root()) / "").lexically_normal().string();
+  const bool is_inside =
+      !config.load.empty() && fs::exists(folder.root()) &&
+      fs::absolute(config.load.get()).lexically_normal().string().starts_with(inside);
+  if (!config.load.empty() && !fs::exists(config.load) && !begins_without && !is_inside) {
     start.absent.push_back(fmt::format("--load {}: no such folder", config.load));
     return;
   }

@@ -93,11 +93,9 @@ std::string active_branch(const BranchPlace& base) {
       name_of(*FieldReader(current, path.string() + ": ").required().text("directory"));
   const std::vector<std::string> names = branch_names(base);
   if (std::ranges::find(names, name) == names.end()) {
-    throw ConfigError(
-        fmt::format("{}: names the branch {}, which is not there; remove the file to go on in the "
-                    "first branch, "
-                    "or give --load {}",
-                    path.string(), name, (base.root / kBranches / "ID").string()));
+    throw ConfigError(fmt::format(
+        "{}: names the branch {}, which is not there; --load {} goes on in the first one",
+        path.string(), name, (base.root / kBranches / kMainBranch).string()));
   }
   return name;
 }
