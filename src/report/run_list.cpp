@@ -345,8 +345,10 @@ class Table {
     for (std::size_t i = 0; i < branch.differences.size(); ++i) {
       const std::string& change = branch.differences[i];
       const std::string more = fmt::format(", and {} more", branch.differences.size() - i);
-      const int room = width_ - display_width(begin) - (lines + 1 == kMostLines ? 14 : 0);
-      if (!line.empty() && display_width(line) + 2 + display_width(change) > room) {
+      const auto room = [&] {  // the last line says how many more there are
+        return width_ - display_width(begin) - (lines + 1 == kMostLines ? 14 : 0);
+      };
+      if (!line.empty() && display_width(line) + 2 + display_width(change) > room()) {
         if (++lines == kMostLines) {
           line += more;
           break;
@@ -354,7 +356,7 @@ class Table {
         text_ += begin + line + "\n";
         line.clear();
       }
-      line += (line.empty() ? "" : ", ") + clip_to_width(change, room);
+      line += (line.empty() ? "" : ", ") + clip_to_width(change, room());
     }
     if (!line.empty()) text_ += begin + line + "\n";
   }
