@@ -58,7 +58,8 @@ HttpResponse tokenize(ApiState& state, const HttpRequest& request) {
     all.push_back(tokens_of_messages(state.model, fields, problems));
   } else {
     const bool adds_special = fields.boolean("add_special_tokens").value_or(true);
-    std::vector<std::string> texts = fields.required().texts("prompt");
+    if (prompt == nullptr) fields.note("prompt", "is missing, and so are messages");
+    std::vector<std::string> texts = fields.texts("prompt");
     require_none(problems);
     if (!is_list && texts.empty()) texts.emplace_back();
     for (const std::string& text : texts)
