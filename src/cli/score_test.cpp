@@ -29,6 +29,12 @@ TEST(Score, GivesTheNumberOfEachResponse) {
             (json::object{{"score", 1}}));
 }
 
+TEST(Score, APromptMayBeAListOfMessages) {
+  EXPECT_EQ(scored("math", R"({"prompt": [{"role": "user", "content": "2+2="}],
+                               "response": "\\boxed{4}", "label": "4"})"),
+            (json::object{{"score", 1}}));
+}
+
 TEST(Score, ARecordCountsByItsScoreOrItsKey) {
   const char* line = R"({"response": "Answer: 5", "label": "4"})";
   EXPECT_EQ(scored("dapo", line).at("score"), json::value(-1));
@@ -110,6 +116,8 @@ TEST(Score, ALineOfAnotherFormIsAConfigurationErrorThatNamesIt) {
   for (const auto& [line, says] :
        {std::pair{R"({"label": "4"})", "in, line 1: response is missing; it must be a string"},
         {R"({"response": 4})", "in, line 1: response must be a string, not 4"},
+        {R"({"response": "", "prompt": ["a"]})",
+         "in, line 1: prompt must be a string or a list of messages (objects), not a list"},
         {R"({"response": "", "metadata": []})",
          "in, line 1: metadata must be an object, not []"}}) {
     try {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
@@ -27,6 +28,18 @@ json::value shortest(double number) {
   return number;
 }
 
+/// A text as it is; messages as JSON.
+std::string prompt_text(const FieldReader& fields) {
+  const json::value* prompt = fields.find("prompt");
+  if (prompt == nullptr) return "";
+  if (prompt->is_string()) return std::string(prompt->get_string());
+  const json::array* list = prompt->if_array();
+  const auto is_message = [](const json::value& each) { return each.is_object(); };
+  fields.expect(list != nullptr && !list->empty() && std::ranges::all_of(*list, is_message),
+                "prompt", "must be a string or a list of messages (objects)");
+  return json_text(*prompt);
+}
+
 }  // namespace
 
 json::object score_record(const json::object& record, int64_t ordinal, const Scoring& how,
@@ -35,7 +48,7 @@ json::object score_record(const json::object& record, int64_t ordinal, const Sco
   if (!record.contains("response")) fields.required().text("response");
   Sample sample;
   sample.ordinal = ordinal;
-  sample.prompt = fields.text("prompt").value_or("");
+  sample.prompt = prompt_text(fields);
   sample.response = fields.text("response").value_or("");
   if (const json::value* label = record.if_contains("label")) sample.label = *label;
   if (const json::object* metadata = fields.object("metadata")) sample.metadata = *metadata;

@@ -21,7 +21,8 @@ struct Scoring {
 };
 
 /// {"score": 1}, with "reward" where the reward is a record, or {"score": null, "reason": "..."}.
-/// `record` has "response" (null counts as empty) and may have "label", "metadata" and "prompt";
+/// `record` has "response" (null counts as empty) and may have "label", "metadata" and "prompt",
+/// a string or a list of messages;
 /// `ordinal` is its number, which "random" draws by. Throws ConfigError that starts with `where` when
 /// a member has another type, or asks for a reward that does not exist or has no server.
 json::object score_record(const json::object& record, int64_t ordinal, const Scoring& how,

@@ -88,8 +88,11 @@ def pipe(command, text):
     return subprocess.run([SLIME, *command], input=text, capture_output=True, text=True, timeout=120)
 
 
-def test_generate_score_and_train_fit_together(work, capitals):
+@pytest.mark.parametrize("form", ["texts", "messages"])
+def test_generate_score_and_train_fit_together(work, capitals, form):
     rows = [{**json.loads(line), "number": number} for number, line in enumerate(capitals.read_text().splitlines())]
+    if form == "messages":
+        rows = [{**row, "prompt": [{"role": "user", "content": row["prompt"]}]} for row in rows]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     sampling = json.dumps({"temperature": 1, "max_new_tokens": 6})
     generated = pipe(["generate", "--model", work / "model", "--device", "cpu", "--rows", "--samples", "8", "--sampling-params", sampling,
@@ -106,9 +109,9 @@ def test_generate_score_and_train_fit_together(work, capitals):
     kept = [json.loads(line) for line in scored.stdout.strip("\n").split("\n")]
     assert 0 < len(kept) <= 2 * len(rows) and all(row["score"] == 1 for row in kept)
     assert f"{len(kept)} rows kept" in scored.stderr
-    data = work / "kept.jsonl"
+    data = work / f"kept-{form}.jsonl"
     data.write_text(scored.stdout)
-    run_dir = work / "rejection-offline"
+    run_dir = work / f"rejection-offline-{form}"
     done = run_slime([
         str(SLIME), "train", "--hf-checkpoint", str(work / "model"), "--prompt-data", str(data), "--input-key", "prompt",
         "--completion-key", "response", "--label-key", "label", "--metadata-key", "metadata",
