@@ -1,6 +1,7 @@
 """Functions and classes in forms that slime does not call itself, in runs: they train, or the refusal shows a right form."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -128,6 +129,14 @@ def test_a_reward_class_scores_prompts_and_responses(work, flags):
     trained(done, run_dir)
     assert all(row["reward"] == len(row["response"]) for row in samples(run_dir))
     assert sum(int(line.split()[1]) for line in log_of(run_dir).splitlines() if line.startswith("scored")) == 32
+
+
+def test_a_reward_class_that_returns_another_number_is_told_with_both(work):
+    run_dir = work / "seed-reward-number"
+    code = REWARD_CLASS.replace("[float(len(response)) for response in responses]", "[1.0] * (len(responses) + 1)")
+    done = hooked(work, run_dir, code, ["--custom-rm-path", "own.py", "--model-path", "judge"])
+    said = re.search(r"compute_reward returned (\d+) rewards for (\d+) responses", done.stdout + done.stderr)
+    assert done.returncode == 2 and int(said[1]) == int(said[2]) + 1, done.stdout + done.stderr
 
 
 def test_a_class_whose_constructor_wants_a_value_names_the_flag_for_it(work):

@@ -82,6 +82,10 @@ def is_batch_reward(function):
     return _required(function)[:2] == ["prompts", "responses"]
 
 
+class WrongNumberOfRewards(TypeError):
+    """Rewards of which nobody knows whose they are; another call would only guess."""
+
+
 class _BatchReward:
     """Samples that wait while a batch is scored are the next batch."""
 
@@ -110,6 +114,10 @@ class _BatchReward:
                 count += len(batch[-1][0])
             try:
                 await self._answer(batch)
+            except WrongNumberOfRewards as error:
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(WrongNumberOfRewards(*error.args))
             except Exception:
                 for one in batch:  # whose fault it was
                     try:
@@ -129,7 +137,7 @@ class _BatchReward:
         rewards = rewards.tolist() if hasattr(rewards, "tolist") else rewards
         if not isinstance(rewards, (list, tuple)) or len(rewards) != len(samples):
             told = f"{len(rewards)} rewards" if isinstance(rewards, (list, tuple)) else type(rewards).__name__
-            raise TypeError(f"compute_reward returned {told} for {len(samples)} responses; it is a list with one for each")
+            raise WrongNumberOfRewards(f"compute_reward returned {told} for {len(samples)} responses; it is a list with one for each")
         place = 0
         for some, future in batch:
             if not future.done():
