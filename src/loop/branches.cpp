@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "loop/branch_copy.h"
 #include "report/branch_files.h"
+#include "report/run_history.h"
 #include "setup/named_model.h"
 #include "train/checkpoint_directory.h"
 #include "train/commit_record.h"
@@ -199,6 +200,27 @@ bool is_active(const BranchPlace& base, const std::string& name) {
   }
 }
 
+/// Whether a path is that of the run, or in it.
+bool is_inside(const BranchPlace& base, const fs::path& path) {
+  std::error_code unknown;
+  const std::string given = (fs::weakly_canonical(path, unknown) / "").string();
+  return std::ranges::any_of(std::array{base.root, base.checkpoints}, [&](const fs::path& folder) {
+    return given.starts_with((fs::weakly_canonical(folder, unknown) / "").string());
+  });
+}
+
+/// Whether the run in the folder began with this --load of something else: one of its own
+/// checkpoints chooses among what is there.
+bool began_with_this(const config::RunConfig& config, const report::RunFolder& folder) {
+  if (config.load.empty() || config.overwrite || config.finetune || config.no_load_optim ||
+      is_inside(folder.base(), config.load.get()))
+    return false;
+  const report::RunHistory history = report::read_history(folder);
+  const json::value* began = history.run.if_contains(kBeganWith);
+  return began != nullptr && *began == json::value(beginning_of(config)) &&
+         !train::committed_iterations(folder.base().checkpoints).empty();
+}
+
 /// A queue goes on exactly, or not at all.
 void refuse_inexact(const config::RunConfig& config, const std::string& how) {
   std::vector<std::string> problems;
@@ -223,6 +245,12 @@ void check_first_rollout(const config::RunConfig& config, const std::string& how
 
 }  // namespace
 
+json::object beginning_of(const config::RunConfig& config) {
+  json::object beginning{{"load", config.load.get()}, {"finetune", config.finetune.get()}};
+  if (config.ckpt_step) beginning["ckpt_step"] = *config.ckpt_step;
+  return beginning;
+}
+
 BranchChoice choose_branch(const config::RunConfig& config, const report::RunFolder& folder,
                            const train::Warn& warn) {
   const BranchPlace& base = folder.base();
@@ -230,6 +258,13 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
   const bool is_straw = config.rollout_data_transport == "straw";
   BranchChoice choice;
   Named named;
+  // First: the other run may have removed its checkpoint since.
+  if (began_with_this(config, folder)) {
+    choice.was_made_before = choice.is_of_load = true;
+    warn(fmt::format("--load {}: the run began there, and goes on after its own newest checkpoint",
+                     config.load));
+    return choice;
+  }
   if (!config.load.empty()) named = read_load(config.load.get());
   if (config.finetune && !named.by_record && !asks_for_step) {
     // Weights alone: of a folder, or of one checkpoint (loop/start_point.cpp).

@@ -11,7 +11,7 @@
 ///   latest_checkpointed_iteration.txt edited by hand      after the step it says
 ///
 /// After the newest step of a branch it goes on in it; after another in a new one. The same command
-/// again goes on in the branch that it made.
+/// again goes on in the branch that it made, or in the run that it began with --load of another.
 
 #include <cstdint>
 #include <optional>
@@ -19,6 +19,7 @@
 
 #include "config/run_config.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "report/run_folder.h"
 #include "train/checkpoint.h"
 
@@ -30,6 +31,7 @@ struct BranchChoice {
   std::string branch = "main";   // to go on in; of a new one: its parent
   std::optional<int64_t> step;   // after this one, where the command chooses it
   bool was_made_before = false;  // the branch is one that this command has made
+  bool is_of_load = false;       // the first branch, which began with this --load of another run
   bool makes_branch = false;     // the step is not the newest of the branch
   /// The checkpoints of --load that are not this run's, without the name of one of them.
   std::string elsewhere;
@@ -37,6 +39,10 @@ struct BranchChoice {
   /// choice is followed.
   std::optional<std::string> edited;
 };
+
+/// What --load and its step said where a run began; in its run.json under this name.
+inline constexpr const char* kBeganWith = "began_with";
+json::object beginning_of(const config::RunConfig& config);
 
 /// Reads only. `warn` gets what was found that people should know. Throws ConfigError where a step is
 /// asked for that is not there, or in a way that it cannot be gone on from.

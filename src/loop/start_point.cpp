@@ -279,6 +279,12 @@ StartPoint find_start(const config::RunConfig& config, const report::RunFolder& 
     }
     return start;
   }
+  if (choice.is_of_load) {
+    throw ConfigError(fmt::format(
+        "--run-dir {}: began with --load {}, and its newest checkpoint in {} is another "
+        "run's; give another --run-dir",
+        root, config.load, own.string()));
+  }
   // Nothing is there, or only what --save holds of another run, which this one goes on from.
   if (!history.has_steps() && (loads_own || history.checkpoints.empty())) return start;
   const bool may_be_begun_again = loads_own || history.checkpoints.empty();

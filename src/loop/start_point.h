@@ -6,14 +6,17 @@
 ///   --load               RUN_DIR has own checkpoints   it has steps, no checkpoint   it is empty
 ///   not given            goes on after the newest      refused (1)                   begins
 ///   what --save names    the same                      the same                      begins (2)
-///   another folder       refused                       refused (1)                   begins there
-///   model directory (3)  refused                       refused (1)                   begins anew
+///   another folder       refused (4)                   refused (1)                   begins there
+///   model directory (3)  refused (4)                   refused (1)                   begins anew
 ///
 /// (1) But a run that died before its first checkpoint starts over: RUN_DIR/latest was never made,
 ///     and the same command is given again (--run-dir and --save may differ: folders are moved).
 ///     Its steps are made again, as those after a checkpoint are.
 /// (2) Published scripts give --load and --save alike, for the first start too.
 /// (3) Or a folder of checkpoints with --finetune: weights alone, everything else from the beginning.
+///
+/// (4) But a run that began with that --load goes on after its own newest checkpoint; not with
+///     --finetune or --no-load-optim, which would leave out parts of it.
 ///
 /// A run that begins without a checkpoint takes the weights of --ref-load where that names a model,
 /// as the original does, and else those of --hf-checkpoint.

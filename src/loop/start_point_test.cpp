@@ -1,3 +1,5 @@
+// One file because each test leaves runs in folders, by one fixture, and begins a run there.
+
 #include "loop/start_point.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +44,9 @@ class StartPointTest : public testing::Test {
   /// What a run leaves that has done steps: run.json, a line of metrics, a rollout file, a ledger.
   static void leave_steps(const RunConfig& config, const std::string& run_id) {
     const report::RunFolder folder(config);
-    folder.write_run_json({{"run_id", run_id}, {"flags", config::changed_flags(config)}});
+    folder.write_run_json({{"run_id", run_id},
+                           {"flags", config::changed_flags(config)},
+                           {kBeganWith, beginning_of(config)}});
     std::ofstream(folder.metrics()) << "{\"step\": 0}\n";
     std::ofstream(folder.rollouts(0)) << "{}\n";
     std::ofstream(folder.ledger()) << "x\n";
@@ -236,6 +240,11 @@ TEST_F(StartPointTest, ScriptsThatLoadWhatTheySaveMayBeginWithNothing) {
   script.save = (root_ / "saved").string();
   script.load = script.save + "/";
   EXPECT_FALSE(start(script).checkpoint.has_value());
+  leave_steps(script, "ours");
+  leave_checkpoint(script, 3, "ours");
+  EXPECT_EQ(start(script).checkpoint->iteration, 3);
+  EXPECT_THAT(warnings_, testing::Not(testing::Contains(HasSubstr("the run began there"))))
+      << "it names the run itself, whichever branch is active";
 }
 
 TEST_F(StartPointTest, ResultsAreNotOverwrittenByLoadingAnotherRunsCheckpoint) {
@@ -248,6 +257,46 @@ TEST_F(StartPointTest, ResultsAreNotOverwrittenByLoadingAnotherRunsCheckpoint) {
               AllOf(HasSubstr("--run-dir " + (root_ / "run").string()),
                     HasSubstr("metrics, 1 rollout file, a ledger, checkpoints up to iter_0000003"),
                     HasSubstr("leave --load out to go on from"), HasSubstr("--overwrite")));
+}
+
+TEST_F(StartPointTest, TheSameCommandGoesOnInTheRunThatItBeganFromAnotherOne) {
+  const fs::path theirs = root_ / "other" / "checkpoints";
+  leave_checkpoint(command("other"), 1, "theirs");
+  leave_checkpoint(command("other"), 2, "theirs");
+  for (const char* name : {"folder", "step", "record"}) {
+    RunConfig loading = command(name);
+    loading.load = theirs.string();
+    if (loading.run_dir == (root_ / "step").string()) loading.ckpt_step = 1;
+    if (loading.run_dir == (root_ / "record").string())
+      loading.load = (theirs / "rollout" / "committed_1.json").string();
+    leave_steps(loading, "ours");
+    leave_checkpoint(loading, 3, "ours");
+    const StartPoint again = start(loading);
+    ASSERT_TRUE(again.checkpoint.has_value()) << name;
+    EXPECT_EQ(again.checkpoint->iteration, 3) << name;
+    EXPECT_TRUE(again.is_own) << name;
+    EXPECT_EQ(again.left_out, 0U) << name;
+    EXPECT_THAT(warnings_, testing::Contains(HasSubstr("the run began there"))) << name;
+    // What it does not begin with is refused as before.
+    RunConfig another = loading;
+    another.load = theirs.string();
+    another.ckpt_step = 2;
+    EXPECT_THAT(refusal(another), HasSubstr("it has checkpoints of its own")) << name;
+    RunConfig tuning = loading;
+    tuning.finetune = true;
+    EXPECT_NE(refusal(tuning), "") << name;
+  }
+}
+
+TEST_F(StartPointTest, ARunThatBeganFromAnotherGoesOnThoughThatOneIsGoneButNeverInAThirdOnes) {
+  RunConfig loading = command("run");
+  loading.load = (root_ / "gone").string();
+  loading.save = (root_ / "saved").string();
+  leave_steps(loading, "ours");
+  leave_checkpoint(loading, 3, "ours");
+  EXPECT_EQ(start(loading).checkpoint->iteration, 3);
+  leave_checkpoint(loading, 4, "a third");
+  EXPECT_THAT(refusal(loading), HasSubstr("is another run's"));
 }
 
 TEST_F(StartPointTest, ARunThatDiedBeforeItsFirstCheckpointStartsOver) {

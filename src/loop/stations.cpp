@@ -257,10 +257,19 @@ json::array starts_of(const Stations& run) {
   return starts;
 }
 
+/// What the run began with, also after it has gone on.
+json::object beginning(const Stations& run) {
+  if (!run.course.start.is_own) return beginning_of(run.config);
+  const json::object known = report::read_history(run.records.folder).run;
+  const json::value* began = known.if_contains(kBeganWith);
+  return began != nullptr && began->is_object() ? began->get_object() : json::object();
+}
+
 json::object describe(const Stations& run, const json::object& unknown) {
   return {{"run_id", run.course.start.run_id},
           {"branch", run.records.folder.branch()},
           {"starts", starts_of(run)},
+          {kBeganWith, beginning(run)},
           {"model", run.config.hf_checkpoint},
           {"model_type", run.topology.model.model_type},
           {"num_parameters", num_parameters(run.topology.model)},

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+import shutil
 import subprocess
 import time
 
@@ -136,6 +137,27 @@ def test_each_form_of_load_chooses_its_step_and_the_run_says_what_it_does(work, 
     assert json.loads((save / "rollout" / "current.json").read_text())["directory"] == f"branches/{first.name}"
     told = done(command(work, run, with_save, steps=7))
     assert "continuing after rollout 5" in told
+
+
+def test_a_run_that_begins_in_another_goes_on_in_its_own_folder_when_the_same_command_comes_again(work, tmp_path):
+    other, straight, killed = tmp_path / "other", tmp_path / "straight", tmp_path / "killed"
+    done(command(work, other, steps=3))
+    record = other / "checkpoints" / "rollout" / "committed_1.json"
+    begin = ["--load", str(record), "--lr", "5e-3"]
+    done(command(work, straight, begin))
+    process = subprocess.Popen(command(work, killed, begin), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (killed / "checkpoints" / "iter_0000004").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    another = run_slime(command(work, killed, ["--load", str(record.with_name("committed_2.json")), "--lr", "5e-3"]))
+    assert another.returncode == 2 and "it has checkpoints of its own" in another.stderr, another.stdout + another.stderr
+    shutil.rmtree(other)
+    told = done(command(work, killed, begin))
+    assert "the run began there, and goes on after its own newest checkpoint" in told
+    assert_same(killed, straight)
 
 
 def test_what_a_branch_cannot_do_is_refused_before_anything_is_written(work, tmp_path):
