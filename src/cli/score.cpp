@@ -138,7 +138,7 @@ int score(std::span<const std::string> arguments) {
     }
     if (are_rows) {
       for (const auto& each : answer) (*line)[each.key()] = each.value();
-      rows.add(*std::move(line));
+      rows.add(*std::move(line), input.where());
     } else {
       write_json_line(answer);
     }

@@ -1,14 +1,19 @@
 #include "reward/kept_rows.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
+
+#include "core/error.h"
 
 namespace slime::reward {
 namespace {
 
 using testing::ElementsAre;
+using testing::StartsWith;
 
 json::object row(int64_t group, const char* response, json::value score,
                  const char* status = "completed") {
@@ -21,7 +26,7 @@ std::vector<std::string> kept(const KeepRule& rule, const std::vector<json::obje
   KeptRows all(rule, [&responses](const json::object& each) {
     responses.emplace_back(each.at("response").as_string());
   });
-  for (const json::object& each : rows) all.add(each);
+  for (const json::object& each : rows) all.add(each, "in, line 1");
   all.end();
   EXPECT_EQ(all.num_kept(), static_cast<int64_t>(responses.size()));
   return responses;
@@ -51,6 +56,42 @@ TEST(KeptRows, WithoutAGroupRowsOfOnePromptBelongTogether) {
                                        {{"prompt", "p"}, {"response", "b"}, {"score", 1}},
                                        {{"prompt", "q"}, {"response", "c"}, {"score", nullptr}}};
   EXPECT_THAT(kept({.best = 1}, rows), ElementsAre("b"));
+}
+
+TEST(KeptRows, OneGroupNumberOfTwoPromptsIsTwoGroups) {
+  const auto of = [](const char* prompt, const char* response, int64_t score) {
+    json::object made = row(0, response, score);
+    made["prompt"] = prompt;
+    return made;
+  };
+  EXPECT_THAT(kept({.best = 1}, {of("p", "a", 0), of("p", "b", 1), of("q", "c", 0)}),
+              ElementsAre("b", "c"));
+}
+
+std::string refusal_of(const KeepRule& rule, const std::vector<json::object>& rows) {
+  KeptRows all(rule, [](const json::object&) {});
+  try {
+    for (std::size_t i = 0; i < rows.size(); ++i) all.add(rows[i], fmt::format("line {}", i + 1));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(KeptRows, AGroupThatGoesOnBehindOthersIsRefusedWithItsLine) {
+  const std::vector<json::object> rows{row(0, "a", 0), row(1, "b", 0), row(0, "c", 1)};
+  EXPECT_THAT(refusal_of({.best = 1}, rows), StartsWith("line 3: group 0 with the same prompt"));
+  EXPECT_EQ(refusal_of({.min_score = 0}, rows), "");
+  const std::vector<json::object> prompts{{{"prompt", "p"}, {"response", "a"}, {"score", 0}},
+                                          {{"prompt", "q"}, {"response", "b"}, {"score", 1}},
+                                          {{"prompt", "p"}, {"response", "c"}, {"score", 1}}};
+  EXPECT_THAT(refusal_of({.best = 1}, prompts), StartsWith("line 3: a row with the same prompt"));
+}
+
+TEST(KeptRows, ARowOfNobodyIsRefusedOnlyWhereTheBestOfEachAreChosen) {
+  const std::vector<json::object> rows{{{"response", "a"}, {"score", 0}}};
+  EXPECT_THAT(refusal_of({.best = 1}, rows), StartsWith("line 1: neither group nor prompt"));
+  EXPECT_EQ(refusal_of({.min_score = 0}, rows), "");
 }
 
 }  // namespace
