@@ -39,6 +39,10 @@ constexpr auto kMayDiffer = std::to_array<std::string_view>(
      "--rollout-health-check-timeout", "--rollout-health-check-first-wait",
      "--worker-timeout-seconds", "--use-wandb", "--use-tensorboard"});
 
+/// Of these, what says where the run begins: what there is without a checkpoint began there.
+constexpr auto kBeginning = std::to_array<std::string_view>(
+    {"--load", "--ckpt-step", "--start-rollout-id", "--finetune", "--no-load-optim"});
+
 constexpr auto kPrefixes = std::to_array<std::string_view>(
     {"--actor-num-", "--critic-num-", "--wandb-", "--tensorboard-", "--tb-", "--profile-",
      "--profiling-", "--distributed-", "--exit-", "--recompute-", "--ci-"});
@@ -49,6 +53,10 @@ bool may_differ_in_session(std::string_view flag) {
   return std::ranges::find(kMayDiffer, flag) != kMayDiffer.end() ||
          std::ranges::any_of(kPrefixes,
                              [&](std::string_view prefix) { return flag.starts_with(prefix); });
+}
+
+bool may_differ_before_checkpoint(std::string_view flag) {
+  return may_differ_in_session(flag) && std::ranges::find(kBeginning, flag) == kBeginning.end();
 }
 
 void check_session_settings(const json::object& left, const json::object& now,

@@ -9,6 +9,7 @@
 #include "config/parse_flags.h"
 #include "core/error.h"
 #include "loop/changed_settings.h"
+#include "loop/session_settings.h"
 #include "model/foreign_checkpoint.h"
 #include "report/run_history.h"
 #include "setup/named_model.h"
@@ -189,7 +190,10 @@ std::string why_not_begun_again(const config::RunConfig& config,
   if (config.debug_rollout_only) return "a run with --debug-rollout-only saves no checkpoint";
   const json::value* flags = history.run.if_contains("flags");
   if (flags == nullptr || !flags->is_object()) return "its run.json does not say what run it was";
-  const auto names = differing_flags(flags->get_object(), config::changed_flags(config));
+  auto names = differing_flags(flags->get_object(), config::changed_flags(config));
+  // What a session has of a run are generated steps, whoever trains them (docs/resume.md).
+  if (!config.rollout_session_id.get().empty())
+    std::erase_if(names, [](const auto& name) { return may_differ_before_checkpoint(name); });
   return names.empty() ? "" : fmt::format("its flags differ: {}", fmt::join(names, ", "));
 }
 

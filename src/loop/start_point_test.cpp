@@ -315,6 +315,28 @@ TEST_F(StartPointTest, AnotherCommandDoesNotStartOverInItsPlace) {
   EXPECT_THAT(refusal(other), HasSubstr("its flags differ: --lr"));
 }
 
+TEST_F(StartPointTest, ASessionStartsOverWithTheSettingsThatMayDifferInIt) {
+  RunConfig session = command("run");
+  session.rollout_session_id = "math";
+  leave_steps(session, "ours");
+  RunConfig again = session;
+  again.num_rollout = 12;
+  again.max_tokens_per_gpu = 256;
+  again.tensor_model_parallel_size = 2;
+  EXPECT_EQ(refusal(again), "");
+  EXPECT_THAT(warnings_, testing::Contains(HasSubstr("it starts over")));
+  again.lr = 3e-5;
+  EXPECT_THAT(refusal(again), HasSubstr("its flags differ: --lr)"));
+  again.lr = session.lr;
+  leave_checkpoint(command("other"), 1, "theirs");
+  again.load = (root_ / "other" / "checkpoints").string();
+  EXPECT_THAT(refusal(again), HasSubstr("its flags differ: --load)"))
+      << "the generated steps are of other weights";
+  again = command("run");  // of no session
+  again.num_rollout = 12;
+  EXPECT_THAT(refusal(again), AllOf(HasSubstr("--num-rollout"), HasSubstr("--rollout-session-id")));
+}
+
 TEST_F(StartPointTest, RolloutsAloneAreNotMadeAgainOverTheOldOnes) {
   RunConfig generating = command("run");
   generating.debug_rollout_only = true;

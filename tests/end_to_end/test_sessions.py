@@ -161,8 +161,9 @@ def test_a_wrong_setting_is_refused_and_hurts_no_engine(session):
     check_whole(session.run_dir, 6)
 
 
-def test_a_trainer_that_fails_before_its_first_checkpoint_leaves_its_step(session):
-    process = session.start("--save-interval", "100")
+@pytest.mark.parametrize("extra", [(), ("--actor-num-gpus-per-node", "2", "--tensor-model-parallel-size", "2", "--max-tokens-per-gpu", "256")])
+def test_a_trainer_that_fails_before_its_first_checkpoint_leaves_its_step(session, extra):
+    process = session.start("--save-interval", "100", rollouts=6 if not extra else 9)
     session.hold.touch()
     wait_for(process, (session.runtime / "hold.held").exists)
     process.kill()
@@ -170,7 +171,7 @@ def test_a_trainer_that_fails_before_its_first_checkpoint_leaves_its_step(sessio
     session.hold.unlink()
     kept = json.loads(session.unsaved()[0].read_text())
     engines = session.engines()
-    done = session.run("--save-interval", "100")
+    done = session.run("--save-interval", "100", *extra)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"(process {engines[0]}, " in done.stdout + done.stderr
     tokens = {sample["index"]: sample["tokens"] for _, sample in trained(session.run_dir)}
