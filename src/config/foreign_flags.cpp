@@ -275,6 +275,30 @@ constexpr Foreign kForeign[] = {
     {"finetuning-type", kAdapters},
 };
 
+/// Of verl's key=value words, the ends of those whose last part alone would lead elsewhere.
+constexpr Foreign kDotted[] = {
+    {"data.train-batch-size", "--rollout-batch-size, in prompts"},
+    {"data.gen-batch-size", "--over-sampling-batch-size, in prompts"},
+    {"data.val-batch-size", "--sglang-max-running-requests"},
+    {"reward-model.path", "--rm-type remote_rm --rm-url"},
+    {"reward-model.model.path", "--rm-type remote_rm --rm-url"},
+    {"reward-model.enable", "--rm-type remote_rm --rm-url"},
+    {"custom-reward-function.path", "--custom-rm-path"},
+    {"custom-reward-function.name", "--custom-rm-path FILE.py:NAME"},
+    {"critic.model.path", "--critic-load"},
+    {"critic.optim.lr", "lr of the role critic in --megatron-config-path"},
+    {"model.path", "--hf-checkpoint"},
+    {"rollout.n", "--n-samples-per-prompt"},
+    {"rollout.name", kOwnEngine},
+    {"rollout.tensor-model-parallel-size", "--rollout-num-gpus-per-engine"},
+    {"val-kwargs.n", "--n-samples-per-eval-prompt"},
+    {"val-kwargs.temperature", "--eval-temperature"},
+    {"val-kwargs.top-p", "--eval-top-p"},
+    {"val-kwargs.top-k", "--eval-top-k"},
+    {"actor.strategy", kRanks},
+    {"critic.strategy", kRanks},
+};
+
 /// "--Learning_Rate" -> "learning-rate".
 std::string bare(std::string_view flag) {
   std::string name(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
@@ -337,6 +361,19 @@ std::string hint_for_unknown(const std::string& flag) {
   if (const auto ours = our_words_for(flag)) return fmt::format("; here it is {}", *ours);
   const auto nearest = nearest_flag(flag);
   return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
+}
+
+std::string hint_for_word(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  if (equals == std::string::npos) return "";
+  const std::string key = bare(std::string_view(word).substr(0, equals));
+  for (const Foreign& each : kDotted) {
+    if (key == each.name || key.ends_with("." + std::string(each.name)))
+      return fmt::format("; here it is {}", each.ours);
+  }
+  const std::string last = key.substr(key.rfind('.') + 1);  // of no dot, all of it
+  if (const auto ours = our_words_for(last)) return fmt::format("; here it is {}", *ours);
+  return find_flag("--" + last) != nullptr ? fmt::format("; here it is --{}", last) : "";
 }
 
 }  // namespace slime::config

@@ -61,6 +61,29 @@ TEST(UnknownFlags, NamesOfOtherSystemsAreAnsweredWithOurs) {
       << text;
 }
 
+TEST(UnknownFlags, WordsOfVerlAreAnsweredWithOurs) {
+  for (const auto& [theirs, ours] :
+       {std::pair{"algorithm.adv_estimator=grpo", "--advantage-estimator"},
+        std::pair{"data.train_files=train.parquet", "--prompt-data"},
+        std::pair{"data.train_batch_size=128", "--rollout-batch-size, in prompts"},
+        std::pair{"data.max_response_length=1024", "--rollout-max-response-len"},
+        std::pair{"actor_rollout_ref.model.path=MODEL", "--hf-checkpoint"},
+        std::pair{"actor_rollout_ref.actor.optim.lr=1e-6", "--lr"},
+        std::pair{"critic.optim.lr=1e-5", "lr of the role critic"},
+        std::pair{"actor_rollout_ref.rollout.n=8", "--n-samples-per-prompt"},
+        std::pair{"actor_rollout_ref.rollout.val_kwargs.temperature=0", "--eval-temperature"},
+        std::pair{"actor_rollout_ref.actor.use_kl_loss=True", "--use-kl-loss"},
+        std::pair{"+actor_rollout_ref.actor.kl_loss_coef=0.001", "--kl-loss-coef"}}) {
+    const std::string text = refusal_of(theirs + (" " + kComplete));
+    const std::string says = "\"" + std::string(theirs) +
+                             "\": expected a flag such as --hf-checkpoint; here it is " + ours;
+    EXPECT_NE(text.find(says), std::string::npos) << text;
+  }
+  const std::string unknown = refusal_of("a.frobnicate=c " + kComplete);
+  EXPECT_NE(unknown.find("\"a.frobnicate=c\": expected a flag"), std::string::npos) << unknown;
+  EXPECT_EQ(unknown.find("here it is"), std::string::npos) << unknown;
+}
+
 TEST(UnknownFlags, AnUnknownFlagInAFileIsAsUnknown) {
   const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "unknown.yaml";
   std::ofstream(path) << "learning_rate: 1e-5\n";

@@ -81,7 +81,8 @@ std::vector<Setting> read_words(std::span<const std::string> arguments,
       settings.push_back({.name = word.substr(0, equals), .values = {}, .where = ""});
       if (equals != std::string::npos) settings.back().values.push_back(word.substr(equals + 1));
     } else if (settings.empty()) {
-      problems.push_back(fmt::format("\"{}\": expected a flag such as --hf-checkpoint", word));
+      problems.push_back(fmt::format("\"{}\": expected a flag such as --hf-checkpoint{}", word,
+                                     hint_for_word(word)));
     } else {
       settings.back().values.push_back(word);
     }
