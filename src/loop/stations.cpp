@@ -30,6 +30,8 @@
 #include "plugin/run_api.h"
 #include "report/run_history.h"
 #include "roles/run_start.h"
+#include "rollout/other_records.h"
+#include "setup/response_rules.h"
 #include "setup/scores.h"
 #include "setup/train_config.h"
 #include "setup/vocabularies.h"
@@ -180,6 +182,20 @@ std::set<int64_t> not_given_back(const StartPoint& start) {
   return ordinals;
 }
 
+/// Groups that wait and are not gone on with, where engines draw by the flags alone.
+Notes other_records(const Stations& run) {
+  const config::RunConfig& config = run.config;
+  if (!config.generates() || config::has_users_rollout(config) ||
+      !config.custom_generate_function_path.empty())
+    return {};
+  const buffer::DataSource& prompts = run.data.prompts();
+  std::vector<const Group*> waiting;
+  for (const Group& group : prompts.waiting())
+    if (!prompts.gave_finished(group.ordinal)) waiting.push_back(&group);
+  const std::string note = rollout::other_records_note(waiting, setup::training_rules(config));
+  return note.empty() ? Notes() : Notes{note};
+}
+
 /// The ledger, and the position in the data, of where the run goes on. From here on the run's
 /// folder is written. Returns a step that was sampled ahead and is not trained, where the run has a
 /// function that draws steps.
@@ -217,6 +233,7 @@ std::optional<SampledStep> open_records(Stations& run, BranchChoice& branch, Not
   folder.remove_rollouts_from(first);
   train::remove_commit_records(folder.checkpoints(), first);
   append(notes, replay_unsaved(run));
+  if (start.checkpoint) append(notes, other_records(run));
   return sampled;
 }
 

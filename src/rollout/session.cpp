@@ -15,6 +15,7 @@
 #include "core/out_of_memory.h"
 #include "core/splitmix64.h"
 #include "rollout/ask.h"
+#include "rollout/other_records.h"
 #include "rollout/sample_growth.h"
 #include "rollout/verdict.h"
 
@@ -42,18 +43,6 @@ std::exception_ptr exception_of(const Error& error) {
 
 bool can_go_on(const Sample& sample) {
   return sample.status == Status::kPending || sample.status == Status::kAborted;
-}
-
-/// A response of an earlier session whose tokens have top-p ids or choices of experts where those of
-/// this one have none, or the other way round (--rollout-top-p was changed on resume): no trainer can replay such a
-/// mixture, so it is sampled anew; so is one whose function kept no log-probs.
-bool has_other_records(const Sample& sample, const ResponseRules& rules) {
-  if (sample.response_length() == 0) return false;
-  return sample.top_p_offsets.empty() == rules.keeps_top_p_ids ||
-         sample.top_p_log_probs.empty() == rules.keeps_top_p_log_probs ||
-         sample.topk() != rules.topk_log_probs ||
-         sample.routed_experts.empty() == rules.keeps_routed_experts ||
-         static_cast<int64_t>(sample.log_probs.size()) != sample.response_length();
 }
 
 int64_t num_with_log_prob(const std::vector<Sample>& samples) {

@@ -3,12 +3,13 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import time
 
 import pytest
-from conftest import metric, run_slime, train_command, weights
+from conftest import SLIME, metric, run_slime, train_command, weights
 from test_async import async_command, samples
 
 MODES = {
@@ -138,6 +139,26 @@ def test_responses_that_go_on_behind_updates_and_a_kill_keep_their_record(work, 
     if mode == "support":
         for sample in after.values():
             check_record(sample, mode)
+
+
+def test_waiting_groups_that_begin_anew_because_the_record_changed_are_told(work, tmp_path):
+    schedule = ["--deterministic-schedule", "--schedule-round", "4", "--save-interval", "1"]
+    killed = tmp_path / "killed"
+    process = subprocess.Popen(
+        async_command(work, killed, extra=[*schedule, *MODES["head"]]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not (killed / "metrics.jsonl").exists() or (killed / "metrics.jsonl").read_text().count('"train/loss"') < 3:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    again = run(async_command(work, killed, extra=[*schedule, *MODES["head"], "--score-centering-top-k", "4"]))
+    said = " ".join((again.stdout + again.stderr).split())
+    told = re.search(r"--score-centering-top-k: changed since the checkpoint, .*? (\d+) waiting groups? begin anew, (\d+) sampled tokens", said)
+    assert told and int(told[1]) > 0, said
+    audit = json.loads(run([str(SLIME), "ledger", str(killed), "--json"]).stdout)
+    assert audit["checkpoint"]["tokens"]["discarded"] == int(told[2])
 
 
 @pytest.mark.parametrize("mode", MODES)
