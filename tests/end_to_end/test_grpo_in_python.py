@@ -64,3 +64,9 @@ def test_an_error_of_the_reward_is_the_error_of_the_loop(work, tmp_path):
 def test_a_reward_of_another_length_says_both_numbers(work, tmp_path):
     with pytest.raises(ValueError, match="the reward gave 1 numbers for 8 completions"):
         next(slime.grpo(work / "model", prompts(), lambda completions: [1.0], steps=3, run_dir=tmp_path / "run", **SMALL, **QUIET))
+
+
+def test_a_keyword_of_another_system_is_refused_with_the_name_here(work, tmp_path):
+    with pytest.raises(slime.Error) as error:
+        next(slime.grpo(work / "model", ["1+1="], lambda sample: 0.0, output=False, learning_rate=3, temperature=0.1))
+    assert "here it is --lr" in str(error.value) and "here it is --rollout-temperature" in str(error.value)

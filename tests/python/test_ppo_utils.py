@@ -1,8 +1,10 @@
 """slime.utils.ppo_utils against the original's numbers (tests/golden), its gradients, and a vocabulary on two ranks."""
 
+import os
 import subprocess
 import sys
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 from golden_cases import golden
@@ -195,5 +197,7 @@ for a, b in ((log_prob, expected.gather(1, targets[:, None])), (found, entropy),
 
 def test_a_vocabulary_on_two_ranks_gives_the_numbers_of_one(tmp_path):
     command = [sys.executable, "-c", TWO_RANKS]
-    ranks = [subprocess.Popen([*command, str(rank), str(tmp_path / "meeting")]) for rank in (0, 1)]
+    packages = os.pathsep.join([str(Path(ppo.__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": packages}
+    ranks = [subprocess.Popen([*command, str(rank), str(tmp_path / "meeting")], env=environment) for rank in (0, 1)]
     assert [rank.wait(timeout=240) for rank in ranks] == [0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 from slime.loop.calls import Rollout, Training
 from slime.loop.errors import RunOver
+from slime.loop.flags import flag_words
 from slime.loop.reward_socket import RewardSocket
 from slime.loop.run import Run, start
+from slime.program import find_program, program_environment
 
 __all__ = ["Step", "grpo"]
 
@@ -62,6 +65,20 @@ def _prompt_flags(prompts: Any, folder: str, flags: Mapping[str, Any]) -> dict[s
     return {**made, **{name: value for name, value in flags.items() if name in made}}
 
 
+def _refuse_unknown(flags: Mapping[str, Any], program: str | None) -> None:
+    """A flag that the program does not know may be for functions of the user's, and `grpo` names one: its reward. So the
+    keywords are shown to the program without it."""
+    if not flags:
+        return
+    command = [program or find_program(), "train", "--dry-run", *flag_words(None, flags)]
+    said = subprocess.run(command, capture_output=True, text=True, env=program_environment(), check=False)
+    lines = [line.strip() for line in (said.stdout + said.stderr).splitlines()]
+    unknown = [line.replace(" (--allow-unknown-flags goes on without it)", "") for line in lines if line.startswith("unknown flag")]
+    refused = [line for line in unknown if "is for functions of the user's" not in line and "is ignored" not in line]
+    if refused:
+        raise RunOver("\n".join(refused))
+
+
 def grpo(
     model: str | os.PathLike[str],
     prompts: str | os.PathLike[str] | Iterable[Any],
@@ -85,6 +102,7 @@ def grpo(
     >>> for step in slime.grpo("model", ["2+3="], lambda sample: sample.response.startswith("5")):    # doctest: +SKIP
     ...     print(step.index, step.reward)
     """
+    _refuse_unknown(flags, program)
     socket = RewardSocket(reward) if reward is not None else None
     with tempfile.TemporaryDirectory(prefix="slime-prompts-") as folder:
         if socket is not None:
