@@ -325,6 +325,14 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
   }
   const bool is_exact = named.by_record || is_straw;
   if (step) choose_step(config, base, *step, how, choice);
+  if (config.finetune && choice.makes_branch) {
+    const fs::path from = report::place_of_branch(base, choice.branch).checkpoints;
+    throw ConfigError(fmt::format(
+        "--finetune: begins at rollout 0, and {} has checkpoints of its own; leave --finetune out "
+        "to go on after rollout {}, or give another --run-dir (and --save) and --load {} "
+        "--ckpt-step {}",
+        base.root.string(), *choice.step, from.string(), *choice.step));
+  }
   const auto steps =
       train::committed_iterations(report::place_of_branch(base, choice.branch).checkpoints);
   if (is_exact && !steps.empty())

@@ -71,6 +71,10 @@ train::Checkpoint checkpoint_of_step(const fs::path& root, int64_t step) {
   const fs::path directory = root / train::checkpoint_name(step);
   const auto steps = train::committed_iterations(root);
   if (std::ranges::find(steps, step) == steps.end()) {
+    if (steps.empty() && fs::exists(root)) {
+      throw ConfigError(fmt::format("--load {}: has no checkpoint of rollout {}; {}", root.string(),
+                                    step, advice_for(root)));
+    }
     throw ConfigError(
         fmt::format("--load {}: has no checkpoint of rollout {}; there are: {}", root.string(),
                     step, steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));

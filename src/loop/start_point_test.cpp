@@ -183,6 +183,24 @@ TEST_F(StartPointTest, FinetuneDoesNotWriteOverTheRunThatItTakesWeightsOf) {
                                      HasSubstr("leave --finetune out to go on")));
 }
 
+TEST_F(StartPointTest, AStepThatIsRefusedIsNamedWhereItLies) {
+  const RunConfig run = command("run");
+  leave_steps(run, "ours");
+  leave_checkpoint(run, 2, "ours");
+  leave_checkpoint(run, 3, "ours");
+  const std::string own = (root_ / "run" / "checkpoints").string();
+  RunConfig tuning = run;
+  tuning.ckpt_step = 2;
+  tuning.finetune = true;
+  EXPECT_THAT(refusal(tuning), AllOf(HasSubstr("--load " + own + " --ckpt-step 2"),
+                                     testing::Not(HasSubstr("branches/"))));
+  EXPECT_FALSE(fs::exists(root_ / "run" / "branches"));
+  RunConfig above = command("new");
+  above.load = run.run_dir;
+  above.ckpt_step = 2;
+  EXPECT_THAT(refusal(above), HasSubstr("there are some in --load " + own));
+}
+
 TEST_F(StartPointTest, TrainersBeginAgainWithAllOfTheirOwnCheckpointWhateverTheRunBeganWithout) {
   leave_checkpoint(command("run"), 3, "ours");
   StartPoint first{.run_id = "ours"};
