@@ -161,22 +161,32 @@ def test_a_wrong_setting_is_refused_and_hurts_no_engine(session):
     check_whole(session.run_dir, 6)
 
 
-@pytest.mark.parametrize("extra", [(), ("--actor-num-gpus-per-node", "2", "--tensor-model-parallel-size", "2", "--max-tokens-per-gpu", "256")])
-def test_a_trainer_that_fails_before_its_first_checkpoint_leaves_its_step(session, extra):
-    process = session.start("--save-interval", "100", rollouts=6 if not extra else 9)
+def fail_before_first_checkpoint(session, first, *then):
+    """The trainer with `first` is killed before it saves, and comes again with `then`: its first step is trained as it was."""
+    process = session.start("--save-interval", "100", **first)
     session.hold.touch()
     wait_for(process, (session.runtime / "hold.held").exists)
     process.kill()
     process.wait()
     session.hold.unlink()
+    assert not (session.run_dir / "latest").exists()
     kept = json.loads(session.unsaved()[0].read_text())
     engines = session.engines()
-    done = session.run("--save-interval", "100", *extra)
+    done = session.run("--save-interval", "100", *then)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"(process {engines[0]}, " in done.stdout + done.stderr
     tokens = {sample["index"]: sample["tokens"] for _, sample in trained(session.run_dir)}
     assert all(tokens[sample["index"]] == sample["tokens"] for group in kept["groups"] for sample in group["samples"])
     check_whole(session.run_dir, 6)
+
+
+def test_a_trainer_that_fails_before_its_first_checkpoint_leaves_its_step(session):
+    fail_before_first_checkpoint(session, {})
+
+
+def test_another_length_and_layout_before_the_first_checkpoint(session):
+    layout = ["--actor-num-gpus-per-node", "2", "--pipeline-model-parallel-size", "2", "--max-tokens-per-gpu", "256"]
+    fail_before_first_checkpoint(session, {"rollouts": 9}, *layout)
 
 
 def test_a_stream_goes_on_with_its_engines(session):
