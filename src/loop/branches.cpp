@@ -325,6 +325,10 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
   }
   const bool is_exact = named.by_record || is_straw;
   if (step) choose_step(config, base, *step, how, choice);
+  const auto steps =
+      train::committed_iterations(report::place_of_branch(base, choice.branch).checkpoints);
+  if (is_exact && !steps.empty())
+    refuse_inexact(config, named.by_record ? how : "--rollout-data-transport straw");
   if (config.finetune && choice.makes_branch) {
     const fs::path from = report::place_of_branch(base, choice.branch).checkpoints;
     throw ConfigError(fmt::format(
@@ -333,10 +337,6 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
         "--ckpt-step {}",
         base.root.string(), *choice.step, from.string(), *choice.step));
   }
-  const auto steps =
-      train::committed_iterations(report::place_of_branch(base, choice.branch).checkpoints);
-  if (is_exact && !steps.empty())
-    refuse_inexact(config, named.by_record ? how : "--rollout-data-transport straw");
   if (step && !steps.empty() && !choice.was_made_before)
     check_first_rollout(config, how, choice.step.value_or(steps.back()));
   if (choice.makes_branch) {
