@@ -219,14 +219,14 @@ class NativeRoutes(ServeTest):
         other.mkdir(exist_ok=True)
         self.addCleanup(other.rmdir)
         replies = []
-        thread = threading.Thread(target=lambda: replies.append(self.generate(sampling_params={**LONG, "max_new_tokens": 300})))
+        thread = threading.Thread(target=lambda: replies.append(self.generate(sampling_params={**LONG, "max_new_tokens": 6000})))
         thread.start()
         self.wait_for_load(1)
         status, reply = self.server.post("/update_weights_from_disk", {"model_path": str(other), "abort_all_requests": True,
                                                                        "keep_pause": True})
         self.assertEqual((status, reply["success"]), (400, False), reply)
         thread.join(timeout=120)
-        self.assertEqual(replies[0]["meta_info"]["finish_reason"], {"type": "length", "length": 300})
+        self.assertEqual(replies[0]["meta_info"]["finish_reason"], {"type": "length", "length": 6000})
 
     def test_health_is_good_right_after_a_long_pause(self):
         with Server(str(MODEL), "--watchdog-timeout", "1") as server:
