@@ -14,7 +14,7 @@
 
 namespace slime::cli {
 
-/// How rows become requests.
+/// Options for turning rows into generation requests.
 struct RowOptions {
   std::string input_key = "prompt";
   bool applies_template = false;  // a text is one message of a user

@@ -18,7 +18,7 @@ namespace slime::config {
 /// the engines of a run cannot be (pairs of prefill and decode, several models) is a problem by its name.
 void apply_engine_groups(ParsedFlags& flags, Problems& problems);
 
-/// What engine `index` of a run begins with.
+/// Configuration of engine `index`: the run's, with the overrides of its group.
 RunConfig config_of_engine(const RunConfig& config, int64_t index);
 
 }  // namespace slime::config

@@ -20,7 +20,7 @@ bool speaks_of_training(std::string_view flag);
 /// What an unknown flag may mean: "; here it is --lr", "; did you mean --gamma?", or nothing.
 std::string hint_for_unknown(const std::string& flag);
 
-/// What a word key=value of verl's command lines is here: "; here it is --lr", or nothing.
+/// Hint for a key=value word of verl's command lines: "; here it is --lr", or nothing.
 std::string hint_for_word(const std::string& word);
 
 }  // namespace slime::config

@@ -18,7 +18,7 @@ class Tokenizer;
 
 namespace slime::engine {
 
-/// What the tokens of a response may be.
+/// Allowed token ids and banned token sequences of one request.
 struct TokenLists {
   std::vector<TokenId> allowed_ids;               // empty: all
   std::vector<std::vector<TokenId>> banned_runs;  // tokens that do not follow one another

@@ -25,7 +25,7 @@
 
 namespace slime::loop {
 
-/// What a command says of where it goes on.
+/// Branch and step at which a command continues.
 struct BranchChoice {
   bool is_own = true;            // in this run; false: --load names something else
   std::string branch = "main";   // to go on in; of a new one: its parent
@@ -40,7 +40,7 @@ struct BranchChoice {
   std::optional<std::string> edited;
 };
 
-/// What --load and its step said where a run began; in its run.json under this name.
+/// Values of --load, --ckpt-step and --finetune with which a run began; in its run.json under this name.
 inline constexpr const char* kBeganWith = "began_with";
 json::object beginning_of(const config::RunConfig& config);
 

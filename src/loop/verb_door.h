@@ -22,7 +22,7 @@
 
 namespace slime::loop {
 
-/// What the door shows. All are called from its threads.
+/// Read access to the run for the door's HTTP routes, called from its threads.
 struct VerbView {
   std::function<json::object()> state;
   std::function<json::object()> config;
@@ -54,7 +54,7 @@ void require_private_folder(const std::filesystem::path& folder);
 /// `folder`/door.json, mode 0600.
 void write_door(const std::filesystem::path& folder, const json::object& door);
 
-/// What ended the run, for who started it: `folder`/last_words.json.
+/// Final error message of the run, for the parent process: writes `folder`/last_words.json.
 void write_last_words(const std::filesystem::path& folder, const std::string& message);
 
 }  // namespace slime::loop

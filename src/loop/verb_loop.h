@@ -28,7 +28,7 @@
 
 namespace slime::loop {
 
-/// What a run can do, by its flags.
+/// Capabilities of a run that decide which verbs are accepted, from its flags.
 struct VerbRules {
   bool trains = true;
   bool generates = true;        // there are engines
@@ -41,7 +41,7 @@ struct VerbRules {
       10'000};  // with a verb that waits for one that nobody asks for
 };
 
-/// What the loop tells, and looks up.
+/// Callbacks of the loop: notes to the user, metrics, rewards.
 struct VerbHooks {
   std::function<void(const std::string&)> tell = [](const std::string&) {};
   /// The metrics that were written since the last call.
@@ -52,7 +52,7 @@ struct VerbHooks {
   };
 };
 
-/// How far the run is.
+/// Progress of a run: steps generated, trained, saved; weight version.
 struct VerbState {
   int64_t next = 0;      // the step that is generated next
   int64_t done = -1;     // the last that was trained or dropped

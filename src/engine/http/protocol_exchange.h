@@ -89,7 +89,7 @@ net::Task<std::optional<Call>> read_chat_call(
 
 #pragma GCC diagnostic pop
 
-/// How a protocol counts the tokens of a chat.
+/// Request and reply form of a protocol's token-count route.
 struct TokenCountForm {
   std::function<ChatRequest(const json::object& body, const ServedModel& model)> read;
   json::object answer;  // besides input_tokens
