@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "train/checkpoint.h"
+#include "train/pairs_for_tests.h"
 #include "train/trainer.h"
 
 namespace slime::train {
@@ -20,28 +21,6 @@ const SystemClock kClock;
 
 std::unique_ptr<model::Network> load(const std::string& dtype = "float32") {
   return model::load_network(kModel, model::Precision::of(dtype));
-}
-
-/// `count` prompts of two responses each; the first of a pair is the better one.
-std::vector<Group> pairs(int64_t count) {
-  std::vector<Group> groups;
-  for (int64_t g = 0; g < count; ++g) {
-    Group group{g, {}};
-    for (int64_t k = 0; k < 2; ++k) {
-      Sample sample;
-      sample.group = g;
-      sample.ordinal = 2 * g + k;
-      sample.prompt_length = 4;
-      sample.status = Status::kCompleted;
-      for (int64_t t = 0; t < 4; ++t) sample.tokens.push_back(static_cast<TokenId>(10 + 7 * g + t));
-      for (int64_t t = 0; t < 3 + k; ++t)
-        sample.tokens.push_back(static_cast<TokenId>(50 + 9 * k + 5 * g + t));
-      sample.reward = k == 0 ? 1.0 : 0.0;
-      group.samples.push_back(std::move(sample));
-    }
-    groups.push_back(std::move(group));
-  }
-  return groups;
 }
 
 TrainConfig config_for(int64_t global_batch_size, double lr = 1e-3) {
@@ -64,7 +43,8 @@ TrainConfig ppo(int64_t global_batch_size) {
 TEST(Critic, LearnsToExplainTheReturns) {
   const auto network = load();
   Trainer trainer(*network, ppo(8), kClock, {.critic = load()});
-  const TrainBatch batch = make_train_batch(pairs(4), {algo::RewardNormalization::kNone, "", {}});
+  const TrainBatch batch =
+      make_train_batch(better_and_worse_pairs(4), {algo::RewardNormalization::kNone, "", {}});
   const double before = trainer.train(batch).rollout.at("rollout/value_explained_variance");
   TrainReport report;
   for (int step = 0; step < 30; ++step) report = trainer.train(batch);
@@ -80,7 +60,8 @@ TEST(Critic, TrainsAloneInTheFirstSteps) {
   TrainConfig config = ppo(4);
   config.critic->num_critic_only_steps = 1;
   Trainer trainer(*network, config, kClock, {.critic = load()});
-  const TrainBatch batch = make_train_batch(pairs(2), {algo::RewardNormalization::kNone, "", {}});
+  const TrainBatch batch =
+      make_train_batch(better_and_worse_pairs(2), {algo::RewardNormalization::kNone, "", {}});
   const Tensor before = network->weights().flat().clone();
   const TrainReport first = trainer.train(batch);
   EXPECT_TRUE(at::equal(network->weights().flat(), before));
@@ -93,7 +74,8 @@ TEST(Critic, TrainsAloneInTheFirstSteps) {
 TEST(Critic, ComesBackFromACheckpoint) {
   const auto root = std::filesystem::path(testing::TempDir()) / "critic_checkpoint";
   std::filesystem::remove_all(root);
-  const TrainBatch batch = make_train_batch(pairs(2), {algo::RewardNormalization::kNone, "", {}});
+  const TrainBatch batch =
+      make_train_batch(better_and_worse_pairs(2), {algo::RewardNormalization::kNone, "", {}});
   const auto network = load();
   Trainer trainer(*network, ppo(4), kClock, {.critic = load()});
   trainer.train(batch);
@@ -118,7 +100,8 @@ TEST(Critic, ThatHasNoFiniteGradientsIsSaidAndEndsTraining) {
   auto critic = load();
   critic->weights().flat().fill_(std::numeric_limits<float>::infinity());
   Trainer trainer(*network, config, kClock, {.critic = std::move(critic)});
-  const TrainBatch batch = make_train_batch(pairs(2), {algo::RewardNormalization::kNone, "", {}});
+  const TrainBatch batch =
+      make_train_batch(better_and_worse_pairs(2), {algo::RewardNormalization::kNone, "", {}});
   const TrainReport first = trainer.train(batch);
   EXPECT_NE(first.steps[0].critic_skipped.find("the value loss of samples 0, 1"), std::string::npos)
       << first.steps[0].critic_skipped;
@@ -134,7 +117,8 @@ TEST(Critic, StepsWithoutFiniteGradientsAreCountedAcrossACheckpoint) {
   std::filesystem::remove_all(root);
   TrainConfig config = ppo(4);
   config.max_skipped_steps = 1;
-  const TrainBatch batch = make_train_batch(pairs(2), {algo::RewardNormalization::kNone, "", {}});
+  const TrainBatch batch =
+      make_train_batch(better_and_worse_pairs(2), {algo::RewardNormalization::kNone, "", {}});
   const auto network = load();
   auto critic = load();
   critic->weights().flat().fill_(std::numeric_limits<float>::infinity());
@@ -158,7 +142,7 @@ TEST(Preferences, WidenTheGapBetweenChosenAndRejected) {
   TrainConfig config = config_for(3);
   config.objective = Objective::kPreference;
   Trainer trainer(*network, config, kClock, {.reference = load()});
-  const TrainBatch batch = make_preference_batch(pairs(3));
+  const TrainBatch batch = make_preference_batch(better_and_worse_pairs(3));
   const TrainReport first = trainer.train(batch);
   EXPECT_NEAR(first.steps[0].metrics.at("train/loss"), std::log(2.0), 1e-5);
   EXPECT_EQ(first.steps[0].metrics.at("train/global_batch_size"), 3);
@@ -179,7 +163,7 @@ TEST(Preferences, DoNotDependOnHowPairsArePacked) {
     auto reference = load("float64");
     reference->weights().flat().mul_(1.01);
     Trainer trainer(*network, config, kClock, {.reference = std::move(reference)});
-    trainer.accumulate_gradients(make_preference_batch(pairs(3)));
+    trainer.accumulate_gradients(make_preference_batch(better_and_worse_pairs(3)));
     gradients.push_back(network->weights().grad().clone());
   }
   const double size = gradients[0].abs().max().item<double>();
@@ -189,7 +173,7 @@ TEST(Preferences, DoNotDependOnHowPairsArePacked) {
 }
 
 TEST(Preferences, AGroupOfAnotherSizeIsRefused) {
-  std::vector<Group> groups = pairs(1);
+  std::vector<Group> groups = better_and_worse_pairs(1);
   groups[0].samples.pop_back();
   EXPECT_THROW(make_preference_batch(groups), ConfigError);
 }
@@ -203,14 +187,14 @@ TEST(Distillation, PullsThePolicyTowardsItsTeacher) {
     sft.objective = Objective::kSupervised;
     Trainer lessons(*teacher, sft, kClock);
     std::vector<Sample> samples;
-    for (const Group& group : pairs(4)) samples.push_back(group.samples[0]);
+    for (const Group& group : better_and_worse_pairs(4)) samples.push_back(group.samples[0]);
     for (int step = 0; step < 10; ++step) lessons.train(make_supervised_batch(samples));
   }
   TrainConfig config = config_for(8);
   config.distillation_coef = 1.0;
   config.has_teacher_model = true;
   Trainer trainer(*network, config, kClock, {.teacher = std::move(teacher)});
-  std::vector<Group> groups = pairs(4);
+  std::vector<Group> groups = better_and_worse_pairs(4);
   for (Group& group : groups) {
     for (Sample& sample : group.samples) sample.reward = 0.0;
   }
@@ -229,7 +213,7 @@ TEST(Distillation, AcceptsLogProbsThatSamplesBring) {
   TrainConfig config = config_for(4);
   config.distillation_coef = 0.5;
   Trainer trainer(*network, config, kClock);
-  std::vector<Group> groups = pairs(2);
+  std::vector<Group> groups = better_and_worse_pairs(2);
   EXPECT_THROW(trainer.train(make_train_batch(groups, {})), ConfigError);
   for (Group& group : groups) {
     for (Sample& sample : group.samples)
@@ -244,7 +228,7 @@ TEST(Distillation, AResponseWithoutATokenHasAllOfItsTeachersLogProbs) {
   TrainConfig config = config_for(4);
   config.distillation_coef = 0.5;
   Trainer trainer(*network, config, kClock);
-  std::vector<Group> groups = pairs(2);
+  std::vector<Group> groups = better_and_worse_pairs(2);
   Sample& empty = groups[1].samples[1];
   empty.tokens.resize(static_cast<std::size_t>(empty.prompt_length));
   for (Group& group : groups) {
@@ -266,7 +250,7 @@ TEST(Distillation, IsWhatAFunctionOfTheUsersReplaces) {
     return algo::Advantages{ones_T, ones_T};
   };
   Trainer trainer(*network, config, kClock);
-  std::vector<Group> groups = pairs(2);
+  std::vector<Group> groups = better_and_worse_pairs(2);
   for (Group& group : groups) {
     for (Sample& sample : group.samples)
       sample.teacher_log_probs.assign(static_cast<std::size_t>(sample.response_length()), -1.0F);
@@ -282,7 +266,7 @@ TEST(EngineLogProbs, OfSomeSamplesAreComparedAmongThem) {
     TrainConfig config = config_for(4);
     config.reduction = reduction;
     Trainer trainer(*network, config, kClock);
-    std::vector<Group> groups = pairs(2);
+    std::vector<Group> groups = better_and_worse_pairs(2);
     // Both groups are alike, and the trainer's log-probs are about -6: 100 from all of the engine's.
     groups[1].samples = groups[0].samples;
     for (Group& group : groups) {
@@ -313,7 +297,7 @@ TEST(RolloutMetrics, RewardsAreOfExecutionsAndTheDivergenceIsOfTokens) {
   auto reference = load();
   reference->weights().flat().mul_(1.05);
   Trainer trainer(*network, config, kClock, {.reference = std::move(reference)});
-  std::vector<Group> groups = pairs(2);
+  std::vector<Group> groups = better_and_worse_pairs(2);
   // The first group's samples, of rewards 1 and 0, are one execution; the others, 1 and 0, are two.
   for (Sample& sample : groups[0].samples) sample.rollout_id = 5;
   const TrainBatch batch = make_train_batch(groups, {algo::RewardNormalization::kMean, "", {}});
@@ -330,7 +314,7 @@ TEST(OldActor, LagsOneHandOverBehindTheEngine) {
   TrainConfig config = config_for(4);
   config.keep_old_actor = true;
   Trainer trainer(*network, config, kClock, {.old_actor = load()});
-  const TrainBatch batch = make_train_batch(pairs(2), {});
+  const TrainBatch batch = make_train_batch(better_and_worse_pairs(2), {});
   const Tensor start = network->weights().flat().clone();
   EXPECT_NEAR(trainer.train(batch).steps[0].metrics.at("train/ppo_kl"), 0, 1e-6);
   const Tensor after_one = network->weights().flat().clone();
@@ -350,7 +334,7 @@ TEST(FrozenWeights, StayAsTheyAreAndCountInNoNorm) {
   }
   Trainer trainer(*network, config, kClock);
   const Tensor before = network->weights().flat().clone();
-  trainer.train(make_train_batch(pairs(2), {}));
+  trainer.train(make_train_batch(better_and_worse_pairs(2), {}));
   for (const model::NamedWeight& weight : network->weights().tensors()) {
     const bool is_frozen = weight.name.find("mlp") == std::string::npos;
     EXPECT_EQ(at::equal(model::Weights::view(before, weight),
@@ -366,7 +350,7 @@ TEST(StatelessAdam, StepsBySign) {
   config.stateless_adam = true;
   config.lr.weight_decay = 0;
   Trainer trainer(*network, config, kClock);
-  const TrainBatch batch = make_train_batch(pairs(2), {});
+  const TrainBatch batch = make_train_batch(better_and_worse_pairs(2), {});
   trainer.train(batch);
   const Tensor before = network->weights().flat().clone();
   trainer.train(batch);
@@ -381,7 +365,7 @@ TEST(TopPReplay, ScoresTokensInTheirNucleus) {
   TrainConfig config = config_for(4);
   config.replays_top_p = true;
   Trainer trainer(*network, config, kClock);
-  std::vector<Group> groups = pairs(2);
+  std::vector<Group> groups = better_and_worse_pairs(2);
   EXPECT_THROW(trainer.train(make_train_batch(groups, {})), ConfigError);
   for (Group& group : groups) {
     for (Sample& sample : group.samples) {
@@ -405,7 +389,7 @@ TEST(TopPReplay, AResponseWithoutATokenHasNoNucleus) {
   TrainConfig config = config_for(2);
   config.replays_top_p = true;
   Trainer trainer(*network, config, kClock);
-  std::vector<Group> groups = pairs(1);
+  std::vector<Group> groups = better_and_worse_pairs(1);
   Sample& empty = groups[0].samples[1];
   empty.tokens.resize(static_cast<std::size_t>(empty.prompt_length));
   Sample& other = groups[0].samples[0];
@@ -419,7 +403,7 @@ TEST(TopPReplay, AResponseWithoutATokenHasNoNucleus) {
 
 TEST(OverlongPenalty, FallsIntoTheRewardBeforeGroupsAreNormalised) {
   TrainBatchConfig config{algo::RewardNormalization::kMean, "", algo::OverlongPenalty{4, 2, 1.0}};
-  const TrainBatch batch = make_train_batch(pairs(1), config);
+  const TrainBatch batch = make_train_batch(better_and_worse_pairs(1), config);
   // Lengths 3 and 4 of at most 4, with the last 2 punished: rewards 1 - 0.5 and 0 - 1.
   EXPECT_DOUBLE_EQ(batch.samples[0].reward, 0.75);
   EXPECT_DOUBLE_EQ(batch.samples[1].reward, -0.75);

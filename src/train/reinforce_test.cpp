@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "train/pairs_for_tests.h"
 #include "train/trainer.h"
 
 namespace slime::train {
@@ -16,28 +17,6 @@ const SystemClock kClock;
 
 std::unique_ptr<model::Network> load(const std::string& dtype = "float32") {
   return model::load_network(kModel, model::Precision::of(dtype));
-}
-
-/// `count` prompts of two responses each; the first of a pair is the better one.
-std::vector<Group> pairs(int64_t count) {
-  std::vector<Group> groups;
-  for (int64_t g = 0; g < count; ++g) {
-    Group group{g, {}};
-    for (int64_t k = 0; k < 2; ++k) {
-      Sample sample;
-      sample.group = g;
-      sample.ordinal = 2 * g + k;
-      sample.prompt_length = 4;
-      sample.status = Status::kCompleted;
-      for (int64_t t = 0; t < 4; ++t) sample.tokens.push_back(static_cast<TokenId>(10 + 7 * g + t));
-      for (int64_t t = 0; t < 3 + k; ++t)
-        sample.tokens.push_back(static_cast<TokenId>(50 + 9 * k + 5 * g + t));
-      sample.reward = k == 0 ? 1.0 : 0.0;
-      group.samples.push_back(std::move(sample));
-    }
-    groups.push_back(std::move(group));
-  }
-  return groups;
 }
 
 TrainConfig config_for(int64_t global_batch_size, double lr = 1e-3) {
@@ -76,7 +55,7 @@ TrainConfig centering(int64_t global_batch_size, bool lists_support) {
 TEST(ScoreCenteringOfATrainer, OfSupportsOfOneTokenTrainsNothing) {
   const auto network = load();
   Trainer trainer(*network, centering(4, true), kClock);
-  std::vector<Group> groups = pairs(2);
+  std::vector<Group> groups = better_and_worse_pairs(2);
   give_supports_of_one(groups);
   const algo::MetricSums sums = trainer.accumulate_gradients(make_train_batch(groups, {}));
   EXPECT_EQ(sums.at("sc_correction"), 0);
@@ -95,12 +74,12 @@ TEST(ScoreCenteringOfATrainer, RefusesSamplesWithoutARecordOfTheirSampler) {
     }
     return std::string();
   };
-  EXPECT_NE(problem_of(pairs(2), false)
+  EXPECT_NE(problem_of(better_and_worse_pairs(2), false)
                 .find("use-score-centering: sample 0 has 0 of the sampler's "
                       "likeliest ids and 0 log-probs; 3 tokens have 3 each"),
             std::string::npos)
-      << problem_of(pairs(2), false);
-  std::vector<Group> groups = pairs(2);
+      << problem_of(better_and_worse_pairs(2), false);
+  std::vector<Group> groups = better_and_worse_pairs(2);
   give_supports_of_one(groups);
   groups[0].samples[1].top_p_log_probs[2] = -0.5;
   EXPECT_NE(problem_of(groups, true)
@@ -115,7 +94,7 @@ TEST(Reinforce, HasNoRatioAndWeighsThePolicyThatIsTrained) {
   TrainConfig config = config_for(2);  // two steps, of which the second is off-policy
   config.policy.objective = algo::Reinforce{};
   config.policy.correction = algo::TruncatedImportance{0, 2};
-  std::vector<Group> groups = pairs(2);
+  std::vector<Group> groups = better_and_worse_pairs(2);
   for (Group& group : groups)
     for (Sample& sample : group.samples)
       sample.log_probs.assign(static_cast<std::size_t>(sample.response_length()), -5.0F);
