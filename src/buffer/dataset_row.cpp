@@ -190,11 +190,32 @@ const json::value* find_field(const json::object& row, std::string_view key) {
   return field;
 }
 
+void rename_fields(json::object& row, const std::vector<std::pair<std::string, std::string>>& names,
+                   std::string_view where) {
+  for (const auto& [before, after] : names) {
+    const json::value* field = find_field(row, before);
+    if (field == nullptr && row.contains(after)) continue;
+    if (field == nullptr) {
+      throw ConfigError(fmt::format("{}: no field \"{}\" (--rename-columns {}={}); {}", where,
+                                    before, before, after, known_keys(row)));
+    }
+    if (row.contains(after)) {
+      throw ConfigError(
+          fmt::format("{}: the row has a field \"{}\" already (--rename-columns {}={})", where,
+                      after, before, after));
+    }
+    json::value moved = *field;
+    row.erase(before);  // of a path, nothing: the whole keeps its part
+    row[after] = std::move(moved);
+  }
+}
+
 DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view where) {
   json::value parsed = parse_json(line, where);
   if (!parsed.is_object())
     throw ConfigError(fmt::format("{}: a row should be a JSON object", where));
-  const json::object& object = parsed.get_object();
+  json::object& object = parsed.get_object();
+  rename_fields(object, keys.renamed, where);
 
   DatasetRow row;
   row.fields = known_keys(object);

@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/json.h"
 
@@ -20,6 +22,8 @@ struct RowKeys {
   std::string rejected;    // "--rejected-key"
   std::string completion;  // "--completion-key": of supervised rows; to the metadata, may be absent
   std::string tools = "tools";  // "--tool-key": a list, or a string with its JSON; may be absent
+  /// "--rename-columns": top-level fields, old name and new one, before all of the above.
+  std::vector<std::pair<std::string, std::string>> renamed = {};
 };
 
 /// Renders messages with the generation prompt at the end; `tools` is empty when the row has none.
@@ -44,6 +48,11 @@ struct DatasetRow {
 /// The field that `key` names: "answer", or the path "reward_model.ground_truth" where no field has
 /// that whole name; elements of lists are numbered from 0. Null: there is none.
 const json::value* find_field(const json::object& row, std::string_view key);
+
+/// Gives fields other names: "question" becomes "prompt". An old name may be a path, as above. Throws
+/// ConfigError for a row with neither name, or with both; one with the new name alone stays as it is.
+void rename_fields(json::object& row, const std::vector<std::pair<std::string, std::string>>& names,
+                   std::string_view where);
 
 /// Reads one line. Throws ConfigError that starts with `where` and says which field is wrong.
 DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view where);

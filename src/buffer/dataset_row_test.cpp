@@ -26,6 +26,31 @@ TEST(DatasetRow, AKeyMayBeAPathIntoNestedFields) {
   EXPECT_EQ(row.tools.size(), 1U);
 }
 
+TEST(DatasetRow, FieldsGetOtherNamesBeforeTheKeysAreLookedUp) {
+  const RowKeys keys{.input = "prompt",
+                     .label = "label",
+                     .renamed = {{"question", "prompt"}, {"reward_model.ground_truth", "label"}}};
+  const DatasetRow row =
+      read_row(R"({"question": "1+1?", "reward_model": {"ground_truth": "2"}})", keys, "x");
+  EXPECT_EQ(row.prompt, json::value("1+1?"));
+  EXPECT_EQ(row.label, json::value("2"));
+  EXPECT_EQ(row.fields, "the row has reward_model, prompt, label");
+  EXPECT_EQ(read_row(R"({"prompt": "p", "label": 3})", keys, "x").prompt, json::value("p"));
+  for (const auto& [line, problem] :
+       {std::pair{R"({"text": "1+1?"})",
+                  "x: no field \"question\" (--rename-columns question=prompt); the row has text"},
+        std::pair{
+            R"({"question": "a", "prompt": "b"})",
+            "x: the row has a field \"prompt\" already (--rename-columns question=prompt)"}}) {
+    try {
+      read_row(line, keys, "x");
+      ADD_FAILURE() << line;
+    } catch (const ConfigError& error) {
+      EXPECT_STREQ(error.what(), problem);
+    }
+  }
+}
+
 TEST(DatasetRow, ThePromptOfAPairMayBeAPathToo) {
   const DatasetRow row =
       read_row(R"({"d": {"q": "why?"}, "chosen": "a", "rejected": "b"})",

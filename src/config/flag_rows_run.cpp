@@ -152,6 +152,9 @@ std::vector<FlagRow> data_flags() {
           .when(kRowsOfData),
       works("--tool-key", &C::tool_key, "field with the tools of the chat template")
           .when(kToolsOfRows),
+      works("--rename-columns", &C::rename_columns,
+            "old=new ...: fields of rows get other names, before the keys are looked up")
+          .when(kRowsOfData),
       works("--chosen-key", &C::chosen_key, "field with the preferred response (dpo_loss)")
           .when(kPreferences),
       works("--rejected-key", &C::rejected_key, "field with the rejected response (dpo_loss)")

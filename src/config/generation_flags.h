@@ -21,6 +21,8 @@ struct DataFlags {
   Flag<std::string> label_key;
   Flag<std::string> metadata_key{"metadata"};
   Flag<std::string> tool_key{"tools"};
+  Flag<std::vector<std::string>> rename_columns;  // old=new, before the keys above are looked up
+  Flag<std::string> data_format{"auto"};          // a published schema, or none
   Flag<std::string> chosen_key{"chosen"};
   Flag<std::string> rejected_key{"rejected"};
   Flag<bool> apply_chat_template{false};

@@ -56,6 +56,11 @@ void check_data(RunConfig& config, Problems& problems) {
         fmt::format("--hf-checkpoint {}: no such directory", config.hf_checkpoint));
   }
   check_prompt_data(config, problems);
+  for (const std::string& word : config.rename_columns) {
+    const std::size_t sign = word.find('=');
+    problems.require(sign != std::string::npos && sign > 0 && sign + 1 < word.size(),
+                     fmt::format("--rename-columns {}: should be old=new", word));
+  }
   problems.require(config.num_data_workers >= 0 && config.num_data_workers <= kMostThreads,
                    fmt::format("--num-data-workers {}: should be between 0 and {}",
                                config.num_data_workers, kMostThreads));

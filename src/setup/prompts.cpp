@@ -77,6 +77,10 @@ buffer::TokenizeMessagesFn tokenizes_with(const config::RunConfig& config, const
 Source make_source(const config::RunConfig& config, const ModelText& text,
                    buffer::DatasetConfig files, const Rendering& rendering) {
   files.apply_chat_template = rendering.applies_template;
+  for (const std::string& word : config.rename_columns) {
+    const std::size_t sign = word.find('=');
+    files.keys.renamed.emplace_back(word.substr(0, sign), word.substr(sign + 1));
+  }
   files.num_threads =
       static_cast<int>(config.num_data_workers > 0 ? config.num_data_workers : config.num_threads);
   buffer::RenderFn render;
