@@ -4,8 +4,12 @@
 
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "config/eval_config.h"
+#include "core/error.h"
+#include "core/json.h"
 #include "loop/trial_start.h"
 
 namespace slime::cli {
@@ -20,13 +24,51 @@ void print(std::string_view title, const std::vector<std::string>& sentences) {
   }
 }
 
+std::string_view command_of(const config::RunConfig& config) {
+  return config.train_async ? "slime train-async" : "slime train";
+}
+
+json::array to_array(const std::vector<std::string>& sentences) {
+  return json::array(sentences.begin(), sentences.end());
+}
+
+json::object users_arguments(const config::ParsedFlags& flags) {
+  json::object arguments = flags.unknown;
+  for (const auto& flag : config::flags_for_users(flags.config))
+    arguments[flag.key()] = flag.value();
+  json::array sets;
+  try {
+    if (flags.config.eval_interval)
+      for (json::object& set : config::eval_set_records(flags.config))
+        sets.push_back(std::move(set));
+  } catch (const ConfigError&) {
+    sets.clear();  // among the refusals, or a file that is not here
+  }
+  arguments["eval_datasets"] = std::move(sets);
+  return arguments;
+}
+
+void print_json(const config::ParsedFlags& flags, const loop::TrialStart& start,
+                const std::string& place) {
+  const json::object said{
+      {"command", command_of(flags.config)}, {"place", place},
+      {"begins", start.problems.empty()},    {"notes", to_array(flags.warnings)},
+      {"not_here", to_array(start.absent)},  {"refusals", to_array(start.problems)},
+      {"args", users_arguments(flags)}};
+  fmt::print("{}\n", json_text(said));
+}
+
 }  // namespace
 
-int dry_run(config::ParsedFlags& flags, const std::string& place) {
+int dry_run(config::ParsedFlags& flags, const std::string& place, DryRunReader reader) {
   const loop::TrialStart start = loop::try_start(flags);
+  if (reader == DryRunReader::kProgram) {
+    print_json(flags, start, place);
+    return start.problems.empty() ? 0 : 2;
+  }
   fmt::print("{} --dry-run: {} flags, {} notes, {} paths not here, {} refusals\n",
-             flags.config.train_async ? "slime train-async" : "slime train", flags.given.size() - 1,
-             flags.warnings.size(), start.absent.size(), start.problems.size());
+             command_of(flags.config), flags.given.size() - 1, flags.warnings.size(),
+             start.absent.size(), start.problems.size());
   // A login node has no GPU; a run on others is checked all the same.
   const bool is_chosen = place.find("--device auto") != std::string::npos;
   fmt::print("Here it would be {}.{}\n", place,
