@@ -159,6 +159,9 @@ int sandbox(std::span<const std::string> arguments) {
   add_count("--open-files", limits.open_files, 16, Ceilings::kOpenFiles, "of a process");
   app.add_option("--readable", readable,
                  "a file or folder that is shown, read-only; may be repeated");
+  app.add_option("--gpu", config.gpu,
+                 "N of /dev/nvidiaN: one NVIDIA GPU and the driver's libraries")
+      ->check(CLI::Range(0, sandbox::kLastGpu));
   app.add_flag("--json", as_json, "the outcome as one JSON line; the exit code is 0 then");
   app.add_flag("--check", checks, "only says whether there can be a sandbox here");
   app.add_flag("--serve", serves,
@@ -177,7 +180,7 @@ int sandbox(std::span<const std::string> arguments) {
   for (const std::string& path : readable)
     config.readable.push_back(std::filesystem::absolute(path).lexically_normal());
   if (checks) {
-    const sandbox::Availability here = sandbox::availability();
+    const sandbox::Availability here = sandbox::availability(config);
     if (!here.problem.empty()) throw ConfigError(here.problem);
     fmt::print("works\nmemory is bounded by {}\n", here.memory_bound);
     return 0;

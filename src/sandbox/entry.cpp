@@ -213,15 +213,17 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return all;
 }
 
-std::vector<ResourceLimit> resource_limits(const Limits& limits) {
+std::vector<ResourceLimit> resource_limits(const Limits& limits, Device device) {
   const auto unsigned_of = [](int64_t value) { return static_cast<rlim_t>(value); };
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(limits.time).count();
   // What is mapped but not used is allowed (arenas, stacks, OpenMP), within reason.
   const int64_t address_room = int64_t{16} << 30;
+  const rlim_t addresses =
+      device == Device::kGpu ? RLIM_INFINITY : unsigned_of(limits.memory_bytes + address_room);
   return {
       {RLIMIT_CPU, unsigned_of(seconds + 1)},
       {RLIMIT_DATA, unsigned_of(limits.memory_bytes)},
-      {RLIMIT_AS, unsigned_of(limits.memory_bytes + address_room)},
+      {RLIMIT_AS, addresses},
       {RLIMIT_NPROC, unsigned_of(limits.processes)},
       {RLIMIT_NOFILE, unsigned_of(limits.open_files)},
       {RLIMIT_FSIZE, unsigned_of(limits.disk_bytes)},
@@ -286,7 +288,7 @@ const char* name_of_step(int32_t step) {
 }
 
 RunningCommand start_in(int jail, int group, const Person& person, const Command& command,
-                        const Limits& limits) {
+                        const Limits& limits, Device device) {
   Pipe word = make_pipe(), leash = make_pipe(), input = make_pipe(), output = make_pipe(),
        error = make_pipe();
   const Plan plan{.jail = jail,
@@ -299,8 +301,8 @@ RunningCommand start_in(int jail, int group, const Person& person, const Command
                   .words = pointers(command.words),
                   .environment = pointers(command.environment),
                   .folder = command.folder.c_str(),
-                  .limits = resource_limits(limits),
-                  .filter = system_call_filter()};
+                  .limits = resource_limits(limits, device),
+                  .filter = system_call_filter(device)};
   const pid_t doorkeeper = clone_process();
   if (doorkeeper == 0) be_doorkeeper(plan);
   if (doorkeeper < 0)

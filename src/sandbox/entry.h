@@ -44,6 +44,10 @@ struct Command {
   std::string input;  // its standard input, whole
 };
 
+/// Whether a command finds a GPU: its driver maps far more addresses than memory, so these are not
+/// limited then, and binds memory to places (sandbox/system_calls.h).
+enum class Device { kNone, kGpu };
+
 inline constexpr const char* kSearchPath = "/usr/local/bin:/usr/bin:/bin";
 
 /// What the doorkeeper tells once, or nothing when it was killed.
@@ -70,6 +74,6 @@ struct RunningCommand {
 /// (sandbox/memory_group.h), -1: none. Throws std::system_error when there are no descriptors or
 /// processes for it.
 RunningCommand start_in(int jail, int group, const Person& person, const Command& command,
-                        const Limits& limits);
+                        const Limits& limits, Device device);
 
 }  // namespace slime::sandbox

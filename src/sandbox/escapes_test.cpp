@@ -169,7 +169,8 @@ void expect_held(const std::filesystem::path& program) {
   const int children_before = children_left();
   {
     Sandbox sandbox({.limits = small_limits(ending)});
-    Command command{.words = words_for(sandbox, program), .environment = usual_environment()};
+    Command command{.words = words_for(sandbox, program),
+                    .environment = sandbox.usual_environment()};
     const std::vector<std::string> arguments = baits.arguments();
     command.words.insert(command.words.end(), arguments.begin(), arguments.end());
     command.environment.push_back("SLIME_ESCAPE_MARK=" + mark);

@@ -142,7 +142,8 @@ void bury(pid_t bubblewrap) {
 }
 }  // namespace
 
-Jail::Jail(const Limits& limits, const std::vector<std::filesystem::path>& readable)
+Jail::Jail(const Limits& limits, const std::vector<std::filesystem::path>& readable,
+           const std::optional<GpuFiles>& gpu)
     : person_(person_outside()) {
   if (::access(kProgram, X_OK) != 0) {
     throw ConfigError(
@@ -200,6 +201,13 @@ Jail::Jail(const Limits& limits, const std::vector<std::filesystem::path>& reada
     words.insert(words.end(), {"--symlink", target, name});
   for (const auto& path : readable)
     words.insert(words.end(), {"--ro-bind", path.string(), path.string()});
+  if (gpu) {
+    for (const auto& path : gpu->devices)
+      words.insert(words.end(), {"--dev-bind", path.string(), path.string()});
+    if (!gpu->libraries.string().starts_with("/usr/") &&
+        !gpu->libraries.string().starts_with("/lib"))
+      words.insert(words.end(), {"--ro-bind", gpu->libraries.string(), gpu->libraries.string()});
+  }
   words.insert(words.end(), {"--remount-ro", "/", "--chdir", "/work"});
   start(words, handed, limits.start_time);
 }

@@ -7,7 +7,8 @@
 ///   /work                the only place to write: in memory, of limited size, empty; /tmp, /dev/shm
 ///                        and the home folder lie in it
 ///   /proc                of its own processes
-///   no network (only its own loopback), no devices but null, zero, full, random, urandom
+///   no network (only its own loopback), no devices but null, zero, full, random, urandom,
+///                        and those of one GPU where that was asked for
 ///
 /// The first process is `cat`, which reads a pipe that this process holds. However this process ends
 /// the pipe closes, cat ends, and with the first process of a process space the kernel ends all
@@ -19,11 +20,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sandbox/descriptor.h"
 #include "sandbox/entry.h"
+#include "sandbox/gpu.h"
 #include "sandbox/kernel_memory.h"
 #include "sandbox/limits.h"
 
@@ -32,9 +35,10 @@ namespace slime::sandbox {
 class Jail final {
  public:
   /// `readable`: folders and files of this machine that are shown in it, read-only, beside the
-  /// system's; absolute. Throws ConfigError when bubblewrap is missing or the system does not let
+  /// system's; absolute. `gpu`: files of a GPU, if it has one. Throws ConfigError when bubblewrap is missing or the system does not let
   /// this user make name spaces; the message says what to install or set.
-  Jail(const Limits& limits, const std::vector<std::filesystem::path>& readable);
+  Jail(const Limits& limits, const std::vector<std::filesystem::path>& readable,
+       const std::optional<GpuFiles>& gpu);
   /// kill(), and gives back what it held.
   ~Jail();
   Jail(const Jail&) = delete;

@@ -175,20 +175,9 @@ std::string_view name_of(Ending ending) {
   throw BugError("an ending without a name");
 }
 
-std::vector<std::string> usual_environment() {
-  return {std::string("PATH=") + kSearchPath,
-          "HOME=/work",
-          "TMPDIR=/work/.tmp",
-          "LANG=C.UTF-8",
-          "USER=nobody",
-          "PYTHONDONTWRITEBYTECODE=1",
-          "PYTHONUNBUFFERED=1",
-          "MPLBACKEND=Agg"};
-}
-
-Availability availability() {
+Availability availability(const SandboxConfig& config) {
   try {
-    Sandbox sandbox;
+    Sandbox sandbox(config);
     const Outcome outcome = sandbox.run({.words = {"true"}});
     return {.problem = outcome.is_success() ? "" : "a command in a sandbox " + outcome.reason,
             .memory_bound = sandbox.memory_bound()};
@@ -204,9 +193,24 @@ std::optional<std::string> why_unavailable() {
 
 Sandbox::Sandbox(SandboxConfig config)
     : config_(std::move(config)),
+      gpu_(config_.gpu ? std::optional(files_of_gpu(*config_.gpu, config_.gpu_places))
+                       : std::nullopt),
       group_(MemoryGroup::make(config_.groups,
                                checked(config_.limits).memory_bytes + config_.limits.disk_bytes)),
-      jail_(config_.limits, config_.readable) {}
+      jail_(config_.limits, config_.readable, gpu_) {}
+
+std::vector<std::string> Sandbox::usual_environment() const {
+  std::vector<std::string> all{std::string("PATH=") + kSearchPath,
+                               "HOME=/work",
+                               "TMPDIR=/work/.tmp",
+                               "LANG=C.UTF-8",
+                               "USER=nobody",
+                               "PYTHONDONTWRITEBYTECODE=1",
+                               "PYTHONUNBUFFERED=1",
+                               "MPLBACKEND=Agg"};
+  if (gpu_) all.insert(all.end(), gpu_->environment.begin(), gpu_->environment.end());
+  return all;
+}
 
 std::string Sandbox::memory_bound() const {
   if (group_) return fmt::format("the control group {}, and looks", group_->folder().string());
@@ -243,8 +247,9 @@ Outcome Sandbox::run(Command command, const Limits& limits) {
   if (command.environment.empty()) command.environment = usual_environment();
   const auto start = Steady::now();
   const auto deadline = start + limits.time;
-  RunningCommand running = start_in(jail_.first_process(), group_ ? group_->entrance() : -1,
-                                    jail_.person(), command, limits);
+  RunningCommand running =
+      start_in(jail_.first_process(), group_ ? group_->entrance() : -1, jail_.person(), command,
+               limits, gpu_ ? Device::kGpu : Device::kNone);
   Input input(std::move(running.input), command.input);
   Output output(std::move(running.output), limits.output_bytes);
   Output error(std::move(running.error), limits.output_bytes);

@@ -24,6 +24,7 @@
 
 #include "core/expected.h"
 #include "sandbox/entry.h"
+#include "sandbox/gpu.h"
 #include "sandbox/jail.h"
 #include "sandbox/limits.h"
 #include "sandbox/memory_group.h"
@@ -33,29 +34,31 @@ namespace slime::sandbox {
 struct SandboxConfig {
   Limits limits;
   std::vector<std::filesystem::path> readable;  // shown beside the system's folders, read-only
+  std::optional<int> gpu = {};                  // N of /dev/nvidiaN, the one GPU that it shows
   ControlGroups groups = {};
+  GpuPlaces gpu_places = {};
 };
-
-/// PATH, HOME, LANG and what else a program expects; commands get it unless told otherwise.
-std::vector<std::string> usual_environment();
 
 /// Whether there can be a sandbox here.
 struct Availability {
   std::string problem;       // the sentence that says why not; empty: there can
   std::string memory_bound;  // Sandbox::memory_bound()
 };
-Availability availability();
+Availability availability(const SandboxConfig& config = {});
 /// The sentence that says why there can be no sandbox here; nothing where there can.
 std::optional<std::string> why_unavailable();
 
 class Sandbox final {
  public:
-  /// Throws ConfigError where there is no bubblewrap or no permission, and for limits out of range.
+  /// Throws ConfigError where there is no bubblewrap, no permission or no such GPU, and for limits out
+  /// of range.
   explicit Sandbox(SandboxConfig config = {});
   Sandbox(const Sandbox&) = delete;
   Sandbox& operator=(const Sandbox&) = delete;
 
   const Limits& limits() const { return config_.limits; }
+  /// PATH, HOME, LANG and what else a program expects; commands get it unless told otherwise.
+  std::vector<std::string> usual_environment() const;
   /// What keeps memory below its limit: "the control group /sys/fs/cgroup/..., and looks", or "looks
   /// alone (no control group: ...)".
   std::string memory_bound() const;
@@ -84,6 +87,7 @@ class Sandbox final {
   Look look(const Limits& limits) const;
 
   SandboxConfig config_;
+  std::optional<GpuFiles> gpu_;
   Expected<MemoryGroup> group_;  // outlives the jail
   Jail jail_;
   std::mutex end_mutex_;

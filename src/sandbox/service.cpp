@@ -72,8 +72,8 @@ Program program_of(const FieldReader& fields) {
           .input = fields.text("input").value_or("")};
 }
 
-std::vector<std::string> environment_of(const FieldReader& fields) {
-  std::vector<std::string> environment = usual_environment();
+std::vector<std::string> environment_of(const FieldReader& fields, const Sandbox& sandbox) {
+  std::vector<std::string> environment = sandbox.usual_environment();
   const json::object* own = fields.object("environment");
   if (own == nullptr) return environment;
   for (const auto& [name, value] : *own) {
@@ -112,6 +112,7 @@ SandboxConfig config_of(const json::object& request, SandboxConfig usual) {
   const FieldReader fields(request, "");
   if (const auto limits = fields.fields("limits")) read_limits(*limits, usual.limits);
   for (const std::string& path : fields.strings("readable")) usual.readable.emplace_back(path);
+  if (const auto gpu = fields.integer("gpu", 0, kLastGpu)) usual.gpu = static_cast<int>(*gpu);
   return usual;
 }
 
@@ -168,7 +169,7 @@ json::object Service::exec(const json::object& request) {
   const FieldReader fields(request, "");
   const std::shared_ptr<Sandbox> sandbox = sandbox_of(request);
   Command command{.words = fields.strings("words"),
-                  .environment = environment_of(fields),
+                  .environment = environment_of(fields, *sandbox),
                   .folder = fields.text("folder").value_or("/work"),
                   .input = fields.text("input").value_or("")};
   if (command.words.empty()) throw ConfigError("words: should be a program and its arguments");

@@ -77,6 +77,8 @@ constexpr auto kAllowed = std::to_array<uint32_t>({
 });
 // clang-format on
 
+constexpr auto kAllowedBesideGpu = std::to_array<uint32_t>({SYS_mbind, SYS_set_mempolicy});
+
 constexpr uint32_t refuse_with(int error) {
   return SECCOMP_RET_ERRNO | (static_cast<uint32_t>(error) & SECCOMP_RET_DATA);
 }
@@ -127,7 +129,7 @@ class Filter {
 
 }  // namespace
 
-std::vector<sock_filter> system_call_filter() {
+std::vector<sock_filter> system_call_filter(Device device) {
   Filter filter;
   filter.load(offsetof(seccomp_data, arch));
   filter.answer_unless_equal(AUDIT_ARCH_X86_64, SECCOMP_RET_KILL_PROCESS);
@@ -168,6 +170,10 @@ std::vector<sock_filter> system_call_filter() {
     });
   }
   for (const uint32_t number : kAllowed) filter.answer_if_equal(number, SECCOMP_RET_ALLOW);
+  if (device == Device::kGpu) {
+    for (const uint32_t number : kAllowedBesideGpu)
+      filter.answer_if_equal(number, SECCOMP_RET_ALLOW);
+  }
   filter.answer(refuse_with(ENOSYS));
   return std::move(filter).code();
 }

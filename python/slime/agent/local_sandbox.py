@@ -105,14 +105,19 @@ async def _ask(request):
     return answer
 
 
-async def run_code(code, *, language="python", input="", arguments=(), cases=None, limits=None, readable=()):
+def _shown(limits, readable, gpu):
+    shown = {"limits": limits or {}, "readable": [str(path) for path in readable]}
+    return shown if gpu is None else shown | {"gpu": gpu}
+
+
+async def run_code(code, *, language="python", input="", arguments=(), cases=None, limits=None, readable=(), gpu=None):
     """How a program ended, in a sandbox of its own: {"ending", "code", "output", "error", "seconds", "reason", ...}.
 
     With `cases`, a list of {"input", "expected"}: {"passed": how many, "cases": [...]}. They are compared outside the
-    sandbox, so that code earns one by printing what is expected and in no other way.
+    sandbox, so that code earns one by printing what is expected and in no other way. `gpu`: N of /dev/nvidiaN.
     """
     request = {"do": "run", "language": language, "code": code, "input": input, "arguments": list(arguments)}
-    request |= {"limits": limits or {}, "readable": [str(path) for path in readable]}
+    request |= _shown(limits, readable, gpu)
     if cases is not None:
         request["cases"] = list(cases)
     return await _ask(request)
@@ -125,8 +130,8 @@ class LocalSandbox:
     code 124 and the reason at the end of its standard error; one that was ended by a signal 128 and its number.
     """
 
-    def __init__(self, *, limits=None, readable=()):
-        self._request = {"do": "open", "limits": limits or {}, "readable": [str(path) for path in readable]}
+    def __init__(self, *, limits=None, readable=(), gpu=None):
+        self._request = {"do": "open"} | _shown(limits, readable, gpu)
         self._number = None
         self.sandbox_id = ""
 
