@@ -299,6 +299,21 @@ constexpr Foreign kDotted[] = {
     {"critic.strategy", kRanks},
 };
 
+/// First parts of those words.
+constexpr std::string_view kRootsOfVerl[] = {"actor_rollout_ref",
+                                             "algorithm",
+                                             "critic",
+                                             "custom_reward_function",
+                                             "data",
+                                             "global_profiler",
+                                             "ray_init",
+                                             "ray_kwargs",
+                                             "reward",
+                                             "reward_model",
+                                             "reward_manager",
+                                             "transfer_queue",
+                                             "trainer"};
+
 /// "--Learning_Rate" -> "learning-rate".
 std::string bare(std::string_view flag) {
   std::string name(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
@@ -361,6 +376,14 @@ std::string hint_for_unknown(const std::string& flag) {
   if (const auto ours = our_words_for(flag)) return fmt::format("; here it is {}", *ours);
   const auto nearest = nearest_flag(flag);
   return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
+}
+
+bool is_word_of_verl(std::string_view word) {
+  word.remove_prefix(std::min(word.find_first_not_of('+'), word.size()));
+  const std::string_view key = word.substr(0, word.find('='));
+  const std::string_view first = key.substr(0, key.find('.'));
+  return key.size() < word.size() && first.size() < key.size() &&
+         std::ranges::find(kRootsOfVerl, first) != std::end(kRootsOfVerl);
 }
 
 std::string hint_for_word(const std::string& word) {

@@ -3,6 +3,7 @@
 #include "config/foreign_flags.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -59,6 +60,63 @@ TEST(UnknownFlags, NamesOfOtherSystemsAreAnsweredWithOurs) {
   const std::string text = refusal_of(kComplete + "--use_tis");
   EXPECT_NE(text.find("unknown flag --use_tis; did you mean --use-tis?"), std::string::npos)
       << text;
+}
+
+TEST(UnknownFlags, WordsOfVerlBehindAFlagAreNotItsValues) {
+  for (const std::string before :
+       {"--lr 1e-6", "--rollout-stop END", "--use-kl-loss", "--nobodys 1"}) {
+    const std::string text = refusal_of(kComplete + before +
+                                        " actor_rollout_ref.rollout.n=8 +trainer.nnodes=2 "
+                                        "algorithm.nobody_knows=1");
+    EXPECT_NE(text.find("\"actor_rollout_ref.rollout.n=8\": expected a flag such as "
+                        "--hf-checkpoint; here it is --n-samples-per-prompt"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("\"+trainer.nnodes=2\": expected a flag"), std::string::npos) << text;
+    EXPECT_NE(text.find("\"algorithm.nobody_knows=1\": expected a flag"), std::string::npos)
+        << text;
+    EXPECT_EQ(text.find("takes one value"), std::string::npos) << text;
+    EXPECT_EQ(text.find("takes no value"), std::string::npos) << text;
+  }
+}
+
+TEST(UnknownFlags, AValueMayLookLikeAWordOfVerl) {
+  const ParsedFlags parsed = parse_flags(
+      std::vector<std::string>{"--wandb-group", "data.x=1", "--rollout-stop", "a.b=c", "x.y=z"});
+  EXPECT_TRUE(parsed.problems.empty());
+  EXPECT_EQ(parsed.config.wandb_group.peek(), "data.x=1");
+  EXPECT_EQ(parsed.config.rollout_stop.peek().size(), 2u);
+}
+
+TEST(UnknownFlags, MisspeltOnesAreRefusedBesideFunctionsOfTheUsersToo) {
+  const std::string command = kComplete + "--custom-rm-path rewards.py ";
+  for (const auto& [theirs, ours] :
+       {std::pair{"--learning-rate 3", "here it is --lr"},
+        std::pair{"--lora-rank 8", "no adapters"},
+        std::pair{"--rolout-batch-size 8", "did you mean --rollout-batch-size?"},
+        std::pair{"--use_tis", "did you mean --use-tis?"}}) {
+    const std::string text = refusal_of(command + theirs);
+    EXPECT_NE(text.find("unknown flag"), std::string::npos) << text;
+    EXPECT_NE(text.find(ours), std::string::npos) << text;
+    EXPECT_NE(text.find("--custom-config-path, gives it to them as args."), std::string::npos)
+        << text;
+    EXPECT_EQ(refusal_of(command + "--allow-unknown-flags " + theirs), "");
+  }
+  EXPECT_EQ(refusal_of(command + "--tools-of-mine calculator"), "");
+  // Published scripts give what nobody reads, but nothing that the update depends on.
+  EXPECT_NE(refusal_of(command + "--from-launch-script --learning-rate 3"), "");
+  EXPECT_EQ(refusal_of(command + "--from-launch-script --threads 3"), "");
+}
+
+TEST(UnknownFlags, KeysOfTheFileOfOnesOwnAreDeclaredToBeTheFunctions) {
+  const auto path =
+      std::filesystem::temp_directory_path() / ("own_keys_" + std::to_string(::getpid()) + ".yaml");
+  std::ofstream(path) << "learning_rate: 3\n";
+  ParsedFlags parsed = parse_flags(
+      words_in(kComplete + "--custom-rm-path rewards.py --custom-config-path " + path.string()));
+  std::filesystem::remove(path);
+  complete_and_validate(parsed);
+  EXPECT_EQ(parsed.unknown.at("learning_rate"), 3);
 }
 
 TEST(UnknownFlags, WordsOfVerlAreAnsweredWithOurs) {

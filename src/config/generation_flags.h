@@ -56,9 +56,7 @@ struct QueueFlags {
   Flag<std::string> rollout_storage_declaration;
   Flag<std::string> rollout_queue_run_id{"rollout"};
   Flag<bool> rollout_queue_online_gc{false};
-  Flag<double> rollout_queue_lease_seconds{300};
   Flag<std::optional<int64_t>> rollout_queue_segment_mib;
-  Flag<int64_t> rollout_io_concurrency{4};
 };
 
 /// Samples of a step, and the rules of each response.

@@ -72,6 +72,12 @@ std::vector<Setting> read_settings(const std::string& path, const std::string& k
   return settings_of(root.get_object(), path);
 }
 
+/// Whether a word behind these is hardly one more of them.
+bool has_its_values(const Setting& setting) {
+  const FlagRow* flag = find_flag(setting.name);
+  return !setting.values.empty() || (flag != nullptr && value_word(*flag).empty());
+}
+
 std::vector<Setting> read_words(std::span<const std::string> arguments,
                                 std::vector<std::string>& problems) {
   std::vector<Setting> settings;
@@ -80,7 +86,7 @@ std::vector<Setting> read_words(std::span<const std::string> arguments,
       const std::size_t equals = word.find('=');
       settings.push_back({.name = word.substr(0, equals), .values = {}, .where = ""});
       if (equals != std::string::npos) settings.back().values.push_back(word.substr(equals + 1));
-    } else if (settings.empty()) {
+    } else if (settings.empty() || (is_word_of_verl(word) && has_its_values(settings.back()))) {
       problems.push_back(fmt::format("\"{}\": expected a flag such as --hf-checkpoint{}", word,
                                      hint_for_word(word)));
     } else {
@@ -104,7 +110,8 @@ void apply_to(ParsedFlags& parsed, const Setting& setting) {
     parsed.unknown[key] = value_of_words(setting.values);
     std::string hint = hint_for_unknown(setting.name);
     const bool is_own_key = setting.may_be_own_key && hint.empty();
-    parsed.unknown_flags.push_back({setting.name, prefix, std::move(hint), is_own_key});
+    parsed.unknown_flags.push_back(
+        {setting.name, prefix, std::move(hint), is_own_key, setting.may_be_own_key});
     return;
   }
   const bool is_gathered = std::ranges::find(kGathered, flag->name) != std::end(kGathered);

@@ -33,6 +33,7 @@ struct ParsedFlags {
     std::string hint;   // "; here it is --lr"
     /// A key of --custom-config-path that resembles no flag: those files have keys of their own.
     bool is_own_key = false;
+    bool is_of_own_file = false;  // a key of --custom-config-path
 
     std::string text() const { return where + "unknown flag " + name + hint; }
   };

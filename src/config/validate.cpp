@@ -68,6 +68,21 @@ bool is_for_engines(const ParsedFlags::Unknown& unknown) {
   return !nearest || find_flag(*nearest)->status != FlagStatus::kWorks;
 }
 
+/// "--max-turns" -> "max_turns".
+std::string attribute_of(const std::string& flag) {
+  std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+/// Beside functions of the user's: a flag that resembles one of the table, or that is another system's name
+/// of one, is misspelt, and the run would train with the default of the flag that was meant. Keys of
+/// --custom-config-path are declared to be theirs. Published scripts have names that nobody reads.
+bool is_misspelt(const ParsedFlags::Unknown& unknown, const RunConfig& config) {
+  return !unknown.hint.empty() && !unknown.is_of_own_file && !config.allow_unknown_flags &&
+         (!config.from_launch_script || speaks_of_training(unknown.name));
+}
+
 /// An unknown flag stops the run. Functions of the user's may know what the table does not: they get
 /// it in `args`. Parsers of published scripts ignore what they do not know, so that scripts have some.
 void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
@@ -75,7 +90,13 @@ void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
   const bool is_for_functions = has_users_code(config);
   std::string_view how_to_go_on = " (--allow-unknown-flags goes on without it)";
   for (const ParsedFlags::Unknown& unknown : flags.unknown_flags) {
-    if (is_for_functions) {
+    if (is_for_functions && is_misspelt(unknown, config)) {
+      problems.require(
+          false,
+          fmt::format("{} (where functions of yours read it: --allow-unknown-flags, or a key of "
+                      "--custom-config-path, gives it to them as args.{})",
+                      unknown.text(), attribute_of(unknown.name)));
+    } else if (is_for_functions) {
       flags.warnings.push_back(fmt::format(
           "{}unknown flag {} is for functions of the user's, as an attribute of `args`{}",
           unknown.where, unknown.name, unknown.hint));
