@@ -311,7 +311,7 @@ json::object VerbLoop::save(const Verb& verb) {
   record();
   steps_.save(step);
   now_.saved = step;
-  return {{"step", step}};
+  return {{"step", step}, {"path", hooks_.checkpoint_of(step)}};
 }
 
 }  // namespace slime::loop

@@ -50,6 +50,8 @@ struct VerbHooks {
   std::function<json::value(const report::Collected&)> reward_of = [](const auto&) {
     return json::value();
   };
+  /// The folder of a step's checkpoint.
+  std::function<std::string(int64_t)> checkpoint_of = [](int64_t) { return std::string(); };
 };
 
 /// Progress of a run: steps generated, trained, saved; weight version.

@@ -20,6 +20,7 @@
 #include "loop/verb_loop.h"
 #include "loop/verb_queue.h"
 #include "report/rollout_metrics.h"
+#include "train/checkpoint_directory.h"
 
 namespace slime::loop {
 namespace {
@@ -72,7 +73,14 @@ VerbHooks hooks_of(Stations& run) {
                 collected.groups.front().samples.front().reward.is_null())
               return {};
             return report::mean_reward(collected.groups, config.reward_key);
-          }};
+          },
+          .checkpoint_of =
+              [&run](int64_t step) {
+                return std::filesystem::absolute(run.records.folder.checkpoints() /
+                                                 train::checkpoint_name(step))
+                    .lexically_normal()
+                    .string();
+              }};
 }
 
 json::object state_of(const Stations& run, const VerbLoop& loop) {

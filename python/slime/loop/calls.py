@@ -233,9 +233,8 @@ class Saved(Call):
 
     @property
     def path(self) -> Path:
-        """RUN_DIR/latest, the newest checkpoint."""
-        self.result()
-        return self._run.run_dir / "latest"
+        """The folder of this checkpoint, also when newer ones are there (as many as --keep-checkpoints says)."""
+        return Path(self._value("path"))
 
 
 class Dropped(Call):
