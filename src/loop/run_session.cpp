@@ -55,11 +55,13 @@ std::vector<std::string> replay_unsaved(Stations& run) {
   if (!run.topology.session) return {};
   auto unsaved = std::make_unique<UnsavedSteps>(run.topology.session->unsaved());
   const int64_t first = run.course.schedule.first_step;
-  int64_t num_steps = 0;
-  std::vector<Group> groups = unsaved->read(first, num_steps);
+  auto [groups, num_steps, damage] = unsaved->read(first);
   const bool has_own_loop =
       config::has_users_rollout(run.config) || !run.data.origin->can_go_back();
   std::vector<std::string> notes;
+  if (!damage.empty())
+    notes.push_back(
+        fmt::format("session: {}; that step and those behind it are generated again", damage));
   if (!groups.empty() && has_own_loop) {
     notes.push_back(
         fmt::format("session: {} steps that no checkpoint has are generated again, by your own "

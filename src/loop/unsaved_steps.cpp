@@ -35,17 +35,28 @@ std::optional<int64_t> step_of(const fs::path& file) {
   return error == std::errc() && stop == end ? std::optional(step) : std::nullopt;
 }
 
-std::optional<SampledStep> read_step(const fs::path& file) {
+/// Nothing, with `damage` saying why, where the file is not what keep() wrote.
+std::optional<SampledStep> read_step(const fs::path& file, int64_t step, std::string& damage) {
+  if (!fs::exists(file)) return std::nullopt;
   std::ifstream in(file, std::ios::binary);
-  if (!in) return std::nullopt;
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  const auto parsed = try_parse_json(text);
-  if (!parsed || !parsed->is_object()) return std::nullopt;
-  try {
-    return sampled_step_from_json(parsed->get_object(), file.string());
-  } catch (const ConfigError&) {
+  if (!in) {
+    damage = fmt::format("{}: cannot be read", file.string());
     return std::nullopt;
   }
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const auto parsed = try_parse_json(text);
+  if (!parsed || !parsed->is_object()) {
+    damage = fmt::format("{}: is cut off or damaged ({} bytes)", file.string(), text.size());
+    return std::nullopt;
+  }
+  try {
+    SampledStep sampled = sampled_step_from_json(parsed->get_object(), file.string());
+    if (sampled.step == step) return sampled;
+    damage = fmt::format("{}: says that it is step {}", file.string(), sampled.step);
+  } catch (const ConfigError& error) {
+    damage = error.what();
+  }
+  return std::nullopt;
 }
 
 /// Of the same prompt: its tokens, and the label that it is scored by.
@@ -104,12 +115,13 @@ void UnsavedSteps::saved(int64_t step) {
   for (const fs::path& file : old) fs::remove(file, error);
 }
 
-std::vector<Group> UnsavedSteps::read(int64_t first, int64_t& steps) const {
-  std::vector<Group> groups;
-  for (steps = 0;; ++steps) {
-    std::optional<SampledStep> step = read_step(file_of(folder_, first + steps));
-    if (!step || step->step != first + steps) return groups;
-    std::ranges::move(step->collected.groups, std::back_inserter(groups));
+UnsavedGroups UnsavedSteps::read(int64_t first) const {
+  UnsavedGroups found;
+  for (;; ++found.num_steps) {
+    const int64_t number = first + found.num_steps;
+    std::optional<SampledStep> step = read_step(file_of(folder_, number), number, found.damage);
+    if (!step) return found;
+    std::ranges::move(step->collected.groups, std::back_inserter(found.groups));
   }
 }
 

@@ -18,6 +18,12 @@
 
 namespace slime::loop {
 
+struct UnsavedGroups {
+  std::vector<Group> groups;
+  int64_t num_steps = 0;
+  std::string damage;  // of the file that ended them, with its name; empty: there is no next one
+};
+
 class UnsavedSteps final {
  public:
   /// Nothing is read before it is asked for; the folder is made with the first step.
@@ -28,9 +34,8 @@ class UnsavedSteps final {
   /// A checkpoint has the steps up to this one.
   void saved(int64_t step);
 
-  /// The groups of step `first` and those behind it, without a gap, step after step. Files that are
-  /// damaged end them. `steps` is how many.
-  std::vector<Group> read(int64_t first, int64_t& steps) const;
+  /// The groups of step `first` and those behind it, without a gap, step after step.
+  UnsavedGroups read(int64_t first) const;
 
  private:
   std::filesystem::path folder_;

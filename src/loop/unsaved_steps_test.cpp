@@ -48,14 +48,14 @@ TEST_F(UnsavedStepsTest, StepsAreReadInTheirOrderWithoutAGap) {
   buffer::DataSource prompts(nullptr, {.samples_per_prompt = 2});
   UnsavedSteps steps(folder_);
   for (const int64_t step : {4, 5, 7}) steps.keep(step, collected(sampled(prompts, 1)));
-  int64_t num_steps = 0;
-  std::vector<Group> groups = UnsavedSteps(folder_).read(4, num_steps);
+  const auto [groups, num_steps, damage] = UnsavedSteps(folder_).read(4);
   EXPECT_EQ(num_steps, 2);
+  EXPECT_EQ(damage, "");
   ASSERT_EQ(groups.size(), 2u);
   EXPECT_EQ(groups[0].ordinal, 0);
   EXPECT_EQ(groups[1].ordinal, 1);
   EXPECT_EQ(groups[1].samples[0].reward, json::value(1.0));
-  EXPECT_TRUE(steps.read(3, num_steps).empty());
+  EXPECT_TRUE(steps.read(3).groups.empty());
 }
 
 TEST_F(UnsavedStepsTest, ThoseThatACheckpointHasAreRemoved) {
@@ -63,19 +63,23 @@ TEST_F(UnsavedStepsTest, ThoseThatACheckpointHasAreRemoved) {
   UnsavedSteps steps(folder_);
   for (const int64_t step : {4, 5, 6}) steps.keep(step, collected(sampled(prompts, 1)));
   steps.saved(5);
-  int64_t num_steps = 0;
-  EXPECT_TRUE(steps.read(4, num_steps).empty());
-  EXPECT_EQ(steps.read(6, num_steps).size(), 1u);
+  EXPECT_TRUE(steps.read(4).groups.empty());
+  EXPECT_EQ(steps.read(6).groups.size(), 1u);
 }
 
-TEST_F(UnsavedStepsTest, AFileThatIsTornEndsThem) {
+TEST_F(UnsavedStepsTest, AFileThatIsTornEndsThemAndIsNamed) {
   buffer::DataSource prompts(nullptr, {.samples_per_prompt = 2});
   UnsavedSteps steps(folder_);
   steps.keep(0, collected(sampled(prompts, 1)));
   std::ofstream(folder_ / "step_0000001.json") << R"({"step": 1, "groups": [)";
-  int64_t num_steps = 0;
-  EXPECT_EQ(steps.read(0, num_steps).size(), 1u);
-  EXPECT_EQ(num_steps, 1);
+  const UnsavedGroups found = steps.read(0);
+  EXPECT_EQ(found.groups.size(), 1u);
+  EXPECT_EQ(found.num_steps, 1);
+  EXPECT_NE(found.damage.find("step_0000001.json: is cut off"), std::string::npos) << found.damage;
+  // A file of another step under this name is no next step either.
+  fs::copy_file(folder_ / "step_0000000.json", folder_ / "step_0000001.json",
+                fs::copy_options::overwrite_existing);
+  EXPECT_NE(steps.read(0).damage.find("says that it is step 0"), std::string::npos);
 }
 
 TEST_F(UnsavedStepsTest, GroupsComeAgainFinishedAndBeforeAllOthers) {
