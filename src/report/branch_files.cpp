@@ -85,12 +85,16 @@ std::vector<std::string> branch_names(const BranchPlace& base) {
   return names;
 }
 
-std::string active_branch(const BranchPlace& base) {
+std::string named_branch(const BranchPlace& base) {
   const fs::path path = current_json(base);
   if (!fs::exists(path)) return kMainBranch;
   const json::object current = read_object(path);
-  const std::string name =
-      name_of(*FieldReader(current, path.string() + ": ").required().text("directory"));
+  return name_of(*FieldReader(current, path.string() + ": ").required().text("directory"));
+}
+
+std::string active_branch(const BranchPlace& base) {
+  const fs::path path = current_json(base);
+  const std::string name = named_branch(base);
   const std::vector<std::string> names = branch_names(base);
   if (std::ranges::find(names, name) == names.end()) {
     throw ConfigError(fmt::format(

@@ -34,6 +34,8 @@ BranchPlace place_of_branch(const BranchPlace& base, const std::string& name);
 /// Names of all branches that were made to the end, main first, the others by their names.
 std::vector<std::string> branch_names(const BranchPlace& base);
 
+/// The branch that current.json names, whether it is there or not.
+std::string named_branch(const BranchPlace& base);
 /// The branch that a start without --load goes on in. Throws ConfigError where current.json names
 /// one that is not there.
 std::string active_branch(const BranchPlace& base);

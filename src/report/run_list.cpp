@@ -166,13 +166,16 @@ ListedBranch read_branch(const BranchPlace& base, const std::string& name) {
   std::string host;
   const RunHolder holder = holder_of_run(base.root / "lock", host);
   try {
-    branch.is_active = active_branch(base) == name;
+    branch.is_active = named_branch(base) == name;
+  } catch (const std::exception&) {
+    branch.is_active = name == kMainBranch;  // a damaged file: the start says which
+  }
+  try {
     if (const auto origin = origin_of_branch(base, name)) {
       branch.parent = origin->parent;
       branch.from = origin->step;
     }
-  } catch (const std::exception&) {
-    branch.is_active = name == kMainBranch;  // a damaged file: the start says which
+  } catch (const std::exception&) {  // shown without
   }
   branch.state = state_of(branch, run, holder, host);
   return branch;
@@ -220,6 +223,12 @@ ListedRun read_run(const fs::path& root, const std::string& name) {
   add_children(run.main, others);
   for (ListedBranch& lost : others) {  // of a parent that is not there
     if (!lost.name.empty()) run.main.children.push_back(std::move(lost));
+  }
+  try {
+    const std::string active = named_branch(base);
+    const std::vector<std::string> names = branch_names(base);
+    if (std::ranges::find(names, active) == names.end()) run.lost_branch = active;
+  } catch (const std::exception&) {  // a damaged file: the start says so
   }
   return run;
 }
@@ -286,6 +295,13 @@ std::string ago(double seconds) {
   return fmt::format("{:.0f} d", seconds / 86400);
 }
 
+/// "1a2b3c4d after 7": below the branch in which it began, or below main where that one is not there.
+std::string name_below(const ListedBranch& above, const ListedBranch& branch) {
+  if (branch.parent.empty()) return branch.name;
+  return fmt::format("{} after {}", branch.name, branch.from) +
+         (branch.parent == above.name ? "" : fmt::format(" of {} (deleted)", branch.parent));
+}
+
 class Table {
  public:
   Table(int width, bool has_color, double now) : width_(width), color_(has_color), now_(now) {}
@@ -316,13 +332,22 @@ class Table {
     for (std::size_t i = 0; i < branch.children.size(); ++i) {
       const bool is_last = i + 1 == branch.children.size();
       const ListedBranch& child = branch.children[i];
-      add(child, fmt::format("{} after {}", child.name, child.from),
-          other + (is_last ? "`- " : "|- "), other + (is_last ? "   " : "|  "));
+      add(child, name_below(branch, child), other + (is_last ? "`- " : "|- "),
+          other + (is_last ? "   " : "|  "));
     }
   }
 
   void begin(const ListedRun& run) { has_branches_ = !run.main.children.empty(); }
   std::string text() const { return text_; }
+
+  void add_lost(const std::string& branch) {
+    if (branch.empty()) return;
+    text_ += clip_to_width(fmt::format("    its active branch {} is deleted: --load "
+                                       "SAVE/branches/main goes on in main",
+                                       branch),
+                           width_) +
+             "\n";
+  }
 
  private:
   int name_width() const { return std::max(12, width_ - 12 - 11 - 9 - 7 - 4); }
@@ -391,6 +416,7 @@ json::array to_json(const std::vector<ListedRun>& runs) {
   for (const ListedRun& run : runs) {
     json::object object = to_json(run.main);
     object["run"] = run.name;
+    if (!run.lost_branch.empty()) object["lost_branch"] = run.lost_branch;
     array.push_back(std::move(object));
   }
   return array;
@@ -403,6 +429,7 @@ std::string table_of_runs(const std::vector<ListedRun>& runs, int width, bool ha
   for (const ListedRun& run : runs) {
     table.begin(run);
     table.add(run.main, run.name, "", "");
+    table.add_lost(run.lost_branch);
   }
   return table.text();
 }

@@ -18,7 +18,7 @@ namespace slime::report {
 struct ListedBranch {
   std::string name;        // "main", or its id
   std::string parent;      // empty for main
-  int64_t from = -1;       // the last step that it shares with its parent
+  int64_t from = -1;       // the last step that it shares with its parent; -1: not known
   bool is_active = false;  // a start without --load goes on here
   std::string state;  // running, finished, interrupted, failed, died, not begun, or of another host
   int64_t last_step = -1;            // with a row of metrics
@@ -34,7 +34,8 @@ struct ListedBranch {
 
 struct ListedRun {
   std::filesystem::path folder;
-  std::string name;  // relative to the folder that was asked for
+  std::string name;         // relative to the folder that was asked for
+  std::string lost_branch;  // the active one, where somebody has deleted it; else empty
   ListedBranch main;
 };
 

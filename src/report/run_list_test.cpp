@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 /// A folder with what a run leaves.
 void leave_run(const fs::path& root, int64_t num_steps, int64_t steps, const json::object& flags,
@@ -83,6 +84,35 @@ TEST(RunList, BranchesStandUnderTheirParentsWithWhatDiffers) {
   EXPECT_THAT(table, HasSubstr("|- cccccccc after 2"));
   EXPECT_THAT(table, HasSubstr("`- aaaaaaaa after 4"));
   EXPECT_THAT(table, HasSubstr("   `- bbbbbbbb after 5 *"));
+}
+
+TEST(RunList, DeletedBranchesAreNamed) {
+  const fs::path root = fresh_root("deleted");
+  leave_run(root, 9, 9, {}, "finished");
+  const BranchPlace base{root, root / "checkpoints"};
+  const auto branch = [&](const std::string& name, const std::string& parent, int64_t from) {
+    mark_unfinished(base, name);
+    leave_run(place_of_branch(base, name).root, 9, from + 2, {});
+    write_origin(base, name, {.parent = parent, .step = from});
+    mark_finished(base, name);
+  };
+  branch("aaaaaaaa", kMainBranch, 4);
+  branch("bbbbbbbb", "aaaaaaaa", 5);
+  branch("cccccccc", kMainBranch, 2);
+  set_active_branch(base, "aaaaaaaa", 5);
+  fs::remove_all(place_of_branch(base, "aaaaaaaa").root);
+  const std::vector<ListedRun> runs = list_runs(root);
+  EXPECT_EQ(runs.at(0).lost_branch, "aaaaaaaa");
+  const std::string table = table_of_runs(runs, 80, false, 1060);
+  EXPECT_THAT(table, HasSubstr("cccccccc after 2 "));
+  EXPECT_THAT(table, HasSubstr("bbbbbbbb after 5 of aaaaaaaa (deleted)"));
+  EXPECT_THAT(table, HasSubstr("its active branch aaaaaaaa is deleted: --load SAVE/branches/main"));
+  EXPECT_THAT(table, Not(HasSubstr("after -1")));
+  // Nobody knows where this one began.
+  replace_file(root / "branches/cccccccc/checkpoints/rollout/branch.json", "{");
+  const std::string other = table_of_runs(list_runs(root), 80, false, 1060);
+  EXPECT_THAT(other, HasSubstr("cccccccc"));
+  EXPECT_THAT(other, Not(HasSubstr("after -1")));
 }
 
 TEST(RunList, NoLineIsWiderThanTheTerminal) {
