@@ -61,6 +61,14 @@ bool is_left_out(const std::string& name) {
          name == "--use-wandb";
 }
 
+/// RUN_DIR-replay; of a branch RUN_DIR-ID-replay: what lies in branches/ is the run's.
+fs::path folder_beside(const fs::path& run_dir) {
+  const fs::path above = fs::absolute(run_dir).lexically_normal().parent_path();
+  if (above.filename() != "branches" || !fs::exists(above.parent_path() / "run.json"))
+    return run_dir.string() + "-replay";
+  return fmt::format("{}-{}-replay", above.parent_path().string(), run_dir.filename().string());
+}
+
 /// The run's flags, for training on its rollout files in `folder`.
 std::vector<std::string> words_for(const fs::path& run_dir, const fs::path& folder) {
   const fs::path path = run_dir / "run.json";
@@ -96,10 +104,11 @@ int replay(std::span<const std::string> arguments) {
       "compares the weights. On the CPU they are equal.",
       "slime replay");
   app.add_option("RUN_DIR", run_dir, "a finished run directory, as in runs/NAME")->required();
-  app.add_option("--run-dir", folder, "the replay's own folder (default: RUN_DIR-replay)");
+  app.add_option("--run-dir", folder,
+                 "the replay's own folder (default: RUN_DIR-replay, beside the run)");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   if (!run_dir.has_filename()) run_dir = run_dir.parent_path();
-  if (folder.empty()) folder = run_dir.string() + "-replay";
+  if (folder.empty()) folder = folder_beside(run_dir);
   if (!fs::exists(run_dir / "rollouts"))
     throw ConfigError(
         fmt::format("{}: has no rollouts to train on; was it run with "
