@@ -51,6 +51,15 @@ Named read_load(const fs::path& load) {
           "were removed where --keep-checkpoints is not 0)",
           load.string(), folder.string(), list_of(train::committed_iterations(folder))));
     }
+    const fs::path checkpoint = folder / train::checkpoint_name(*step);
+    if (fs::exists(checkpoint / "COMMITTED")) {
+      if (const std::string damage = train::commit_record_damage(folder, *step); !damage.empty())
+        throw ConfigError(
+            fmt::format("--load {}: does not belong to its checkpoint: {}; --load {} goes on from "
+                        "the checkpoint "
+                        "as it is",
+                        load.string(), damage, checkpoint.string()));
+    }
     return {folder, step, true};
   }
   if (fs::exists(load / "COMMITTED")) {
@@ -212,8 +221,7 @@ bool is_inside(const BranchPlace& base, const fs::path& path) {
 /// Whether the run in the folder began with this --load of something else: one of its own
 /// checkpoints chooses among what is there.
 bool began_with_this(const config::RunConfig& config, const report::RunFolder& folder) {
-  if (config.load.empty() || config.overwrite || config.finetune || config.no_load_optim ||
-      is_inside(folder.base(), config.load.get()))
+  if (config.load.empty() || config.overwrite || is_inside(folder.base(), config.load.get()))
     return false;
   const report::RunHistory history = report::read_history(folder);
   const json::value* began = history.run.if_contains(kBeganWith);
@@ -248,6 +256,7 @@ void check_first_rollout(const config::RunConfig& config, const std::string& how
 json::object beginning_of(const config::RunConfig& config) {
   json::object beginning{{"load", config.load.get()}, {"finetune", config.finetune.get()}};
   if (config.ckpt_step) beginning["ckpt_step"] = *config.ckpt_step;
+  if (config.no_load_optim) beginning["no_load_optim"] = true;
   return beginning;
 }
 
@@ -261,8 +270,12 @@ BranchChoice choose_branch(const config::RunConfig& config, const report::RunFol
   // First: the other run may have removed its checkpoint since.
   if (began_with_this(config, folder)) {
     choice.was_made_before = choice.is_of_load = true;
-    warn(fmt::format("--load {}: the run began there, and goes on after its own newest checkpoint",
-                     config.load));
+    const std::string_view left_out = config.finetune        ? " (--finetune is behind it)"
+                                      : config.no_load_optim ? " (--no-load-optim is behind it)"
+                                                             : "";
+    warn(
+        fmt::format("--load {}: the run began there{}, and goes on after its own newest checkpoint",
+                    config.load, left_out));
     return choice;
   }
   if (!config.load.empty()) named = read_load(config.load.get());
@@ -377,6 +390,7 @@ void follow_choice(const BranchChoice& choice, report::RunFolder& folder, const 
   } else if (choice.branch != folder.branch()) {
     warn(fmt::format("goes on in branch {}", choice.branch));
     folder.go_to_branch(choice.branch);
+    folder.check_pool();
   }
 }
 

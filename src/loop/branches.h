@@ -40,7 +40,7 @@ struct BranchChoice {
   std::optional<std::string> edited;
 };
 
-/// Values of --load, --ckpt-step and --finetune with which a run began; in its run.json under this name.
+/// Values of --load, --ckpt-step, --finetune and --no-load-optim with which a run began; in its run.json under this name.
 inline constexpr const char* kBeganWith = "began_with";
 json::object beginning_of(const config::RunConfig& config);
 

@@ -12,6 +12,7 @@
 #include "core/replace_file.h"
 #include "loop/start_point.h"
 #include "report/branch_files.h"
+#include "report/run_history.h"
 #include "train/checkpoint_directory.h"
 #include "train/commit_record.h"
 
@@ -249,6 +250,69 @@ TEST_F(BranchesTest, WhatCannotGoOnExactlyIsRefused) {
   two.ckpt_step = 5;
   EXPECT_THAT(refusal(two), HasSubstr("two steps"));
   EXPECT_EQ(report::branch_names(folder_of("main").base()).size(), 1U);
+}
+
+TEST_F(BranchesTest, ARecordThatDoesNotAgreeWithItsCheckpointIsRefused) {
+  begin_main(4);
+  const fs::path record = root_ / "run/checkpoints/rollout/committed_2.json";
+  const json::value good = read_json_file(record);
+  const auto with = [&](std::string_view key, json::value value) {
+    json::object changed = good.get_object();
+    changed[key] = std::move(value);
+    replace_file(record, json_text(changed));
+    return refusal(loading(record));
+  };
+  EXPECT_THAT(with("rollout_id", 1), AllOf(HasSubstr("committed_2.json: does not belong"),
+                                           HasSubstr("rollout_id 1: its name says 2"),
+                                           HasSubstr("iter_0000002 goes on from the checkpoint")));
+  EXPECT_THAT(with("resumable", false), HasSubstr("nothing goes on from this"));
+  EXPECT_THAT(with("version", 2), HasSubstr("version 2: should be 1"));
+  EXPECT_THAT(with("files", json::object()), HasSubstr("files: names none"));
+  EXPECT_THAT(with("files", json::object{{"../../other", json::object{{"size", 1}}}}),
+              HasSubstr("should be a path in the folder"));
+  json::object files = good.at("files").as_object();
+  files["iter_0000002/run.json"].as_object()["size"] = 1;
+  EXPECT_THAT(with("files", files), HasSubstr("where the record says 1"));
+  files = good.at("files").as_object();
+  files["iter_0000002/run.json"].as_object()["sha256"] = std::string(64, '0');
+  EXPECT_THAT(with("files", files), HasSubstr("another content (sha256)"));
+  replace_file(record, "{\"version\": 1, \"rollout_");
+  EXPECT_THAT(refusal(loading(record)), HasSubstr("does not belong to its checkpoint"));
+  EXPECT_EQ(report::branch_names(folder_of("main").base()).size(), 1U);
+  replace_file(record, json_text(good));
+  EXPECT_EQ(start(loading(record)).after, 2);
+}
+
+TEST_F(BranchesTest, OverwriteSaysWhichBranchesItDeletes) {
+  begin_main(8);
+  const Started branch = start(at_step(4));
+  make_steps(folder_of(branch.branch), 5, 7);
+  start(loading(root_ / "run/branches/main"));
+  RunConfig anew = config_;
+  anew.overwrite = true;
+  start(anew);
+  EXPECT_THAT(warnings_,
+              testing::Contains(
+                  AllOf(HasSubstr("--overwrite deletes what is in"), HasSubstr("8 rollout files"),
+                        HasSubstr("checkpoints up to iter_0000007, and branch " + branch.branch +
+                                  " (checkpoints up to iter_0000006)"))));
+}
+
+TEST_F(BranchesTest, RolloutsInAPoolThatIsGoneAreNamed) {
+  begin_main(2);
+  folder_of("main").keep_rollouts_in(root_ / "pool", "ours");
+  EXPECT_EQ(start(config_).after, 1);
+  fs::remove_all(root_ / "pool");
+  EXPECT_THAT(refusal(config_), AllOf(HasSubstr("run/rollouts: leads to"),
+                                      HasSubstr("pool/ours/main"), HasSubstr("mkdir -p")));
+  fs::create_directories(root_ / "pool/ours/main");
+  EXPECT_EQ(start(config_).after, 1);
+  fs::remove_all(root_ / "pool");
+  RunConfig anew = config_;
+  anew.overwrite = true;
+  EXPECT_EQ(start(anew).after, -1);
+  report::remove_history(report::RunFolder::only_named(anew));
+  EXPECT_TRUE(fs::is_directory(root_ / "run/rollouts"));
 }
 
 TEST_F(BranchesTest, WeightsWithoutALedgerAreRefused) {

@@ -157,11 +157,12 @@ void check_run_of_queue(const config::RunConfig& config, const StartPoint& start
 }
 
 /// What follows from the flags once it is known where the run begins.
-StartPoint completed(const config::RunConfig& config, StartPoint start, const train::Warn& warn) {
+StartPoint completed(const config::RunConfig& config, const BranchChoice& choice, StartPoint start,
+                     const train::Warn& warn) {
   if (start.checkpoint) {
     start.weights = start.checkpoint->directory.string();
     check_run_of_queue(config, start);
-    if (config.no_load_optim) start.left_out |= train::kNoLoadOptim;
+    if (config.no_load_optim && !choice.is_of_load) start.left_out |= train::kNoLoadOptim;
     compare_settings(config, start, warn);
   }
   if (start.weights.empty()) start.weights = setup::beginning_directory(config, warn);
@@ -199,6 +200,23 @@ std::string why_not_begun_again(const config::RunConfig& config,
   if (!config.rollout_session_id.get().empty())
     std::erase_if(names, [](const auto& name) { return may_differ_before_checkpoint(name); });
   return names.empty() ? "" : fmt::format("its flags differ: {}", fmt::join(names, ", "));
+}
+
+/// What --overwrite removes, in words: that of the run, and each of its branches.
+std::string deletions(const report::RunFolder& folder, const report::RunHistory& history) {
+  std::string all = history.describe();
+  std::vector<std::string> branches;
+  for (const std::string& name : report::branch_names(folder.base())) {
+    if (name == report::kMainBranch) continue;
+    const auto steps =
+        train::checkpoint_iterations(report::place_of_branch(folder.base(), name).checkpoints);
+    branches.push_back(steps.empty() ? name
+                                     : fmt::format("{} (checkpoints up to {})", name,
+                                                   train::checkpoint_name(steps.back())));
+  }
+  if (branches.empty()) return all;
+  return fmt::format("{}{}branch{} {}", all, all.empty() ? "" : ", and ",
+                     branches.size() == 1 ? "" : "es", fmt::join(branches, ", "));
 }
 
 void check_overwrite(const config::RunConfig& config, const report::RunFolder& folder,
@@ -245,6 +263,8 @@ StartPoint find_start(const config::RunConfig& config, const report::RunFolder& 
   if (config.overwrite) {
     check_overwrite(config, folder, history);
     if (!config.load.empty()) load_from(config, choice, start, warn);
+    if (const std::string all = deletions(folder, history); !all.empty())
+      warn(fmt::format("--overwrite deletes what is in {}: {}", folder.root().string(), all));
     start.overwrites = true;
     start.run_id = report::make_run_id();
     return start;
@@ -255,7 +275,7 @@ StartPoint find_start(const config::RunConfig& config, const report::RunFolder& 
     // Of a branch that a dry run does not make, the step is not the newest.
     start.checkpoint =
         choice.step ? checkpoint_of_step(own, *choice.step) : train::find_checkpoint(own, warn);
-    if (start.checkpoint && config.finetune) {
+    if (start.checkpoint && config.finetune && !choice.is_of_load) {
       throw ConfigError(
           fmt::format("--finetune: begins at rollout 0, and {} has checkpoints of its own, which "
                       "it would write "
@@ -317,7 +337,7 @@ StartPoint find_start(const config::RunConfig& config, const report::RunFolder& 
 
 StartPoint choose_start(const config::RunConfig& config, const report::RunFolder& folder,
                         const BranchChoice& choice, const train::Warn& warn) {
-  return completed(config, find_start(config, folder, choice, warn), warn);
+  return completed(config, choice, find_start(config, folder, choice, warn), warn);
 }
 
 void refuse_fewer_steps(const config::RunConfig& config, const StartPoint& start, int64_t planned) {

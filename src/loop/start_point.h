@@ -16,8 +16,8 @@
 /// (2) Published scripts give --load and --save alike, for the first start too.
 /// (3) Or a folder of checkpoints with --finetune: weights alone, everything else from the beginning.
 ///
-/// (4) But a run that began with that --load goes on after its own newest checkpoint; not with
-///     --finetune or --no-load-optim, which would leave out parts of it.
+/// (4) But a run that began with that --load goes on after its own newest checkpoint, whole: --finetune and
+///     --no-load-optim left out parts of what it began with, and are behind it.
 ///
 /// A run that begins without a checkpoint takes the weights of --ref-load where that names a model,
 /// as the original does, and else those of --hf-checkpoint.

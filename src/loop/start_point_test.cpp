@@ -306,6 +306,32 @@ TEST_F(StartPointTest, TheSameCommandGoesOnInTheRunThatItBeganFromAnotherOne) {
   }
 }
 
+TEST_F(StartPointTest, WhatARunBeganWithoutIsBehindItWhenItGoesOn) {
+  leave_checkpoint(command("other"), 2, "theirs");
+  for (const bool finetunes : {true, false}) {
+    RunConfig loading = command(finetunes ? "tuning" : "moments");
+    loading.load = (root_ / "other" / "checkpoints").string();
+    if (finetunes) loading.finetune = true;
+    if (!finetunes) loading.no_load_optim = true;
+    const StartPoint first = start(loading);
+    EXPECT_EQ(first.checkpoint.has_value(), !finetunes);
+    EXPECT_NE(first.left_out, 0U);
+    leave_steps(loading, "ours");
+    leave_checkpoint(loading, 3, "ours");
+    const StartPoint again = start(loading);
+    ASSERT_TRUE(again.checkpoint.has_value());
+    EXPECT_EQ(again.checkpoint->iteration, 3);
+    EXPECT_TRUE(again.is_own);
+    EXPECT_EQ(again.left_out, 0U) << "its own checkpoint, whole";
+    EXPECT_THAT(warnings_, testing::Contains(HasSubstr("is behind it")));
+    // Another beginning than the run had.
+    RunConfig another = loading;
+    another.finetune = !finetunes;
+    another.no_load_optim = finetunes;
+    EXPECT_NE(refusal(another), "");
+  }
+}
+
 TEST_F(StartPointTest, ARunThatBeganFromAnotherGoesOnThoughThatOneIsGoneButNeverInAThirdOnes) {
   RunConfig loading = command("run");
   loading.load = (root_ / "gone").string();

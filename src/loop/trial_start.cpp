@@ -349,6 +349,7 @@ void try_beginning(config::ParsedFlags& flags, TrialStart& start) {
                      choice.branch));
   }
   if (choice.is_own) folder.go_to_branch(choice.branch);
+  if (!config.overwrite) folder.check_pool();
   const StartPoint point = choose_start(config, folder, choice, note);
   if (config.num_rollout) refuse_fewer_steps(config, point, *config.num_rollout);
 }

@@ -99,13 +99,14 @@ std::string RunFolder::title() const {
 RunFolder::RunFolder(const config::ModelFlags& config) : RunFolder(only_named(config)) {
   if (!config.save.empty()) refuse_others_things(checkpoints_);
   const char* flag = config.run_dir.empty() && !config.save.empty() ? "--save" : "--run-dir";
+  if (!config.overwrite) check_pool();
   std::error_code error;
   const auto require_made = [&error](const char* whose, const fs::path& folder) {
     if (error)
       throw ConfigError(
           fmt::format("{} {}: cannot be created: {}", whose, folder.string(), error.message()));
   };
-  fs::create_directories(root_ / "rollouts", error);
+  fs::create_directories(fs::is_symlink(root_ / "rollouts") ? root_ : root_ / "rollouts", error);
   require_made(flag, root_);
   fs::create_directories(checkpoints_, error);
   require_made(config.save.empty() ? flag : "--save", checkpoints_);
@@ -194,6 +195,18 @@ void RunFolder::remove_rollouts_from(int64_t first_step) const {
 
 void RunFolder::remove_rollouts_before(int64_t step) const {
   remove_rollouts_of(root_, [=](int64_t of_file) { return of_file < step; });
+}
+
+void RunFolder::check_pool() const {
+  const fs::path link = root_ / "rollouts";
+  std::error_code error;
+  if (!fs::is_symlink(link) || fs::is_directory(link, error)) return;
+  const std::string pool = fs::read_symlink(link, error).string();
+  throw ConfigError(
+      fmt::format("{}: leads to {} (--rollout-data-dir), which is not there: bring it back, or "
+                  "mkdir -p {} to go on without the files of earlier rollouts, which slime dump, "
+                  "replay and report read",
+                  link.string(), pool, pool));
 }
 
 void RunFolder::keep_rollouts_in(const fs::path& pool, const std::string& run_id) const {

@@ -76,6 +76,9 @@ class RunFolder {
   void remove_rollouts_from(int64_t first_step) const;
   /// Rollout files of steps before this one.
   void remove_rollouts_before(int64_t step) const;
+  /// Throws ConfigError where the rollout files lie in a pool that is gone: nobody knows whether it was
+  /// deleted, or is on a disk that is not there now.
+  void check_pool() const;
   /// From now on the rollout files lie in `pool`/`run_id`/BRANCH, and RUN_DIR/rollouts leads there;
   /// what was there before is moved. Throws ConfigError where they lie in another pool already.
   void keep_rollouts_in(const std::filesystem::path& pool, const std::string& run_id) const;

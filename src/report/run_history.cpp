@@ -90,6 +90,8 @@ void remove_history(const RunFolder& folder) {
     remove_files(root / "tensorboard", "events.out.tfevents.", "");
     remove_files(root / "skipped", "", ".jsonl");
     remove_files(root / "rollouts", "step_", ".jsonl");
+    if (fs::is_symlink(root / "rollouts") && !fs::exists(root / "rollouts"))
+      fs::remove(root / "rollouts");  // to a pool that is gone
     fs::create_directories(root / "rollouts");
   } catch (const fs::filesystem_error& error) {
     throw ConfigError(fmt::format("--overwrite: {}", error.what()));

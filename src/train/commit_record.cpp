@@ -49,6 +49,25 @@ json::object files_of_record(const fs::path& root, const std::string& checkpoint
   return files;
 }
 
+/// What of a record's entry is not so; empty: nothing.
+std::string damage_of_file(const fs::path& root, const std::string& name,
+                           const json::value& entry) {
+  const fs::path relative = fs::path(name).lexically_normal();
+  if (relative.is_absolute() || relative.empty() || *relative.begin() == "..")
+    return "should be a path in the folder of the checkpoints";
+  if (!entry.is_object()) return "should be an object";
+  const FieldReader fields(entry.get_object(), "");
+  const int64_t size = *fields.required().integer("size", 0);
+  std::error_code error;
+  const auto found = static_cast<int64_t>(fs::file_size(root / relative, error));
+  if (error) return error.message();
+  if (found != size) return fmt::format("{} bytes, where the record says {}", found, size);
+  const auto sum = fields.text("sha256");
+  if (sum && sha256_of_file(root / relative) != *sum)
+    return "has another content (sha256) than the record says";
+  return "";
+}
+
 }  // namespace
 
 fs::path rollout_folder(const fs::path& root) { return root / "rollout"; }
@@ -98,6 +117,31 @@ void write_commit_record(const fs::path& root, int64_t iteration, const json::ob
                     path.string()));
   }
   sync_path(path.parent_path());
+}
+
+std::string commit_record_damage(const fs::path& root, int64_t iteration) {
+  const fs::path path = commit_record(root, iteration);
+  try {
+    const json::value record = read_json_file(path);
+    if (!record.is_object()) return "should be an object";
+    const FieldReader fields(record.get_object(), "");
+    if (const int64_t version = *fields.required().integer("version"); version != 1)
+      return fmt::format("version {}: should be 1", version);
+    if (const int64_t said = *fields.required().integer("rollout_id", 0); said != iteration)
+      return fmt::format("rollout_id {}: its name says {}", said, iteration);
+    if (const auto is_resumable = fields.boolean("resumable"); is_resumable && !*is_resumable)
+      return "resumable: false: nothing goes on from this checkpoint";
+    const json::object* files = fields.required().object("files");
+    if (files->empty()) return "files: names none";
+    for (const auto& member : *files) {
+      const std::string name(member.key());
+      if (const std::string wrong = damage_of_file(root, name, member.value()); !wrong.empty())
+        return fmt::format("files: {}: {}", name, wrong);
+    }
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
 }
 
 void remove_commit_records(const fs::path& root, std::optional<int64_t> first) {

@@ -5,6 +5,8 @@
 /// checkpoint. What a run goes on from is COMMITTED in the checkpoint (train/checkpoint.h); this is a
 /// file for --load, and for other programs:
 ///
+/// As --load it has to agree with its checkpoint.
+///
 ///   {"version": 1, "rollout_id": 7, "resumable": true, "weight_version": 8, "run_id": "rollout",
 ///    "rollout_data_dir": "...", "files": {"iter_0000007/run.json": {"size": 812, "sha256": "..."}}}
 ///
@@ -30,6 +32,10 @@ std::optional<int64_t> iteration_of_record(const std::filesystem::path& path);
 /// returns. Throws ConfigError when there is one already.
 void write_commit_record(const std::filesystem::path& root, int64_t iteration,
                          const json::object& more);
+
+/// What is wrong with a record whose checkpoint is in its folder, in words: its form, the iteration that
+/// it says, files that are of another size or content. Empty: nothing. Reads files that have a sha256.
+std::string commit_record_damage(const std::filesystem::path& root, int64_t iteration);
 
 /// Removes the records of iterations whose checkpoints are gone, and those from `first` on.
 void remove_commit_records(const std::filesystem::path& root,
