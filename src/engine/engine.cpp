@@ -132,6 +132,8 @@ Expected<void> Engine::wake() {
 Expected<void> Engine::update_weights(const WeightUpdate& update) {
   std::shared_ptr<model::Network> loaded_network;  // until it is copied
   model::Network* fresh = nullptr;
+  const auto* some = std::get_if<FromTensors>(&update.source);
+  if (some == nullptr) weights_.note_copy(-1);
   if (const auto* directory = std::get_if<FromDirectory>(&update.source)) {
     auto loaded = weights_.load(directory->path);
     if (!loaded) return tl::make_unexpected(loaded.error());
@@ -141,18 +143,21 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
     fresh = loaded_network.get();
   }
   const bool is_alone = config_.mesh->tp().is_alone();
-  constexpr const char* kWhatRanksTake =
-      "an engine of several ranks takes weights of a directory, or sent to each rank";
   if (const auto* other = std::get_if<FromNetwork>(&update.source)) {
-    if (!is_alone) return failure(kWhatRanksTake);
+    if (!is_alone)
+      return failure("an engine of several ranks takes weights of a directory, or tensors");
     fresh = other->network;
   }
-  if (const auto* some = std::get_if<FromTensors>(&update.source)) {
-    if (!is_alone) return failure(kWhatRanksTake);
+  if (some != nullptr) {
+    if (!is_alone && weights_.running().has_formats())
+      return failure("ranks that store codes take weights of a directory, not tensors");
     steps_.wait_for_weights();
     auto changed = weights_.with(*some->update);
     if (!changed) return tl::make_unexpected(changed.error());
-    loaded_network = std::move(*changed);
+    const Expected<void> elsewhere =
+        steps_.change_elsewhere(*some->update, changed->network->weights(), changed->begins);
+    if (!elsewhere) return tl::make_unexpected(elsewhere.error());
+    loaded_network = std::move(changed->network);
     fresh = loaded_network.get();
   }
   const auto* exchange = std::get_if<Exchange>(&update.source);
@@ -173,8 +178,7 @@ Expected<void> Engine::update_weights(const WeightUpdate& update) {
       },
       /*drains_first=*/false);
   if ((copied.defined() && !weights_.stages()) || other != nullptr) steps_.wait_for_weights();
-  const bool is_copy = done && std::holds_alternative<FromTensors>(update.source);
-  weights_.note_copy(is_copy ? update.version : -1);
+  weights_.note_copy(done && some != nullptr ? update.version : -1);
   return done;
 }
 

@@ -70,17 +70,18 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
   }
 }
 
-Expected<std::shared_ptr<model::Network>> RunningWeights::with(const model::TensorUpdate& update) {
+Expected<RunningWeights::Changed> RunningWeights::with(const model::TensorUpdate& update) {
   const at::NoGradGuard no_grad;
   try {
-    if (!copy_ || copied_ != version()) {
+    const bool begins = !copy_ || copied_ != version();
+    if (begins) {
       copy_ = model::make_blank_network(network_.load()->config(),
                                         {.weights = running().flat().scalar_type()}, mesh_);
       copy_->weights().copy_from(running());
     }
     copied_ = -1;
     model::write_tensors(update, *copy_);
-    return copy_;
+    return Changed{.network = copy_, .begins = begins};
   } catch (const BugError&) {
     throw;
   } catch (const std::exception& error) {

@@ -31,8 +31,12 @@ class RunningWeights {
   /// named. Any thread; the running weights are not touched.
   Expected<std::shared_ptr<model::Network>> load(const std::filesystem::path& directory) const;
 
+  struct Changed {
+    std::shared_ptr<model::Network> network;
+    bool begins = false;  // with a copy of what runs, not with what the change before left
+  };
   /// A copy of the running weights with some tensors changed. Whoever brings weights, one at a time.
-  Expected<std::shared_ptr<model::Network>> with(const model::TensorUpdate& update);
+  Expected<Changed> with(const model::TensorUpdate& update);
   /// It is what runs under this version; -1: it is not. Any thread.
   void note_copy(WeightVersion version) { copied_ = version; }
 

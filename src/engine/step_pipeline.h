@@ -92,6 +92,11 @@ class StepPipeline {
   Expected<void> load_elsewhere(const std::filesystem::path& directory) {
     return runner_->load_elsewhere(directory);
   }
+  /// StepRunner::change_elsewhere.
+  Expected<void> change_elsewhere(const model::TensorUpdate& update, const model::Weights& changed,
+                                  bool begins) {
+    return runner_->change_elsewhere(update, changed, begins);
+  }
   /// Any thread: StepRunner::wait_for_weights.
   double wait_for_weights() { return runner_->wait_for_weights(); }
 

@@ -22,6 +22,7 @@
 #include "engine/scheduler.h"
 #include "kernels/cpu/sample.h"
 #include "model/network.h"
+#include "model/tensor_update.h"
 
 namespace slime::engine {
 
@@ -62,6 +63,12 @@ class StepRunner {
   /// The engine's other ranks read their slices of a checkpoint, for the copy_weights() that follows.
   /// Whoever brings weights, one at a time.
   virtual Expected<void> load_elsewhere(const std::filesystem::path& /*directory*/) { return {}; }
+  /// The same with some tensors: `changed` are this rank's weights with them in it. The others begin with the
+  /// weights that run where it `begins`, otherwise with what the change before left.
+  virtual Expected<void> change_elsewhere(const model::TensorUpdate& /*update*/,
+                                          const model::Weights& /*changed*/, bool /*begins*/) {
+    return {};
+  }
   /// Copies new weights over those of the network: the steps launched so far compute with the old
   /// ones, the next with the new ones. `fresh` is read until wait_for_weights(). The
   /// engine's thread.

@@ -14,13 +14,20 @@ namespace {
 
 constexpr std::size_t kMostProblems = 20;
 
+/// Where a tensor of files goes.
+struct Place {
+  Tensor own;
+  at::IntArrayRef full_shape;
+  const Slices* slices = nullptr;  // that the rank holds; null: all
+};
+
 std::string problem_of(const std::string& name, const Tensor& value,
-                       const std::map<std::string, Tensor>& places) {
+                       const std::map<std::string, Place>& places) {
   const auto place = places.find(name);
   if (place == places.end()) return fmt::format("the model has no tensor {}", name);
-  if (value.sizes() != place->second.sizes()) {
+  if (value.sizes() != place->second.full_shape) {
     return fmt::format("{} is [{}], the model's is [{}]", name, fmt::join(value.sizes(), ", "),
-                       fmt::join(place->second.sizes(), ", "));
+                       fmt::join(place->second.full_shape, ", "));
   }
   if (!at::isFloatingType(value.scalar_type()) || value.element_size() < 2)
     return fmt::format("{} is {}; float32, float16 and bfloat16 are taken", name,
@@ -35,11 +42,14 @@ std::string problem_of(const std::string& name, const Tensor& value,
 void write_tensors(const TensorUpdate& update, Network& network) {
   const at::NoGradGuard no_grad;
   const Weights& weights = network.weights();
-  std::map<std::string, Tensor> places;
+  std::map<std::string, Place> places;
   for (const NamedWeight& weight : weights.tensors())
-    places.emplace(weight.name, Weights::view(weights.flat(), weight));
+    places.emplace(weight.name, Place{.own = Weights::view(weights.flat(), weight),
+                                      .full_shape = weight.full_shape,
+                                      .slices = &weight.slices});
   for (const NamedConstant& constant : weights.constants())
-    places.emplace(constant.name, constant.value);
+    places.emplace(constant.name,
+                   Place{.own = constant.value, .full_shape = constant.value.sizes()});
   std::vector<std::string> problems;
   for (const auto& [name, value] : update.tensors) {
     if (!places.contains(name) && is_beside_network(network.config(), name)) continue;
@@ -48,8 +58,12 @@ void write_tensors(const TensorUpdate& update, Network& network) {
     if (problems.size() == kMostProblems) break;
   }
   if (!problems.empty()) throw ConfigError(problems);
-  for (const auto& [name, value] : update.tensors)
-    if (const auto place = places.find(name); place != places.end()) place->second.copy_(value);
+  for (const auto& [name, value] : update.tensors) {
+    const auto place = places.find(name);
+    if (place == places.end()) continue;
+    const Slices* slices = place->second.slices;
+    place->second.own.copy_(slices == nullptr ? value : slices->of(value));
+  }
 }
 
 }  // namespace slime::model

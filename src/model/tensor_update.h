@@ -16,7 +16,7 @@ struct TensorUpdate {
   std::vector<std::pair<std::string, Tensor>> tensors;
 };
 
-/// Puts them into a network that holds all of its tensors whole, in its precision; tensors that files have
+/// Puts them into a network, in its precision: whole, or a rank's slices of them. Tensors that files have
 /// beside the network's (a tied head, layers that predict further tokens) are left out. Throws ConfigError
 /// with all problems, and the network is then as it was: names that it does not have, other shapes,
 /// numbers that are not finite.

@@ -73,7 +73,8 @@ void write_whole_(Weights& own, int64_t offset, std::string_view bytes) {
   for (const NamedWeight& weight : own.tensors()) {
     const int64_t whole = weight.whole_offset * element, mine = weight.offset * element;
     const comm::Range window{(offset - whole) / element, (end - whole + element - 1) / element};
-    if (end <= whole) continue;
+    if (end <= whole || offset >= whole + c10::multiply_integers(weight.full_shape) * element)
+      continue;
     weight.slices.for_each_run(weight.full_shape, window, [&](const Slices::Run& run) {
       const int64_t begin = whole + run.whole_begin * element, from = std::max(offset, begin),
                     to = std::min(end, begin + run.size * element);

@@ -29,6 +29,8 @@ enum class RankOrder : uint32_t {
   kCopyState,    // from, to
   kWeights,      // WeightPiece (engine/remote/frames.h) of the whole model, into the second network
   kLoad,         // a checkpoint's directory, read into the second network; answered
+  kChange,       // the second network begins with the weights that run; answered
+  kConstants,    // Weights::flat_constants() of the second network
   kCopyWeights,  // the second network's weights over those that run
   kExchange,     // compute with the second network; Weights::flat_constants() of it
   kChecksums,    // of the weights that run, over the mesh; true: they become random numbers first

@@ -73,8 +73,12 @@ StepRunner& FollowingRank::runner() {
 model::Network& FollowingRank::second() {
   if (!own_) throw net::FrameError("weights come for a network of somebody else's");
   if (loader_.joinable()) loader_.join();
-  if (!second_) second_ = model::make_blank_network(running_->config(), precision_, mesh_);
+  begin_second();
   return *second_;
+}
+
+void FollowingRank::begin_second() {
+  if (!second_) second_ = model::make_blank_network(running_->config(), precision_, mesh_);
 }
 
 void FollowingRank::carry_out(const net::Frame& frame) {
@@ -99,7 +103,14 @@ void FollowingRank::carry_out(const net::Frame& frame) {
     case RankOrder::kWeights:
       return take_weights(frame.payload);
     case RankOrder::kLoad:
-      return load(frame.payload);
+      return prepare([this, directory = frame.payload] { load(directory); });
+    case RankOrder::kChange:
+      return prepare([this] {
+        begin_second();
+        second_->weights().copy_from(running_->weights());
+      });
+    case RankOrder::kConstants:
+      return take_constants(frame.payload);
     case RankOrder::kCopyWeights: {
       model::Weights& fresh = second().weights();
       wait_for_copies(fresh.flat());
@@ -108,7 +119,8 @@ void FollowingRank::carry_out(const net::Frame& frame) {
       return;
     }
     case RankOrder::kExchange:
-      return exchange(frame.payload);
+      take_constants(frame.payload);
+      return exchange();
     case RankOrder::kChecksums: {
       net::BinaryReader in(frame.payload);
       bool resets = false;
@@ -154,42 +166,49 @@ void FollowingRank::take_weights(std::string_view frame) {
   model::write_whole_(fresh, static_cast<int64_t>(piece.offset), piece.bytes);
 }
 
-void FollowingRank::exchange(std::string_view frame) {
+void FollowingRank::take_constants(std::string_view frame) {
   const std::vector<float> constants = list_from<float>(frame);
-  model::Network& fresh = second();
-  Tensor own_C = fresh.weights().flat_constants();
+  Tensor own_C = second().weights().flat_constants();
   if (static_cast<int64_t>(constants.size()) != own_C.numel())
     throw net::FrameError("the constants that come are of another model");
   own_C.copy_(at::tensor(constants, at::kFloat));
-  wait_for_copies(own_C);
+}
+
+void FollowingRank::exchange() {
+  model::Network& fresh = second();
+  wait_for_copies(fresh.weights().flat());
   runner().exchange_network(fresh);
   runner().wait_for_weights();  // the network before is written to next
   std::swap(own_, second_);
   running_ = own_.get();
 }
 
-void FollowingRank::load(std::filesystem::path directory) {
+void FollowingRank::load(const std::filesystem::path& directory) {
+  // A GPU has no room for a third network.
+  const bool is_on_host = precision_.device.is_cuda();
+  std::unique_ptr<model::Network> loaded = model::load_network(
+      directory,
+      is_on_host ? model::Precision{.weights = precision_.weights, .activations = at::kFloat}
+                 : precision_,
+      mesh_);
+  if (loaded->weights().num_elements() != running_->weights().num_elements())
+    throw ConfigError(directory.string() + ": is another model than the running one");
+  if (!is_on_host) {
+    second_ = std::move(loaded);
+  } else {
+    begin_second();
+    second_->weights().copy_from(loaded->weights());
+  }
+}
+
+void FollowingRank::prepare(std::function<void()> body) {
   if (!own_) throw net::FrameError("weights come for a network of somebody else's");
-  loader_ = std::jthread([this, directory = std::move(directory)] {
+  loader_ = std::jthread([this, body = std::move(body)] {
     const at::NoGradGuard no_grad;
     std::string why;
     try {
-      // A GPU has no room for a third network.
-      const bool is_on_host = precision_.device.is_cuda();
-      std::unique_ptr<model::Network> loaded = model::load_network(
-          directory,
-          is_on_host ? model::Precision{.weights = precision_.weights, .activations = at::kFloat}
-                     : precision_,
-          mesh_);
-      if (loaded->weights().num_elements() != running_->weights().num_elements()) {
-        why = directory.string() + ": is another model than the running one";
-      } else if (!is_on_host) {
-        second_ = std::move(loaded);
-      } else {
-        if (!second_) second_ = model::make_blank_network(running_->config(), precision_, mesh_);
-        second_->weights().copy_from(loaded->weights());
-        wait_for_copies(second_->weights().flat());
-      }
+      body();
+      if (second_) wait_for_copies(second_->weights().flat());
     } catch (const std::exception& error) {
       why = text_of(error);
     }

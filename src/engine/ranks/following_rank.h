@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -45,11 +46,14 @@ class FollowingRank final {
   StepRunner& runner();
   /// Of the running one's shape; made when it is needed first.
   model::Network& second();
+  void begin_second();
   void collect(std::string_view frame);
   void take_weights(std::string_view frame);
-  void exchange(std::string_view frame);
-  /// On a thread of its own, which answers: steps go on meanwhile.
-  void load(std::filesystem::path directory);
+  void take_constants(std::string_view frame);
+  void exchange();
+  void load(const std::filesystem::path& directory);
+  /// Makes the second network on a thread of its own, which answers: steps go on meanwhile.
+  void prepare(std::function<void()> body);
 
   net::FrameChannel channel_;
   const comm::Mesh& mesh_;

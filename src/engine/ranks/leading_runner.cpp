@@ -2,16 +2,22 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
 #include <utility>
 
 #include "comm/rank_group.h"
 #include "engine/error_text.h"
 #include "engine/ranks/peer_group.h"
+#include "engine/remote/frames.h"
 #include "model/weight_checksums.h"
+#include "model/whole_weights.h"
 #include "net/binary.h"
 
 namespace slime::engine {
 namespace {
+
+/// Of a tensor, between two of the followers' steps.
+constexpr std::size_t kPieceBytes = std::size_t{16} << 20;
 
 template <typename Config, typename Fn>
 void each_field(Config& config, const Fn& fn) {
@@ -41,6 +47,14 @@ std::string ids_of(const std::vector<std::optional<kernels::SampledToken>>& toke
   for (const auto& token : tokens) ids.push_back(token ? token->id : kPendingToken);
   net::BinaryWriter out;
   out.put(ids);
+  return out.take();
+}
+
+std::string constants_frame(const model::Weights& weights) {
+  const Tensor constants_C = weights.flat_constants().cpu();  // sync: they are sent
+  const float* first = constants_C.const_data_ptr<float>();
+  net::BinaryWriter out;
+  out.put(std::vector<float>(first, first + constants_C.numel()));
   return out.take();
 }
 
@@ -129,16 +143,49 @@ Expected<void> LeadingRunner::load_elsewhere(const std::filesystem::path& direct
   }
 }
 
+Expected<void> LeadingRunner::change_elsewhere(const model::TensorUpdate& update,
+                                               const model::Weights& changed, bool begins) {
+  try {
+    if (begins) {
+      Expected<void> begun = followers_.ask(RankOrder::kChange, "");
+      if (!begun) return begun;
+    }
+    send_changes(update, changed);
+    return {};
+  } catch (const std::exception& error) {  // the next step fails too
+    return failure(text_of(error));
+  }
+}
+
+/// Whole tensors: each rank takes its slices of them.
+void LeadingRunner::send_changes(const model::TensorUpdate& update, const model::Weights& changed) {
+  const at::ScalarType dtype = changed.flat().scalar_type();
+  std::map<std::string_view, const model::NamedWeight*> weights;
+  for (const model::NamedWeight& weight : changed.tensors()) weights[weight.name] = &weight;
+  for (const auto& [name, value] : update.tensors) {
+    const auto weight = weights.find(name);
+    if (weight == weights.end()) continue;
+    const Tensor stored = value.to(at::kCPU, dtype).contiguous();
+    const std::string_view all(static_cast<const char*>(stored.const_data_ptr()), stored.nbytes());
+    const auto begin =
+        static_cast<std::size_t>(weight->second->whole_offset * stored.element_size());
+    for (std::size_t offset = 0; offset < all.size(); offset += kPieceBytes)
+      followers_.tell(
+          RankOrder::kWeights,
+          to_frame(WeightPiece{.total_bytes = static_cast<std::size_t>(model::whole_bytes(changed)),
+                               .offset = begin + offset,
+                               .bytes = all.substr(offset, kPieceBytes)}));
+  }
+  followers_.tell(RankOrder::kConstants, constants_frame(changed));
+}
+
 void LeadingRunner::copy_weights(const FreshWeights& fresh) {
   together(RankOrder::kCopyWeights, "", [&] { own_->copy_weights(fresh); });
 }
 
 void LeadingRunner::exchange_network(model::Network& network) {
-  const Tensor constants_C = network.weights().flat_constants().cpu();  // sync: they are sent
-  const float* first = constants_C.const_data_ptr<float>();
-  net::BinaryWriter out;
-  out.put(std::vector<float>(first, first + constants_C.numel()));
-  together(RankOrder::kExchange, out.take(), [&] { own_->exchange_network(network); });
+  together(RankOrder::kExchange, constants_frame(network.weights()),
+           [&] { own_->exchange_network(network); });
 }
 
 WeightChecksums LeadingRunner::checksums_of(model::Weights& weights, bool resets) {

@@ -53,6 +53,8 @@ class LeadingRunner final : public StepRunner {
     return own_->take_scores(chunk);
   }
   Expected<void> load_elsewhere(const std::filesystem::path& directory) override;
+  Expected<void> change_elsewhere(const model::TensorUpdate& update, const model::Weights& changed,
+                                  bool begins) override;
   void copy_weights(const FreshWeights& fresh) override;
   void exchange_network(model::Network& network) override;
   double wait_for_weights() override { return own_->wait_for_weights(); }
@@ -66,6 +68,7 @@ class LeadingRunner final : public StepRunner {
   }
 
  private:
+  void send_changes(const model::TensorUpdate& update, const model::Weights& changed);
   /// Whatever fails in it leaves the ranks out of step.
   template <typename Fn>
   auto in_step(const Fn& body);
