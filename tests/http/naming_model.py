@@ -33,9 +33,9 @@ def head_update(version: int) -> str:
     return base64.b64encode(safetensors({"lm_head.weight": head_of(version)})).decode()
 
 
-def make_naming_model(folder: Path, version: int = 0) -> Path:
+def make_naming_model(folder: Path, version: int = 0, groups: int = 1, head_dim: int = 32) -> Path:
     folder.mkdir(parents=True)
-    head_dim, heads, groups, inner = 32, 2, 1, 64
+    heads, inner = 2, 64
 
     def zeros(*shape):
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)

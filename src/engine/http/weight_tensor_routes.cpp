@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -17,6 +18,7 @@
 #include "core/json.h"
 #include "engine/http/api_state.h"
 #include "engine/http/request_body.h"
+#include "engine/http/torch_group_request.h"
 #include "engine/http/weight_call.h"
 #include "model/safetensors.h"
 #include "model/tensor_update.h"
@@ -29,15 +31,12 @@ constexpr auto kTensorFields = std::to_array<std::string_view>(
     {"serialized_named_tensors", "weight_version", "abort_all_requests", "load_format",
      //
      "flush_cache", "disable_draft_model", "torch_empty_cache"});
-constexpr auto kGroupFields = std::to_array<std::string_view>(
-    {"master_address", "master_port", "rank_offset", "world_size", "group_name", "backend"});
 constexpr auto kDistributedFields =
     std::to_array<std::string_view>({"names", "dtypes", "shapes", "group_name", "weight_version",
                                      "abort_all_requests", "load_format",
                                      //
                                      "flush_cache", "torch_empty_cache"});
 
-constexpr const char* kDefaultGroup = "weight_update_group";
 constexpr std::size_t kMostTensors = std::size_t{1} << 17;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
 
@@ -78,6 +77,14 @@ HttpResponse update_from_file(ApiState& state, const HttpRequest& request) {
   return take(state, call, tensors_in("the body", request.body));
 }
 
+/// SGLang's clients send one element for each rank.
+bool is_told_once(const std::vector<std::string>& serialized, int num_ranks) {
+  return serialized.size() == 1 || (std::ssize(serialized) == num_ranks &&
+                                    std::ranges::all_of(serialized, [&](const std::string& each) {
+                                      return each == serialized[0];
+                                    }));
+}
+
 HttpResponse update_weights_from_tensor(ApiState& state, const HttpRequest& request) {
   const std::string_view type = request.header("Content-Type").value_or("");
   if (type.starts_with("application/octet-stream")) return update_from_file(state, request);
@@ -90,8 +97,10 @@ HttpResponse update_weights_from_tensor(ApiState& state, const HttpRequest& requ
     fields.note("load_format", "must be \"auto\", \"safetensors\" or \"direct\"");
   constexpr std::string_view kName = "serialized_named_tensors";
   const std::vector<std::string> serialized = fields.strings(kName);
-  if (problems.empty() && serialized.size() != 1)
-    fields.note(kName, "must have one element: this server takes weights as one rank");
+  if (problems.empty() && !is_told_once(serialized, state.options.tp_size))
+    fields.note(kName, fmt::format("must have one element, or the same {} times: whole tensors, "
+                                   "of which each rank takes its slices",
+                                   state.options.tp_size));
   fields.refuse_unknown(kTensorFields);
   require_none(problems);
   const auto bytes = from_base64(serialized[0]);
@@ -100,47 +109,25 @@ HttpResponse update_weights_from_tensor(ApiState& state, const HttpRequest& requ
 }
 
 HttpResponse init_group(ApiState& state, WeightGroups& groups, const HttpRequest& request) {
-  const json::object body = parse_body(request.body);
-  std::vector<std::string> problems;
-  const FieldReader fields(body, "", problems);
-  const FieldReader required = fields.required();
-  constexpr std::int64_t kMostRanks = 1 << 20;
-  comm::TorchGroupConfig config;
-  config.address = required.text("master_address", 256).value_or("");
-  config.port = static_cast<int>(required.integer("master_port", 1, 65535).value_or(0));
-  config.rank = static_cast<int>(required.integer("rank_offset", 1, kMostRanks).value_or(0));
-  config.world_size = static_cast<int>(required.integer("world_size", 2, kMostRanks).value_or(0));
-  config.name = fields.text("group_name", 256).value_or(kDefaultGroup);
-  const std::string backend = fields.text("backend", 32).value_or("nccl");
-  if (backend != "gloo")
-    fields.note(
-        "backend",
-        fmt::format("must be \"gloo\", not \"{}\": tensors come over TCP, from the trainer's CPU. "
-                    "/update_weights_from_tensor and _from_disk need no group",
-                    backend));
-  if (state.options.tp_size > 1)
-    fields.note("rank_offset",
-                "cannot be met: this server has several ranks, which take weights from disk "
-                "(/update_weights_from_disk)");
-  if (problems.empty() && config.rank >= config.world_size)
-    fields.note("rank_offset", "must be below world_size");
+  const comm::TorchGroupConfig config = parse_torch_group(parse_body(request.body), state.options);
   if (groups.by_name.contains(config.name))
-    fields.note("group_name", "is that of a group which is there already; destroy it first");
-  fields.refuse_unknown(kGroupFields);
-  require_none(problems);
+    throw ConfigError("group_name is that of a group which is there already; destroy it first");
   try {
     groups.by_name.emplace(config.name, comm::join_torch_group(config));
   } catch (const comm::GroupError& error) {
     return weight_answer(failure(error.what()), "");
   }
-  return weight_answer({}, fmt::format("rank {} of the group {}", config.rank, config.name));
+  const std::string ranks = config.num_ranks == 1 ? fmt::format("rank {}", config.rank)
+                                                  : fmt::format("ranks {} to {}", config.rank,
+                                                                config.rank + config.num_ranks - 1);
+  return weight_answer({}, fmt::format("{} of the group {}", ranks, config.name));
 }
 
 HttpResponse destroy_group(ApiState&, WeightGroups& groups, const HttpRequest& request) {
   const json::object body = parse_optional_body(request.body);
   std::vector<std::string> problems;
   const FieldReader fields(body, "", problems);
-  const std::string name = fields.text("group_name", 256).value_or(kDefaultGroup);
+  const std::string name = fields.text("group_name", 256).value_or(kDefaultTorchGroup);
   fields.refuse_unknown(std::to_array<std::string_view>({"group_name"}));
   require_none(problems);
   if (groups.by_name.erase(name) == 0)
@@ -220,8 +207,9 @@ model::TensorUpdate receive(comm::TorchGroup& group, const std::vector<Announced
   if (is_flat) {
     std::int64_t num_bytes = 0;
     for (const Announced& tensor : announced) num_bytes += tensor.num_bytes;
-    bucket = at::empty({num_bytes}, at::kByte);
+    bucket = at::empty({num_bytes}, at::TensorOptions(at::kByte).device(group.device()));
     group.broadcast(bucket);
+    bucket = bucket.cpu();  // sync: the tensors in it are taken apart here
   }
   std::int64_t offset = 0;
   for (const Announced& tensor : announced) {
@@ -232,8 +220,9 @@ model::TensorUpdate receive(comm::TorchGroup& group, const std::vector<Announced
                   static_cast<std::size_t>(tensor.num_bytes));
       offset += tensor.num_bytes;
     } else {
-      value = at::empty(tensor.shape, tensor.dtype);
+      value = at::empty(tensor.shape, at::TensorOptions(tensor.dtype).device(group.device()));
       group.broadcast(value);
+      value = value.cpu();  // sync: on the GPU there is room for one
     }
     update.tensors.emplace_back(tensor.name, std::move(value));
   }
@@ -247,7 +236,7 @@ HttpResponse update_from_distributed(ApiState& state, WeightGroups& groups,
   const FieldReader fields(body, "", problems);
   const WeightCall call = WeightCall::read(fields);
   const std::vector<Announced> announced = read_announced(fields);
-  const std::string name = fields.text("group_name", 256).value_or(kDefaultGroup);
+  const std::string name = fields.text("group_name", 256).value_or(kDefaultTorchGroup);
   const std::string format = fields.text("load_format", 64).value_or("");
   if (!format.empty() && format != "flattened_bucket")
     fields.note("load_format", "must be null or \"flattened_bucket\"");

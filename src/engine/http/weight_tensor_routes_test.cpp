@@ -86,13 +86,13 @@ TEST(WeightTensors, APickleIsRefusedWithWhatWorks) {
   EXPECT_TRUE(seen.sums.empty());
 }
 
-/// The trainer's side of a group of two.
-std::future<void> trainer(int port, const std::vector<Tensor>& tensors) {
-  return std::async(std::launch::async, [port, tensors] {
+/// The trainer's side of a group.
+std::future<void> trainer(int port, const std::vector<Tensor>& tensors, int world_size = 2) {
+  return std::async(std::launch::async, [port, tensors, world_size] {
     const auto group = comm::join_torch_group({.address = "127.0.0.1",
                                                .port = port,
                                                .rank = 0,
-                                               .world_size = 2,
+                                               .world_size = world_size,
                                                .name = "g",
                                                .holds_store = true,
                                                .timeout = std::chrono::seconds(30)});
@@ -132,6 +132,36 @@ TEST(WeightTensors, ComeThroughAGroupOfTorchDistributed) {
   EXPECT_EQ(test.call("POST", "/destroy_weights_update_group", R"({"group_name":"g"})").status,
             400);
   EXPECT_EQ(test.call("POST", "/update_weights_from_distributed", announced + "}").status, 400);
+}
+
+TEST(WeightTensors, AServerOfSeveralRanksIsAllOfThemInTheGroup) {
+  TestServer test("Hi", {.tp_size = 2});
+  const SeenUpdates seen(test);
+  const int port = free_port();
+  std::future<void> sends = trainer(port, {at::full({3}, 0.5)}, 3);
+  const auto group = [port](int offset) {
+    return fmt::format(
+        R"({{"master_address":"127.0.0.1","master_port":{},"rank_offset":{},"world_size":3,"group_name":"g","backend":"gloo"}})",
+        port, offset);
+  };
+  EXPECT_EQ(test.call("POST", "/init_weights_update_group", group(2)).status, 400);
+  test.post("/init_weights_update_group", group(1));
+  test.post("/update_weights_from_distributed",
+            R"({"names":["b"],"dtypes":["float32"],"shapes":[[3]],"group_name":"g"})");
+  EXPECT_EQ(seen.sums, (Sum{{"b", 1.5}}));
+  sends.get();
+  // SGLang's clients send whole tensors once for each rank.
+  const std::string bytes = to_base64(safetensors_bytes());
+  const auto status_of = [&](const json::array& elements) {
+    return test
+        .call("POST", "/update_weights_from_tensor",
+              json_text(json::value{{"serialized_named_tensors", elements}}))
+        .status;
+  };
+  EXPECT_EQ(status_of({bytes, bytes}), 200);
+  EXPECT_EQ(status_of({bytes}), 200);
+  EXPECT_EQ(status_of({bytes, "AAAA"}), 400);
+  EXPECT_EQ(status_of({bytes, bytes, bytes}), 400);
 }
 
 TEST(WeightTensors, ATrainerThatLeavesIsAnErrorAndTheGroupIsGivenUp) {
