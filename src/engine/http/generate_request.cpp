@@ -121,6 +121,7 @@ GenerateRequest read_request(const json::object& body, std::size_t index, const 
   request.return_free_logprobs = flag("return_free_logprobs");
   request.return_routed_experts = flag("return_routed_experts");
   request.routed_experts_start_len = whole("routed_experts_start_len", 0);
+  request.num_sampled = whole("num_sampled", 0);
   request.cache_salt = joined_salt(text("cache_salt"), text("extra_key"));
   request.rid = text("rid");
   return request;

@@ -66,6 +66,8 @@ constexpr auto kTable = std::to_array<RequestField>({
     done("return_prompt_token_ids", kGenerate, kBoolean),
     each("return_routed_experts", kGenerate, kBoolean),
     whole("routed_experts_start_len", kGenerate, 0, Limits::kMaxTokens, kPerPrompt),
+    // Ours: the last tokens of input_ids were drawn before, by this request.
+    whole("num_sampled", kGenerate, 0, Limits::kMaxTokens, kPerPrompt),
     each("cache_salt", kGenerate, kText, Limits::kMaxSaltBytes),
     each("extra_key", kGenerate, kText, Limits::kMaxSaltBytes),
     refused("input_embeds", kGenerate, kTextOnly),

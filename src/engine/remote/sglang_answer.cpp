@@ -102,6 +102,9 @@ json::object sglang_request(const GenerateRequest& request, const std::string& r
                     {"input_ids", json::value_from(request.input_ids)},
                     {"sampling_params", std::move(params)},
                     {"stream", true}};
+  // Servers of ours go on with penalties, stop strings and random numbers behind them; others take them for
+  // prompt.
+  if (request.num_sampled > 0) body["num_sampled"] = request.num_sampled;
   if (request.return_logprob) {
     body["return_logprob"] = true;
     body["logprob_start_len"] = request.logprob_start_len;

@@ -88,6 +88,10 @@ TEST(SglangAnswer, TheRequestHasWhatTheServerNeeds) {
   EXPECT_EQ(body.at("sampling_params").at("repetition_penalty"), 1.0);
   EXPECT_EQ(body.at("stream"), true);
   EXPECT_EQ(body.at("logprob_start_len"), -1);
+  EXPECT_FALSE(body.contains("num_sampled"));
+  GenerateRequest continued = request;
+  continued.num_sampled = 2;
+  EXPECT_EQ(sglang_request(continued, "r.2").at("num_sampled"), 2);
 }
 
 TEST(EventSplitter, GivesOutWholeEventsAtAnySplit) {
