@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "gateway/json_bodies.h"
 #include "gateway/metrics.h"
 #include "gateway/worker_calls.h"
 
@@ -88,25 +89,6 @@ HttpResponse readiness(const Workers& workers) {
   return json_answer(is_ready ? 200 : 503, {{"status", is_ready ? "ready" : "not ready"},
                                             {"healthy_workers", healthy},
                                             {"total_workers", views.size()}});
-}
-
-std::string url_in_body(const std::string& text) {
-  const json::value body = parse_json(text, "the body");
-  const json::object* object = body.if_object();
-  const json::value* url = object == nullptr ? nullptr : object->if_contains("url");
-  if (url == nullptr || !url->is_string())
-    throw ConfigError(R"(the body needs "url": {"url": "http://HOST:PORT"})");
-  const json::value* type = object->if_contains("worker_type");
-  const auto is_text = [](const json::value* value, std::string_view text) {
-    return value == nullptr || value->is_null() ||
-           (value->is_string() && value->get_string() == text);
-  };
-  if (!is_text(type, "regular"))
-    throw ConfigError("worker_type: only \"regular\" workers, which do prefill and decode");
-  const json::value* key = object->if_contains("api_key");
-  if (!is_text(key, ""))
-    throw ConfigError("api_key: workers get the Authorization header of each request");
-  return std::string(url->get_string());
 }
 
 std::string url_in_query(const HttpRequest& request) {
@@ -230,14 +212,13 @@ net::Task<void> Gateway::send_loads(HttpExchange& exchange) {
   json::array loads;
   HttpResponse response;
   for (WorkerAnswer& each : answers) {
-    const auto body = each.response ? try_parse_json(each.response->body) : std::nullopt;
-    const json::object* object = body ? body->if_object() : nullptr;
-    const json::value* list = object == nullptr ? nullptr : object->if_contains("loads");
-    if (list == nullptr || !list->is_array()) {
+    const auto object =
+        each.response ? object_with_list(each.response->body, "loads") : std::nullopt;
+    if (!object) {
       response = net::error_response(502, each.worker.address.url() + " does not tell its load");
       break;
     }
-    for (const json::value& load : list->get_array()) {
+    for (const json::value& load : object->at("loads").get_array()) {
       json::object copy = load.is_object() ? load.get_object() : json::object{{"load", load}};
       copy["worker"] = each.worker.address.url();
       loads.push_back(std::move(copy));

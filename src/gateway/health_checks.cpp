@@ -10,7 +10,7 @@
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
-#include "core/json.h"
+#include "gateway/json_bodies.h"
 
 namespace slime::gateway {
 namespace {
@@ -60,17 +60,7 @@ net::Task<void> HealthChecks::ask_for_models(Workers::View worker) {
   const Expected<net::HttpResponse> answer =
       co_await call_worker(call, worker.address, cancellation_);
   if (!answer || answer->status != 200) co_return;
-  const auto body = try_parse_json(answer->body);
-  const json::object* object = body ? body->if_object() : nullptr;
-  const json::value* data = object == nullptr ? nullptr : object->if_contains("data");
-  if (data == nullptr || !data->is_array()) co_return;
-  std::vector<std::string> models;
-  for (const json::value& card : data->get_array()) {
-    const json::object* fields = card.if_object();
-    const json::value* id = fields == nullptr ? nullptr : fields->if_contains("id");
-    if (id != nullptr && id->is_string()) models.emplace_back(id->get_string());
-  }
-  workers_.note_models(worker.id, std::move(models));
+  if (auto models = models_in(answer->body)) workers_.note_models(worker.id, std::move(*models));
 }
 
 }  // namespace slime::gateway

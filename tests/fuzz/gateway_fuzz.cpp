@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "engine/remote/sglang_answer.h"
+#include "gateway/json_bodies.h"
 #include "gateway/metrics.h"
 #include "gateway/request_facts.h"
 #include "gateway/workers.h"
@@ -44,6 +45,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)slime::gateway::facts_of(request);
   (void)slime::gateway::merge_metrics({{"http://a", text}, {"http://b", text}});
   (void)slime::gateway::parse_worker_url(text);
+  try {
+    (void)slime::gateway::url_in_body(text);
+  } catch (const slime::ConfigError&) {
+  }
+  // A name is given once.
+  const std::string named = slime::gateway::named_session(text);
+  if (slime::gateway::named_session(named) != named) std::abort();
+  (void)slime::gateway::models_in(text);
+  if (const auto answer = slime::gateway::object_with_list(text, "sessions")) {
+    const auto& entries = answer->at("sessions").get_array();
+    slime::gateway::MergedList once, twice;
+    once.add(entries);
+    for (int i = 0; i < 2; ++i) twice.add(entries);
+    if (once.take() != twice.take()) std::abort();
+  }
   if (size < 256) {
     const int whole = num_events(text, size);
     for (std::size_t split = 0; split < size; ++split)
