@@ -61,6 +61,20 @@ SESSIONS = [  # of sessions_fuzz.cpp
     "m" + json.dumps({"messages": [{"role": "user", "content": "a"}], "reply": {"role": "assistant", "content": None, "tool_calls": [
         {"id": "d", "type": "custom", "custom": {"name": "f", "input": "x"}}, {"id": "e", "type": "function", "function": {"name": "g", "arguments": "{}"}}]}}),
 ]
+ROUTE_BODIES = [  # of server_routes_fuzz.cpp
+    '{"prompt": ["ab", "<s>"], "add_special_tokens": false, "return_token_strs": true, "model": "m"}',
+    '{"messages": [{"role": "user", "content": "a"}], "tools": [], "chat_template_kwargs": {}, "add_generation_prompt": true, "continue_final_message": false}',
+    '{"tokens": [[0, 1], [3]], "skip_special_tokens": false}',
+    '{"serialized_named_tensors": ["AAAA", "AAAA"], "weight_version": "v", "abort_all_requests": true, "load_format": "direct", "flush_cache": true}',
+    '{"names": ["a"], "dtypes": ["torch.bfloat16"], "shapes": [[2, 3]], "group_name": "g", "load_format": "flattened_bucket"}',
+    '{"master_address": "h", "master_port": 1, "rank_offset": 1, "world_size": 3, "group_name": "g", "backend": "gloo"}',
+    '{"model_path": ".", "load_format": "auto", "keep_pause": true, "token_step": 0, "new_version": "w", "name": "a", "truncate_size": 2}',
+    '{"source_dir": ".", "local_checkpoint_dir": ".", "target_version": 3}',
+    '{"action": "checksum", "allow_quant_error": false, "skip_tensor_list": []}',
+    '{"restore_weights_before_load": true, "post_process_quantization": false}',
+    '{"output_dir": "x", "num_steps": 2, "activities": ["CPU", "GPU"], "with_stack": true, "profile_prefix": "p"}',
+    '{"rid": "r", "abort_all": true, "mode": "retract", "tags": ["weights", "kv_cache"]}',
+]
 GATEWAY = [  # of gateway_fuzz.cpp: requests, metrics, addresses of workers, events of other servers
     '{"rid": ["a", "b"], "text": "x", "stream": true, "metadata": {"session_id": "s"}, "user": "u"}',
     '{"model": "m", "prompt": ["a", "b"], "input_ids": [[1, 2], [3]], "messages": [{"role": "user", "content": "\\u00e9"}]}',
@@ -71,6 +85,9 @@ GATEWAY = [  # of gateway_fuzz.cpp: requests, metrics, addresses of workers, eve
     ' "input_token_logprobs": [[null, 1, null]]}}\n\n: ping\n\ndata: [DONE]\n\n',
     '{"text": "a", "output_ids": [1], "meta_info": {"finish_reason": {"type": "length", "length": 1}, "output_token_logprobs": [[-0.5, 1, null]]}}',
     '{"error": {"message": "no", "type": "server_error", "code": 503}}',
+    '{"url": "http://h:1", "worker_type": "regular", "api_key": ""}',
+    '{"name": null, "max_turns": 3}',
+    '{"object": "list", "data": [{"id": "m"}, {"id": "m"}], "sessions": [{"name": "a"}, {"name": "a", "id": 2}, 3, 3], "loads": [{"load": 1}]}',
 ]
 HEADS = [
     "GET /v1/models HTTP/1.1\r\nHost: localhost:1\r\nAuthorization: Bearer fuzzed-key\r\nX-API-Key: fuzzed-key\r\nOrigin: http://127.0.0.1:5\r\n\r\n",
@@ -178,6 +195,9 @@ def seeds(target):
     elif target == "gateway_fuzz":
         yield from (text.encode() for text in GATEWAY)
         yield from published_chats()
+    elif target == "server_routes_fuzz":
+        yield from (bytes([route]) + body.encode() for route in range(32) for body in ROUTE_BODIES)
+        yield bytes([131]) + safetensors({"a": ("F32", [2, 2], bytes(16)), "b": ("BF16", [3], bytes(6))})
     elif target == "sessions_fuzz":
         yield from (body.encode() for body in SESSIONS)
         for chat in map(json.loads, published_chats()):
