@@ -20,10 +20,15 @@ SHORT_SAMPLING = {"max_new_tokens": 2, "temperature": 0.7}
 BODIES = {
     "/generate": [{"text": "hello", "sampling_params": SHORT_SAMPLING, "return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": 2,
                    "token_ids_logprob": [5, 6], "rid": "r", "stream": False},
+                  {"input_ids": [5, 6, 7], "num_sampled": 1, "sampling_params": {"max_new_tokens": 2, "allowed_token_ids": [5, 6], "bad_words": ["a"],
+                                                                                 "repetition_penalty": 1.1, "stop": ["x"]}},
                   {"input_ids": [[5, 6], [7]], "sampling_params": [{"max_new_tokens": 1, "n": 2}, {"max_new_tokens": 1, "n": 2}], "rid": ["a", "b"]}],
     "/v1/completions": [{"model": "m", "prompt": "hello", "max_tokens": 2, "logprobs": 1, "echo": True, "stop": ["x"], "n": 2}],
     "/v1/chat/completions": [{"model": "m", "messages": [{"role": "system", "content": "s"}, USER], "max_tokens": 2, "tools": [TOOL],
                               "tool_choice": "auto", "logprobs": True, "top_logprobs": 2, "stream": True, "stream_options": {"include_usage": True}},
+                             {"messages": [USER], "max_tokens": 2, "response_format": {"type": "json_schema", "json_schema": {
+                                 "name": "s", "schema": {"type": "object", "properties": {"a": {"enum": ["b", 1]}}, "required": ["a"]}}}},
+                             {"messages": [USER], "max_tokens": 2, "allowed_token_ids": [5], "bad_words": ["b"], "logit_bias": {"5": 1}},
                              {"messages": [USER, {"role": "assistant", "content": None, "tool_calls": [
                                  {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}}]},
                                  {"role": "tool", "tool_call_id": "c", "content": "y"}], "max_tokens": 1}],
@@ -34,6 +39,8 @@ BODIES = {
     "/v1/messages/count_tokens": [{"model": "m", "messages": [USER]}],
     "/inference/v1/generate": [{"token_ids": [5, 6], "sampling_params": {"max_tokens": 2, "logprobs": 1, "prompt_logprobs": 1, "seed": 3}}],
     "/tokenize": [{"prompt": "hello", "add_special_tokens": True}],
+    "/v1/tokenize": [{"messages": [USER], "tools": [TOOL], "chat_template_kwargs": {"a": 1}, "return_token_strs": True}],
+    "/sessions": [{"name": "s", "sampling_defaults": {"temperature": 0.5}, "max_turns": 2, "max_context_tokens": 64, "keep_thoughts": True}],
     "/detokenize": [{"tokens": [5, 6], "skip_special_tokens": True}],
     "/parse_function_call": [{"text": "<tool_call>{}</tool_call>", "tools": [TOOL], "tool_call_parser": "qwen25"}],
     "/separate_reasoning": [{"text": "<think>a</think>b", "reasoning_parser": "qwen3"}],
@@ -44,6 +51,10 @@ BODIES = {
     "/get_weights_by_name": [{"name": "model.norm.weight", "truncate_size": 3}],
     "/update_weights_from_tensor": [{"serialized_named_tensors": ["AAAA"], "load_format": None, "weight_version": "v"}],
     "/update_weights_from_distributed": [{"names": ["a"], "dtypes": ["float32"], "shapes": [[2]], "group_name": "g"}],
+    # A server on the CPU joins no group of NCCL, so nobody is waited for.
+    "/init_weights_update_group": [{"master_address": "127.0.0.1", "master_port": 9, "rank_offset": 1, "world_size": 2, "backend": "nccl"}],
+    "/update_weights_from_disk": [{"model_path": "nowhere", "weight_version": "v", "load_format": "auto", "abort_all_requests": False}],
+    "/pull_weights": [{"source_dir": "nowhere", "local_checkpoint_dir": "nowhere", "target_version": 1}],
     "/destroy_weights_update_group": [{"group_name": "g"}],
     "/post_process_weights": [{"post_process_quantization": True}],
     "/release_memory_occupation": [{"tags": ["weights"]}],
