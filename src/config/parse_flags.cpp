@@ -101,6 +101,29 @@ bool names_published_spec(const std::vector<std::string>& values) {
   return !values.empty() && values[0].starts_with("slime_plugins.models.");
 }
 
+/// Words behind a script's own win: where they give its one file of prompts again, that one is meant, as the
+/// original takes it.
+bool adds_up(const FlagRow& flag, const RunConfig& config) {
+  if (flag.name == "--prompt-data" && config.from_launch_script) return false;
+  return std::ranges::find(kGathered, flag.name) != std::end(kGathered);
+}
+
+/// An evaluation set that is given again, with another file.
+void drop_renewed_sets(const Setting& setting, ParsedFlags& parsed) {
+  std::vector<std::string>& words = parsed.config.eval_prompt_data.change();
+  if (words.size() % 2 != 0 || setting.values.size() % 2 != 0) return;
+  for (std::size_t i = 0; i < setting.values.size(); i += 2) {
+    for (std::size_t k = 0; k < words.size(); k += 2) {
+      if (words[k] != setting.values[i]) continue;
+      parsed.warnings.push_back(fmt::format("--eval-prompt-data {} {}: {} behind it is taken",
+                                            words[k], words[k + 1], setting.values[i + 1]));
+      words.erase(words.begin() + static_cast<std::ptrdiff_t>(k),
+                  words.begin() + static_cast<std::ptrdiff_t>(k) + 2);
+      break;
+    }
+  }
+}
+
 void apply_to(ParsedFlags& parsed, const Setting& setting) {
   const std::string prefix = setting.where.empty() ? "" : setting.where + ": ";
   const FlagRow* flag = find_flag(setting.name);
@@ -114,7 +137,7 @@ void apply_to(ParsedFlags& parsed, const Setting& setting) {
         {setting.name, prefix, std::move(hint), is_own_key, setting.may_be_own_key});
     return;
   }
-  const bool is_gathered = std::ranges::find(kGathered, flag->name) != std::end(kGathered);
+  const bool is_gathered = adds_up(*flag, parsed.config);
   const std::string place = std::string(flag->name) + "\n" + setting.where;
   const bool adds = is_gathered && parsed.last_places.contains(place);
   if (is_gathered && !adds) {
@@ -123,6 +146,11 @@ void apply_to(ParsedFlags& parsed, const Setting& setting) {
     });
     parsed.last_places.insert(place);
   }
+  if (flag->name == "--prompt-data" && !is_gathered && parsed.gives(flag->name))
+    parsed.warnings.push_back(fmt::format("--prompt-data {}: {} behind it is taken",
+                                          fmt::join(parsed.config.prompt_data.peek(), " "),
+                                          fmt::join(setting.values, " ")));
+  if (flag->name == "--eval-prompt-data" && adds) drop_renewed_sets(setting, parsed);
   parsed.given.emplace_back(flag->name);
   if (flag->name == "--spec" && !names_published_spec(setting.values)) {
     parsed.problems.push_back(

@@ -130,6 +130,21 @@ TEST(Flags, TheCommandLineWinsOverTheFile) {
   std::filesystem::remove(path);
 }
 
+TEST(Flags, WordsBehindAScriptsWinOverItsData) {
+  using Words = std::vector<std::string>;
+  const std::string sets = "--eval-prompt-data aime a.jsonl --eval-prompt-data gsm g.jsonl ";
+  const auto renewed = parse_flags(words(sets + "--eval-prompt-data aime mine.jsonl"));
+  EXPECT_EQ(renewed.config.eval_prompt_data, (Words{"gsm", "g.jsonl", "aime", "mine.jsonl"}));
+  EXPECT_EQ(renewed.warnings,
+            Words{"--eval-prompt-data aime a.jsonl: mine.jsonl behind it is taken"});
+  // Files of prompts add up, but not through train.py, as in the original.
+  const std::string twice = "--prompt-data a.jsonl --prompt-data b.jsonl";
+  EXPECT_EQ(parse_flags(words(twice)).config.prompt_data, (Words{"a.jsonl", "b.jsonl"}));
+  const auto script = parse_flags(words("--from-launch-script " + twice));
+  EXPECT_EQ(script.config.prompt_data, Words{"b.jsonl"});
+  EXPECT_EQ(script.warnings, Words{"--prompt-data a.jsonl: b.jsonl behind it is taken"});
+}
+
 struct BadConfig {
   const char* flags;
   const char* says;
