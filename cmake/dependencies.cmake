@@ -8,6 +8,7 @@ find_package(GTest REQUIRED)
 # Static, so that a built program needs LibTorch and the C library alone.
 find_library(SLIME_PCRE2 NAMES libpcre2-8.a REQUIRED)
 find_library(SLIME_YAML NAMES libyaml-cpp.a REQUIRED)
+find_library(SLIME_SSL NAMES libssl.a REQUIRED)
 find_library(SLIME_CRYPTO NAMES libcrypto.a REQUIRED)  # OpenSSL 3
 
 set(SLIME_TORCH ${SLIME_DEPS}/torch CACHE PATH "The torch folder of the unpacked wheel")
@@ -68,6 +69,7 @@ target_link_libraries(
             ${SLIME_TORCH}/lib/libgomp.so.1
             ${SLIME_PCRE2}
             ${SLIME_YAML}
+            ${SLIME_SSL}
             ${SLIME_CRYPTO}
             Threads::Threads
             ${CMAKE_DL_LIBS})

@@ -281,6 +281,41 @@ TEST(Dataset, KeepsTheOrderOfFilesAndRowsWhateverTheNumberOfThreads) {
   EXPECT_EQ(four.prompt(2000).text, "last");
 }
 
+TEST(Dataset, FoldersAndPatternsStandForFilesInTheOrderOfTheirNames) {
+  const std::filesystem::path folder =
+      std::filesystem::path(file_with("here.jsonl", "")).parent_path() / "shards";
+  std::filesystem::create_directories(folder / "more" / ".hidden");
+  const auto write = [&](const char* name, int first, int count) {
+    std::ofstream file(folder / name);
+    for (int row = first; row < first + count; ++row) file << "{\"input\": \"" << row << "\"}\n";
+  };
+  write("a-1.jsonl", 0, 3);
+  write("a-2.jsonl", 3, 2);
+  write("more/b.jsonl", 5, 4);
+  write("more/.hidden/c.jsonl", 90, 1);
+  write("notes.md", 90, 1);
+  write("odd[1].jsonl", 9, 1);
+  const auto rows_of = [&](const std::string& path) {
+    const Dataset dataset = Dataset::load(config_for({path}), nullptr, bytes_of);
+    std::string texts;
+    for (int64_t row = 0; row < dataset.size(); ++row) texts += dataset.prompt(row).text + " ";
+    return texts;
+  };
+  const std::string root = folder.string();
+  EXPECT_EQ(rows_of(root), "0 1 2 3 4 5 6 7 8 9 ");
+  EXPECT_EQ(rows_of(root + "/a-*.jsonl"), "0 1 2 3 4 ");
+  EXPECT_EQ(rows_of(root + "/{a-2,more/b}.jsonl"), "3 4 5 6 7 8 ");
+  EXPECT_EQ(rows_of(root + "/odd[1].jsonl"), "9 ");  // its own name, not a pattern
+  // One slice of all rows, end to end.
+  EXPECT_EQ(rows_of(root + "/a-*.jsonl@[2:4]"), "2 3 ");
+  EXPECT_EQ(rows_of(root + "/a-*.jsonl@[:2]"), "0 1 ");
+  EXPECT_EQ(rows_of(root + "/a-*.jsonl@[-2:]"), "3 4 ");
+  EXPECT_EQ(rows_of(root + "@[3:-2]"), "3 4 5 6 7 ");
+  for (const auto& [path, problem] :
+       {std::pair{"/*.csv", "matches no file"}, std::pair{"/more/d.jsonl", "cannot be opened"}})
+    EXPECT_THAT(message_of([&, p = path] { rows_of(root + p); }), HasSubstr(problem));
+}
+
 TEST(Dataset, NamesTheFlagThatTheFilesCameBy) {
   DatasetConfig config = config_for({"/nowhere/a.jsonl"});
   config.flag = "--eval-prompt-data";

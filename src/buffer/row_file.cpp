@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
+#include <algorithm>
 #include <limits>
 
+#include "buffer/data_files.h"
 #include "buffer/line_reader.h"
 #include "buffer/parquet_file.h"
 #include "core/error.h"
@@ -40,13 +41,47 @@ std::string place_of(const std::filesystem::path& path, int64_t number) {
   return fmt::format("{}, {} {}", path.string(), is_parquet(path) ? "row" : "line", number);
 }
 
+namespace {
+
+/// A slice of several files is one of all their rows, end to end: each file gets its part of it.
+void add_slices(const SlicedPath& whole, const std::vector<std::filesystem::path>& files,
+                std::vector<SlicedPath>& paths) {
+  if (!whole.begin && !whole.end) {
+    for (const auto& file : files) paths.push_back({file, {}, {}});
+    return;
+  }
+  constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> counts;
+  int64_t total = 0;
+  const int64_t wanted = whole.counts_from_the_end() ? kUnknown : whole.end.value_or(kUnknown);
+  for (const auto& file : files) {
+    if (total >= wanted) break;
+    counts.push_back(count_rows(file));
+    total += counts.back();
+  }
+  const auto [first, last] = whole.rows(total);
+  int64_t begin = 0;  // of the file among all rows
+  for (std::size_t i = 0; i < counts.size(); begin += counts[i], ++i) {
+    const int64_t from = std::max<int64_t>(first - begin, 0);
+    const int64_t to = std::min(last - begin, counts[i]);
+    if (from < to) paths.push_back({files[i], from, to});
+  }
+}
+
+}  // namespace
+
 std::vector<SlicedPath> open_paths(const std::vector<std::string>& texts, std::string_view flag) {
   std::vector<SlicedPath> paths;
   std::vector<std::string> problems;
   for (const std::string& text : texts) {
     try {
-      paths.push_back(parse_sliced_path(text));
-      open_once(paths.back().path);
+      const SlicedPath whole = parse_sliced_path(text);
+      const std::vector<std::filesystem::path> files = data_files(whole.path.string());
+      for (const auto& file : files) open_once(file);
+      if (files.size() == 1)
+        paths.push_back({files.front(), whole.begin, whole.end});
+      else
+        add_slices(whole, files, paths);
     } catch (const ConfigError& error) {
       problems.push_back(fmt::format("{} {}", flag, error.what()));
     }

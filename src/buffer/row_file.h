@@ -21,7 +21,7 @@ struct RowText {
 /// "a.jsonl, line 7" or "a.parquet, row 7".
 std::string place_of(const std::filesystem::path& path, int64_t number);
 
-/// Parses slices and opens each file once. Throws ConfigError with what is wrong with each of them:
+/// Parses slices, finds the files of folders and patterns, and opens each once. Throws ConfigError with what is wrong with each of them:
 /// no such file, another ending, no library for Parquet. `flag` is what named them.
 std::vector<SlicedPath> open_paths(const std::vector<std::string>& texts, std::string_view flag);
 

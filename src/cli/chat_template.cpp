@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 
+#include "cli/by_name.h"
 #include "cli/options.h"
 #include "core/calendar.h"
 #include "core/clock.h"
@@ -96,10 +97,11 @@ int chat_template(std::span<const std::string> arguments) {
       "out: {\"ids\": [...], \"loss_mask\": [...]} of the whole conversation, 1: trained",
       "slime chat-template");
   std::string model, now, file;
-  app.add_option("--model", model, "model directory")->required();
+  app.add_option("--model", model, "model directory, or a model's name on the hub")->required();
   app.add_option("--now", now, "the date that templates see, YYYY-MM-DD; default: today");
   app.add_option("FILE", file, "JSON lines; default: standard input");
   if (const auto code = parse_options(app, arguments)) return *code;
+  model = model_by_name(model, hub::Wanted::kText, "--model", "slime chat-template");
 
   const text::ChatTemplate chat = text::ChatTemplate::load(model);
   const auto tokenizer = text::Tokenizer::load(model);

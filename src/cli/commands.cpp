@@ -5,6 +5,7 @@
 #include "cli/bench.h"
 #include "cli/buffer.h"
 #include "cli/chat_template.h"
+#include "cli/download.h"
 #include "cli/dump.h"
 #include "cli/generate.h"
 #include "cli/grammar.h"
@@ -51,6 +52,7 @@ std::span<const Command> commands() {
       {"parse", "outputs of models to messages with tool calls, JSON lines", parse},
       {"grammar", "texts that a schema, expression or grammar accepts, JSON lines", grammar},
       {"buffer", "finished rollouts between generators and a trainer, kept on the disk", buffer},
+      {"download", "models and data sets of Hugging Face's hub, by name", download},
       {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve},
       {"router", "requests to several servers: by load, by cache, by session", router},
       {"logprobs", "log-probs, entropies and best tokens of token sequences", logprobs},

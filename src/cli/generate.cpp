@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "cli/by_name.h"
 #include "cli/device.h"
 #include "cli/generate_rows.h"
 #include "cli/grammar_options.h"
@@ -269,7 +270,7 @@ int generate(std::span<const std::string> arguments) {
       "POST /generate\n"
       "(return_logprob, top_logprobs_num, ...) work as there.",
       "slime generate");
-  app.add_option("--model", directory, "model directory")->required();
+  app.add_option("--model", directory, "model directory, or a model's name on the hub")->required();
   app.add_option("--dtype", dtype, "auto (as stored), float32, bfloat16 or float16");
   app.add_option("--max-running-requests", config.max_running_requests, "requests decoded together")
       ->check(CLI::Range(1, 65536));
@@ -286,6 +287,8 @@ int generate(std::span<const std::string> arguments) {
   app.add_option("FILE", file, "input; standard input when it is missing or -");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   rows.check();
+  const std::string word = directory;
+  directory = model_by_name(directory, hub::Wanted::kModel, "--model", "slime generate");
 
   JsonLines input(file);
   const SystemClock clock;
@@ -304,7 +307,7 @@ int generate(std::span<const std::string> arguments) {
   Lines lines;  // before the engine, whose thread fills them
   engine::Engine engine(*network, config, clock);
   const engine::ServedModel served{
-      .name = directory,
+      .name = word,
       .path = directory,
       .dtype = dtype,
       .model_type = model.model_type,

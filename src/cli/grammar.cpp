@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "cli/by_name.h"
 #include "cli/options.h"
 #include "core/json_lines.h"
 #include "text/grammar/grammar_record.h"
@@ -29,7 +30,10 @@ int grammar(std::span<const std::string> arguments) {
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
 
   std::unique_ptr<text::Tokenizer> tokenizer;
-  if (!model_path.empty()) tokenizer = text::Tokenizer::load(model_path);
+  if (!model_path.empty()) {
+    tokenizer = text::Tokenizer::load(
+        model_by_name(model_path, hub::Wanted::kText, "--model-path", "slime grammar"));
+  }
   const text::GrammarRecords records(tokenizer.get());
   bool differs = false;
   JsonLines input(file);

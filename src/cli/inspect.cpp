@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <span>
 
+#include "cli/by_name.h"
 #include "cli/options.h"
 #include "core/error.h"
 #include "model/config.h"
@@ -156,11 +157,12 @@ int inspect(std::span<const std::string> arguments) {
       "slime inspect");
   std::string path;
   bool lists_tensors = false;
-  app.add_option("PATH", path, "Directory or .safetensors file")
-      ->required()
-      ->check(CLI::ExistingPath);
+  app.add_option("PATH", path, "Directory or .safetensors file; or a model's name on the hub")
+      ->required();
   app.add_flag("--tensors", lists_tensors, "List every tensor");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  path = model_by_name(path, hub::Wanted::kModel, "PATH", "slime inspect");
+  if (!std::filesystem::exists(path)) throw ConfigError(path + ": no such file or directory");
   return std::filesystem::is_directory(path) ? inspect_directory(path, lists_tensors)
                                              : inspect_file(path, lists_tensors);
 }

@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "cli/by_name.h"
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/json_lines.h"
@@ -89,12 +90,14 @@ int logprobs(std::span<const std::string> arguments) {
       "slime logprobs");
   std::string directory, dtype, file;
   bool with_logits = false;
-  app.add_option("--model", directory, "Model directory: config.json and safetensors")->required();
+  app.add_option("--model", directory, "Model directory: config.json and safetensors; or a name")
+      ->required();
   app.add_option("--dtype", dtype, "float32 or bfloat16; default: as the file says")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "float64"}));
   app.add_flag("--logits", with_logits, "Also all logits");
   app.add_option("FILE", file, "JSON lines; standard input when absent or \"-\"");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  directory = model_by_name(directory, hub::Wanted::kModel, "--model", "slime logprobs");
 
   at::NoGradGuard no_grad;
   if (dtype.empty()) dtype = model::read_model_config(directory).dtype;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/by_name.h"
 #include "cli/options.h"
 #include "config/parse_flags.h"
 #include "core/error.h"
@@ -115,12 +116,13 @@ int plan(std::span<const std::string> arguments) {
   app.allow_extras();
   add_options(app, options);
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
-  const config::ParsedFlags flags = config::parse_flags(app.remaining());
+  config::ParsedFlags flags = config::parse_flags(app.remaining());
   if (!flags.config.allow_unknown_flags && !flags.unknown_flags.empty()) {
     std::vector<std::string> problems;
     for (const auto& unknown : flags.unknown_flags) problems.push_back(unknown.text());
     throw ConfigError(problems);
   }
+  find_names(flags, hub::Wanted::kConfig, /*may_download=*/true, "slime plan");
   const estimate::Plan made = estimate::make_plan(plan_config_of(flags, options));
   if (options.prints_json) {
     fmt::print("{}\n", json_text(estimate::to_json(made)));

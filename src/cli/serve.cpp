@@ -16,6 +16,7 @@
 #include <random>
 #include <thread>
 
+#include "cli/by_name.h"
 #include "cli/device.h"
 #include "cli/grammar_options.h"
 #include "cli/open_tokenizer.h"
@@ -208,7 +209,12 @@ int serve(std::span<const std::string> arguments) {
                stderr);
   }
   engine::check_parsers(options.parsers);
+  const std::string word = options.model;
+  options.model = model_by_name(word, hub::Wanted::kModel, "--model", "slime serve");
+  options.tokenizer =
+      model_by_name(options.tokenizer, hub::Wanted::kText, "--tokenizer-path", "slime serve");
   const std::filesystem::path directory = options.model;
+  const std::string name = options.model == word ? directory_name(directory) : name_of_word(word);
   const model::ModelConfig config = model::read_model_config(directory);
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
   const auto tokenizer =
@@ -248,8 +254,7 @@ int serve(std::span<const std::string> arguments) {
                         ranks ? ranks->make_runner() : engine::make_step_runner);
 
   engine::ServedModel served{
-      .name =
-          options.served_model_name.empty() ? directory_name(directory) : options.served_model_name,
+      .name = options.served_model_name.empty() ? name : options.served_model_name,
       .path = directory,
       .tokenizer_path = tokenizer_of(options),
       .dtype = dtype,

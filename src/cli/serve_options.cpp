@@ -38,12 +38,14 @@ void add_key(CLI::App& app, const char* flag, std::string& key) {
 }  // namespace
 
 void add_serve_options(CLI::App& app, ServeOptions& options) {
-  app.add_option("--model,--model-path", options.model,
-                 "model directory (config.json, *.safetensors, tokenizer.json)")
+  app.add_option(
+         "--model,--model-path", options.model,
+         "model directory (config.json, *.safetensors, tokenizer.json), or a model's name on "
+         "Hugging Face's hub: Qwen/Qwen3-0.6B")
       ->required();
   app.add_option("--tokenizer-path", options.tokenizer,
-                 "directory of the tokenizer and the chat template; default: the model's")
-      ->check(CLI::ExistingDirectory);
+                 "directory of the tokenizer and the chat template, or a model's name on the hub; "
+                 "default: the model's");
   app.add_option("--host", options.http.host,
                  "address to listen on; other than loopback needs a key");
   app.add_option("--port", options.http.port, "port; 0 picks a free one");

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <vector>
 
+#include "cli/by_name.h"
 #include "cluster/launch_environment.h"
 #include "cluster/parent_watch.h"
 #include "cluster/run_identity.h"
@@ -96,6 +97,7 @@ int drive(const StepsOptions& options) {
   if (flags.config.dry_run)
     throw ConfigError("--dry-run: is a flag of slime train, which looks at the same flags");
   fmt::print(stderr, "slime steps: {}\n", place);
+  find_names(flags, hub::Wanted::kModel, /*may_download=*/true, "slime steps");
   if (flags.config.device.peek() == "cpu") train::keep_freed_memory();
   refuse_hosts(flags.config);
   flags.config.keeps_engine_weights = !options.shares_weights && !options.has_built_in_loop &&

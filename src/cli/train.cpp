@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/by_name.h"
 #include "cli/dry_run.h"
 #include "cli/run_hosts.h"
 #include "cli/train.h"
@@ -51,6 +52,7 @@ int train(std::span<const std::string> arguments) {
   config::ParsedFlags flags = config::parse_flags(words);
   const bool is_chosen_here = flags.config.device.peek() == "auto";
   const std::string place = setup::choose_device(flags.config);
+  find_names(flags, hub::Wanted::kModel, !flags.config.dry_run.peek(), "slime train");
   if (flags.config.dry_run) return dry_run(flags, place, reader);
   fmt::print(stderr, "slime train: {}\n", place);
   if (flags.config.device.peek() == "cpu") train::keep_freed_memory();

@@ -264,7 +264,15 @@ std::vector<json::object> eval_set_records(const RunConfig& config) {
                                                   {"path", config.eval_prompt_data[i + 1]}});
     }
   }
-  return resolve_eval_sets(datasets, defaults, arguments_of(config), where);
+  std::vector<json::object> sets =
+      resolve_eval_sets(datasets, defaults, arguments_of(config), where);
+  for (json::object& set : sets) {
+    const json::value* path = set.if_contains("path");
+    if (path == nullptr || !path->is_string()) continue;
+    const auto found = config.found_paths.find(std::string(path->get_string()));
+    if (found != config.found_paths.end()) set["path"] = found->second;
+  }
+  return sets;
 }
 
 std::vector<EvalSetConfig> eval_sets_of(const RunConfig& config) {

@@ -15,7 +15,9 @@ using C = RunConfig;
 std::vector<FlagRow> model_flags() {
   return {
       works("--hf-checkpoint", &C::hf_checkpoint,
-            "model directory: config.json, safetensors, tokenizer")
+            "model directory (config.json, safetensors, tokenizer), or the name of a model on "
+            "Hugging "
+            "Face's hub: Qwen/Qwen3-0.6B, Qwen/Qwen3-0.6B@REVISION (docs/names.md)")
           .when(kAnyRun),
       works("--ref-load", &C::ref_load,
             "model directory, or folder of checkpoints, of the KL reference; default: "
@@ -141,7 +143,7 @@ std::vector<FlagRow> model_flags() {
 std::vector<FlagRow> data_flags() {
   return {
       works("--prompt-data", &C::prompt_data,
-            "JSON-lines or Parquet files of prompts; each may end in @[a:b]")
+            "files of prompts, or data sets of the hub: openai/gsm8k:train; each may end in @[a:b]")
           .when(kRowsOfData),
       works("--input-key", &C::input_key, "field with the prompt: a string or a list of messages")
           .when(kRowsOfData),
@@ -286,7 +288,8 @@ std::vector<FlagRow> queue_flags() {
 
 std::vector<FlagRow> evaluation_flags() {
   return {
-      works("--eval-prompt-data", &C::eval_prompt_data, "pairs of name and path")
+      works("--eval-prompt-data", &C::eval_prompt_data,
+            "pairs of name and path, or data set of the hub: openai/gsm8k:test")
           .when(kAnyEvaluation),
       works("--eval-config", &C::eval_config,
             "YAML of data sets, each with its own sampling, keys and reward")

@@ -45,6 +45,10 @@ struct RunConfig : ModelFlags,
   /// an empty word. What they mean stands in the flags (config/aliases.h).
   std::map<std::string, std::string> given_aliases;
 
+  /// Names of models and data sets on the hub, and the paths that the command has found for them: what
+  /// --eval-config names cannot be put into a flag.
+  std::map<std::string, std::string> found_paths;
+
   /// `slime train` updates the engine after every rollout; a dump says nothing of its engine, and is
   /// trained as the run that drew it was.
   bool has_update_interval() const { return train_async || !load_debug_rollout_data.empty(); }

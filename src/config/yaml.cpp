@@ -82,4 +82,12 @@ json::value read_yaml_file(const std::string& path, const std::string& key) {
   }
 }
 
+json::value parse_yaml(const std::string& text, const std::string& where) {
+  try {
+    return Expansion().to_json(YAML::Load(text));
+  } catch (const YAML::Exception& error) {
+    throw ConfigError(fmt::format("{}: {}", where, error.what()));
+  }
+}
+
 }  // namespace slime::config

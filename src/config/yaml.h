@@ -14,4 +14,7 @@ namespace slime::config {
 /// or has more than a million nodes once its aliases are expanded.
 json::value read_yaml_file(const std::string& path, const std::string& key);
 
+/// The same of a text; `where` starts messages.
+json::value parse_yaml(const std::string& text, const std::string& where);
+
 }  // namespace slime::config

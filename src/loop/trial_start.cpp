@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "buffer/data_files.h"
 #include "buffer/filter.h"
 #include "buffer/sliced_path.h"
 #include "config/eval_config.h"
@@ -87,7 +88,7 @@ std::string first_rows(const std::string& path) {
   return fmt::format("{}@[{}:{}]", sliced.path.string(), begin, end);
 }
 
-bool is_here(const std::string& path) { return fs::exists(buffer::parse_sliced_path(path).path); }
+bool is_here(const std::string& path) { return buffer::has_data_files(path); }
 
 bool evaluates(const config::RunConfig& config) {
   return config.generates() && config.eval_interval && !config::has_users_evaluation(config);

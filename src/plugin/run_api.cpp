@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/model_title.h"
 #include "engine/chat/chat_model.h"
 #include "model/config.h"
 
@@ -26,7 +27,7 @@ std::shared_ptr<const engine::ChatModel> chat_of(const std::filesystem::path& di
 
 engine::ServedModel served_model(const config::RunConfig& config, const setup::ModelText& text) {
   const model::ModelConfig shape = model::read_model_config(config.hf_checkpoint);
-  return {.name = std::filesystem::path(config.hf_checkpoint).filename().string(),
+  return {.name = model_title(config.hf_checkpoint.get()),
           .path = config.hf_checkpoint,
           .dtype = config.dtype,
           .model_type = shape.model_type,

@@ -12,6 +12,7 @@
 
 #include "core/disk_reserve.h"
 #include "core/error.h"
+#include "core/model_title.h"
 #include "core/replace_file.h"
 
 namespace slime::report {
@@ -21,14 +22,12 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string default_name(const config::ModelFlags& config) {
-  fs::path model = fs::path(config.hf_checkpoint).lexically_normal();
-  if (model.filename().empty()) model = model.parent_path();
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
   char stamp[32];
   std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
-  return fmt::format("{}-{}", model.filename().string(), stamp);
+  return fmt::format("{}-{}", model_title(config.hf_checkpoint.get()), stamp);
 }
 
 /// Names that a run writes into its folder or into that of its checkpoints. One of `kProofs` alone
