@@ -8,6 +8,7 @@
 
 #include "bench/gpu_kernels.h"
 #include "bench/harness.h"
+#include "core/json_lines.h"
 #include "kernels/block_chain.h"
 #include "kernels/gpu/gpu.h"
 
@@ -53,6 +54,32 @@ struct StepBench {
                           result * static_cast<double>(rows * outputs),
                  .flops = 2.0 * static_cast<double>(rows * outputs * inputs)},
                 seconds);
+  }
+
+  /// Each kernel that could compute a product, and which of them have the bits that results have.
+  void candidates(const char* what, int64_t rows, int64_t outputs, int64_t inputs,
+                  bool has_float_result) const {
+    const std::string name = fmt::format("candidates-{}-r{}", what, rows);
+    if (!lines.wants(name)) return;
+    json::array found;
+    for (const auto& one : kernels::opened_gpu().product_candidates(
+             random({rows, inputs}), random({outputs, inputs}), has_float_result))
+      found.push_back(json::object{{"kernel", one.name},
+                                   {"microseconds", one.microseconds},
+                                   {"has_ruling_bits", one.has_ruling_bits}});
+    write_json_line({{"kernel", name}, {"candidates", found}});
+  }
+
+  void all_candidates() const {
+    const int64_t heads = config.num_heads * config.head_dim;
+    for (const int64_t rows : {1, 2, 8, 16, 32, 64, 96, 128, 192, 256, 512, 1024}) {
+      candidates("qkv", rows, heads + 2 * config.num_kv_heads * config.head_dim, config.hidden_size,
+                 false);
+      candidates("output", rows, config.hidden_size, heads, false);
+      candidates("gate_up", rows, 2 * config.intermediate_size, config.hidden_size, false);
+      candidates("down", rows, config.hidden_size, config.intermediate_size, false);
+      candidates("head", rows, config.vocab_size, config.hidden_size, true);
+    }
   }
 
   void products() const {
@@ -196,6 +223,7 @@ void measure_step_kernels(const model::ModelConfig& config, const KernelLines& l
   for (const int64_t rows : {512, 1000, 2048, 8192, 16384}) bench.gated_product(rows);
   for (const int64_t rows : {1, 8, 32, 64, 128, 256}) bench.block_chain(rows);
   bench.rows_of_a_step();
+  if (!lines.only.empty()) bench.all_candidates();  // minutes
   bench.sampling();
 }
 

@@ -118,7 +118,9 @@ std::vector<FlagRow> model_flags() {
           .where(kAsyncByClock,
                  "generation and training go by the clock; --deterministic-schedule counts rounds "
                  "instead")
-          .where(kOnGpus, "on GPUs some sums are made in the order in which blocks end"),
+          .where(kOnGpus,
+                 "so it does on one GPU, but where cuDNN's backward of attention adds a long "
+                 "sequence in no fixed order (docs/exact.md)"),
       accepted("--train-env-vars", kValue,
                "there are no training processes; set the environment of the command")
           .where(kSeveralRanks, "ranks have the environment of the command; set it there"),

@@ -24,7 +24,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor grad = ctx->saved_data["grad"].toTensor();
     if (grad.defined())
-      kernels_for(grad).add_embedding_grad_(grad, ctx->saved_data["ids"].toTensor(), grads[0]);
+      kernels_for(grad).add_rows_(grad, ctx->saved_data["ids"].toTensor(), grads[0]);
     return {Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/pick_rows.h"
 #include "kernels/trace.h"
 #include "kernels/unit_lower.h"
 
@@ -271,9 +272,7 @@ PassedBack pass_back(const Inside& in, const Passed& kept, const Tensor& dout,
     if (level == 0) break;
     const Tensor dstart = dend * here(in.whole) + at::matmul(turned(here(query_since)), dread) -
                           at::matmul(turned(here(in.solved_k)), dwritten);
-    std::vector<int64_t> sizes = dstart.sizes().vec();
-    sizes[0] = level_of(plan.before_M, plan, level - 1).size(0);
-    dend = at::zeros(sizes, dstart.options()).index_add_(0, here(plan.before_M), dstart);
+    dend = sum_rows(dstart, here(plan.before_M), level_of(plan.before_M, plan, level - 1).size(0));
   }
   return out;
 }

@@ -19,8 +19,8 @@ class GradientKernels {
  public:
   virtual ~GradientKernels() = default;
 
-  virtual void add_embedding_grad_(Tensor grad_VH, const Tensor& ids_T,
-                                   const Tensor& dy_TH) const = 0;
+  /// sum_VH[row_T[t]] += x_TH[t], in the order of t: the same bits every time.
+  virtual void add_rows_(Tensor sum_VH, const Tensor& row_T, const Tensor& x_TH) const = 0;
 
   /// dy W, in the precision of dy.
   virtual Tensor linear_input_grad(const Tensor& dy_TO, const Matrix& weight_OI) const = 0;

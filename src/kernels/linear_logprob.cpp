@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "kernels/device.h"
 #include "kernels/kept_param.h"
+#include "kernels/pick_rows.h"
 #include "kernels/soft_cap.h"
 #include "kernels/trace.h"
 
@@ -106,6 +107,13 @@ struct ListedLogits {
   }
 };
 
+/// dlogprob_R and, in each row, the gradients of its listed tokens.
+Tensor with_listed(const Tensor& dlogprob_R, const Tensor& row_A, const Tensor& dlisted_A) {
+  Tensor sum_R = dlogprob_R.clone();
+  kernels_for(sum_R).add_rows_(sum_R, row_A, dlisted_A);
+  return sum_R;
+}
+
 /// Adds to dlogits_RV, the gradient of log-probs of targets with dlogprob_R and all that of a chunk's listed tokens,
 /// what it lacks of these: the logits are those of the listed tokens, not the targets'.
 void move_to_listed(const Tensor& dlogits_RV, const Tensor& target_R, const Tensor& dlisted_A,
@@ -120,7 +128,7 @@ void move_to_listed(const Tensor& dlogits_RV, const Tensor& target_R, const Tens
     dlogits_RV.index_put_({at_row.index_select(0, own), at_column.index_select(0, own)},
                           x.index_select(0, own), /*accumulate=*/true);
   };
-  const Tensor all_R = at::zeros({rows}, gradient.options()).index_add(0, row, gradient);
+  const Tensor all_R = sum_rows(gradient, row, rows);
   add(row, column, gradient);
   add(at::arange(rows, target_R.options()), target_R, -all_R);
 }
@@ -246,8 +254,8 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
     // What listed tokens lose to all others, each row loses once for all of them.
     const Tensor dlogprob_R =
         dlisted_A.defined()
-            ? grads[0].index_add(0, rows_of(listed.offsets, 0, hidden_RH.size(0), hidden_RH),
-                                 dlisted_A)
+            ? with_listed(grads[0], rows_of(listed.offsets, 0, hidden_RH.size(0), hidden_RH),
+                          dlisted_A)
             : grads[0].contiguous();
     const Tensor dentropy_R = options.entropy_gradient ? grads[1].contiguous() : Tensor();
 

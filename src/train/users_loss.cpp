@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
+#include "kernels/pick_rows.h"
 #include "train/columns.h"
 #include "train/trainer.h"
 
@@ -42,7 +43,7 @@ algo::Loss Trainer::users_loss(const TrainBatch& batch, const MicroBatch& micro_
           "a loss that asks for logits needs all of them on one rank: use tensor and context "
           "parallelism of 1");
     const Tensor rows = micro_batch.packed.row_L.to(pass.hidden_LH.device());
-    return pass.hidden_LH.index_select(0, rows);
+    return kernels::pick_rows(pass.hidden_LH, rows);
   };
   LossInput in{.batch = batch, .micro_batch = micro_batch, .columns = columns_in};
   in.columns.logprob_T = pass.scores.logprob_R.detach();

@@ -116,9 +116,14 @@ Tensor ReferenceDevice::embedding(const Tensor& ids_T, const Tensor& table_VH,
   return table_VH.index_select(0, ids_T).to(activations);
 }
 
-void ReferenceDevice::add_embedding_grad_(Tensor grad_VH, const Tensor& ids_T,
-                                          const Tensor& dy_TH) const {
-  grad_VH.index_add_(0, ids_T, dy_TH.to(grad_VH.scalar_type()));
+void ReferenceDevice::add_rows_(Tensor sum_VH, const Tensor& row_T, const Tensor& x_TH) const {
+  const Tensor x = x_TH.to(sum_VH.scalar_type());
+  // On a GPU index_add_ adds in the order in which threads arrive; this sorts.
+  if (sum_VH.is_cuda()) {
+    sum_VH.index_put_({row_T}, x, /*accumulate=*/true);
+  } else {
+    sum_VH.index_add_(0, row_T, x);
+  }
 }
 
 Tensor ReferenceDevice::linear(const Tensor& x_TI, const Matrix& weight_OI,

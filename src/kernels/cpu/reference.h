@@ -13,7 +13,7 @@ class ReferenceDevice : public Device {
   bool has_format(MatrixFormat) const override { return true; }
   Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
                    at::ScalarType activations) const override;
-  void add_embedding_grad_(Tensor grad_VH, const Tensor& ids_T, const Tensor& dy_TH) const override;
+  void add_rows_(Tensor sum_VH, const Tensor& row_T, const Tensor& x_TH) const override;
   Tensor linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) const override;
   Tensor logits(const Tensor& x_TI, const Matrix& weight_OI) const override;
   Tensor linear_input_grad(const Tensor& dy_TO, const Matrix& weight_OI) const override;

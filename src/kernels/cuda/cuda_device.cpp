@@ -93,8 +93,8 @@ Tensor CudaDevice::product(const Tensor& x_TI, const Matrix& weight_OI, const Te
   return y_TO;
 }
 
-void CudaDevice::product_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
-                              const Tensor& bias_O) const {
+LinearCall CudaDevice::product_call(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                                    const Tensor& bias_O) {
   LinearCall call;
   call.number = number_of(x_TI);
   call.float_result = y_TO.scalar_type() != x_TI.scalar_type();
@@ -106,10 +106,30 @@ void CudaDevice::product_into(const Tensor& y_TO, const Tensor& x_TI, const Matr
   call.weight_OI = pointer(weight_OI);
   call.bias_O = pointer(bias_O);
   call.y_TO = y_TO.data_ptr();
-  // Of this call alone: trainer and engines have streams of their own and compute at the same time.
-  const Tensor workspace =
-      at::empty({static_cast<int64_t>(Linear::kWorkspaceBytes)}, x_TI.options().dtype(at::kByte));
-  linear_.run(call, workspace.data_ptr(), stream_of(x_TI));
+  return call;
+}
+
+/// Of one call alone: trainer and engines have streams of their own and compute at the same time.
+Tensor CudaDevice::product_workspace(const Tensor& x_TI) {
+  return at::empty({static_cast<int64_t>(Linear::kWorkspaceBytes)},
+                   x_TI.options().dtype(at::kByte));
+}
+
+void CudaDevice::product_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                              const Tensor& bias_O) const {
+  const Tensor workspace = product_workspace(x_TI);
+  linear_.run(product_call(y_TO, x_TI, weight_OI, bias_O), workspace.data_ptr(), stream_of(x_TI));
+}
+
+std::vector<ProductCandidate> CudaDevice::product_candidates(const Tensor& x_TI,
+                                                             const Tensor& weight_OI,
+                                                             bool float_result) const {
+  check(is_ours(x_TI, weight_OI), "candidates are for contiguous factors of one precision");
+  const Tensor workspace = product_workspace(x_TI),
+               y_TO = at::empty({x_TI.size(0), weight_OI.size(0)},
+                                float_result ? x_TI.options().dtype(at::kFloat) : x_TI.options());
+  return linear_.candidates(product_call(y_TO, x_TI, weight_OI, {}), workspace.data_ptr(),
+                            stream_of(x_TI));
 }
 
 Tensor CudaDevice::linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) const {

@@ -50,6 +50,10 @@ class CudaDevice final : public cpu::ReferenceDevice,
   bool make_codes(MatrixFormat format, const Tensor& plain_OI, const Tensor& codes_OI,
                   const Tensor& scales_BC) const override;
 
+  /// For measurements: each kernel that could compute x W^T.
+  std::vector<ProductCandidate> product_candidates(const Tensor& x_TI, const Tensor& weight_OI,
+                                                   bool float_result) const;
+
   Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
                    at::ScalarType activations) const override;
   Tensor linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) const override;
@@ -97,6 +101,7 @@ class CudaDevice final : public cpu::ReferenceDevice,
                     const Tensor& weight_TK) const override;
 
   // Training: cuda_device_training.cpp
+  void add_rows_(Tensor sum_VH, const Tensor& row_T, const Tensor& x_TH) const override;
   void linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
                               const Matrix& weight_OI) const override;
   void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
@@ -128,6 +133,9 @@ class CudaDevice final : public cpu::ReferenceDevice,
  private:
   Tensor product(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
                  bool float_result) const;
+  static LinearCall product_call(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                                 const Tensor& bias_O);
+  static Tensor product_workspace(const Tensor& x_TI);
   void product_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                     const Tensor& bias_O) const;
   // cuda_device_codes.cpp

@@ -35,6 +35,29 @@ bool has_packs(const Tensor& x) {
 
 }  // namespace
 
+void CudaDevice::add_rows_(Tensor sum_VH, const Tensor& row_T, const Tensor& x_TH) const {
+  const auto is_ours = [&](const Tensor& x) {
+    return has_number(x) && x.dim() > 1 && x.is_contiguous() && x[0].numel() % kAddedColumns == 0 &&
+           is_aligned(x);
+  };
+  if (x_TH.numel() == 0) return;
+  const bool is_float = sum_VH.scalar_type() == at::kFloat;
+  if (!is_ours(sum_VH) || !is_ours(x_TH) ||
+      !(is_float || sum_VH.scalar_type() == x_TH.scalar_type()))
+    return ReferenceDevice::add_rows_(sum_VH, row_T, x_TH);
+  const auto [sorted_T, from_T] = row_T.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
+  AddRowsCall call;
+  call.number = number_of(x_TH);
+  call.has_float_sum = is_float;
+  call.x_TH = pointer(x_TH);
+  call.sorted_T = sorted_T.const_data_ptr<int64_t>();
+  call.from_T = from_T.const_data_ptr<int64_t>();
+  call.sum_VH = sum_VH.data_ptr();
+  call.rows = x_TH.size(0);
+  call.columns = x_TH.numel() / x_TH.size(0);
+  add_rows(call, stream_of(x_TH));
+}
+
 void CudaDevice::add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
                                          const Tensor& x_TI) const {
   if (dy_TO.scalar_type() == grad_OI.scalar_type() || grad_OI.scalar_type() != at::kFloat)

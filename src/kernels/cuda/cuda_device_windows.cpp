@@ -75,9 +75,11 @@ Tensor CudaDevice::windowed_attention_backward(const Tensor& dy_TC, const Tensor
   Tensor dheads_TE = dheads_GE.index_select(0, batch.place_T);
   const int64_t queries = heads.num_heads * heads.head_dim, keys = heads_TE.size(1) - queries;
   const Tensor dkeys_TX = dheads_TE.narrow(1, queries, keys);
+  const Tensor sum_TX = dkeys_TX.to(at::kFloat).contiguous();
   const Tensor of_copies_PX =
-      dheads_GE.index_select(0, batch.copy_P).narrow(1, queries, keys).to(at::kFloat);
-  dkeys_TX.copy_(dkeys_TX.to(at::kFloat).index_add_(0, batch.copied_P, of_copies_PX));
+      dheads_GE.index_select(0, batch.copy_P).narrow(1, queries, keys).contiguous();
+  add_rows_(sum_TX, batch.copied_P, of_copies_PX);
+  dkeys_TX.copy_(sum_TX);
   return dheads_TE;
 }
 

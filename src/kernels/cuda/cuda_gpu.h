@@ -24,6 +24,10 @@ class CudaGpu final : public Gpu, public PeerDevice {
   const Device& device() const override { return device_; }
   int64_t num_processors() const override { return num_processors_; }
   std::string description() const override { return description_; }
+  std::vector<ProductCandidate> product_candidates(const Tensor& x_TI, const Tensor& weight_OI,
+                                                   bool float_result) const override {
+    return device_.product_candidates(x_TI, weight_OI, float_result);
+  }
   int64_t free_bytes() const override;
   void release_unused_memory() override;
   std::unique_ptr<GpuMemory> reserve_memory(int64_t bytes) override;

@@ -9,10 +9,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels/device.h"
 #include "kernels/gpu/engine_kernels.h"
 #include "kernels/gpu/memory_manager.h"
+#include "kernels/gpu/product_candidate.h"
 #include "kernels/gpu/training_kernels.h"
 
 namespace slime::kernels {
@@ -30,6 +32,10 @@ class Gpu : public GpuMemoryManager, public EngineKernels, public TrainingKernel
   virtual int64_t num_processors() const = 0;
   /// "NVIDIA H200, 132 multiprocessors, driver 13.0".
   virtual std::string description() const = 0;
+  /// Each kernel that could compute x W^T in 16 bits or float32, timed: for measurements.
+  virtual std::vector<ProductCandidate> product_candidates(const Tensor& x_TI,
+                                                           const Tensor& weight_OI,
+                                                           bool float_result) const = 0;
 
   /// Runs `body` in recording: its kernels are not executed until replay(). The body must have run
   /// before with the same shapes (libraries choose their algorithms then) and must not wait for the

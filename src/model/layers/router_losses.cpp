@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/pick_rows.h"
 #include "model/layers/router.h"
 
 namespace slime::model {
@@ -40,8 +41,8 @@ Tensor balance_term(const Tensor& logits_TE, const ExpertsConfig& config, const 
   const bool is_by_sequence = pass.losses.balance == RouterLosses::Balance::kSequence;
   const auto by_sequence = [&](const Tensor& x_TE) {
     if (!is_by_sequence) return (x_TE * rows.count_T.unsqueeze(1)).sum(0, true);
-    return at::zeros({rows.length_Q.size(0), config.count}, x_TE.options())
-        .index_add(0, rows.sequence_P, x_TE.index_select(0, rows.row_P));
+    return kernels::sum_rows(kernels::pick_rows(x_TE, rows.row_P), rows.sequence_P,
+                             rows.length_Q.size(0));
   };
   const Tensor visits_QE = by_sequence(visit_TE);
   sum_over(rows.ranks, visits_QE, "visits of experts");

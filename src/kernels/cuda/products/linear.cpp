@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products/batch_product.h"
+#include "kernels/cuda/products/product_probe.h"
 #include "kernels/gpu/recorded_rows.h"
 
 namespace slime::kernels::cuda {
@@ -16,6 +18,9 @@ constexpr size_t kLeastLaunches = 8;
 constexpr size_t kMostCopies = 64;  // of small matrices: they would take long for nothing
 /// Several times the largest cache of today's GPUs.
 constexpr size_t kColdBytes = size_t{256} << 20;
+/// A probe has weights of its own. Larger matrices, those of vocabularies, are the ruling kernel's:
+/// they are read at the memory's speed whoever reads them.
+constexpr size_t kMostProbedBytes = size_t{256} << 20;
 
 void check_blas(int status, const char* what) {
   if (status != 0)
@@ -34,7 +39,14 @@ int type_of(Number number) {
   }
 }
 
-size_t bytes_of(Number number) { return number == Number::kFloat32 ? 4 : 2; }
+size_t weight_bytes(const LinearCall& call) {
+  return static_cast<size_t>(call.inputs * call.outputs) *
+         (call.number == Number::kFloat32 ? 4 : 2);
+}
+
+bool is_probed(const LinearCall& call) {
+  return weight_bytes(call) <= kMostProbedBytes && call.inputs % 2 == 0;
+}
 
 /// The same matrix several times, one after another. A matrix that alone is larger than any cache
 /// is not copied: one product with it leaves nothing of its beginning there.
@@ -151,9 +163,8 @@ void leave_processors_of_library(int count) {
 struct Linear::Plan {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t weight = nullptr, x = nullptr, y = nullptr;
-  cublasLtMatmulAlgo_t algo{};
-  enum class Kernel { kLibrary, kSkinny, kBatch };
   Kernel kernel = Kernel::kLibrary;
+  cublasLtMatmulAlgo_t algo{};  // of the library's kernel
 
   Plan() = default;
   Plan(const Plan&) = delete;
@@ -164,18 +175,29 @@ struct Linear::Plan {
   }
 };
 
+struct Linear::Candidate {
+  Kernel kernel = Kernel::kLibrary;
+  cublasLtMatmulAlgo_t algo{};
+  std::string name;
+  bool has_ruling_bits = true;
+  float milliseconds = 0;  // 0: not timed
+};
+
 Linear::Linear() { check_blas(cublasLtCreate(&handle_), "cublasLtCreate"); }
 
 Linear::~Linear() = default;
 
-/// In the library's column-major words: y [O, T] = (weight [I, O])^T times x [I, T].
-Linear::Plan& Linear::plan_for(const LinearCall& call, void* workspace, cudaStream_t stream) {
-  const Shape shape{call.rows,           call.inputs,       call.outputs,
-                    call.number,         call.float_result, call.bias_O != nullptr,
-                    call.processors_left};
-  const auto found = plans_.find(shape);
-  if (found != plans_.end()) return *found->second;
+/// By the shape alone, so that it is the same in every process.
+Linear::Kernel Linear::ruling_kernel(const LinearCall& call) {
+  if (!is_recorded_size(call.rows)) return Kernel::kLibrary;
+  return is_batch_product(call) ? Kernel::kBatch
+         : is_skinny(call)      ? Kernel::kSkinny
+                                : Kernel::kLibrary;
+}
 
+/// In the library's column-major words: y [O, T] = (weight [I, O])^T times x [I, T].
+std::unique_ptr<Linear::Plan> Linear::make_plan(const LinearCall& call,
+                                                std::vector<Candidate>& candidates) const {
   auto plan = std::make_unique<Plan>();
   const int type = type_of(call.number);
   check_blas(cublasLtMatmulDescCreate(&plan->desc, cublaslt::kCompute32F, cublaslt::kReal32F),
@@ -211,16 +233,70 @@ Linear::Plan& Linear::plan_for(const LinearCall& call, void* workspace, cudaStre
                                      preference, kMaxCandidates, results, &count);
   cublasLtMatmulPreferenceDestroy(preference);
   check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
-  std::vector<cublasLtMatmulAlgo_t> candidates;
-  for (int i = 0; i < count; ++i)
-    if (results[i].state == 0) candidates.push_back(results[i].algo);
+  for (int i = 0; i < count; ++i) {
+    if (results[i].state == 0)
+      candidates.push_back({Kernel::kLibrary, results[i].algo, "library-" + std::to_string(i)});
+  }
   if (candidates.empty()) throw std::runtime_error("cuBLASLt has no kernel for this product");
-  plan->algo = candidates.front();
-  if (is_recorded_size(call.rows)) {
+  plan->algo = candidates.front().algo;
+  if (is_batch_product(call)) candidates.push_back({Kernel::kBatch, {}, "batch"});
+  if (is_skinny(call)) candidates.push_back({Kernel::kSkinny, {}, "skinny"});
+  // The one that rules is first.
+  plan->kernel = ruling_kernel(call);
+  std::ranges::stable_partition(
+      candidates, [&](const Candidate& candidate) { return candidate.kernel == plan->kernel; });
+  return plan;
+}
+
+Linear::Plan& Linear::plan_for(const LinearCall& call, void* workspace, cudaStream_t stream) {
+  const Shape shape{call.rows,
+                    call.inputs,
+                    call.outputs,
+                    call.number,
+                    call.float_result,
+                    call.bias_O != nullptr,
+                    call.processors_left,
+                    ruling_kernel(call)};
+  const auto found = plans_.find(shape);
+  if (found != plans_.end()) return *found->second;
+  std::vector<Candidate> candidates;
+  auto plan = make_plan(call, candidates);
+  if (is_recorded_size(call.rows) && is_probed(call)) {
     if (is_recording(stream)) throw std::runtime_error("a product is recorded before it ran once");
-    measure(call, *plan, candidates, workspace, stream);
+    find_equals(call, *plan, candidates, workspace, stream);
+    std::erase_if(candidates, [](const Candidate& one) { return !one.has_ruling_bits; });
+    if (candidates.size() > 1) measure(call, *plan, candidates, workspace, stream);
+    const auto fastest = std::ranges::min_element(candidates, {}, &Candidate::milliseconds);
+    plan->kernel = fastest->kernel;
+    if (fastest->kernel == Kernel::kLibrary) plan->algo = fastest->algo;
   }
   return *plans_.emplace(shape, std::move(plan)).first->second;
+}
+
+std::vector<ProductCandidate> Linear::candidates(const LinearCall& call, void* workspace,
+                                                 cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Candidate> candidates;
+  const auto plan = make_plan(call, candidates);
+  if (is_probed(call)) find_equals(call, *plan, candidates, workspace, stream);
+  measure(call, *plan, candidates, workspace, stream);
+  std::vector<ProductCandidate> out;
+  for (const Candidate& one : candidates)
+    out.push_back({one.name, 1e3 * one.milliseconds, one.has_ruling_bits});
+  return out;
+}
+
+void Linear::run_kernel(const LinearCall& call, Plan& plan, Kernel kernel,
+                        const cublasLtMatmulAlgo_t& algo, void* workspace,
+                        cudaStream_t stream) const {
+  switch (kernel) {
+    case Kernel::kSkinny:
+      return skinny_linear(call, stream);
+    case Kernel::kBatch:
+      return batch_linear(call, stream);
+    case Kernel::kLibrary:
+      return run_library(call, plan, algo, workspace, stream);
+  }
 }
 
 void Linear::run_library(const LinearCall& call, Plan& plan, const cublasLtMatmulAlgo_t& algo,
@@ -237,52 +313,46 @@ void Linear::run_library(const LinearCall& call, Plan& plan, const cublasLtMatmu
              "cublasLtMatmul");
 }
 
+/// The first candidate rules; which of the others have its bits?
+void Linear::find_equals(const LinearCall& call, Plan& plan, std::vector<Candidate>& candidates,
+                         void* workspace, cudaStream_t stream) const {
+  ProductProbe probe(call, stream);
+  const auto multiply = [&](const LinearCall& one, const Candidate& candidate) {
+    run_kernel(one, plan, candidate.kernel, candidate.algo, workspace, stream);
+  };
+  probe.take([&](const LinearCall& one) { multiply(one, candidates.front()); });
+  for (Candidate& candidate : candidates)
+    candidate.has_ruling_bits =
+        probe.agrees([&](const LinearCall& one) { multiply(one, candidate); });
+  if (!candidates.front().has_ruling_bits)
+    throw std::runtime_error("a product is not the same twice: " + candidates.front().name);
+}
+
 /// Each candidate runs many times in a row, as a recorded graph, on copies of the weights that do
 /// not fit into the caches together: cold weights, launch gaps, second kernels and early starts
 /// count as they do in a model.
-void Linear::measure(const LinearCall& call, Plan& plan,
-                     const std::vector<cublasLtMatmulAlgo_t>& candidates, void* workspace,
-                     cudaStream_t stream) {
-  const size_t bytes = static_cast<size_t>(call.inputs * call.outputs) * bytes_of(call.number);
-  const WeightCopies copies(call.weight_OI, bytes, stream);
+void Linear::measure(const LinearCall& call, Plan& plan, std::vector<Candidate>& candidates,
+                     void* workspace, cudaStream_t stream) const {
+  const WeightCopies copies(call.weight_OI, weight_bytes(call), stream);
   check_cuda(cudaStreamSynchronize(stream), "a product's input");  // sync: a shape's first use
-  const auto time_of = [&](const auto& work) {
+  for (Candidate& candidate : candidates) {
     const TimedGraph graph([&](cudaStream_t recording) {
       for (size_t i = 0; i < std::max(copies.count(), kLeastLaunches); ++i) {
         LinearCall one = call;
         one.weight_OI = copies.copy(i % copies.count());
-        work(one, recording);
+        run_kernel(one, plan, candidate.kernel, candidate.algo, workspace, recording);
       }
     });
-    return graph.best_of(kTimedRuns);
-  };
-  float fastest = 1e30F;
-  for (const cublasLtMatmulAlgo_t& algo : candidates) {
-    const float time = time_of([&](const LinearCall& one, cudaStream_t recording) {
-      run_library(one, plan, algo, workspace, recording);
-    });
-    if (time >= fastest) continue;
-    fastest = time;
-    plan.algo = algo;
+    candidate.milliseconds =
+        graph.best_of(kTimedRuns) / static_cast<float>(std::max(copies.count(), kLeastLaunches));
   }
-  const auto try_ours = [&](Plan::Kernel kernel, const auto& work) {
-    const float time = time_of(work);
-    if (time >= fastest) return;
-    fastest = time;
-    plan.kernel = kernel;
-  };
-  if (is_skinny(call)) try_ours(Plan::Kernel::kSkinny, skinny_linear);
-  if (is_batch_product(call)) try_ours(Plan::Kernel::kBatch, batch_linear);
 }
 
 void Linear::run(const LinearCall& call, void* workspace, cudaStream_t stream) {
   if (call.rows == 0) return;
   const std::lock_guard lock(mutex_);
   Plan& plan = plan_for(call, workspace, stream);
-  if (plan.kernel == Plan::Kernel::kSkinny) return skinny_linear(call, stream);
-  if (plan.kernel == Plan::Kernel::kBatch && is_batch_product(call))
-    return batch_linear(call, stream);
-  run_library(call, plan, plan.algo, workspace, stream);
+  run_kernel(call, plan, plan.kernel, plan.algo, workspace, stream);
 }
 
 }  // namespace slime::kernels::cuda

@@ -24,6 +24,22 @@ int64_t num_partial_rows();
 void add_column_sums(const float* partial_BX, int64_t rows, int64_t columns, float* grad_X,
                      cudaStream_t stream);
 
+/// Columns of add_rows() are a multiple.
+inline constexpr int kAddedColumns = 4;
+
+struct AddRowsCall {
+  Number number = Number::kBFloat16;  // of x, and of the sums unless they are float32
+  bool has_float_sum = true;
+  const void* x_TH = nullptr;
+  const int64_t* sorted_T = nullptr;  // rows of the sums, ascending
+  const int64_t* from_T = nullptr;    // rows of x that are added to them
+  void* sum_VH = nullptr;
+  int64_t rows = 0, columns = 0;  // T, H
+};
+
+/// sum_VH[sorted_T[t]] += x_TH[from_T[t]], in the order of t, in float32.
+void add_rows(const AddRowsCall& call, cudaStream_t stream);
+
 struct NormBackwardCall {
   Number number = Number::kBFloat16;
   const void* dy_TH = nullptr;
