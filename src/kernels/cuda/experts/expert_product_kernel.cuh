@@ -191,8 +191,8 @@ __device__ void write_results(const Arguments& a, const Work& work, const Chunk&
     const float* c = sum + 4 * n;  // two rows of the weight row, two of the one eight further
     if constexpr (kGated) {
       __nv_bfloat16* to = results + row * kPitch + 32 * group + 8 * warp + lane / 4;
-      to[0] = from_float<__nv_bfloat16>(silu(c[0]) * c[2]);
-      to[kPitch] = from_float<__nv_bfloat16>(silu(c[1]) * c[3]);
+      to[0] = from_float<__nv_bfloat16>(gated<__nv_bfloat16>(c[0], c[2]));
+      to[kPitch] = from_float<__nv_bfloat16>(gated<__nv_bfloat16>(c[1], c[3]));
     } else {
       __nv_bfloat16* to = results + row * kPitch + 64 * group + 16 * warp + lane / 4;
       to[0] = from_float<__nv_bfloat16>(c[0]);

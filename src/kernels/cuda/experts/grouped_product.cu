@@ -257,8 +257,8 @@ __device__ void write_gated(const Arguments& a, const Item& item, int group,
   for (int i = 0; i < kHalfColumns / 2; i += 8) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const auto gated = [&](int n) { return quick_silu(sum[0][n]) * sum[1][n]; };
-      const auto two = [&](int n) { return pack<__nv_bfloat16>(gated(n), gated(n + 1)); };
+      const auto one = [&](int n) { return gated<__nv_bfloat16>(sum[0][n], sum[1][n]); };
+      const auto two = [&](int n) { return pack<__nv_bfloat16>(one(n), one(n + 1)); };
       const uint2 four = exchange(two(i + 2 * r), two(i + 4 + 2 * r));
       const int row = first + 8 * r, column = begin + 2 * i;
       if (row < item.rows && column < a.width)

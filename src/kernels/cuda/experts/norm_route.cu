@@ -139,13 +139,15 @@ __device__ float4 unpack_four(uint2 four) {
   const float2 low = unpack<__nv_bfloat16>(four.x), high = unpack<__nv_bfloat16>(four.y);
   return make_float4(low.x, low.y, high.x, high.y);
 }
+__device__ uint2 pack_four(const float4& x) {
+  return make_uint2(pack<__nv_bfloat16>(x.x, x.y), pack<__nv_bfloat16>(x.z, x.w));
+}
 
 /// Four columns of rows of the residual stream each, after the addition, rounded. Everything is asked
 /// for before it is added up.
 template <int kPieces>
 __device__ void add_up(const RouteCall& a, const int (&row)[kPieces], const int (&four)[kPieces],
                        const bool (&is_there)[kPieces], uint2 (&sum)[kPieces]) {
-  using T = __nv_bfloat16;
   const int fours = a.hidden / 4;
   const int64_t stride = static_cast<int64_t>(a.rows) * fours;
   uint2 update[kPieces], bias[kPieces];
@@ -170,9 +172,10 @@ __device__ void add_up(const RouteCall& a, const int (&row)[kPieces], const int 
     if (a.partials_STH != nullptr)
       add_partials<kPieces == 2 ? 2 : 1>(
           added, reinterpret_cast<const float4*>(a.partials_STH) + at[p], stride, a.splits);
+    added = unpack_four(pack_four(added));  // as where the product's result is stored
     const float4 held = unpack_four(sum[p]);
-    sum[p] = make_uint2(pack<T>(held.x + added.x, held.y + added.y),
-                        pack<T>(held.z + added.z, held.w + added.w));
+    sum[p] = pack_four(
+        make_float4(held.x + added.x, held.y + added.y, held.z + added.z, held.w + added.w));
   }
 }
 

@@ -59,11 +59,13 @@ __global__ void __launch_bounds__(kMostThreads) sum_visits_kernel(const VisitSum
         for (int j = 0; j < 8; ++j) sum[j] += weight[k] * to_float(pack.x[j]);
       }
     }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) sum[j] = rounded<T>(sum[j]);  // as training does
     if (a.more_TH != nullptr) {
       const uint4 loaded = __ldcg(static_cast<const uint4*>(a.more_TH) + row * packs + i);
       const auto& more = reinterpret_cast<const Pack<T>&>(loaded);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) sum[j] += to_float(more.x[j]);
+      for (int j = 0; j < 8; ++j) sum[j] = rounded<T>(sum[j] + to_float(more.x[j]));
     }
     if constexpr (kNorm) {
       const uint4 loaded = __ldcg(base + i);

@@ -94,7 +94,8 @@ __device__ void write_outputs(const Arguments& a, float* sums, int group, int th
     auto* y = static_cast<__nv_bfloat16*>(a.y) + offset;
     if (a.tiling.is_pairs) {
       const float4 up = read(box + output, a.units + first + output);
-      x = make_float4(silu(x.x) * up.x, silu(x.y) * up.y, silu(x.z) * up.z, silu(x.w) * up.w);
+      x = make_float4(gated<__nv_bfloat16>(x.x, up.x), gated<__nv_bfloat16>(x.y, up.y),
+                      gated<__nv_bfloat16>(x.z, up.z), gated<__nv_bfloat16>(x.w, up.w));
     }
     *reinterpret_cast<uint2*>(y) =
         make_uint2(pack<__nv_bfloat16>(x.x, x.y), pack<__nv_bfloat16>(x.z, x.w));

@@ -150,7 +150,8 @@ __device__ void write_gated(const Arguments& a, uint32_t results, const Tile& ti
         add(gate, biases);
         add(up, biases + a.pairs);
       }
-      words[n] = pack<__nv_bfloat16>(quick_silu(gate.x) * up.x, quick_silu(gate.y) * up.y);
+      words[n] = pack<__nv_bfloat16>(gated<__nv_bfloat16>(gate.x, up.x),
+                                     gated<__nv_bfloat16>(gate.y, up.y));
     }
     const int piece = j % 8 + matrix / 2;
     store_matrices(lines + kResultSlabBytes * (j / 8) + 16 * (piece ^ line), words);

@@ -143,7 +143,12 @@ __device__ inline void add_visits(const NormPrologue& norm, int row, int begin, 
         }
     }
 #pragma unroll
-    for (int p = 0; p < kPieces; ++p) add_to(more[first + p], sum[p]);
+    for (int p = 0; p < kPieces; ++p) {
+      // The shared expert's result is added to the rounded sum, as training does.
+      sum[p] = unpack_four(pack_four(sum[p]));
+      add_to(sum[p], unpack_four(pack_four(more[first + p])));
+      more[first + p] = sum[p];
+    }
   }
 }
 
@@ -178,6 +183,7 @@ __device__ inline void load_normed_x(const Arguments& a, uint32_t x, uint32_t we
       for (int h = 0; h < kLoadsInFlight; ++h) {
         const int i = begin + h * kThreads;
         if (i >= fours) continue;
+        more[h] = unpack_four(pack_four(more[h]));  // as where the product's result is stored
         const float4 old = unpack_four(held[h]), by = unpack_four(load_shared(weight + 8 * i));
         const uint2 rounded = pack_four(make_float4(old.x + more[h].x, old.y + more[h].y,
                                                     old.z + more[h].z, old.w + more[h].w));
@@ -305,7 +311,7 @@ __device__ void write_outputs(const Arguments& a, float* sums,
       continue;
     }
     if (tiling.is_pairs)
-      x = silu(x) * read(row, tiling.box + output, units + first + output, scale);
+      x = gated<__nv_bfloat16>(x, read(row, tiling.box + output, units + first + output, scale));
     static_cast<__nv_bfloat16*>(a.call.y)[offset] = from_float<__nv_bfloat16>(x);
   }
 }

@@ -170,8 +170,8 @@ __device__ void write_swiglu(const Arguments& a, __nv_bfloat16* results, int til
       const float2 up = has_gates ? make_float2(x, y) : make_float2(four[2], four[3]);
       const int row = row_of(group, t) + (has_gates ? 0 : 8);
       *reinterpret_cast<uint32_t*>(results + row * kPitch + pair) =
-          pack<__nv_bfloat16>(silu(gate.x + gate_bias.x) * (up.x + up_bias.x),
-                              silu(gate.y + gate_bias.y) * (up.y + up_bias.y));
+          pack<__nv_bfloat16>(gated<__nv_bfloat16>(gate.x + gate_bias.x, up.x + up_bias.x),
+                              gated<__nv_bfloat16>(gate.y + gate_bias.y, up.y + up_bias.y));
     }
   }
   sync_consumers(kConsumerThreads);

@@ -139,7 +139,8 @@ __global__ void __launch_bounds__(kMaxThreads)
     const float values[4] = {added[h].x, added[h].y, added[h].z, added[h].w};
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      held[h].x[j] = from_float<T>(to_float(held[h].x[j]) + values[j]);
+      // Rounded before the addition too, as where the product's result is stored.
+      held[h].x[j] = from_float<T>(to_float(held[h].x[j]) + rounded<T>(values[j]));
       const float value = to_float(held[h].x[j]);
       squares += value * value;
     }
