@@ -23,6 +23,15 @@ void for_each_expert(const GroupStarts& groups, const Fn& fn) {
 
 }  // namespace
 
+Tensor LayerKernels::tree_attention_in_pages(const Tensor& /*heads_TE*/,
+                                             const std::vector<Segment>& /*segments*/,
+                                             const RotaryShape& /*heads*/,
+                                             const TreeAttentionShape& /*shape*/,
+                                             const Tensor& /*sinks_N*/,
+                                             Tensor& /*logsumexp_TN*/) const {
+  throw BugError("this device has no attention with the bits of the engine's");
+}
+
 Tensor LayerKernels::gated_linear(const Tensor& x_TI, const Matrix& weight_2FI,
                                   const Tensor& bias_2F) const {
   return swiglu(linear(x_TI, weight_2FI, bias_2F));

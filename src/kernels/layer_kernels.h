@@ -83,6 +83,13 @@ class LayerKernels {
                                 const RotaryShape& heads, const TreeAttentionShape& shape,
                                 Tensor& logsumexp_TN) const = 0;
 
+  /// The same with the bits of the engine's paged attention, for whatever else is in the batch. The
+  /// sinks (undefined: none) are in the result and in the statistics. On CPUs with AVX2 alone.
+  virtual Tensor tree_attention_in_pages(const Tensor& heads_TE,
+                                         const std::vector<Segment>& segments,
+                                         const RotaryShape& heads, const TreeAttentionShape& shape,
+                                         const Tensor& sinks_N, Tensor& logsumexp_TN) const;
+
   /// From logits u = logits_RV / temperature: log-prob of the target, entropy and logsumexp per
   /// row, all [R]. A target of -1 is none, and counts as one whose u is 0.
   virtual void softmax_statistics(const Tensor& logits_RV, const Tensor& target_R,

@@ -17,8 +17,9 @@ struct RotaryShape {
 /// Parameters of TreeAttention's kernel besides the tensors.
 struct TreeAttentionShape {
   double scale = 1;
-  int64_t window = 0;  // 0: all earlier tokens
-  double cap = 0;      // of the scaled scores (kernels/soft_cap.h); 0: none
+  int64_t window = 0;     // 0: all earlier tokens
+  double cap = 0;         // of the scaled scores (kernels/soft_cap.h); 0: none
+  bool in_pages = false;  // forward with the arithmetic of the engine's paged attention
 };
 
 /// How logits enter the softmax: divided by the temperature, after a cap that they already have.

@@ -43,8 +43,15 @@ Attended attended(const Tensor& heads_TE, const std::vector<Segment>& segments,
                   const RotaryShape& heads, const TreeAttentionShape& shape,
                   const Tensor& sinks_N) {
   Attended out;
-  out.y_TC =
-      kernels_for(heads_TE).tree_attention(heads_TE, segments, heads, shape, out.logsumexp_TN);
+  const Device& device = kernels_for(heads_TE);
+  if (shape.in_pages) {
+    out.y_TC =
+        device.tree_attention_in_pages(heads_TE, segments, heads, shape, sinks_N, out.logsumexp_TN);
+    clear_rows_without_queries(out.y_TC, segments);
+    clear_rows_without_queries(out.logsumexp_TN, segments);
+    return out;
+  }
+  out.y_TC = device.tree_attention(heads_TE, segments, heads, shape, out.logsumexp_TN);
   clear_rows_without_queries(out.y_TC, segments);
   clear_rows_without_queries(out.logsumexp_TN, segments);
   if (!sinks_N.defined()) return out;

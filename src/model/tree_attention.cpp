@@ -108,7 +108,8 @@ Tensor TreeAttention::attend(const AttentionLayer& layer, const Tensor& qkv_TE,
                                    layer.norm_eps};
   const Tensor heads_TE = kernels::norm_rotate(qkv_TE, positions_T, layer.q_norm, layer.k_norm,
                                                layer.cos_PR, layer.sin_PR, heads);
-  return attended(heads_TE, heads, {layer.scale, layer.window, layer.score_cap}, layer.sinks);
+  return attended(heads_TE, heads, {layer.scale, layer.window, layer.score_cap, in_pages_},
+                  layer.sinks);
 }
 
 const TokenChoice* TreeAttention::choice_of(int layer) const {

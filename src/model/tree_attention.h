@@ -32,6 +32,9 @@ class TreeAttention final : public Attention {
   /// States go from the end of a segment to the beginnings of those that continue it.
   Tensor attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) override;
 
+  /// From now on with the bits of the engine's paged attention (TreeAttentionShape::in_pages).
+  void attend_in_pages() { in_pages_ = true; }
+
   /// Of the layer's indexer; null where nothing was chosen or it is not kept.
   const TokenChoice* choice_of(int layer) const;
 
@@ -48,6 +51,7 @@ class TreeAttention final : public Attention {
   RowShares row_shares() const;
 
   ContextRows rows_;
+  bool in_pages_ = false;
   std::optional<kernels::DeltaPlan> delta_plan_;  // made by the first layer that needs it
   /// By the layer with the indexer. Only the last one is kept, and those that other layers take:
   /// recomputation in the backward comes back to these.

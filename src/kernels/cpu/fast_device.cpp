@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/error.h"
 #include "kernels/cpu/processor.h"
 #include "kernels/cpu/rows_avx2.h"
+#include "kernels/cpu/sample_statistics.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tree_attention_avx2.h"
+#include "kernels/cpu/tree_attention_pages.h"
 #include "kernels/cpu/tree_attention_tiles.h"
 
 namespace slime::kernels::cpu {
@@ -30,6 +33,7 @@ bool with_types(const Tensor& x, const Tensor& weight, const Fn& fn) {
   if (is_float(x) && w == at::kHalf) return fn(float{}, at::Half{}), true;
   if (x.scalar_type() == at::kBFloat16 && w == at::kBFloat16)
     return fn(at::BFloat16{}, at::BFloat16{}), true;
+  if (x.scalar_type() == at::kBFloat16 && w == at::kFloat) return fn(at::BFloat16{}, float{}), true;
   return false;
 }
 
@@ -252,6 +256,21 @@ Tensor FastDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_T
   return dx_TE;
 }
 
+Tensor FastDevice::tree_attention_in_pages(const Tensor& heads_TE,
+                                           const std::vector<Segment>& segments,
+                                           const RotaryShape& heads,
+                                           const TreeAttentionShape& shape, const Tensor& sinks_N,
+                                           Tensor& logsumexp_TN) const {
+  check(heads_TE.scalar_type() == at::kFloat || heads_TE.scalar_type() == at::kBFloat16,
+        "the engine computes in float32 or bfloat16");
+  const Tensor in = heads_TE.contiguous();
+  const int64_t tokens = in.size(0);
+  const Tensor y_TC = at::empty({tokens, heads.num_heads * heads.head_dim}, in.options());
+  logsumexp_TN = at::empty({tokens, heads.num_heads}, in.options().dtype(at::kFloat));
+  tree_attention_pages(in, segments, heads, shape, sinks_N, y_TC, logsumexp_TN);
+  return y_TC;
+}
+
 Tensor FastDevice::tree_attention(const Tensor& heads_TE, const std::vector<Segment>& segments,
                                   const RotaryShape& heads, const TreeAttentionShape& shape,
                                   Tensor& logsumexp_TN) const {
@@ -317,10 +336,10 @@ void FastDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& targe
   const int64_t size = logits_RV.size(1);
   parallel_ranges(logits_RV.size(0), 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const avx2::RowStatistics out =
-          avx2::softmax_row(data<float>(logits_RV) + row * size, size, data<int64_t>(target)[row],
-                            static_cast<float>(1 / temperature));
-      data<float>(logprob_R)[row] = out.logprob;
+      const TargetStatistics out =
+          target_statistics({data<float>(logits_RV) + row * size, static_cast<std::size_t>(size)},
+                            data<int64_t>(target)[row], temperature);
+      data<float>(logprob_R)[row] = out.log_prob;
       data<float>(entropy_R)[row] = out.entropy;
       data<float>(logsumexp_R)[row] = out.logsumexp;
     }

@@ -127,6 +127,10 @@ void paged_attention(const PagedAttentionCall& call) {
   for_each_item(call, [&](const PagedPlan::Tile& tile, int64_t kv_head) {
     paged_prepare_avx2(call, tile, kv_head);
   });
+  attend_prepared_pages(call);
+}
+
+void attend_prepared_pages(const PagedAttentionCall& call) {
   for_each_item(call, [&](const PagedPlan::Tile& tile, int64_t kv_head) {
     paged_attend_avx2(call, tile, kv_head);
   });
@@ -162,6 +166,8 @@ void paged_attention_portable(const PagedAttentionCall& call) {
       x[r] = first * cos - second * sin;
       x[r + call.rotary_half] = second * cos + first * sin;
     }
+    if (call.activations == FloatKind::kBFloat16)
+      for (float& value : x) value = to_float(to_bfloat16(value));
     return x;
   };
   for (const PagedSequence& sequence : call.plan->sequences) {
@@ -219,6 +225,8 @@ void paged_attention_portable(const PagedAttentionCall& call) {
         float sum = call.sinks != nullptr ? std::exp(call.sinks[head] - largest) : 0;
         for (int64_t k = first_key; k <= position; ++k)
           sum += weight[k] = std::exp(weight[k] - largest);
+        if (call.logsumexp_TN != nullptr)
+          call.logsumexp_TN[row * call.num_heads + head] = largest + std::log(sum);
         for (int64_t d = 0; d < head_dim; ++d) {
           float out = 0;
           for (int64_t k = first_key; k <= position; ++k) {

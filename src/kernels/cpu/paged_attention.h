@@ -93,7 +93,8 @@ struct PagedAttentionCall {
   /// Of each row, null, or null for rows that see all: a byte for each key up to its own, 0 where it
   /// does not look.
   const uint8_t* const* chosen_T = nullptr;
-  float* query_scratch = nullptr;  // [T, N, value_stride(D)]
+  float* query_scratch = nullptr;  // [K, T, G, value_stride(D)]: queries, normed, turned and scaled
+  float* logsumexp_TN = nullptr;   // of scaled scores and sinks; null: not wanted
   const PagedPlan* plan = nullptr;
 
   /// Numbers of a row of qkv.
@@ -105,6 +106,9 @@ struct PagedAttentionCall {
 /// Runs on the kernel threads. The AVX2 form where the processor has it, its products in AVX-512
 /// where there is that.
 void paged_attention(const PagedAttentionCall& call);
+
+/// The same behind pages and queries that are prepared: nothing of qkv is read. Needs AVX2.
+void attend_prepared_pages(const PagedAttentionCall& call);
 
 /// The same in plain loops: for other processors, and the twin that tests compare with.
 void paged_attention_portable(const PagedAttentionCall& call);

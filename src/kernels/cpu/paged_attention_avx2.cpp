@@ -8,6 +8,7 @@
 #include "kernels/cpu/paged_attention.h"
 #include "kernels/cpu/paged_attention_avx512.h"
 #include "kernels/cpu/processor.h"
+#include "kernels/cpu/rows_avx2.h"
 #include "kernels/cpu/vector_avx2.h"
 
 // Two register tiles do all the work (M query rows at a time, M <= 6 so that M x 2 accumulators fit
@@ -341,6 +342,8 @@ SLIME_AVX2 void attend_tile(const PagedAttentionCall& call, const PagedPlan::Til
   for (int64_t i = 0; i < num_rows; ++i) {
     const int64_t at =
         ((first_row + i / group) * call.num_heads + kv_head * group + i % group) * call.head_dim;
+    if (call.logsumexp_TN != nullptr)
+      call.logsumexp_TN[at / call.head_dim] = rows.largest_M[i] + std::log(rows.sum_M[i]);
     const float factor = 1.0F / rows.sum_M[i];
     const float* out = rows.out_MS + i * stride;
     if (call.activations == FloatKind::kFloat32) {
@@ -353,31 +356,26 @@ SLIME_AVX2 void attend_tile(const PagedAttentionCall& call, const PagedPlan::Til
   }
 }
 
-/// One head of a row: to float32, norm, rotary embedding.
+/// Numbers of a precision as the row kernels (rows_avx2.h) know it.
+template <typename A>
+struct RowNumbers {
+  using Type = at::BFloat16;
+};
+template <>
+struct RowNumbers<float> {
+  using Type = float;
+};
+
+/// One head of a row, normed and rotated as training does it: `x` is rounded to the activations'
+/// precision. Where only a part of the head turns (latent attention), the rest stays.
 template <typename A>
 SLIME_AVX2 void load_head(const PagedAttentionCall& call, const A* from, const float* norm,
-                          int64_t angle, float* x) {
-  const int64_t head_dim = call.head_dim;
-#pragma omp simd
-  for (int64_t d = 0; d < head_dim; ++d) x[d] = value_of(from[d]);
-  if (norm != nullptr) {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t d = 0; d < head_dim; ++d) sum += x[d] * x[d];
-    const float factor = 1.0F / std::sqrt(sum / static_cast<float>(head_dim) + call.norm_eps);
-#pragma omp simd
-    for (int64_t d = 0; d < head_dim; ++d) x[d] *= factor * norm[d];
-  }
-  const int64_t half = call.rotary_half;
-  const float* cos = call.cos_PR + angle * half;
-  const float* sin = call.sin_PR + angle * half;
-#pragma omp simd
-  for (int64_t r = 0; r < half; ++r) {
-    const float first = x[r];
-    const float second = x[r + half];
-    x[r] = first * cos[r] - second * sin[r];
-    x[r + half] = second * cos[r] + first * sin[r];
-  }
+                          int64_t angle, A* x) {
+  const float* cos = call.cos_PR + angle * call.rotary_half;
+  const float* sin = call.sin_PR + angle * call.rotary_half;
+  std::copy_n(from, call.head_dim, x);
+  cpu::avx2::norm_rotate_head(reinterpret_cast<typename RowNumbers<A>::Type*>(x), norm, cos, sin,
+                              2 * call.rotary_half, call.norm_eps);
 }
 
 template <typename A, typename T>
@@ -388,8 +386,9 @@ SLIME_AVX2 void prepare_tile(const PagedAttentionCall& call, const PagedPlan::Ti
   const int64_t stride = value_stride(head_dim);
   const int64_t group = call.num_heads / call.num_kv_heads;
   const int64_t total_rows = sequences.back().first_row + sequences.back().num_rows;
-  thread_local std::vector<float> key;
-  key.resize(head_dim);
+  thread_local std::vector<A> head_of_row;
+  head_of_row.resize(head_dim);
+  A* x = head_of_row.data();
   for (int64_t s = 0; s < tile.num_sequences; ++s) {
     const PagedSequence& sequence = sequences[tile.first_sequence + s];
     for (int64_t i = 0; i < tile.num_rows; ++i) {
@@ -399,23 +398,22 @@ SLIME_AVX2 void prepare_tile(const PagedAttentionCall& call, const PagedPlan::Ti
       const A* heads = static_cast<const A*>(call.qkv_TE) + row * call.row_size();
       for (int64_t g = 0; g < group; ++g) {
         float* query = call.query_scratch + ((kv_head * total_rows + row) * group + g) * stride;
-        load_head(call, heads + (kv_head * group + g) * head_dim, call.q_norm, angle, query);
+        load_head(call, heads + (kv_head * group + g) * head_dim, call.q_norm, angle, x);
 #pragma omp simd
-        for (int64_t d = 0; d < head_dim; ++d) query[d] *= call.scale;
+        for (int64_t d = 0; d < head_dim; ++d) query[d] = value_of(x[d]) * call.scale;
       }
-      load_head(call, heads + (call.num_heads + kv_head) * head_dim, call.k_norm, angle,
-                key.data());
+      load_head(call, heads + (call.num_heads + kv_head) * head_dim, call.k_norm, angle, x);
       const int64_t head =
           static_cast<int64_t>(sequence.pages[position / kPageTokens]) * call.num_kv_heads +
           kv_head;
       const int64_t slot = position % kPageTokens;
       T* values = static_cast<T*>(call.values) + (head * kPageTokens + slot) * stride;
       if (call.values_are_keys) {
-        for (int64_t d = 0; d < head_dim; ++d) assign(values[d], key[d]);
+        for (int64_t d = 0; d < head_dim; ++d) assign(values[d], value_of(x[d]));
         continue;
       }
       T* keys = static_cast<T*>(call.keys) + head * head_dim * kPageTokens + slot;
-      for (int64_t d = 0; d < head_dim; ++d) assign(keys[d * kPageTokens], key[d]);
+      for (int64_t d = 0; d < head_dim; ++d) assign(keys[d * kPageTokens], value_of(x[d]));
       const A* value = heads + (call.num_heads + call.num_kv_heads + kv_head) * head_dim;
       for (int64_t d = 0; d < head_dim; ++d) assign(values[d], value_of(value[d]));
     }

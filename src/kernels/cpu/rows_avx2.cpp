@@ -133,33 +133,6 @@ void narrow(const float* from, at::BFloat16* to, int64_t size) {
   for (int64_t i = 0; i < size; ++i) store(to + i, from[i]);
 }
 
-RowStatistics softmax_row(const float* logits, int64_t size, int64_t target,
-                          float inverse_temperature) {
-  const float largest = largest_of(logits, size);
-  // Blocks keep the float sums short: a vocabulary's tail is many tiny terms.
-  constexpr int64_t kBlock = 1024;
-  double total = 0, weighted = 0;
-  for (int64_t begin = 0; begin < size; begin += kBlock) {
-    const int64_t end = std::min(size, begin + kBlock);
-    float sum = 0, product = 0;
-#pragma omp simd reduction(+ : sum, product)
-    for (int64_t i = begin; i < end; ++i) {
-      const float u = (logits[i] - largest) * inverse_temperature;
-      const float e = fast_exp(u);
-      sum += e;
-      product += e * u;
-    }
-    total += sum;
-    weighted += product;
-  }
-  const double log_total = std::log(total);
-  const double target_logit = target < 0 ? 0 : static_cast<double>(logits[target]);
-  const double target_u = (target_logit - largest) * inverse_temperature;
-  return {static_cast<float>(target_u - log_total),
-          static_cast<float>(log_total - weighted / total),
-          static_cast<float>(log_total + static_cast<double>(largest) * inverse_temperature)};
-}
-
 void soft_cap_row(float* x, int64_t size, float cap) { soft_cap(x, size, 1, cap); }
 
 template <typename T>
@@ -206,6 +179,7 @@ SLIME_WEIGHTED_ROWS_OF(float, float)
 SLIME_WEIGHTED_ROWS_OF(float, at::BFloat16)
 SLIME_WEIGHTED_ROWS_OF(float, at::Half)
 SLIME_WEIGHTED_ROWS_OF(at::BFloat16, at::BFloat16)
+SLIME_WEIGHTED_ROWS_OF(at::BFloat16, float)
 #undef SLIME_ROWS_OF
 #undef SLIME_WEIGHTED_ROWS_OF
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Row-wise kernels for processors with AVX2: norms, rotary embedding, SwiGLU, softmax statistics.
+/// Row-wise kernels for processors with AVX2: norms, rotary embedding, SwiGLU, gradients of logits.
 /// T is float or at::BFloat16 (activations), W also at::Half (weights); sums are float. Each call
 /// does the rows it is given; the caller spreads rows over threads.
 
@@ -43,14 +43,8 @@ void sum(const T* a, const T* b, T* out, int64_t size);
 /// To nearest, ties to even.
 void narrow(const float* from, at::BFloat16* to, int64_t size);
 
-struct RowStatistics {
-  float logprob, entropy, logsumexp;
-};
-/// Of the logits of one row divided by the temperature. A target of -1 is none, here and below.
-RowStatistics softmax_row(const float* logits, int64_t size, int64_t target,
-                          float inverse_temperature);
-/// Logits to their gradient; float results may go where the logits are. `inverse_cap`: of a cap that
-/// the logits have, 0 without one.
+/// Logits to their gradient; float results may go where the logits are. A target of -1 is none.
+/// `inverse_cap`: of a cap that the logits have, 0 without one.
 template <typename T>
 void softmax_row_backward(const float* logits, int64_t size, int64_t target,
                           float inverse_temperature, float inverse_cap, float logsumexp,

@@ -22,6 +22,18 @@ struct RowStatistics {
 /// A row without a finite largest logit (a network that diverged) gets argmax 0 and total NaN.
 void measure_row(std::span<const float> logits_V, float inverse_temperature, RowStatistics& row);
 
+/// What training wants of a row.
+struct TargetStatistics {
+  float log_prob = 0;  // the bits that sample_row() and score_row() report
+  float entropy = 0;
+  float logsumexp = 0;  // of logits / temperature
+};
+
+/// `target` is -1 where another rank has it, then its logit counts as 0. The sum of exponentials is
+/// measure_row()'s, in its order.
+TargetStatistics target_statistics(std::span<const float> logits_V, int64_t target,
+                                   double temperature);
+
 /// Appends (logit, id) of all logits >= threshold that are not -infinity.
 void collect_at_least(std::span<const float> logits_V, float threshold,
                       std::vector<std::pair<float, int32_t>>& out);

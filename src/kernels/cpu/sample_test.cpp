@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/random.h"
+#include "kernels/cpu/sample_statistics.h"
 
 namespace slime::kernels {
 namespace {
@@ -58,6 +59,27 @@ TEST(SampleRow, LogProbsAreExactToOneMillionth) {
                     std::log(p[id]), 1e-6 + 1e-7 * std::abs(std::log(p[id])))
             << vocab << " ids, temperature " << temperature;
       }
+    }
+  }
+}
+
+TEST(SampleRow, TrainingHasTheLogProbOfSamplingToTheBit) {
+  for (const int64_t vocab : {1, 15, 16, 511, 512, 513, 49152}) {
+    for (const double temperature : {0.3, 1.0, 2.5}) {
+      const auto logits = noisy_logits(vocab, 4);
+      const auto p = softmax(logits, temperature);
+      double entropy = 0;
+      for (const double x : p) entropy -= x > 0 ? x * std::log(x) : 0;
+      for (int64_t id = 0; id < vocab; id += 1 + vocab / 7) {
+        const TargetStatistics trained = target_statistics(logits, id, temperature);
+        EXPECT_EQ(trained.log_prob,
+                  score_row(logits, static_cast<int32_t>(id), temperature, 0).log_prob);
+        EXPECT_NEAR(trained.entropy, entropy, 2e-5);
+        const double logsumexp = logits[id] / temperature - std::log(p[id]);
+        EXPECT_NEAR(trained.logsumexp, logsumexp, 1e-6 * (1 + std::abs(logsumexp)));
+      }
+      EXPECT_NEAR(target_statistics(logits, -1, temperature).log_prob,
+                  -target_statistics(logits, 0, temperature).logsumexp, 1e-5);
     }
   }
 }
