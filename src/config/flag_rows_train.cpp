@@ -92,6 +92,12 @@ std::vector<FlagRow> algorithm_flags() {
           .with("--loss-type dpo_loss"),
       works("--use-rollout-logprobs", &C::use_rollout_logprobs,
             "the engine's log-probs are the old policy's"),
+      works(
+          "--true-on-policy", &C::true_on_policy,
+          "the trainer computes with the engine's bits: the log-probs of each step are checked to "
+          "be equal, and no pass, correction or replay makes up for a difference (docs/exact.md)"),
+      alias("--true-on-policy-mode", {.words = {{"", {{"--true-on-policy", ""}}}}},
+            "the same as --true-on-policy"),
       works("--use-tis", &C::use_tis, "truncated importance sampling between trainer and engine"),
       works("--tis-clip", &C::tis_clip, "its upper bound").with("--use-tis"),
       works("--tis-clip-low", &C::tis_clip_low, "its lower bound").with("--use-tis"),

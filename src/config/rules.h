@@ -52,6 +52,8 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems);
 void check_weight_publishing(ParsedFlags& flags, Problems& problems);
 /// Behind check_async(): what the engines' matrices are stored as.
 void check_rollout_precision(ParsedFlags& flags, Problems& problems);
+/// Behind check_async() and check_rollout_precision(): --true-on-policy.
+void check_on_policy(ParsedFlags& flags, Problems& problems);
 /// Generation beside training.
 void check_async(ParsedFlags& flags, Problems& problems);
 

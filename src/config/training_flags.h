@@ -46,6 +46,7 @@ struct AlgorithmFlags {
   Flag<bool> use_score_centering{false};
   Flag<int64_t> score_centering_top_k{128};
   Flag<bool> use_rollout_logprobs{false};
+  Flag<bool> true_on_policy{false};
   Flag<bool> use_tis{false};
   Flag<double> tis_clip{2.0};
   Flag<double> tis_clip_low{0.0};

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "engine/end_tokens.h"
 #include "engine/grammar_constraints.h"
+#include "kernels/cpu/processor.h"
 #include "model/config.h"
 #include "model/pipeline_layers.h"
 #include "roles/engine_ranks.h"
@@ -46,6 +47,22 @@ void check_experts(const config::RunConfig& config, const model::ModelConfig& mo
         "biases ranks share",
         etp, model.hidden_size));
   }
+}
+
+/// Attentions whose decode is another computation than their training (docs/exact.md).
+void check_on_policy(const model::ModelConfig& model, std::vector<std::string>& problems) {
+  const auto refuse = [&](bool is_so, const char* why) {
+    if (is_so) problems.push_back(fmt::format("--true-on-policy: {}; leave it out", why));
+  };
+  refuse(model.latent.kv_rank > 0,
+         "the model has latent attention, whose engine multiplies latents where the trainer "
+         "multiplies heads");
+  refuse(!model.delta.in_layer.empty(),
+         "the model has gated delta nets, whose engine goes token by token where the trainer goes "
+         "by chunks");
+  refuse(!kernels::cpu::has_avx2(),
+         "this processor has no AVX2, without which the engine's "
+         "attention is not the trainer's");
 }
 
 /// Choices of tokens do not travel between pipeline stages.
@@ -114,6 +131,7 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
     problems.push_back(fmt::format("--score-centering-top-k {}: the model has {} ids",
                                    config.score_centering_top_k.peek(), model.vocab_size));
   }
+  if (config.true_on_policy) check_on_policy(model, problems);
   check_experts(config, model, problems);
   if (config.has_codes() && config.generates() && config.device != "cpu" && model.has_experts()) {
     problems.emplace_back(

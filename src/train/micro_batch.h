@@ -32,6 +32,7 @@ struct MicroBatch {
   /// int16 [Y, L, K]: whom the rows visited in the pass for old log-probs, in this stage's layers;
   /// undefined: nobody recorded it. What packed.experts_UW says comes from the engine.
   Tensor visited_YLK;
+  bool attends_in_pages = false;  // model::TreeAttention::attend_in_pages()
 
   bool has_response() const { return trained_T.size(0) > 0; }
 };
@@ -60,6 +61,7 @@ struct PlanOptions {
   int64_t rotary_switch = 0;
   int64_t rotary_offset = 0;
   bool scores_as_sampled = false;
+  bool attends_in_pages = false;
   bool keeps_pairs = false;             // samples 2i and 2i + 1 share a micro-batch: preferences
   bool separates_zero_rewards = false;  // samples with reward 0 get micro-batches of their own
   at::ScalarType dtype = at::kFloat;    // of weight_T: float32 or float64

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/device.h"
+#include "kernels/pick_rows.h"
 #include "model/layers/row_shares.h"
 
 namespace slime::train {
@@ -58,6 +59,7 @@ Pass::Pass(model::Network& network, const comm::Mesh& mesh, const MicroBatch& mi
       device_(network.weights().flat().device()),
       rows_(tokens_of(network, mesh, micro_batch), mesh),
       attention_(rows_) {
+  if (micro_batch.attends_in_pages) attention_.attend_in_pages();
   if (routing != nullptr) ask_routers(mesh, *routing);
 }
 
@@ -149,7 +151,7 @@ kernels::LogProbs Pass::log_probs(const Tensor& hidden_LH,
     own.listed_tokens = centered;
   }
   const kernels::LogProbs scores = network_.log_probs(
-      hidden_LH.index_select(0, scored.row.to(device_)), target.to(device_), own);
+      kernels::pick_rows(hidden_LH, scored.row.to(device_)), target.to(device_), own);
   const auto of_tokens = [&](const Tensor& x) {
     const Tensor all = of_all_ranks(x, scored);
     return is_per_token ? all : all.index_select(0, packed.scored_T);
@@ -160,7 +162,7 @@ kernels::LogProbs Pass::log_probs(const Tensor& hidden_LH,
 
 Tensor Pass::values(const Tensor& hidden_LH, const model::ValueHead& head) const {
   const Scored scored = own_of(micro_batch_.packed.row_S);
-  const Tensor value = head.forward(hidden_LH.index_select(0, scored.row.to(device_)));
+  const Tensor value = head.forward(kernels::pick_rows(hidden_LH, scored.row.to(device_)));
   return of_all_ranks(value, scored).index_select(0, micro_batch_.packed.scored_T);
 }
 

@@ -20,6 +20,7 @@
 #include "train/kept_logits.h"
 #include "train/level_cost.h"
 #include "train/log_prob_difference.h"
+#include "train/on_policy.h"
 #include "train/pipeline.h"
 #include "train/plan_options.h"
 #include "train/rank_report.h"
@@ -343,6 +344,14 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
   if (config_.before_train_step) config_.before_train_step(state_.rollouts_done, place);
   std::vector<std::string> problems;
   algo::MetricSums own = accumulate(batch, plan, columns, problems, true);
+  // Weights are those that the engine drew with until the first step of a batch.
+  if (config_.true_on_policy && place == 0) {
+    for (const MicroBatch& micro_batch : plan.micro_batches) {
+      if (micro_batch.has_response())
+        check_log_probs(batch, micro_batch, columns.engine,
+                        columns.seen.gather(micro_batch.samples));
+    }
+  }
   own[kWithoutEngine] = share_without(columns.engine, batch, plan, config_.reduction);
   algo::MetricSums sums = sum(ranks_, own, "metrics of the step");
   const double without_engine = sums.extract(kWithoutEngine).mapped();

@@ -76,6 +76,8 @@ struct TrainConfig {
   RoutingReplay routing_replay = RoutingReplay::kNone;
   model::RouterLosses router_losses;
   double router_bias_update_rate = 0;  // of selection biases; 0: they stay
+  /// The engine's log-probs are this trainer's to the bit, and checked to be: see on_policy.h.
+  bool true_on_policy = false;
   bool replays_top_p = false;   // log-probs are taken in the nucleus the token was sampled from
   bool keep_old_actor = false;  // old log-probs come from weights that lag (spec 4.5)
   int64_t update_weights_interval = 1;  // rollout steps between hand-overs to the engine

@@ -10,6 +10,7 @@
 #include "kernels/device.h"
 #include "kernels/trace.h"
 #include "train/columns.h"
+#include "train/on_policy.h"
 #include "train/pipeline.h"
 #include "train/trainer.h"
 
@@ -73,7 +74,11 @@ Columns Trainer::score_columns(const TrainBatch& batch, std::vector<StepPlan>& p
   if (config_.objective == Objective::kPreference) return columns;
   if (config_.has_teacher_model) timed_pass(*others_.teacher, columns.teacher, "teacher_log_probs");
   if (needs_old_pass(config_, plans.size())) {
-    timed_pass(config_.keep_old_actor ? *others_.old_actor : network_, columns.old, "log_probs");
+    if (config_.true_on_policy && !config_.keep_old_actor && is_on_policy(batch)) {
+      columns.old = columns.engine;  // that pass would compute the same numbers
+    } else {
+      timed_pass(config_.keep_old_actor ? *others_.old_actor : network_, columns.old, "log_probs");
+    }
   }
   if (critic_) {
     const auto start = clock_.now();

@@ -1,0 +1,69 @@
+/// --true-on-policy: where engine and trainer compute the same bits, and what is left out there.
+
+#include <fmt/format.h>
+
+#include "config/rules.h"
+
+namespace slime::config {
+namespace {
+
+constexpr std::string_view kTrueOnPolicy = "--true-on-policy";
+
+/// Where the engine does not compute what the trainer does, or draws from something else.
+void check_same_bits(const RunConfig& config, Problems& problems) {
+  const auto refuse = [&](bool is_so, const std::string& why) {
+    problems.require(!is_so, fmt::format("{}: {}", kTrueOnPolicy, why));
+  };
+  refuse(config.device == "cuda",
+         "engine and trainer add in different orders on a GPU; use --device cpu, or leave it out");
+  refuse(config.world_size() > 1 || config.num_engine_workers > 0 || config.has_external_engines(),
+         "several ranks and engines elsewhere add in another order than one process; train with "
+         "one rank and its own engine");
+  refuse(config.loss_type != "policy_loss" && config.loss_type != "custom_loss",
+         fmt::format("needs log-probs of the policy: --loss-type policy_loss; it is {}",
+                     config.loss_type.get()));
+  refuse(config.train_async,
+         "needs tokens of the weights that are trained; use slime train, not train-async");
+  refuse(config.has_update_interval() && config.update_weights_interval > 1,
+         fmt::format("--update-weights-interval {} lets the engine lag behind the trainer; use 1",
+                     config.update_weights_interval));
+  refuse(
+      config.dtype != "float32" && config.dtype != "bfloat16",
+      fmt::format("the engine computes in float32 or bfloat16; --dtype is {}", config.dtype.get()));
+  refuse(config.has_codes(),
+         "an engine with matrices in codes is not the trainer; leave --rollout-precision out");
+  const std::string cache = config.kv_cache_dtype();
+  refuse(cache != "auto" && cache != config.dtype.get(),
+         fmt::format("--sglang-kv-cache-dtype {} rounds what the trainer keeps in {}; leave it out",
+                     cache, config.dtype.get()));
+  refuse(config.rollout_top_p < 1 || config.rollout_top_k != -1,
+         "log-probs of a cut distribution are added in the order of its tokens; use "
+         "--rollout-top-p 1 and no --rollout-top-k");
+  refuse(config.rollout_temperature <= 0,
+         fmt::format("needs --rollout-temperature above 0; it is {}", config.rollout_temperature));
+}
+
+/// What corrects a difference that is not there. With partial rollouts some tokens are of older weights.
+void leave_out_corrections(ParsedFlags& flags) {
+  RunConfig& config = flags.config;
+  const auto leave_out = [&](Flag<bool>& is_on, std::string_view flag, std::string_view why) {
+    if (!is_on) return;
+    is_on = false;
+    flags.warnings.push_back(fmt::format("{} has no effect with {}: {}", flag, kTrueOnPolicy, why));
+  };
+  if (!config.partial_rollout)
+    leave_out(config.use_tis, "--use-tis", "each ratio of trainer and engine is 1");
+  constexpr std::string_view kRouting = "trainer and engine choose the same experts by themselves";
+  leave_out(config.use_routing_replay, "--use-routing-replay", kRouting);
+  leave_out(config.use_rollout_routing_replay, "--use-rollout-routing-replay", kRouting);
+}
+
+}  // namespace
+
+void check_on_policy(ParsedFlags& flags, Problems& problems) {
+  if (!flags.config.true_on_policy) return;
+  check_same_bits(flags.config, problems);
+  leave_out_corrections(flags);
+}
+
+}  // namespace slime::config

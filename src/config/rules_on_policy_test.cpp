@@ -1,0 +1,73 @@
+// What --true-on-policy cannot go with, and what it leaves out.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "config/parse_flags.h"
+#include "config/validate.h"
+#include "core/error.h"
+
+namespace slime::config {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kOnPolicyRun =
+    "--hf-checkpoint /tmp --prompt-data x.jsonl --rollout-batch-size 4 --n-samples-per-prompt 8 "
+    "--num-rollout 3 --rollout-max-response-len 16 --rm-type math --true-on-policy ";
+
+ParsedFlags on_policy_with(const std::string& more) {
+  std::istringstream stream(kOnPolicyRun + more);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  ParsedFlags parsed = parse_flags(words);
+  complete_and_validate(parsed);
+  return parsed;
+}
+
+struct OnPolicyRefusal {
+  const char* flags;
+  const char* says;
+};
+
+class OnPolicyRefuses : public testing::TestWithParam<OnPolicyRefusal> {};
+
+TEST_P(OnPolicyRefuses, WhatChangesBits) {
+  try {
+    on_policy_with(GetParam().flags);
+    FAIL() << GetParam().flags << " was taken";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(std::string("--true-on-policy: ") + GetParam().says));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OnPolicyRefuses,
+    testing::Values(
+        OnPolicyRefusal{"--device cuda", "engine and trainer add in different orders on a GPU"},
+        OnPolicyRefusal{"--actor-num-gpus-per-node 2", "several ranks and engines elsewhere"},
+        OnPolicyRefusal{"--rollout-num-gpus 1", "several ranks and engines elsewhere"},
+        OnPolicyRefusal{"--train-async", "needs tokens of the weights that are trained"},
+        OnPolicyRefusal{"--rollout-top-p 0.9", "log-probs of a cut distribution"},
+        OnPolicyRefusal{"--rollout-top-k 5", "log-probs of a cut distribution"},
+        OnPolicyRefusal{"--fp32 --sglang-kv-cache-dtype bf16", "--sglang-kv-cache-dtype bfloat16"},
+        OnPolicyRefusal{"--rollout-precision fp8", "an engine with matrices in codes"}));
+
+TEST(OnPolicy, WhatMakesUpForADifferenceIsLeftOutAndSaid) {
+  const ParsedFlags plain = on_policy_with("--use-tis --use-rollout-routing-replay");
+  EXPECT_FALSE(plain.config.use_tis);
+  EXPECT_FALSE(plain.config.use_rollout_routing_replay);
+  EXPECT_THAT(plain.warnings,
+              testing::Contains(HasSubstr("--use-tis has no effect with --true-on-policy")));
+  const ParsedFlags partial = on_policy_with("--use-tis --partial-rollout");
+  EXPECT_TRUE(partial.config.use_tis) << "some tokens are of older weights";
+}
+
+TEST(OnPolicy, TheOriginalsWordMeansTheSame) {
+  EXPECT_TRUE(on_policy_with("--true-on-policy-mode").config.true_on_policy);
+}
+
+}  // namespace
+}  // namespace slime::config
