@@ -44,9 +44,12 @@ std::string to_word(const json::value& value) {
 /// their JSON.
 std::optional<Setting> setting_of(std::string_view key, const json::value& value,
                                   const std::string& where) {
-  Setting setting{.name = "--" + std::string(key), .values = {}, .where = where};
+  Setting setting{.name = "--" + std::string(key), .values = {}, .where = where, .of_file = value};
   std::ranges::replace(setting.name, '_', '-');
-  if (value.is_null()) return std::nullopt;
+  if (value.is_null()) {  // a flag that is not given
+    if (find_flag(setting.name) != nullptr) return std::nullopt;
+    return setting;
+  }
   if (value.is_array()) {
     for (const json::value& element : value.get_array()) setting.values.push_back(to_word(element));
   } else {
@@ -130,7 +133,8 @@ void apply_to(ParsedFlags& parsed, const Setting& setting) {
   if (flag == nullptr) {
     std::string key = setting.name.substr(setting.name.find_first_not_of('-'));
     std::ranges::replace(key, '-', '_');
-    parsed.unknown[key] = value_of_words(setting.values);
+    parsed.unknown[key] =
+        setting.of_file ? *setting.of_file : json::value(value_of_words(setting.values));
     std::string hint = hint_for_unknown(setting.name);
     const bool is_own_key = setting.may_be_own_key && hint.empty();
     parsed.unknown_flags.push_back(

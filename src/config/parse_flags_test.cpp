@@ -373,6 +373,26 @@ TEST(Flags, AFlagThatNobodyKnowsIsKeptForPlugIns) {
   EXPECT_EQ(parsed.unknown,
             (json::object{
                 {"max_turns", 4}, {"my_tools", json::array{"a", "b"}}, {"verbose_tools", true}}));
+  const auto names =
+      parse_flags(words("--world 007 --nobody nan --share 0.5 --shift -2e-3 --zero 0"));
+  EXPECT_EQ(
+      names.unknown,
+      (json::object{
+          {"world", "007"}, {"nobody", "nan"}, {"share", 0.5}, {"shift", -2e-3}, {"zero", 0}}));
+}
+
+TEST(Flags, OfAFileWhatNobodyKnowsKeepsItsType) {
+  const auto path = std::filesystem::temp_directory_path() / "slime_own_keys_test.yaml";
+  std::ofstream(path) << "world: '007'\ntools: {search: [1, '2']}\nnothing: null\non: false\n"
+                         "one: [x]\nlr: null\n";
+  const auto parsed = parse_flags(words("--lr 0.5 --custom-config-path " + path.string()));
+  EXPECT_EQ(parsed.unknown, (json::object{{"world", "007"},
+                                          {"tools", json::object{{"search", json::array{1, "2"}}}},
+                                          {"nothing", nullptr},
+                                          {"on", false},
+                                          {"one", json::array{"x"}}}));
+  EXPECT_EQ(parsed.config.lr, 0.5);
+  std::filesystem::remove(path);
 }
 
 TEST(Flags, OfAListThatIsGivenTwiceTheLastWinsAndDataAndHooksAddUp) {

@@ -142,8 +142,21 @@ json::value value_of(const FlagRow& flag, const RunConfig& config) {
       flag.member);
 }
 
+namespace {
+
+/// Not "007", which is a name, nor "nan".
+bool is_written_as_number(std::string_view word) {
+  if (word.starts_with('-')) word.remove_prefix(1);
+  const bool has_leading_zero =
+      word.size() > 1 && word[0] == '0' && word[1] >= '0' && word[1] <= '9';
+  return !has_leading_zero && word.find_first_not_of("0123456789.eE+-") == std::string_view::npos;
+}
+
+}  // namespace
+
 json::value value_of_words(const std::vector<std::string>& words) {
   const auto one = [](const std::string& word) -> json::value {
+    if (!is_written_as_number(word)) return json::value(word);
     if (int64_t number = 0; read_number(word, number)) return number;
     if (double number = 0; read_number(word, number)) return number;
     return json::value(word);

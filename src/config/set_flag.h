@@ -17,6 +17,8 @@ struct Setting {
   std::vector<std::string> values;
   std::string where;            // "" for the command line, else the file
   bool may_be_own_key = false;  // of --custom-config-path
+  /// As the file has it: what is no flag keeps its type for functions of the user's.
+  std::optional<json::value> of_file = std::nullopt;
 };
 
 /// Sets the flag's member; `adds`: to the values of a list. Returns what is wrong, or nothing. A flag
