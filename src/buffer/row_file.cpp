@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <string_view>
 
 #include "buffer/data_files.h"
 #include "buffer/line_reader.h"
@@ -23,13 +25,28 @@ int64_t count_rows(const std::filesystem::path& path) {
   return num_rows;
 }
 
+/// Whether a line ends inside of an object or a list: no whole value of JSON ends so.
+bool goes_on(std::string_view line) {
+  const std::size_t last = line.find_last_not_of(" \t\r");
+  return last != std::string_view::npos &&
+         std::string_view("{[,:").find(line[last]) != std::string_view::npos;
+}
+
 void open_once(const std::filesystem::path& path) {
   if (is_parquet(path)) {
     const LineReader reader(path);  // says why a file cannot be opened
     require_parquet_library();
     count_parquet_rows(path);
   } else if (path.extension() == ".jsonl") {
-    const LineReader reader(path);
+    LineReader reader(path);
+    const std::optional<std::string> line = reader.next();
+    if (line && goes_on(*line)) {
+      throw ConfigError(
+          fmt::format("{}: its JSON goes on behind line {}; each row stands on one line (jq -c {} "
+                      "writes such a file)",
+                      path.string(), reader.line_number(),
+                      line->find_first_not_of(" \t") == line->find('[') ? "'.[]'" : "."));
+    }
   } else {
     throw ConfigError(fmt::format("{}: the name should end in .jsonl or .parquet", path.string()));
   }

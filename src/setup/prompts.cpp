@@ -162,7 +162,7 @@ std::function<void(const buffer::DatasetRow&)> row_check(
   const bool has_own_generation =
       !config.custom_generate_function_path.empty() || config::has_users_rollout(config) ||
       (set != nullptr &&
-       (!set->custom_generate_function_path.empty() || !config.eval_function_path.empty()));
+       (!set->custom_generate_function_path.empty() || config::has_users_evaluation(config)));
   auto check_reward = reward_check(config, set);
   if (applies_template || has_own_generation || config.trains_on_rows() ||
       !config.load_debug_rollout_data.empty())

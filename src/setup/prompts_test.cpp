@@ -130,8 +130,16 @@ TEST(Prompts, MessagesWithoutATemplateAreRefusedWhereNobodyElseMakesATextOfThem)
   config.prompt_data = {path.string()};
   EXPECT_THAT(problems_of([&] { load_prompts(config, text); }),
               HasSubstr("line 1: the prompt is a list of messages, add --apply-chat-template"));
+  config::EvalSetConfig set;
+  set.path = path.string();
+  set.input_key = "input";
+  config.eval_interval = 1;
+  config.eval_function_path = config.rollout_function_path;  // as a run completes it
+  EXPECT_THAT(problems_of([&] { load_eval_prompts(config, text, set); }),
+              HasSubstr("line 1: the prompt is a list of messages, add --apply-chat-template"));
   config.custom_generate_function_path = "my.generate";
   EXPECT_EQ(load_prompts(config, text).size(), 1);
+  EXPECT_EQ(load_eval_prompts(config, text, set).size(), 1);
 }
 
 TEST(Prompts, ARewardThatDoesNotExistIsSaidOnceAndNotOfEachRow) {
