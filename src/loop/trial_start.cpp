@@ -239,6 +239,7 @@ bool knows_beginning(const config::RunConfig& config) {
 
 /// Reference, teacher and critic, where they are here.
 void try_other_models(const config::RunConfig& config, Sentences& problems) {
+  if (config.needs_reference() && !fs::exists(config.ref_load)) return;  // noted with the flags
   const std::vector<setup::OtherModel> others = setup::other_models(config);
   std::vector<setup::OtherModel> here;
   for (const setup::OtherModel& other : others) {

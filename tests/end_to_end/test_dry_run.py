@@ -127,6 +127,13 @@ def test_what_a_run_would_find_before_its_first_token_is_found(work, tmp_path):
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
 
 
+def test_a_reference_that_is_elsewhere_is_noted_and_not_refused(work, tmp_path):
+    extra = ["--use-kl-loss", "--kl-loss-coef", "0.01", "--ref-load", str(tmp_path / "none"), "--dry-run"]
+    done = run_slime(train_command(work, tmp_path / "run", extra=extra))
+    assert done.returncode == 0 and "0 refusals" in done.stdout, done.stdout
+    assert done.stdout.count("no such directory; without it the reference is --hf-checkpoint") == 1
+
+
 def test_what_nothing_reads_is_told_when_the_run_begins_and_ends(work, tmp_path):
     done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=["--gamma", "0.9"]))
     assert done.returncode == 0, done.stdout + done.stderr
