@@ -111,6 +111,18 @@ bool adds_up(const FlagRow& flag, const RunConfig& config) {
   return std::ranges::find(kGathered, flag.name) != std::end(kGathered);
 }
 
+/// Functions of the user's may read it all the same: args.sglang_tool_call_parser.
+void note_for_users(const FlagRow& flag, const Setting& setting, RunConfig& config) {
+  std::string name(flag.name.substr(2));
+  std::ranges::replace(name, '-', '_');
+  config.given_aliases.erase(name);
+  if (setting.values.size() > 1) return;
+  std::string word = setting.values.empty() ? "" : setting.values[0];
+  if (flag.takes_values == 0 && word == "false") return;  // `bf16: false` in a file
+  if (flag.takes_values == 0) word.clear();
+  config.given_aliases[name] = std::move(word);
+}
+
 /// An evaluation set that is given again, with another file.
 void drop_renewed_sets(const Setting& setting, ParsedFlags& parsed) {
   std::vector<std::string>& words = parsed.config.eval_prompt_data.change();
@@ -167,9 +179,12 @@ void apply_to(ParsedFlags& parsed, const Setting& setting) {
     note_alias(parsed, *flag, setting);
   } else if (auto wrong = set_flag(*flag, setting, adds, parsed.config)) {
     parsed.problems.push_back(prefix + *wrong);
-  } else if (flag->status == FlagStatus::kAccepted && !flag->reasons.empty()) {
-    parsed.without_effect.emplace_back(flag->name);
   } else if (flag->status == FlagStatus::kAccepted) {
+    note_for_users(*flag, setting, parsed.config);
+    if (!flag->reasons.empty()) {
+      parsed.without_effect.emplace_back(flag->name);
+      return;
+    }
     parsed.warnings.push_back(
         fmt::format("{}{} has no effect: {}", prefix, flag->name, flag->meaning));
   }

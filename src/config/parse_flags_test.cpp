@@ -130,6 +130,14 @@ TEST(Flags, TheCommandLineWinsOverTheFile) {
   std::filesystem::remove(path);
 }
 
+TEST(Flags, UsersFunctionsReadWhatThisProgramHasNoUseFor) {
+  const RunConfig config =
+      parse_flags(words("--sglang-tool-call-parser qwen3_coder --disable-bias-linear")).config;
+  EXPECT_EQ(flags_for_users(config).at("sglang_tool_call_parser"), "qwen3_coder");
+  EXPECT_EQ(flags_for_users(config).at("disable_bias_linear"), true);
+  EXPECT_TRUE(flags_for_users(RunConfig()).at("sglang_tool_call_parser").is_null());
+}
+
 TEST(Flags, WordsBehindAScriptsWinOverItsData) {
   using Words = std::vector<std::string>;
   const std::string sets = "--eval-prompt-data aime a.jsonl --eval-prompt-data gsm g.jsonl ";

@@ -41,8 +41,8 @@ struct RunConfig : ModelFlags,
   /// This configuration with the critic's overrides of --megatron-config-path, if there are any.
   std::shared_ptr<const RunConfig> critic;
 
-  /// Aliases as the user gave them, for users' functions: "max_weight_staleness", "2"; a switch has
-  /// an empty word. What they mean stands in the flags (config/aliases.h).
+  /// Aliases, and flags without effect, as given, for users' functions: "max_weight_staleness", "2"; a switch
+  /// has an empty word. What aliases mean stands in the flags (config/aliases.h).
   std::map<std::string, std::string> given_aliases;
 
   /// Names of models and data sets on the hub, and the paths that the command has found for them: what
