@@ -222,7 +222,10 @@ ListedRun read_run(const fs::path& root, const std::string& name) {
     if (branch != kMainBranch) others.push_back(read_branch(base, branch));
   add_children(run.main, others);
   for (ListedBranch& lost : others) {  // of a parent that is not there
-    if (!lost.name.empty()) run.main.children.push_back(std::move(lost));
+    if (lost.name.empty()) continue;
+    if (!lost.parent.empty())
+      lost.differences.push_back(fmt::format("its parent {} is deleted", lost.parent));
+    run.main.children.push_back(std::move(lost));
   }
   try {
     const std::string active = named_branch(base);
@@ -295,11 +298,9 @@ std::string ago(double seconds) {
   return fmt::format("{:.0f} d", seconds / 86400);
 }
 
-/// "1a2b3c4d after 7": below the branch in which it began, or below main where that one is not there.
-std::string name_below(const ListedBranch& above, const ListedBranch& branch) {
-  if (branch.parent.empty()) return branch.name;
-  return fmt::format("{} after {}", branch.name, branch.from) +
-         (branch.parent == above.name ? "" : fmt::format(" of {} (deleted)", branch.parent));
+/// "1a2b3c4d after 7"; without the step where nobody knows it.
+std::string name_below(const ListedBranch& branch) {
+  return branch.from < 0 ? branch.name : fmt::format("{} after {}", branch.name, branch.from);
 }
 
 class Table {
@@ -332,7 +333,7 @@ class Table {
     for (std::size_t i = 0; i < branch.children.size(); ++i) {
       const bool is_last = i + 1 == branch.children.size();
       const ListedBranch& child = branch.children[i];
-      add(child, name_below(branch, child), other + (is_last ? "`- " : "|- "),
+      add(child, name_below(child), other + (is_last ? "`- " : "|- "),
           other + (is_last ? "   " : "|  "));
     }
   }
@@ -342,11 +343,9 @@ class Table {
 
   void add_lost(const std::string& branch) {
     if (branch.empty()) return;
-    text_ += clip_to_width(fmt::format("    its active branch {} is deleted: --load "
-                                       "SAVE/branches/main goes on in main",
-                                       branch),
-                           width_) +
-             "\n";
+    const std::string line = fmt::format(
+        "    its active branch {} is deleted; --load SAVE/branches/main goes on", branch);
+    text_ += clip_to_width(line, width_) + "\n";
   }
 
  private:

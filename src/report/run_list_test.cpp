@@ -105,8 +105,10 @@ TEST(RunList, DeletedBranchesAreNamed) {
   EXPECT_EQ(runs.at(0).lost_branch, "aaaaaaaa");
   const std::string table = table_of_runs(runs, 80, false, 1060);
   EXPECT_THAT(table, HasSubstr("cccccccc after 2 "));
-  EXPECT_THAT(table, HasSubstr("bbbbbbbb after 5 of aaaaaaaa (deleted)"));
-  EXPECT_THAT(table, HasSubstr("its active branch aaaaaaaa is deleted: --load SAVE/branches/main"));
+  EXPECT_THAT(table, HasSubstr("bbbbbbbb after 5 "));
+  EXPECT_THAT(table, HasSubstr("its parent aaaaaaaa is deleted"));
+  EXPECT_THAT(table, HasSubstr("its active branch aaaaaaaa is deleted; --load SAVE/branches/main "
+                               "goes on\n"));
   EXPECT_THAT(table, Not(HasSubstr("after -1")));
   // Nobody knows where this one began.
   replace_file(root / "branches/cccccccc/checkpoints/rollout/branch.json", "{");
