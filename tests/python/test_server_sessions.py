@@ -50,6 +50,20 @@ def test_paths_are_samples_and_what_they_share_is_trained_once():
     assert [answer["output_ids"] for answer in answers] == [[3, 4], [6], [8], [9]]
 
 
+def test_nuclei_of_turns_stand_beside_the_tokens_that_are_trained():
+    """As --rollout-top-p below 1 wants them; tokens of tools, and those that another sample trains, have none."""
+    drawn = [(1, [3, 8, 4], [2, 1]), (2, [6], [1]), (4, [8, 9], [2]), (5, [9], [1])]
+    nuclei = {number: {"output_top_p_token_ids": ids, "output_top_p_token_counts": counts} for number, ids, counts in drawn}
+    _, samples = samples_of_turns([{**each, **nuclei[each["id"]]} for each in RECORDED], base_sample=Sample())
+    assert [list(sample.rollout_top_p_token_ids) for sample in samples] == [[3, 8, 4, 6], [8, 9], [9]]
+    assert [list(sample.rollout_top_p_token_offsets) for sample in samples] == [[0, 2, 3, 3, 4], [0, 0, 0, 0, 2], [0, 1]]
+    assert samples[0].rollout_top_p_log_probs is None
+    plain = samples_of_turns(RECORDED, base_sample=Sample())[1][0]
+    assert plain.rollout_top_p_token_ids is None and plain.rollout_top_p_token_offsets is None
+    with pytest.raises(ValueError, match="turn 1: nuclei of 1 tokens, 2 tokens"):
+        samples_of_turns([{**RECORDED[0], "output_top_p_token_ids": [3], "output_top_p_token_counts": [1]}], base_sample=Sample())
+
+
 def test_a_turn_without_a_log_prob_for_each_token_is_refused():
     with pytest.raises(ValueError, match="turn 1: 1 log-probs, 2 tokens"):
         samples_of_turns([{**RECORDED[0], "output_log_probs": [-1.0]}], base_sample=Sample())

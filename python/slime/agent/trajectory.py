@@ -10,15 +10,46 @@ turn is in exactly one sample, behind exactly the tokens it was sampled behind, 
 """
 
 import dataclasses
+import itertools
 import logging
 from typing import List
 
 from slime.agent.history import History, MessageNode
+from slime.utils.int_arrays import flat_int32
+from slime.utils.number_table import flat_numbers
 from slime.utils.types import Sample
 
-__all__ = ["TrajectoryManager", "TurnRecord", "MessageNode", "samples_of_turns"]
+__all__ = ["TrajectoryManager", "Nuclei", "TurnRecord", "MessageNode", "samples_of_turns"]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass
+class Nuclei:
+    """The ids among which each token was drawn: `ids` end to end, `counts` of them per token; `log_probs` of ids, or none."""
+
+    ids: List[int] = dataclasses.field(default_factory=list)
+    counts: List[int] = dataclasses.field(default_factory=list)
+    log_probs: List[float] = dataclasses.field(default_factory=list)
+
+    def add(self, other):
+        self.ids += other.ids
+        self.counts += other.counts
+        self.log_probs += other.log_probs
+
+    def add_tools(self, num_tokens):
+        """Tokens that nobody drew, or that another sample trains, have none."""
+        self.counts += [0] * num_tokens
+
+    def fields_of(self, begin, end):
+        """Those of Sample, of the tokens from `begin` to `end`."""
+        offsets = list(itertools.accumulate(self.counts[begin:end], initial=0))
+        first = sum(self.counts[:begin])
+        last = first + offsets[-1]
+        fields = {"rollout_top_p_token_ids": flat_int32(self.ids[first:last]), "rollout_top_p_token_offsets": flat_int32(offsets)}
+        if self.log_probs and len(self.log_probs) == len(self.ids):
+            fields["rollout_top_p_log_probs"] = flat_numbers(self.log_probs[first:last], "f")
+        return fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +61,7 @@ class TurnRecord:
     output_ids: List[int]
     finish_reason: str
     output_log_probs: List[float] = dataclasses.field(default_factory=list)
+    nuclei: "Nuclei | None" = None  # of output_ids, where the engine was asked for them (--rollout-top-p below 1)
     ill_formed: bool = False
     end: str | None = None
     stop_text: str = ""
@@ -43,6 +75,7 @@ class TokenNode:
         self.parent, self.children = parent, []
         self.context, self.output = context, list(turn.output_ids)
         self.log_probs = list(turn.output_log_probs)
+        self.nuclei = turn.nuclei
         self.ill_formed, self.end = turn.ill_formed, turn.end
         self.uses_tool = bool(message.get("tool_calls"))
         self.turn_index = None
@@ -243,6 +276,7 @@ def samples_of_turns(recorded, *, base_sample, reward=0.0, extra_metadata=None, 
             "length" if each["is_cut_off"] else "stop",
             each["output_log_probs"],
             ill_formed=each["is_ill_formed"],
+            nuclei=_nuclei_of(each),
         )
         if len(turn.output_log_probs) != len(turn.output_ids):
             raise ValueError(f"turn {each['id']}: {len(turn.output_log_probs)} log-probs, {len(turn.output_ids)} tokens")
@@ -256,6 +290,16 @@ def samples_of_turns(recorded, *, base_sample, reward=0.0, extra_metadata=None, 
     return answers, _samples_below(root, base_sample, reward, extra_metadata, max_sample_tokens)
 
 
+def _nuclei_of(turn):
+    """Of a turn that a server recorded; None where its session was not asked to keep them."""
+    if "output_top_p_token_counts" not in turn:
+        return None
+    nuclei = Nuclei(turn["output_top_p_token_ids"], turn["output_top_p_token_counts"], turn.get("output_top_p_log_probs", []))
+    if len(nuclei.counts) != len(turn["output_ids"]) or sum(nuclei.counts) != len(nuclei.ids):
+        raise ValueError(f"turn {turn['id']}: nuclei of {len(nuclei.counts)} tokens, {len(turn['output_ids'])} tokens")
+    return nuclei
+
+
 def _samples_below(root, base, reward, extra_metadata, limit):
     samples = (_sample_of(leaf.path(), base, reward, extra_metadata, limit) for leaf in root.leaves())
     return [sample for sample in samples if sample is not None]
@@ -263,7 +307,7 @@ def _samples_below(root, base, reward, extra_metadata, limit):
 
 def _sample_of(path, base, reward, extra_metadata, limit):
     """None when an earlier path has trained all of it."""
-    tokens, mask, log_probs = [], [], []
+    tokens, mask, log_probs, nuclei = [], [], [], Nuclei()
     for node in path:
         is_trained = not (node.was_trained or node.is_given_up)
         node.was_trained = True
@@ -271,6 +315,11 @@ def _sample_of(path, base, reward, extra_metadata, limit):
         mask += [0] * len(node.context) + [int(is_trained)] * len(node.output)
         known = node.log_probs if is_trained and node.log_probs else [0.0] * len(node.output)
         log_probs += [0.0] * len(node.context) + known
+        nuclei.add_tools(len(node.context))
+        if is_trained and node.nuclei is not None:
+            nuclei.add(node.nuclei)
+        else:
+            nuclei.add_tools(len(node.output))
     if not any(mask):
         return None
     written = [node for node in path if not node.is_given_up]
@@ -287,6 +336,7 @@ def _sample_of(path, base, reward, extra_metadata, limit):
         response_length=end - begin,
         loss_mask=mask[begin:end],
         rollout_log_probs=log_probs[begin:end],
+        **(nuclei.fields_of(begin, end) if any(node.nuclei is not None for node in path) else {}),
         reward=reward,
         status=Sample.Status.TRUNCATED if is_truncated else Sample.Status.COMPLETED,
         metadata={

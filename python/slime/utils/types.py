@@ -10,8 +10,8 @@ from slime.utils.number_table import NumberTable, flat_numbers
 
 __all__ = ["Sample", "ParamInfo", "RolloutBatch", "MultimodalType", "MultimodalTypes"]
 
-_TOP_P_IDS = ("top_p_token_ids", "top_p_kept_token_ids")
-_TOP_P_OFFSETS = ("top_p_token_offsets", "top_p_kept_token_offsets")
+TOP_P_IDS = ("top_p_token_ids", "top_p_kept_token_ids")
+TOP_P_OFFSETS = ("top_p_token_offsets", "top_p_kept_token_offsets")
 
 
 def _plain_list(values, kind):
@@ -264,7 +264,7 @@ class Sample:
         self.rollout_constrained = known + [0] * (num_tokens - bound) + [1] * bound
 
     def _append_nucleus(self, args, meta_info, num_tokens, trainable):
-        ids, offsets = find_int32(meta_info, _TOP_P_IDS), find_int32(meta_info, _TOP_P_OFFSETS)
+        ids, offsets = find_int32(meta_info, TOP_P_IDS), find_int32(meta_info, TOP_P_OFFSETS)
         sampler = sampler_record.support_log_probs(args, meta_info) if trainable else None
         if "score_centering_top_p" in meta_info:  # as post(score_centering_top_k=0) leaves it
             ids, offsets = (flat_int32(part) for part in meta_info["score_centering_top_p"][:2])

@@ -13,6 +13,9 @@ void ChoiceTokens::add(const GenerateUpdate& update) {
   append(free_log_probs, update.output_free_log_probs);
   num_constrained += update.num_constrained;
   append(top, update.output_top);
+  append(top_p_ids, update.top_p_ids);
+  append(top_p_counts, update.top_p_counts);
+  append(top_p_log_probs, update.top_p_log_probs);
 }
 
 }  // namespace slime::engine

@@ -51,6 +51,10 @@ void draw_text(const std::string& text, ScriptedRequest& running, WeightVersion 
     const float log_prob = -static_cast<float>(i + 1) / 2;
     running.draw(id, log_prob, version);
     if (running.request.top_logprobs_num > 0) update.output_top = {{{log_prob, id}}};
+    if (running.request.return_top_p_token_ids) {
+      update.top_p_ids = {id, 'z'};
+      update.top_p_counts = {2};
+    }
     if (is_end) update.finish = FinishReason{.kind = FinishReason::Kind::kStop, .matched = id};
     for (const std::string& stop : sampling.stop) {
       if (text.substr(0, i + 1).ends_with(stop))

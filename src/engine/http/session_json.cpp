@@ -21,12 +21,29 @@ constexpr auto kNewSessionFields = std::to_array<std::string_view>(
     {"name", "sampling_defaults", "max_context_tokens", "max_turns", "keep_thoughts",
      "chat_template_kwargs", "tool_call_parser", "reasoning_parser"});
 
+/// What users' generate functions find in sampling_params where a run has --rollout-top-p below 1.
+constexpr auto kCustomParams =
+    std::to_array<std::string_view>({"return_top_p_token_ids", "return_top_p_log_probs"});
+
+std::vector<std::string_view> known_sampling_defaults() {
+  const auto names = sampling_names(SamplingNames::kSglang);
+  std::vector<std::string_view> known(names.begin(), names.end());
+  known.emplace_back("custom_params");
+  return known;
+}
+
 void read_sampling_defaults(const FieldReader& fields, const ServedModel& model,
                             SessionOptions& options, std::vector<std::string>& problems) {
   options.sampling_defaults = model.sampling_defaults;
   const auto sampling = fields.fields("sampling_defaults");
   if (!sampling) return;
-  sampling->refuse_unknown(sampling_names(SamplingNames::kSglang));
+  std::vector<std::string_view> known = known_sampling_defaults();
+  sampling->refuse_unknown(known);
+  if (const auto custom = sampling->fields("custom_params")) {
+    custom->refuse_unknown(kCustomParams);
+    options.keeps_top_p_ids = custom->boolean("return_top_p_token_ids").value_or(false);
+    options.keeps_top_p_log_probs = custom->boolean("return_top_p_log_probs").value_or(false);
+  }
   SamplingParams& params = options.sampling_defaults;
   read_sampling_params(*sampling, SamplingNames::kSglang, model.vocab_size, params);
   if (sampling->has("max_new_tokens")) {
@@ -66,22 +83,33 @@ json::array version_runs(const SessionTurn& turn, const VersionNamer& namer) {
   return runs;
 }
 
+json::array log_prob_list(std::span<const float> log_probs) {
+  json::array list;
+  list.reserve(log_probs.size());
+  for (const float each : log_probs) list.push_back(log_prob_number(each));
+  return list;
+}
+
 json::object turn_json(const SessionTurn& turn, bool is_refused, const VersionNamer& namer) {
-  json::array log_probs;
-  log_probs.reserve(turn.log_probs.size());
-  for (const float each : turn.log_probs) log_probs.push_back(log_prob_number(each));
-  return {{"id", turn.id},
-          {"parent", turn.parent == nullptr ? json::value() : json::value(turn.parent->id)},
-          {"num_prompt_tokens", turn.num_prompt_tokens()},
-          {"context_ids", json::value_from(turn.context)},
-          {"output_ids", json::value_from(turn.output)},
-          {"output_log_probs", std::move(log_probs)},
-          {"num_constrained", turn.num_constrained},
-          {"weight_versions", version_runs(turn, namer)},
-          {"finish_reason", finish_text(turn)},
-          {"is_cut_off", turn.is_cut_off || is_refused},
-          {"is_ill_formed", turn.is_ill_formed},
-          {"message", turn.message}};
+  json::object out = {
+      {"id", turn.id},
+      {"parent", turn.parent == nullptr ? json::value() : json::value(turn.parent->id)},
+      {"num_prompt_tokens", turn.num_prompt_tokens()},
+      {"context_ids", json::value_from(turn.context)},
+      {"output_ids", json::value_from(turn.output)},
+      {"output_log_probs", log_prob_list(turn.log_probs)},
+      {"num_constrained", turn.num_constrained},
+      {"weight_versions", version_runs(turn, namer)},
+      {"finish_reason", finish_text(turn)},
+      {"is_cut_off", turn.is_cut_off || is_refused},
+      {"is_ill_formed", turn.is_ill_formed},
+      {"message", turn.message}};
+  if (turn.top_p_counts.empty()) return out;
+  out["output_top_p_token_ids"] = json::value_from(turn.top_p_ids);
+  out["output_top_p_token_counts"] = json::value_from(turn.top_p_counts);
+  if (!turn.top_p_log_probs.empty())
+    out["output_top_p_log_probs"] = log_prob_list(turn.top_p_log_probs);
+  return out;
 }
 
 }  // namespace

@@ -10,6 +10,9 @@
 ///      "output_ids": [8, 2], "output_log_probs": [-0.5, -0.1], "finish_reason": "stop", ...},
 ///     {"id": 2, "parent": 1, "num_prompt_tokens": 7, "context_ids": [9, 9], ...}]}
 ///
+/// With "custom_params": {"return_top_p_token_ids": true} in the defaults a turn also has
+/// output_top_p_token_ids, the nuclei of its tokens end to end, and output_top_p_token_counts.
+///
 /// A turn's prompt is all tokens of its parent, then its context_ids.
 
 #include <string>

@@ -170,6 +170,30 @@ TEST(SessionRoutes, DefaultsOfASessionAreUnderWhatARequestSays) {
   EXPECT_EQ(at(server.turns(), "/0/is_cut_off"), true);
 }
 
+TEST(SessionRoutes, NucleiAreRecordedWhereTheDefaultsAskForThem) {
+  SessionServer server;
+  server.open(R"({"name": "s", "sampling_defaults": {"top_p": 0.95, "max_new_tokens": 2,
+                  "custom_params": {"return_top_p_token_ids": true}}})");
+  server.api.post("/sessions/s/v1/chat/completions", hello_body());
+  EXPECT_TRUE(server.api.engine.requests_seen[0].return_top_p_token_ids);
+  EXPECT_FALSE(server.api.engine.requests_seen[0].return_top_p_log_probs);
+  const json::value turn = server.turns().at(0);
+  const json::array& output = turn.at("output_ids").as_array();
+  ASSERT_EQ(output.size(), 2u);
+  EXPECT_EQ(turn.at("output_top_p_token_counts"), json::value_from(std::vector<int>{2, 2}));
+  EXPECT_EQ(turn.at("output_top_p_token_ids"),
+            (json::array{output[0], 'z' + 0, output[1], 'z' + 0}));
+  EXPECT_FALSE(turn.as_object().contains("output_top_p_log_probs"));
+  server.open(R"({"name": "t"})");
+  server.api.post("/sessions/t/v1/chat/completions", hello_body());
+  EXPECT_FALSE(server.api.engine.requests_seen[1].return_top_p_token_ids);
+  EXPECT_EQ(server.api
+                .call("POST", "/sessions",
+                      R"({"sampling_defaults": {"custom_params": {"return_top_k": true}}})")
+                .status,
+            400);
+}
+
 TEST(SessionRoutes, AWrongSessionIsRefusedByField) {
   SessionServer server;
   for (const char* body :

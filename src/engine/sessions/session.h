@@ -23,10 +23,12 @@ namespace slime::engine {
 using SessionTime = std::chrono::steady_clock::time_point;
 
 struct SessionOptions {
-  SamplingParams sampling_defaults;  // where a request is silent
-  int64_t max_new_tokens = 0;        // of a turn, whatever a request says; 0: no limit
-  int64_t max_context_tokens = 0;    // of prompt and response; 0: the model's
-  int64_t max_turns = 0;             // 0: no limit
+  SamplingParams sampling_defaults;    // where a request is silent
+  bool keeps_top_p_ids = false;        // the nucleus of each token, for the trainer's replay
+  bool keeps_top_p_log_probs = false;  // and the sampler's log-probs in it
+  int64_t max_new_tokens = 0;          // of a turn, whatever a request says; 0: no limit
+  int64_t max_context_tokens = 0;      // of prompt and response; 0: the model's
+  int64_t max_turns = 0;               // 0: no limit
   /// False: prompts follow the template where it drops the thoughts of earlier turns, and fork there.
   bool keeps_thoughts = true;
   json::object template_options;          // under those of a request

@@ -75,6 +75,8 @@ void SessionCall::begin(ChatRequest& request) {
     request.template_options.emplace(name, value);
   request.engine.return_logprob = true;
   request.engine.return_free_logprobs = true;  // of tokens that a grammar binds
+  request.engine.return_top_p_token_ids = options.keeps_top_p_ids;
+  request.engine.return_top_p_log_probs = options.keeps_top_p_log_probs;
   request.engine.rid = session_->rid_prefix() + make_rid();
   if (options.max_new_tokens > 0) {
     request.max_tokens =
@@ -184,6 +186,9 @@ void SessionCall::record(const ChatChoice& choice) {
   // Training computes the distribution without a grammar.
   const ChoiceTokens& tokens = choice.tokens();
   turn.log_probs = tokens.num_constrained > 0 ? tokens.free_log_probs : tokens.log_probs;
+  turn.top_p_ids = tokens.top_p_ids;
+  turn.top_p_counts = tokens.top_p_counts;
+  turn.top_p_log_probs = tokens.top_p_log_probs;
   turn.num_constrained = tokens.num_constrained;
   turn.versions = choice.versions();
   turn.finish = *choice.finish();

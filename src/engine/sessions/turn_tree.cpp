@@ -29,6 +29,8 @@ bool begins_with(std::span<const TokenId> prompt, const SessionTurn& turn) {
 std::size_t SessionTurn::num_bytes() const {
   std::size_t bytes = sizeof(SessionTurn) + end_mark.size();
   bytes += (context.size() + output.size()) * sizeof(TokenId) + log_probs.size() * sizeof(float);
+  bytes += top_p_ids.size() * sizeof(TokenId) + top_p_counts.size() * sizeof(int64_t) +
+           top_p_log_probs.size() * sizeof(float);
   bytes += versions.size() * sizeof(VersionRun);
   for (const auto& [name, value] : message)
     bytes += name.size() + (value.is_string() ? value.get_string().size() : 0);
@@ -69,6 +71,9 @@ bool TurnTree::forget(SessionTurn& turn) {
   turn.context = {};
   turn.output = {};
   turn.log_probs = {};
+  turn.top_p_ids = {};
+  turn.top_p_counts = {};
+  turn.top_p_log_probs = {};
   turn.message = {};
   return true;
 }

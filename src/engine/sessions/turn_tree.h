@@ -24,10 +24,14 @@ namespace slime::engine {
 /// One output of the engine. Immutable but for what the tree sets, and is_cut_off, which a refusal
 /// behind it sets.
 struct SessionTurn {
-  std::vector<TokenId> context;  // what the engine read behind the parent's tokens
-  std::vector<TokenId> output;   // what it sampled, the end of the turn included
-  std::vector<float> log_probs;  // of output; without a grammar, where one has bound tokens of it
-  int64_t num_constrained = 0;   // the last so many of output a grammar has bound
+  std::vector<TokenId> context;    // what the engine read behind the parent's tokens
+  std::vector<TokenId> output;     // what it sampled, the end of the turn included
+  std::vector<float> log_probs;    // of output; without a grammar, where one has bound tokens of it
+  std::vector<TokenId> top_p_ids;  // the nuclei of output, end to end; where the session keeps them
+  std::vector<int64_t> top_p_counts;  // how many of them per token of output
+  std::vector<float>
+      top_p_log_probs;          // of top_p_ids among themselves; where the session keeps them
+  int64_t num_constrained = 0;  // the last so many of output a grammar has bound
   std::vector<VersionRun> versions;
   FinishReason finish;
   /// Text of the control token that ended it; empty where it was cut off, or ended by a stop string.

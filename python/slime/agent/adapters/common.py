@@ -352,7 +352,8 @@ class BaseAdapter:
         session.answers.append(noted)
         log_probs = [float(entry[0]) for entry in sampled]
         kind = finish.get("type") or "stop"
-        return TurnRecord(prompt_ids, ids, kind, log_probs, end=end, stop_text=stop_text(text, finish), answer=noted), text
+        nuclei = nuclei_of(meta, len(ids))
+        return TurnRecord(prompt_ids, ids, kind, log_probs, nuclei, end=end, stop_text=stop_text(text, finish), answer=noted), text
 
     def _opens_a_thought(self, prompt_ids):
         """Whether the prompt ends inside a thought, as some templates begin each turn."""

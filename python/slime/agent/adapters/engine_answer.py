@@ -4,8 +4,12 @@ import json
 import re
 
 from slime.agent.http_app import HttpProblem
+from slime.agent.trajectory import Nuclei
+from slime.utils.int_arrays import find_int32
+from slime.utils.number_table import flat_numbers
+from slime.utils.types import TOP_P_IDS, TOP_P_OFFSETS
 
-__all__ = ["end_and_text", "problem_of", "stop_text"]
+__all__ = ["end_and_text", "nuclei_of", "problem_of", "stop_text"]
 
 
 def end_and_text(ids, finish, decode, end_marks, eos_token):
@@ -30,6 +34,18 @@ def stop_text(text, finish):
     matched = finish.get("matched")
     at = text.rfind(matched) if isinstance(matched, str) and matched else -1
     return text[at:] if at >= 0 else ""
+
+
+def nuclei_of(meta, num_tokens):
+    """The ids among which each token was drawn, where the request asked for them."""
+    ids, offsets = find_int32(meta, TOP_P_IDS), find_int32(meta, TOP_P_OFFSETS)
+    if ids is None or offsets is None:
+        return None
+    if len(offsets) != num_tokens + 1 or offsets[0] != 0 or offsets[-1] != len(ids):
+        raise HttpProblem(502, f"the engine's answer has {len(offsets)} top-p offsets for {num_tokens} tokens")
+    log_probs = meta.get("top_p_log_probs")
+    counts = [end - begin for begin, end in zip(offsets, offsets[1:])]
+    return Nuclei(list(ids), counts, [] if log_probs is None else list(flat_numbers(log_probs, "f")))
 
 
 _TOO_LONG = re.compile(r"context length|context holds|size of the KV cache|maximum context", re.IGNORECASE)
