@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/attention/packed_attention.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/sampling/sample.h"
 #include "kernels/cuda/training/rows_backward.h"
 #include "kernels/gpu/attention_levels.h"
 
@@ -228,13 +229,26 @@ Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
 void CudaDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& target_R,
                                     double temperature, Tensor& logprob_R, Tensor& entropy_R,
                                     Tensor& logsumexp_R) const {
-  if (logits_RV.scalar_type() != at::kFloat || !logits_RV.is_contiguous())
+  const int64_t rows = logits_RV.size(0), vocabulary = logits_RV.size(1);
+  if (logits_RV.scalar_type() != at::kFloat || !logits_RV.is_contiguous() ||
+      !has_softmax_statistics(vocabulary))
     return ReferenceDevice::softmax_statistics(logits_RV, target_R, temperature, logprob_R,
                                                entropy_R, logsumexp_R);
-  cuda::softmax_statistics(logits_RV.const_data_ptr<float>(), target_R.const_data_ptr<int64_t>(),
-                           static_cast<float>(temperature), logprob_R.data_ptr<float>(),
-                           entropy_R.data_ptr<float>(), logsumexp_R.data_ptr<float>(),
-                           logits_RV.size(0), logits_RV.size(1), stream_of(logits_RV));
+  if (rows == 0) return;
+  const Tensor sums = at::empty(
+      {rows, sample_chunks(vocabulary) * static_cast<int64_t>(sizeof(ChunkSums) / sizeof(float))},
+      logits_RV.options());
+  SoftmaxCall call;
+  call.logits_RV = logits_RV.const_data_ptr<float>();
+  call.target_R = target_R.const_data_ptr<int64_t>();
+  call.temperature = static_cast<float>(temperature);
+  call.sums_RC = static_cast<ChunkSums*>(sums.data_ptr());
+  call.logprob_R = logprob_R.data_ptr<float>();
+  call.entropy_R = entropy_R.data_ptr<float>();
+  call.logsumexp_R = logsumexp_R.data_ptr<float>();
+  call.rows = rows;
+  call.vocabulary = vocabulary;
+  cuda::softmax_statistics(call, stream_of(logits_RV));
 }
 
 void CudaDevice::soft_cap_(Tensor x, double cap) const {

@@ -1,36 +1,14 @@
 #include <cfloat>
 
+#include "kernels/cuda/sampling/chunk_sums.cuh"
 #include "kernels/cuda/sampling/logit_changes.cuh"
 #include "kernels/cuda/sampling/sample_row.cuh"
 
 namespace slime::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kPerThread = kSampleChunk / kThreads;
-
-struct Largest {
-  float value;
-  int32_t index;
-};
-
-/// The larger value, of equal ones the smaller index.
-__device__ Largest larger(Largest a, Largest b) {
-  return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
-}
-
-__device__ Largest block_largest(Largest mine, Largest* scratch) {
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const Largest other{__shfl_xor_sync(0xffffffffU, mine.value, offset),
-                        __shfl_xor_sync(0xffffffffU, mine.index, offset)};
-    mine = larger(mine, other);
-  }
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  if (lane == 0) scratch[warp] = mine;
-  __syncthreads();
-  for (int w = 0; w < static_cast<int>(blockDim.x) / 32; ++w) mine = larger(mine, scratch[w]);
-  return mine;
-}
+constexpr int kThreads = kChunkThreads;
+constexpr int kPerThread = kChunkPerThread;
 
 static_assert(kSampleChunk == kMassChunk);
 
@@ -46,11 +24,7 @@ __device__ void tell_all_mass(const float* logits, int64_t begin, int64_t vocab,
     mine = larger(mine, {x[i], static_cast<int32_t>(v)});
   }
   const Largest largest = block_largest(mine, largest_scratch);
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < kPerThread; ++i)
-    if (x[i] > -INFINITY) sum += expf((x[i] - largest.value) * inverse);
-  sum = block_sum(sum, sum_scratch);
+  const float sum = block_sum(sum_of_exponentials(x, largest.value, inverse), sum_scratch);
   if (threadIdx.x == 0) {
     masses->largest = largest.value;
     masses->sum = sum;
@@ -92,10 +66,7 @@ __global__ void __launch_bounds__(kThreads) chunk_statistics_kernel(SampleCall c
     if (v < call.vocab) mine = larger(mine, {x[i], static_cast<int32_t>(v)});
   }
   const Largest largest = block_largest(mine, largest_scratch);
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < kPerThread; ++i)
-    if (x[i] > -INFINITY) sum += expf((x[i] - largest.value) * inverse);
+  float sum = sum_of_exponentials(x, largest.value, inverse);
   if (has_nan) sum = NAN;
   sum = block_sum(sum, sum_scratch);
   if (threadIdx.x == 0) {
@@ -126,10 +97,8 @@ __device__ void combine_chunks(const SampleCall& call, int64_t row, int chunks,
   const Largest largest = block_largest(mine, largest_scratch);
   const double inverse = 1.0F / call.temperature_R[row];
   for (int c = threadIdx.x; c < chunks; c += blockDim.x) {
-    const float sum = call.chunk_sum_RC[row * chunks + c];
-    const double shift =
-        exp((static_cast<double>(call.chunk_max_RC[row * chunks + c]) - largest.value) * inverse);
-    mass_C[c] = sum == 0 ? 0.0 : sum * shift;
+    mass_C[c] = chunk_mass(call.chunk_max_RC[row * chunks + c], call.chunk_sum_RC[row * chunks + c],
+                           largest.value, inverse);
   }
   __syncthreads();
   if (threadIdx.x == 0) {

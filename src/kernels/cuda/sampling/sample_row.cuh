@@ -3,6 +3,7 @@
 /// A row of logits as the kernels that draw see it.
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/sampling/chunk_sums.cuh"
 #include "kernels/cuda/sampling/sample.h"
 
 namespace slime::kernels::cuda {
@@ -47,8 +48,7 @@ __device__ inline void store_token(const SampleCall& call, int64_t row, int32_t 
                                    float largest, double total) {
   const double logit = call.logits_RV[row * call.vocab + token];
   call.token_R[row] = token;
-  call.log_prob_R[row] =
-      static_cast<float>((logit - largest) / call.temperature_R[row] - log(total));
+  call.log_prob_R[row] = log_prob_of(logit, largest, call.temperature_R[row], total);
 }
 
 /// Unsigned integers in the order of floats, the largest float first. The two zeros are one.

@@ -70,10 +70,27 @@ struct RotateBackwardCall {
 /// Rotates the gradients of query and key heads back and through their norms; values' are copied.
 void norm_rotate_backward(const RotateBackwardCall& call, cudaStream_t stream);
 
-/// Per row of logits u = logits / temperature: log-prob of the target, entropy, logsumexp.
-void softmax_statistics(const float* logits_RV, const int64_t* target_R, float temperature,
-                        float* logprob_R, float* entropy_R, float* logsumexp_R, int64_t rows,
-                        int64_t vocabulary, cudaStream_t stream);
+/// Of a chunk of kSampleChunk logits (sampling/sample.h).
+struct ChunkSums {
+  float largest, sum, weighted;
+};
+
+struct SoftmaxCall {
+  const float* logits_RV = nullptr;
+  const int64_t* target_R = nullptr;
+  float temperature = 1;
+  ChunkSums* sums_RC = nullptr;  // room for sample_chunks(vocabulary) of each row
+  float* logprob_R = nullptr;
+  float* entropy_R = nullptr;
+  float* logsumexp_R = nullptr;
+  int64_t rows = 0, vocabulary = 0;
+};
+
+/// False for vocabularies that sampling does not have either.
+bool has_softmax_statistics(int64_t vocabulary);
+/// Per row of logits u = logits / temperature: log-prob of the target, entropy, logsumexp. The log-prob
+/// has the bits of one that is sampled from these logits.
+void softmax_statistics(const SoftmaxCall& call, cudaStream_t stream);
 
 struct SoftmaxBackwardCall {
   const float* logits_RV = nullptr;

@@ -1,3 +1,4 @@
+#include "kernels/cuda/sampling/chunk_sums.cuh"
 #include "kernels/cuda/training/rows_backward.h"
 
 namespace slime::kernels::cuda {
@@ -5,73 +6,73 @@ namespace {
 
 constexpr int kThreads = 1024;
 
-/// Of logits x at a temperature t, relative to the largest so far: sums of e^d and of d e^d with d
-/// = (x - high) / t. Only differences are scaled, so results are as precise as those, however large
-/// the logits are.
-struct Sums {
-  float high = -INFINITY, total = 0, weighted = 0;
-
-  __device__ Sums relative_to(float higher, float inverse_temperature) const {
-    if (high == -INFINITY) return {higher, 0, 0};
-    const float shift = (high - higher) * inverse_temperature, shrink = __expf(shift);
-    return {higher, total * shrink, (weighted + shift * total) * shrink};
+/// Of one chunk of a row: what sampling's kernel finds (sampling/chunk_sums.cuh), and the sum of d e^d
+/// with d = (logit - the chunk's largest) / temperature.
+__global__ void __launch_bounds__(kChunkThreads)
+    chunk_sums_kernel(const float* logits_RV, float inverse_temperature, ChunkSums* sums_RC,
+                      int64_t vocabulary) {
+  __shared__ Largest largest_scratch[kChunkThreads / 32];
+  __shared__ float scratch[33], weighted_scratch[33];
+  launch_dependents();
+  grid_dependency_wait();
+  const int64_t row = blockIdx.x, begin = static_cast<int64_t>(blockIdx.y) * kSampleChunk;
+  const float* logits = logits_RV + row * vocabulary;
+  float x[kChunkPerThread];
+  Largest mine{-INFINITY, 0x7fffffff};
+  bool has_nan = false;
+#pragma unroll
+  for (int i = 0; i < kChunkPerThread; ++i) {
+    const int64_t v = begin + i * kChunkThreads + threadIdx.x;
+    x[i] = v < vocabulary ? logits[v] : -INFINITY;
+    has_nan |= isnan(x[i]);
+    if (v < vocabulary) mine = larger(mine, {x[i], static_cast<int32_t>(v)});
   }
-};
-
-__device__ inline Sums warp_merged(Sums sums, float inverse_temperature) {
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const Sums other{__shfl_xor_sync(0xffffffffU, sums.high, offset),
-                     __shfl_xor_sync(0xffffffffU, sums.total, offset),
-                     __shfl_xor_sync(0xffffffffU, sums.weighted, offset)};
-    const float high = fmaxf(sums.high, other.high);
-    const Sums left = sums.relative_to(high, inverse_temperature);
-    const Sums right = other.relative_to(high, inverse_temperature);
-    sums = {high, left.total + right.total, left.weighted + right.weighted};
+  const float largest = block_largest(mine, largest_scratch).value;
+  float sum = sum_of_exponentials(x, largest, inverse_temperature), weighted = 0;
+  if (has_nan) sum = NAN;
+#pragma unroll
+  for (int i = 0; i < kChunkPerThread; ++i) {
+    const float below = (x[i] - largest) * inverse_temperature;
+    if (x[i] > -INFINITY) weighted += below * __expf(below);
   }
-  return sums;
+  sum = block_sum(sum, scratch);
+  weighted = block_sum(weighted, weighted_scratch);
+  if (threadIdx.x == 0) sums_RC[row * gridDim.y + blockIdx.y] = {largest, sum, weighted};
 }
 
-/// One thread block per row, one pass over it.
-__global__ void __launch_bounds__(kThreads)
-    softmax_statistics_kernel(const float* logits_RV, const int64_t* target_R,
-                              float inverse_temperature, float* logprob_R, float* entropy_R,
-                              float* logsumexp_R, int64_t vocabulary) {
-  __shared__ Sums scratch[32];
+/// One thread block per row.
+__global__ void __launch_bounds__(kMaxSampleChunks)
+    softmax_statistics_kernel(const float* logits_RV, const int64_t* target_R, float temperature,
+                              const ChunkSums* sums_RC, int chunks, float* logprob_R,
+                              float* entropy_R, float* logsumexp_R, int64_t vocabulary) {
+  __shared__ double mass_C[kMaxSampleChunks], weighted_C[kMaxSampleChunks];
+  __shared__ float scratch[kMaxSampleChunks / 32];
+  launch_dependents();
   grid_dependency_wait();
   const int64_t row = blockIdx.x;
-  const float* logits = logits_RV + row * vocabulary;
-  const bool has_packs = vocabulary % 4 == 0;
-  const int64_t packs = has_packs ? vocabulary / 4 : 0;
-  Sums sums;
-  const auto add = [&](const float(&x)[4], int count) {
-    float high = sums.high;
-    for (int j = 0; j < count; ++j) high = fmaxf(high, x[j]);
-    if (high > sums.high) sums = sums.relative_to(high, inverse_temperature);
-    for (int j = 0; j < count; ++j) {
-      const float below = (x[j] - high) * inverse_temperature, e = __expf(below);
-      sums.total += e;
-      sums.weighted += below * e;
-    }
-  };
-  for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
-    const float4 x = reinterpret_cast<const float4*>(logits)[i];
-    add({x.x, x.y, x.z, x.w}, 4);
-  }
-  for (int64_t i = 4 * packs + threadIdx.x; i < vocabulary; i += kThreads)
-    add({logits[i], 0, 0, 0}, 1);
-
-  sums = warp_merged(sums, inverse_temperature);
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = sums;
+  const int c = threadIdx.x;
+  const ChunkSums own = c < chunks ? sums_RC[row * chunks + c] : ChunkSums{-INFINITY, 0.0F, 0.0F};
+  float largest = own.largest;
+  for (int offset = 16; offset > 0; offset /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, offset));
+  if (c % 32 == 0) scratch[c / 32] = largest;
   __syncthreads();
-  if (threadIdx.x >= 32) return;
-  sums = warp_merged(scratch[threadIdx.x], inverse_temperature);
-  if (threadIdx.x != 0) return;
-  const float log_total = logf(sums.total);
-  logsumexp_R[row] = sums.high * inverse_temperature + log_total;
+  for (const float other : scratch) largest = fmaxf(largest, other);
+  const double inverse = 1.0F / temperature;
+  mass_C[c] = chunk_mass(own.largest, own.sum, largest, inverse);
+  // Of d relative to the row's largest: each is smaller by the distance of the two.
+  const double distance = (static_cast<double>(own.largest) - largest) * inverse;
+  weighted_C[c] = own.sum == 0 ? 0.0 : (own.weighted + distance * own.sum) * exp(distance);
+  __syncthreads();
+  if (c != 0) return;
+  double total = 0, weighted = 0;  // in one order, sampling's
+  for (int i = 0; i < chunks; ++i) total += mass_C[i];
+  for (int i = 0; i < chunks; ++i) weighted += weighted_C[i];
   const int64_t target = target_R[row];
-  const float target_logit = target < 0 ? 0.0F : logits[target];
-  logprob_R[row] = (target_logit - sums.high) * inverse_temperature - log_total;
-  entropy_R[row] = log_total - sums.weighted / sums.total;
+  const double logit = target < 0 ? 0.0 : logits_RV[row * vocabulary + target];
+  logprob_R[row] = log_prob_of(logit, largest, temperature, total);
+  entropy_R[row] = static_cast<float>(log(total) - weighted / total);
+  logsumexp_R[row] = static_cast<float>(static_cast<double>(largest) / temperature + log(total));
 }
 
 template <typename T>
@@ -137,11 +138,18 @@ void soft_cap(float* x, int64_t size, float cap, cudaStream_t stream) {
          dim3(kThreads), 0, stream, x, size, cap);
 }
 
-void softmax_statistics(const float* logits_RV, const int64_t* target_R, float temperature,
-                        float* logprob_R, float* entropy_R, float* logsumexp_R, int64_t rows,
-                        int64_t vocabulary, cudaStream_t stream) {
-  launch(softmax_statistics_kernel, dim3(rows), dim3(kThreads), 0, stream, logits_RV, target_R,
-         1.0F / temperature, logprob_R, entropy_R, logsumexp_R, vocabulary);
+bool has_softmax_statistics(int64_t vocabulary) {
+  return sample_chunks(vocabulary) <= kMaxSampleChunks;
+}
+
+void softmax_statistics(const SoftmaxCall& call, cudaStream_t stream) {
+  const auto chunks = static_cast<int>(sample_chunks(call.vocabulary));
+  const dim3 rows(static_cast<unsigned>(call.rows));
+  launch(chunk_sums_kernel, dim3(rows.x, static_cast<unsigned>(chunks)), dim3(kChunkThreads), 0,
+         stream, call.logits_RV, 1.0F / call.temperature, call.sums_RC, call.vocabulary);
+  launch(softmax_statistics_kernel, rows, dim3(kMaxSampleChunks), 0, stream, call.logits_RV,
+         call.target_R, call.temperature, call.sums_RC, chunks, call.logprob_R, call.entropy_R,
+         call.logsumexp_R, call.vocabulary);
 }
 
 void softmax_backward(const SoftmaxBackwardCall& call, cudaStream_t stream) {
