@@ -1,0 +1,26 @@
+"""GELU by its tanh form, element by element."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+def get_inputs(rows=96, columns=500):
+    return [torch.randn(rows, columns)]
+
+
+def get_init_inputs():
+    return []
+
+
+# Held out
+PROTOTYPE = "void forward(const float* x, int64_t x_0, int64_t x_1, float* out)"
+HELD_OUT = [
+    dict(rows=1, columns=1),
+    dict(rows=33, columns=1031),
+]
+GPU = dict(rows=16384, columns=4096)

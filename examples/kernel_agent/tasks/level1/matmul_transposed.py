@@ -1,0 +1,26 @@
+"""Product of a matrix with the transpose of another."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.matmul(a, b.t())
+
+
+def get_inputs(n=64, k=96, m=80):
+    return [torch.randn(n, k), torch.randn(m, k)]
+
+
+def get_init_inputs():
+    return []
+
+
+# Held out
+PROTOTYPE = "void forward(const float* a, int64_t a_0, int64_t a_1, const float* b, int64_t b_0, int64_t b_1, float* out)"
+HELD_OUT = [
+    dict(n=1, k=3, m=2),
+    dict(n=33, k=130, m=47),
+]
+GPU = dict(n=2048, k=2048, m=2048)

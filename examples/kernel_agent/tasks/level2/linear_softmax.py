@@ -1,0 +1,33 @@
+"""A linear layer, then softmax."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, columns, width):
+        super().__init__()
+        self.linear = nn.Linear(columns, width)
+
+    def forward(self, x):
+        return torch.softmax(self.linear(x), dim=-1)
+
+
+def get_inputs(rows=64, columns=96):
+    return [torch.randn(rows, columns)]
+
+
+def get_init_inputs(columns=96, width=80):
+    return [columns, width]
+
+
+# Held out
+PROTOTYPE = (
+    "void forward(const float* x, int64_t x_0, int64_t x_1, const float* linear_weight, int64_t linear_weight_0, "
+    "int64_t linear_weight_1, const float* linear_bias, float* out)"
+)
+HELD_OUT = [
+    dict(rows=1, columns=3, width=2),
+    dict(rows=33, columns=130, width=47),
+]
+GPU = dict(rows=4096, columns=1024, width=2048)

@@ -1,0 +1,33 @@
+"""Sum of two matrices, layer normalised."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.norm = nn.LayerNorm(columns)
+
+    def forward(self, x, residual):
+        return self.norm(x + residual)
+
+
+def get_inputs(rows=96, columns=500):
+    return [torch.randn(rows, columns), torch.randn(rows, columns)]
+
+
+def get_init_inputs(columns=500):
+    return [columns]
+
+
+# Held out
+PROTOTYPE = (
+    "void forward(const float* x, int64_t x_0, int64_t x_1, const float* residual, int64_t residual_0, int64_t "
+    "residual_1, const float* norm_weight, const float* norm_bias, float* out)"
+)
+HELD_OUT = [
+    dict(rows=1, columns=3),
+    dict(rows=33, columns=1031),
+]
+GPU = dict(rows=16384, columns=4096)

@@ -1,0 +1,37 @@
+"""A feed-forward block whose hidden layer is gated by the swish of another."""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.gate = nn.Linear(width, hidden, bias=False)
+        self.up = nn.Linear(width, hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+def get_inputs(rows=48, width=64):
+    return [torch.randn(rows, width)]
+
+
+def get_init_inputs(width=64, hidden=96):
+    return [width, hidden]
+
+
+# Held out
+PROTOTYPE = (
+    "void forward(const float* x, int64_t x_0, int64_t x_1, const float* gate_weight, int64_t gate_weight_0, "
+    "int64_t gate_weight_1, const float* up_weight, int64_t up_weight_0, int64_t up_weight_1, const float* "
+    "down_weight, int64_t down_weight_0, int64_t down_weight_1, float* out)"
+)
+HELD_OUT = [
+    dict(rows=1, width=2, hidden=3),
+    dict(rows=33, width=47, hidden=130),
+]
+GPU = dict(rows=4096, width=1024, hidden=2048)

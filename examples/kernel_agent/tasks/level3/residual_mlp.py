@@ -1,0 +1,37 @@
+"""Layer normalisation, two linear layers with GELU, and the input added."""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, hidden)
+        self.down = nn.Linear(hidden, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+def get_inputs(rows=48, width=64):
+    return [torch.randn(rows, width)]
+
+
+def get_init_inputs(width=64, hidden=96):
+    return [width, hidden]
+
+
+# Held out
+PROTOTYPE = (
+    "void forward(const float* x, int64_t x_0, int64_t x_1, const float* norm_weight, const float* norm_bias, const "
+    "float* up_weight, int64_t up_weight_0, int64_t up_weight_1, const float* up_bias, const float* down_weight, "
+    "int64_t down_weight_0, int64_t down_weight_1, const float* down_bias, float* out)"
+)
+HELD_OUT = [
+    dict(rows=1, width=2, hidden=3),
+    dict(rows=33, width=47, hidden=130),
+]
+GPU = dict(rows=4096, width=1024, hidden=2048)
