@@ -32,12 +32,22 @@ __all__ = ["GraderError", "Verdict", "grade", "reward_of"]
 
 HERE = Path(__file__).parent
 MOST_SAID = 500
-COMPILE = ["g++", "-std=c++20", "-O3", "-march=native", "-fopenmp-simd", "-ffast-math", "-fno-finite-math-only", "-D__FAST_MATH__", "-static"]
+COMPILE = [
+    "g++",
+    "-std=c++20",
+    "-O3",
+    "-march=native",
+    "-fopenmp-simd",
+    "-ffast-math",
+    "-fno-finite-math-only",
+    "-D__FAST_MATH__",
+    "-static",
+]
 COMPILE_LIMITS = {"seconds": 30, "processes": 16, "memory_mb": 1024}
 RUN_LIMITS = {"seconds": 10, "processes": 1, "memory_mb": 512, "output_kb": 64, "disk_mb": 128}
 # A time below this part of eager Torch's is not told from the cost of starting and reading.
 SHORTEST = 0.01
-PREFIX = "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <limits>\n#line 1 \"answer.cpp\"\n"
+PREFIX = '#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <limits>\n#line 1 "answer.cpp"\n'
 
 
 class GraderError(RuntimeError):
@@ -92,7 +102,11 @@ class _Trusted:
         words = [python(), HERE / "reference.py", self.folder]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self.process = await asyncio.create_subprocess_exec(
-            *map(str, words), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=64 << 20
+            *map(str, words),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
+            limit=64 << 20,
         )
         if not await self.process.stdout.readline():
             raise GraderError(f"{python()} has no Torch: set KERNEL_AGENT_PYTHON to a Python that has it")
@@ -164,7 +178,13 @@ class _Cases:
     async def open(self, shape, *, sets=1, device="cpu"):
         key = self.trusted.name("case")
         self.keys.append(key)
-        request = {"source": self.task.shown, "shape": shape, "seed": secrets.randbits(48), "sets": sets, "device": device}
+        request = {
+            "source": self.task.shown,
+            "shape": shape,
+            "seed": secrets.randbits(48),
+            "sets": sets,
+            "device": device,
+        }
         return key, await self.trusted.ask("open", key=key, **request)
 
     def file(self, folder, ending):
@@ -208,7 +228,7 @@ def call_source(prototype):
             values.append(f"tensors[{tensor}].shape[{name.rsplit('_', 1)[1]}]")
     kind = words[-1].rsplit(" ", 1)[0]
     return (
-        f"\n#line 1 \"call.cpp\"\n{prototype};\nstruct SlimeTensor_ {{ const void* data; const int64_t* shape; }};\n"
+        f'\n#line 1 "call.cpp"\n{prototype};\nstruct SlimeTensor_ {{ const void* data; const int64_t* shape; }};\n'
         'extern "C" void call_answer(const SlimeTensor_* tensors, void* out) {\n'
         f"  forward({', '.join([*values, f'static_cast<{kind}>(out)'])});\n}}\n"
     )
@@ -216,17 +236,23 @@ def call_source(prototype):
 
 async def _compile_answer(trusted, sandbox, task, code):
     await sandbox.write_file("/work/answer.cpp", PREFIX + code + call_source(task.prototype))
-    built = await sandbox.run([*COMPILE, "/work/answer.cpp", trusted.folder / "main.o", "-o", "/work/answer"], limits=COMPILE_LIMITS)
+    built = await sandbox.run(
+        [*COMPILE, "/work/answer.cpp", trusted.folder / "main.o", "-o", "/work/answer"], limits=COMPILE_LIMITS
+    )
     if built["ending"] == "exited" and built["code"] == 0:
         return
     if built["ending"] != "exited":
         raise _Failed("compile", f"does not compile: the compiler {built.get('reason', built['ending'])}")
     errors = [
         f"line {found.group(2)}: {found.group(3)}" if found.group(1) == "answer" else found.group(3)
-        for found in re.finditer(r"^(answer|call)\.cpp:(\d+):\d+: (?:fatal )?error: (.*)$", built["error"], re.MULTILINE)
+        for found in re.finditer(
+            r"^(answer|call)\.cpp:(\d+):\d+: (?:fatal )?error: (.*)$", built["error"], re.MULTILINE
+        )
     ]
     if not errors:
-        errors = [f"it should define {task.prototype}" if "undefined reference" in built["error"] else "it does not link"]
+        errors = [
+            f"it should define {task.prototype}" if "undefined reference" in built["error"] else "it does not link"
+        ]
     raise _Failed("compile", "does not compile: " + "\n".join(errors[:3]))
 
 
@@ -295,7 +321,9 @@ def _is_near(digests, chain):
     """Whether each call's digests are those of eager Torch; no number is never near."""
     rows = zip(digests, chain["digests"], chain["room"])
     return len(digests) == len(chain["digests"]) and all(
-        isinstance(x, (int, float)) and abs(x - y) <= r for got, right, room in rows for x, y, r in zip(got, right, room, strict=True)
+        isinstance(x, (int, float)) and abs(x - y) <= r
+        for got, right, room in rows
+        for x, y, r in zip(got, right, room, strict=True)
     )
 
 
@@ -326,7 +354,9 @@ async def _time_python(cases, session, shape, rounds):
     times = []
     async with trusted.stopwatch:
         calls = (await trusted.ask("chain", key=key, seed=secrets.randbits(48), calls=0))["calls"]
-        await session.ask(request | {"seed": secrets.randbits(48), "calls": 2})  # what is compiled for this shape is compiled now
+        await session.ask(
+            request | {"seed": secrets.randbits(48), "calls": 2}
+        )  # what is compiled for this shape is compiled now
         for _ in range(rounds):
             seed = secrets.randbits(48)  # nobody inside knows it before the clock runs
             chain = await trusted.ask("chain", key=key, seed=seed, calls=calls)

@@ -5,7 +5,6 @@ What comes back is what hostile code may have sent: sizes are bounded, times too
 
 import asyncio
 import json
-import os
 import shutil
 import struct
 import tempfile
@@ -39,7 +38,9 @@ _places = {}  # python: what it needs to be seen
 async def _places_of(python, error):
     if python not in _places:
         words = [python, "-c", PLACES]
-        process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL)
+        process = await asyncio.create_subprocess_exec(
+            *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
         said, _ = await process.communicate()
         if process.returncode != 0:
             raise error(f"{python} has no Torch: set KERNEL_AGENT_PYTHON to a Python that has Torch and Triton")
@@ -51,7 +52,9 @@ def the_gpu(error):
     """The number of the only GPU."""
     found = sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*") if path.name[6:].isdigit())
     if len(found) != 1:
-        raise error(f"gpu: this machine has {len(found)} GPUs {found}; name one, or \"interpreter\" for Triton's on the CPU")
+        raise error(
+            f'gpu: this machine has {len(found)} GPUs {found}; name one, or "interpreter" for Triton\'s on the CPU'
+        )
     return found[0]
 
 
@@ -71,7 +74,9 @@ class PythonSession:
         shutil.copy(self._trusted / "runner.py", self.folder / "runner.py")
         self._to, self._from = NamedPipe(self.folder / "to"), NamedPipe(self.folder / "from")
         shown = {path for path in about["places"] if not path.startswith("/usr/")} - {"/usr"}
-        self._sandbox = LocalSandbox(limits=LIMITS, readable=[self.folder, *sorted(shown)], gpu=gpu if is_on_gpu else None)
+        self._sandbox = LocalSandbox(
+            limits=LIMITS, readable=[self.folder, *sorted(shown)], gpu=gpu if is_on_gpu else None
+        )
         await self._sandbox.__aenter__()
         await self._sandbox.write_file("/work/answer.py", self._code)
         environment = {"OMP_NUM_THREADS": "1", "TRITON_CACHE_DIR": "/work/triton"}
@@ -83,7 +88,9 @@ class PythonSession:
         said, _, _ = await self._exchange(None, b"", START_SECONDS, MOST_HEADER)
         if said is None:
             done = await self._task
-            raise self._error(f"the Python of the sandbox does not start: {done.get('reason', '')} {done['error'][-600:]}")
+            raise self._error(
+                f"the Python of the sandbox does not start: {done.get('reason', '')} {done['error'][-600:]}"
+            )
         return self
 
     async def __aexit__(self, *_):
@@ -111,11 +118,15 @@ class PythonSession:
             done = self._task.result()
             raise self._failed("run", f"the process ended{where}: {done.get('reason') or 'exit code 0'}")
         if "problem" in said:
-            raise self._failed(stage, f"{str(said['problem'])[:450]}{where}")
+            words = str(said["problem"])[:450]
+            # Of a shape that is not shown its type alone: words of the answer's own could name the sizes.
+            raise self._failed(stage, f"{words.partition(':')[0][:40]}{where}" if where else words)
         return said, data, seconds
 
     async def _exchange(self, header, payload, patience, limit_bytes):
-        return await asyncio.get_running_loop().run_in_executor(None, self._talk, header, payload, patience, limit_bytes)
+        return await asyncio.get_running_loop().run_in_executor(
+            None, self._talk, header, payload, patience, limit_bytes
+        )
 
     def _talk(self, header, payload, patience, limit_bytes):
         """(None, b"", 0) where no whole frame of a bounded size came in time."""

@@ -157,7 +157,9 @@ class Reference:
         first = about(case.model(*case.sets[0]))
         said = request.get("about")
         if said is not None and (said["dtype"], said["shape"]) != (first["dtype"], first["shape"]):
-            return {"problem": f"it is {said['dtype']} of shape {said['shape']}, should be {first['dtype']} of shape {first['shape']}"}
+            return {
+                "problem": f"it is {said['dtype']} of shape {said['shape']}, should be {first['dtype']} of shape {first['shape']}"
+            }
         if len(data) != first["bytes"] * len(case.sets):
             return {"problem": "not every call had an output"}
         for index, inputs in enumerate(case.sets):
@@ -193,7 +195,9 @@ class Reference:
                 kept.append(case.model(*inputs).float().abs().sum())
                 return output
 
-            digests, eager = min((self._timed_chain(case, case.model, seed, calls) for _ in range(2)), key=lambda pair: pair[1])
+            digests, eager = min(
+                (self._timed_chain(case, case.model, seed, calls) for _ in range(2)), key=lambda pair: pair[1]
+            )
             self.runner.chain(call, case.names["get_inputs"], case.shape, seed, calls, case.device)
             sizes = torch.stack(kept).cpu()
         torch.cuda.empty_cache()
@@ -217,7 +221,10 @@ def main(folder):
     torch.backends.cuda.matmul.allow_tf32 = False  # what eager Torch is asked for is its dtype
     torch.backends.cudnn.allow_tf32 = False
     reference = Reference(folder)
-    verbs = {name: getattr(reference, name) for name in ("open", "write_words", "write_tensors", "check", "time", "chain", "close")}
+    verbs = {
+        name: getattr(reference, name)
+        for name in ("open", "write_words", "write_tensors", "check", "time", "chain", "close")
+    }
     print(json.dumps({"torch": torch.__version__}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)

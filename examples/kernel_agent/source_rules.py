@@ -25,7 +25,9 @@ MODULES = {  # what may be imported, and what of it may be named; None: all that
     "math": None,
 }
 FORBIDDEN_OF_LANGUAGE = {"inline_asm_elementwise", "extra", "core", "semantic", "standard", "random", "target_info"}
-BUILTINS = set("range len int float bool str min max abs sum tuple list dict zip enumerate round pow divmod super ValueError True False None".split())
+BUILTINS = set(
+    "range len int float bool str min max abs sum tuple list dict zip enumerate round pow divmod super ValueError True False None".split()
+)
 # Of anything that is not a module: tensors, modules of parameters, kernels, lists. A kernel's blocks have some of them too.
 ATTRIBUTES = set(
     "shape dtype device size stride numel dim ndim nelement element_size is_contiguous contiguous is_cuda data_ptr view reshape transpose permute "
@@ -88,7 +90,11 @@ class _Rules(ast.NodeVisitor):
         self._name(node, name)
         if name == "self" and node is not self.self_argument:
             _refuse(node, "self is the first argument of a method, and nothing else")
-        if name in self.modules or name in BUILTINS or (hasattr(builtins, name) and name not in {"input", "all", "any", "type", "id", "hash"}):
+        if (
+            name in self.modules
+            or name in BUILTINS
+            or (hasattr(builtins, name) and name not in {"input", "all", "any", "type", "id", "hash"})
+        ):
             _refuse(node, f"{name} has a meaning of its own: choose another name")
 
     def _import(self, node, module, name):
@@ -155,7 +161,9 @@ class _Rules(ast.NodeVisitor):
                 _refuse(node, f"{module}.{node.attr} is not allowed: a kernel of yours has to do the work")
             elif module == "triton.language" and node.attr in FORBIDDEN_OF_LANGUAGE:
                 _refuse(node, f"tl.{node.attr} is not allowed")
-        elif not is_constructor and node.attr not in ATTRIBUTES and not (_is_self(node.value) and node.attr in self.own):
+        elif (
+            not is_constructor and node.attr not in ATTRIBUTES and not (_is_self(node.value) and node.attr in self.own)
+        ):
             _refuse(node, f".{node.attr} is not allowed: a kernel of yours has to do the work")
         self.visit(node.value)
 
@@ -181,8 +189,18 @@ class _Rules(ast.NodeVisitor):
         self.function = outer
 
     def visit_ClassDef(self, node):
-        is_module = len(node.bases) == 1 and isinstance(node.bases[0], ast.Attribute) and self._module_of(node.bases[0].value) == "torch.nn"
-        if not is_module or node.bases[0].attr != "Module" or node.keywords or node.decorator_list or self.owner is not None:
+        is_module = (
+            len(node.bases) == 1
+            and isinstance(node.bases[0], ast.Attribute)
+            and self._module_of(node.bases[0].value) == "torch.nn"
+        )
+        if (
+            not is_module
+            or node.bases[0].attr != "Module"
+            or node.keywords
+            or node.decorator_list
+            or self.owner is not None
+        ):
             _refuse(node, f"class {node.name}: should be derived from nn.Module, at the top of the file")
         self._bind(node, node.name)
         if not all(isinstance(each, ast.FunctionDef) or _is_text(each) for each in node.body):
@@ -195,7 +213,12 @@ class _Rules(ast.NodeVisitor):
     def visit_With(self, node):
         for each in node.items:
             call = each.context_expr
-            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "no_grad") or each.optional_vars:
+            if (
+                not (
+                    isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "no_grad"
+                )
+                or each.optional_vars
+            ):
                 _refuse(node, "with is for torch.no_grad() only")
         self.generic_visit(node)
 
@@ -222,7 +245,9 @@ def problem_of(code):
         return f"line {getattr(error, 'lineno', 1)}: {getattr(error, 'msg', error)}"
     try:
         for node in tree.body:
-            is_simple = isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign))
+            is_simple = isinstance(
+                node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+            )
             if not is_simple and not _is_text(node):
                 _refuse(node, "the file should have imports, constants, functions and classes only")
         _Rules(tree).visit(tree)

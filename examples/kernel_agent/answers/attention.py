@@ -5,7 +5,9 @@ import triton.language as tl
 
 
 @triton.jit
-def attention_kernel(q, k, v, out, length, scale, WIDTH: tl.constexpr, W: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr):
+def attention_kernel(
+    q, k, v, out, length, scale, WIDTH: tl.constexpr, W: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr
+):
     base = tl.program_id(1).to(tl.int64) * length * WIDTH
     rows = tl.program_id(0) * BQ + tl.arange(0, BQ)
     at = tl.arange(0, W)

@@ -5,14 +5,24 @@ import triton.language as tl
 
 
 @triton.jit
-def product_kernel(a, b, bias, out, N, K, M, a_row, a_col, b_row, b_col, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr):
+def product_kernel(
+    a, b, bias, out, N, K, M, a_row, a_col, b_row, b_col, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr
+):
     rows = tl.program_id(0) * BN + tl.arange(0, BN)
     cols = tl.program_id(1) * BM + tl.arange(0, BM)
     sums = tl.zeros((BN, BM), dtype=tl.float32)
     for start in range(0, K, BK):
         inner = start + tl.arange(0, BK)
-        left = tl.load(a + rows[:, None] * a_row + inner[None, :] * a_col, mask=(rows[:, None] < N) & (inner[None, :] < K), other=0.0)
-        right = tl.load(b + inner[:, None] * b_row + cols[None, :] * b_col, mask=(inner[:, None] < K) & (cols[None, :] < M), other=0.0)
+        left = tl.load(
+            a + rows[:, None] * a_row + inner[None, :] * a_col,
+            mask=(rows[:, None] < N) & (inner[None, :] < K),
+            other=0.0,
+        )
+        right = tl.load(
+            b + inner[:, None] * b_row + cols[None, :] * b_col,
+            mask=(inner[:, None] < K) & (cols[None, :] < M),
+            other=0.0,
+        )
         sums += tl.dot(left, right, input_precision="tf32x3")
     sums += tl.load(bias + cols, mask=cols < M, other=0.0)[None, :]
     sums = 0.5 * sums * (1.0 + tl.erf(sums * 0.7071067811865476))

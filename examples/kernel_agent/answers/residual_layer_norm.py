@@ -9,7 +9,9 @@ def add_norm_kernel(x, residual, weight, bias, out, columns, eps, BLOCK: tl.cons
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < columns
-    y = tl.load(x + row * columns + at, mask=inside, other=0.0) + tl.load(residual + row * columns + at, mask=inside, other=0.0)
+    y = tl.load(x + row * columns + at, mask=inside, other=0.0) + tl.load(
+        residual + row * columns + at, mask=inside, other=0.0
+    )
     centered = tl.where(inside, y - tl.sum(y, axis=0) / columns, 0.0)
     scale = 1.0 / tl.sqrt(tl.sum(centered * centered, axis=0) / columns + eps)
     w = tl.load(weight + at, mask=inside, other=0.0)
@@ -26,5 +28,7 @@ class ModelNew(nn.Module):
         rows, columns = x.shape
         out = torch.empty_like(x)
         block = triton.next_power_of_2(columns)
-        add_norm_kernel[(rows,)](x, residual, self.norm.weight, self.norm.bias, out, columns, self.norm.eps, BLOCK=block, num_warps=8)
+        add_norm_kernel[(rows,)](
+            x, residual, self.norm.weight, self.norm.bias, out, columns, self.norm.eps, BLOCK=block, num_warps=8
+        )
         return out

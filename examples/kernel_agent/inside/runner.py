@@ -37,7 +37,9 @@ class Guard(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = str(func).replace("aten::", "aten.").split(".")[1]
         if not self.is_paused and name not in ALLOWED:
-            raise NotAllowed(f"torch's operator {name} is not allowed in forward: a kernel of yours has to do this work")
+            raise NotAllowed(
+                f"torch's operator {name} is not allowed in forward: a kernel of yours has to do this work"
+            )
         return func(*args, **(kwargs or {}))
 
 

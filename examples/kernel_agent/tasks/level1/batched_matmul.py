@@ -23,7 +23,7 @@ PROTOTYPE = (
     "int64_t b_2, float* out)"
 )
 HELD_OUT = [
-    dict(batch=1, n=1, k=2, m=3),
-    dict(batch=3, n=17, k=65, m=33),
+    {"batch": 1, "n": 1, "k": 2, "m": 3},
+    {"batch": 3, "n": 17, "k": 65, "m": 33},
 ]
-GPU = dict(batch=32, n=512, k=512, m=512)
+GPU = {"batch": 32, "n": 512, "k": 512, "m": 512}

@@ -27,7 +27,7 @@ PROTOTYPE = (
     "conv_weight_0, int64_t conv_weight_1, int64_t conv_weight_2, const float* conv_bias, float* out)"
 )
 HELD_OUT = [
-    dict(batch=1, channels=1, filters=2, length=7, width=3),
-    dict(batch=3, channels=5, filters=9, length=65, width=4),
+    {"batch": 1, "channels": 1, "filters": 2, "length": 7, "width": 3},
+    {"batch": 3, "channels": 5, "filters": 9, "length": 65, "width": 4},
 ]
-GPU = dict(batch=32, channels=64, filters=128, length=4096, width=5)
+GPU = {"batch": 32, "channels": 64, "filters": 128, "length": 4096, "width": 5}

@@ -28,7 +28,7 @@ PROTOTYPE = (
     "conv_bias, float* out)"
 )
 HELD_OUT = [
-    dict(batch=1, channels=1, filters=1, height=1, width=2),
-    dict(batch=3, channels=4, filters=5, height=9, width=17),
+    {"batch": 1, "channels": 1, "filters": 1, "height": 1, "width": 2},
+    {"batch": 3, "channels": 4, "filters": 5, "height": 9, "width": 17},
 ]
-GPU = dict(batch=16, channels=64, filters=64, height=112, width=112)
+GPU = {"batch": 16, "channels": 64, "filters": 64, "height": 112, "width": 112}

@@ -24,7 +24,7 @@ PROTOTYPE = (
     "classes_0, float* out)"
 )
 HELD_OUT = [
-    dict(rows=1, columns=2),
-    dict(rows=77, columns=1000),
+    {"rows": 1, "columns": 2},
+    {"rows": 77, "columns": 1000},
 ]
-GPU = dict(rows=16384, columns=4096)
+GPU = {"rows": 16384, "columns": 4096}

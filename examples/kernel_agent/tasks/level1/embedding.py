@@ -27,7 +27,7 @@ PROTOTYPE = (
     "int64_t table_weight_1, float* out)"
 )
 HELD_OUT = [
-    dict(words=3, rows=1, width=5),
-    dict(words=1000, rows=77, width=33),
+    {"words": 3, "rows": 1, "width": 5},
+    {"words": 1000, "rows": 77, "width": 33},
 ]
-GPU = dict(words=50000, rows=65536, width=1024)
+GPU = {"words": 50000, "rows": 65536, "width": 1024}

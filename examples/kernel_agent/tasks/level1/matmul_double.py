@@ -18,9 +18,11 @@ def get_init_inputs():
 
 
 # Held out
-PROTOTYPE = "void forward(const double* a, int64_t a_0, int64_t a_1, const double* b, int64_t b_0, int64_t b_1, double* out)"
+PROTOTYPE = (
+    "void forward(const double* a, int64_t a_0, int64_t a_1, const double* b, int64_t b_0, int64_t b_1, double* out)"
+)
 HELD_OUT = [
-    dict(n=1, k=3, m=2),
-    dict(n=33, k=70, m=17),
+    {"n": 1, "k": 3, "m": 2},
+    {"n": 33, "k": 70, "m": 17},
 ]
-GPU = dict(n=1024, k=1024, m=1024)
+GPU = {"n": 1024, "k": 1024, "m": 1024}

@@ -18,9 +18,11 @@ def get_init_inputs():
 
 
 # Held out
-PROTOTYPE = "void forward(const float* a, int64_t a_0, int64_t a_1, const float* b, int64_t b_0, int64_t b_1, float* out)"
+PROTOTYPE = (
+    "void forward(const float* a, int64_t a_0, int64_t a_1, const float* b, int64_t b_0, int64_t b_1, float* out)"
+)
 HELD_OUT = [
-    dict(n=1, k=3, m=2),
-    dict(n=33, k=130, m=47),
+    {"n": 1, "k": 3, "m": 2},
+    {"n": 33, "k": 130, "m": 47},
 ]
-GPU = dict(n=2048, k=2048, m=2048)
+GPU = {"n": 2048, "k": 2048, "m": 2048}

@@ -20,7 +20,7 @@ def get_init_inputs():
 # Held out
 PROTOTYPE = "void forward(const float* a, int64_t a_0, int64_t a_1, const float* x, int64_t x_0, float* out)"
 HELD_OUT = [
-    dict(rows=1, columns=1),
-    dict(rows=129, columns=77),
+    {"rows": 1, "columns": 1},
+    {"rows": 129, "columns": 77},
 ]
-GPU = dict(rows=32768, columns=4096)
+GPU = {"rows": 32768, "columns": 4096}

@@ -21,7 +21,7 @@ def get_init_inputs():
 # Held out
 PROTOTYPE = "void forward(const float* x, int64_t x_0, int64_t x_1, int64_t x_2, int64_t x_3, float* out)"
 HELD_OUT = [
-    dict(batch=1, channels=1, height=2, width=2),
-    dict(batch=2, channels=3, height=17, width=35),
+    {"batch": 1, "channels": 1, "height": 2, "width": 2},
+    {"batch": 2, "channels": 3, "height": 17, "width": 35},
 ]
-GPU = dict(batch=64, channels=64, height=128, width=128)
+GPU = {"batch": 64, "channels": 64, "height": 128, "width": 128}

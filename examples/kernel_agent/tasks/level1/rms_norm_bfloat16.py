@@ -26,7 +26,7 @@ def get_init_inputs(columns=500):
 # Held out
 PROTOTYPE = "void forward(const uint16_t* x, int64_t x_0, int64_t x_1, const uint16_t* weight, uint16_t* out)"
 HELD_OUT = [
-    dict(rows=1, columns=1),
-    dict(rows=33, columns=1031),
+    {"rows": 1, "columns": 1},
+    {"rows": 33, "columns": 1031},
 ]
-GPU = dict(rows=16384, columns=4096)
+GPU = {"rows": 16384, "columns": 4096}

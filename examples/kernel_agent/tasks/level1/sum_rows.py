@@ -20,7 +20,7 @@ def get_init_inputs():
 # Held out
 PROTOTYPE = "void forward(const float* x, int64_t x_0, int64_t x_1, float* out)"
 HELD_OUT = [
-    dict(rows=1, columns=1),
-    dict(rows=33, columns=1031),
+    {"rows": 1, "columns": 1},
+    {"rows": 33, "columns": 1031},
 ]
-GPU = dict(rows=16384, columns=4096)
+GPU = {"rows": 16384, "columns": 4096}

@@ -29,7 +29,7 @@ PROTOTYPE = (
     "conv_bias, float* out)"
 )
 HELD_OUT = [
-    dict(batch=1, channels=1, filters=1, height=4, width=4),
-    dict(batch=3, channels=3, filters=5, height=11, width=17),
+    {"batch": 1, "channels": 1, "filters": 1, "height": 4, "width": 4},
+    {"batch": 3, "channels": 3, "filters": 5, "height": 11, "width": 17},
 ]
-GPU = dict(batch=16, channels=32, filters=64, height=114, width=114)
+GPU = {"batch": 16, "channels": 32, "filters": 64, "height": 114, "width": 114}

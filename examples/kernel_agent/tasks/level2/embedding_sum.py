@@ -27,7 +27,7 @@ PROTOTYPE = (
     "table_weight_0, int64_t table_weight_1, float* out)"
 )
 HELD_OUT = [
-    dict(words=3, rows=1, bag=1, width=5),
-    dict(words=1000, rows=33, bag=7, width=33),
+    {"words": 3, "rows": 1, "bag": 1, "width": 5},
+    {"words": 1000, "rows": 33, "bag": 7, "width": 33},
 ]
-GPU = dict(words=50000, rows=16384, bag=16, width=512)
+GPU = {"words": 50000, "rows": 16384, "bag": 16, "width": 512}

@@ -28,7 +28,7 @@ PROTOTYPE = (
     "norm_bias, float* out)"
 )
 HELD_OUT = [
-    dict(batch=1, groups=1, each=2, length=3),
-    dict(batch=3, groups=5, each=2, length=67),
+    {"batch": 1, "groups": 1, "each": 2, "length": 3},
+    {"batch": 3, "groups": 5, "each": 2, "length": 67},
 ]
-GPU = dict(batch=64, groups=32, each=8, length=4096)
+GPU = {"batch": 64, "groups": 32, "each": 8, "length": 4096}

@@ -27,7 +27,7 @@ PROTOTYPE = (
     "int64_t linear_weight_1, const float* linear_bias, float* out)"
 )
 HELD_OUT = [
-    dict(rows=1, columns=3, width=2),
-    dict(rows=33, columns=130, width=47),
+    {"rows": 1, "columns": 3, "width": 2},
+    {"rows": 33, "columns": 130, "width": 47},
 ]
-GPU = dict(rows=4096, columns=1024, width=2048)
+GPU = {"rows": 4096, "columns": 1024, "width": 2048}

@@ -10,7 +10,10 @@ class Model(nn.Module):
 
 
 def get_inputs(rows=96, columns=500):
-    return [torch.randn(rows, columns), (torch.rand(rows, columns) < 0.7).long().index_fill(1, torch.zeros(1, dtype=torch.int64), 1)]
+    return [
+        torch.randn(rows, columns),
+        (torch.rand(rows, columns) < 0.7).long().index_fill(1, torch.zeros(1, dtype=torch.int64), 1),
+    ]
 
 
 def get_init_inputs():
@@ -20,7 +23,7 @@ def get_init_inputs():
 # Held out
 PROTOTYPE = "void forward(const float* x, int64_t x_0, int64_t x_1, const int64_t* keep, int64_t keep_0, int64_t keep_1, float* out)"
 HELD_OUT = [
-    dict(rows=1, columns=1),
-    dict(rows=33, columns=1031),
+    {"rows": 1, "columns": 1},
+    {"rows": 33, "columns": 1031},
 ]
-GPU = dict(rows=8192, columns=4096)
+GPU = {"rows": 8192, "columns": 4096}

@@ -18,9 +18,11 @@ def get_init_inputs():
 
 
 # Held out
-PROTOTYPE = "void forward(const float* a, int64_t a_0, int64_t a_1, const float* b, int64_t b_0, int64_t b_1, float* out)"
+PROTOTYPE = (
+    "void forward(const float* a, int64_t a_0, int64_t a_1, const float* b, int64_t b_0, int64_t b_1, float* out)"
+)
 HELD_OUT = [
-    dict(n=1, m=2, width=3),
-    dict(n=67, m=129, width=17),
+    {"n": 1, "m": 2, "width": 3},
+    {"n": 67, "m": 129, "width": 17},
 ]
-GPU = dict(n=4096, m=4096, width=128)
+GPU = {"n": 4096, "m": 4096, "width": 128}

@@ -27,7 +27,7 @@ PROTOTYPE = (
     "residual_1, const float* norm_weight, const float* norm_bias, float* out)"
 )
 HELD_OUT = [
-    dict(rows=1, columns=3),
-    dict(rows=33, columns=1031),
+    {"rows": 1, "columns": 3},
+    {"rows": 33, "columns": 1031},
 ]
-GPU = dict(rows=16384, columns=4096)
+GPU = {"rows": 16384, "columns": 4096}

@@ -24,7 +24,7 @@ def get_init_inputs():
 # Held out
 PROTOTYPE = "void forward(const float* x, int64_t x_0, int64_t x_1, float* out)"
 HELD_OUT = [
-    dict(rows=1, half=1),
-    dict(rows=77, half=33),
+    {"rows": 1, "half": 1},
+    {"rows": 77, "half": 33},
 ]
-GPU = dict(rows=4096, half=4096)
+GPU = {"rows": 4096, "half": 4096}

@@ -22,7 +22,7 @@ def get_init_inputs():
 # Held out
 PROTOTYPE = "void forward(const float* x, int64_t x_0, int64_t x_1, float* out)"
 HELD_OUT = [
-    dict(rows=1, half=1),
-    dict(rows=33, half=517),
+    {"rows": 1, "half": 1},
+    {"rows": 33, "half": 517},
 ]
-GPU = dict(rows=16384, half=2048)
+GPU = {"rows": 16384, "half": 2048}

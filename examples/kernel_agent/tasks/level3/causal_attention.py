@@ -25,7 +25,7 @@ PROTOTYPE = (
     "int64_t k_2, const float* v, int64_t v_0, int64_t v_1, int64_t v_2, float* out)"
 )
 HELD_OUT = [
-    dict(heads=1, length=1, width=4),
-    dict(heads=3, length=67, width=32),
+    {"heads": 1, "length": 1, "width": 4},
+    {"heads": 3, "length": 67, "width": 32},
 ]
-GPU = dict(heads=64, length=1024, width=64)
+GPU = {"heads": 64, "length": 1024, "width": 64}

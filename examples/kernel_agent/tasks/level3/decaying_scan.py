@@ -28,7 +28,7 @@ PROTOTYPE = (
     "int64_t x_2, float* out)"
 )
 HELD_OUT = [
-    dict(batch=1, length=1, width=3),
-    dict(batch=3, length=17, width=65),
+    {"batch": 1, "length": 1, "width": 3},
+    {"batch": 3, "length": 17, "width": 65},
 ]
-GPU = dict(batch=16, length=256, width=2048)
+GPU = {"batch": 16, "length": 256, "width": 2048}

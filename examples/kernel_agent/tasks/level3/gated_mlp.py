@@ -31,7 +31,7 @@ PROTOTYPE = (
     "down_weight, int64_t down_weight_0, int64_t down_weight_1, float* out)"
 )
 HELD_OUT = [
-    dict(rows=1, width=2, hidden=3),
-    dict(rows=33, width=47, hidden=130),
+    {"rows": 1, "width": 2, "hidden": 3},
+    {"rows": 33, "width": 47, "hidden": 130},
 ]
-GPU = dict(rows=4096, width=1024, hidden=2048)
+GPU = {"rows": 4096, "width": 1024, "hidden": 2048}

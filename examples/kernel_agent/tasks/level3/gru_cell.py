@@ -28,7 +28,7 @@ PROTOTYPE = (
     "cell_weight_hh_0, int64_t cell_weight_hh_1, const float* cell_bias_ih, const float* cell_bias_hh, float* out)"
 )
 HELD_OUT = [
-    dict(rows=1, width=2, state=3),
-    dict(rows=17, width=33, state=47),
+    {"rows": 1, "width": 2, "state": 3},
+    {"rows": 17, "width": 33, "state": 47},
 ]
-GPU = dict(rows=8192, width=512, state=512)
+GPU = {"rows": 8192, "width": 512, "state": 512}

@@ -30,7 +30,7 @@ PROTOTYPE = (
     "second_weight_2, int64_t second_weight_3, const float* second_bias, float* out)"
 )
 HELD_OUT = [
-    dict(batch=1, channels=1, height=1, width=2),
-    dict(batch=2, channels=3, height=9, width=17),
+    {"batch": 1, "channels": 1, "height": 1, "width": 2},
+    {"batch": 2, "channels": 3, "height": 9, "width": 17},
 ]
-GPU = dict(batch=16, channels=64, height=56, width=56)
+GPU = {"batch": 16, "channels": 64, "height": 56, "width": 56}

@@ -31,7 +31,7 @@ PROTOTYPE = (
     "int64_t out_weight_1, const float* out_bias, float* out)"
 )
 HELD_OUT = [
-    dict(batch=1, length=1, width=4),
-    dict(batch=2, length=33, width=16),
+    {"batch": 1, "length": 1, "width": 4},
+    {"batch": 2, "length": 33, "width": 16},
 ]
-GPU = dict(batch=32, length=1024, width=128)
+GPU = {"batch": 32, "length": 1024, "width": 128}

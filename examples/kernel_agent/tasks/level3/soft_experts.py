@@ -30,7 +30,7 @@ PROTOTYPE = (
     "const float* router_bias, float* out)"
 )
 HELD_OUT = [
-    dict(rows=1, width=2, experts=2),
-    dict(rows=33, width=17, experts=5),
+    {"rows": 1, "width": 2, "experts": 2},
+    {"rows": 33, "width": 17, "experts": 5},
 ]
-GPU = dict(rows=4096, width=512, experts=8)
+GPU = {"rows": 4096, "width": 512, "experts": 8}

@@ -30,7 +30,7 @@ PROTOTYPE = (
     "up_weight_0, int64_t up_weight_1, const float* up_bias, float* out)"
 )
 HELD_OUT = [
-    dict(batch=1, channels=2, hidden=1, height=1, width=1),
-    dict(batch=3, channels=9, hidden=5, height=7, width=13),
+    {"batch": 1, "channels": 2, "hidden": 1, "height": 1, "width": 1},
+    {"batch": 3, "channels": 9, "hidden": 5, "height": 7, "width": 13},
 ]
-GPU = dict(batch=32, channels=256, hidden=32, height=56, width=56)
+GPU = {"batch": 32, "channels": 256, "hidden": 32, "height": 56, "width": 56}
