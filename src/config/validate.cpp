@@ -143,6 +143,14 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_rewards(config, problems);
   check_algorithm(config, problems, flags.warnings);
   check_distillation(config, problems);
+  const bool grades_labels = !config.rm_type.empty() && !config.has_users_reward() &&
+                             config.rm_type != "random" && config.rm_type != "ifbench" &&
+                             !config.rm_type.ends_with("remote_rm");
+  if (config.use_opd && grades_labels && config.label_key.empty()) {
+    flags.warnings.push_back(fmt::format(
+        "--rm-type {}: without --label-key every reward is 0, and the teacher alone teaches",
+        config.rm_type));
+  }
   check_objective(config, problems);
   check_mismatch(config, problems, flags.warnings);
   check_critic(flags, problems);

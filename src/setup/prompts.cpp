@@ -127,7 +127,8 @@ std::function<void(const buffer::DatasetRow&)> reward_check(
     if (const auto problem = reward::type_problem(of_all, "", rewards))
       throw ConfigError(fmt::format("evaluation data set {}: {}", set->name, *problem));
   }
-  const bool reads_labels = !config.debug_train_only && (set != nullptr || !config.streaming_data);
+  const bool reads_labels = !config.debug_train_only &&
+                            (set != nullptr || !(config.streaming_data || lacks_labels(config)));
   const bool has_label_key = !(set == nullptr ? config.label_key : set->label_key).empty();
   const char* hint = has_label_key ? "" : " (--label-key names its field)";
   if (config.custom_rm_path.peek() == config::kMathVerifyReward && config.generates()) {

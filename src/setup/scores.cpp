@@ -98,6 +98,11 @@ std::optional<std::string> reward_problem(const json::value& reward,
   return number.error().message;
 }
 
+bool lacks_labels(const config::RunConfig& config) {
+  return config.use_opd && !config.rm_type.empty() && config.label_key.empty() &&
+         !config.has_users_reward();
+}
+
 rollout::ScoreFn make_score(const config::RunConfig& config, std::vector<std::string> end_marks) {
   reward::RewardConfig rewards = reward_config(config);
   rewards.end_marks = std::move(end_marks);
@@ -108,7 +113,12 @@ rollout::ScoreFn make_score(const config::RunConfig& config, std::vector<std::st
   // Pure distillation: every reward is 0 unless a rule is asked for.
   const reward::RewardFn rule = reward::make_reward(config.rm_type, rewards);
   const bool always_has_rule = !config.rm_type.empty();
-  return [=](const Sample& sample, const std::stop_token& stop) -> Expected<json::value> {
+  const bool may_lack_label = lacks_labels(config);
+  return [=, type = config.rm_type.get()](const Sample& sample,
+                                          const std::stop_token& stop) -> Expected<json::value> {
+    if (may_lack_label && sample.label.is_null() &&
+        reward::label_problem(sample.label, sample.metadata, type, rewards))
+      return json::value(0.0);
     if (always_has_rule || sample.metadata.contains("rm_type")) return rule(sample, stop);
     return json::value(0.0);
   };

@@ -25,6 +25,9 @@ void read_flags_of_rule(const config::RunConfig& config, const json::object& met
 /// finite.
 std::optional<std::string> reward_problem(const json::value& reward, const std::string& reward_key);
 
+/// A published script of distillation has a rule and no labels: its rewards are 0, and the teacher alone teaches.
+bool lacks_labels(const config::RunConfig& config);
+
 /// Null where nothing is scored. Throws ConfigError for a rule that does not exist. `end_marks` are
 /// the model's, which rules do not grade.
 rollout::ScoreFn make_score(const config::RunConfig& config,

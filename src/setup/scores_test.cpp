@@ -40,6 +40,26 @@ TEST(Scores, AServedTeacherStandsBesideARule) {
   EXPECT_FALSE(scorer.teacher);
 }
 
+TEST(Scores, DistillationWithARuleAndNoLabelsScoresNothing) {
+  config::RunConfig config;
+  config.use_opd = true;
+  config.opd_type = "megatron";
+  config.rm_type = "math";
+  EXPECT_TRUE(lacks_labels(config));
+  Sample sample;
+  sample.response = "\\boxed{7}";
+  EXPECT_EQ(make_score(config)(sample, {})->to_number<double>(), 0.0);
+  sample.label = "7";  // of an evaluation set with labels
+  EXPECT_EQ(make_score(config)(sample, {})->to_number<double>(), 1.0);
+  config.label_key = "answer";
+  EXPECT_FALSE(lacks_labels(config));
+  sample.label = nullptr;
+  EXPECT_FALSE(make_score(config)(sample, {})) << "a row without the label that it should have";
+  config.use_opd = false;
+  config.label_key = "";
+  EXPECT_FALSE(lacks_labels(config)) << "without a teacher nothing would be learnt";
+}
+
 TEST(Scores, GradingIsStrictUnlessTheFlagSaysOtherwise) {
   config::RunConfig config;
   EXPECT_EQ(reward_config(config).grading, reward::Grading::kStrict);
