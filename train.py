@@ -20,5 +20,12 @@ def main(command: str) -> None:
         sys.exit(f"{program}: {error.strerror}")
 
 
+def train(args) -> None:
+    """For scripts of one's own: `from train import train`, `args = parse_args()`, `train(args)`. Returns when the run has ended."""
+    from slime.utils.arguments import run_program
+
+    run_program(args)
+
+
 if __name__ == "__main__":
     main("train")

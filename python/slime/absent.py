@@ -15,7 +15,6 @@ _RAY = "processes are placed and watched by the program; a function sees `args` 
 _QUEUE = "the program's ledger is the durable queue: a function returns its samples, and nothing has to be published"
 _RESUME = "the program saves and goes on: --load, --ckpt-step, `slime runs`"
 _LOGS = "slime.observability.logging_utils.log(args, metrics) puts numbers into the run's log"
-_FLAGS = "the program reads the flags; a function gets them as `args`, those it alone knows among them"
 _MODEL = "models are written in C++ (docs/adding_a_family.md)"
 
 # By name; a name stands for what is below it, too, unless that has a line of its own.
@@ -45,7 +44,6 @@ ABSENT = {
     "slime.rollout.forge_load": "--load-debug-rollout-data replays rollouts",
     "slime.rollout.fully_async_distributed": "`slime train-async` generates on all engines of a run",
     "slime.utils.accelerator": "--device chooses, and torch.device of a tensor tells",
-    "slime.utils.arguments": _FLAGS,
     "slime.utils.cleanup": "contextlib.ExitStack and AsyncExitStack",
     "slime.utils.disk_delta": _TRAINER,
     "slime.utils.distributed_utils": _TRAINER,

@@ -25,6 +25,7 @@ HERE = {
     "slime.utils.routed_experts": "validate_routed_experts_value",
     "slime.rollout.sft_rollout": "generate_rollout",
     "slime.rollout.on_policy_distillation": "reward_func post_process_rewards",
+    "slime.utils.arguments": "parse_args get_slime_extra_args_provider",
     "slime.utils.staleness": "sample_staleness compute_staleness_metrics",
     "slime.utils.weight_sync": "should_flush_cache",
     "slime.utils.async_utils": "AsyncPacer run get_async_loop",

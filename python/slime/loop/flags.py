@@ -53,6 +53,8 @@ def flag_words(args: Any = None, keywords: Mapping[str, Any] | None = None) -> l
         words = [_word("a word of the command line", each) for each in args]
         if words and words[0] in ("train", "train-async"):
             words = [*words[1:], *(["--train-async"] if words[0] == "train-async" else [])]
+    elif hasattr(args, "_command_words"):  # of parse_args
+        words = args._command_words()
     elif hasattr(args, "__dict__"):
         words = [word for name, value in vars(args).items() for word in _words_of(name, value)]
     else:
