@@ -195,8 +195,8 @@ TEST(Nodes, HostsEndWithTheRunsExitCode) {
 
 TEST(Nodes, StrangersThatSendAnythingElseAreClosed) {
   Nodes nodes(config(), kClock);
-  for (const std::string bytes : {std::string("GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
-                                  std::string("SLMF\x65\0\0\0\xff\xff\xff\xff\0\0\0\0", 16)}) {
+  for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+                                   std::string("SLMF\x65\0\0\0\xff\xff\xff\xff\0\0\0\0", 16)}) {
     const int socket = net::connect_to("127.0.0.1", nodes.port(), milliseconds(1000));
     ASSERT_EQ(::write(socket, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
     char byte = 0;

@@ -57,11 +57,6 @@ const std::vector<Field>& fields() {
   return kFields;
 }
 
-const Field* find_field(std::string_view key) {
-  const auto found = std::ranges::find(fields(), key, &Field::key);
-  return found == fields().end() ? nullptr : &*found;
-}
-
 /// null, "", [] and {} say nothing.
 bool is_empty(const json::value& value) {
   return value.is_null() || (value.is_string() && value.get_string().empty()) ||

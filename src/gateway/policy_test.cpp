@@ -75,7 +75,9 @@ TEST(Policy, ConsistentHashingKeepsAKeyAndMovesOnlyWhoseWorkerLeft) {
     const WorkerId before = five[hashing.choose(five, facts)].id;
     EXPECT_EQ(five[hashing.choose(five, facts)].id, before);
     const WorkerId after = four[hashing.choose(four, facts)].id;
-    if (before != five[2].id) EXPECT_EQ(after, before);
+    if (before != five[2].id) {
+      EXPECT_EQ(after, before);
+    }
     num_moved += after != before ? 1 : 0;
     ++counts[before];
   }

@@ -48,7 +48,9 @@ TEST(ModelConfig, MeansTheSameInBothForms) {
     EXPECT_EQ(a.rope.original_max_positions, b.rope.original_max_positions) << name;
     EXPECT_EQ(a.ties_embeddings, b.ties_embeddings) << name;
     // The library writes its own end token into the newer form of a file that has none.
-    if (!a.eos_token_ids.empty()) EXPECT_EQ(a.eos_token_ids, b.eos_token_ids) << name;
+    if (!a.eos_token_ids.empty()) {
+      EXPECT_EQ(a.eos_token_ids, b.eos_token_ids) << name;
+    }
     EXPECT_EQ(a.has_qkv_bias, b.has_qkv_bias) << name;
     EXPECT_EQ(a.experts, b.experts) << name;
     EXPECT_EQ(a.latent, b.latent) << name;

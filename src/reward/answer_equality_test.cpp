@@ -54,8 +54,9 @@ TEST(AnswerEquality, AnAnswerEqualsItselfAndOrderMattersLittle) {
   for (const Pair& pair : committed_pairs()) {
     EXPECT_TRUE(are_equal_answers(pair.gold, pair.gold)) << pair.gold;
     // What a list leaves out is left out on both sides.
-    if (!pair.is_equal)
+    if (!pair.is_equal) {
       EXPECT_FALSE(are_equal_answers(pair.answer, pair.gold)) << pair.gold << " || " << pair.answer;
+    }
   }
 }
 

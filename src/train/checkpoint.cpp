@@ -90,7 +90,7 @@ std::vector<StoredBuffer> saved_buffers(Trainer& trainer, bool save_optimizer) {
   // The state on the host is that of the last update.
   trainer.wait_for_optimizers();
   std::vector<StoredBuffer> buffers = stored_buffers(trainer);
-  const uint32_t flags = save_optimizer ? 0 : kNoSaveOptim;
+  const uint32_t flags = save_optimizer ? 0U : uint32_t{kNoSaveOptim};
   std::erase_if(buffers, [&](const StoredBuffer& stored) {
     // A reference that stands still is read from where it comes from.
     const bool is_known = stored.part == RunPart::kReference && !trainer.reference_moves();

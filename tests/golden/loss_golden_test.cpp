@@ -87,7 +87,9 @@ void expect_loss(const Loss& loss, const Tensor& leaf, const json::object& c,
   const bool is_compared = loss.metrics.contains("train_rollout_logprob_abs_diff");
   const auto divergence = loss.metrics.find("train_rollout_k3");
   EXPECT_EQ(divergence != loss.metrics.end(), is_compared);
-  if (divergence != loss.metrics.end()) EXPECT_GE(divergence->second, 0);
+  if (divergence != loss.metrics.end()) {
+    EXPECT_GE(divergence->second, 0);
+  }
   EXPECT_EQ(loss.metrics.size(), part(expected, "metrics").size() + (is_compared ? 1 : 0));
   loss.sum.backward();
   expect_close(leaf.grad() * scale, expected.at(gradient_key), gradient_key);

@@ -355,7 +355,9 @@ TEST(RankGroup, StrangersAtTheMeetingTakeNobodysPlaceAndNothingListensAfterIt) {
     std::string hello = "SLMF";
     hello.append(reinterpret_cast<const char*>(&type), 4);
     hello.append(reinterpret_cast<const char*>(&length), 8).append(claim);
-    if (i % 2 == 0) ASSERT_GT(::send(socket, hello.data(), hello.size(), MSG_NOSIGNAL), 0);
+    if (i % 2 == 0) {
+      ASSERT_GT(::send(socket, hello.data(), hello.size(), MSG_NOSIGNAL), 0);
+    }
     strangers.push_back(socket);  // and waits
   }
   const auto rank = [&](int own) {

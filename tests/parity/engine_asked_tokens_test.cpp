@@ -43,8 +43,11 @@ TEST(EngineScores, TokensAskedForByIdHaveTheLogProbsOfTheBestOnes) {
     for (const auto& [log_prob, id] : asked.input_asked[4]) by_id[id] = log_prob;
     return by_id;
   }();
-  for (const auto& [log_prob, id] : best.input_top[4])
-    if (scored.contains(id)) EXPECT_EQ(scored.at(id), log_prob);
+  for (const auto& [log_prob, id] : best.input_top[4]) {
+    if (scored.contains(id)) {
+      EXPECT_EQ(scored.at(id), log_prob);
+    }
+  }
 }
 
 /// Steps by hand, so that the weights change where the test says.

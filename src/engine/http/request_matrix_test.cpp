@@ -156,12 +156,17 @@ class Matrix {
     const std::string shown = fmt::format("{} {}", path, body.substr(0, 200));
     EXPECT_TRUE(response.status == 200 || response.status == 400)
         << response.status << " " << shown << " " << response.body;
-    if (verdict == Verdict::kRight) EXPECT_EQ(response.status, 200) << shown << response.body;
-    if (verdict == Verdict::kWrong) EXPECT_EQ(response.status, 400) << shown;
+    if (verdict == Verdict::kRight) {
+      EXPECT_EQ(response.status, 200) << shown << response.body;
+    }
+    if (verdict == Verdict::kWrong) {
+      EXPECT_EQ(response.status, 400) << shown;
+    }
     const bool is_too_long =
         response.body.find("maximum context length") != std::string::npos;  // no field's fault
-    if (response.status == 400 && !is_too_long)
+    if (response.status == 400 && !is_too_long) {
       EXPECT_NE(response.body.find(name), std::string::npos) << shown << " -> " << response.body;
+    }
   }
   std::size_t num_sent() const { return num_sent_; }
 

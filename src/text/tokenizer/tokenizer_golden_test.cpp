@@ -44,7 +44,9 @@ void expect_places(const Tokenizer& tokenizer, const std::string& text,
     at = token.end;
   }
   EXPECT_EQ(placed_ids, ids);
-  if (!ids.empty()) EXPECT_EQ(at, text.size());
+  if (!ids.empty()) {
+    EXPECT_EQ(at, text.size());
+  }
 }
 
 void expect_encoding(const Tokenizer& tokenizer, const json::object& golden) {
