@@ -24,33 +24,49 @@ def find_program():
     raise FileNotFoundError("the program slime is not to be found: build it (./dev build) or set SLIME_BINARY to its path")
 
 
+_CARRIED = Path(__file__).resolve().parent / "bin" / "slime"
+# What LibTorch's CPU side, which the wheel carries, links: of the packages nvidia-cuda-runtime and nvidia-cuda-cupti.
+_LINKED = ("libcudart.so.13", "libcupti.so.13")
+
+
 def _library_folders():
-    """Of the package torch in this interpreter and of those that its CPU side links. Nothing is imported."""
+    """Of the packages that the program loads libraries of: CUDA's, and torch for its CUDA side. Nothing is imported."""
     folders = []
     for package, inside in (("torch", "lib"), ("nvidia", "cu13/lib")):
         spec = importlib.util.find_spec(package)
         for place in (spec.submodule_search_locations or []) if spec else []:
             if (Path(place) / inside).is_dir():
-                folders.append(str(Path(place) / inside))
+                folders.append(Path(place) / inside)
     return folders
 
 
 def program_environment():
-    """The environment for the program, or None for that of this process. The program that a wheel carries finds LibTorch in
-    the package torch beside it; this is for one that lies elsewhere on the interpreter's path."""
-    packages = Path(__file__).resolve().parents[1]
-    is_carried = (packages / "slime" / "bin" / "slime").is_file()
-    if not is_carried or (packages / "torch" / "lib" / "libtorch_cpu.so").is_file():
+    """The environment for the program, or None for that of this process. The program that a wheel carries finds libraries of
+    packages beside this one; this is for packages that lie elsewhere on the interpreter's path."""
+    if not _CARRIED.is_file():
+        return None
+    packages = _CARRIED.parents[2]
+    folders = [str(folder) for folder in _library_folders() if packages not in folder.parents]
+    if not folders:
         return None
     before = os.environ.get("LD_LIBRARY_PATH")
-    return {**os.environ, "LD_LIBRARY_PATH": ":".join([*_library_folders(), *([before] if before else [])])}
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join([*folders, *([before] if before else [])])}
+
+
+def _missing_libraries():
+    """Of those that the carried program cannot start without. LD_LIBRARY_PATH may name others' folders."""
+    folders = [*_library_folders(), *map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")))]
+    return [name for name in _LINKED if not any((folder / name).is_file() for folder in folders)]
 
 
 def _become(name):
     program = Path(find_program()).with_name(name)
+    if program.parent == _CARRIED.parent and (missing := _missing_libraries()):
+        sys.exit(
+            f"slime: {' and '.join(missing)} of CUDA 13 cannot be found, which LibTorch needs on CPUs too: "
+            "pip install nvidia-cuda-runtime nvidia-cuda-cupti (pip install slime-rl does)"
+        )
     environment = program_environment() or dict(os.environ)
-    if environment.get("LD_LIBRARY_PATH") is not None and importlib.util.find_spec("torch") is None:
-        sys.exit("slime: LibTorch is missing; install the package torch 2.11.0 in this environment")
     # Functions of the user's run in python3: that of this environment, also where it is not activated.
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment.get("PATH", "")
     try:

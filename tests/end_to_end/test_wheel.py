@@ -1,6 +1,7 @@
-"""`pip install .`: the wheel carries program and packages, and finds LibTorch in the environment that it is installed in."""
+"""`pip install .`: the wheel carries program, packages and LibTorch's CPU side, and finds the rest in the environment."""
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, SLIME, metric, train_command
 
-LIBTORCH = Path(os.environ.get("SLIME_DEPS", ROOT / ".deps"))
+DEPS = Path(os.environ.get("SLIME_DEPS", ROOT / ".deps"))
 BUILT = ROOT / "build" / "release" / "slime"
 
 pytestmark = pytest.mark.skipif(
@@ -35,17 +36,18 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["beside", "elsewhere"])
 def environment(request, wheel, tmp_path_factory):
-    """A fresh environment with the wheel. LibTorch of this build stands for the package torch, in the folder of packages or,
-    as with --system-site-packages, elsewhere on the path."""
+    """A fresh environment with the wheel. The CUDA runtime of this build stands for the packages that the wheel requires, in the
+    folder of packages or, as with --system-site-packages, elsewhere on the path."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=True)
     run(folder / "bin" / "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check", wheel)
     packages = Path(run(folder / "bin" / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     if request.param == "beside":
-        for name in ("torch", "nvidia"):
-            (packages / name).symlink_to(LIBTORCH / name)
+        (packages / "nvidia").symlink_to(DEPS / "nvidia")
     else:
-        (packages / "libtorch.pth").write_text(f"{LIBTORCH}\n")
+        other = tmp_path_factory.mktemp("other")
+        (other / "nvidia").symlink_to(DEPS / "nvidia")
+        (packages / "other.pth").write_text(f"{other}\n")
     return folder
 
 
@@ -55,15 +57,38 @@ def own(**changes):
     return {**kept, **changes}
 
 
-def test_a_wheel_finds_torch_beside_it_and_not_in_a_folder_of_this_machine(wheel):
+def test_a_wheel_is_whole_and_names_no_folder_of_this_machine(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
+        names = set(archive.namelist())
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("METADATA"))
         program = archive.read("slime/bin/slime")
-    assert {"slime/bin/slime-sandbox", "slime/__init__.py", "slime/host/__main__.py"} <= set(names)
-    assert "Requires-Dist: torch==2.11.0" in metadata
+    assert wheel.name.startswith("slime_rl-") and wheel.name.endswith("-py3-none-manylinux_2_34_x86_64.whl")
+    assert {"slime/bin/slime-sandbox", "slime/lib/libtorch_cpu.so", "slime/__init__.py", "slime/host/__main__.py"} <= names
+    assert any(re.match("slime/lib/libarrow", name) for name in names) == ("slime/bin/libslime_parquet.so" in names)
+    assert "Name: slime-rl\n" in metadata and "Requires-Dist: nvidia-cuda-runtime==" in metadata
+    assert "Requires-Dist: torch" not in metadata, "3 GB for somebody who has no GPU"
+    assert re.search(r'Requires-Dist: slime-rl-cuda==.*; extra == "cuda"', metadata)
     # Where libraries are looked for. Texts of LibTorch's own checks name the headers that they were compiled from.
-    assert b"$ORIGIN/../../torch/lib" in program and str(LIBTORCH / "torch" / "lib").encode() not in program
+    assert b"$ORIGIN/../lib" in program and str(DEPS / "torch" / "lib").encode() not in program
+
+
+def test_no_symbol_is_newer_than_the_platform_that_the_name_promises(wheel, tmp_path):
+    newest = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13), "GCC": (12, 0, 0), "GOMP": (5, 0)}
+    with zipfile.ZipFile(wheel) as archive:
+        files = [archive.extract(name, tmp_path) for name in archive.namelist() if re.match(r"slime/(bin|lib)/", name)]
+    assert len(files) >= 5
+    for file in files:
+        found = re.findall(r"\b(GLIBC|GLIBCXX|CXXABI|GCC|GOMP)_(\d[\d.]*)", run("objdump", "-T", file))
+        for library, version in set(found):
+            assert tuple(map(int, version.split("."))) <= newest[library], f"{file}: {library}_{version}"
+
+
+def test_without_what_libtorch_links_it_says_what_to_install(environment, tmp_path):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    code = "import importlib.util as u; u.find_spec = lambda name: None; import sys; sys.argv = ['slime', '--version']; import slime.program as p; p.main()"
+    done = subprocess.run([environment / "bin" / "python", "-c", code], capture_output=True, text=True, env=own(), cwd=hidden)
+    assert done.returncode == 1 and "pip install nvidia-cuda-runtime nvidia-cuda-cupti" in done.stderr, done.stderr
 
 
 def test_program_and_package_are_there(environment, tmp_path):

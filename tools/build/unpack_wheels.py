@@ -3,6 +3,8 @@
 
     python3 tools/build/unpack_wheels.py libtorch WHEEL_DIR OUT_DIR     # OUT_DIR gets torch/ and nvidia/: about 0.5 GB of 1.1
     python3 tools/build/unpack_wheels.py arrow WHEEL_DIR OUT_DIR        # OUT_DIR gets pyarrow/: 65 MB of 220
+
+Their licences go to OUT_DIR/licenses, for the wheel that carries these libraries.
 """
 
 import re
@@ -36,6 +38,10 @@ def main() -> int:
                 if wanted.fullmatch(name) and not name.endswith("/"):
                     archive.extract(name, out_dir)
                     count += 1
+                elif text := re.fullmatch(r"([^/]+)\.dist-info/(?:licenses/)?((?:LICENSE|NOTICE)[^/]*)", name):
+                    target = out_dir / "licenses" / text[1] / text[2]
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(archive.read(name))
     print(f"unpacked {count} files into {out_dir}")
     return 0 if count else 1
 
