@@ -87,6 +87,24 @@ download_wheels() {
   done < <(grep '^[a-z]' "tools/build/requirements/$1.txt")
 }
 
+keep_licenses() { mkdir -p "$SLIME_DEPS/licenses" && cp -r "$SLIME_DEPS/partial/licenses/." "$SLIME_DEPS/licenses/"; }
+
+# A folder of dependencies that is older than this step has no licences: the wheels are fetched again for them alone.
+require_licenses() {
+  local kind
+  for kind in libtorch arrow; do
+    compgen -G "$SLIME_DEPS/licenses/$([[ $kind == arrow ]] && echo pyarrow || echo torch)-*/LICENSE*" >/dev/null && continue
+    exec 9>"$SLIME_DEPS/.lock"
+    flock 9
+    make_venv
+    download_wheels $kind
+    python3 tools/build/unpack_wheels.py $kind "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
+    keep_licenses
+    rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/wheels"
+    exec 9>&-
+  done
+}
+
 # Two clones may share $SLIME_DEPS: the first to come downloads, the second waits for the lock.
 require_libtorch() {
   has_libtorch && return
@@ -101,6 +119,7 @@ require_libtorch() {
     python3 tools/build/unpack_wheels.py libtorch "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
     rm -rf "$SLIME_DEPS/torch" "$SLIME_DEPS/nvidia"
     mv "$SLIME_DEPS/partial/nvidia" "$SLIME_DEPS/partial/torch" "$SLIME_DEPS/"
+    keep_licenses
     rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/wheels"
     has_libtorch || stop "LibTorch in $SLIME_DEPS is not complete; delete the folder and run ./dev setup"
   fi
@@ -124,6 +143,7 @@ require_arrow() {
     rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/pyarrow"
     python3 tools/build/unpack_wheels.py arrow "$SLIME_DEPS/wheels" "$SLIME_DEPS/partial"
     mv "$SLIME_DEPS/partial/pyarrow" "$SLIME_DEPS/"
+    keep_licenses
     rm -rf "$SLIME_DEPS/partial" "$SLIME_DEPS/wheels"
     has_arrow || stop "Arrow in $SLIME_DEPS is not complete; delete $SLIME_DEPS/pyarrow and run ./dev setup"
   fi
@@ -187,6 +207,33 @@ require_cuda() {
   wants_cuda || return 0
   require_cuda_part build has_cuda_compiler
   [[ ! -e /dev/nvidiactl ]] || require_cuda_part run has_cuda_libraries
+}
+
+# "architecture_of 9.0" is what nvcc calls a GPU of this compute capability: 90a, whose code uses what 9.0 alone has.
+architecture_of() {
+  case $1 in
+    8.0 | 8.6 | 8.9 | 12.0) echo "${1/./}" ;;
+    9.0 | 10.0) echo "${1/./}a" ;;
+    *) return 1 ;;
+  esac
+}
+
+# What the GPU side is compiled for: SLIME_CUDA_ARCHITECTURES, or what the driver says of this machine's GPUs. Nothing where
+# neither is: CMake's own choice stays.
+cuda_architectures() {
+  local capability name names=()
+  if [[ -n ${SLIME_CUDA_ARCHITECTURES:-} ]]; then
+    echo "$SLIME_CUDA_ARCHITECTURES"
+    return
+  fi
+  command -v nvidia-smi >/dev/null || return 0
+  while read -r capability; do
+    name=$(architecture_of "$capability") ||
+      stop "this machine's GPU has compute capability $capability, for which there are no kernels: docs/gpu.md lists those that there are.
+  What works:  SLIME_CUDA=0 ./dev build  (without the GPU side), or SLIME_CUDA_ARCHITECTURES=... to try a near one"
+    names+=("$name")
+  done < <(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep '^[0-9]' | sort -uV)
+  (IFS=,; echo "${names[*]}")
 }
 
 make_venv() {

@@ -35,9 +35,9 @@ Gpu* open_device(std::string& problem) {
     cudaGetDeviceProperties(&properties, 0);
     problem = fmt::format(
         "{} (compute capability {}.{}) is not among the devices that {} was compiled for: {}; "
-        "build with -DSLIME_CUDA_ARCHITECTURES={}{}",
-        properties.name, properties.major, properties.minor, kLibraryName, SLIME_CUDA_ARCHITECTURES,
-        properties.major, properties.minor);
+        "`./dev build` on this machine compiles for it (docs/gpu.md)",
+        properties.name, properties.major, properties.minor, kLibraryName,
+        SLIME_CUDA_ARCHITECTURES);
     return nullptr;
   }
   // What training leaves must go back to the driver before the engine maps its pages, also where a
