@@ -62,6 +62,7 @@ class Verdict:
     reward: float
     feedback: str  # for the model
     stage: str  # how far it came: refused, compile, run, wrong, correct
+    held_out_speedups: tuple = ()  # (sizes in words, speed-up) of each held-out shape, where it was asked for
 
     def as_dict(self):
         return asdict(self)
@@ -306,12 +307,12 @@ async def _time_cpp(cases, sandbox, shape, rounds):
     return eager / max(answer - nothing, SHORTEST * eager)
 
 
-async def _grade_cpp(trusted, task, code, shapes, rounds):
+async def _grade_cpp(trusted, task, code, shapes, rounds, timed):
     async with trusted.places, _Cases(trusted, task) as cases, LocalSandbox(readable=[trusted.folder]) as sandbox:
         await _compile_answer(trusted, sandbox, task, code)
         for index, shape in enumerate(shapes):
             await _judge_cpp(cases, sandbox, shape, index == 0)
-        return await _time_cpp(cases, sandbox, {}, rounds) if rounds else 0.0
+        return [await _time_cpp(cases, sandbox, shape, rounds) for shape in timed]
 
 
 # ---- Python with Triton
@@ -369,42 +370,57 @@ async def _time_python(cases, session, shape, rounds):
     return eager / max(answer - nothing, SHORTEST * eager)
 
 
-async def _grade_python(trusted, task, code, shapes, rounds, gpu):
+async def _grade_python(trusted, task, code, shapes, rounds, gpu, timed):
     problem = source_rules.problem_of(code)
     if problem:
         raise _Failed("refused", f"refused: {problem}")
-    return await run_python(trusted, task, code, shapes, rounds, gpu)
+    return await _run_python(trusted, task, code, shapes, rounds, gpu, timed)
 
 
 async def run_python(trusted, task, code, shapes, rounds, gpu):
-    """Without the source rules: tests see what the other fences hold."""
+    """Without the source rules: tests see what the other fences hold. The speed-up, 0 where it is not timed."""
+    timed = [shapes_of(task)[1]] if rounds and gpu != "interpreter" else []
+    return (await _run_python(trusted, task, code, shapes, rounds, gpu, timed) or [0.0])[0]
+
+
+async def _run_python(trusted, task, code, shapes, rounds, gpu, timed):
     async with trusted.places, _Cases(trusted, task) as cases:
         async with PythonSession(trusted.folder, python(), code, gpu, _Failed, GraderError) as session:
             await session.ask({"do": "load", "input_source": task.input_source}, stage="compile")
             for index, shape in enumerate(shapes):
                 await _judge_python(cases, session, shape, index == 0)
-            if not rounds or gpu == "interpreter":
-                return 0.0
-            speedup = await _time_python(cases, session, shapes_of(task)[1], rounds)
-            await _judge_python(cases, session, shapes[-1], len(shapes) == 1)  # still right after all those calls
-            return speedup
+            speedups = [await _time_python(cases, session, shape, rounds) for shape in timed]
+            if speedups:
+                await _judge_python(cases, session, shapes[-1], len(shapes) == 1)  # still right after all those calls
+            return speedups
 
 
-async def grade(task, code, backend, *, held_out=True, rounds=3, gpu=None, timed=True):
-    """The Verdict. `backend` is "cpp" or "triton"; `gpu`: N of /dev/nvidiaN, None: the only one; "interpreter": Triton's, on the CPU."""
+def _in_words(sizes):
+    return " ".join(f"{name}={size}" for name, size in sizes.items())
+
+
+async def grade(task, code, backend, *, held_out=True, rounds=3, gpu=None, timed=True, time_held_out=False):
+    """The Verdict. `backend` is "cpp" or "triton"; `gpu`: N of /dev/nvidiaN, None: the only one; "interpreter": Triton's, on the CPU.
+    The speed-up is that of the shown shape, on a GPU of the task's larger one; with `time_held_out` the others are timed too."""
     if backend not in ("cpp", "triton"):
         raise GraderError(f"backend {backend}: should be cpp or triton")
+    if backend == "cpp" and task.prototype is None:
+        raise GraderError(f"{task.path}: has no C++ function to write; it should end with the lines of tasks/level1/softmax_rows.py")
     trusted = await _the_trusted()
-    shapes = [{}, *(shapes_of(task)[0] if held_out else [])]
-    rounds = rounds if timed else 0
+    hidden, gpu_shape = shapes_of(task)
+    shapes = [{}, *(hidden if held_out else [])]
+    is_timed = timed and rounds and gpu != "interpreter"
+    to_time = [{} if backend == "cpp" else gpu_shape, *(hidden if time_held_out else [])] if is_timed else []
     try:
         if backend == "cpp":
-            speedup = await _grade_cpp(trusted, task, code, shapes, rounds)
+            speedups = await _grade_cpp(trusted, task, code, shapes, rounds, to_time)
         else:
-            speedup = await _grade_python(trusted, task, code, shapes, rounds, gpu)
+            speedups = await _grade_python(trusted, task, code, shapes, rounds, gpu, to_time)
     except _Failed as failed:
         return Verdict(failed.stage not in ("refused", "compile"), False, 0.0, 0.0, _plain(failed.said), failed.stage)
     except SandboxError as error:
         raise GraderError(str(error)) from error
+    speedup = speedups[0] if speedups else 0.0
     said = f"correct, {speedup:.2f} times as fast as eager Torch" if speedup > 0 else "correct"
-    return Verdict(True, True, speedup, reward_of(True, speedup), said, "correct")
+    others = tuple((_in_words(shape), each) for shape, each in zip(to_time[1:], speedups[1:]))
+    return Verdict(True, True, speedup, reward_of(True, speedup), said, "correct", others)
