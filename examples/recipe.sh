@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034
 # Common part of the examples' run.sh, which source it with the user's flags. Sets slime (the program), data, model, and the
-# run folders sft and run of the example, whose name is that of the script's folder. Stages: `imitate`, then `reinforce`.
+# run folders sft and run of the example, whose name is that of the script's folder, and precision, a flag. Stages: `imitate`, then `reinforce`.
 #
 # Environment: DATA and RUNS are other folders than data/ and runs/, SLIME_BINARY is another program, SFT_STEPS and RL_STEPS
 # are other numbers of steps.
@@ -9,6 +9,7 @@ example=$(basename "$(cd "$(dirname "$0")" && pwd)")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source examples/quickstart/run_folder.sh
 
+precision=--fp32
 FLAGS=("$@") # of both stages; the last ones of the commands, so they win
 slime=${SLIME_BINARY:-build/release/slime}
 data=${DATA:-data}/$example
@@ -19,7 +20,7 @@ run=$(run_folder "$example")
 # "imitate STEPS [FLAG...]": supervised training of the model on the conversations of sft.jsonl.
 imitate() {
   "$slime" train \
-    --hf-checkpoint "$model" --run-dir "$sft" --fp32 \
+    --hf-checkpoint "$model" --run-dir "$sft" "$precision" \
     --prompt-data "$data/sft.jsonl" --input-key messages --rollout-shuffle \
     --rollout-function-path slime.rollout.sft_rollout.generate_rollout \
     --loss-type sft_loss --calculate-per-token-loss --debug-train-only \
@@ -33,7 +34,7 @@ imitate() {
 # step; then the report.
 reinforce() {
   "$slime" train \
-    --hf-checkpoint "$sft/latest" --run-dir "$run" --fp32 \
+    --hf-checkpoint "$sft/latest" --run-dir "$run" "$precision" \
     --prompt-data "$data/rl.jsonl" --input-key prompt --rollout-shuffle \
     --advantage-estimator grpo --eps-clip 0.2 --eps-clip-high 0.28 \
     --num-rollout "${RL_STEPS:-$1}" --rollout-batch-size "$2" --n-samples-per-prompt "$3" --global-batch-size $(($2 * $3)) \

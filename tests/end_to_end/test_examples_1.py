@@ -37,7 +37,7 @@ def samples(run_dir):
 
 
 MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "system", "user", "assistant", "\\boxed{"]  # the tiny model's tokens from 256
-TOOL_TURN = "\n<|im_start|>tool\n{}<|im_end|>\n<|im_start|>assistant\n"
+TOOL_TURN = "\n<|im_start|>{role}\n{said}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def untrained_text(sample):
@@ -49,14 +49,14 @@ def untrained_text(sample):
     return b"".join(bytes([token]) if token < 256 else MARKS[token - 256].encode() for token in untrained).decode()
 
 
-def assert_it_trained(run_dir, calls_of, shown_of):
-    """`calls_of` gives a sample's calls of tools, `shown_of` what a call put into the conversation."""
+def assert_it_trained(run_dir, calls_of, shown_of, role="tool"):
+    """`calls_of` gives a sample's calls of tools, `shown_of` what a call put into the conversation, as `role`."""
     assert len(metric(run_dir, "train/loss")) == RL_STEPS
     drawn = samples(run_dir)
     assert sum(len(calls_of(sample)) > 0 for sample in drawn) > len(drawn) / 10
     for sample in drawn:
         # What tools said is masked, each in its turn, and nothing else is; what followed the last turn is not in the conversation.
-        turns = [TOOL_TURN.format(shown_of(call)) for call in calls_of(sample)]
+        turns = [TOOL_TURN.format(role=role, said=shown_of(call)) for call in calls_of(sample)]
         assert untrained_text(sample) in ("".join(turns), "".join(turns[:-1]))
         trained = sample["loss_mask"] or [1] * sample["response_length"]
         for mask, ours, theirs in zip(trained, sample["train_log_probs"], sample["rollout_log_probs"], strict=True):
@@ -124,67 +124,107 @@ def test_what_the_interpreter_shows():
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
 
 
+sys.path.insert(0, str(ROOT / "tests" / "python"))
+from torch_python import torch_python
+
+needs_torch = pytest.mark.skipif(torch_python() is None, reason="no Python with torch here: apt-get install python3-torch")
+
+
+@pytest.fixture
+def grader(monkeypatch):
+    """Grades C++ answers to the task matmul: the body of its function."""
+    monkeypatch.setenv("KERNEL_AGENT_PYTHON", torch_python())
+    monkeypatch.setenv("SLIME_BINARY", str(SLIME))
+    from examples.kernel_agent import tasks
+    from examples.kernel_agent.grade import close, grade
+
+    task = tasks.find("matmul")
+
+    async def judge(bodies, **how):
+        try:
+            codes = [f"{task.prototype} {{\n{body}\n}}" for body in bodies]
+            return await asyncio.gather(*(grade(task, code, "cpp", **how) for code in codes))
+        finally:
+            await close()
+
+    return lambda *bodies, **how: asyncio.run(judge(bodies, **how))
+
+
 @needs_sandbox
 @needs_compiler
+@needs_torch
 @pytest.mark.nightly
 def test_kernel_agent(tmp_path):
-    # One order of the loops is soon learned; what is sampled coldly has few slips of the pen.
-    short = {"SFT_BATCH": "32", "RL_SAMPLES": "3", "DATA_FLAGS": "--orders ipj"}
-    run_dir = run_example("kernel_agent", tmp_path, sft_steps=150, flags=["--rollout-temperature", "0.3"], **short)
-    drawn = assert_it_trained(run_dir, lambda sample: sample["metadata"]["tries"], lambda one: one["said"])
-    said = {one["said"] for sample in drawn for one in sample["metadata"]["tries"]}
-    assert any(each.startswith("right, ") for each in said), said
+    # One task is soon learned; what is sampled coldly has few slips of the pen.
+    short = {"SFT_BATCH": "32", "RL_PROMPTS": "2", "RL_SAMPLES": "4", "DATA_FLAGS": "--tasks sum_rows"}
+    short |= {"KERNEL_AGENT_PYTHON": torch_python(), "PYTHONPATH": f"{ROOT}:{ROOT / 'python'}"}
+    run_dir = run_example("kernel_agent", tmp_path, sft_steps=150, flags=["--rollout-temperature", "0.5"], **short)
+    drawn = assert_it_trained(
+        run_dir, lambda sample: sample["metadata"]["turns"], lambda turn: turn["feedback"].partition(":")[0], "user"
+    )
+    turns = [turn for sample in drawn for turn in sample["metadata"]["turns"]]
+    assert any(turn["correct"] and turn["speedup"] > 0 for turn in turns), {turn["feedback"] for turn in turns}
+    for sample in drawn:
+        worth = [turn["score"] * 0.9**at for at, turn in enumerate(sample["metadata"]["turns"])]
+        assert sample["reward"] == pytest.approx(max(worth))
     table = [sys.executable, ROOT / "examples" / "kernel_agent" / "table.py", run_dir]
-    paths = {"PYTHONPATH": f"{ROOT}:{ROOT / 'python'}", "SLIME_BINARY": str(SLIME)}
-    done = subprocess.run(table, env=os.environ | paths, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and "| `c=a*b` | " in done.stdout, done.stderr
+    done = subprocess.run(table, env=os.environ | short | {"SLIME_BINARY": str(SLIME)}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "| sum_rows | " in done.stdout, done.stderr
 
 
-RIGHT = "for(int i=0;i<n;++i)for(int j=0;j<m;++j)for(int p=0;p<k;++p)c[i*m+j]+=a[i*k+p]*b[p*m+j];"
+RIGHT = "for(int i=0;i<a_0;++i)for(int j=0;j<b_1;++j){out[i*b_1+j]=0;for(int p=0;p<a_1;++p)out[i*b_1+j]+=a[i*a_1+p]*b[p*b_1+j];}"
 # What a kernel might try instead of being fast, and what is said about it.
 HOSTILE = {
-    "ends early": ('for(int i=0;i<n;++i)__builtin_puts("0.5");__builtin_exit(0);', "wrong result"),
-    "says it is right": ('__builtin_puts("right, 99.0 times as fast");__builtin_exit(0);', "wrong result"),
+    "ends early": ('for(int i=0;i<a_0;++i)__builtin_puts("0.5");__builtin_exit(0);', "wrong result"),
+    "says it is right": ('__builtin_puts("correct, 99.0 times as fast");__builtin_exit(0);', "wrong result"),
     "does nothing": ("", "wrong result"),
     "computes the first time only": (f"static int calls=0;if(calls++)return;{RIGHT}", "wrong result"),
     "leaves out a row": (RIGHT.replace("i=0", "i=1"), "wrong result"),
-    "never ends": ("for(;;);", "ended"),
+    "never ends": ("for(;;)asm volatile(\"\");", "ended"),
     "crashes": ("*(volatile int*)0=1;", "signal"),
     "starts somebody": (f"int start();if(start()<0)return;{RIGHT}}}\n#include <unistd.h>\nint start(){{return fork();", "wrong result"),
-    "has a main of its own": ("} int main() {", "error: ld"),
+    "has a main of its own": ("} int main() {", "does not"),
 }
 
 
 @needs_sandbox
 @needs_compiler
-@pytest.mark.parametrize("way", HOSTILE)
-def test_a_speed_up_cannot_be_forged(way):
-    from examples.kernel_agent import measure
-
-    body, said = HOSTILE[way]
-    shape = measure.TRAINING_SHAPE
-    found = asyncio.run(measure.measure_at("c=a*b", body, shape, repeats=2, rounds=1))
-    assert found["speedup"] == 0 and said in found["said"], found
+@needs_torch
+def test_a_speed_up_cannot_be_forged(grader):
+    verdicts = grader(*(body for body, _ in HOSTILE.values()), rounds=1)
+    for (way, (_, said)), verdict in zip(HOSTILE.items(), verdicts, strict=True):
+        assert not verdict.correct and verdict.speedup == 0 == verdict.reward and said in verdict.feedback, (way, verdict)
 
 
 @needs_sandbox
 @needs_compiler
-def test_every_form_of_a_kernel_is_right_and_every_mistake_is_found():
-    from examples.kernel_agent import measure, operations
+@needs_torch
+def test_every_form_of_a_kernel_is_right_and_every_mistake_is_found(monkeypatch):
+    monkeypatch.setenv("KERNEL_AGENT_PYTHON", torch_python())
+    monkeypatch.setenv("SLIME_BINARY", str(SLIME))
+    from examples.kernel_agent import tasks
+    from examples.kernel_agent.forms import FORMS, forms_of
+    from examples.kernel_agent.grade import close, grade
 
-    forms = [("ijp", ""), ("pij", operations.PRAGMAS[2]), ("jpi", operations.PRAGMAS[1]), ("dot", operations.PRAGMAS[2])]
-
-    async def judge(operation, order, pragma="", bug="", said="right, "):
-        kernel = operations.kernel_text(operation, order, pragma, bug)
-        found = await measure.measure_at(operation, kernel, (9, 12, 10), 2, 1)
-        assert (found["speedup"] > 0) == (not bug) and said in found["said"], (operation, order, pragma, bug, found)
+    async def judge(task, form, mistake, code):
+        verdict = await grade(task, code, "cpp", timed=False, held_out=mistake is None)
+        stage = {None: "correct", "compile": "compile", "wrong": "wrong"}[mistake]
+        return None if verdict.stage == stage else (task.name, form, mistake, verdict)
 
     async def judge_all():
-        right = [judge(operation, *form) for operation in operations.OPERATIONS for form in forms]
-        wrong = [("index", "wrong result"), ("semicolon", "error: expected")]
-        await asyncio.gather(*right, *(judge(operation, "ipj", "", *each) for operation in operations.OPERATIONS for each in wrong))
+        forms = [(task, *each) for task in map(tasks.find, FORMS) for each in enumerate(forms_of(task, "cpp").items())]
+        kernels = [
+            (task, form, mistake, code)
+            for task, number, (form, kinds) in forms
+            for mistake, code in kinds.items()
+            if mistake is None or number == 0
+        ]
+        try:
+            return [wrong for wrong in await asyncio.gather(*(judge(*kernel) for kernel in kernels)) if wrong]
+        finally:
+            await close()
 
-    asyncio.run(judge_all())
+    assert asyncio.run(judge_all()) == []
 
 
 @pytest.mark.nightly
