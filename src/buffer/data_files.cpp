@@ -4,7 +4,10 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
+#include "buffer/row_form.h"
 #include "buffer/sliced_path.h"
 #include "core/error.h"
 
@@ -15,6 +18,14 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostDataFiles = 100'000;
 constexpr int kDeepestFolder = 16;
+
+/// What describes a data set beside its files is no file of rows.
+bool is_rows(const fs::path& path) {
+  constexpr auto kDescriptions = std::to_array<std::string_view>(
+      {"dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"});
+  const std::string name = path.filename().string();
+  return form_of(path) && std::ranges::find(kDescriptions, name) == kDescriptions.end();
+}
 
 bool is_pattern(const std::string& path) {
   return path.find_first_of("*?[{\\") != std::string::npos;
@@ -29,7 +40,7 @@ std::vector<fs::path> files_below(const fs::path& folder) {
     const bool is_hidden = entry->path().filename().string().starts_with('.');
     if (is_hidden || entry.depth() > kDeepestFolder) entry.disable_recursion_pending();
     std::error_code missing;
-    if (!is_hidden && entry->is_regular_file(missing) && is_row_file(entry->path()))
+    if (!is_hidden && entry->is_regular_file(missing) && is_rows(entry->path()))
       files.push_back(entry->path());
     if (files.size() > kMostDataFiles)
       throw ConfigError(fmt::format("{}: has more than {} files", folder.string(), kMostDataFiles));
@@ -54,10 +65,6 @@ std::vector<fs::path> files_matching(const std::string& pattern) {
 }
 
 }  // namespace
-
-bool is_row_file(const fs::path& path) {
-  return path.extension() == ".jsonl" || path.extension() == ".parquet";
-}
 
 bool has_data_files(const std::string& text) {
   const fs::path path = parse_sliced_path(text).path;

@@ -9,9 +9,6 @@
 
 namespace slime::buffer {
 
-/// Whether rows are read from files of this name.
-bool is_row_file(const std::filesystem::path& path);
-
 /// Whether there is something under a word, its slice left out.
 bool has_data_files(const std::string& text);
 

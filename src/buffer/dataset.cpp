@@ -67,7 +67,7 @@ class DatasetLoader {
     int64_t num_too_long = 0;
     std::map<std::string, int64_t> left_out;
     bool has_metadata = false, has_tools = false;
-    std::string first_fields;
+    std::string first_fields, schema;
     std::vector<std::string> problems;
   };
 
@@ -133,7 +133,10 @@ class DatasetLoader {
   void add_row(const DatasetRow& row, const std::string& where, Result& result) const {
     result.has_metadata |= row.has_metadata_field;
     result.has_tools |= row.has_tools_field;
-    if (result.first_fields.empty()) result.first_fields = row.fields;
+    if (result.first_fields.empty()) {
+      result.first_fields = row.fields;
+      result.schema = row.schema;
+    }
     if (config_.check_row) config_.check_row(row);
     if (config_.leave_out) {
       if (const auto reason = config_.leave_out(row)) {
@@ -175,7 +178,10 @@ class DatasetLoader {
       for (const auto& [reason, count] : result.left_out) dataset.left_out_[reason] += count;
       dataset.has_metadata_ |= result.has_metadata;
       dataset.has_tools_ |= result.has_tools;
-      if (dataset.first_fields_.empty()) dataset.first_fields_ = result.first_fields;
+      if (dataset.first_fields_.empty()) {
+        dataset.first_fields_ = result.first_fields;
+        dataset.schema_ = result.schema;
+      }
       dataset.chunks_.push_back(std::move(result.chunk));
     }
     if (dataset.rows_.empty()) {

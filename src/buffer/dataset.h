@@ -98,6 +98,8 @@ class Dataset {
   /// flag may be misspelt.
   bool has_metadata() const { return has_metadata_; }
   bool has_tools() const { return has_tools_; }
+  /// Which schema the first row was recognised by (DatasetRow::schema); empty: none.
+  const std::string& schema() const { return schema_; }
   /// "the row has prompt, answer", of the first row.
   const std::string& first_fields() const { return first_fields_; }
 
@@ -129,7 +131,7 @@ class Dataset {
   std::map<std::string, int64_t> left_out_;
   uint32_t fingerprint_ = 0;
   bool has_metadata_ = false, has_tools_ = false;
-  std::string first_fields_;
+  std::string first_fields_, schema_;
 };
 
 }  // namespace slime::buffer

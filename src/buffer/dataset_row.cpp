@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "buffer/known_schema.h"
 #include "core/error.h"
 
 namespace slime::buffer {
@@ -220,6 +221,15 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
   DatasetRow row;
   row.fields = known_keys(object);
   const bool is_pair = !keys.chosen.empty() && !keys.rejected.empty();
+  json::value own_label;  // of a schema
+  const KnownSchema* schema = schema_of(object, keys, where);
+  if (schema != nullptr) {
+    const RowUse use = is_pair                    ? RowUse::kPreferences
+                       : !keys.completion.empty() ? RowUse::kSupervised
+                                                  : RowUse::kPrompts;
+    row.schema = fmt::format("{}: {}", schema->title, schema->says);
+    schema->apply(object, keys, use, own_label);
+  }
   // A pair of whole conversations needs no field for its prompt.
   if (!is_pair || find_field(object, keys.input) != nullptr)
     row.prompt = required(object, keys.input, "--input-key", where);
@@ -229,7 +239,10 @@ DatasetRow read_row(std::string_view line, const RowKeys& keys, std::string_view
     if (!row.prompt.is_string() && !is_list_of_objects(row.prompt))
       refuse_messages(row.prompt, keys.input, "--input-key", where);
   }
-  if (!keys.label.empty()) row.label = required(object, keys.label, "--label-key", where);
+  if (!keys.label.empty())
+    row.label = required(object, keys.label, "--label-key", where);
+  else if (keys.takes_labels)
+    row.label = std::move(own_label);
   if (const json::value* metadata =
           keys.metadata.empty() ? nullptr : find_field(object, keys.metadata);
       metadata != nullptr && !metadata->is_null()) {

@@ -16,7 +16,8 @@ namespace slime::buffer {
 struct RowKeys {
   std::string input =
       "input";        // "--input-key": a string, an integer (its text) or a list of messages
-  std::string label;  // "--label-key": empty: rows have no label
+  std::string label;  // "--label-key": empty: rows have no label but that of a known schema
+  bool takes_labels = true;
   std::string metadata = "metadata";  // "--metadata-key": an object; may be absent
   std::string chosen;  // "--chosen-key": of preferences; both go to the metadata under these names
   std::string rejected;    // "--rejected-key"
@@ -24,6 +25,7 @@ struct RowKeys {
   std::string tools = "tools";  // "--tool-key": a list, or a string with its JSON; may be absent
   /// "--rename-columns": top-level fields, old name and new one, before all of the above.
   std::vector<std::pair<std::string, std::string>> renamed = {};
+  std::string format = "auto";  // "--data-format" (known_schema.h)
 };
 
 /// Renders messages with the generation prompt at the end; `tools` is empty when the row has none.
@@ -43,6 +45,7 @@ struct DatasetRow {
   bool has_metadata_field = false;
   bool has_tools_field = false;
   std::string fields;  // "the row has prompt, answer"
+  std::string schema;  // "GSM8K: question is the prompt, ...": it was recognised; empty: it was not
 };
 
 /// The field that `key` names: "answer", or the path "reward_model.ground_truth" where no field has

@@ -330,11 +330,11 @@ TEST(Dataset, NamesTheFlagThatTheFilesCameBy) {
 
 TEST(Dataset, SaysWhatIsWrongWithEachPath) {
   const std::string message = message_of([&] {
-    Dataset::load(config_for({"/nowhere/a.jsonl", "rows.parquet", "rows.csv"}), nullptr, bytes_of);
+    Dataset::load(config_for({"/nowhere/a.jsonl", "rows.parquet", "rows.txt"}), nullptr, bytes_of);
   });
   EXPECT_THAT(message, HasSubstr("--prompt-data /nowhere/a.jsonl: cannot be opened: No such file"));
   EXPECT_THAT(message, HasSubstr("rows.parquet: cannot be opened: No such file"));
-  EXPECT_THAT(message, HasSubstr("rows.csv: the name should end in .jsonl or .parquet"));
+  EXPECT_THAT(message, HasSubstr("rows.txt: the name should end in .jsonl, .json or .csv"));
 }
 
 TEST(Dataset, KeepsNumbersAsTheFileHasThem) {

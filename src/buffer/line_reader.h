@@ -1,12 +1,13 @@
 #pragma once
 
-/// Lines of a file, read in blocks, with a limit on their length.
+/// Lines of a file, packed or not, read in blocks, with a limit on their length.
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
+
+#include "buffer/file_bytes.h"
 
 namespace slime::buffer {
 
@@ -29,7 +30,7 @@ class LineReader {
   bool read_line(std::string& line);
 
   std::filesystem::path path_;
-  std::ifstream file_;
+  FileBytes bytes_;
   std::string block_;
   std::size_t position_ = 0;  // in block_
   int64_t line_number_ = 0;

@@ -3,25 +3,42 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <limits>
 #include <optional>
 #include <string_view>
 
+#include "buffer/arrow_rows.h"
 #include "buffer/data_files.h"
+#include "buffer/file_bytes.h"
+#include "buffer/json_values.h"
 #include "buffer/line_reader.h"
-#include "buffer/parquet_file.h"
+#include "buffer/row_form.h"
 #include "core/error.h"
 
 namespace slime::buffer {
 namespace {
 
-bool is_parquet(const std::filesystem::path& path) { return path.extension() == ".parquet"; }
+FileForm known_form(const std::filesystem::path& path) {
+  const auto form = form_of(path);
+  if (!form) throw ConfigError(fmt::format("{}: the name {}", path.string(), kKnownForms));
+  return *form;
+}
 
 int64_t count_rows(const std::filesystem::path& path) {
-  if (is_parquet(path)) return count_parquet_rows(path);
-  LineReader reader(path);
+  const FileForm form = known_form(path);
+  if (const std::string name = form.arrow_name(); !name.empty())
+    return count_arrow_rows(path, name);
   int64_t num_rows = 0;
-  while (reader.next()) ++num_rows;
+  if (form.form == RowForm::kJson) {
+    JsonValues values(path);
+    while (values.next()) ++num_rows;
+  } else {
+    LineReader reader(path);
+    while (reader.next()) ++num_rows;
+  }
   return num_rows;
 }
 
@@ -32,30 +49,39 @@ bool goes_on(std::string_view line) {
          std::string_view("{[,:").find(line[last]) != std::string_view::npos;
 }
 
+void require_rows_on_lines(const std::filesystem::path& path) {
+  LineReader reader(path);
+  const std::optional<std::string> line = reader.next();
+  if (!line || !goes_on(*line)) return;
+  throw ConfigError(fmt::format(
+      "{}: its JSON goes on behind line {}; each row stands on one line (jq -c {} writes "
+      "such a file; under a name that ends in .json it is read as it is)",
+      path.string(), reader.line_number(),
+      line->find_first_not_of(" \t") == line->find('[') ? "'.[]'" : "."));
+}
+
 void open_once(const std::filesystem::path& path) {
-  if (is_parquet(path)) {
-    const LineReader reader(path);  // says why a file cannot be opened
-    require_parquet_library();
-    count_parquet_rows(path);
-  } else if (path.extension() == ".jsonl") {
-    LineReader reader(path);
-    const std::optional<std::string> line = reader.next();
-    if (line && goes_on(*line)) {
+  const FileForm form = known_form(path);
+  const std::string name = form.arrow_name();
+  {
+    std::ifstream file(path);  // why a file cannot be opened comes before a missing library
+    if (!file)
       throw ConfigError(
-          fmt::format("{}: its JSON goes on behind line {}; each row stands on one line (jq -c {} "
-                      "writes such a file)",
-                      path.string(), reader.line_number(),
-                      line->find_first_not_of(" \t") == line->find('[') ? "'.[]'" : "."));
-    }
-  } else {
-    throw ConfigError(fmt::format("{}: the name should end in .jsonl or .parquet", path.string()));
+          fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno)));
   }
+  if (form.needs_arrow()) require_arrow_library();
+  if (form.form == RowForm::kJsonLines)
+    require_rows_on_lines(path);
+  else if (name.empty())
+    JsonValues(path).next();
+  else
+    read_arrow_rows(path, name, 0, 1, [](std::string_view) { return false; });
 }
 
 }  // namespace
 
 std::string place_of(const std::filesystem::path& path, int64_t number) {
-  return fmt::format("{}, {} {}", path.string(), is_parquet(path) ? "row" : "line", number);
+  return fmt::format("{}, {} {}", path.string(), known_form(path).unit(), number);
 }
 
 namespace {
@@ -111,11 +137,21 @@ void read_rows(const SlicedPath& sliced, const std::function<bool(RowText row)>&
   constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
   const auto [first, last] =
       sliced.rows(sliced.counts_from_the_end() ? count_rows(sliced.path) : kUnknown);
-  if (is_parquet(sliced.path)) {
+  const FileForm form = known_form(sliced.path);
+  if (const std::string name = form.arrow_name(); !name.empty()) {
     int64_t number = first;
-    read_parquet_rows(sliced.path, first, last, [&](std::string_view json) {
+    read_arrow_rows(sliced.path, name, first, last, [&](std::string_view json) {
       return on_row({number++, std::string(json)});
     });
+    return;
+  }
+  if (form.form == RowForm::kJson) {
+    JsonValues values(sliced.path);
+    for (int64_t row = 0; row < last; ++row) {
+      std::optional<std::string> value = values.next();
+      if (!value) break;
+      if (row >= first && !on_row({row, std::move(*value)})) break;
+    }
     return;
   }
   LineReader reader(sliced.path);

@@ -156,6 +156,12 @@ std::vector<FlagRow> data_flags() {
           .when(kRowsOfData),
       works("--tool-key", &C::tool_key, "field with the tools of the chat template")
           .when(kToolsOfRows),
+      works(
+          "--data-format", &C::data_format,
+          "how the fields of rows are named: auto recognises published schemas where --input-key "
+          "is not given (docs/data.md)",
+          {"auto", "none", "gsm8k", "math", "dapo", "sharegpt", "ultrafeedback", "alpaca", "chat"})
+          .when(kRowsOfData),
       works("--rename-columns", &C::rename_columns,
             "old=new ...: fields of rows get other names, before the keys are looked up")
           .when(kRowsOfData),

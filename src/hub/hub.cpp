@@ -124,6 +124,7 @@ Hub::Repo Hub::open(const HubName& name) const {
       return repo;
     } catch (const Unreachable& error) {
       repo.why_not = error.what();
+      if (config_.refresh) refuse_absent(name, cache, name.text() + ": " + repo.why_not);
     }
   } else {
     repo.why_not = config_.may_download ? "HF_HUB_OFFLINE is set" : "nothing is downloaded";
@@ -137,6 +138,9 @@ Hub::Repo Hub::open(const HubName& name) const {
     refuse_absent(name, cache,
                   fmt::format("{} is not in the cache {}, and {}", name.text(),
                               config_.settings.cache.string(), repo.why_not));
+  }
+  if (may_ask && config_.say) {
+    config_.say(fmt::format("{}: {}; what the cache has of it is used", name.text(), repo.why_not));
   }
   return repo;
 }

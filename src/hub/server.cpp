@@ -18,6 +18,7 @@ constexpr std::size_t kListingBytes = std::size_t{128} << 20;
 constexpr std::size_t kMostListed = 200'000;
 constexpr milliseconds kLongestWait{300'000};
 constexpr int kDoublings = 5;
+constexpr std::string_view kFileList = "its list of files";
 
 bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
@@ -136,11 +137,12 @@ void Server::refuse(const HubName& name, std::string_view what, const net::WebHe
         has_token ? "see that the token of HF_TOKEN may read it"
                   : "give the token of your account in HF_TOKEN (or log in: hf auth login)"));
   }
-  if (code == "RevisionNotFound" || (head.status == 404 && !name.revision.empty() && code.empty()))
+  if (code == "RevisionNotFound")
     throw ConfigError(fmt::format("{}: there is no revision {} of it", who,
                                   name.revision.empty() ? std::string("main") : name.revision));
   if (code == "EntryNotFound") throw ConfigError(fmt::format("{}: has no {}", who, what));
-  if (head.status == 401 || head.status == 403 || head.status == 404) {
+  const bool is_of_repo = code == "RepoNotFound" || (code.empty() && what == kFileList);
+  if (is_of_repo && (head.status == 401 || head.status == 403 || head.status == 404)) {
     throw ConfigError(fmt::format(
         "{}: {} has no such {}, or it is private{}", who, settings_.endpoint, kind_word(name),
         has_token ? " and the token of HF_TOKEN may not read it"
@@ -182,7 +184,7 @@ Listing Server::list(const HubName& name, const std::string& revision) const {
                                       name.text(), settings_.endpoint, error.what()));
       }
     }
-    if (answer && (!passes(answer->status) || is_last)) refuse(name, "its list of files", *answer);
+    if (answer && (!passes(answer->status) || is_last)) refuse(name, kFileList, *answer);
     std::this_thread::sleep_for(wait_before(attempt, answer ? &*answer : nullptr, settings_));
   }
 }

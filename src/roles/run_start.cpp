@@ -245,6 +245,8 @@ std::vector<std::string> missing_fields(const buffer::Dataset& rows,
     notes.push_back(fmt::format("{} {}: no row of {} has such a field (of the first: {})", flag,
                                 name, whose, rows.first_fields()));
   };
+  if (!rows.schema().empty())
+    notes.push_back(fmt::format("rows of {} are read as {}", whose, rows.schema()));
   note("--tool-key", config.tool_key, rows.has_tools());
   note("--metadata-key", config.metadata_key, rows.has_metadata());
   return notes;
@@ -260,6 +262,8 @@ std::vector<std::string> missing_fields(const buffer::Dataset& rows,
     notes.push_back(fmt::format("evaluation {}: {} {}: no row has such a field (of the first: {})",
                                 set.name, what, name, rows.first_fields()));
   };
+  if (!rows.schema().empty())
+    notes.push_back(fmt::format("rows of evaluation {} are read as {}", set.name, rows.schema()));
   note("--eval-tool-key", set.tool_key, config.tool_key, rows.has_tools());
   note("metadata_key", set.metadata_key, config.metadata_key, rows.has_metadata());
   return notes;

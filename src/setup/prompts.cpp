@@ -77,6 +77,7 @@ buffer::TokenizeMessagesFn tokenizes_with(const config::RunConfig& config, const
 Source make_source(const config::RunConfig& config, const ModelText& text,
                    buffer::DatasetConfig files, const Rendering& rendering) {
   files.apply_chat_template = rendering.applies_template;
+  files.keys.format = config.data_format;
   for (const std::string& word : config.rename_columns) {
     const std::size_t sign = word.find('=');
     files.keys.renamed.emplace_back(word.substr(0, sign), word.substr(sign + 1));
@@ -188,6 +189,7 @@ Source training_source(const config::RunConfig& config, const ModelText& text) {
   buffer::DatasetConfig files{.paths = config.prompt_data,
                               .keys = {.input = config.input_key,
                                        .label = reads_labels(config) ? config.label_key.get() : "",
+                                       .takes_labels = reads_labels(config),
                                        .metadata = config.metadata_key,
                                        .tools = config.tool_key},
                               .max_prompt_tokens = config.rollout_max_prompt_len,

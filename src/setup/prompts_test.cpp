@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "buffer/known_schema.h"
+#include "config/flag_table.h"
 #include "config/users_functions.h"
 #include "core/error.h"
 
@@ -46,6 +48,10 @@ config::RunConfig scored_run() {
   config.rm_type = "random";  // of the rows that name none
   config.prompt_data = {file_of_rows()};
   return config;
+}
+
+TEST(DataFormat, TakesTheNamesOfTheKnownSchemas) {
+  EXPECT_EQ(config::find_flag("--data-format")->choices, buffer::known_formats());
 }
 
 TEST(Prompts, ARowThatAsksForARewardThatDoesNotExistIsNamedWithFileAndLine) {

@@ -105,7 +105,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(404) if content is None else self.give(name, content, [])
         parts = path.strip("/").split("/")
         if parts[0] == "api":
-            return self.list_files(parts[1], "/".join(parts[2:4]), urllib.parse.unquote("/".join(parts[5:])))
+            lists = self.list_files if parts[4] == "revision" else self.list_tree
+            return lists(parts[1], "/".join(parts[2:4]), urllib.parse.unquote("/".join(parts[5:])))
         kind = "models"
         if parts[0] == "datasets":
             kind, parts = "datasets", parts[1:]
@@ -139,6 +140,18 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.hub.is_plain_mirror:
             siblings = [{"rfilename": each["rfilename"]} for each in siblings]
         return self.answer(200, [("Content-Type", "application/json")], json.dumps({"id": name, "sha": repo.commit, "siblings": siblings}).encode())
+
+    def list_tree(self, kind, name, revision):
+        """What the hub's own tools ask for."""
+        repo = self.repo(kind, name)
+        if repo is None:
+            return None
+        entries = [repo.entry(path) for path in repo.files]
+        tree = [{"type": "file", "path": each["rfilename"], "size": each["size"], "oid": each["blobId"]} for each in entries]
+        for each, entry in zip(tree, entries):
+            if "lfs" in entry:
+                each["lfs"] = {"oid": entry["lfs"]["sha256"], "size": entry["size"], "pointerSize": 134}
+        return self.answer(200, [("Content-Type", "application/json")], json.dumps(tree).encode())
 
     def resolve(self, kind, name, revision, path):
         repo = self.repo(kind, name)

@@ -276,8 +276,20 @@ def seeds(target):
         yield json.dumps({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": [{"name": "a", "template": "{{ x }}"}]}).encode()
     elif target == "safetensors_index_fuzz":
         yield from (json.dumps(index).encode() for index in INDEXES)
-    elif target == "parquet_rows_fuzz":
-        yield (ROOT / "tests" / "fixtures" / "parquet" / "rows.parquet").read_bytes()
+    elif target == "arrow_rows_fuzz":
+        rows = ROOT / "tests" / "fixtures" / "rows"
+        yield b"\0" + (ROOT / "tests" / "fixtures" / "parquet" / "rows.parquet").read_bytes()
+        yield from (b"\1" + (rows / name).read_bytes() for name in ("file.arrow", "stream.arrow"))
+        yield b"\2" + (rows / "rows.csv").read_bytes()
+        yield b"\3" + (rows / "rows.csv.gz").read_bytes()
+        yield b"\5" + (rows / "rows.jsonl.gz").read_bytes()
+        yield b"\6" + (rows / "rows.jsonl.zst").read_bytes()
+    elif target == "hub_files_fuzz":
+        page = b"---\nconfigs:\n- config_name: main\n  data_files:\n  - split: train\n    path: data/train-*\n- config_name: b\n  data_files: '**/*.csv'\n---\n"
+        yield from (word + b"\n" + page for word in (b"a/b:train[:3]", b"a/b@v1:b/train", b"hf://datasets/a/b:main/x.jsonl", b"a/b"))
+    elif target == "json_values_fuzz":
+        yield from ((ROOT / "tests" / "fixtures" / "rows" / name).read_bytes() for name in ("list.json", "objects.json"))
+        yield from (b"[]", b'[{"a": "]\\""}, 1]', b'{"a": 1}{"b": [2]}', b"\xef\xbb\xbf[null]")
     elif target == "message_parser_fuzz":
         with lzma.open(ROOT / "tests" / "fixtures" / "tool_calls" / "cases.jsonl.xz", "rt") as lines:
             for case in list(map(json.loads, lines))[1::3]:

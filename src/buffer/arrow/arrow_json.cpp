@@ -1,31 +1,20 @@
-#include "buffer/parquet/parquet_library.h"
+#include "buffer/arrow/arrow_json.h"
 
 #include <arrow/api.h>
 #include <arrow/extension_type.h>
-#include <arrow/io/file.h>
 #include <arrow/util/float16.h>
 #include <arrow/util/utf8.h>
-#include <parquet/arrow/reader.h>
-#include <parquet/file_reader.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "core/base64.h"
 
-namespace {
+namespace slime::buffer {
 
-using arrow::Result;
 using arrow::Status;
 
-constexpr int64_t kBatchRows = 1024;
-
-void append_string(std::string& out, std::string_view text) {
+void append_json_string(std::string& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';
   for (const char c : text) {
@@ -43,6 +32,8 @@ void append_string(std::string& out, std::string_view text) {
   }
   out += '"';
 }
+
+namespace {
 
 template <typename Number>
 void append_number(std::string& out, Number number) {
@@ -64,8 +55,6 @@ void append_float(std::string& out, double number) {
   }
 }
 
-Status append_value(std::string& out, const arrow::Array& array, int64_t row);
-
 bool is_text(std::string_view bytes) {
   static const bool kHasTables = (arrow::util::InitializeUTF8(), true);
   return kHasTables && arrow::util::ValidateUTF8(bytes);
@@ -73,13 +62,13 @@ bool is_text(std::string_view bytes) {
 
 Status append_text(std::string& out, std::string_view text) {
   if (!is_text(text)) return Status::Invalid("a text that is not UTF-8");
-  append_string(out, text);
+  append_json_string(out, text);
   return Status::OK();
 }
 
 /// Bytes that are text are text; others, such as pictures, are {"base64": ...}.
 void append_bytes(std::string& out, std::string_view bytes) {
-  if (is_text(bytes)) return append_string(out, bytes);
+  if (is_text(bytes)) return append_json_string(out, bytes);
   out += R"({"base64":")";
   out += slime::to_base64(bytes);
   out += R"("})";
@@ -90,7 +79,7 @@ Status append_list(std::string& out, const Array& array, int64_t row) {
   out += '[';
   for (int64_t i = array.value_offset(row); i < array.value_offset(row + 1); ++i) {
     if (out.back() != '[') out += ',';
-    ARROW_RETURN_NOT_OK(append_value(out, *array.values(), i));
+    ARROW_RETURN_NOT_OK(append_json_value(out, *array.values(), i));
   }
   out += ']';
   return Status::OK();
@@ -100,9 +89,9 @@ Status append_struct(std::string& out, const arrow::StructArray& array, int64_t 
   out += '{';
   for (int i = 0; i < array.num_fields(); ++i) {
     if (i > 0) out += ',';
-    append_string(out, array.struct_type()->field(i)->name());
+    append_json_string(out, array.struct_type()->field(i)->name());
     out += ':';
-    ARROW_RETURN_NOT_OK(append_value(out, *array.field(i), row));
+    ARROW_RETURN_NOT_OK(append_json_value(out, *array.field(i), row));
   }
   out += '}';
   return Status::OK();
@@ -115,9 +104,9 @@ Status append_map(std::string& out, const arrow::MapArray& array, int64_t row) {
   for (int64_t i = array.value_offset(row); i < array.value_offset(row + 1); ++i) {
     if (i > array.value_offset(row)) out += ',';
     if (!has_texts) out += '[';
-    ARROW_RETURN_NOT_OK(append_value(out, *array.keys(), i));
+    ARROW_RETURN_NOT_OK(append_json_value(out, *array.keys(), i));
     out += has_texts ? ':' : ',';
-    ARROW_RETURN_NOT_OK(append_value(out, *array.items(), i));
+    ARROW_RETURN_NOT_OK(append_json_value(out, *array.items(), i));
     if (!has_texts) out += ']';
   }
   out += has_texts ? '}' : ']';
@@ -129,7 +118,9 @@ const Array& as(const arrow::Array& array) {
   return static_cast<const Array&>(array);
 }
 
-Status append_value(std::string& out, const arrow::Array& array, int64_t row) {
+}  // namespace
+
+Status append_json_value(std::string& out, const arrow::Array& array, int64_t row) {
   if (array.IsNull(row)) {
     out += "null";
     return Status::OK();
@@ -192,7 +183,7 @@ Status append_value(std::string& out, const arrow::Array& array, int64_t row) {
       append_bytes(out, as<arrow::FixedSizeBinaryArray>(array).GetView(row));
       return Status::OK();
     case arrow::Type::EXTENSION:
-      return append_value(out, *as<arrow::ExtensionArray>(array).storage(), row);
+      return append_json_value(out, *as<arrow::ExtensionArray>(array).storage(), row);
     case arrow::Type::MAP:
       return append_map(out, as<arrow::MapArray>(array), row);
     case arrow::Type::LIST:
@@ -205,7 +196,7 @@ Status append_value(std::string& out, const arrow::Array& array, int64_t row) {
       return append_struct(out, as<arrow::StructArray>(array), row);
     case arrow::Type::DICTIONARY: {
       const auto& coded = as<arrow::DictionaryArray>(array);
-      return append_value(out, *coded.dictionary(), coded.GetValueIndex(row));
+      return append_json_value(out, *coded.dictionary(), coded.GetValueIndex(row));
     }
     default: {  // dates, decimals: as Arrow prints them
       ARROW_ASSIGN_OR_RAISE(const auto scalar, array.GetScalar(row));
@@ -214,101 +205,4 @@ Status append_value(std::string& out, const arrow::Array& array, int64_t row) {
   }
 }
 
-Result<std::unique_ptr<parquet::arrow::FileReader>> open(const char* path) {
-  ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path));
-  parquet::ArrowReaderProperties properties;
-  properties.set_batch_size(kBatchRows);
-  properties.set_use_threads(false);
-  properties.set_pre_buffer(false);  // memory stays near one row group's pages
-  parquet::arrow::FileReaderBuilder builder;
-  ARROW_RETURN_NOT_OK(builder.Open(std::move(file)));
-  builder.properties(properties);
-  return builder.Build();
-}
-
-/// Rows [first, last) of the file that lie in one row group, whose first row is `row`. False in
-/// `goes_on` once nobody wants more.
-Status read_group(parquet::arrow::FileReader& reader, int group, int64_t row, int64_t first,
-                  int64_t last, SlimeParquetRow on_row, void* context, bool& goes_on) {
-  ARROW_ASSIGN_OR_RAISE(const auto batches, reader.GetRecordBatchReader({group}));
-  std::string line;
-  std::shared_ptr<arrow::RecordBatch> batch;
-  while (goes_on) {
-    ARROW_RETURN_NOT_OK(batches->ReadNext(&batch));
-    if (batch == nullptr) return Status::OK();
-    for (int64_t i = 0; i < batch->num_rows() && goes_on; ++i, ++row) {
-      if (row < first) continue;
-      if (row >= last) return Status::OK();
-      line = "{";
-      for (int column = 0; column < batch->num_columns(); ++column) {
-        if (column > 0) line += ',';
-        append_string(line, batch->schema()->field(column)->name());
-        line += ':';
-        if (const Status status = append_value(line, *batch->column(column), i); !status.ok()) {
-          const auto& field = *batch->schema()->field(column);
-          return status.WithMessage("row ", row, ", column \"", field.name(), "\" (",
-                                    field.type()->ToString(), "): ", status.message());
-        }
-      }
-      line += '}';
-      goes_on = on_row(context, line.data(), line.size());
-    }
-  }
-  return Status::OK();
-}
-
-/// Group by group: Arrow cannot join nested columns whose dictionaries differ.
-Status read_rows(const char* path, int64_t first, int64_t last, SlimeParquetRow on_row,
-                 void* context) {
-  ARROW_ASSIGN_OR_RAISE(const auto reader, open(path));
-  const auto metadata = reader->parquet_reader()->metadata();
-  bool goes_on = true;
-  int64_t begin = 0;  // of the group looked at
-  for (int group = 0; group < metadata->num_row_groups() && goes_on; ++group) {
-    const int64_t end = begin + metadata->RowGroup(group)->num_rows();
-    if (begin < last && end > first) {
-      ARROW_RETURN_NOT_OK(read_group(*reader, group, begin, first, last, on_row, context, goes_on));
-    }
-    begin = end;
-  }
-  return Status::OK();
-}
-
-/// The message of this thread's last failure.
-thread_local std::string last_problem;
-
-const char* outcome(const Status& status) {
-  if (status.ok()) return nullptr;
-  last_problem = status.message();
-  return last_problem.c_str();
-}
-
-/// Exceptions do not cross the border of the library.
-template <typename Work>
-const char* guarded(const Work& work) {
-  try {
-    return outcome(work());
-  } catch (const std::exception& error) {
-    last_problem = error.what();
-    return last_problem.c_str();
-  }
-}
-
-}  // namespace
-
-extern "C" {
-
-const char* slime_parquet_count(const char* path, int64_t* num_rows) {
-  return guarded([&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const auto reader, open(path));
-    *num_rows = reader->parquet_reader()->metadata()->num_rows();
-    return Status::OK();
-  });
-}
-
-const char* slime_parquet_read(const char* path, int64_t first, int64_t last,
-                               SlimeParquetRow on_row, void* context) {
-  return guarded([&] { return read_rows(path, first, last, on_row, context); });
-}
-
-}  // extern "C"
+}  // namespace slime::buffer

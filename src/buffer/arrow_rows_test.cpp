@@ -1,4 +1,4 @@
-#include "buffer/parquet_file.h"
+#include "buffer/arrow_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,18 +19,18 @@ class ParquetFile : public testing::Test {
  protected:
   void SetUp() override {
     try {
-      require_parquet_library();
+      require_arrow_library();
     } catch (const ConfigError& error) {
       EXPECT_THAT(error.what(), HasSubstr("pandas converts"));
-      GTEST_SKIP() << "this build has no Parquet library";
+      GTEST_SKIP() << "this build has no Arrow library";
     }
   }
 };
 
 TEST_F(ParquetFile, GivesEveryTypeAsJson) {
-  EXPECT_EQ(count_parquet_rows(kRows), 7);
+  EXPECT_EQ(count_arrow_rows(kRows, "parquet"), 7);
   std::vector<json::value> rows;
-  read_parquet_rows(kRows, 0, 7, [&](std::string_view text) {
+  read_arrow_rows(kRows, "parquet", 0, 7, [&](std::string_view text) {
     rows.push_back(parse_json(text, "row"));
     return true;
   });
@@ -47,11 +47,11 @@ TEST_F(ParquetFile, GivesColumnsThatNobodyAskedForAndKeepsFloatsFloats) {
   std::vector<std::string> rows;
   const auto read = [&](const std::string& name) {
     rows.clear();
-    read_parquet_rows(SLIME_SOURCE_DIR "/tests/fixtures/parquet/" + name, 0, 9,
-                      [&](std::string_view text) {
-                        rows.emplace_back(text);
-                        return true;
-                      });
+    read_arrow_rows(SLIME_SOURCE_DIR "/tests/fixtures/parquet/" + name, "parquet", 0, 9,
+                    [&](std::string_view text) {
+                      rows.emplace_back(text);
+                      return true;
+                    });
   };
   read("kinds.parquet");
   ASSERT_EQ(rows.size(), 3U);
@@ -74,7 +74,7 @@ TEST_F(ParquetFile, GivesColumnsThatNobodyAskedForAndKeepsFloatsFloats) {
 
 TEST_F(ParquetFile, ReadsASliceAcrossRowGroups) {
   std::vector<int64_t> numbers;
-  read_parquet_rows(kRows, 2, 5, [&](std::string_view text) {
+  read_arrow_rows(kRows, "parquet", 2, 5, [&](std::string_view text) {
     numbers.push_back(parse_json(text, "row").at("n").as_int64());
     return true;
   });
@@ -113,7 +113,7 @@ TEST_F(ParquetFile, ARowThatCannotBeUsedIsNamed) {
 
 TEST_F(ParquetFile, AFileThatIsNoParquetIsNamed) {
   try {
-    count_parquet_rows(SLIME_SOURCE_DIR "/tests/fixtures/parquet/README.md");
+    count_arrow_rows(SLIME_SOURCE_DIR "/tests/fixtures/parquet/README.md", "parquet");
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("README.md: "));
