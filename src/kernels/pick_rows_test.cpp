@@ -49,7 +49,9 @@ TEST(PickRows, OnAGpuSumsAreThoseOfTheirOrderEveryTime) {
         Tensor sum = first.cuda();
         gpu.add_rows_(sum, row.cuda(), x.cuda());
         EXPECT_LT((sum.cpu() - expected).abs().max().item<double>(), 1e-3);
-        if (before.defined()) EXPECT_TRUE(sum.equal(before)) << columns << " columns";
+        if (before.defined()) {
+          EXPECT_TRUE(sum.equal(before)) << columns << " columns";
+        }
         before = sum;
       }
     }
