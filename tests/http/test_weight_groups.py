@@ -18,8 +18,11 @@ PYTHON = os.environ.get("SLIME_TORCH_PYTHON", sys.executable)
 
 @functools.cache
 def why_no_torch() -> str:
-    done = subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else "no PyTorch here"
+    ask = "import torch.distributed; print(torch.__version__.split('.')[0])"
+    done = subprocess.run([PYTHON, "-c", ask], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return "no PyTorch here"
+    return "" if int(done.stdout) >= 2 else "stores of PyTorch 1 speak another protocol"
 
 
 def num_gpus() -> int:
