@@ -85,3 +85,13 @@ def test_a_profile_ends_by_itself(server):
             break
         time.sleep(0.05)
     assert [file.stat().st_size > 0 for file in files] == [True]
+
+
+def test_a_profile_that_is_under_way_when_the_server_ends_is_written(tmp_path):
+    model = make_naming_model(tmp_path / "model")
+    (tmp_path / "profiles").mkdir()
+    with Server(str(model), "--skip-tokenizer-init", "--profile-dir", str(tmp_path / "profiles")) as ending:
+        assert ending.post("/start_profile", {"num_steps": 1 << 30})[0] == 200
+        greedy(ending)
+        assert ending.stop() == 0
+    assert [file.stat().st_size > 0 for file in (tmp_path / "profiles").glob("*.json")] == [True]

@@ -1,5 +1,7 @@
 #include "engine/http/api_state.h"
 
+#include <boost/asio/post.hpp>
+
 namespace slime::engine {
 namespace {
 
@@ -43,7 +45,7 @@ std::string VersionNames::name_of(WeightVersion version) const {
 void ApiState::join() {
   control_threads.join();
   weights_thread.join();
-  profile_thread.stop();
+  if (end_profile) boost::asio::post(profile_thread, end_profile);
   profile_thread.join();
   parse_threads.join();
 }

@@ -118,6 +118,8 @@ struct ApiState {
   boost::asio::thread_pool weights_thread{1};
   /// Traces begin and end on one thread.
   boost::asio::thread_pool profile_thread{1};
+  /// Of that thread, when the server ends: a trace that outlives it ends the program with a signal.
+  std::function<void()> end_profile;
   /// Large requests are parsed and tokenised here, and chat templates, which are programs, run here.
   boost::asio::thread_pool parse_threads{2};
   /// What waits for those threads after this is not begun any more: the server ends.

@@ -48,6 +48,15 @@ void end(Profile& profile) {
   kernels::end_trace(file.string());
 }
 
+/// Where nobody waits for an answer.
+void end_unasked(Profile& profile) {
+  try {
+    end(profile);
+  } catch (const std::exception& error) {
+    std::fputs(fmt::format("the profile is lost: {}\n", error.what()).c_str(), stderr);
+  }
+}
+
 /// Ends the trace when the engine has made its steps.
 void watch(ApiState& state, Profile& profile) {
   profile.timer.expires_after(kPoll);
@@ -55,11 +64,7 @@ void watch(ApiState& state, Profile& profile) {
     if (stopped || !profile.ends_after) return;
     const Expected<EngineLoad> load = state.engine.load();
     if (load && load->steps_done < *profile.ends_after) return watch(state, profile);
-    try {
-      end(profile);
-    } catch (const std::exception& error) {
-      std::fputs(fmt::format("the profile is lost: {}\n", error.what()).c_str(), stderr);
-    }
+    end_unasked(profile);
   });
 }
 
@@ -123,6 +128,9 @@ HttpResponse stop(ApiState&, Profile& profile, const HttpRequest&) {
 void add_profile_routes(ApiState& state, std::vector<net::HttpRoute>& routes) {
   using Answer = HttpResponse (*)(ApiState&, Profile&, const HttpRequest&);
   const auto profile = std::make_shared<Profile>(state.profile_thread);
+  state.end_profile = [profile] {
+    if (profile->file) end_unasked(*profile);
+  };
   const auto add = [&](const char* path, Answer answer) {
     routes.emplace_back(
         "POST", path, net::RouteClass::kControl,
