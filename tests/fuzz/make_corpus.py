@@ -61,6 +61,11 @@ SESSIONS = [  # of sessions_fuzz.cpp
     "m" + json.dumps({"messages": [{"role": "user", "content": "a"}], "reply": {"role": "assistant", "content": None, "tool_calls": [
         {"id": "d", "type": "custom", "custom": {"name": "f", "input": "x"}}, {"id": "e", "type": "function", "function": {"name": "g", "arguments": "{}"}}]}}),
 ]
+KEPT = [  # of kept_engine_fuzz.cpp: a byte that chooses, then a file or an answer
+    b'\0{"id": "s", "program": "/p", "settings": {"a": 1}, "unsaved": "/u", "processes": [12, 0]}',
+    b'\1{"ready": "{\\"max_request_tokens\\": 9, \\"device\\": \\"cpu\\", \\"memory\\": {}}", "version": 3, "checksum": "00000000000000ff", "process": 12}',
+    b'\2{"step": 3, "generated_tokens": 2, "groups": [{"group": 1, "samples": []}], "untrained": {"a": 1}, "masks_are_lost": false, "metrics": {"m": 0.5}}',
+]
 ROUTE_BODIES = [  # of server_routes_fuzz.cpp
     '{"prompt": ["ab", "<s>"], "add_special_tokens": false, "return_token_strs": true, "model": "m"}',
     '{"messages": [{"role": "user", "content": "a"}], "tools": [], "chat_template_kwargs": {}, "add_generation_prompt": true, "continue_final_message": false}',
@@ -195,6 +200,8 @@ def seeds(target):
     elif target == "gateway_fuzz":
         yield from (text.encode() for text in GATEWAY)
         yield from published_chats()
+    elif target == "kept_engine_fuzz":
+        yield from KEPT
     elif target == "server_routes_fuzz":
         yield from (bytes([route]) + body.encode() for route in range(32) for body in ROUTE_BODIES)
         yield bytes([131]) + safetensors({"a": ("F32", [2, 2], bytes(16)), "b": ("BF16", [3], bytes(6))})

@@ -5,11 +5,13 @@
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -75,6 +77,18 @@ struct Served {
     });
   }
 
+  /// A trace that was begun ends, and its file goes.
+  void end_profile() {
+    std::promise<void> done;
+    boost::asio::post(state.profile_thread, [&] {
+      state.end_profile();
+      done.set_value();
+    });
+    done.get_future().wait();
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+      std::filesystem::remove_all(entry.path());
+  }
+
   FuzzFolder folder;
   ScriptedEngine engine{[](ScriptedRequest&, WeightVersion) {}};
   ServedModel model{
@@ -120,6 +134,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     boost::asio::co_spawn(io, route.handler(exchange),
                           [&](std::exception_ptr error) { thrown = std::move(error); });
     io.run();
+    if (route.path == "/start_profile") served.end_profile();
     if (thrown) std::rethrow_exception(thrown);
   } catch (const ConfigError&) {
     return 0;  // 400
