@@ -24,6 +24,7 @@ constexpr std::string_view kQuantised =
     "nothing: weights are trained in --dtype bfloat16, float16 or float32";
 constexpr std::string_view kOwnEngine = "nothing: generation is built in (--sglang-... flags)";
 
+// One file because it is one table of names, and the order in which they are looked up.
 constexpr Foreign kForeign[] = {
     // Optimizer and schedule.
     {"learning-rate", "--lr"},
@@ -275,7 +276,10 @@ constexpr Foreign kForeign[] = {
     {"finetuning-type", kAdapters},
 };
 
-/// Of verl's key=value words, the ends of those whose last part alone would lead elsewhere.
+constexpr std::string_view kJudge = "--rm-type remote_rm --rm-url";
+
+/// Of verl's key=value words and OpenRLHF's dotted flags, the ends of those whose last part alone would lead
+/// elsewhere, or nowhere.
 constexpr Foreign kDotted[] = {
     {"data.train-batch-size", "--rollout-batch-size, in prompts"},
     {"data.gen-batch-size", "--over-sampling-batch-size, in prompts"},
@@ -297,6 +301,43 @@ constexpr Foreign kDotted[] = {
     {"val-kwargs.top-k", "--eval-top-k"},
     {"actor.strategy", kRanks},
     {"critic.strategy", kRanks},
+    // OpenRLHF since 0.10.
+    {"actor.model-name-or-path", "--hf-checkpoint"},
+    {"critic.model-name-or-path", "--critic-load"},
+    {"reward.model-name-or-path", kJudge},
+    {"reward.remote-url", kJudge},
+    {"data.prompt-dataset", "--prompt-data"},
+    {"critic.adam.lr", "lr of the role critic in --megatron-config-path"},
+    {"adam.betas", "--adam-beta1 and --adam-beta2"},
+    {"adam.eps", "--adam-eps"},
+    {"rollout.batch-size", "--rollout-batch-size"},
+    {"rollout.vllm-generate-batch-size", "--over-sampling-batch-size"},
+    {"rollout.micro-batch-size", "--sglang-max-running-requests"},
+    {"train.batch-size", "--global-batch-size"},
+    {"kl.init-coef", "--kl-coef, or --use-kl-loss --kl-loss-coef"},
+    {"kl.use-loss", "--use-kl-loss"},
+    {"kl.estimator", "--kl-loss-type"},
+    {"advantage.estimator", "--advantage-estimator"},
+    {"advantage.no-std-norm", "--disable-grpo-std-normalization"},
+    {"advantage.is-correction-enable", "--use-tis"},
+    {"actor.dual-clip", "--eps-clip-c"},
+    {"algo.dynamic-filtering-enable", "--dynamic-sampling-filter-path"},
+    {"train.colocate-all", "--colocate"},
+    {"train.async-enable", "slime train-async"},
+    {"train.partial-rollout-enable", "--partial-rollout"},
+    {"train.dynamic-batch-enable", "--use-dynamic-batch-size"},
+    {"train.agent-func-path", "--custom-generate-function-path"},
+    {"vllm.num-engines", "--rollout-num-gpus over --rollout-num-gpus-per-engine"},
+    {"vllm.tensor-parallel-size", "--rollout-num-gpus-per-engine"},
+    {"actor.gradient-checkpointing-enable", "--recompute-granularity full"},
+    {"actor.num-nodes", "--actor-num-nodes"},
+    {"actor.num-gpus-per-node", "--actor-num-gpus-per-node"},
+    {"eval.steps", "--eval-interval"},
+    {"eval.dataset", "--eval-prompt-data NAME PATH"},
+    {"eval.temperature", "--eval-temperature"},
+    {"eval.n-samples-per-prompt", "--n-samples-per-eval-prompt"},
+    {"wandb.project", "--wandb-project"},
+    {"wandb.group", "--wandb-group"},
 };
 
 /// First parts of those words.
@@ -346,7 +387,7 @@ bool has_subject(std::string_view flag) {
   const std::string name = bare(flag);
   std::size_t begin = 0;
   while (begin <= name.size()) {
-    const std::size_t end = std::min(name.find('-', begin), name.size());
+    const std::size_t end = std::min(name.find_first_of("-.", begin), name.size());
     const std::string_view word = std::string_view(name).substr(begin, end - begin);
     if (std::ranges::find(kSubjects, word) != std::end(kSubjects)) return true;
     begin = end + 1;
@@ -370,10 +411,28 @@ bool speaks_of_training(std::string_view flag) {
   return meant && has_subject(*meant);
 }
 
+namespace {
+
+/// Of "actor.adam.lr": by its end, else by its last part.
+std::string hint_for_key(const std::string& key) {
+  if (key.find(".lora.") != std::string::npos) return fmt::format("; here it is {}", kAdapters);
+  for (const Foreign& each : kDotted) {
+    if (key == each.name || key.ends_with("." + std::string(each.name)))
+      return fmt::format("; here it is {}", each.ours);
+  }
+  const std::string last = key.substr(key.rfind('.') + 1);  // of no dot, all of it
+  if (const auto ours = our_words_for(last)) return fmt::format("; here it is {}", *ours);
+  return find_flag("--" + last) != nullptr ? fmt::format("; here it is --{}", last) : "";
+}
+
+}  // namespace
+
 std::string hint_for_unknown(const std::string& flag) {
   if (find_flag("--" + bare(flag)) != nullptr)  // --use_tis
     return fmt::format("; did you mean --{}?", bare(flag));
   if (const auto ours = our_words_for(flag)) return fmt::format("; here it is {}", *ours);
+  if (const std::string name = bare(flag); name.find('.') != std::string::npos)
+    return hint_for_key(name);
   const auto nearest = nearest_flag(flag);
   return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
 }
@@ -389,14 +448,7 @@ bool is_word_of_verl(std::string_view word) {
 std::string hint_for_word(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos) return "";
-  const std::string key = bare(std::string_view(word).substr(0, equals));
-  for (const Foreign& each : kDotted) {
-    if (key == each.name || key.ends_with("." + std::string(each.name)))
-      return fmt::format("; here it is {}", each.ours);
-  }
-  const std::string last = key.substr(key.rfind('.') + 1);  // of no dot, all of it
-  if (const auto ours = our_words_for(last)) return fmt::format("; here it is {}", *ours);
-  return find_flag("--" + last) != nullptr ? fmt::format("; here it is --{}", last) : "";
+  return hint_for_key(bare(std::string_view(word).substr(0, equals)));
 }
 
 }  // namespace slime::config

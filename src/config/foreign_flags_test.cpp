@@ -119,6 +119,28 @@ TEST(UnknownFlags, KeysOfTheFileOfOnesOwnAreDeclaredToBeTheFunctions) {
   EXPECT_EQ(parsed.unknown.at("learning_rate"), 3);
 }
 
+TEST(UnknownFlags, DottedFlagsOfOpenRlhfAreAnsweredWithOurs) {
+  for (const auto& [theirs, ours] :
+       {std::pair{"--actor.model_name_or_path M", "--hf-checkpoint"},
+        std::pair{"--data.prompt_dataset D", "--prompt-data"},
+        std::pair{"--actor.adam.lr 1e-6", "--lr"},
+        std::pair{"--critic.adam.lr 1e-6", "lr of the role critic"},
+        std::pair{"--rollout.n_samples_per_prompt 8", "--n-samples-per-prompt"},
+        std::pair{"--eval.n_samples_per_prompt 8", "--n-samples-per-eval-prompt"},
+        std::pair{"--rollout.max_new_tokens 8", "--rollout-max-response-len"},
+        std::pair{"--reward.remote_url http://x", "--rm-type remote_rm --rm-url"},
+        std::pair{"--vllm.tensor_parallel_size 2", "--rollout-num-gpus-per-engine"},
+        std::pair{"--train.batch_size 2", "--global-batch-size"},
+        std::pair{"--train.micro_batch_size 2", "--micro-batch-size"},
+        std::pair{"--algo.kl.init_coef 0.1", "--kl-coef"},
+        std::pair{"--ds.zero_stage 3", "--tensor-model-parallel-size"},
+        std::pair{"--ds.lora.rank 3", "nothing: there are no adapters"}}) {
+    const std::string text = refusal_of(kComplete + theirs);
+    EXPECT_NE(text.find(std::string("; here it is ") + ours), std::string::npos) << text;
+  }
+  EXPECT_TRUE(speaks_of_training("--actor.adam.lr"));
+}
+
 TEST(UnknownFlags, WordsOfVerlAreAnsweredWithOurs) {
   for (const auto& [theirs, ours] :
        {std::pair{"algorithm.adv_estimator=grpo", "--advantage-estimator"},
