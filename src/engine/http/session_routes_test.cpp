@@ -177,6 +177,8 @@ TEST(SessionRoutes, NucleiAreRecordedWhereTheDefaultsAskForThem) {
   server.api.post("/sessions/s/v1/chat/completions", hello_body());
   EXPECT_TRUE(server.api.engine.requests_seen[0].return_top_p_token_ids);
   EXPECT_FALSE(server.api.engine.requests_seen[0].return_top_p_log_probs);
+  EXPECT_FALSE(server.api.engine.requests_seen[0].return_free_logprobs)
+      << "not to be had with them";
   const json::value turn = server.turns().at(0);
   const json::array& output = turn.at("output_ids").as_array();
   ASSERT_EQ(output.size(), 2u);

@@ -74,7 +74,8 @@ void SessionCall::begin(ChatRequest& request) {
   for (const auto& [name, value] : options.template_options)
     request.template_options.emplace(name, value);
   request.engine.return_logprob = true;
-  request.engine.return_free_logprobs = true;  // of tokens that a grammar binds
+  // Of tokens that a grammar binds; a nucleus is what they were drawn from.
+  request.engine.return_free_logprobs = !options.keeps_top_p_ids;
   request.engine.return_top_p_token_ids = options.keeps_top_p_ids;
   request.engine.return_top_p_log_probs = options.keeps_top_p_log_probs;
   request.engine.rid = session_->rid_prefix() + make_rid();
@@ -183,9 +184,10 @@ void SessionCall::record(const ChatChoice& choice) {
   SessionTurn turn;
   turn.context = prompt_ids_;
   turn.output = choice.tokens().ids;
-  // Training computes the distribution without a grammar.
+  // Training computes the distribution without a grammar, or that of the nuclei.
   const ChoiceTokens& tokens = choice.tokens();
-  turn.log_probs = tokens.num_constrained > 0 ? tokens.free_log_probs : tokens.log_probs;
+  const bool is_free = tokens.num_constrained > 0 && !session_->options().keeps_top_p_ids;
+  turn.log_probs = is_free ? tokens.free_log_probs : tokens.log_probs;
   turn.top_p_ids = tokens.top_p_ids;
   turn.top_p_counts = tokens.top_p_counts;
   turn.top_p_log_probs = tokens.top_p_log_probs;
