@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "kernels/device.h"
 #include "kernels/trace.h"
+#include "model/absorbed_latent.h"
 #include "model/sparse_attention.h"
 
 namespace slime::engine {
@@ -120,46 +121,15 @@ Tensor PagedAttention::attend_chosen(const model::AttentionLayer& layer, const T
 
 Tensor PagedAttention::attend_latent(const model::LatentLayer& layer, const model::LatentInput& in,
                                      const Tensor& rotary_row_T) {
-  const int64_t tokens = in.latent_TL.size(0), heads = layer.num_heads, rank = layer.rank,
-                size = layer.rotary_dim + rank;
-  const kernels::Device& device = kernels::kernels_for(in.latent_TL);
-  // Rows of one head together, as grouped products take them.
-  const Tensor expand_NEL =
-      layer.expand.matrix.plain().view({heads, layer.plain_dim + layer.value_dim, rank});
-  std::vector<int64_t> starts;
-  for (int64_t head = 0; head <= heads; ++head) starts.push_back(head * tokens);
-  const auto by_head = [&](const Tensor& x_TNX) {
-    // Of one head (an engine of many ranks) it would be a view of rows that lie apart.
-    return x_TNX.transpose(0, 1).reshape({heads * tokens, x_TNX.size(2)}).contiguous();
-  };
-  const auto by_token = [&](const Tensor& x_SX) {
-    return x_SX.view({heads, tokens, -1}).transpose(0, 1);
-  };
-  const Tensor query_TNL = by_token(device.grouped_input_grad(
-      by_head(in.plain_query_TNP), expand_NEL.narrow(1, 0, layer.plain_dim), starts));
-  const auto flat = [&](const Tensor& x) { return x.reshape({tokens, -1}); };
-  const Tensor qk_TE = at::cat(
-      {flat(at::cat({in.rotary_query_TNR, query_TNL}, 2)), in.rotary_key_TR, in.latent_TL}, 1);
-  model::AttentionLayer shared;
-  shared.index = layer.index;
-  shared.num_heads = heads;
-  shared.num_kv_heads = 1;
-  shared.head_dim = size;
-  shared.values_are_keys = true;
-  shared.scale = layer.scale;
-  shared.cos_PR = layer.cos_PR;
-  shared.sin_PR = layer.sin_PR;
   std::vector<const uint8_t*> chosen_T;
   if (layer.index_count > 0) {
     if (in.index) choose(layer, *in.index);
     for (const std::vector<uint8_t>& chosen : chosen_)
       chosen_T.push_back(chosen.empty() ? nullptr : chosen.data());
   }
-  const Tensor seen_TNL = attend_chosen(shared, qk_TE, rotary_row_T, chosen_T)
-                              .view({tokens, heads, size})
-                              .narrow(2, layer.rotary_dim, rank);
-  return flat(by_token(device.grouped_linear(
-      by_head(seen_TNL), expand_NEL.narrow(1, layer.plain_dim, layer.value_dim), starts)));
+  return model::expanded_values(
+      layer, attend_chosen(model::absorbed_layer(layer), model::absorbed_heads(layer, in),
+                           rotary_row_T, chosen_T));
 }
 
 }  // namespace slime::engine

@@ -23,6 +23,15 @@ void for_each_expert(const GroupStarts& groups, const Fn& fn) {
 
 }  // namespace
 
+Tensor LayerKernels::latent_attention_in_pages(const Tensor& /*heads_TE*/,
+                                               const Tensor& /*rotary_row_T*/,
+                                               const Tensor& /*cos_PR*/, const Tensor& /*sin_PR*/,
+                                               const std::vector<Segment>& /*segments*/,
+                                               const RotaryShape& /*heads*/,
+                                               const TreeAttentionShape& /*shape*/) const {
+  throw BugError("this device has no attention with the bits of the engine's");
+}
+
 Tensor LayerKernels::tree_attention_in_pages(const Tensor& /*heads_TE*/,
                                              const std::vector<Segment>& /*segments*/,
                                              const RotaryShape& /*heads*/,

@@ -90,6 +90,14 @@ class LayerKernels {
                                          const RotaryShape& heads, const TreeAttentionShape& shape,
                                          const Tensor& sinks_N, Tensor& logsumexp_TN) const;
 
+  /// The same of latent attention in its absorbed form: one key head that is also the values. heads_TE:
+  /// [T, (N + 1) D], not yet rotated; the first numbers of a head rotate, by rows of the tables.
+  virtual Tensor latent_attention_in_pages(const Tensor& heads_TE, const Tensor& rotary_row_T,
+                                           const Tensor& cos_PR, const Tensor& sin_PR,
+                                           const std::vector<Segment>& segments,
+                                           const RotaryShape& heads,
+                                           const TreeAttentionShape& shape) const;
+
   /// From logits u = logits_RV / temperature: log-prob of the target, entropy and logsumexp per
   /// row, all [R]. A target of -1 is none, and counts as one whose u is 0.
   virtual void softmax_statistics(const Tensor& logits_RV, const Tensor& target_R,

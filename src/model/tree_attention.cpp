@@ -1,14 +1,18 @@
 #include "model/tree_attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.h"
 #include "kernels/causal_conv.h"
+#include "kernels/cpu/delta_runs.h"
 #include "kernels/gated_delta.h"
 #include "kernels/linear.h"
 #include "kernels/rotary.h"
 #include "kernels/tree_attention.h"
+#include "kernels/with_value.h"
+#include "model/absorbed_latent.h"
 
 namespace slime::model {
 
@@ -156,6 +160,15 @@ Tensor TreeAttention::attended_sparsely(const LatentLayer& layer, const TokenCho
 
 Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput& in,
                                     const Tensor& positions_T) {
+  if (!in_pages_) return attend_expanded(layer, in, positions_T);
+  // The engine's numbers; gradients are those of the expanded form, which is the same function.
+  const Tensor value_TC = absorbed(layer, in, positions_T);
+  if (!at::GradMode::is_enabled()) return value_TC;
+  return kernels::with_value(attend_expanded(layer, in, positions_T), value_TC);
+}
+
+Tensor TreeAttention::attend_expanded(const LatentLayer& layer, const LatentInput& in,
+                                      const Tensor& positions_T) {
   const int64_t tokens = in.latent_TL.size(0), heads = layer.num_heads, rotary = layer.rotary_dim,
                 size = layer.plain_dim + rotary;
   const auto flat = [&](const Tensor& x) { return x.reshape({tokens, -1}); };
@@ -184,14 +197,35 @@ Tensor TreeAttention::attend_latent(const LatentLayer& layer, const LatentInput&
   return flat(attended_TC.view({tokens, heads, size}).narrow(2, 0, layer.value_dim));
 }
 
+Tensor TreeAttention::absorbed(const LatentLayer& layer, const LatentInput& in,
+                               const Tensor& positions_T) const {
+  const at::NoGradGuard no_grad;
+  check(layer.index_count == 0, "sparse attention has no form in pages");
+  const AttentionLayer shared = absorbed_layer(layer);
+  const Tensor heads_TE = absorbed_heads(layer, in);
+  return expanded_values(layer,
+                         kernels::kernels_for(heads_TE).latent_attention_in_pages(
+                             heads_TE, positions_T, shared.cos_PR, shared.sin_PR, rows_.pieces,
+                             {shared.num_heads, 1, shared.head_dim, 0}, {shared.scale, 0}));
+}
+
 Tensor TreeAttention::attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) {
   if (!delta_plan_) {
     delta_plan_ = kernels::make_delta_plan(rows_.pieces, layer.taps, /*have_start=*/false,
                                            in.mixed_TE.device());
   }
   if (rows_.ranks.is_alone()) {
-    const Tensor mixed_TE = kernels::causal_conv(in.mixed_TE, layer.conv, *delta_plan_);
-    return kernels::gated_delta({mixed_TE, in.decay_TN, in.rate_TN}, layer.shape, *delta_plan_);
+    const auto in_chunks = [&] {
+      const Tensor mixed_TE = kernels::causal_conv(in.mixed_TE, layer.conv, *delta_plan_);
+      return kernels::gated_delta({mixed_TE, in.decay_TN, in.rate_TN}, layer.shape, *delta_plan_);
+    };
+    if (!in_pages_) return in_chunks();
+    Tensor value_TC;
+    {
+      const at::NoGradGuard no_grad;
+      value_TC = kernels::delta_segments_by_token(in, layer.conv.value, layer.shape, rows_.pieces);
+    }
+    return at::GradMode::is_enabled() ? kernels::with_value(in_chunks(), value_TC) : value_TC;
   }
   // A state goes through the rows of all ranks: each rank computes it over all of them.
   const int64_t heads = layer.shape.value_heads;

@@ -32,7 +32,8 @@ class TreeAttention final : public Attention {
   /// States go from the end of a segment to the beginnings of those that continue it.
   Tensor attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) override;
 
-  /// From now on with the bits of the engine's paged attention (TreeAttentionShape::in_pages).
+  /// From now on with the bits of the engine's attention on the CPU (TreeAttentionShape::in_pages; latents
+  /// absorbed, delta nets token by token). Gradients are those of the usual forms. Of one rank.
   void attend_in_pages() { in_pages_ = true; }
 
   /// Of the layer's indexer; null where nothing was chosen or it is not kept.
@@ -41,6 +42,11 @@ class TreeAttention final : public Attention {
  private:
   Tensor attended(const Tensor& heads_LE, const kernels::RotaryShape& heads,
                   const kernels::TreeAttentionShape& shape, const kernels::Param& sinks) const;
+
+  Tensor attend_expanded(const LatentLayer& layer, const LatentInput& in,
+                         const Tensor& positions_T);
+  /// With the engine's form of latent attention, in its pages. Without gradients.
+  Tensor absorbed(const LatentLayer& layer, const LatentInput& in, const Tensor& positions_T) const;
 
   const TokenChoice& chosen(const LatentLayer& layer, const LatentInput& in);
   /// Keys and values are gathered where ranks share the rows.

@@ -49,20 +49,16 @@ void check_experts(const config::RunConfig& config, const model::ModelConfig& mo
   }
 }
 
-/// Attentions whose decode is another computation than their training (docs/exact.md).
+/// Where the trainer has no attention with the engine's bits (docs/exact.md).
 void check_on_policy(const model::ModelConfig& model, std::vector<std::string>& problems) {
   const auto refuse = [&](bool is_so, const char* why) {
     if (is_so) problems.push_back(fmt::format("--true-on-policy: {}; leave it out", why));
   };
-  refuse(model.latent.kv_rank > 0,
-         "the model has latent attention, whose engine multiplies latents where the trainer "
-         "multiplies heads");
-  refuse(!model.delta.in_layer.empty(),
-         "the model has gated delta nets, whose engine goes token by token where the trainer goes "
-         "by chunks");
+  refuse(!model.indexer.in_layer.empty(),
+         "the model has sparse attention, whose choice of tokens the trainer makes of scores that "
+         "it adds in another order");
   refuse(!kernels::cpu::has_avx2(),
-         "this processor has no AVX2, without which the engine's "
-         "attention is not the trainer's");
+         "this processor has no AVX2, without which the engine's attention is not the trainer's");
 }
 
 /// Choices of tokens do not travel between pipeline stages.
@@ -212,6 +208,7 @@ engine::EngineConfig engine_settings(const config::RunConfig& config) {
   engine.context_length = config.sglang_context_length.value_or(0);
   engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
   engine.records_experts = config.use_rollout_routing_replay;
+  engine.advances_by_token = config.true_on_policy;
   engine.seed = static_cast<uint64_t>(config.seed);
   return engine;
 }

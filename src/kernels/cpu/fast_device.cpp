@@ -256,6 +256,20 @@ Tensor FastDevice::norm_rotate_backward(const Tensor& dy_TE, const Tensor& qkv_T
   return dx_TE;
 }
 
+Tensor FastDevice::latent_attention_in_pages(const Tensor& heads_TE, const Tensor& rotary_row_T,
+                                             const Tensor& cos_PR, const Tensor& sin_PR,
+                                             const std::vector<Segment>& segments,
+                                             const RotaryShape& heads,
+                                             const TreeAttentionShape& shape) const {
+  check(heads_TE.scalar_type() == at::kFloat || heads_TE.scalar_type() == at::kBFloat16,
+        "the engine computes in float32 or bfloat16");
+  const Tensor in = heads_TE.contiguous();
+  const Tensor y_TC = at::empty({in.size(0), heads.num_heads * heads.head_dim}, in.options());
+  latent_attention_pages(in, rotary_row_T.contiguous(), cos_PR, sin_PR, segments, heads, shape,
+                         y_TC);
+  return y_TC;
+}
+
 Tensor FastDevice::tree_attention_in_pages(const Tensor& heads_TE,
                                            const std::vector<Segment>& segments,
                                            const RotaryShape& heads,

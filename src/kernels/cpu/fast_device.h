@@ -31,6 +31,10 @@ class FastDevice final : public ReferenceDevice {
                               const Tensor& q_norm_D, const Tensor& k_norm_D, const Tensor& cos_PR,
                               const Tensor& sin_PR, const RotaryShape& shape, Tensor q_norm_grad_D,
                               Tensor k_norm_grad_D) const override;
+  Tensor latent_attention_in_pages(const Tensor& heads_TE, const Tensor& rotary_row_T,
+                                   const Tensor& cos_PR, const Tensor& sin_PR,
+                                   const std::vector<Segment>& segments, const RotaryShape& heads,
+                                   const TreeAttentionShape& shape) const override;
   Tensor tree_attention_in_pages(const Tensor& heads_TE, const std::vector<Segment>& segments,
                                  const RotaryShape& heads, const TreeAttentionShape& shape,
                                  const Tensor& sinks_N, Tensor& logsumexp_TN) const override;

@@ -124,10 +124,14 @@ void paged_attention(const PagedAttentionCall& call) {
     return;
   }
   // A tile of a long chunk sees keys that other tiles write.
+  prepare_pages(call);
+  attend_prepared_pages(call);
+}
+
+void prepare_pages(const PagedAttentionCall& call) {
   for_each_item(call, [&](const PagedPlan::Tile& tile, int64_t kv_head) {
     paged_prepare_avx2(call, tile, kv_head);
   });
-  attend_prepared_pages(call);
 }
 
 void attend_prepared_pages(const PagedAttentionCall& call) {

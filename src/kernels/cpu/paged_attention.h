@@ -107,6 +107,8 @@ struct PagedAttentionCall {
 /// where there is that.
 void paged_attention(const PagedAttentionCall& call);
 
+/// Its first half: norms and turns, writes pages and queries. Needs AVX2.
+void prepare_pages(const PagedAttentionCall& call);
 /// The same behind pages and queries that are prepared: nothing of qkv is read. Needs AVX2.
 void attend_prepared_pages(const PagedAttentionCall& call);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "kernels/cpu/paged_attention.h"
 #include "kernels/cpu/thread_pool.h"
@@ -146,6 +147,58 @@ void tree_attention_pages(const at::Tensor& heads_TE, const std::vector<Segment>
   call.query_scratch = queries.data_ptr<float>();
   call.logsumexp_TN = logsumexp_TN.data_ptr<float>();
   call.plan = &plan;
+  attend_prepared_pages(call);
+}
+
+void latent_attention_pages(const at::Tensor& heads_TE, const at::Tensor& rotary_row_T,
+                            const at::Tensor& cos_PR, const at::Tensor& sin_PR,
+                            const std::vector<Segment>& segments, const RotaryShape& shape,
+                            const TreeAttentionShape& attention, const at::Tensor& y_TC) {
+  const SegmentPages pages(segments);
+  const PagedPlan plan = make_paged_plan(pages.sequences(segments), shape.num_heads);
+  if (plan.tiles.empty()) return;
+  const bool is_float = heads_TE.scalar_type() == at::kFloat;
+  const auto count = static_cast<int64_t>(pages.rows.size());
+  const at::Tensor values =
+      at::zeros({count, kPageTokens, value_stride(shape.head_dim)}, heads_TE.options());
+  const at::Tensor queries =
+      at::empty({heads_TE.size(0) * shape.num_heads * value_stride(shape.head_dim)},
+                heads_TE.options().dtype(at::kFloat));
+  PagedAttentionCall call;
+  call.qkv_TE = heads_TE.const_data_ptr();
+  call.out_TE = y_TC.data_ptr();
+  call.activations = call.storage = is_float ? FloatKind::kFloat32 : FloatKind::kBFloat16;
+  call.values = values.data_ptr();
+  call.num_heads = shape.num_heads;
+  call.num_kv_heads = 1;
+  call.head_dim = shape.head_dim;
+  call.values_are_keys = true;
+  call.scale = static_cast<float>(attention.scale);
+  call.cap = static_cast<float>(attention.cap);
+  call.window = attention.window;
+  call.cos_PR = cos_PR.const_data_ptr<float>();
+  call.sin_PR = sin_PR.const_data_ptr<float>();
+  call.rotary_half = cos_PR.size(1);
+  call.rotary_row_T = rotary_row_T.const_data_ptr<int64_t>();
+  call.query_scratch = queries.data_ptr<float>();
+  call.plan = &plan;
+  prepare_pages(call);
+  // Pages that go on behind an ancestor's rows have these too, from where they were written first.
+  std::vector<std::pair<int64_t, int64_t>> place(static_cast<std::size_t>(heads_TE.size(0)),
+                                                 {-1, -1});
+  for (int64_t page = 0; page < count; ++page) {
+    for (int64_t slot = 0; slot < kPageTokens; ++slot) {
+      const int64_t row =
+          pages.rows[static_cast<std::size_t>(page)][static_cast<std::size_t>(slot)];
+      if (row < 0) continue;
+      auto& first = place[static_cast<std::size_t>(row)];
+      if (first.first < 0) {
+        first = {page, slot};
+      } else {
+        values[page][slot].copy_(values[first.first][first.second]);
+      }
+    }
+  }
   attend_prepared_pages(call);
 }
 

@@ -22,4 +22,11 @@ void tree_attention_pages(const at::Tensor& heads_TE, const std::vector<Segment>
                           const at::Tensor& sinks_N, const at::Tensor& y_TC,
                           const at::Tensor& logsumexp_TN);
 
+/// The same of latent attention in its absorbed form (kernels/layer_kernels.h). All segments have
+/// queries.
+void latent_attention_pages(const at::Tensor& heads_TE, const at::Tensor& rotary_row_T,
+                            const at::Tensor& cos_PR, const at::Tensor& sin_PR,
+                            const std::vector<Segment>& segments, const RotaryShape& shape,
+                            const TreeAttentionShape& attention, const at::Tensor& y_TC);
+
 }  // namespace slime::kernels::cpu
