@@ -107,7 +107,8 @@ train::TrainReport StationSteps::train_whole(const std::vector<Group>& groups) {
   run_.records.memory.begin_phase();
   handover().before_training();
   stand_still_ = true;
-  const train::TrainBatch batch = run_.plugins->of_batches().make_batch(groups);
+  train::TrainBatch batch = run_.plugins->of_batches().make_batch(groups);
+  batch.version = version();
   run_.source->batch_is_made();
   train::TrainReport report;
   const std::optional<int64_t> changes = run_.topology.trainers->num_changes();

@@ -12,8 +12,8 @@
 namespace slime::train {
 namespace {
 
-/// Of the trained tokens; the smallest number without any.
-WeightVersion newest_version(const TrainBatch& batch) {
+WeightVersion trained_version(const TrainBatch& batch) {
+  if (batch.version) return *batch.version;
   WeightVersion newest = std::numeric_limits<WeightVersion>::min();
   for (const TrainSample& sample : batch.samples)
     for (const VersionRun& run : sample.versions) newest = std::max(newest, run.version);
@@ -35,10 +35,10 @@ void for_each_token_of(const TrainSample& sample, WeightVersion version, const F
 }  // namespace
 
 bool is_on_policy(const TrainBatch& batch) {
-  const WeightVersion newest = newest_version(batch);
+  const WeightVersion version = trained_version(batch);
   return std::ranges::all_of(batch.samples, [&](const TrainSample& sample) {
     int64_t own = 0;
-    for_each_token_of(sample, newest, [&](int64_t /*t*/) { ++own; });
+    for_each_token_of(sample, version, [&](int64_t /*t*/) { ++own; });
     return own == std::ranges::count(sample.loss_mask, uint8_t{1}) &&
            sample.rollout_log_probs.size() == sample.loss_mask.size();
   });
@@ -46,7 +46,7 @@ bool is_on_policy(const TrainBatch& batch) {
 
 void check_log_probs(const TrainBatch& batch, const MicroBatch& micro_batch,
                      const TokenColumn& engine, const Tensor& logprob_T) {
-  const WeightVersion newest = newest_version(batch);
+  const WeightVersion version = trained_version(batch);
   const Tensor seen = logprob_T.to(at::kDouble).contiguous();
   const auto* trainer = seen.const_data_ptr<double>();
   int64_t first = 0, different = 0, compared = 0;
@@ -56,7 +56,7 @@ void check_log_probs(const TrainBatch& batch, const MicroBatch& micro_batch,
     const TrainSample& sample = batch.samples[i];
     const Tensor own =
         engine.of(i).defined() ? engine.of(i).to(at::kDouble).contiguous() : Tensor();
-    for_each_token_of(sample, newest, [&](int64_t t) {
+    for_each_token_of(sample, version, [&](int64_t t) {
       if (!own.defined())
         throw ConfigError(
             fmt::format("--true-on-policy: sample {} has no log-probs of the engine; a function "

@@ -9,12 +9,13 @@
 
 namespace slime::train {
 
-/// Whether all trained tokens are of one weight version, and have the engine's log-probs.
+/// Whether all trained tokens are of the weights that are trained (TrainBatch::version), and have the
+/// engine's log-probs.
 bool is_on_policy(const TrainBatch& batch);
 
-/// The largest difference between the log-probs of one micro-batch by a pass over the weights that made
-/// its newest tokens, logprob_T, and the engine's, over trained tokens of the batch's newest version.
-/// Throws ConfigError with the first token where there is one, and for a sample without the engine's.
+/// Compares the log-probs of one micro-batch by those weights, logprob_T, with the engine's, over the
+/// trained tokens that are of them. Throws ConfigError with the first token that differs and the largest
+/// difference, and for a sample without the engine's.
 void check_log_probs(const TrainBatch& batch, const MicroBatch& micro_batch,
                      const TokenColumn& engine, const Tensor& logprob_T);
 

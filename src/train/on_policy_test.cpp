@@ -44,6 +44,9 @@ TEST(OnPolicy, TrainedTokensOfTheNewestWeightsAreCompared) {
   EXPECT_EQ(on_policy_problem(batch, {-1, -2, -3, -4}), "");
   EXPECT_EQ(on_policy_problem(batch, {-1.5, -2, -9, -4}), "")
       << "older weights, and a tool's token";
+  TrainBatch later = batch;
+  later.version = 6;
+  EXPECT_EQ(on_policy_problem(later, {-1.5, -2.5, -9, -8}), "") << "none is of these weights";
   EXPECT_THAT(
       on_policy_problem(batch, {-1, -2, -3, -4.5}),
       HasSubstr("1 of 1 log-probs differ, by 0.5 at most; token 3 of the response of sample "
@@ -61,6 +64,9 @@ TEST(OnPolicy, ABatchIsIfAllTrainedTokensAreOfOneVersion) {
   EXPECT_FALSE(is_on_policy(batch));
   batch.samples[0].loss_mask = {0, 0, 1, 1};
   EXPECT_TRUE(is_on_policy(batch));
+  batch.version = 6;
+  EXPECT_FALSE(is_on_policy(batch));
+  batch.version.reset();
   batch.samples[0].rollout_log_probs.clear();
   EXPECT_FALSE(is_on_policy(batch));
 }

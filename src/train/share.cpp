@@ -41,7 +41,10 @@ StepShare count_step(const TrainBatch& batch, const std::vector<std::vector<Indi
 std::vector<BatchShare> divide(const TrainBatch& batch, const PlanOptions& options,
                                const FlopsModel& flops) {
   std::vector<BatchShare> shares(options.batching.dp);
-  for (BatchShare& share : shares) share.batch.is_scored_only = batch.is_scored_only;
+  for (BatchShare& share : shares) {
+    share.batch.is_scored_only = batch.is_scored_only;
+    share.batch.version = batch.version;
+  }
   for (const std::vector<std::vector<Indices>>& ranks : cut_steps(batch, options, flops)) {
     const StepShare counts = count_step(batch, ranks, options.reduction);
     for (std::size_t r = 0; r < shares.size(); ++r) {

@@ -97,6 +97,8 @@ struct TrainBatch {
   std::vector<TrainSample> samples;  // in the order of the groups
   /// Only the log-probs of its responses are wanted: nothing is trained, nothing counts as a step.
   bool is_scored_only = false;
+  /// Of the weights that are trained, as the engine calls them; unset: of the newest tokens.
+  std::optional<WeightVersion> version = {};
 
   std::vector<int64_t> total_lengths() const;
   std::vector<int64_t> rollout_ids() const;
