@@ -55,7 +55,7 @@ void require_rows_on_lines(const std::filesystem::path& path) {
   if (!line || !goes_on(*line)) return;
   throw ConfigError(fmt::format(
       "{}: its JSON goes on behind line {}; each row stands on one line (jq -c {} writes "
-      "such a file; under a name that ends in .json it is read as it is)",
+      "such a file), or the name ends in .json",
       path.string(), reader.line_number(),
       line->find_first_not_of(" \t") == line->find('[') ? "'.[]'" : "."));
 }

@@ -129,7 +129,7 @@ void find_names(config::ParsedFlags& flags, hub::Wanted wanted, bool may_downloa
   find_model(config.load, "--load", true, wanted, hub, absent);
   find_model(config.critic_load, "--critic-load", true, wanted, hub, absent);
   find_model(config.opd_teacher_load, "--opd-teacher-load", true, wanted, hub, absent);
-  if (wanted == hub::Wanted::kModel) {
+  if (wanted != hub::Wanted::kConfig) {
     std::vector<std::string> paths = config.prompt_data.peek();
     for (std::string& path : paths) path = find_data(path, "train", "--prompt-data", hub, absent);
     if (paths != config.prompt_data.peek()) config.prompt_data = std::move(paths);

@@ -5,6 +5,7 @@
 #include "cli/bench.h"
 #include "cli/buffer.h"
 #include "cli/chat_template.h"
+#include "cli/data.h"
 #include "cli/download.h"
 #include "cli/dump.h"
 #include "cli/generate.h"
@@ -52,6 +53,8 @@ std::span<const Command> commands() {
       {"parse", "outputs of models to messages with tool calls, JSON lines", parse},
       {"grammar", "texts that a schema, expression or grammar accepts, JSON lines", grammar},
       {"buffer", "finished rollouts between generators and a trainer, kept on the disk", buffer},
+      {"data", "rows of a data set as a run would read them: tokens, lengths, what is left out",
+       data},
       {"download", "models and data sets of Hugging Face's hub, by name", download},
       {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve},
       {"router", "requests to several servers: by load, by cache, by session", router},
