@@ -15,7 +15,7 @@ import uuid
 from typing import Any
 
 from slime import turns
-from slime.agent.adapters.engine_answer import end_and_text, problem_of, stop_text
+from slime.agent.adapters.engine_answer import end_and_text, nuclei_of, problem_of, stop_text
 from slime.agent.adapters.fields import SAMPLING, check_fields, template_options
 from slime.agent.adapters.protocol import Protocol, Reply, flatten_content, key_of, tool_call_dict
 from slime.agent.continuation import end_marks, render, template_messages, text_behind, tokens_behind, unfinished
