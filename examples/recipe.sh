@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034
 # Common part of the examples' run.sh, which source it with the user's flags. Sets slime (the program), data, model, and the
-# run folders sft and run of the example, whose name is that of the script's folder, and precision, a flag. Stages: `imitate`, then `reinforce`.
+# run folders sft and run of the example, whose name is that of the script's folder, and precision and order, flags. Stages: `imitate`, then `reinforce`.
 #
 # Environment: DATA and RUNS are other folders than data/ and runs/, SLIME_BINARY is another program, SFT_STEPS and RL_STEPS
 # are other numbers of steps.
@@ -10,6 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source examples/quickstart/run_folder.sh
 
 precision=--fp32
+order=(--rollout-shuffle) # of the prompts
 FLAGS=("$@") # of both stages; the last ones of the commands, so they win
 slime=${SLIME_BINARY:-build/release/slime}
 data=${DATA:-data}/$example
@@ -35,7 +36,7 @@ imitate() {
 reinforce() {
   "$slime" train \
     --hf-checkpoint "$sft/latest" --run-dir "$run" "$precision" \
-    --prompt-data "$data/rl.jsonl" --input-key prompt --rollout-shuffle \
+    --prompt-data "$data/rl.jsonl" --input-key prompt "${order[@]}" \
     --advantage-estimator grpo --eps-clip 0.2 --eps-clip-high 0.28 \
     --num-rollout "${RL_STEPS:-$1}" --rollout-batch-size "$2" --n-samples-per-prompt "$3" --global-batch-size $(($2 * $3)) \
     --rollout-temperature 1 \

@@ -14,11 +14,12 @@ run=$(run_folder kernel_agent_gpu)
 
 if [[ -z ${MODEL:-} ]]; then
   model=${DATA:-data}/models/tiny_triton
+  order=() # each step has every task once
   # shellcheck disable=SC2086
   PYTHONPATH=python:. python3 examples/kernel_agent/make_data.py "$data" --kernel-backend triton --brief ${DATA_FLAGS:-}
   python3 tools/tiny_model.py "$model" --hidden 128 --layers 2 --positions 2048 --words-file "$data/words.json"
   supervised=(--lr 2e-3 --rollout-batch-size 32 --global-batch-size 32 --lr-decay-style cosine)
-  policy=(--rollout-max-response-len 500 --rollout-max-prompt-len 1500 --rollout-max-context-len 2048 --lr 2e-4)
+  policy=(--rollout-max-response-len 500 --rollout-max-prompt-len 1500 --rollout-max-context-len 2048 --lr 4e-4)
 else
   # Conversations of the tasks with known forms, questions of all tasks.
   model=$MODEL
@@ -26,10 +27,10 @@ else
   PYTHONPATH=python:. python3 examples/kernel_agent/make_data.py "$data" --kernel-backend triton --tasks all ${DATA_FLAGS:-}
   precision=--bf16
   supervised=(--lr 2e-5 --lr-decay-style cosine)
-  policy=(--rollout-max-response-len 2048 --rollout-max-prompt-len 10000 --rollout-max-context-len 12288 --lr 2e-6)
+  policy=(--rollout-max-response-len 2048 --rollout-max-prompt-len 6000 --rollout-max-context-len 8192 --lr 2e-6)
 fi
 
 imitate 500 --device cuda --max-tokens-per-gpu 32768 "${supervised[@]}"
-reinforce 40 "${RL_PROMPTS:-16}" "${RL_SAMPLES:-8}" --device cuda --metadata-key metadata \
+reinforce 40 "${RL_PROMPTS:-10}" "${RL_SAMPLES:-8}" --device cuda --metadata-key metadata \
   --custom-generate-function-path examples.kernel_agent.kernel_agent.generate --kernel-backend triton "${agent[@]}" "${policy[@]}" \
   --eval-prompt-data tasks "$data/test.jsonl" --eval-interval 20 --eval-temperature 0

@@ -3,13 +3,16 @@
 import json
 import os
 import re
+import subprocess
 import sys
 
 import pytest
 from conftest import ROOT, run_slime, train_command
 
-sys.path[:0] = [str(ROOT), str(ROOT / "python")]
+sys.path[:0] = [str(ROOT), str(ROOT / "python"), str(ROOT / "tests/http")]
+from server_process import Program  # noqa: E402
 
+PATHS = f"{ROOT}:{ROOT / 'python'}"
 # Half of all bytes end an answer, so that many answers are whole.
 ENDS = [str(byte) for byte in range(128)]
 SAID = "no ```cpp block"
@@ -35,7 +38,7 @@ def run(work, run_dir, *flags, ends=ENDS, rollouts=2, response=6):
     command.remove("--apply-chat-template")
     command[command.index("--prompt-data") + 1] = str(data)
     command[command.index("--rollout-max-response-len") + 1] = str(response)
-    return run_slime(command, env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'python'}"})
+    return run_slime(command, env=os.environ | {"PYTHONPATH": PATHS})
 
 
 def samples(done, run_dir):
@@ -118,3 +121,30 @@ def test_a_full_context_goes_on_with_the_last_attempt_in_a_sample_of_its_own(wor
 def test_a_flag_that_makes_no_sense_ends_the_run_with_what_would(work, tmp_path):
     done = run(work, tmp_path / "run", "--max-turns", "0")
     assert done.returncode != 0 and "--max-turns 0: should be a whole number from 1 on" in done.stdout + done.stderr
+
+
+def test_a_served_model_holds_the_same_conversation(tmp_path):
+    make_model = [sys.executable, ROOT / "tools" / "tiny_model.py", tmp_path / "model", "--positions", "1024"]
+    subprocess.run(make_model, check=True, stdout=subprocess.DEVNULL)
+    server = Program("serve", "--model", str(tmp_path / "model"), "--port", "0", "--device", "cpu")
+    try:
+        solve = [
+            sys.executable,
+            str(ROOT / "examples" / "kernel_agent" / "solve.py"),
+            "--url",
+            server.url,
+            "--brief",
+            "--json",
+        ]
+        environment = os.environ | {"PYTHONPATH": PATHS}
+        command = [*solve, "--task", "swish", "sum_rows", "--max-turns", "2", "--max-tokens", "6"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [(row["task"], row["level"], row["score"]) for row in rows] == [("swish", 1, 0.0), ("sum_rows", 1, 0.0)]
+        for row in rows:
+            assert 1 <= len(row["turns"]) <= 2 and row["turns"][-1]["feedback"] in (SAID, "cut off")
+        done = subprocess.run([*solve, "--task", "swich"], env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2 and "there is no task swich; near it: swish" in done.stderr
+    finally:
+        server.stop()
