@@ -60,7 +60,7 @@ class SetEvaluator final : public Evaluator {
       report = sets_->run(parts_.source.rollout(), core::Interrupt::flag());
     });
     if (core::Interrupt::came()) return parts_.recorder.message(kBrokenOff);
-    report.is_logged = parts_.plugins.of_steps().log_evaluation(step, report);
+    parts_.plugins.of_steps().log_evaluation(step, report);
     parts_.recorder.evaluated(step, report);
   }
 
@@ -93,7 +93,7 @@ class FunctionEvaluator final : public Evaluator {
       throw;
     }
     prompts.end("taken by the evaluation function");
-    report.is_logged = parts_.plugins.of_steps().log_evaluation(step, report);
+    parts_.plugins.of_steps().log_evaluation(step, report);
     parts_.recorder.evaluated(step, report);
   }
 
@@ -142,7 +142,7 @@ class EvaluatorBeside final : public Evaluator {
           "the evaluation {} was abandoned; a run that goes on from here makes it again",
           step < 0 ? "before training" : fmt::format("after step {}", step)));
     }
-    done->report.is_logged = parts_.plugins.of_steps().log_evaluation(done->step, done->report);
+    parts_.plugins.of_steps().log_evaluation(done->step, done->report);
     parts_.recorder.evaluated_beside(*done);
   }
 

@@ -70,6 +70,16 @@ void LoggedMetrics::add(const json::object& arguments) {
   }
 }
 
+report::Metrics LoggedMetrics::logged_by(const std::function<void()>& call) {
+  const auto exchange = [this](report::Metrics with) {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(metrics_, std::move(with));
+  };
+  report::Metrics of_step = exchange({});
+  call();
+  return exchange(std::move(of_step));
+}
+
 report::Metrics LoggedMetrics::take() {
   const std::lock_guard lock(mutex_);
   report::Metrics taken = std::exchange(metrics_, {});

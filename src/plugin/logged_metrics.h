@@ -4,6 +4,7 @@
 /// the metrics of its step (docs/plugin_protocol.md, question `log`).
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -22,6 +23,9 @@ class LoggedMetrics {
 
   /// Since the last call. A span is rollout/trace/NAME/count, /mean_seconds and /max_seconds.
   report::Metrics take();
+
+  /// What `call` logs, which is of something else than the step under way. Spans stay the step's.
+  report::Metrics logged_by(const std::function<void()>& call);
 
  private:
   struct Span {

@@ -23,6 +23,18 @@ TEST(LoggedMetrics, TheLastValueOfANameCountsAndSpansOfAllHostsAreAddedUp) {
   EXPECT_TRUE(logged.take().empty());
 }
 
+TEST(LoggedMetrics, WhatACallLogsIsOfThatCallAndTheStepKeepsItsOwn) {
+  LoggedMetrics logged;
+  logged.add(object(R"({"metrics":{"mine/a":1,"mine/b":2}})"));
+  const report::Metrics of_call = logged.logged_by(
+      [&] { logged.add(object(R"({"metrics":{"eval/a":3},"spans":{"tool":[1,2.0,2.0]}})")); });
+  EXPECT_EQ(of_call, (report::Metrics{{"eval/a", 3}}));
+  const report::Metrics of_step = logged.take();
+  EXPECT_EQ(of_step.size(), 5U);
+  EXPECT_EQ(of_step.at("mine/b"), 2);
+  EXPECT_EQ(of_step.at("rollout/trace/tool/count"), 1);
+}
+
 TEST(LoggedMetrics, WhatIsNoNumberIsRefusedAndNothingOfItKept) {
   LoggedMetrics logged;
   for (const char* text :

@@ -35,6 +35,8 @@ class QuestionHandler {
 
   /// That functions logged since the last call. Any thread.
   report::Metrics take_logged() { return logged_.take(); }
+  /// What functions log while `call` runs.
+  report::Metrics logged_by(const std::function<void()>& call) { return logged_.logged_by(call); }
 
   /// Answers a question about prompts. Throws net::FrameError or ConfigError for one that cannot be.
   using AnswerPrompts = std::function<ReplyValue(const Question&)>;

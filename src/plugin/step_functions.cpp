@@ -192,21 +192,25 @@ void StepFunctions::after_write(const std::filesystem::path& version_folder) con
   if (!returned) fail("--custom-update-weight-post-write-path", path, returned.error().message);
 }
 
-bool StepFunctions::log_evaluation(int64_t step, const report::EvalReport& report) const {
+void StepFunctions::log_evaluation(int64_t step, report::EvalReport& report) const {
   const std::string& path = config_.custom_eval_rollout_log_function_path;
-  if (path.empty() || report.scores.empty()) return false;
+  if (path.empty() || report.scores.empty()) return;
   const auto arguments = [&](Columns& columns) {
     json::object data;
     for (const report::EvalScore& score : report.scores)
       data[score.name] = eval_record(score, config_.eval_reward_key, columns);
     return json::object{{"rollout_id", std::max<int64_t>(step, 0)}, {"data", std::move(data)}};
   };
-  const auto returned =
-      question_handler_.call(hosts_, call("eval_log", path, name_of_step(step), arguments));
-  if (returned) return says_handled(*returned);
-  hosts_.tell(fmt::format("--custom-eval-rollout-log-function-path {}: {}", path,
-                          returned.error().message));
-  return false;
+  report.logged = question_handler_.logged_by([&] {
+    const auto returned =
+        question_handler_.call(hosts_, call("eval_log", path, name_of_step(step), arguments));
+    if (returned) {
+      report.is_logged = says_handled(*returned);
+    } else {
+      hosts_.tell(fmt::format("--custom-eval-rollout-log-function-path {}: {}", path,
+                              returned.error().message));
+    }
+  });
 }
 
 }  // namespace slime::plugin

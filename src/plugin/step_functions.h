@@ -42,8 +42,9 @@ class StepFunctions {
 
   /// --custom-rollout-log-function-path.
   bool log_rollout(int64_t step, const report::Collected& collected) const;
-  /// --custom-eval-rollout-log-function-path.
-  bool log_evaluation(int64_t step, const report::EvalReport& report) const;
+  /// --custom-eval-rollout-log-function-path: what it logs is in the report then, and whether it
+  /// writes all of it.
+  void log_evaluation(int64_t step, report::EvalReport& report) const;
 
   /// before_weight_update and after_weight_update, where the rollout function's module has them: `moment` is
   /// the name. Throws ConfigError.

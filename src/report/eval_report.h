@@ -24,6 +24,7 @@ struct EvalReport {
   Metrics metrics;
   std::vector<std::string> remarks;  // what a reader of the scores has to know, one line each
   bool is_logged = false;            // by a function of the user's: nobody else writes the metrics
+  Metrics logged;                    // by that function
 };
 
 /// The results of an evaluation that ran while training went on.

@@ -252,7 +252,9 @@ void Recorder::end_step(int64_t step, const Collected& collected,
 void Recorder::evaluated(int64_t step, const EvalReport& report) {
   for (const std::string& remark : report.remarks) message(remark);
   if (report.scores.empty()) return;
-  if (!report.is_logged) metrics_.write(std::max<int64_t>(step, 0), report.metrics);
+  Metrics metrics = report.is_logged ? Metrics() : report.metrics;
+  add_metrics(metrics, report.logged);
+  if (!metrics.empty()) metrics_.write(std::max<int64_t>(step, 0), metrics);
   RunSummary::Scores scores;
   for (const EvalScore& score : report.scores) {
     scores.emplace_back(score.name, score.mean_reward);
