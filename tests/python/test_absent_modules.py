@@ -14,7 +14,12 @@ HERE = {
     "slime.observability.trace_utils": "trace_span trace_function trace_event bind_trace export_trace import_trace",
     "slime.utils.trace_utils": "trace_span trace_function build_sglang_meta_trace_attrs",
     "slime.observability.timer": "Timer timer",
-    "slime.observability.metric_utils": "compute_statistics compute_pass_rate dict_add_prefix",
+    "slime.observability.metric_utils": "compute_statistics compute_pass_rate dict_add_prefix compute_rollout_step has_repetition",
+    "slime.observability.rollout_metrics": "compute_metrics_from_samples compute_perf_metrics_from_samples",
+    "slime.ray.rollout": "compute_metrics_from_samples compute_perf_metrics_from_samples compute_rollout_step",
+    "slime.utils.metric_utils": "compute_statistics compute_pass_rate dict_add_prefix compute_rollout_step has_repetition",
+    "slime.utils.logging_utils": "log configure_logger init_tracking finish_tracking",
+    "slime.utils.timer": "Timer timer inverse_timer",
     "slime.observability.logging_utils": "log configure_logger",
     "slime.data.queue_data_source": "QueueDataSource QueueReader",
     "slime.data.transport": "use_straw pack_rollout_payload publish_rollout_async inherit_queue_context load_rollout_samples",
@@ -47,6 +52,11 @@ def test_what_is_not_here_says_what_to_use_instead(module):
     with pytest.raises(ModuleNotFoundError, match="of THUDM/slime is not here: ") as caught:
         importlib.import_module(module)
     assert advice(module) in str(caught.value)
+
+
+def test_the_managers_module_has_its_metrics_alone():
+    with pytest.raises(ImportError, match="RolloutManager of THUDM/slime is not here"):
+        from slime.ray.rollout import RolloutManager  # noqa: F401
 
 
 def test_a_name_that_never_was_one_is_not_explained():

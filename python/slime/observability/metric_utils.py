@@ -8,9 +8,11 @@ from typing import Any, Dict, List
 __all__ = [
     "compression_ratio",
     "compute_pass_rate",
+    "compute_rollout_step",
     "compute_statistics",
     "dict_add_prefix",
     "estimate_pass_at_k",
+    "has_repetition",
 ]
 
 
@@ -32,19 +34,39 @@ def estimate_pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
     return 1.0 if wrong < k else 1.0 - math.comb(wrong, k) / math.comb(num_samples, k)
 
 
-def compute_pass_rate(flat_rewards: List[float], group_size: int, num_groups: int = None) -> Dict[str, float]:
-    """pass@1, pass@2, pass@4, ... of groups of equal size, a reward of 1 being right."""
+def compute_pass_rate(flat_rewards: List[float], group_size: int, num_groups: int = None, group_ids: List = None) -> Dict[str, float]:
+    """pass@1, pass@2, pass@4, ... of groups, a reward of 1 being right. Groups are equally large and follow one another; with
+    `group_ids`, one for each reward, they are what those say, and pass@k is of the groups with at least k."""
     if group_size <= 1:
         return {}
-    num_groups = len(flat_rewards) // group_size if num_groups is None else num_groups
-    if len(flat_rewards) != num_groups * group_size:
-        raise ValueError(f"{len(flat_rewards)} rewards for {num_groups} groups of {group_size}")
-    right = [
-        sum(reward == 1 for reward in flat_rewards[begin : begin + group_size])
-        for begin in range(0, len(flat_rewards), group_size)
-    ]
-    ks = [1 << power for power in range(group_size.bit_length()) if 1 << power <= group_size]
-    return {f"pass@{k}": statistics.fmean(estimate_pass_at_k(group_size, count, k) for count in right) for k in ks}
+    if group_ids is None:
+        num_groups = len(flat_rewards) // group_size if num_groups is None else num_groups
+        if len(flat_rewards) != num_groups * group_size:
+            raise ValueError(f"{len(flat_rewards)} rewards for {num_groups} groups of {group_size}")
+        group_ids = [index // group_size for index in range(len(flat_rewards))]
+    elif len(group_ids) != len(flat_rewards):
+        raise ValueError(f"{len(flat_rewards)} rewards and {len(group_ids)} group_ids")
+    right = {}
+    for group, reward in zip(group_ids, flat_rewards):
+        right.setdefault(group, []).append(reward == 1)
+    rates = {}
+    for k in (1 << power for power in range(group_size.bit_length())):
+        estimates = [estimate_pass_at_k(len(each), sum(each), k) for each in right.values() if len(each) >= k]
+        if k <= group_size and estimates:
+            rates[f"pass@{k}"] = statistics.fmean(estimates)
+    return rates
+
+
+def compute_rollout_step(args, rollout_id: int) -> int:
+    """The x axis of a rollout's numbers: with --wandb-always-use-train-step the optimizer steps before it."""
+    if getattr(args, "wandb_always_use_train_step", False):
+        return rollout_id * args.rollout_batch_size * args.n_samples_per_prompt // args.global_batch_size
+    return rollout_id
+
+
+def has_repetition(text: str) -> bool:
+    """Whether the last 10,000 characters of a longer text compress to less than a tenth."""
+    return len(text) > 10_000 and compression_ratio(text[-10_000:])[0] > 10
 
 
 def compression_ratio(data, *, encoding: str = "utf-8", algorithm: str = "zlib", level: int = 9):
