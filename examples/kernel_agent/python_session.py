@@ -17,9 +17,9 @@ from examples.kernel_agent.named_pipe import NamedPipe
 
 __all__ = ["PythonSession"]
 
-LIMITS = {"seconds": 240, "memory_mb": 16_384, "processes": 256, "open_files": 4096, "disk_mb": 1024, "output_kb": 64}
-START_SECONDS = 90  # Torch, and CUDA's first use of a GPU
-ASK_SECONDS = 60  # what compiles kernels takes its time
+LIMITS = {"seconds": 600, "memory_mb": 16_384, "processes": 256, "open_files": 4096, "disk_mb": 1024, "output_kb": 64}
+START_SECONDS = 180  # Torch, and CUDA's first use of a GPU
+ASK_SECONDS = 120  # what compiles kernels takes its time
 MOST_HEADER = 1 << 18
 PLACES = """
 import json, sys, sysconfig, torch

@@ -189,8 +189,10 @@ class Answer:
 
 def interpret(guard):
     """Triton's interpreter is itself written with Torch: its own work is not the answer's."""
-    from triton.runtime import interpreter
-
+    try:
+        from triton.runtime import interpreter
+    except ImportError:  # an answer that imports Triton says so
+        return
     if not hasattr(torch.Tensor, "untyped_storage"):  # before Torch 2.0
         torch.Tensor.untyped_storage = lambda tensor: tensor.storage().untyped()
     launch = interpreter.GridExecutor.__call__
