@@ -238,9 +238,8 @@ def call_source(prototype):
 
 async def _compile_answer(trusted, sandbox, task, code):
     await sandbox.write_file("/work/answer.cpp", PREFIX + code + call_source(task.prototype))
-    built = await sandbox.run(
-        [*COMPILE, "/work/answer.cpp", trusted.folder / "main.o", "-o", "/work/answer"], limits=COMPILE_LIMITS
-    )
+    words = [*COMPILE, "/work/answer.cpp", trusted.folder / "main.o", "-o", "/work/answer"]
+    built = await sandbox.run(words, environment={"LC_ALL": "C"}, limits=COMPILE_LIMITS)
     if built["ending"] == "exited" and built["code"] == 0:
         return
     if built["ending"] != "exited":

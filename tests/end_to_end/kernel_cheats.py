@@ -92,8 +92,8 @@ CPP = {  # name: (code, what is said of it: an expression)
                  " return x; }"),
         NUMBER,
     ),
-    "hides an empty function behind a macro": (function(RIGHT) + "#define forward(...) nothing()\nvoid nothing() {}\n", "does not compile"),
-    "never ends": (function("for (volatile int i = 0;; ++i) {}"), "it was ended by signal 24"),
+    "hides an empty function behind a macro": (function(RIGHT) + "#define forward(...) nothing()\nvoid nothing() {}\n", "does not compile|wrong result"),
+    "never ends": (function("for (volatile int i = 0;; ++i) {}"), "it was ended (by signal 24|after 120 s)"),
 }  # fmt: skip
 
 HEAD = "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n"
@@ -311,14 +311,17 @@ async def _by_hand(gpu):
     from examples.kernel_agent import grade as grader
     from examples.kernel_agent import source_rules
 
+    held = await asyncio.gather(*(without_rules(cheat.code, gpu, timed=True) for cheat in PYTHON.values()))
     failed = 0
-    for name, cheat in PYTHON.items():
+    for (name, cheat), (stage, said) in zip(PYTHON.items(), held):
         refused = source_rules.problem_of(cheat.code)
-        stage, said = await without_rules(cheat.code, gpu, timed=True)
-        is_held = stage != "correct" and (cheat.others is None or re.search(cheat.others, said))
+        is_held = cheat.others is None or (stage != "correct" and re.search(cheat.others, said))
         is_as_told = bool(re.search(cheat.rules, refused)) if cheat.rules else not refused
-        failed += not (is_as_told and (is_held or cheat.others is None))
-        print(f"{name} | rules: {refused or '-'} | without: {stage}: {said!r}", flush=True)
+        failed += not (is_as_told and is_held)
+        print(
+            f"{'as told' if is_as_told and is_held else 'NOT'} | {name} | rules: {refused or '-'} | without: {stage}: {said!r}",
+            flush=True,
+        )
     await grader.close()
     return failed
 
