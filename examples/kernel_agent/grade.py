@@ -345,6 +345,16 @@ async def _judge_python(cases, session, shape, is_shown):
         raise _wrong(problem, is_shown)
 
 
+async def _check_sample(cases, session, key, request, size):
+    """One call at the shape that was timed, element by element: an answer has no state that tells it from those on the clock."""
+    seed = secrets.randbits(48)
+    _, output = await session.ask(request | {"do": "sample", "seed": seed}, limit_bytes=size)
+    path = cases.file(cases.trusted.private, "outputs")
+    path.write_bytes(output)
+    if (await cases.trusted.ask("check_sample", key=key, seed=seed, path=str(path)))["problem"]:
+        raise _Failed("wrong", "wrong result at a large shape")
+
+
 async def _time_python(cases, session, shape, rounds):
     trusted = cases.trusted
     key, _ = await cases.open(shape, device="cuda")
@@ -365,6 +375,7 @@ async def _time_python(cases, session, shape, rounds):
             if not _is_near(said.get("digests", []), chain):
                 raise _Failed("wrong", "wrong result in a timed call")
             times.append((chain["null_seconds"], seconds, chain["seconds"]))
+    await _check_sample(cases, session, key, request, chain["output"]["bytes"])
     nothing, answer, eager = map(min, zip(*times))
     eager -= nothing
     return eager / max(answer - nothing, SHORTEST * eager)
@@ -405,7 +416,9 @@ async def grade(task, code, backend, *, held_out=True, rounds=3, gpu=None, timed
     if backend not in ("cpp", "triton"):
         raise GraderError(f"backend {backend}: should be cpp or triton")
     if backend == "cpp" and task.prototype is None:
-        raise GraderError(f"{task.path}: has no C++ function to write; it should end with the lines of tasks/level1/softmax_rows.py")
+        raise GraderError(
+            f"{task.path}: has no C++ function to write; it should end with the lines of tasks/level1/softmax_rows.py"
+        )
     trusted = await _the_trusted()
     hidden, gpu_shape = shapes_of(task)
     shapes = [{}, *(hidden if held_out else [])]
