@@ -19,6 +19,8 @@ own_settings "$folder/own"
 base=$(images from scratch)
 images add -q "$base" "$folder/debian12.tar" / >/dev/null
 images add -q "$base" "$folder/own" / >/dev/null
+# A compiler cache knows libraries' headers by their path.
+[[ -z ${CCACHE_DIR:-} || -z ${SLIME_DEPS:-} ]] || images config --env "SLIME_DEPS=$SLIME_DEPS" "$base"
 images commit -q "$base" debian:12 >/dev/null
 images rm "$base" >/dev/null
 
