@@ -107,7 +107,7 @@ std::string tools_tag(bool is_required) {
 
 std::vector<NamedGrammar> named_grammars() {
   using text::GrammarKind;
-  const auto word = [](int i) { return fmt::format("\"word_{}\"", i * 7919); };
+  const auto word = [](int i) { return fmt::format("\"w_{}\"", i * 7919); };
   return {
       {"date", GrammarKind::kRegex, R"(\d{4}-\d{2}-\d{2})"},
       {"arithmetic", GrammarKind::kEbnf,
