@@ -216,6 +216,34 @@ def test_rollouts_lie_in_the_pool_and_the_run_is_known_by_its_name(work, tmp_pat
     elsewhere = ["--rollout-data-transport", "straw", "--rollout-data-dir", str(tmp_path / "second")]
     refused = run_slime(command(work, run, elsewhere, steps=5))
     assert refused.returncode == 2 and "the rollouts of this run are in" in refused.stderr
+    shutil.rmtree(pool)
+    for more in ([], ["--dry-run"]):
+        refused = run_slime(command(work, run, [*straw, *more], steps=5))
+        assert refused.returncode == 2 and "which is not there: bring it back, or mkdir -p" in refused.stdout + refused.stderr
+
+
+def test_a_replay_of_a_branch_lies_beside_the_run(work, tmp_path):
+    run = tmp_path / "run"
+    done(command(work, run, steps=3))
+    done(command(work, run, ["--ckpt-step", "1"], steps=4))
+    (branch,) = branches(run)
+    assert "the weights are equal" in done([str(SLIME), "replay", str(branch)])
+    assert branches(run) == [branch] and (tmp_path / f"run-{branch.name}-replay" / "run.json").exists()
+
+
+def test_overwriting_says_what_goes_and_a_record_is_checked(work, tmp_path):
+    run = tmp_path / "run"
+    done(command(work, run, steps=3))
+    done(command(work, run, ["--ckpt-step", "1", "--lr", "5e-3"], steps=3))
+    (branch,) = branches(run)
+    for more in (["--dry-run"], []):
+        told = done(command(work, run, ["--overwrite", *more], steps=2))
+        assert "--overwrite deletes what is in" in told and f"branch {branch.name} (checkpoints up to iter_0000002)" in told
+        assert branch.exists() == bool(more)
+    record = run / "checkpoints" / "rollout" / "committed_1.json"
+    record.write_text(record.read_text().replace('"rollout_id": 1', '"rollout_id": 0'))
+    refused = run_slime(command(work, run, ["--load", str(record)], steps=3))
+    assert refused.returncode == 2 and "rollout_id 0: its name says 1" in refused.stderr
 
 
 def test_runs_are_listed_with_their_branches(work, tmp_path):

@@ -259,6 +259,20 @@ def test_flags_that_cannot_work_raise_the_programs_sentence(work):
         start([*train_command(work, work / "loop-bad"), "--lr", "-1"])
 
 
+def test_a_saved_checkpoint_is_named_and_stays_what_it_was(work):
+    """`latest` moves on with the next one."""
+    with start(train_command(work, work / "saved-paths", rollouts=3, extra=["--keep-checkpoints", "0"])) as run:
+        saved = []
+        for step in run.steps:
+            run.train(run.generate(step))
+            run.update_weights()
+            saved.append(run.save(step))
+        paths = [each.path for each in saved]
+    assert [path.name for path in paths] == ["iter_0000000", "iter_0000001", "iter_0000002"]
+    assert all((path / "COMMITTED").exists() and path.is_absolute() and not path.is_symlink() for path in paths)
+    assert len({(path / "model.safetensors").read_bytes() for path in paths}) == 3
+
+
 def test_an_error_in_a_step_is_an_exception_and_what_was_trained_is_saved(work):
     run_dir = work / "loop-nothing-accepted"
     command = train_command(work, run_dir, extra=["--loss-type", "sft_loss", "--rejection-min-reward", "2", "--max-untrained-steps", "2"])
