@@ -50,13 +50,14 @@ bool is_in_branch(const report::BranchPlace& base, const fs::path& path) {
 }
 
 /// What would work in the place of a --load that has no checkpoint.
-std::string advice_for(const fs::path& given) {
+std::string advice_for(const config::RunConfig& config, const fs::path& given) {
   if (fs::exists(given / "COMMITTED")) {
     // Links followed: a run's "latest" is one.
     return fmt::format("this is one checkpoint: give its folder, --load {}",
                        fs::canonical(given).parent_path().string());
   }
-  if (const std::string foreign = model::foreign_checkpoint(given); !foreign.empty())
+  if (const std::string foreign = model::foreign_checkpoint(given, config.hf_checkpoint);
+      !foreign.empty())
     return "it is " + foreign;
   if (!train::checkpoint_iterations(given / "checkpoints").empty())
     return fmt::format("there are some in --load {}", (given / "checkpoints").string());
@@ -67,13 +68,14 @@ std::string advice_for(const fs::path& given) {
 }
 
 /// That of one step. Throws ConfigError where it is not there or damaged.
-train::Checkpoint checkpoint_of_step(const fs::path& root, int64_t step) {
+train::Checkpoint checkpoint_of_step(const config::RunConfig& config, const fs::path& root,
+                                     int64_t step) {
   const fs::path directory = root / train::checkpoint_name(step);
   const auto steps = train::committed_iterations(root);
   if (std::ranges::find(steps, step) == steps.end()) {
     if (steps.empty() && fs::exists(root)) {
       throw ConfigError(fmt::format("--load {}: has no checkpoint of rollout {}; {}", root.string(),
-                                    step, advice_for(root)));
+                                    step, advice_for(config, root)));
     }
     throw ConfigError(
         fmt::format("--load {}: has no checkpoint of rollout {}; there are: {}", root.string(),
@@ -92,7 +94,7 @@ bool load_from(const config::RunConfig& config, const BranchChoice& choice, Star
   std::optional<train::Checkpoint> checkpoint;
   const bool is_one = fs::exists(given / "COMMITTED");
   if (choice.step) {
-    checkpoint = checkpoint_of_step(given, *choice.step);
+    checkpoint = checkpoint_of_step(config, given, *choice.step);
   } else if (is_one && config.finetune) {
     const std::string damage = train::checkpoint_damage(given);
     if (!damage.empty()) throw ConfigError(fmt::format("--load {}: {}", config.load, damage));
@@ -103,7 +105,8 @@ bool load_from(const config::RunConfig& config, const BranchChoice& choice, Star
     start.weights = config.load;
     return true;
   } else {
-    if (const std::string foreign = model::foreign_checkpoint(given); !foreign.empty())
+    if (const std::string foreign = model::foreign_checkpoint(given, config.hf_checkpoint);
+        !foreign.empty())
       throw ConfigError(fmt::format("--load {}: is {}", config.load, foreign));
     if (!is_one) checkpoint = train::find_checkpoint(given, warn);
   }
@@ -115,7 +118,7 @@ bool load_from(const config::RunConfig& config, const BranchChoice& choice, Star
       return false;
     }
     throw ConfigError(fmt::format("--load {}: holds no checkpoint (a folder iter_NNNNNNN); {}",
-                                  given.string(), advice_for(given)));
+                                  given.string(), advice_for(config, given)));
   }
   if (!config.finetune) {
     start.checkpoint = std::move(checkpoint);
@@ -273,8 +276,8 @@ StartPoint find_start(const config::RunConfig& config, const report::RunFolder& 
   const bool loads_own = choice.is_own;
   if (loads_own) {
     // Of a branch that a dry run does not make, the step is not the newest.
-    start.checkpoint =
-        choice.step ? checkpoint_of_step(own, *choice.step) : train::find_checkpoint(own, warn);
+    start.checkpoint = choice.step ? checkpoint_of_step(config, own, *choice.step)
+                                   : train::find_checkpoint(own, warn);
     if (start.checkpoint && config.finetune && !choice.is_of_load) {
       throw ConfigError(
           fmt::format("--finetune: begins at rollout 0, and {} has checkpoints of its own, which "

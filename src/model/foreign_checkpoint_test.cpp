@@ -39,6 +39,22 @@ TEST_F(ForeignCheckpoint, OfMegatronIsCalledWhatItIs) {
   }
 }
 
+TEST_F(ForeignCheckpoint, TheCommandThatConvertsTheNewestIsWholeAndFoundAgain) {
+  for (const char* iteration : {"iter_0000100", "iter_0000020", "iter_0000300", "iter_0000040"})
+    touch(std::string(iteration) + "/__0_0.distcp");
+  const std::string input = (root_ / "iter_0000300").string();
+  EXPECT_THAT(
+      foreign_checkpoint(root_, "/models/Qwen3-4B"),
+      HasSubstr("python3 tools/convert_torch_dist_to_hf.py --input-dir " + input +
+                " --output-dir " + input + "-hf --origin-hf-dir /models/Qwen3-4B, and give " +
+                input + "-hf in its place"));
+  EXPECT_EQ(foreign_checkpoint(input + "/", "M"), foreign_checkpoint(root_, "M"));
+  touch("iter_0000300-hf/config.json");
+  touch("iter_0000300-hf/model.safetensors");
+  EXPECT_THAT(foreign_checkpoint(root_, "M"),
+              HasSubstr(input + "-hf is what it was converted to: give that in its place"));
+}
+
 TEST_F(ForeignCheckpoint, OfOlderMegatronToo) {
   touch("iter_0000100/mp_rank_00/model_optim_rng.pt");
   EXPECT_THAT(foreign_checkpoint(root_), HasSubstr("Megatron-LM (torch)"));

@@ -32,11 +32,12 @@ bool is_model_directory(const std::string& path) {
   }
 }
 
-NamedModel named_model(const std::string& path, const train::Warn& warn) {
+NamedModel named_model(const std::string& path, const train::Warn& warn,
+                       const std::string& made_from) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return {.directory = "", .why_not = "is no directory"};
   if (is_model_directory(path)) return {.directory = path, .why_not = ""};
-  if (const std::string foreign = model::foreign_checkpoint(path); !foreign.empty())
+  if (const std::string foreign = model::foreign_checkpoint(path, made_from); !foreign.empty())
     return {.directory = "", .why_not = "is " + foreign};
   if (const auto checkpoint = train::find_checkpoint(path, warn))
     return {.directory = checkpoint->directory.string(), .why_not = ""};
@@ -46,7 +47,7 @@ NamedModel named_model(const std::string& path, const train::Warn& warn) {
 
 std::string reference_directory(const config::RunConfig& config, const train::Warn& warn) {
   if (!is_named(config)) return config.hf_checkpoint;
-  NamedModel model = named_model(config.ref_load, warn);
+  NamedModel model = named_model(config.ref_load, warn, config.hf_checkpoint);
   if (!model.directory.empty()) return std::move(model.directory);
   throw ConfigError(
       fmt::format("--ref-load {}: {}; without it the reference is --hf-checkpoint, which needs no "
@@ -56,7 +57,7 @@ std::string reference_directory(const config::RunConfig& config, const train::Wa
 
 std::string beginning_directory(const config::RunConfig& config, const train::Warn& warn) {
   if (!is_named(config) || config.debug_rollout_only) return config.hf_checkpoint;
-  NamedModel model = named_model(config.ref_load, warn);
+  NamedModel model = named_model(config.ref_load, warn, config.hf_checkpoint);
   if (model.directory.empty()) {
     warn(fmt::format("--ref-load {}: {}. The actor begins with --hf-checkpoint {}", config.ref_load,
                      model.why_not, config.hf_checkpoint));

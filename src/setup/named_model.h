@@ -15,8 +15,10 @@ struct NamedModel {
   std::string why_not;    // what is there instead, for people
 };
 
-/// `path` is not empty. `warn` gets what find_checkpoint has to say.
-NamedModel named_model(const std::string& path, const train::Warn& warn);
+/// `path` is not empty. `warn` gets what find_checkpoint has to say. `made_from`: a model directory of the
+/// same shape, for the command that converts another trainer's checkpoint.
+NamedModel named_model(const std::string& path, const train::Warn& warn,
+                       const std::string& made_from = "MODEL");
 
 /// Whether a path is a model directory of a family that this program has.
 bool is_model_directory(const std::string& path);
