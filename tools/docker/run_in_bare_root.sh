@@ -19,8 +19,10 @@ own_settings "$folder/own"
 base=$(images from scratch)
 images add -q "$base" "$folder/debian12.tar" / >/dev/null
 images add -q "$base" "$folder/own" / >/dev/null
-# A compiler cache knows libraries' headers by their path.
-[[ -z ${CCACHE_DIR:-} || -z ${SLIME_DEPS:-} ]] || images config --env "SLIME_DEPS=$SLIME_DEPS" "$base"
+# A compiler cache knows libraries' headers by their path, and the language of warnings.
+for name in SLIME_DEPS LANG LC_ALL LC_CTYPE LC_MESSAGES; do
+  [[ -z ${CCACHE_DIR:-} || -z ${!name:-} ]] || images config --env "$name=${!name}" "$base"
+done
 images commit -q "$base" debian:12 >/dev/null
 images rm "$base" >/dev/null
 
