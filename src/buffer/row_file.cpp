@@ -17,6 +17,7 @@
 #include "buffer/line_reader.h"
 #include "buffer/row_form.h"
 #include "core/error.h"
+#include "core/json.h"
 
 namespace slime::buffer {
 namespace {
@@ -53,11 +54,13 @@ void require_rows_on_lines(const std::filesystem::path& path) {
   LineReader reader(path);
   const std::optional<std::string> line = reader.next();
   if (!line || !goes_on(*line)) return;
+  const int64_t number = reader.line_number();
+  const std::optional<std::string> next = reader.next();
+  if (next && try_parse_json(*next)) return;  // one row is cut short, as will be said of it
   throw ConfigError(fmt::format(
       "{}: its JSON goes on behind line {}; each row stands on one line (jq -c {} writes "
       "such a file), or the name ends in .json",
-      path.string(), reader.line_number(),
-      line->find_first_not_of(" \t") == line->find('[') ? "'.[]'" : "."));
+      path.string(), number, line->find_first_not_of(" \t") == line->find('[') ? "'.[]'" : "."));
 }
 
 void open_once(const std::filesystem::path& path) {
