@@ -156,9 +156,9 @@ def grader(monkeypatch):
 @pytest.mark.nightly
 def test_kernel_agent(tmp_path):
     # One task is soon learned; what is sampled coldly has few slips of the pen.
-    short = {"SFT_BATCH": "32", "RL_PROMPTS": "2", "RL_SAMPLES": "4", "DATA_FLAGS": "--tasks sum_rows"}
+    short = {"SFT_BATCH": "16", "RL_PROMPTS": "2", "RL_SAMPLES": "4", "DATA_FLAGS": "--tasks sum_rows"}
     short |= {"KERNEL_AGENT_PYTHON": torch_python(), "PYTHONPATH": f"{ROOT}:{ROOT / 'python'}"}
-    run_dir = run_example("kernel_agent", tmp_path, sft_steps=150, flags=["--rollout-temperature", "0.5"], **short)
+    run_dir = run_example("kernel_agent", tmp_path, sft_steps=120, flags=["--rollout-temperature", "0.5"], **short)
     drawn = assert_it_trained(
         run_dir, lambda sample: sample["metadata"]["turns"], lambda turn: turn["feedback"].partition(":")[0], "user"
     )
