@@ -378,7 +378,7 @@ async def _time_python(cases, session, shape, rounds):
     await _check_sample(cases, session, key, request, chain["output"]["bytes"])
     nothing, answer, eager = map(min, zip(*times))
     eager -= nothing
-    return eager / max(answer - nothing, SHORTEST * eager)
+    return max(0.0, eager / max(answer - nothing, SHORTEST * eager))  # 0: disturbed so much that nothing can be said
 
 
 async def _grade_python(trusted, task, code, shapes, rounds, gpu, timed):

@@ -119,6 +119,8 @@ class PythonSession:
             raise self._failed("run", f"the process ended{where}: {done.get('reason') or 'exit code 0'}")
         if "problem" in said:
             words = str(said["problem"])[:450]
+            if words.startswith("CompilationError:"):  # Triton's: kernels are compiled when they are first called
+                stage, words = "compile", words.replace("CompilationError", "does not compile", 1)
             # Of a shape that is not shown its type alone: words of the answer's own could name the sizes.
             raise self._failed(stage, f"{words.partition(':')[0][:40]}{where}" if where else words)
         return said, data, seconds
