@@ -189,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"line 1: field \"tools\": not valid JSON"}},
         BadData{"SeveralLines",
                 Kind::kPrompts,
-                "{\n" + kGoodRow + "[]\n",
+                "{]\n" + kGoodRow + "[]\n",
                 {"line 1: not valid JSON", "line 3: a row should be a JSON object"}},
         BadData{"HugeLine",
                 Kind::kPrompts,
