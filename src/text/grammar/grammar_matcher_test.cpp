@@ -294,6 +294,22 @@ TEST(GrammarMatcher, ABlankIsOfTheTextWhereTheTokenizerKeepsIt) {
   EXPECT_EQ(allowed_ids(matcher, 3), std::vector<TokenId>{0}) << "a blank alone is not left out";
 }
 
+/// In the order of bytes "}]" comes before "}}]", which holds it and does not begin with it.
+TEST(GrammarMatcher, ATokenIsNotRefusedWithOneThatItHoldsInside) {
+  const GrammarVocabulary vocabulary(
+      std::vector<std::string>{"", "[{\"a\":{\"b\":", "36", "}]", "}}]"}, std::vector<TokenId>{0},
+      {});
+  GrammarMatcher matcher(compile_grammar(
+      {.kind = GrammarKind::kJsonSchema,
+       .source =
+           R"({"type":"array","items":{"type":"object","properties":{"a":{"type":"object",
+             "properties":{"b":{"type":"integer"}},"required":["b"]}},"required":["a"]}})"},
+      vocabulary));
+  EXPECT_TRUE(matcher.accept(1));
+  EXPECT_TRUE(matcher.accept(2));
+  EXPECT_EQ(allowed_ids(matcher, 5), (std::vector<TokenId>{2, 4}));
+}
+
 TEST(GrammarMatcher, BehindOtherTextABlankCounts) {
   const auto tokenizer =
       Tokenizer::load(SLIME_SOURCE_DIR "/tests/fixtures/tokenizers/tiny_metaspace");
