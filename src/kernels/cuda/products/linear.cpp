@@ -313,19 +313,30 @@ void Linear::run_library(const LinearCall& call, Plan& plan, const cublasLtMatmu
              "cublasLtMatmul");
 }
 
-/// The first candidate rules; which of the others have its bits?
+/// The first candidate rules, and becomes the first where it was not; which of the others have its bits?
 void Linear::find_equals(const LinearCall& call, Plan& plan, std::vector<Candidate>& candidates,
                          void* workspace, cudaStream_t stream) const {
   ProductProbe probe(call, stream);
   const auto multiply = [&](const LinearCall& one, const Candidate& candidate) {
     run_kernel(one, plan, candidate.kernel, candidate.algo, workspace, stream);
   };
-  probe.take([&](const LinearCall& one) { multiply(one, candidates.front()); });
-  for (Candidate& candidate : candidates)
-    candidate.has_ruling_bits =
-        probe.agrees([&](const LinearCall& one) { multiply(one, candidate); });
-  if (!candidates.front().has_ruling_bits)
-    throw std::runtime_error("a product is not the same twice: " + candidates.front().name);
+  const auto agrees = [&](const Candidate& candidate) {
+    return probe.agrees([&](const LinearCall& one) { multiply(one, candidate); });
+  };
+  // One that is not the same twice does not rule, but if none is.
+  const auto rules = [&](const Candidate& candidate) {
+    probe.take([&](const LinearCall& one) { multiply(one, candidate); });
+    return agrees(candidate);
+  };
+  const auto ruling = std::ranges::find_if(candidates, rules);
+  if (ruling == candidates.end()) {
+    for (Candidate& candidate : candidates)
+      candidate.has_ruling_bits = &candidate == &candidates.front();
+    return;
+  }
+  std::rotate(candidates.begin(), ruling, ruling + 1);
+  for (Candidate& candidate : candidates) candidate.has_ruling_bits = agrees(candidate);
+  candidates.front().has_ruling_bits = true;
 }
 
 /// Each candidate runs many times in a row, as a recorded graph, on copies of the weights that do

@@ -40,6 +40,9 @@ ProductProbe::ProductProbe(const LinearCall& like, cudaStream_t stream)
   }
   taken_ = at(taken);
   tried_ = at(tried);
+  // sync: a shape's first use. Kernels read weights before what was launched in front of them is done
+  // (kernels/cuda/launch.cuh).
+  check_cuda(cudaStreamSynchronize(stream), "factors for comparing products");
 }
 
 ProductProbe::~ProductProbe() { cudaFree(memory_); }
