@@ -29,8 +29,9 @@ namespace {
 void check_prompt_data(RunConfig& config, Problems& problems) {
   const bool makes_prompts = has_users_data_source(config) || has_users_rollout(config);
   const bool has_data = !config.prompt_data.empty() || !config.load_debug_rollout_data.empty();
-  problems.require(has_data || makes_prompts,
-                   "--prompt-data: missing; a file of rows, or a data set of the hub: openai/gsm8k:train");
+  problems.require(
+      has_data || makes_prompts,
+      "--prompt-data: missing; a file of rows, or a data set of the hub: openai/gsm8k:train");
   problems.require(!config.disable_rollout_global_dataset || makes_prompts,
                    "--disable-rollout-global-dataset: prompts come from elsewhere then; name a "
                    "--data-source-path or --rollout-function-path of your own");
