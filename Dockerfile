@@ -5,8 +5,8 @@
 #   docker run --gpus all --shm-size 16g -v /models:/models -v $PWD/runs:/work/runs slime train --hf-checkpoint /models/Qwen3-4B ...
 #
 # The driver comes from the host (580 or later, with the NVIDIA container toolkit), CUDA's libraries from PyPI. SLIME_CUDA_ARCHITECTURES
-# names the GPUs to compile for (docs/gpu.md). Model-written code runs in bubblewrap, which wants --security-opt seccomp=unconfined
-# (docs/sandbox.md). tools/docker/run_in_bare_root.sh runs every line of this file without docker.
+# names the GPUs to compile for (docs/gpu.md). Model-written code runs in bubblewrap, which makes name spaces and mounts: docs/install.md
+# says what docker has to allow. tools/docker/run_in_bare_root.sh runs every line of this file without docker.
 FROM debian:12 AS build
 ARG SLIME_CUDA=1
 ARG SLIME_CUDA_ARCHITECTURES=90a

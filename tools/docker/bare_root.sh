@@ -38,11 +38,13 @@ own_settings() {
   [[ -z ${CCACHE_DIR:-} ]] || printf 'cache_dir = /ccache\n' >"$1/etc/ccache.conf"
 }
 
-# "enter FOLDER [BWRAP_OPTION...] -- COMMAND...": the clone is shown at /clone. --cap-add: bubblewrap inside makes name spaces of its own.
+# "enter FOLDER [BWRAP_OPTION...] -- COMMAND...": the clone is shown at /clone. --cap-add, and this machine's /proc: bubblewrap inside makes
+# name spaces of its own and mounts there.
 enter() {
   local folder=$1 options=()
   shift
   while [[ $1 != -- ]]; do options+=("$1"); shift; done
-  bwrap --bind "$folder" / --dev /dev --proc /proc --tmpfs /tmp --ro-bind "$PWD" /clone --unshare-pid --cap-add ALL --clearenv \
-    --setenv HOME /root --setenv PATH /opt/slime/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin --chdir /root "${options[@]}" "${@:2}"
+  [[ " ${options[*]} " == *" --chdir "* ]] || options+=(--chdir /root)
+  bwrap --bind "$folder" / --dev /dev --dev-bind /proc /proc --perms 1777 --tmpfs /tmp --ro-bind "$PWD" /clone --cap-add ALL --clearenv \
+    --setenv HOME /root --setenv PATH /opt/slime/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin "${options[@]}" "${@:2}"
 }
