@@ -25,7 +25,7 @@ from slime.agent.local_sandbox import LocalSandbox, SandboxError
 
 from examples.kernel_agent import source_rules
 from examples.kernel_agent.named_pipe import NamedPipe
-from examples.kernel_agent.python_session import PythonSession
+from examples.kernel_agent.python_session import PythonSession, cuda_index
 from examples.kernel_agent.tasks import shapes_of
 
 __all__ = ["GraderError", "Verdict", "grade", "reward_of"]
@@ -89,7 +89,8 @@ def _plain(text):
 class _Trusted:
     """reference.py, and a folder that sandboxes may read: the harness, compiled, and inputs."""
 
-    def __init__(self):
+    def __init__(self, gpu=None):
+        self.gpu = gpu
         self.folder = Path(tempfile.mkdtemp(prefix="kernel_agent-"))
         self.folder.chmod(0o755)  # a sandbox is another user's where this one is root
         self.private = Path(tempfile.mkdtemp(prefix="kernel_agent-outputs-"))
@@ -103,6 +104,8 @@ class _Trusted:
         shutil.copy(HERE / "inside" / "runner.py", self.folder / "runner.py")
         words = [python(), HERE / "reference.py", self.folder]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        if self.gpu is not None:  # eager Torch is timed where the answer is
+            environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(cuda_index(self.gpu))}
         self.process = await asyncio.create_subprocess_exec(
             *map(str, words),
             stdin=asyncio.subprocess.PIPE,
@@ -148,27 +151,27 @@ def python():
     return os.environ.get("KERNEL_AGENT_PYTHON") or sys.executable
 
 
-_trusted = {}  # event loop: a task that gives its _Trusted
+_trusted = {}  # (event loop, N of /dev/nvidiaN or None): a task that gives its _Trusted
 
 
-async def _the_trusted():
-    loop = asyncio.get_running_loop()
-    if loop not in _trusted:
+async def _the_trusted(gpu=None):
+    key = (asyncio.get_running_loop(), gpu)
+    if key not in _trusted:
 
         async def make():
-            made = _Trusted()
+            made = _Trusted(gpu)
             await made.start()
             return made
 
-        _trusted[loop] = asyncio.create_task(make())
-    return await asyncio.shield(_trusted[loop])
+        _trusted[key] = asyncio.create_task(make())
+    return await asyncio.shield(_trusted[key])
 
 
 async def close():
     """Ends what grading has started in this event loop."""
-    task = _trusted.pop(asyncio.get_running_loop(), None)
-    if task is not None:
-        await (await task).close()
+    loop = asyncio.get_running_loop()
+    for key in [key for key in _trusted if key[0] is loop]:
+        await (await _trusted.pop(key)).close()
 
 
 class _Cases:
@@ -419,7 +422,7 @@ async def grade(task, code, backend, *, held_out=True, rounds=3, gpu=None, timed
         raise GraderError(
             f"{task.path}: has no C++ function to write; it should end with the lines of tasks/level1/softmax_rows.py"
         )
-    trusted = await _the_trusted()
+    trusted = await _the_trusted(gpu if isinstance(gpu, int) else None)
     hidden, gpu_shape = shapes_of(task)
     shapes = [{}, *(hidden if held_out else [])]
     is_timed = timed and rounds and gpu != "interpreter"

@@ -48,9 +48,19 @@ async def _places_of(python, error):
     return _places[python]
 
 
+def gpu_numbers(devices=Path("/dev")):
+    return sorted(int(path.name[6:]) for path in devices.glob("nvidia[0-9]*") if path.name[6:].isdigit())
+
+
+def cuda_index(number, devices=Path("/dev")):
+    """What CUDA, in the order of the bus, calls /dev/nvidiaN: it counts the files that are there."""
+    found = gpu_numbers(devices)
+    return found.index(number) if number in found else 0
+
+
 def the_gpu(error):
     """The number of the only GPU."""
-    found = sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*") if path.name[6:].isdigit())
+    found = gpu_numbers()
     if len(found) != 1:
         raise error(
             f'gpu: this machine has {len(found)} GPUs {found}; name one, or "interpreter" for Triton\'s on the CPU'

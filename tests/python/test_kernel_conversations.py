@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from examples.kernel_agent import tasks
 from examples.kernel_agent.prompts import answer, code_of, contract, heard, question
+from examples.kernel_agent.python_session import cuda_index, gpu_numbers
 from examples.kernel_agent.scores import Rules, trajectory_score, turn_score
 from examples.kernel_agent.turns import ContextFull, write_kernel
 
@@ -293,3 +294,10 @@ def test_data_has_conversations_that_end_in_kernels_and_a_question_for_each_task
     assert len(kernels) > 8  # forms, and mistakes in them
     words = json.loads((tmp_path / "words.json").read_text())
     assert len(set(words)) == len(words) > 20 and all(word.endswith("\n") for word in words)
+
+
+def test_cuda_counts_the_gpus_whose_files_are_there(tmp_path):
+    for name in ("nvidia3", "nvidia11", "nvidia7", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert gpu_numbers(tmp_path) == [3, 7, 11]
+    assert [cuda_index(number, tmp_path) for number in (3, 7, 11)] == [0, 1, 2]
