@@ -61,7 +61,7 @@ std::vector<std::string> warnings_of(const std::string& line) {
 TEST(Flags, AMisspeltFlagIsNamedBesideWhatIsMissingForIt) {
   const std::string text =
       refusal("--hf-checkpoint /tmp --rollout-batchsize 4 --promt-data x.jsonl");
-  EXPECT_NE(text.find("--prompt-data: at least one"), std::string::npos) << text;
+  EXPECT_NE(text.find("--prompt-data: missing; a file of rows"), std::string::npos) << text;
   EXPECT_NE(text.find("--promt-data; did you mean --prompt-data?"), std::string::npos) << text;
   EXPECT_NE(text.find("did you mean --rollout-batch-size?"), std::string::npos) << text;
 }
