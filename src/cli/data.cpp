@@ -120,24 +120,27 @@ void print_view(const buffer::Dataset& dataset, const View& view, bool has_color
 }  // namespace
 
 int data(std::span<const std::string> arguments) {
-  std::vector<std::string> files;
+  // Words before the first flag are files: behind it they may be values of flags that CLI11 does not know.
+  const auto end_of_files = std::ranges::find_if(
+      arguments, [](const std::string& word) { return word.starts_with('-'); });
+  const std::vector<std::string> files(arguments.begin(), end_of_files);
   int64_t num_shown = 3;
   CLI::App app(
       "The rows of files, or of a data set of the hub, as a run would read them: the first ones as "
       "the model sees them,\nlengths, and how many are left out and why. Takes the flags of slime "
       "train "
       "that say how rows are read:\n--hf-checkpoint (which is needed), --input-key, --label-key, "
-      "--apply-chat-template, --loss-type sft_loss, ...\n\n"
+      "--apply-chat-template, --loss-type sft_loss, ... Files come before flags.\n\n"
       "  slime data rows.jsonl --hf-checkpoint Qwen/Qwen3-0.6B --input-key prompt\n"
       "  slime data openai/gsm8k:train[:1000] --hf-checkpoint Qwen/Qwen3-0.6B "
       "--apply-chat-template",
       "slime data");
   app.allow_extras();
-  app.add_option("FILE", files, "files, folders, patterns, names; or --prompt-data")->expected(1);
   app.add_option("--rows", num_shown, "how many are shown")
       ->check(CLI::Range(0, 10'000))
       ->capture_default_str();
-  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  if (const auto exit_code = parse_options(app, std::span(end_of_files, arguments.end())))
+    return *exit_code;
   config::ParsedFlags flags = config::parse_flags(app.remaining());
   std::vector<std::string> problems = flags.problems;
   for (const auto& unknown : flags.unknown_flags) problems.push_back(unknown.text());
