@@ -43,9 +43,6 @@ struct EngineConfig {
   /// that has to make formats allocates it.
   bool stages_weights = false;
   bool records_experts = false;  // for requests that want to know them
-  /// On the CPU states of gated delta nets take tokens of prompts one by one too, which is slower: the
-  /// same bits for any chunks of a prompt, and those of a trainer that does so too.
-  bool advances_by_token = false;
   /// Of the engine's ranks, of which this is the first (engine/ranks/followers.h); it outlives the
   /// engine, whose thread meets the others on it.
   const comm::Mesh* mesh = &comm::Mesh::single();

@@ -42,7 +42,6 @@ ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config
       queries_per_head_(cache_of_tokens(network.blocks()).queries_per_head),
       computes_all_rows_(config.computes_all_rows),
       eos_ids_(config.eos_ids) {
-  if (config.advances_by_token) attention_.advance_by_token();
   const model::ModelConfig& model = network.config();
   if (config.records_experts && model.has_experts())
     experts_.emplace(config.num_pages, kernels::kPageTokens, model.routing_width());

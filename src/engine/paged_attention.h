@@ -16,10 +16,6 @@ class PagedAttention final : public model::Attention {
   /// Both must outlive it.
   PagedAttention(PagedKvCache& cache, StateCache& states) : cache_(cache), states_(states) {}
 
-  /// From now on each token advances its state by itself, those of prompts too: a state has the same bits
-  /// however its tokens came.
-  void advance_by_token() { advances_by_token_ = true; }
-
   /// What the rows of the next forward pass are; rows of consecutive sequences are consecutive. `plans`:
   /// by group of layers (engine/cache_groups.h), over the same rows with the pages of each. The page
   /// tables must stay valid until the pass is over. `states`: of each sequence, none in networks without
@@ -43,7 +39,6 @@ class PagedAttention final : public model::Attention {
 
   PagedKvCache& cache_;
   StateCache& states_;
-  bool advances_by_token_ = false;
   /// Of the step's rows, by the last layer with an indexer: a byte for each earlier token, or nothing
   /// where all are looked at.
   std::vector<std::vector<uint8_t>> chosen_;

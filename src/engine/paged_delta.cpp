@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "engine/paged_attention.h"
 #include "kernels/causal_conv.h"
-#include "kernels/cpu/delta_runs.h"
 #include "kernels/cpu/delta_step.h"
 #include "kernels/trace.h"
 
@@ -100,13 +99,6 @@ Tensor PagedAttention::attend_delta(const model::DeltaLayer& layer,
   const kernels::TraceRange range("paged_delta");
   const std::vector<kernels::PagedSequence>& sequences = plans_.front().sequences;
   check(state_of_sequence_.size() == sequences.size(), "each sequence has a state");
-  if (advances_by_token_) {
-    std::vector<kernels::DeltaRunRows> runs;
-    for (std::size_t i = 0; i < sequences.size(); ++i)
-      runs.push_back({sequences[i].first_row, sequences[i].num_rows,
-                      states_.state(layer.index, state_of_sequence_[i])});
-    return kernels::delta_runs(in, layer.conv.value, layer.shape, runs);
-  }
   StateRows single, several;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const kernels::PagedSequence& sequence = sequences[i];

@@ -109,7 +109,6 @@ struct StepRunnerConfig {
   int64_t context_length = 0;
   bool shares_prompt_reads = true;  // on a GPU (kernels/gpu/decode_units.h)
   bool records_experts = false;
-  bool advances_by_token = false;  // EngineConfig
   /// Of several ranks another one records them: then none leaves rows of the last layer out.
   bool computes_all_rows = false;
   std::vector<TokenId> eos_ids;

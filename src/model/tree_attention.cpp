@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "kernels/causal_conv.h"
-#include "kernels/cpu/delta_runs.h"
 #include "kernels/gated_delta.h"
 #include "kernels/linear.h"
 #include "kernels/rotary.h"
@@ -215,17 +214,9 @@ Tensor TreeAttention::attend_delta(const DeltaLayer& layer, const kernels::Delta
                                            in.mixed_TE.device());
   }
   if (rows_.ranks.is_alone()) {
-    const auto in_chunks = [&] {
-      const Tensor mixed_TE = kernels::causal_conv(in.mixed_TE, layer.conv, *delta_plan_);
-      return kernels::gated_delta({mixed_TE, in.decay_TN, in.rate_TN}, layer.shape, *delta_plan_);
-    };
-    if (!in_pages_) return in_chunks();
-    Tensor value_TC;
-    {
-      const at::NoGradGuard no_grad;
-      value_TC = kernels::delta_segments_by_token(in, layer.conv.value, layer.shape, rows_.pieces);
-    }
-    return at::GradMode::is_enabled() ? kernels::with_value(in_chunks(), value_TC) : value_TC;
+    check(!in_pages_, "gated delta nets have no form with the engine's bits");
+    const Tensor mixed_TE = kernels::causal_conv(in.mixed_TE, layer.conv, *delta_plan_);
+    return kernels::gated_delta({mixed_TE, in.decay_TN, in.rate_TN}, layer.shape, *delta_plan_);
   }
   // A state goes through the rows of all ranks: each rank computes it over all of them.
   const int64_t heads = layer.shape.value_heads;

@@ -33,7 +33,7 @@ class TreeAttention final : public Attention {
   Tensor attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) override;
 
   /// From now on with the bits of the engine's attention on the CPU (TreeAttentionShape::in_pages; latents
-  /// absorbed, delta nets token by token). Gradients are those of the usual forms. Of one rank.
+  /// absorbed). Gradients are those of the usual forms. Of one rank, in networks without delta nets.
   void attend_in_pages() { in_pages_ = true; }
 
   /// Of the layer's indexer; null where nothing was chosen or it is not kept.

@@ -57,6 +57,8 @@ void check_on_policy(const model::ModelConfig& model, std::vector<std::string>& 
   refuse(!model.indexer.in_layer.empty(),
          "the model has sparse attention, whose choice of tokens the trainer makes of scores that "
          "it adds in another order");
+  refuse(!model.delta.in_layer.empty(),
+         "the model has gated delta nets, whose prompts go by chunks and decode by tokens");
   refuse(!kernels::cpu::has_avx2(),
          "this processor has no AVX2, without which the engine's attention is not the trainer's");
 }
@@ -208,7 +210,6 @@ engine::EngineConfig engine_settings(const config::RunConfig& config) {
   engine.context_length = config.sglang_context_length.value_or(0);
   engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
   engine.records_experts = config.use_rollout_routing_replay;
-  engine.advances_by_token = config.true_on_policy;
   engine.seed = static_cast<uint64_t>(config.seed);
   return engine;
 }

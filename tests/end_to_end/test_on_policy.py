@@ -7,7 +7,7 @@ import sys
 import pytest
 from conftest import ROOT, SLIME, metric, run_slime, train_command, weights
 
-MODELS = {"dense": [], "experts": ["--experts", "8"], "latent": ["--latent", "32"], "delta": ["--delta"]}
+MODELS = {"dense": [], "experts": ["--experts", "8"], "latent": ["--latent", "32"]}
 # Sampled turns with a tool between them: later turns find the earlier ones in the prefix tree.
 TURNS = """
 from slime.utils.http_utils import post
@@ -31,7 +31,7 @@ async def generate(args, sample, sampling_params):
 def models(work, tmp_path_factory):
     """One folder like `work` for each kind of model."""
     folders = {}
-    for name, more in MODELS.items():
+    for name, more in {**MODELS, "delta": ["--delta"]}.items():
         folders[name] = tmp_path_factory.mktemp(name)
         made = [sys.executable, str(ROOT / "tools" / "tiny_model.py"), str(folders[name] / "model"), *more]
         subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
@@ -91,7 +91,7 @@ def test_turns_behind_a_cached_prefix_agree(models, tmp_path, model):
 
 def test_responses_of_several_versions_are_compared_where_they_are_new(models, tmp_path):
     dump = ["--save-debug-rollout-data", str(tmp_path / "{rollout_id}.jsonl")]
-    partial = ["--partial-rollout", "--over-sampling-batch-size", "8", "--use-tis"]
+    partial = ["--partial-rollout", "--over-sampling-batch-size", "8", "--sglang-max-running-requests", "5", "--use-tis"]
     made = command(models["dense"], tmp_path / "run", rollouts=6, extra=[*partial, *dump])
     agree(made, tmp_path / "run")
     drawn = [json.loads(line) for path in tmp_path.glob("*.jsonl") for line in path.read_text().splitlines()]
@@ -112,6 +112,11 @@ def test_a_log_prob_that_differs_ends_the_run(models, tmp_path):
     done = run_slime(command(models["dense"], tmp_path / "changed", extra=replay))
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 2 and "--true-on-policy: 1 of " in said and "token 2 of the response of sample" in said, said
+
+
+def test_delta_nets_whose_prompts_go_by_chunks_are_refused(models, tmp_path):
+    done = run_slime(command(models["delta"], tmp_path / "run"))
+    assert done.returncode == 2 and "--true-on-policy: the model has gated delta nets" in done.stdout + done.stderr
 
 
 def test_a_gpu_is_refused(models, tmp_path):
