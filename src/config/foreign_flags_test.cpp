@@ -98,14 +98,26 @@ TEST(UnknownFlags, MisspeltOnesAreRefusedBesideFunctionsOfTheUsersToo) {
     const std::string text = refusal_of(command + theirs);
     EXPECT_NE(text.find("unknown flag"), std::string::npos) << text;
     EXPECT_NE(text.find(ours), std::string::npos) << text;
-    EXPECT_NE(text.find("--custom-config-path, gives it to them as args."), std::string::npos)
-        << text;
+    EXPECT_NE(text.find("no file of your functions mentions "), std::string::npos) << text;
     EXPECT_EQ(refusal_of(command + "--allow-unknown-flags " + theirs), "");
   }
   EXPECT_EQ(refusal_of(command + "--tools-of-mine calculator"), "");
   // Published scripts give what nobody reads, but nothing that the update depends on.
   EXPECT_NE(refusal_of(command + "--from-launch-script --learning-rate 3"), "");
   EXPECT_EQ(refusal_of(command + "--from-launch-script --threads 3"), "");
+}
+
+TEST(UnknownFlags, WhatAFunctionsFileMentionsIsItsOwn) {
+  const auto path =
+      std::filesystem::temp_directory_path() / ("judge_" + std::to_string(::getpid()) + ".py");
+  std::ofstream(path) << "class Judge:\n    def __init__(self, model_path, args):\n"
+                         "        self.rate = args.learning_rates\n";
+  for (const std::string& named : {path.string(), path.string() + ":Judge"}) {
+    const std::string command = kComplete + "--custom-rm-path " + named + " ";
+    EXPECT_EQ(refusal_of(command + "--model-path judge"), "");
+    EXPECT_NE(refusal_of(command + "--learning-rate 3"), "") << "the word is another one";
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(UnknownFlags, KeysOfTheFileOfOnesOwnAreDeclaredToBeTheFunctions) {

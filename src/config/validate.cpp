@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "config/attributes_in_code.h"
 #include "config/engine_groups.h"
 #include "config/flag_table.h"
 #include "config/foreign_flags.h"
@@ -76,11 +77,13 @@ std::string attribute_of(const std::string& flag) {
 }
 
 /// Beside functions of the user's: a flag that resembles one of the table, or that is another system's name
-/// of one, is misspelt, and the run would train with the default of the flag that was meant. Keys of
-/// --custom-config-path are declared to be theirs. Published scripts have names that nobody reads.
+/// of one, is misspelt, and the run would train with the default of the flag that was meant; but not where
+/// their files mention it. Keys of --custom-config-path are declared to be theirs. Published scripts have
+/// names that nobody reads.
 bool is_misspelt(const ParsedFlags::Unknown& unknown, const RunConfig& config) {
   return !unknown.hint.empty() && !unknown.is_of_own_file && !config.allow_unknown_flags &&
-         (!config.from_launch_script || speaks_of_training(unknown.name));
+         (!config.from_launch_script || speaks_of_training(unknown.name)) &&
+         !is_in_users_code(config, attribute_of(unknown.name));
 }
 
 /// An unknown flag stops the run. Functions of the user's may know what the table does not: they get
@@ -93,8 +96,8 @@ void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
     if (is_for_functions && is_misspelt(unknown, config)) {
       problems.require(
           false,
-          fmt::format("{} (where functions of yours read it: --allow-unknown-flags, or a key of "
-                      "--custom-config-path, gives it to them as args.{})",
+          fmt::format("{} (no file of your functions mentions {}; --allow-unknown-flags, or a "
+                      "key of --custom-config-path, gives it to them all the same)",
                       unknown.text(), attribute_of(unknown.name)));
     } else if (is_for_functions) {
       flags.warnings.push_back(fmt::format(
