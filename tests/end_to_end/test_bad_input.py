@@ -222,7 +222,7 @@ def test_a_misspelt_flag_is_named_with_what_is_missing(work, tmp_path):
     command[command.index("--prompt-data")] = "--promt-data"
     done = run_slime(command)
     assert done.returncode == 2
-    assert "--prompt-data: at least one" in done.stderr
+    assert "--prompt-data: missing; a file of rows" in done.stderr
     assert "unknown flag --promt-data; did you mean --prompt-data?" in done.stderr
 
 
