@@ -93,7 +93,7 @@ CPP = {  # name: (code, what is said of it: an expression)
         NUMBER,
     ),
     "hides an empty function behind a macro": (function(RIGHT) + "#define forward(...) nothing()\nvoid nothing() {}\n", "does not compile|wrong result"),
-    "never ends": (function("for (volatile int i = 0;; ++i) {}"), "it was ended (by signal 24|after 120 s)"),
+    "never ends": (function("for (volatile int i = 0;; ++i) {}"), "it was ended (by signal (24|9)|after 120 s)"),
 }  # fmt: skip
 
 HEAD = "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n"

@@ -96,7 +96,7 @@ def test_what_slime_has_not_is_refused_before_a_run_with_what_to_use_instead(wor
     assert done.returncode == 2, said
     assert "own.py:2: slime.data.batch_builder of THUDM/slime is not here: --custom-convert-samples-to-train-data-path" in said
     assert "own.py:3: slime.utils.http_utils has no put; it has " in said
-    assert "own.py:4: slime.ray.rollout of THUDM/slime is not here: " in said and "SampleCodec" not in said
+    assert "own.py:4: slime.ray.rollout has no RolloutManager; it has " in said and "SampleCodec" not in said
     assert not run_dir.exists()
 
 
