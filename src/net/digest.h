@@ -1,7 +1,9 @@
 #pragma once
 
-/// Checksums of published files, computed as the bytes come: SHA-256, and SHA-1 as Git names its objects.
+/// Checksums of files that other programs check, computed as the bytes come: SHA-256, and SHA-1 as Git names its
+/// objects. Our own files have CRC-32C (core/crc32c.h), which is faster.
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,5 +29,11 @@ class Digest {
  private:
   std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
 };
+
+/// 64 hexadecimal digits.
+std::string sha256(std::string_view bytes);
+
+/// Of a file's content. Throws ConfigError where it cannot be read.
+std::string sha256_of_file(const std::filesystem::path& path);
 
 }  // namespace slime::net

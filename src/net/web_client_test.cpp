@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "net/digest.h"
-
 namespace slime::net {
 namespace {
 
@@ -35,16 +33,6 @@ TEST(WebClient, ThisMachineAndNamedHostsNeedNoProxy) {
   EXPECT_TRUE(needs_no_proxy("any", "*"));
   EXPECT_FALSE(needs_no_proxy("badexample.org", "example.org"));
   EXPECT_FALSE(needs_no_proxy("any", ""));
-}
-
-TEST(Digest, IsThatOfThePublishedExamples) {
-  Digest sha256(Digest::Kind::kSha256);
-  sha256.update("a");
-  sha256.update("bc");
-  EXPECT_EQ(sha256.finish(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  Digest sha1(Digest::Kind::kSha1);
-  sha1.update("abc");
-  EXPECT_EQ(sha1.finish(), "a9993e364706816aba3e25717850c26c9cd0d89d");
 }
 
 }  // namespace

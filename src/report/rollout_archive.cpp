@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/replace_file.h"
-#include "core/sha256.h"
+#include "net/digest.h"
 
 namespace slime::report {
 namespace {
@@ -30,15 +30,6 @@ constexpr std::size_t kHead = 4096;
       path.string(), fields.integer("version").value_or(0),
       fields.integer("rollout_id").value_or(-1), fields.text("root").value_or("?"),
       path.filename().string()));
-}
-
-std::string sha256_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  Sha256 hash;
-  std::vector<char> block(std::size_t{1} << 20);
-  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0)
-    hash.add({block.data(), static_cast<std::size_t>(file.gcount())});
-  return hash.finish();
 }
 
 }  // namespace
@@ -66,7 +57,7 @@ void write_archive(const fs::path& path, int64_t rollout_id, std::span<const Gro
                                             {"evaluation", false},
                                             {"data", data.filename().string()},
                                             {"bytes", lines.size()},
-                                            {"sha256", sha256(lines)},
+                                            {"sha256", net::sha256(lines)},
                                             {"index", std::move(index)}}) +
                          "\n");
 }
@@ -116,7 +107,7 @@ fs::path data_of_archive(const fs::path& path, const json::object& descriptor) {
     throw ConfigError(
         fmt::format("{}: has {} bytes, and {} says {}", data.string(), size, path.string(), bytes));
   }
-  if (sha256_of(data) != *fields.required().text("sha256"))
+  if (net::sha256_of_file(data) != *fields.required().text("sha256"))
     throw ConfigError(fmt::format("{}: is not what {} describes: its SHA-256 is another",
                                   data.string(), path.string()));
   return data;

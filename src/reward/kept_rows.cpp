@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/sha256.h"
+#include "net/digest.h"
 
 namespace slime::reward {
 namespace {
@@ -34,7 +34,7 @@ void KeptRows::begin_group(const json::object& row, const std::string& where) {
         fmt::format("{}: neither group nor prompt says whose response it is, which "
                     "--keep-best needs",
                     where));
-  if (begun_.insert(sha256(json_text(group))).second) return;
+  if (begun_.insert(net::sha256(json_text(group))).second) return;
   throw ConfigError(
       fmt::format("{}: {} with the same prompt was there before, and other rows since; "
                   "--keep-best needs the rows of a prompt one after the other, so sort "

@@ -6,13 +6,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <vector>
 
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/replace_file.h"
-#include "core/sha256.h"
+#include "net/digest.h"
 #include "train/checkpoint_directory.h"
 
 namespace slime::train {
@@ -21,18 +20,6 @@ namespace {
 
 constexpr std::string_view kRecordPrefix = "committed_";
 constexpr std::string_view kRecordSuffix = ".json";
-constexpr std::size_t kHashedBlock = std::size_t{1} << 20;
-
-std::string sha256_of_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw ConfigError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
-  Sha256 hash;
-  std::vector<char> block(kHashedBlock);
-  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0)
-    hash.add({block.data(), static_cast<std::size_t>(file.gcount())});
-  return hash.finish();
-}
 
 json::object files_of_record(const fs::path& root, const std::string& checkpoint) {
   const fs::path committed = root / checkpoint / "COMMITTED";
@@ -43,7 +30,8 @@ json::object files_of_record(const fs::path& root, const std::string& checkpoint
   for (const FieldReader& entry : fields.required().list("files")) {
     const std::string name = *entry.required().text("file");
     json::object file{{"size", *entry.required().integer("size", 0)}};
-    if (name.ends_with(kRecordSuffix)) file["sha256"] = sha256_of_file(root / checkpoint / name);
+    if (name.ends_with(kRecordSuffix))
+      file["sha256"] = net::sha256_of_file(root / checkpoint / name);
     files[checkpoint + "/" + name] = std::move(file);
   }
   return files;
@@ -63,7 +51,7 @@ std::string damage_of_file(const fs::path& root, const std::string& name,
   if (error) return error.message();
   if (found != size) return fmt::format("{} bytes, where the record says {}", found, size);
   const auto sum = fields.text("sha256");
-  if (sum && sha256_of_file(root / relative) != *sum)
+  if (sum && net::sha256_of_file(root / relative) != *sum)
     return "has another content (sha256) than the record says";
   return "";
 }

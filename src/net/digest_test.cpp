@@ -1,8 +1,8 @@
-#include "core/sha256.h"
+#include "net/digest.h"
 
 #include <gtest/gtest.h>
 
-namespace slime {
+namespace slime::net {
 namespace {
 
 TEST(Sha256, GivesTheValuesOfTheStandard) {
@@ -17,12 +17,22 @@ TEST(Sha256, GivesTheValuesOfTheStandard) {
 TEST(Sha256, PiecesGiveWhatTheWholeGives) {
   for (std::size_t size = 0; size < 200; ++size) {
     const std::string bytes(size, 'x');
-    Sha256 hash;
-    hash.add(std::string_view(bytes).substr(0, size / 3));
-    hash.add(std::string_view(bytes).substr(size / 3));
-    EXPECT_EQ(hash.finish(), sha256(bytes)) << size;
+    Digest digest(Digest::Kind::kSha256);
+    digest.update(std::string_view(bytes).substr(0, size / 3));
+    digest.update(std::string_view(bytes).substr(size / 3));
+    EXPECT_EQ(digest.finish(), sha256(bytes)) << size;
   }
 }
 
+TEST(Digest, IsThatOfThePublishedExamples) {
+  Digest sha256(Digest::Kind::kSha256);
+  sha256.update("a");
+  sha256.update("bc");
+  EXPECT_EQ(sha256.finish(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  Digest sha1(Digest::Kind::kSha1);
+  sha1.update("abc");
+  EXPECT_EQ(sha1.finish(), "a9993e364706816aba3e25717850c26c9cd0d89d");
+}
+
 }  // namespace
-}  // namespace slime
+}  // namespace slime::net
