@@ -14,8 +14,8 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
-#include <boost/url/parse.hpp>
-#include <boost/url/url_view.hpp>
+
+#include "net/url_parts.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -28,34 +28,19 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-struct Destination {
-  std::string host;  // to resolve: a name or an address
-  std::string port;
-  std::string authority;  // for the Host field
-  std::string target;
-};
-
-Expected<Destination> parse_destination(const std::string& text) {
-  const auto url = boost::urls::parse_uri(text);
-  if (!url) return failure(fmt::format("\"{}\" is not a URL", text));
-  if (url->scheme() != "http") {
+Expected<UrlParts> parse_destination(const std::string& text) {
+  const auto to = url_parts(text);
+  if (!to) return failure(fmt::format("\"{}\" is not a URL", text));
+  if (to->scheme != "http") {
     return failure(
         fmt::format("{}: only http:// works here; for https put a local proxy between", text));
   }
-  if (url->has_userinfo()) return failure("a URL with a user name is refused");
-  Destination to;
-  to.host = url->host_address();
-  if (to.host.empty()) return failure(fmt::format("\"{}\" names no host", text));
-  to.port = url->has_port() && !url->port().empty() ? std::string(url->port()) : "80";
-  to.authority = std::string(url->encoded_host_and_port());
-  to.target = std::string(url->encoded_resource().substr(
-      0, url->encoded_resource().size() -
-             (url->has_fragment() ? url->encoded_fragment().size() + 1 : 0)));
-  if (!to.target.starts_with('/')) to.target.insert(0, "/");
-  return to;
+  if (to->has_login) return failure("a URL with a user name is refused");
+  if (to->host.empty()) return failure(fmt::format("\"{}\" names no host", text));
+  return *to;
 }
 
-http::request<http::string_body> to_wire(const HttpCall& call, const Destination& to) {
+http::request<http::string_body> to_wire(const HttpCall& call, const UrlParts& to) {
   http::request<http::string_body> request;
   request.version(11);
   request.method_string(call.method);
@@ -83,7 +68,7 @@ HttpResponse from_wire(http::response<http::string_body> message) {
 }  // namespace
 
 asio::awaitable<Expected<HttpResponse>> async_http_call(HttpCall call) {
-  const Expected<Destination> to = parse_destination(call.url);
+  const Expected<UrlParts> to = parse_destination(call.url);
   if (!to) co_return tl::make_unexpected(to.error());
   const auto executor = co_await asio::this_coro::executor;
   error_code error;
@@ -121,7 +106,7 @@ asio::awaitable<Expected<HttpResponse>> async_http_call(HttpCall call) {
 }
 
 std::optional<Error> why_unreachable(const std::string& url, std::chrono::milliseconds timeout) {
-  const Expected<Destination> to = parse_destination(url);
+  const Expected<UrlParts> to = parse_destination(url);
   if (!to) return to.error();
   asio::io_context context(1);
   error_code error;

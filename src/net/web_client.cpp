@@ -24,13 +24,15 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <boost/url/encode.hpp>
 #include <boost/url/parse.hpp>
+#include <boost/url/rfc/unreserved_chars.hpp>
 #include <boost/url/url.hpp>
-#include <boost/url/url_view.hpp>
 #include <filesystem>
 #include <limits>
 
 #include "core/base64.h"
+#include "net/url_parts.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -50,30 +52,14 @@ tl::unexpected<WebError> web_failure(std::string message, bool is_lasting = fals
   return tl::make_unexpected(WebError{std::move(message), is_lasting});
 }
 
-/// The parts of a URL that a call needs.
-struct WebAddress {
-  bool is_https = false;
-  std::string host, port;
-  std::string authority;  // for the Host field
-  std::string target;
-  std::string login;  // "user:password", decoded; of a proxy alone
-};
-
-Expected<WebAddress, WebError> parse_web_address(const std::string& text) {
-  const auto url = boost::urls::parse_uri(text);
-  if (!url || (url->scheme() != "http" && url->scheme() != "https") || url->host_address().empty())
+Expected<UrlParts, WebError> parse_web_address(const std::string& text) {
+  const auto at = url_parts(text);
+  if (!at || (at->scheme != "http" && at->scheme != "https") || at->host.empty())
     return web_failure(fmt::format("\"{}\" is no URL of http or https", text), true);
-  WebAddress at;
-  at.is_https = url->scheme() == "https";
-  at.host = url->host_address();
-  at.port = url->has_port() && !url->port().empty() ? std::string(url->port())
-                                                    : (at.is_https ? "443" : "80");
-  at.authority = std::string(url->encoded_host_and_port());
-  at.target = std::string(url->encoded_path().empty() ? "/" : std::string(url->encoded_path()));
-  if (url->has_query()) at.target += "?" + std::string(url->encoded_query());
-  if (url->has_userinfo()) at.login = url->userinfo();
-  return at;
+  return *at;
 }
+
+bool is_https(const UrlParts& at) { return at.scheme == "https"; }
 
 /// Of the system: Debian's and others' places, as the static OpenSSL knows only one of them.
 constexpr std::array<const char*, 4> kBundles{"/etc/ssl/certs/ca-certificates.crt",
@@ -151,7 +137,7 @@ class Exchange {
   const WebSettings& settings_;
 };
 
-http::request<http::empty_body> to_request(const WebCall& call, const WebAddress& to) {
+http::request<http::empty_body> to_request(const WebCall& call, const UrlParts& to) {
   http::request<http::empty_body> request;
   request.version(11);
   request.method_string(call.method);
@@ -163,7 +149,7 @@ http::request<http::empty_body> to_request(const WebCall& call, const WebAddress
 }
 
 /// Asks a proxy for a tunnel; an error says why there is none.
-asio::awaitable<std::string> open_tunnel(tcp_stream& stream, const WebAddress& to,
+asio::awaitable<std::string> open_tunnel(tcp_stream& stream, const UrlParts& to,
                                          const std::string& login, const WebSettings& settings) {
   error_code error;
   const std::string place = to.host + ":" + to.port;
@@ -192,7 +178,7 @@ std::string why_no_handshake(SSL* ssl, const error_code& error) {
       ::X509_verify_cert_error_string(verified));
 }
 
-asio::awaitable<WebOutcome> call_over_tls(tcp_stream raw, const WebAddress& to, const WebCall& call,
+asio::awaitable<WebOutcome> call_over_tls(tcp_stream raw, const UrlParts& to, const WebCall& call,
                                           const WebSettings& settings) {
   asio::ssl::context tls(asio::ssl::context::tls_client);
   ::SSL_CTX_set_min_proto_version(tls.native_handle(), TLS1_2_VERSION);
@@ -220,10 +206,10 @@ asio::awaitable<WebOutcome> call_over_tls(tcp_stream raw, const WebAddress& to, 
 asio::awaitable<WebOutcome> run_call(WebCall call, WebSettings settings) {
   const auto to = parse_web_address(call.url);
   if (!to) co_return tl::make_unexpected(to.error());
-  const std::string& proxy = to->is_https ? settings.https_proxy : settings.http_proxy;
+  const std::string& proxy = is_https(*to) ? settings.https_proxy : settings.http_proxy;
   const bool has_proxy = !proxy.empty() && !needs_no_proxy(to->host, settings.no_proxy);
   const auto first = has_proxy ? parse_web_address(proxy) : to;
-  if (!first || (has_proxy && first->is_https))
+  if (!first || (has_proxy && is_https(*first)))
     co_return web_failure("the proxy should be http://host:port", true);
   const std::string whom = has_proxy ? "the proxy " + first->authority : first->authority;
   const auto executor = co_await asio::this_coro::executor;
@@ -236,7 +222,7 @@ asio::awaitable<WebOutcome> run_call(WebCall call, WebSettings settings) {
   stream.expires_after(settings.silence_limit);
   co_await stream.async_connect(endpoints, asio::redirect_error(asio::use_awaitable, error));
   if (error) co_return web_failure(fmt::format("cannot connect to {}: {}", whom, error.message()));
-  if (to->is_https) {
+  if (is_https(*to)) {
     if (has_proxy) {
       const std::string problem = co_await open_tunnel(stream, *to, first->login, settings);
       if (!problem.empty()) co_return web_failure(problem);
@@ -282,8 +268,7 @@ Expected<WebHead, WebError> web_call(const WebCall& call, const WebSettings& set
 std::string origin_of(std::string_view url) {
   const auto at = parse_web_address(std::string(url));
   if (!at) return "";
-  return fmt::format("{}://{}:{}", at->is_https ? "https" : "http", small_letters(at->host),
-                     at->port);
+  return fmt::format("{}://{}:{}", at->scheme, small_letters(at->host), at->port);
 }
 
 std::string redirected(std::string_view url, std::string_view location) {
@@ -298,17 +283,7 @@ std::string redirected(std::string_view url, std::string_view location) {
 }
 
 std::string encoded_path(std::string_view path) {
-  std::string text;
-  for (const char c : path) {
-    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') ||
-                          std::string_view("-._~/").find(c) != std::string_view::npos;
-    if (is_plain)
-      text += c;
-    else
-      text += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return text;
+  return boost::urls::encode(path, boost::urls::unreserved_chars + '/');
 }
 
 bool needs_no_proxy(std::string_view host, std::string_view no_proxy) {
