@@ -5,24 +5,15 @@
 #include <algorithm>
 #include <string>
 
+#include "config/dotted_names.h"
 #include "config/flag_table.h"
+#include "config/foreign_name.h"
 
 namespace slime::config {
 namespace {
 
-struct Foreign {
-  std::string_view name;  // without dashes in front, with - for _
-  std::string_view ours;
-};
-
-constexpr std::string_view kAdapters =
-    "nothing: there are no adapters, all weights are trained; --only-train-params-name-list and "
-    "--freeze-params-name-list choose among them";
-constexpr std::string_view kRanks =
-    "--tensor-model-parallel-size and its kin; optimizer and gradients need no setting";
 constexpr std::string_view kQuantised =
     "nothing: weights are trained in --dtype bfloat16, float16 or float32";
-constexpr std::string_view kOwnEngine = "nothing: generation is built in (--sglang-... flags)";
 
 // One file because it is one table of names, and the order in which they are looked up.
 constexpr Foreign kForeign[] = {
@@ -276,85 +267,6 @@ constexpr Foreign kForeign[] = {
     {"finetuning-type", kAdapters},
 };
 
-constexpr std::string_view kJudge = "--rm-type remote_rm --rm-url";
-
-/// Of verl's key=value words and OpenRLHF's dotted flags, the ends of those whose last part alone would lead
-/// elsewhere, or nowhere.
-constexpr Foreign kDotted[] = {
-    {"data.train-batch-size", "--rollout-batch-size, in prompts"},
-    {"data.gen-batch-size", "--over-sampling-batch-size, in prompts"},
-    {"data.val-batch-size", "--sglang-max-running-requests"},
-    {"reward-model.path", "--rm-type remote_rm --rm-url"},
-    {"reward-model.model.path", "--rm-type remote_rm --rm-url"},
-    {"reward-model.enable", "--rm-type remote_rm --rm-url"},
-    {"custom-reward-function.path", "--custom-rm-path"},
-    {"custom-reward-function.name", "--custom-rm-path FILE.py:NAME"},
-    {"critic.model.path", "--critic-load"},
-    {"critic.optim.lr", "lr of the role critic in --megatron-config-path"},
-    {"model.path", "--hf-checkpoint"},
-    {"rollout.n", "--n-samples-per-prompt"},
-    {"rollout.name", kOwnEngine},
-    {"rollout.tensor-model-parallel-size", "--rollout-num-gpus-per-engine"},
-    {"val-kwargs.n", "--n-samples-per-eval-prompt"},
-    {"val-kwargs.temperature", "--eval-temperature"},
-    {"val-kwargs.top-p", "--eval-top-p"},
-    {"val-kwargs.top-k", "--eval-top-k"},
-    {"actor.strategy", kRanks},
-    {"critic.strategy", kRanks},
-    // OpenRLHF since 0.10.
-    {"actor.model-name-or-path", "--hf-checkpoint"},
-    {"critic.model-name-or-path", "--critic-load"},
-    {"reward.model-name-or-path", kJudge},
-    {"reward.remote-url", kJudge},
-    {"data.prompt-dataset", "--prompt-data"},
-    {"critic.adam.lr", "lr of the role critic in --megatron-config-path"},
-    {"adam.betas", "--adam-beta1 and --adam-beta2"},
-    {"adam.eps", "--adam-eps"},
-    {"rollout.batch-size", "--rollout-batch-size"},
-    {"rollout.vllm-generate-batch-size", "--over-sampling-batch-size"},
-    {"rollout.micro-batch-size", "--sglang-max-running-requests"},
-    {"train.batch-size", "--global-batch-size"},
-    {"kl.init-coef", "--kl-coef, or --use-kl-loss --kl-loss-coef"},
-    {"kl.use-loss", "--use-kl-loss"},
-    {"kl.estimator", "--kl-loss-type"},
-    {"advantage.estimator", "--advantage-estimator"},
-    {"advantage.no-std-norm", "--disable-grpo-std-normalization"},
-    {"advantage.is-correction-enable", "--use-tis"},
-    {"actor.dual-clip", "--eps-clip-c"},
-    {"algo.dynamic-filtering-enable", "--dynamic-sampling-filter-path"},
-    {"train.colocate-all", "--colocate"},
-    {"train.async-enable", "slime train-async"},
-    {"train.partial-rollout-enable", "--partial-rollout"},
-    {"train.dynamic-batch-enable", "--use-dynamic-batch-size"},
-    {"train.agent-func-path", "--custom-generate-function-path"},
-    {"vllm.num-engines", "--rollout-num-gpus over --rollout-num-gpus-per-engine"},
-    {"vllm.tensor-parallel-size", "--rollout-num-gpus-per-engine"},
-    {"actor.gradient-checkpointing-enable", "--recompute-granularity full"},
-    {"actor.num-nodes", "--actor-num-nodes"},
-    {"actor.num-gpus-per-node", "--actor-num-gpus-per-node"},
-    {"eval.steps", "--eval-interval"},
-    {"eval.dataset", "--eval-prompt-data NAME PATH"},
-    {"eval.temperature", "--eval-temperature"},
-    {"eval.n-samples-per-prompt", "--n-samples-per-eval-prompt"},
-    {"wandb.project", "--wandb-project"},
-    {"wandb.group", "--wandb-group"},
-};
-
-/// First parts of those words.
-constexpr std::string_view kRootsOfVerl[] = {"actor_rollout_ref",
-                                             "algorithm",
-                                             "critic",
-                                             "custom_reward_function",
-                                             "data",
-                                             "global_profiler",
-                                             "ray_init",
-                                             "ray_kwargs",
-                                             "reward",
-                                             "reward_model",
-                                             "reward_manager",
-                                             "transfer_queue",
-                                             "trainer"};
-
 /// "--Learning_Rate" -> "learning-rate".
 std::string bare(std::string_view flag) {
   std::string name(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
@@ -416,10 +328,7 @@ namespace {
 /// Of "actor.adam.lr": by its end, else by its last part.
 std::string hint_for_key(const std::string& key) {
   if (key.find(".lora.") != std::string::npos) return fmt::format("; here it is {}", kAdapters);
-  for (const Foreign& each : kDotted) {
-    if (key == each.name || key.ends_with("." + std::string(each.name)))
-      return fmt::format("; here it is {}", each.ours);
-  }
+  if (const auto ours = our_words_for_dotted(key)) return fmt::format("; here it is {}", *ours);
   const std::string last = key.substr(key.rfind('.') + 1);  // of no dot, all of it
   if (const auto ours = our_words_for(last)) return fmt::format("; here it is {}", *ours);
   return find_flag("--" + last) != nullptr ? fmt::format("; here it is --{}", last) : "";
@@ -435,14 +344,6 @@ std::string hint_for_unknown(const std::string& flag) {
     return hint_for_key(name);
   const auto nearest = nearest_flag(flag);
   return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
-}
-
-bool is_word_of_verl(std::string_view word) {
-  word.remove_prefix(std::min(word.find_first_not_of('+'), word.size()));
-  const std::string_view key = word.substr(0, word.find('='));
-  const std::string_view first = key.substr(0, key.find('.'));
-  return key.size() < word.size() && first.size() < key.size() &&
-         std::ranges::find(kRootsOfVerl, first) != std::end(kRootsOfVerl);
 }
 
 std::string hint_for_word(const std::string& word) {

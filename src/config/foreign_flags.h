@@ -20,9 +20,6 @@ bool speaks_of_training(std::string_view flag);
 /// What an unknown flag may mean: "; here it is --lr", "; did you mean --gamma?", or nothing.
 std::string hint_for_unknown(const std::string& flag);
 
-/// Whether a word is one of verl's: "data.train_batch_size=128", also with + in front.
-bool is_word_of_verl(std::string_view word);
-
 /// Hint for a key=value word of verl's command lines: "; here it is --lr", or nothing.
 std::string hint_for_word(const std::string& word);
 

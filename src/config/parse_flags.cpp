@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "config/aliases.h"
+#include "config/dotted_names.h"
 #include "config/flag_table.h"
 #include "config/foreign_flags.h"
 #include "config/secrets.h"

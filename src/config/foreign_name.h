@@ -1,0 +1,22 @@
+#pragma once
+
+/// Another system's name of a setting, and what it is called here; answers that several names share.
+
+#include <string_view>
+
+namespace slime::config {
+
+struct Foreign {
+  std::string_view name;  // without dashes in front, with - for _
+  std::string_view ours;
+};
+
+inline constexpr std::string_view kAdapters =
+    "nothing: there are no adapters, all weights are trained; --only-train-params-name-list and "
+    "--freeze-params-name-list choose among them";
+inline constexpr std::string_view kRanks =
+    "--tensor-model-parallel-size and its kin; optimizer and gradients need no setting";
+inline constexpr std::string_view kOwnEngine =
+    "nothing: generation is built in (--sglang-... flags)";
+
+}  // namespace slime::config
