@@ -76,6 +76,22 @@ std::vector<std::string> missing_parts(const std::vector<std::string>& paths) {
   return missing;
 }
 
+/// A path stays what it is, and so does a name that may not be downloaded; errors say by which flag it came.
+template <typename Find>
+std::string found_or_word(const std::string& word, Kind kind, std::string_view flag,
+                          const Find& find) {
+  try {
+    const auto name = name_not_path(word, kind);
+    return name ? find(*name) : word;
+  } catch (const NotHere&) {
+    return word;
+  } catch (const ConfigError& error) {
+    if (is_url_of_hub(word)) throw ConfigError(fmt::format("{}: {}", flag, error.what()));
+    throw ConfigError(fmt::format("{} {}: no such {}; as a name on the hub: {}", flag, word,
+                                  kind == Kind::kModel ? "directory" : "file", error.what()));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> Hub::Repo::paths() const {
@@ -216,32 +232,14 @@ std::string Hub::find_data(const HubName& name, std::string_view default_split) 
 }
 
 std::string Hub::model(const std::string& word, Wanted wanted, std::string_view flag) const {
-  try {
-    const auto name = name_not_path(word, Kind::kModel);
-    return name ? find_model(*name, wanted) : word;
-  } catch (const NotHere&) {
-    return word;
-  } catch (const ConfigError& error) {
-    throw ConfigError(is_url_of_hub(word)
-                          ? fmt::format("{}: {}", flag, error.what())
-                          : fmt::format("{} {}: no such directory; as a name on the hub: {}", flag,
-                                        word, error.what()));
-  }
+  return found_or_word(word, Kind::kModel, flag,
+                       [&](const HubName& name) { return find_model(name, wanted); });
 }
 
 std::string Hub::data(const std::string& word, std::string_view default_split,
                       std::string_view flag) const {
-  try {
-    const auto name = name_not_path(word, Kind::kDataset);
-    return name ? find_data(*name, default_split) : word;
-  } catch (const NotHere&) {
-    return word;
-  } catch (const ConfigError& error) {
-    throw ConfigError(is_url_of_hub(word)
-                          ? fmt::format("{}: {}", flag, error.what())
-                          : fmt::format("{} {}: no such file; as a name on the hub: {}", flag, word,
-                                        error.what()));
-  }
+  return found_or_word(word, Kind::kDataset, flag,
+                       [&](const HubName& name) { return find_data(name, default_split); });
 }
 
 }  // namespace slime::hub
