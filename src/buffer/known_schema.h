@@ -15,7 +15,7 @@ namespace slime::buffer {
 
 struct RowKeys;
 
-/// What rows are for: the flags decide which fields they need.
+/// The use of rows, which decides the fields that they need.
 enum class RowUse {
   kPrompts,      // generated from, and scored by the label
   kSupervised,   // trained as they are

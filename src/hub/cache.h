@@ -43,7 +43,7 @@ bool is_checksum(std::string_view text);
 /// Whether a path stays below the folder that it is joined to, and has no odd bytes.
 bool is_safe_path(std::string_view path);
 
-/// What the cache has of one repository. Reading changes nothing; writing makes folders as needed. Throws
+/// One repository in the cache. Reading changes nothing; writing makes folders as needed. Throws
 /// ConfigError where the disk refuses.
 class RepoCache {
  public:

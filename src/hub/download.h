@@ -14,7 +14,7 @@
 
 namespace slime::hub {
 
-/// How far a download is, for people.
+/// Progress of a download.
 struct Transfer {
   std::string what;        // "Qwen/Qwen3-0.6B"
   std::string file;        // the one that grew last

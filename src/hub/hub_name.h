@@ -9,7 +9,7 @@
 ///   owner/name:data/rows.parquet        a file
 ///   hf://Qwen/Qwen3-0.6B, hf://datasets/openai/gsm8k:train     where a path could be meant
 ///
-/// What lies in the file system wins: a word is a name only if there is nothing under it as a path,
+/// Paths come before names: a word is a name only if there is nothing under it as a path,
 /// and its first part is no folder here.
 
 #include <optional>

@@ -12,7 +12,7 @@
 
 namespace slime::hub {
 
-/// How much of a model.
+/// The part of a model that is fetched.
 enum class Wanted {
   kConfig,  // config.json
   kText,    // and what tokenizer, chat template and generation need

@@ -7,7 +7,7 @@
 ///   /dev/nvidia-uvm    its memory
 ///   /dev/nvidia3       the chosen GPU; the others have no file there, so CUDA counts one device
 ///
-/// What this weakens is in docs/sandbox.md: code inside talks to the driver, a large part of the kernel.
+/// Code inside talks to the driver, a large part of the kernel: docs/sandbox.md says what that weakens.
 
 #include <filesystem>
 #include <string>
@@ -17,7 +17,7 @@ namespace slime::sandbox {
 
 inline constexpr int kLastGpu = 254;  // a minor number below that of nvidiactl
 
-/// Where this machine has such files. Tests give folders of their own.
+/// Folders in which the files are looked for. Tests give folders of their own.
 struct GpuPlaces {
   std::filesystem::path devices = "/dev";
   /// Searched in this order for libcuda.so.1.

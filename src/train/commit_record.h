@@ -33,8 +33,8 @@ std::optional<int64_t> iteration_of_record(const std::filesystem::path& path);
 void write_commit_record(const std::filesystem::path& root, int64_t iteration,
                          const json::object& more);
 
-/// What is wrong with a record whose checkpoint is in its folder, in words: its form, the iteration that
-/// it says, files that are of another size or content. Empty: nothing. Reads files that have a sha256.
+/// The damage of a record whose checkpoint is in its folder, in words: its form, the iteration that it says,
+/// files that are of another size or content. Empty: nothing. Reads files that have a sha256.
 std::string commit_record_damage(const std::filesystem::path& root, int64_t iteration);
 
 /// Removes the records of iterations whose checkpoints are gone, and those from `first` on.

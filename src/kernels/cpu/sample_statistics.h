@@ -22,7 +22,7 @@ struct RowStatistics {
 /// A row without a finite largest logit (a network that diverged) gets argmax 0 and total NaN.
 void measure_row(std::span<const float> logits_V, float inverse_temperature, RowStatistics& row);
 
-/// What training wants of a row.
+/// Log-prob of a target, entropy and log of the sum of exponentials of a row of logits.
 struct TargetStatistics {
   float log_prob = 0;  // the bits that sample_row() and score_row() report
   float entropy = 0;
