@@ -1,6 +1,5 @@
 """`slime train --device cuda` as a user runs it; skipped where there is no GPU."""
 
-import ctypes
 import json
 import os
 import re
@@ -12,16 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, run_slime, sft_command, train_command
-
-
-def num_gpus():
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int(0)
-    return count.value if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
-
+from visible_gpus import num_gpus
 
 pytestmark = pytest.mark.skipif(num_gpus() == 0, reason="no NVIDIA GPU")
 two_gpus = pytest.mark.skipif(num_gpus() < 2, reason="needs two GPUs")

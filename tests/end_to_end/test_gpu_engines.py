@@ -1,6 +1,5 @@
 """`slime train --device cuda --rollout-num-gpus N`: the trainer on one GPU, engines on others; skipped where there is one GPU."""
 
-import ctypes
 import json
 import os
 import signal
@@ -10,18 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SLIME, metric, run_slime, train_command
-
-
-def num_gpus():
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int(0)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return 0
-    return count.value
-
+from visible_gpus import num_gpus
 
 pytestmark = pytest.mark.skipif(num_gpus() < 2, reason="fewer than two NVIDIA GPUs")
 

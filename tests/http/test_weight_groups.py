@@ -1,7 +1,6 @@
 """Weights for servers of several ranks, and through groups of torch.distributed whose rank 0 is PyTorch: those are skipped without it.
 SLIME_TORCH_PYTHON names an interpreter that has it."""
 
-import ctypes
 import functools
 import os
 import socket
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from naming_model import HIDDEN, LABELS, VOCAB, head_update, make_naming_model
 from server_process import Server
+from visible_gpus import num_gpus
 
 PYTHON = os.environ.get("SLIME_TORCH_PYTHON", sys.executable)
 
@@ -23,15 +23,6 @@ def why_no_torch() -> str:
     if done.returncode != 0:
         return "no PyTorch here"
     return "" if int(done.stdout) >= 2 else "stores of PyTorch 1 speak another protocol"
-
-
-def num_gpus() -> int:
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int(0)
-    return count.value if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
 
 
 def free_port() -> int:
