@@ -13,6 +13,7 @@ from pathlib import Path
 
 from slime.agent.local_sandbox import LocalSandbox
 
+from examples.kernel_agent.failures import Failed, GraderError
 from examples.kernel_agent.named_pipe import NamedPipe
 
 __all__ = ["PythonSession"]
@@ -35,7 +36,7 @@ print(json.dumps({"places": places, "has_triton": triton is not None, "path": [p
 _places = {}  # python: what it needs to be seen
 
 
-async def _places_of(python, error):
+async def _places_of(python):
     if python not in _places:
         words = [python, "-c", PLACES]
         process = await asyncio.create_subprocess_exec(
@@ -43,7 +44,7 @@ async def _places_of(python, error):
         )
         said, _ = await process.communicate()
         if process.returncode != 0:
-            raise error(f"{python} has no Torch: set KERNEL_AGENT_PYTHON to a Python that has Torch and Triton")
+            raise GraderError(f"{python} has no Torch: set KERNEL_AGENT_PYTHON to a Python that has Torch and Triton")
         _places[python] = json.loads(said)
     return _places[python]
 
@@ -58,27 +59,27 @@ def cuda_index(number, devices=Path("/dev")):
     return found.index(number) if number in found else 0
 
 
-def the_gpu(error):
+def the_gpu():
     """The number of the only GPU."""
     found = gpu_numbers()
     if len(found) != 1:
-        raise error(
+        raise GraderError(
             f'gpu: this machine has {len(found)} GPUs {found}; name one, or "interpreter" for Triton\'s on the CPU'
         )
     return found[0]
 
 
 class PythonSession:
-    def __init__(self, trusted_folder, python, code, gpu, failed, error):
+    def __init__(self, trusted_folder, python, code, gpu):
         self._trusted, self._python, self._code = trusted_folder, python, code
-        self._gpu, self._failed, self._error = gpu, failed, error
+        self._gpu = gpu
         self._task = self._sandbox = self._to = self._from = None
 
     async def __aenter__(self):
-        about = await _places_of(self._python, self._error)
+        about = await _places_of(self._python)
         is_on_gpu = self._gpu != "interpreter"
         device = "cuda" if is_on_gpu else "cpu"
-        gpu = the_gpu(self._error) if self._gpu is None else self._gpu
+        gpu = the_gpu() if self._gpu is None else self._gpu
         self.folder = Path(tempfile.mkdtemp(prefix="kernel_agent-session-"))
         self.folder.chmod(0o755)
         shutil.copy(self._trusted / "runner.py", self.folder / "runner.py")
@@ -98,7 +99,7 @@ class PythonSession:
         said, _, _ = await self._exchange(None, b"", START_SECONDS, MOST_HEADER)
         if said is None:
             done = await self._task
-            raise self._error(
+            raise GraderError(
                 f"the Python of the sandbox does not start: {done.get('reason', '')} {done['error'][-600:]}"
             )
         return self
@@ -124,15 +125,15 @@ class PythonSession:
         said, data, seconds = await self._exchange(header, payload, ASK_SECONDS, limit_bytes)
         if said is None:
             if not self._task.done():
-                raise self._failed("run", f"it was ended after {ASK_SECONDS} s{where}")
+                raise Failed("run", f"it was ended after {ASK_SECONDS} s{where}")
             done = self._task.result()
-            raise self._failed("run", f"the process ended{where}: {done.get('reason') or 'exit code 0'}")
+            raise Failed("run", f"the process ended{where}: {done.get('reason') or 'exit code 0'}")
         if "problem" in said:
             words = str(said["problem"])[:450]
             if words.startswith("CompilationError:"):  # Triton's: kernels are compiled when they are first called
                 stage, words = "compile", words.replace("CompilationError", "does not compile", 1)
             # Of a shape that is not shown its type alone: words of the answer's own could name the sizes.
-            raise self._failed(stage, f"{words.partition(':')[0][:40]}{where}" if where else words)
+            raise Failed(stage, f"{words.partition(':')[0][:40]}{where}" if where else words)
         return said, data, seconds
 
     async def _exchange(self, header, payload, patience, limit_bytes):

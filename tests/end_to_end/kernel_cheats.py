@@ -292,24 +292,26 @@ PYTHON = {
 
 async def without_rules(code, gpu, timed=False):
     """The verdict's stage and words where the source rules are switched off: the other fences alone. ("correct", "") where they let it through."""
-    from examples.kernel_agent import grade as grader
     from examples.kernel_agent import tasks
+    from examples.kernel_agent.failures import Failed
+    from examples.kernel_agent.grade import plain
+    from examples.kernel_agent.grade_python import run_python
+    from examples.kernel_agent.trusted import the_reference
 
     task = tasks.find(TASK)
     shapes = [{}, *tasks.shapes_of(task)[0]]
-    trusted = await grader._the_trusted()
     try:
-        await grader.run_python(trusted, task, code, shapes, 1 if timed else 0, gpu)
-    except grader._Failed as failed:
-        return failed.stage, grader._plain(failed.said)
+        await run_python(await the_reference(), task, code, shapes, 1 if timed else 0, gpu)
+    except Failed as failed:
+        return failed.stage, plain(failed.said)
     return "correct", ""
 
 
 async def _by_hand(gpu):
     import re
 
-    from examples.kernel_agent import grade as grader
     from examples.kernel_agent import source_rules
+    from examples.kernel_agent.grade import close
 
     held = await asyncio.gather(*(without_rules(cheat.code, gpu, timed=True) for cheat in PYTHON.values()))
     failed = 0
@@ -322,7 +324,7 @@ async def _by_hand(gpu):
             f"{'as told' if is_as_told and is_held else 'NOT'} | {name} | rules: {refused or '-'} | without: {stage}: {said!r}",
             flush=True,
         )
-    await grader.close()
+    await close()
     return failed
 
 
