@@ -90,10 +90,11 @@ class Strangers:
             self.ports |= {(address, port) for _, address, port in listening(self._all())}
 
     def _look_at_processes(self):
-        """Command lines are there for moments. Each worker stands still for a while when it is first seen, so that the
-        others wait for it at the port where they meet."""
+        """Command lines are there for moments. Each worker stands still for a while when it is first seen, those of the last
+        host until the port where the ranks wait for them has been found."""
         held = set()
         while not self.over.wait(0.02):
+            last = tree(self.processes[-1].pid)
             for process in self._all():
                 try:
                     line = open(f"/proc/{process}/cmdline", "rb").read()
@@ -101,12 +102,18 @@ class Strangers:
                     if line.split(b"\0")[1:2] == [b"worker"] and process not in held:
                         held.add(process)
                         os.kill(process, signal.SIGSTOP)
-                        time.sleep(0.3)
+                        self._wait_for_ports(2 if process in last else 0)
                         os.kill(process, signal.SIGCONT)
                     settings = open(f"/proc/{process}/environ", "rb").read()
                     self.settings[process] = self.token.encode() in settings  # the last look counts
                 except OSError:
                     continue
+
+    def _wait_for_ports(self, count):
+        end = time.monotonic() + 10
+        time.sleep(0.3)
+        while len(self.ports) < count and time.monotonic() < end and not self.over.is_set():
+            time.sleep(0.02)
 
     def _visit(self):
         number = 0

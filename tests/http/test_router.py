@@ -97,7 +97,8 @@ class TwoServers(unittest.TestCase):
             self.assertEqual(self.router.post("/abort_request", {"rid": "turn-2"})[0], 200)
             reply = calls[2].result()[1]
             self.assertEqual(reply["meta_info"]["finish_reason"]["type"], "abort")
-            self.assertEqual(sum(map(self.running, self.servers)), 3)
+            self.assertTrue(eventually(lambda: sum(map(self.running, self.servers)) == 3))
+            self.assertEqual([call.done() for call in calls], [False, False, True, False])
             self.assertEqual(self.router.post("/abort_request", {"abort_all": True})[0], 200)
             for call in calls:
                 self.assertEqual(call.result()[1]["meta_info"]["finish_reason"]["type"], "abort")
