@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <set>
+
 #include "plugin/plugins.h"
 #include "report/rollout_metrics.h"
 #include "roles/run_start.h"
@@ -89,7 +93,19 @@ void Evaluation::add_score(report::EvalReport& report, report::EvalScore& score,
   }
 }
 
-report::EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const {
+namespace {
+
+/// Takes those of `groups` away that are among `done`.
+void leave_out(std::vector<Group>& groups, const std::vector<Group>& done) {
+  std::set<int64_t> ordinals;
+  for (const Group& group : done) ordinals.insert(group.ordinal);
+  std::erase_if(groups, [&](const Group& group) { return ordinals.contains(group.ordinal); });
+}
+
+}  // namespace
+
+report::EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<bool>& stop,
+                                   const EvaluationRecord& record) const {
   report::EvalReport report;
   for (const auto& set : sets_) {
     buffer::DataSource source(&set->dataset, {.samples_per_prompt = set->config.n_samples});
@@ -101,9 +117,18 @@ report::EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<
         sample.custom_rm_path = set->config.custom_rm_path;
       }
     }
-    report::EvalScore score{.name = set->config.name,
-                            .groups = rollout.evaluate(std::move(groups), set->rules, stop)};
+    std::vector<Group> done;
+    rollout::OnGroupFn on_group;
+    if (record.done) done = record.done(set->config.name);
+    if (record.add)
+      on_group = [&](const Group& group) { record.add(set->config.name, group); };
+    leave_out(groups, done);
+    std::vector<Group> drawn =
+        rollout.evaluate(std::move(groups), set->rules, stop, std::move(on_group));
     if (stop.load()) break;
+    std::ranges::move(done, std::back_inserter(drawn));
+    std::ranges::sort(drawn, {}, &Group::ordinal);
+    report::EvalScore score{.name = set->config.name, .groups = std::move(drawn)};
     add_score(report, score, set->dataset.num_too_long());
     report.scores.push_back(std::move(score));
   }

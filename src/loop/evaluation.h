@@ -9,6 +9,7 @@
 /// set: their number is reported too.
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,14 @@ class Plugins;
 
 namespace slime::loop {
 
+/// What an evaluation that goes on takes over from an earlier process, and who keeps what it draws.
+struct EvaluationRecord {
+  /// Groups of a data set that are drawn and scored already; by their ordinals they are the data's.
+  std::function<std::vector<Group>(const std::string& set)> done;
+  /// Hears of each further one, on the rollout's thread.
+  std::function<void(const std::string& set, const Group&)> add;
+};
+
 class Evaluation {
  public:
   /// Reads all data sets. Throws ConfigError.
@@ -43,7 +52,8 @@ class Evaluation {
   void draw_by(plugin::Plugins& plugins);
 
   /// With the weights as they are. Stops early, with what is there, when `stop` becomes true.
-  report::EvalReport run(rollout::Rollout& rollout, const std::atomic<bool>& stop) const;
+  report::EvalReport run(rollout::Rollout& rollout, const std::atomic<bool>& stop,
+                         const EvaluationRecord& record = {}) const;
 
  private:
   /// Sets score.mean_reward from score.groups, and adds metrics and remarks to the report.

@@ -6,10 +6,12 @@
 namespace slime::rollout {
 
 EvalBatch::EvalBatch(const RolloutContext& context, std::string name, ResponseRules rules,
-                     const std::atomic<bool>& stop, std::promise<std::vector<Group>> finished,
+                     const std::atomic<bool>& stop, std::function<void(const Group&)> on_group,
+                     std::promise<std::vector<Group>> finished,
                      std::function<void()> on_end)
     : hooks_(context.hooks),
       stop_(stop),
+      on_group_(std::move(on_group)),
       promise_(std::move(finished)),
       on_end_(std::move(on_end)),
       session_(context, std::move(rules), std::move(name)) {
@@ -43,6 +45,13 @@ void EvalBatch::done(GroupInFlight& flight) {
     if (sample.status != Status::kAborted || !flight.draws[i].engine_gave_up) continue;
     sample.status = Status::kFailed;
     sample.failure = *flight.draws[i].engine_gave_up;
+  }
+  if (on_group_ && !stop_.load() && !session_.error()) {
+    try {
+      on_group_(flight.group);
+    } catch (...) {
+      session_.fail(std::current_exception());
+    }
   }
   finished_.push_back(std::move(flight.group));
   if (hooks_.on_progress) {

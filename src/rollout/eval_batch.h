@@ -18,7 +18,8 @@ class EvalBatch {
   /// `on_end` is called once, after the promise has been kept; it may destroy the object.
   /// References outlive it.
   EvalBatch(const RolloutContext& context, std::string name, ResponseRules rules,
-            const std::atomic<bool>& stop, std::promise<std::vector<Group>> finished,
+            const std::atomic<bool>& stop, std::function<void(const Group&)> on_group,
+            std::promise<std::vector<Group>> finished,
             std::function<void()> on_end);
 
   // These throw nothing: what goes wrong is in the promise.
@@ -34,6 +35,7 @@ class EvalBatch {
 
   const RolloutHooks& hooks_;
   const std::atomic<bool>& stop_;
+  const std::function<void(const Group&)> on_group_;  // may be empty
   std::promise<std::vector<Group>> promise_;
   const std::function<void()> on_end_;
   Session session_;

@@ -143,14 +143,16 @@ class Rollout::Thread {
   }
 
   std::vector<Group> evaluate(std::vector<Group> groups, const ResponseRules& rules,
-                              const std::atomic<bool>& stop) {
+                              const std::atomic<bool>& stop, OnGroupFn on_group) {
     std::promise<std::vector<Group>> finished;
     std::future<std::vector<Group>> result = finished.get_future();
     asio::post(runtime_.context(), [this, groups = std::move(groups), rules, &stop,
+                                    on_group = std::move(on_group),
                                     finished = std::move(finished)]() mutable {
       const auto where = evaluations_.emplace(evaluations_.end());
       *where = std::make_unique<EvalBatch>(context_, fmt::format("eval{}", num_evaluations_++),
-                                           std::move(rules), stop, std::move(finished),
+                                           std::move(rules), stop, std::move(on_group),
+                                           std::move(finished),
                                            [this, where] { evaluations_.erase(where); });
       (*where)->begin(std::move(groups));
       look_at_stop_flags();
@@ -266,8 +268,8 @@ StepRecord Rollout::seen(StepRecord record) {
 }
 
 std::vector<Group> Rollout::evaluate(std::vector<Group> groups, const ResponseRules& rules,
-                                     const std::atomic<bool>& stop) {
-  return thread_->evaluate(std::move(groups), rules, stop);
+                                     const std::atomic<bool>& stop, OnGroupFn on_group) {
+  return thread_->evaluate(std::move(groups), rules, stop, std::move(on_group));
 }
 
 void take_step(Rollout& rollout, const StopFlags& gives_up, StepResult& result) {

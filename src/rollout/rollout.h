@@ -155,6 +155,9 @@ using StepRecord = std::variant<Group, StepEnd>;
 
 class Driver;
 
+/// Hears of a group as soon as it is generated and scored. On the rollout's thread.
+using OnGroupFn = std::function<void(const Group&)>;
+
 /// All that is under way, at one moment.
 struct Snapshot {
   std::vector<Group> open_groups;
@@ -217,9 +220,9 @@ class Rollout {
   /// Generates and scores exactly these groups, without filter and refill: evaluation. A failed
   /// sample, or one that the engine gave up, stays in its group with Status::kFailed. Returns early, with unfinished samples
   /// aborted, when `stop` becomes true. Waits; an open step goes on beside it. Throws like
-  /// take_step.
+  /// take_step. `on_group` hears of none that was broken off.
   std::vector<Group> evaluate(std::vector<Group> groups, const ResponseRules& rules,
-                              const std::atomic<bool>& stop);
+                              const std::atomic<bool>& stop, OnGroupFn on_group = {});
 
   /// Groups that are kept and wait for next().
   int64_t num_waiting_groups() const;

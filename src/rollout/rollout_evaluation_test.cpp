@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <stdexcept>
 #include <thread>
 
 #include "rollout/test_world.h"
@@ -23,6 +25,23 @@ TEST(Rollout, EvaluationKeepsFailedSamples) {
   ASSERT_EQ(done.size(), 2u);
   EXPECT_EQ(done[0].samples[1].status, Status::kFailed);
   EXPECT_EQ(done[1].samples[0].status, Status::kCompleted);
+}
+
+TEST(Rollout, AnEvaluationTellsOfEachGroupAsItIsDone) {
+  World world;
+  Rollout rollout(world.engine, world.config, world.hooks);
+  std::vector<int64_t> told;
+  const auto on_group = [&](const Group& group) {
+    EXPECT_EQ(group.samples.size(), 2u);
+    EXPECT_FALSE(group.samples[0].reward.is_null());
+    told.push_back(group.ordinal);
+  };
+  rollout.evaluate({group_of(0, 2), group_of(1, 2)}, world.rules, world.stop, on_group);
+  std::ranges::sort(told);
+  EXPECT_EQ(told, (std::vector<int64_t>{0, 1}));
+  const auto broken = [](const Group&) { throw std::runtime_error("the disk is full"); };
+  EXPECT_THROW(rollout.evaluate({group_of(0, 2)}, world.rules, world.stop, broken),
+               std::runtime_error);
 }
 
 TEST(Rollout, AnEvaluationStandsBetweenStepsAndBesideAnOpenOne) {
