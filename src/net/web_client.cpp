@@ -22,6 +22,7 @@
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 #include <boost/url/encode.hpp>
@@ -89,7 +90,7 @@ class Exchange {
   Exchange(Stream& stream, tcp_stream& lowest, const WebCall& call, const WebSettings& settings)
       : stream_(stream), lowest_(lowest), call_(call), settings_(settings) {}
 
-  asio::awaitable<WebOutcome> run(http::request<http::empty_body> request) {
+  asio::awaitable<WebOutcome> run(http::request<http::string_body> request) {
     error_code error;
     lowest_.expires_after(settings_.silence_limit);
     co_await http::async_write(stream_, request, asio::redirect_error(asio::use_awaitable, error));
@@ -113,8 +114,8 @@ class Exchange {
       parser.get().body().data = block.data();
       parser.get().body().size = block.size();
       lowest_.expires_after(settings_.silence_limit);
-      co_await http::async_read(stream_, buffer, parser,
-                                asio::redirect_error(asio::use_awaitable, error));
+      co_await http::async_read_some(stream_, buffer, parser,
+                                     asio::redirect_error(asio::use_awaitable, error));
       if (error == http::error::need_buffer) error = {};
       const std::size_t count = block.size() - parser.get().body().size;
       if (count > 0 && call_.on_body) call_.on_body(std::string_view(block.data(), count));
@@ -137,14 +138,19 @@ class Exchange {
   const WebSettings& settings_;
 };
 
-http::request<http::empty_body> to_request(const WebCall& call, const UrlParts& to) {
-  http::request<http::empty_body> request;
+http::request<http::string_body> to_request(const WebCall& call, const UrlParts& to) {
+  http::request<http::string_body> request;
   request.version(11);
   request.method_string(call.method);
   request.target(to.target);
   for (const auto& [name, value] : call.headers) request.insert(name, value);
   request.set(http::field::host, to.authority);
   request.set(http::field::connection, "close");
+  if (!call.body.empty()) {
+    request.set(http::field::content_type, "application/json");
+    request.body() = call.body;
+    request.prepare_payload();
+  }
   return request;
 }
 
@@ -229,7 +235,7 @@ asio::awaitable<WebOutcome> run_call(WebCall call, WebSettings settings) {
     }
     co_return co_await call_over_tls(std::move(stream), *to, call, settings);
   }
-  http::request<http::empty_body> request = to_request(call, *to);
+  http::request<http::string_body> request = to_request(call, *to);
   if (has_proxy) {
     request.target("http://" + to->authority + to->target);
     if (!first->login.empty())

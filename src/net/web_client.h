@@ -1,7 +1,7 @@
 #pragma once
 
-/// HTTPS client for files of the public internet: certificates are verified, a body comes in pieces, and
-/// only silence ends a call. One connection a call; redirects are the caller's to follow, because
+/// HTTPS client for files and streams of the public internet: certificates are verified, a body comes in
+/// pieces as they arrive, and only silence ends a call. One connection a call; redirects are the caller's to follow, because
 /// what may be sent to another host is.
 
 #include <chrono>
@@ -37,6 +37,7 @@ struct WebCall {
   std::string method = "GET";
   std::string url;  // http:// or https://
   HttpHeaders headers = {};
+  std::string body = {};  // JSON; empty: none is sent
   /// Called once, before any byte of the body; false: the body is not wanted.
   std::function<bool(const WebHead& head)> on_head = {};
   /// Called with each piece of the body.
