@@ -270,9 +270,9 @@ int run_steps(Stations& run, const std::function<void(StationSteps&)>& loop) {
     loop(steps);
   } catch (const StepAbandoned&) {
     steps.finish(std::max(run.course.schedule.first_step, run.course.last_step + 1));
-  } catch (...) {
+  } catch (const std::exception& error) {
     steps.rescue();
-    run.records.folder.note_end("failed");
+    run.records.folder.note_end("failed", error.what());
     throw;
   }
   if (run.topology.session) run.topology.session->end_with_run();

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/model_title.h"
 #include "core/replace_file.h"
+#include "text/unicode/unicode.h"
 
 namespace slime::report {
 
@@ -158,11 +159,14 @@ void RunFolder::write_run_json(const json::object& run) const {
   replace_file(run_json(), to_pretty_json(run));
 }
 
-void RunFolder::note_end(std::string_view how) const {
+void RunFolder::note_end(std::string_view how, std::string_view why) const {
   try {
     json::value run = read_json_file(run_json());
     if (!run.is_object()) return;
-    run.get_object()["ended"] = json::object{{"how", how}, {"time", std::time(nullptr)}};
+    json::object end{{"how", how}, {"time", std::time(nullptr)}};
+    constexpr std::size_t kLongest = 2000;
+    if (!why.empty()) end["why"] = text::to_valid_utf8(why.substr(0, kLongest));
+    run.get_object()["ended"] = std::move(end);
     write_run_json(run.get_object());
   } catch (const std::exception&) {
     // A note for `slime runs`: what ended the run is said elsewhere.

@@ -69,8 +69,8 @@ class RunFolder {
   /// Points RUN_DIR/latest at a checkpoint, atomically.
   void set_latest(const std::filesystem::path& checkpoint) const;
   void write_run_json(const json::object& run) const;
-  /// How the run ended: "finished", "interrupted" or "failed". One that says nothing was killed.
-  void note_end(std::string_view how) const;
+  /// How the run ended: "finished", "interrupted" or "failed", and why. One that says nothing was killed.
+  void note_end(std::string_view how, std::string_view why = "") const;
   /// Rollout files of `first_step` and later steps, skipped ones too, left by a process that died:
   /// they will be made again.
   void remove_rollouts_from(int64_t first_step) const;
