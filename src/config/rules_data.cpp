@@ -30,7 +30,7 @@ void check_prompt_data(RunConfig& config, Problems& problems) {
   const bool makes_prompts = has_users_data_source(config) || has_users_rollout(config);
   const bool has_data = !config.prompt_data.empty() || !config.load_debug_rollout_data.empty();
   problems.require(
-      has_data || makes_prompts,
+      has_data || makes_prompts || config.takes_requests,
       "--prompt-data: missing; a file of rows, or a data set of the hub: openai/gsm8k:train");
   problems.require(!config.disable_rollout_global_dataset || makes_prompts,
                    "--disable-rollout-global-dataset: prompts come from elsewhere then; name a "
@@ -158,7 +158,7 @@ void check_rollout(RunConfig& config, Problems& problems) {
   const bool has_reward = !generates || !config.rm_type.empty() || config.debug_rollout_only ||
                           config.use_opd || config.has_users_reward() ||
                           !config.custom_generate_function_path.empty() ||
-                          has_users_rollout(config);
+                          has_users_rollout(config) || config.takes_requests;
   problems.require(
       has_reward || !config.imitates_samples,
       "--loss-type sft_loss: rows are trained as they are with --rollout-function-path "

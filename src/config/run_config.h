@@ -72,6 +72,9 @@ struct RunConfig : ModelFlags,
   /// says so: the loop is another program's (loop/verb_loop.h).
   bool keeps_engine_weights = false;
 
+  /// Prompts, scores and steps come by requests (src/tinker): there is no data and no reward to be named.
+  bool takes_requests = false;
+
   /// The engine reads the weights that the trainer changes; otherwise it has its own.
   bool shares_weights() const { return takes_turns() && !has_codes() && !keeps_engine_weights; }
 

@@ -154,4 +154,18 @@ void Optimizer::reset() {
   num_steps_ = 0;
 }
 
+void Optimizer::begin_again() {
+  reset();
+  const at::NoGradGuard no_grad;
+  if (!has_master()) return;
+  for (OwnedShard& own : owned_)
+    own.master.copy_(weights_.flat().narrow(0, own.elements.begin, own.elements.size()));
+}
+
+void Optimizer::set_rates(double beta1, double beta2, double eps) {
+  config_.beta1 = beta1;
+  config_.beta2 = beta2;
+  config_.eps = eps;
+}
+
 }  // namespace slime::train

@@ -68,6 +68,10 @@ class Optimizer {
 
   /// Zero moments and step counter.
   void reset();
+  /// Zero moments and step counter, and master weights of the weights as they are: somebody wrote them.
+  void begin_again();
+  /// Of the updates from here on.
+  void set_rates(double beta1, double beta2, double eps);
 
   /// Until the state of owned() is in memory as the last update left it: with on_host it may be on
   /// its way.

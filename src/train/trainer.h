@@ -28,6 +28,7 @@
 #include "core/clock.h"
 #include "model/network.h"
 #include "train/critic.h"
+#include "train/given_pass.h"
 #include "train/lr_schedule.h"
 #include "train/micro_batch.h"
 #include "train/optimizer.h"
@@ -202,6 +203,18 @@ class Trainer final {
   /// One rollout step of one rank of several; all call it together. Throws comm::GroupError.
   TrainReport train(const BatchShare& share);
 
+  // Steps that somebody else decides, of one rank (train/given_pass.h): gradients add up until apply().
+
+  /// Gradients of `batch` by `loss`, added to those that are there. A loss that is not finite throws
+  /// ConfigError, and the gradients stay as they were.
+  GivenPass add_gradients(const GivenBatch& batch, const GivenLoss& loss);
+  /// The same without gradients.
+  GivenPass look_at(const GivenBatch& batch, const GivenLoss& loss);
+  /// One update with the gradients that were added, which are gone afterwards.
+  GivenUpdateReport apply(const GivenUpdate& update);
+  /// Somebody wrote the weights: gradients and the optimizer's moments are gone.
+  void begin_again();
+
   /// The loop tells that the engine got these weights: what keep_old_actor counts by.
   void weights_published();
 
@@ -241,6 +254,7 @@ class Trainer final {
 
  private:
   PlanOptions plan_options() const;
+  GivenPass pass_over(const GivenBatch& batch, const GivenLoss& loss, bool adds_gradients);
   TrainReport train_planned(const TrainBatch& batch, std::vector<StepPlan> plans,
                             Clock::TimePoint start);
   /// A function of the user's may change masks and with them the plans.
@@ -307,6 +321,7 @@ class Trainer final {
   Tensor rollout_actor_;  // flat weights, owned; see rollout_actor()
   Optimizer optimizer_;
   bool keeps_reference_ = false;
+  bool has_given_gradients_ = false;  // of add_gradients(), since the last update
   int64_t num_changes_ = 0;
   TrainerState state_;
   std::vector<RoutingOfPass> routing_;  // of the micro-batches that accumulate() computed last
