@@ -2,7 +2,7 @@
 
 /// Flags of training (config/run_config.h).
 ///
-/// Algorithm, functions of the user's in the trainer, optimizer, batches, parallel sizes.
+/// Algorithm, functions of the user's in the trainer, optimizer, adapters, batches, parallel sizes.
 
 #include <cstdint>
 #include <optional>
@@ -153,6 +153,25 @@ struct OptimizerFlags {
   Flag<std::vector<std::string>> only_train_params_name_list;
   Flag<std::vector<std::string>> freeze_params_name_list;
   Flag<bool> freeze_indexer{false};
+};
+
+/// Low-rank adapters that are trained in the place of the weights (docs/decisions/0155-adapters.md), under the names of miles.
+struct AdapterFlags {
+  Flag<int64_t> lora_rank{0};
+  Flag<double> lora_alpha{32};
+  Flag<double> lora_dropout{0};
+  Flag<bool> use_rslora{false};
+  Flag<std::vector<std::string>> target_modules{std::vector<std::string>{"all-linear"}};
+  Flag<std::vector<std::string>> exclude_modules;
+  Flag<std::vector<int64_t>> lora_layers;
+  Flag<std::vector<std::string>> lora_rank_pattern;   // "EXPRESSION=RANK"
+  Flag<std::vector<std::string>> lora_alpha_pattern;  // "EXPRESSION=ALPHA"
+  Flag<std::vector<std::string>> lora_modules_to_save;
+  Flag<std::string> lora_init{"kaiming"};
+  Flag<std::string> lora_adapter_path;  // a PEFT directory that training begins with
+  Flag<std::string> lora_experts{"each"};
+
+  bool trains_adapters() const { return lora_rank > 0 || !lora_adapter_path.peek().empty(); }
 };
 
 /// Optimizer steps of a rollout and their micro-batches.

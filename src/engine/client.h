@@ -90,6 +90,8 @@ struct GenerateRequest {
   SamplingParams sampling;
   FreeThoughts thoughts;      // in front of what the grammar binds
   std::string grammar_field;  // what the client calls the grammar; empty: as `sampling` does
+  /// Name of a loaded adapter; empty: the model as it is.
+  std::string adapter;
   /// Prefixes are shared among requests with the same salt alone.
   std::string cache_salt;
   bool return_logprob = false;

@@ -16,6 +16,9 @@ class Device : public LayerKernels, public GradientKernels {
   /// Whether its products take matrices of this format; plain ones all do.
   virtual bool has_format(MatrixFormat format) const { return format == MatrixFormat::kPlain; }
 
+  /// Whether matrices that it multiplies may have adapters beside them (kernels/adapters.h).
+  virtual bool has_adapters() const { return false; }
+
   /// Codes and factors of one part's numbers (kernels/matrix_formats.h). False: it has no kernel for that.
   virtual bool make_codes(MatrixFormat /*format*/, const Tensor& /*plain_OI*/,
                           const Tensor& /*codes_OI*/, const Tensor& /*scales_BC*/) const {

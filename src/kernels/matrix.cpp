@@ -7,8 +7,15 @@
 
 namespace slime::kernels {
 
+Matrix Matrix::without_adapters() const {
+  Matrix base = *this;
+  base.adapters = nullptr;
+  return base;
+}
+
 Matrix Matrix::rows(int64_t begin, int64_t count) const {
   Matrix part = *this;
+  part.adapter_row += begin;
   part.values = values.narrow(0, begin, count);
   if (scale_row_O.defined()) part.scale_row_O = scale_row_O.narrow(0, begin, count);
   return part;

@@ -24,8 +24,8 @@ enum class MatrixFormat : uint8_t {
   kFp8Channels,  // float8 e4m3, a factor for each output
 };
 
-/// Low-rank additions to a product. None are made so far; kernels refuse a matrix that has some.
-class MatrixAdapters;
+/// Low-rank additions to a product (kernels/adapters.h). A kernels::Device refuses a matrix that has some.
+struct MatrixAdapters;
 
 struct Matrix {
   Matrix() = default;
@@ -36,7 +36,9 @@ struct Matrix {
   Tensor scales;       // float32 [B, C], of experts [E, B, C]; undefined: plain
   Tensor scale_row_O;  // int64 [O]: the row of scales of each output; undefined: plain
   const MatrixAdapters* adapters = nullptr;  // null: none
-  const std::string* name = nullptr;         // in files, for messages; null: it has none
+  int64_t adapter_row = 0;    // where outputs of this range begin in the matrix of the adapters
+  uint64_t adapter_pass = 0;  // a pass with gradients: names the masks of its dropout
+  const std::string* name = nullptr;  // in files, for messages; null: it has none
   MatrixFormat format = MatrixFormat::kPlain;
 
   bool defined() const { return values.defined(); }
@@ -50,6 +52,8 @@ struct Matrix {
     return values;
   }
 
+  /// The matrix itself.
+  Matrix without_adapters() const;
   /// Outputs [begin, begin + count).
   Matrix rows(int64_t begin, int64_t count) const;
   /// [E O, I] as E matrices of the same shape and parts, [E, O, I].

@@ -11,9 +11,12 @@
 
 namespace slime::kernels {
 
+struct MatrixAdapters;
+
 struct Param {
   Tensor value;  // trained precision (bf16, fp16, fp32 or fp64), contiguous view
   Tensor grad;   // fp32 (fp64 when value is fp64), same shape; undefined outside training
+  const MatrixAdapters* adapters = nullptr;  // of an embedding table (kernels/adapters.h)
 
   bool defined() const { return value.defined(); }
 };

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -28,9 +29,18 @@ enum class Recompute {
   kFull        // everything but the layers' inputs
 };
 
+class Adapters;
+
 class Network {
  public:
   virtual ~Network() = default;
+
+  /// Low-rank additions to its matrices (model/adapters.h); null: it has none.
+  Adapters* adapters() const { return adapters_.get(); }
+  /// The network's matrices point at them from then on.
+  void set_adapters(std::shared_ptr<Adapters> adapters) { adapters_ = std::move(adapters); }
+  /// What a trainer changes and publishes: the adapters' weights where there are some, its own otherwise.
+  Weights& trained();
 
   /// Packed tokens to hidden states after the final norm: [T, H] in the activation precision, or those
   /// of TokenBatch::wanted_R. Under
@@ -81,6 +91,9 @@ class Network {
   virtual void on_gradients(std::function<void(int64_t begin)> tell) = 0;
   /// Descending.
   virtual std::vector<int64_t> gradient_marks() const = 0;
+
+ private:
+  std::shared_ptr<Adapters> adapters_;
 };
 
 /// Reads config.json and the safetensors of `directory`. Throws ConfigError that lists every

@@ -37,6 +37,10 @@ struct TokenBatch {
   /// gradients; what follows the last layer's mixer is then computed for no others.
   Tensor wanted_R;
 
+  /// int64, on the host: which adapter each row takes (model/adapters.h), -1: none. Undefined: all rows
+  /// take the first, where there is one.
+  Tensor adapter_T;
+
   /// Rows whose embedding comes from elsewhere, such as a vision tower (model/media_source.h): int64 [M],
   /// each once, and what they are, [M, H] in the precision of the activations. In place of the scaled
   /// embedding of their ids. Undefined: there are none.

@@ -137,18 +137,6 @@ class Weights {
   // Used by families while they build a network.
   struct Builder;
 
- private:
-  friend struct Builder;
-  Tensor flat_;
-  Tensor flat_constants_;
-  Tensor codes_, scales_;  // WeightBuffers
-  Tensor grad_;
-  int64_t experts_begin_ = 0;
-  std::vector<NamedWeight> tensors_;
-  int64_t num_whole_elements_ = 0;
-  std::vector<NamedConstant> constants_;
-  std::vector<CarriedTensor> carried_;
-  std::vector<WidelyStored> widely_stored_;
   /// A vector or a matrix of the network, fused from one or several tensors: what points at the buffers.
   struct Parameter {
     kernels::Param* vector = nullptr;
@@ -162,6 +150,20 @@ class Weights {
     void point_at(const Tensor& values) const;
     void set_grad(Tensor grad) const;
   };
+  const std::vector<Parameter>& parameters() const { return params_; }
+
+ private:
+  friend struct Builder;
+  Tensor flat_;
+  Tensor flat_constants_;
+  Tensor codes_, scales_;  // WeightBuffers
+  Tensor grad_;
+  int64_t experts_begin_ = 0;
+  std::vector<NamedWeight> tensors_;
+  int64_t num_whole_elements_ = 0;
+  std::vector<NamedConstant> constants_;
+  std::vector<CarriedTensor> carried_;
+  std::vector<WidelyStored> widely_stored_;
   std::vector<Parameter> params_;
 };
 

@@ -11,6 +11,7 @@ namespace slime::kernels::cpu {
 class ReferenceDevice : public Device {
  public:
   bool has_format(MatrixFormat) const override { return true; }
+  bool has_adapters() const override { return true; }
   Tensor embedding(const Tensor& ids_T, const Tensor& table_VH,
                    at::ScalarType activations) const override;
   void add_rows_(Tensor sum_VH, const Tensor& row_T, const Tensor& x_TH) const override;
