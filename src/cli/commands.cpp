@@ -27,6 +27,7 @@
 #include "cli/steps.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
+#include "cli/view.h"
 #include "cli/worker.h"
 
 namespace slime::cli {
@@ -45,6 +46,7 @@ std::span<const Command> commands() {
       {"bench", "speed on this machine, as JSON: the program slime-bench", bench},
       {"generate", "prompts to SGLang's response objects, JSON lines", generate},
       {"report", "a run directory as one HTML page", report},
+      {"view", "runs as a page that grows with them: curves, samples, alarms", view},
       {"score", "a reward on responses, JSON lines", score},
       {"sandbox", "model-written code in bubblewrap, with limits", sandbox},
       {"tokenize", "text to token ids, JSON lines", tokenize},

@@ -132,6 +132,7 @@ inline constexpr Condition kRecords{"rewards that are records with this field",
 inline constexpr Condition kRolloutFiles{
     "responses (--loss-type policy_loss), without --no-save-rollouts",
     [](const RunConfig& c) { return !c.trains_on_rows() && !c.no_save_rollouts; }};
+inline constexpr Condition kView{"--view", [](const RunConfig& c) { return c.view.get(); }};
 inline constexpr Condition kWandb{"--use-wandb",
                                   [](const RunConfig& c) { return c.use_wandb.get(); }};
 inline constexpr Condition kQueue{"--rollout-data-transport straw", [](const RunConfig& c) {

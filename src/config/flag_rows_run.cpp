@@ -349,6 +349,10 @@ std::vector<FlagRow> output_flags() {
       accepted("--use-tensorboard", kSwitch, kTensorBoard),
       accepted("--tb-project-name", kValue, kTensorBoard),
       accepted("--tb-experiment-name", kValue, kTensorBoard),
+      works("--view", &C::view,
+            "serve the run's page on this machine while it grows (docs/view.md)")
+          .when(kAnyRun),
+      works("--view-port", &C::view_port, "port of --view; 0: one that is free").when(kView),
       works("--use-wandb", &C::use_wandb,
             "hand all metrics to the wandb package of python3 (or $SLIME_PYTHON)")
           .when(kAnyRun),

@@ -81,6 +81,8 @@ struct OutputFlags {
   Flag<bool> log_multi_turn{false};
   Flag<std::string> log_reward_category;
   Flag<double> load_debug_rollout_data_subsample{1.0};
+  Flag<bool> view{false};      // a process serves the run's page while it goes on
+  Flag<int64_t> view_port{0};  // 0: one that is free
   Flag<bool> use_wandb{false};
   Flag<std::string> wandb_mode;
   Flag<std::string> wandb_dir;

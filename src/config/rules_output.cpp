@@ -74,6 +74,8 @@ void check_output(ParsedFlags& flags, Problems& problems) {
                    "--n-samples-per-eval-prompt: should be at least 1");
   problems.require(!config.eval_temperature || *config.eval_temperature >= 0,
                    "--eval-temperature: should not be negative");
+  problems.require(config.view_port >= 0 && config.view_port <= 65535,
+                   fmt::format("--view-port {}: 0 to 65535 work", config.view_port));
   problems.require(!config.profile || config.profile_step_start < config.profile_step_end,
                    fmt::format("--profile-step-start {} is not below --profile-step-end {}",
                                config.profile_step_start, config.profile_step_end));

@@ -21,6 +21,7 @@ std::unique_ptr<Stations> stations_of(config::RunConfig config, CarriedState& ca
   run->topology.published = std::move(carried.published);
   run->topology.session = std::move(carried.session);
   run->topology.engines = std::move(carried.engines);
+  run->records.view = std::move(carried.view);
   return run;
 }
 
@@ -38,6 +39,8 @@ void take_carried_state(std::unique_ptr<Stations> run, CarriedState& carried) {
   run->evaluator.reset();
   run->source.reset();
   run->plugins.reset();
+  if (run->records.view) run->records.view->tell_by(nullptr);
+  carried.view = std::move(run->records.view);
   run->records.recorder.reset();
   topology.engines.reset();
   topology.trainers.reset();

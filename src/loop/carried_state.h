@@ -17,6 +17,7 @@
 #include "loop/stations.h"
 #include "model/network.h"
 #include "report/run_folder.h"
+#include "report/view_process.h"
 #include "roles/engines.h"
 #include "roles/kept_engines.h"
 
@@ -34,6 +35,7 @@ struct CarriedState {
   std::unique_ptr<model::Network> published;
   std::unique_ptr<roles::KeptEngines> session;
   std::unique_ptr<roles::Engines> engines;  // those in workers; they read `published`
+  std::unique_ptr<report::ViewProcess> view;
 };
 
 /// Stations that have what others have left, or of a run that has not begun, and nothing else yet.

@@ -339,6 +339,12 @@ void start_recorder(Stations& run, const json::object& unknown, const Notes& not
   };
   run.topology.engines->tell_by(tell);
   run.plugins->tell_by(tell);
+  if (records.view) {
+    records.view->tell_by(tell);
+  } else if (run.config.view) {
+    records.view = std::make_unique<report::ViewProcess>(records.folder.base().root,
+                                                         run.config.view_port, tell);
+  }
   run.topology.engines->call_behind_writing(
       [&run](const std::filesystem::path& folder) { run.plugins->of_steps().after_write(folder); });
   if (run.course.start.checkpoint) records.recorder->saved(run.course.start.checkpoint->iteration);

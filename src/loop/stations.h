@@ -25,6 +25,7 @@
 #include "report/run_folder.h"
 #include "report/run_memory.h"
 #include "report/timeline.h"
+#include "report/view_process.h"
 #include "setup/run_schedule.h"
 
 namespace slime::loop {
@@ -42,6 +43,7 @@ struct Records {
   report::Timeline timeline;
   report::RunMemory memory;
   std::unique_ptr<report::Recorder> recorder;  // once all that it describes is there
+  std::unique_ptr<report::ViewProcess> view;   // --view; it tells the recorder
 };
 
 /// Which steps the run has, and how far it is.

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <initializer_list>
 #include <vector>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/replace_file.h"
+#include "report/metrics_json.h"
 #include "report/page.h"
 #include "report/report_rollouts.h"
 #include "report/run_files.h"
@@ -18,42 +19,6 @@ namespace slime::report {
 namespace {
 
 namespace fs = std::filesystem;
-
-json::value finite(double value) {
-  return std::isfinite(value) ? json::value(value) : json::value();
-}
-
-/// How many steps lie between two points of a series, in the median; 1 where there are not two.
-int64_t usual_stride(const MetricSeries& series) {
-  if (series.steps.size() < 2) return 1;
-  std::vector<int64_t> strides(series.steps.size() - 1);
-  for (std::size_t i = 0; i < strides.size(); ++i)
-    strides[i] = series.steps[i + 1] - series.steps[i];
-  const auto middle = strides.begin() + static_cast<std::ptrdiff_t>(strides.size() / 2);
-  std::ranges::nth_element(strides, middle);
-  return *middle;
-}
-
-/// Steps without the metric become a null, where a plot's line ends. Evaluations are joined: how far
-/// apart they are may change.
-json::object metrics_json(const RunMetrics& metrics) {
-  json::object out;
-  for (const auto& [name, series] : metrics.series) {
-    const int64_t stride = usual_stride(series);
-    const bool is_joined = name.starts_with("eval/");
-    json::array steps, values;
-    for (std::size_t i = 0; i < series.steps.size(); ++i) {
-      if (i > 0 && !is_joined && series.steps[i] - series.steps[i - 1] >= 2 * stride) {
-        steps.push_back(series.steps[i - 1] + stride);
-        values.emplace_back(nullptr);
-      }
-      steps.push_back(series.steps[i]);
-      values.push_back(finite(series.values[i]));
-    }
-    out[name] = {{"steps", std::move(steps)}, {"values", std::move(values)}};
-  }
-  return out;
-}
 
 /// As people write it: 0.0001, 1e-6, 20.
 std::string number_text(double value) {
@@ -108,6 +73,23 @@ std::string replaced(std::string page, std::string_view mark, std::string_view t
   const std::size_t at = page.find(mark);
   check(at != std::string::npos, "the page has a place for each of its parts");
   return page.replace(at, mark.size(), text);
+}
+
+/// Modules of the page as one script: those that others import come first, and names of all of them differ.
+std::string joined_modules(std::initializer_list<std::string_view> files) {
+  constexpr std::string_view kImport = "import ", kExport = "export ";
+  std::string script = "\"use strict\";\n";
+  for (const std::string_view file : files) {
+    std::string_view text = page_file(file);
+    while (!text.empty()) {
+      std::string_view line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(text.size(), line.size() + 1));
+      if (line.starts_with(kImport)) continue;
+      if (line.starts_with(kExport)) line.remove_prefix(kExport.size());
+      script.append(line).push_back('\n');
+    }
+  }
+  return script;
 }
 
 }  // namespace
@@ -194,9 +176,8 @@ std::string report_page(const fs::path& run_dir, const ReportLimits& limits, Rep
   std::string page(page_file("report.html"));
   page = replaced(std::move(page), "%TITLE%", html_escaped(name + " - slime"));
   page = replaced(std::move(page), "%STYLE%", page_file("style.css"));
-  std::string script;
-  for (const char* file : {"plots.js", "lanes.js", "rollouts.js", "page.js"})
-    script.append(page_file(file));
+  const std::string script = joined_modules(
+      {"dom.js", "plots.js", "charts.js", "lanes.js", "tokens.js", "rollouts.js", "page.js"});
   page = replaced(std::move(page), "%SCRIPT%", script);
   // Last, so that no mark is looked for in what a run wrote.
   page = replaced(std::move(page), "%DATA%", script_safe(std::move(text)));

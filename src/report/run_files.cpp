@@ -117,6 +117,7 @@ RunMetrics read_metrics(const fs::path& path, std::size_t max_points) {
       if (name == "time") {
         if (metrics.first_time == 0) metrics.first_time = number;
         metrics.last_time = number;
+        add_point(metrics.times, *step, number);
       } else if (value.is_number() || value.is_null()) {
         add_point(metrics.series[name], *step, number);
       }
@@ -127,6 +128,7 @@ RunMetrics read_metrics(const fs::path& path, std::size_t max_points) {
         fmt::format("{}: {} lines have no integer \"step\"", path.string(), without_step));
   }
   for (auto& [name, series] : metrics.series) thin(series, max_points);
+  thin(metrics.times, max_points);
   return metrics;
 }
 

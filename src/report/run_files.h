@@ -30,6 +30,7 @@ struct MetricSeries {
 
 struct RunMetrics {
   std::map<std::string, MetricSeries> series;
+  MetricSeries times;     // unix seconds of the last row of each step that has one
   int64_t num_steps = 0;  // the largest step + 1
   double first_time = 0;  // unix seconds; 0 without metrics
   double last_time = 0;

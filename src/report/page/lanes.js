@@ -1,5 +1,6 @@
-"use strict";
 // Who did what over time: a row per lane, the whole run in bins above, the last steps phase by phase below.
+
+import { SVG, draw, duration_text, make, ticks } from "./dom.js";
 
 const LANE_HEIGHT = 30, LANE_GAP = 8, LANE_LEFT = 84, LANE_RIGHT = 74;
 const LANE_NAMES = { rollout: "held back" };
@@ -93,7 +94,7 @@ function draw_window(svg, timeline, width, height) {
   }
 }
 
-function build_lanes(parent, timeline) {
+export function build_lanes(parent, timeline) {
   if (!timeline || !timeline.lanes || !timeline.lanes.length) return;
   const names = [...new Set(timeline.lanes.flatMap((lane) => lane.phases.map((phase) => phase.name)))];
   const legend = make("div", { class: "legend" }, ...names.map((name) => make("span", { class: "key" }, make("i", { style: `background: ${phase_color(name)}` }), name)));

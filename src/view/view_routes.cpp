@@ -1,0 +1,95 @@
+#include "view/view_routes.h"
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "report/metrics_json.h"
+#include "report/page.h"
+#include "report/run_files.h"
+#include "view/event_stream.h"
+#include "view/guarded_route.h"
+#include "view/metric_tail.h"
+
+namespace slime::view {
+namespace {
+
+using net::HttpExchange;
+using net::HttpRequest;
+using net::HttpResponse;
+
+constexpr std::size_t kPointsPerMetric = 4000;
+
+struct PageFile {
+  std::string_view name;
+  std::string_view type;
+};
+
+/// Of src/report/page; what is not here is not served.
+constexpr std::string_view kScript = "text/javascript; charset=utf-8";
+constexpr auto kPageFiles = std::to_array<PageFile>({
+    {"style.css", "text/css; charset=utf-8"},
+    {"live.css", "text/css; charset=utf-8"},
+    {"dom.js", kScript},
+    {"plots.js", kScript},
+    {"charts.js", kScript},
+    {"lanes.js", kScript},
+    {"tokens.js", kScript},
+    {"state.js", kScript},
+    {"feed.js", kScript},
+    {"run_list.js", kScript},
+    {"live.js", kScript},
+});
+
+std::filesystem::path folder_of(RunCatalog& catalog, const HttpRequest& request) {
+  const auto run = request.query_value("run");
+  if (!run) throw ConfigError("run: is missing; GET /api/runs lists their ids");
+  const auto folder = catalog.folder_of(*run);
+  if (!folder) throw ConfigError("run: there is none of this id; GET /api/runs lists them");
+  return *folder;
+}
+
+HttpResponse metrics_of(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "metrics.jsonl";
+  // First, so that no row is lost that comes meanwhile; one that is told twice does no harm.
+  std::string position = tail_position(file);
+  report::RunMetrics metrics;
+  if (std::filesystem::exists(file)) metrics = report::read_metrics(file, kPointsPerMetric);
+  const json::object body{
+      {"position", std::move(position)},
+      {"num_steps", metrics.num_steps},
+      {"times", report::series_json(metrics.times, true)},
+      {"metrics", report::metrics_json(metrics)},
+      {"problems", json::array(metrics.problems.begin(), metrics.problems.end())}};
+  return {.status = 200, .body = json_text(body)};
+}
+
+}  // namespace
+
+std::vector<net::HttpRoute> view_routes(RunCatalog& catalog) {
+  std::vector<net::HttpRoute> routes;
+  const auto add_file = [&routes](const std::string& path, std::string_view name,
+                                  std::string_view type) {
+    routes.push_back(guarded_route(path, [name, type](const HttpRequest&) {
+      return HttpResponse{.status = 200,
+                          .body = std::string(report::page_file(name)),
+                          .content_type = std::string(type)};
+    }));
+  };
+  add_file("/", "live.html", "text/html; charset=utf-8");
+  for (const PageFile& file : kPageFiles)
+    add_file("/page/" + std::string(file.name), file.name, file.type);
+  routes.push_back(guarded_route("/api/runs", [&catalog](const HttpRequest&) {
+    return HttpResponse{.status = 200, .body = json_text(catalog.list())};
+  }));
+  routes.push_back(guarded_route("/api/metrics", [&catalog](const HttpRequest& request) {
+    return metrics_of(folder_of(catalog, request));
+  }));
+  routes.emplace_back(
+      "GET", "/api/events", net::RouteClass::kInference,
+      [&catalog](HttpExchange& exchange) { return stream_events(catalog, exchange); });
+  return routes;
+}
+
+}  // namespace slime::view
