@@ -88,7 +88,7 @@ async def run_python(trusted, task, code, shapes, rounds, gpu):
 
 async def _run_python(trusted, task, code, shapes, rounds, gpu, timed):
     async with trusted.places, Cases(trusted, task) as cases:
-        async with PythonSession(trusted.folder, python(), code, gpu) as session:
+        async with PythonSession(trusted.folder, python(), code, gpu, trusted.warm) as session:
             await session.ask({"do": "load", "input_source": task.input_source}, stage="compile")
             for index, shape in enumerate(shapes):
                 await _judge_python(cases, session, shape, index == 0)

@@ -7,16 +7,17 @@ import asyncio
 import json
 import shutil
 import struct
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-from slime.agent.local_sandbox import LocalSandbox
+from slime.agent.local_sandbox import LocalSandbox, SandboxError, WarmProcess
 
 from examples.kernel_agent.failures import Failed, GraderError
 from examples.kernel_agent.named_pipe import NamedPipe
 
-__all__ = ["PythonSession"]
+__all__ = ["PythonSession", "WarmProcesses"]
 
 LIMITS = {"seconds": 600, "memory_mb": 16_384, "processes": 256, "open_files": 4096, "disk_mb": 1024, "output_kb": 64}
 START_SECONDS = 180  # Torch, and CUDA's first use of a GPU
@@ -69,10 +70,53 @@ def the_gpu():
     return found[0]
 
 
+def _shown(about):
+    """What is outside of /usr, and the entries of PYTHONPATH that lead there."""
+    shown = {path for path in about["places"] if not path.startswith("/usr/")} - {"/usr"}
+    return sorted(shown), [path for path in about["path"] if any(place.startswith(path + "/") for place in shown)]
+
+
+def _environment(about, is_on_gpu):
+    environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TRITON_CACHE_DIR": "/work/triton"}
+    _, extra = _shown(about)
+    environment |= {"PYTHONPATH": ":".join(extra)} if extra else {}
+    return environment if is_on_gpu else environment | {"TRITON_INTERPRET": "1"}
+
+
+class WarmProcesses:
+    """A process that has imported Torch and Triton, for answers on GPUs, and one for those in the interpreter: each answer is run by a
+    fork of it, in a sandbox of its own. None has used CUDA, which cannot be forked then."""
+
+    def __init__(self, folder, python):
+        self._module, self._python = folder / "loaded.py", python
+        self._started = {}  # is_on_gpu: the task that starts it
+
+    async def get(self, is_on_gpu):
+        """None where there can be none: then each answer's process imports Torch itself."""
+        started = self._started.get(is_on_gpu)
+        if started is None or (started.done() and started.result() is not None and started.result().is_over):
+            started = self._started[is_on_gpu] = asyncio.create_task(self._start(is_on_gpu))
+        return await asyncio.shield(started)
+
+    async def _start(self, is_on_gpu):
+        environment = _environment(await _places_of(self._python), is_on_gpu)
+        try:
+            return await WarmProcess(self._python, self._module, environment=environment).start()
+        except SandboxError as error:
+            print(f"kernel_agent: every answer's process imports Torch itself: {error}", file=sys.stderr, flush=True)
+            return None
+
+    async def close(self):
+        for started in self._started.values():
+            warm = await started
+            if warm is not None:
+                await warm.close()
+
+
 class PythonSession:
-    def __init__(self, trusted_folder, python, code, gpu):
+    def __init__(self, trusted_folder, python, code, gpu, warm):
         self._trusted, self._python, self._code = trusted_folder, python, code
-        self._gpu = gpu
+        self._gpu, self._warm = gpu, warm
         self._task = self._sandbox = self._to = self._from = None
 
     async def __aenter__(self):
@@ -84,18 +128,14 @@ class PythonSession:
         self.folder.chmod(0o755)
         shutil.copy(self._trusted / "runner.py", self.folder / "runner.py")
         self._to, self._from = NamedPipe(self.folder / "to"), NamedPipe(self.folder / "from")
-        shown = {path for path in about["places"] if not path.startswith("/usr/")} - {"/usr"}
         self._sandbox = LocalSandbox(
-            limits=LIMITS, readable=[self.folder, *sorted(shown)], gpu=gpu if is_on_gpu else None
+            limits=LIMITS, readable=[self.folder, *_shown(about)[0]], gpu=gpu if is_on_gpu else None
         )
         await self._sandbox.__aenter__()
         await self._sandbox.write_file("/work/answer.py", self._code)
-        environment = {"OMP_NUM_THREADS": "1", "TRITON_CACHE_DIR": "/work/triton"}
-        extra = [path for path in about["path"] if any(place.startswith(path + "/") for place in shown)]
-        environment |= {"PYTHONPATH": ":".join(extra)} if extra else {}
-        environment |= {} if is_on_gpu else {"TRITON_INTERPRET": "1"}
+        warm = await self._warm.get(is_on_gpu) if self._warm is not None else None
         words = [self._python, self.folder / "runner.py", self.folder, device, "/work/answer.py"]
-        self._task = asyncio.create_task(self._sandbox.run(words, environment=environment))
+        self._task = asyncio.create_task(self._sandbox.run(words, environment=_environment(about, is_on_gpu), warm=warm))
         said, _, _ = await self._exchange(None, b"", START_SECONDS, MOST_HEADER)
         if said is None:
             done = await self._task

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from examples.kernel_agent.failures import Failed, GraderError
-from examples.kernel_agent.python_session import cuda_index
+from examples.kernel_agent.python_session import WarmProcesses, cuda_index
 
 HERE = Path(__file__).parent
 COMPILE = [
@@ -45,9 +45,11 @@ class Reference:
         self.stopwatch = asyncio.Semaphore(1)  # one answer is timed
         self.places = asyncio.Semaphore(2 * len(os.sched_getaffinity(0)))  # so many are looked at
         self.process = None
+        self.warm = WarmProcesses(self.folder, python())
 
     async def start(self):
-        shutil.copy(HERE / "inside" / "runner.py", self.folder / "runner.py")
+        for name in ("runner.py", "loaded.py"):
+            shutil.copy(HERE / "inside" / name, self.folder / name)
         words = [python(), HERE / "reference.py", self.folder]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         if self.gpu is not None:  # eager Torch is timed where the answer is
@@ -86,6 +88,7 @@ class Reference:
         return f"{next(self.numbers)}.{ending}"
 
     async def close(self):
+        await self.warm.close()
         if self.process is not None and self.process.returncode is None:
             self.process.kill()
             await self.process.wait()

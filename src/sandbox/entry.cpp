@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "sandbox/system_calls.h"
+#include "sandbox/warm.h"
 
 namespace slime::sandbox {
 namespace {
@@ -37,15 +38,11 @@ enum Step : int32_t {
   kCapabilities,
   kFilter,
   kProgram,
+  kWarm,
 };
 
 constexpr int kAllNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
                                CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-
-struct ResourceLimit {
-  int resource;
-  rlim_t value;
-};
 
 /// Everything that the copies of this process need, made before the first of them.
 struct Plan {
@@ -282,6 +279,8 @@ const char* name_of_step(int32_t step) {
       return "give up all capabilities";
     case kFilter:
       return "set the system call filter";
+    case kWarm:
+      return "put a fork of the warm process into the sandbox";
     default:
       return "run the program";
   }
@@ -303,10 +302,25 @@ RunningCommand start_in(int jail, int group, const Person& person, const Command
                   .folder = command.folder.c_str(),
                   .limits = resource_limits(limits, device),
                   .filter = system_call_filter(device)};
-  const pid_t doorkeeper = clone_process();
-  if (doorkeeper == 0) be_doorkeeper(plan);
-  if (doorkeeper < 0)
-    throw std::system_error(errno, std::generic_category(), "a process for a sandbox");
+  pid_t doorkeeper = -1;
+  if (!command.warm.empty()) {
+    ask_warm_process(command, {.word = plan.word,
+                               .leash = plan.leash,
+                               .standard = plan.standard,
+                               .jail = jail,
+                               .group = group,
+                               .person = person,
+                               .namespaces = kAllNamespaces,
+                               .niceness = kNiceness,
+                               .failed_step = kWarm,
+                               .limits = plan.limits,
+                               .filter = plan.filter});
+  } else {
+    doorkeeper = clone_process();
+    if (doorkeeper == 0) be_doorkeeper(plan);
+    if (doorkeeper < 0)
+      throw std::system_error(errno, std::generic_category(), "a process for a sandbox");
+  }
   return {.doorkeeper = doorkeeper,
           .word = unblocked(std::move(word.read)),
           .leash = unblocked(std::move(leash.write)),

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct Command {
   std::vector<std::string> environment;  // "NAME=value", all of it
   std::string folder = "/work";
   std::string input;  // its standard input, whole
+  /// The socket of a warm process (sandbox/warm.h), whose fork the command is; empty: a program of its own.
+  std::filesystem::path warm = {};
 };
 
 /// Whether a command finds a GPU: its driver maps far more addresses than memory, so these are not
@@ -61,7 +64,7 @@ struct DoorkeeperWord {
 const char* name_of_step(int32_t step);
 
 struct RunningCommand {
-  pid_t doorkeeper = -1;
+  pid_t doorkeeper = -1;  // -1: a warm process's child, and not this one's
   // Our ends; none of them blocks.
   Descriptor word;   // readable: a DoorkeeperWord, then the end
   Descriptor leash;  // closed: the doorkeeper kills the command and its process group
@@ -72,7 +75,7 @@ struct RunningCommand {
 
 /// `jail` is a pidfd of its first process; `group` the entrance of a control group
 /// (sandbox/memory_group.h), -1: none. Throws std::system_error when there are no descriptors or
-/// processes for it.
+/// processes for it, ConfigError when no warm process answers.
 RunningCommand start_in(int jail, int group, const Person& person, const Command& command,
                         const Limits& limits, Device device);
 

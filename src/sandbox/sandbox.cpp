@@ -296,7 +296,8 @@ Outcome Sandbox::run(Command command, const Limits& limits) {
     running.leash.reset();
   }
   Outcome outcome = ending_of(read_word(running.word.get()), command);
-  while (::waitpid(running.doorkeeper, nullptr, 0) < 0 && errno == EINTR) {
+  while (running.doorkeeper >= 0 && ::waitpid(running.doorkeeper, nullptr, 0) < 0 &&
+         errno == EINTR) {
   }
   output.read();
   error.read();

@@ -171,7 +171,8 @@ json::object Service::exec(const json::object& request) {
   Command command{.words = fields.strings("words"),
                   .environment = environment_of(fields, *sandbox),
                   .folder = fields.text("folder").value_or("/work"),
-                  .input = fields.text("input").value_or("")};
+                  .input = fields.text("input").value_or(""),
+                  .warm = fields.text("warm").value_or("")};
   if (command.words.empty()) throw ConfigError("words: should be a program and its arguments");
   for (const std::string& word : command.words)
     if (word.find('\0') != std::string::npos) throw ConfigError("words: have no NUL");

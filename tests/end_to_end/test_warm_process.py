@@ -1,0 +1,192 @@
+"""Commands in a sandbox that are forks of a warm process (docs/decisions/0156-warm-processes.md): what a process of its own may not, they
+may not, and nothing of one reaches the next."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import SLIME
+from slime.agent.local_sandbox import LocalSandbox, SandboxError, WarmProcess
+
+CHECK = subprocess.run([SLIME, "sandbox", "--check"], capture_output=True, text=True, timeout=60)
+pytestmark = pytest.mark.skipif(CHECK.returncode != 0, reason=CHECK.stderr.strip())
+
+# What a command can find out about itself. Its number, times and the addresses of its memory differ from run to run.
+PROBE = r'''
+import gc, json, os, re, resource, signal, socket, sys, time
+kept = []
+
+def read(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+def about():
+    status = dict(line.split(":", 1) for line in read("/proc/self/status").splitlines())
+    names = "Uid Gid Groups NoNewPrivs Seccomp CapInh CapPrm CapEff CapBnd CapAmb SigBlk SigIgn Threads TracerPid Umask NSpid".split()
+    limits = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
+    refused = {}
+    for name, act in {"chroot": lambda: os.chroot("/"), "setuid": lambda: os.setuid(0), "root": lambda: open("/x", "w"),
+                      "packet": lambda: socket.socket(socket.AF_PACKET), "first": lambda: os.kill(1, signal.SIGKILL),
+                      "memory of the first": lambda: open("/proc/1/mem", "rb+")}.items():
+        try:
+            act()
+            refused[name] = None
+        except OSError as error:
+            refused[name] = error.errno
+    return {
+        "status": {name: status[name].split() for name in names},
+        "limits": limits,
+        "namespaces": sorted(os.listdir("/proc/self/ns")),
+        "descriptors": sorted(os.listdir("/proc/self/fd")),
+        "mounts": sorted(line.split()[4] + " " + line.split()[5] for line in read("/proc/self/mountinfo").splitlines()),
+        "processes": len([name for name in os.listdir("/proc") if name.isdigit()]),
+        "environment": dict(os.environ),
+        "cwd": os.getcwd(),
+        "root": sorted(os.listdir("/")),
+        "work": sorted(os.listdir("/work")),
+        "hostname": socket.gethostname(),
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+        "session": os.getsid(0) == os.getpid() == os.getpgrp(),
+        "refused": refused,
+    }
+
+def main(what, value=""):
+    if what == "about":
+        print(json.dumps(about(), sort_keys=True))
+    elif what == "exit":
+        sys.exit(int(value))
+    elif what == "raise":
+        raise ValueError("no good")
+    elif what == "loop":
+        while True:
+            pass
+    elif what == "hoard":
+        held = []
+        while True:
+            held.append(bytes(1 << 20) + os.urandom(8))
+    elif what == "leave":
+        kept.append(value)
+        sys.modules["json"].dumps = lambda *_, **__: value
+        os.environ["LEFT"] = value
+        open("/work/left", "w").write(value)
+        print(kept)
+    elif what == "look":
+        print(kept, os.environ.get("LEFT"), os.path.exists("/work/left"), json.dumps(1), os.path.exists("/proc/self/fd/3"))
+    elif what == "signal":
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+'''
+
+
+@pytest.fixture(autouse=True)
+def _program(monkeypatch):
+    monkeypatch.setenv("SLIME_BINARY", str(SLIME))
+
+
+@pytest.fixture
+def probe(tmp_path):
+    tmp_path.chmod(0o755)
+    path = tmp_path / "probe.py"
+    path.write_text(PROBE)
+    return path
+
+
+def interpreter():
+    """One that commands could not change: the system's where tests run as another user than root."""
+    return os.path.realpath(sys.executable) if os.geteuid() == 0 else "/usr/bin/python3"
+
+
+async def in_sandbox(probe, warm, *words, limits=None, **more):
+    shown = [probe] if sys.prefix.startswith("/usr") else [probe, os.path.realpath(sys.base_prefix)]
+    async with LocalSandbox(limits={"seconds": 30, **(limits or {})}, readable=shown) as sandbox:
+        return await sandbox.run([interpreter(), probe, *words], warm=warm, **more)
+
+
+def with_warm(probe, act):
+    async def go():
+        warm = await WarmProcess(interpreter(), probe).start()
+        try:
+            return await act(warm)
+        finally:
+            await warm.close()
+
+    return asyncio.run(go())
+
+
+def test_a_fork_has_what_a_process_of_its_own_has_and_no_more(probe):
+    async def act(warm):
+        return [await in_sandbox(probe, each, "about", environment={"A": "b"}) for each in (None, warm)]
+
+    fresh, forked = with_warm(probe, act)
+    assert (forked["ending"], forked["error"]) == ("exited", ""), forked
+    fresh, forked = json.loads(fresh["output"]), json.loads(forked["output"])
+    assert forked["status"]["CapEff"] == ["0" * 16] and forked["status"]["Seccomp"] == ["2"]
+    assert forked["status"]["NoNewPrivs"] == ["1"] and forked["environment"]["A"] == "b"
+    assert None not in forked["refused"].values() or forked["refused"] == fresh["refused"]
+    assert forked == fresh
+
+
+def test_nothing_of_one_fork_reaches_the_next(probe):
+    async def act(warm):
+        left = await in_sandbox(probe, warm, "leave", "mark")
+        return left, await in_sandbox(probe, warm, "look")
+
+    left, looked = with_warm(probe, act)
+    assert left["output"] == "['mark']\n", left
+    assert looked["output"] == "[] None False 1 False\n", looked
+
+
+def test_limits_and_endings_are_those_of_a_process_of_its_own(probe):
+    async def act(warm):
+        return {
+            "exit": await in_sandbox(probe, warm, "exit", "7"),
+            "raise": await in_sandbox(probe, warm, "raise"),
+            "signal": await in_sandbox(probe, warm, "signal"),
+            "loop": await in_sandbox(probe, warm, "loop", limits={"seconds": 1}),
+            "hoard": await in_sandbox(probe, warm, "hoard", limits={"memory_mb": 64}),
+            "again": await in_sandbox(probe, warm, "look"),
+        }
+
+    found = with_warm(probe, act)
+    assert (found["exit"]["ending"], found["exit"]["code"]) == ("exited", 7)
+    assert found["raise"]["code"] == 1 and found["raise"]["error"].endswith("ValueError: no good\n")
+    assert (found["signal"]["ending"], found["signal"]["code"]) == ("signal", 11)
+    assert found["loop"]["ending"] == "time" and found["loop"]["cpu_seconds"] > 0.1
+    assert found["hoard"]["ending"] == "memory" or "MemoryError" in found["hoard"]["error"], found["hoard"]
+    assert found["again"]["output"] == "[] None False 1 False\n"
+
+
+def test_side_by_side(probe):
+    async def act(warm):
+        return await asyncio.gather(*(in_sandbox(probe, warm, "exit", str(code)) for code in range(1, 9)))
+
+    assert [done["code"] for done in with_warm(probe, act)] == list(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    "code, says",
+    [
+        ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "it has threads"),
+        ("import mmap; shared = mmap.mmap(-1, 4096)", "its forks would share memory"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_module_whose_forks_would_not_be_alone_is_refused(tmp_path, code, says):
+    module = tmp_path / "module.py"
+    module.write_text(f"{code}\ndef main():\n    pass\n")
+    with pytest.raises(SandboxError, match=says):
+        asyncio.run(WarmProcess(interpreter(), module).start())
+
+
+def test_a_warm_process_that_has_ended_is_said(probe):
+    async def act(warm):
+        await warm.close()
+        with pytest.raises(SandboxError, match="warm process .*: does not answer"):
+            await in_sandbox(probe, warm, "look")
+
+    with_warm(probe, act)
