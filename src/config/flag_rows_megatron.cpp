@@ -19,28 +19,10 @@ std::vector<FlagRow> flags_read_from_config() {
         "--post-self-attn-layernorm", "--rotary-interleaved"}) {
     flags.push_back(accepted(name, kSwitch, kFromConfig));
   }
-  for (const char* name : {"--normalization",
-                           "--position-embedding-type",
-                           "--rotary-percent",
-                           "--max-position-embeddings",
-                           "--rotary-scaling-factor",
-                           "--mscale",
-                           "--mscale-all-dim",
-                           "--q-lora-rank",
-                           "--kv-lora-rank",
-                           "--qk-head-dim",
-                           "--qk-pos-emb-head-dim",
-                           "--v-head-dim",
-                           "--num-experts",
-                           "--moe-ffn-hidden-size",
-                           "--moe-layer-freq",
-                           "--moe-router-topk",
-                           "--moe-router-score-function",
-                           "--moe-router-group-topk",
-                           "--moe-router-num-groups",
-                           "--moe-router-topk-scaling-factor",
-                           "--moe-shared-expert-intermediate-size",
-                           "--mtp-num-layers"}) {
+  for (const char* name :
+       {"--normalization", "--position-embedding-type", "--max-position-embeddings",
+        "--rotary-scaling-factor", "--mscale", "--mscale-all-dim", "--moe-layer-freq",
+        "--moe-router-score-function", "--mtp-num-layers"}) {
     flags.push_back(accepted(name, kValue, kFromConfig));
   }
   return flags;
@@ -61,6 +43,22 @@ std::vector<FlagRow> shape_flags() {
       works("--vocab-size", &C::vocab_size, kChecked).when(kAnyRun),
       works("--rotary-base", &C::rotary_base, kChecked).when(kAnyRun),
       works("--norm-epsilon", &C::norm_epsilon, kChecked).when(kAnyRun),
+      works("--rotary-percent", &C::rotary_percent, kChecked).when(kAnyRun),
+      works("--num-experts", &C::num_experts, kChecked).when(kAnyRun),
+      works("--moe-ffn-hidden-size", &C::moe_ffn_hidden_size, kChecked).when(kAnyRun),
+      works("--moe-router-topk", &C::moe_router_topk, kChecked).when(kAnyRun),
+      works("--moe-shared-expert-intermediate-size", &C::moe_shared_expert_intermediate_size,
+            kChecked)
+          .when(kAnyRun),
+      works("--moe-router-num-groups", &C::moe_router_num_groups, kChecked).when(kAnyRun),
+      works("--moe-router-group-topk", &C::moe_router_group_topk, kChecked).when(kAnyRun),
+      works("--moe-router-topk-scaling-factor", &C::moe_router_topk_scaling_factor, kChecked)
+          .when(kAnyRun),
+      works("--q-lora-rank", &C::q_lora_rank, kChecked).when(kAnyRun),
+      works("--kv-lora-rank", &C::kv_lora_rank, kChecked).when(kAnyRun),
+      works("--qk-head-dim", &C::qk_head_dim, kChecked).when(kAnyRun),
+      works("--qk-pos-emb-head-dim", &C::qk_pos_emb_head_dim, kChecked).when(kAnyRun),
+      works("--v-head-dim", &C::v_head_dim, kChecked).when(kAnyRun),
       accepted("--make-vocab-size-divisible-by", kValue, "the vocabulary is not padded"),
       accepted("--padded-vocab-size", kValue, "the vocabulary is not padded"),
       accepted("--seq-length", kValue, "lengths vary; nothing is padded"),

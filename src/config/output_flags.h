@@ -107,6 +107,21 @@ struct ShapeFlags {
   Flag<std::optional<int64_t>> vocab_size;
   Flag<std::optional<double>> rotary_base;
   Flag<std::optional<double>> norm_epsilon;
+  Flag<std::optional<double>> rotary_percent;
+  // Of experts.
+  Flag<std::optional<int64_t>> num_experts;
+  Flag<std::optional<int64_t>> moe_ffn_hidden_size;
+  Flag<std::optional<int64_t>> moe_router_topk;
+  Flag<std::optional<int64_t>> moe_shared_expert_intermediate_size;
+  Flag<std::optional<int64_t>> moe_router_num_groups;
+  Flag<std::optional<int64_t>> moe_router_group_topk;
+  Flag<std::optional<double>> moe_router_topk_scaling_factor;
+  // Of latent attention.
+  Flag<std::optional<int64_t>> q_lora_rank;
+  Flag<std::optional<int64_t>> kv_lora_rank;
+  Flag<std::optional<int64_t>> qk_head_dim;
+  Flag<std::optional<int64_t>> qk_pos_emb_head_dim;
+  Flag<std::optional<int64_t>> v_head_dim;
 };
 
 }  // namespace slime::config

@@ -20,6 +20,50 @@ namespace slime::roles {
 
 namespace {
 
+/// Numbers of scripts that config.json has too: one row each, the same sentence for all.
+void check_numbers(const config::RunConfig& config, const model::ModelConfig& model,
+                   std::vector<std::string>& problems) {
+  const auto same = [&](const char* flag, const auto& given, auto actual, bool has_any = true) {
+    if (!given || (has_any && *given == actual)) return;
+    const std::string says = has_any ? fmt::format("{}", actual) : "nothing of the kind";
+    problems.push_back(
+        fmt::format("{} {}: config.json of --hf-checkpoint says {}", flag, *given, says));
+  };
+  same("--num-layers", config.num_layers, model.num_layers);
+  same("--hidden-size", config.hidden_size, model.hidden_size);
+  same("--ffn-hidden-size", config.ffn_hidden_size, model.intermediate_size);
+  same("--num-attention-heads", config.num_attention_heads, model.num_heads);
+  same("--num-query-groups", config.num_query_groups, model.num_kv_heads);
+  same("--vocab-size", config.vocab_size, model.vocab_size);
+  same("--rotary-base", config.rotary_base, model.rope.theta);
+  same("--norm-epsilon", config.norm_epsilon, model.norm_eps);
+
+  const bool is_latent = model.latent.kv_rank > 0;
+  if (!is_latent) {  // scripts of latent attention give these a meaning of their own, or none
+    same("--kv-channels", config.kv_channels, model.head_dim);
+    same("--rotary-percent", config.rotary_percent,
+         static_cast<double>(model.rotary_dim) / static_cast<double>(model.head_dim));
+  }
+  same("--kv-lora-rank", config.kv_lora_rank, model.latent.kv_rank, is_latent);
+  same("--q-lora-rank", config.q_lora_rank, model.latent.q_rank, model.latent.q_rank > 0);
+  same("--qk-head-dim", config.qk_head_dim, model.latent.plain_dim, is_latent);
+  same("--qk-pos-emb-head-dim", config.qk_pos_emb_head_dim, model.rotary_dim, is_latent);
+  same("--v-head-dim", config.v_head_dim, model.latent.value_dim, is_latent);
+
+  const model::ExpertsConfig& experts = model.experts;
+  const bool has_experts = model.has_experts();
+  same("--num-experts", config.num_experts, experts.count, has_experts);
+  same("--moe-ffn-hidden-size", config.moe_ffn_hidden_size, experts.width, has_experts);
+  same("--moe-router-topk", config.moe_router_topk, experts.per_token, has_experts);
+  same("--moe-shared-expert-intermediate-size", config.moe_shared_expert_intermediate_size,
+       experts.shared_width, experts.shared_width > 0);
+  same("--moe-router-num-groups", config.moe_router_num_groups, experts.num_groups, has_experts);
+  same("--moe-router-group-topk", config.moe_router_group_topk, experts.groups_per_token,
+       has_experts);
+  same("--moe-router-topk-scaling-factor", config.moe_router_topk_scaling_factor, experts.scaling,
+       has_experts);
+}
+
 /// Whether ranks can divide the model's experts.
 void check_experts(const config::RunConfig& config, const model::ModelConfig& model,
                    std::vector<std::string>& problems) {
@@ -90,22 +134,7 @@ void check_choices(const config::RunConfig& config, const model::ModelConfig& mo
 
 void check_shape(const config::RunConfig& config, const model::ModelConfig& model) {
   std::vector<std::string> problems;
-  const auto same = [&](const char* flag, const auto& given, auto actual) {
-    if (given && *given != actual) {
-      problems.push_back(
-          fmt::format("{} {}: {} of --hf-checkpoint says {}", flag, *given, "config.json", actual));
-    }
-  };
-  same("--num-layers", config.num_layers, model.num_layers);
-  same("--hidden-size", config.hidden_size, model.hidden_size);
-  same("--ffn-hidden-size", config.ffn_hidden_size, model.intermediate_size);
-  same("--num-attention-heads", config.num_attention_heads, model.num_heads);
-  same("--num-query-groups", config.num_query_groups, model.num_kv_heads);
-  // Scripts of latent attention give --kv-channels a meaning of their own, or none.
-  if (model.latent.kv_rank == 0) same("--kv-channels", config.kv_channels, model.head_dim);
-  same("--vocab-size", config.vocab_size, model.vocab_size);
-  same("--rotary-base", config.rotary_base, model.rope.theta);
-  same("--norm-epsilon", config.norm_epsilon, model.norm_eps);
+  check_numbers(config, model, problems);
   const int64_t longest =
       config.rollout_max_prompt_len.value_or(0) + config.rollout_max_response_len.value_or(0);
   if (model.max_positions > 0 && longest > model.max_positions) {

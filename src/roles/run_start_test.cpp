@@ -1,5 +1,6 @@
 #include "roles/run_start.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,6 +87,36 @@ TEST(CheckShape, OutputsOfExpertsWithBiasesAreDivided) {
   EXPECT_EQ(problem_of(config, model), "");
   model.hidden_size = 63;
   EXPECT_THAT(problem_of(config, model), HasSubstr("does not divide the 63 outputs of an expert"));
+}
+
+TEST(CheckShape, NumbersOfScriptsAreThoseOfTheModel) {
+  const model::ModelConfig deepseek = model_of("deepseek_v3"), dense = model_of("qwen3");
+  config::RunConfig config;
+  config.num_layers = deepseek.num_layers;
+  config.num_experts = deepseek.experts.count;
+  config.moe_ffn_hidden_size = deepseek.experts.width;
+  config.moe_router_topk = deepseek.experts.per_token;
+  config.moe_router_num_groups = deepseek.experts.num_groups;
+  config.kv_lora_rank = deepseek.latent.kv_rank;
+  config.v_head_dim = deepseek.latent.value_dim;
+  config.rotary_percent = 0.5;  // of latent attention scripts have no such number
+  EXPECT_EQ(problem_of(config, deepseek), "");
+  config.moe_router_topk = deepseek.experts.per_token + 1;
+  config.kv_lora_rank = 7;
+  EXPECT_THAT(problem_of(config, deepseek),
+              testing::AllOf(HasSubstr(fmt::format("--moe-router-topk {}: config.json of "
+                                                   "--hf-checkpoint says {}",
+                                                   deepseek.experts.per_token + 1,
+                                                   deepseek.experts.per_token)),
+                             HasSubstr("--kv-lora-rank 7: config.json of --hf-checkpoint says ")));
+  config = {};
+  config.num_experts = 8;
+  config.rotary_percent = 0.5;
+  EXPECT_THAT(problem_of(config, dense),
+              testing::AllOf(HasSubstr("--num-experts 8: config.json of --hf-checkpoint says "
+                                       "nothing of the kind"),
+                             HasSubstr("--rotary-percent 0.5: config.json of --hf-checkpoint "
+                                       "says 1")));
 }
 
 }  // namespace
