@@ -55,9 +55,9 @@ function(slime_included_libraries out)
   set(${out} ${libraries} PARENT_SCOPE)
 endfunction()
 
-# Files under src/NAME/page/ are compiled in: slime::NAME::page_file(name) returns their text (declared in NAME/page.h).
+# Files under src/NAME/page/ and src/NAME/trackers/ are compiled in: slime::NAME::page_file(name) returns their text (declared in NAME/page.h).
 function(slime_embedded_page name out)
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/page/*)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/page/* ${CMAKE_SOURCE_DIR}/src/${name}/trackers/*.py)
   if(NOT files)
     return()
   endif()

@@ -135,6 +135,9 @@ inline constexpr Condition kRolloutFiles{
 inline constexpr Condition kView{"--view", [](const RunConfig& c) { return c.view.get(); }};
 inline constexpr Condition kWandb{"--use-wandb",
                                   [](const RunConfig& c) { return c.use_wandb.get(); }};
+inline constexpr Condition kTrackers{"--report-to, with a tracker", [](const RunConfig& c) {
+                                       return c.use_wandb.get() || !c.report_to.peek().empty();
+                                     }};
 inline constexpr Condition kQueue{"--rollout-data-transport straw", [](const RunConfig& c) {
                                     return c.rollout_data_transport == "straw";
                                   }};

@@ -206,10 +206,9 @@ constexpr Foreign kForeign[] = {
     {"logging-dir", "--run-dir"},
     {"logging-steps", "nothing: every step is logged"},
     {"log-interval", "nothing: every step is logged"},
-    {"report-to", "--use-wandb; event files for TensorBoard are always written"},
-    {"run-name", "--wandb-group"},
-    {"experiment-name", "--wandb-group"},
-    {"project-name", "--wandb-project"},
+    {"run-name", "--tracker-run-name"},
+    {"experiment-name", "--tracker-run-name"},
+    {"project-name", "--tracker-project"},
     {"wandb-run-name", "--wandb-group"},
     {"wandb-entity", "--wandb-team"},
     // Precision and devices.

@@ -37,10 +37,38 @@ void check_dump_paths(ParsedFlags& flags, Problems& problems) {
   }
 }
 
+/// Leaves the trackers that have a process of their own in --report-to.
+void check_trackers(RunConfig& config, Problems& problems) {
+  const std::vector<std::string> with_package{"wandb", "mlflow", "trackio"};
+  std::vector<std::string> trackers;
+  for (const std::string& word : config.report_to.peek()) {
+    if (word == "none" || word == "tensorboard") continue;
+    const bool is_known =
+        word == "all" || std::ranges::find(with_package, word) != with_package.end();
+    problems.require(is_known, fmt::format("--report-to {}: should be {}, all, tensorboard or none",
+                                           word, fmt::join(with_package, ", ")));
+    for (const std::string& tracker : with_package) {
+      const bool is_asked = word == tracker || word == "all";
+      if (is_asked && std::ranges::find(trackers, tracker) == trackers.end())
+        trackers.push_back(tracker);
+    }
+  }
+  if (std::ranges::find(trackers, "wandb") != trackers.end()) {
+    config.use_wandb = true;
+  } else if (config.use_wandb.peek()) {
+    trackers.insert(trackers.begin(), "wandb");
+  }
+  config.report_to = trackers;
+  problems.require(
+      config.log_samples.peek() >= 0 && config.log_samples.peek() <= 100,
+      fmt::format("--log-samples {}: should be from 0 to 100", config.log_samples.peek()));
+}
+
 }  // namespace
 
 void check_output(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
+  check_trackers(config, problems);
   problems.require(config.eval_prompt_data.size() == 1 || config.eval_prompt_data.size() % 2 == 0,
                    "--eval-prompt-data: pairs of name and path");
   if (config.eval_prompt_data.size() == 1)

@@ -8,15 +8,18 @@
 ///                 | uint32 masked CRC-32C of the payload
 ///
 /// little-endian; each payload is a serialised `Event` protocol buffer
-/// (tensorflow/core/util/event.proto). We write two forms of it: the file version, once, and one
-/// Summary per step whose values are `simple_value`s.
+/// (tensorflow/core/util/event.proto). We write the file version, once, and Summaries: per step one whose
+/// values are `simple_value`s, and one of histograms and text (plug-in "text"); once the settings of the run
+/// (plug-in "hparams").
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "core/json.h"
 #include "report/metrics.h"
+#include "report/step_details.h"
 
 namespace slime::report {
 
@@ -26,6 +29,13 @@ std::string file_version_record(double unix_seconds);
 /// One record with all `metrics` of a step. Numbers become float32; those that are not finite are
 /// kept (TensorBoard marks them).
 std::string scalars_record(double unix_seconds, int64_t step, const Metrics& metrics);
+
+/// One record with the histograms and the sampled text of a step (tag rollout/samples, Markdown).
+std::string details_record(double unix_seconds, int64_t step, const StepDetails& details);
+
+/// The record of the run's settings, as TensorBoard's hparams page compares runs by them: numbers, words that
+/// are numbers too, booleans and text; of a list its words.
+std::string hparams_record(double unix_seconds, const json::object& settings);
 
 /// One record taken from the front of a file.
 struct EventRecord {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The files of src/report/page/, compiled into the program (cmake/slime_module.cmake, "page").
+/// The files of src/report/page/ and src/report/trackers/, compiled into the program (cmake/slime_module.cmake, "page").
 
 #include <string_view>
 

@@ -30,7 +30,8 @@ Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
       memory_(memory),
       timeline_(timeline),
       clock_(clock),
-      metrics_(config, folder, schedule.first_step, run, clock),
+      metrics_(config, folder, schedule.first_step, run, clock,
+               [this](const std::string& text) { message(text); }),
       summary_(!config.debug_rollout_only),
       users_output_(folder.plugin_logs()),
       progress_({.title = folder.title(),
@@ -240,7 +241,10 @@ void Recorder::end_step(int64_t step, const Collected& collected,
     for (const auto& [name, value] : of_rollout) metrics.erase(name);
   }
   add_metrics(metrics, collected.logged);
-  metrics_.write(step, metrics);
+  StepDetails details;
+  if (!config_.trains_on_rows())
+    details = details_of(collected.groups, report, config_.reward_key, config_.log_samples);
+  metrics_.write(step, metrics, details);
   progress_.step_done(std::move(line));
   timeline_.enter("trainer", "");
   timeline_.end_step(step);

@@ -39,7 +39,7 @@ namespace slime::report {
 /// the display, the closing table.
 class Recorder {
  public:
-  /// `run`: what run.json says. References outlive the object. Throws ConfigError when --use-wandb
+  /// `run`: what run.json says. References outlive the object. Throws ConfigError when a tracker
   /// cannot start.
   Recorder(const config::RunConfig& config, const RunFolder& folder,
            const setup::RunSchedule& schedule, const text::Tokenizer& tokenizer,

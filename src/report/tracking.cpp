@@ -108,15 +108,19 @@ void AppendFile::append(std::string_view bytes) {
   }
 }
 
-Tracker::Tracker(const fs::path& run_dir, int64_t first_step, const Clock& clock)
+Tracker::Tracker(const fs::path& run_dir, int64_t first_step, const Clock& clock,
+                 const json::object& settings)
     : clock_(clock),
       lines_(prepared_lines(run_dir, first_step)),
       events_(prepared_events(run_dir, first_step, clock)) {
-  if (fs::file_size(events_.path()) == 0)
-    events_.append(file_version_record(clock_.unix_seconds()));
+  const double now = clock_.unix_seconds();
+  const std::string version = file_version_record(now);
+  if (fs::file_size(events_.path()) == 0) events_.append(version);
+  if (!settings.empty() && fs::file_size(events_.path()) == version.size())
+    events_.append(hparams_record(now, settings));
 }
 
-void Tracker::write(int64_t step, const Metrics& metrics) {
+void Tracker::write(int64_t step, const Metrics& metrics, const StepDetails& details) {
   const double now = clock_.unix_seconds();
   std::string line = fmt::format("{{\"step\": {}, \"time\": {:.3f}", step, now);
   for (const auto& [name, number] : metrics) {
@@ -124,6 +128,7 @@ void Tracker::write(int64_t step, const Metrics& metrics) {
     line += std::isfinite(number) ? fmt::format("{}", number) : "null";
   }
   lines_.append(line + "}\n");
+  if (!details.empty()) events_.append(details_record(now, step, details));
   const auto update = metrics.find("train/step");
   if (update == metrics.end()) return events_.append(scalars_record(now, step, metrics));
   // TensorBoard draws an update's numbers over updates, as W&B does.

@@ -17,7 +17,9 @@
 #include <optional>
 
 #include "core/clock.h"
+#include "core/json.h"
 #include "report/event_file.h"
+#include "report/step_details.h"
 
 namespace slime::report {
 
@@ -41,11 +43,13 @@ class AppendFile {
 class Tracker {
  public:
   /// `first_step` is the step the run starts or resumes at: what an earlier process wrote for it
-  /// and for later steps is cut off first, as is a torn last record. `clock` outlives the tracker.
-  Tracker(const std::filesystem::path& run_dir, int64_t first_step, const Clock& clock);
+  /// and for later steps is cut off first, as is a torn last record. `settings` are the run's, for
+  /// TensorBoard, of the start that wrote step 0. `clock` outlives the tracker.
+  Tracker(const std::filesystem::path& run_dir, int64_t first_step, const Clock& clock,
+          const json::object& settings = {});
 
-  /// The metrics of one step. Several calls for one step are several lines.
-  void write(int64_t step, const Metrics& metrics);
+  /// The metrics of one step. Several calls for one step are several lines. TensorBoard gets `details` too.
+  void write(int64_t step, const Metrics& metrics, const StepDetails& details = {});
 
  private:
   const Clock& clock_;

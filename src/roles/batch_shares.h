@@ -1,6 +1,7 @@
 #pragma once
 
-/// A rollout step's samples as ranks get them, and the log-probs of all of them as ranks answer.
+/// A rollout step's samples as ranks get them, and what ranks answer of each of them: log-probs and
+/// advantage.
 
 #include <cstddef>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "comm/parallel_layout.h"
 #include "train/share.h"
+#include "train/trainer.h"
 
 namespace slime::roles {
 
@@ -22,11 +24,11 @@ class BatchShares {
   /// What a worker that is this rank is told (RankTask::kTrain).
   const std::string& frame_of(int rank) const { return frames_[dp_of(rank)]; }
 
-  /// What a rank answered: of its samples, in their order. Of ranks with the same samples the first one
-  /// of the last stage counts.
-  void take(int rank, std::vector<std::vector<float>> log_probs);
-  /// Of the whole batch, once every rank's were taken.
-  std::vector<std::vector<float>> take_log_probs() { return std::move(log_probs_); }
+  /// Moves log-probs and advantages out of what a rank answered: of its samples, in their order. Of ranks
+  /// with the same samples the first one of the last stage counts.
+  void take(int rank, train::TrainReport& report);
+  /// Those of the whole batch, once every rank's were taken.
+  void move_to(train::TrainReport& report);
 
  private:
   std::size_t dp_of(int rank) const;
@@ -35,6 +37,7 @@ class BatchShares {
   std::vector<train::BatchShare> shares_;
   std::vector<std::string> frames_;
   std::vector<std::vector<float>> log_probs_;
+  std::vector<float> advantages_;
 };
 
 }  // namespace slime::roles

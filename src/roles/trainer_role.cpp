@@ -38,10 +38,9 @@ void send_weights(train::Trainer& trainer, const Answer& answer) {
   answer("");
 }
 
-/// What is the same on all ranks is told by the first.
+/// What is the same on all ranks is read of the first alone, what is of samples of each.
 void train_share(train::Trainer& trainer, const train::BatchShare& share, const Answer& answer) {
-  const train::TrainReport report = trainer.train(share);
-  answer(trainer.mesh().rank() == 0 ? train::to_frame(report) : train::to_frame(report.log_probs));
+  answer(train::to_frame(trainer.train(share)));
 }
 
 void save(train::Trainer& trainer, const SaveTask& task, const Answer& answer) {

@@ -133,12 +133,11 @@ train::TrainReport TrainersApart::train(const train::TrainBatch& batch) {
     workers_.send_task(rank, shares.frame_of(rank));
   train::TrainReport report;
   for (int rank = 0; rank < workers_.count(); ++rank) {
-    const std::string answer = workers_.answer(rank, kWorkTimeout);
-    if (rank == 0) report = train::report_from_frame(answer);
-    shares.take(rank,
-                rank == 0 ? std::move(report.log_probs) : train::log_probs_from_frame(answer));
+    train::TrainReport own = train::report_from_frame(workers_.answer(rank, kWorkTimeout));
+    shares.take(rank, own);
+    if (rank == 0) report = std::move(own);
   }
-  report.log_probs = shares.take_log_probs();
+  shares.move_to(report);
   report.samples_of_steps =
       train::split_into_steps(batch.rollout_ids(), config_.batching.global_batch_size);
   return report;

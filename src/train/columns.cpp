@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
 #include <unordered_set>
 
 #include "comm/ordered_sum.h"
@@ -46,6 +47,27 @@ void add_token_mean(const char* name, const TokenColumn& column, const TrainBatc
 }
 
 }  // namespace
+
+std::vector<float> mean_advantages(const TrainBatch& batch, const Columns& columns) {
+  std::vector<float> means;
+  for (std::size_t i = 0; i < batch.samples.size(); ++i) {
+    const TrainSample& sample = batch.samples[i];
+    const Tensor& x = columns.advantage.of(i);
+    double sum = 0, count = 0;
+    if (x.defined()) {
+      const Tensor wide = x.to(at::kDouble).contiguous();
+      const auto* value = wide.const_data_ptr<double>();
+      for (int64_t t = 0; t < sample.response_length(); ++t) {
+        if (sample.loss_mask[t] == 0) continue;
+        sum += value[t];
+        ++count;
+      }
+    }
+    means.push_back(count > 0 ? static_cast<float>(sum / count)
+                              : std::numeric_limits<float>::quiet_NaN());
+  }
+  return means;
+}
 
 std::map<std::string, double> rollout_metrics(const TrainBatch& batch,
                                               const std::vector<StepPlan>& plans,

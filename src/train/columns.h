@@ -36,6 +36,9 @@ struct Columns {
   TokenColumn returns;
 };
 
+/// TrainReport::advantages.
+std::vector<float> mean_advantages(const TrainBatch& batch, const Columns& columns);
+
 /// Means over the batch as the original logs them before training: rollout/log_probs,
 /// rollout/advantages, ... per-rollout token means; rollout/kl a mean over all response tokens;
 /// rollout/response_lengths, rollout/truncated, ... over samples; rollout/rewards and

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Messages between controllers that train nothing themselves and their ranks, besides shares
-/// (train/share.h): the division of a batch, and the report of rank 0.
+/// (train/share.h): the division of a batch, and the reports of ranks.
 
 #include <string>
 #include <string_view>

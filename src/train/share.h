@@ -41,8 +41,5 @@ std::vector<StepPlan> plan_share(const BatchShare& share, const PlanOptions& giv
 /// The bytes of a frame, and back. Throws BugError for bytes that are no share.
 std::string to_frame(const BatchShare& share);
 BatchShare share_from_frame(std::string_view bytes);
-/// TrainReport::log_probs of a share.
-std::string to_frame(const std::vector<std::vector<float>>& log_probs);
-std::vector<std::vector<float>> log_probs_from_frame(std::string_view bytes);
 
 }  // namespace slime::train

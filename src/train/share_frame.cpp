@@ -138,21 +138,6 @@ BatchShare share_from_frame(std::string_view bytes) {
   return share;
 }
 
-std::string to_frame(const std::vector<std::vector<float>>& log_probs) {
-  Writer out;
-  out.put(static_cast<uint64_t>(log_probs.size()));
-  for (const std::vector<float>& sample : log_probs) out.put(sample);
-  return out.take();
-}
-
-std::vector<std::vector<float>> log_probs_from_frame(std::string_view bytes) {
-  Reader in(bytes);
-  std::vector<std::vector<float>> log_probs(in.count(sizeof(uint64_t)));
-  for (std::vector<float>& sample : log_probs) in.get(sample);
-  check(in.is_done(), "log-probs end where their bytes do");
-  return log_probs;
-}
-
 namespace {
 
 void put(Writer& out, const Metrics& metrics) {
@@ -187,6 +172,7 @@ std::string to_frame(const TrainReport& report) {
   out.put(report.stopped);
   out.put(static_cast<uint64_t>(report.log_probs.size()));
   for (const std::vector<float>& sample : report.log_probs) out.put(sample);
+  out.put(report.advantages);
   put(out, report.rollout);
   put(out, report.perf);
   out.put(report.num_tokens);
@@ -210,6 +196,7 @@ TrainReport report_from_frame(std::string_view bytes) {
   in.get(report.stopped);
   report.log_probs.resize(in.count(sizeof(uint64_t)));
   for (std::vector<float>& sample : report.log_probs) in.get(sample);
+  in.get(report.advantages);
   get(in, report.rollout);
   get(in, report.perf);
   in.get(report.num_tokens);

@@ -121,6 +121,7 @@ TEST(Share, ItsReportTravelsAsBytesToo) {
   report.steps[0].metrics["train/nan"] = std::numeric_limits<double>::infinity();
   report.stopped = "too many";
   report.log_probs = {{-0.5F, -0.25F}, {}};
+  report.advantages = {0.5F, -1.5F};
   report.rollout = {{"rollout/rewards", 2}};
   report.perf = {{"perf/actor_train_time", 0.7}};
   report.num_tokens = 100;
@@ -132,6 +133,7 @@ TEST(Share, ItsReportTravelsAsBytesToo) {
   EXPECT_EQ(back.steps[0].metrics, report.steps[0].metrics);
   EXPECT_EQ(back.steps[1].skipped, report.steps[1].skipped);
   EXPECT_EQ(back.log_probs, report.log_probs);
+  EXPECT_EQ(back.advantages, report.advantages);
   EXPECT_EQ(back.perf, report.perf);
   EXPECT_EQ(back.num_computed_tokens, 60);
   for (std::size_t length = 0; length < bytes.size(); ++length)

@@ -220,6 +220,7 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
     report.log_probs.push_back(
         to_floats(columns.old.of(i).defined() ? columns.old.of(i) : columns.seen.of(i)));
   }
+  report.advantages = mean_advantages(batch, columns);
   wait_for(network_.weights().flat());
   // On GPUs collectives fail behind the calls: nobody reads weights that did not arrive.
   mesh_.world().barrier("the new weights");

@@ -141,6 +141,9 @@ struct TrainReport {
   /// trained on, for people who compare them with the engine's. Empty for samples beyond the last
   /// full step.
   std::vector<std::vector<float>> log_probs;
+  /// Per sample of the batch, or share: mean advantage of its trained tokens. NaN for samples without one,
+  /// as those of log_probs that are empty; empty where none was computed.
+  std::vector<float> advantages;
   /// rollout/log_probs, rollout/advantages, rollout/rewards, ...: means over the batch.
   Metrics rollout;
   Metrics perf;            // seconds and rates: perf/actor_train_time, perf/actor_train_tflops, ...

@@ -85,6 +85,9 @@ TEST(Trainer, OneStepPerRolloutNeedsNoOldPassAndHasRatioOne) {
   EXPECT_DOUBLE_EQ(report.rollout.at("rollout/raw_reward"), 0.5);
   EXPECT_EQ(report.num_tokens, 2 * (23 + 24));
   EXPECT_EQ(report.num_computed_tokens, 2 * (23 + 24) - 2 * 20);
+  ASSERT_EQ(report.advantages.size(), 4u);  // rewards 1 and 0 of each group, less their mean
+  EXPECT_NEAR(report.advantages[0], -report.advantages[1], 1e-6);
+  EXPECT_GT(std::abs(report.advantages[0]), 0.4);
 }
 
 TEST(Trainer, GroupsThatAllGotTheSameRewardCountInTheMeanButNeedNoBackwardPass) {
