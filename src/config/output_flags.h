@@ -81,16 +81,13 @@ struct OutputFlags {
   Flag<bool> log_multi_turn{false};
   Flag<std::string> log_reward_category;
   Flag<double> load_debug_rollout_data_subsample{1.0};
-<<<<<<< HEAD
   Flag<bool> view{false};      // a process serves the run's page while it goes on
   Flag<int64_t> view_port{0};  // 0: one that is free
-=======
   /// Trackers beside the run's own files: wandb (which sets use_wandb), mlflow, trackio.
   Flag<std::vector<std::string>> report_to;
   Flag<std::string> tracker_project;
   Flag<std::string> tracker_run_name;
   Flag<int64_t> log_samples{3};  // of each step, as text
->>>>>>> a1224f4c (report: trackers get samples and histograms, one process each)
   Flag<bool> use_wandb{false};
   Flag<std::string> wandb_mode;
   Flag<std::string> wandb_dir;
