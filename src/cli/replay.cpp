@@ -33,7 +33,7 @@ std::string read_file(const fs::path& path) {
 /// What concerns how samples came about, how they were judged, or where the run was: a replay has
 /// its own.
 bool is_left_out(const std::string& name) {
-  static constexpr std::array<std::string_view, 20> kNames{"--run-dir",
+  static constexpr std::array<std::string_view, 22> kNames{"--run-dir",
                                                            "--ckpt-step",
                                                            "--rollout-data-dir",
                                                            "--save",
@@ -48,6 +48,8 @@ bool is_left_out(const std::string& name) {
                                                            "--load-debug-rollout-data",
                                                            "--dump-details",
                                                            "--rollout-function-path",
+                                                           "--environment",
+                                                           "--environment-args",
                                                            "--profile",
                                                            "--mask-offpolicy-in-partial-rollout",
                                                            "--num-data-workers",

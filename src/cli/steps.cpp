@@ -24,6 +24,7 @@
 #include "loop/translations.h"
 #include "loop/verb_door.h"
 #include "loop/verb_run.h"
+#include "plugin/environment.h"
 #include "report/run_folder.h"
 #include "setup/run_devices.h"
 #include "train/keep_freed_memory.h"
@@ -98,6 +99,7 @@ int drive(const StepsOptions& options) {
     throw ConfigError("--dry-run: is a flag of slime train, which looks at the same flags");
   fmt::print(stderr, "slime steps: {}\n", place);
   find_names(flags, hub::Wanted::kModel, /*may_download=*/true, "slime steps");
+  plugin::open_environment(flags);
   if (flags.config.device.peek() == "cpu") train::keep_freed_memory();
   refuse_hosts(flags.config);
   flags.config.keeps_engine_weights = !options.shares_weights && !options.has_built_in_loop &&

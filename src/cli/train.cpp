@@ -12,6 +12,7 @@
 #include "config/flag_records.h"
 #include "config/parse_flags.h"
 #include "core/json.h"
+#include "plugin/environment.h"
 #include "setup/run_devices.h"
 #include "train/keep_freed_memory.h"
 
@@ -53,6 +54,7 @@ int train(std::span<const std::string> arguments) {
   const bool is_chosen_here = flags.config.device.peek() == "auto";
   const std::string place = setup::choose_device(flags.config);
   find_names(flags, hub::Wanted::kModel, !flags.config.dry_run.peek(), "slime train");
+  plugin::open_environment(flags);
   if (flags.config.dry_run) return dry_run(flags, place, reader);
   fmt::print(stderr, "slime train: {}\n", place);
   if (flags.config.device.peek() == "cpu") train::keep_freed_memory();

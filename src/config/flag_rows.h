@@ -93,6 +93,8 @@ inline constexpr Condition kDrawingFunction{
       return !c.custom_generate_function_path.empty() || !c.eval_config.empty() ||
              has_users_rollout(c);
     }};
+inline constexpr Condition kEnvironment{
+    "--environment", [](const RunConfig& c) { return !c.environment.peek().empty(); }};
 inline constexpr Condition kBufferFunction{"a --rollout-function-path that reads a buffer",
                                            [](const RunConfig& c) { return has_users_rollout(c); }};
 inline constexpr Condition kAsyncRun{"slime train-async",

@@ -235,6 +235,45 @@ std::vector<FlagRow> async_flags() {
   };
 }
 
+std::vector<FlagRow> queue_flags() {
+  return {
+      works(
+          "--rollout-data-transport", &C::rollout_data_transport,
+          "straw: groups that wait are given out by the age of their weights, and a queue goes on "
+          "exactly or not at all. Nothing that was generated is lost in either case: the ledger "
+          "is always kept (docs/resume.md)",
+          {"straw", "object-store", "nixl"})
+          .when(kAnyRun),
+      works("--rollout-data-dir", &C::rollout_data_dir,
+            "folder of the rollout files of runs; RUN_DIR/rollouts leads there. Default: "
+            "RUN_DIR/rollouts")
+          .when(kQueue),
+      works("--rollout-storage-profile", &C::rollout_storage_profile,
+            "juicefs: a run is refused where its folder has no file locks", {"local", "juicefs"})
+          .when(kQueue),
+      works("--rollout-storage-declaration", &C::rollout_storage_declaration,
+            "JSON file that declares what a JuiceFS mount promises, and is checked")
+          .when(kQueue),
+      works("--rollout-queue-run-id", &C::rollout_queue_run_id,
+            "name of the run: it is in every checkpoint, and one of another name is refused")
+          .when(kQueue),
+      works("--rollout-queue-online-gc", &C::rollout_queue_online_gc,
+            "behind each checkpoint, delete what no checkpoint needs: records of the ledger "
+            "(their sums stay) and rollout files")
+          .when(kQueue),
+      accepted("--rollout-queue-lease-seconds", kValue,
+               "a worker's groups are drawn again once its connection or its heartbeat ends, which "
+               "no lease has to wait for"),
+      works(
+          "--rollout-queue-segment-mib", &C::rollout_queue_segment_mib,
+          "--rollout-queue-online-gc waits until so much of the ledger is to be deleted; default: "
+          "until it is half of it")
+          .when(kQueue),
+      accepted("--rollout-io-concurrency", kValue,
+               "one thread writes rollout files, beside the loop and in order"),
+  };
+}
+
 std::vector<FlagRow> reward_flags() {
   return {
       works(

@@ -41,7 +41,9 @@ struct DataFlags {
   Flag<bool> no_special_tokens_in_content{false};
   Flag<std::string> data_source_path{"slime.rollout.data_source.RolloutDataSourceWithBuffer"};
   Flag<bool> disable_rollout_global_dataset{
-      false};                            // prompts are the user's own functions' business
+      false};                                // prompts are the user's own functions' business
+  Flag<std::string> environment;             // kind:name; gives the prompts, generates and scores
+  Flag<std::string> environment_args{"{}"};  // a JSON object of its own settings
   Flag<std::string> rollout_buffer_url;  // of `slime buffer`, for rollout functions that read it
   Flag<std::string> rollout_task_type{"math"};  // which of its generators draws
   Flag<int64_t> fetch_trajectory_retry_times{

@@ -28,7 +28,8 @@ namespace {
 
 void check_prompt_data(RunConfig& config, Problems& problems) {
   const bool makes_prompts = has_users_data_source(config) || has_users_rollout(config);
-  const bool has_data = !config.prompt_data.empty() || !config.load_debug_rollout_data.empty();
+  const bool has_data = !config.prompt_data.empty() || !config.environment.peek().empty() ||
+                        !config.load_debug_rollout_data.empty();
   problems.require(
       has_data || makes_prompts || config.takes_requests,
       "--prompt-data: missing; a file of rows, or a data set of the hub: openai/gsm8k:train");

@@ -81,6 +81,7 @@ void Evaluation::add_score(report::EvalReport& report, report::EvalScore& score,
   report::Metrics samples = report::sample_metrics(counted, key, prefix + "/");
   report.metrics[prefix + "-truncated_ratio"] = samples[prefix + "/truncated_ratio"];
   report::add_metrics(report.metrics, samples);
+  report::add_metrics(report.metrics, report::reward_part_metrics(counted, key, prefix + "/"));
   if (config_.log_passrate)
     report::add_metrics(report.metrics, report::pass_at_k(counted, key, prefix + "-"));
   if (failed > 0) {

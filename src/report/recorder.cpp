@@ -70,6 +70,7 @@ void Recorder::add_samples(const Collected& collected, Metrics& metrics, StepSum
   summary_.add_reward(reward);
   line.figures.emplace_back("reward", reward);
   add_metrics(metrics, sample_metrics(collected.groups, config_.reward_key, "rollout/"));
+  add_metrics(metrics, reward_part_metrics(collected.groups, config_.reward_key, "rollout/"));
   if (config_.log_multi_turn) {
     add_metrics(metrics,
                 multi_turn_metrics(collected.groups, config_.rollout_max_response_len.value_or(0)));

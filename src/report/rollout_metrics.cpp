@@ -34,6 +34,9 @@ bool is_right(const std::vector<const Sample*>& execution, const std::string& re
   return !has_failed(execution) && execution_reward(execution, reward_key) == 1.0;
 }
 
+/// Names of reward records are a function's, which may make up any number of them.
+constexpr std::size_t kMostRewardParts = 64;
+
 /// A number that a user's function set and that nothing but metrics reads.
 double number_of(const json::object& fields, std::string_view name) {
   const json::value* value = fields.if_contains(name);
@@ -142,6 +145,30 @@ Metrics category_metrics(std::span<const Group> groups, const std::string& field
   }
   Metrics metrics;
   for (const auto& [value, count] : counts) metrics["rollout/error_cat/" + value] = count / total;
+  return metrics;
+}
+
+Metrics reward_part_metrics(std::span<const Group> groups, const std::string& reward_key,
+                            const std::string& prefix) {
+  struct Mean {
+    double sum = 0, count = 0;
+  };
+  std::map<std::string, Mean> means;
+  for (const Group& group : groups) {
+    for (const Sample& sample : group.samples) {
+      const json::object* reward = sample.reward.if_object();
+      if (reward == nullptr) continue;
+      for (const auto& [name, value] : *reward) {
+        if (name == reward_key || !(value.is_number() || value.is_bool())) continue;
+        if (means.size() >= kMostRewardParts && !means.contains(std::string(name))) continue;
+        Mean& mean = means[std::string(name)];
+        mean.sum += value.is_bool() ? (value.get_bool() ? 1 : 0) : value.to_number<double>();
+        ++mean.count;
+      }
+    }
+  }
+  Metrics metrics;
+  for (const auto& [name, mean] : means) metrics[prefix + "reward/" + name] = mean.sum / mean.count;
   return metrics;
 }
 

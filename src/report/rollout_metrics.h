@@ -33,6 +33,11 @@ Metrics multi_turn_metrics(std::span<const Group> groups, int64_t longest);
 /// rollout/error_cat/<value>.
 Metrics category_metrics(std::span<const Group> groups, const std::string& field);
 
+/// Means of the numbers that reward records have beside `reward_key`, over the samples that have them, as
+/// <prefix>reward/<name>.
+Metrics reward_part_metrics(std::span<const Group> groups, const std::string& reward_key,
+                            const std::string& prefix);
+
 /// rollout_time; tokens_per_gpu_per_sec and effective_... of each of `num_devices` GPUs;
 /// longest_sample_...; request/e2e_latency and decode/throughput of samples that an engine timed;
 /// non_generation_time/... where users' functions set it. All under perf/.

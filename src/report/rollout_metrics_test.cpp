@@ -51,6 +51,14 @@ TEST(RolloutMetrics, AFailedSampleCountsZero) {
   EXPECT_EQ(num_failed(groups), 1);
 }
 
+TEST(RolloutMetrics, PartsOfRewardRecordsAreMeansOverTheSamplesThatHaveThem) {
+  std::vector<Group> groups{scored_group({1, 1, 1}, {1, 1, 1})};
+  groups[0].samples[0].reward = parse_json(R"({"reward": 1, "form": 0.5, "why": "x"})", "");
+  groups[0].samples[1].reward = parse_json(R"({"reward": 0, "form": 0.25, "done": true})", "");
+  const Metrics parts = reward_part_metrics(groups, "reward", "rollout/");
+  EXPECT_EQ(parts, (Metrics{{"rollout/reward/form", 0.375}, {"rollout/reward/done", 1}}));
+}
+
 TEST(RolloutMetrics, AnExecutionThatBecameSeveralSamplesCountsOnce) {
   // Two executions: one of three samples that is right, one of one sample that is not.
   std::vector<Group> groups{scored_group({1, 1, 1, 0}, {1, 2, 3, 4})};
