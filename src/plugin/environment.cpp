@@ -25,6 +25,8 @@ namespace {
 
 constexpr const char* kGenerate = "slime.environments.generate";
 constexpr std::size_t kLongestAnswer = 1 << 20;
+/// An environment that fails does so from its first episode.
+constexpr int64_t kMostFailedGroups = 8;
 constexpr const char* kRewardField = "reward";
 
 /// All that it writes to its standard output; its standard error is this program's.
@@ -110,6 +112,8 @@ void open_environment(config::ParsedFlags& flags) {
   set(config.apply_chat_template, true, config);
   set(config.custom_generate_function_path, std::string(kGenerate), config);
   if (!flags.gives("--reward-key")) set(config.reward_key, std::string(kRewardField), config);
+  if (!flags.gives("--max-failed-groups"))
+    set(config.max_failed_groups, kMostFailedGroups, config);
   if (!config.eval_interval) return;
   if (!flags.gives("--eval-reward-key"))
     set(config.eval_reward_key, std::string(kRewardField), config);

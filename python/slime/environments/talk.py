@@ -1,0 +1,58 @@
+"""One conversation of an episode, in a session of the run's own server: the turns are kept there as they were sampled."""
+
+import contextlib
+import logging
+
+from slime.agent.server_sessions import ServerSessions
+from slime.utils.http_utils import HttpStatusError, post
+
+__all__ = ["Talk", "open_talk"]
+
+logger = logging.getLogger(__name__)
+
+
+class Talk:
+    def __init__(self, url, messages, tools):
+        self._url, self.messages, self._tools = url, list(messages), tools
+        self.num_turns = 0
+
+    async def say(self):
+        """The model's next message, which is in `messages` then. None: it was cut off, or the context or the turns are used up."""
+        asked = {"messages": self.messages, **({"tools": self._tools} if self._tools else {})}
+        try:
+            answer = await post(f"{self._url}/v1/chat/completions", asked, max_retries=1)
+        except HttpStatusError as error:
+            if error.status == 400 and "context" in error.text:
+                return None
+            raise
+        choice = answer["choices"][0]
+        self.messages.append(choice["message"])
+        self.num_turns += 1
+        return None if choice["finish_reason"] == "length" else choice["message"]
+
+    def hear(self, text, role="user", **fields):
+        self.messages.append({"role": role, "content": text, **fields})
+
+
+@contextlib.asynccontextmanager
+async def open_session(engine):
+    """(sessions, name): the session ends with the block, whatever happens in it."""
+    sessions = ServerSessions(engine.url)
+    name = await sessions.open(sampling_defaults=engine.sampling_params, max_context_tokens=engine.max_context_tokens)
+    try:
+        yield sessions, name
+    except BaseException:
+        with contextlib.suppress(Exception):
+            await sessions.drop(name, wait_timeout=0)
+        raise
+
+
+@contextlib.asynccontextmanager
+async def open_talk(engine, messages, tools=None):
+    """(talk, finish): `await finish(sample)` ends the session and returns its samples."""
+    async with open_session(engine) as (sessions, name):
+
+        async def finish(sample):
+            return await sessions.finish(name, base_sample=sample)
+
+        yield Talk(sessions.url(name), messages, tools), finish
