@@ -28,15 +28,15 @@ constexpr std::chrono::milliseconds kViewStopGrace{200};  // streams never end b
 
 /// On the usual port, or on a free one where that is taken.
 std::unique_ptr<net::HttpServer> server_on(net::HttpServerConfig config, std::optional<int> port,
-                                           view::RunCatalog& catalog) {
+                                           view::RunCatalog& catalog, view::SampleStore& store) {
   config.port = static_cast<std::uint16_t>(port.value_or(kUsualPort));
   try {
-    return std::make_unique<net::HttpServer>(config, view::view_routes(catalog));
+    return std::make_unique<net::HttpServer>(config, view::view_routes(catalog, store));
   } catch (const ConfigError&) {
     if (port) throw;
   }
   config.port = 0;
-  return std::make_unique<net::HttpServer>(config, view::view_routes(catalog));
+  return std::make_unique<net::HttpServer>(config, view::view_routes(catalog, store));
 }
 
 }  // namespace
@@ -62,10 +62,11 @@ int view(std::span<const std::string> arguments) {
   const sigset_t stop_signals = block_stop_signals();
   raise_descriptor_limit();
   view::RunCatalog catalog(folders, is_of_run);
+  view::SampleStore store;
   net::HttpServerConfig config{.num_threads = 4, .serves_own_user_only = true};
   config.body_limit_bytes = 1 << 10;  // nothing is sent to it
   config.max_connections = 256;
-  const std::unique_ptr<net::HttpServer> server = server_on(config, port, catalog);
+  const std::unique_ptr<net::HttpServer> server = server_on(config, port, catalog, store);
   server->start();
   // Not fmt::print, which throws when nobody reads.
   std::fputs(fmt::format("view: {}/ shows {}\n", server->url(), folders.front().string()).c_str(),

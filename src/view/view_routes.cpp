@@ -4,13 +4,13 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
 #include "report/metrics_json.h"
 #include "report/page.h"
-#include "report/run_files.h"
 #include "view/event_stream.h"
 #include "view/guarded_route.h"
 #include "view/metric_tail.h"
+#include "view/run_metrics.h"
+#include "view/sample_routes.h"
 
 namespace slime::view {
 namespace {
@@ -18,8 +18,6 @@ namespace {
 using net::HttpExchange;
 using net::HttpRequest;
 using net::HttpResponse;
-
-constexpr std::size_t kPointsPerMetric = 4000;
 
 struct PageFile {
   std::string_view name;
@@ -39,23 +37,17 @@ constexpr auto kPageFiles = std::to_array<PageFile>({
     {"state.js", kScript},
     {"feed.js", kScript},
     {"run_list.js", kScript},
+    {"samples.js", kScript},
+    {"group.js", kScript},
+    {"alarms.js", kScript},
+    {"settings.js", kScript},
     {"live.js", kScript},
 });
 
-std::filesystem::path folder_of(RunCatalog& catalog, const HttpRequest& request) {
-  const auto run = request.query_value("run");
-  if (!run) throw ConfigError("run: is missing; GET /api/runs lists their ids");
-  const auto folder = catalog.folder_of(*run);
-  if (!folder) throw ConfigError("run: there is none of this id; GET /api/runs lists them");
-  return *folder;
-}
-
 HttpResponse metrics_of(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "metrics.jsonl";
   // First, so that no row is lost that comes meanwhile; one that is told twice does no harm.
-  std::string position = tail_position(file);
-  report::RunMetrics metrics;
-  if (std::filesystem::exists(file)) metrics = report::read_metrics(file, kPointsPerMetric);
+  std::string position = tail_position(folder / "metrics.jsonl");
+  const report::RunMetrics metrics = metrics_of_run(folder);
   const json::object body{
       {"position", std::move(position)},
       {"num_steps", metrics.num_steps},
@@ -67,7 +59,7 @@ HttpResponse metrics_of(const std::filesystem::path& folder) {
 
 }  // namespace
 
-std::vector<net::HttpRoute> view_routes(RunCatalog& catalog) {
+std::vector<net::HttpRoute> view_routes(RunCatalog& catalog, SampleStore& store) {
   std::vector<net::HttpRoute> routes;
   const auto add_file = [&routes](const std::string& path, std::string_view name,
                                   std::string_view type) {
@@ -84,11 +76,12 @@ std::vector<net::HttpRoute> view_routes(RunCatalog& catalog) {
     return HttpResponse{.status = 200, .body = json_text(catalog.list())};
   }));
   routes.push_back(guarded_route("/api/metrics", [&catalog](const HttpRequest& request) {
-    return metrics_of(folder_of(catalog, request));
+    return metrics_of(folder_of_request(catalog, request));
   }));
   routes.emplace_back(
       "GET", "/api/events", net::RouteClass::kInference,
       [&catalog](HttpExchange& exchange) { return stream_events(catalog, exchange); });
+  add_sample_routes(catalog, store, routes);
   return routes;
 }
 

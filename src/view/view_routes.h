@@ -16,10 +16,11 @@
 
 #include "net/http_exchange.h"
 #include "view/run_catalog.h"
+#include "view/sample_routes.h"
 
 namespace slime::view {
 
-/// `catalog` outlives the routes.
-std::vector<net::HttpRoute> view_routes(RunCatalog& catalog);
+/// `catalog` and `store` outlive the routes. Routes of samples: view/sample_routes.h.
+std::vector<net::HttpRoute> view_routes(RunCatalog& catalog, SampleStore& store);
 
 }  // namespace slime::view

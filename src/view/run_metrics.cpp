@@ -1,0 +1,43 @@
+#include "view/run_metrics.h"
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace slime::view {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPointsPerMetric = 4000;
+constexpr double kUsualGroups = 32;  // the default of --rollout-batch-size
+
+}  // namespace
+
+fs::path folder_of_request(RunCatalog& catalog, const net::HttpRequest& request) {
+  const auto run = request.query_value("run");
+  if (!run) throw ConfigError("run: is missing; GET /api/runs lists their ids");
+  const auto folder = catalog.folder_of(*run);
+  if (!folder) throw ConfigError("run: there is none of this id; GET /api/runs lists them");
+  return *folder;
+}
+
+report::RunMetrics metrics_of_run(const fs::path& folder) {
+  const fs::path file = folder / "metrics.jsonl";
+  return fs::exists(file) ? report::read_metrics(file, kPointsPerMetric) : report::RunMetrics{};
+}
+
+json::object flags_of(const fs::path& folder) {
+  std::vector<std::string> ignored;
+  json::object run = report::read_run_record(folder / "run.json", ignored);
+  json::value* flags = run.if_contains("flags");
+  return flags != nullptr && flags->is_object() ? std::move(flags->get_object()) : json::object();
+}
+
+double groups_per_step(const json::object& flags) {
+  const json::value* groups = flags.if_contains("--rollout-batch-size");
+  return groups != nullptr && groups->is_number() ? groups->to_number<double>() : kUsualGroups;
+}
+
+}  // namespace slime::view
