@@ -1,5 +1,6 @@
 #include "kernels/block_chain.h"
 
+#include "kernels/adapters.h"
 #include "kernels/device.h"
 
 namespace slime::kernels {
@@ -11,15 +12,15 @@ Tensor unfused_block_chain(const BlockChain& chain) {
     return partial_TH;
   };
   const Tensor output_TH =
-      summed(device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H));
+      summed(adapted_linear(chain.attended_TC, chain.output_HC, chain.output_bias_H));
   const Tensor input_TH =
       device.add_rms_norm_(chain.residual_TH, output_TH, chain.post_norm_H, chain.eps);
-  const Tensor gated_TF = device.gated_linear(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
-  const Tensor update_TH = summed(device.linear(gated_TF, chain.down_HF, chain.down_bias_H));
+  const Tensor gated_TF = adapted_gated_linear(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
+  const Tensor update_TH = summed(adapted_linear(gated_TF, chain.down_HF, chain.down_bias_H));
   if (!chain.next_norm_H.defined()) return update_TH;
   const Tensor next_TH =
       device.add_rms_norm_(chain.residual_TH, update_TH, chain.next_norm_H, chain.eps);
-  return device.linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
+  return adapted_linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
 }
 
 Tensor block_chain(const BlockChains* chains, const BlockChain& chain) {

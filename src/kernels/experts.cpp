@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
+#include "kernels/adapters.h"
 #include "kernels/clamped_swiglu.h"
 #include "kernels/device.h"
 #include "kernels/kept_param.h"
@@ -20,22 +22,31 @@ using torch::autograd::variable_list;
 
 /// One of the two matrices of each expert.
 struct Matrices {
-  Matrix weight;                 // [E, outputs, inputs], or turned
-  Tensor grad;                   // likewise
+  Matrix weight;                             // [E, outputs, inputs], or turned; without adapters
+  const MatrixAdapters* adapters = nullptr;  // null: none now
+  Tensor grad;                               // likewise
   Tensor bias_EB, bias_grad_EB;  // of the outputs from bias_begin on; undefined without biases
   int64_t bias_begin = 0;
   bool is_turned = false;
 };
 
-/// The experts of one call: their matrices, and which rows are whose.
+/// The experts of one call: their matrices, and which rows are whose. `token_S`: of which row of the pass
+/// each is; undefined where a pass has one adapter.
 class Group {
  public:
-  Group(const ExpertStack& stack, const GroupStarts& starts)
+  Group(const ExpertStack& stack, const GroupStarts& starts, const Tensor& token_S = {})
       : starts_(starts),
         is_in_turns_(stack.is_in_turns),
         limit_(stack.swiglu_limit),
         gate_up_(matrices(stack.gate_up, stack.gate_up_bias, 0)),
-        down_(matrices(stack.down, stack.down_bias, stack.down_bias_begin)) {}
+        down_(matrices(stack.down, stack.down_bias, stack.down_bias_begin)) {
+    for (const Matrices* m : {&gate_up_, &down_}) {
+      if (m->adapters == nullptr || rows_) continue;
+      check(token_S.defined() || m->adapters->rows->takes_one(),
+            "rows of experts on other ranks have one adapter");
+      rows_ = token_S.defined() ? m->adapters->rows->of(token_S) : *m->adapters->rows;
+    }
+  }
 
   const Matrices& gate_up() const { return gate_up_; }
   const Matrices& down() const { return down_; }
@@ -45,11 +56,13 @@ class Group {
     const Tensor y_SO = m.is_turned ? device.grouped_input_grad(x_SI, m.weight, starts_)
                                     : device.grouped_linear(x_SI, m.weight, starts_);
     if (m.bias_EB.defined()) biased(y_SO, m).add_(bias_of_rows(m, x_SI.size(0)));
+    if (m.adapters != nullptr) add_grouped_pairs_(y_SO, x_SI, *m.adapters, *rows_, starts_);
     return y_SO;
   }
 
   Tensor gated_product(const Tensor& x_SI) const {
-    if (gate_up_.is_turned || gate_up_.bias_EB.defined()) return gated(product(x_SI, gate_up_));
+    if (gate_up_.is_turned || gate_up_.bias_EB.defined() || gate_up_.adapters != nullptr)
+      return gated(product(x_SI, gate_up_));
     return kernels_for(x_SI).grouped_gated_linear(x_SI, gate_up_.weight, starts_);
   }
 
@@ -64,11 +77,14 @@ class Group {
 
   Tensor input_grad(const Tensor& dy_SO, const Matrices& m) const {
     const Device& device = kernels_for(dy_SO);
-    return m.is_turned ? device.grouped_linear(dy_SO, m.weight, starts_)
-                       : device.grouped_input_grad(dy_SO, m.weight, starts_);
+    const Tensor dx_SI = m.is_turned ? device.grouped_linear(dy_SO, m.weight, starts_)
+                                     : device.grouped_input_grad(dy_SO, m.weight, starts_);
+    if (m.adapters != nullptr) add_grouped_pairs_input_grad_(dx_SI, dy_SO, *m.adapters, starts_);
+    return dx_SI;
   }
 
   void add_weight_grad(const Tensor& dy_SO, const Tensor& x_SI, const Matrices& m) const {
+    if (m.adapters != nullptr) add_grouped_pairs_grad_(*m.adapters, dy_SO, x_SI, starts_);
     if (!m.grad.defined()) return;
     const Device& device = kernels_for(dy_SO);
     if (m.is_turned) return device.add_grouped_weight_grad_(m.grad, x_SI, dy_SO, starts_);
@@ -105,10 +121,14 @@ class Group {
 
  private:
   Matrices matrices(const MatrixParam& weight, const Param& bias, int64_t bias_begin) const {
-    const Matrix stack = weight.matrix.stacked(num_experts());
-    return {stack,      weight.grad.defined() ? weight.grad.view(stack.values.sizes()) : Tensor(),
-            bias.value, bias.grad,
-            bias_begin, is_in_turns_};
+    const Matrix stack = weight.matrix.stacked(num_experts()).without_adapters();
+    return {.weight = stack,
+            .adapters = adds(weight.matrix.adapters) ? weight.matrix.adapters : nullptr,
+            .grad = weight.grad.defined() ? weight.grad.view(stack.values.sizes()) : Tensor(),
+            .bias_EB = bias.value,
+            .bias_grad_EB = bias.grad,
+            .bias_begin = bias_begin,
+            .is_turned = is_in_turns_};
   }
 
   Tensor expert_of_rows(int64_t num_rows) const {
@@ -130,6 +150,7 @@ class Group {
   double limit_;
   Matrices gate_up_;
   Matrices down_;
+  std::optional<AdapterRows> rows_;  // of adapters, where there are some
 };
 
 /// Rows of the tokens, as their visits stand.
@@ -144,7 +165,8 @@ void check_weights(const Tensor& x_TH, const ExpertVisits& visits, const Tensor&
 struct Experts : torch::autograd::Function<Experts> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_TH, const ExpertVisits& visits,
                         const Tensor& weight_TK, const ExpertStack& stack) {
-    const ExpertRows rows = expert_rows(rows_of(x_TH, visits.token_S), visits.starts, stack);
+    const ExpertRows rows =
+        expert_rows(rows_of(x_TH, visits.token_S), visits.starts, stack, visits.token_S);
     ctx->save_for_backward({x_TH, weight_TK, rows.gate_up_S2F});
     ctx->saved_data["starts"] = visits.starts.host;
     ctx->saved_data["device_starts"] = visits.starts.device_E1;
@@ -184,8 +206,9 @@ struct Experts : torch::autograd::Function<Experts> {
 
 }  // namespace
 
-ExpertRows expert_rows(const Tensor& x_SH, const GroupStarts& starts, const ExpertStack& stack) {
-  const Group group(stack, starts);
+ExpertRows expert_rows(const Tensor& x_SH, const GroupStarts& starts, const ExpertStack& stack,
+                       const Tensor& token_S) {
+  const Group group(stack, starts, token_S);
   const Tensor gate_up_S2F = group.product(x_SH, group.gate_up());
   return {group.product(group.gated(gate_up_S2F), group.down()), gate_up_S2F};
 }
@@ -225,7 +248,7 @@ Tensor inferred_experts(const Tensor& x_TH, const ExpertVisits& visits, const Te
   const TraceRange range("experts");
   check_weights(x_TH, visits, weight_TK);
   check(!at::GradMode::is_enabled(), "gates and ups that have a gradient are kept");
-  const Group group(stack, visits.starts);
+  const Group group(stack, visits.starts, visits.token_S);
   const Tensor gated_SF = group.gated_product(rows_of(x_TH, visits.token_S));
   return sum_of_visits(group.product(gated_SF, group.down()), visits.place_TK, weight_TK);
 }
@@ -236,7 +259,8 @@ Tensor experts(const Tensor& x_TH, const ExpertVisits& visits, const Tensor& wei
   check_weights(x_TH, visits, weight_TK);
   if (at::GradMode::is_enabled() && (x_TH.requires_grad() || weight_TK.requires_grad()))
     return Experts::apply(x_TH, visits, weight_TK, stack);
-  const ExpertRows rows = expert_rows(rows_of(x_TH, visits.token_S), visits.starts, stack);
+  const ExpertRows rows =
+      expert_rows(rows_of(x_TH, visits.token_S), visits.starts, stack, visits.token_S);
   return sum_of_visits(rows.out_SH, visits.place_TK, weight_TK);
 }
 

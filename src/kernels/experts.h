@@ -48,7 +48,9 @@ struct ExpertRows {
   Tensor out_SH;       // what the visits return, before their weights
   Tensor gate_up_S2F;  // for the backward
 };
-ExpertRows expert_rows(const Tensor& x_SH, const GroupStarts& starts, const ExpertStack& stack);
+/// `token_S`: of which row of the pass each is; needed where its rows have several adapters.
+ExpertRows expert_rows(const Tensor& x_SH, const GroupStarts& starts, const ExpertStack& stack,
+                       const Tensor& token_S = {});
 
 struct ExpertRowGradients {
   Tensor dx_SH;

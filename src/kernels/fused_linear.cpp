@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.h"
+#include "kernels/adapters.h"
 #include "kernels/device.h"
 #include "kernels/kept_param.h"
 
@@ -22,10 +23,9 @@ void keep_product(AutogradContext* ctx, const MatrixParam& weight, const Param& 
 Tensor linear_backward(AutogradContext* ctx, const Tensor& dy_TO, const Tensor& x_TI) {
   const MatrixParam weight = kept_matrix_param(ctx, "weight");
   const Tensor bias_grad = ctx->saved_data["bias_grad"].toTensor();
-  const Device& device = kernels_for(dy_TO);
-  if (weight.grad.defined()) device.add_linear_weight_grad_(weight.grad, dy_TO, x_TI);
-  if (bias_grad.defined()) device.add_bias_grad_(bias_grad, dy_TO);
-  return device.linear_input_grad(dy_TO, weight.matrix);
+  add_adapted_weight_grad_(weight, dy_TO, x_TI);
+  if (bias_grad.defined()) kernels_for(dy_TO).add_bias_grad_(bias_grad, dy_TO);
+  return adapted_input_grad(dy_TO, weight.matrix);
 }
 
 struct AddNormLinear : torch::autograd::Function<AddNormLinear> {
@@ -40,7 +40,7 @@ struct AddNormLinear : torch::autograd::Function<AddNormLinear> {
     ctx->saved_data["norm_grad"] = norm.grad;
     ctx->saved_data["eps"] = eps;
     keep_product(ctx, weight, bias);
-    return {sum_TH, device.linear(normed_TH, weight.matrix, bias.value)};
+    return {sum_TH, adapted_linear(normed_TH, weight.matrix, bias.value)};
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor sum_TH = ctx->get_saved_variables()[0];
@@ -62,7 +62,7 @@ struct SwigluLinear : torch::autograd::Function<SwigluLinear> {
     const Device& device = kernels_for(gate_up_T2F);
     ctx->save_for_backward({gate_up_T2F});
     keep_product(ctx, weight, bias);
-    return device.linear(device.swiglu(gate_up_T2F), weight.matrix, bias.value);
+    return adapted_linear(device.swiglu(gate_up_T2F), weight.matrix, bias.value);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor gate_up_T2F = ctx->get_saved_variables()[0];
@@ -78,13 +78,14 @@ struct SwigluLinear : torch::autograd::Function<SwigluLinear> {
 AddedLinear add_norm_linear(const Tensor& x_TH, const Tensor& update_TH, const Param& norm_H,
                             double eps, const MatrixParam& weight_OH, const Param& bias_O) {
   check(at::GradMode::is_enabled(), "what is made again in the backward pass has one");
-  const variable_list out = AddNormLinear::apply(x_TH, update_TH, norm_H, eps, weight_OH, bias_O);
+  const variable_list out =
+      AddNormLinear::apply(x_TH, update_TH, norm_H, eps, in_this_pass(weight_OH), bias_O);
   return {out[0], out[1]};
 }
 
 Tensor swiglu_linear(const Tensor& gate_up_T2F, const MatrixParam& weight_OF, const Param& bias_O) {
   check(at::GradMode::is_enabled(), "what is made again in the backward pass has one");
-  return SwigluLinear::apply(gate_up_T2F, weight_OF, bias_O);
+  return SwigluLinear::apply(gate_up_T2F, in_this_pass(weight_OF), bias_O);
 }
 
 }  // namespace slime::kernels

@@ -1,5 +1,7 @@
 #include "kernels/kept_param.h"
 
+#include "kernels/adapters.h"
+
 namespace slime::kernels {
 
 using torch::autograd::AutogradContext;
@@ -11,7 +13,11 @@ void keep(AutogradContext* ctx, const std::string& name, const Matrix& matrix) {
   saved[name + "_name"] = reinterpret_cast<int64_t>(matrix.name);
   saved[name + "_scales"] = matrix.scales;
   saved[name + "_scale_rows"] = matrix.scale_row_O;
-  saved[name + "_adapters"] = reinterpret_cast<int64_t>(matrix.adapters);
+  // Off in the forward pass is off in its backward.
+  const MatrixAdapters* adapters = adds(matrix.adapters) ? matrix.adapters : nullptr;
+  saved[name + "_adapters"] = reinterpret_cast<int64_t>(adapters);
+  saved[name + "_adapter_row"] = matrix.adapter_row;
+  saved[name + "_adapter_pass"] = static_cast<int64_t>(matrix.adapter_pass);
   saved[name + "_format"] = static_cast<int64_t>(matrix.format);
 }
 
@@ -23,6 +29,8 @@ Matrix kept_matrix(AutogradContext* ctx, const std::string& name) {
   matrix.scales = saved[name + "_scales"].toTensor();
   matrix.scale_row_O = saved[name + "_scale_rows"].toTensor();
   matrix.adapters = reinterpret_cast<const MatrixAdapters*>(saved[name + "_adapters"].toInt());
+  matrix.adapter_row = saved[name + "_adapter_row"].toInt();
+  matrix.adapter_pass = static_cast<uint64_t>(saved[name + "_adapter_pass"].toInt());
   matrix.format = static_cast<MatrixFormat>(saved[name + "_format"].toInt());
   return matrix;
 }

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.h"
+#include "kernels/adapters.h"
 #include "kernels/device.h"
 #include "kernels/kept_param.h"
 #include "kernels/trace.h"
@@ -20,17 +21,16 @@ struct Linear : torch::autograd::Function<Linear> {
     ctx->save_for_backward({x_TI});
     keep(ctx, "weight", weight);
     ctx->saved_data["bias_grad"] = bias.grad;
-    return kernels_for(x_TI).linear(x_TI, weight.matrix, bias.value);
+    return adapted_linear(x_TI, weight.matrix, bias.value);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor x_TI = ctx->get_saved_variables()[0];
     const Tensor dy_TO = grads[0].contiguous();
     const MatrixParam weight = kept_matrix_param(ctx, "weight");
     const Tensor bias_grad = ctx->saved_data["bias_grad"].toTensor();
-    const Device& device = kernels_for(dy_TO);
-    if (weight.grad.defined()) device.add_linear_weight_grad_(weight.grad, dy_TO, x_TI);
-    if (bias_grad.defined()) device.add_bias_grad_(bias_grad, dy_TO);
-    return {device.linear_input_grad(dy_TO, weight.matrix), Tensor(), Tensor()};
+    add_adapted_weight_grad_(weight, dy_TO, x_TI);
+    if (bias_grad.defined()) kernels_for(dy_TO).add_bias_grad_(bias_grad, dy_TO);
+    return {adapted_input_grad(dy_TO, weight.matrix), Tensor(), Tensor()};
   }
 };
 
@@ -41,14 +41,14 @@ Tensor linear(const Tensor& x_TI, const MatrixParam& weight_OI, const Param& bia
   check(x_TI.size(1) == weight_OI.matrix.inputs(),
         "rows of a linear layer's input are as long as its weight's");
   if (at::GradMode::is_enabled() && x_TI.requires_grad())
-    return Linear::apply(x_TI, weight_OI, bias_O);
-  return kernels_for(x_TI).linear(x_TI, weight_OI.matrix, bias_O.value);
+    return Linear::apply(x_TI, in_this_pass(weight_OI), bias_O);
+  return adapted_linear(x_TI, weight_OI.matrix, bias_O.value);
 }
 
 Tensor logits(const Tensor& hidden_TI, const MatrixParam& head_OI) {
   const TraceRange range("logits");
   at::NoGradGuard no_grad;
-  return kernels_for(hidden_TI).logits(hidden_TI, head_OI.matrix);
+  return adapted_logits(hidden_TI, head_OI.matrix);
 }
 
 }  // namespace slime::kernels

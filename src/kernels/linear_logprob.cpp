@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "kernels/adapters.h"
 #include "kernels/device.h"
 #include "kernels/kept_param.h"
 #include "kernels/pick_rows.h"
@@ -50,7 +51,7 @@ Tensor keep_nucleus(const Tensor& logits_RV, const Tensor& target_R, const KeptT
 
 /// What the softmax sees of a chunk, but for the temperature.
 Tensor logits_of(const Device& device, const Tensor& hidden_RH, const Matrix& head_VH, double cap) {
-  Tensor logits_RV = device.logits(hidden_RH, head_VH);
+  Tensor logits_RV = adapted_logits(hidden_RH, head_VH);
   if (cap > 0) device.soft_cap_(logits_RV, cap);
   return logits_RV;
 }
@@ -301,8 +302,8 @@ struct LinearLogProb : torch::autograd::Function<LinearLogProb> {
             dlogits_RV, target, {options.temperature, cap}, of_chunk(logsumexp_R),
             of_chunk(entropy_R), of_chunk(dlogprob_R), of_chunk(dentropy_R), hidden.scalar_type());
       }
-      if (head.grad.defined()) device.add_linear_weight_grad_(head.grad, dlogits_RV, hidden);
-      dhidden_RH.narrow(0, begin, size).copy_(device.linear_input_grad(dlogits_RV, head_VH));
+      add_adapted_weight_grad_(head, dlogits_RV, hidden);
+      dhidden_RH.narrow(0, begin, size).copy_(adapted_input_grad(dlogits_RV, head_VH));
     }
     return {dhidden_RH, Tensor(), Tensor(), Tensor()};
   }
@@ -335,7 +336,8 @@ LogProbs linear_logprob(const Tensor& hidden_RH, const MatrixParam& head_VH, con
         "every scored row has its listed tokens");
   const Tensor hidden = hidden_RH.contiguous();
   if (at::GradMode::is_enabled() && hidden.requires_grad()) {
-    const variable_list out = LinearLogProb::apply(hidden, head_VH, target_R, options);
+    const variable_list out =
+        LinearLogProb::apply(hidden, in_this_pass(head_VH), target_R, options);
     return {out[0], out[1], out.size() > 2 ? out[2] : Tensor()};
   }
   const Statistics out = forward_chunks(hidden, head_VH, target_R, options, nullptr);

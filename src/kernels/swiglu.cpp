@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.h"
+#include "kernels/adapters.h"
 #include "kernels/device.h"
 #include "kernels/trace.h"
 
@@ -37,7 +38,7 @@ Tensor gated_linear(const Tensor& x_TI, const MatrixParam& weight_2FI, const Par
   check(!at::GradMode::is_enabled(), "gates and ups that have a gradient are kept");
   check(x_TI.size(1) == weight_2FI.matrix.inputs(),
         "rows of a linear layer's input are as long as its weight's");
-  return kernels_for(x_TI).gated_linear(x_TI, weight_2FI.matrix, bias_2F.value);
+  return adapted_gated_linear(x_TI, weight_2FI.matrix, bias_2F.value);
 }
 
 }  // namespace slime::kernels

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/adapters.h"
 #include "kernels/block_chain.h"
 #include "kernels/device.h"
 #include "kernels/linear.h"
@@ -52,13 +53,14 @@ Tensor layer_by_layer(const DecoderBlock& block, const kernels::BlockChain& chai
   const auto add_norm = [&](const Tensor& update_TH, const Tensor& weight_H) {
     return device.add_rms_norm_(chain.residual_TH, update_TH, weight_H, chain.eps);
   };
-  const Tensor output_TH = device.linear(chain.attended_TC, chain.output_HC, chain.output_bias_H);
+  const Tensor output_TH =
+      kernels::adapted_linear(chain.attended_TC, chain.output_HC, chain.output_bias_H);
   if (chain.ranks != nullptr) chain.ranks->sum_(output_TH);
   const Tensor input_TH = add_norm(output_TH, chain.post_norm_H);
   const Tensor update_TH = block.feed_forward().infer(input_TH, routers);
   if (!chain.next_norm_H.defined()) return update_TH;
-  return device.linear(add_norm(update_TH, chain.next_norm_H), chain.next_qkv_EH,
-                       chain.next_qkv_bias_E);
+  return kernels::adapted_linear(add_norm(update_TH, chain.next_norm_H), chain.next_qkv_EH,
+                                 chain.next_qkv_bias_E);
 }
 
 }  // namespace

@@ -217,8 +217,11 @@ ExpertLayer::Visits ExpertLayer::visits_of(const Tensor& input_TH, RouterPass* r
 
 /// Whether operation() says all of what the router and the experts do.
 bool ExpertLayer::is_one_operation() const {
+  const bool has_adapters = router_EH_.matrix.adapters != nullptr ||
+                            stack_.gate_up.matrix.adapters != nullptr ||
+                            stack_.down.matrix.adapters != nullptr;
   return routes_all_rows() && !config_.are_in_turns && !config_.has_router_bias &&
-         config_.num_groups == 1;
+         config_.num_groups == 1 && !has_adapters;
 }
 
 kernels::RoutedExperts ExpertLayer::operation(RouterPass* routers) const {

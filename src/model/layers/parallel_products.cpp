@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/divide_up.h"
+#include "kernels/adapters.h"
 #include "kernels/device.h"
 #include "kernels/kept_param.h"
 #include "kernels/linear.h"
@@ -88,7 +89,8 @@ Gathered gathered_product(const Tensor& x_LH, int64_t num_rows, const MatrixPara
   const DealtRows shares(num_rows, tp.ranks);
   const Tensor y_TO = empty_rows(num_rows, weight.matrix.outputs(), x_LH);
   const auto multiply = [&](const Range& rows, const Tensor& x) {
-    if (rows.size() > 0) device.linear_into(rows_in(y_TO, rows), x, weight.matrix, bias.value);
+    if (rows.size() > 0)
+      kernels::adapted_linear_into(rows_in(y_TO, rows), x, weight.matrix, bias.value);
   };
   const Tensor all = begin_gather(x_LH, shares, tp, kProduct);
   {
@@ -112,9 +114,8 @@ const TensorParallel& ranks_of_product(AutogradContext* ctx) {
 
 void add_parameter_gradients(AutogradContext* ctx, const Device& device, const Tensor& dy_TO,
                              const Tensor& x_TI) {
-  const Tensor weight_grad = kernels::kept_matrix_param(ctx, "weight").grad;
   const Tensor bias_grad = ctx->saved_data["bias_grad"].toTensor();
-  if (weight_grad.defined()) device.add_linear_weight_grad_(weight_grad, dy_TO, x_TI);
+  kernels::add_adapted_weight_grad_(kernels::kept_matrix_param(ctx, "weight"), dy_TO, x_TI);
   if (bias_grad.defined()) device.add_bias_grad_(bias_grad, dy_TO);
 }
 
@@ -133,8 +134,8 @@ struct GatheredLinear : torch::autograd::Function<GatheredLinear> {
     const int64_t rows = x_TH.size(0), size = x_TH.size(1), ranks = tp.ranks.size();
     const DealtRows shares(rows, tp.ranks);
     const Tensor dx = empty_rows(ranks * shares.share, size, x_TH);
-    device.linear_input_grad_into(dx.narrow(0, 0, rows), dy_TO,
-                                  kernels::kept_matrix(ctx, "weight"));
+    kernels::adapted_input_grad_into(dx.narrow(0, 0, rows), dy_TO,
+                                     kernels::kept_matrix(ctx, "weight"));
     if (dx.size(0) > rows) dx.narrow(0, rows, dx.size(0) - rows).zero_();
     tp.messages.run(dx, [&] {
       tp.ranks.reduce_scatter_(dx.view({-1}), padded_shards(shares, ranks, size), kProductBackward);
@@ -155,13 +156,13 @@ struct SharedLinear : torch::autograd::Function<SharedLinear> {
                         const Param& bias, const TensorParallel* tp) {
     ctx->save_for_backward({x_TH});
     keep_product(ctx, weight, bias, *tp);
-    return kernels::kernels_for(x_TH).linear(x_TH, weight.matrix, bias.value);
+    return kernels::adapted_linear(x_TH, weight.matrix, bias.value);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const TensorParallel& tp = ranks_of_product(ctx);
     const Tensor x_TH = ctx->get_saved_variables()[0], dy_TO = grads[0].contiguous();
     const Device& device = kernels::kernels_for(dy_TO);
-    const Tensor dx_TH = device.linear_input_grad(dy_TO, kernels::kept_matrix(ctx, "weight"));
+    const Tensor dx_TH = kernels::adapted_input_grad(dy_TO, kernels::kept_matrix(ctx, "weight"));
     tp.messages.run(dx_TH, [&] { tp.ranks.all_reduce_(dx_TH, kProductBackward); });
     {
       const RoomForMessages room(device, comm::kProcessorsOfMessages);
@@ -183,7 +184,7 @@ Tensor summed_product(const Tensor& x_TI, const MatrixParam& weight, const Tenso
   std::vector<comm::Message> messages;
   const auto [before, behind] = shares.others();
   const auto multiply = [&](const Range& rows) {
-    return device.linear(rows_in(x_TI, rows), weight.matrix, bias_O);
+    return kernels::adapted_linear(rows_in(x_TI, rows), weight.matrix, bias_O);
   };
   const Tensor of_before = before.size() > 0 ? multiply(before) : Tensor(),
                of_behind = behind.size() > 0 ? multiply(behind) : Tensor();
@@ -228,7 +229,7 @@ struct SummedLinear : torch::autograd::Function<SummedLinear> {
     const DealtRows shares(x_TI.size(0), tp.ranks);
     const Tensor dx_TI = empty_rows(shares.rows, x_TI.size(1), x_TI);
     const auto multiply = [&](const Range& rows, const Tensor& dy) {
-      if (rows.size() > 0) device.linear_input_grad_into(rows_in(dx_TI, rows), dy, weight_OI);
+      if (rows.size() > 0) kernels::adapted_input_grad_into(rows_in(dx_TI, rows), dy, weight_OI);
     };
     const Tensor all = begin_gather(dy_LO, shares, tp, kProductBackward);
     {
