@@ -12,6 +12,7 @@
 #include "core/divide_up.h"
 #include "core/error.h"
 #include "kernels/rms_norm.h"
+#include "model/adapters.h"
 #include "model/layers/block_chain.h"
 #include "model/layers/decoder_block.h"
 #include "model/layers/expert_layer.h"
@@ -162,20 +163,23 @@ class Decoder final : public Network {
   Tensor forward_chunk(int chunk, const Tensor& stream_TH, const TokenBatch& batch,
                        Attention& attention) override {
     const Blocks blocks = chunks_[static_cast<size_t>(chunk)];
+    if (adapters() != nullptr) adapters()->begin(batch);
     const bool is_first = is_first_stage_ && chunk == 0;
     const bool is_last = is_last_stage_ && static_cast<size_t>(chunk) + 1 == chunks_.size();
     const bool wants_some = is_last && batch.wanted_R.defined();
     check(!wants_some || (!at::GradMode::is_enabled() && !tp_.cuts_rows),
           "some rows alone are wanted without gradients and where a rank has all of them");
+    // Of rows with several adapters no part alone goes through a layer.
+    const bool picks_last = wants_some && (batch.routers != nullptr || batch.adapter_T.defined());
     Stream stream{is_first ? embeddings(batch) : stream_TH, {}};
     if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
         is_free(batch.routers)) {
       stream = chained(blocks, stream.residual_TH, batch, attention, config_.norm_eps,
                        {.sum = rank_collectives_.get(), .adds_biases = tp_.ranks.rank() == 0});
     } else {
-      stream = through(blocks, std::move(stream), batch, attention, wants_some);
+      stream = through(blocks, std::move(stream), batch, attention, wants_some && !picks_last);
     }
-    if (wants_some && batch.routers != nullptr) stream = stream.rows(batch.wanted_R);
+    if (picks_last) stream = stream.rows(batch.wanted_R);
     if (!is_last) return sum_of(stream);
     if (wants_some && stream.residual_TH.size(0) == 0) return stream.residual_TH;
     const Tensor normed_LH =

@@ -12,6 +12,7 @@
 #include "core/random.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/soft_cap.h"
+#include "model/adapters.h"
 #include "model/families/family.h"
 #include "model/model_files.h"
 #include "model/pipeline_layers.h"
@@ -175,6 +176,10 @@ std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const P
   }
   Tensor(network->weights().flat()).uniform_(-bound, bound);
   return network;
+}
+
+Weights& Network::trained() {
+  return adapters_ && adapters_->at(0) ? adapters_->weights() : weights();
 }
 
 Tensor Network::gradient_of_products(const Tensor& gradient_RV, const Tensor& hidden_RH) const {

@@ -1,0 +1,314 @@
+#include "model/adapter_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <regex>
+
+#include "core/error.h"
+#include "core/field_reader.h"
+#include "model/network.h"
+
+namespace slime::model {
+namespace fs = std::filesystem;
+namespace {
+
+using ModuleKind = AdapterModule::Kind;
+
+std::regex expression(const std::string& text, const char* what) {
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error&) {
+    throw ConfigError(fmt::format("{}: \"{}\" is no regular expression", what, text));
+  }
+}
+
+bool ends_behind_dot(const std::string& name, const std::string& end) {
+  return name == end || name.ends_with("." + end);
+}
+
+template <typename T>
+T pattern_value(const std::vector<std::pair<std::string, T>>& table, T otherwise,
+                const std::string& module, const char* what) {
+  for (const auto& [key, value] : table) {
+    if (std::regex_match(module, expression("(?:.*\\.)?(?:" + key + ")", what))) return value;
+  }
+  return otherwise;
+}
+
+/// The index of a layer in a name: the first number behind a dot, or the one behind a pattern.
+std::optional<int64_t> layer_of(const std::string& name, const std::vector<std::string>& patterns) {
+  std::smatch found;
+  if (patterns.empty()) {
+    static const std::regex kFirst(R"(.*?\.[^.]*\.(\d+)\..*)");
+    if (std::regex_match(name, found, kFirst)) return std::stoll(found[1]);
+    return std::nullopt;
+  }
+  for (const std::string& pattern : patterns) {
+    if (std::regex_match(name, found,
+                         expression(".*\\." + pattern + "\\.(\\d+)\\..*", "layers_pattern")))
+      return std::stoll(found[1]);
+  }
+  return std::nullopt;
+}
+
+bool is_all_linear(const std::vector<std::string>& targets) {
+  return targets.size() == 1 && targets.front() == "all-linear";
+}
+
+bool is_hit(const AdapterModule& module, const AdapterConfig& config) {
+  const std::string& name = module.name;
+  const auto among = [&](const std::vector<std::string>& ends) {
+    return std::ranges::any_of(ends,
+                               [&](const std::string& end) { return ends_behind_dot(name, end); });
+  };
+  if (among(config.exclude)) return false;
+  if (!config.exclude_expression.empty() &&
+      std::regex_match(name, expression(config.exclude_expression, "exclude_modules")))
+    return false;
+  if (among(config.target_parameters)) return true;
+  if (!config.target_expression.empty())
+    return module.kind != ModuleKind::kExperts &&
+           std::regex_match(name, expression(config.target_expression, "target_modules"));
+  const bool is_target = is_all_linear(config.targets)
+                             ? module.is_linear
+                             : module.kind != ModuleKind::kExperts && among(config.targets);
+  if (!is_target || config.layers.empty()) return is_target;
+  const std::optional<int64_t> layer = layer_of(name, config.layers_pattern);
+  return layer && std::ranges::find(config.layers, *layer) != config.layers.end();
+}
+
+std::string without_weight(const std::string& name) {
+  constexpr std::string_view kTail = ".weight";
+  return name.ends_with(kTail) ? name.substr(0, name.size() - kTail.size()) : name;
+}
+
+/// A string, or a list of them.
+void read_words(const FieldReader& fields, const char* name, std::vector<std::string>& list,
+                std::string& text) {
+  const json::value* value = fields.find(name);
+  if (value == nullptr) return;
+  if (value->is_string()) {
+    text = *fields.text(name);
+  } else {
+    list = fields.strings(name);
+  }
+}
+
+template <typename T>
+std::vector<std::pair<std::string, T>> read_pattern(const FieldReader& fields, const char* name) {
+  std::vector<std::pair<std::string, T>> table;
+  const json::object* object = fields.object(name);
+  if (object == nullptr) return table;
+  const FieldReader inside = fields.inside(*object, name);
+  for (const auto& [key, value] : *object) {
+    const std::string word(key);
+    if constexpr (std::is_same_v<T, int64_t>) {
+      if (const auto number = inside.integer(word, 1)) table.emplace_back(word, *number);
+    } else {
+      if (const auto number = inside.number(word)) table.emplace_back(word, *number);
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+int64_t AdapterConfig::rank_of(const std::string& module) const {
+  return pattern_value(rank_pattern, rank, module, "rank_pattern");
+}
+
+double AdapterConfig::scale_of(const std::string& module, int64_t of_rank) const {
+  const double own = pattern_value(alpha_pattern, alpha, module, "alpha_pattern");
+  const auto divisor = static_cast<double>(of_rank);
+  return own / (uses_rslora ? std::sqrt(divisor) : divisor);
+}
+
+AdapterConfig read_adapter_config(const fs::path& directory) {
+  const fs::path path = directory / "adapter_config.json";
+  const json::value value = read_json_file(path);
+  if (!value.is_object()) throw ConfigError(path.string() + ": must hold a JSON object");
+  std::vector<std::string> problems;
+  const FieldReader fields(value.as_object(), path.string() + ": ", problems);
+  AdapterConfig config;
+  if (const auto type = fields.text("peft_type"); type && *type != "LORA")
+    fields.wrong("peft_type", "is LORA where adapters are low-rank pairs");
+  config.rank = fields.integer("r", 1, 1 << 16).value_or(config.rank);
+  config.alpha = fields.number("lora_alpha").value_or(config.alpha);
+  config.uses_rslora = fields.boolean("use_rslora").value_or(false);
+  config.dropout = fields.number("lora_dropout", 0, 1).value_or(0);
+  std::string all;
+  read_words(fields, "target_modules", config.targets, all);
+  if (all == "all-linear") {
+    config.targets = {all};
+  } else {
+    config.target_expression = all;
+  }
+  read_words(fields, "exclude_modules", config.exclude, config.exclude_expression);
+  if (const json::value* layers = fields.find("layers_to_transform")) {
+    if (layers->is_array()) {
+      config.layers = fields.numbers<int64_t>("layers_to_transform");
+    } else if (const auto one = fields.integer("layers_to_transform", 0)) {
+      config.layers = {*one};
+    }
+  }
+  std::string pattern;
+  read_words(fields, "layers_pattern", config.layers_pattern, pattern);
+  if (!pattern.empty()) config.layers_pattern = {pattern};
+  config.rank_pattern = read_pattern<int64_t>(fields, "rank_pattern");
+  config.alpha_pattern = read_pattern<double>(fields, "alpha_pattern");
+  config.saved = fields.strings("modules_to_save");
+  config.target_parameters = fields.strings("target_parameters");
+  config.base_model = fields.text("base_model_name_or_path").value_or("");
+  fields.refuse("use_dora", "is not supported: magnitudes of rows change with every update");
+  if (const auto bias = fields.text("bias"); bias && *bias != "none")
+    fields.wrong("bias", "is none: biases are not trained beside adapters");
+  for (const char* name : {"lora_bias", "fan_in_fan_out", "use_qalora", "alora_invocation_tokens",
+                           "trainable_token_indices", "layer_replication"})
+    fields.refuse(name, "is not supported");
+  if (!problems.empty()) throw ConfigError(problems);
+  return config;
+}
+
+json::object to_json(const AdapterConfig& config) {
+  const auto list = [](const std::vector<std::string>& words) { return json::value_from(words); };
+  const auto pattern = [](const auto& table) {
+    json::object object;
+    for (const auto& [key, value] : table) object[key] = value;
+    return object;
+  };
+  json::object out;
+  out["peft_type"] = "LORA";
+  out["task_type"] = "CAUSAL_LM";
+  out["base_model_name_or_path"] = config.base_model;
+  out["r"] = config.rank;
+  // Whole numbers as PEFT's readers expect them.
+  if (config.alpha == std::floor(config.alpha)) {
+    out["lora_alpha"] = static_cast<int64_t>(config.alpha);
+  } else {
+    out["lora_alpha"] = config.alpha;
+  }
+  out["use_rslora"] = config.uses_rslora;
+  out["lora_dropout"] = config.dropout;
+  out["bias"] = "none";
+  out["fan_in_fan_out"] = false;
+  out["use_dora"] = false;
+  out["inference_mode"] = true;
+  out["init_lora_weights"] = true;
+  if (!config.target_expression.empty()) {
+    out["target_modules"] = config.target_expression;
+  } else {
+    out["target_modules"] = list(config.targets);
+  }
+  if (!config.exclude.empty()) out["exclude_modules"] = list(config.exclude);
+  if (!config.exclude_expression.empty()) out["exclude_modules"] = config.exclude_expression;
+  if (!config.layers.empty()) out["layers_to_transform"] = json::value_from(config.layers);
+  if (!config.layers_pattern.empty()) out["layers_pattern"] = list(config.layers_pattern);
+  out["rank_pattern"] = pattern(config.rank_pattern);
+  out["alpha_pattern"] = pattern(config.alpha_pattern);
+  if (!config.saved.empty()) out["modules_to_save"] = list(config.saved);
+  if (!config.target_parameters.empty()) out["target_parameters"] = list(config.target_parameters);
+  return out;
+}
+
+std::vector<AdapterModule> modules_of(const ModelConfig& config) {
+  const std::unique_ptr<Network> network = make_blank_network(config, {.device = at::kMeta});
+  const Weights& weights = network->weights();
+  const ExpertNames& names = config.experts.names;
+  static const std::regex kExpert(R"((.*\.experts)\.(\d+)\.([^.]+))");
+  std::vector<AdapterModule> modules;
+  for (const Weights::Parameter& parameter : weights.parameters()) {
+    if (parameter.is_tied) {
+      modules.push_back({"lm_head", ModuleKind::kHead});
+      continue;
+    }
+    for (size_t i = parameter.first; i < parameter.end; ++i) {
+      const std::string name = without_weight(weights.tensors()[i].name);
+      if (parameter.vector != nullptr) {
+        if (name.ends_with("embed_tokens")) modules.push_back({name, ModuleKind::kEmbedding});
+        continue;
+      }
+      std::smatch found;
+      if (name == "lm_head") {
+        modules.push_back({name, ModuleKind::kHead});
+      } else if (name.ends_with("." + names.prefix + "." + names.router) ||
+                 name.ends_with("." + names.shared + "_gate") ||
+                 name.find(".indexer.") != std::string::npos) {
+        modules.push_back({name, ModuleKind::kRouter});
+      } else if (weights.tensors()[i].full_shape.size() == 3) {
+        modules.push_back({name, ModuleKind::kExperts, true});
+      } else if (std::regex_match(name, found, kExpert)) {
+        modules.push_back({name, ModuleKind::kExpert, true});
+        if (std::stoll(found[2]) != 0) continue;
+        if (found[3] == names.gate)
+          modules.push_back({found[1].str() + ".gate_up_proj", ModuleKind::kExperts});
+        if (found[3] == names.down)
+          modules.push_back({found[1].str() + ".down_proj", ModuleKind::kExperts});
+      } else {
+        modules.push_back({name, ModuleKind::kMatrix, true});
+      }
+    }
+  }
+  return modules;
+}
+
+const AdapterForm::Pair* AdapterForm::find(const std::string& module) const {
+  const auto found = std::ranges::find(pairs, module, &Pair::module);
+  return found == pairs.end() ? nullptr : &*found;
+}
+
+bool AdapterForm::saves(const std::string& tensor) const {
+  return std::ranges::find(saved, tensor) != saved.end();
+}
+
+AdapterForm form_of(const AdapterConfig& config, const ModelConfig& model) {
+  AdapterForm form;
+  form.config = config;
+  const std::unique_ptr<Network> network = make_blank_network(model, {.device = at::kMeta});
+  std::vector<bool> hits_something(config.saved.size());
+  for (const NamedWeight& weight : network->weights().tensors()) {
+    const std::string module = weight.name.substr(0, weight.name.rfind('.'));
+    for (size_t i = 0; i < config.saved.size(); ++i) {
+      if (!module.ends_with(config.saved[i])) continue;
+      hits_something[i] = true;
+      if (!form.saves(weight.name)) form.saved.push_back(weight.name);
+    }
+  }
+  const bool saves_tied_head =
+      model.ties_embeddings && std::ranges::find(config.saved, "lm_head") != config.saved.end();
+  if (saves_tied_head) {
+    form.saved.emplace_back("lm_head.weight");
+    hits_something[static_cast<size_t>(std::ranges::find(config.saved, "lm_head") -
+                                       config.saved.begin())] = true;
+  }
+  std::vector<std::string> problems;
+  for (size_t i = 0; i < config.saved.size(); ++i) {
+    if (!hits_something[i])
+      problems.push_back(
+          fmt::format("modules_to_save: no module's name ends with \"{}\"", config.saved[i]));
+  }
+  const std::vector<AdapterModule> modules = modules_of(model);
+  for (const AdapterModule& module : modules) {
+    if (!is_hit(module, config) || form.saves(module.name + ".weight")) continue;
+    const int64_t rank = config.rank_of(module.name);
+    form.pairs.push_back({module.name, rank, config.scale_of(module.name, rank)});
+  }
+  // Each word has to hit something: one that is misspelt would train less than was asked for.
+  if (config.target_expression.empty() && !is_all_linear(config.targets)) {
+    for (const std::string& target : config.targets) {
+      if (std::ranges::none_of(modules, [&](const AdapterModule& module) {
+            return ends_behind_dot(module.name, target);
+          }))
+        problems.push_back(fmt::format("target_modules: no module of the model is \"{}\"", target));
+    }
+  }
+  if (problems.empty() && form.pairs.empty() && form.saved.empty())
+    problems.emplace_back("the targets of adapters hit no module of the model");
+  if (!problems.empty()) throw ConfigError(problems);
+  return form;
+}
+
+}  // namespace slime::model

@@ -1,0 +1,102 @@
+#include "model/adapters.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/error.h"
+#include "kernels/device.h"
+
+namespace slime::model {
+
+Adapters::Adapters(Network& network, int64_t num_slots)
+    : network_(network), slots_(static_cast<size_t>(num_slots)) {
+  const Weights& base = network.weights();
+  if (!kernels::kernels_for(base.flat()).has_adapters())
+    throw ConfigError(fmt::format(
+        "{} would have an adapter, and a GPU has no products with adapters yet: use --device cpu",
+        base.tensors()[base.parameters().front().first].name));
+  for (const Weights::Parameter& parameter : base.parameters()) {
+    of_parameter_.push_back(std::make_unique<kernels::MatrixAdapters>());
+    of_parameter_.back()->rows = &rows_;
+    of_parameter_.back()->of_slot.resize(slots_.size());
+    if (parameter.matrix != nullptr) parameter.matrix->matrix.adapters = nullptr;
+  }
+}
+
+void Adapters::put(int64_t slot, std::shared_ptr<AdapterTensors> tensors) {
+  const auto place = static_cast<size_t>(slot);
+  set_on(true);
+  check(!tensors || tensors->saved_.empty() || slots_.size() == 1,
+        "saved modules are of the only adapter");
+  slots_[place] = std::move(tensors);
+  for (auto& of_matrix : of_parameter_) of_matrix->of_slot[place].clear();
+  if (slots_[place]) {
+    for (AdapterTensors::Pair& pair : slots_[place]->pairs_)
+      of_parameter_[pair.parameter]->of_slot[place].push_back(&pair.pair);
+  }
+  for (size_t i = 0; i < of_parameter_.size(); ++i) {
+    const Weights::Parameter& parameter = network_.weights().parameters()[i];
+    const bool has_some = std::ranges::any_of(of_parameter_[i]->of_slot,
+                                              [](const auto& pairs) { return !pairs.empty(); });
+    const kernels::MatrixAdapters* adapters = has_some ? of_parameter_[i].get() : nullptr;
+    if (parameter.matrix != nullptr) {
+      parameter.matrix->matrix.adapters = adapters;
+    } else {
+      parameter.vector->adapters = adapters;
+    }
+  }
+  point_saved();
+}
+
+void Adapters::set_on(bool on) {
+  rows_.is_on = on;
+  point_saved();
+}
+
+/// Parameters of the network at their trained copies, or at its own numbers.
+void Adapters::point_saved() {
+  if (!slots_.front()) return;
+  for (const AdapterTensors::Saved& saved : slots_.front()->saved_) {
+    const Weights::Parameter& parameter = network_.weights().parameters()[saved.parameter];
+    const Tensor& values = rows_.is_on ? saved.copy.value : saved.base;
+    parameter.point_at(values.view(saved.base.sizes()));
+    const Tensor& grad = saved.copy.grad;
+    parameter.set_grad(rows_.is_on && grad.defined() ? grad.view(saved.base.sizes()) : Tensor());
+  }
+}
+
+void Adapters::begin(const TokenBatch& batch) {
+  point_saved();
+  rows_.pass = at::GradMode::is_enabled() ? ++num_passes_ : 0;
+  if (batch.adapter_T.defined()) return take(batch.adapter_T);
+  check(!chooses_by_row_, "each row of a batch says which adapter it takes");
+  rows_.shares = {{slots_.front() ? 0 : -1, {}}};
+}
+
+void Adapters::take(const Tensor& slot_R) {
+  std::map<int64_t, std::vector<int64_t>> rows;
+  const auto* slots = slot_R.const_data_ptr<int64_t>();
+  for (int64_t row = 0; row < slot_R.numel(); ++row) {
+    if (slots[row] >= 0) rows[slots[row]].push_back(row);
+  }
+  rows_.shares.clear();
+  for (const auto& [slot, of_slot] : rows) {
+    check(slot < num_slots() && at(slot) != nullptr, "a row takes a slot that has an adapter");
+    const bool are_all = static_cast<int64_t>(of_slot.size()) == slot_R.numel();
+    rows_.shares.push_back({slot, are_all ? Tensor() : at::tensor(of_slot, at::kLong)});
+  }
+}
+
+void add_adapters(Network& network, const AdapterForm& form, const comm::Mesh& mesh) {
+  auto adapters = std::make_shared<Adapters>(network, 1);
+  adapters->put(0,
+                std::make_shared<AdapterTensors>(network.config(), network.weights(), form, mesh));
+  network.set_adapters(std::move(adapters));
+}
+
+}  // namespace slime::model

@@ -1,0 +1,86 @@
+#pragma once
+
+/// Adapters of a network: low-rank pairs beside its matrices (kernels/adapters.h), and tensors trained in the
+/// place of its own. The network's numbers never change.
+///
+/// A slot has one adapter. Trainers and engines of a run have one slot that all rows take; a server has
+/// several, and each row takes one of them or none (TokenBatch::adapter_T).
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "kernels/adapters.h"
+#include "model/adapter_tensors.h"
+#include "model/network.h"
+
+namespace slime::model {
+
+class Adapters {
+ public:
+  /// Points the network's matrices at slots without adapters. Throws ConfigError where its device has no such
+  /// products. Of the network, which outlives it.
+  Adapters(Network& network, int64_t num_slots);
+  Adapters(const Adapters&) = delete;
+  Adapters& operator=(const Adapters&) = delete;
+
+  /// Between two passes; null: the slot has none.
+  void put(int64_t slot, std::shared_ptr<AdapterTensors> tensors);
+  const std::shared_ptr<AdapterTensors>& at(int64_t slot) const {
+    return slots_[static_cast<size_t>(slot)];
+  }
+  int64_t num_slots() const { return static_cast<int64_t>(slots_.size()); }
+
+  /// Of the first slot: what is trained.
+  Weights& weights() { return slots_.front()->weights(); }
+
+  bool is_on() const { return rows_.is_on; }
+  /// Off: passes compute what the network does without adapters.
+  void set_on(bool on);
+  void set_dropout(double dropout, uint64_t seed) {
+    rows_.dropout = dropout;
+    rows_.seed = seed;
+  }
+
+  /// Each row of a pass says which it takes; else all take the first slot.
+  void choose_by_row() { chooses_by_row_ = true; }
+  bool chooses_by_row() const { return chooses_by_row_; }
+
+  /// A forward pass begins.
+  void begin(const TokenBatch& batch);
+  /// Products from here on are of rows that take these slots (TokenBatch::adapter_T).
+  void take(const Tensor& slot_R);
+
+ private:
+  void point_saved();
+
+  Network& network_;
+  bool chooses_by_row_ = false;
+  kernels::AdapterRows rows_;
+  uint64_t num_passes_ = 0;  // with gradients
+  std::vector<std::unique_ptr<kernels::MatrixAdapters>> of_parameter_;
+  std::vector<std::shared_ptr<AdapterTensors>> slots_;
+};
+
+/// Passes without adapters while it lives.
+class AdaptersOff final {
+ public:
+  explicit AdaptersOff(Adapters* adapters) : adapters_(adapters) {
+    if (adapters_ != nullptr) adapters_->set_on(false);
+  }
+  ~AdaptersOff() {
+    if (adapters_ != nullptr) adapters_->set_on(true);
+  }
+  AdaptersOff(const AdaptersOff&) = delete;
+  AdaptersOff& operator=(const AdaptersOff&) = delete;
+
+ private:
+  Adapters* adapters_;
+};
+
+/// One slot with the pairs of `form`, zero.
+void add_adapters(Network& network, const AdapterForm& form,
+                  const comm::Mesh& mesh = comm::Mesh::single());
+
+}  // namespace slime::model
