@@ -205,6 +205,7 @@ std::vector<FlagRow> engine_worker_flags();
 std::vector<FlagRow> reward_flags();
 std::vector<FlagRow> algorithm_flags();
 std::vector<FlagRow> optimizer_flags();
+std::vector<FlagRow> adapter_flags();
 std::vector<FlagRow> batch_flags();
 std::vector<FlagRow> evaluation_flags();
 std::vector<FlagRow> output_flags();

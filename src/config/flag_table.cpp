@@ -34,6 +34,7 @@ const std::vector<FlagRow>& rows() {
     add(all, kReward, reward_flags());
     add(all, kAlgorithm, algorithm_flags());
     add(all, kOptimizer, optimizer_flags());
+    add(all, kOptimizer, adapter_flags());
     add(all, kBatch, batch_flags());
     add(all, kEval, evaluation_flags());
     add(all, kOutput, output_flags());

@@ -247,21 +247,12 @@ constexpr Foreign kForeign[] = {
     {"data-seed", "--rollout-seed"},
     {"threads", "--num-threads"},
     // Adapters.
-    {"use-peft", kAdapters},
     {"use-lora", kAdapters},
-    {"use-qlora", kAdapters},
-    {"use-dora", kAdapters},
-    {"use-rslora", kAdapters},
+    {"use-qlora", "--lora-rank, beside weights of 16 bits"},
+    {"use-dora", "--lora-rank; magnitudes are not trained"},
     {"lora", kAdapters},
-    {"lora-r", kAdapters},
-    {"lora-rank", kAdapters},
-    {"lora-alpha", kAdapters},
-    {"lora-dropout", kAdapters},
     {"lora-target", kAdapters},
-    {"lora-target-modules", kAdapters},
     {"lora-path", kAdapters},
-    {"lora-adapter-path", kAdapters},
-    {"target-modules", kAdapters},
     {"peft-config", kAdapters},
     {"finetuning-type", kAdapters},
 };
@@ -326,8 +317,8 @@ namespace {
 
 /// Of "actor.adam.lr": by its end, else by its last part.
 std::string hint_for_key(const std::string& key) {
-  if (key.find(".lora.") != std::string::npos) return fmt::format("; here it is {}", kAdapters);
   if (const auto ours = our_words_for_dotted(key)) return fmt::format("; here it is {}", *ours);
+  if (key.find(".lora.") != std::string::npos) return fmt::format("; here it is {}", kAdapters);
   const std::string last = key.substr(key.rfind('.') + 1);  // of no dot, all of it
   if (const auto ours = our_words_for(last)) return fmt::format("; here it is {}", *ours);
   return find_flag("--" + last) != nullptr ? fmt::format("; here it is --{}", last) : "";

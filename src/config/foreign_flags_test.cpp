@@ -47,9 +47,9 @@ std::vector<std::string> notes_of(const std::string& line) {
 TEST(UnknownFlags, NamesOfOtherSystemsAreAnsweredWithOurs) {
   for (const auto& [theirs, ours] :
        {std::pair{"--learning-rate 1e-5", "--lr"}, std::pair{"--learning_rate 1e-5", "--lr"},
-        std::pair{"--lora-rank 8", "nothing: there are no adapters"},
-        std::pair{"--use-peft", "nothing: there are no adapters"},
-        std::pair{"--output-dir out", "--run-dir"}, std::pair{"--max-steps 10", "--num-rollout"},
+        std::pair{"--lora-target q_proj", "--lora-rank and --target-modules"},
+        std::pair{"--use-qlora", "--lora-rank"}, std::pair{"--output-dir out", "--run-dir"},
+        std::pair{"--max-steps 10", "--num-rollout"},
         std::pair{"--per-device-train-batch-size 4", "--micro-batch-size"},
         std::pair{"--num-generations 8", "--n-samples-per-prompt"},
         std::pair{"--init-kl-coef 0.1", "--kl-coef"},
@@ -92,7 +92,7 @@ TEST(UnknownFlags, MisspeltOnesAreRefusedBesideFunctionsOfTheUsersToo) {
   const std::string command = kComplete + "--custom-rm-path rewards.py ";
   for (const auto& [theirs, ours] :
        {std::pair{"--learning-rate 3", "here it is --lr"},
-        std::pair{"--lora-rank 8", "no adapters"},
+        std::pair{"--lora-target q_proj", "here it is --lora-rank"},
         std::pair{"--rolout-batch-size 8", "did you mean --rollout-batch-size?"},
         std::pair{"--use_tis", "did you mean --use-tis?"}}) {
     const std::string text = refusal_of(command + theirs);
@@ -146,7 +146,7 @@ TEST(UnknownFlags, DottedFlagsOfOpenRlhfAreAnsweredWithOurs) {
         std::pair{"--train.micro_batch_size 2", "--micro-batch-size"},
         std::pair{"--algo.kl.init_coef 0.1", "--kl-coef"},
         std::pair{"--ds.zero_stage 3", "--tensor-model-parallel-size"},
-        std::pair{"--ds.lora.rank 3", "nothing: there are no adapters"}}) {
+        std::pair{"--ds.lora.rank 3", "--lora-rank"}}) {
     const std::string text = refusal_of(kComplete + theirs);
     EXPECT_NE(text.find(std::string("; here it is ") + ours), std::string::npos) << text;
   }

@@ -11,9 +11,7 @@ struct Foreign {
   std::string_view ours;
 };
 
-inline constexpr std::string_view kAdapters =
-    "nothing: there are no adapters, all weights are trained; --only-train-params-name-list and "
-    "--freeze-params-name-list choose among them";
+inline constexpr std::string_view kAdapters = "--lora-rank and --target-modules";
 inline constexpr std::string_view kRanks =
     "--tensor-model-parallel-size and its kin; optimizer and gradients need no setting";
 inline constexpr std::string_view kOwnEngine =

@@ -59,6 +59,9 @@ void check_on_policy(ParsedFlags& flags, Problems& problems);
 /// Generation beside training.
 void check_async(ParsedFlags& flags, Problems& problems);
 
+/// Behind check_async(): low-rank adapters.
+void check_adapters(ParsedFlags& flags, Problems& problems);
+
 void check_batches(RunConfig& config, Problems& problems);
 /// How ranks divide the work. A part of check_batches().
 void check_ranks(const RunConfig& config, Problems& problems);

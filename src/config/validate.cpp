@@ -167,6 +167,7 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_session(flags, problems);
   check_rollout_precision(flags, problems);
   check_on_policy(flags, problems);
+  check_adapters(flags, problems);
   check_rollout_functions(flags, problems);
   check_generate(flags, problems);
   check_batches(config, problems);
