@@ -136,7 +136,7 @@ void begin_epoch(Stations& run, WeightVersion version) {
   run.topology.engines->hear_by(on_timeline(run));
   const auto load = [&run](model::Network& own) {
     const at::NoGradGuard no_grad;
-    own.weights().copy_from(load_on_host(run)->weights());
+    own.trained().copy_from(load_on_host(run)->trained());
   };
   run.topology.engines->begin_epoch(run.launch.identity.epoch, version, whole_here(run), load);
 }

@@ -14,6 +14,7 @@
 #include "model/config.h"
 #include "model/placement.h"
 #include "roles/networks.h"
+#include "roles/run_adapters.h"
 #include "roles/run_start.h"
 #include "roles/trainers_apart.h"
 #include "setup/train_config.h"
@@ -45,7 +46,9 @@ model::Precision host_precision(const config::RunConfig& config) {
 }  // namespace
 
 std::unique_ptr<model::Network> load_on_host(const Stations& run) {
-  return model::load_network(weights_directory(run), host_precision(run.config));
+  auto network = model::load_network(weights_directory(run), host_precision(run.config));
+  roles::add_run_adapters(run.config, *network, run.course.start.adapter);
+  return network;
 }
 
 namespace {
@@ -96,6 +99,7 @@ roles::RankStart rank_start(const Stations& run) {
       .num_threads = threads_of_a_rank(run),
       .longest_prompt = run.data.longest_prompt(),
       .weights = weights_directory(run),
+      .adapter = run.course.start.adapter,
       .checkpoints = run.records.folder.checkpoints().string()};
   if (const train::Checkpoint* checkpoint = restored_checkpoint(run.course.start)) {
     rank.checkpoint = checkpoint->directory.string();
@@ -129,6 +133,9 @@ void copy_published(Stations& run, model::Precision precision) {
     const at::NoGradGuard no_grad;
     run.topology.published = model::make_blank_network(run.topology.network->config(), precision);
     run.topology.published->weights().copy_from(run.topology.network->weights());
+    if (run.topology.network->adapters() == nullptr) return;
+    roles::add_run_adapters(run.config, *run.topology.published, run.course.start.adapter);
+    run.topology.published->trained().copy_from(run.topology.network->trained());
   });
 }
 
@@ -153,11 +160,12 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
   const config::RunConfig& config = run.config;
   run.records.memory.explain_shortage(estimate::Phase::kTrain, [&] {
     run.topology.network = model::load_network(weights_directory(run), precision);
+    roles::add_run_adapters(config, *run.topology.network, run.course.start.adapter);
   });
   train::TrainConfig trainer = setup::make_train_config(
       config, run.course.schedule.num_steps, run.topology.network->config().has_experts());
   const comm::Mesh& mesh = comm::Mesh::single();
-  trainer.frozen = roles::frozen_names(config, run.topology.network->weights(), mesh);
+  trainer.frozen = roles::frozen_names(config, run.topology.network->trained(), mesh);
   run.topology.functions->set_in(trainer, run.course.schedule.first_step);
   plan_memory(run, precision, &trainer, false);  // what does not fit is explained
   std::unique_ptr<roles::TrainersHere> here;
@@ -180,6 +188,7 @@ void open_no_trainers(Stations& run, const model::Precision& precision) {
       run.config.num_engine_workers > 0 ? run.topology.published : run.topology.network;
   run.records.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
     network = model::load_network(weights_directory(run), precision);
+    roles::add_run_adapters(run.config, *network, run.course.start.adapter);
   });
   plan_memory(run, precision, nullptr, false);
 }

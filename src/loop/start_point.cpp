@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "loop/changed_settings.h"
 #include "loop/session_settings.h"
+#include "model/adapter_files.h"
 #include "model/foreign_checkpoint.h"
 #include "report/run_history.h"
 #include "setup/named_model.h"
@@ -159,6 +160,23 @@ void check_run_of_queue(const config::RunConfig& config, const StartPoint& start
       std::string_view(name->get_string())));
 }
 
+/// Checkpoints of adapters have no other weights: those are where the run began.
+void take_adapter(const config::RunConfig& config, StartPoint& start, const train::Warn& warn) {
+  const bool has_adapter = model::has_adapter(start.weights);
+  const bool is_checkpoint = start.checkpoint || start.finetuned;
+  if (is_checkpoint && has_adapter != config.trains_adapters()) {
+    throw ConfigError(fmt::format(
+        "{} {}; {}", start.weights,
+        has_adapter ? "holds an adapter" : "holds all weights of a model, and no adapter",
+        has_adapter ? "train it with the --lora-rank of that run"
+                    : "give it as --hf-checkpoint to train an adapter beside it"));
+  }
+  if (!has_adapter) return;
+  start.adapter = start.weights;
+  start.weights = setup::is_model_directory(config.load) ? config.load.get()
+                                                         : setup::beginning_directory(config, warn);
+}
+
 /// What follows from the flags once it is known where the run begins.
 StartPoint completed(const config::RunConfig& config, const BranchChoice& choice, StartPoint start,
                      const train::Warn& warn) {
@@ -169,6 +187,7 @@ StartPoint completed(const config::RunConfig& config, const BranchChoice& choice
     compare_settings(config, start, warn);
   }
   if (start.weights.empty()) start.weights = setup::beginning_directory(config, warn);
+  take_adapter(config, start, warn);
   return start;
 }
 
@@ -358,7 +377,8 @@ StartPoint choose_start_again(const StartPoint& first, const report::RunFolder& 
   StartPoint start = first;
   std::optional<train::Checkpoint> newest = train::find_checkpoint(folder.checkpoints(), warn);
   if (!newest || report::run_id_of(newest->run) != first.run_id) return start;
-  start.weights = newest->directory.string();
+  (model::has_adapter(newest->directory) ? start.adapter : start.weights) =
+      newest->directory.string();
   start.checkpoint = std::move(newest);
   start.finetuned.reset();
   start.left_out = 0;  // flags that leave parts out are of the beginning

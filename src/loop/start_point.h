@@ -38,6 +38,7 @@ namespace slime::loop {
 struct StartPoint {
   std::optional<train::Checkpoint> checkpoint;  // to go on from; none: the run begins
   std::string weights;                          // model directory of the actor's weights
+  std::string adapter;  // directory of its adapter, where that does not begin with the run
   /// --finetune: the checkpoint of `weights`, of which other networks are taken too.
   std::optional<train::Checkpoint> finetuned;
   uint32_t left_out = 0;  // of either checkpoint (train::LeavesOut)

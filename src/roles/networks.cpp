@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "core/error.h"
+#include "model/adapters.h"
 #include "model/placement.h"
 #include "setup/named_model.h"
 
@@ -70,7 +71,9 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config,
   const auto load = [&](const std::string& directory) {
     return model::load_network(directory, precision, mesh);
   };
-  if (config.needs_reference()) {
+  // Beside adapters the reference is the network without them, unless it began elsewhere.
+  const bool is_base = config.trains_adapters() && !setup::is_model_directory(config.load);
+  if (config.needs_reference() && !is_base) {
     others.reference = load(setup::reference_directory(config, [](const std::string&) {}));
   }
   if (config.use_opd && config.opd_type == "megatron")
@@ -97,6 +100,10 @@ std::unique_ptr<model::Network> make_blank_copy(model::Network& network,
   std::unique_ptr<model::Network> copy = model::make_blank_network(network.config(), precision);
   Tensor constants_C = copy->weights().flat_constants();
   constants_C.copy_(network.weights().flat_constants());
+  if (const model::Adapters* adapters = network.adapters()) {
+    copy->weights().copy_from(network.weights());  // no update brings them
+    model::add_adapters(*copy, adapters->at(0)->form());
+  }
   return copy;
 }
 

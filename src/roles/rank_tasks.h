@@ -72,6 +72,7 @@ struct RankStart {
   int num_threads = 0;
   int64_t longest_prompt = 0;  // tokens; 0: not known
   std::string weights;         // model directory, or checkpoint, that the actor's weights come from
+  std::string adapter;         // directory that its adapter comes from; empty: none, or a fresh one
   std::string checkpoint;      // directory that other parts come from; empty: none
   int64_t iteration = 0;       // of the checkpoint
   uint32_t left_out = 0;       // of the checkpoint (train::LeavesOut)

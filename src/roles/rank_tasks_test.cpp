@@ -74,6 +74,7 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
                         .num_threads = 3,
                         .longest_prompt = 96,
                         .weights = "runs/iter_0000004",
+                        .adapter = "runs/iter_0000003",
                         .checkpoint = "runs/iter_0000004",
                         .iteration = 4,
                         .left_out = 2,
@@ -92,6 +93,7 @@ TEST(RankTasks, AWorkerIsFirstToldWhatItIsToBecome) {
   EXPECT_EQ(back.checkpoint, start.checkpoint);
   EXPECT_EQ(back.iteration, 4);
   EXPECT_EQ(back.weights, start.weights);
+  EXPECT_EQ(back.adapter, start.adapter);
   EXPECT_EQ(back.left_out, 2U);
   EXPECT_EQ(back.longest_prompt, 96);
   EXPECT_EQ(back.checkpoints, "runs");

@@ -62,7 +62,7 @@ TrainerRole::TrainerRole(const comm::Mesh& mesh, model::Network& network,
     : trainer_(network, config, clock, std::move(others), mesh) {}
 
 void TrainerRole::reshard_to(model::Network& engine) {
-  reshard_.emplace(trainer_.mesh(), trainer_.network().weights(), engine.weights());
+  reshard_.emplace(trainer_.mesh(), trainer_.network().trained(), engine.trained());
 }
 
 void TrainerRole::bring_weights() {

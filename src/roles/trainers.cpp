@@ -22,7 +22,7 @@ train::TrainReport TrainersHere::train(const train::TrainBatch& batch) {
 
 void TrainersHere::gather_weights(model::Network& whole) {
   const at::NoGradGuard no_grad;
-  whole.weights().copy_from(trainer_.network().weights());
+  whole.trained().copy_from(trainer_.network().trained());
 }
 
 WeightChecksums TrainersHere::weight_checksums() { return train::whole_checksums(trainer_); }

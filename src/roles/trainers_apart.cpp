@@ -146,8 +146,8 @@ train::TrainReport TrainersApart::train(const train::TrainBatch& batch) {
 void TrainersApart::gather_weights(model::Network& whole) {
   tell_all({.kind = RankTask::kGather});
   std::map<std::string_view, Tensor> targets;
-  for (const model::NamedWeight& weight : whole.weights().tensors())
-    targets[weight.name] = model::Weights::view(whole.weights().flat(), weight);
+  for (const model::NamedWeight& weight : whole.trained().tensors())
+    targets[weight.name] = model::Weights::view(whole.trained().flat(), weight);
   for (const model::NamedConstant& constant : whole.weights().constants())
     targets[constant.name] = constant.value;
   for (;;) {

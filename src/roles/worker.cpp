@@ -21,6 +21,7 @@
 #include "roles/networks.h"
 #include "roles/rank_memory.h"
 #include "roles/rank_tasks.h"
+#include "roles/run_adapters.h"
 #include "roles/trainer_role.h"
 #include "setup/train_config.h"
 #include "train/checkpoint.h"
@@ -134,7 +135,7 @@ class Worker final {
     memory_.explain_shortage(estimate::Phase::kTrain, [&] { load_networks(precision); });
     train::TrainConfig config =
         setup::make_train_config(flags, start_.num_rollouts, network_->config().has_experts());
-    config.frozen = frozen_names(flags, network_->weights(), *mesh_);
+    config.frozen = frozen_names(flags, network_->trained(), *mesh_);
     functions_.set_in(config, start_.first_rollout);
     plan_memory(config, precision, /*is_taken=*/false);  // what does not fit is explained
     memory_.explain_shortage(estimate::Phase::kTrain, [&] {
@@ -164,9 +165,11 @@ class Worker final {
   /// Where engines hold the model otherwise than the ranks do, theirs has a network of its own.
   void load_networks(const model::Precision& precision) {
     network_ = model::load_network(weights_directory(), precision, *mesh_);
+    add_run_adapters(start_.config, *network_, start_.adapter, *mesh_);
     if (has_engine() && (group_ || !layout_.holds_model_whole())) {
-      own_weights_ = model::load_network(weights_directory(), precision,
-                                         group_ ? group_->mesh() : comm::Mesh::single());
+      const comm::Mesh& mesh = group_ ? group_->mesh() : comm::Mesh::single();
+      own_weights_ = model::load_network(weights_directory(), precision, mesh);
+      add_run_adapters(start_.config, *own_weights_, start_.adapter, mesh);
     }
   }
   model::Network* engine_weights() const {

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/field_reader.h"
+#include "model/adapter_files.h"
 #include "model/foreign_checkpoint.h"
 #include "model/safetensors.h"
 #include "model/save.h"
@@ -65,7 +66,7 @@ void add_optimizer(std::vector<StoredBuffer>& buffers, RunPart part, const std::
 /// What has to be kept besides the weights, by the parts that this trainer has: nothing that the
 /// weight files hold already.
 std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
-  const model::Weights& weights = trainer.network().weights();
+  const model::Weights& weights = trainer.network().trained();
   std::vector<StoredBuffer> buffers;
   add_optimizer(buffers, RunPart::kOptimizer, "", trainer.optimizer(), weights);
   if (Critic* critic = trainer.critic()) {
@@ -264,11 +265,15 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
   const auto fill = [&](const fs::path& directory) {
     copy_companions(config.model_source, directory);
     Layouts layouts(trainer.mesh());
-    const model::Weights& weights = trainer.network().weights();
-    const std::vector<model::NamedConstant> constants = whole_constants(trainer.mesh(), weights);
-    model::save_network(trainer.network(),
-                        tensors_of(layouts.of(weights), HeldBuffer::whole(weights.flat())),
-                        constants, directory);
+    const model::Weights& weights = trainer.network().trained();
+    std::vector<model::TensorToWrite> tensors =
+        tensors_of(layouts.of(weights), HeldBuffer::whole(weights.flat()));
+    if (const model::Adapters* adapters = trainer.network().adapters()) {
+      model::write_adapter(directory, adapters->at(0)->form(), tensors);
+    } else {
+      const auto constants = whole_constants(trainer.mesh(), weights);
+      model::save_network(trainer.network(), std::move(tensors), constants, directory);
+    }
     for (const StoredBuffer& stored : saved_buffers(trainer, config.save_optimizer)) {
       fs::create_directories(directory / stored.folder());
       model::write_sharded(directory / stored.folder(), stored.stem,
@@ -286,15 +291,15 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
 void join_save(Trainer& trainer, bool save_optimizer) {
   if (trainer.mesh().world().is_alone()) return;
   Layouts layouts(trainer.mesh());
-  const model::Weights& weights = trainer.network().weights();
-  whole_constants(trainer.mesh(), weights);
+  const model::Weights& weights = trainer.network().trained();
+  if (trainer.network().adapters() == nullptr) whole_constants(trainer.mesh(), weights);
   give(layouts.of(weights), HeldBuffer::whole(weights.flat()));
   for (const StoredBuffer& stored : saved_buffers(trainer, save_optimizer))
     give(layouts.of(*stored.layout), stored.buffer);
 }
 
 void gather_weights(Trainer& trainer, const TakeTensor& take) {
-  const model::Weights& own = trainer.network().weights();
+  const model::Weights& own = trainer.network().trained();
   const WholeTensors layout(trainer.mesh(), own);
   for (std::size_t i = 0; i < layout.entries().size(); ++i) {
     const Tensor tensor = layout.gather(i, HeldBuffer::whole(own.flat()));
@@ -305,11 +310,11 @@ void gather_weights(Trainer& trainer, const TakeTensor& take) {
 void gather_weights(Trainer& trainer, model::Network* whole) {
   std::map<std::string_view, const model::NamedWeight*> targets;
   if (whole != nullptr) {
-    for (const model::NamedWeight& weight : whole->weights().tensors())
+    for (const model::NamedWeight& weight : whole->trained().tensors())
       targets[weight.name] = &weight;
   }
   gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
-    model::Weights::view(whole->weights().flat(), *targets.at(name)).copy_(tensor);
+    model::Weights::view(whole->trained().flat(), *targets.at(name)).copy_(tensor);
   });
   const auto constants = whole_constants(trainer.mesh(), trainer.network().weights());
   for (const model::NamedConstant& constant : constants) {

@@ -70,9 +70,10 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
       flops_(flops_model_of(network)),
       clock_(clock),
       others_(std::move(others)),
-      optimizer_(network.weights(), config.adam, config.frozen, mesh) {
+      optimizer_(network.trained(), config.adam, config.frozen, mesh) {
   check(config_.batching.dp == ranks_.size(), "there is a rank for each share of a batch");
-  check(!needs_reference(config_) || others_.reference != nullptr, "a divergence has a reference");
+  check(!needs_reference(config_) || others_.reference != nullptr || network.adapters() != nullptr,
+        "a divergence has a reference");
   check(!config_.has_teacher_model || others_.teacher != nullptr, "a teacher has a network");
   if (config_.keep_old_actor) {
     check(others_.old_actor != nullptr, "keep-old-actor has a network to keep weights in");
@@ -90,7 +91,8 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
     critic_.emplace(std::move(others_.critic), *config_.critic, mesh);
   }
   network_.set_recompute(config_.recompute);
-  if (!mesh.dp().is_alone()) {
+  // Marks are of the network's own weights; gradients of adapters are few and come at the end.
+  if (!mesh.dp().is_alone() && network_.adapters() == nullptr) {
     optimizer_.reduction().set_marks(network_.gradient_marks(), config_.bucket_elements);
     network_.on_gradients([this](int64_t begin) { optimizer_.reduction().complete_from(begin); });
   }
@@ -101,7 +103,7 @@ Trainer::~Trainer() {
 }
 
 void Trainer::release_gradients() {
-  network_.weights().release_grad();
+  network_.trained().release_grad();
   if (critic_) critic_->network().weights().release_grad();
 }
 
@@ -340,8 +342,8 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
                                Columns& columns) {
   StepReport report;
   report.step = state_.num_steps;
-  network_.weights().enable_grad();
-  network_.weights().zero_grad();
+  network_.trained().enable_grad();
+  network_.trained().zero_grad();
   if (config_.before_train_step) config_.before_train_step(state_.rollouts_done, place);
   std::vector<std::string> problems;
   algo::MetricSums own = accumulate(batch, plan, columns, problems, true);
@@ -357,9 +359,9 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
   algo::MetricSums sums = sum(ranks_, own, "metrics of the step");
   const double without_engine = sums.extract(kWithoutEngine).mapped();
   optimizer_.reduce_gradients();
-  for (const model::NamedWeight& weight : network_.weights().tensors()) {
+  for (const model::NamedWeight& weight : network_.trained().tensors()) {
     if (std::ranges::find(config_.frozen, weight.name) != config_.frozen.end())
-      model::Weights::view(network_.weights().grad(), weight).zero_();  // counts in no norm
+      model::Weights::view(network_.trained().grad(), weight).zero_();  // counts in no norm
   }
   for (const auto& [name, value] : sums) report.metrics["train/" + name] = value / plan.denominator;
   scale_difference(report.metrics, plan.denominator, without_engine);
@@ -378,7 +380,7 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
   report.metrics["train/global_batch_size"] = static_cast<double>(plan.num_executions);
   if (!std::isfinite(norm)) {
     ++state_.skipped_in_a_row;
-    const std::string names = name_bad_gradients(network_.weights());
+    const std::string names = name_bad_gradients(network_.trained());
     // Of this rank's samples; pipeline stages and tensor-parallel ranks decide alike.
     const bool is_known =
         sum(mesh_.model(), static_cast<double>(problems.size()), "counting what is not finite") > 0;
@@ -408,8 +410,8 @@ algo::MetricSums Trainer::accumulate_gradients(const TrainBatch& batch) {
   plans.push_back(plan_pass(batch.samples, plan_options()));
   TrainReport ignored;
   Columns columns = prepare(batch, plans, ignored);
-  network_.weights().enable_grad();
-  network_.weights().zero_grad();
+  network_.trained().enable_grad();
+  network_.trained().zero_grad();
   std::vector<std::string> problems;
   return accumulate(batch, plans.front(), columns, problems, false);
 }
@@ -419,8 +421,8 @@ algo::MetricSums Trainer::accumulate_gradients(const BatchShare& share) {
   check(plans.size() == 1, "a share of one training step");
   TrainReport ignored;
   Columns columns = prepare(share.batch, plans, ignored);
-  network_.weights().enable_grad();
-  network_.weights().zero_grad();
+  network_.trained().enable_grad();
+  network_.trained().zero_grad();
   std::vector<std::string> problems;
   const algo::MetricSums sums = accumulate(share.batch, plans.front(), columns, problems, true);
   optimizer_.reduce_gradients();

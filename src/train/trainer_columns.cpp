@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "kernels/device.h"
 #include "kernels/trace.h"
+#include "model/adapters.h"
 #include "train/columns.h"
 #include "train/on_policy.h"
 #include "train/pipeline.h"
@@ -70,7 +71,12 @@ Columns Trainer::score_columns(const TrainBatch& batch, std::vector<StepPlan>& p
         (config_.distillation_coef && sample.loss_mask.empty()))
       columns.teacher.put(i, to_tensor(sample.teacher_log_probs, dtype));
   }
-  if (needs_reference(config_)) timed_pass(*others_.reference, columns.ref, "ref_log_probs");
+  if (needs_reference(config_) && others_.reference != nullptr) {
+    timed_pass(*others_.reference, columns.ref, "ref_log_probs");
+  } else if (needs_reference(config_)) {
+    const model::AdaptersOff reference(network_.adapters());
+    timed_pass(network_, columns.ref, "ref_log_probs");
+  }
   if (config_.objective == Objective::kPreference) return columns;
   if (config_.has_teacher_model) timed_pass(*others_.teacher, columns.teacher, "teacher_log_probs");
   if (needs_old_pass(config_, plans.size())) {

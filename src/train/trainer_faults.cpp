@@ -46,10 +46,10 @@ std::string Trainer::trace_gradients(const TrainBatch& batch, const StepPlan& pl
   if (has_experts() && mesh_.sizes().experts_join_samples())
     return "they may come from samples of any rank";  // whose rows meet at experts
   for (const MicroBatch& micro_batch : plan.micro_batches) {
-    network_.weights().zero_grad();
+    network_.trained().zero_grad();
     std::vector<std::string> ignored;
     accumulate(batch, {.micro_batches = {micro_batch}}, columns, ignored, false);
-    const double squares = kernels::sum_of_squares(network_.weights().grad());
+    const double squares = kernels::sum_of_squares(network_.trained().grad());
     if (std::isfinite(sum(mesh_.model(), squares, "looking for gradients that are not finite")))
       continue;
     return "they come from samples " + ordinals_of(batch, micro_batch.samples);

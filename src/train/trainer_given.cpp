@@ -60,8 +60,12 @@ GivenPass Trainer::pass_over(const GivenBatch& given, const GivenLoss& loss, boo
     fill(weights, i, given.columns[i].weights, dtype);
   }
   if (loss.needs_reference) {
-    check(others_.reference != nullptr, "a divergence has a reference");
-    score_into(*others_.reference, Scores::kOfAnother, plans, columns.ref, nullptr);
+    check(others_.reference != nullptr || network_.adapters() != nullptr,
+          "a divergence has a reference");
+    const model::AdaptersOff reference(others_.reference == nullptr ? network_.adapters()
+                                                                    : nullptr);
+    score_into(others_.reference == nullptr ? network_ : *others_.reference, Scores::kOfAnother,
+               plans, columns.ref, nullptr);
   }
   std::vector<PipelineItem> items;
   for (MicroBatch& micro_batch : plans.front().micro_batches) {
@@ -73,7 +77,7 @@ GivenPass Trainer::pass_over(const GivenBatch& given, const GivenLoss& loss, boo
         !loss.is_linear_in_advantages || !advantage_T.defined() || has_nonzero(advantage_T);
     items.push_back({&micro_batch, adds_gradients && trains});
   }
-  if (adds_gradients) network_.weights().enable_grad();
+  if (adds_gradients) network_.trained().enable_grad();
   GivenPass result;
   std::vector<std::string> problems;
   run_pipeline(
@@ -117,17 +121,17 @@ GivenPass Trainer::look_at(const GivenBatch& batch, const GivenLoss& loss) {
 }
 
 GivenPass Trainer::add_gradients(const GivenBatch& batch, const GivenLoss& loss) {
-  network_.weights().enable_grad();
-  if (!has_given_gradients_) network_.weights().zero_grad();
+  network_.trained().enable_grad();
+  if (!has_given_gradients_) network_.trained().zero_grad();
   // What a pass that fails half-way has added goes.
-  const Tensor before = has_given_gradients_ ? network_.weights().grad().clone() : Tensor();
+  const Tensor before = has_given_gradients_ ? network_.trained().grad().clone() : Tensor();
   try {
     GivenPass result = pass_over(batch, loss, true);
     has_given_gradients_ = true;
     return result;
   } catch (...) {
     const at::NoGradGuard no_grad;
-    Tensor grad = network_.weights().grad();
+    Tensor grad = network_.trained().grad();
     if (before.defined()) {
       grad.copy_(before);
     } else {
@@ -138,31 +142,31 @@ GivenPass Trainer::add_gradients(const GivenBatch& batch, const GivenLoss& loss)
 }
 
 GivenUpdateReport Trainer::apply(const GivenUpdate& update) {
-  network_.weights().enable_grad();
-  if (!has_given_gradients_) network_.weights().zero_grad();
+  network_.trained().enable_grad();
+  if (!has_given_gradients_) network_.trained().zero_grad();
   optimizer_.reduce_gradients();
   for (const model::NamedWeight& weight : network_.weights().tensors()) {
     if (std::ranges::find(config_.frozen, weight.name) != config_.frozen.end())
-      model::Weights::view(network_.weights().grad(), weight).zero_();
+      model::Weights::view(network_.trained().grad(), weight).zero_();
   }
   const double norm = std::sqrt(optimizer_.gradient_squares()) / update.divisor;
   has_given_gradients_ = false;
   if (!std::isfinite(norm)) {
     const std::string names = name_bad_gradients(network_.weights());
-    network_.weights().zero_grad();
+    network_.trained().zero_grad();
     throw ConfigError("no update: gradients that are not finite, which are dropped: " + names);
   }
   const double clip = update.clip_norm > 0 ? std::min(1.0, update.clip_norm / (norm + 1e-6)) : 1.0;
   ++num_changes_;
   optimizer_.set_rates(update.beta1, update.beta2, update.eps);
   optimizer_.step(update.lr, update.weight_decay, clip / update.divisor);
-  network_.weights().zero_grad();
+  network_.trained().zero_grad();
   ++state_.num_steps;
   return {.grad_norm = norm, .step = optimizer_.num_steps()};
 }
 
 void Trainer::begin_again() {
-  if (network_.weights().grad().defined()) network_.weights().zero_grad();
+  if (network_.trained().grad().defined()) network_.trained().zero_grad();
   has_given_gradients_ = false;
   optimizer_.begin_again();
   ++num_changes_;

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "kernels/device.h"
+#include "kernels/adapters.h"
 #include "kernels/pick_rows.h"
 #include "train/columns.h"
 #include "train/trainer.h"
@@ -24,12 +24,11 @@ Tensor logits_term(const Tensor& hidden_LH, const model::Network& network,
                    const Tensor& logits_gradient_LV) {
   const kernels::MatrixParam& head = network.head();
   const Tensor constant_LH = hidden_LH.detach().contiguous();
-  const kernels::Device& device = kernels::kernels_for(constant_LH);
   Tensor gradient_LV =
       logits_gradient_LV.to(constant_LH.device(), constant_LH.scalar_type()).contiguous();
   gradient_LV = network.gradient_of_products(gradient_LV, constant_LH);
-  if (head.grad.defined()) device.add_linear_weight_grad_(head.grad, gradient_LV, constant_LH);
-  return (hidden_LH * device.linear_input_grad(gradient_LV, head.matrix)).sum();
+  kernels::add_adapted_weight_grad_(head, gradient_LV, constant_LH);
+  return (hidden_LH * kernels::adapted_input_grad(gradient_LV, head.matrix)).sum();
 }
 
 }  // namespace

@@ -60,21 +60,26 @@ inline OtherNetworks others_of(const TrainConfig& config, const std::filesystem:
   return others;
 }
 
+/// Before a trainer takes a network of a rank: adapters beside it.
+using Prepare = std::function<void(model::Network& network, const comm::Mesh& mesh)>;
+
 /// Sums and gradients of the batch as one training step, brought together at rank 0.
 inline WholeOutcome gradients(const std::filesystem::path& directory, const TrainBatch& batch,
-                              TrainConfig config, const ParallelLayout& layout) {
+                              TrainConfig config, const ParallelLayout& layout,
+                              const Prepare& prepare = {}) {
   config.batching.dp = layout.dp;
   WholeOutcome outcome;
   const SystemClock clock;
   on_mesh(layout, [&](const comm::Mesh& mesh) {
     const auto network = model::load_network(directory, kExact, mesh);
+    if (prepare) prepare(*network, mesh);
     Trainer trainer(*network, config, clock, others_of(config, directory, mesh), mesh);
     const algo::MetricSums sums =
         trainer.accumulate_gradients(trainer.divide(batch).at(mesh.at().dp));
     const double norm = std::sqrt(trainer.optimizer().gradient_squares());
-    const WholeTensors layout_of(mesh, network->weights());
+    const WholeTensors layout_of(mesh, network->trained());
     const HeldBuffer own =
-        HeldBuffer::shards(trainer.optimizer().own_shards_of(network->weights().grad()));
+        HeldBuffer::shards(trainer.optimizer().own_shards_of(network->trained().grad()));
     for (std::size_t i = 0; i < layout_of.entries().size(); ++i) {
       const Tensor grad = layout_of.gather(i, own);
       if (mesh.rank() == 0) outcome.grads[layout_of.entries()[i].name] = grad.clone();
@@ -108,11 +113,12 @@ inline void expect_same(const WholeOutcome& other, const WholeOutcome& plain) {
 
 inline void expect_layout_invariant(const std::filesystem::path& directory, const TrainBatch& batch,
                                     const TrainConfig& config,
-                                    const std::vector<ParallelLayout>& layouts) {
-  const WholeOutcome plain = gradients(directory, batch, config, {});
+                                    const std::vector<ParallelLayout>& layouts,
+                                    const Prepare& prepare = {}) {
+  const WholeOutcome plain = gradients(directory, batch, config, {}, prepare);
   for (const ParallelLayout& layout : layouts) {
     SCOPED_TRACE(name_of(layout));
-    expect_same(gradients(directory, batch, config, layout), plain);
+    expect_same(gradients(directory, batch, config, layout, prepare), plain);
   }
 }
 
