@@ -11,6 +11,7 @@
 
 #include "engine/sampler.h"
 #include "engine/sampling_params.h"
+#include "engine/served_adapters.h"
 #include "kernels/cpu/paged_attention.h"
 
 namespace slime::engine {
@@ -135,6 +136,15 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
   std::vector<std::string> problems = problems_with(client);
   if (scheduler.find(client.rid) != nullptr)
     problems.push_back(fmt::format("rid {} is already running", client.rid));
+  std::shared_ptr<const LoadedAdapter> adapter;
+  if (!client.adapter.empty()) {
+    if (config_.adapters != nullptr) adapter = config_.adapters->find(client.adapter);
+    if (adapter == nullptr) {
+      problems.push_back(
+          fmt::format("no adapter {} is loaded; there are: {}", client.adapter,
+                      config_.adapters == nullptr ? "none" : config_.adapters->names()));
+    }
+  }
   if (!problems.empty()) {
     return refuse(submission,
                   aborted(Cause::kBadRequest, fmt::format("{}", fmt::join(problems, "; "))));
@@ -144,6 +154,7 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
   auto request = std::make_unique<Request>();
   request->handle = submission.handle;
   request->client = std::move(client);
+  request->adapter = std::move(adapter);
   request->on_update = std::move(submission.on_update);
   request->submitted = submission.submitted;
   const SamplingParams& sampling = request->client.sampling;

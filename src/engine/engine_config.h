@@ -17,6 +17,8 @@
 
 namespace slime::engine {
 
+class ServedAdapters;
+
 /// What an engine does at a moment.
 enum class Activity { kIdle, kGenerates, kPaused };
 
@@ -49,6 +51,8 @@ struct EngineConfig {
   std::vector<TokenId> eos_token_ids;  // empty: the model's
   uint64_t seed = 0;                   // of requests without sampling_seed
   TokenBytesFn token_bytes;            // needed by stop strings only
+  /// Of the network, which requests may name; outlives the engine. Null: they may name none.
+  const ServedAdapters* adapters = nullptr;
   /// Null: requests with a grammar are refused.
   std::shared_ptr<ConstraintSource> constraints;
   /// From now on it does this: called on the engine's thread when that changes. Does little.

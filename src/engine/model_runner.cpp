@@ -10,7 +10,9 @@
 #include "engine/page_tables.h"
 #include "engine/prompt_scores.h"
 #include "engine/sampler.h"
+#include "engine/served_adapters.h"
 #include "kernels/cpu/thread_pool.h"
+#include "model/adapters.h"
 #include "model/router_pass.h"
 
 namespace slime::engine {
@@ -24,6 +26,11 @@ Tensor index_of(const std::vector<int64_t>& rows) {
   Tensor index = int64_tensor(static_cast<int64_t>(rows.size()));
   std::copy(rows.begin(), rows.end(), index.data_ptr<int64_t>());
   return index;
+}
+
+/// Of the adapter that a chunk's request names.
+int64_t slot_of(const Chunk& chunk) {
+  return chunk.request->adapter == nullptr ? -1 : chunk.request->adapter->slot;
 }
 
 std::span<float> row_of(const Tensor& logits_RV, int64_t row) {
@@ -117,6 +124,12 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_
     }
   }
   model::put_media(batch, media, network_->media_source());
+  if (chooses_adapters()) {
+    std::vector<int64_t> slots;
+    for (const Chunk& chunk : chunks)
+      slots.insert(slots.end(), static_cast<std::size_t>(chunk.num_tokens), slot_of(chunk));
+    batch.adapter_T = index_of(slots);
+  }
   attention_.begin_step(plans_of(chunks, std::move(sequences)), std::move(states));
   if (!experts_) return network_->forward(batch, attention_);
   const model::ModelConfig& model = network_->config();
@@ -138,6 +151,8 @@ std::vector<kernels::SampledToken> ModelRunner::score(const Chunk& chunk, const 
   const int64_t row = first_row + first_scoring_row(chunk, scored);
   for (int64_t begin = 0; begin < scored.count(); begin += kScoredRows) {
     const int64_t count = std::min(kScoredRows, scored.count() - begin);
+    if (chooses_adapters())
+      network_->adapters()->take(at::full({count}, slot_of(chunk), at::kLong));
     const Tensor logits_PV = network_->logits(hidden_TH.narrow(0, row + begin, count));
     kernels::cpu::parallel_chunks(count, [&](int64_t i) {
       scores[begin + i] =
@@ -148,13 +163,17 @@ std::vector<kernels::SampledToken> ModelRunner::score(const Chunk& chunk, const 
   return scores;
 }
 
+bool ModelRunner::chooses_adapters() const {
+  return network_->adapters() != nullptr && network_->adapters()->chooses_by_row();
+}
+
 void ModelRunner::release_memory() {
   cache_.release_memory();
   states_.release_memory();
 }
 
 void ModelRunner::copy_weights(const FreshWeights& fresh) {
-  copy_seconds_ = best_seconds(1, [&] { network_->weights().buffers().copy_from(fresh); });
+  copy_seconds_ = best_seconds(1, [&] { network_->trained().buffers().copy_from(fresh); });
 }
 
 bool ModelRunner::launch(std::span<const Chunk> chunks) {
@@ -179,6 +198,12 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
   }
   if (wants_all && sampled_R.defined()) hidden_RH = hidden_RH.index_select(0, sampled_R);
   if (rows.empty()) return false;
+  if (chooses_adapters()) {
+    std::vector<int64_t> slots;
+    for (const Chunk& chunk : chunks)
+      if (draws_token(chunk)) slots.push_back(slot_of(chunk));
+    network_->adapters()->take(index_of(slots));
+  }
   const Tensor logits_RV = network_->logits(hidden_RH);
   for (std::size_t i = 0; i < jobs.size(); ++i)
     jobs[i].logits_V = row_of(logits_RV, static_cast<int64_t>(i));

@@ -37,6 +37,7 @@ class ModelRunner final : public StepRunner {
   void append_experts(const CachedRows& rows, std::vector<int16_t>& out) const override;
 
  private:
+  bool chooses_adapters() const;
   void record_experts(std::span<const Chunk> chunks, const Tensor& made_TYK);
   /// Hidden states of the wanted rows (TokenBatch).
   Tensor forward(std::span<const Chunk> chunks, const Tensor& wanted_R);

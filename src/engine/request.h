@@ -24,11 +24,14 @@ namespace slime::engine {
 /// Stands at the end of Request::tokens for the token of a step in flight.
 inline constexpr TokenId kPendingToken = -1;
 
+struct LoadedAdapter;
+
 struct Request {
   RequestHandle handle{};
   GenerateRequest client;
   EngineClient::OnUpdate on_update;
-  uint64_t seed = 0;  // with `stream`, the key of its random numbers
+  std::shared_ptr<const LoadedAdapter> adapter;  // of client.adapter; null: the model as it is
+  uint64_t seed = 0;                             // with `stream`, the key of its random numbers
   uint64_t stream = 0;
   int64_t max_tokens = 0;  // prompt and response end here at the latest
   Clock::TimePoint submitted;

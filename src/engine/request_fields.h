@@ -16,6 +16,7 @@ void each_field(Request& request, const Fn& fn) {
   fn(request.input_ids);
   fn(request.media);
   fn(request.num_sampled);
+  fn(request.adapter);
   fn(request.cache_salt);
   fn(request.return_logprob);
   fn(request.logprob_start_len);

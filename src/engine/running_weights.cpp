@@ -105,7 +105,11 @@ Expected<WeightRows> RunningWeights::rows_of(const std::string& name, int64_t mo
 
 Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {
   const at::NoGradGuard no_grad;
-  FreshWeights complete = fresh.weights().buffers();
+  FreshWeights complete = fresh.trained().buffers();
+  const bool has_adapters = network_.load()->adapters() != nullptr;
+  if (has_adapters != (fresh.adapters() != nullptr))
+    return failure("the engine has adapters beside weights that stay as they are");
+  if (has_adapters) return complete;
   try {
     if (running().has_formats() != fresh.weights().has_formats()) {
       if (!stages()) staged_ = running().buffers().empty_like();

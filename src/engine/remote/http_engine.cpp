@@ -43,6 +43,7 @@ const char* why_not_asked(const GenerateRequest& request) {
   }
   if (!request.token_ids_logprob.empty())
     return "servers of others are not asked for the log-probs of given tokens here";
+  if (!request.adapter.empty()) return "servers of others are not asked for adapters here";
   if (!request.cache_salt.empty())
     return "servers of others are not asked to keep prefixes apart (cache_salt) here";
   if (!request.media.empty()) return "servers of others are asked for text alone here";

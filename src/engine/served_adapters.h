@@ -1,0 +1,75 @@
+#pragma once
+
+/// Adapters that requests of an engine may name, beside each other in one batch.
+///
+/// A name is loaded under a number that no other has, also when it is loaded again: the number is part of
+/// prefix keys, so keys and values of one version serve no other. A request keeps the version that it began
+/// with. Where there is no room the least recently used one goes that is neither pinned nor in use.
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/expected.h"
+#include "model/adapters.h"
+
+namespace slime::engine {
+
+struct LoadedAdapter {
+  std::string name;
+  std::string path;  // as it was given
+  uint64_t number = 0;
+  int64_t slot = 0;
+  bool is_pinned = false;
+  mutable std::atomic<uint64_t> last_use = 0;
+};
+
+class ServedAdapters {
+ public:
+  using Handle = std::shared_ptr<const LoadedAdapter>;
+  /// Calls it between two steps of the engine; false: the engine ends.
+  using Between = std::function<bool(std::function<void()>)>;
+
+  /// Gives `network`, which outlives it, slots for `most` adapters and for versions that requests still use.
+  ServedAdapters(model::Network& network, int64_t most);
+
+  /// Before the first load() of a running engine; until then nobody computes.
+  void run_between_steps(Between between) { between_ = std::move(between); }
+
+  /// Any thread. Null: no adapter has this name.
+  Handle find(const std::string& name) const;
+  std::vector<Handle> all() const;
+  /// "a, b", or that there are none: for messages.
+  std::string names() const;
+
+  /// Reads a directory of PEFT. A name that is loaded is refused, or (`replaces`) means the new one from then
+  /// on. Any thread but the engine's; the failure says what is wrong with the directory.
+  Expected<Handle> load(const std::string& name, const std::string& path, bool is_pinned,
+                        bool replaces);
+  /// New requests do not find it any more; those that run keep it.
+  Expected<void> unload(const std::string& name);
+
+ private:
+  std::shared_ptr<model::AdapterTensors> read(const std::string& path) const;
+  bool make_room(const std::string& name);
+  int64_t free_slot() const;
+  bool between(std::function<void()> body) const;
+
+  model::Network& network_;
+  const size_t most_;
+  Between between_;
+  std::mutex loads_;  // one at a time
+  uint64_t num_loaded_ = 0;
+  mutable std::mutex mutex_;
+  std::map<std::string, Handle> by_name_;                  // guarded by mutex_
+  std::vector<std::weak_ptr<const LoadedAdapter>> slots_;  // of loads
+  mutable std::atomic<uint64_t> num_uses_ = 0;
+};
+
+}  // namespace slime::engine
