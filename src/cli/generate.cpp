@@ -25,6 +25,7 @@
 #include "engine/engine.h"
 #include "engine/http/generate_request.h"
 #include "engine/http/generate_response.h"
+#include "model/adapter_files.h"
 #include "model/network.h"
 #include "model/placement.h"
 #include "text/chat_template.h"
@@ -259,7 +260,7 @@ void add_row_flags(CLI::App& app, RowFlags& rows) {
 }  // namespace
 
 int generate(std::span<const std::string> arguments) {
-  std::string directory, file;
+  std::string directory, adapter, file;
   std::string dtype = "auto", sampling_defaults = "model";
   engine::EngineConfig config;
   DeviceOptions device;
@@ -271,6 +272,7 @@ int generate(std::span<const std::string> arguments) {
       "(return_logprob, top_logprobs_num, ...) work as there.",
       "slime generate");
   app.add_option("--model", directory, "model directory, or a model's name on the hub")->required();
+  app.add_option("--adapter", adapter, "PEFT directory of an adapter beside the model's weights");
   app.add_option("--dtype", dtype, "auto (as stored), float32, bfloat16 or float16");
   app.add_option("--max-running-requests", config.max_running_requests, "requests decoded together")
       ->check(CLI::Range(1, 65536));
@@ -296,6 +298,7 @@ int generate(std::span<const std::string> arguments) {
   const model::ModelConfig model = model::read_model_config(directory);
   const auto network = model::load_network(
       directory, model::precision_on(device.device, dtype == "auto" ? model.dtype : dtype));
+  if (!adapter.empty()) model::load_adapters(*network, adapter);
   config.kv_cache_bytes = kv_cache_bytes_of(device);
   config.records_experts = model.has_experts();
   if (tokenizer != nullptr) {

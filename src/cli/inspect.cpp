@@ -8,11 +8,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
+#include <utility>
 
 #include "cli/by_name.h"
 #include "cli/options.h"
 #include "core/error.h"
+#include "model/adapter_files.h"
 #include "model/config.h"
 #include "model/model_files.h"
 #include "model/network.h"
@@ -148,6 +151,34 @@ int inspect_directory(const std::string& path, bool lists_tensors) {
   return 1;
 }
 
+int inspect_adapter(const std::string& path, const std::string& directory, bool lists_tensors) {
+  const auto config = model::read_model_config(path);
+  const model::AdapterFile file(directory, config);
+  const model::AdapterForm& form = file.form();
+  fmt::print("adapter     {} modules, {} saved whole\n", form.pairs.size(), form.saved.size());
+  fmt::print("alpha       {}{}\n", form.config.alpha, form.config.uses_rslora ? ", rslora" : "");
+  std::map<std::pair<int64_t, double>, int64_t> kinds;
+  for (const auto& pair : form.pairs) ++kinds[{pair.rank, pair.scale}];
+  for (const auto& [kind, count] : kinds)
+    fmt::print("  rank {}, scale {:.4g}: {} modules\n", kind.first, kind.second, count);
+  if (lists_tensors) {
+    for (const auto& pair : form.pairs) fmt::print("  {:<56} rank {}\n", pair.module, pair.rank);
+    for (const std::string& name : form.saved) fmt::print("  {:<56} whole\n", name);
+  }
+  const auto whole = model::load_network(path, model::Precision::of(config.dtype));
+  model::add_adapters(*whole, form);
+  file.read_into(*whole->adapters()->at(0));
+  const model::Weights& weights = whole->trained();
+  fmt::print("numbers     {}, of {} of the model\n", weights.num_parameters(),
+             whole->weights().num_parameters());
+  if (at::isfinite(weights.flat()).all().item<bool>()) {
+    fmt::print("problems    none\n");
+    return 0;
+  }
+  fmt::print("problems\n  {}: some numbers are not finite\n", directory);
+  return 1;
+}
+
 }  // namespace
 
 int inspect(std::span<const std::string> arguments) {
@@ -155,14 +186,16 @@ int inspect(std::span<const std::string> arguments) {
       "Shows what a model directory, checkpoint or safetensors file holds. Exit code 1 when it has "
       "problems.",
       "slime inspect");
-  std::string path;
+  std::string path, adapter;
   bool lists_tensors = false;
   app.add_option("PATH", path, "Directory or .safetensors file; or a model's name on the hub")
       ->required();
+  app.add_option("--adapter", adapter, "PEFT directory of an adapter for the model at PATH");
   app.add_flag("--tensors", lists_tensors, "List every tensor");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   path = model_by_name(path, hub::Wanted::kModel, "PATH", "slime inspect");
   if (!std::filesystem::exists(path)) throw ConfigError(path + ": no such file or directory");
+  if (!adapter.empty()) return inspect_adapter(path, adapter, lists_tensors);
   return std::filesystem::is_directory(path) ? inspect_directory(path, lists_tensors)
                                              : inspect_file(path, lists_tensors);
 }

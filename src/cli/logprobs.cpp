@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/json_lines.h"
 #include "kernels/linear_logprob.h"
+#include "model/adapter_files.h"
 #include "model/network.h"
 #include "model/tree_attention.h"
 
@@ -88,10 +89,11 @@ int logprobs(std::span<const std::string> arguments) {
       "Log-probs, entropies and best tokens of token sequences: {\"ids\": [...]} in, one JSON line "
       "out.",
       "slime logprobs");
-  std::string directory, dtype, file;
+  std::string directory, adapter, dtype, file;
   bool with_logits = false;
   app.add_option("--model", directory, "Model directory: config.json and safetensors; or a name")
       ->required();
+  app.add_option("--adapter", adapter, "PEFT directory of an adapter beside the model's weights");
   app.add_option("--dtype", dtype, "float32 or bfloat16; default: as the file says")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "float64"}));
   app.add_flag("--logits", with_logits, "Also all logits");
@@ -102,6 +104,7 @@ int logprobs(std::span<const std::string> arguments) {
   at::NoGradGuard no_grad;
   if (dtype.empty()) dtype = model::read_model_config(directory).dtype;
   const auto network = model::load_network(directory, model::Precision::of(dtype));
+  if (!adapter.empty()) model::load_adapters(*network, adapter);
   JsonLines input(file);
   while (const auto object = input.next()) {
     const std::vector<int32_t> ids = input.fields(*object).token_ids("ids", int64_t{1} << 31);
