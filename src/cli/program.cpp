@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "cli/options.h"
 #include "config/secrets.h"
 #include "core/error.h"
+#include "core/json.h"
 
 namespace slime::cli {
 namespace {
@@ -45,6 +47,9 @@ std::vector<std::string> begin_program(int argc, char** argv) {
 int run_command(std::string_view name, CommandFn command, std::span<const std::string> arguments) {
   try {
     return command(arguments);
+  } catch (const ManualAsked& asked) {
+    fmt::print("{}\n", json_text(help::to_json(asked.manual)));
+    return 0;
   } catch (const ConfigError& error) {
     print_error(name, error);
     return 2;

@@ -39,7 +39,7 @@ void add_key(CLI::App& app, const char* flag, std::string& key) {
 
 void add_serve_options(CLI::App& app, ServeOptions& options) {
   app.add_option(
-         "--model,--model-path", options.model,
+         "MODEL,--model,--model-path", options.model,
          "model directory (config.json, *.safetensors, tokenizer.json), or a model's name on "
          "Hugging Face's hub: Qwen/Qwen3-0.6B")
       ->required();

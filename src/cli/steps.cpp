@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "cli/by_name.h"
+#include "cli/options.h"
+#include "cli/train.h"
 #include "cluster/launch_environment.h"
 #include "cluster/parent_watch.h"
 #include "cluster/run_identity.h"
@@ -117,7 +119,8 @@ int drive(const StepsOptions& options) {
 }  // namespace
 
 int steps(std::span<const std::string> arguments) {
-  if (std::ranges::find(arguments, "--help") != arguments.end()) {
+  if (const auto words = help::words_behind_help(arguments)) {
+    if (!words->empty()) return print_answer(train_manual("slime steps"), *words);
     fmt::print("{}", kHelp);
     return 0;
   }

@@ -1,17 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/by_name.h"
 #include "cli/dry_run.h"
+#include "cli/options.h"
 #include "cli/run_hosts.h"
 #include "cli/train.h"
 #include "config/flag_records.h"
 #include "config/parse_flags.h"
 #include "core/json.h"
+#include "help/run_flags.h"
 #include "plugin/environment.h"
 #include "setup/run_devices.h"
 #include "train/keep_freed_memory.h"
@@ -19,37 +22,32 @@
 namespace slime::cli {
 namespace {
 
-bool takes(std::vector<std::string>& words, std::string_view word) {
-  return std::erase(words, word) > 0;
+bool has(std::span<const std::string> words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
 }
 
-}  // namespace
-
-int train(std::span<const std::string> arguments) {
-  if (std::ranges::find(arguments, "--help") != arguments.end() ||
-      std::ranges::find(arguments, "-h") != arguments.end()) {
-    fmt::print(
-        "slime train: reinforcement learning (or supervised training) of a model directory.\n\n"
-        "  slime train --hf-checkpoint DIR --prompt-data FILE.jsonl --rm-type math ...\n"
-        "  slime train --config run.yaml\n"
-        "  slime train FLAGS --dry-run          what a run would do with them; --json: for "
-        "programs\n"
-        "  slime train --help-markdown          this as Markdown; --help-json: for programs\n{}",
-        config::flag_help());
-    return 0;
-  }
-  if (std::ranges::find(arguments, "--help-markdown") != arguments.end()) {
+/// What is asked about the flags and needs no run.
+std::optional<int> answer_about_flags(const std::string& command,
+                                      std::span<const std::string> arguments) {
+  if (const auto words = help::words_behind_help(arguments))
+    return print_answer(train_manual(command), *words);
+  if (has(arguments, "--help-markdown")) {
     fmt::print("{}", config::flag_markdown());
     return 0;
   }
-  if (std::ranges::find(arguments, "--help-json") != arguments.end()) {
+  if (asks_for_manual(arguments)) {
     fmt::print("{}\n", json_text(config::flag_records()));
     return 0;
   }
-  std::vector<std::string> words(arguments.begin(), arguments.end());
-  const bool tries = std::ranges::find(words, "--dry-run") != words.end();
+  return std::nullopt;
+}
+
+int train_as(const std::string& command, std::vector<std::string> words) {
+  if (const auto exit_code = answer_about_flags(command, words)) return *exit_code;
+  if (command == "slime train-async") words.emplace_back("--train-async");
+  const bool tries = has(words, "--dry-run");
   const DryRunReader reader =
-      tries && takes(words, "--json") ? DryRunReader::kProgram : DryRunReader::kPerson;
+      tries && std::erase(words, "--json") > 0 ? DryRunReader::kProgram : DryRunReader::kPerson;
   config::ParsedFlags flags = config::parse_flags(words);
   const bool is_chosen_here = flags.config.device.peek() == "auto";
   const std::string place = setup::choose_device(flags.config);
@@ -63,10 +61,26 @@ int train(std::span<const std::string> arguments) {
   return train_on_hosts(flags, words);
 }
 
+}  // namespace
+
+help::Manual train_manual(const std::string& command) {
+  return help::run_manual(
+      command,
+      command == "slime train"
+          ? "trains a model: generates responses, scores them, learns from them, repeats."
+          : "slime train, with generation and training at the same time.",
+      {command +
+           " --hf-checkpoint Qwen/Qwen3-0.6B --prompt-data openai/gsm8k:train --rm-type gsm8k ...",
+       command + " --config run.yaml",
+       command + " FLAGS --dry-run: what a run would do with them (--json: for programs)"});
+}
+
+int train(std::span<const std::string> arguments) {
+  return train_as("slime train", {arguments.begin(), arguments.end()});
+}
+
 int train_async(std::span<const std::string> arguments) {
-  std::vector<std::string> words(arguments.begin(), arguments.end());
-  words.emplace_back("--train-async");
-  return train(words);
+  return train_as("slime train-async", {arguments.begin(), arguments.end()});
 }
 
 }  // namespace slime::cli

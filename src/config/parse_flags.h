@@ -70,9 +70,6 @@ struct ParsedFlags {
 /// that cannot be read.
 ParsedFlags parse_flags(std::span<const std::string> arguments);
 
-/// The text of --help.
-std::string flag_help();
-
 /// The flags whose value is not the default, for run.json and the report.
 json::object changed_flags(const RunConfig& config);
 

@@ -1,4 +1,4 @@
-// The flag table as text: --help and docs/flags.md.
+// The flag table as docs/flags.md.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,39 +21,7 @@ std::string all_reasons(const FlagRow& flag) {
   return text;
 }
 
-std::string status_note(const FlagRow& flag) {
-  switch (flag.status) {
-    case FlagStatus::kWorks:
-    case FlagStatus::kAlias:
-      return std::string(flag.meaning);
-    case FlagStatus::kAccepted:
-      return fmt::format("(no effect: {})", all_reasons(flag));
-    case FlagStatus::kRefused:
-      return fmt::format("(refused: {})", flag.meaning);
-  }
-  return {};
-}
-
 }  // namespace
-
-std::string flag_help() {
-  std::string text;
-  std::optional<FlagGroup> group;
-  for (const FlagRow& flag : flag_table()) {
-    if (flag.group != group) {
-      group = flag.group;
-      text += fmt::format("\n{}\n", group_title(flag.group));
-    }
-    const std::string left = fmt::format("{} {}", flag.name, value_word(flag));
-    text += fmt::format("  {:<44} {}", left, status_note(flag));
-    if (!flag.choices.empty()) text += fmt::format(": {}", fmt::join(flag.choices, ", "));
-    const std::string fallback = default_text(flag);
-    if (flag.status == FlagStatus::kWorks && !fallback.empty())
-      text += fmt::format(" [{}]", fallback);
-    text += '\n';
-  }
-  return text;
-}
 
 std::string flag_markdown() {
   std::string text =
