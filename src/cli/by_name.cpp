@@ -5,7 +5,9 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "cluster/launch_environment.h"
 #include "config/eval_config.h"
@@ -60,6 +62,26 @@ class DownloadLine {
   steady_clock::time_point begin_, last_;
 };
 
+/// A run's directory stands for its newest checkpoint. Others come back as they are.
+std::string checkpoint_of_run(const std::string& path, std::string_view flag,
+                              const std::string& whose) {
+  namespace fs = std::filesystem;
+  const fs::path folder = path;
+  std::error_code error;
+  if (path.empty() || !fs::exists(folder / "run.json", error) ||
+      fs::exists(folder / "config.json", error))
+    return path;
+  const fs::path latest = folder / "latest";
+  if (!fs::exists(latest / "config.json", error)) {
+    throw ConfigError(fmt::format(
+        "{} {}: is the directory of a run that has no checkpoint yet (no latest/config.json)", flag,
+        path));
+  }
+  fmt::print(stderr, "{}: {} is a run; its newest checkpoint is {}\n", whose, path,
+             latest.string());
+  return latest.string();
+}
+
 /// Names that may also be folders of checkpoints are names only with hf:// before them.
 void find_model(config::Flag<std::string>& flag, const char* name, bool needs_url,
                 hub::Wanted wanted, const hub::Hub& hub, std::vector<std::string>& absent) {
@@ -110,7 +132,7 @@ hub::Hub open_hub(const std::string& whose, bool may_download, bool refresh) {
 
 std::string model_by_name(const std::string& word, hub::Wanted wanted, std::string_view flag,
                           const std::string& whose) {
-  if (!hub::name_not_path(word, hub::Kind::kModel)) return word;
+  if (!hub::name_not_path(word, hub::Kind::kModel)) return checkpoint_of_run(word, flag, whose);
   return open_hub(whose).model(word, wanted, flag);
 }
 
@@ -125,6 +147,9 @@ void find_names(config::ParsedFlags& flags, hub::Wanted wanted, bool may_downloa
   const hub::Hub hub = open_hub(whose, may_download);
   std::vector<std::string> absent;
   find_model(config.hf_checkpoint, "--hf-checkpoint", false, wanted, hub, absent);
+  if (std::string found = checkpoint_of_run(config.hf_checkpoint.peek(), "--hf-checkpoint", whose);
+      found != config.hf_checkpoint.peek())
+    config.hf_checkpoint = std::move(found);
   find_model(config.ref_load, "--ref-load", true, wanted, hub, absent);
   find_model(config.load, "--load", true, wanted, hub, absent);
   find_model(config.critic_load, "--critic-load", true, wanted, hub, absent);

@@ -9,6 +9,7 @@
 #include "cli/chat_template.h"
 #include "cli/completion.h"
 #include "cli/data.h"
+#include "cli/doctor.h"
 #include "cli/download.h"
 #include "cli/dump.h"
 #include "cli/generate.h"
@@ -95,6 +96,7 @@ std::span<const Command> commands() {
       {"buffer", "finished rollouts between generators and a trainer", buffer, kData},
       {"plan", "layout, memory and messages of a run: a prediction", plan, kPlanning},
       {"simulate", "what a run would be like on other devices: a prediction", simulate, kPlanning},
+      {"doctor", "whether this machine, and then a run, is ready", doctor, kMachine},
       {"bench", "speed on this machine, as JSON: the program slime-bench", bench, kMachine},
       {"session", "engines that outlive their trainers: list them, end them", session, kMachine},
       {"completion", "a script for the Tab key of bash, zsh or fish", completion, kMachine},

@@ -11,7 +11,7 @@ namespace slime::help {
 namespace {
 
 constexpr std::string_view kBashHead =
-    R"(# Completion of slime for bash. For this shell: source <(slime completion bash)
+    R"sh(# Completion of slime for bash. For this shell: source <(slime completion bash)
 
 __slime_names() {  # $1: models or datasets; names in the cache of Hugging Face
   local root="${HF_HUB_CACHE:-${HF_HOME:-$HOME/.cache/huggingface}/hub}" folder name
@@ -47,9 +47,9 @@ __slime_reply() {  # $1: kind of value, $2: words of it, $3: what is typed
   ;
   esac
   }
-)";
+)sh";
 
-constexpr std::string_view kBashEnd = R"(
+constexpr std::string_view kBashEnd = R"sh(
 _slime() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
   local options= arguments= kind= words= verb=${COMP_WORDS[1]} at=1
@@ -75,7 +75,7 @@ _slime() {
 }
 
 complete -F _slime slime
-)";
+)sh";
 
 std::string_view kind_of(Names names) {
   switch (names) {

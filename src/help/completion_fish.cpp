@@ -9,7 +9,7 @@ namespace slime::help {
 namespace {
 
 constexpr std::string_view kFishHead =
-    R"(# Completion of slime for fish. For this shell: slime completion fish | source
+    R"sh(# Completion of slime for fish. For this shell: slime completion fish | source
 
 function __slime_is_verb
     set -l words (commandline -opc)
@@ -37,7 +37,7 @@ function __slime_runs
 end
 
 complete -c slime -f
-)";
+)sh";
 
 std::string quoted_for_fish(std::string_view text) {
   std::string out;

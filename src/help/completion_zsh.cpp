@@ -8,7 +8,7 @@
 namespace slime::help {
 namespace {
 
-constexpr std::string_view kZshHead = R"(#compdef slime
+constexpr std::string_view kZshHead = R"sh(#compdef slime
 # Completion of slime for zsh. For this shell, behind compinit: source <(slime completion zsh)
 
 __slime_names() {  # $1: models or datasets; names in the cache of Hugging Face
@@ -31,9 +31,9 @@ __slime_run() {
 
 _slime() {
   local -a verbs
-)";
+)sh";
 
-constexpr std::string_view kZshMiddle = R"(
+constexpr std::string_view kZshMiddle = R"sh(
   if (( CURRENT == 2 )); then
     _describe -t commands command verbs
     return
@@ -46,9 +46,9 @@ constexpr std::string_view kZshMiddle = R"(
   shift words
   (( CURRENT-- ))
   case $verb in
-)";
+)sh";
 
-constexpr std::string_view kZshEnd = R"(  esac
+constexpr std::string_view kZshEnd = R"sh(  esac
 }
 
 # In the function folder of zsh this file is the function; behind source it is a definition.
@@ -57,7 +57,7 @@ if [[ $funcstack[1] == _slime ]]; then
 else
   compdef _slime slime
 fi
-)";
+)sh";
 
 /// In single quotes, without the characters that a specification of _arguments is built of.
 std::string quoted_for_zsh(std::string_view text) {

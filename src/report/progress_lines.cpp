@@ -141,8 +141,9 @@ std::vector<std::string> live_lines(const DisplayState& state, const Terminal& t
   if (!state.phase.empty()) lines.push_back(phase_line(state, terminal));
   if (!state.figures.empty()) lines.push_back(figures_line(state, terminal));
   if (!state.phase_times.empty()) {
-    std::string text = fmt::format("  last step {:.2f} s: {}", total_seconds(state.phase_times),
-                                   joined_phases(state.phase_times, "  "));
+    const std::string phases = joined_phases(state.phase_times, "  ");
+    std::string text = fmt::format("  last step {:.2f} s{}{}", total_seconds(state.phase_times),
+                                   phases.empty() ? "" : ": ", phases);
     if (state.memory.now > 0) text += "  memory " + memory_text(state.memory, false);
     lines.push_back(painted(kDim, text, terminal));
   }
@@ -163,8 +164,9 @@ std::string step_line(const DisplayState& state) {
   for (const auto& [name, value] : state.evaluations)
     line += fmt::format("  {} {}", name, figure_text(value));
   if (!state.phase_times.empty()) {
-    line += fmt::format("  {:.2f} s ({})", total_seconds(state.phase_times),
-                        joined_phases(state.phase_times, ", "));
+    const std::string phases = joined_phases(state.phase_times, ", ");
+    line += fmt::format("  {:.2f} s{}", total_seconds(state.phase_times),
+                        phases.empty() ? "" : fmt::format(" ({})", phases));
   }
   if (state.memory.now > 0) line += "  " + memory_text(state.memory, true);
   if (state.seconds_left >= 0 && state.steps_done < state.num_steps) {

@@ -1,0 +1,35 @@
+#pragma once
+
+/// Checks of processor, memory and limits, from the files in which Linux tells of them.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "doctor/check.h"
+
+namespace slime::doctor {
+
+/// Where the system tells of itself; tests have folders of their own.
+struct SystemFiles {
+  std::filesystem::path proc = "/proc";
+  std::filesystem::path cgroup = "/sys/fs/cgroup";
+  std::filesystem::path shared_memory = "/dev/shm";
+};
+
+/// What a control group allows this process; nothing: no bound, or nobody tells.
+struct GroupLimits {
+  std::optional<double> cores;
+  std::optional<int64_t> memory_bytes;
+  int64_t memory_used = 0;
+};
+/// The strictest of version 2's groups from this process's own to the root, else those of version 1.
+GroupLimits group_limits(const SystemFiles& files);
+
+Check check_processor(const SystemFiles& files);
+/// Memory of the machine and of the control group, and /dev/shm.
+Checks check_memory(const SystemFiles& files);
+/// What `ulimit` bounds: open files, processes, sizes of files, address space.
+Checks check_limits();
+
+}  // namespace slime::doctor
