@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kPatience{3};
+constexpr std::chrono::seconds kHubPatience{3};
 
 /// 0, or errno.
 int try_port(std::uint16_t port) {
@@ -58,7 +58,7 @@ std::string why_unreachable(const hub::Settings& settings) {
   auto answer = std::make_shared<std::promise<std::string>>();
   std::future<std::string> future = answer->get_future();
   net::WebSettings web = settings.web;
-  web.silence_limit = kPatience;
+  web.silence_limit = kHubPatience;
   std::thread([answer, web, url = settings.endpoint] {
     std::string why;
     try {
@@ -69,8 +69,8 @@ std::string why_unreachable(const hub::Settings& settings) {
     }
     answer->set_value(std::move(why));
   }).detach();
-  if (future.wait_for(kPatience) != std::future_status::ready)
-    return fmt::format("no answer in {} s", kPatience.count());
+  if (future.wait_for(kHubPatience) != std::future_status::ready)
+    return fmt::format("no answer in {} s", kHubPatience.count());
   return future.get();
 }
 

@@ -25,7 +25,7 @@
 namespace slime::doctor {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kPythonPatience{10};
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 10;
 
 /// Packages that some flag, function or reader asks for.
@@ -71,13 +71,13 @@ Ended output_of(const std::vector<std::string>& words) {
     ::close(ends[0]);
     return {"", std::strerror(error)};
   }
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kPythonPatience;
   for (std::array<char, 4096> piece{};;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     pollfd look{.fd = ends[0], .events = POLLIN, .revents = 0};
     if (left.count() <= 0 || ::poll(&look, 1, static_cast<int>(left.count())) <= 0) {
-      ended.problem = fmt::format("gave no answer in {} s", kPatience.count());
+      ended.problem = fmt::format("gave no answer in {} s", kPythonPatience.count());
       break;
     }
     const ssize_t got = ::read(ends[0], piece.data(), piece.size());

@@ -40,9 +40,10 @@ TEST(RunFlags, EveryFlagHasATopicAndEveryTopicNamesFlags) {
 }
 
 TEST(RunFlags, PagesAreThere) {
-  for (const FlagTopic& topic : flag_topics())
-    if (!topic.page.empty())
-      EXPECT_TRUE(std::ifstream(std::string(topic.page)).good()) << topic.page;
+  for (const FlagTopic& topic : flag_topics()) {
+    if (topic.page.empty()) continue;
+    EXPECT_TRUE(std::ifstream(std::string(topic.page)).good()) << topic.page;
+  }
 }
 
 TEST(RunFlags, TextsFitTheTerminal) {
@@ -50,7 +51,8 @@ TEST(RunFlags, TextsFitTheTerminal) {
     for (const Topic& topic : manual().topics) {
       std::istringstream lines(said({topic.word}, width) + said({}, width));
       for (std::string line; std::getline(lines, line);) {
-        if (line.find(' ', 6) != line.npos) EXPECT_LE(line.size(), width) << line;
+        if (line.find(' ', 6) == line.npos) continue;  // one long word
+        EXPECT_LE(line.size(), width) << line;
       }
     }
   }

@@ -1,0 +1,184 @@
+"""The front of the program as a person meets it: help in a terminal, guesses, completion by shells, doctor."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import termios
+
+import pytest
+from conftest import SLIME
+
+VERBS = ["train", "train-async", "serve", "generate", "runs", "report", "data", "score", "plan", "doctor", "completion", "session"]
+
+
+def run(*words, **options):
+    return subprocess.run([str(SLIME), *words], capture_output=True, text=True, timeout=300, **options)
+
+
+def in_terminal(width, *words, **variables):
+    """What a terminal of so many columns shows."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    env = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", **variables}
+    process = subprocess.Popen([str(SLIME), *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # Linux: the other side has closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait(timeout=300) == 0
+    return shown.decode()
+
+
+def test_alone_it_says_what_to_begin_with():
+    said = run()
+    assert said.returncode == 0
+    assert "slime train" in said.stdout and "slime doctor" in said.stdout and "slime help" in said.stdout
+    assert len(said.stdout.splitlines()) < 15
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_help_is_as_wide_as_the_terminal(width):
+    shown = in_terminal(width, "train", "--help")
+    lines = [re.sub(r"\x1b\[\d*m", "", line) for line in shown.splitlines()]
+    assert max(map(len, lines)) <= width
+    assert "\x1b[1m" in shown
+    assert "\x1b" not in in_terminal(width, "train", "-h", NO_COLOR="1")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_takes_h_and_searches(verb):
+    for words in (["-h"], ["--help"]):
+        said = run(verb, *words)
+        assert said.returncode == 0 and said.stdout.startswith(f"slime {verb}: "), said
+    none = run(verb, "--help", "no-such-thing-at-all")
+    assert none.returncode == 2 and "nothing about" in none.stdout
+
+
+def test_help_of_one_flag_has_what_the_rules_say():
+    said = run("help", "train", "--micro-batch-size").stdout
+    assert "should be at least 1" in said and "batches" in said
+    assert "here it is --lr" in run("train", "--help", "learning_rate").stdout
+
+
+@pytest.mark.parametrize("typo, meant", [("trian", "train"), ("server", "serve"), ("finetune", "train"), ("complection", "completion")])
+def test_a_mistyped_command_is_guessed(typo, meant):
+    said = run(typo)
+    assert said.returncode == 2 and f"did you mean slime {meant}?" in said.stderr
+
+
+def test_mistyped_options_are_guessed_everywhere():
+    assert "did you mean --model?" in run("serve", "--modle", "x").stderr
+    assert "did you mean --json?" in run("runs", "--jsno").stderr
+
+
+def test_a_directory_may_stand_without_a_flag(tmp_path):
+    assert "config.json" in run("serve", str(tmp_path)).stderr  # it is looked for there
+
+
+def test_the_directory_of_a_run_stands_for_its_newest_checkpoint(work, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    said = run("inspect", str(folder))
+    assert said.returncode == 2 and "no checkpoint yet" in said.stderr
+    shutil.copytree(work / "model", folder / "latest")
+    said = run("inspect", str(folder))
+    assert said.returncode == 0 and "problems    none" in said.stdout
+    assert f"its newest checkpoint is {folder / 'latest'}" in said.stderr
+
+
+def complete(script, tmp_path, line, **variables):
+    """What bash offers behind `line`."""
+    words = line.split(" ")
+    quoted = " ".join(f"'{word}'" for word in words)
+    code = f"source {script}\nCOMP_WORDS=({quoted}) COMP_CWORD={len(words) - 1}\n_slime\nprintf '%s\\n' \"${{COMPREPLY[@]}}\""
+    said = subprocess.run(["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, **variables})
+    assert said.stderr == ""
+    return said.stdout.split()
+
+
+def test_bash_completes_commands_options_words_files_runs_and_models(tmp_path):
+    script = tmp_path / "slime.bash"
+    script.write_text(run("completion", "bash").stdout)
+    (tmp_path / "rows.jsonl").touch()
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    (tmp_path / "runs" / "first" / "run.json").touch()
+    (tmp_path / "home" / "hub" / "models--Qwen--Qwen3-0.6B").mkdir(parents=True)
+    (tmp_path / "home" / "hub" / "datasets--openai--gsm8k").mkdir(parents=True)
+    home = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_CACHE": ""}
+    assert complete(script, tmp_path, "slime tra") == ["train", "train-async"]
+    assert "--rollout-temperature" in complete(script, tmp_path, "slime train --rollout-t")
+    assert complete(script, tmp_path, "slime train --device ") == ["auto", "cpu", "cuda"]
+    assert complete(script, tmp_path, "slime train --device = c") == ["cpu", "cuda"]
+    assert "rows.jsonl" in complete(script, tmp_path, "slime train --prompt-data ro")
+    assert "openai/gsm8k" in complete(script, tmp_path, "slime train --prompt-data o", **home)
+    assert complete(script, tmp_path, "slime train --hf-checkpoint Q", **home) == ["Qwen/Qwen3-0.6B"]
+    assert complete(script, tmp_path, "slime serve Q", **home) == ["Qwen/Qwen3-0.6B"]
+    assert "runs/first/" in complete(script, tmp_path, "slime ledger runs/")
+    assert complete(script, tmp_path, "slime help ser") == ["serve"]
+    assert complete(script, tmp_path, "slime train --help rew") == ["reward"]
+    assert complete(script, tmp_path, "slime train --lr ") == []
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_takes_the_script(tmp_path):
+    script = tmp_path / "_slime"
+    script.write_text(run("completion", "zsh").stdout)
+    code = f"autoload -U compinit; compinit -D -u; source {script}; print $_comps[slime]"
+    said = subprocess.run(["zsh", "-f", "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert (said.stdout.strip(), said.stderr) == ("_slime", "")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes(tmp_path):
+    script = tmp_path / "slime.fish"
+    script.write_text(run("completion", "fish").stdout)
+
+    def offered(line):
+        code = f"source {script}; complete -C '{line}'"
+        said = subprocess.run(["fish", "-N", "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+        return [each.split("\t")[0] for each in said.stdout.splitlines()]
+
+    assert {"train", "train-async"} <= set(offered("slime tra"))
+    assert "--rollout-temperature" in offered("slime train --rollout-t")
+    assert offered("slime train --device c") == ["cpu", "cuda"]
+
+
+def test_doctor_looks_at_the_machine():
+    said = run("doctor", "--json", env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    record = json.loads(said.stdout)
+    areas = {check["area"] for check in record["checks"]}
+    assert {"processor", "devices", "memory", "limits", "disk", "ports", "python", "sandbox", "hub"} <= areas
+    assert record["ready"] == (said.returncode == 0)
+    assert all(check["state"] in ("ok", "note", "problem") and check["what"] for check in record["checks"])
+
+
+def test_doctor_does_not_wait_for_a_hub_that_is_silent():
+    # An address for documentation, where nobody answers.
+    said = run("doctor", "--json", env={**os.environ, "HF_ENDPOINT": "https://192.0.2.1"})
+    hub = [check for check in json.loads(said.stdout)["checks"] if check["area"] == "hub"]
+    assert hub[-1]["state"] == "note" and "is not reached" in hub[-1]["what"]
+
+
+def test_doctor_looks_at_the_run_too(work, tmp_path):
+    flags = ["--hf-checkpoint", str(work / "model"), "--prompt-data", str(work / "data" / "rl.jsonl"), "--rm-type", "random"]
+    flags += ["--rollout-batch-size", "4", "--n-samples-per-prompt", "4", "--rollout-max-response-len", "6", "--num-rollout", "1"]
+    flags += ["--run-dir", str(tmp_path / "run"), "--device", "cpu"]
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    bad = run("doctor", *flags, env=offline)  # messages, and no template
+    assert bad.returncode == 1 and "--apply-chat-template" in bad.stdout and "Not ready" in bad.stdout
+    good = run("doctor", *flags, "--apply-chat-template", env=offline)
+    assert good.returncode == 0 and "The run would begin" in good.stdout, good.stdout
+    assert not (tmp_path / "run").exists()
