@@ -25,6 +25,7 @@
 #include "hub/settings.h"
 #include "loop/trial_start.h"
 #include "net/http_server.h"
+#include "plugin/environment.h"
 #include "setup/run_devices.h"
 
 namespace slime::cli {
@@ -125,6 +126,7 @@ void check_run(const std::vector<std::string>& words, Report& report) {
   flags.config.dry_run = true;
   const std::string place = setup::choose_device(flags.config);
   find_names(flags, hub::Wanted::kModel, /*may_download=*/false, "slime doctor");
+  plugin::open_environment(flags);
   const loop::TrialStart start = loop::try_start(flags);
   report.add(Check{.area = "run", .what = "it would be " + place});
   for (const std::string& note : flags.warnings)
