@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
+#include "model/adapters.h"
 #include "train/bad_numbers.h"
 #include "train/columns.h"
 #include "train/pipeline.h"
