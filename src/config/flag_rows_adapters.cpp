@@ -5,7 +5,10 @@
 namespace slime::config {
 namespace {
 using C = RunConfig;
-constexpr std::string_view kRank = "--lora-rank";
+/// An adapter that begins with the run: that of a directory says these itself.
+constexpr Condition kFresh{"--lora-rank", [](const RunConfig& c) { return c.lora_rank > 0; }};
+constexpr Condition kAdapters{"--lora-rank or --lora-adapter-path",
+                              [](const RunConfig& c) { return c.trains_adapters(); }};
 }  // namespace
 
 std::vector<FlagRow> adapter_flags() {
@@ -14,28 +17,29 @@ std::vector<FlagRow> adapter_flags() {
             "train low-rank adapters of this rank and leave the weights as they are; 0: train the "
             "weights")
           .when(kAnyRun),
-      works("--lora-alpha", &C::lora_alpha, "their scale, times the rank").with(kRank),
+      works("--lora-alpha", &C::lora_alpha, "their scale, times the rank").when(kFresh),
       works("--use-rslora", &C::use_rslora,
             "the scale is alpha over the root of the rank, not over the rank")
-          .with(kRank),
-      works("--lora-dropout", &C::lora_dropout, "of what adapters read, in training").with(kRank),
+          .when(kFresh),
+      works("--lora-dropout", &C::lora_dropout, "of what adapters read, in training")
+          .when(kAdapters),
       works("--target-modules", &C::target_modules,
             "which matrices: ends of their names, one expression for whole names, or all-linear, "
             "which leaves out routers and the output layer")
-          .with(kRank),
-      works("--exclude-modules", &C::exclude_modules, "but not these").with(kRank),
-      works("--lora-layers", &C::lora_layers, "of these layers alone").with(kRank),
+          .when(kFresh),
+      works("--exclude-modules", &C::exclude_modules, "but not these").when(kFresh),
+      works("--lora-layers", &C::lora_layers, "of these layers alone").when(kFresh),
       works("--lora-rank-pattern", &C::lora_rank_pattern,
             "EXPRESSION=RANK: of modules whose names end with what the expression meets")
-          .with(kRank),
+          .when(kFresh),
       works("--lora-alpha-pattern", &C::lora_alpha_pattern, "EXPRESSION=ALPHA, likewise")
-          .with(kRank),
+          .when(kFresh),
       works("--lora-modules-to-save", &C::lora_modules_to_save,
             "ends of names of modules that are trained whole beside the adapters")
-          .with(kRank),
+          .when(kFresh),
       works("--lora-init", &C::lora_init, "how A begins; B is zero",
             {"kaiming", "gaussian", "xavier"})
-          .with(kRank),
+          .when(kFresh),
       works(
           "--lora-adapter-path", &C::lora_adapter_path,
           "directory of PEFT with the adapter that training begins with: it says rank and targets")

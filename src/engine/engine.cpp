@@ -186,7 +186,7 @@ Expected<WeightChecksums> Engine::check_weights(WeightCheck check) {
   auto checked = std::make_shared<Expected<WeightChecksums>>();
   const Expected<void> done = control([this, checked, check] {
     const bool resets = check == WeightCheck::kReset;
-    *checked = weights_.check(check, steps_.checksums_of(weights_.running(), resets));
+    *checked = weights_.check(check, steps_.checksums_of(weights_.changing(), resets));
     if (!resets) return;
     weights_.note_copy(-1);
     steps_.change_weights({}, nullptr, RunningRequests::kRecompute, weights_.version(),

@@ -57,6 +57,8 @@ class RunningWeights {
 
   /// The engine's thread.
   model::Weights& running() { return network_.load()->weights(); }
+  /// What updates change: those, or adapters beside them.
+  model::Weights& changing() { return network_.load()->trained(); }
   void set_version(WeightVersion version) { version_ = version; }
 
   /// Any thread.

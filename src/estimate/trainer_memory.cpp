@@ -58,6 +58,12 @@ TrainerMemory memory_of(const TrainerRank& rank) {
   memory.optimizer = rank.optimizer_on_host
                          ? train::StreamedAdam::device_bytes(rank.parameters(), has_master)
                          : on_device;
+  if (rank.adapters > 0) {  // in float32, their own masters
+    const int64_t bytes = wide * rank.adapters;
+    memory.weights += bytes;
+    memory.gradients = bytes;
+    memory.optimizer = 2 * bytes / (rank.layout.dp * rank.layout.cp);
+  }
   memory.others = rank.copies * memory.weights +
                   (rank.has_critic && !rank.critic_optimizer_on_host ? on_device : 0);
   memory.activations = activation_bytes(rank);
@@ -90,7 +96,9 @@ TrainerRank rank_of(model::Network& network, const model::Precision& precision,
                    .tokens = micro_batch_tokens,
                    .micro_batches = layout.pp};
   for (const model::BlockNeeds& block : network.blocks()) rank.blocks.push_back(block.costs);
-  rank.copies = (needs_reference(config) ? 1 : 0) + (config.has_teacher_model ? 1 : 0) +
+  const bool has_adapters = network.adapters() != nullptr;
+  if (has_adapters) rank.adapters = network.trained().num_elements();
+  rank.copies = (needs_reference(config) && !has_adapters ? 1 : 0) + (config.has_teacher_model ? 1 : 0) +
                 (config.keep_old_actor ? 2 : 0) + (config.critic ? 1 : 0);
   rank.has_critic = config.critic.has_value();
   rank.critic_optimizer_on_host = config.critic && config.critic->adam.on_host;

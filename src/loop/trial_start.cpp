@@ -35,6 +35,7 @@
 #include "report/rollout_files.h"
 #include "report/run_folder.h"
 #include "roles/networks.h"
+#include "roles/run_adapters.h"
 #include "roles/run_start.h"
 #include "setup/prompts.h"
 #include "setup/run_devices.h"
@@ -261,6 +262,7 @@ void try_model(config::ParsedFlags& flags, TrialStart& start) {
     const model::ModelConfig model = model::read_model_config(directory);
     roles::check_shape(config, model);
     roles::check_weight_lists(config, model);
+    if (config.trains_adapters() && !config.debug_rollout_only) roles::adapter_form(config, model);
   });
   const bool has_weights = fs::exists(directory / "model.safetensors") ||
                            fs::exists(directory / "model.safetensors.index.json");

@@ -179,7 +179,8 @@ std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const P
 }
 
 Weights& Network::trained() {
-  return adapters_ && adapters_->at(0) ? adapters_->weights() : weights();
+  const bool has_one = adapters_ && !adapters_->chooses_by_row() && adapters_->at(0);
+  return has_one ? adapters_->weights() : weights();
 }
 
 Tensor Network::gradient_of_products(const Tensor& gradient_RV, const Tensor& hidden_RH) const {

@@ -327,7 +327,7 @@ WeightChecksums whole_checksums(Trainer& trainer) {
   gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
     checksums.push_back({name, model::checksum_of(tensor)});
   });
-  const auto constants = whole_constants(trainer.mesh(), trainer.network().weights());
+  const auto constants = whole_constants(trainer.mesh(), trainer.network().trained());
   if (trainer.mesh().rank() > 0) return checksums;
   for (const model::NamedConstant& constant : constants)
     checksums.push_back({constant.name, model::checksum_of(constant.value)});

@@ -1,0 +1,98 @@
+#include "model/adapter_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "model/golden_models_for_tests.h"
+
+namespace slime::model {
+namespace {
+
+ModelConfig golden(const char* name) { return read_model_config(golden_models::directory(name)); }
+
+std::vector<std::string> modules(const AdapterConfig& config, const char* model) {
+  std::vector<std::string> names;
+  for (const auto& pair : form_of(config, golden(model)).pairs) names.push_back(pair.module);
+  return names;
+}
+
+TEST(AdapterTargets, AreNamesOrTheirEnds) {
+  AdapterConfig config;
+  config.targets = {"q_proj", "model.layers.1.mlp.up_proj"};
+  config.exclude = {"layers.2.self_attn.q_proj"};
+  EXPECT_THAT(modules(config, "qwen3"),
+              ::testing::ElementsAre("model.layers.0.self_attn.q_proj",
+                                     "model.layers.1.self_attn.q_proj",
+                                     "model.layers.1.mlp.up_proj"));
+  config.layers = {0};
+  EXPECT_THAT(modules(config, "qwen3"), ::testing::ElementsAre("model.layers.0.self_attn.q_proj"));
+}
+
+TEST(AdapterTargets, AreAnExpressionForTheWholeName) {
+  AdapterConfig config;
+  config.target_expression = R"(.*layers\.[02]\.self_attn\.(q|o)_proj)";
+  EXPECT_EQ(modules(config, "qwen3").size(), 4);
+  config.target_expression = "q_proj";
+  EXPECT_THROW(form_of(config, golden("qwen3")), ConfigError);
+}
+
+/// Routers, gates of shared experts and the output layer are left out; dense and shared layers are not.
+TEST(AdapterTargets, OfAllLinearAreMatricesOfLayers) {
+  AdapterConfig config;
+  config.targets = {"all-linear"};
+  const auto names = modules(config, "deepseek_v3");
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"model.layers.0.mlp.gate_proj",
+                                              "model.layers.1.mlp.experts.0.up_proj",
+                                              "model.layers.1.mlp.shared_experts.down_proj",
+                                              "model.layers.0.self_attn.kv_b_proj"}));
+  for (const std::string& name : names) {
+    EXPECT_FALSE(name.ends_with(".mlp.gate") || name == "lm_head") << name;
+    EXPECT_EQ(name.find("experts.gate_up_proj"), std::string::npos) << name;
+  }
+  for (const std::string& name : modules(config, "qwen2_moe"))
+    EXPECT_FALSE(name.ends_with("shared_expert_gate")) << name;
+}
+
+TEST(AdapterTargets, ThatHitNothingAreRefusedByName) {
+  AdapterConfig config;
+  config.targets = {"q_proj", "query"};
+  try {
+    form_of(config, golden("qwen3"));
+    FAIL() << "it was taken";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("\"query\""), std::string::npos) << error.what();
+  }
+}
+
+TEST(AdapterPatterns, DecideByTheFirstThatMeetsTheEnd) {
+  AdapterConfig config;
+  config.rank = 4;
+  config.alpha = 8;
+  config.rank_pattern = {{R"(layers\.0\..*)", 2}, {"down_proj", 6}, {"layers.1", 5}};
+  config.alpha_pattern = {{"down_proj", 3}};
+  EXPECT_EQ(config.rank_of("model.layers.0.mlp.down_proj"), 2);
+  EXPECT_EQ(config.rank_of("model.layers.1.mlp.down_proj"), 6);
+  EXPECT_EQ(config.rank_of("model.layers.1.mlp.up_proj"), 4);  // the key does not reach the end
+  EXPECT_EQ(config.scale_of("model.layers.1.mlp.down_proj", 6), 0.5);
+  EXPECT_EQ(config.scale_of("model.layers.1.mlp.up_proj", 4), 2);
+  config.uses_rslora = true;
+  EXPECT_EQ(config.scale_of("model.layers.1.mlp.up_proj", 4), 4);
+}
+
+TEST(AdapterSavedModules, AreHitByTheEndsOfTheirNames) {
+  AdapterConfig config;
+  config.targets = {"q_proj"};
+  config.saved = {"norm"};
+  const AdapterForm form = form_of(config, golden("qwen3"));
+  EXPECT_TRUE(form.saves("model.norm.weight"));
+  EXPECT_TRUE(form.saves("model.layers.0.input_layernorm.weight"));
+  EXPECT_TRUE(form.saves("model.layers.0.self_attn.q_norm.weight"));
+  config.saved = {"nothing"};
+  EXPECT_THROW(form_of(config, golden("qwen3")), ConfigError);
+}
+
+}  // namespace
+}  // namespace slime::model
