@@ -1,0 +1,122 @@
+"""Low-rank adapters: trained, sampled with, saved as PEFT does, gone on with after kill -9, refused by name."""
+
+import json
+import signal
+import struct
+import subprocess
+import time
+
+import pytest
+from conftest import SLIME, metric, numbers_that_repeat, run_slime, train_command
+
+ADAPTER = ["--lora-rank", "4", "--lora-alpha", "8"]
+
+
+def tensors(path):
+    """Names and shapes of a safetensors file, and its bytes behind the header."""
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
+    return {name: entry["shape"] for name, entry in header.items()}, data[8 + length :]
+
+
+def adapter_bytes(run_dir):
+    return (run_dir / "latest" / "adapter_model.safetensors").read_bytes()
+
+
+def logprobs(model, ids, *extra):
+    done = subprocess.run([str(SLIME), "logprobs", "--model", str(model), *extra], input=json.dumps({"ids": ids}) + "\n", capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)["logprobs"]
+
+
+@pytest.fixture(scope="module")
+def trained(work):
+    run_dir = work / "adapter"
+    done = run_slime(train_command(work, run_dir, rollouts=4, extra=[*ADAPTER, "--lr", "5e-2", "--kl-loss-coef", "0.1", "--use-kl-loss"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return run_dir
+
+
+def test_engines_sample_with_the_adapter_that_is_trained(work, trained):
+    steps = numbers_that_repeat(trained)
+    assert len(steps) == 4
+    for step in steps.values():
+        assert step["train/train_rollout_logprob_abs_diff"] < 1e-5  # of the engine's log-probs and the trainer's
+    assert metric(trained, "train/kl_loss")[0] == pytest.approx(0, abs=1e-7)  # the reference is the model without it
+    assert metric(trained, "train/kl_loss")[-1] > 1e-4
+    ids = [40, 41, 42, 43, 44, 45]
+    base, other = logprobs(work / "model", ids), logprobs(work / "model", ids, "--adapter", str(trained / "latest"))
+    assert max(abs(a - b) for a, b in zip(base, other)) > 1e-2
+
+
+def test_files_are_those_of_peft(trained):
+    config = json.loads((trained / "latest" / "adapter_config.json").read_text())
+    assert config["peft_type"] == "LORA" and config["r"] == 4 and config["lora_alpha"] == 8
+    shapes, _ = tensors(trained / "latest" / "adapter_model.safetensors")
+    ends = {name.split(".")[-3] for name in shapes}
+    assert ends == set(config["target_modules"]) == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+    assert all(name.startswith("base_model.model.model.layers.") for name in shapes)
+    assert not (trained / "latest" / "model.safetensors").exists()
+    moments, _ = tensors(trained / "latest" / "optimizer" / "exp_avg.safetensors")
+    assert set(moments) == set(shapes)
+
+
+def test_a_killed_run_goes_on_bit_for_bit(work, tmp_path):
+    extra = [*ADAPTER, "--lr", "1e-2"]
+    straight, run_dir = tmp_path / "straight", tmp_path / "run"
+    assert run_slime(train_command(work, straight, rollouts=5, extra=extra)).returncode == 0
+    process = subprocess.Popen(train_command(work, run_dir, rollouts=5, extra=extra), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 240
+    while not (run_dir / "latest" / "run.json").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = run_slime(train_command(work, run_dir, rollouts=5, extra=extra))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert adapter_bytes(run_dir) == adapter_bytes(straight)
+
+
+def test_training_begins_with_an_adapter_of_others(work, trained, tmp_path):
+    run_dir = tmp_path / "run"
+    done = run_slime(train_command(work, run_dir, rollouts=1, extra=["--lora-adapter-path", str(trained / "latest"), "--lr", "0"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert tensors(run_dir / "latest" / "adapter_model.safetensors")[1] == tensors(trained / "latest" / "adapter_model.safetensors")[1]
+
+
+def test_ranks_train_what_one_rank_trains(work, tmp_path):
+    run_dir = tmp_path / "ranks"
+    extra = [*ADAPTER, "--actor-num-gpus-per-node", "2", "--tensor-model-parallel-size", "2"]
+    done = run_slime(train_command(work, run_dir, rollouts=2, extra=extra))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for step in numbers_that_repeat(run_dir).values():
+        assert step["train/train_rollout_logprob_abs_diff"] < 1e-5
+
+
+@pytest.mark.parametrize(
+    "extra, says",
+    [
+        (["--target-modules", "q_proj,query"], "no module of the model is"),
+        (["--advantage-estimator", "ppo"], "--lora-rank: not with --advantage-estimator ppo"),
+        (["--device", "cuda"], "a GPU has no products with adapters yet"),
+        (["--only-train-params-name-list", "norm"], "--target-modules says what is trained"),
+        (["--lora-dropout", "0.1", "--recompute-granularity", "full"], "would drop other numbers"),
+        (["--lora-rank-pattern", "q_proj"], "EXPRESSION=NUMBER"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_by_name(work, tmp_path, extra, says):
+    done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=[*ADAPTER, *extra]))
+    assert done.returncode == 2 and says in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_a_rate_for_all_weights_is_told(work, tmp_path):
+    done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=[*ADAPTER, "--lr", "1e-6"]))
+    assert done.returncode == 0 and "adapters learn at about ten times that" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_checkpoints_of_adapters_and_of_weights_are_told_apart(work, trained, reference, tmp_path):
+    done = run_slime(train_command(work, tmp_path / "a", rollouts=30, extra=["--load", str(trained / "checkpoints")]))
+    assert done.returncode == 2 and "holds an adapter" in done.stdout + done.stderr, done.stdout + done.stderr
+    done = run_slime(train_command(work, tmp_path / "b", rollouts=30, extra=[*ADAPTER, "--load", str(reference / "checkpoints")]))
+    assert done.returncode == 2 and "holds all weights" in done.stdout + done.stderr, done.stdout + done.stderr
