@@ -33,9 +33,11 @@
 #include "engine/chat/chat_model.h"
 #include "engine/engine.h"
 #include "engine/http/server.h"
+#include "engine/served_adapters.h"
 #include "engine/state_pool.h"
 #include "engine/step_runner.h"
 #include "kernels/cpu/paged_attention.h"
+#include "model/adapter_files.h"
 #include "model/network.h"
 #include "model/placement.h"
 #include "roles/engine_ranks.h"
@@ -190,6 +192,33 @@ void read_keys(ServeOptions& options) {
     access.admin_api_key = read_key(options.admin_api_key_file, "SLIME_ADMIN_API_KEY");
 }
 
+/// Those that requests may name; null: they may name none.
+std::unique_ptr<engine::ServedAdapters> open_adapters(const ServeOptions& options,
+                                                      model::Network& network) {
+  const bool is_served = options.enable_lora || !options.lora_paths.empty();
+  if (!is_served && options.adapter.empty()) return nullptr;
+  if (options.tp_size > 1)
+    throw ConfigError("--tp-size: adapters are served by one rank so far; use --tp-size 1");
+  if (!is_served) {
+    model::load_adapters(network, options.adapter);
+    return nullptr;
+  }
+  if (!options.adapter.empty())
+    throw ConfigError("--adapter: all requests take it; requests name those of --lora-paths");
+  auto adapters = std::make_unique<engine::ServedAdapters>(network, options.max_loaded_loras);
+  for (const std::string& word : options.lora_paths) {
+    const std::size_t equals = word.find('=');
+    const std::string path = equals == std::string::npos ? word : word.substr(equals + 1);
+    const std::string name =
+        equals == std::string::npos
+            ? std::filesystem::path(path).lexically_normal().filename().string()
+            : word.substr(0, equals);
+    const auto loaded = adapters->load(name, path, /*is_pinned=*/true, /*replaces=*/false);
+    if (!loaded) throw ConfigError("--lora-paths " + word + ": " + loaded.error().message);
+  }
+  return adapters;
+}
+
 }  // namespace
 
 int serve(std::span<const std::string> arguments) {
@@ -232,6 +261,8 @@ int serve(std::span<const std::string> arguments) {
   const auto network = model::load_network(
       directory, model::precision_on(options.device.device, dtype), *options.engine.mesh);
 
+  const auto adapters = open_adapters(options, *network);
+  options.engine.adapters = adapters.get();
   if (options.engine.max_prefill_tokens < 0) {
     options.engine.max_prefill_tokens =
         options.engine.context_length > 0 ? options.engine.context_length : config.max_positions;
@@ -253,6 +284,10 @@ int serve(std::span<const std::string> arguments) {
   engine::Engine engine(*network, options.engine, clock,
                         ranks ? ranks->make_runner() : engine::make_step_runner);
 
+  if (adapters) {
+    adapters->run_between_steps(
+        [&engine](std::function<void()> body) { return engine.run_exclusive(std::move(body)); });
+  }
   engine::ServedModel served{
       .name = options.served_model_name.empty() ? name : options.served_model_name,
       .path = directory,
@@ -272,6 +307,7 @@ int serve(std::span<const std::string> arguments) {
       .chat = tokenizer == nullptr ? nullptr : open_chat_model(options, *tokenizer),
       .names_reasoning_twice = options.names_reasoning_twice,
       .weight_roots = {engine::default_weight_root(directory)},
+      .adapters = adapters.get(),
   };
   served.weight_roots.insert(served.weight_roots.end(), options.weight_roots.begin(),
                              options.weight_roots.end());

@@ -84,6 +84,15 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
   app.add_option("--kv-cache-dtype", options.engine.kv_cache_dtype,
                  "auto, bfloat16, float32 or (GPU) fp8_e4m3, which has no scales")
       ->transform(renamed({{"bf16", "bfloat16"}}));
+  app.add_option("--adapter", options.adapter,
+                 "PEFT directory of an adapter that all requests take");
+  app.add_option("--lora-paths,--lora-modules", options.lora_paths,
+                 "NAME=DIR ...: adapters that requests may name, as lora_path or as the model");
+  app.add_flag("--enable-lora", options.enable_lora,
+               "let adapters be loaded while the server runs (POST /load_lora_adapter)");
+  app.add_option("--max-loaded-loras,--max-cpu-loras", options.max_loaded_loras,
+                 "adapters in memory; one that was used longest ago goes for another")
+      ->check(CLI::Range(1, 4096));
   add_device_options(app, options.device);
   app.add_option("--tp-size,--tensor-parallel-size,--tp", options.tp_size,
                  "processes that share the model, each with slices of its layers and their part of "

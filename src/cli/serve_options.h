@@ -34,6 +34,10 @@ struct ServeOptions {
   std::optional<uint64_t> random_seed;
   std::vector<std::string> weight_roots;
   DeviceOptions device;
+  std::string adapter;                  // directory of one that all requests take
+  std::vector<std::string> lora_paths;  // "NAME=DIR", or DIR
+  bool enable_lora = false;
+  int64_t max_loaded_loras = 64;
   int tp_size = 1;
   bool nccl_alone = false;
   bool disable_radix_cache = false;

@@ -44,7 +44,11 @@ constexpr auto kFlags = std::to_array<SglangFlag>({
     word("--enable-fp32-lm-head", "logits are float32 numbers always"),
     value("--rl-on-policy-target", "none",
           "trainer and server of this program share their kernels"),
-    word("--enable-lora", "adapters are not supported"),
+    value("--max-loras-per-batch,--max-loras", "", "a batch may mix all loaded adapters"),
+    value("--max-lora-rank", "", "adapters may have any rank"),
+    list("--lora-target-modules", "adapters may be for any matrices"),
+    value("--lora-backend", "", kOwnPath),
+    value("--lora-eviction-policy", "lru", "what was used longest ago goes first"),
     // Memory.
     value("--mem-fraction-static", "", "memory is set by --kv-cache-gib or --max-total-tokens"),
     value("--page-size", "16", "pages of keys and values have 16 tokens"),

@@ -175,6 +175,7 @@ void add_responses_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_anthropic_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_openai_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_control_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
+void add_adapter_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_weights_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_weight_tensor_routes(ApiState& state, std::vector<net::HttpRoute>& routes);
 void add_profile_routes(ApiState& state, std::vector<net::HttpRoute>& routes);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "engine/http/adapter_fields.h"
 #include "engine/http/api_error.h"
 #include "engine/sampling_json.h"
 #include "engine/sampling_params.h"
@@ -123,6 +124,7 @@ GenerateRequest read_request(const json::object& body, std::size_t index, const 
   request.routed_experts_start_len = whole("routed_experts_start_len", 0);
   request.num_sampled = whole("num_sampled", 0);
   request.cache_salt = joined_salt(text("cache_salt"), text("extra_key"));
+  request.adapter = adapter_named(model, text("lora_path"));
   request.rid = text("rid");
   return request;
 }

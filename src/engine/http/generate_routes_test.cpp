@@ -205,7 +205,7 @@ TEST(GenerateRoute, NamesTheFieldsThatAreWrong) {
       {R"({"text":["x","y"],"return_logprob":[true,1]})", "return_logprob must be"},
       {R"({"text":"x","top_logprobs_num":1000000})", "top_logprobs_num"},
       {R"({"text":"x","image_data":"http://x"})", "image_data"},
-      {R"({"text":"x","lora_path":"x"})", "lora_path"},
+      {R"({"text":"x","lora_path":7})", "lora_path"},
       {R"({"text":"x","sampling_params":7})", "sampling_params"},
       {R"({"text":"x","sampling_params":{"temperature":-1}})", "temperature"},
       {R"({"text":"x","sampling_params":{"temperature":"hot"}})", "temperature"},

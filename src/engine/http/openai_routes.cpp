@@ -11,6 +11,7 @@
 #include "engine/http/completions_answer.h"
 #include "engine/http/parse_output.h"
 #include "engine/http/protocol_exchange.h"
+#include "engine/served_adapters.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
 #pragma GCC diagnostic push
@@ -62,9 +63,21 @@ json::object model_card(const ApiState& state) {
           {"max_model_len", model.context_length}};
 }
 
+json::object adapter_card(const ApiState& state, const LoadedAdapter& adapter) {
+  json::object card = model_card(state);
+  card["id"] = adapter.name;
+  card["root"] = adapter.path;
+  card["parent"] = state.model.name;
+  return card;
+}
+
 HttpResponse list_models(const ApiState& state, const HttpRequest&) {
-  return {.body =
-              json_text(json::value{{"object", "list"}, {"data", json::array{model_card(state)}}})};
+  json::array cards{model_card(state)};
+  if (state.model.adapters != nullptr) {
+    for (const auto& adapter : state.model.adapters->all())
+      cards.push_back(adapter_card(state, *adapter));
+  }
+  return {.body = json_text(json::value{{"object", "list"}, {"data", std::move(cards)}})};
 }
 
 constexpr std::string_view kModels = "/v1/models/";
@@ -72,6 +85,10 @@ constexpr std::string_view kModels = "/v1/models/";
 HttpResponse retrieve_model(const ApiState& state, const HttpRequest& request) {
   const std::string name = request.path.substr(kModels.size());
   if (name == state.model.name) return {.body = json_text(model_card(state))};
+  if (state.model.adapters != nullptr) {
+    if (const auto adapter = state.model.adapters->find(name))
+      return {.body = json_text(adapter_card(state, *adapter))};
+  }
   return openai_error_response(ApiError(
       {.status = 404, .code = "model_not_found", .param = "model"},
       "The model `" + name + "` does not exist; this server has `" + state.model.name + "`."));

@@ -20,7 +20,6 @@ struct OtherRoute {
 
 constexpr std::string_view kSessionsSay =
     "sessions are not kept; send the whole prompt, its prefix is cached";
-constexpr std::string_view kAdaptersSay = "adapters are not supported";
 constexpr std::string_view kOtherTasksSay = "this engine generates text and tokens";
 constexpr std::string_view kWholeUpdates =
     "an update is one call: /update_weights_from_disk, _from_tensor or _from_distributed";
@@ -35,9 +34,8 @@ constexpr auto kRoutes = std::to_array<OtherRoute>({
     {"POST", "/close_session", RouteClass::kControl, 501, kSessionsSay},
     {"POST", "/encode", RouteClass::kInference, 501, kOtherTasksSay},
     {"POST", "/classify", RouteClass::kInference, 501, kOtherTasksSay},
-    {"POST", "/load_lora_adapter", RouteClass::kWeights, 501, kAdaptersSay},
-    {"POST", "/load_lora_adapter_from_tensors", RouteClass::kWeights, 501, kAdaptersSay},
-    {"POST", "/unload_lora_adapter", RouteClass::kWeights, 501, kAdaptersSay},
+    {"POST", "/load_lora_adapter_from_tensors", RouteClass::kWeights, 501,
+     "adapters are read from directories: use /load_lora_adapter"},
     {"POST", "/update_weights_from_ipc", RouteClass::kWeights, 501,
      "handles of another process's memory are not taken; use /update_weights_from_distributed or "
      "/update_weights_from_disk"},

@@ -15,7 +15,6 @@ using Limits = RequestLimits;
 using enum FieldType;
 
 constexpr std::string_view kTextOnly = "is refused: this engine serves text models";
-constexpr std::string_view kNoAdapters = "is refused: adapters are not supported";
 constexpr std::string_view kNoSessions =
     "is refused: sessions are not supported; send the whole prompt, its prefix is cached";
 constexpr std::string_view kNotSupported = "is not supported";
@@ -74,7 +73,7 @@ constexpr auto kTable = std::to_array<RequestField>({
     refused("image_data", kGenerate, kTextOnly),
     refused("video_data", kGenerate, kTextOnly),
     refused("audio_data", kGenerate, kTextOnly),
-    refused("lora_path", kGenerate, kNoAdapters),
+    each("lora_path", kGenerate, kText, 256),
     refused("custom_logit_processor", kGenerate, "is refused: it would run code of the client"),
     refused("session_params", kGenerate, kNoSessions),
     refused("return_hidden_states", kGenerate, kNotSupported),
@@ -192,7 +191,7 @@ constexpr auto kTable = std::to_array<RequestField>({
     ignored("inference_geo", kMessages),
     ignored("speed", kMessages),
     refused("stop_regex", kOpenAi, "is not supported; stop takes strings"),
-    refused("lora_path", kOpenAi, kNoAdapters),
+    done("lora_path", kOpenAi),
     refused("session_params", kOpenAi, kNoSessions),
     refused("return_hidden_states", kOpenAi, kNotSupported),
     refused("return_routed_experts", kOpenAi, kNotSupported),

@@ -35,6 +35,25 @@ std::vector<TokenId> encode_prompt(const ServedModel& model, std::string_view fi
   return model.tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
 }
 
+std::filesystem::path confined_directory(const ServedModel& model, std::string_view field,
+                                         const std::string& text) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::canonical(text, error);
+  if (!error) {
+    for (const std::filesystem::path& root : model.weight_roots) {
+      const std::filesystem::path real_root = std::filesystem::canonical(root, error);
+      if (error) continue;
+      const auto [end, ignored] =
+          std::mismatch(real_root.begin(), real_root.end(), path.begin(), path.end());
+      if (end == real_root.end()) return path;
+    }
+  }
+  throw ConfigError(
+      fmt::format("{} does not name a directory that this server may read; `slime serve "
+                  "--weights-root DIR` allows those below DIR",
+                  field));
+}
+
 std::filesystem::path default_weight_root(const std::filesystem::path& model_directory) {
   std::error_code error;
   std::filesystem::path directory = std::filesystem::weakly_canonical(model_directory, error);

@@ -20,6 +20,8 @@ namespace slime::engine {
 
 class ChatModel;
 
+class ServedAdapters;
+
 struct ServedModel {
   std::string name;                           // in /v1/models
   std::filesystem::path path;                 // model directory
@@ -43,8 +45,10 @@ struct ServedModel {
   std::shared_ptr<const ChatModel> chat = nullptr;
   /// Chat completions have thoughts under vLLM's name, too: `reasoning` next to `reasoning_content`.
   bool names_reasoning_twice = false;
-  std::vector<std::filesystem::path>
-      weight_roots;  // update_weights_from_disk reads below these only
+  /// Weights and adapters that a request names are read below these only.
+  std::vector<std::filesystem::path> weight_roots;
+  /// That requests may name. Outlives the server. Null: there are none.
+  ServedAdapters* adapters = nullptr;
 };
 
 std::size_t longest_token_bytes(const text::Tokenizer& tokenizer);
@@ -56,6 +60,11 @@ void require_tokenizer(const ServedModel& model);
 /// when the text is too long for the context whatever it says.
 std::vector<TokenId> encode_prompt(const ServedModel& model, std::string_view field,
                                    std::string_view text, bool add_special_tokens);
+
+/// The directory behind links and "..", if it lies below one of `weight_roots`. Throws ConfigError with the
+/// field's name.
+std::filesystem::path confined_directory(const ServedModel& model, std::string_view field,
+                                         const std::string& text);
 
 /// Where update_weights_from_disk may read when nobody said: the folder that holds the model's, or
 /// the model's own when that would be the whole file system.

@@ -21,6 +21,7 @@ std::vector<net::HttpRoute> ApiServer::make_routes(ApiState& state) {
   add_anthropic_routes(state, routes);
   add_openai_routes(state, routes);
   add_control_routes(state, routes);
+  add_adapter_routes(state, routes);
   add_weights_routes(state, routes);
   add_weight_tensor_routes(state, routes);
   add_profile_routes(state, routes);

@@ -33,26 +33,6 @@ constexpr auto kNameFields = std::to_array<std::string_view>({"name", "truncate_
 constexpr auto kProcessFields =
     std::to_array<std::string_view>({"restore_weights_before_load", "post_process_quantization"});
 
-/// The directory behind links and "..", if it lies below one of the allowed ones.
-std::filesystem::path confined(const ServedModel& model, const char* field,
-                               const std::string& text) {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::canonical(text, error);
-  if (!error) {
-    for (const std::filesystem::path& root : model.weight_roots) {
-      const std::filesystem::path real_root = std::filesystem::canonical(root, error);
-      if (error) continue;
-      const auto [end, ignored] =
-          std::mismatch(real_root.begin(), real_root.end(), path.begin(), path.end());
-      if (end == real_root.end()) return path;
-    }
-  }
-  throw ConfigError(
-      fmt::format("{} does not name a directory that this server may read; `slime serve "
-                  "--weights-root DIR` allows those below DIR",
-                  field));
-}
-
 HttpResponse update_weights_from_disk(ApiState& state, const HttpRequest& request) {
   const json::object body = parse_body(request.body);
   std::vector<std::string> problems;
@@ -68,7 +48,7 @@ HttpResponse update_weights_from_disk(ApiState& state, const HttpRequest& reques
   fields.refuse("manifest", "is not supported");
   fields.refuse_unknown(kDiskFields);
   require_none(problems);
-  const std::filesystem::path directory = confined(state.model, "model_path", model_path);
+  const std::filesystem::path directory = confined_directory(state.model, "model_path", model_path);
 
   const Expected<void> updated = call.carry_out(state, FromDirectory{directory});
   if (updated) state.weights_folder.set(model_path);
@@ -179,8 +159,8 @@ HttpResponse pull_weights_of_version(ApiState& state, const HttpRequest& request
   const std::int64_t version = fields.required().integer("target_version", 0, 999'999).value_or(0);
   fields.refuse_unknown(kPullFields);
   require_none(problems);
-  const auto from = confined(state.model, "source_dir", source);
-  const auto to = confined(state.model, "local_checkpoint_dir", local);
+  const auto from = confined_directory(state.model, "source_dir", source);
+  const auto to = confined_directory(state.model, "local_checkpoint_dir", local);
   try {
     return weight_answer({}, pull_weights(from, to, version));
   } catch (const ConfigError& error) {
