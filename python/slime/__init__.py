@@ -10,7 +10,10 @@ __version__ = "0.1.0"
 
 absent.install()
 
-_OF_THE_LOOP = ("Error", "Refused", "Rollout", "Run", "RunOver", "astart", "grpo", "start", "train")
+_OF_THE_LOOP = (
+    "Error", "Group", "Grpo", "GrpoStep", "Pass", "Pending", "Refused", "RewardError", "Rollout", "Run", "RunOver", "Sample", "Sampler",
+    "Session", "TrainingRun", "advantages_of", "astart", "grpo", "start", "train",
+)  # fmt: skip
 
 
 def __getattr__(name):

@@ -30,6 +30,7 @@
 #include "cli/session.h"
 #include "cli/simulate.h"
 #include "cli/steps.h"
+#include "cli/tinker.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
 #include "cli/view.h"
@@ -72,6 +73,8 @@ std::span<const Command> commands() {
   static constexpr auto kCommands = std::to_array<Command>({
       {"train", "train a model: generate, score, learn, repeat", train, kTraining},
       {"train-async", "the same, with generation and training at the same time", train_async,
+       kTraining},
+      {"tinker", "a model trained and sampled by requests (Python: slime.start)", tinker,
        kTraining},
       {"replay", "train once more on what a run drew, compare the weights", replay, kTraining},
       {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve, kModels},

@@ -33,10 +33,11 @@ bool is_listed(const AccessRules& rules, std::string_view host) {
                      [&](const std::string& name) { return equals_ignoring_case(name, host); });
 }
 
-std::string_view bearer_token(const RequestHead& head) {
+/// Of either header that clients send.
+std::string_view key_of(const RequestHead& head) {
   const auto value = find_header(head.headers, "Authorization");
-  if (!value || value->size() < 7 || !equals_ignoring_case(value->substr(0, 7), "Bearer "))
-    return {};
+  if (!value) return find_header(head.headers, "X-API-Key").value_or(std::string_view{});
+  if (value->size() < 7 || !equals_ignoring_case(value->substr(0, 7), "Bearer ")) return {};
   return value->substr(7);
 }
 
@@ -93,7 +94,7 @@ std::optional<HttpResponse> find_refusal(const AccessRules& rules, RouteClass ro
   const bool is_control = route_class != RouteClass::kInference;
   const std::string& key =
       is_control && !rules.admin_api_key.empty() ? rules.admin_api_key : rules.api_key;
-  if (key.empty() || keys_equal(bearer_token(head), key)) return std::nullopt;
+  if (key.empty() || keys_equal(key_of(head), key)) return std::nullopt;
   HttpResponse response{.status = 401, .body = R"({"error":"Unauthorized"})"};
   response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;

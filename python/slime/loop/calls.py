@@ -130,6 +130,9 @@ class Sample(dict):
         except KeyError:
             raise AttributeError(f"a sample has no {name}; it has {', '.join(self)}") from None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
 
 class Rollout(Call):
     """The groups of one step: prompts, responses, rewards. They stay in the program; ``samples()`` reads them."""

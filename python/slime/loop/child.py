@@ -1,4 +1,4 @@
-"""The program as a child of the script: `slime steps`, and its door.
+"""The program as a child of the script: `slime steps` or `slime tinker`, and its door.
 
 The child's standard input is a pipe of ours. It ends when that closes or when this process has ended, however that came.
 It has a session of its own, so that Ctrl-C is the script's alone.
@@ -32,7 +32,12 @@ class Child:
     """Started at once; `wait_for_door` returns when it answers verbs."""
 
     def __init__(
-        self, words: Sequence[str], output: TextIO | bool | None = None, program: str | None = None, is_live: bool = False
+        self,
+        words: Sequence[str],
+        output: TextIO | bool | None = None,
+        program: str | None = None,
+        is_live: bool = False,
+        command: str = "steps",
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="slime-"))  # mode 0700
         self._owner = os.getpid()
@@ -41,10 +46,10 @@ class Child:
         # Functions of the user's run in python3: this interpreter's, unless a flag says otherwise.
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]))
         environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment.get("PATH", "")
-        command = [program or find_program(), "steps", "--door", str(self.folder), *words]
+        command_line = [program or find_program(), command, "--door", str(self.folder), *words]
         try:
             self._process = subprocess.Popen(
-                command,
+                command_line,
                 stdin=subprocess.PIPE,
                 stdout=self._screen.descriptor,
                 stderr=self._screen.descriptor,

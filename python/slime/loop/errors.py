@@ -1,8 +1,10 @@
-"""Errors of a run that a script drives. Their text is the program's own sentence."""
+"""Errors of a run or a session. Their text is the program's own sentence, or says which sample a reward failed on."""
 
 from __future__ import annotations
 
-__all__ = ["Error", "Refused", "RunOver"]
+from typing import Any
+
+__all__ = ["Error", "Refused", "RewardError", "RunOver"]
 
 
 class Error(RuntimeError):
@@ -14,5 +16,14 @@ class Refused(Error):
 
 
 class RunOver(Error):
-    """The run has ended: by an error in a step, by ``close()``, or because the program died. What was trained before an error
-    is saved; the same script, started again, goes on behind the last checkpoint."""
+    """The run or session has ended: by an error in a step, by ``close()``, or because the program died. What a run has trained
+    before an error is saved; the same script, started again, goes on behind the last checkpoint."""
+
+
+class RewardError(Error, ValueError):
+    """A reward failed, or gave no number. The text has the sample, and file and line of the function; ``__cause__`` is what it
+    raised, ``sample`` the sample (of a function over lists the first)."""
+
+    def __init__(self, message: str, sample: Any = None) -> None:
+        super().__init__(message)
+        self.sample = sample

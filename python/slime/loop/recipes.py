@@ -8,11 +8,13 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from slime.loop.calls import Rollout, Training
 from slime.loop.errors import RunOver
 from slime.loop.flags import flag_words
+from slime.loop.groups import read_rows
 from slime.loop.reward_socket import RewardSocket
 from slime.loop.run import Run, start
 from slime.program import find_program, program_environment
@@ -40,23 +42,11 @@ class Step:
         return f"<step {self.index}: reward {reward}, loss {self.loss:.4g}>"
 
 
-def _row_of(prompt: Any) -> dict[str, Any]:
-    if isinstance(prompt, Mapping):
-        if "prompt" not in prompt:
-            raise ValueError(f"a row of prompts has no \"prompt\"; it has {', '.join(map(str, prompt))}")
-        own = {"prompt", "label", "metadata"}
-        metadata = {**prompt.get("metadata", {}), **{name: value for name, value in prompt.items() if name not in own}}
-        return {"prompt": prompt["prompt"], "label": prompt.get("label"), "metadata": metadata}
-    return {"prompt": prompt, "label": None, "metadata": {}}
-
-
 def _prompt_flags(prompts: Any, folder: str, flags: Mapping[str, Any]) -> dict[str, Any]:
     """A path stays one; texts, lists of messages and rows go into a file."""
     if isinstance(prompts, (str, os.PathLike)):
         return {"prompt_data": prompts}
-    rows = [_row_of(each) for each in prompts]
-    if not rows:
-        raise ValueError("prompts: there are none")
+    rows = read_rows(prompts)
     path = Path(folder) / "prompts.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     made = {"prompt_data": path, "input_key": "prompt", "label_key": "label", "metadata_key": "metadata"}
@@ -96,14 +86,14 @@ def grpo(
     """Trains `model` by GRPO, and gives each step when it is trained. Leaving the loop ends the run and saves it.
 
     `prompts`: a file of rows; or a list of texts, lists of messages, or rows {"prompt", "label", ...}.
-    `reward`: a function of this script, ``reward(sample)`` or TRL's ``reward(prompts, completions, **columns)``, sync or async.
+    `reward`: a function of this script in any form of slime.loop.rewards, sync or async.
     Without it a flag names the reward (``rm_type="math"``). Other keywords are flags of `slime train`.
 
     >>> for step in slime.grpo("model", ["2+3="], lambda sample: sample.response.startswith("5")):    # doctest: +SKIP
     ...     print(step.index, step.reward)
     """
     _refuse_unknown(flags, program)
-    socket = RewardSocket(reward) if reward is not None else None
+    socket = RewardSocket(reward, SimpleNamespace(**flags)) if reward is not None else None
     with tempfile.TemporaryDirectory(prefix="slime-prompts-") as folder:
         if socket is not None:
             flags.update(custom_rm_path="slime.loop.reward_client.score", group_rm=True, reward_socket=socket.path)

@@ -6,8 +6,6 @@ A message is its length as four bytes, then JSON. The host sends {"samples": [..
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import json
 import os
 import socket
@@ -15,16 +13,16 @@ import struct
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from slime.loop.calls import Sample
+from slime.loop.rewards import as_group_reward
 
-__all__ = ["RewardSocket", "as_group_reward"]
+__all__ = ["RewardSocket"]
 
 _LONGEST_MESSAGE = 1 << 28
-_FIELDS = ("prompt", "response", "label", "metadata", "tokens", "response_length", "index", "group_index")
 
 
 def receive(connection: socket.socket) -> dict[str, Any] | None:
@@ -54,47 +52,11 @@ def _exactly(connection: socket.socket, count: int) -> bytes | None:
     return parts
 
 
-def _result(value: Any) -> Any:
-    return asyncio.run(value) if inspect.isawaitable(value) else value
-
-
-def _columns(samples: Sequence[Sample]) -> dict[str, list[Any]]:
-    """Fields of the rows, as TRL gives those of a data set to a reward."""
-    names = {name for sample in samples for name in sample.metadata}
-    columns = {name: [sample.metadata.get(name) for sample in samples] for name in names}
-    columns["label"] = [sample.label for sample in samples]
-    return columns
-
-
-def as_group_reward(reward: Callable[..., Any]) -> Callable[[Sequence[Sample]], list[float]]:
-    """One form of the two that a reward may have, told apart by its parameters: ``reward(sample)``, a number, or
-    ``reward(prompts, completions, **columns)`` over lists, as TRL's are. Either may be async."""
-    try:
-        parameters = inspect.signature(reward).parameters
-    except (TypeError, ValueError):
-        parameters = {}
-    if "completions" not in parameters and "prompts" not in parameters:
-        return lambda samples: [float(_result(reward(sample))) for sample in samples]
-    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-
-    def of_lists(samples: Sequence[Sample]) -> list[float]:
-        given = {**_columns(samples), "prompts": [each.prompt for each in samples], "completions": [each.response for each in samples]}
-        given["completion_ids"] = [each.tokens[len(each.tokens) - each.response_length :] for each in samples]
-        given.update({name: [None] * len(samples) for name in parameters if name not in given and parameters[name].default is inspect.Parameter.empty
-                      and parameters[name].kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)})  # fmt: skip
-        rewards = list(_result(reward(**(given if takes_all else {name: given[name] for name in parameters if name in given}))))
-        if len(rewards) != len(samples):
-            raise ValueError(f"the reward gave {len(rewards)} numbers for {len(samples)} completions")
-        return [float(each) for each in rewards]
-
-    return of_lists
-
-
 class RewardSocket:
     """Answers until it is closed, each connection in a thread of its own. `failure` is the first error of the function."""
 
-    def __init__(self, reward: Callable[..., Any]) -> None:
-        self._reward = as_group_reward(reward)
+    def __init__(self, reward: Callable[..., Any], args: Any = None) -> None:
+        self._reward = as_group_reward(reward, args)
         self._folder = tempfile.TemporaryDirectory(prefix="slime-reward-")
         self.path = Path(self._folder.name) / "socket"
         self.failure: BaseException | None = None

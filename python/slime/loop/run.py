@@ -9,7 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, overload
 
 from slime.loop.calls import Call, Closed, Dropped, Evaluation, Rollout, Saved, Settled, Training, Update
 from slime.loop.child import Child
@@ -17,6 +17,9 @@ from slime.loop.door import Door
 from slime.loop.errors import Error, Refused, RunOver
 from slime.loop.flags import flag_words
 from slime.loop.metrics import read_metrics
+
+if TYPE_CHECKING:
+    from slime.loop.session import Session
 
 __all__ = ["Config", "Run", "astart", "start"]
 
@@ -262,24 +265,49 @@ def _close_all() -> None:
             print(f"slime: {error}", file=sys.stderr)
 
 
-def start(args: Any = None, *, output: TextIO | bool | None = None, share_weights: bool = False, program: str | None = None, **flags: Any) -> Run:
-    """Starts a run whose loop is this script, and returns it when its model and data are loaded.
+_RUNS_OWN = ("prompt_data", "config", "rollout_function_path", "data_source_path", "load_debug_rollout_data")
 
-    `args`: the flags of `slime train` as a list of words, a namespace of argparse or a dictionary; or the model directory alone.
-    Keywords are flags too: ``start("model", prompt_data="task.jsonl", rm_type="math", lr=1e-6)``.
+
+@overload
+def start(model: str | os.PathLike[str], *, prompt_data: Any, output: TextIO | bool | None = ..., share_weights: bool = ..., program: str | None = ..., **flags: Any) -> Run: ...  # fmt: skip
+@overload
+def start(model: str | os.PathLike[str], *, output: TextIO | bool | None = ..., program: str | None = ..., **flags: Any) -> Session: ...
+@overload
+def start(model: Any = ..., *, output: TextIO | bool | None = ..., share_weights: bool = ..., program: str | None = ..., **flags: Any) -> Run: ...
+def start(
+    model: Any = None, *, output: TextIO | bool | None = None, share_weights: bool = False, program: str | None = None, **flags: Any
+) -> Run | Session:
+    """Starts the program as a child of this script, and returns when the model is loaded.
+
+    ``start(MODEL)``, a directory or a name of the hub, gives a :class:`Session`: a model to sample, score and train by verbs.
+    ``start(MODEL, prompt_data=..., rm_type=...)``, and ``start(flags)`` with the flags of `slime train` as a list of words, a namespace
+    of argparse or a dictionary, give a :class:`Run`, whose steps this script decides.
+
+    Keywords are flags: ``start(MODEL, lr=1e-6, device="cpu")``.
     `output`: a stream for what the program says; default sys.stderr, False for none.
-    `share_weights`: engines that take turns with the trainer read its weights; that is less memory, and ``update_weights`` is
-    then needed between ``train`` and ``generate``.
+    `share_weights`: of a run: engines that take turns with the trainer read its weights; that is less memory, and
+    ``update_weights`` is then needed between ``train`` and ``generate``.
     `program`: path of the program; default: see slime.program.
 
     Raises RunOver with the program's sentence when the flags, the data or the model cannot work.
 
+    >>> session = slime.start("Qwen/Qwen3-0.6B", lr=1e-6)       # doctest: +SKIP
     >>> run = slime.start(["--config", "run.yaml"], lr=1e-6)    # doctest: +SKIP
     """
-    words = flag_words(args, flags)
+    if isinstance(model, (str, os.PathLike)) and not share_weights and not any(flags.get(each) for each in _RUNS_OWN):
+        from slime.loop.session import start_session
+
+        return start_session(model, output, program, flags)
+    words = flag_words(model, flags)
     return Run(Child([*(["--share-weights"] if share_weights else []), *words], output, program))
 
 
-async def astart(args: Any = None, **options: Any) -> Run:
+@overload
+async def astart(model: str | os.PathLike[str], *, prompt_data: Any, **options: Any) -> Run: ...
+@overload
+async def astart(model: str | os.PathLike[str], **options: Any) -> Session: ...
+@overload
+async def astart(model: Any = ..., **options: Any) -> Run: ...
+async def astart(model: Any = None, **options: Any) -> Run | Session:
     """:func:`start` for an event loop, which goes on while model and data are loaded."""
-    return await asyncio.get_running_loop().run_in_executor(None, lambda: start(args, **options))
+    return await asyncio.get_running_loop().run_in_executor(None, lambda: start(model, **options))

@@ -1,0 +1,45 @@
+#pragma once
+
+/// Requests of one model in the order of their seq_id, whatever order they come in, and each once.
+///
+///   arrive 3, 1, 1, 2   ->   done 1, 2, 3; the second 1 gets the id of the first
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace slime::tinker {
+
+/// One class because what may be done next follows from what has come. Its owner's mutex guards it.
+class RequestOrder {
+ public:
+  using Job = std::function<void()>;
+  struct Waiting {
+    std::string future;
+    Job job;
+    std::chrono::steady_clock::time_point since;
+  };
+
+  /// The future of an earlier request with this number; nothing: it is new.
+  std::optional<std::string> known(int64_t seq_id) const;
+  /// Jobs that may be done now, in order: this one, if all before it have come, and those behind it.
+  std::vector<Job> add(int64_t seq_id, std::string future, Job job);
+  /// Where a request has waited so long for one that did not come: the futures of all that wait, which are
+  /// given up, and the number that is missing. The order goes on behind them.
+  struct GivenUp {
+    int64_t missing = 0;
+    std::vector<std::string> futures;
+  };
+  std::optional<GivenUp> give_up(std::chrono::steady_clock::time_point since_before);
+
+ private:
+  int64_t next_ = 1;
+  std::map<int64_t, Waiting> waiting_;      // numbers above next_
+  std::map<int64_t, std::string> futures_;  // of all that came, the newest
+};
+
+}  // namespace slime::tinker

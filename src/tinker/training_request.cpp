@@ -1,0 +1,162 @@
+#include "tinker/training_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace slime::tinker {
+namespace {
+
+/// Datums of a request.
+constexpr std::size_t kMostData = 65536;
+
+/// A column of `count` numbers; empty where there is none. Throws ConfigError.
+template <typename T>
+std::vector<T> column(const FieldReader& inputs, std::string_view name, std::size_t count,
+                      const std::string& where) {
+  const auto tensor = inputs.fields(name);
+  if (!tensor) return {};
+  if (tensor->numbers<int64_t>("shape").size() > 1) {
+    throw ConfigError(
+        fmt::format("{}.{}: has two dimensions; one target for each position is what there is here",
+                    where, name));
+  }
+  std::vector<T> values = tensor->required().numbers<T>("data");
+  if (values.size() != count)
+    throw ConfigError(fmt::format("{}.{}: has {} numbers, and there are {} positions", where, name,
+                                  values.size(), count));
+  return values;
+}
+
+std::vector<float> floats(const FieldReader& inputs, std::string_view name, std::size_t count,
+                          const std::string& where) {
+  std::vector<float> values = column<float>(inputs, name, count, where);
+  const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+  if (bad != values.end())
+    throw ConfigError(fmt::format("{}.{}[{}]: is not finite", where, name, bad - values.begin()));
+  return values;
+}
+
+void require(const std::vector<float>& values, bool is_needed, const std::string& loss,
+             std::string_view name, const std::string& where) {
+  if (is_needed && values.empty())
+    throw ConfigError(fmt::format("{}.{}: is missing, and {} needs it", where, name, loss));
+}
+
+bool all_zero(const std::vector<float>& values) {
+  return std::ranges::all_of(values, [](float x) { return x == 0; });
+}
+
+/// Which targets train.
+std::vector<uint8_t> mask_of(const FieldReader& inputs, const train::GivenColumns& columns,
+                             const TokenLoss& loss, std::size_t count, const std::string& where) {
+  for (const std::string_view name : {"mask", "sequence_ratio_mask"}) {
+    const std::vector<float> given = floats(inputs, name, count, where);
+    if (given.empty()) continue;
+    std::vector<uint8_t> mask;
+    for (const float x : given) mask.push_back(x != 0 ? 1 : 0);
+    return mask;
+  }
+  std::vector<uint8_t> mask(count, 1);
+  const std::vector<float>& counts =
+      loss.needs.weights || columns.advantages.empty() ? columns.weights : columns.advantages;
+  for (std::size_t i = 0; i < counts.size(); ++i) mask[i] = counts[i] != 0 ? 1 : 0;
+  return mask;
+}
+
+void read_datum(const FieldReader& datum, std::size_t index, const TokenLoss& loss,
+                const ModelLimits& limits, train::GivenBatch& batch) {
+  const std::string where = fmt::format("data[{}]", index);
+  const auto input = datum.required().fields("model_input");
+  std::vector<TokenId> tokens = read_chunks(*input, limits.vocab_size);
+  if (tokens.empty()) throw ConfigError(where + ".model_input: has no token");
+  const auto inputs = datum.required().fields("loss_fn_inputs");
+  const std::size_t count =
+      static_cast<std::size_t>(datum.integer("num_scored", 1, static_cast<int64_t>(tokens.size()))
+                                   .value_or(static_cast<int64_t>(tokens.size())));
+  const std::string fields = where + ".loss_fn_inputs";
+  const std::vector<int64_t> targets = column<int64_t>(*inputs, "target_tokens", count, fields);
+  if (targets.empty()) throw ConfigError(fields + ".target_tokens: is missing");
+  const std::size_t first = tokens.size() - count;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (targets[i] < 0 || targets[i] >= limits.vocab_size)
+      throw ConfigError(fmt::format("{}.target_tokens[{}]: {} is no token; the vocabulary has {}",
+                                    fields, i, targets[i], limits.vocab_size));
+    if (i + 1 < count && targets[i] != tokens[first + i + 1])
+      throw ConfigError(
+          fmt::format("{}.target_tokens[{}]: is {}, and the next token of model_input is {}; "
+                      "targets are the next tokens here",
+                      fields, i, targets[i], tokens[first + i + 1]));
+  }
+  tokens.push_back(static_cast<TokenId>(targets.back()));
+  if (static_cast<int64_t>(tokens.size()) > limits.max_positions)
+    throw ConfigError(fmt::format("{}: {} tokens, and the model has {} positions", where,
+                                  tokens.size(), limits.max_positions));
+  train::GivenColumns columns{.advantages = floats(*inputs, "advantages", count, fields),
+                              .weights = floats(*inputs, "weights", count, fields)};
+  const std::vector<float> sampler = floats(*inputs, "logprobs", count, fields);
+  require(columns.advantages, loss.needs.advantages, loss.name, "advantages", fields);
+  require(columns.weights, loss.needs.weights, loss.name, "weights", fields);
+  require(sampler, loss.needs.log_probs, loss.name, "logprobs", fields);
+  columns.old_log_probs =
+      loss.needs.log_probs ? sampler : floats(*inputs, "old_logprobs", count, fields);
+  train::TrainSample sample;
+  sample.ordinal = static_cast<int64_t>(index);
+  sample.group = sample.ordinal;
+  sample.rollout_id = sample.ordinal;
+  sample.prompt_length = static_cast<int64_t>(first) + 1;
+  sample.tokens = std::move(tokens);
+  sample.loss_mask = mask_of(*inputs, columns, loss, count, fields);
+  sample.rollout_log_probs = sampler;
+  sample.rollout_mask_total =
+      std::accumulate(sample.loss_mask.begin(), sample.loss_mask.end(), int64_t{0});
+  // What micro-batches without a gradient are told apart by.
+  sample.reward = !columns.advantages.empty() && all_zero(columns.advantages) ? 0 : 1;
+  batch.batch.samples.push_back(std::move(sample));
+  batch.columns.push_back(std::move(columns));
+}
+
+}  // namespace
+
+std::vector<TokenId> read_chunks(const FieldReader& model_input, int64_t vocab_size) {
+  std::vector<TokenId> tokens;
+  for (const FieldReader& chunk : model_input.required().list("chunks")) {
+    const std::string type = chunk.text("type").value_or("encoded_text");
+    if (type != "encoded_text")
+      throw ConfigError(
+          fmt::format("a chunk of type {}: text alone is what this model reads", type));
+    const std::vector<TokenId> more = chunk.required().token_ids("tokens", vocab_size);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  }
+  return tokens;
+}
+
+train::GivenBatch read_batch(const FieldReader& input, const TokenLoss& loss,
+                             const ModelLimits& limits) {
+  const std::vector<FieldReader> data = input.required().list("data");
+  if (data.empty()) throw ConfigError("data: there is none");
+  if (data.size() > kMostData)
+    throw ConfigError(
+        fmt::format("data: {} datums; at most {} in a request", data.size(), kMostData));
+  train::GivenBatch batch;
+  for (std::size_t i = 0; i < data.size(); ++i) read_datum(data[i], i, loss, limits, batch);
+  // Where some bring old log-probs all have to: a ratio is to one policy.
+  const auto brings = std::ranges::count_if(
+      batch.columns, [](const train::GivenColumns& each) { return !each.old_log_probs.empty(); });
+  if (brings != 0 && static_cast<std::size_t>(brings) != batch.columns.size())
+    throw ConfigError("old_logprobs: some datums have them and others have not");
+  const auto weighs = std::ranges::count_if(
+      batch.columns, [](const train::GivenColumns& each) { return !each.weights.empty(); });
+  if (weighs != 0 && static_cast<std::size_t>(weighs) != batch.columns.size())
+    throw ConfigError("weights: some datums have them and others have not");
+  batch.batch.count_executions();
+  return batch;
+}
+
+}  // namespace slime::tinker
