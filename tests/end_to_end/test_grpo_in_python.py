@@ -56,9 +56,10 @@ def test_an_error_of_the_reward_is_the_error_of_the_loop(work, tmp_path):
     def reward(sample):
         raise ZeroDivisionError("mine")
 
-    with pytest.raises(ZeroDivisionError, match="mine"):
+    with pytest.raises(slime.RewardError, match="mine") as error:
         for _ in slime.grpo(work / "model", prompts(), reward, steps=3, run_dir=tmp_path / "run", **SMALL, **QUIET):
             pass
+    assert isinstance(error.value.__cause__, ZeroDivisionError) and error.value.sample.response is not None
 
 
 def test_a_reward_of_another_length_says_both_numbers(work, tmp_path):
