@@ -1,20 +1,24 @@
 // The page of `slime view`: what ties runs, charts and address together.
 
+import { AlarmsPanel } from "./alarms.js";
 import { Charts } from "./charts.js";
 import { Feed } from "./feed.js";
+import { GroupPanel } from "./group.js";
 import { RunList, chosen_runs } from "./run_list.js";
+import { SamplesPanel } from "./samples.js";
+import { SettingsPanel } from "./settings.js";
 import { change, link_to, state } from "./state.js";
 import { make, theme_button } from "./dom.js";
 import { redraw_all, set_range, view } from "./plots.js";
 
-const TABS = [["charts", "Charts"]];
+const TABS = [["charts", "Charts"], ["samples", "Samples"], ["group", "Groups"], ["alarms", "Alarms"], ["settings", "Settings"]];
 
 const feed = new Feed();
 const panel = document.getElementById("panel");
 
 /** Charts with their toolbar. */
 class ChartsPanel {
-  constructor(parent) {
+  constructor() {
     this.smooth = make("input", { type: "range", min: 0, max: 0.98, step: 0.02, "aria-label": "Smoothing",
       oninput: () => change({ smooth: Number(this.smooth.value) > 0 ? this.smooth.value : "" }) });
     this.amount = make("span", { class: "amount" });
@@ -22,10 +26,10 @@ class ChartsPanel {
     this.log = make("button", { text: "log", title: "Logarithmic y axis", onclick: () => change({ log: state.log ? "" : "1" }) });
     this.all = make("button", { text: "Show all", onclick: () => set_range(null) });
     this.plots = make("div", {});
-    parent.append(make("div", { class: "toolbar", role: "toolbar", "aria-label": "Plot controls" },
+    this.element = make("section", { "aria-label": "Charts" }, make("div", { class: "toolbar", role: "toolbar", "aria-label": "Plot controls" },
       make("label", {}, "Smoothing", this.smooth, this.amount),
       make("span", { class: "segmented", role: "group", "aria-label": "Axis of x" }, ...this.axis), this.log, this.all,
-      make("span", { class: "hint", text: "Drag to zoom, double-click for all" })), this.plots);
+      make("span", { class: "hint", text: "Drag to zoom, double-click for all, click to see a step's samples" })), this.plots);
     this.charts = new Charts(this.plots);
     this.drawn = "";
   }
@@ -50,10 +54,9 @@ class ChartsPanel {
   }
 }
 
-const panels = { charts: new ChartsPanel(make("section", { "aria-label": "Charts" })) };
-panels.charts.element = panels.charts.plots.parentElement;
+const panels = { charts: new ChartsPanel(), samples: new SamplesPanel(feed), group: new GroupPanel(feed), alarms: new AlarmsPanel(feed), settings: new SettingsPanel(feed) };
 
-const tabs = make("nav", { class: "tabs", "aria-label": "Views" }, ...TABS.map(([tab, text]) => make("a", { "data-tab": tab, text })));
+const tabs = make("nav", { class: "tabs", "aria-label": "Views" }, ...TABS.map(([tab, text]) => make("a", { "data-tab": tab }, text, tab === "alarms" ? make("span", { class: "badge" }) : null)));
 const status = make("span", { class: "live-state", role: "status" });
 document.getElementById("header").append(make("div", { class: "title-row" }, make("h1", { text: "slime" }), tabs, status, theme_button()));
 const runs = new RunList(document.getElementById("runs"), feed);
@@ -73,6 +76,13 @@ function show_status() {
   const are_running = feed.list.filter((run) => run.state === "running").length;
   status.className = `live-state ${feed.is_connected ? (are_running ? "on" : "") : "off"}`;
   status.textContent = feed.is_connected ? (are_running ? "live" : "up to date") : "server gone, trying again";
+}
+
+function show_alarms() {
+  const count = panels.alarms.num_now(), badge = tabs.querySelector(".badge");
+  badge.textContent = count || "";
+  badge.title = count ? `${count} now` : "";
+  if (state.tab === "alarms") panels.alarms.show();
 }
 
 function show_runs() {
@@ -98,13 +108,28 @@ function soon(draw) {
 
 document.addEventListener("rangechange", () => change({ range: view.range ? view.range.map((x) => +x.toPrecision(7)).join("~") : "" }));
 document.addEventListener("statechange", () => { follow(); show(); });
-document.addEventListener("metricschange", () => soon(() => { show_runs(); show(); }));
-document.addEventListener("runschange", () => { follow(); show_runs(); });
+document.addEventListener("metricschange", () => soon(() => {
+  show_runs();
+  show();
+  show_alarms();
+  panels.alarms.refresh();
+  if (state.tab === "samples") panels.samples.refresh();
+}));
+document.addEventListener("alarmschange", show_alarms);
+document.addEventListener("pickstep", (event) => {
+  const run = [...feed.followed.values()].at(-1);
+  if (!run) return;
+  const steps = run.times.steps;
+  const step = view.axis === "time" ? steps[run.seconds(steps).findIndex((seconds) => seconds >= event.detail)] ?? steps.at(-1) : Math.round(event.detail);
+  change({ tab: "samples", run: run.id, step: String(Math.max(0, step)), open: "" }, true);
+});
+document.addEventListener("runschange", () => { follow(); show_runs(); show(); });
 document.addEventListener("connectionchange", show_status);
 tabs.addEventListener("click", (event) => {
-  if (!event.target.dataset.tab || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const tab = event.target.closest("[data-tab]")?.dataset.tab;
+  if (!tab || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  change({ tab: event.target.dataset.tab }, true);
+  change({ tab }, true);
 });
 
 show();

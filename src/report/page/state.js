@@ -1,7 +1,7 @@
 // What the page shows, as the fragment of its address: a link to it shows the same.
 
 const DEFAULTS = { tab: "charts", runs: "", axis: "step", log: "", smooth: "", range: "", run: "", step: "", sort: "", reward: "",
-  status: "", version: "", text: "", open: "", group: "" };
+  status: "", version: "", text: "", dead: "", upto: "", open: "", group: "", all: "" };
 
 export const state = { ...DEFAULTS };
 

@@ -49,25 +49,38 @@ export function sample_details(sample) {
   return make("div", { class: "sample" }, facts, make("h3", { text: "Prompt" }), make("pre", { tabindex: "0", "aria-label": "Prompt", text: sample.prompt || "(empty)" }), ...response_view(sample));
 }
 
+/** Ways to color tokens that a sample allows: [[value, text], ...]. */
+function color_choices(sample) {
+  return [["difference", "rollout \u2212 trainer"], ["probability", "probability"], ["none", "plain"]]
+    .filter(([value]) => value !== "difference" || sample.train_log_probs);
+}
+
+function has_tokens(sample) { return sample.token_texts && sample.log_probs; }
+
+/** The choice of colors for the tokens of `samples`; `paint` is called with it, now and when it changes. Null without tokens. */
+export function color_choice(samples, paint) {
+  const first = samples.find(has_tokens);
+  if (!first) return null;
+  const choices = color_choices(first);
+  const choose = (chosen) => {
+    buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.value === chosen)));
+    paint(chosen);
+  };
+  const buttons = choices.map(([value, text]) => make("button", { value, text, onclick: () => choose(coloring.chosen = value) }));
+  choose(choices.some(([value]) => value === coloring.chosen) ? coloring.chosen : choices[0][0]);
+  return make("span", { class: "segmented", role: "group", "aria-label": "Colors of tokens" }, ...buttons);
+}
+
+/** The response of a sample, and a function that colors its tokens. */
+export function response_text(sample, legend = make("span", { class: "scale" })) {
+  const element = make("pre", { tabindex: "0", "aria-label": "Response", text: has_tokens(sample) ? "" : sample.response || "(empty)" });
+  return { element, legend, paint: (chosen) => { if (has_tokens(sample)) paint_tokens(element, legend, sample, chosen); } };
+}
+
 /** A heading with the choice of colors, and the response. */
 export function response_view(sample) {
-  const response = make("pre", { tabindex: "0", "aria-label": "Response" });
-  const head = make("h3", { text: "Response" });
-  if (!sample.token_texts || !sample.log_probs) {
-    response.textContent = sample.response || "(empty)";
-    return [head, response];
-  }
-  const legend = make("span", { class: "scale" });
-  const choices = [["difference", "rollout \u2212 trainer"], ["probability", "probability"], ["none", "plain"]]
-    .filter(([value]) => value !== "difference" || sample.train_log_probs);
-  const paint = (chosen) => {
-    buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.value === chosen)));
-    paint_tokens(response, legend, sample, chosen);
-  };
-  const buttons = choices.map(([value, text]) => make("button", { value, text, onclick: () => paint(coloring.chosen = value) }));
-  head.append(make("span", { class: "segmented", role: "group", "aria-label": "Colors" }, ...buttons), legend);
-  paint(choices.some(([value]) => value === coloring.chosen) ? coloring.chosen : choices[0][0]);
-  return [head, response];
+  const { element, legend, paint } = response_text(sample);
+  return [make("h3", {}, "Response", color_choice([sample], paint), legend), element];
 }
 
 function paint_tokens(parent, legend, sample, chosen) {
