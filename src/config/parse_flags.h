@@ -34,6 +34,7 @@ struct ParsedFlags {
     /// A key of --custom-config-path that resembles no flag: those files have keys of their own.
     bool is_own_key = false;
     bool is_of_own_file = false;  // a key of --custom-config-path
+    std::size_t num_values = 0;
 
     std::string text() const { return where + "unknown flag " + name + hint; }
   };

@@ -12,6 +12,7 @@
 #include "config/engine_groups.h"
 #include "config/flag_table.h"
 #include "config/foreign_flags.h"
+#include "config/megatron_arguments.h"
 #include "config/overloaded.h"
 #include "config/rules.h"
 #include "config/unread_flags.h"
@@ -86,6 +87,39 @@ bool is_misspelt(const ParsedFlags::Unknown& unknown, const RunConfig& config) {
          !is_in_users_code(config, attribute_of(unknown.name));
 }
 
+/// Of Megatron-LM's own parser: refused, or accepted with a note. False where it is none, or may be one of the
+/// user's functions.
+bool judge_megatron_argument(const ParsedFlags::Unknown& unknown, ParsedFlags& flags,
+                             Problems& problems) {
+  const RunConfig& config = flags.config;
+  const auto argument = megatron_argument(unknown.name);
+  if (!argument || unknown.is_of_own_file) return false;
+  if (has_users_code(config) && is_in_users_code(config, attribute_of(unknown.name))) return false;
+  const bool is_right = argument->takes_values == 0   ? unknown.num_values == 0
+                        : argument->takes_values == 1 ? unknown.num_values == 1
+                                                      : unknown.num_values > 0;
+  if (!is_right) {
+    problems.require(
+        false, fmt::format("{}{}: takes {}, as Megatron-LM has it", unknown.where, argument->name,
+                           argument->takes_values == 0   ? "no value"
+                           : argument->takes_values == 1 ? "one value"
+                                                         : "one value or more"));
+  } else if (argument->is_refused && !config.allow_unknown_flags) {
+    problems.require(false, fmt::format("{}{}: {}", unknown.where, argument->name, argument->why));
+  } else {
+    flags.warnings.push_back(
+        fmt::format("{}{} has no effect: {}", unknown.where, argument->name, argument->why));
+  }
+  return true;
+}
+
+/// ", or --hysteresis of Megatron-LM" for a name that resembles nothing else.
+std::string hint_of_megatron(const ParsedFlags::Unknown& unknown) {
+  if (!unknown.hint.empty()) return "";
+  const auto nearest = nearest_megatron_argument(unknown.name);
+  return nearest ? fmt::format("; did you mean Megatron-LM's {}?", *nearest) : "";
+}
+
 /// An unknown flag stops the run. Functions of the user's may know what the table does not: they get
 /// it in `args`. Parsers of published scripts ignore what they do not know, so that scripts have some.
 void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
@@ -93,6 +127,7 @@ void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
   const bool is_for_functions = has_users_code(config);
   std::string_view how_to_go_on = " (--allow-unknown-flags goes on without it)";
   for (const ParsedFlags::Unknown& unknown : flags.unknown_flags) {
+    if (judge_megatron_argument(unknown, flags, problems)) continue;
     if (is_for_functions && is_misspelt(unknown, config)) {
       problems.require(
           false,
@@ -118,7 +153,7 @@ void judge_unknown_flags(ParsedFlags& flags, Problems& problems) {
     } else {
       const bool is_of_turns = unknown.name == "--max-turns";
       problems.require(false,
-                       fmt::format("{}{}{}", unknown.text(),
+                       fmt::format("{}{}{}{}", unknown.text(), hint_of_megatron(unknown),
                                    is_of_turns ? "; turns are sampled by a function of yours, "
                                                  "add --custom-generate-function-path "
                                                  "FILE.py (docs/plugins.md)"
