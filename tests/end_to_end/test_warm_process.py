@@ -5,14 +5,18 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from conftest import SLIME
 from slime.agent.local_sandbox import LocalSandbox, SandboxError, WarmProcess
 
 CHECK = subprocess.run([SLIME, "sandbox", "--check"], capture_output=True, text=True, timeout=60)
-pytestmark = pytest.mark.skipif(CHECK.returncode != 0, reason=CHECK.stderr.strip())
+pytestmark = [
+    pytest.mark.skipif(CHECK.returncode != 0, reason=CHECK.stderr.strip()),
+    pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="no /usr/bin/python3"),
+]
 
 # What a command can find out about itself. Its number, times and the addresses of its memory differ from run to run.
 PROBE = r'''
@@ -88,28 +92,26 @@ def _program(monkeypatch):
     monkeypatch.setenv("SLIME_BINARY", str(SLIME))
 
 
+PYTHON = "/usr/bin/python3"  # it is in every sandbox, and no command could change it
+
+
 @pytest.fixture
-def probe(tmp_path):
-    tmp_path.chmod(0o755)
-    path = tmp_path / "probe.py"
-    path.write_text(PROBE)
-    return path
-
-
-def interpreter():
-    """One that commands could not change: the system's where tests run as another user than root."""
-    return os.path.realpath(sys.executable) if os.geteuid() == 0 else "/usr/bin/python3"
+def probe():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # a sandbox is another user's where this one is root
+        path = Path(folder) / "probe.py"
+        path.write_text(PROBE)
+        yield path
 
 
 async def in_sandbox(probe, warm, *words, limits=None, **more):
-    shown = [probe] if sys.prefix.startswith("/usr") else [probe, os.path.realpath(sys.base_prefix)]
-    async with LocalSandbox(limits={"seconds": 30, **(limits or {})}, readable=shown) as sandbox:
-        return await sandbox.run([interpreter(), probe, *words], warm=warm, **more)
+    async with LocalSandbox(limits={"seconds": 30, **(limits or {})}, readable=[probe]) as sandbox:
+        return await sandbox.run([PYTHON, probe, *words], warm=warm, **more)
 
 
 def with_warm(probe, act):
     async def go():
-        warm = await WarmProcess(interpreter(), probe).start()
+        warm = await WarmProcess(PYTHON, probe).start()
         try:
             return await act(warm)
         finally:
@@ -127,7 +129,7 @@ def test_a_fork_has_what_a_process_of_its_own_has_and_no_more(probe):
     fresh, forked = json.loads(fresh["output"]), json.loads(forked["output"])
     assert forked["status"]["CapEff"] == ["0" * 16] and forked["status"]["Seccomp"] == ["2"]
     assert forked["status"]["NoNewPrivs"] == ["1"] and forked["environment"]["A"] == "b"
-    assert None not in forked["refused"].values() or forked["refused"] == fresh["refused"]
+    assert forked["status"] == fresh["status"]
     assert forked == fresh
 
 
@@ -156,7 +158,7 @@ def test_limits_and_endings_are_those_of_a_process_of_its_own(probe):
     assert (found["exit"]["ending"], found["exit"]["code"]) == ("exited", 7)
     assert found["raise"]["code"] == 1 and found["raise"]["error"].endswith("ValueError: no good\n")
     assert (found["signal"]["ending"], found["signal"]["code"]) == ("signal", 11)
-    assert found["loop"]["ending"] == "time" and found["loop"]["cpu_seconds"] > 0.1
+    assert found["loop"]["ending"] == "time" and found["loop"]["cpu_seconds"] > 0
     assert found["hoard"]["ending"] == "memory" or "MemoryError" in found["hoard"]["error"], found["hoard"]
     assert found["again"]["output"] == "[] None False 1 False\n"
 
@@ -180,7 +182,7 @@ def test_a_module_whose_forks_would_not_be_alone_is_refused(tmp_path, code, says
     module = tmp_path / "module.py"
     module.write_text(f"{code}\ndef main():\n    pass\n")
     with pytest.raises(SandboxError, match=says):
-        asyncio.run(WarmProcess(interpreter(), module).start())
+        asyncio.run(WarmProcess(PYTHON, module).start())
 
 
 def test_a_warm_process_that_has_ended_is_said(probe):
