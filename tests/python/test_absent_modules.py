@@ -35,7 +35,10 @@ HERE = {
     "slime.utils.weight_sync": "should_flush_cache",
     "slime.utils.async_utils": "AsyncPacer run get_async_loop",
     "slime.backends.sglang_utils.server_control": "abort_servers_until_idle num_requests_from_load",
-    "slime.rollout.sglang_rollout": "GenerateState generate generate_and_rm generate_and_rm_group abort generate_rollout get_model_url",
+    "slime.rollout.sglang_rollout": "GenerateState generate generate_and_rm generate_and_rm_group abort generate_rollout get_model_url _MetricGatherer _call_dynamic_filter",
+    "slime.agent.trajectory": "TurnRecord TokenSegment TurnSegment make_turn_segment merge_turns fan_out_sample_segments",
+    "slime.backends.megatron_utils.cp_utils": "get_logits_and_tokens_offset_with_cp get_sum_of_sample_mean",
+    "slime.utils.http_utils": "get post get_rollout_num_engines get_sglang_client_concurrency",
 }
 
 

@@ -15,11 +15,33 @@ import logging
 from typing import List
 
 from slime.agent.history import History, MessageNode
+from slime.agent.segments import (
+    TokenSegment,
+    TurnSegment,
+    fan_out_sample_segments,
+    make_turn_segment,
+    merge_turn_segments,
+    merge_turns,
+    write_segment_to_sample,
+)
 from slime.utils.int_arrays import flat_int32
 from slime.utils.number_table import flat_numbers
 from slime.utils.types import Sample
 
-__all__ = ["TrajectoryManager", "Nuclei", "TurnRecord", "MessageNode", "samples_of_turns"]
+__all__ = [
+    "MessageNode",
+    "Nuclei",
+    "TokenSegment",
+    "TrajectoryManager",
+    "TurnRecord",
+    "TurnSegment",
+    "fan_out_sample_segments",
+    "make_turn_segment",
+    "merge_turn_segments",
+    "merge_turns",
+    "samples_of_turns",
+    "write_segment_to_sample",
+]
 
 logger = logging.getLogger(__name__)
 

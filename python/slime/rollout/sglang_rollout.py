@@ -54,6 +54,10 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+# Their names up to 0.3.
+_MetricGatherer = MetricGatherer
+_call_dynamic_filter = call_dynamic_filter
+
 _ABORT_AGAIN_SECONDS = 1.0
 
 

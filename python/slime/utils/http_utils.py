@@ -235,6 +235,15 @@ def get_rollout_num_engines(args):
     return max(1, gpus // (getattr(args, "rollout_num_gpus_per_engine", None) or 1)) if gpus > 0 else 0
 
 
+def get_sglang_client_concurrency(args):
+    """Requests that all engines together take at a time: of each no more than it runs side by side."""
+    each = args.sglang_server_concurrency
+    running = getattr(args, "sglang_max_running_requests", None)
+    if running is not None:
+        each = min(each, int(running))
+    return max(1, int(each)) * get_rollout_num_engines(args)
+
+
 def is_port_available(port):
     """Whether a server could listen on it now, on all interfaces."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

@@ -4,7 +4,13 @@ The program splits sequences over ranks by itself and hands hooks what is whole,
 they got.
 """
 
-__all__ = ["all_gather_with_cp", "get_sum_of_sample_mean", "slice_log_prob_with_cp", "slice_with_cp"]
+__all__ = [
+    "all_gather_with_cp",
+    "get_logits_and_tokens_offset_with_cp",
+    "get_sum_of_sample_mean",
+    "slice_log_prob_with_cp",
+    "slice_with_cp",
+]
 
 
 def get_sum_of_sample_mean(
@@ -35,6 +41,23 @@ def get_sum_of_sample_mean(
         return (values * weight(dtype)).sum()
 
     return reduce
+
+
+def get_logits_and_tokens_offset_with_cp(
+    total_length, response_length, qkv_format="thd", max_seq_len=None, *, cp_rank=0, cp_size=1
+):
+    """(length of a piece, the rank's two pieces, the logits in each that predict the response, the tokens that those predict): half-open
+    ranges from the beginning of the prompt, (0, 0) where a piece has none. A sequence is cut into 2 * cp_size pieces, and rank r has r and
+    2 * cp_size - 1 - r. A hook has whole sequences, which is one rank: both pieces."""
+    if qkv_format != "thd" and max_seq_len is None:
+        raise ValueError(f"max_seq_len: is needed with qkv_format {qkv_format}")
+    length = -(-(total_length if qkv_format == "thd" else max_seq_len) // (2 * cp_size))
+    pieces = tuple((index * length, (index + 1) * length) for index in (cp_rank, 2 * cp_size - 1 - cp_rank))
+    first = total_length - response_length - 1  # the logits there predict the first token of the response
+    clamped = [(max(begin, first), min(end, total_length - 1)) for begin, end in pieces]
+    logits = tuple((begin, end) if begin < end else (0, 0) for begin, end in clamped)
+    tokens = tuple((begin + 1, end + 1) if end else (0, 0) for begin, end in logits)
+    return length, pieces, logits, tokens
 
 
 def all_gather_with_cp(tensor, total_length, response_length):
