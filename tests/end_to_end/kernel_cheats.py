@@ -186,7 +186,7 @@ PYTHON = {
             "import gc\n" + BARE,
         ),
         "only torch, triton and math may be imported",
-        "wrong result",
+        "wrong result|returned a tensor on cpu, not on cuda",  # on a GPU it finds the tensors that came from outside
     ),
     "returns a tensor that computes when it is looked at": Cheat(
         model(
@@ -245,7 +245,8 @@ PYTHON = {
         model(ZEROS) + "\n    def load_state_dict(self, weights):\n        pass\n", "load_state_dict belongs to nn.Module", "wrong result"
     ),
     "borrows a name for a tensor's method": Cheat(
-        model("return x.numpy()") + "\n    def numpy(self):\n        return self\n", ".numpy is not allowed", "plain tensor, not ndarray"
+        model("return x.numpy()") + "\n    def numpy(self):\n        return self\n", ".numpy is not allowed",
+        "plain tensor, not ndarray|TypeError: can't convert cuda",
     ),
     "uses another stream": Cheat(
         model("with torch.cuda.stream(torch.cuda.Stream()):\n    return torch.zeros_like(x)"),
