@@ -1,8 +1,5 @@
-# The version that `slime --version` says, which is the Python package's, and what the wheels carry of the build:
-# `cmake --install build/release --component wheel --prefix DIR`, or wheel_cuda (tools/build/wheel/slime_wheel.py).
-file(STRINGS ${CMAKE_SOURCE_DIR}/python/slime/__init__.py slime_version REGEX "^__version__ = ")
-string(REGEX REPLACE "^__version__ = \"(.*)\"$" "\\1" slime_version "${slime_version}")
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/slime/__init__.py)
+# What the wheels carry of the build: `cmake --install build/release --component wheel --prefix DIR`, or wheel_cuda
+# (tools/build/wheel/slime_wheel.py).
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/main.cpp PROPERTIES COMPILE_DEFINITIONS SLIME_VERSION="${slime_version}")
 
 # Every program and library of this build asks for no newer libstdc++ than GCC 11's.

@@ -6,12 +6,15 @@
 
 #include "cli/bench.h"
 #include "cli/buffer.h"
+#include "cli/chat.h"
 #include "cli/chat_template.h"
 #include "cli/completion.h"
 #include "cli/data.h"
 #include "cli/doctor.h"
 #include "cli/download.h"
 #include "cli/dump.h"
+#include "cli/eval.h"
+#include "cli/export.h"
 #include "cli/generate.h"
 #include "cli/grammar.h"
 #include "cli/inspect.h"
@@ -77,6 +80,9 @@ std::span<const Command> commands() {
       {"tinker", "a model trained and sampled by requests (Python: slime.start)", tinker,
        kTraining},
       {"replay", "train once more on what a run drew, compare the weights", replay, kTraining},
+      {"chat", "a conversation with a model, in the terminal or a pipe", chat, kModels},
+      {"eval", "scores of a model: mean, pass@k, intervals, comparisons", eval, kModels},
+      {"export", "the model of a run as a directory, with a card", export_model, kModels},
       {"serve", "a model behind SGLang's and OpenAI's HTTP routes", serve, kModels},
       {"router", "requests to several servers: by load, cache, session", router, kModels},
       {"generate", "prompts to SGLang's response objects, JSON lines", generate, kModels},

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 
+#include "core/error.h"
 #include "plugin/plugins.h"
 #include "report/rollout_metrics.h"
 #include "roles/run_start.h"
@@ -64,6 +65,18 @@ int64_t Evaluation::num_prompts() const {
   int64_t count = 0;
   for (const auto& set : sets_) count += set->dataset.size();
   return count;
+}
+
+std::vector<std::string> Evaluation::names() const {
+  std::vector<std::string> names;
+  for (const auto& set : sets_) names.push_back(set->config.name);
+  return names;
+}
+
+const buffer::Dataset& Evaluation::dataset(const std::string& name) const {
+  for (const auto& set : sets_)
+    if (set->config.name == name) return set->dataset;
+  throw BugError(fmt::format("there is no evaluation set {}", name));
 }
 
 void Evaluation::add_score(report::EvalReport& report, report::EvalScore& score,

@@ -45,6 +45,9 @@ class Evaluation {
   std::vector<std::string> own_rewards() const;
   /// Over all data sets.
   int64_t num_prompts() const;
+  std::vector<std::string> names() const;
+  /// The rows of a set; its groups have their places as ordinals.
+  const buffer::Dataset& dataset(const std::string& name) const;
   /// What the user set and nothing reads, and prompts that are left out.
   const std::vector<std::string>& remarks() const { return remarks_; }
 

@@ -74,6 +74,16 @@ void write_sharded(const std::filesystem::path& directory, const std::string& st
   sync_directory(directory);
 }
 
+void tell_dtype(json::object& config, at::ScalarType dtype) {
+  // Models that see images keep it in the settings of their text.
+  json::value* text = config.if_contains("text_config");
+  const bool is_outside = config.contains("dtype") || config.contains("torch_dtype");
+  json::object& told =
+      text != nullptr && text->is_object() && !is_outside ? text->get_object() : config;
+  // The newer form writes "dtype"; everything reads "torch_dtype".
+  told[told.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_word(dtype);
+}
+
 void check_whole(const Weights& weights) {
   for (const NamedWeight& weight : weights.tensors()) {
     if (weight.slices.is_whole() && !weight.is_of_own_expert) continue;
@@ -103,13 +113,7 @@ void save_network(Network& network, std::vector<TensorToWrite> tensors,
       options.dtype.empty() ? weights.flat().scalar_type() : scalar_type(options.dtype);
   json::object config = config_json(network.config());
   config.erase("quantization_config");  // of the files that were read
-  // Models that see images keep it in the settings of their text.
-  json::value* text = config.if_contains("text_config");
-  const bool is_outside = config.contains("dtype") || config.contains("torch_dtype");
-  json::object& told =
-      text != nullptr && text->is_object() && !is_outside ? text->get_object() : config;
-  // The newer form writes "dtype"; everything reads "torch_dtype".
-  told[told.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_word(dtype);
+  tell_dtype(config, dtype);
   write_file(directory / "config.json", to_pretty_json(config));
   for (TensorToWrite& tensor : tensors) tensor.dtype = dtype;
   for (const WidelyStored& stored : weights.widely_stored()) {

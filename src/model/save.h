@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json.h"
 #include "model/network.h"
 #include "model/safetensors.h"
 
@@ -28,6 +29,9 @@ void save_network(Network& network, const std::filesystem::path& directory,
 void save_network(Network& network, std::vector<TensorToWrite> weights,
                   const std::vector<NamedConstant>& constants,
                   const std::filesystem::path& directory, const SaveOptions& options = {});
+
+/// Sets the precision that config.json names.
+void tell_dtype(json::object& config, at::ScalarType dtype);
 
 /// Throws ConfigError when `weights` are slices of a parallel layout: written under the names of
 /// whole tensors nobody could read them.

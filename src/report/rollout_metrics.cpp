@@ -30,10 +30,6 @@ bool has_failed(const std::vector<const Sample*>& execution) {
       execution, [](const Sample* sample) { return sample->status == Status::kFailed; });
 }
 
-bool is_right(const std::vector<const Sample*>& execution, const std::string& reward_key) {
-  return !has_failed(execution) && execution_reward(execution, reward_key) == 1.0;
-}
-
 /// Names of reward records are a function's, which may make up any number of them.
 constexpr std::size_t kMostRewardParts = 64;
 
@@ -44,6 +40,18 @@ double number_of(const json::object& fields, std::string_view name) {
 }
 
 }  // namespace
+
+bool is_right(const std::vector<const Sample*>& execution, const std::string& reward_key) {
+  return !has_failed(execution) && execution_reward(execution, reward_key) == 1.0;
+}
+
+double pass_at_k(int64_t size, int64_t correct, int64_t k) {
+  if (size - correct < k) return 1;
+  double all_wrong = 1;  // C(size - correct, k) / C(size, k)
+  for (int64_t j = size - correct + 1; j <= size; ++j)
+    all_wrong *= 1.0 - static_cast<double>(k) / static_cast<double>(j);
+  return 1 - all_wrong;
+}
 
 void add_statistics(Metrics& metrics, const std::string& name, std::vector<double> values) {
   if (values.empty()) return;
@@ -235,11 +243,7 @@ Metrics pass_at_k(std::span<const Group> groups, const std::string& reward_key,
     for (const auto& [size, correct] : tallies) {
       if (size < k) continue;
       ++num_groups;
-      double all_wrong = 1;  // C(g - c, k) / C(g, k)
-      for (int64_t j = size - correct + 1; j <= size; ++j) {
-        all_wrong *= 1.0 - static_cast<double>(k) / static_cast<double>(j);
-      }
-      total += size - correct < k ? 1.0 : 1.0 - all_wrong;
+      total += pass_at_k(size, correct, k);
     }
     metrics[fmt::format("{}pass@{}", prefix, k)] = total / static_cast<double>(num_groups);
   }

@@ -43,6 +43,13 @@ Metrics reward_part_metrics(std::span<const Group> groups, const std::string& re
 /// non_generation_time/... where users' functions set it. All under perf/.
 Metrics rollout_speed(std::span<const Group> groups, double seconds, int64_t num_devices);
 
+/// Whether the reward of an execution is exactly 1, and none of its samples has failed.
+bool is_right(const std::vector<const Sample*>& execution, const std::string& reward_key);
+
+/// Unbiased estimate that one of k executions is right, of a group of `size` of which `correct` are (arXiv
+/// 2107.03374, section 2.1). `size` is at least k.
+double pass_at_k(int64_t size, int64_t correct, int64_t k);
+
 /// Unbiased pass@k for k = 1, 2, 4, ... up to the size of the largest group (spec 19.2): 1 - C(g -
 /// c, k) / C(g, k), mean over groups of at least k, where c rewards of the g executions are exactly
 /// 1; one with a failed sample is not right. Empty for groups of one. Names: <prefix>pass@<k>.

@@ -19,8 +19,7 @@ class EvalBatch {
   /// References outlive it.
   EvalBatch(const RolloutContext& context, std::string name, ResponseRules rules,
             const std::atomic<bool>& stop, std::function<void(const Group&)> on_group,
-            std::promise<std::vector<Group>> finished,
-            std::function<void()> on_end);
+            std::promise<std::vector<Group>> finished, std::function<void()> on_end);
 
   // These throw nothing: what goes wrong is in the promise.
 

@@ -150,10 +150,9 @@ class Rollout::Thread {
                                     on_group = std::move(on_group),
                                     finished = std::move(finished)]() mutable {
       const auto where = evaluations_.emplace(evaluations_.end());
-      *where = std::make_unique<EvalBatch>(context_, fmt::format("eval{}", num_evaluations_++),
-                                           std::move(rules), stop, std::move(on_group),
-                                           std::move(finished),
-                                           [this, where] { evaluations_.erase(where); });
+      *where = std::make_unique<EvalBatch>(
+          context_, fmt::format("eval{}", num_evaluations_++), std::move(rules), stop,
+          std::move(on_group), std::move(finished), [this, where] { evaluations_.erase(where); });
       (*where)->begin(std::move(groups));
       look_at_stop_flags();
     });

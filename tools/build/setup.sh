@@ -37,7 +37,7 @@ require_packages() {
     return
   fi
   local packages=(g++ cmake ninja-build ccache mold git ca-certificates xz-utils pkg-config python3 python3-venv
-    libcli11-dev libyaml-cpp-dev libssl-dev libpcre2-dev libgtest-dev libgmock-dev libexpected-dev bubblewrap)
+    libcli11-dev libyaml-cpp-dev libssl-dev libpcre2-dev libedit-dev libgtest-dev libgmock-dev libexpected-dev bubblewrap)
   local minor missing=() name
   for name in "${packages[@]}"; do is_installed "$name" || missing+=("$name"); done
   if ! minor=$(boost_minor); then

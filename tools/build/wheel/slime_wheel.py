@@ -23,7 +23,10 @@ PACKAGES = ("slime", "slime_plugins")
 TAG = "py3-none-manylinux_2_34_x86_64"
 COMMANDS = "[console_scripts]\nslime = slime.program:main\nslime-sandbox = slime.program:sandbox_main\n"
 # Debian's packages that are linked statically; their licences travel along.
-STATIC_PACKAGES = ("libboost*-dev", "libboost-url*-dev", "libcli11-dev", "libexpected-dev", "libpcre2-dev", "libssl-dev", "libyaml-cpp-dev")
+STATIC_PACKAGES = (
+    ("libboost*-dev", "libboost-url*-dev", "libbsd-dev", "libcli11-dev", "libedit-dev", "libexpected-dev", "libmd-dev")
+    + ("libncurses-dev", "libpcre2-dev", "libssl-dev", "libyaml-cpp-dev")
+)
 
 
 def _found(pattern, file):

@@ -1,0 +1,69 @@
+#include "cli/export.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "cli/options.h"
+#include "cli/run_model.h"
+#include "core/error.h"
+#include "exports/export_model.h"
+#include "exports/model_card.h"
+#include "model/safetensors.h"
+
+namespace slime::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string name_of_folder(const fs::path& folder) {
+  const fs::path path = fs::absolute(folder).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+uint64_t bytes_below(const fs::path& folder) {
+  uint64_t bytes = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  return bytes;
+}
+
+}  // namespace
+
+int export_model(std::span<const std::string> arguments) {
+  std::string word, dtype;
+  fs::path out;
+  CLI::App app(
+      "The model of a run as a directory of its own: config, weights, tokenizer, generation "
+      "settings and a card of how it was trained; nothing of the run.\n\n  slime export runs/first "
+      "my-model\n  slime export runs/first@120 my-model-fp8 --dtype fp8",
+      "slime export");
+  app.add_option("RUN", word,
+                 "a run directory: its newest checkpoint, RUN@120 that of step 120; or a model "
+                 "directory")
+      ->required();
+  app.add_option("OUT", out, "the new directory; one that is there is not replaced")->required();
+  app.add_option("--dtype", dtype,
+                 "bf16, fp32 (from the optimizer's master weights where they are saved), or fp8 "
+                 "(float8 e4m3 in blocks of 128 x 128); default: as saved");
+  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  const exports::ExportPrecision precision = exports::export_precision(dtype);
+  const std::optional<RunModel> run = run_model(word);
+  const fs::path source = run ? run->checkpoint : fs::path(model_of_word(word, "slime export"));
+  exports::CardOf card{.title = name_of_folder(out), .precision = dtype};
+  if (run) {
+    card.run = run->run;
+    card.step = run->step;
+  }
+  exports::make_whole(out, [&](const fs::path& target) {
+    exports::export_model(source, target, precision);
+    model::write_file(target / "README.md", exports::model_card(card));
+  });
+  fmt::print("{}: {:.1f} MB{}\n", out.string(), static_cast<double>(bytes_below(out)) / 1e6,
+             run ? fmt::format(", of rollout step {}", run->step) : "");
+  fmt::print("GGUF: python3 llama.cpp/convert_hf_to_gguf.py {0} --outfile {0}.gguf\n",
+             out.string());
+  return 0;
+}
+
+}  // namespace slime::cli

@@ -1,0 +1,76 @@
+#include "cli/run_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "cli/by_name.h"
+#include "core/error.h"
+#include "train/checkpoint_directory.h"
+
+namespace slime::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_run(const fs::path& folder) {
+  std::error_code none;
+  return fs::is_regular_file(folder / "run.json", none) && !fs::exists(folder / "COMMITTED", none);
+}
+
+std::optional<int64_t> step_of(std::string_view word) {
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), step);
+  if (error != std::errc() || end != word.data() + word.size() || step < 0) return std::nullopt;
+  return step;
+}
+
+/// "iter_0000120" of a checkpoint's folder; -1: another name.
+int64_t step_of_folder(const fs::path& checkpoint) {
+  const std::string name = checkpoint.filename().string();
+  constexpr std::string_view kBegin = "iter_";
+  if (!name.starts_with(kBegin)) return -1;
+  return step_of(std::string_view(name).substr(kBegin.size())).value_or(-1);
+}
+
+}  // namespace
+
+std::optional<RunModel> run_model(const std::string& word) {
+  fs::path folder = word;
+  std::optional<int64_t> step;
+  if (!is_run(folder)) {
+    const std::size_t at = word.rfind('@');
+    if (at == std::string::npos || !is_run(word.substr(0, at))) return std::nullopt;
+    folder = word.substr(0, at);
+    step = step_of(std::string_view(word).substr(at + 1));
+    if (!step)
+      throw ConfigError(fmt::format("{}: behind @ comes the number of a rollout step", word));
+  }
+  std::error_code error;
+  const fs::path latest = fs::canonical(folder / "latest", error);
+  if (error)
+    throw ConfigError(
+        fmt::format("{}: the run has saved no checkpoint (--save-interval)", folder.string()));
+  if (!step) return RunModel{folder, latest, step_of_folder(latest)};
+  const fs::path root = latest.parent_path();
+  const std::vector<int64_t> steps = train::committed_iterations(root);
+  if (std::ranges::find(steps, *step) == steps.end())
+    throw ConfigError(fmt::format("{}: there is no checkpoint of step {}; there are those of {}",
+                                  folder.string(), *step, fmt::join(steps, ", ")));
+  return RunModel{folder, root / train::checkpoint_name(*step), *step};
+}
+
+std::string model_of_word(const std::string& word, const std::string& whose) {
+  if (const auto run = run_model(word)) return run->checkpoint.string();
+  std::string directory = model_by_name(word, hub::Wanted::kModel, "MODEL", whose);
+  if (!fs::exists(directory))
+    throw ConfigError(fmt::format(
+        "{}: is no model directory, no run directory and no name of a model (Qwen/Qwen3-0.6B)",
+        word));
+  return directory;
+}
+
+}  // namespace slime::cli
