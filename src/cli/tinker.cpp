@@ -34,7 +34,7 @@
 namespace slime::cli {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kTinkerHelp =
     "slime tinker: a model that is trained and sampled by requests (docs/python.md).\n\n"
     "  slime tinker --door DIR FLAGS OF slime train            for slime.start of Python\n"
     "  slime tinker --port N --store DIR FLAGS OF slime train  for clients of the protocol\n\n"
@@ -177,7 +177,7 @@ int serve_requests(const TinkerOptions& options) {
 
 int tinker(std::span<const std::string> arguments) {
   if (std::ranges::find(arguments, "--help") != arguments.end()) {
-    fmt::print("{}", kHelp);
+    fmt::print("{}", kTinkerHelp);
     return 0;
   }
   const TinkerOptions options = parse_tinker(arguments);
