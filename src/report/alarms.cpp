@@ -301,7 +301,13 @@ std::optional<Alarm> find_difference(const RunMetrics& metrics, const AlarmRules
 
 }  // namespace
 
-std::vector<Alarm> find_alarms(const RunMetrics& metrics, std::optional<double> groups_per_step,
+std::optional<double> groups_per_step(const json::object& flags) {
+  const json::value* groups = flags.if_contains("--rollout-batch-size");
+  if (groups == nullptr || !groups->is_number()) return std::nullopt;
+  return groups->to_number<double>();
+}
+
+std::vector<Alarm> find_alarms(const RunMetrics& metrics, std::optional<double> groups,
                                const AlarmRules& rules) {
   std::vector<Alarm> alarms;
   const auto add = [&alarms](std::optional<Alarm> alarm) {
@@ -309,8 +315,7 @@ std::vector<Alarm> find_alarms(const RunMetrics& metrics, std::optional<double> 
   };
   add(RewardHacking(metrics, rules).find());
   add(find_zero_gradients(metrics, rules));
-  if (groups_per_step && *groups_per_step > 0)
-    add(find_dead_groups(metrics, *groups_per_step, rules));
+  if (groups && *groups > 0) add(find_dead_groups(metrics, *groups, rules));
   add(find_difference(metrics, rules));
   add(find_stale_tokens(metrics, rules));
   std::ranges::stable_sort(alarms, std::ranges::greater{}, &Alarm::is_now);

@@ -54,8 +54,11 @@ struct Alarm {
   json::object look;
 };
 
-/// `groups_per_step`: of the run's settings; without it dead groups are not looked for.
-std::vector<Alarm> find_alarms(const RunMetrics& metrics, std::optional<double> groups_per_step,
+/// Prompts of a step, from the flags in run.json.
+std::optional<double> groups_per_step(const json::object& flags);
+
+/// Without `groups` dead groups are not looked for.
+std::vector<Alarm> find_alarms(const RunMetrics& metrics, std::optional<double> groups,
                                const AlarmRules& rules = {});
 
 json::array to_json(const std::vector<Alarm>& alarms);

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/replace_file.h"
+#include "report/alarms.h"
 #include "report/metrics_json.h"
 #include "report/page.h"
 #include "report/report_rollouts.h"
@@ -165,6 +167,10 @@ std::string report_page(const fs::path& run_dir, const ReportLimits& limits, Rep
   data["planned_steps"] = planned.is_number() ? planned : json::value();
   data["flags"] = flags_json(run);
   data["metrics"] = metrics_json(metrics);
+  const json::value* flags = run.if_contains("flags");
+  const bool has_flags = flags != nullptr && flags->is_object();
+  data["alarms"] = to_json(
+      find_alarms(metrics, has_flags ? groups_per_step(flags->get_object()) : std::nullopt));
   data["timeline"] = timeline_json(run_dir / "timeline.jsonl", {}, result.problems);
   data["problems"] = json::array(result.problems.begin(), result.problems.end());
 
@@ -176,8 +182,9 @@ std::string report_page(const fs::path& run_dir, const ReportLimits& limits, Rep
   std::string page(page_file("report.html"));
   page = replaced(std::move(page), "%TITLE%", html_escaped(name + " - slime"));
   page = replaced(std::move(page), "%STYLE%", page_file("style.css"));
-  const std::string script = joined_modules(
-      {"dom.js", "plots.js", "charts.js", "lanes.js", "tokens.js", "rollouts.js", "page.js"});
+  const std::string script =
+      joined_modules({"dom.js", "plots.js", "charts.js", "lanes.js", "tokens.js", "alarm_card.js",
+                      "rollouts.js", "page.js"});
   page = replaced(std::move(page), "%SCRIPT%", script);
   // Last, so that no mark is looked for in what a run wrote.
   page = replaced(std::move(page), "%DATA%", script_safe(std::move(text)));

@@ -94,6 +94,24 @@ TEST_F(ReportTest, TheLaterLineOfAStepCountsAndStrayStepsAreSorted) {
             json::parse(R"({"steps": [1, 2], "values": [5.0, 3.0]})"));
 }
 
+TEST_F(ReportTest, AlarmsAreOnThePage) {
+  std::string lines;
+  for (int step = 0; step < 3; ++step)
+    lines += fmt::format("{{\"step\": {}, \"train/grad_norm\": 0.0}}\n", step);
+  write("metrics.jsonl", lines);
+  const json::value alarms = data().at("alarms");
+  ASSERT_EQ(alarms.as_array().size(), 1u);
+  EXPECT_EQ(alarms.at(0).at("kind"), "zero_gradients");
+}
+
+TEST_F(ReportTest, ModulesOfThePageBecomeOneScript) {
+  write("metrics.jsonl", "{\"step\": 0, \"x\": 1}\n");
+  const std::string text = page();
+  EXPECT_EQ(text.find("\nimport "), std::string::npos);
+  EXPECT_EQ(text.find("\nexport "), std::string::npos);
+  EXPECT_NE(text.find("\nclass Plot {"), std::string::npos);
+}
+
 TEST_F(ReportTest, MalformedLinesAreNamedAndSkipped) {
   write("metrics.jsonl",
         "{\"step\": 0, \"x\": 1}\nnot json\n[1]\n{\"x\": 1}\n{\"step\": 1, \"x\": 2}\n{\"step\": "

@@ -11,7 +11,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kPointsPerMetric = 4000;
-constexpr double kUsualGroups = 32;  // the default of --rollout-batch-size
 
 }  // namespace
 
@@ -33,11 +32,6 @@ json::object flags_of(const fs::path& folder) {
   json::object run = report::read_run_record(folder / "run.json", ignored);
   json::value* flags = run.if_contains("flags");
   return flags != nullptr && flags->is_object() ? std::move(flags->get_object()) : json::object();
-}
-
-double groups_per_step(const json::object& flags) {
-  const json::value* groups = flags.if_contains("--rollout-batch-size");
-  return groups != nullptr && groups->is_number() ? groups->to_number<double>() : kUsualGroups;
 }
 
 }  // namespace slime::view

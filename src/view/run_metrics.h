@@ -21,7 +21,4 @@ report::RunMetrics metrics_of_run(const std::filesystem::path& folder);
 /// Flags of run.json that differ from the defaults.
 json::object flags_of(const std::filesystem::path& folder);
 
-/// Prompts of a step.
-double groups_per_step(const json::object& flags);
-
 }  // namespace slime::view

@@ -290,7 +290,7 @@ HttpResponse steps(SampleStore& store, const std::filesystem::path& folder) {
 
 HttpResponse alarms(const std::filesystem::path& folder) {
   return ok(report::to_json(
-      report::find_alarms(metrics_of_run(folder), groups_per_step(flags_of(folder)))));
+      report::find_alarms(metrics_of_run(folder), report::groups_per_step(flags_of(folder)))));
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ constexpr auto kPageFiles = std::to_array<PageFile>({
     {"run_list.js", kScript},
     {"samples.js", kScript},
     {"group.js", kScript},
+    {"alarm_card.js", kScript},
     {"alarms.js", kScript},
     {"settings.js", kScript},
     {"live.js", kScript},

@@ -1,6 +1,7 @@
 """`slime view`: a page over runs that grow, and its routes."""
 
 import json
+import time
 import urllib.request
 
 import pytest
@@ -132,3 +133,113 @@ def test_every_file_that_the_page_names_is_served(server):
             text = reply.read().decode()
         open_names += [line.split('"./')[1].split('"')[0] for line in text.splitlines() if line.startswith("import ")]
     assert "plots.js" in seen
+
+
+HOSTILE = "</script><img src=x onerror=alert(1)> \u2028 \U0001f600 \"quoted\" line\nbreak"
+
+
+def sample(group, index, **fields):
+    """A line of a rollout file."""
+    return json.dumps({
+        "group_index": group, "index_in_group": index, "prompt": f"<user>What is {group}+1?</user>", "tokens": [1, 2, 3], "response": "it is",
+        "response_length": 2, "reward": 1.0, "status": "completed", "label": str(group + 1), "loss_mask": None, "weight_versions": [[3, 2]],
+        "rollout_log_probs": [-0.5, -0.25], "train_log_probs": [-0.5, -0.25], "token_texts": ["it", " is"], "remove_sample": False, **fields,
+    }, ensure_ascii=False) + "\n"  # fmt: skip
+
+
+@pytest.fixture
+def samples(runs, server):
+    """A function that asks for a table of run a: (group, index) of its rows, and the whole answer."""
+    folder = runs / "a" / "rollouts"
+    folder.mkdir()
+    (folder / "step_000000.jsonl").write_text(sample(0, 0) + sample(0, 1, reward=1.0) + "no json\n" + sample(1, 0, reward=0.0) + sample(1, 1))
+    (folder / "step_000001.jsonl").write_text(
+        sample(2, 0, reward=0.0, status="truncated", response_length=900, weight_versions=[[1, 1], [4, 1]])
+        + sample(2, 1, reward=0.25, train_log_probs=[-0.5, -1.5], response=HOSTILE)
+    )
+
+    def ask(query="", until_indexed=True):
+        for _ in range(600):
+            status, body = server.request("GET", f"/api/samples?run=a{query}")
+            assert status == 200, body
+            if not until_indexed or body["num_indexed"] == body["num_steps"]:
+                return [(row["group"], row["index"]) for row in body["rows"]], body
+            time.sleep(0.05)
+        raise AssertionError("the steps were not indexed")
+
+    return ask
+
+
+def test_tables_are_filtered_and_sorted(samples):
+    rows, body = samples()
+    assert rows == [(2, 0), (2, 1), (0, 0), (0, 1), (1, 0), (1, 1)]  # the newest step first
+    assert (body["total"], body["first_step"], body["last_step"]) == (6, 0, 1)
+    assert body["mean_reward"] == pytest.approx(3.25 / 6)
+    assert body["rows"][3]["place"] == 1 and body["rows"][4]["place"] == 2  # among the samples: the bad line is none
+    assert samples("&step=0&reward=0")[0] == [(1, 0)]
+    assert samples("&status=truncated")[0] == [(2, 0)]
+    assert samples("&sort=length-&limit=1")[0] == [(2, 0)]
+    assert samples("&sort=difference-&limit=1")[0] == [(2, 1)]
+    assert samples("&sort=reward%2B&limit=3")[0] == [(2, 0), (1, 0), (2, 1)]
+    assert samples("&sort=version%2B&limit=1")[0] == [(2, 0)]
+    assert samples("&version=4")[0] == [(2, 0)]
+    assert samples("&version=3&step=1")[0] == [(2, 0), (2, 1)]  # made between versions 1 and 4
+    assert samples("&dead=1")[0] == [(0, 0), (0, 1)]
+    assert samples("&group=1")[0] == [(1, 0), (1, 1)]
+    assert samples("&offset=4&limit=1")[0] == [(1, 0)]
+    assert samples("&last_step=0&limit=1")[0] == [(0, 0)]
+
+
+def test_texts_are_searched_as_they_are_not_as_they_are_written(samples):
+    assert samples("&text=WHAT%20is%201")[0] == [(1, 0), (1, 1)]
+    for words in ("line%0Abreak", "%22quoted%22", "%F0%9F%98%80", "onerror%3Dalert"):
+        assert samples("&text=" + words)[0] == [(2, 1)], words
+    assert samples("&text=token_texts")[0] == []  # a name of the file, not of a text
+
+
+def test_every_sample_and_group_is_reachable(server, samples):
+    samples()
+    status, body = server.request("GET", "/api/sample?run=a&step=1&place=1")
+    assert status == 200 and body["response"] == HOSTILE and body["token_texts"] == ["it", " is"]
+    status, body = server.request("GET", "/api/group?run=a&step=0&group=1")
+    assert [one["reward"] for one in body["samples"]] == [0.0, 1.0]
+    assert [one["advantage"] for one in body["samples"]] == pytest.approx([-0.7071, 0.7071], abs=1e-3)
+    assert body["previous"] == 0 and "next" not in body
+    for path in ("sample?run=a&step=1&place=2", "sample?run=a&step=7&place=0", "sample?run=a&step=1&place=-1", "group?run=a&step=x&group=1"):
+        assert server.request("GET", f"/api/{path}")[0] == 400, path
+
+
+def test_a_step_that_is_made_again_is_read_again(runs, samples):
+    assert samples("&step=0")[1]["total"] == 4
+    (runs / "a" / "rollouts" / "step_000000.jsonl").write_text(sample(5, 0))
+    for _ in range(100):
+        rows, _ = samples("&step=0")
+        if rows == [(5, 0)]:
+            break
+        time.sleep(0.05)
+    assert rows == [(5, 0)]
+
+
+@pytest.mark.parametrize("query", ["sort=size-", "sort=length", "reward=x", "reward=nan", "status=done", "limit=201", "limit=0", "offset=-1", "step=-1", "text=" + "a" * 201])
+def test_queries_beyond_their_limits_are_refused(server, query):
+    status, body = server.request("GET", f"/api/samples?run=a&{query}")
+    assert status == 400
+    assert query.split("=")[0] in body["error"]["message"]
+
+
+def test_alarms_lead_to_the_samples_that_show_them(runs, server):
+    rows = [row(s, **{"train/grad_norm": 0.0 if s > 20 else 0.5, "rollout/raw_reward": 0.5}) for s in range(30)]
+    (runs / "a" / "metrics.jsonl").write_text("".join(rows))
+    status, alarms = server.request("GET", "/api/alarms?run=a")
+    assert [alarm["kind"] for alarm in alarms] == ["zero_gradients"]
+    assert alarms[0]["look"] == {"step": 29} and alarms[0]["is_now"]
+    assert server.request("GET", "/api/alarms?run=b") == (200, [])
+
+
+def test_runs_that_begin_later_are_listed(runs, server):
+    make_run(runs / "later")
+    for _ in range(200):
+        if len(server.request("GET", "/api/runs")[1]) == 3:
+            break
+        time.sleep(0.1)
+    assert server.request("GET", "/api/metrics?run=later")[0] == 200

@@ -1,5 +1,6 @@
 // Alarms of the runs that are shown: what happened, and where to look.
 
+import { alarm_card } from "./alarm_card.js";
 import { ask } from "./feed.js";
 import { link_to } from "./state.js";
 import { make } from "./dom.js";
@@ -7,15 +8,6 @@ import { make } from "./dom.js";
 const PAUSE_MS = 5000;
 /** What a filter of samples may say; everything else of the address stays. */
 const NO_FILTER = { step: "", sort: "", status: "", reward: "", version: "", text: "", dead: "", upto: "", group: "", open: "" };
-
-/** The card of an alarm; `links` lead to what shows it. */
-export function alarm_card(alarm, name, ...links) {
-  const when = alarm.first_step === alarm.last_step ? `step ${alarm.last_step}` : `steps ${alarm.first_step} to ${alarm.last_step}`;
-  return make("article", { class: `alarm ${alarm.is_now ? "now" : ""}` },
-    make("div", { class: "alarm-head" }, make("b", { text: alarm.title }), name ? make("span", { class: "run-tag", text: name }) : null,
-      make("span", { class: `pill ${alarm.is_now ? "bad" : "plain"}`, text: alarm.is_now ? "now" : "over" }), make("span", { class: "when", text: when })),
-    make("p", { text: alarm.what }), make("p", { class: "advice", text: alarm.advice }), links.length ? make("div", { class: "links" }, ...links) : null);
-}
 
 export class AlarmsPanel {
   constructor(feed) {

@@ -2,6 +2,7 @@
 
 import { Charts, RunSeries, evaluations_of, loss_of, reward_of } from "./charts.js";
 import { Rollouts } from "./rollouts.js";
+import { alarm_card } from "./alarm_card.js";
 import { build_lanes } from "./lanes.js";
 import { duration_text, make, number_text, plural, theme_button } from "./dom.js";
 import { redraw_all, set_range, view } from "./plots.js";
@@ -70,9 +71,16 @@ function build_problems() {
     make("ul", {}, ...report.problems.map((text) => make("li", { text })))));
 }
 
+function build_alarms() {
+  const show = (alarm) => make("button", { text: `Samples of step ${alarm.last_step}`, onclick: () => document.dispatchEvent(new CustomEvent("pickstep", { detail: alarm.last_step })) });
+  const cards = report.alarms.map((alarm) => alarm_card(alarm, null, ...(report.rollouts.length ? [show(alarm)] : [])));
+  if (cards.length) document.getElementById("problems").append(make("div", { class: "alarms" }, ...cards));
+}
+
 build_header();
 build_toolbar();
 build_problems();
+build_alarms();
 new Charts(document.getElementById("plots")).show([run]);
 build_lanes(document.getElementById("lanes"), report.timeline);
 new Rollouts(document.getElementById("rollouts"), report.rollouts);
