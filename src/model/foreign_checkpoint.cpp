@@ -13,6 +13,16 @@ namespace fs = std::filesystem;
 
 constexpr int kMostLooked = 4096;  // entries of a folder
 
+/// A word of a command that is typed into a shell.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 /// A whole command: what it makes lies beside the checkpoint, so that the next message finds it.
 std::string how_to_convert(const fs::path& folder, const std::string& model) {
   const std::string input = (folder / "").lexically_normal().parent_path().string();
@@ -24,7 +34,7 @@ std::string how_to_convert(const fs::path& folder, const std::string& model) {
   return fmt::format(
       "{}: convert it, python3 tools/convert_torch_dist_to_hf.py --input-dir {} --output-dir {} "
       "--origin-hf-dir {}, and give {} in its place",
-      kIs, input, output, model, output);
+      kIs, shell_word(input), shell_word(output), shell_word(model), output);
 }
 
 /// Whose files these are, and what to do; empty: nobody's that is known.

@@ -55,6 +55,14 @@ TEST_F(ForeignCheckpoint, TheCommandThatConvertsTheNewestIsWholeAndFoundAgain) {
               HasSubstr(input + "-hf is what it was converted to: give that in its place"));
 }
 
+TEST_F(ForeignCheckpoint, TheCommandCanBeTypedWhateverThePathsAre) {
+  touch("a run's/iter_0000001/__0_0.distcp");
+  const std::string input = (root_ / "a run'\\''s/iter_0000001").string();
+  EXPECT_THAT(foreign_checkpoint(root_ / "a run's", "M"),
+              HasSubstr("--input-dir '" + input + "' --output-dir '" + input +
+                        "-hf' --origin-hf-dir M, and give "));
+}
+
 TEST_F(ForeignCheckpoint, OfOlderMegatronToo) {
   touch("iter_0000100/mp_rank_00/model_optim_rng.pt");
   EXPECT_THAT(foreign_checkpoint(root_), HasSubstr("Megatron-LM (torch)"));
