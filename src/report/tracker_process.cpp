@@ -25,7 +25,8 @@ extern char** environ;
 namespace slime::report {
 namespace {
 
-constexpr int kStartMilliseconds = 120'000;  // wandb.init talks to its server
+constexpr int kStartMilliseconds =
+    300'000;  // wandb.init talks to its server, mlflow makes a database
 constexpr int kFinishMilliseconds = 60'000;
 constexpr int kPipeBytes = 1 << 20;
 constexpr const char* kDefaultProject = "slime";

@@ -74,8 +74,10 @@ class MLflow:
     def __init__(self, start):
         self.mlflow = importlib.import_module("mlflow")
         if not os.environ.get("MLFLOW_TRACKING_URI"):
-            store = os.path.join(os.path.dirname(os.path.abspath(start["run_dir"])), "mlflow.db")
-            self.mlflow.set_tracking_uri("sqlite:///" + store)
+            folder = os.path.dirname(os.path.abspath(start["run_dir"]))
+            self.mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+            if self.mlflow.get_experiment_by_name(start["project"]) is None:
+                self.mlflow.create_experiment(start["project"], artifact_location=f"{folder}/mlartifacts")
         self.mlflow.set_experiment(start["project"])
         self.mlflow.start_run(run_name=run_name(start))
         flags = start["config"].get("flags", {})
