@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import SLIME, run_slime, train_command
+from conftest import ROOT, SLIME, run_slime, train_command
 from hub_server import HubServer
 
 TOKEN = "hf_secretsecretsecret"
@@ -253,6 +253,31 @@ def test_a_split_is_the_files_that_the_page_names(hub, slime, task, tmp_path):
     ]  # fmt: skip
     assert slime("download", "hf://datasets/acme/sums:hard/train").stdout.strip() == f"{snapshot}/hard/all.jsonl"
     assert "has no split dev in its configuration main; it has train, test" in problem(slime("download", "acme/sums:dev"))
+
+
+GSM8K_PAGE = b"""---
+configs:
+- config_name: main
+  data_files: [{split: train, path: main/train.jsonl}, {split: test, path: main/test.jsonl}]
+---
+"""
+
+
+def test_the_quickstart_of_gsm8k_reads_model_and_data_by_name(hub, model_files, tmp_path):
+    questions = [{"question": f"Ann has {i} apples and buys 1.", "answer": f"{i} + 1 = <<{i}+1={i + 1}>>{i + 1}\n#### {i + 1}"} for i in range(8)]
+    lines = "".join(json.dumps(row) + "\n" for row in questions).encode()
+    hub.add("models", "Qwen/Qwen3-0.6B", model_files)
+    hub.add("datasets", "openai/gsm8k", {"README.md": GSM8K_PAGE, "main/train.jsonl": lines, "main/test.jsonl": lines})
+    variables = {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": hub.url, "SLIME_BINARY": str(SLIME), "RUNS": str(tmp_path / "runs")}
+    script = [str(ROOT / "examples" / "quickstart" / "gsm8k.sh")]
+    dry = run_slime([*script, "--dry-run"], env={**os.environ, **variables})
+    assert dry.returncode == 0, dry.stdout + dry.stderr
+    assert hub.requests == [] and "Qwen/Qwen3-0.6B: is not in the cache" in dry.stdout
+    few = ["--num-rollout", "1", "--rollout-batch-size", "2", "--n-samples-per-prompt", "2", "--global-batch-size", "4"]
+    done = run_slime([*script, *few, "--rollout-max-response-len", "4", "--device", "cpu"], env={**os.environ, **variables})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "eval/gsm8k" in (tmp_path / "runs" / "gsm8k" / "metrics.jsonl").read_text()
+    assert (tmp_path / "runs" / "gsm8k" / "report.html").exists()
 
 
 def test_a_run_trains_on_names(hub, slime, work, model_files, task, tmp_path):
