@@ -93,11 +93,11 @@ def check_figures() -> list[str]:
     """The README's table of speed is that of docs/benchmarks/h200.json."""
     problems = []
     figures = {row["name"]: row for row in json.loads((ROOT / "docs/benchmarks/h200.json").read_text())}
-    for name, *cells in re.findall(r"^\| `([\w.-]+)`: .* \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE):
+    for name, *cells in re.findall(r"^\| `([\w.-]+)`: .* \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", (ROOT / "docs/benchmarks/README.md").read_text(), re.MULTILINE):
         said = [float(cell.replace(",", "")) for cell in cells]
         measured = [figures[name][key] for key in ("value", "peer", "limit")]
         if said != measured:
-            problems.append(f"README.md: {name} says {said}, docs/benchmarks/h200.json {measured}")
+            problems.append(f"docs/benchmarks/README.md: {name} says {said}, docs/benchmarks/h200.json {measured}")
     return problems
 
 
