@@ -112,8 +112,7 @@ void open_environment(config::ParsedFlags& flags) {
   set(config.apply_chat_template, true, config);
   set(config.custom_generate_function_path, std::string(kGenerate), config);
   if (!flags.gives("--reward-key")) set(config.reward_key, std::string(kRewardField), config);
-  if (!flags.gives("--max-failed-groups"))
-    set(config.max_failed_groups, kMostFailedGroups, config);
+  if (!flags.gives("--max-failed-groups")) set(config.max_failed_groups, kMostFailedGroups, config);
   if (!config.eval_interval) return;
   if (!flags.gives("--eval-reward-key"))
     set(config.eval_reward_key, std::string(kRewardField), config);

@@ -8,7 +8,7 @@ of this folder with a class `Connector`, which has
     __init__(name, settings)         imports the framework and loads the environment; raises EnvironmentProblem
     is_endless                       whether tasks() never ends
     tasks()                          yields (prompt, task): what people see of it, and a JSON object that play() gets
-    play(task, sample, engine)       plays one episode; returns its samples and a Score
+    play(task, sample, engine)       plays one episode; returns its samples, each with a Score's record as its reward
 """
 
 import dataclasses
@@ -40,6 +40,9 @@ KINDS = {
 }
 
 
+SPLIT = ("num_tasks", "num_eval_tasks")  # settings that __main__.py reads
+
+
 @dataclasses.dataclass
 class Score:
     """Of one episode: `reward` is trained, `parts` are metrics."""
@@ -48,6 +51,7 @@ class Score:
     parts: dict = dataclasses.field(default_factory=dict)
 
     def record(self):
+        """What a sample has as its reward."""
         numbers = {name: value for name, value in self.parts.items() if isinstance(value, (int, float)) and name != "reward"}
         return {**numbers, "reward": float(self.reward)}
 
@@ -89,7 +93,8 @@ def open_environment(environment, settings):
             raise EnvironmentProblem(f"{kind.package} cannot be imported by {sys.executable}: {error}") from error
         raise EnvironmentProblem(f"{sys.executable} has no {kind.package}: {sys.executable} -m pip install {kind.install}, "
                                  "or name an interpreter that has it: --plugin-python") from None  # fmt: skip
-    return importlib.import_module(kind.module).Connector(name, dict(settings))
+    own = {key: value for key, value in settings.items() if key not in SPLIT}
+    return importlib.import_module(kind.module).Connector(name, own)
 
 
 async def generate(args, sample, sampling_params, evaluation=False):
@@ -104,9 +109,10 @@ async def generate(args, sample, sampling_params, evaluation=False):
         max_context_tokens=args.rollout_max_context_len or 0,
         is_evaluation=evaluation,
     )
-    samples, score = await _opened(args.environment, args.environment_args).play(task, sample, engine)
+    samples = await _opened(args.environment, args.environment_args).play(task, sample, engine)
     if not samples:
         raise RuntimeError("the episode ended without a token of the model's")
-    for each in samples:
-        each.reward = score.record()
     return samples
+
+
+generate.abort_mode = "request"  # an episode that is aborted is played again from its beginning

@@ -13,7 +13,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from slime.environments import EnvironmentProblem, open_environment
+from slime.environments import SPLIT, EnvironmentProblem, open_environment
 
 ENDLESS, MOST, EVALUATED = 1000, 1_000_000, 64
 
@@ -40,7 +40,7 @@ def write_rows(tasks, name):
 
 
 def number(settings, name):
-    value = settings.pop(name, None)
+    value = settings.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise EnvironmentProblem(f"--environment-args: {name} should be a whole number above 0, not {value!r}")
     return value
@@ -48,7 +48,7 @@ def number(settings, name):
 
 def describe(question):
     environment, settings = question["environment"], dict(question["args"])
-    num_tasks, num_eval_tasks = number(settings, "num_tasks"), number(settings, "num_eval_tasks")
+    num_tasks, num_eval_tasks = (number(settings, name) for name in SPLIT)
     opened = open_environment(environment, settings)
     wanted = num_tasks or (ENDLESS if opened.is_endless else MOST)
     held_out = (num_eval_tasks or EVALUATED) if question["evaluates"] else 0
@@ -57,7 +57,7 @@ def describe(question):
         held_out = min(held_out, max(len(tasks) // 10, 1))
     if len(tasks) <= held_out:
         raise EnvironmentProblem(f"it has {len(tasks)} tasks, of which {held_out} are for evaluation: none is left to train on")
-    name = environment.partition(":")[2]
+    name = environment.partition(":")[2].rstrip("/").rsplit("/", 1)[-1]
     answer = {"name": re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_"), "rows": write_rows(tasks[held_out:], name)}
     if held_out:
         answer["eval_rows"] = write_rows(tasks[:held_out], name + "-eval")

@@ -19,7 +19,7 @@ from slime.environments import EnvironmentProblem, Score
 from slime.environments.talk import open_talk
 from slime.utils.misc import load_function
 
-__all__ = ["Connector", "episode"]
+__all__ = ["Connector", "MOST_TURNS", "episode", "run_method"]
 
 MOST_TURNS = 32
 
@@ -67,10 +67,10 @@ class Connector:
             return await episode(environment, task, sample, engine, self._max_turns)
         finally:
             if callable(getattr(environment, "close", None)):
-                await _call(environment.close)
+                await run_method(environment.close)
 
 
-async def _call(function, *args, **kwargs):
+async def run_method(function, *args, **kwargs):
     """Without holding up the other episodes of this process."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
@@ -112,9 +112,9 @@ def _stepped(result):
 
 
 async def episode(environment, task, sample, engine, max_turns):
-    """(samples, score): the reward is the sum of the steps', numbers of info["metrics"] are its parts."""
+    """Its samples: the reward is the sum of the steps', numbers of info["metrics"] are its parts."""
     options = {"options": task["options"]} if "options" in task else {}
-    first = await _call(environment.reset, seed=task.get("seed"), **options)
+    first = await run_method(environment.reset, seed=task.get("seed"), **options)
     observation = first[0] if isinstance(first, tuple) else first
     system = getattr(environment, "system_prompt", None)
     messages = [{"role": "system", "content": system}] if system else []
@@ -122,15 +122,15 @@ async def episode(environment, task, sample, engine, max_turns):
     async with open_talk(engine, messages, getattr(environment, "tools", None)) as (talk, finish):
         _heard(talk, observation)
         ended = False
-        while not ended and talk.num_turns < max_turns:
+        while not (ended or talk.is_cut_off) and talk.num_turns < max_turns:
             message = await talk.say()
             if message is None:
                 break
             action, calls = _action(message)
-            observation, reward, ended, info = _stepped(await _call(environment.step, action))
+            observation, reward, ended, info = _stepped(await run_method(environment.step, action))
             total += reward
             parts.update(info.get("metrics") or {})
             if not ended:
                 _heard(talk, observation, calls)
         parts["turns"] = talk.num_turns
-        return await finish(sample), Score(total, parts)
+        return await finish(sample, Score(total, parts))

@@ -1,23 +1,20 @@
 """One conversation of an episode, in a session of the run's own server: the turns are kept there as they were sampled."""
 
 import contextlib
-import logging
 
 from slime.agent.server_sessions import ServerSessions
 from slime.utils.http_utils import HttpStatusError, post
 
-__all__ = ["Talk", "open_talk"]
-
-logger = logging.getLogger(__name__)
+__all__ = ["Talk", "open_session", "open_talk"]
 
 
 class Talk:
     def __init__(self, url, messages, tools):
         self._url, self.messages, self._tools = url, list(messages), tools
-        self.num_turns = 0
+        self.num_turns, self.is_cut_off = 0, False
 
     async def say(self):
-        """The model's next message, which is in `messages` then. None: it was cut off, or the context or the turns are used up."""
+        """The model's next message, which is in `messages` then; `is_cut_off` says whether it is whole. None: the context is full."""
         asked = {"messages": self.messages, **({"tools": self._tools} if self._tools else {})}
         try:
             answer = await post(f"{self._url}/v1/chat/completions", asked, max_retries=1)
@@ -28,7 +25,8 @@ class Talk:
         choice = answer["choices"][0]
         self.messages.append(choice["message"])
         self.num_turns += 1
-        return None if choice["finish_reason"] == "length" else choice["message"]
+        self.is_cut_off = choice["finish_reason"] == "length"
+        return choice["message"]
 
     def hear(self, text, role="user", **fields):
         self.messages.append({"role": role, "content": text, **fields})
@@ -49,10 +47,10 @@ async def open_session(engine):
 
 @contextlib.asynccontextmanager
 async def open_talk(engine, messages, tools=None):
-    """(talk, finish): `await finish(sample)` ends the session and returns its samples."""
+    """(talk, finish): `await finish(sample, score)` ends the session and returns its samples."""
     async with open_session(engine) as (sessions, name):
 
-        async def finish(sample):
-            return await sessions.finish(name, base_sample=sample)
+        async def finish(sample, score):
+            return await sessions.finish(name, base_sample=sample, reward=score.record(), extra_metadata=sample.metadata)
 
         yield Talk(sessions.url(name), messages, tools), finish
