@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/by_name.h"
+#include "cli/counted.h"
 #include "cli/options.h"
 #include "cli/train.h"
 #include "cluster/launch_environment.h"
@@ -69,11 +70,11 @@ class Report {
       const auto count = [&](State state) {
         return std::ranges::count(checks_, state, &Check::state);
       };
-      fmt::print("\n{}; {} notes, {} problems.\n",
+      fmt::print("\n{}; {}, {}.\n",
                  !is_ready ? "Not ready"
                  : has_run ? "The run would begin"
                            : "Ready",
-                 count(State::kNote), count(State::kProblem));
+                 counted(count(State::kNote), "note"), counted(count(State::kProblem), "problem"));
     }
     return is_ready ? 0 : 1;
   }

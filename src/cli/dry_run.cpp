@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/counted.h"
 #include "config/eval_config.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -66,9 +67,9 @@ int dry_run(config::ParsedFlags& flags, const std::string& place, DryRunReader r
     print_json(flags, start, place);
     return start.problems.empty() ? 0 : 2;
   }
-  fmt::print("{} --dry-run: {} flags, {} notes, {} paths not here, {} refusals\n",
-             command_of(flags.config), flags.given.size() - 1, flags.warnings.size(),
-             start.absent.size(), start.problems.size());
+  fmt::print("{} --dry-run: {}, {}, {} not here, {}\n", command_of(flags.config),
+             counted(flags.given.size() - 1, "flag"), counted(flags.warnings.size(), "note"),
+             counted(start.absent.size(), "path"), counted(start.problems.size(), "refusal"));
   // A login node has no GPU; a run on others is checked all the same.
   const bool is_chosen = place.find("--device auto") != std::string::npos;
   fmt::print("Here it would be {}.{}\n", place,

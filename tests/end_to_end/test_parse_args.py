@@ -106,7 +106,9 @@ def test_the_dry_run_for_programs_says_what_the_one_for_people_says(work, tmp_pa
     assert not said["begins"] and said["command"] == "slime train" and said["args"]["lr"] == 1e-3
     for sentence in (*said["notes"], *said["not_here"], *said["refusals"]):
         assert all(line.strip() in told.stdout for line in sentence.splitlines())
-    assert f"{len(said['notes'])} notes, {len(said['not_here'])} paths not here, {len(said['refusals'])} refusals" in told.stdout
+    kinds = [("notes", "note"), ("not_here", "path"), ("refusals", "refusal")]
+    counts = [f"{len(said[key])} {noun}{'' if len(said[key]) == 1 else 's'}" for key, noun in kinds]
+    assert f"{counts[0]}, {counts[1]} not here, {counts[2]}" in told.stdout
 
 
 def test_what_the_program_does_itself_is_refused_by_name():
