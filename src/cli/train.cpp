@@ -67,7 +67,7 @@ help::Manual train_manual(const std::string& command) {
   return help::run_manual(
       command,
       command == "slime train"
-          ? "trains a model: generates responses, scores them, learns from them, repeats."
+          ? "generates responses with a model, scores them, and trains it on them."
           : "slime train, with generation and training at the same time.",
       {command +
            " --hf-checkpoint Qwen/Qwen3-0.6B --prompt-data openai/gsm8k:train --rm-type gsm8k ...",

@@ -29,11 +29,19 @@ std::vector<Option> offered_options(const Manual& manual) {
   return options;
 }
 
-Names names_of_arguments(const Manual& manual) {
-  for (const Option& option : manual.options)
-    if (option.is_argument || (option.is_required && option.value_names == Names::kModel))
-      return option.value_names;
-  return Names::kNothing;
+Option argument_of(const Manual& manual) {
+  if (!manual.words.empty())
+    return {.names = {}, .value = "COMMAND", .choices = manual.words};
+  for (const Option& option : manual.options) {
+    const bool is_model = option.is_required && option.value_names == Names::kModel;
+    if (!option.is_argument && !is_model) continue;
+    const bool is_known = option.value_names != Names::kNothing || !option.choices.empty();
+    return {.names = {},
+            .value = is_known ? "ARGUMENT" : "",
+            .choices = option.choices,
+            .value_names = option.value_names};
+  }
+  return {.names = {}};
 }
 
 std::vector<std::string> words_of_help(const Manual& manual) {

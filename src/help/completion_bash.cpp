@@ -35,24 +35,18 @@ __slime_reply() {  # $1: kind of value, $2: words of it, $3: what is typed
     words) mapfile -t COMPREPLY < <(compgen -W "$2" -- "$3") ;;
     file) mapfile -t COMPREPLY < <(compgen -f -- "$3") ;;
     folder) mapfile -t COMPREPLY < <(compgen -d -- "$3") ;;
-    run) mapfile -t COMPREPLY < <(compgen -W "$(__slime_runs)" --"$3"; compgen -d -- "$3") ;
-;
-    model) mapfile -t COMPREPLY < <(compgen -W "$(__slime_names models)" -- "$3"; compgen -d -- "$3") ;
-    ;
-    data) mapfile -t COMPREPLY < <(compgen -W "$(__slime_names datasets)" -- "$3"; compgen -f -- "$3") ;
-    ;
+    run) mapfile -t COMPREPLY < <(compgen -W "$(__slime_runs)" -- "$3"; compgen -d -- "$3") ;;
+    model) mapfile -t COMPREPLY < <(compgen -W "$(__slime_names models)" -- "$3"; compgen -d -- "$3") ;;
+    data) mapfile -t COMPREPLY < <(compgen -W "$(__slime_names datasets)" -- "$3"; compgen -f -- "$3") ;;
   esac
-  case $1 in words | value) ;
-  ; *) compopt -o filenames 2>/dev/null ;
-  ;
-  esac
-  }
+  case $1 in words | value) ;; *) compopt -o filenames 2>/dev/null ;; esac
+}
 )sh";
 
 constexpr std::string_view kBashEnd = R"sh(
 _slime() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
-  local options= arguments= kind= words= verb=${COMP_WORDS[1]} at=1
+  local options= topics= arguments= argument_words= kind= words= verb=${COMP_WORDS[1]} at=1
   COMPREPLY=()
   # bash cuts --flag=value in three.
   if [ "$word" = = ]; then word=; elif [ "$before" = = ]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi
@@ -70,7 +64,7 @@ _slime() {
   elif [[ $word == -* || -z $arguments ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
   else
-    __slime_reply "$arguments" '' "$word"
+    __slime_reply "$arguments" "$argument_words" "$word"
   fi
 }
 
@@ -109,11 +103,15 @@ std::string function_of(const CompletedVerb& each) {
     std::string& names = cases[does];
     names += fmt::format("{}{}", names.empty() ? "" : " | ", fmt::join(option.names, " | "));
   }
-  const Names arguments = names_of_arguments(each.manual);
+  const Option argument = argument_of(each.manual);
   std::string text = fmt::format(
-      "\n__slime_of_{}() {{\n  options='{}'\n  topics='{}'\n  arguments={}\n  case $1 in\n",
+      "\n__slime_of_{}() {{\n  options='{}'\n  topics='{}'\n  arguments={}\n"
+      "  argument_words='{}'\n  case $1 in\n",
       each.verb.name, fmt::join(options, " "), fmt::join(words_of_help(each.manual), " "),
-      arguments == Names::kNothing ? "" : kind_of(arguments));
+      argument.value.empty()     ? ""
+      : argument.choices.empty() ? kind_of(argument.value_names)
+                                 : "words",
+      fmt::join(argument.choices, " "));
   for (const auto& [does, names] : cases) text += fmt::format("    {}) {} ;;\n", names, does);
   return text + "  esac\n}\n";
 }

@@ -92,10 +92,8 @@ std::string fish_completion(std::span<const CompletedVerb> verbs) {
       text += fmt::format("{}{}{} -d '{}'\n", where, names, values_of(option),
                           quoted_for_fish(short_meaning(option)));
     }
-    const Names arguments = names_of_arguments(each.manual);
-    if (arguments != Names::kNothing)
-      text +=
-          where + values_of({.names = {}, .value = "ARGUMENT", .value_names = arguments}) + "\n";
+    const Option argument = argument_of(each.manual);
+    if (!argument.value.empty()) text += where + values_of(argument) + "\n";
   }
   return text;
 }

@@ -91,13 +91,16 @@ std::string_view action_of(Names names) {
   return " ";
 }
 
+std::string action_of(const Option& option) {
+  return option.choices.empty() ? std::string(action_of(option.value_names))
+                                : fmt::format("({})", fmt::join(option.choices, " "));
+}
+
 std::string specifications_of(const Option& option) {
   std::string text;
   for (const std::string& name : option.names) {
     const bool is_long = name.starts_with("--");
-    const std::string action = option.choices.empty()
-                                   ? std::string(action_of(option.value_names))
-                                   : fmt::format("({})", fmt::join(option.choices, " "));
+    const std::string action = action_of(option);
     text += fmt::format(
         " \\\n        '*{}{}[{}]{}'", name, is_long && !option.value.empty() ? "=" : "",
         quoted_for_zsh(short_meaning(option)),
@@ -120,9 +123,9 @@ std::string zsh_completion(std::span<const CompletedVerb> verbs) {
     if (each.verb.section.empty()) continue;
     text += fmt::format("    {})\n      _arguments", each.verb.name);
     for (const Option& option : offered_options(each.manual)) text += specifications_of(option);
-    const Names arguments = names_of_arguments(each.manual);
-    if (arguments != Names::kNothing)
-      text += fmt::format(" \\\n        '*:ARGUMENT:{}'", action_of(arguments));
+    const Option argument = argument_of(each.manual);
+    if (!argument.value.empty())
+      text += fmt::format(" \\\n        '*:{}:{}'", argument.value, action_of(argument));
     text += "\n      ;;\n";
   }
   text += kZshEnd;
