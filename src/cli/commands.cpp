@@ -94,7 +94,7 @@ std::span<const Command> commands() {
       {"report", "a run directory as one HTML page", report, kRuns},
       {"dump", "the samples of any rollout of a run, JSON lines", dump, kRuns},
       {"ledger", "what became of every prompt and token of a run, proved", ledger, kRuns},
-      {"data", "rows as a run would read them: tokens, lengths, what is left out", data, kData},
+      {"data", "rows as a run would read them: tokens, lengths, omissions", data, kData},
       {"score", "a reward on responses, JSON lines", score, kData},
       {"tokenize", "text to token ids, JSON lines", tokenize, kData},
       {"detokenize", "token ids to text, JSON lines", detokenize, kData},

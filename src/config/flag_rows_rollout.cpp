@@ -18,7 +18,7 @@ std::vector<FlagRow> rollout_flags() {
             "(slime.rollout.fully_async_rollout.generate_rollout_fully_async)")
           .when(kAnyRun),
       works("--rollout-temperature", &C::rollout_temperature,
-            "above 0; the trainer divides its logits by it too")
+            "temperature of sampling, above 0; the trainer divides its logits by it too")
           .when(kAnyRun),
       works("--rollout-top-p", &C::rollout_top_p,
             "nucleus sampling, in (0, 1]; below 1 the trainer normalises log-probs "
@@ -278,8 +278,9 @@ std::vector<FlagRow> reward_flags() {
   return {
       works(
           "--rm-type", &C::rm_type,
-          "math, dapo, dapo_box, deepscaler, f1, gpqa, gsm8k, ifbench, random, remote_rm, each "
-          "also as boxed_...; a row's metadata.rm_type wins; math_verify asks the package of that "
+          "rule that scores responses: math, dapo, dapo_box, deepscaler, f1, gpqa, gsm8k, ifbench, "
+          "random, remote_rm, each also as boxed_...; a row's metadata.rm_type wins; math_verify "
+          "asks the package of that "
           "name in a plug-in host")
           .when(kGeneration),
       works("--no-rm-strict", &C::no_rm_strict,
@@ -312,8 +313,8 @@ std::vector<FlagRow> reward_flags() {
           .with("--overlong-buffer-len"),
       works(
           "--custom-rm-path", &C::custom_rm_path,
-          "a function of the user's: module.name, file.py:name or file.py (docs/plugins.md); built "
-          "in: slime.rollout.on_policy_distillation.reward_func")
+          "your reward function: module.name, file.py:name or file.py (docs/plugins.md); built in: "
+          "slime.rollout.on_policy_distillation.reward_func")
           .when(kAnyRun),
       works("--plugin-python", &C::plugin_python, "interpreter that users' functions run in")
           .when(kUsersCode),

@@ -15,9 +15,8 @@ using C = RunConfig;
 std::vector<FlagRow> model_flags() {
   return {
       works("--hf-checkpoint", &C::hf_checkpoint,
-            "model directory (config.json, safetensors, tokenizer), or the name of a model on "
-            "Hugging "
-            "Face's hub: Qwen/Qwen3-0.6B, Qwen/Qwen3-0.6B@REVISION (docs/names.md)")
+            "model directory, or the name of a model on Hugging Face's hub: Qwen/Qwen3-0.6B, "
+            "Qwen/Qwen3-0.6B@REVISION (docs/names.md); a run's directory is its newest checkpoint")
           .when(kAnyRun),
       works("--ref-load", &C::ref_load,
             "model directory, or folder of checkpoints, of the KL reference; default: "

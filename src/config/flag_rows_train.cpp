@@ -14,9 +14,9 @@ std::vector<FlagRow> algorithm_flags() {
             {"policy_loss", "sft_loss", "dpo_loss", "custom_loss"})
           .when(kAnyRun),
       works("--advantage-estimator", &C::advantage_estimator,
-            "how advantages are computed, and with which objective the policy is trained: gspo "
-            "clips the "
-            "ratio of a sequence, cispo the weight (use it with --eps-clip 1), the others the "
+            "how advantages are computed, and with which objective the policy is trained; gspo "
+            "clips the ratio of a sequence, cispo the weight (use it with --eps-clip 1), the "
+            "others the "
             "ratio of a token",
             words_of_advantage_estimators())
           .with("--loss-type policy_loss"),

@@ -30,8 +30,7 @@ std::vector<Option> offered_options(const Manual& manual) {
 }
 
 Option argument_of(const Manual& manual) {
-  if (!manual.words.empty())
-    return {.names = {}, .value = "COMMAND", .choices = manual.words};
+  if (!manual.words.empty()) return {.names = {}, .value = "COMMAND", .choices = manual.words};
   for (const Option& option : manual.options) {
     const bool is_model = option.is_required && option.value_names == Names::kModel;
     if (!option.is_argument && !is_model) continue;

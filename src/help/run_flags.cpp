@@ -223,7 +223,8 @@ const std::vector<Section>& first_flags() {
         "--rollout-temperature", "--num-rollout"}},
       {"Learning", {"--advantage-estimator", "--loss-type", "--lr", "--global-batch-size"}},
       {"Run",
-       {"--run-dir", "--save-interval", "--eval-prompt-data", "--eval-interval", "--use-wandb"}},
+       {"--run-dir", "--save-interval", "--eval-prompt-data", "--eval-interval", "--view",
+        "--report-to"}},
       {"Devices", {"--device", "--actor-num-gpus-per-node", "--rollout-num-gpus"}},
       {"Before it begins", {"--dry-run"}},
   };
