@@ -31,7 +31,8 @@ def cell(source):
 
 def value_of(client, name):
     """Of a variable of the kernel, by what a cell prints."""
-    done = client.execute_cell(cell(f"print({name})"), len(client.nb.cells))
+    client.nb.cells.append(cell(f"print({name})"))
+    done = client.execute_cell(client.nb.cells[-1], len(client.nb.cells) - 1)
     return eval(done["outputs"][0]["text"], {})  # a number or a list of numbers
 
 
@@ -77,10 +78,11 @@ def reward(sample):
 
 next(s.grpo(["1+1="], reward, groups=1, samples=2, max_tokens=3))""")
         client.nb.cells.append(endless)
+        at = len(client.nb.cells) - 1
         mark = f"/tmp/slime-notebook-{pid}"
 
         async def interrupted():
-            running = asyncio.ensure_future(client.async_execute_cell(endless, 1))
+            running = asyncio.ensure_future(client.async_execute_cell(endless, at))
             until = time.monotonic() + 120
             while not os.path.exists(mark) and time.monotonic() < until:
                 await asyncio.sleep(0.02)

@@ -126,16 +126,18 @@ def test_a_pass_that_fails_changes_nothing(work):
         for sample in group:
             sample.advantage = 1.0
         s.forward_backward(group)
-        bad = [slime.Sample({**group[0], "advantage": math.inf}), group[1]]
+        bad = [slime.Sample({**group[0], "log_probs": [-1e9] * group[0].response_length}), group[1]]
         before = s.logprobs(group)
-        failed = s.forward_backward(bad, wait=False)
+        failed = s.forward_backward(bad, "importance_sampling", wait=False)
         update = s.step(lr=1.0, wait=False, after=failed)
-        with pytest.raises(slime.Refused, match=r"data\[0\].loss_fn_inputs.advantages"):
+        with pytest.raises(slime.Refused, match=r"the loss of data\[0\].* is -?(inf|nan)"):
             failed.result()
         with pytest.raises(slime.Refused, match="not updated"):
             update.result()
         assert s.logprobs(group) == before
         assert s.step(lr=1e-3, divisor=2).grad_norm > 0  # those of the first pass are there
+        with pytest.raises(ValueError, match=r"sample 0: advantage\[0\] is inf"):
+            s.forward_backward([slime.Sample({**group[0], "advantage": math.inf})])
 
 
 def test_log_probs_of_the_sampler_are_the_trainers(session):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -74,8 +75,15 @@ def _per_token(value: Any, count: int, name: str, index: int) -> list[float]:
 
 
 def _column(sample: Sample, name: str, count: int, index: int) -> list[float] | None:
+    """None where the sample has none; samples of a run have an empty list then."""
     value = sample.get(name)
-    return None if value is None else _per_token(value, count, name, index)
+    if value is None or (hasattr(value, "__len__") and len(value) == 0):
+        return None
+    numbers = _per_token(value, count, name, index)
+    bad = next((place for place, each in enumerate(numbers) if not math.isfinite(each)), None)
+    if bad is not None:
+        raise ValueError(f"sample {index}: {name}[{bad}] is {numbers[bad]}")
+    return numbers
 
 
 def data_of(samples: Sequence[Sample], loss: str, reduction: str) -> tuple[list[dict[str, Any]], float]:

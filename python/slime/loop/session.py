@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from slime.loop.calls import Sample
 from slime.loop.child import Child
-from slime.loop.errors import RunOver
+from slime.loop.errors import Error, RunOver
 from slime.loop.flags import flag_words
 from slime.loop.groups import Group, flat, read_rows
 from slime.loop.grpo import Grpo
@@ -160,6 +160,7 @@ class Session:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._over: RunOver | None = None
+        self._asking = threading.Lock()
         self._next_seq = 0
         self._next_index = 0
         self._cursor = 0  # of grpo's prompts
@@ -422,18 +423,31 @@ class Session:
         return Pending(self._service, self._service.post(route, dict(body))["request_id"], read)
 
     def _of_model(self, route: str, body: Mapping[str, Any], read: Callable[[dict[str, Any]], Any] = lambda answer: answer) -> Pending[Any]:
-        with self._lock:
+        with self._asking:  # numbers are without a gap, and in the order of asking
+            numbered = {"model_id": self._model, "seq_id": self._next_seq + 1, **body}
+            try:
+                pending = self._pending(route, numbered, read)
+            except KeyboardInterrupt:  # it may have come, or not: asked for again it is the same request
+                self._pending(route, numbered, read)
+                self._next_seq += 1
+                raise
             self._next_seq += 1
-            number = self._next_seq
-        return self._pending(route, {"model_id": self._model, "seq_id": number, **body}, read)
+        return pending
 
     def _add_gradients(self, data: Any, loss: str, config: Mapping[str, float], divisor: float, how: str, wait: bool) -> Any:
         body = {"forward_backward_input": {"data": data, "loss_fn": loss, "loss_fn_config": dict(config)}}
         pending = self._of_model("forward_backward", body, lambda answer: Pass(answer, divisor))
-        if how != "sum":
+        counted = divisor if how != "sum" else 0.0
+        with self._lock:
+            self._divisor += counted
+        if not wait:
+            return pending
+        try:
+            return pending.result()
+        except Error:  # nothing was added
             with self._lock:
-                self._divisor += divisor
-        return pending.result() if wait else pending
+                self._divisor -= counted
+            raise
 
     def _end_of(self, error: OSError) -> RunOver:
         """Why nobody answers."""
