@@ -7,6 +7,7 @@
 #
 # Another run: ./examples/quickstart/arithmetic.sh --seed 2 (flags at the end win). Another model, by the same recipe:
 # FORM=experts (four in each layer), FORM=latent (latent attention) or FORM=delta (a gated delta net in the first layer).
+# LORA_RANK=32: reinforcement trains adapters of that rank beside the weights (docs/lora.md).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source examples/quickstart/run_folder.sh
@@ -21,9 +22,12 @@ case $form in
   delta) shape=(--delta) ;;
   *) echo "FORM=$form: should be experts, latent or delta" >&2 && exit 2 ;;
 esac
+rank=${LORA_RANK:-}
+adapters=()
+[[ -z $rank ]] || adapters=(--lora-rank "$rank" --lr 2e-3)
 model=data/models/tiny${form:+-$form}
 sft=$(run_folder "arithmetic${form:+-$form}-sft")
-run=$(run_folder "arithmetic${form:+-$form}")
+run=$(run_folder "arithmetic${form:+-$form}${rank:+-rank-$rank}")
 
 python3 tools/arithmetic_task.py "$data"
 python3 tools/tiny_model.py "$model" --hidden 64 --layers 2 "${shape[@]}"
@@ -49,8 +53,8 @@ python3 tools/tiny_model.py "$model" --hidden 64 --layers 2 "${shape[@]}"
   --eval-prompt-data sums "$data/test.jsonl" --eval-interval 10 --eval-temperature 0 \
   --use-dynamic-batch-size --max-tokens-per-gpu 16384 \
   --lr 2e-4 --lr-decay-style constant --adam-beta2 0.98 --weight-decay 0 \
-  --save-interval 1000000 "$@"
+  --save-interval 1000000 "${adapters[@]}" "$@"
 
 "$slime" report "$run"
 touch "$sft/finished"
-talk "$run" "347+274="
+talk "$run" "347+274=" "${rank:+$sft/latest}"

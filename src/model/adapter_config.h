@@ -1,7 +1,7 @@
 #pragma once
 
-/// Which modules of a model adapters are for, of which rank and scale: the fields of PEFT's
-/// adapter_config.json, with their rules.
+/// Configuration of adapters: which modules of a model they are for, of which rank and scale. The fields of
+/// PEFT's adapter_config.json, with their rules.
 ///
 /// A module is a tensor's name without ".weight": "model.layers.0.self_attn.q_proj".
 
