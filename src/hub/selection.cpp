@@ -275,8 +275,10 @@ std::optional<Configuration> folder_as_configuration(const std::string& folder, 
 std::vector<std::string> files_of_model(const HubName& name, const Paths& paths, Wanted wanted) {
   if (std::ranges::find(paths, "config.json") == paths.end()) {
     if (std::ranges::find(paths, "adapter_config.json") != paths.end())
-      throw ConfigError(fmt::format(
-          "model {}: is an adapter (LoRA); merge it into its base model first", name.text()));
+      throw ConfigError(
+          fmt::format("model {}: is an adapter (LoRA): name its model, and give the adapter's "
+                      "directory as --lora-adapter-path",
+                      name.text()));
     throw ConfigError(fmt::format("model {}: has no config.json; it has {}", name.text(),
                                   fmt::join(first_few(paths), ", ")));
   }

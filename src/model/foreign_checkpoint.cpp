@@ -62,9 +62,11 @@ std::string form_of(const fs::path& folder, const std::string& model) {
              "verl.model_merger merge --backend fsdp) and give the result as --hf-checkpoint";
     }
   }
-  if (has("adapter_config.json") && !has("config.json")) {
-    return "an adapter of PEFT, which is not read here: merge it into its model "
-           "(merge_and_unload, save_pretrained) and give that as --hf-checkpoint";
+  // Checkpoints of ours that hold an adapter are committed.
+  if (has("adapter_config.json") && !has("config.json") && !has("COMMITTED")) {
+    return "an adapter of PEFT, which has no weights of a model: give those as --hf-checkpoint, "
+           "and it "
+           "as --lora-adapter-path";
   }
   return {};
 }

@@ -87,7 +87,7 @@ def test_training_begins_with_an_adapter_of_others(work, trained, tmp_path):
 
 def test_ranks_train_what_one_rank_trains(work, tmp_path):
     run_dir = tmp_path / "ranks"
-    extra = [*ADAPTER, "--actor-num-gpus-per-node", "2", "--tensor-model-parallel-size", "2"]
+    extra = [*ADAPTER, "--actor-num-gpus-per-node", "2", "--pipeline-model-parallel-size", "2"]
     done = run_slime(train_command(work, run_dir, rollouts=2, extra=extra))
     assert done.returncode == 0, done.stdout + done.stderr
     for step in numbers_that_repeat(run_dir).values():

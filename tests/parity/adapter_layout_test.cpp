@@ -5,6 +5,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/xxhash64.h"
 #include "layout_cases.h"
 #include "model/adapter_files.h"
@@ -20,7 +22,8 @@ void make_model(const std::filesystem::path& directory, const char* like) {
   config.carried_prefixes.clear();
   config.vocab_size = 320;
   config.num_layers = 4;
-  config.window.assign(4, 0);
+  const int64_t window = config.window.empty() ? 0 : std::ranges::max(config.window);
+  config.window = {window, 0, window, 0};
   if (config.latent.kv_rank == 0) {
     config.num_heads = 8;
     config.num_kv_heads = 4;

@@ -1,5 +1,7 @@
 /// POST /generate: SGLang's native route, whole answers and streams.
 
+#include <optional>
+
 #include "core/json.h"
 #include "engine/http/abort_status.h"
 #include "engine/http/api_error.h"
@@ -95,10 +97,12 @@ class GenerateAnswer final : public ProtocolAnswer {
 };
 
 Task<void> generate(ApiState& state, HttpExchange& exchange) {
-  GenerateCall call = co_await parse_call(state, exchange.request, parse_generate_call);
-  GenerateAnswer answer(state, call);
-  ProtocolExchange form{.streams = call.streams, .cost = kCost, .headers = {}, .refuse = refuse};
-  co_await send_answer(state, exchange, answer, std::move(call.requests), std::move(form));
+  std::optional<GenerateCall> call =
+      co_await read_call(state, exchange, parse_generate_call, refuse);
+  if (!call) co_return;
+  GenerateAnswer answer(state, *call);
+  ProtocolExchange form{.streams = call->streams, .cost = kCost, .headers = {}, .refuse = refuse};
+  co_await send_answer(state, exchange, answer, std::move(call->requests), std::move(form));
 }
 
 }  // namespace
