@@ -9,6 +9,8 @@
 #include "core/error.h"
 #include "exports/export_model.h"
 #include "exports/model_card.h"
+#include "model/adapter_config.h"
+#include "model/adapter_files.h"
 #include "model/safetensors.h"
 
 namespace slime::cli {
@@ -31,7 +33,8 @@ uint64_t bytes_below(const fs::path& folder) {
 }  // namespace
 
 int export_model(std::span<const std::string> arguments) {
-  std::string word, dtype;
+  std::string word, dtype, base;
+  bool merges = false;
   fs::path out;
   CLI::App app(
       "The model of a run as a directory of its own: config, weights, tokenizer, generation "
@@ -46,17 +49,31 @@ int export_model(std::span<const std::string> arguments) {
   app.add_option("--dtype", dtype,
                  "bf16, fp32 (from the optimizer's master weights where they are saved), or fp8 "
                  "(float8 e4m3 in blocks of 128 x 128); default: as saved");
+  app.add_flag("--merge", merges, "merge the adapter of RUN into a copy of its model, in float32");
+  app.add_option("--model", base,
+                 "with --merge: the model, where it is not where the adapter says");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   const exports::ExportPrecision precision = exports::export_precision(dtype);
   const std::optional<RunModel> run = run_model(word);
   const fs::path source = run ? run->checkpoint : fs::path(model_of_word(word, "slime export"));
+  const bool has_adapter = model::has_adapter(source);
+  if (merges != has_adapter) {
+    throw ConfigError(fmt::format("{}: {}", word,
+                                  merges ? "holds no adapter, so there is nothing to --merge"
+                                         : "holds an adapter; --merge merges it into its model"));
+  }
+  if (merges && base.empty()) base = model::read_adapter_config(source).base_model;
+  if (merges && !fs::exists(fs::path(base) / "config.json"))
+    throw ConfigError(
+        fmt::format("{}: its model \"{}\" is not there; name it with --model", word, base));
   exports::CardOf card{.title = name_of_folder(out), .precision = dtype};
   if (run) {
     card.run = run->run;
     card.step = run->step;
   }
   exports::make_whole(out, [&](const fs::path& target) {
-    exports::export_model(source, target, precision);
+    merges ? exports::export_merged(base, source, target, precision)
+           : exports::export_model(source, target, precision);
     model::write_file(target / "README.md", exports::model_card(card));
   });
   fmt::print("{}: {:.1f} MB{}\n", out.string(), static_cast<double>(bytes_below(out)) / 1e6,

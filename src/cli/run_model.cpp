@@ -9,6 +9,7 @@
 
 #include "cli/by_name.h"
 #include "core/error.h"
+#include "model/adapter_files.h"
 #include "train/checkpoint_directory.h"
 
 namespace slime::cli {
@@ -64,7 +65,16 @@ std::optional<RunModel> run_model(const std::string& word) {
 }
 
 std::string model_of_word(const std::string& word, const std::string& whose) {
-  if (const auto run = run_model(word)) return run->checkpoint.string();
+  if (const auto run = run_model(word)) {
+    if (model::has_adapter(run->checkpoint) && whose != "slime export") {
+      throw ConfigError(
+          fmt::format("{0}: the run trained an adapter, which is at {1}; give its model to slime "
+                      "generate, logprobs or "
+                      "serve with --adapter {1}, or merge it: slime export {0} DIR --merge",
+                      word, run->checkpoint.string()));
+    }
+    return run->checkpoint.string();
+  }
   std::string directory = model_by_name(word, hub::Wanted::kModel, "MODEL", whose);
   if (!fs::exists(directory))
     throw ConfigError(fmt::format(

@@ -24,7 +24,8 @@ std::vector<FlagRow> adapter_flags() {
       works("--lora-dropout", &C::lora_dropout, "of what adapters read, in training")
           .when(kAdapters),
       works("--target-modules", &C::target_modules,
-            "which matrices: ends of their names, one expression for whole names, or all-linear, "
+            "which matrices: ends of their names, one expression for whole names, or all-linear "
+            "(default), "
             "which leaves out routers and the output layer")
           .when(kFresh),
       works("--exclude-modules", &C::exclude_modules, "but not these").when(kFresh),

@@ -21,7 +21,9 @@
 #include "core/json.h"
 #include "core/replace_file.h"
 #include "kernels/matrix_formats.h"
+#include "model/adapter_files.h"
 #include "model/config.h"
+#include "model/merge_adapters.h"
 #include "model/model_files.h"
 #include "model/network.h"
 #include "model/safetensors.h"
@@ -242,6 +244,25 @@ void export_model(const fs::path& source, const fs::path& target, ExportPrecisio
   model::write_sharded(target, "model", tensors, kShardBytes);
   write_config(source, target, precision, rules);
   copy_companions(source, target);
+  model::sync_directory(target);
+}
+
+void export_merged(const fs::path& base, const fs::path& adapter, const fs::path& target,
+                   ExportPrecision precision) {
+  if (precision == ExportPrecision::kFp8)
+    throw ConfigError("--dtype fp8: export the merged model first, and that model as fp8");
+  const std::string stored = model::read_model_config(base).dtype;
+  std::unique_ptr<model::Network> merged;
+  {
+    const auto network = model::load_network(base, model::Precision::of(stored));
+    model::load_adapters(*network, adapter);
+    merged = model::merged(*network);
+  }
+  model::SaveOptions options{.dtype = stored, .shard_bytes = kShardBytes};
+  if (precision == ExportPrecision::kBfloat16) options.dtype = "bfloat16";
+  if (precision == ExportPrecision::kFloat32) options.dtype = "float32";
+  model::save_network(*merged, target, options);
+  copy_companions(base, target);
   model::sync_directory(target);
 }
 

@@ -24,6 +24,11 @@ ExportPrecision export_precision(const std::string& word);
 void export_model(const std::filesystem::path& source, const std::filesystem::path& target,
                   ExportPrecision precision);
 
+/// The same of a model with an adapter merged into a copy of its weights, in float32 (model/merge_adapters.h).
+/// kAsStored: in the precision of the model. `base` does not change.
+void export_merged(const std::filesystem::path& base, const std::filesystem::path& adapter,
+                   const std::filesystem::path& target, ExportPrecision precision);
+
 /// Fills a folder beside `out` through `fill` and renames it: `out` is there whole or not at all. Throws
 /// ConfigError when something of that name is there.
 void make_whole(const std::filesystem::path& out,

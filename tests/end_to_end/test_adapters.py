@@ -120,3 +120,13 @@ def test_checkpoints_of_adapters_and_of_weights_are_told_apart(work, trained, re
     assert done.returncode == 2 and "holds an adapter" in done.stdout + done.stderr, done.stdout + done.stderr
     done = run_slime(train_command(work, tmp_path / "b", rollouts=30, extra=[*ADAPTER, "--load", str(reference / "checkpoints")]))
     assert done.returncode == 2 and "holds all weights" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_a_merged_model_is_the_model_with_its_adapter(work, trained, tmp_path):
+    done = run_slime([str(SLIME), "export", str(trained), str(tmp_path / "merged"), "--merge", "--dtype", "fp32"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    ids = [40, 41, 42, 43, 44, 45]
+    apart = logprobs(work / "model", ids, "--adapter", str(trained / "latest"), "--dtype", "float32")
+    assert logprobs(tmp_path / "merged", ids, "--dtype", "float32") == pytest.approx(apart, abs=1e-4)
+    done = run_slime([str(SLIME), "export", str(trained), str(tmp_path / "other")])
+    assert done.returncode == 2 and "--merge merges it into its model" in done.stderr, done.stdout + done.stderr
