@@ -69,7 +69,7 @@ int view(std::span<const std::string> arguments) {
   const std::unique_ptr<net::HttpServer> server = server_on(config, port, catalog, store);
   server->start();
   // Not fmt::print, which throws when nobody reads.
-  std::fputs(fmt::format("view: {}/ shows {}\n", server->url(), folders.front().string()).c_str(),
+  std::fputs(fmt::format("view: {} shows {}\n", server->url(), folders.front().string()).c_str(),
              stdout);
   std::fflush(stdout);
   std::optional<cluster::ParentWatch> watch;

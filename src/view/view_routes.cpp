@@ -29,6 +29,7 @@ constexpr std::string_view kScript = "text/javascript; charset=utf-8";
 constexpr auto kPageFiles = std::to_array<PageFile>({
     {"style.css", "text/css; charset=utf-8"},
     {"live.css", "text/css; charset=utf-8"},
+    {"icon.svg", "image/svg+xml"},
     {"dom.js", kScript},
     {"plots.js", kScript},
     {"charts.js", kScript},

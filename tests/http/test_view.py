@@ -53,6 +53,15 @@ def server(runs):
         yield server
 
 
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory):
+    """A server over a run that stays as it is."""
+    folder = tmp_path_factory.mktemp("view") / "runs"
+    make_run(folder / "a")
+    with Program("view", str(folder), "--port", "0") as server:
+        yield server
+
+
 def test_runs_and_their_series(server):
     status, listed = server.request("GET", "/api/runs")
     assert status == 200
@@ -104,32 +113,32 @@ def test_a_run_that_goes_back_is_read_anew(server, runs):
         ("/etc/passwd", 404),
     ],
 )
-def test_what_is_not_there_is_refused(server, path, status):
-    assert server.request("GET", path)[0] == status
+def test_what_is_not_there_is_refused(idle, path, status):
+    assert idle.request("GET", path)[0] == status
 
 
-def test_the_page_is_for_itself_alone(server):
-    with urllib.request.urlopen(server.url + "/") as reply:
+def test_the_page_is_for_itself_alone(idle):
+    with urllib.request.urlopen(idle.url + "/") as reply:
         policy = reply.headers["Content-Security-Policy"]
         page = reply.read().decode()
     assert "unsafe" not in policy and "default-src 'none'" in policy
     assert "<script>" not in page and "style=" not in page
-    own = {"Origin": server.url}
-    assert server.request("GET", "/api/runs", headers=own)[0] == 200
+    own = {"Origin": idle.url}
+    assert idle.request("GET", "/api/runs", headers=own)[0] == 200
     for headers in ({"Origin": "http://127.0.0.1:1"}, {"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}):
-        assert server.request("GET", "/api/runs", headers=headers)[0] == 403, headers
-        assert server.request("GET", "/api/events", headers=headers)[0] == 403, headers
-    assert server.request("POST", "/api/runs", body={})[0] in (404, 405)
+        assert idle.request("GET", "/api/runs", headers=headers)[0] == 403, headers
+        assert idle.request("GET", "/api/events", headers=headers)[0] == 403, headers
+    assert idle.request("POST", "/api/runs", body={})[0] in (404, 405)
 
 
-def test_every_file_that_the_page_names_is_served(server):
+def test_every_file_that_the_page_names_is_served(idle):
     seen, open_names = set(), ["live.js", "style.css", "live.css"]
     while open_names:
         name = open_names.pop()
         if name in seen:
             continue
         seen.add(name)
-        with urllib.request.urlopen(f"{server.url}/page/{name}") as reply:
+        with urllib.request.urlopen(f"{idle.url}/page/{name}") as reply:
             text = reply.read().decode()
         open_names += [line.split('"./')[1].split('"')[0] for line in text.splitlines() if line.startswith("import ")]
     assert "plots.js" in seen
@@ -221,8 +230,8 @@ def test_a_step_that_is_made_again_is_read_again(runs, samples):
 
 
 @pytest.mark.parametrize("query", ["sort=size-", "sort=length", "reward=x", "reward=nan", "status=done", "limit=201", "limit=0", "offset=-1", "step=-1", "text=" + "a" * 201])
-def test_queries_beyond_their_limits_are_refused(server, query):
-    status, body = server.request("GET", f"/api/samples?run=a&{query}")
+def test_queries_beyond_their_limits_are_refused(idle, query):
+    status, body = idle.request("GET", f"/api/samples?run=a&{query}")
     assert status == 400
     assert query.split("=")[0] in body["error"]["message"]
 
