@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/shell_word.h"
 #include "plugin/rollout_dump.h"
 #include "report/branch_files.h"
 #include "report/rollout_archive.h"
@@ -140,7 +141,7 @@ int dump(std::span<const std::string> arguments) {
     const fs::path place = run_dir / "branches" / branch;
     if (branch.find('/') != std::string::npos || !fs::is_directory(place))
       throw ConfigError(fmt::format("--branch {}: {} has no such branch; slime runs {} lists them",
-                                    branch, run_dir.string(), run_dir.string()));
+                                    branch, run_dir.string(), shell_word(run_dir.string())));
     run_dir = place;
   }
   if (!rollout) {

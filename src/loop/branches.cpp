@@ -12,6 +12,7 @@
 
 #include "config/parse_flags.h"
 #include "core/error.h"
+#include "core/shell_word.h"
 #include "loop/branch_copy.h"
 #include "report/branch_files.h"
 #include "report/run_history.h"
@@ -385,7 +386,7 @@ void follow_choice(const BranchChoice& choice, report::RunFolder& folder, const 
     warn(
         fmt::format("a new branch {} goes on after rollout {} of branch {}; the other stays as it "
                     "is (slime runs {} shows them)",
-                    name, *choice.step, choice.branch, base.root.string()));
+                    name, *choice.step, choice.branch, shell_word(base.root.string())));
     folder.go_to_branch(name);
   } else if (choice.branch != folder.branch()) {
     warn(fmt::format("goes on in branch {}", choice.branch));

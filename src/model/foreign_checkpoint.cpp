@@ -6,22 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "core/shell_word.h"
+
 namespace slime::model {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr int kMostLooked = 4096;  // entries of a folder
-
-/// A word of a command that is typed into a shell.
-std::string shell_word(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 /// A whole command: what it makes lies beside the checkpoint, so that the next message finds it.
 std::string how_to_convert(const fs::path& folder, const std::string& model) {

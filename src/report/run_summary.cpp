@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/shell_word.h"
+
 namespace slime::report {
 
 void RunSummary::add_reward(double reward) {
@@ -34,9 +36,10 @@ SummaryRows RunSummary::rows(int64_t steps_done, int64_t num_steps, const std::s
   }
   if (last_saved_)
     rows.emplace_back("checkpoint", fmt::format("{}/latest (rollout {})", root, *last_saved_));
-  rows.emplace_back("report", fmt::format("slime report {}", root));
+  rows.emplace_back("report", fmt::format("slime report {}", shell_word(root)));
   if (last_saved_)
-    rows.emplace_back("talk to it", fmt::format("slime serve --model {}/latest", root));
+    rows.emplace_back("talk to it",
+                      fmt::format("slime serve --model {}", shell_word(root + "/latest")));
   return rows;
 }
 

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/shell_word.h"
+
 extern char** environ;
 
 namespace slime::report {
@@ -26,7 +28,7 @@ constexpr std::size_t kLongestLine = 4096;
 constexpr int kEndMilliseconds = 2000;
 
 std::string later(const std::filesystem::path& run_dir) {
-  return fmt::format("the run goes on; `slime view {}` shows it", run_dir.string());
+  return fmt::format("the run goes on; `slime view {}` shows it", shell_word(run_dir.string()));
 }
 
 }  // namespace
