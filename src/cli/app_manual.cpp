@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <string_view>
 
 namespace slime::cli {
@@ -73,17 +74,32 @@ help::Option option_of(const CLI::Option& option) {
                  : type.type == "FLOAT"                     ? "X"
                  : type.type == "TEXT" || type.type.empty() ? "WORD"
                                                             : type.type;
-    if (option.get_items_expected_max() > 1) made.value += "...";
+    if (option.get_items_expected_max() > 1 && !made.value.ends_with("...")) made.value += "...";
   }
   if (option.get_group() != "Options") made.section = option.get_group();
   made.value_names = names_by(made.names.empty() ? "" : made.names[0], type, checks);
   return made;
 }
 
+/// Lines behind the first paragraph of a description: commands to copy.
+std::vector<std::string> examples_of(std::string_view description) {
+  std::vector<std::string> lines;
+  std::size_t end = description.find("\n\n");
+  while (end != description.npos) {
+    const std::size_t begin = description.find_first_not_of("\n ", end);
+    if (begin == description.npos) break;
+    end = description.find('\n', begin);
+    lines.emplace_back(description.substr(begin, end - begin));
+  }
+  return lines;
+}
+
 }  // namespace
 
 help::Manual manual_of(const CLI::App& app) {
-  help::Manual manual{.command = app.get_name(), .summary = app.get_description()};
+  const std::string description = app.get_description();
+  help::Manual manual{.command = app.get_name(),
+                      .summary = description.substr(0, description.find("\n\n"))};
   if (app.get_parent() != nullptr)
     manual.command = app.get_parent()->get_name() + " " + manual.command;
   std::string usage = manual.command;
@@ -104,6 +120,7 @@ help::Manual manual_of(const CLI::App& app) {
   std::ranges::stable_sort(manual.options, {},
                            [](const help::Option& each) { return !each.is_argument; });
   if (manual.usage.empty()) manual.usage = {usage + " [OPTIONS]"};
+  std::ranges::move(examples_of(description), std::back_inserter(manual.usage));
   return manual;
 }
 

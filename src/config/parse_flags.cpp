@@ -150,9 +150,8 @@ void apply_to(ParsedFlags& parsed, const Setting& setting) {
         setting.of_file ? *setting.of_file : json::value(value_of_words(setting.values));
     std::string hint = hint_for_unknown(setting.name);
     const bool is_own_key = setting.may_be_own_key && hint.empty();
-    parsed.unknown_flags.push_back(
-        {setting.name, prefix, std::move(hint), is_own_key, setting.may_be_own_key,
-         setting.values.size()});
+    parsed.unknown_flags.push_back({setting.name, prefix, std::move(hint), is_own_key,
+                                    setting.may_be_own_key, setting.values.size()});
     return;
   }
   const bool is_gathered = adds_up(*flag, parsed.config);

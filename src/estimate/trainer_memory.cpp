@@ -98,8 +98,9 @@ TrainerRank rank_of(model::Network& network, const model::Precision& precision,
   for (const model::BlockNeeds& block : network.blocks()) rank.blocks.push_back(block.costs);
   const bool has_adapters = network.adapters() != nullptr;
   if (has_adapters) rank.adapters = network.trained().num_elements();
-  rank.copies = (needs_reference(config) && !has_adapters ? 1 : 0) + (config.has_teacher_model ? 1 : 0) +
-                (config.keep_old_actor ? 2 : 0) + (config.critic ? 1 : 0);
+  rank.copies = (needs_reference(config) && !has_adapters ? 1 : 0) +
+                (config.has_teacher_model ? 1 : 0) + (config.keep_old_actor ? 2 : 0) +
+                (config.critic ? 1 : 0);
   rank.has_critic = config.critic.has_value();
   rank.critic_optimizer_on_host = config.critic && config.critic->adam.on_host;
   return rank;

@@ -32,8 +32,8 @@ struct TrainerMemory {
 /// A trainer rank: its part of the model and of the work.
 struct TrainerRank {
   // Of the model, as the rank holds it.
-  int64_t dense = 0;                 // parameters that all ranks of dp x cp share
-  int64_t experts = 0;               // those of routed experts, which ranks of edp share
+  int64_t dense = 0;    // parameters that all ranks of dp x cp share
+  int64_t experts = 0;  // those of routed experts, which ranks of edp share
   /// Numbers of adapters, which are trained in the place of the parameters; 0: there are none.
   int64_t adapters = 0;
   std::vector<model::Costs> blocks;  // of whole tensors

@@ -134,8 +134,7 @@ report::EvalReport Evaluation::run(rollout::Rollout& rollout, const std::atomic<
     std::vector<Group> done;
     rollout::OnGroupFn on_group;
     if (record.done) done = record.done(set->config.name);
-    if (record.add)
-      on_group = [&](const Group& group) { record.add(set->config.name, group); };
+    if (record.add) on_group = [&](const Group& group) { record.add(set->config.name, group); };
     leave_out(groups, done);
     std::vector<Group> drawn =
         rollout.evaluate(std::move(groups), set->rules, stop, std::move(on_group));

@@ -23,10 +23,9 @@ TEST(AdapterTargets, AreNamesOrTheirEnds) {
   AdapterConfig config;
   config.targets = {"q_proj", "model.layers.1.mlp.up_proj"};
   config.exclude = {"layers.2.self_attn.q_proj"};
-  EXPECT_THAT(modules(config, "qwen3"),
-              ::testing::ElementsAre("model.layers.0.self_attn.q_proj",
-                                     "model.layers.1.self_attn.q_proj",
-                                     "model.layers.1.mlp.up_proj"));
+  EXPECT_THAT(modules(config, "qwen3"), ::testing::ElementsAre("model.layers.0.self_attn.q_proj",
+                                                               "model.layers.1.self_attn.q_proj",
+                                                               "model.layers.1.mlp.up_proj"));
   config.layers = {0};
   EXPECT_THAT(modules(config, "qwen3"), ::testing::ElementsAre("model.layers.0.self_attn.q_proj"));
 }

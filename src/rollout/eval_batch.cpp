@@ -7,8 +7,7 @@ namespace slime::rollout {
 
 EvalBatch::EvalBatch(const RolloutContext& context, std::string name, ResponseRules rules,
                      const std::atomic<bool>& stop, std::function<void(const Group&)> on_group,
-                     std::promise<std::vector<Group>> finished,
-                     std::function<void()> on_end)
+                     std::promise<std::vector<Group>> finished, std::function<void()> on_end)
     : hooks_(context.hooks),
       stop_(stop),
       on_group_(std::move(on_group)),
