@@ -5,10 +5,9 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
+#include "cli/run_model.h"
 #include "cluster/launch_environment.h"
 #include "config/eval_config.h"
 #include "core/error.h"
@@ -62,24 +61,13 @@ class DownloadLine {
   steady_clock::time_point begin_, last_;
 };
 
-/// A run's directory stands for its newest checkpoint. Others come back as they are.
-std::string checkpoint_of_run(const std::string& path, std::string_view flag,
-                              const std::string& whose) {
-  namespace fs = std::filesystem;
-  const fs::path folder = path;
-  std::error_code error;
-  if (path.empty() || !fs::exists(folder / "run.json", error) ||
-      fs::exists(folder / "config.json", error))
-    return path;
-  const fs::path latest = folder / "latest";
-  if (!fs::exists(latest / "config.json", error)) {
-    throw ConfigError(fmt::format(
-        "{} {}: is the directory of a run that has no checkpoint yet (no latest/config.json)", flag,
-        path));
-  }
-  fmt::print(stderr, "{}: {} is a run; its newest checkpoint is {}\n", whose, path,
-             latest.string());
-  return latest.string();
+/// A run stands for its newest checkpoint, RUN@STEP for that one. Others come back as they are.
+std::string checkpoint_of_run(const std::string& path, const std::string& whose) {
+  const auto run = run_model(path);
+  if (!run) return path;
+  fmt::print(stderr, "{}: {} is a run; its checkpoint is {}\n", whose, path,
+             run->checkpoint.string());
+  return run->checkpoint.string();
 }
 
 /// Names that may also be folders of checkpoints are names only with hf:// before them.
@@ -132,7 +120,7 @@ hub::Hub open_hub(const std::string& whose, bool may_download, bool refresh) {
 
 std::string model_by_name(const std::string& word, hub::Wanted wanted, std::string_view flag,
                           const std::string& whose) {
-  if (!hub::name_not_path(word, hub::Kind::kModel)) return checkpoint_of_run(word, flag, whose);
+  if (!hub::name_not_path(word, hub::Kind::kModel)) return checkpoint_of_run(word, whose);
   return open_hub(whose).model(word, wanted, flag);
 }
 
@@ -147,7 +135,7 @@ void find_names(config::ParsedFlags& flags, hub::Wanted wanted, bool may_downloa
   const hub::Hub hub = open_hub(whose, may_download);
   std::vector<std::string> absent;
   find_model(config.hf_checkpoint, "--hf-checkpoint", false, wanted, hub, absent);
-  if (std::string found = checkpoint_of_run(config.hf_checkpoint.peek(), "--hf-checkpoint", whose);
+  if (std::string found = checkpoint_of_run(config.hf_checkpoint.peek(), whose);
       found != config.hf_checkpoint.peek())
     config.hf_checkpoint = std::move(found);
   find_model(config.ref_load, "--ref-load", true, wanted, hub, absent);
