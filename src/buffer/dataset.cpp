@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "buffer/equal_problems.h"
 #include "buffer/row_file.h"
 #include "core/bounded_queue.h"
 #include "core/crc32c.h"
@@ -210,7 +211,7 @@ class DatasetLoader {
     }
     if (num_problems_ >= kMostProblems)
       problems.emplace_back("... and perhaps more: the rows after these were not read");
-    if (!problems.empty()) throw ConfigError(problems);
+    if (!problems.empty()) throw ConfigError(joined_problems(problems));
   }
 
   const DatasetConfig& config_;

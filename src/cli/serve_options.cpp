@@ -47,8 +47,9 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
                  "directory of the tokenizer and the chat template, or a model's name on the hub; "
                  "default: the model's");
   app.add_option("--host", options.http.host,
-                 "address to listen on; other than loopback needs a key");
-  app.add_option("--port", options.http.port, "port; 0 picks a free one");
+                 "address to listen on; other than loopback needs a key")
+      ->capture_default_str();
+  app.add_option("--port", options.http.port, "port; 0 picks a free one")->capture_default_str();
   app.add_option("--dtype", options.dtype,
                  "auto (as stored), float32 (float), bfloat16 or float16 (half)")
       ->transform(renamed({{"float", "float32"}, {"half", "float16"}}));

@@ -173,7 +173,7 @@ def test_doctor_does_not_wait_for_a_hub_that_is_silent():
 
 
 def test_doctor_looks_at_the_run_too(work, tmp_path):
-    flags = ["--hf-checkpoint", str(work / "model"), "--prompt-data", str(work / "data" / "rl.jsonl"), "--rm-type", "random"]
+    flags = ["--hf-checkpoint", str(work / "model"), "--prompt-data", str(work / "data" / "rl.jsonl"), "--rm-type", "random", "--input-key", "prompt"]
     flags += ["--rollout-batch-size", "4", "--n-samples-per-prompt", "4", "--rollout-max-response-len", "6", "--num-rollout", "1"]
     flags += ["--run-dir", str(tmp_path / "run"), "--device", "cpu"]
     offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
