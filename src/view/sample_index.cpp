@@ -121,11 +121,9 @@ std::string SampleIndex::reward_key() {
 }
 
 void SampleIndex::refresh() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (steady_clock::now() < due_) return;
-    due_ = steady_clock::now() + kFresh;
-  }
+  const std::lock_guard refreshing(refresh_);
+  if (steady_clock::now() < due_) return;
+  due_ = steady_clock::now() + kFresh;
   std::vector<report::RolloutFile> files;
   try {
     files = report::rollout_files(folder_ / "rollouts");

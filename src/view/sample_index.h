@@ -7,6 +7,7 @@
 /// read again when they are.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -92,9 +93,10 @@ class SampleIndex {
   const std::filesystem::path folder_;
   IndexBudget& budget_;
   std::atomic<uint64_t> version_ = 0;
+  std::mutex refresh_;  // taken before mutex_; who comes second finds what the first one found
+  std::chrono::steady_clock::time_point due_{};  // guarded by refresh_
   std::mutex mutex_;
-  std::map<int64_t, Slot> slots_;                // guarded by mutex_
-  std::chrono::steady_clock::time_point due_{};  // guarded by mutex_
+  std::map<int64_t, Slot> slots_;  // guarded by mutex_
 };
 
 }  // namespace slime::view

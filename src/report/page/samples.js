@@ -72,8 +72,8 @@ export class SamplesPanel {
     this.element = make("section", { class: "samples", "aria-label": "Samples" },
       make("div", { class: "toolbar" }, this.runs.box,
         make("span", { class: "segmented" }, make("button", { text: "\u2039", "aria-label": "Step before", onclick: move(-1) }), this.step, make("button", { text: "\u203a", "aria-label": "Next step", onclick: move(1) })),
-        this.order, this.status, this.reward, this.version, this.search),
-      make("div", { class: "toolbar chips" }, ...this.chips, this.clear, this.count, this.more),
+        this.order, this.status, this.reward, this.version),
+      make("div", { class: "toolbar chips" }, ...this.chips, this.clear, this.search, this.more, this.count),
       make("div", { class: "split" }, make("div", { class: "table list" }, this.head, this.scroller), this.side));
     this.pages = new Map();
     this.total = 0;
@@ -163,7 +163,8 @@ export class SamplesPanel {
   show_count(body) {
     const mean = body.mean_reward === null ? "" : `, mean reward ${number_text(body.mean_reward)}`;
     const part = body.num_indexed < body.num_steps && !state.step ? ` (${body.num_indexed} of ${plural(body.num_steps, "step")} read so far)` : "";
-    this.count.textContent = body.num_steps === 0 ? "This run has no rollout files." : plural(body.total, "sample") + mean + part;
+    const is_missing = state.step !== "" && !body.total && (Number(state.step) < body.first_step || Number(state.step) > body.last_step);
+    this.count.textContent = body.num_steps === 0 ? "This run has no rollout files." : is_missing ? `Step ${state.step} has no rollout file; there are ${body.first_step} to ${body.last_step}.` : plural(body.total, "sample") + mean + part;
     this.more.replaceChildren();
     if (body.next_step === undefined) return;
     this.more.append(`searched down to step ${body.next_step + 1} `, make("button", { class: "chip", text: "search on", onclick: () => change({ upto: String(body.next_step) }) }));

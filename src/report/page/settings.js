@@ -1,11 +1,12 @@
 // Settings of the runs that are shown, side by side: what differs first.
 
 import { change, state } from "./state.js";
-import { make } from "./dom.js";
+import { make, small_text } from "./dom.js";
 
 function value_text(value) {
   if (value === undefined) return "";
   if (value === true) return "given";
+  if (typeof value === "number" && value !== 0 && Math.abs(value) < 1e-3) return small_text(value, 8);
   if (Array.isArray(value)) return value.map(value_text).join(" ");
   return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value);
 }
@@ -15,7 +16,7 @@ export class SettingsPanel {
     this.feed = feed;
     this.only = make("button", { text: "only what differs", onclick: () => change({ all: state.all ? "" : "1" }) });
     this.body = make("div", { class: "settings" });
-    this.element = make("section", { "aria-label": "Settings" }, make("div", { class: "toolbar" }, this.only, make("span", { class: "hint", text: "Settings that are at their default are left empty" })), this.body);
+    this.element = make("section", { "aria-label": "Settings" }, make("div", { class: "toolbar" }, this.only, make("span", { class: "hint", text: "What a run does not set is at its default" })), this.body);
   }
 
   show() {
