@@ -91,7 +91,12 @@ export class Plot {
     this.svg.setAttribute("aria-label", `${spec.title}${spec.unit ? `, ${spec.unit}` : ""}. Arrow keys move the cursor, plus and minus zoom, 0 shows all, Enter opens the step's samples.`);
     const name = make("span", { class: "name", text: spec.title, title: spec.title }, spec.unit ? make("span", { class: "unit", text: spec.unit }) : null);
     const head = make("div", { class: "card-head" }, name, this.reading);
-    this.element = make("div", { class: "card" }, head, this.legend, this.svg);
+    // What follows the cursor is a layer of its own: the lines below are not painted again.
+    this.overlay = document.createElementNS(SVG, "svg");
+    this.overlay.setAttribute("class", "overlay");
+    this.overlay.setAttribute("height", HEIGHT);
+    this.overlay.setAttribute("aria-hidden", "true");
+    this.element = make("div", { class: "card" }, head, this.legend, make("div", { class: "plot" }, this.svg, this.overlay));
     this.element.plot = this;
     this.is_visible = false;
     this.update(spec);
@@ -143,7 +148,7 @@ export class Plot {
     if (this.spec.kind === "stack") this.draw_stack();
     else if (this.spec.kind === "band") this.draw_band();
     else this.spec.series.forEach((series, i) => this.draw_line(series, i));
-    this.marks = draw(this.svg, "g", {});
+    this.shown_at = undefined;
     this.move_cursor();
   }
 
@@ -315,35 +320,46 @@ export class Plot {
   }
 
   move_cursor() {
-    if (!this.marks || !this.lines) return;
-    this.marks.replaceChildren();
+    if (!this.lines) return;
+    const at = this.spec.series.map((series) => this.nearest(series));
+    const shown = `${at.join()}/${view.cursor === null}`;
+    if (shown === this.shown_at) return;
+    this.shown_at = shown;
     const [low, high] = this.range();
-    let at = null;
+    const marks = [];
+    let x = null;
     this.spec.series.forEach((series, k) => {
-      const i = this.nearest(series);
-      const value = i < 0 ? null : this.lines[k][i];
+      const value = at[k] < 0 ? null : this.lines[k][at[k]];
       this.keys[k].textContent = number_text(value);
-      if (i < 0) return;
-      if (at === null || (view.cursor !== null && Math.abs(series.x[i] - view.cursor) < Math.abs(at - view.cursor))) at = series.x[i];
-      if (view.cursor === null || this.spec.kind === "stack" || series.x[i] < low || series.x[i] > high || (this.is_log && value <= 0)) return;
-      draw(this.marks, "circle", { cx: this.to_x(series.x[i]), cy: this.to_y(value), r: 3.4, style: `fill: var(--c${series.color}); stroke: var(--card)`, "stroke-width": 1.5 });
+      if (at[k] < 0) return;
+      const own = series.x[at[k]];
+      if (x === null || (view.cursor !== null && Math.abs(own - view.cursor) < Math.abs(x - view.cursor))) x = own;
+      if (view.cursor === null || this.spec.kind === "stack" || own < low || own > high || (this.is_log && value <= 0)) return;
+      marks.push([own, value, series.color]);
     });
-    if (view.cursor !== null && at !== null && at >= low && at <= high) {
-      draw(this.marks, "line", { class: "cursor", x1: this.to_x(at), x2: this.to_x(at), y1: TOP, y2: HEIGHT - BOTTOM });
+    this.overlay.replaceChildren();
+    if (view.cursor !== null && x !== null && x >= low && x <= high) {
+      draw(this.overlay, "line", { class: "cursor", x1: this.to_x(x), x2: this.to_x(x), y1: TOP, y2: HEIGHT - BOTTOM });
     }
+    for (const [own, value, color] of marks) draw(this.overlay, "circle", { cx: this.to_x(own), cy: this.to_y(value), r: 3.4, style: `fill: var(--c${color}); stroke: var(--card)`, "stroke-width": 1.5 });
     const value = this.spec.series.length === 1 ? this.keys[0].textContent : "";
-    this.reading.replaceChildren(view.cursor === null || at === null ? "" : `${view.axis === "time" ? "" : "step "}${x_text(at)} `, make("b", { text: value }));
+    this.reading.replaceChildren(view.cursor === null || x === null ? "" : `${view.axis === "time" ? "" : "step "}${x_text(x)} `, make("b", { text: value }));
   }
 
   /** Hover moves the cursor, dragging zooms, a double click shows everything, a click picks the step's rollouts. */
   listen() {
     let begin = null, brush = null;
+    this.brushes = document.createElementNS(SVG, "svg");
+    this.brushes.setAttribute("class", "overlay");
+    this.brushes.setAttribute("height", HEIGHT);
+    this.brushes.setAttribute("aria-hidden", "true");
+    this.overlay.after(this.brushes);
     const position = (event) => event.clientX - this.svg.getBoundingClientRect().left;
     this.svg.addEventListener("pointermove", (event) => {
       const x = Math.min(Math.max(position(event), LEFT), this.width - RIGHT);
       set_cursor(this.from_x(x));
       if (begin === null) return;
-      if (!brush?.isConnected) brush = draw(this.svg, "rect", { class: "brush", y: TOP, height: HEIGHT - TOP - BOTTOM });
+      if (!brush?.isConnected) brush = draw(this.brushes, "rect", { class: "brush", y: TOP, height: HEIGHT - TOP - BOTTOM });
       brush.setAttribute("x", Math.min(x, begin));
       brush.setAttribute("width", Math.abs(x - begin));
     });
