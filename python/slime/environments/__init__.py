@@ -11,8 +11,8 @@ of this folder with a class `Connector`, which has
     play(task, sample, engine)       plays one episode; returns its samples, each with a Score's record as its reward
 """
 
+import asyncio
 import dataclasses
-import functools
 import importlib
 import json
 
@@ -67,9 +67,15 @@ class Engine:
     is_evaluation: bool
 
 
-@functools.lru_cache(maxsize=None)
-def _opened(environment, settings):
-    return open_environment(environment, json.loads(settings))
+_opening = {}  # the environment of this process: a task
+
+
+async def _opened(environment, settings):
+    """Opened once, in a thread: a framework takes seconds to import, and the host's loop must not stand still."""
+    key = (environment, settings)
+    if key not in _opening:
+        _opening[key] = asyncio.ensure_future(asyncio.to_thread(open_environment, environment, json.loads(settings)))
+    return await asyncio.shield(_opening[key])
 
 
 def open_environment(environment, settings):
@@ -109,7 +115,8 @@ async def generate(args, sample, sampling_params, evaluation=False):
         max_context_tokens=args.rollout_max_context_len or 0,
         is_evaluation=evaluation,
     )
-    samples = await _opened(args.environment, args.environment_args).play(task, sample, engine)
+    environment = await _opened(args.environment, args.environment_args)
+    samples = await environment.play(task, sample, engine)
     if not samples:
         raise RuntimeError("the episode ended without a token of the model's")
     return samples

@@ -11,6 +11,8 @@ import json
 import typing
 import urllib.request
 
+from openenv.core import GenericEnvClient
+
 from slime.environments import EnvironmentProblem
 from slime.environments.steps import MOST_TURNS, episode, run_method
 
@@ -114,8 +116,6 @@ class Connector:
     async def play(self, task, sample, engine):
         if not self._is_server:
             return await self._play_here(task, sample, engine)
-        from openenv.core import GenericEnvClient
-
         async with GenericEnvClient(base_url=self._name) as client:
 
             async def reset(**arguments):
