@@ -220,6 +220,13 @@ json::object Service::create_model(const json::object& body) {
   const std::string base = fields.text("base_model", 4096).value_or(service_.model_name);
   int64_t rank = 0;
   if (const auto lora = fields.fields("lora_config")) rank = lora->integer("rank", 0).value_or(0);
+  if (base != service_.model_name)
+    throw Refusal(400, fmt::format("base_model {}: this server has {}", base, service_.model_name));
+  if (rank > 0) {
+    throw Refusal(400, fmt::format("lora_config.rank {}: there are no adapters here; rank 0 trains "
+                                   "all weights",
+                                   rank));
+  }
   const std::string key = fmt::format("{}/{}", session, number);
   {
     const std::lock_guard lock(mutex_);
@@ -227,13 +234,7 @@ json::object Service::create_model(const json::object& body) {
     if (const auto known = created_.find(key); known != created_.end())
       return {{"request_id", known->second}};
   }
-  json::object answer = enqueue_now([this, session, number, base, rank] {
-    if (base != service_.model_name)
-      throw ConfigError(
-          fmt::format("base_model {}: this server has {}", base, service_.model_name));
-    if (rank > 0)
-      throw ConfigError(fmt::format(
-          "lora_config.rank {}: there are no adapters here; rank 0 trains all weights", rank));
+  json::object answer = enqueue_now([this, session, number] {
     std::string id;
     {
       const std::lock_guard lock(mutex_);

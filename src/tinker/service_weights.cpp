@@ -213,7 +213,7 @@ json::object Service::create_sampling_session(const json::object& body) {
   }
   if (path.empty() && base.empty()) throw Refusal(400, "base_model or model_path is missing");
   if (path.empty() && base != service_.model_name)
-    throw Refusal(404, fmt::format("base_model {}: this server has {}", base, service_.model_name));
+    throw Refusal(400, fmt::format("base_model {}: this server has {}", base, service_.model_name));
   Named named{.snapshot = {}, .is_base = path.empty(), .path = path};
   try {
     named.snapshot = path.empty() ? base_snapshot() : model_.snapshot_of(found(path));

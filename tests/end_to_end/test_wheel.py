@@ -63,7 +63,7 @@ def test_a_wheel_is_whole_and_names_no_folder_of_this_machine(wheel):
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("METADATA"))
         program = archive.read("slime/bin/slime")
     assert wheel.name.startswith("slime_rl-") and wheel.name.endswith("-py3-none-manylinux_2_34_x86_64.whl")
-    assert {"slime/bin/slime-sandbox", "slime/lib/libtorch_cpu.so", "slime/__init__.py", "slime/host/__main__.py"} <= names
+    assert {"slime/bin/slime-sandbox", "slime/lib/libtorch_cpu.so", "slime/__init__.py", "slime/py.typed", "slime/host/__main__.py"} <= names
     assert any(re.match("slime/lib/libarrow", name) for name in names) == ("slime/bin/libslime_arrow.so" in names)
     assert "Name: slime-rl\n" in metadata and "Requires-Dist: nvidia-cuda-runtime==" in metadata
     assert "Requires-Dist: torch" not in metadata, "3 GB for somebody who has no GPU"

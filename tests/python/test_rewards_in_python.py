@@ -80,7 +80,7 @@ def test_samples_of_an_async_reward_are_scored_together():
 
 
 def test_a_function_of_no_form_is_refused_with_the_forms():
-    with pytest.raises(TypeError, match=r"reward mine\(a, b\).*reward\(prompts, completions"):
+    with pytest.raises(TypeError, match=r"reward function mine\(a, b\).*reward\(prompts, completions"):
 
         def mine(a, b):
             return 0

@@ -116,9 +116,9 @@ def grpo(
                     training = run.train(rollout, wait=True)
                     run.update_weights(wait=True)
                     yield Step(run, rollout, training)
-        except RunOver as error:
+        except RunOver:
             if socket is not None and socket.failure is not None:
-                raise socket.failure from error
+                raise socket.failure  # noqa: B904 - its cause is what the function raised
             raise
         finally:
             if socket is not None:

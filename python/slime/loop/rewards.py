@@ -116,7 +116,7 @@ def _number(value: Any, name: str, sample: Any) -> float:
 
 
 def _name_of(reward: Callable[..., Any]) -> str:
-    return f"reward {getattr(reward, '__name__', type(reward).__name__)}"
+    return f"reward function {getattr(reward, '__name__', type(reward).__name__)}"
 
 
 def _parameters(reward: Callable[..., Any]) -> dict[str, inspect.Parameter]:

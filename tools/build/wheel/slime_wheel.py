@@ -136,7 +136,8 @@ def _pack(wheel_directory, name, component):
         if name == "slime-rl":
             wheel.add(f"{wheel.info}/entry_points.txt", COMMANDS.encode())
             for package in PACKAGES:
-                for file in sorted((ROOT / "python" / package).rglob("*.py")):
+                folder_of_package = ROOT / "python" / package
+                for file in sorted([*folder_of_package.rglob("*.py"), *folder_of_package.glob("py.typed")]):
                     wheel.add(str(file.relative_to(ROOT / "python")), file.read_bytes())
         for file in _installed(component, folder):
             mode = 0o755 if file.parent.name == "bin" else 0o644

@@ -1,0 +1,50 @@
+#include "tinker/request_order.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace slime::tinker {
+namespace {
+
+class Order {
+ public:
+  void come(int64_t seq_id) {
+    const auto jobs = order.add(seq_id, "req-" + std::to_string(seq_id),
+                                [this, seq_id] { done += std::to_string(seq_id); });
+    for (const auto& job : jobs) job();
+  }
+  RequestOrder order;
+  std::string done;
+};
+
+TEST(RequestOrder, DoesRequestsByTheirNumbers) {
+  Order order;
+  for (const int64_t seq_id : {3, 1, 4, 2}) order.come(seq_id);
+  EXPECT_EQ(order.done, "1234");
+}
+
+TEST(RequestOrder, KnowsTheFutureOfANumberThatCame) {
+  Order order;
+  order.come(2);
+  EXPECT_EQ(order.order.known(2), "req-2");
+  EXPECT_FALSE(order.order.known(1).has_value());
+}
+
+TEST(RequestOrder, GivesUpWhatWaitsForANumberThatDoesNotComeAndGoesOnBehindIt) {
+  Order order;
+  order.come(1);
+  order.come(3);
+  order.come(5);
+  const auto now = std::chrono::steady_clock::now();
+  EXPECT_FALSE(order.order.give_up(now - std::chrono::hours(1)).has_value());
+  const auto given_up = order.order.give_up(now + std::chrono::hours(1));
+  ASSERT_TRUE(given_up.has_value());
+  EXPECT_EQ(given_up->missing, 2);
+  EXPECT_EQ(given_up->futures, (std::vector<std::string>{"req-3", "req-5"}));
+  order.come(6);
+  EXPECT_EQ(order.done, "16");
+}
+
+}  // namespace
+}  // namespace slime::tinker
