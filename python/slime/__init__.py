@@ -12,7 +12,7 @@ absent.install()
 
 _OF_THE_LOOP = (
     "Error", "Group", "Grpo", "GrpoStep", "Pass", "Pending", "Refused", "RewardError", "Rollout", "Run", "RunOver", "Sample", "Sampler",
-    "Session", "TrainingRun", "advantages_of", "astart", "grpo", "start", "train",
+    "Session", "TrainingRun", "advantages_of", "agrpo", "astart", "grpo", "start", "train",
 )  # fmt: skip
 
 

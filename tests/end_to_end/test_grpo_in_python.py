@@ -1,5 +1,6 @@
 """`slime.grpo`: prompts and a reward of the script, an iterator of steps."""
 
+import asyncio
 import random
 
 import pytest
@@ -65,6 +66,14 @@ def test_an_error_of_the_reward_is_the_error_of_the_loop(work, tmp_path):
 def test_a_reward_of_another_length_says_both_numbers(work, tmp_path):
     with pytest.raises(ValueError, match="the reward gave 1 numbers for 8 completions"):
         next(slime.grpo(work / "model", prompts(), lambda completions: [1.0], steps=3, run_dir=tmp_path / "run", **SMALL, **QUIET))
+
+
+def test_awaited_it_is_the_same(work, tmp_path):
+    async def main():
+        steps = slime.agrpo(work / "model", prompts(), lambda response: capitals(response), steps=3, run_dir=tmp_path / "run", **SMALL, **QUIET)
+        assert [step.index async for step in steps] == [0, 1, 2]
+
+    asyncio.run(main())
 
 
 def test_a_keyword_of_another_system_is_refused_with_the_name_here(work, tmp_path):

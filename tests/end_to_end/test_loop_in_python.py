@@ -381,9 +381,9 @@ def test_a_door_that_others_can_look_into_is_refused(work, tmp_path):
 def test_the_built_in_loop_has_a_handle(work, built_in):
     run_dir = work / "loop-handle"
     run = slime.train(flags_of(train_command(work, run_dir, rollouts=STEPS)), output=False, program=str(SLIME))
-    assert run.run_dir == run_dir
-    run.wait()
-    assert not run.is_running
+    assert run.run_dir == run_dir and run.status == "running"
+    assert [row["step"] for row in run] == list(range(STEPS))  # as they come
+    assert not run.is_running and run.status == "finished"
     assert [row["step"] for row in run.metrics] == list(range(STEPS))
     assert weights(run_dir) == weights(built_in)
 
@@ -407,3 +407,4 @@ def test_the_handle_says_what_a_run_died_of(work):
     os.kill(run._child.pid, signal.SIGKILL)
     with pytest.raises(slime.RunOver, match="SIGKILL"):
         run.wait()
+    assert run.status == "failed"

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "slime" / "loop"
 PAGE = ROOT / "docs" / "api.md"
 SECTIONS = [
-    ("Start", ["start", "astart", "train", "grpo"]),
+    ("Start", ["start", "astart", "train", "grpo", "agrpo"]),
     ("A model to sample, score and train", ["Session", "Sampler", "Grpo", "GrpoStep", "Group", "Pass", "Update", "Pending", "advantages_of"]),
     ("A run whose steps the script decides", ["Run", "Rollout", "Training", "Update of a run", "Evaluation", "Saved", "Step", "Sample"]),
     ("A run with a handle", ["TrainingRun"]),

@@ -8,7 +8,7 @@ from slime.loop.errors import Error, Refused, RewardError, RunOver
 from slime.loop.groups import Group, advantages_of
 from slime.loop.grpo import Grpo, GrpoStep
 from slime.loop.passes import Pass
-from slime.loop.recipes import Step, grpo
+from slime.loop.recipes import Step, agrpo, grpo
 from slime.loop.run import Config, Run, astart, start
 from slime.loop.service import Pending
 from slime.loop.session import Sampler, Session
@@ -38,6 +38,7 @@ __all__ = [
     "TrainingRun",
     "Update",
     "advantages_of",
+    "agrpo",
     "astart",
     "grpo",
     "start",

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +17,10 @@ from slime.loop.flags import flag_words
 from slime.loop.groups import read_rows
 from slime.loop.reward_socket import RewardSocket
 from slime.loop.run import Run, start
+from slime.loop.service import beside
 from slime.program import find_program, program_environment
 
-__all__ = ["Step", "grpo"]
+__all__ = ["Step", "agrpo", "grpo"]
 
 
 class Step:
@@ -123,3 +124,13 @@ def grpo(
         finally:
             if socket is not None:
                 socket.close()
+
+
+async def agrpo(model: str | os.PathLike[str], prompts: Any, reward: Callable[..., Any] | None = None, **options: Any) -> AsyncIterator[Step]:
+    """:func:`grpo` for an event loop: ``async for step in slime.agrpo(model, prompts, reward)``."""
+    steps = grpo(model, prompts, reward, **options)
+    try:
+        while (step := await beside(lambda: next(steps, None), "slime-grpo")) is not None:
+            yield step
+    finally:
+        await beside(steps.close, "slime-grpo")  # type: ignore[attr-defined]

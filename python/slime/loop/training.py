@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -13,16 +14,19 @@ from slime.loop.child import Child
 from slime.loop.errors import RunOver
 from slime.loop.flags import flag_words
 from slime.loop.metrics import read_metrics
+from slime.loop.service import beside
 
 __all__ = ["TrainingRun", "train"]
 
+_LOOK_SECONDS = 0.2  # between two looks at the metrics
+
 
 class TrainingRun:
-    """A run of `slime train` under way. Made by :func:`train`.
+    """A run of `slime train` under way. Made by :func:`train`. ``await run`` is ``run.wait()`` for an event loop.
 
     >>> run = slime.train(["--config", "run.yaml"])     # doctest: +SKIP
-    >>> run.metrics[-1]["rollout/raw_reward"]           # doctest: +SKIP
-    >>> run.wait()                                      # doctest: +SKIP
+    >>> for row in run:                                 # doctest: +SKIP
+    ...     print(row["step"], row["rollout/raw_reward"])
     """
 
     def __init__(self, child: Child) -> None:
@@ -42,6 +46,44 @@ class TrainingRun:
     @property
     def is_running(self) -> bool:
         return not self._is_over and not self._child.has_ended()
+
+    @property
+    def status(self) -> str:
+        """ "running", "finished" (also after ``stop()``), or "failed", and then ``wait()`` raises why."""
+        if self.is_running:
+            return "running"
+        try:
+            self.wait()
+        except RunOver:
+            return "failed"
+        return "finished"
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The metrics of each step from the first on, as they are written, until the run has ended. Raises RunOver where that was an
+        error. A step that is trained again (the run went back to a checkpoint) is not given twice."""
+        given = -1
+        while True:
+            is_last = not self.is_running
+            for row in self.metrics:
+                if row["step"] > given:
+                    given = row["step"]
+                    yield row
+            if is_last:
+                self.wait()
+                return
+            self._child.has_ended(within=_LOOK_SECONDS)
+
+    async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+        rows = iter(self)
+        while (row := await beside(lambda: next(rows, None), "slime-metrics")) is not None:
+            yield row
+
+    def __await__(self) -> Generator[Any, None, TrainingRun]:
+        return beside(self.wait, "slime-wait").__await__()
+
+    async def astop(self) -> TrainingRun:
+        """:meth:`stop` for an event loop."""
+        return await beside(self.stop, "slime-stop")
 
     def wait(self, timeout: float | None = None) -> TrainingRun:
         """Until it has ended. Raises RunOver with the program's sentence where that was an error, TimeoutError when it goes on."""
