@@ -11,6 +11,7 @@
 #include "loop/changed_settings.h"
 #include "loop/session_settings.h"
 #include "model/adapter_files.h"
+#include "model/config.h"
 #include "model/foreign_checkpoint.h"
 #include "report/run_history.h"
 #include "setup/named_model.h"
@@ -62,8 +63,14 @@ std::string advice_for(const config::RunConfig& config, const fs::path& given) {
     return "it is " + foreign;
   if (!train::checkpoint_iterations(given / "checkpoints").empty())
     return fmt::format("there are some in --load {}", (given / "checkpoints").string());
-  if (fs::exists(given / "config.json"))
+  if (fs::exists(given / "config.json")) {
+    try {
+      model::read_model_config(given);
+    } catch (const std::exception& error) {
+      return fmt::format("this is a model directory that cannot be read: {}", error.what());
+    }
     return fmt::format("this is a model directory: give it as --hf-checkpoint {}", given.string());
+  }
   if (!fs::exists(given)) return "there is no such folder; without --load the run starts anew";
   return "without --load the run starts anew";
 }

@@ -251,7 +251,7 @@ PYTHON = {
     "uses another stream": Cheat(
         model("with torch.cuda.stream(torch.cuda.Stream()):\n    return torch.zeros_like(x)"),
         "with is for torch.no_grad|not allowed",
-        "wrong result|RuntimeError|AssertionError|AttributeError|TypeError",
+        "wrong result|RuntimeError|AcceleratorError|AssertionError|AttributeError|TypeError",
     ),
     "asks for the source of the runner": Cheat(
         model("f = open('/proc/self/mem', 'rb')\nreturn torch.zeros_like(x)"), "open is not known", "wrong result"
