@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "core/xxhash64.h"
+#include "kernels/cpu/processor.h"
 #include "model/weights_builder.h"
 
 namespace slime::model {
@@ -344,6 +345,13 @@ AdapterTensors::AdapterTensors(const ModelConfig& config, const Weights& base,
     : form_(form) {
   Maker(*this, config, base, mesh).make();
   const at::NoGradGuard no_grad;
+  const bool is_narrow = base.flat().scalar_type() == at::kBFloat16 && kernels::cpu::has_tiles();
+  if (!saved_.empty() && is_narrow) {
+    throw ConfigError(
+        fmt::format("modules_to_save: {} is trained in float32, and this processor computes in "
+                    "bfloat16: use float32",
+                    form.saved.front()));
+  }
   for (Saved& saved : saved_) {
     const Weights::Parameter& parameter = base.parameters()[saved.parameter];
     if (parameter.stored)

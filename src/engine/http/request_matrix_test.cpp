@@ -154,9 +154,11 @@ class Matrix {
     const net::HttpResponse response = server_.call("POST", path, body);
     ++num_sent_;
     const std::string shown = fmt::format("{} {}", path, body.substr(0, 200));
-    EXPECT_TRUE(response.status == 200 || response.status == 400)
+    // A name of an adapter, of which this server has none.
+    const bool is_absent = response.status == 404 && name == "lora_path";
+    EXPECT_TRUE(response.status == 200 || response.status == 400 || is_absent)
         << response.status << " " << shown << " " << response.body;
-    if (verdict == Verdict::kRight) {
+    if (verdict == Verdict::kRight && !is_absent) {
       EXPECT_EQ(response.status, 200) << shown << response.body;
     }
     if (verdict == Verdict::kWrong) {
