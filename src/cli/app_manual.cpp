@@ -119,7 +119,7 @@ help::Manual manual_of(const CLI::App& app) {
   }
   std::ranges::stable_sort(manual.options, {},
                            [](const help::Option& each) { return !each.is_argument; });
-  if (manual.usage.empty()) manual.usage = {usage + " [OPTIONS]"};
+  if (manual.words.empty()) manual.usage.insert(manual.usage.begin(), usage + " [OPTIONS]");
   std::ranges::move(examples_of(description), std::back_inserter(manual.usage));
   return manual;
 }

@@ -62,7 +62,7 @@ int print_answer(const help::Manual& manual, std::span<const std::string> words)
 
 std::optional<std::string> option_meant_by(const help::Manual& manual, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
-  std::vector<std::string_view> names;
+  std::vector<std::string_view> names{"--help"};
   for (const help::Option& option : manual.options)
     if (!option.is_argument) names.insert(names.end(), option.names.begin(), option.names.end());
   if (const auto nearest = nearest_name(name, names)) return std::string(*nearest);

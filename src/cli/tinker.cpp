@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "cli/by_name.h"
+#include "cli/options.h"
 #include "cli/serving.h"
+#include "cli/train.h"
 #include "cluster/parent_watch.h"
 #include "config/parse_flags.h"
 #include "config/unread_flags.h"
@@ -180,7 +182,9 @@ int serve_requests(const TinkerOptions& options) {
 }  // namespace
 
 int tinker(std::span<const std::string> arguments) {
-  if (std::ranges::find(arguments, "--help") != arguments.end()) {
+  if (asks_for_manual(arguments)) throw ManualAsked{train_manual("slime tinker")};
+  if (const auto words = help::words_behind_help(arguments)) {
+    if (!words->empty()) return print_answer(train_manual("slime tinker"), *words);
     fmt::print("{}", kTinkerHelp);
     return 0;
   }

@@ -37,9 +37,7 @@ SummaryRows RunSummary::rows(int64_t steps_done, int64_t num_steps, const std::s
   if (last_saved_)
     rows.emplace_back("checkpoint", fmt::format("{}/latest (rollout {})", root, *last_saved_));
   rows.emplace_back("report", fmt::format("slime report {}", shell_word(root)));
-  if (last_saved_)
-    rows.emplace_back("talk to it",
-                      fmt::format("slime serve --model {}", shell_word(root + "/latest")));
+  if (last_saved_) rows.emplace_back("talk to it", fmt::format("slime chat {}", shell_word(root)));
   return rows;
 }
 
