@@ -111,7 +111,9 @@ chat::ServerAddress open_server(const Options& options, std::unique_ptr<LocalSer
     return server;
   }
   LocalServerOptions own = options.local;
-  own.directory = model_of_word(options.word, "slime chat");
+  ModelPlace place = model_of_word(options.word, "slime chat");
+  own.directory = std::move(place.directory);
+  own.adapter = std::move(place.adapter);
   own.name = name_of_word(options.word);
   local = std::make_unique<LocalServer>(own);
   return {.url = local->url(), .api_key = local->key(), .web = {.silence_limit = kLongestSilence}};

@@ -63,9 +63,8 @@ class ProgressLine {
   bool is_open_ = false;
 };
 
-config::ParsedFlags flags_of(const EvalOptions& options) {
-  const std::string model = model_of_word(options.model, "slime eval");
-  config::ParsedFlags flags = config::parse_flags(train_words(options, model));
+config::ParsedFlags flags_of(const EvalOptions& options, const ModelPlace& model) {
+  config::ParsedFlags flags = config::parse_flags(train_words(options, model.directory.string()));
   const std::string place = setup::choose_device(flags.config);
   find_names(flags, hub::Wanted::kModel, /*may_download=*/true, "slime eval");
   config::complete_and_validate(flags);
@@ -93,9 +92,11 @@ int eval(std::span<const std::string> arguments) {
   if (options.model.empty())
     throw ConfigError("MODEL is missing: slime eval MODEL --data NAME=FILE");
   core::Interrupt interrupt;
-  const config::ParsedFlags flags = flags_of(options);
+  const ModelPlace model = model_of_word(options.model, "slime eval");
+  const config::ParsedFlags flags = flags_of(options, model);
   ProgressLine line;
   const evaluate::EvaluateOptions how{
+      .adapter = model.adapter,
       .output = options.output,
       .kv_cache_bytes = [&flags] { return kv_cache_bytes(flags.config); },
       .say =

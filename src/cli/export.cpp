@@ -55,7 +55,7 @@ int export_model(std::span<const std::string> arguments) {
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   const exports::ExportPrecision precision = exports::export_precision(dtype);
   const std::optional<RunModel> run = run_model(word);
-  const fs::path source = run ? run->checkpoint : fs::path(model_of_word(word, "slime export"));
+  const fs::path source = run ? run->checkpoint : model_of_word(word, "slime export").directory;
   const bool has_adapter = model::has_adapter(source);
   if (merges != has_adapter) {
     throw ConfigError(fmt::format("{}: {}", word,

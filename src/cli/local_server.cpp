@@ -12,6 +12,7 @@
 #include "core/calendar.h"
 #include "core/error.h"
 #include "engine/chat/chat_model.h"
+#include "model/adapter_files.h"
 #include "model/config.h"
 #include "model/placement.h"
 
@@ -45,6 +46,7 @@ LocalServer::LocalServer(const LocalServerOptions& options) : key_(cluster::make
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
   network_ =
       model::load_network(options.directory, model::precision_on(options.device.device, dtype));
+  if (!options.adapter.empty()) model::load_adapters(*network_, options.adapter);
   engine::EngineConfig engine;
   engine.context_length = options.context_length;
   engine.kv_cache_bytes = kv_cache_bytes_of(options.device);

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 #include "cli/by_name.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "model/adapter_files.h"
 #include "train/checkpoint_directory.h"
 
@@ -37,6 +39,22 @@ int64_t step_of_folder(const fs::path& checkpoint) {
   return step_of(std::string_view(name).substr(kBegin.size())).value_or(-1);
 }
 
+/// Checkpoints of a run with adapters hold those alone; run.json names the model that they are for.
+ModelPlace place_of(const fs::path& run, const fs::path& checkpoint) {
+  if (!model::has_adapter(checkpoint)) return {.directory = checkpoint, .adapter = {}};
+  const json::value record = read_json_file(run / "run.json");
+  const json::value* model =
+      record.is_object() ? record.get_object().if_contains("model") : nullptr;
+  const fs::path base = model != nullptr && model->is_string()
+                            ? fs::path(std::string(model->get_string()))
+                            : fs::path();
+  if (!fs::is_directory(base))
+    throw ConfigError(
+        fmt::format("{}: has an adapter, and the model that it is for is not there: {}",
+                    checkpoint.string(), base.empty() ? "run.json names none" : base.string()));
+  return {.directory = base, .adapter = checkpoint};
+}
+
 }  // namespace
 
 std::optional<RunModel> run_model(const std::string& word) {
@@ -55,32 +73,23 @@ std::optional<RunModel> run_model(const std::string& word) {
   if (error)
     throw ConfigError(
         fmt::format("{}: the run has saved no checkpoint (--save-interval)", folder.string()));
-  if (!step) return RunModel{folder, latest, step_of_folder(latest)};
+  if (!step) return RunModel{folder, place_of(folder, latest), step_of_folder(latest)};
   const fs::path root = latest.parent_path();
   const std::vector<int64_t> steps = train::committed_iterations(root);
   if (std::ranges::find(steps, *step) == steps.end())
     throw ConfigError(fmt::format("{}: there is no checkpoint of step {}; there are those of {}",
                                   folder.string(), *step, fmt::join(steps, ", ")));
-  return RunModel{folder, root / train::checkpoint_name(*step), *step};
+  return RunModel{folder, place_of(folder, root / train::checkpoint_name(*step)), *step};
 }
 
-std::string model_of_word(const std::string& word, const std::string& whose) {
-  if (const auto run = run_model(word)) {
-    if (model::has_adapter(run->checkpoint) && whose != "slime export") {
-      throw ConfigError(
-          fmt::format("{0}: the run trained an adapter, which is at {1}; give its model to slime "
-                      "generate, logprobs or "
-                      "serve with --adapter {1}, or merge it: slime export {0} DIR --merge",
-                      word, run->checkpoint.string()));
-    }
-    return run->checkpoint.string();
-  }
+ModelPlace model_of_word(const std::string& word, const std::string& whose) {
+  if (auto run = run_model(word)) return std::move(run->place);
   std::string directory = model_by_name(word, hub::Wanted::kModel, "MODEL", whose);
   if (!fs::exists(directory))
     throw ConfigError(fmt::format(
         "{}: is no model directory, no run directory and no name of a model (Qwen/Qwen3-0.6B)",
         word));
-  return directory;
+  return {.directory = std::move(directory), .adapter = {}};
 }
 
 }  // namespace slime::cli

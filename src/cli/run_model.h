@@ -9,10 +9,16 @@
 
 namespace slime::cli {
 
+/// A model, or an adapter for one.
+struct ModelPlace {
+  std::filesystem::path directory;  // of the whole model
+  std::filesystem::path adapter;    // a directory of PEFT; empty: none
+};
+
 /// A checkpoint of a run: RUN is the newest, RUN@120 that of rollout step 120.
 struct RunModel {
-  std::filesystem::path run;         // the run directory
-  std::filesystem::path checkpoint;  // iter_0000120, a model directory
+  std::filesystem::path run;  // the run directory
+  ModelPlace place;  // iter_0000120, or with it as adapter the model that the run began with
   int64_t step = -1;
 };
 
@@ -20,7 +26,7 @@ struct RunModel {
 /// a run without a checkpoint, or without that one: with those that there are.
 std::optional<RunModel> run_model(const std::string& word);
 
-/// The directory of a model that a word names: a run, a directory, a name of the hub.
-std::string model_of_word(const std::string& word, const std::string& whose);
+/// The model that a word names: a run, a directory, a name of the hub. Throws ConfigError.
+ModelPlace model_of_word(const std::string& word, const std::string& whose);
 
 }  // namespace slime::cli

@@ -20,6 +20,7 @@
 #include "evaluate/sample_file.h"
 #include "loop/evaluation.h"
 #include "loop/rollout_source.h"
+#include "model/adapter_files.h"
 #include "model/network.h"
 #include "net/digest.h"
 #include "plugin/plugins.h"
@@ -71,11 +72,13 @@ json::object files_of(const fs::path& directory) {
   return files;
 }
 
-json::object settings_of(const config::RunConfig& config, const loop::Evaluation& evaluation) {
+json::object settings_of(const config::RunConfig& config, const fs::path& adapter,
+                         const loop::Evaluation& evaluation) {
   json::object settings;
   for (const auto& flag : config::changed_flags(config))
     if (!kPlaces.contains(flag.key())) settings[flag.key()] = flag.value();
   settings["model files"] = files_of(config.hf_checkpoint.get());
+  if (!adapter.empty()) settings["adapter files"] = files_of(adapter);
   for (const std::string& name : evaluation.names()) {
     const buffer::Dataset& rows = evaluation.dataset(name);
     settings["rows of " + name] =
@@ -104,7 +107,7 @@ EvaluationResult evaluate(const config::ParsedFlags& flags, const EvaluateOption
       config.hf_checkpoint, roles::needs_template(config, /*evaluates=*/true), today);
   loop::Evaluation evaluation(config, text);
   for (const std::string& remark : evaluation.remarks()) options.say(remark);
-  EvaluationResult result{.settings = settings_of(config, evaluation)};
+  EvaluationResult result{.settings = settings_of(config, options.adapter, evaluation)};
   result.num_prompts = evaluation.num_prompts();
   std::optional<SampleFile> file;
   if (!options.output.empty()) file.emplace(options.output, result.settings);
@@ -121,6 +124,7 @@ EvaluationResult evaluate(const config::ParsedFlags& flags, const EvaluateOption
 
   const auto network =
       model::load_network(config.hf_checkpoint.get(), roles::engine_precision(config));
+  if (!options.adapter.empty()) model::load_adapters(*network, options.adapter);
   engine::Engine engine(*network, roles::make_engine_config(config, text, options.kv_cache_bytes()),
                         clock);
   if (draws) plugins.open_door(engine, engine.max_request_tokens());

@@ -4,6 +4,7 @@
 /// (loop/evaluation.h), with an engine alone.
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 namespace slime::evaluate {
 
 struct EvaluateOptions {
+  std::filesystem::path adapter;  // for the model; empty: none
   std::string output;  // a file of samples; empty: none is written
   /// Bytes for keys and values, asked when the weights are where they stay.
   std::function<int64_t()> kv_cache_bytes;

@@ -21,6 +21,11 @@ constexpr const char* kSize = "eval_group_size";
 
 fs::path settings_path(fs::path path) { return path += ".settings"; }
 
+std::string text_of(const json::value* value) {
+  if (value == nullptr) return "(default)";
+  return value->is_double() ? fmt::format("{:g}", value->get_double()) : json_text(*value);
+}
+
 std::string lines_of(const std::string& set, const Group& group) {
   std::string lines;
   for (const Sample& sample : group.samples) {
@@ -87,10 +92,8 @@ void SampleFile::check_settings(const json::object& settings) const {
   for (const auto& each : settings) names.emplace(each.key());
   std::vector<std::string> differences;
   for (const std::string& name : names) {
-    const json::value* one = before.get_object().if_contains(name);
-    const json::value* other = settings.if_contains(name);
-    const std::string was = one == nullptr ? "(default)" : json_text(*one);
-    const std::string is = other == nullptr ? "(default)" : json_text(*other);
+    const std::string was = text_of(before.get_object().if_contains(name));
+    const std::string is = text_of(settings.if_contains(name));
     if (was != is) differences.push_back(fmt::format("{} was {}, is {}", name, was, is));
   }
   if (!differences.empty())

@@ -49,7 +49,7 @@ std::string text_of(const json::value& value) {
     for (const json::value& word : value.get_array()) words.push_back(text_of(word));
     return fmt::format("{}", fmt::join(words, " "));
   }
-  return json_text(value);
+  return value.is_double() ? fmt::format("{:g}", value.get_double()) : json_text(value);
 }
 
 std::vector<std::string> texts_of(const json::object& flags, std::string_view name) {
