@@ -73,17 +73,17 @@ std::optional<RunModel> run_model(const std::string& word) {
   if (error)
     throw ConfigError(
         fmt::format("{}: the run has saved no checkpoint (--save-interval)", folder.string()));
-  if (!step) return RunModel{folder, place_of(folder, latest), step_of_folder(latest)};
+  if (!step) return RunModel{folder, latest, step_of_folder(latest)};
   const fs::path root = latest.parent_path();
   const std::vector<int64_t> steps = train::committed_iterations(root);
   if (std::ranges::find(steps, *step) == steps.end())
     throw ConfigError(fmt::format("{}: there is no checkpoint of step {}; there are those of {}",
                                   folder.string(), *step, fmt::join(steps, ", ")));
-  return RunModel{folder, place_of(folder, root / train::checkpoint_name(*step)), *step};
+  return RunModel{folder, root / train::checkpoint_name(*step), *step};
 }
 
 ModelPlace model_of_word(const std::string& word, const std::string& whose) {
-  if (auto run = run_model(word)) return std::move(run->place);
+  if (const auto run = run_model(word)) return place_of(run->run, run->checkpoint);
   std::string directory = model_by_name(word, hub::Wanted::kModel, "MODEL", whose);
   if (!fs::exists(directory))
     throw ConfigError(fmt::format(

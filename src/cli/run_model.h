@@ -17,8 +17,8 @@ struct ModelPlace {
 
 /// A checkpoint of a run: RUN is the newest, RUN@120 that of rollout step 120.
 struct RunModel {
-  std::filesystem::path run;  // the run directory
-  ModelPlace place;  // iter_0000120, or with it as adapter the model that the run began with
+  std::filesystem::path run;         // the run directory
+  std::filesystem::path checkpoint;  // iter_0000120: a model, or an adapter for the run's model
   int64_t step = -1;
 };
 

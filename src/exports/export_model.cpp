@@ -249,20 +249,27 @@ void export_model(const fs::path& source, const fs::path& target, ExportPrecisio
 
 void export_merged(const fs::path& base, const fs::path& adapter, const fs::path& target,
                    ExportPrecision precision) {
-  if (precision == ExportPrecision::kFp8)
-    throw ConfigError("--dtype fp8: export the merged model first, and that model as fp8");
-  const std::string stored = model::read_model_config(base).dtype;
+  std::string dtype = model::read_model_config(base).dtype;
   std::unique_ptr<model::Network> merged;
   {
-    const auto network = model::load_network(base, model::Precision::of(stored));
+    const auto network = model::load_network(base, model::Precision::of(dtype));
     model::load_adapters(*network, adapter);
     merged = model::merged(*network);
   }
-  model::SaveOptions options{.dtype = stored, .shard_bytes = kShardBytes};
-  if (precision == ExportPrecision::kBfloat16) options.dtype = "bfloat16";
-  if (precision == ExportPrecision::kFloat32) options.dtype = "float32";
-  model::save_network(*merged, target, options);
-  copy_companions(base, target);
+  if (precision == ExportPrecision::kFloat32) dtype = "float32";
+  if (precision == ExportPrecision::kBfloat16 || precision == ExportPrecision::kFp8)
+    dtype = "bfloat16";
+  // Codes are made of whole files, which go when the rest is written.
+  const bool has_codes = precision == ExportPrecision::kFp8;
+  const fs::path whole = has_codes ? target / ".merged" : target;
+  if (has_codes) fs::create_directory(whole);
+  model::save_network(*merged, whole, {.dtype = dtype, .shard_bytes = kShardBytes});
+  merged.reset();
+  copy_companions(base, whole);
+  if (has_codes) {
+    export_model(whole, target, precision);
+    fs::remove_all(whole);
+  }
   model::sync_directory(target);
 }
 
