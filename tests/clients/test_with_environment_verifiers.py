@@ -12,7 +12,7 @@ pytest.importorskip("verifiers.v1", reason="verifiers 0.4 is not installed")
 def test_a_taskset_trains(tmp_path):
     (tmp_path / "letters.py").write_text(module_of_docs("letters.py"))
     steps = train(tmp_path, "verifiers:letters", {})
-    assert all({"rollout/reward/says_it", "rollout/reward/turns"} <= set(step) for step in steps)
+    assert all({"rollout/reward/small_letters", "rollout/reward/turns"} <= set(step) for step in steps)
 
 
 def test_an_unknown_taskset_is_refused_with_those_that_are_installed():

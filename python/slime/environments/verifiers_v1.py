@@ -56,8 +56,7 @@ class Connector:
             raise EnvironmentProblem(f"--environment-args: {error}") from None
         self._taskset = self._environment.taskset
         self.is_endless = not self._taskset.bounded
-        self._stack, self._lock = AsyncExitStack(), asyncio.Lock()
-        self._is_serving = False
+        self._stack, self._lock, self._is_serving = AsyncExitStack(), asyncio.Lock(), False
 
     @staticmethod
     def _installed():
@@ -100,6 +99,8 @@ class Connector:
         kind = type(self._taskset).task_type()
         built = kind(kind.data_type().model_validate(task), self._environment.config.taskset.task)
         asked = engine.sampling_params
+        if asked.get("custom_params"):
+            raise EnvironmentProblem("--rollout-top-p below 1: the trace of verifiers does not keep what the trainer needs for it; use 1")
         sampling = {name: asked[name] for name in _SAME_NAMES if asked.get(name) not in (None, [])}
         client = vf.TrainClientConfig(
             base_url=engine.url + "/v1", api_key_var="SLIME_NO_KEY", renderer=self._renderer, renderer_model_name=engine.model
@@ -111,11 +112,8 @@ class Connector:
         errors = [*episode.errors, *(error for trace in episode.traces if not trace.ok for error in trace.errors)]
         if errors:
             raise RuntimeError(f"{errors[0].type}: {errors[0].message}\n{errors[0].traceback or ''}".rstrip())
-        samples = []
-        for trace in episode.traces:
-            if trace.agent.trainable:
-                samples += await _samples_of(trace, sample, engine)
-        return samples
+        trained = [trace for trace in episode.traces if trace.agent.trainable]
+        return [made for trace in trained for made in await _samples_of(trace, sample, engine)]
 
 
 async def _samples_of(trace, base, engine):
