@@ -28,6 +28,13 @@ def resident_mb(pid):
         return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1]) / 1024
 
 
+def cpu_s(pid):
+    """CPU time of a process so far."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def ask(url):
     with urllib.request.urlopen(url, timeout=600) as reply:
         return json.loads(reply.read())
@@ -101,19 +108,20 @@ def main():
             out["charts_drawn_s"] = round(time.monotonic() - begin, 2)
             out["hover"] = frames_of(page, session, lambda: hover(page))
             out["zoom"] = frames_of(page, session, lambda: zoom(page))
-            begin = time.monotonic()
+            begin, used = time.monotonic(), cpu_s(server.pid)
             page.goto(f"{url}/#tab=samples&run={name}")
             page.wait_for_selector(".virtual .vrow .response")
             out["first_rows_s"] = round(time.monotonic() - begin, 2)
             while (body := ask(f"{url}/api/samples?run={name}&limit=1"))["num_indexed"] < body["num_steps"]:
                 time.sleep(0.2)
             out["index_s"], out["samples"] = round(time.monotonic() - begin, 1), body["total"]
+            out["index_cpu_s"] = round(cpu_s(server.pid) - used, 1)
             page.wait_for_timeout(1500)
             out["scroll"] = frames_of(page, session, lambda: scroll(page))
             for label, words in (("newest", ""), ("longest", "&sort=length-"), ("reward_0_oldest_weights", "&reward=0&sort=version%2B"), ("search", "&text=apples+therefore+divide")):
-                begin = time.monotonic()
+                begin, used = time.monotonic(), cpu_s(server.pid)
                 ask(f"{url}/api/samples?run={name}&limit=100{words}")
-                out[f"query_{label}_ms"] = round(1000 * (time.monotonic() - begin))
+                out[f"query_{label}_ms"], out[f"query_{label}_cpu_ms"] = round(1000 * (time.monotonic() - begin)), round(1000 * (cpu_s(server.pid) - used))
             begin = time.monotonic()
             page.goto(f"{url}/#tab=group&run={name}")
             page.wait_for_selector(".member")

@@ -307,7 +307,7 @@ std::vector<Words> main_forms() {
       policy() + Words{"--environment", "gym:mine:make"},
       policy() + Words{"--use-opd", "--opd-type", "megatron", "--opd-teacher-load", "/nowhere"},
       policy() + Words{"--rm-url", "http://localhost:1/x", "--partial-rollout",
-                       "--moe-router-enable-expert-bias", "--profile", "--use-wandb"},
+                       "--moe-router-enable-expert-bias", "--profile", "--use-wandb", "--view"},
       policy() + Words{"--train-async", "--deterministic-schedule", "--update-mode", "suspend"},
       policy() + Words{"--rollout-num-gpus", "2", "--use-fault-tolerance", "--update-weight-mode",
                        "delta", "--update-weight-transport", "disk", "--update-weight-disk-dir",

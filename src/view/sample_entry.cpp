@@ -66,7 +66,7 @@ struct EntryHandler {
   bool on_document_end(error_code&) { return true; }
   bool on_object_begin(error_code&) {
     if (depth_ == 0) is_object = true;
-    is_reward_record_ = depth_ == kTop && field_ == Field::kReward;
+    if (depth_ == kTop) is_reward_record_ = field_ == Field::kReward;
     ++depth_;
     return true;
   }
