@@ -4,7 +4,12 @@ The program (`slime train`) runs such functions in `python3 -m slime.host`. Noth
 standard library; torch and transformers are imported where a tensor or a tokenizer is asked for.
 """
 
+from typing import TYPE_CHECKING
+
 from slime import absent
+
+if TYPE_CHECKING:
+    from slime.loop import *  # noqa: F403 - what __getattr__ gives
 
 __version__ = "0.1.0"
 

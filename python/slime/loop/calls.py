@@ -72,10 +72,10 @@ class Call:
         if answer.get("type") == "try_again":
             return
         if "error" in answer:
-            kind = RunOver if answer.get("run_is_over", True) else Refused
-            self._error = kind(answer["error"])
-            if kind is RunOver:
-                self._run._over = self._error
+            if answer.get("run_is_over", True):
+                self._error = self._run._over = RunOver(answer["error"])
+            else:
+                self._error = Refused(answer["error"])
         else:
             self._answer = answer
         self._run._forget(self)

@@ -44,5 +44,5 @@ class Door:
             raise ConnectionError(f"the run's door answered {answer.status} without JSON") from None
         if answer.status == 200:
             return value
-        error = value.get("error")
-        raise Refused(error.get("message", str(error)) if isinstance(error, dict) else str(error))
+        problem = value.get("error")
+        raise Refused(problem.get("message", str(problem)) if isinstance(problem, dict) else str(problem))

@@ -80,13 +80,9 @@ class Service:
 
     def _send(self, method: str, path: str, text: bytes | None) -> tuple[int, bytes]:
         while True:
-            connection = getattr(self._of_thread, "connection", None)
-            is_new = connection is None
-            if is_new:
-                connection = http.client.HTTPConnection(self._host, self._port, timeout=_LONGEST_REQUEST)
-                connection.connect()
-                connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._of_thread.connection = connection
+            kept: http.client.HTTPConnection | None = getattr(self._of_thread, "connection", None)
+            is_new = kept is None
+            connection = self._connect() if kept is None else kept
             try:
                 connection.request(method, path, body=text, headers=self._headers)
                 answer = connection.getresponse()
@@ -102,6 +98,13 @@ class Service:
             except BaseException:  # Ctrl-C, a time-out: what comes on it would be another request's
                 self._forget(connection)
                 raise
+
+    def _connect(self) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_LONGEST_REQUEST)
+        connection.connect()
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._of_thread.connection = connection
+        return connection
 
     def _forget(self, connection: http.client.HTTPConnection) -> None:
         self._of_thread.connection = None
