@@ -123,11 +123,7 @@ void fill_in(config::ParsedFlags& flags) {
   }
 }
 
-void refuse_what_is_of_runs(const config::RunConfig& config) {
-  if (config.trains_adapters())
-    throw ConfigError(
-        "--lora-rank, --lora-adapter-path: all weights of a model that is trained by requests "
-        "train; adapters are for slime train");
+void refuse_several_processes(const config::RunConfig& config) {
   if (config.world_size() > 1 || config.num_engine_workers > 0 || config.train_async)
     throw ConfigError(
         "a model that is trained by requests is in one process, on one device; several ranks, "
@@ -143,7 +139,7 @@ config::ParsedFlags read_flags(const TinkerOptions& options, std::string& model_
   if (flags.config.device.peek() == "cpu") train::keep_freed_memory();
   fill_in(flags);
   config::complete_and_validate(flags);
-  refuse_what_is_of_runs(flags.config);
+  refuse_several_processes(flags.config);
   for (const std::string& warning : flags.warnings) fmt::print(stderr, "{}\n", warning);
   if (flags.config.num_threads > 0)
     at::set_num_threads(static_cast<int>(flags.config.num_threads.get()));

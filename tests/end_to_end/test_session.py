@@ -241,7 +241,7 @@ def test_an_error_of_the_reward_has_the_sample_and_the_line(session):
 def test_what_cannot_be_is_refused_by_name(work, session):
     with pytest.raises(slime.RunOver, match="here it is --lr"):
         start(work, learning_rate=1)
-    with pytest.raises(slime.RunOver, match="adapters are for slime train"):
+    with pytest.raises(slime.RunOver, match="--lora-rank: not with slime tinker"):
         start(work, lora_rank=4)
     with pytest.raises(slime.RunOver, match="no such directory"):
         start(work / "nothing")
