@@ -2,13 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/train.h"
 #include "help/completion.h"
 
 namespace slime::cli {
+
+namespace {
+
+help::Manual with_run_flags(const Command& command) {
+  help::Manual manual = manual_of(command);
+  if (!manual.takes_run_flags) return manual;
+  for (help::Option& option : train_manual(manual.command).options)
+    if (manual.find(option.names[0]) == nullptr) manual.options.push_back(std::move(option));
+  return manual;
+}
+
+}  // namespace
 
 int completion(std::span<const std::string> arguments) {
   std::string shell;
@@ -26,7 +40,7 @@ int completion(std::span<const std::string> arguments) {
   std::vector<help::CompletedVerb> completed;
   for (const help::Verb& verb : verbs()) {
     for (const Command& command : commands())
-      if (verb.name == command.name) completed.push_back({verb, manual_of(command)});
+      if (verb.name == command.name) completed.push_back({verb, with_run_flags(command)});
   }
   fmt::print("{}", help::completion_script(shell, completed).value());
   return 0;

@@ -207,6 +207,8 @@ Answer search(const Manual& manual, const std::string& word, const Style& style)
       auto nearest = nearest_name(word, names);
       const std::string with_dashes = "--" + bare(word);
       if (!nearest) nearest = nearest_name(with_dashes, names);
+      if (!nearest && manual.takes_run_flags)
+        meant = fmt::format("; the flags of a run: slime train --help {}", word);
       if (nearest) meant = fmt::format("; did you mean {}?", *nearest);
     }
     return {wrapped(fmt::format("{}: nothing about \"{}\"{}", manual.command, word, meant),

@@ -61,6 +61,7 @@ struct Manual {
   std::vector<Section> first = {};      // what --help shows; empty: every option that has an effect
   std::vector<Topic> topics = {};
   std::vector<Option> options;
+  bool takes_run_flags = false;  // those of slime train too
   /// More about one option, each a paragraph; may be null.
   std::function<std::vector<std::string>(const Option& option)> details = {};
   /// "; here it is --lr", of a word that is no option; may be null.

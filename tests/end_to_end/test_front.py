@@ -127,6 +127,9 @@ def test_bash_completes_commands_options_words_files_runs_and_models(tmp_path):
     assert complete(script, tmp_path, "slime train --hf-checkpoint Q", **home) == ["Qwen/Qwen3-0.6B"]
     assert complete(script, tmp_path, "slime serve Q", **home) == ["Qwen/Qwen3-0.6B"]
     assert "runs/first/" in complete(script, tmp_path, "slime ledger runs/")
+    assert complete(script, tmp_path, "slime completion f") == ["fish"]
+    assert complete(script, tmp_path, "slime session ") == ["list", "end"]
+    assert "--chosen-key" in complete(script, tmp_path, "slime data --cho")  # of a run
     assert complete(script, tmp_path, "slime help ser") == ["serve"]
     assert complete(script, tmp_path, "slime train --help rew") == ["reward"]
     assert complete(script, tmp_path, "slime train --lr ") == []
