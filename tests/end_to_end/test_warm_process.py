@@ -163,6 +163,22 @@ def test_limits_and_endings_are_those_of_a_process_of_its_own(probe):
     assert found["again"]["output"] == "[] None False 1 False\n"
 
 
+def test_a_limit_that_cannot_be_set_keeps_the_command_from_starting(probe):
+    narrow = probe.with_name("python")
+    narrow.write_text(f'#!/bin/sh\nexec prlimit --nofile=100:100 {PYTHON} "$@"\n')
+    narrow.chmod(0o755)
+
+    async def act():
+        warm = await WarmProcess(narrow, probe).start()
+        try:
+            return await in_sandbox(probe, warm, "exit", "0", limits={"open_files": 200})
+        finally:
+            await warm.close()
+
+    done = asyncio.run(act())
+    assert done["ending"] == "not started" and "could not put a fork of the warm process into the sandbox" in done["reason"], done
+
+
 def test_side_by_side(probe):
     async def act(warm):
         return await asyncio.gather(*(in_sandbox(probe, warm, "exit", str(code)) for code in range(1, 9)))

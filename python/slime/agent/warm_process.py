@@ -110,8 +110,9 @@ def run_command(request, standard, failed, main):
     """In the second fork; does not return."""
     try:
         become_command(request, [*standard, failed])
-    except OSError as error:
-        os.write(failed if error.errno == errno.EBADF else 3, struct.pack("<i", error.errno))
+    except Exception as error:  # a limit that may not be raised is a ValueError
+        number = getattr(error, "errno", None) or errno.EPERM
+        os.write(failed if number == errno.EBADF else 3, struct.pack("<i", number))
         os._exit(127)
     os.close(3)
     code = 1
