@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import slime
 from conftest import ROOT, SLIME, mean, train_command
 from test_loop_in_python import flags_of, gone_within, is_alive
+from torch_python import torch_python
 
 FLAGS = {"device": "cpu", "fp32": True, "num_threads": 1, "lr_decay_style": "constant"}
 QUIET = {**FLAGS, "output": False, "program": str(SLIME)}
@@ -300,3 +302,62 @@ def test_a_program_that_is_killed_is_told(work):
         os.kill(s._child.pid, signal.SIGKILL)
         with pytest.raises(slime.RunOver, match="SIGKILL"):
             s.generate("1+1=", max_tokens=3)
+
+
+TORCH_SCRIPT = """
+import sys, torch, slime
+with slime.start({model!r}, output=False, **{flags!r}) as s:
+    [group] = s.generate("1+1=", n=2, max_tokens=4, seed=5, first_index=0)
+    group[0].advantage, group[1].advantage = 1.0, -0.5
+    def loss(logprobs, samples):
+        ratios = [torch.exp(row - torch.tensor(sample.log_probs)) for row, sample in zip(logprobs, samples)]
+        return sum(-(ratio * sample.advantage).sum() for ratio, sample in zip(ratios, samples)), {{"mine:sum": 1.0}}
+    own = s.forward_backward(group, loss)
+    own_norm = s.step(lr=0.0, divisor=1).grad_norm
+    built_in = s.forward_backward(group, "importance_sampling", reduction="sum")
+    norm = s.step(lr=0.0, divisor=1).grad_norm
+    assert abs(own.loss - built_in.loss) < 1e-5 and abs(own_norm / norm - 1) < 1e-4, (own.loss, built_in.loss, own_norm, norm)
+    assert own.metrics["mine:sum"] == 1.0
+    print("same")
+"""
+
+
+def test_a_loss_in_torch_is_the_loss_of_the_program(work):
+    python = torch_python()
+    if python is None:
+        pytest.skip("no interpreter has torch")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "SLIME_BINARY": str(SLIME)}
+    text = TORCH_SCRIPT.format(model=str(work / "model"), flags=FLAGS)
+    done = subprocess.run([python, "-c", text], capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.stdout == "same\n", done.stderr
+
+
+def snippets():
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
+
+
+def test_the_ten_lines_of_the_page_run(work, tmp_path, capsys):
+    rows = [{"prompt": each, "label": "5"} for each in prompts()]
+    (tmp_path / "task.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    small = {
+        '"Qwen/Qwen3-0.6B", lr=1e-6': f"{str(work / 'model')!r}, lr=1e-6, **{QUIET!r}",
+        '"task.jsonl"': repr(str(tmp_path / "task.jsonl")),
+        "groups=32, samples=8, steps=200": "groups=2, samples=2, steps=2, max_tokens=3",
+        '"out"': repr(str(tmp_path / "out")),
+    }
+    text = snippets()[0]
+    for given, own in small.items():
+        assert given in text
+        text = text.replace(given, own)
+    exec(text, {})
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["0", "1"]
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_the_verbs_of_the_page_run(work):
+    [text] = [each for each in snippets() if "s.forward_backward(groups, loss=" in each]
+    text = text.replace("max_tokens=512", "max_tokens=3")
+    with start(work) as s:
+        seen = {"s": s, "prompts": prompts()[:2], "reward": lambda sample: capitals(sample.response)}
+        exec(text, seen)
+    assert seen["update"].index == 1 and len(seen["made"].logprobs) == 16
