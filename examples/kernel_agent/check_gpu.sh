@@ -33,6 +33,8 @@ import json, pathlib, sys
 found = sorted(pathlib.Path(sys.argv[1]).glob("kernel_agent_gpu*/metrics.jsonl"))
 rows = [json.loads(line) for path in found if "-sft" not in path.parent.name for line in path.read_text().splitlines()]
 rewards = [row["rollout/raw_reward"] for row in rows if "rollout/raw_reward" in row]
+if not rewards:
+    sys.exit("no step has a reward")
 quarter = max(1, len(rewards) // 4)
 first, last = (sum(each) / len(each) for each in (rewards[:quarter], rewards[-quarter:]))
 print(f"reward of {len(rewards)} steps: {first:.3f} in the first quarter, {last:.3f} in the last")

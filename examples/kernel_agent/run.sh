@@ -2,7 +2,8 @@
 # A tiny model learns to write fast C++ for PyTorch code: examples/kernel_agent/README.md.
 # Flags at the end win: ./examples/kernel_agent/run.sh --max-turns 1 --seed 2
 source "$(dirname "${BASH_SOURCE[0]}")/flags.sh" "$@"
-source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh" "${others[@]}"
+set -- "${others[@]}"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh" "$@"
 model=${DATA:-data}/models/tiny_kernels
 order=() # each step has every task once
 

@@ -7,7 +7,8 @@
 #
 # Flags at the end win, as for run.sh.
 source "$(dirname "${BASH_SOURCE[0]}")/flags.sh" "$@"
-source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh" "${others[@]}"
+set -- "${others[@]}"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh" "$@"
 data=${DATA:-data}/kernel_agent_gpu
 sft=$(run_folder kernel_agent_gpu-sft)
 run=$(run_folder kernel_agent_gpu)

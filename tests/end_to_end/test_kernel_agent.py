@@ -123,6 +123,23 @@ def test_a_flag_that_makes_no_sense_ends_the_run_with_what_would(work, tmp_path)
     assert done.returncode != 0 and "--max-turns 0: should be a whole number from 1 on" in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("flags, shared", [(["--single-turn"], []), (["--max-turns", "2", "--seed", "7"], ["--seed", "7"])])
+def test_the_supervised_stage_of_the_script_gets_no_flag_of_the_agent(tmp_path, flags, shared):
+    stub = tmp_path / "slime"  # notes its words, and makes the run's folder
+    stub.write_text(f"""#!/bin/bash
+echo "$@" >>"{tmp_path}/words"
+while (($#)); do [[ $1 != --run-dir ]] || mkdir -p "$2"; shift; done
+""")
+    stub.chmod(0o755)
+    environment = os.environ | {"SLIME_BINARY": str(stub), "DATA": str(tmp_path / "data"), "RUNS": str(tmp_path / "runs")}
+    script = ROOT / "examples" / "kernel_agent" / "run.sh"
+    done = subprocess.run([script, *flags], env=environment | {"DATA_FLAGS": "--tasks swish --conversations 20"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    imitated, reinforced, *_ = [line.split() for line in (tmp_path / "words").read_text().splitlines()]
+    assert "sft_loss" in imitated and imitated[len(imitated) - len(shared) :] == shared and flags[0] not in imitated
+    assert flags[0] in reinforced and reinforced[len(reinforced) - len(shared) :] == shared
+
+
 def test_a_served_model_holds_the_same_conversation(tmp_path):
     make_model = [sys.executable, ROOT / "tools" / "tiny_model.py", tmp_path / "model", "--positions", "1024"]
     subprocess.run(make_model, check=True, stdout=subprocess.DEVNULL)
