@@ -163,7 +163,7 @@ SampledRollouts sample_rollouts(const std::vector<RolloutFile>& files, uint64_t 
   if (out.num_samples < num_read) {
     problems.push_back(
         fmt::format("{} of {} rollouts are on the page, some of each step: all of them would make "
-                    "it larger than {:.1f} MB",
+                    "it larger than {:.1f} MB; `slime view` shows every one",
                     out.num_samples, num_read, static_cast<double>(limit_bytes) / 1e6));
   }
   return out;

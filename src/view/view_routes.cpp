@@ -3,9 +3,11 @@
 #include <array>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "report/metrics_json.h"
 #include "report/page.h"
+#include "report/run_timeline.h"
 #include "view/event_stream.h"
 #include "view/guarded_route.h"
 #include "view/metric_tail.h"

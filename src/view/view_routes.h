@@ -5,6 +5,7 @@
 ///   GET /                       the page; its files are /page/NAME (src/report/page)
 ///   GET /api/runs               [{"id": ..., "state": "running", "flags": {...}, ...}]
 ///   GET /api/metrics?run=ID     series of a run, and the position behind them
+///   GET /api/timeline?run=ID    who did what when (report/run_timeline.h)
 ///   GET /api/events?after=ID:POSITION,...   server-sent events: "rows" of metrics that came since, "reset"
 ///                               where a run's metrics were written anew, "runs" when the list changes
 ///

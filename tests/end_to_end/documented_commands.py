@@ -113,6 +113,8 @@ LISTED = [
     ("docs/moving_in.md", "slime train YOUR OLD FLAGS", "stands for the reader's own words"),
     ("docs/plugin_protocol.md", "python3 -m slime.host", "started by slime: tests/python/test_host.py speaks to it"),
     ("docs/router.md", "python tests/http/router_overhead.py", "a benchmark"),
+    ("docs/view.md", "python tests/tools/made_up_run.py", "a benchmark"),
+    ("docs/view.md", "python bench/view/measure.py", "a benchmark"),
     ("docs/router.md", "slime serve --model MODEL", HOSTS + ": tests/end_to_end/test_external_engines.py has both on one"),
     ("docs/router.md", "slime train ... --hf-checkpoint MODEL", HOSTS + ": tests/end_to_end/test_external_engines.py has both on one"),
     ("docs/sandbox.md", "slime sandbox --gpu", GPU),

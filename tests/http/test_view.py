@@ -103,6 +103,7 @@ def test_a_run_that_goes_back_is_read_anew(server, runs):
     ("path", "status"),
     [
         ("/api/metrics", 400),
+        ("/api/timeline?run=none", 400),
         ("/api/metrics?run=none", 400),
         ("/api/metrics?run=../../etc", 400),
         ("/api/metrics?run=%2e%2e%2fb", 400),

@@ -2,11 +2,12 @@
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from server_process import Program
+from server_process import PROGRAM, Program
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
 from made_up_run import write_run
@@ -54,7 +55,8 @@ def page(browser, server):
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("request", lambda request: None if request.url.startswith(server.url) else problems.append(request.url))
+    page.watch = lambda request: None if request.url.startswith(server.url) else problems.append(request.url)
+    page.on("request", page.watch)
     page.open = lambda fragment="": page.goto(f"{server.url}/#{fragment}")
     yield page
     page.close()
@@ -103,6 +105,17 @@ def test_text_of_a_run_is_never_markup(page):
     playwright.expect(page.locator("pre", has_text=HOSTILE).first).to_be_visible()
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0
+
+
+def test_the_report_is_made_of_the_same_modules(page, runs, tmp_path):
+    out = tmp_path / "report.html"
+    subprocess.run([str(PROGRAM), "report", str(runs / "first"), "-o", str(out)], check=True, stdout=subprocess.DEVNULL)
+    page.remove_listener("request", page.watch)  # it is a file
+    page.goto(out.as_uri())
+    playwright.expect(card(page, "Reward").locator("svg path[fill='none']")).to_have_count(1)
+    page.locator("button.row", has_text=HOSTILE).first.click()
+    playwright.expect(page.locator(".token").first).to_have_text(HOSTILE)
+    assert page.evaluate("window.hacked") is None
 
 
 def test_samples_are_filtered_by_keyboard_and_links(page):

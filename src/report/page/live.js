@@ -2,11 +2,12 @@
 
 import { AlarmsPanel } from "./alarms.js";
 import { Charts } from "./charts.js";
-import { Feed } from "./feed.js";
+import { Feed, ask } from "./feed.js";
 import { GroupPanel } from "./group.js";
 import { RunList, chosen_runs } from "./run_list.js";
 import { SamplesPanel } from "./samples.js";
 import { SettingsPanel } from "./settings.js";
+import { build_lanes } from "./lanes.js";
 import { change, link_to, state } from "./state.js";
 import { make, theme_button } from "./dom.js";
 import { redraw_all, set_range, view } from "./plots.js";
@@ -30,8 +31,23 @@ class ChartsPanel {
       make("label", {}, "Smoothing", this.smooth, this.amount),
       make("span", { class: "segmented", role: "group", "aria-label": "Axis of x" }, ...this.axis), this.log, this.all,
       make("span", { class: "hint", text: "Drag to zoom, double-click for all, click to see a step's samples" })), this.plots);
+    this.lanes = make("div", {});
+    this.timeline = make("details", { class: "rest", ontoggle: () => this.show_timeline() }, make("summary", {}, make("h2", { text: "Who did what when" })), this.lanes);
+    this.element.append(this.timeline);
     this.charts = new Charts(this.plots);
     this.drawn = "";
+  }
+
+  /** Of the newest run that is shown. */
+  async show_timeline() {
+    const run = [...feed.followed.keys()].at(-1);
+    const is_fresh = run === this.timeline_run && performance.now() < this.timeline_due;
+    if (!this.timeline.open || !run || is_fresh) return;
+    [this.timeline_run, this.timeline_due] = [run, performance.now() + 5000];
+    const timeline = await ask("/api/timeline", { run }).catch(() => null);
+    this.lanes.replaceChildren();
+    if (timeline?.lanes?.length) build_lanes(this.lanes, timeline);
+    else this.lanes.append(make("div", { class: "card empty", text: `${run} has no timeline yet.` }));
   }
 
   /** Takes the state of the address; draws what has changed. */
@@ -50,6 +66,7 @@ class ChartsPanel {
     const drawn = JSON.stringify([view.axis, runs.map((run) => [run.id, run.version])]);
     if (drawn === this.drawn) return redraw_all();
     this.drawn = drawn;
+    this.show_timeline();
     this.charts.show(runs.map((run) => ({ label: run.label, color: run.color, metrics: run.metrics, to_x: view.axis === "time" ? (steps) => run.seconds(steps) : (steps) => steps })));
   }
 }
