@@ -73,11 +73,14 @@ import shlex
 import asyncio
 import urllib.request
 
-from harbor.agents.agent_auth_resolution import LITELLM_BASE_URL_OVERRIDES, ModelConnectionSpec
+from harbor.agents.agent_auth_resolution import ModelConnectionSpec
 from harbor.agents.base import BaseAgent
+from harbor.agents.capabilities import AgentCapabilities
+from harbor.llms.litellm_config import LITELLM_BASE_URL_OVERRIDES
 
 
 class Writer(BaseAgent):
+    capabilities = AgentCapabilities(base_url=True)
     MODEL_CONNECTION = ModelConnectionSpec(base_url_overrides=LITELLM_BASE_URL_OVERRIDES)
 
     @staticmethod

@@ -11,6 +11,7 @@ import importlib.metadata
 import sys
 from contextlib import AsyncExitStack
 
+import renderers.base
 import renderers.client
 import verifiers.v1 as vf
 from pydantic import ValidationError
@@ -46,9 +47,8 @@ def _note_versions(parse):
 class Connector:
     def __init__(self, name, settings):
         self._renderer = settings.pop("renderer", None)
-        settings = {**settings, "taskset": {**settings.get("taskset", {}), "id": name}}
         try:
-            settings = self._with_defaults(name, settings)
+            settings = self._with_defaults(name, {**settings, "taskset": {**settings.get("taskset", {}), "id": name}})
             self._environment = load_environment(resolve_env_config(settings))
         except ModuleNotFoundError as error:
             raise EnvironmentProblem(f"{error}{self._installed()}") from None
@@ -60,8 +60,8 @@ class Connector:
 
     @staticmethod
     def _installed():
-        packages = importlib.metadata.distributions()
-        names = sorted({each.metadata["Name"] for each in packages if any(need.startswith("verifiers") for need in each.requires or [])})
+        all_of_them = importlib.metadata.distributions()
+        names = sorted({each.metadata["Name"] for each in all_of_them if any(need.startswith("verifiers") for need in each.requires or [])})
         return f" Installed packages that use verifiers: {', '.join(names) or 'none'}."
 
     @staticmethod
@@ -87,15 +87,16 @@ class Connector:
             prompt = data.prompt_text or data.name or f"task {data.idx}"
             yield prompt, data.model_dump(mode="json", exclude_none=True)
 
-    async def _serve(self):
+    async def _serve(self, model):
         async with self._lock:
             if not self._is_serving:
+                await asyncio.to_thread(renderers.base.load_tokenizer, model)  # imports what takes long, off the host's loop
                 renderers.client.parse_generate_response = _note_versions(renderers.client.parse_generate_response)
                 await self._stack.enter_async_context(self._environment.serving())  # as long as this process lives
                 self._is_serving = True
 
     async def play(self, task, sample, engine):
-        await self._serve()
+        await self._serve(engine.model)
         kind = type(self._taskset).task_type()
         built = kind(kind.data_type().model_validate(task), self._environment.config.taskset.task)
         asked = engine.sampling_params
