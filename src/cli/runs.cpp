@@ -16,6 +16,7 @@ namespace slime::cli {
 int runs(std::span<const std::string> arguments) {
   namespace fs = std::filesystem;
   fs::path folder;
+  std::string key = "age";
   bool as_json = false;
   CLI::App app(
       "The runs of a folder: state, last step, mean reward of that step, what differs in their "
@@ -24,12 +25,16 @@ int runs(std::span<const std::string> arguments) {
   app.add_option("FOLDER", folder,
                  "a run directory, or one with runs at most three folders below; default: runs, or "
                  "the current one");
+  app.add_option("--sort", key,
+                 "age (the newest last), name, state, step, or reward (the highest last)")
+      ->capture_default_str();
   app.add_flag("--json", as_json, "one JSON array");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   if (folder.empty()) folder = fs::is_directory("runs") ? "runs" : ".";
   if (!fs::is_directory(folder))
     throw ConfigError(fmt::format("{}: there is no such folder", folder.string()));
-  const std::vector<report::ListedRun> listed = report::list_runs(folder);
+  std::vector<report::ListedRun> listed = report::list_runs(folder);
+  report::sort_runs(listed, key);
   if (as_json) {
     fmt::print("{}\n", json_text(report::to_json(listed)));
     return 0;
@@ -38,7 +43,7 @@ int runs(std::span<const std::string> arguments) {
     fmt::print("{}: holds no run (a folder with run.json)\n", folder.string());
     return 0;
   }
-  constexpr int kWidest = 120;
+  constexpr int kWidest = 200;
   const report::Terminal terminal = report::detect_terminal();
   const SystemClock clock;
   fmt::print("{}", report::table_of_runs(listed, std::min(report::terminal_width(), kWidest),

@@ -9,9 +9,11 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 
+#include "core/error.h"
 #include "report/run_files.h"
 #include "report/run_history.h"
 #include "report/terminal.h"
@@ -127,6 +129,16 @@ RunHolder holder_of_run(const fs::path& lock, std::string& host) {
   return RunHolder::kNobody;
 }
 
+/// The first line of what ended a run.
+std::string reason_of_end(const json::object& run) {
+  const json::value* end = run.if_contains("ended");
+  const json::value* why =
+      end != nullptr && end->is_object() ? end->get_object().if_contains("why") : nullptr;
+  if (why == nullptr || !why->is_string()) return "";
+  const std::string text(why->get_string());
+  return text.substr(0, text.find('\n'));
+}
+
 std::string ended(const json::object& run) {
   const json::value* end = run.if_contains("ended");
   const json::value* how =
@@ -178,6 +190,7 @@ ListedBranch read_branch(const BranchPlace& base, const std::string& name) {
   } catch (const std::exception&) {  // shown without
   }
   branch.state = state_of(branch, run, holder, host);
+  if (branch.state == "failed") branch.why = reason_of_end(run);
   return branch;
 }
 
@@ -268,17 +281,13 @@ void tell_runs_apart(std::vector<ListedRun>& runs) {
 }
 
 json::object to_json(const ListedBranch& branch) {
-  json::object object{{"branch", branch.name},
-                      {"folder", branch.folder.string()},
-                      {"state", branch.state},
-                      {"is_active", branch.is_active},
-                      {"last_step", branch.last_step},
-                      {"num_steps", branch.num_steps},
-                      {"reward", nullptr},
-                      {"time", branch.time},
-                      {"checkpoints", json::value_from(branch.checkpoints)},
-                      {"flags", branch.flags},
-                      {"differences", json::value_from(branch.differences)}};
+  json::object object{
+      {"branch", branch.name},         {"folder", branch.folder.string()},
+      {"state", branch.state},         {"why", branch.why},
+      {"is_active", branch.is_active}, {"last_step", branch.last_step},
+      {"num_steps", branch.num_steps}, {"reward", nullptr},
+      {"time", branch.time},           {"checkpoints", json::value_from(branch.checkpoints)},
+      {"flags", branch.flags},         {"differences", json::value_from(branch.differences)}};
   if (branch.reward) object["reward"] = *branch.reward;
   if (!branch.parent.empty()) {
     object["parent"] = branch.parent;
@@ -303,13 +312,60 @@ std::string name_below(const ListedBranch& branch) {
   return branch.from < 0 ? branch.name : fmt::format("{} after {}", branch.name, branch.from);
 }
 
+/// A setting that differs between runs, beside the others.
+struct Column {
+  std::string flag;
+  int width = 0;
+};
+
+constexpr int kFixedWidth = 12 + 11 + 9 + 7 + 4;  // state, step, reward, age and spaces
+constexpr int kWidestColumn = 20;
+constexpr int kWidestName = 40;
+
+/// Columns that fit beside names of `name_width`.
+std::vector<Column> columns_of(const std::vector<ListedRun>& runs, int width, int name_width) {
+  std::map<std::string, std::pair<int64_t, int>, std::less<>> flags;  // runs that set it, width
+  for (const ListedRun& run : runs) {
+    for (const std::string& difference : run.main.differences) {
+      const std::string flag = difference.substr(0, difference.find(' '));
+      const std::string value = text_of(run.main.flags.if_contains(flag));
+      auto& [count, widest] = flags[flag];
+      ++count;
+      widest = std::max({widest, display_width(value), display_width(flag) - 2});
+    }
+  }
+  std::vector<std::pair<int64_t, Column>> found;
+  for (const auto& [flag, seen] : flags)
+    if (runs.size() > 1 && flag.starts_with("--") && seen.second <= kWidestColumn)
+      found.push_back({seen.first, {.flag = flag, .width = seen.second}});
+  std::ranges::stable_sort(found, std::greater<>(), [](const auto& each) { return each.first; });
+  std::vector<Column> columns;
+  int room = width - name_width - kFixedWidth;
+  for (auto& [count, column] : found) {
+    if (column.width + 1 > room) continue;
+    room -= column.width + 1;
+    columns.push_back(std::move(column));
+  }
+  return columns;
+}
+
 class Table {
  public:
-  Table(int width, bool has_color, double now) : width_(width), color_(has_color), now_(now) {}
+  Table(const std::vector<ListedRun>& runs, int width, bool has_color, double now)
+      : width_(width), color_(has_color), now_(now) {
+    int longest = 12;
+    for (const ListedRun& run : runs) longest = std::max(longest, display_width(run.name));
+    const int room = std::max(12, width - kFixedWidth);
+    columns_ = columns_of(runs, width, std::min({longest, kWidestName, room}));
+    name_width_ = room;
+    for (const Column& column : columns_) name_width_ -= column.width + 1;
+  }
 
   void add_header() {
-    const std::string line = fmt::format("{:<{}} {:<12} {:>11} {:>9} {:>7}", "RUN", name_width(),
-                                         "STATE", "STEP", "REWARD", "AGO");
+    std::string line = fmt::format("{:<{}} {:<12} {:>11} {:>9} {:>7}", "RUN", name_width(), "STATE",
+                                   "STEP", "REWARD", "AGO");
+    for (const Column& column : columns_)
+      line += fmt::format(" {:<{}}", column.flag.substr(2), column.width);
     text_ += color_ ? "\033[1m" + line + "\033[0m\n" : line + "\n";
   }
 
@@ -328,7 +384,11 @@ class Table {
     text_ += shown +
              std::string(static_cast<std::size_t>(std::max(0, width - display_width(shown))), ' ');
     text_ += " " + colored(branch.state) +
-             fmt::format(" {:>11} {:>9} {:>7}\n", step, reward, ago(now_ - branch.time));
+             fmt::format(" {:>11} {:>9} {:>7}", step, reward, ago(now_ - branch.time));
+    if (branch.name == kMainBranch) add_columns(branch);
+    text_ += "\n";
+    if (!branch.why.empty())
+      text_ += clip_to_width(other + "    why: " + branch.why, width_) + "\n";
     add_differences(branch, other);
     for (std::size_t i = 0; i < branch.children.size(); ++i) {
       const bool is_last = i + 1 == branch.children.size();
@@ -349,7 +409,22 @@ class Table {
   }
 
  private:
-  int name_width() const { return std::max(12, width_ - 12 - 11 - 9 - 7 - 4); }
+  int name_width() const { return name_width_; }
+
+  void add_columns(const ListedBranch& branch) {
+    for (const Column& column : columns_) {
+      const json::value* value = branch.flags.if_contains(column.flag);
+      const std::string text = value == nullptr ? "-" : text_of(value);
+      text_ += " " + text +
+               std::string(
+                   static_cast<std::size_t>(std::max(0, column.width - display_width(text))), ' ');
+    }
+  }
+
+  bool has_column(const std::string& difference) const {
+    const std::string flag = difference.substr(0, difference.find(' '));
+    return std::ranges::find(columns_, flag, &Column::flag) != columns_.end();
+  }
 
   std::string colored(const std::string& state) const {
     const std::string padded = fmt::format("{:<12}", clip_to_width(state, 12));
@@ -366,9 +441,12 @@ class Table {
     const std::string begin = other + (branch.children.empty() ? "    " : "|   ");
     std::string line;
     int lines = 0;
-    for (std::size_t i = 0; i < branch.differences.size(); ++i) {
-      const std::string& change = branch.differences[i];
-      const std::string more = fmt::format(", and {} more", branch.differences.size() - i);
+    std::vector<std::string> changes = branch.differences;
+    if (branch.name == kMainBranch)
+      std::erase_if(changes, [this](const std::string& change) { return has_column(change); });
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+      const std::string& change = changes[i];
+      const std::string more = fmt::format(", and {} more", changes.size() - i);
       const auto room = [&] {  // the last line says how many more there are
         return width_ - display_width(begin) - (lines + 1 == kMostLines ? 14 : 0);
       };
@@ -386,8 +464,10 @@ class Table {
   }
 
   int width_;
+  int name_width_ = 12;
   bool color_;
   double now_;
+  std::vector<Column> columns_;
   bool has_branches_ = false;  // the run that is written
   std::string text_;
 };
@@ -410,6 +490,25 @@ std::vector<ListedRun> list_runs(const fs::path& folder) {
   return runs;
 }
 
+void sort_runs(std::vector<ListedRun>& runs, const std::string& key) {
+  if (key == "age") {
+    std::ranges::stable_sort(runs, {}, [](const ListedRun& run) { return run.main.time; });
+  } else if (key == "name") {
+    std::ranges::stable_sort(runs, {}, &ListedRun::name);
+  } else if (key == "state") {
+    std::ranges::stable_sort(runs, {}, [](const ListedRun& run) { return run.main.state; });
+  } else if (key == "step") {
+    std::ranges::stable_sort(runs, {}, [](const ListedRun& run) { return run.main.last_step; });
+  } else if (key == "reward") {
+    std::ranges::stable_sort(runs, {}, [](const ListedRun& run) {
+      const double reward = run.main.reward.value_or(NAN);
+      return std::isnan(reward) ? -INFINITY : reward;
+    });
+  } else {
+    throw ConfigError(fmt::format("--sort {}: should be age, name, state, step or reward", key));
+  }
+}
+
 json::array to_json(const std::vector<ListedRun>& runs) {
   json::array array;
   for (const ListedRun& run : runs) {
@@ -423,7 +522,7 @@ json::array to_json(const std::vector<ListedRun>& runs) {
 
 std::string table_of_runs(const std::vector<ListedRun>& runs, int width, bool has_color,
                           double now) {
-  Table table(width, has_color, now);
+  Table table(runs, width, has_color, now);
   table.add_header();
   for (const ListedRun& run : runs) {
     table.begin(run);

@@ -20,6 +20,7 @@ struct ListedBranch {
   std::string parent;      // empty for main
   int64_t from = -1;       // the last step that it shares with its parent; -1: not known
   bool is_active = false;  // a start without --load goes on here
+  std::string why;    // of a failed run; empty: not known
   std::string state;  // running, finished, interrupted, failed, died, not begun, or of another host
   int64_t last_step = -1;            // with a row of metrics
   int64_t num_steps = 0;             // planned; 0: not known
@@ -45,7 +46,12 @@ std::vector<ListedRun> list_runs(const std::filesystem::path& folder);
 
 json::array to_json(const std::vector<ListedRun>& runs);
 
-/// A table of at most `width` columns. `now`: unix seconds.
+/// "age" (the newest last), "name", "state", "step" or "reward" (the highest last; runs without one first).
+/// Throws ConfigError for another word.
+void sort_runs(std::vector<ListedRun>& runs, const std::string& key);
+
+/// A table of at most `width` columns. `now`: unix seconds. Settings that differ between runs have columns as far
+/// as the width allows, those that most runs set first; the others stand below each run.
 std::string table_of_runs(const std::vector<ListedRun>& runs, int width, bool has_color,
                           double now);
 

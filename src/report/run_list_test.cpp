@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/error.h"
 #include "core/replace_file.h"
 #include "report/branch_files.h"
 #include "report/terminal.h"
@@ -53,6 +54,36 @@ TEST(RunList, TellsHowEachRunEnded) {
   EXPECT_THAT(states, ElementsAre("finished", "interrupted", "failed", "died", "not begun"));
   EXPECT_EQ(runs[1].main.last_step, 1);
   EXPECT_DOUBLE_EQ(*runs[1].main.reward, 0.2);
+}
+
+TEST(RunList, FailedRunsSayWhy) {
+  const fs::path root = fresh_root("why");
+  fs::create_directories(root);
+  const json::object end{{"how", "failed"}, {"why", "the reward server is gone\nsecond line"}};
+  replace_file(root / "run.json", json_text(json::object{{"num_rollout", 4}, {"ended", end}}));
+  const std::vector<ListedRun> runs = list_runs(root);
+  EXPECT_EQ(runs.at(0).main.why, "the reward server is gone");
+  EXPECT_THAT(table_of_runs(runs, 80, false, 0), HasSubstr("why: the reward server is gone\n"));
+}
+
+TEST(RunList, SettingsThatDifferAreColumnsAndRunsAreSorted) {
+  const fs::path root = fresh_root("columns");
+  leave_run(root / "a", 4, 3, {{"--lr", 1e-6}, {"--rm-type", "math"}});
+  leave_run(root / "b", 4, 1, {{"--lr", 2e-6}, {"--rm-type", "math"}});
+  leave_run(root / "c", 4, 2, {{"--rm-type", "math"}, {"--note", std::string(30, 'x')}});
+  std::vector<ListedRun> runs = list_runs(root);
+  sort_runs(runs, "reward");
+  const std::string table = table_of_runs(runs, 100, false, 1060);
+  std::istringstream lines(table);
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(line);
+  ASSERT_EQ(rows.size(), 5U) << table;
+  EXPECT_THAT(rows[0], testing::EndsWith("AGO lr   "));
+  EXPECT_THAT(rows[1], testing::AllOf(testing::StartsWith("b "), testing::EndsWith(" 2e-06")));
+  EXPECT_THAT(rows[2], testing::AllOf(testing::StartsWith("c "), HasSubstr(" - ")));
+  EXPECT_THAT(rows[3], HasSubstr("    --note xxx")) << "too wide for a column";
+  EXPECT_THAT(rows[4], testing::AllOf(testing::StartsWith("a "), testing::EndsWith(" 1e-06")));
+  EXPECT_THROW(sort_runs(runs, "colour"), ConfigError);
 }
 
 TEST(RunList, BranchesStandUnderTheirParentsWithWhatDiffers) {
