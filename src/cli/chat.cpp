@@ -51,7 +51,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--message", options.message, "ask this, print the answer, end");
   app.add_option("--system", options.system, "the system message");
   app.add_option("--set", options.settings,
-                 "NAME=VALUE as /set takes it: temperature=0.7; may be given several times");
+                 "NAME=VALUE as /set takes it: temperature=0.7; may be given several times")
+      ->allow_extra_args(false);
   app.add_option("--tools", options.tools_file,
                  "a JSON file with the tools that the model may call, as chat completions take "
                  "them; /result answers a call");

@@ -89,6 +89,12 @@ int eval(std::span<const std::string> arguments) {
   add_eval_options(app, options);
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
   if (!options.compare.empty()) return compare(options);
+  // Behind --data it is taken for one of the sets.
+  if (options.model.empty() && !options.data.empty() &&
+      options.data.back().find('=') == std::string::npos) {
+    options.model = options.data.back();
+    options.data.pop_back();
+  }
   if (options.model.empty())
     throw ConfigError("MODEL is missing: slime eval MODEL --data NAME=FILE");
   core::Interrupt interrupt;

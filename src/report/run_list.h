@@ -50,6 +50,9 @@ json::array to_json(const std::vector<ListedRun>& runs);
 /// Throws ConfigError for another word.
 void sort_runs(std::vector<ListedRun>& runs, const std::string& key);
 
+/// The value of a flag, for people; null: "(default)".
+std::string setting_text(const json::value* value);
+
 /// A table of at most `width` columns. `now`: unix seconds. Settings that differ between runs have columns as far
 /// as the width allows, those that most runs set first; the others stand below each run.
 std::string table_of_runs(const std::vector<ListedRun>& runs, int width, bool has_color,
