@@ -164,6 +164,7 @@ int serve_requests(const TinkerOptions& options) {
                           clock);
   tinker::TinkerServer server(http, service);
   const core::Interrupt interrupt;
+  core::Interrupt::leave_words_to_a_display(true);  // they are of runs, which save at their end
   server.start();
   if (has_door) {
     loop::write_door(options.door,
