@@ -35,8 +35,12 @@ void check_adapters(ParsedFlags& flags, Problems& problems) {
            "all weights are frozen; --exclude-modules leaves modules out");
   excludes(config.moe_router_enable_expert_bias, "--moe-router-enable-expert-bias",
            "it changes numbers of the model itself");
-  excludes(config.num_engine_workers > 0, "engines in processes of their own (--rollout-num-gpus)",
-           "they get all weights, and no adapter yet; let the trainer's process generate");
+  excludes(config.rollout_num_gpus_per_engine > 1, "--rollout-num-gpus-per-engine above 1",
+           "an engine with an adapter has one rank so far");
+  excludes(!config.rollout_session_id.get().empty(), "--rollout-session-id",
+           "engines that outlive their trainer keep all weights");
+  excludes(config.update_weight_transport == "disk", "--update-weight-transport disk",
+           "an adapter travels over the connections of engines");
   excludes(config.has_external_engines(), "--rollout-external-engine-addrs",
            "servers of others get all weights");
   excludes(config.update_weight_mode == "delta", "--update-weight-mode delta",

@@ -14,6 +14,7 @@
 #include "model/config.h"
 #include "model/foreign_checkpoint.h"
 #include "report/run_history.h"
+#include "roles/run_adapters.h"
 #include "setup/named_model.h"
 #include "train/checkpoint_directory.h"
 #include "train/run_parts.h"
@@ -168,7 +169,7 @@ void check_run_of_queue(const config::RunConfig& config, const StartPoint& start
 }
 
 /// Checkpoints of adapters have no other weights: those are where the run began.
-void take_adapter(const config::RunConfig& config, StartPoint& start, const train::Warn& warn) {
+void take_adapter(const config::RunConfig& config, StartPoint& start) {
   const bool has_adapter = model::has_adapter(start.weights);
   const bool is_checkpoint = start.checkpoint || start.finetuned;
   if (is_checkpoint && has_adapter != config.trains_adapters()) {
@@ -180,8 +181,7 @@ void take_adapter(const config::RunConfig& config, StartPoint& start, const trai
   }
   if (!has_adapter) return;
   start.adapter = start.weights;
-  start.weights = setup::is_model_directory(config.load) ? config.load.get()
-                                                         : setup::beginning_directory(config, warn);
+  start.weights = roles::base_directory(config);
 }
 
 /// What follows from the flags once it is known where the run begins.
@@ -194,7 +194,7 @@ StartPoint completed(const config::RunConfig& config, const BranchChoice& choice
     compare_settings(config, start, warn);
   }
   if (start.weights.empty()) start.weights = setup::beginning_directory(config, warn);
-  take_adapter(config, start, warn);
+  take_adapter(config, start);
   return start;
 }
 

@@ -11,6 +11,7 @@
 #include "model/config.h"
 #include "model/placement.h"
 #include "roles/networks.h"
+#include "roles/run_adapters.h"
 #include "roles/run_start.h"
 
 namespace slime::roles {
@@ -54,9 +55,16 @@ EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& ide
   const comm::Mesh& mesh = ranks_ ? ranks_->mesh() : comm::Mesh::single();
   const model::ModelConfig shape = model::read_model_config(config.hf_checkpoint);
   const model::Precision precision = model::precision_on(config.device, config.dtype);
+  const auto make_network = [&] {
+    if (!config.trains_adapters()) return model::make_blank_network(shape, precision, mesh);
+    // Updates bring the adapter alone.
+    auto network = model::load_network(base_directory(config), precision, mesh);
+    add_run_adapters(config, *network, "", mesh);
+    return network;
+  };
   const auto make_networks = [&] {
-    first_ = model::make_blank_network(shape, precision, mesh);
-    other_ = model::make_blank_network(shape, precision, mesh);
+    first_ = make_network();
+    other_ = make_network();
   };
   if (precision.device.is_cpu()) {
     device_ = "the CPU";

@@ -112,9 +112,9 @@ EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& publish
       epoch_(config_.identity.epoch),
       router_({}, clock),
       hear_(std::move(hear)) {
-  const Tensor& published_N = published_.weights().flat();
+  const Tensor& published_N = published_.trained().flat();
   const bool is_on_host = trained_ != nullptr && published_N.is_cpu();
-  if (is_on_host && trained_->weights().flat().is_cuda()) locked_.emplace(published_N);
+  if (is_on_host && trained_->trained().flat().is_cuda()) locked_.emplace(published_N);
   publisher_.begin();
   lives_.reserve(static_cast<std::size_t>(config_.count));
   for (int index = 0; index < config_.count; ++index)
@@ -336,11 +336,11 @@ void EngineWorkers::update_from(model::Network& network, const Tensor& before_N)
 
 void EngineWorkers::publish(const FetchWeights& fetch) {
   const at::NoGradGuard no_grad;
-  const Tensor& published_N = published_.weights().flat();
+  const Tensor& published_N = published_.trained().flat();
   if (trained_ != nullptr) {  // from device to device
     update_from(*trained_, published_N);
-    published_.weights().copy_from(trained_->weights());
-    wait_for(trained_->weights().flat());
+    published_.trained().copy_from(trained_->trained());
+    wait_for(trained_->trained().flat());
     return;
   }
   const bool has_before = publisher_.sends_changes() && is_whole_;

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "model/adapter_files.h"
 #include "model/adapters.h"
+#include "setup/named_model.h"
 
 namespace slime::roles {
 namespace {
@@ -86,6 +87,11 @@ model::AdapterForm adapter_form(const config::RunConfig& config, const model::Mo
   if (!config.lora_adapter_path.empty())
     return model::AdapterFile(config.lora_adapter_path.get(), model).form();
   return model::form_of(adapter_config(config), model);
+}
+
+std::string base_directory(const config::RunConfig& config) {
+  if (setup::is_model_directory(config.load)) return config.load;
+  return setup::beginning_directory(config, [](const std::string&) {});
 }
 
 void add_run_adapters(const config::RunConfig& config, model::Network& network,

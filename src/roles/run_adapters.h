@@ -15,6 +15,9 @@ namespace slime::roles {
 /// module of the model.
 model::AdapterForm adapter_form(const config::RunConfig& config, const model::ModelConfig& model);
 
+/// Where the weights are that adapters of the run stand beside.
+std::string base_directory(const config::RunConfig& config);
+
 /// Adapters beside the weights of `network`, where the run trains such: the numbers of `directory`, a
 /// checkpoint or a directory of PEFT, or else those of --lora-adapter-path, or fresh ones.
 void add_run_adapters(const config::RunConfig& config, model::Network& network,

@@ -51,6 +51,16 @@ def test_engines_sample_with_the_adapter_that_is_trained(work, trained):
     assert max(abs(a - b) for a, b in zip(base, other)) > 1e-2
 
 
+@pytest.mark.parametrize("form, extra", [("train", ["--rollout-num-gpus", "2"]), ("train-async", []), ("train-async", ["--rollout-num-gpus", "1"])])
+def test_engines_of_every_schedule_get_the_adapter(work, tmp_path, form, extra):
+    command = train_command(work, tmp_path / "run", rollouts=3, extra=[*ADAPTER, "--lr", "5e-2", "--check-weight-update-equal", *extra])
+    command[1] = form
+    done = run_slime(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if form == "train":
+        assert max(metric(tmp_path / "run", "train/train_rollout_logprob_abs_diff")) < 1e-5
+
+
 def test_files_are_those_of_peft(trained):
     config = json.loads((trained / "latest" / "adapter_config.json").read_text())
     assert config["peft_type"] == "LORA" and config["r"] == 4 and config["lora_alpha"] == 8

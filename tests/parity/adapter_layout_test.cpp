@@ -32,7 +32,7 @@ void make_model(const std::filesystem::path& directory, const char* like) {
   }
   if (config.has_experts()) {
     model::ExpertsConfig& experts = config.experts;
-    experts.in_layer = {false, true, true, true};
+    experts.in_layer = {experts.are_in_turns, true, true, true};
     experts.count = 8;
     experts.per_token = 3;
     experts.width = 24;

@@ -175,7 +175,7 @@ void EngineServer::take_weights(const WeightPiece& piece) {
   const std::lock_guard lock(weights_mutex_);
   if (networks_.second == nullptr)
     throw net::FrameError("this engine takes no weights over a connection");
-  model::Weights& fresh = networks_.second->weights();
+  model::Weights& fresh = networks_.second->trained();
   if (static_cast<int64_t>(piece.total_bytes) != model::whole_bytes(fresh)) {
     throw net::FrameError(fmt::format("the weights that come have {} bytes, the engine's {}",
                                       piece.total_bytes, model::whole_bytes(fresh)));
@@ -191,8 +191,8 @@ Expected<void> EngineServer::begin_delta(uint64_t base) {
   if (base == 0 || base != publication_)
     return failure("the engine has other weights than those that changed");
   const at::NoGradGuard no_grad;
-  networks_.second->weights().copy_from(networks_.running->weights());
-  finish_copies(networks_.second->weights().flat());
+  networks_.second->trained().copy_from(networks_.running->trained());
+  finish_copies(networks_.second->trained().flat());
   arrived_bytes_ = 0;
   delta_ = ArrivingDelta();
   return {};
@@ -208,7 +208,7 @@ void EngineServer::take_delta(const DeltaPiece& piece) {
     throw net::FrameError("a piece of a change is missing");
   tensor.bytes += piece.bytes;
   if (tensor.bytes.size() < piece.total_bytes) return;
-  const Expected<void> applied = model::apply(tensor, networks_.second->weights());
+  const Expected<void> applied = model::apply(tensor, networks_.second->trained());
   if (!applied && delta_->error.empty()) delta_->error = applied.error().message;
   tensor = {};
   ++delta_->num_applied;
@@ -219,7 +219,7 @@ Expected<void> EngineServer::apply_delta_of(const std::filesystem::path& directo
   if (!begun) return begun;
   delta_.reset();
   try {
-    model::Weights& weights = networks_.second->weights();
+    model::Weights& weights = networks_.second->trained();
     for (const model::TensorDelta& tensor : model::read_delta(directory, weights).tensors) {
       Expected<void> applied = model::apply(tensor, weights);
       if (!applied) return applied;
@@ -233,7 +233,7 @@ Expected<void> EngineServer::apply_delta_of(const std::filesystem::path& directo
 }
 
 bool EngineServer::take_constants(const std::vector<float>& constants) {
-  Tensor own_C = networks_.second->weights().flat_constants();
+  Tensor own_C = networks_.second->trained().flat_constants();
   if (static_cast<int64_t>(constants.size()) != own_C.numel()) return false;
   own_C.copy_(at::tensor(constants, at::kFloat));
   return true;
@@ -328,7 +328,7 @@ Expected<void> EngineServer::bring(const ControlCall& call) {
       break;
     case ControlCall::Source::kSent:
       if (networks_.second == nullptr ||
-          static_cast<int64_t>(arrived_bytes_) != model::whole_bytes(networks_.second->weights()))
+          static_cast<int64_t>(arrived_bytes_) != model::whole_bytes(networks_.second->trained()))
         return failure("the new weights have not come whole");
       arrived_bytes_ = 0;
       return exchange_networks(call);

@@ -345,7 +345,7 @@ Expected<void> RemoteEngine::update_weights(const WeightUpdate& update) {
     call.source = ControlCall::Source::kDirectory;
     call.directory = directory->path.string();
   } else if (const auto* from = std::get_if<FromNetwork>(&update.source)) {
-    const model::Weights& weights = from->network->weights();
+    const model::Weights& weights = from->network->trained();
     const Tensor constants_C = weights.flat_constants().cpu();  // sync: as above
     const float* first = constants_C.const_data_ptr<float>();
     call.constants.assign(first, first + constants_C.numel());
