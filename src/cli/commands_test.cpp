@@ -15,8 +15,11 @@ constexpr int kWidth = 80;
 
 void expect_fits(const std::string& text, const std::string& whose) {
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);)
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t word = line.find_first_not_of(' ');
+    if (word == line.npos || line.find(' ', word) == line.npos) continue;  // one long word
     EXPECT_LE(line.size(), kWidth) << whose << ": " << line;
+  }
 }
 
 TEST(Commands, NamesDifferAndTheirListFitsATerminal) {

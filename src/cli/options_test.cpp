@@ -26,7 +26,7 @@ TEST(Options, AMisspeltOptionIsNamedAlsoWhereItIsTheOneThatIsRequired) {
 }
 
 TEST(Options, CommandsOfADescriptionAreExamplesOfUse) {
-  CLI::App app("Sells tea.\n\n  slime tea --green\nAnd cups.", "slime tea");
+  CLI::App app("Sells tea. And cups.\n\n  slime tea --green", "slime tea");
   std::string kind;
   app.add_option("KIND,--kind", kind, "of tea")->required();
   const help::Manual manual = manual_of(app);
