@@ -84,16 +84,24 @@ void add_flag(CLI::App& app, std::string name, const config::FlagRow& row, EvalO
         std::move(name), [flag, &options] { options.words.push_back(flag); }, meaning);
     return;
   }
-  const bool is_list = config::value_word(row).ends_with("...");
-  CLI::Option* option = app.add_option_function<std::vector<std::string>>(
-      std::move(name),
-      [flag, &options](const std::vector<std::string>& values) {
-        options.words.push_back(flag);
-        options.words.insert(options.words.end(), values.begin(), values.end());
-      },
-      meaning);
+  CLI::Option* option = nullptr;
+  if (config::value_word(row).ends_with("...")) {
+    option = app.add_option_function<std::vector<std::string>>(
+        std::move(name),
+        [flag, &options](const std::vector<std::string>& values) {
+          options.words.push_back(flag);
+          options.words.insert(options.words.end(), values.begin(), values.end());
+        },
+        meaning);
+  } else {
+    option = app.add_option_function<std::string>(
+        std::move(name),
+        [flag, &options](const std::string& value) {
+          options.words.insert(options.words.end(), {flag, value});
+        },
+        meaning);
+  }
   option->type_name(std::string(config::value_word(row)));
-  option->expected(1, is_list ? 1 << 20 : 1);
 }
 
 }  // namespace

@@ -59,7 +59,9 @@ def test_a_result_has_intervals_and_prompts(result):
 
 
 def test_people_get_a_table(work, sets):
-    done = run_slime(eval_command(work, *sets, samples=1))
+    command = eval_command(work, *sets, samples=1)
+    command.append(command.pop(2))  # the model behind the flags
+    done = run_slime(command)
     assert done.returncode == 0, done.stderr
     head, *rows = done.stdout.splitlines()
     assert head.split()[:4] == ["set", "prompts", "samples", "mean"] and [row.split()[:2] for row in rows] == [["all", "20"], ["few", "5"]]
