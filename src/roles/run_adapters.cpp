@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "core/error.h"
 #include "model/adapter_files.h"
@@ -81,6 +82,26 @@ model::AdapterConfig adapter_config(const config::RunConfig& config) {
   return out;
 }
 
+/// A checkpoint is gone on with as it is: flags that mean another adapter are refused.
+void check_same_form(const model::AdapterForm& stored, const model::AdapterForm& asked,
+                     const std::string& directory) {
+  const auto refuse = [&](const std::string& what) {
+    throw ConfigError(fmt::format(
+        "{}: {}; give the --lora-... and --target-modules flags that the run began with", directory,
+        what));
+  };
+  for (const auto& pair : asked.pairs) {
+    const auto* own = stored.find(pair.module);
+    if (own == nullptr) refuse(fmt::format("has no adapter for {}", pair.module));
+    if (own->rank != pair.rank)
+      refuse(fmt::format("{} has rank {}, the flags say {}", pair.module, own->rank, pair.rank));
+    if (std::abs(own->scale - pair.scale) > 1e-9 * std::abs(pair.scale))
+      refuse(fmt::format("{} has scale {}, the flags say {}", pair.module, own->scale, pair.scale));
+  }
+  if (stored.pairs.size() != asked.pairs.size() || stored.saved.size() != asked.saved.size())
+    refuse("has adapters or whole modules that the flags leave out");
+}
+
 }  // namespace
 
 model::AdapterForm adapter_form(const config::RunConfig& config, const model::ModelConfig& model) {
@@ -100,6 +121,9 @@ void add_run_adapters(const config::RunConfig& config, model::Network& network,
   const std::string from = directory.empty() ? config.lora_adapter_path.get() : directory;
   if (!from.empty()) {
     model::load_adapters(network, from, mesh);
+    if (config.lora_rank > 0)
+      check_same_form(network.adapters()->at(0)->form(), adapter_form(config, network.config()),
+                      from);
   } else {
     const model::AdapterForm form = adapter_form(config, network.config());
     model::add_adapters(network, form, mesh);

@@ -199,6 +199,39 @@ INSTANTIATE_TEST_SUITE_P(Cases, GoldenAdapters, ::testing::ValuesIn(cases()), []
   return name;
 });
 
+class AdaptedFamilies : public ::testing::TestWithParam<const char*> {};
+
+/// Every matrix of every kind of model takes its pair in the forward pass and in the backward pass.
+TEST_P(AdaptedFamilies, ComputeWhatTheMergedModelDoes) {
+  const Sequences sequences(GetParam());
+  const auto network =
+      model::load_network(golden_models::directory(GetParam()), model::Precision::of("float32"));
+  model::AdapterConfig config;
+  config.rank = 2;
+  config.alpha = 4;
+  config.targets = {"all-linear"};
+  const double base_loss = sequences.loss(*network);
+  model::add_adapters(*network, model::form_of(config, network->config()));
+  EXPECT_EQ(sequences.loss(*network), base_loss);  // zero pairs
+  model::Weights& trained = network->trained();
+  at::manual_seed(5);
+  for (const model::NamedWeight& weight : trained.tensors())
+    model::Weights::view(trained.flat(), weight).uniform_(-0.1, 0.1);
+  const double loss = sequences.loss(*network);
+  EXPECT_GT(std::abs(loss - base_loss), 1e-3);
+  EXPECT_NEAR(sequences.loss(*model::merged(*network)), loss, 2e-4);
+
+  trained.enable_grad();
+  sequences.add_gradients(*network);
+  for (const model::NamedWeight& weight : trained.tensors()) {
+    if (weight.name.find(".experts.") != std::string::npos) continue;  // no token may visit one
+    EXPECT_GT(model::Weights::view(trained.grad(), weight).norm().item<double>(), 0) << weight.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, AdaptedFamilies, ::testing::ValuesIn(golden_models::kinds()),
+                         golden_models::name_of);
+
 TEST(GoldenAdapterFiles, OfDoraAreRefusedByName) {
   const model::ModelConfig model = model::read_model_config(golden_models::directory("qwen3"));
   try {

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import SLIME, metric, numbers_that_repeat, run_slime, train_command
+from conftest import ROOT, SLIME, metric, numbers_that_repeat, run_slime, train_command
 
 ADAPTER = ["--lora-rank", "4", "--lora-alpha", "8"]
 
@@ -125,6 +125,12 @@ def test_a_rate_for_all_weights_is_told(work, tmp_path):
     assert done.returncode == 0 and "adapters learn at about ten times that" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
+def test_flags_that_mean_another_adapter_are_refused_by_a_checkpoint(work, trained):
+    extra = ["--lora-rank", "8", "--lora-alpha", "8", "--lr", "5e-2", "--kl-loss-coef", "0.1", "--use-kl-loss"]
+    done = run_slime(train_command(work, trained, rollouts=5, extra=extra))
+    assert done.returncode == 2 and "has rank 4, the flags say 8" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
 def test_checkpoints_of_adapters_and_of_weights_are_told_apart(work, trained, reference, tmp_path):
     done = run_slime(train_command(work, tmp_path / "a", rollouts=30, extra=["--load", str(trained / "checkpoints")]))
     assert done.returncode == 2 and "holds an adapter" in done.stdout + done.stderr, done.stdout + done.stderr
@@ -140,3 +146,22 @@ def test_a_merged_model_is_the_model_with_its_adapter(work, trained, tmp_path):
     assert logprobs(tmp_path / "merged", ids, "--dtype", "float32") == pytest.approx(apart, abs=1e-4)
     done = run_slime([str(SLIME), "export", str(trained), str(tmp_path / "other")])
     assert done.returncode == 2 and "--merge merges it into its model" in done.stderr, done.stdout + done.stderr
+
+
+GOLDEN = ["deepseek_v3/mla", "deepseek_v3/experts_each", "deepseek_v3/all_linear", "gemma3_text/all_linear", "gpt_oss/experts_fused", "llama/tied_head"]
+GOLDEN += ["phi3/head_saved", "qwen2/bias_kept", "qwen3/patterns", "qwen3_moe/experts_fused", "qwen3_moe/head"]
+
+
+@pytest.mark.parametrize("case", GOLDEN)
+def test_engines_draw_what_peft_draws(case):
+    """Paged attention, absorbed latent attention, fused experts: the tokens of transformers with this adapter."""
+    fixtures = ROOT / "tests" / "fixtures"
+    golden = json.loads((fixtures / "lora" / case / "golden.json").read_text())["greedy"]
+    line = {"ids": golden["prompt"], "return_logprob": True, "sampling_params": {"max_new_tokens": 24, "temperature": 0, "ignore_eos": True}}
+    command = [str(SLIME), "generate", "--model", str(fixtures / "models" / case.split("/")[0]), "--adapter", str(fixtures / "lora" / case)]
+    command += ["--skip-tokenizer-init", "--dtype", "float32", "--device", "cpu"]
+    done = subprocess.run(command, input=json.dumps(line) + "\n", capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    drawn = json.loads(done.stdout)["meta_info"]["output_token_logprobs"]
+    assert [token for _, token, *_ in drawn] == golden["tokens"]
+    assert [logprob for logprob, *_ in drawn] == pytest.approx(golden["logprobs"], abs=2e-4)
