@@ -74,7 +74,10 @@ void RunCatalog::refresh() {
   list_.clear();
   paths_.clear();
   for (const fs::path& folder : folders_) {
-    const std::vector<report::ListedRun> runs = report::list_runs(folder);
+    std::vector<report::ListedRun> runs = report::list_runs(folder);
+    // The newest are last, and stay where there are too many.
+    if (runs.size() > kMostRuns)
+      runs.erase(runs.begin(), runs.end() - static_cast<std::ptrdiff_t>(kMostRuns));
     for (const json::value& run : report::to_json(runs)) {
       const json::object& record = run.as_object();
       add(record, std::string(record.at("run").as_string()));

@@ -82,6 +82,12 @@ std::vector<net::HttpRoute> view_routes(RunCatalog& catalog, SampleStore& store)
   routes.push_back(guarded_route("/api/metrics", [&catalog](const HttpRequest& request) {
     return metrics_of(folder_of_request(catalog, request));
   }));
+  routes.push_back(guarded_route("/api/timeline", [&catalog](const HttpRequest& request) {
+    std::vector<std::string> ignored;
+    return HttpResponse{.status = 200,
+                        .body = json_text(report::timeline_json(
+                            folder_of_request(catalog, request) / "timeline.jsonl", {}, ignored))};
+  }));
   routes.emplace_back(
       "GET", "/api/events", net::RouteClass::kInference,
       [&catalog](HttpExchange& exchange) { return stream_events(catalog, exchange); });

@@ -78,6 +78,11 @@ export class Feed {
   tell(what) { document.dispatchEvent(new CustomEvent(what)); }
 
   async start() {
+    // Browsers open six connections to a server: a page that nobody sees has none.
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this.stream?.close();
+      else this.connect();
+    });
     this.list = await ask("/api/runs");
     this.tell("runschange");
   }
