@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SLIME
+from slime.agent import local_sandbox
 from slime.agent.local_sandbox import LocalSandbox, SandboxError, WarmProcess
 
 CHECK = subprocess.run([SLIME, "sandbox", "--check"], capture_output=True, text=True, timeout=60)
@@ -208,3 +209,27 @@ def test_a_warm_process_that_has_ended_is_said(probe):
             await in_sandbox(probe, warm, "look")
 
     with_warm(probe, act)
+
+
+def test_when_the_service_is_killed_forks_end_and_the_warm_process_stays(probe):
+    def forks_of(process):
+        return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+    async def until(holds):
+        for _ in range(6000):
+            if holds():
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    async def act(warm):
+        running = asyncio.create_task(in_sandbox(probe, warm, "loop"))
+        number = warm._process.pid
+        assert await until(lambda: forks_of(number))
+        local_sandbox._service._process.kill()
+        with pytest.raises(SandboxError):
+            await running
+        assert await until(lambda: not forks_of(number))
+        return await in_sandbox(probe, warm, "exit", "5")
+
+    assert with_warm(probe, act)["code"] == 5
