@@ -361,3 +361,9 @@ def test_the_verbs_of_the_page_run(work):
         seen = {"s": s, "prompts": prompts()[:2], "reward": lambda sample: capitals(sample.response)}
         exec(text, seen)
     assert seen["update"].index == 1 and len(seen["made"].logprobs) == 16
+
+
+def test_more_prompts_than_answers_that_are_kept(session):
+    """The program forgets old answers; a call has fewer under way."""
+    groups = session.generate(["1+1="] * 5000, n=1, max_tokens=1)
+    assert len(groups) == 5000 and all(len(group) == 1 and group[0].response_length == 1 for group in groups)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -25,6 +26,7 @@ from slime.loop.service import Pending, Service, beside
 __all__ = ["Sampler", "Session"]
 
 _LONGEST_END = 60.0  # seconds
+_MOST_UNDER_WAY = 2048  # requests of one call; each has its samples
 
 
 class Sampler:
@@ -79,13 +81,12 @@ class Sampler:
             "stop": None if stop is None else list(stop),
         }
         encoded = session.encode([row["prompt"] for row in rows])
-        calls = [
-            self._ask(tokens, n, {"sampling_params": params, "first_index": first + place * n, "wants_text": True})
+        answers = self._answers(
+            (tokens, n, {"sampling_params": params, "first_index": first + place * n, "wants_text": True})
             for place, tokens in enumerate(encoded)
-        ]
+        )
         groups = []
-        for place, (row, tokens, call) in enumerate(zip(rows, encoded, calls)):
-            answer = call.result()
+        for place, (row, tokens, answer) in enumerate(zip(rows, encoded, answers)):
             samples = [
                 Sample(
                     index=first + place * n + i,
@@ -114,12 +115,23 @@ class Sampler:
     def logprobs(self, samples: Any) -> list[list[float]]:
         """Log-probs of each sample's response tokens under these weights, at temperature 1: [response length] each."""
         each = flat(samples)
-        calls = [self._ask(sample.tokens, 1, {"sampling_params": {"max_tokens": 0}, "prompt_logprobs": True}) for sample in each]
-        return [call.result()["prompt_logprobs"][sample.prompt_length :] for sample, call in zip(each, calls)]
+        fields = {"sampling_params": {"max_tokens": 0}, "prompt_logprobs": True}
+        answers = self._answers((sample.tokens, 1, fields) for sample in each)
+        return [answer["prompt_logprobs"][len(sample.tokens) - sample.response_length :] for sample, answer in zip(each, answers)]
 
     async def alogprobs(self, samples: Any) -> list[list[float]]:
         """:meth:`logprobs` for an event loop."""
         return await beside(lambda: self.logprobs(samples), "slime-logprobs")
+
+    def _answers(self, requests: Iterable[tuple[Sequence[int], int, Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
+        """In the order of the requests. A bounded number is under way: the program keeps so many answers for who is late."""
+        waiting: collections.deque[Pending[dict[str, Any]]] = collections.deque()
+        for request in requests:
+            waiting.append(self._ask(*request))
+            if len(waiting) >= _MOST_UNDER_WAY:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
     def _ask(self, tokens: Sequence[int], n: int, fields: Mapping[str, Any]) -> Pending[dict[str, Any]]:
         with self._lock:
