@@ -98,7 +98,9 @@ std::vector<std::string> examples_of(std::string_view description) {
 
 help::Manual manual_of(const CLI::App& app) {
   const std::string description = app.get_description();
-  help::Manual manual{.command = app.get_name(), .takes_run_flags = app.get_allow_extras()};
+  help::Manual manual{.command = app.get_name(),
+                      .summary = description.substr(0, description.find("\n\n")),
+                      .takes_run_flags = app.get_allow_extras()};
   if (app.get_parent() != nullptr)
     manual.command = app.get_parent()->get_name() + " " + manual.command;
   std::string usage = manual.command;

@@ -33,6 +33,7 @@ TEST(Commands, NamesDifferAndTheirListFitsATerminal) {
 TEST(Commands, HelpOfEachFitsATerminalAndSaysWhatEachOptionIs) {
   for (const Command& command : commands()) {
     const help::Manual manual = manual_of(command);
+    EXPECT_FALSE(manual.summary.empty()) << command.name;
     expect_fits(help::answer(manual, {}, {.width = kWidth}).text, command.name);
     for (const help::Option& option : manual.options) {
       ASSERT_FALSE(option.names.empty()) << command.name;
