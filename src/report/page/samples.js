@@ -124,23 +124,25 @@ export class SamplesPanel {
     this.show_side();
   }
 
-  /** New rows may be there: the pages in sight are asked for again. */
+  /** New rows may be there. Rows that somebody reads stay where they are. */
   refresh() {
-    if (this.key === null || state.text) return;
+    if (this.key === null || state.text || state.open || this.scroller.scrollTop > 0) return;
     this.is_stale = true;
-    this.ask_page(this.first_page());
+    this.ask_page(0);
   }
-
-  first_page() { return Math.floor(this.first_row() / PAGE); }
 
   async ask_page(page) {
     if (this.asked === `${this.key}/${page}`) return;
     this.asked = `${this.key}/${page}`;
     const key = this.key;
     try {
-      const body = await ask("/api/samples", { ...this.words(), offset: page * PAGE, limit: PAGE });
+      const words = this.words();
+      // Steps that come meanwhile would shift the rows of later pages.
+      if (page > 0 && this.newest !== undefined && !words.step && !words.last_step) words.last_step = this.newest;
+      const body = await ask("/api/samples", { ...words, offset: page * PAGE, limit: PAGE });
       if (key !== this.key) return;
-      if (this.is_stale || body.total !== this.total) { this.pages.clear(); this.is_stale = false; }
+      if (this.is_stale || (page === 0 && body.total !== this.total)) { this.pages.clear(); this.is_stale = false; }
+      if (page === 0) this.newest = body.last_step;
       this.pages.set(page, body.rows);
       this.total = body.total;
       this.first_step = body.first_step;
@@ -157,7 +159,11 @@ export class SamplesPanel {
 
   poll() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => { if (this.element.isConnected) this.refresh(); }, 1000);
+    this.timer = setTimeout(() => {
+      if (!this.element.isConnected) return;
+      if (this.scroller.scrollTop > 0 || state.open) this.ask_page(Math.floor(this.first_row() / PAGE));
+      else this.refresh();
+    }, 1000);
   }
 
   show_count(body) {
