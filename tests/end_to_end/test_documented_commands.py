@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import ROOT, SLIME
-from documented_commands import LISTED, PAGES, REST, blocks, commands, reason_of, typed
+from documented_commands import COVERED, LISTED, PAGES, REST, blocks, commands, reason_of, typed
 
 RUN = [command for command in commands() if reason_of(command) is None]
 SERVES = re.compile(r"(build/release/)?slime (serve|router|view|buffer) ")
@@ -76,7 +76,10 @@ def environment_of(place):
 
 
 def run_in(place, text):
-    return subprocess.run(["bash", "-o", "pipefail", "-c", text], cwd=place, env=environment_of(place), capture_output=True, text=True, timeout=300)
+    shell = ["bash", "-o", "pipefail", "-c", text]
+    return subprocess.run(
+        shell, cwd=place, env=environment_of(place), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
+    )
 
 
 def check_command(place, command):
@@ -108,7 +111,7 @@ def test_tests_that_are_named_as_covering_exist():
 
 def test_there_are_commands():
     assert len(RUN) > 80
-    assert len(commands()) - len(RUN) < 80
+    assert len([reason for reason in map(reason_of, commands()) if reason and not reason.startswith(COVERED)]) < 80
 
 
 @pytest.mark.parametrize("page", sorted({command.page for command in RUN if not SERVES.match(command.text) and "curl" not in command.text}))
