@@ -183,7 +183,8 @@ void Screen::end(const Answer& answer, bool is_stopped) {
   }
   if (!is_at_line_begin_) print("\n");
   if (!terminal_.is_live) {
-    if (answer.content.empty() && answer.calls.empty()) print("\n");  // an answer all the same
+    const bool is_empty = answer.content.empty() && answer.calls.empty() && at_ != At::kTokens;
+    if (is_empty) print("\n");  // an answer all the same
     return;
   }
   if (is_stopped) print(dim("(stopped)") + "\n");

@@ -21,7 +21,7 @@ namespace slime::cli {
 struct LocalServerOptions {
   std::filesystem::path directory;
   std::filesystem::path adapter = {};  // that all answers take; empty: none
-  std::string name;  // of the model
+  std::string name;                    // of the model
   std::string dtype = "auto";
   std::string chat_template;  // a file; empty: the model's own
   DeviceOptions device;

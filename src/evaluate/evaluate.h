@@ -17,7 +17,7 @@ namespace slime::evaluate {
 
 struct EvaluateOptions {
   std::filesystem::path adapter;  // for the model; empty: none
-  std::string output;  // a file of samples; empty: none is written
+  std::string output;             // a file of samples; empty: none is written
   /// Bytes for keys and values, asked when the weights are where they stay.
   std::function<int64_t()> kv_cache_bytes;
   std::function<void(const std::string& sentence)> say;

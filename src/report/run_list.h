@@ -20,7 +20,7 @@ struct ListedBranch {
   std::string parent;      // empty for main
   int64_t from = -1;       // the last step that it shares with its parent; -1: not known
   bool is_active = false;  // a start without --load goes on here
-  std::string why;    // of a failed run; empty: not known
+  std::string why;         // of a failed run; empty: not known
   std::string state;  // running, finished, interrupted, failed, died, not begun, or of another host
   int64_t last_step = -1;            // with a row of metrics
   int64_t num_steps = 0;             // planned; 0: not known

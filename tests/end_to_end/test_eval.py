@@ -50,6 +50,26 @@ def test_numbers_are_those_of_a_run(work, sets, result):
             assert own["pass_at_k"][k]["value"] == pytest.approx(first[f"eval/{name}-pass@{k}"], abs=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["weights", "adapter"])
+def test_a_run_is_evaluated_as_it_evaluated_itself(work, tmp_path, kind):
+    """After two steps: its newest checkpoint has the weights, or the adapter, of its last evaluation."""
+    run_dir = tmp_path / "run"
+    flags = ["--eval-prompt-data", "few", f"{work / 'data' / 'test.jsonl'}@[0:5]", "--eval-interval", "1"]
+    flags += ["--n-samples-per-eval-prompt", "4", "--skip-eval-before-train"]
+    if kind == "adapter":
+        flags += ["--lora-rank", "4", "--lr", "1e-2"]
+    done = run_slime(train_command(work, run_dir, rollouts=2, extra=flags))
+    assert done.returncode == 0, done.stderr
+    last = [json.loads(line) for line in (run_dir / "metrics.jsonl").open() if '"eval/few"' in line][-1]
+    command = eval_command(work, "--data", f"few={work / 'data' / 'test.jsonl'}@[0:5]", "--json")
+    command[2] = str(run_dir)
+    done = run_slime(command)
+    assert done.returncode == 0, done.stderr
+    (few,) = json.loads(done.stdout)["sets"]
+    assert few["mean"]["value"] == last["eval/few"]
+    assert few["mean_response_length"] == last["eval/few/response_len/mean"]
+
+
 def test_a_result_has_intervals_and_prompts(result):
     everything, few = result["sets"]
     assert [everything["num_prompts"], everything["num_samples"], few["num_prompts"]] == [20, 80, 5]
