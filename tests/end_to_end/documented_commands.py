@@ -119,6 +119,10 @@ LISTED = [
     ("docs/first_hour.md", "pip install", NETWORK),
     ("docs/first_hour.md", "export PATH", "of the installed wheel"),
     ("docs/first_hour.md", "python3 tools/gguf_to_hf.py", NETWORK + ": the model comes from PyPI; tests/tools/gguf_to_hf_test.py"),
+    *(
+        ("docs/environments.md", f"slime train ... --environment {kind}:", f"needs a Python with {kind}; tests/end_to_end/test_environments.py")
+        for kind in ("verifiers", "openenv", "harbor")
+    ),
     ("docs/plugin_protocol.md", "python3 -m slime.host", "started by slime: tests/python/test_host.py speaks to it"),
     ("docs/router.md", "python tests/http/router_overhead.py", "a benchmark"),
     ("docs/view.md", "python tests/tools/made_up_run.py", "a benchmark"),
