@@ -115,7 +115,11 @@ chat::ServerAddress open_server(const Options& options, std::unique_ptr<LocalSer
   ModelPlace place = model_of_word(options.word, "slime chat");
   own.directory = std::move(place.directory);
   own.adapter = std::move(place.adapter);
-  own.name = name_of_word(options.word);
+  // A path as people call it: the last folder of it.
+  const fs::path path = fs::absolute(options.word).lexically_normal();
+  own.name = fs::exists(options.word)
+                 ? (path.has_filename() ? path : path.parent_path()).filename().string()
+                 : name_of_word(options.word);
   local = std::make_unique<LocalServer>(own);
   return {.url = local->url(), .api_key = local->key(), .web = {.silence_limit = kLongestSilence}};
 }

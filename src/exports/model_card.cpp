@@ -25,9 +25,10 @@ constexpr std::size_t kMostRows = 12;  // of the curves' table
 /// Flags of places and of speed: they did not decide what the model is.
 const std::set<std::string, std::less<>>& left_out_flags() {
   static const std::set<std::string, std::less<>> kFlags{
-      "--hf-checkpoint", "--prompt-data", "--eval-prompt-data", "--run-dir",    "--save",
-      "--load",          "--ref-load",    "--critic-load",      "--device",     "--num-threads",
-      "--overwrite",     "--dry-run",     "--wandb-dir",        "--kv-cache-gb"};
+      "--hf-checkpoint", "--prompt-data",   "--eval-prompt-data", "--run-dir", "--save",
+      "--load",          "--ref-load",      "--critic-load",      "--device",  "--num-threads",
+      "--overwrite",     "--save-interval", "--keep-checkpoints", "--dry-run", "--wandb-dir",
+      "--kv-cache-gb"};
   return kFlags;
 }
 

@@ -62,12 +62,23 @@ std::vector<Column> columns_of(const std::vector<ListedRun>& runs, int width, in
   return columns;
 }
 
+/// Of the names of a branch's children and theirs, with the marks before and behind them.
+int label_width(const ListedBranch& branch, int depth) {
+  int widest = 0;
+  for (const ListedBranch& child : branch.children) {
+    const int own = 3 * (depth + 1) + display_width(name_below(child)) + 2;
+    widest = std::max({widest, own, label_width(child, depth + 1)});
+  }
+  return widest;
+}
+
 class Table {
  public:
   Table(const std::vector<ListedRun>& runs, int width, bool has_color, double now)
       : width_(width), color_(has_color), now_(now) {
     int longest = 12;
-    for (const ListedRun& run : runs) longest = std::max(longest, display_width(run.name));
+    for (const ListedRun& run : runs)
+      longest = std::max({longest, display_width(run.name), label_width(run.main, 0)});
     const int room = std::max(12, width - kFixedWidth);
     columns_ = columns_of(runs, width, std::min({longest, kWidestName, room}));
     name_width_ = room;
