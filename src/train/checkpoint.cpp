@@ -266,12 +266,15 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
     copy_companions(config.model_source, directory);
     Layouts layouts(trainer.mesh());
     const model::Weights& weights = trainer.network().trained();
+    const model::Adapters* adapters = trainer.network().adapters();
+    // The ranks exchange in the order of join_save().
+    std::vector<model::NamedConstant> constants;
+    if (adapters == nullptr) constants = whole_constants(trainer.mesh(), weights);
     std::vector<model::TensorToWrite> tensors =
         tensors_of(layouts.of(weights), HeldBuffer::whole(weights.flat()));
-    if (const model::Adapters* adapters = trainer.network().adapters()) {
+    if (adapters != nullptr) {
       model::write_adapter(directory, adapters->at(0)->form(), tensors);
     } else {
-      const auto constants = whole_constants(trainer.mesh(), weights);
       model::save_network(trainer.network(), std::move(tensors), constants, directory);
     }
     for (const StoredBuffer& stored : saved_buffers(trainer, config.save_optimizer)) {
