@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-import re
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -256,7 +256,7 @@ def test_runs_are_listed_with_their_branches(work, tmp_path):
     assert max(map(len, told.splitlines())) <= 80, told
     (branch,) = branches(run)
     assert f"{branch.name} after 1" in told and "--lr 0.001 -> 0.005" in told
-    assert re.search(r"^RUN .* seed *$", told, re.M) and re.search(r"^second .* 7 *$", told, re.M), told
+    assert "--seed 7" in told and re.search(r"^RUN .* num-rollout$", told, re.M) and re.search(r"^second .* 2 *$", told, re.M), told
     listed = json.loads(done([str(SLIME), "runs", str(tmp_path / "all"), "--json"]))
     first, second = sorted(listed, key=lambda entry: entry["run"])
     assert (first["state"], first["last_step"], first["num_steps"]) == ("finished", 3, 4)

@@ -96,12 +96,18 @@ def test_nothing_is_replaced_and_nothing_is_left_half(reference, plain, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_transformers_opens_it(reference, plain, tmp_path):
+def test_transformers_reads_configuration_and_tokenizer(plain):
     transformers = pytest.importorskip("transformers", reason="needs transformers: tools/build/requirements/tests.txt")
     tokenizer = transformers.AutoTokenizer.from_pretrained(plain)
-    assert tokenizer.encode("12+34=", add_special_tokens=False)
-    config = transformers.AutoConfig.from_pretrained(plain)
+    line = json.dumps({"text": "12+34="})
+    own = subprocess.run([str(SLIME), "tokenize", "--model", str(plain)], input=line, capture_output=True, text=True, timeout=300)
+    assert tokenizer.encode("12+34=", add_special_tokens=False) == json.loads(own.stdout)["ids"], own.stderr
+    assert transformers.AutoConfig.from_pretrained(plain).vocab_size
+
+
+def test_transformers_opens_the_weights(plain):
+    transformers = pytest.importorskip("transformers", reason="needs transformers: tools/build/requirements/tests.txt")
     torch = pytest.importorskip("torch", reason="weights need torch in the environment of the tests")
     model, info = transformers.AutoModelForCausalLM.from_pretrained(plain, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
-    assert model(torch.tensor([[1, 2, 3]])).logits.shape[-1] == config.vocab_size
+    assert model(torch.tensor([[1, 2, 3]])).logits.shape[-1] == model.config.vocab_size
