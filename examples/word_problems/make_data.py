@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Word problems in GSM8K's form, one JSON object per line: {"question": ..., "answer": "steps\\n#### 72"}.
+"""Word problems in GSM8K's form, one JSON object per line: {"question": "...?\\n", "answer": "steps\\n#### 72"}.
 
     python3 examples/word_problems/make_data.py OUT_DIR      # train.jsonl (4,096 rows), test.jsonl (256 rows)
 
@@ -55,7 +55,7 @@ def rows(seed, count, taken):
             continue
         taken.add(question)
         count -= 1
-        yield {"question": question, "answer": "\n".join(steps) + f"\n#### {result}"}
+        yield {"question": question + "\n", "answer": "\n".join(steps) + f"\n#### {result}"}
 
 
 def main():

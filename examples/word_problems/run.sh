@@ -21,6 +21,8 @@ if [[ ! -e $model/config.json ]]; then
   mkdir -p "$(dirname "$model")"
   "${SLIME_VENV:-.venv}/bin/python" tools/gguf_to_hf.py "${parts[@]}" \
     --sha256 a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818 "$model.part"
+  # A base model has no template of chats, and supervised training asks for one: this one is the bare text.
+  echo '{% for message in messages %}{{ message.content }}{% endfor %}' >"$model.part/chat_template.jinja"
   mv "$model.part" "$model"
 fi
 python3 examples/word_problems/make_data.py "$data"
@@ -28,7 +30,7 @@ python3 examples/word_problems/make_data.py "$data"
 # The model has never seen a chat: a few hundred rows show it the form, which is not enough to be right.
 "$slime" train \
   --hf-checkpoint "$model" --run-dir "$sft" --bf16 \
-  --prompt-data "$data/train.jsonl@[:512]" --data-format gsm8k --rollout-shuffle \
+  --prompt-data "$data/train.jsonl@[:512]" --input-key question --completion-key answer --rollout-shuffle \
   --rollout-function-path slime.rollout.sft_rollout.generate_rollout --loss-type sft_loss --calculate-per-token-loss --debug-train-only \
   --num-rollout "${SFT_STEPS:-16}" --rollout-batch-size 64 --global-batch-size 64 \
   --use-dynamic-batch-size --max-tokens-per-gpu 16384 --lr 2e-5 --adam-beta2 0.98 --weight-decay 0 --save-interval 1000000 "$@"
