@@ -33,7 +33,7 @@ python3 examples/word_problems/make_data.py "$data"
   --prompt-data "$data/train.jsonl@[:512]" --input-key question --completion-key answer --rollout-shuffle \
   --rollout-function-path slime.rollout.sft_rollout.generate_rollout --loss-type sft_loss --calculate-per-token-loss --debug-train-only \
   --num-rollout "${SFT_STEPS:-16}" --rollout-batch-size 64 --global-batch-size 64 \
-  --use-dynamic-batch-size --max-tokens-per-gpu 16384 --lr 2e-5 --adam-beta2 0.98 --weight-decay 0 --save-interval 1000000 "$@"
+  --use-dynamic-batch-size --max-tokens-per-gpu 16384 --lr 1e-5 --adam-beta2 0.98 --weight-decay 0 --save-interval 1000000 "$@"
 
 "$slime" train \
   --hf-checkpoint "$sft/latest" --run-dir "$run" --bf16 \
