@@ -43,6 +43,9 @@ class Adapters {
     rows_.seed = seed;
   }
 
+  /// Masks of dropout are those of the step, also where a run goes on from a checkpoint.
+  void begin_step(int64_t step) { num_passes_ = static_cast<uint64_t>(step) << 32; }
+
   /// Each row of a pass says which it takes; else all take the first slot.
   void choose_by_row() { chooses_by_row_ = true; }
   bool chooses_by_row() const { return chooses_by_row_; }
@@ -58,7 +61,7 @@ class Adapters {
   Network& network_;
   bool chooses_by_row_ = false;
   kernels::AdapterRows rows_;
-  uint64_t num_passes_ = 0;  // with gradients
+  uint64_t num_passes_ = 0;  // with gradients, behind the number of the step
   std::vector<std::unique_ptr<kernels::MatrixAdapters>> of_parameter_;
   std::vector<std::shared_ptr<AdapterTensors>> slots_;
 };

@@ -102,6 +102,18 @@ void check_same_form(const model::AdapterForm& stored, const model::AdapterForm&
     refuse("has adapters or whole modules that the flags leave out");
 }
 
+/// Products of experts drop nothing.
+void check_dropout(const config::RunConfig& config, const model::AdapterForm& form) {
+  if (config.lora_dropout == 0) return;
+  for (const auto& pair : form.pairs) {
+    if (pair.module.find(".experts") == std::string::npos) continue;
+    throw ConfigError(fmt::format(
+        "--lora-dropout {}: not with adapters of experts ({}), whose products drop nothing; leave "
+        "it out, or take other --target-modules",
+        config.lora_dropout, pair.module));
+  }
+}
+
 }  // namespace
 
 model::AdapterForm adapter_form(const config::RunConfig& config, const model::ModelConfig& model) {
@@ -129,6 +141,7 @@ void add_run_adapters(const config::RunConfig& config, model::Network& network,
     model::add_adapters(network, form, mesh);
     network.adapters()->at(0)->begin(form.config.init, static_cast<uint64_t>(config.seed));
   }
+  check_dropout(config, network.adapters()->at(0)->form());
   network.adapters()->set_dropout(config.lora_dropout, static_cast<uint64_t>(config.seed));
 }
 

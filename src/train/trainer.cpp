@@ -15,6 +15,7 @@
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/peak.h"
 #include "kernels/trace.h"
+#include "model/adapters.h"
 #include "train/bad_numbers.h"
 #include "train/columns.h"
 #include "train/kept_logits.h"
@@ -342,6 +343,7 @@ StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, in
                                Columns& columns) {
   StepReport report;
   report.step = state_.num_steps;
+  if (model::Adapters* adapters = network_.adapters()) adapters->begin_step(state_.num_steps);
   network_.trained().enable_grad();
   network_.trained().zero_grad();
   if (config_.before_train_step) config_.before_train_step(state_.rollouts_done, place);

@@ -4,6 +4,7 @@ import json
 import signal
 import struct
 import subprocess
+import sys
 import time
 
 import pytest
@@ -73,8 +74,9 @@ def test_files_are_those_of_peft(trained):
     assert set(moments) == set(shapes)
 
 
-def test_a_killed_run_goes_on_bit_for_bit(work, tmp_path):
-    extra = [*ADAPTER, "--lr", "1e-2"]
+@pytest.mark.parametrize("dropout", ["0", "0.5"])
+def test_a_killed_run_goes_on_bit_for_bit(work, tmp_path, dropout):
+    extra = [*ADAPTER, "--lr", "1e-2", "--lora-dropout", dropout]
     straight, run_dir = tmp_path / "straight", tmp_path / "run"
     assert run_slime(train_command(work, straight, rollouts=5, extra=extra)).returncode == 0
     process = subprocess.Popen(train_command(work, run_dir, rollouts=5, extra=extra), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -118,6 +120,15 @@ def test_ranks_train_what_one_rank_trains(work, tmp_path):
 def test_what_does_not_go_together_is_refused_by_name(work, tmp_path, extra, says):
     done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=[*ADAPTER, *extra]))
     assert done.returncode == 2 and says in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_dropout_of_experts_is_refused(work, tmp_path):
+    maker = [sys.executable, ROOT / "tools" / "tiny_model.py", tmp_path / "model", "--experts", "4"]
+    subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
+    command = train_command(work, tmp_path / "run", rollouts=1, extra=[*ADAPTER, "--lora-dropout", "0.1"])
+    command[command.index("--hf-checkpoint") + 1] = str(tmp_path / "model")
+    done = run_slime(command)
+    assert done.returncode == 2 and "not with adapters of experts (model.layers.0.mlp.experts" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 def test_a_rate_for_all_weights_is_told(work, tmp_path):
