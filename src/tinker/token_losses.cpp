@@ -58,7 +58,7 @@ algo::Loss cispo(const PolicyColumns& in, const Bounds& bounds) {
 }
 
 algo::Loss dro(const PolicyColumns& in, double beta) {
-  const Tensor difference_T = in.logprob_T - in.old_T;
+  const Tensor difference_T = (in.logprob_T - in.old_T) * in.trained_T.to(in.logprob_T.dtype());
   return summed(-(in.logprob_T * in.advantage_T - 0.5 * beta * difference_T * difference_T));
 }
 

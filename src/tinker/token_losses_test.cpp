@@ -78,6 +78,18 @@ TEST(TokenLoss, DroPullsTowardsTheSampler) {
               {-(1 - 0.5 * a), -3, -(-2 - 0.5 * c)});
 }
 
+TEST(TokenLoss, DroLeavesOutTokensThatDoNotTrain) {
+  algo::PolicyColumns in = columns();
+  in.trained_T = at::tensor(std::vector<int64_t>{0, 1, 0}, at::kLong).to(at::kBool);
+  in.advantage_T = in.advantage_T * in.trained_T;
+  const json::object config{{"beta", 0.5}};
+  make_token_loss("dro", FieldReader(config, "loss_fn_config."), train::TrainConfig())
+      .loss.of(in)
+      .sum.backward();
+  EXPECT_EQ(in.logprob_T.grad()[0].item<double>(), 0);
+  EXPECT_EQ(in.logprob_T.grad()[2].item<double>(), 0);
+}
+
 TEST(TokenLoss, GspoHasOneRatioForAResponse) {
   const double ratio = std::sqrt(2.0);
   expect_near(result_of("gspo", {{"clip_low_threshold", 0.0}, {"clip_high_threshold", 4.0}}),

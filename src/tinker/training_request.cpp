@@ -64,6 +64,7 @@ std::vector<uint8_t> mask_of(const FieldReader& inputs, const train::GivenColumn
     return mask;
   }
   std::vector<uint8_t> mask(count, 1);
+  if (loss.name == "dro") return mask;  // its second term is of all tokens
   const std::vector<float>& counts =
       loss.needs.weights || columns.advantages.empty() ? columns.weights : columns.advantages;
   for (std::size_t i = 0; i < counts.size(); ++i) mask[i] = counts[i] != 0 ? 1 : 0;
