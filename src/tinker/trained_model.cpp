@@ -71,6 +71,10 @@ void TrainedModel::save(const fs::path& directory, bool overwrites) {
   std::error_code ignored;
   if (fs::exists(directory, ignored) && !overwrites)
     throw ConfigError(fmt::format("{}: is there already", directory.string()));
+  if (fs::exists(directory, ignored) && !fs::exists(directory / "run.json", ignored) &&
+      !fs::is_empty(directory, ignored))
+    throw ConfigError(fmt::format(
+        "{}: holds no weights that were saved here, and is not overwritten", directory.string()));
   // Written beside it, and renamed when it is whole.
   const fs::path part = directory.parent_path() / ("." + directory.filename().string() + ".part");
   fs::remove_all(part, ignored);
@@ -114,6 +118,7 @@ void TrainedModel::load(const fs::path& directory, bool restores) {
 }
 
 void TrainedModel::begin_again() {
+  trainer_->begin_again();  // gradients that the model before has added and not used
   if (versions_ > 0) copy_weights(config_.hf_checkpoint.get());
   updates_ = 0;
 }

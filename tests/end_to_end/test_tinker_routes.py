@@ -229,6 +229,18 @@ def test_requests_are_done_in_the_order_of_their_numbers_and_each_once(clients):
     client.post(f"sessions/{session}/finish", reason={"type": "success"})
 
 
+def test_a_model_begins_without_the_gradients_of_the_one_before(clients):
+    client = clients["base"]
+    session, model = client.start_model()
+    passed = client.post("forward_backward", model_id=model, seq_id=1, forward_backward_input=pass_of([5, 6, 7], [6, 7, 8]))
+    client.result(passed["request_id"])
+    client.post(f"sessions/{session}/finish", reason={"type": "success"})
+    session, model = client.start_model()
+    step = client.post("optim_step", model_id=model, seq_id=1, adam_params={"learning_rate": 0})
+    assert client.result(step["request_id"])["metrics"]["grad_norm:mean"] == 0
+    client.post(f"sessions/{session}/finish", reason={"type": "success"})
+
+
 def test_what_cannot_be_is_refused_in_the_words_of_the_protocol(clients):
     client = clients["base"]
     session, model = client.start_model()
