@@ -142,6 +142,30 @@ def test_a_pass_that_fails_changes_nothing(work):
             s.forward_backward([slime.Sample({**group[0], "advantage": math.inf})])
 
 
+def test_what_is_refused_leaves_what_gradients_are_divided_by(work, tmp_path):
+    with start(work) as s:
+        [group] = s.generate("1+1=", n=2, max_tokens=4)
+        for number, sample in enumerate(group):
+            sample.advantage = 1.0 - number
+        s.forward_backward(group, "ppo")
+        expected = s.step(lr=0.0).grad_norm
+        s.forward_backward(group, "ppo")
+        with pytest.raises(slime.Refused, match="learning_rate must be"):
+            s.step(lr=-1.0)
+        bad = [slime.Sample({**group[0], "log_probs": [-1e9] * group[0].response_length}), group[1]]
+        with pytest.raises(slime.Refused, match="the loss of"):
+            s.forward_backward(bad, "importance_sampling", wait=False).result()
+        assert s.step(lr=0.0).grad_norm == expected
+        with pytest.raises(ValueError, match="clip: not with a function"):
+            s.forward_backward(group, lambda log_probs, samples: (0.0, log_probs), clip=(0.1, 0.1))
+        (tmp_path / "notes").mkdir()
+        (tmp_path / "notes" / "mine.txt").write_text("x")
+        with pytest.raises(slime.Refused, match="holds no weights that were saved here"):
+            s.save(tmp_path / "notes", overwrite=True)
+        assert (tmp_path / "notes" / "mine.txt").exists()
+        assert s.save(s.save(tmp_path / "out"), overwrite=True).is_dir()
+
+
 def test_log_probs_of_the_sampler_are_the_trainers(session):
     groups = session.generate(["1+1=", "20+22="], n=3, max_tokens=5)
     samples = [sample for group in groups for sample in group]

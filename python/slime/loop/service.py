@@ -114,10 +114,17 @@ class Service:
 class Pending(Generic[_Result]):
     """A request under way: ``result()`` waits for it, ``await`` too."""
 
-    def __init__(self, service: Service, request_id: str, read: Callable[[dict[str, Any]], _Result]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        request_id: str,
+        read: Callable[[dict[str, Any]], _Result],
+        when_failed: Callable[[], None] = lambda: None,
+    ) -> None:
         self.request_id = request_id
         self._service = service
         self._read = read
+        self._when_failed = when_failed
         self._lock = threading.Lock()
         self._outcome: tuple[_Result | None, Error | None] | None = None
 
@@ -146,6 +153,7 @@ class Pending(Generic[_Result]):
         if "error" in answer:
             kind = Refused if answer.get("category") == "user" else Error
             self._outcome = (None, kind(answer["error"]))
+            self._when_failed()
         else:
             self._outcome = (self._read(answer), None)
 

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from slime.loop.calls import Sample
 from slime.loop.child import Child
-from slime.loop.errors import Error, RunOver
+from slime.loop.errors import Error, Refused, RunOver
 from slime.loop.flags import flag_words
 from slime.loop.groups import Group, flat, read_rows
 from slime.loop.grpo import Grpo
@@ -282,6 +282,10 @@ class Session:
         """
         each = flat(samples)
         if callable(loss):
+            given = {"clip": clip, "beta": beta, "reduction": reduction}
+            extra = [name for name, value in given.items() if value is not None]
+            if extra:
+                raise ValueError(f"{', '.join(extra)}: not with a function, whose loss is taken as it is; put it into the function")
             return custom_pass(self, each, loss, wait)
         how = reduction_of(loss, reduction)
         data, divisor = data_of(each, loss, how)
@@ -331,7 +335,12 @@ class Session:
         body: dict[str, Any] = {"adam_params": adam}
         if after is not None:
             body["requires"] = after.request_id
-        pending = self._of_model("optim_step", body, Update)
+        try:
+            pending = self._of_model("optim_step", body, Update)
+        except Refused:  # the gradients are there still
+            with self._lock:
+                self._divisor += given
+            raise
         return pending.result() if wait else pending
 
     async def astep(self, lr: float | None = None, **options: Any) -> Update:
@@ -429,16 +438,28 @@ class Session:
             first, self._next_index = self._next_index, self._next_index + count
             return first
 
-    def _pending(self, route: str, body: Mapping[str, Any], read: Callable[[dict[str, Any]], Any] = lambda answer: answer) -> Pending[Any]:
+    def _pending(
+        self,
+        route: str,
+        body: Mapping[str, Any],
+        read: Callable[[dict[str, Any]], Any] = lambda answer: answer,
+        when_failed: Callable[[], None] = lambda: None,
+    ) -> Pending[Any]:
         if self._over is not None:
             raise self._over
-        return Pending(self._service, self._service.post(route, dict(body))["request_id"], read)
+        return Pending(self._service, self._service.post(route, dict(body))["request_id"], read, when_failed)
 
-    def _of_model(self, route: str, body: Mapping[str, Any], read: Callable[[dict[str, Any]], Any] = lambda answer: answer) -> Pending[Any]:
+    def _of_model(
+        self,
+        route: str,
+        body: Mapping[str, Any],
+        read: Callable[[dict[str, Any]], Any] = lambda answer: answer,
+        when_failed: Callable[[], None] = lambda: None,
+    ) -> Pending[Any]:
         with self._asking:  # numbers are without a gap, and in the order of asking
             numbered = {"model_id": self._model, "seq_id": self._next_seq + 1, **body}
             try:
-                pending = self._pending(route, numbered, read)
+                pending = self._pending(route, numbered, read, when_failed)
             except KeyboardInterrupt:  # it may have come, or not: asked for again it is the same request
                 self._pending(route, numbered, read)
                 self._next_seq += 1
@@ -448,18 +469,19 @@ class Session:
 
     def _add_gradients(self, data: Any, loss: str, config: Mapping[str, float], divisor: float, how: str, wait: bool) -> Any:
         body = {"forward_backward_input": {"data": data, "loss_fn": loss, "loss_fn_config": dict(config)}}
-        pending = self._of_model("forward_backward", body, lambda answer: Pass(answer, divisor))
         counted = divisor if how != "sum" else 0.0
         with self._lock:
-            self._divisor += counted
-        if not wait:
-            return pending
-        try:
-            return pending.result()
-        except Error:  # nothing was added
+            updates = self._num_updates
+
+        def take_back() -> None:  # nothing was added
             with self._lock:
-                self._divisor -= counted
-            raise
+                if self._num_updates == updates:
+                    self._divisor -= counted
+
+        pending = self._of_model("forward_backward", body, lambda answer: Pass(answer, divisor), take_back)
+        with self._lock:
+            self._divisor += counted
+        return pending.result() if wait else pending
 
     def _end_of(self, error: OSError) -> RunOver:
         """Why nobody answers."""
