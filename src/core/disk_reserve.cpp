@@ -46,10 +46,12 @@ void remove_reserve(const fs::path& folder) {
 
 bool release_reserve_for(const fs::path& file) {
   const fs::path folder = file.parent_path();
+  const int problem = errno;  // of the write: callers say it where there is no reserve
   for (const fs::path& place : {folder, folder.parent_path()}) {
     std::error_code error;
     if (fs::remove(place / kName, error)) return true;
   }
+  errno = problem;
   return false;
 }
 

@@ -42,7 +42,9 @@ TEST(DiskReserve, HasRealBlocksAndIsSmall) {
 
 TEST(DiskReserve, WithoutAFolderThereIsNone) {
   EXPECT_FALSE(keep_reserve("/does/not/exist"));
+  errno = ENOSPC;
   EXPECT_FALSE(release_reserve_for("/does/not/exist/file"));
+  EXPECT_EQ(errno, ENOSPC) << "the write's problem is told";
   EXPECT_TRUE(says_full(ENOSPC));
   EXPECT_TRUE(says_full(EDQUOT));
   EXPECT_FALSE(says_full(EFBIG)) << "a limit of file sizes is not helped by room";
