@@ -27,6 +27,12 @@ int64_t count_in(const json::object& object, std::string_view name) {
   return value != nullptr && value->is_int64() ? value->get_int64() : 0;
 }
 
+/// What an error says; a server may send one without a message.
+std::string text_of_error(const json::object& error) {
+  std::string message = text_in(error, "message");
+  return message.empty() ? json_text(error) : message;
+}
+
 /// A server may send any place: calls are as many as a person can read.
 constexpr int64_t kMostCalls = 256;
 
@@ -93,7 +99,7 @@ AnswerPart add_event(std::string_view data, Answer& answer) {
   if (!event || !event->is_object()) return part;  // [DONE]
   const json::object& fields = event->get_object();
   if (const json::object* error = object_in(fields, "error"))
-    throw std::runtime_error(text_in(*error, "message"));
+    throw std::runtime_error(text_of_error(*error));
   if (const json::object* usage = object_in(fields, "usage")) {
     answer.prompt_tokens = count_in(*usage, "prompt_tokens");
     answer.answer_tokens = count_in(*usage, "completion_tokens");
@@ -122,7 +128,7 @@ std::string message_of_error(int status, std::string_view body) {
   if (answer && answer->is_object()) {
     const json::object& fields = answer->get_object();
     if (const json::object* error = object_in(fields, "error"))
-      return fmt::format("{} (status {})", text_in(*error, "message"), status);
+      return fmt::format("{} (status {})", text_of_error(*error), status);
     if (std::string message = text_in(fields, "message"); !message.empty())
       return fmt::format("{} (status {})", message, status);
   }

@@ -101,7 +101,7 @@ Chat::Chat(const ServerAddress& server, ChatOptions options, Conversation conver
       write_(std::move(write)) {}
 
 void Chat::say(std::string_view text) const {
-  std::fputs((std::string(text) + "\n").c_str(), stderr);
+  std::fputs((harmless(text) + "\n").c_str(), stderr);  // messages of a server are among it
 }
 
 bool Chat::run(LineSource& lines) {
@@ -187,7 +187,7 @@ void Chat::do_command(std::string_view name, const std::string& rest) {
     for (const json::value& message : conversation_.messages()) {
       const json::value* content = message.as_object().if_contains("content");
       write_(fmt::format(
-          "{}: {}\n", message.at("role").as_string(),
+          "{}: {}\n", std::string_view(message.at("role").as_string()),
           harmless(content != nullptr && content->is_string() ? content->as_string() : "")));
     }
   } else if (name == "/save") {

@@ -66,6 +66,12 @@ TEST(ChatEvents, AddUpToAnAnswer) {
 TEST(ChatEvents, ErrorsOfTheStreamAreThrown) {
   Answer answer;
   EXPECT_THROW(add_event(R"({"error": {"message": "out of memory"}})", answer), std::runtime_error);
+  try {
+    add_event(R"({"error": {"code": 7}})", answer);
+    ADD_FAILURE() << "an error without a message is no answer";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(R"({"code":7})"));
+  }
 }
 
 TEST(Conversation, StepsBack) {

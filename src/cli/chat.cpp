@@ -156,13 +156,15 @@ int chat(std::span<const std::string> arguments) {
   std::unique_ptr<LocalServer> local;
   const chat::ServerAddress server = open_server(options, local);
   const auto model = chat::first_model(server);
-  if (!model) throw ConfigError(fmt::format("{}: {}", server.url, model.error().message));
+  if (!model)
+    throw ConfigError(fmt::format("{}: {}", server.url, chat::harmless(model.error().message)));
   how.model = *model;
   if (is_typed) {
     const std::string what = local ? fmt::format("{}, after {:.1f} s", local->description(),
                                                  seconds_between(begin, clock.now()))
                                    : "at " + server.url;
-    fmt::print(stderr, "{} ({}); /help lists commands, Ctrl-D ends\n", *model, what);
+    fmt::print(stderr, "{} ({}); /help lists commands, Ctrl-D ends\n", chat::harmless(*model),
+               what);
   }
 
   const auto write = [](std::string_view text) {

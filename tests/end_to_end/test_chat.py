@@ -115,10 +115,11 @@ def test_json_has_thoughts_and_calls(model, tmp_path):
 
 def test_commands_change_the_conversation(model, tmp_path):
     saved = tmp_path / "talk.jsonl"
-    lines = ["/system Be brief.", "[say:PARIS]", "/undo", "[say:SUN]", "/retry", "/set temprature 1", f"/save {saved}", "/nothing"]
+    lines = ["/system Be brief.", "[say:PARIS]", "/undo", "[say:SUN]", "/retry", "/set temprature 1", "/history", f"/save {saved}", "/nothing"]
     done = chat(model, input="\n".join(lines) + "\n")
     assert done.returncode == 1, "two commands were wrong"
-    assert done.stdout == "The capital is Paris.\nIt is sunny.\nIt is sunny.\n"
+    history = "system: Be brief.\nuser: [say:SUN]\nassistant: It is sunny.\n"
+    assert done.stdout == "The capital is Paris.\nIt is sunny.\nIt is sunny.\n" + history
     assert "did you mean temperature?" in done.stderr and "/help lists them" in done.stderr
     messages = json.loads(saved.read_text())["messages"]
     assert [(m["role"], m["content"]) for m in messages] == [
