@@ -25,8 +25,11 @@ namespace {
 using std::chrono::steady_clock;
 
 int compare(const EvalOptions& options) {
-  const auto differences = evaluate::compare(evaluate::read_result(options.compare[0]),
-                                             evaluate::read_result(options.compare[1]));
+  const auto first = evaluate::read_result(options.compare[0]);
+  const auto second = evaluate::read_result(options.compare[1]);
+  const auto differences = evaluate::compare(first, second);
+  for (const std::string& name : evaluate::unpaired_sets(first, second, differences))
+    fmt::print(stderr, "slime eval: {} is left out: no prompt of it is in both results\n", name);
   if (options.as_json)
     fmt::print("{}\n", json_text(json::object{{"first", options.compare[0]},
                                               {"second", options.compare[1]},

@@ -10,6 +10,17 @@
 namespace slime::evaluate {
 namespace {
 
+/// With fewer a sign test finds nothing at 5 %, and a bootstrap's interval is too narrow.
+constexpr int64_t kFewestPairs = 6;
+
+/// What stands behind a row that shows no difference.
+std::string doubt_of(const SetDifference& set) {
+  if (set.num_pairs < kFewestPairs)
+    return fmt::format("  may be chance: fewer than {} pairs", kFewestPairs);
+  const Interval& interval = set.difference.interval;
+  return interval.low > 0 || interval.high < 0 ? "" : "  may be chance: the interval holds 0";
+}
+
 /// Of pairs (first, second).
 using Pairs = std::vector<std::pair<double, double>>;
 
@@ -80,6 +91,18 @@ std::vector<SetDifference> compare(const std::vector<SetResult>& first,
   return differences;
 }
 
+std::vector<std::string> unpaired_sets(const std::vector<SetResult>& first,
+                                       const std::vector<SetResult>& second,
+                                       const std::vector<SetDifference>& differences) {
+  std::vector<std::string> names;
+  for (const auto* result : {&first, &second})
+    for (const SetResult& set : *result)
+      if (std::ranges::find(differences, set.name, &SetDifference::name) == differences.end() &&
+          std::ranges::find(names, set.name) == names.end())
+        names.push_back(set.name);
+  return names;
+}
+
 json::array to_json(const std::vector<SetDifference>& differences) {
   json::array list;
   for (const SetDifference& set : differences) {
@@ -105,12 +128,10 @@ std::string table_of(const std::vector<SetDifference>& differences) {
                   "first", "second", "difference", "95 %", "better", "worse");
   for (const SetDifference& set : differences) {
     const Interval& interval = set.difference.interval;
-    const bool is_clear = interval.low > 0 || interval.high < 0;
-    text +=
-        fmt::format("{:<{}} {:>8} {:>8.4f} {:>8.4f} {:>+10.4f}  {:<19} {:>7} {:>7}{}\n", set.name,
-                    width, set.num_pairs, set.first, set.second, set.difference.value,
-                    fmt::format("{:+.4f} - {:+.4f}", interval.low, interval.high), set.num_better,
-                    set.num_worse, is_clear ? "" : "  may be chance: the interval holds 0");
+    text += fmt::format("{:<{}} {:>8} {:>8.4f} {:>8.4f} {:>+10.4f}  {:<19} {:>7} {:>7}{}\n",
+                        set.name, width, set.num_pairs, set.first, set.second, set.difference.value,
+                        fmt::format("{:+.4f} - {:+.4f}", interval.low, interval.high),
+                        set.num_better, set.num_worse, doubt_of(set));
     if (set.num_unpaired > 0)
       text += fmt::format("{:<{}} {:>8} prompts are in one result alone\n", "", width,
                           set.num_unpaired);

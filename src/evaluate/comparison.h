@@ -30,6 +30,11 @@ std::vector<SetResult> read_result(const std::string& file);
 std::vector<SetDifference> compare(const std::vector<SetResult>& first,
                                    const std::vector<SetResult>& second);
 
+/// Names of sets without a prompt that both results have; they are not among `differences`.
+std::vector<std::string> unpaired_sets(const std::vector<SetResult>& first,
+                                       const std::vector<SetResult>& second,
+                                       const std::vector<SetDifference>& differences);
+
 json::array to_json(const std::vector<SetDifference>& differences);
 std::string table_of(const std::vector<SetDifference>& differences);
 

@@ -87,6 +87,22 @@ json::object settings_of(const config::RunConfig& config, const fs::path& adapte
   return settings;
 }
 
+/// Samples that nothing scores would all count 0. Sets of --eval-config name rewards of their own.
+void require_reward(const config::RunConfig& config, const loop::Evaluation& evaluation) {
+  if (!config.rm_type.empty() || config.has_users_reward() || !config.eval_config.empty() ||
+      !config.custom_generate_function_path.empty() || !config.rollout_sample_hook_path.empty())
+    return;
+  for (const std::string& name : evaluation.names()) {
+    const buffer::Dataset& rows = evaluation.dataset(name);
+    for (int64_t row = 0; row < rows.size(); ++row)
+      if (!rows.prompt(row).metadata.contains("rm_type"))
+        throw ConfigError(
+            fmt::format("--rm-type: a reward is needed (math, dapo, gpqa, ...), or "
+                        "--custom-rm-path: row {} of {} names no rm_type in its metadata",
+                        row + 1, name));
+  }
+}
+
 /// Of a row by its content, as the file has it: models with other templates have the same.
 std::string key_of(const buffer::Dataset& rows, int64_t row) {
   constexpr std::size_t kDigits = 16;
@@ -107,6 +123,7 @@ EvaluationResult evaluate(const config::ParsedFlags& flags, const EvaluateOption
       config.hf_checkpoint, roles::needs_template(config, /*evaluates=*/true), today);
   loop::Evaluation evaluation(config, text);
   for (const std::string& remark : evaluation.remarks()) options.say(remark);
+  require_reward(config, evaluation);
   EvaluationResult result{.settings = settings_of(config, options.adapter, evaluation)};
   result.num_prompts = evaluation.num_prompts();
   std::optional<SampleFile> file;

@@ -143,7 +143,11 @@ def test_results_are_compared_in_pairs(work, sets, result, tmp_path):
     assert everything["difference"] == pytest.approx(0.25) and 0 < everything["low"] < 0.25 < everything["high"] < 0.5
     assert (few["difference"], few["low"], few["high"]) == (0, 0, 0)
     assert both["name"] == "all" and both["num_pairs"] == 25
-    assert re.search(r"few .*may be chance", run_slime(command).stdout)
+    assert re.search(r"few .*may be chance: fewer than 6 pairs", run_slime(command).stdout)
+    better["sets"][1]["name"] = "other"
+    (tmp_path / "b.json").write_text(json.dumps(better))
+    said = run_slime(command).stderr
+    assert "few is left out: no prompt" in said and "other is left out" in said and "all is" not in said
 
 
 def test_a_function_of_the_users_scores(work, sets, tmp_path):
@@ -155,6 +159,14 @@ def test_a_function_of_the_users_scores(work, sets, tmp_path):
     assert done.returncode == 0, done.stderr
     everything = json.loads(done.stdout)["sets"][0]
     assert everything["mean"]["value"] == 0.75 and everything["pass_at_k"]["2"]["value"] == 1
+
+
+def test_samples_without_a_reward_are_refused(work, sets):
+    command = eval_command(work, *sets)
+    at = command.index("--rm-type")
+    del command[at : at + 2]
+    done = run_slime(command)
+    assert done.returncode == 2 and "--rm-type: a reward is needed" in done.stderr and "row 1 of all" in done.stderr, done.stderr
 
 
 def test_wrong_commands_are_refused(work, sets):
