@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -46,7 +47,11 @@ std::vector<std::string> begin_program(int argc, char** argv) {
 
 int run_command(std::string_view name, CommandFn command, std::span<const std::string> arguments) {
   try {
-    return command(arguments);
+    const int exit_code = command(arguments);
+    // What is still in the buffer may not fit on the disk; without a reader nobody misses it.
+    if (std::fflush(stdout) != 0 && errno != EPIPE)
+      throw std::system_error(errno, std::generic_category(), "standard output");
+    return exit_code;
   } catch (const ManualAsked& asked) {
     fmt::print("{}\n", json_text(help::to_json(asked.manual)));
     return 0;

@@ -148,6 +148,9 @@ def test_results_are_compared_in_pairs(work, sets, result, tmp_path):
     (tmp_path / "b.json").write_text(json.dumps(better))
     said = run_slime(command).stderr
     assert "few is left out: no prompt" in said and "other is left out" in said and "all is" not in said
+    with open("/dev/full", "w") as full:
+        lost = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    assert lost.returncode == 1 and "standard output: No space left on device" in lost.stderr
 
 
 def test_a_function_of_the_users_scores(work, sets, tmp_path):
