@@ -148,11 +148,14 @@ void AdapterFile::read_names(const ModelConfig& model) {
       continue;
     }
     const int64_t ranks = half->is_b ? tensor.shape[1] : tensor.shape[0];
-    if (experts < 1 || ranks % experts != 0) {
+    if (experts < 1 || ranks < experts || ranks % experts != 0) {
       problem(name, fmt::format("has {} ranks for {} experts", ranks, experts));
       continue;
     }
-    entries_[name_of(*half)] = {name, form};
+    if (!entries_.insert_or_assign(name_of(*half), Entry{name, form}).second) {
+      problem(name, "is there under another name too");
+      continue;
+    }
     Half other = *half;
     other.is_b = !half->is_b;
     if (half->is_b) continue;
@@ -201,6 +204,11 @@ void AdapterFile::read_into(AdapterTensors& tensors) const {
                                      file_.path().string(), found->second.stored,
                                      fmt::join(stored.sizes(), ", "),
                                      fmt::join(weight.full_shape, ", ")));
+      continue;
+    }
+    if (!stored.is_floating_point() || !at::isfinite(stored.to(at::kFloat)).all().item<bool>()) {
+      problems.push_back(fmt::format("{}: {} holds what is no finite floating-point number",
+                                     file_.path().string(), found->second.stored));
       continue;
     }
     Weights::view(tensors.weights().flat(), weight).copy_(weight.slices.of(stored));

@@ -106,6 +106,22 @@ def test_ranks_train_what_one_rank_trains(work, tmp_path):
         assert step["train/train_rollout_logprob_abs_diff"] < 1e-5
 
 
+@pytest.mark.parametrize("rank, says", [(4, "holds what is no finite floating-point number"), (0, "has 0 ranks")])
+def test_numbers_that_cannot_be_an_adapters_are_refused(work, tmp_path, rank, says):
+    """Products with rank 0 ended a server."""
+    header, body = {}, b""
+    for letter, shape in (("A", [rank, 192]), ("B", [64, rank])):
+        size = 4 * shape[0] * shape[1]
+        name = f"base_model.model.model.layers.0.mlp.down_proj.lora_{letter}.weight"
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(body), len(body) + size]}
+        body += struct.pack("<f", float("nan")) * (size // 4)
+    text = json.dumps(header).encode()
+    (tmp_path / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["down_proj"]}))
+    done = subprocess.run([str(SLIME), "logprobs", "--model", str(work / "model"), "--adapter", str(tmp_path)], input='{"ids": [1, 2]}\n', capture_output=True, text=True)
+    assert done.returncode == 2 and says in done.stdout + done.stderr, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     "extra, says",
     [
