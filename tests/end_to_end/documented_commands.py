@@ -139,6 +139,8 @@ LISTED = [
     ("docs/lora.md", "slime logprobs", "needs adapters that a run has made"),
     ("docs/lora.md", "slime generate", "needs adapters that a run has made"),
     ("docs/lora.md", "slime serve", "needs adapters that a run has made"),
+    ("docs/lora.md", "slime chat", "needs adapters that a run has made"),
+    ("docs/lora.md", "slime export", "needs adapters that a run has made"),
     ("docs/chat.md", "", f"{COVERED}: tests/end_to_end/test_docs_of_models.py, but for addresses of the network"),
     ("docs/evaluation.md", "", f"{COVERED}: tests/end_to_end/test_docs_of_models.py"),
     ("docs/export.md", "", f"{COVERED}: tests/end_to_end/test_docs_of_models.py, but for programs of others"),

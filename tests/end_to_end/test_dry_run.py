@@ -144,7 +144,7 @@ def test_what_nothing_reads_is_told_when_the_run_begins_and_ends(work, tmp_path)
 
 def test_typos_in_commands_and_options_get_the_nearest_name(work):
     for words, meant in (
-        (["tarin"], "did you mean train?"),
+        (["tarin"], "did you mean slime train?"),
         (["generate", "--model", "x", "--randm-seed", "1"], "unknown option --randm-seed; did you mean --random-seed?"),
         (["score", "--rm-typ", "math", "x"], "unknown option --rm-typ; did you mean --rm-type?"),
         (["serve", "--modle", "x"], "unknown option --modle; did you mean --model?"),
