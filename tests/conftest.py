@@ -1,5 +1,7 @@
 """Tests that take long and repeat at random instants what others check at fixed ones run with --nightly (./dev test nightly)."""
 
+import signal
+
 import pytest
 
 
@@ -9,6 +11,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "nightly: long; runs with --nightly alone")
+    # A shell that starts this behind itself has it ignored, and so would each program that a test interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config, items):
