@@ -305,6 +305,7 @@ std::vector<Words> main_forms() {
       policy() + Words{"--use-tis", "--custom-tis-function-path", kMis, "--use-rs"},
       policy() + Words{"--use-score-centering"},
       policy() + Words{"--environment", "gym:mine:make"},
+      policy() + Words{"--lora-rank", "8"},
       policy() + Words{"--use-opd", "--opd-type", "megatron", "--opd-teacher-load", "/nowhere"},
       policy() + Words{"--rm-url", "http://localhost:1/x", "--partial-rollout",
                        "--moe-router-enable-expert-bias", "--profile", "--use-wandb", "--view"},
