@@ -129,6 +129,10 @@ double AdapterConfig::scale_of(const std::string& module, int64_t of_rank) const
 
 AdapterConfig read_adapter_config(const fs::path& directory) {
   const fs::path path = directory / "adapter_config.json";
+  // A pipe would be waited for.
+  if (!fs::is_regular_file(path))
+    throw ConfigError(
+        fmt::format("{} has no adapter_config.json: it is no adapter of PEFT", directory.string()));
   const json::value value = read_json_file(path);
   if (!value.is_object()) throw ConfigError(path.string() + ": must hold a JSON object");
   std::vector<std::string> problems;

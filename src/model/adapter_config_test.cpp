@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "core/error.h"
 #include "model/golden_models_for_tests.h"
@@ -17,6 +19,14 @@ std::vector<std::string> modules(const AdapterConfig& config, const char* model)
   std::vector<std::string> names;
   for (const auto& pair : form_of(config, golden(model)).pairs) names.push_back(pair.module);
   return names;
+}
+
+TEST(AdapterFiles, ThatAreNoRegularFilesAreNotWaitedFor) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "pipes";
+  std::filesystem::create_directories(folder);
+  ASSERT_EQ(::mkfifo((folder / "adapter_config.json").c_str(), 0600), 0);
+  EXPECT_THROW(read_adapter_config(folder), ConfigError);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(AdapterTargets, AreNamesOrTheirEnds) {
