@@ -100,7 +100,8 @@ def test_a_call_can_be_required(client, grammars, choice):  # noqa: F811
 
 
 def test_a_model_that_would_not_call_has_to(client, grammars):  # noqa: F811
-    choice = chat(client, "hello", tools=TOOLS, tool_choice={"type": "function", "function": {"name": "now"}}).choices[0]
+    now = {"type": "function", "function": {"name": "now"}}
+    choice = chat(client, "hello", tools=TOOLS, tool_choice=now, parallel_tool_calls=False).choices[0]
     calls = choice.message.tool_calls
     assert [(each.function.name, json.loads(each.function.arguments)) for each in calls] == [("now", {})]
 
