@@ -88,6 +88,7 @@ SHOWN = "what a program prints, or another project's command, shown for comparis
 COVERED = "run by the test that is named"
 LISTED = [
     ("", "./dev quickstart gsm8k", f"{GPU}; tests/end_to_end/test_names.py runs it with a tiny model and a hub of its own"),
+    ("", "./dev test", LONG),
     ("", "./dev quickstart", f"{COVERED}: tests/end_to_end/test_examples_1.py"),
     ("", "./dev build", LONG),
     ("", "./dev wheel", f"{LONG}; tests/end_to_end/test_wheel.py"),
