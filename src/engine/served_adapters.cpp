@@ -60,7 +60,7 @@ bool ServedAdapters::between(std::function<void()> body) const {
   return true;
 }
 
-/// For one more name.
+/// For one more name. The evicted adapter is in no request, so its slot becomes free.
 bool ServedAdapters::make_room(const std::string& name) {
   const std::lock_guard lock(mutex_);
   if (by_name_.contains(name) || by_name_.size() < most_) return true;
