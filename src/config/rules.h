@@ -43,7 +43,7 @@ void complete_rollout_functions(ParsedFlags& flags);
 void check_session(ParsedFlags& flags, Problems& problems);
 /// Behind check_async().
 void check_rollout_functions(ParsedFlags& flags, Problems& problems);
-/// What --environment takes the place of, and what it cannot go with.
+/// Conflicts of --environment with flags of functions that it replaces.
 void check_environment(const ParsedFlags& flags, Problems& problems);
 /// Functions of the user's that draw samples. Behind check_async().
 void check_generate(ParsedFlags& flags, Problems& problems);

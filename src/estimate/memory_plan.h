@@ -111,7 +111,7 @@ class MemoryPlan {
   /// "measured: 61.2 GiB while generating (61.0 predicted), ..."; of a GPU with the parts of the
   /// higher peak.
   std::string compare(const PeakMemory& rollout, const PeakMemory& train) const;
-  /// What to tell a user whose run is out of memory: the biggest holders and the flag that makes
+  /// Error message of a run that is out of memory: the biggest holders and the flag that makes
   /// each smaller.
   std::string explain(Phase phase, const std::string& error) const;
   /// Who holds `measured` bytes, in GiB, the biggest first: those whose size is known, and the rest

@@ -28,7 +28,7 @@ class Plugins;
 
 namespace slime::loop {
 
-/// What an evaluation that goes on takes over from an earlier process, and who keeps what it draws.
+/// Callbacks of a resumable evaluation: groups of an earlier process, and a recorder of new ones.
 struct EvaluationRecord {
   /// Groups of a data set that are drawn and scored already; by their ordinals they are the data's.
   std::function<std::vector<Group>(const std::string& set)> done;

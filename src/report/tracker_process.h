@@ -58,8 +58,8 @@ class TrackerProcess {
   int from_child_ = -1;
 };
 
-/// What to tell a user whose tracker did not start, with what would work: `why` is the child's word, empty
-/// where it said none.
+/// Error message for a tracker that did not start, with a remedy. `why`: the child's message; empty
+/// if it sent none.
 std::string tracker_problem(const std::string& tracker, const std::string& why,
                             const std::string& python);
 

@@ -15,7 +15,7 @@ namespace slime::roles {
 /// module of the model.
 model::AdapterForm adapter_form(const config::RunConfig& config, const model::ModelConfig& model);
 
-/// Where the weights are that adapters of the run stand beside.
+/// Checkpoint directory of the base model that the adapters of the run modify.
 std::string base_directory(const config::RunConfig& config);
 
 /// Adapters beside the weights of `network`, where the run trains such: the numbers of `directory`, a

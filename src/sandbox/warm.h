@@ -26,7 +26,7 @@ struct ResourceLimit {
   rlim_t value;
 };
 
-/// What a fork needs besides the command itself.
+/// Descriptors, identity and limits of a fork: everything in the request but the command.
 struct WarmEntry {
   int word = -1;  // the doorkeeper's end of RunningCommand::word
   int leash = -1;

@@ -24,7 +24,7 @@ class UnknownFuture : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Whose fault an error is, in the words of the protocol.
+/// Category of an error in the protocol: a wrong request, or a failure of the server.
 enum class Blame { kUser, kServer };
 
 /// One class because an id is open, answered or forgotten. Any thread.

@@ -3,8 +3,8 @@
 /// The training service: sessions, one model that is trained, snapshots that are sampled, and the futures of
 /// requests (docs/decisions/0153-training-by-requests.md). Knows the JSON of the protocol and no HTTP.
 ///
-/// What trains and what writes weights is done by the thread of run(), one request at a time, in the order of
-/// the model's seq_id; samples are the sampler's. Every other member may be called by any thread.
+/// The thread of run() executes training and weight-saving requests, one at a time, in the order of the
+/// model's seq_id; the sampler serves sampling requests. All other members are safe from any thread.
 
 #include <atomic>
 #include <condition_variable>

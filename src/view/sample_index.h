@@ -42,7 +42,7 @@ IndexedStep index_step(const std::filesystem::path& path, int64_t step,
 /// The line of an entry; empty when the file is another one by now.
 std::string line_of(const IndexedStep& step, const SampleEntry& entry);
 
-/// How many entries the indexes of a process may have, and how many they have.
+/// Limit and current number of entries, shared by all indexes of a process.
 struct IndexBudget {
   std::size_t max_entries = std::size_t{2} << 20;  // about 130 MB
   std::atomic<std::size_t> used = 0;
