@@ -301,10 +301,10 @@ json::object Service::forward_backward(json::object body, bool is_forward_only) 
 json::object Service::optim_step(const json::object& body) {
   const FieldReader fields(body, "");
   const train::GivenUpdate update = read_update(fields);
-  // This program's own: the pass whose gradients are wanted, without which there is no update.
-  const std::string needed = fields.text("requires", 64).value_or("");
+  // This program's own: the passes whose gradients are wanted, without which there is no update.
+  const std::vector<std::string> needed = fields.texts("requires", 4096, 64);
   return enqueue(fields, [this, update, needed] {
-    if (!needed.empty()) require_success(futures_, needed);
+    for (const std::string& pass : needed) require_success(futures_, pass);
     train::GivenUpdateReport report;
     sampler_->stand_still([&] { report = model_.update(update); });
     return json::object{{"metrics",

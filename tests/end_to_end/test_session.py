@@ -156,6 +156,11 @@ def test_what_is_refused_leaves_what_gradients_are_divided_by(work, tmp_path):
         with pytest.raises(slime.Refused, match="the loss of"):
             s.forward_backward(bad, "importance_sampling", wait=False).result()
         assert s.step(lr=0.0).grad_norm == expected
+        s.forward_backward(group, "ppo")
+        s.forward_backward(bad, "importance_sampling", wait=False)  # and nobody asks how it went
+        with pytest.raises(slime.Refused, match="not updated"):
+            s.step(lr=0.0)
+        assert s.step(lr=0.0).grad_norm == expected
         with pytest.raises(ValueError, match="clip: not with a function"):
             s.forward_backward(group, lambda log_probs, samples: (0.0, log_probs), clip=(0.1, 0.1))
         (tmp_path / "notes").mkdir()

@@ -132,6 +132,10 @@ class Pending(Generic[_Result]):
         """Whether its answer is here. A request that nobody waits for has none."""
         return self._outcome is not None
 
+    def has_failed(self) -> bool:
+        """Whether its answer is here and says that it was not done."""
+        return self._outcome is not None and self._outcome[1] is not None
+
     def result(self, timeout: float | None = None) -> _Result:
         """Waits until it is done. Raises Refused where the request cannot be done, and then nothing was changed; Error where the
         program failed at it; RunOver where the program has ended; TimeoutError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import os
 import sys
 import threading
@@ -176,7 +177,7 @@ class Session:
         self._next_seq = 0
         self._next_index = 0
         self._cursor = 0  # of grpo's prompts
-        self._divisor = 0.0  # of the gradients that are added up
+        self._passes: list[tuple[Pending[Any], float]] = []  # since the last update, with what each adds to the divisor
         self._num_updates = 0
         self._newest: tuple[int, Sampler] | None = None
         self._base: Sampler | None = None
@@ -316,12 +317,13 @@ class Session:
 
         Defaults are the flags': --lr, --clip-grad (L2 norm of the whole gradient; 0: none), --adam-beta1 and 2, --adam-eps,
         --weight-decay. `divisor`: of the gradients; default: the samples of the passes ("mean"), their tokens ("token"), or 1.
-        `after`: a pass under way; where that fails nothing is updated.
+        Where a pass since the last update fails that nobody has waited for yet, or `after`, nothing is updated.
         """
         flags = self.config
         with self._lock:
-            given, self._divisor = self._divisor, 0.0
+            passes, self._passes = self._passes, []
             self._num_updates += 1
+        given = sum(counted for each, counted in passes if not each.has_failed())
         beta1, beta2 = betas or (flags.adam_beta1, flags.adam_beta2)
         adam = {
             "learning_rate": flags.lr if lr is None else lr,
@@ -332,14 +334,20 @@ class Session:
             "grad_clip_norm": flags.clip_grad if clip_norm is None else clip_norm,
             "gradient_divisor": divisor or given or 1.0,
         }
-        body: dict[str, Any] = {"adam_params": adam}
-        if after is not None:
-            body["requires"] = after.request_id
-        try:
-            pending = self._of_model("optim_step", body, Update)
-        except Refused:  # the gradients are there still
+        needed = [each for each, _ in passes] + ([] if after is None else [after])
+        body = {"adam_params": adam, "requires": [each.request_id for each in needed if not each.done()]}
+
+        def put_back() -> None:  # the gradients are there still
+            for each, _ in passes:
+                with contextlib.suppress(Error):
+                    each.result()
             with self._lock:
-                self._divisor += given
+                self._passes[:0] = passes
+
+        try:
+            pending = self._of_model("optim_step", body, Update, put_back)
+        except Refused:
+            put_back()
             raise
         return pending.result() if wait else pending
 
@@ -382,7 +390,7 @@ class Session:
         restores = (directory / "optimizer").is_dir() if optimizer is None else optimizer
         with self._lock:
             self._num_updates += 1
-            self._divisor = 0.0
+            self._passes = []
         self._of_model("load_weights", {"path": str(directory), "optimizer": restores}).result()
 
     async def aload(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -469,18 +477,9 @@ class Session:
 
     def _add_gradients(self, data: Any, loss: str, config: Mapping[str, float], divisor: float, how: str, wait: bool) -> Any:
         body = {"forward_backward_input": {"data": data, "loss_fn": loss, "loss_fn_config": dict(config)}}
-        counted = divisor if how != "sum" else 0.0
+        pending = self._of_model("forward_backward", body, lambda answer: Pass(answer, divisor))
         with self._lock:
-            updates = self._num_updates
-
-        def take_back() -> None:  # nothing was added
-            with self._lock:
-                if self._num_updates == updates:
-                    self._divisor -= counted
-
-        pending = self._of_model("forward_backward", body, lambda answer: Pass(answer, divisor), take_back)
-        with self._lock:
-            self._divisor += counted
+            self._passes.append((pending, 0.0 if how == "sum" else divisor))
         return pending.result() if wait else pending
 
     def _end_of(self, error: OSError) -> RunOver:
