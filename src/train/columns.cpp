@@ -48,6 +48,36 @@ void add_token_mean(const char* name, const TokenColumn& column, const TrainBatc
 
 }  // namespace
 
+Tensor column_of(const std::vector<float>& values, at::ScalarType dtype) {
+  return at::tensor(at::ArrayRef<float>(values), at::kFloat).to(dtype);
+}
+
+std::vector<float> floats_of(const Tensor& x) {
+  if (!x.defined()) return {};
+  const Tensor narrow = x.to(at::kFloat).contiguous();
+  return {narrow.const_data_ptr<float>(), narrow.const_data_ptr<float>() + narrow.numel()};
+}
+
+algo::PolicyColumns policy_columns(const kernels::LogProbs& scores, const MicroBatch& micro_batch,
+                                   const Tensor& advantage_T, const Columns& columns) {
+  algo::PolicyColumns in;
+  in.logprob_T = scores.logprob_R;
+  in.entropy_T = scores.entropy_R;
+  in.old_T = columns.old.gather(micro_batch.samples);
+  in.ref_T = columns.ref.gather(micro_batch.samples);
+  in.engine_T = columns.engine.gather(micro_batch.samples);
+  if (!in.engine_T.defined()) {
+    in.known_engine_T = columns.engine.gather_known(micro_batch);
+    in.has_engine_T = columns.engine.known(micro_batch);
+  }
+  in.listed = {scores.listed_A, micro_batch.sampler_A, micro_batch.centered.offsets};
+  in.advantage_T = advantage_T;
+  in.trained_T = micro_batch.trained_T;
+  in.weight_T = micro_batch.weight_T;
+  in.starts = micro_batch.starts;
+  return in;
+}
+
 std::vector<float> mean_advantages(const TrainBatch& batch, const Columns& columns) {
   std::vector<float> means;
   for (std::size_t i = 0; i < batch.samples.size(); ++i) {

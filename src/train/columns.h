@@ -4,6 +4,7 @@
 
 #include "algo/loss.h"
 #include "comm/rank_group.h"
+#include "kernels/linear_logprob.h"
 #include "train/micro_batch.h"
 
 namespace slime::train {
@@ -35,6 +36,14 @@ struct Columns {
   TokenColumn advantage;
   TokenColumn returns;
 };
+
+/// Numbers of one sample as a column takes them, and back; an undefined tensor has none.
+Tensor column_of(const std::vector<float>& values, at::ScalarType dtype);
+std::vector<float> floats_of(const Tensor& x);
+
+/// What a loss of the policy reads of one micro-batch.
+algo::PolicyColumns policy_columns(const kernels::LogProbs& scores, const MicroBatch& micro_batch,
+                                   const Tensor& advantage_T, const Columns& columns);
 
 /// TrainReport::advantages.
 std::vector<float> mean_advantages(const TrainBatch& batch, const Columns& columns);

@@ -40,12 +40,6 @@ const TrainConfig& checked(const TrainConfig& config) {
   return config;
 }
 
-std::vector<float> to_floats(const Tensor& x) {
-  if (!x.defined()) return {};
-  const Tensor narrow = x.to(at::kFloat).contiguous();
-  return {narrow.const_data_ptr<float>(), narrow.const_data_ptr<float>() + narrow.numel()};
-}
-
 void add(algo::MetricSums& sums, const algo::MetricSums& more) {
   for (const auto& [name, value] : more) sums[name] += value;
 }
@@ -177,7 +171,7 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
     TokenColumn log_probs(batch.samples.size());
     score_into(network_, Scores::kOfPolicy, plans, log_probs, nullptr);
     for (std::size_t i = 0; i < batch.samples.size(); ++i)
-      report.log_probs.push_back(to_floats(log_probs.of(i)));
+      report.log_probs.push_back(floats_of(log_probs.of(i)));
     return report;
   }
   Columns columns = prepare(batch, plans, report);
@@ -221,7 +215,7 @@ TrainReport Trainer::train_planned(const TrainBatch& batch, std::vector<StepPlan
   }
   for (std::size_t i = 0; i < batch.samples.size(); ++i) {
     report.log_probs.push_back(
-        to_floats(columns.old.of(i).defined() ? columns.old.of(i) : columns.seen.of(i)));
+        floats_of(columns.old.of(i).defined() ? columns.old.of(i) : columns.seen.of(i)));
   }
   report.advantages = mean_advantages(batch, columns);
   wait_for(network_.weights().flat());
@@ -258,21 +252,7 @@ algo::Loss Trainer::loss_of(const TrainBatch& batch, const MicroBatch& micro_bat
                                  {scores.logprob_R, columns.ref.gather(micro_batch.samples),
                                   micro_batch.trained_T, micro_batch.starts});
   }
-  algo::PolicyColumns in;
-  in.logprob_T = scores.logprob_R;
-  in.entropy_T = scores.entropy_R;
-  in.old_T = columns.old.gather(micro_batch.samples);
-  in.ref_T = columns.ref.gather(micro_batch.samples);
-  in.engine_T = columns.engine.gather(micro_batch.samples);
-  if (!in.engine_T.defined()) {
-    in.known_engine_T = columns.engine.gather_known(micro_batch);
-    in.has_engine_T = columns.engine.known(micro_batch);
-  }
-  in.listed = {scores.listed_A, micro_batch.sampler_A, micro_batch.centered.offsets};
-  in.advantage_T = advantage_T;
-  in.trained_T = micro_batch.trained_T;
-  in.weight_T = micro_batch.weight_T;
-  in.starts = micro_batch.starts;
+  const algo::PolicyColumns in = policy_columns(scores, micro_batch, advantage_T, columns);
   if (config_.users_loss) return users_loss(batch, micro_batch, pass, in, columns);
   if (!config_.policy_functions) return algo::policy_loss(config_.policy, in);
   const auto weights = [&](const Tensor& kept_T) {

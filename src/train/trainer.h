@@ -284,6 +284,8 @@ class Trainer final {
   /// The advantages of one micro-batch, before whitening.
   algo::Advantages advantages_of(const TrainBatch& batch, const MicroBatch& micro_batch,
                                  Columns& columns);
+  /// Calls `pass` with the reference model: a network of its own, or this one without its adapters.
+  void as_reference(const std::function<void(model::Network&)>& pass);
   /// Column of the old policy's log-probs that advantages are taken from.
   const TokenColumn& old_policy(const Columns& columns) const;
   algo::Loss loss_of(const TrainBatch& batch, const MicroBatch& micro_batch, const ScoredPass& pass,

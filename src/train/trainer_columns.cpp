@@ -31,11 +31,14 @@ bool needs_old_pass(const TrainConfig& config, std::size_t num_steps) {
          std::holds_alternative<algo::SequenceClip>(policy.objective);
 }
 
-Tensor to_tensor(const std::vector<float>& values, at::ScalarType dtype) {
-  return at::tensor(at::ArrayRef<float>(values), at::kFloat).to(dtype);
-}
-
 }  // namespace
+
+void Trainer::as_reference(const std::function<void(model::Network&)>& pass) {
+  if (others_.reference != nullptr) return pass(*others_.reference);
+  check(network_.adapters() != nullptr, "a divergence has a reference");
+  const model::AdaptersOff base(network_.adapters());
+  pass(network_);
+}
 
 Columns Trainer::prepare(const TrainBatch& batch, std::vector<StepPlan>& plans,
                          TrainReport& report) {
@@ -64,19 +67,16 @@ Columns Trainer::score_columns(const TrainBatch& batch, std::vector<StepPlan>& p
   for (std::size_t i = 0; i < batch.samples.size(); ++i) {
     const TrainSample& sample = batch.samples[i];
     if (sample.rollout_log_probs.size() == sample.loss_mask.size()) {
-      columns.engine.put(i, to_tensor(sample.rollout_log_probs, dtype));
+      columns.engine.put(i, column_of(sample.rollout_log_probs, dtype));
     }
     // A response without a token has all of them.
     if (!sample.teacher_log_probs.empty() ||
         (config_.distillation_coef && sample.loss_mask.empty()))
-      columns.teacher.put(i, to_tensor(sample.teacher_log_probs, dtype));
+      columns.teacher.put(i, column_of(sample.teacher_log_probs, dtype));
   }
-  if (needs_reference(config_) && others_.reference != nullptr) {
-    timed_pass(*others_.reference, columns.ref, "ref_log_probs");
-  } else if (needs_reference(config_)) {
-    const model::AdaptersOff reference(network_.adapters());
-    timed_pass(network_, columns.ref, "ref_log_probs");
-  }
+  if (needs_reference(config_))
+    as_reference(
+        [&](model::Network& reference) { timed_pass(reference, columns.ref, "ref_log_probs"); });
   if (config_.objective == Objective::kPreference) return columns;
   if (config_.has_teacher_model) timed_pass(*others_.teacher, columns.teacher, "teacher_log_probs");
   if (needs_old_pass(config_, plans.size())) {

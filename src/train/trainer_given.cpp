@@ -11,7 +11,6 @@
 
 #include "core/error.h"
 #include "kernels/device.h"
-#include "model/adapters.h"
 #include "train/bad_numbers.h"
 #include "train/columns.h"
 #include "train/pipeline.h"
@@ -21,22 +20,12 @@
 namespace slime::train {
 namespace {
 
-Tensor column_of(const std::vector<float>& values, at::ScalarType dtype) {
-  return at::tensor(at::ArrayRef<float>(values), at::kFloat).to(dtype);
-}
-
 void fill(TokenColumn& column, std::size_t sample, const std::vector<float>& values,
           at::ScalarType dtype) {
   if (!values.empty()) column.put(sample, column_of(values, dtype));
 }
 
 bool has_nonzero(const Tensor& x_T) { return x_T.count_nonzero().item<int64_t>() > 0; }
-
-std::vector<float> floats_of(const Tensor& x) {
-  if (!x.defined()) return {};
-  const Tensor narrow = x.to(at::kFloat).contiguous();
-  return {narrow.const_data_ptr<float>(), narrow.const_data_ptr<float>() + narrow.numel()};
-}
 
 }  // namespace
 
@@ -61,12 +50,9 @@ GivenPass Trainer::pass_over(const GivenBatch& given, const GivenLoss& loss, boo
     fill(weights, i, given.columns[i].weights, dtype);
   }
   if (loss.needs_reference) {
-    check(others_.reference != nullptr || network_.adapters() != nullptr,
-          "a divergence has a reference");
-    const model::AdaptersOff reference(others_.reference == nullptr ? network_.adapters()
-                                                                    : nullptr);
-    score_into(others_.reference == nullptr ? network_ : *others_.reference, Scores::kOfAnother,
-               plans, columns.ref, nullptr);
+    as_reference([&](model::Network& reference) {
+      score_into(reference, Scores::kOfAnother, plans, columns.ref, nullptr);
+    });
   }
   std::vector<PipelineItem> items;
   for (MicroBatch& micro_batch : plans.front().micro_batches) {
@@ -86,22 +72,9 @@ GivenPass Trainer::pass_over(const GivenBatch& given, const GivenLoss& loss, boo
         const MicroBatch& micro_batch = *items[i].micro_batch;
         const kernels::LogProbs scores = pass.log_probs(hidden_LH, score_options(hidden_LH));
         columns.seen.put(micro_batch, scores.logprob_R.detach());
-        algo::PolicyColumns in;
-        in.logprob_T = scores.logprob_R;
-        in.entropy_T = scores.entropy_R;
-        in.old_T = columns.old.gather(micro_batch.samples);
-        in.ref_T = columns.ref.gather(micro_batch.samples);
-        in.engine_T = columns.engine.gather(micro_batch.samples);
-        if (!in.engine_T.defined()) {
-          in.known_engine_T = columns.engine.gather_known(micro_batch);
-          in.has_engine_T = columns.engine.known(micro_batch);
-        }
-        in.advantage_T = columns.advantage.gather(micro_batch.samples);
-        if (!in.advantage_T.defined()) in.advantage_T = at::zeros_like(in.logprob_T);
-        in.trained_T = micro_batch.trained_T;
-        in.weight_T = micro_batch.weight_T;
-        in.starts = micro_batch.starts;
-        algo::Loss made = loss.of(in);
+        Tensor advantage_T = columns.advantage.gather(micro_batch.samples);
+        if (!advantage_T.defined()) advantage_T = at::zeros_like(scores.logprob_R);
+        algo::Loss made = loss.of(policy_columns(scores, micro_batch, advantage_T, columns));
         const double value = made.sum.item<double>();
         if (!std::isfinite(value)) {
           std::vector<int64_t> places(micro_batch.samples.begin(), micro_batch.samples.end());
@@ -146,14 +119,14 @@ GivenUpdateReport Trainer::apply(const GivenUpdate& update) {
   network_.trained().enable_grad();
   if (!has_given_gradients_) network_.trained().zero_grad();
   optimizer_.reduce_gradients();
-  for (const model::NamedWeight& weight : network_.weights().tensors()) {
+  for (const model::NamedWeight& weight : network_.trained().tensors()) {
     if (std::ranges::find(config_.frozen, weight.name) != config_.frozen.end())
       model::Weights::view(network_.trained().grad(), weight).zero_();
   }
   const double norm = std::sqrt(optimizer_.gradient_squares()) / update.divisor;
   has_given_gradients_ = false;
   if (!std::isfinite(norm)) {
-    const std::string names = name_bad_gradients(network_.weights());
+    const std::string names = name_bad_gradients(network_.trained());
     network_.trained().zero_grad();
     throw ConfigError("no update: gradients that are not finite, which are dropped: " + names);
   }
