@@ -128,9 +128,13 @@ int eval(std::span<const std::string> arguments) {
   if (result.num_kept > 0)
     fmt::print(stderr, "slime eval: {} of {} prompts are from an earlier start\n", result.num_kept,
                result.num_prompts);
+  if (result.has_only_failed)
+    fmt::print(stderr,
+               "slime eval: every sample failed: the numbers say nothing about the model\n");
+  const int exit_code = result.has_only_failed ? 1 : 0;
   if (!options.as_json) {
     fmt::print("{}", evaluate::table_of(result.sets));
-    return 0;
+    return exit_code;
   }
   json::array sets;
   for (const evaluate::SetResult& set : result.sets) sets.push_back(evaluate::to_json(set));
@@ -140,7 +144,7 @@ int eval(std::span<const std::string> arguments) {
                                             {"settings", result.settings},
                                             {"seconds", seconds},
                                             {"sets", std::move(sets)}}));
-  return 0;
+  return exit_code;
 }
 
 }  // namespace slime::cli

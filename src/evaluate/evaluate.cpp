@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "core/calendar.h"
@@ -111,6 +112,16 @@ std::string key_of(const buffer::Dataset& rows, int64_t row) {
   return net::sha256(text).substr(0, kDigits);
 }
 
+/// Without samples there is none that failed.
+bool has_only_failed(std::span<const report::EvalScore> scores) {
+  int64_t failed = 0, samples = 0;
+  for (const report::EvalScore& score : scores) {
+    failed += report::num_failed(score.groups);
+    for (const Group& group : score.groups) samples += std::ssize(group.samples);
+  }
+  return samples > 0 && failed == samples;
+}
+
 }  // namespace
 
 EvaluationResult evaluate(const config::ParsedFlags& flags, const EvaluateOptions& options) {
@@ -164,6 +175,7 @@ EvaluationResult evaluate(const config::ParsedFlags& flags, const EvaluateOption
   }
   const report::EvalReport report = evaluation.run(rollout, core::Interrupt::flag(), record);
   result.is_broken_off = core::Interrupt::came();
+  result.has_only_failed = has_only_failed(report.scores);
   for (const std::string& remark : report.remarks) options.say(remark);
   for (const report::EvalScore& score : report.scores) {
     const buffer::Dataset& rows = evaluation.dataset(score.name);

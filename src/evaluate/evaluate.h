@@ -29,8 +29,9 @@ struct EvaluationResult {
   std::vector<SetResult> sets;
   json::object settings;  // what decides the samples
   int64_t num_prompts = 0;
-  int64_t num_kept = 0;        // that an earlier process drew
-  bool is_broken_off = false;  // by Ctrl-C
+  int64_t num_kept = 0;          // that an earlier process drew
+  bool is_broken_off = false;    // by Ctrl-C
+  bool has_only_failed = false;  // samples, of all sets
 };
 
 /// `flags` are validated. Throws ConfigError.

@@ -164,6 +164,22 @@ def test_a_function_of_the_users_scores(work, sets, tmp_path):
     assert everything["mean"]["value"] == 0.75 and everything["pass_at_k"]["2"]["value"] == 1
 
 
+def test_samples_that_all_failed_are_no_result(work, tmp_path):
+    """Where one of eight has not failed, there is one."""
+    for fails, num_failed, code in [("True", 8, 1), ("sample.index", 7, 0)]:
+        (tmp_path / "my_rollout.py").write_text(
+            "async def generate(args, sample, sampling_params, **kwargs):\n"
+            "    sample.tokens, sample.response, sample.response_length = [1, 2], 'a', 1\n"
+            f"    sample.status = type(sample).Status.FAILED if {fails} else type(sample).Status.COMPLETED\n"
+            "    return sample\n"
+        )
+        few = ["--data", f"few={work / 'data' / 'test.jsonl'}@[0:2]", "--custom-generate-function-path", "my_rollout.generate"]
+        done = run_slime(eval_command(work, *few, "--json"), cwd=tmp_path)
+        assert done.returncode == code, done.stderr
+        assert ("every sample failed" in done.stderr) == bool(code)
+        assert json.loads(done.stdout)["sets"][0]["num_failed"] == num_failed
+
+
 def test_samples_without_a_reward_are_refused(work, sets):
     command = eval_command(work, *sets)
     at = command.index("--rm-type")
