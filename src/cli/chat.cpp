@@ -140,6 +140,9 @@ int chat(std::span<const std::string> arguments) {
                "slime chat");
   add_options(app, options);
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  if (app.count("--message") > 0 && options.message.empty())
+    throw ConfigError(
+        "--message: should be a question, is empty; without it standard input is read");
   chat::ChatOptions how{.tools = read_tools(options.tools_file), .shows_json = options.shows_json};
   chat::Settings settings = read_settings(options.settings);
   const bool is_typed =

@@ -131,11 +131,12 @@ def test_commands_change_the_conversation(model, tmp_path):
 
 def test_wrong_words_are_refused_before_the_model_is_loaded(model, tmp_path):
     for words, message in [
-        ([str(tmp_path / "nothing")], "no model directory"),
-        ([str(model), "--set", "temperature=9"], "from 0 to 2"),
-        ([str(model), "--tools", str(model / "config.json")], "a list of tools"),
+        ([str(tmp_path / "nothing"), "--message", "x"], "no model directory"),
+        ([str(model), "--message", "x", "--set", "temperature=9"], "from 0 to 2"),
+        ([str(model), "--message", "x", "--tools", str(model / "config.json")], "a list of tools"),
+        ([str(model), "--message", ""], "--message: should be a question"),
     ]:
-        done = subprocess.run([str(SLIME), "chat", *words, "--message", "x"], capture_output=True, text=True, timeout=LIMIT)
+        done = subprocess.run([str(SLIME), "chat", *words], input="[say:PARIS]\n", capture_output=True, text=True, timeout=LIMIT)
         assert done.returncode == 2 and message in done.stderr, done.stderr
 
 
