@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/options.h"
@@ -21,6 +22,16 @@ namespace fs = std::filesystem;
 std::string name_of_folder(const fs::path& folder) {
   const fs::path path = fs::absolute(folder).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+/// Throws ConfigError for a place in the folder of checkpoints, which is the run's own.
+void require_outside_checkpoints(const fs::path& out, const fs::path& checkpoints) {
+  const fs::path path = fs::weakly_canonical(fs::absolute(out));
+  const fs::path root = fs::weakly_canonical(checkpoints);
+  if (std::ranges::mismatch(root, path).in1 == root.end())
+    throw ConfigError(fmt::format(
+        "{}: is below {}, which holds the run's checkpoints; name a place outside of it",
+        out.string(), checkpoints.string()));
 }
 
 uint64_t bytes_below(const fs::path& folder) {
@@ -53,8 +64,10 @@ int export_model(std::span<const std::string> arguments) {
   app.add_option("--model", base,
                  "with --merge: the model, where it is not where the adapter says");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  if (out.empty()) throw ConfigError("OUT: should be the new directory, is empty");
   const exports::ExportPrecision precision = exports::export_precision(dtype);
   const std::optional<RunModel> run = run_model(word);
+  if (run) require_outside_checkpoints(out, run->checkpoint.parent_path());
   const fs::path source = run ? run->checkpoint : model_of_word(word, "slime export").directory;
   const bool has_adapter = model::has_adapter(source);
   if (merges != has_adapter) {

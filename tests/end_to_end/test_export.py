@@ -90,10 +90,13 @@ def test_nothing_is_replaced_and_nothing_is_left_half(reference, plain, tmp_path
         ((f"{reference}@3", tmp_path / "out"), "there is no checkpoint of step 3; there are those of 18, 19"),
         ((reference, tmp_path / "out", "--dtype", "int4"), "bf16, fp32 or fp8"),
         ((reference, tmp_path / "no" / "out"), "there is no folder"),
+        ((reference, ""), "OUT: should be the new directory"),
+        ((reference, reference / "checkpoints" / "out"), "which holds the run's checkpoints"),
+        ((reference, reference / "latest" / "out"), "which holds the run's checkpoints"),
     ]:
         done = export(*words)
         assert done.returncode == 2 and message in done.stderr, done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [] and not list((reference / "checkpoints").rglob("out*"))
 
 
 def test_transformers_reads_configuration_and_tokenizer(plain):
