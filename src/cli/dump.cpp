@@ -25,17 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string flag_of(const json::object& run, std::string_view name) {
-  const json::value* flags = run.if_contains("flags");
-  const json::value* word =
-      flags != nullptr && flags->is_object() ? flags->get_object().if_contains(name) : nullptr;
-  return word != nullptr && word->is_string() ? std::string(word->get_string()) : "";
-}
-
 /// Where the samples of a rollout may lie, the whole ones first.
 std::vector<fs::path> places_of(const fs::path& run_dir, const json::object& run, int64_t rollout) {
   std::vector<fs::path> places;
-  if (const std::string pattern = flag_of(run, "--save-debug-rollout-data"); !pattern.empty())
+  if (const std::string pattern = report::text_flag(run, "--save-debug-rollout-data"); !pattern.empty())
     places.push_back(report::numbered_path(pattern, rollout));
   places.push_back(run_dir / "rollouts" / fmt::format("step_{:06}.jsonl", rollout));
   places.push_back(run_dir / "skipped" / fmt::format("{}.jsonl", rollout));

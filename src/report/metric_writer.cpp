@@ -1,16 +1,9 @@
 #include "report/metric_writer.h"
 
+#include "report/run_files.h"
 #include "setup/periodic.h"
 
 namespace slime::report {
-namespace {
-
-json::object flags_of(const json::object& run) {
-  const json::value* flags = run.if_contains("flags");
-  return flags != nullptr && flags->is_object() ? flags->get_object() : json::object();
-}
-
-}  // namespace
 
 MetricWriter::MetricWriter(const config::RunConfig& config, const RunFolder& folder,
                            int64_t first_step, const json::object& run, const Clock& clock,
@@ -18,7 +11,8 @@ MetricWriter::MetricWriter(const config::RunConfig& config, const RunFolder& fol
     : plots_train_steps_(config.wandb_always_use_train_step),
       samples_per_rollout_(config.samples_per_rollout()),
       samples_per_step_(config.samples_per_step()),
-      tracker_(folder.root(), first_step, clock, flags_of(run)) {
+      tracker_(folder.root(), first_step, clock,
+               flags_in(run) != nullptr ? *flags_in(run) : json::object()) {
   for (const std::string& name : config.report_to.get())
     others_.push_back(
         std::make_unique<TrackerProcess>(name, config, folder.root().string(), run, tell));

@@ -52,9 +52,9 @@ json::array flags_json(const json::object& run) {
     for (const auto& [reason, count] : counts->get_object())
       out.push_back({json::string("rows left out: " + std::string(reason)), plain_text(count)});
   }
-  const json::value* flags = run.if_contains("flags");
-  if (flags == nullptr || !flags->is_object()) return out;
-  for (const auto& [name, value] : flags->get_object())
+  const json::object* flags = flags_in(run);
+  if (flags == nullptr) return out;
+  for (const auto& [name, value] : *flags)
     out.push_back({json::string(name), plain_text(value)});
   return out;
 }
@@ -63,10 +63,10 @@ json::array flags_json(const json::object& run) {
 std::string run_text(const json::object& run, std::string_view key, std::string_view flag) {
   if (const json::value* value = run.if_contains(key); value != nullptr && !value->is_null())
     return plain_text(*value);
-  const json::value* flags = run.if_contains("flags");
-  if (flags == nullptr || !flags->is_object()) return "";
+  const json::object* flags = flags_in(run);
+  if (flags == nullptr) return "";
   for (const std::string& name : {std::string(flag), "--" + std::string(flag)}) {
-    if (const json::value* value = flags->get_object().if_contains(name)) return plain_text(*value);
+    if (const json::value* value = flags->if_contains(name)) return plain_text(*value);
   }
   return "";
 }
@@ -167,10 +167,9 @@ std::string report_page(const fs::path& run_dir, const ReportLimits& limits, Rep
   data["planned_steps"] = planned.is_number() ? planned : json::value();
   data["flags"] = flags_json(run);
   data["metrics"] = metrics_json(metrics);
-  const json::value* flags = run.if_contains("flags");
-  const bool has_flags = flags != nullptr && flags->is_object();
-  data["alarms"] = to_json(
-      find_alarms(metrics, has_flags ? groups_per_step(flags->get_object()) : std::nullopt));
+  const json::object* flags = flags_in(run);
+  data["alarms"] =
+      to_json(find_alarms(metrics, flags != nullptr ? groups_per_step(*flags) : std::nullopt));
   data["timeline"] = timeline_json(run_dir / "timeline.jsonl", {}, result.problems);
   data["problems"] = json::array(result.problems.begin(), result.problems.end());
 

@@ -157,4 +157,15 @@ json::object read_run_record(const fs::path& path, std::vector<std::string>& pro
   return {};
 }
 
+const json::object* flags_in(const json::object& run) {
+  const json::value* flags = run.if_contains("flags");
+  return flags != nullptr ? flags->if_object() : nullptr;
+}
+
+std::string text_flag(const json::object& run, std::string_view name) {
+  const json::object* flags = flags_in(run);
+  const json::value* word = flags != nullptr ? flags->if_contains(name) : nullptr;
+  return word != nullptr && word->is_string() ? std::string(word->get_string()) : "";
+}
+
 }  // namespace slime::report

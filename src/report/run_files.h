@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/json.h"
@@ -58,5 +59,10 @@ void for_each_json_line(const std::filesystem::path& path, std::vector<std::stri
 
 /// run.json, or an empty object.
 json::object read_run_record(const std::filesystem::path& path, std::vector<std::string>& problems);
+
+/// The flags in a run.json; null if it has none.
+const json::object* flags_in(const json::object& run);
+/// A flag's value in a run.json; empty if it is not given or not a string.
+std::string text_flag(const json::object& run, std::string_view name);
 
 }  // namespace slime::report

@@ -37,9 +37,9 @@ bool is_place(std::string_view flag) {
 
 json::object settings_of(const json::object& run) {
   json::object settings;
-  const json::value* flags = run.if_contains("flags");
-  if (flags == nullptr || !flags->is_object()) return settings;
-  for (const auto& flag : flags->get_object())
+  const json::object* flags = flags_in(run);
+  if (flags == nullptr) return settings;
+  for (const auto& flag : *flags)
     if (!is_place(flag.key())) settings[flag.key()] = flag.value();
   return settings;
 }
@@ -196,9 +196,8 @@ void add_children(ListedBranch& parent, std::vector<ListedBranch>& others) {
 fs::path checkpoints_of(const fs::path& root) {
   std::vector<std::string> ignored;
   const json::object run = read_run_record(root / "run.json", ignored);
-  const json::value* flags = run.if_contains("flags");
-  const json::value* save =
-      flags != nullptr && flags->is_object() ? flags->get_object().if_contains("--save") : nullptr;
+  const json::object* flags = flags_in(run);
+  const json::value* save = flags != nullptr ? flags->if_contains("--save") : nullptr;
   if (fs::exists(root / "checkpoints") || save == nullptr || !save->is_string())
     return root / "checkpoints";
   const fs::path given = std::string(save->get_string());

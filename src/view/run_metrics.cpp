@@ -29,9 +29,9 @@ report::RunMetrics metrics_of_run(const fs::path& folder) {
 
 json::object flags_of(const fs::path& folder) {
   std::vector<std::string> ignored;
-  json::object run = report::read_run_record(folder / "run.json", ignored);
-  json::value* flags = run.if_contains("flags");
-  return flags != nullptr && flags->is_object() ? std::move(flags->get_object()) : json::object();
+  const json::object run = report::read_run_record(folder / "run.json", ignored);
+  const json::object* flags = report::flags_in(run);
+  return flags != nullptr ? *flags : json::object();
 }
 
 }  // namespace slime::view

@@ -113,11 +113,7 @@ void SampleIndex::drop(Slot& slot) {
 
 std::string SampleIndex::reward_key() {
   std::vector<std::string> ignored;
-  const json::object run = report::read_run_record(folder_ / "run.json", ignored);
-  const json::value* flags = run.if_contains("flags");
-  if (flags == nullptr || !flags->is_object()) return "";
-  const json::value* key = flags->get_object().if_contains("--reward-key");
-  return key != nullptr && key->is_string() ? std::string(key->get_string()) : "";
+  return report::text_flag(report::read_run_record(folder_ / "run.json", ignored), "--reward-key");
 }
 
 void SampleIndex::refresh() {
