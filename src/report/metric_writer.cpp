@@ -23,8 +23,8 @@ void MetricWriter::write(int64_t step, const Metrics& metrics, const StepDetails
   if (others_.empty()) return;
   const int64_t plotted =
       setup::plotted_step(step, plots_train_steps_, samples_per_rollout_, samples_per_step_);
-  for (const auto& tracker : others_)
-    tracker->write(plotted, with_step_axes(metrics, plotted), details);
+  const Metrics with_axes = with_step_axes(metrics, plotted);
+  for (const auto& tracker : others_) tracker->write(plotted, with_axes, details);
 }
 
 }  // namespace slime::report
