@@ -14,6 +14,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -105,21 +107,12 @@ std::string record_line(int64_t step, const Metrics& metrics, const StepDetails&
   return line + "}}\n";
 }
 
-/// The child's word on why it has ended; empty where it said none.
-std::string reason_in(const std::string& line) {
-  json::error_code ignored;
-  const json::value parsed = json::parse(line, ignored);
-  const json::object* object = parsed.if_object();
-  const json::value* why = object == nullptr ? nullptr : object->if_contains("why");
-  return why != nullptr && why->is_string() ? std::string(why->get_string()) : "";
-}
-
-bool says_ready(const std::string& line) {
-  json::error_code ignored;
-  const json::value parsed = json::parse(line, ignored);
-  const json::object* object = parsed.if_object();
-  const json::value* word = object == nullptr ? nullptr : object->if_contains("is");
-  return word != nullptr && *word == "ready";
+/// A text of the child's JSON line; empty if it has none of that name.
+std::string text_in(const std::string& line, std::string_view name) {
+  const std::optional<json::value> parsed = try_parse_json(line);
+  const json::object* object = parsed ? parsed->if_object() : nullptr;
+  const json::value* text = object != nullptr ? object->if_contains(name) : nullptr;
+  return text != nullptr && text->is_string() ? std::string(text->get_string()) : "";
 }
 
 void close_quietly(int& descriptor) {
@@ -178,13 +171,13 @@ TrackerProcess::TrackerProcess(std::string tracker, const config::OutputFlags& c
     if (written > 0) waiting_.erase(0, static_cast<std::size_t>(written));
   }
   const std::string answer = waiting_.empty() ? read_line(kStartMilliseconds) : "";
-  if (says_ready(answer)) return;
+  if (text_in(answer, "is") == "ready") return;
   close_quietly(to_child_);
   close_quietly(from_child_);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   child_ = -1;
-  throw ConfigError(tracker_problem(tracker_, reason_in(answer), program));
+  throw ConfigError(tracker_problem(tracker_, text_in(answer, "why"), program));
 }
 
 TrackerProcess::~TrackerProcess() {
@@ -239,7 +232,7 @@ void TrackerProcess::send() {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) return;
     if (written < 0) {
-      const std::string why = reason_in(read_line(0));
+      const std::string why = text_in(read_line(0), "why");
       return lose(why.empty() ? "its process has ended" : why);
     }
     waiting_.erase(0, static_cast<std::size_t>(written));
