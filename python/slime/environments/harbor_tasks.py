@@ -51,11 +51,10 @@ class Connector:
     async def play(self, task, sample, engine):
         trials = Path(tempfile.mkdtemp(prefix="slime-harbor-"))
         try:
-            async with open_session(engine) as (sessions, name):
-                trial = await Trial.create(self._config(Path(task["path"]), sessions.url(name) + "/v1", trials))
+            async with open_session(engine) as (url, finish):
+                trial = await Trial.create(self._config(Path(task["path"]), url + "/v1", trials))
                 result = await trial.run()
-                reward = self._score(result).record()
-                return await sessions.finish(name, base_sample=sample, reward=reward, extra_metadata=sample.metadata)
+                return await finish(sample, self._score(result))
         finally:
             await asyncio.to_thread(shutil.rmtree, trials, ignore_errors=True)
 

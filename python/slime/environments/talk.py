@@ -34,11 +34,15 @@ class Talk:
 
 @contextlib.asynccontextmanager
 async def open_session(engine):
-    """(sessions, name): the session ends with the block, whatever happens in it."""
+    """(url, finish): `await finish(sample, score)` ends the session and returns its samples. A block that fails drops it."""
     sessions = ServerSessions(engine.url)
     name = await sessions.open(sampling_defaults=engine.sampling_params, max_context_tokens=engine.max_context_tokens)
+
+    async def finish(sample, score):
+        return await sessions.finish(name, base_sample=sample, reward=score.record(), extra_metadata=sample.metadata)
+
     try:
-        yield sessions, name
+        yield sessions.url(name), finish
     except BaseException:
         with contextlib.suppress(Exception):
             await sessions.drop(name, wait_timeout=0)
@@ -47,10 +51,6 @@ async def open_session(engine):
 
 @contextlib.asynccontextmanager
 async def open_talk(engine, messages, tools=None):
-    """(talk, finish): `await finish(sample, score)` ends the session and returns its samples."""
-    async with open_session(engine) as (sessions, name):
-
-        async def finish(sample, score):
-            return await sessions.finish(name, base_sample=sample, reward=score.record(), extra_metadata=sample.metadata)
-
-        yield Talk(sessions.url(name), messages, tools), finish
+    """(talk, finish): a conversation in a session of its own."""
+    async with open_session(engine) as (url, finish):
+        yield Talk(url, messages, tools), finish
