@@ -28,7 +28,8 @@ namespace fs = std::filesystem;
 /// Where the samples of a rollout may lie, the whole ones first.
 std::vector<fs::path> places_of(const fs::path& run_dir, const json::object& run, int64_t rollout) {
   std::vector<fs::path> places;
-  if (const std::string pattern = report::text_flag(run, "--save-debug-rollout-data"); !pattern.empty())
+  if (const std::string pattern = report::text_flag(run, "--save-debug-rollout-data");
+      !pattern.empty())
     places.push_back(report::numbered_path(pattern, rollout));
   places.push_back(run_dir / "rollouts" / fmt::format("step_{:06}.jsonl", rollout));
   places.push_back(run_dir / "skipped" / fmt::format("{}.jsonl", rollout));

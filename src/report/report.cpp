@@ -54,8 +54,7 @@ json::array flags_json(const json::object& run) {
   }
   const json::object* flags = flags_in(run);
   if (flags == nullptr) return out;
-  for (const auto& [name, value] : *flags)
-    out.push_back({json::string(name), plain_text(value)});
+  for (const auto& [name, value] : *flags) out.push_back({json::string(name), plain_text(value)});
   return out;
 }
 
