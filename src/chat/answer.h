@@ -20,7 +20,7 @@ struct DrawnToken {
   double log_prob = 0;
 };
 
-/// What one event of the stream adds.
+/// Delta of an answer: the content of one event of the stream.
 struct AnswerPart {
   std::string thoughts;
   std::string content;
@@ -54,7 +54,7 @@ class EventLines final {
 /// news. An error that the server tells in its stream is thrown as std::runtime_error.
 AnswerPart add_event(std::string_view data, Answer& answer);
 
-/// What an answer with another status than 200 says is wrong.
+/// Error message of an HTTP response with another status than 200.
 std::string message_of_error(int status, std::string_view body);
 
 }  // namespace slime::chat

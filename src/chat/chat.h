@@ -25,7 +25,7 @@ struct ChatOptions {
   bool takes_interrupts = false;
 };
 
-/// What /help says.
+/// Text of /help: the commands and what they do.
 std::string help_text();
 /// "/system", ...
 const std::vector<std::string>& command_names();

@@ -6,8 +6,7 @@
 ///   The capital is Paris.
 ///   -> get_weather({"city": "Paris"})                       a call of a tool
 ///
-/// What a model writes is not trusted: control characters are shown as \x1b, and never reach the
-/// terminal.
+/// Output of a model is untrusted input: its control characters are printed escaped, as \x1b.
 
 #include <chrono>
 #include <cstdint>

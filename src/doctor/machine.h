@@ -10,14 +10,14 @@
 
 namespace slime::doctor {
 
-/// Where the system tells of itself; tests have folders of their own.
+/// Folders that the checks read; tests have their own.
 struct SystemFiles {
   std::filesystem::path proc = "/proc";
   std::filesystem::path cgroup = "/sys/fs/cgroup";
   std::filesystem::path shared_memory = "/dev/shm";
 };
 
-/// What a control group allows this process; nothing: no bound, or nobody tells.
+/// Limits of the control group of this process; nothing: there is no limit, or it cannot be read.
 struct GroupLimits {
   std::optional<double> cores;
   std::optional<int64_t> memory_bytes;
@@ -29,7 +29,7 @@ GroupLimits group_limits(const SystemFiles& files);
 Check check_processor(const SystemFiles& files);
 /// Memory of the machine and of the control group, and /dev/shm.
 Checks check_memory(const SystemFiles& files);
-/// What `ulimit` bounds: open files, processes, sizes of files, address space.
+/// Limits of this process (`ulimit`): open files, processes, file size, address space.
 Checks check_limits();
 
 }  // namespace slime::doctor

@@ -13,7 +13,7 @@ namespace {
 /// With fewer a sign test finds nothing at 5 %, and a bootstrap's interval is too narrow.
 constexpr int64_t kFewestPairs = 6;
 
-/// What stands behind a row that shows no difference.
+/// Note at the end of a row without a significant difference.
 std::string doubt_of(const SetDifference& set) {
   if (set.num_pairs < kFewestPairs)
     return fmt::format("  may be chance: fewer than {} pairs", kFewestPairs);

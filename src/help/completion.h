@@ -31,8 +31,7 @@ std::string fish_completion(std::span<const CompletedVerb> verbs);
 
 /// Options that are offered: those that have an effect, and the help.
 std::vector<Option> offered_options(const Manual& manual);
-/// What stands behind a command without an option's name: its first argument, or subcommands. Its value is empty where
-/// nothing does.
+/// First positional argument of a command, or its subcommands. Its value is empty where it takes neither.
 Option argument_of(const Manual& manual);
 /// "all" and the topics: words behind --help.
 std::vector<std::string> words_of_help(const Manual& manual);

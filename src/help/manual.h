@@ -20,7 +20,7 @@
 
 namespace slime::help {
 
-/// What a value names, for completion.
+/// Kind of name that an option takes as its value, for completion.
 enum class Names { kNothing, kFile, kFolder, kModel, kRun, kData };
 
 struct Option {

@@ -12,7 +12,7 @@
 
 namespace slime::help {
 
-/// Where a flag is looked for by subject.
+/// Group of flags on one subject: a topic of --help.
 struct FlagTopic {
   std::string_view word;                        // "reward"
   std::string_view title;                       // "Reward"
@@ -29,8 +29,8 @@ const std::vector<Section>& first_flags();
 
 Manual run_manual(std::string command, std::string summary, std::vector<std::string> usage);
 
-/// What the rules say of a flag's values: "should be at least 1", "needs --use-kl-loss". Found by trying values
-/// that are near the bounds of most flags, and each of its words.
+/// Constraints on a flag's values, as validation words them: "should be at least 1", "needs --use-kl-loss". Found by
+/// validating values near usual bounds, and each of its words.
 std::vector<std::string> rules_of(const config::FlagRow& flag);
 
 }  // namespace slime::help

@@ -9,7 +9,7 @@
 
 namespace slime::view {
 
-/// How often files are looked at.
+/// Polling interval of the files.
 inline constexpr std::chrono::milliseconds kLookInterval{500};
 /// Runs of one stream.
 inline constexpr std::size_t kMostFollowed = 64;
