@@ -21,6 +21,7 @@
 #include "cluster/launch_environment.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/folder_name.h"
 #include "core/json.h"
 #include "hub/settings.h"
 #include "report/terminal.h"
@@ -115,11 +116,7 @@ chat::ServerAddress open_server(const Options& options, std::unique_ptr<LocalSer
   ModelPlace place = model_of_word(options.word, "slime chat");
   own.directory = std::move(place.directory);
   own.adapter = std::move(place.adapter);
-  // A path as people call it: the last folder of it.
-  const fs::path path = fs::absolute(options.word).lexically_normal();
-  own.name = fs::exists(options.word)
-                 ? (path.has_filename() ? path : path.parent_path()).filename().string()
-                 : name_of_word(options.word);
+  own.name = fs::exists(options.word) ? folder_name(options.word) : name_of_word(options.word);
   local = std::make_unique<LocalServer>(own);
   return {.url = local->url(), .api_key = local->key(), .web = {.silence_limit = kLongestSilence}};
 }

@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/run_model.h"
 #include "core/error.h"
+#include "core/folder_name.h"
 #include "exports/export_model.h"
 #include "exports/model_card.h"
 #include "model/adapter_config.h"
@@ -18,11 +19,6 @@ namespace slime::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string name_of_folder(const fs::path& folder) {
-  const fs::path path = fs::absolute(folder).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
-}
 
 /// Throws ConfigError for a place in the folder of checkpoints, which is the run's own.
 void require_outside_checkpoints(const fs::path& out, const fs::path& checkpoints) {
@@ -79,7 +75,7 @@ int export_model(std::span<const std::string> arguments) {
   if (merges && !fs::exists(fs::path(base) / "config.json"))
     throw ConfigError(
         fmt::format("{}: its model \"{}\" is not there; name it with --model", word, base));
-  exports::CardOf card{.title = name_of_folder(out), .precision = dtype};
+  exports::CardOf card{.title = folder_name(out), .precision = dtype};
   if (run) {
     card.run = run->run;
     card.step = run->step;

@@ -29,6 +29,7 @@
 #include "core/clock.h"
 #include "core/divide_up.h"
 #include "core/error.h"
+#include "core/folder_name.h"
 #include "engine/cache_shape.h"
 #include "engine/chat/chat_model.h"
 #include "engine/engine.h"
@@ -141,12 +142,6 @@ std::unique_ptr<roles::EngineRanks> start_ranks(const ServeOptions& options,
       clock);
 }
 
-std::string directory_name(const std::filesystem::path& directory) {
-  std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  return path.filename().string();
-}
-
 void print_ready(const engine::ServedModel& model, const std::string& url, bool needs_key,
                  double seconds) {
   const std::string key = needs_key ? " -H \"Authorization: Bearer $(cat KEY_FILE)\"" : "";
@@ -243,7 +238,7 @@ int serve(std::span<const std::string> arguments) {
   options.tokenizer =
       model_by_name(options.tokenizer, hub::Wanted::kText, "--tokenizer-path", "slime serve");
   const std::filesystem::path directory = options.model;
-  const std::string name = options.model == word ? directory_name(directory) : name_of_word(word);
+  const std::string name = options.model == word ? folder_name(directory) : name_of_word(word);
   const model::ModelConfig config = model::read_model_config(directory);
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
   const auto tokenizer =

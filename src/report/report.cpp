@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/folder_name.h"
 #include "core/json.h"
 #include "core/replace_file.h"
 #include "report/alarms.h"
@@ -152,8 +153,7 @@ std::string report_page(const fs::path& run_dir, const ReportLimits& limits, Rep
   result.num_steps = metrics.num_steps;
   result.num_samples = rollouts.num_samples;
 
-  const fs::path whole = fs::absolute(run_dir).lexically_normal();
-  const std::string name = (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+  const std::string name = folder_name(run_dir);
   json::object data;
   data["name"] = name;
   data["model"] = run_text(run, "model", "hf-checkpoint");

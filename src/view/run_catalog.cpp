@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/folder_name.h"
 #include "report/run_list.h"
 
 namespace slime::view {
@@ -26,11 +27,6 @@ std::string id_of(const std::string& name) {
     id += is_plain ? c : '_';
   }
   return id.empty() ? "run" : id;
-}
-
-std::string name_of_folder(const fs::path& folder) {
-  const fs::path whole = fs::absolute(folder).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
 }  // namespace
@@ -91,7 +87,7 @@ void RunCatalog::refresh() {
            {"last_step", -1},
            {"num_steps", 0},
            {"branches", json::array()}},
-          name_of_folder(folder));
+          folder_name(folder));
     }
   }
   due_ = begin + std::max<steady_clock::duration>(kFresh, (steady_clock::now() - begin) * kRest);
