@@ -57,4 +57,4 @@ python3 tools/tiny_model.py "$model" --hidden 64 --layers 2 "${shape[@]}"
 
 "$slime" report "$run"
 touch "$sft/finished"
-talk "$run" "347+274=" "${rank:+$sft/latest}"
+talk "$run" "347+274="

@@ -9,17 +9,13 @@ run_folder() {
   echo "$folder"
 }
 
-# What to type next: of a RUN, a question (a JSON string without its quotes), and of adapters the model beside which they are.
+# What to type next: of a RUN, and a question.
 talk() {
-  local model="$1/latest"
-  [[ -z ${3:-} ]] || model="$3 --adapter $model"
   touch "$1/finished"
   cat <<TEXT
 
-Read the run:        $1/report.html  (open it in a browser)
-Talk to the model:   build/release/slime serve --model $model --port 30000
-and, in another terminal:
-  curl -s http://127.0.0.1:30000/v1/chat/completions -H 'Content-Type: application/json' \\
-    -d '{"model": "default", "temperature": 0, "messages": [{"role": "user", "content": "$2"}]}'
+Read the run:        build/release/slime view $1     (or open $1/report.html)
+Talk to the model:   build/release/slime chat $1 --message '$2' --set temperature=0
+Leave --message out for a conversation. \`slime help\` says what else there is.
 TEXT
 }

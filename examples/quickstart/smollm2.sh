@@ -37,4 +37,4 @@ python3 tools/times_table.py "$data"
   --save-interval 1000000 "$@"
 
 "$slime" report "$run"
-talk "$run" 'What is 6 x 7? Put the final answer in \\boxed{}.'
+talk "$run" 'What is 6 x 7? Put the final answer in \boxed{}.'
