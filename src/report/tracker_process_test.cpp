@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "core/error.h"
@@ -63,6 +64,18 @@ StepDetails some_details() {
 
 class Trackers : public testing::Test {
  protected:
+  void TearDown() override {
+    if (python_path_) {
+      ::setenv("PYTHONPATH", python_path_->c_str(), 1);
+    } else {
+      ::unsetenv("PYTHONPATH");
+    }
+  }
+
+  // Of the tests behind this one: folder_with() sets it.
+  const std::optional<std::string> python_path_ =
+      std::getenv("PYTHONPATH") == nullptr ? std::nullopt
+                                           : std::optional<std::string>(std::getenv("PYTHONPATH"));
   TrackerProcess start(const std::string& name) {
     return {name,
             config_,
