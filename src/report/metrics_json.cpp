@@ -7,10 +7,6 @@
 namespace slime::report {
 namespace {
 
-json::value finite(double value) {
-  return std::isfinite(value) ? json::value(value) : json::value();
-}
-
 /// How many steps lie between two points of a series, in the median; 1 where there are not two.
 int64_t usual_stride(const MetricSeries& series) {
   if (series.steps.size() < 2) return 1;
@@ -24,6 +20,10 @@ int64_t usual_stride(const MetricSeries& series) {
 
 }  // namespace
 
+json::value finite_json(double value) {
+  return std::isfinite(value) ? json::value(value) : json::value();
+}
+
 json::object series_json(const MetricSeries& series, bool is_joined) {
   const int64_t stride = usual_stride(series);
   json::array steps, values;
@@ -33,7 +33,7 @@ json::object series_json(const MetricSeries& series, bool is_joined) {
       values.emplace_back(nullptr);
     }
     steps.push_back(series.steps[i]);
-    values.push_back(finite(series.values[i]));
+    values.push_back(finite_json(series.values[i]));
   }
   return {{"steps", std::move(steps)}, {"values", std::move(values)}};
 }

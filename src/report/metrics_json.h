@@ -14,4 +14,7 @@ json::object metrics_json(const RunMetrics& metrics);
 /// The same of one series.
 json::object series_json(const MetricSeries& series, bool is_joined);
 
+/// A number, or null where it is none: JSON has no NaN.
+json::value finite_json(double value);
+
 }  // namespace slime::report

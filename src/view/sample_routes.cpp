@@ -13,6 +13,7 @@
 #include "config/advantage_estimators.h"
 #include "core/error.h"
 #include "report/alarms.h"
+#include "report/metrics_json.h"
 #include "report/report_rollouts.h"
 #include "report/run_files.h"
 #include "view/guarded_route.h"
@@ -27,10 +28,6 @@ using net::HttpResponse;
 constexpr std::size_t kExcerpt = 240;       // bytes of a text in a table
 constexpr std::size_t kLargestGroup = 256;  // samples side by side
 constexpr std::size_t kMostGroupBytes = std::size_t{32} << 20;
-
-json::value finite(double value) {
-  return std::isfinite(value) ? json::value(value) : json::value();
-}
 
 HttpResponse ok(const json::value& body) { return {.status = 200, .body = json_text(body)}; }
 
@@ -108,10 +105,10 @@ json::object row_of(const IndexedStep& step, std::size_t place) {
                    {"place", place},
                    {"group", entry.group},
                    {"index", entry.index_in_group},
-                   {"reward", finite(entry.reward)},
+                   {"reward", report::finite_json(entry.reward)},
                    {"status", to_string(entry.status)},
                    {"length", entry.length},
-                   {"difference", finite(entry.difference)}};
+                   {"difference", report::finite_json(entry.difference)}};
   if (entry.oldest_version >= 0) row["versions"] = {entry.oldest_version, entry.newest_version};
   if (entry.is_removed) row["removed"] = true;
   if (entry.is_in_dead_group) row["dead"] = true;
@@ -168,10 +165,12 @@ HttpResponse table(SampleStore& store, const std::filesystem::path& folder,
   if (query.step) index->step(*query.step);  // so that its index has its version
   const auto found = store.find(index, shape, key);
   const std::vector<int64_t> known = index->known_steps();
-  json::object body{
-      {"total", found->samples.size()},       {"offset", query.offset},
-      {"rows", rows_of(*found, query)},       {"mean_reward", finite(mean_reward(*found))},
-      {"num_indexed", index->steps().size()}, {"num_steps", known.size()}};
+  json::object body{{"total", found->samples.size()},
+                    {"offset", query.offset},
+                    {"rows", rows_of(*found, query)},
+                    {"mean_reward", report::finite_json(mean_reward(*found))},
+                    {"num_indexed", index->steps().size()},
+                    {"num_steps", known.size()}};
   if (!known.empty()) {
     body["first_step"] = known.front();
     body["last_step"] = known.back();
@@ -231,7 +230,7 @@ void add_advantages(json::array& samples, const json::object& flags) {
   if (!how || rewards.empty()) return;
   const std::vector<double> advantages = algo::normalize_rewards(rewards, groups, executions, *how);
   for (std::size_t i = 0; i < samples.size(); ++i)
-    samples[i].get_object()["advantage"] = finite(advantages[i]);
+    samples[i].get_object()["advantage"] = report::finite_json(advantages[i]);
 }
 
 HttpResponse group(SampleStore& store, const std::filesystem::path& folder,
@@ -283,7 +282,7 @@ HttpResponse steps(SampleStore& store, const std::filesystem::path& folder) {
                                 {"samples", step->entries.size()},
                                 {"groups", step->num_groups},
                                 {"dead", step->num_dead_groups},
-                                {"reward", finite(step->mean_reward)}});
+                                {"reward", report::finite_json(step->mean_reward)}});
   }
   return ok(rows);
 }
