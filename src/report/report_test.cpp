@@ -121,7 +121,7 @@ TEST_F(ReportTest, MalformedLinesAreNamedAndSkipped) {
   EXPECT_NE(result_.problems[0].find("metrics.jsonl, line 2"), std::string::npos);
   EXPECT_NE(result_.problems[1].find("line 3: should be a JSON object"), std::string::npos);
   EXPECT_NE(result_.problems[2].find("line 6: incomplete"), std::string::npos);
-  EXPECT_NE(result_.problems[3].find("no integer \"step\""), std::string::npos);
+  EXPECT_NE(result_.problems[3].find("no \"step\" that is a whole number"), std::string::npos);
 }
 
 TEST_F(ReportTest, HostileTextNeverLeavesTheJson) {

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "core/error.h"
-#include "core/field_reader.h"
+#include "report/metric_row.h"
 
 namespace slime::report {
 namespace {
@@ -53,7 +53,7 @@ std::optional<int64_t> number_in(const std::string& stem) {
   const std::size_t first = before == std::string::npos ? 0 : before + 1;
   int64_t number = 0;
   const auto result = std::from_chars(stem.data() + first, stem.data() + last + 1, number);
-  if (result.ec != std::errc()) return std::nullopt;
+  if (result.ec != std::errc() || number > kLargestStep) return std::nullopt;
   return number;
 }
 
@@ -103,8 +103,7 @@ RunMetrics read_metrics(const fs::path& path, std::size_t max_points) {
   }
   std::size_t without_step = 0;
   for_each_json_line(path, metrics.problems, [&](const json::object& line) {
-    const json::value* given = line.if_contains("step");
-    const auto step = given == nullptr ? std::nullopt : whole_number(*given);
+    const auto step = step_of_row(line);
     if (!step) {
       ++without_step;
       return;
@@ -125,7 +124,8 @@ RunMetrics read_metrics(const fs::path& path, std::size_t max_points) {
   });
   if (without_step > 0) {
     metrics.problems.push_back(
-        fmt::format("{}: {} lines have no integer \"step\"", path.string(), without_step));
+        fmt::format("{}: {} lines have no \"step\" that is a whole number from 0 on", path.string(),
+                    without_step));
   }
   for (auto& [name, series] : metrics.series) thin(series, max_points);
   thin(metrics.times, max_points);

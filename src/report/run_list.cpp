@@ -13,6 +13,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "report/metric_row.h"
 #include "report/run_files.h"
 #include "report/run_history.h"
 #include "train/checkpoint_directory.h"
@@ -67,14 +68,13 @@ void read_tail(const fs::path& metrics, ListedBranch& branch) {
   std::string line;
   if (size > kTail) std::getline(file, line);  // begins in the middle
   while (std::getline(file, line)) {
-    const std::optional<json::value> row = try_parse_json(line);
-    if (!row || !row->is_object()) continue;
-    const json::object& fields = row->get_object();
-    if (const json::value* step = fields.if_contains("step"); step != nullptr && step->is_int64())
-      branch.last_step = std::max(branch.last_step, step->get_int64());
-    if (const json::value* time = fields.if_contains("time"); time != nullptr && time->is_number())
+    const std::optional<json::object> row = read_metric_row(line);
+    const auto step = row ? step_of_row(*row) : std::nullopt;
+    if (!step) continue;
+    branch.last_step = std::max(branch.last_step, *step);
+    if (const json::value* time = row->if_contains("time"); time != nullptr && time->is_number())
       branch.time = time->to_number<double>();
-    const json::value* reward = fields.if_contains("rollout/raw_reward");
+    const json::value* reward = row->if_contains("rollout/raw_reward");
     if (reward != nullptr && reward->is_number()) branch.reward = reward->to_number<double>();
   }
 }

@@ -12,9 +12,9 @@
 #include <stdexcept>
 
 #include "core/disk_reserve.h"
-#include "core/field_reader.h"
 #include "core/json.h"
 #include "core/replace_file.h"
+#include "report/metric_row.h"
 
 namespace slime::report {
 namespace {
@@ -24,19 +24,6 @@ namespace fs = std::filesystem;
 std::string read_whole(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// A line of ours; empty for one that is torn or somebody else's.
-std::optional<json::object> read_row(std::string_view line) {
-  json::error_code error;
-  json::value value = json::parse(line, error);
-  if (error || !value.is_object()) return std::nullopt;
-  return std::move(value.get_object());
-}
-
-std::optional<int64_t> step_of(const json::object& row) {
-  const json::value* given = row.if_contains("step");
-  return given == nullptr ? std::nullopt : whole_number(*given);
 }
 
 /// Of `before`, the records that stay. Where they are its beginning nothing is written again.
@@ -70,7 +57,7 @@ int64_t num_updates(const fs::path& lines) {
   int64_t updates = 0;
   std::ifstream in(lines, std::ios::binary);
   for (std::string line; std::getline(in, line);) {
-    const auto row = read_row(line);
+    const auto row = read_metric_row(line);
     const json::value* update = row ? row->if_contains("train/step") : nullptr;
     if (update != nullptr && update->is_number())
       updates = std::max(updates, update->to_number<int64_t>() + 1);
@@ -146,8 +133,8 @@ void truncate_metric_lines(const fs::path& path, int64_t first_step) {
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string_view line = std::string_view(text).substr(begin, end + 1 - begin);
-    const auto row = read_row(line);
-    const auto step = row ? step_of(*row) : std::nullopt;
+    const auto row = read_metric_row(line);
+    const auto step = row ? step_of_row(*row) : std::nullopt;
     if (!step) break;
     if (*step < first_step) kept += line;
   }
@@ -174,8 +161,8 @@ std::optional<int64_t> last_evaluated_step(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   for (std::string line; std::getline(in, line);) {
     if (line.find("\"eval/") == std::string::npos) continue;
-    const auto row = read_row(line);
-    const auto step = row ? step_of(*row) : std::nullopt;
+    const auto row = read_metric_row(line);
+    const auto step = row ? step_of_row(*row) : std::nullopt;
     if (step) last = std::max(last.value_or(*step), *step);
   }
   return last;

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <optional>
 
-#include "core/field_reader.h"
+#include "report/metric_row.h"
 
 namespace slime::view {
 namespace {
@@ -54,15 +54,12 @@ std::uint64_t size_of(const fs::path& file) {
 }
 
 std::optional<json::object> numbers_of(std::string_view line) {
-  const std::optional<json::value> value = try_parse_json(line);
-  if (!value || !value->is_object() || value->get_object().size() > kMostMetrics)
-    return std::nullopt;
-  const json::value* step = value->get_object().if_contains("step");
-  if (step == nullptr || !whole_number(*step)) return std::nullopt;
-  json::object row;
-  for (const auto& [name, number] : value->get_object())
-    if (number.is_number() || number.is_null()) row[name] = number;
-  return row;
+  const std::optional<json::object> row = report::read_metric_row(line);
+  if (!row || row->size() > kMostMetrics || !report::step_of_row(*row)) return std::nullopt;
+  json::object numbers;
+  for (const auto& [name, number] : *row)
+    if (number.is_number() || number.is_null()) numbers[name] = number;
+  return numbers;
 }
 
 }  // namespace

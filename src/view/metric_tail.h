@@ -19,7 +19,8 @@ namespace slime::view {
 std::string tail_position(const std::filesystem::path& metrics);
 
 struct TailRows {
-  json::array rows;       // objects with an integer "step"; strings and nested values left out
+  json::array
+      rows;  // objects with a step (report/metric_row.h); strings and nested values left out
   std::string position;   // behind them
   bool is_reset = false;  // the text before the position is not what it was: begin again
 };
