@@ -212,7 +212,7 @@ function(slime_executables)
 
   # `slime sandbox` in a process without LibTorch, which it becomes where this lies beside it.
   add_executable(slime_sandbox_program ${CMAKE_SOURCE_DIR}/src/cli/sandbox_main.cpp ${CMAKE_SOURCE_DIR}/src/cli/sandbox.cpp
-                 ${CMAKE_SOURCE_DIR}/src/cli/sibling.cpp ${CMAKE_SOURCE_DIR}/src/cli/options.cpp ${CMAKE_SOURCE_DIR}/src/cli/app_manual.cpp
+                 ${CMAKE_SOURCE_DIR}/src/cli/standard_output.cpp ${CMAKE_SOURCE_DIR}/src/cli/sibling.cpp ${CMAKE_SOURCE_DIR}/src/cli/options.cpp ${CMAKE_SOURCE_DIR}/src/cli/app_manual.cpp
                  ${CMAKE_SOURCE_DIR}/src/help/manual.cpp ${CMAKE_SOURCE_DIR}/src/help/wrapped.cpp ${CMAKE_SOURCE_DIR}/src/report/terminal.cpp)
   set_target_properties(slime_sandbox_program PROPERTIES OUTPUT_NAME slime-sandbox RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   target_link_libraries(slime_sandbox_program PRIVATE slime_sandbox slime_text slime_core slime_flags ${SLIME_PCRE2} Threads::Threads)

@@ -77,6 +77,15 @@ AnswerEnd complete(const ServerAddress& server, const json::object& request, con
     status = head.status;
     return true;
   };
+  std::exception_ptr unshown;  // on_part's, which is no matter of the server's
+  const auto show = [&](const AnswerPart& part) {
+    try {
+      on_part(part, end.answer);
+    } catch (...) {
+      unshown = std::current_exception();
+      throw;
+    }
+  };
   call.on_body = [&](std::string_view bytes) {
     num_bytes += bytes.size();
     if (num_bytes > kLongestAnswer) throw std::runtime_error("the answer is longer than 64 MiB");
@@ -84,8 +93,8 @@ AnswerEnd complete(const ServerAddress& server, const json::object& request, con
       error_body += bytes.substr(0, kLongestError - std::min(kLongestError, error_body.size()));
       return;
     }
-    const bool is_event_stream = lines.add(
-        bytes, [&](std::string_view data) { on_part(add_event(data, end.answer), end.answer); });
+    const bool is_event_stream =
+        lines.add(bytes, [&](std::string_view data) { show(add_event(data, end.answer)); });
     if (!is_event_stream) throw std::runtime_error("the server sends no events");
   };
   try {
@@ -100,6 +109,7 @@ AnswerEnd complete(const ServerAddress& server, const json::object& request, con
       end.problem = "the server ended its answer early";
     }
   } catch (const std::runtime_error& error) {
+    if (unshown) std::rethrow_exception(unshown);
     end.problem = error.what();
   }
   return end;

@@ -18,6 +18,7 @@
 #include "cli/options.h"
 #include "cli/run_model.h"
 #include "cli/serving.h"
+#include "cli/standard_output.h"
 #include "cluster/launch_environment.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -167,15 +168,11 @@ int chat(std::span<const std::string> arguments) {
                what);
   }
 
-  const auto write = [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  };
-  chat::Screen screen(report::detect_terminal(), write);
+  chat::Screen screen(report::detect_terminal(), write_out);
   chat::Conversation conversation;
   conversation.set_system(options.system);
   chat::Chat chat(server, std::move(how), std::move(conversation), std::move(settings), screen,
-                  write);
+                  write_out);
   const bool went_well = options.message.empty() ? chat.run(*lines) : chat.ask(options.message);
   return went_well || is_typed ? 0 : 1;
 }

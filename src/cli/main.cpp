@@ -29,13 +29,34 @@ int run(const std::string& name, Words arguments) {
   return refuse(name);
 }
 
-/// `slime help`, `slime help VERB WORDS`.
+int print_front_page(Words /*none*/) {
+  fmt::print("{}", slime::help::front_page(slime::cli::verbs(), slime::cli::style_of_terminal()));
+  return 0;
+}
+
+int print_verbs(Words /*none*/) {
+  fmt::print("{}",
+             slime::help::list_of_verbs(slime::cli::verbs(), slime::cli::style_of_terminal()));
+  return 0;
+}
+
+int print_version(Words /*none*/) {
+  fmt::print("slime {}\n", SLIME_VERSION);
+  return 0;
+}
+
+bool asks_for_help(const std::string& word) {
+  return word == "--help" || word == "-h" || word == "help";
+}
+
+bool asks_for_version(const std::string& word) {
+  return word == "--version" || word == "-V" || word == "version";
+}
+
+/// `slime help`, `slime help VERB WORDS`; `slime help help` is the first again.
 int help(Words words) {
-  if (words.empty()) {
-    fmt::print("{}",
-               slime::help::list_of_verbs(slime::cli::verbs(), slime::cli::style_of_terminal()));
-    return 0;
-  }
+  if (words.empty() || asks_for_help(words[0]) || asks_for_version(words[0]))
+    return slime::cli::run_command("slime help", print_verbs, {});
   std::vector<std::string> arguments{"--help"};
   arguments.insert(arguments.end(), words.begin() + 1, words.end());
   return run(words[0], arguments);
@@ -45,15 +66,10 @@ int help(Words words) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words = slime::cli::begin_program(argc, argv);
-  if (words.empty()) {
-    fmt::print("{}", slime::help::front_page(slime::cli::verbs(), slime::cli::style_of_terminal()));
-    return 0;
-  }
+  if (words.empty()) return slime::cli::run_command("slime", print_front_page, {});
   const auto rest = Words(words).subspan(1);
-  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return help(rest);
-  if (words[0] == "--version" || words[0] == "-V" || words[0] == "version") {
-    fmt::print("slime {}\n", SLIME_VERSION);
-    return 0;
-  }
+  if (asks_for_help(words[0])) return help(rest);
+  if (asks_for_version(words[0]))
+    return slime::cli::run_command("slime version", print_version, {});
   return run(words[0], rest);
 }

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <system_error>
 
 #include "cli/options.h"
+#include "cli/standard_output.h"
 #include "config/secrets.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -22,6 +22,15 @@ constexpr int kClosedByReader = 141;
 /// The reader of standard output has seen enough: no error that a person must read of.
 bool was_closed_by_reader(const std::system_error& error) {
   return std::ferror(stdout) != 0 && error.code() == std::errc::broken_pipe;
+}
+
+int exit_code_of(CommandFn command, std::span<const std::string> arguments) {
+  try {
+    return command(arguments);
+  } catch (const ManualAsked& asked) {
+    fmt::print("{}\n", json_text(help::to_json(asked.manual)));
+    return 0;
+  }
 }
 
 /// Not fmt::print, which throws when standard error is gone too.
@@ -47,14 +56,9 @@ std::vector<std::string> begin_program(int argc, char** argv) {
 
 int run_command(std::string_view name, CommandFn command, std::span<const std::string> arguments) {
   try {
-    const int exit_code = command(arguments);
-    // What is still in the buffer may not fit on the disk; without a reader nobody misses it.
-    if (std::fflush(stdout) != 0 && errno != EPIPE)
-      throw std::system_error(errno, std::generic_category(), "standard output");
+    const int exit_code = exit_code_of(command, arguments);
+    require_written();
     return exit_code;
-  } catch (const ManualAsked& asked) {
-    fmt::print("{}\n", json_text(help::to_json(asked.manual)));
-    return 0;
   } catch (const ConfigError& error) {
     print_error(name, error);
     return 2;

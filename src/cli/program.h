@@ -16,7 +16,8 @@ namespace slime::cli {
 std::vector<std::string> begin_program(int argc, char** argv);
 
 /// The exit code of `command`. Its error is printed to standard error after `name`: 2 for a
-/// ConfigError, otherwise 1; 141 when the reader of standard output went away.
+/// ConfigError, otherwise 1, also where standard output cannot take what was written; 141 when its
+/// reader went away.
 int run_command(std::string_view name, CommandFn command, std::span<const std::string> arguments);
 
 }  // namespace slime::cli

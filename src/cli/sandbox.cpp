@@ -16,6 +16,7 @@
 
 #include "cli/options.h"
 #include "cli/sibling.h"
+#include "cli/standard_output.h"
 #include "core/bounded_queue.h"
 #include "core/error.h"
 #include "core/json_lines.h"
@@ -80,7 +81,7 @@ int run_once(const sandbox::SandboxConfig& config, const sandbox::Program& progr
     return 0;
   }
   std::fputs(harmless(outcome.run.output, STDOUT_FILENO).c_str(), stdout);
-  std::fflush(stdout);
+  require_written();
   std::fputs(harmless(outcome.run.error, STDERR_FILENO).c_str(), stderr);
   if (!outcome.run.reason.empty()) {
     std::fputs(fmt::format("slime sandbox: {}{}\n",

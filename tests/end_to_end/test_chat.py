@@ -140,6 +140,15 @@ def test_wrong_words_are_refused_before_the_model_is_loaded(model, tmp_path):
         assert done.returncode == 2 and message in done.stderr, done.stderr
 
 
+def test_an_answer_that_standard_output_cannot_take_ends_the_chat(model):
+    command = [str(SLIME), "chat", str(model), "--device", "cpu"]
+    for words, lines in [(["--message", "[say:PARIS]"], ""), ([], "[say:PARIS]\n[say:SUN]\n"), (["--json"], "[say:SUN]\n[say:SUN]\n")]:
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([*command, *words], input=lines, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+        assert done.returncode == 1 and done.stderr.count("standard output: No space left on device") == 1, done.stderr
+        assert "no answer" not in done.stderr
+
+
 def test_a_server_is_asked_by_its_address(model):
     command = [str(SLIME), "serve", "--model", str(model), "--device", "cpu", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

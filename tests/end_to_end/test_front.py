@@ -78,6 +78,44 @@ def test_a_mistyped_command_is_guessed(typo, meant):
     assert said.returncode == 2 and f"did you mean slime {meant}?" in said.stderr
 
 
+@pytest.mark.parametrize("words", [["help", "help"], ["help", "--help"], ["--help", "version"]])
+def test_help_of_help_is_the_list_of_commands(words):
+    said = run(*words)
+    assert (said.returncode, said.stdout) == (0, run("help").stdout) and said.stdout, said.stderr
+
+
+def to_a_full_disk(*words):
+    with open("/dev/full", "w") as full:
+        return subprocess.run([str(SLIME), *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+
+
+def test_pages_that_standard_output_cannot_take_are_an_error():
+    verbs = re.findall(r"^  (\S+)  +\S", run("help").stdout, re.M)
+    assert {"train", "chat", "sandbox", "grammar"} <= set(verbs)
+    pages = [[verb, "--help"] for verb in verbs] + [["train", "--help-json"], ["chat", "--help-json"], ["help", "serve"]]
+    for words in [[], ["help"], ["help", "help"], ["--version"], ["version"], *pages]:
+        said = to_a_full_disk(*words)
+        assert said.returncode == 1 and "No space left on device" in said.stderr, (words, said)
+
+
+def test_results_that_standard_output_cannot_take_are_an_error(work, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "1 + 1?", "label": "2"}\n')
+    for words in [
+        ["completion", "bash"],
+        ["inspect", str(work / "model")],
+        ["runs", str(tmp_path)],
+        ["data", "--hf-checkpoint", str(work / "model"), "--prompt-data", str(rows), "--input-key", "prompt"],
+        ["sandbox", "--", "echo", "said"],
+    ]:
+        plain = run(*words)
+        if plain.returncode != 0:
+            continue  # no bubblewrap here
+        assert plain.stdout, words
+        said = to_a_full_disk(*words)
+        assert said.returncode == 1 and "No space left on device" in said.stderr, (words, said)
+
+
 def test_mistyped_options_are_guessed_everywhere():
     assert "did you mean --model?" in run("serve", "--modle", "x").stderr
     assert "did you mean --json?" in run("runs", "--jsno").stderr
