@@ -116,6 +116,9 @@ bool Chat::run(LineSource& lines) {
       if (!question.empty()) ask(question);
       return !has_failed_;
     }
+    if (question.size() + line.text.size() > kLongestQuestion)
+      throw ConfigError(
+          fmt::format("a question may have {} MiB, this one has more", kLongestQuestion >> 20));
     if (line.text.ends_with('\\')) {
       question += line.text.substr(0, line.text.size() - 1) + "\n";
       continue;

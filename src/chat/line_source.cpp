@@ -13,14 +13,15 @@
 #include <csignal>
 #include <cstdio>
 #include <cwchar>
-#include <iostream>
 #include <system_error>
+
+#include "core/error.h"
+#include "text/unicode/unicode.h"
 
 namespace slime::chat {
 namespace {
 
 constexpr int kHistorySize = 1000;
-constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 
 volatile std::sig_atomic_t has_interrupt = 0;
 
@@ -176,14 +177,28 @@ class EditedLines final : public LineSource {
 class PlainLines final : public LineSource {
  public:
   TypedLine next(const std::string& /*prompt*/) override {
+    ++number_;
     std::string text;
-    if (!std::getline(std::cin, text)) return {LineEnd::kEnd, ""};
-    if (text.size() > kLongestLine)
-      throw std::system_error(std::make_error_code(std::errc::message_size),
-                              "a line of standard input is longer than 1 MiB");
+    int byte = 0;
+    while ((byte = std::getc(stdin)) != EOF && byte != '\n') {
+      if (text.size() == kLongestQuestion)
+        throw ConfigError(
+            fmt::format("standard input, line {}: is longer than {} MiB, the most that a question "
+                        "may have",
+                        number_, kLongestQuestion >> 20));
+      text += static_cast<char>(byte);
+    }
+    if (std::ferror(stdin) != 0)
+      throw std::system_error(errno, std::generic_category(), "standard input");
+    if (byte == EOF && text.empty()) return {LineEnd::kEnd, ""};
+    if (!text::is_valid_utf8(text))
+      throw ConfigError(fmt::format("standard input, line {}: is not UTF-8", number_));
     if (text.ends_with('\r')) text.pop_back();
     return {LineEnd::kLine, std::move(text)};
   }
+
+ private:
+  int64_t number_ = 0;  // of the line, from 1
 };
 
 }  // namespace

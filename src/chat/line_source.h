@@ -11,6 +11,9 @@
 
 namespace slime::chat {
 
+/// Bytes of a question, all its lines together.
+inline constexpr std::size_t kLongestQuestion = std::size_t{1} << 20;
+
 enum class LineEnd { kLine, kInterrupted, kEnd };
 
 struct TypedLine {
@@ -33,7 +36,8 @@ using CompleteFn = std::function<std::vector<std::string>(const std::string& beg
 /// for this user alone; empty: none is kept.
 std::unique_ptr<LineSource> edited_lines(const std::filesystem::path& history, CompleteFn complete);
 
-/// Standard input as it comes.
+/// Standard input as it comes. Throws ConfigError for a line that is longer than a question may be, or that is not
+/// UTF-8, and std::system_error where it cannot be read.
 std::unique_ptr<LineSource> plain_lines();
 
 }  // namespace slime::chat

@@ -26,6 +26,7 @@
 #include "core/json.h"
 #include "hub/settings.h"
 #include "report/terminal.h"
+#include "text/unicode/unicode.h"
 
 namespace slime::cli {
 namespace {
@@ -71,6 +72,15 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--api-key-file", options.api_key_file,
                  "of a server: a file with its key (or set SLIME_API_KEY)");
   app.add_flag("--no-history", options.keeps_no_history, "keep no questions for the arrow keys");
+}
+
+void require_utf8(const Options& options) {
+  const auto require = [](const char* flag, const std::string& text) {
+    if (!text::is_valid_utf8(text)) throw ConfigError(fmt::format("{}: is not UTF-8", flag));
+  };
+  require("--message", options.message);
+  require("--system", options.system);
+  for (const std::string& word : options.settings) require("--set", word);
 }
 
 json::array read_tools(const std::string& file) {
@@ -141,6 +151,7 @@ int chat(std::span<const std::string> arguments) {
   if (app.count("--message") > 0 && options.message.empty())
     throw ConfigError(
         "--message: should be a question, is empty; without it standard input is read");
+  require_utf8(options);
   chat::ChatOptions how{.tools = read_tools(options.tools_file), .shows_json = options.shows_json};
   chat::Settings settings = read_settings(options.settings);
   const bool is_typed =

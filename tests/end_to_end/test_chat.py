@@ -149,6 +149,23 @@ def test_an_answer_that_standard_output_cannot_take_ends_the_chat(model):
         assert "no answer" not in done.stderr
 
 
+def test_questions_have_a_bound_and_are_text(model):
+    long = b"x" * (1 << 20)
+    for lines, message in [
+        (long + b"x\n", "line 1: is longer than 1 MiB"),
+        (b"\\\n" + long + b"\n", "a question may have 1 MiB"),
+        (b"[say:PARIS]\nParis \xff\n", "line 2: is not UTF-8"),
+    ]:
+        done = subprocess.run([str(SLIME), "chat", str(model), "--device", "cpu"], input=lines, capture_output=True, timeout=LIMIT)
+        assert done.returncode == 2 and message in done.stderr.decode(), done.stderr
+    endless = f"yes x | tr -d '\\n' | {SLIME} chat {model} --device cpu"
+    done = subprocess.run(["bash", "-c", endless], capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 2 and "line 1: is longer" in done.stderr, done.stderr
+    for words in [["--message", b"\xff"], ["--message", "x", "--system", b"\xff"], ["--message", "x", "--set", b"stop=\xff"]]:
+        done = subprocess.run([str(SLIME), "chat", str(model), "--device", "cpu", *words], capture_output=True, timeout=LIMIT)
+        assert done.returncode == 2 and b": is not UTF-8" in done.stderr, done.stderr
+
+
 def test_a_server_is_asked_by_its_address(model):
     command = [str(SLIME), "serve", "--model", str(model), "--device", "cpu", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
