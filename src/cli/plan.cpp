@@ -11,6 +11,7 @@
 #include "core/json.h"
 #include "estimate/plan.h"
 #include "model/config.h"
+#include "roles/run_adapters.h"
 
 namespace slime::cli {
 namespace {
@@ -66,6 +67,7 @@ estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Opti
     throw ConfigError("--hf-checkpoint: missing; a folder with the model's config.json");
   estimate::PlanConfig plan;
   plan.model = model::read_model_config(config.hf_checkpoint);
+  if (config.trains_adapters()) plan.adapters = roles::adapter_form(config, plan.model);
   plan.workload.prompts = config.rollout_batch_size;
   plan.workload.samples = config.n_samples_per_prompt;
   plan.workload.prompt_tokens = options.prompt_tokens;

@@ -15,7 +15,8 @@ struct Share {
   double rows = 0;                // of its pipeline and context-parallel part
   double cache_numbers = 0;       // keys and values of a row, all its layers
   double dispatched = 0;          // numbers of a row to experts, all its layers
-  double dense = 0, experts = 0;  // parameters
+  double dense = 0, experts = 0;  // numbers that are trained
+  double bytes_of_number = kElementBytes;
   double micro_batches = 0;
   /// Forward, backward, and the forward pass once more where it is computed again.
   double passes_forward = 1;
@@ -29,6 +30,11 @@ Share share_of(const ModelShape& shape, const comm::ParallelLayout& layout,
     const TrainerRank rank = rank_of(shape, layout, workload, stage);
     Share share{.dense = static_cast<double>(rank.dense),
                 .experts = static_cast<double>(rank.experts)};
+    if (shape.trains_adapters) {
+      share.dense = static_cast<double>(rank.adapters);
+      share.experts = static_cast<double>(rank.expert_adapters);
+      share.bytes_of_number = 4;
+    }
     for (const model::LayerRange& range : model::layers_of_stage(layout, stage, num_layers)) {
       for (int64_t i = range.begin; i < range.end; ++i) {
         const BlockShape& block = shape.blocks[static_cast<size_t>(i)];
@@ -98,9 +104,9 @@ std::vector<Collective> collectives_of_step(const ModelShape& shape,
     all.push_back(std::move(one));
   }
   add("gradients scattered (float32)", comm::Axis::kDpCp, 1, 4 * share.dense);
-  add("weights gathered", comm::Axis::kDpCp, 1, kElementBytes * share.dense);
+  add("weights gathered", comm::Axis::kDpCp, 1, share.bytes_of_number * share.dense);
   add("experts' gradients scattered (float32)", comm::Axis::kEdp, 1, 4 * share.experts);
-  add("experts' weights gathered", comm::Axis::kEdp, 1, kElementBytes * share.experts);
+  add("experts' weights gathered", comm::Axis::kEdp, 1, share.bytes_of_number * share.experts);
   return all;
 }
 
@@ -109,7 +115,9 @@ StepTime step_time(const ModelShape& shape, const comm::ParallelLayout& layout,
                    const std::vector<Collective>& collectives) {
   const auto rows = static_cast<double>(workload.rows());
   const double pairs = workload.pairs();
-  const double passes = workload.recompute == model::Recompute::kFull ? 4 : 3;
+  // Beside adapters no gradients of the model's own matrices are computed.
+  const double backward = shape.trains_adapters ? 1 : 2;
+  const double passes = (workload.recompute == model::Recompute::kFull ? 2 : 1) + backward;
   StepTime time;
   double slowest = 0;
   for (int stage = 0; stage < layout.pp; ++stage) {
@@ -125,7 +133,7 @@ StepTime step_time(const ModelShape& shape, const comm::ParallelLayout& layout,
       }
     }
     if (stage == layout.pp - 1) dense += train::head_flops(shape.hidden, shape.vocab) * rows;
-    time.flops += 3 * (dense + experts);
+    time.flops += (1 + backward) * (dense + experts);
     slowest = std::max(slowest, passes * (dense / rates.products.per_second +
                                           experts / rates.expert_products.per_second));
   }

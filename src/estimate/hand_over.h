@@ -16,7 +16,7 @@ struct Engines {
 };
 
 /// What an engine's device receives in an update: its slices, less what the same device holds as a
-/// trainer. Nothing moves where trainer and engine divide the model alike on the same devices.
+/// trainer; of a run of adapters these alone. Nothing moves where trainer and engine divide the model alike on the same devices.
 Collective hand_over(const ModelShape& shape, const comm::ParallelLayout& layout,
                      const Engines& engines, const Rates& rates);
 

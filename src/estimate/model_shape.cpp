@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "estimate/workload.h"
+#include "model/adapter_tensors.h"
 #include "model/network.h"
 
 namespace slime::estimate {
@@ -26,6 +27,13 @@ bool is_whole(const model::NamedWeight& weight, const model::ExpertsConfig& expe
   return weight.full_shape.size() < 2 || weight.name.ends_with("." + router);
 }
 
+/// The number in "model.layers.7...".
+size_t layer_of(std::string_view name) {
+  size_t layer = 0;
+  std::from_chars(name.data() + kLayers.size(), name.data() + name.size(), layer);
+  return layer;
+}
+
 void add(const model::NamedWeight& weight, const model::ModelConfig& config, ModelShape& shape) {
   const std::string_view name = weight.name;
   if (!name.starts_with(kLayers)) {
@@ -33,8 +41,7 @@ void add(const model::NamedWeight& weight, const model::ModelConfig& config, Mod
     if (name == "lm_head.weight") shape.head = count(weight);
     return;
   }
-  size_t layer = 0;
-  std::from_chars(name.data() + kLayers.size(), name.data() + name.size(), layer);
+  const size_t layer = layer_of(name);
   check(layer < shape.blocks.size(), "a weight is of one of the layers");
   BlockShape& block = shape.blocks[layer];
   const bool is_expert = name.find("." + config.experts.names.prefix + ".experts.") != name.npos;
@@ -43,7 +50,43 @@ void add(const model::NamedWeight& weight, const model::ModelConfig& config, Mod
                                       : block.sliced) += count(weight);
 }
 
+AdapterShape& adapters_at(std::string_view name, ModelShape& shape) {
+  if (name.starts_with(kLayers)) return shape.blocks.at(layer_of(name)).adapters;
+  return name.starts_with("lm_head.") ? shape.head_adapters : shape.embedding_adapters;
+}
+
+/// Ranks that divide a matrix divide the half of its pair that faces its divided side; the other half, at
+/// the residual stream, is whole on each. B stands behind its A.
+void add_adapters(const std::vector<model::NamedWeight>& tensors, const model::ModelConfig& config,
+                  ModelShape& shape) {
+  constexpr std::string_view kOfPeft = "base_model.model.";
+  const std::string experts = "." + config.experts.names.prefix + ".experts.";
+  bool is_a_whole = false;
+  for (const model::NamedWeight& weight : tensors) {
+    const std::string_view name = std::string_view(weight.name).substr(kOfPeft.size());
+    AdapterShape& adapters = adapters_at(name, shape);
+    bool is_at_stream = is_whole(weight, config.experts);  // of a tensor that is trained whole
+    if (name.ends_with(".lora_A.weight")) {
+      is_at_stream = is_a_whole = weight.full_shape.back() == config.hidden_size;
+    } else if (name.ends_with(".lora_B.weight")) {
+      is_at_stream = !is_a_whole;
+    } else if (name.find(".lora_embedding_") != name.npos) {
+      is_at_stream = weight.full_shape.front() == config.hidden_size;
+    }
+    const bool is_expert = name.find(experts) != name.npos;
+    (is_expert      ? adapters.experts
+     : is_at_stream ? adapters.whole
+                    : adapters.sliced) += count(weight);
+  }
+}
+
 }  // namespace
+
+int64_t ModelShape::adapters() const {
+  int64_t all = embedding_adapters.numbers() + head_adapters.numbers();
+  for (const BlockShape& block : blocks) all += block.adapters.numbers();
+  return all;
+}
 
 int64_t ModelShape::parameters() const {
   int64_t all = embedding + head + hidden;  // and the final norm
@@ -61,7 +104,7 @@ int64_t ModelShape::active_parameters(const model::ModelConfig& config) const {
   return active;
 }
 
-ModelShape shape_of(const model::ModelConfig& config) {
+ModelShape shape_of(const model::ModelConfig& config, const model::AdapterForm* adapters) {
   // What a family's layers say of themselves needs no numbers.
   const std::unique_ptr<model::Network> network =
       model::make_blank_network(config, kPlannedPrecision);
@@ -82,6 +125,12 @@ ModelShape shape_of(const model::ModelConfig& config) {
     block.costs = needs.costs;
     block.cache = needs.cache;
     block.window = config.window.empty() ? 0 : config.window[i];
+  }
+  if (adapters != nullptr) {
+    shape.trains_adapters = true;
+    const model::AdapterTensors tensors(config, network->weights(), *adapters,
+                                        comm::Mesh::single());
+    add_adapters(tensors.weights().tensors(), config, shape);
   }
   return shape;
 }

@@ -7,10 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "model/adapter_config.h"
 #include "model/config.h"
 #include "model/costs.h"
 
 namespace slime::estimate {
+
+/// Numbers of adapters by who holds them.
+struct AdapterShape {
+  int64_t whole = 0;    // on every tensor-parallel rank: the halves at the residual stream
+  int64_t sliced = 0;   // divided among tensor-parallel ranks: the other halves
+  int64_t experts = 0;  // of routed experts: divided among ep x etp ranks
+
+  int64_t numbers() const { return whole + sliced + experts; }
+};
 
 /// One block. Parameters by who holds them.
 struct BlockShape {
@@ -20,6 +30,8 @@ struct BlockShape {
   int64_t dispatched_numbers = 0;  // per token, to experts and back each: K x hidden; 0 without
 
   double expert_flops = 0;  // of costs.flops_per_token, those in routed experts
+
+  AdapterShape adapters;  // trained in the place of the parameters; zeros without
 
   model::Costs costs;
   model::CacheSpec cache;
@@ -35,14 +47,20 @@ struct ModelShape {
   int64_t embedding = 0;     // parameters
   int64_t head = 0;          // 0 where it is the embedding
   int64_t capped_heads = 0;  // query heads with capped scores
+  /// Of embedding and output layer, where adapters are asked for there.
+  AdapterShape embedding_adapters, head_adapters;
+  bool trains_adapters = false;
   std::vector<BlockShape> blocks;
 
   int64_t parameters() const;
+  /// Numbers of all adapters; 0 where the parameters themselves are trained.
+  int64_t adapters() const;
   /// Those that a token's forward pass multiplies with.
   int64_t active_parameters(const model::ModelConfig& config) const;
 };
 
-/// Throws ConfigError for a model type that is not known.
-ModelShape shape_of(const model::ModelConfig& config);
+/// Throws ConfigError for a model type that is not known. `adapters`: what is trained in the place of the
+/// parameters; null: those are.
+ModelShape shape_of(const model::ModelConfig& config, const model::AdapterForm* adapters = nullptr);
 
 }  // namespace slime::estimate

@@ -68,7 +68,8 @@ void choose_engines(Plan& plan) {
 
 Plan make_plan(PlanConfig config) {
   Plan plan{.config = std::move(config)};
-  plan.shape = shape_of(plan.config.model);
+  const auto& adapters = plan.config.adapters;
+  plan.shape = shape_of(plan.config.model, adapters ? &*adapters : nullptr);
   plan.candidates = candidates(plan.shape, divisible_of(plan.config.model), plan.config.workload,
                                plan.config.trainers, plan.config.wanted, plan.config.rates);
   choose_engines(plan);

@@ -10,12 +10,15 @@
 #include "core/json.h"
 #include "estimate/hand_over.h"
 #include "estimate/layouts.h"
+#include "model/adapter_config.h"
 #include "model/config.h"
 
 namespace slime::estimate {
 
 struct PlanConfig {
   model::ModelConfig model;
+  /// Adapters that are trained in the place of the model's weights; nothing: those are trained.
+  std::optional<model::AdapterForm> adapters;
   Workload workload;
   Devices trainers;
   bool colocates = true;

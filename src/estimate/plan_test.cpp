@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/clock.h"
 #include "core/error.h"
+#include "model/adapters.h"
 
 namespace slime::estimate {
 namespace {
@@ -120,6 +122,122 @@ TEST(PlanMemory, OfOneDeviceIsWhatTheTrainerPredicts) {
     EXPECT_EQ(ours.optimizer + 12 * padding, theirs.optimizer);
     EXPECT_EQ(ours.activations, theirs.activations);
   }
+}
+
+model::AdapterForm all_linear(const model::ModelConfig& config) {
+  return model::form_of({.rank = 4, .alpha = 8, .targets = {"all-linear"}}, config);
+}
+
+TEST(PlanMemory, OfAdaptersIsTheModelOnceAndWhatTheirTrainerAllocates) {
+  const model::ModelConfig config = parsed(dense_config());
+  const model::AdapterForm form = all_linear(config);
+  const ModelShape shape = shape_of(config, &form);
+  // Of a block q 64 x 64, k and v 32 x 64, output 64 x 64; gate, up and down between 64 and 96.
+  EXPECT_EQ(shape.adapters(), 4 * 4 * (128 + 96 + 96 + 128 + 3 * 160));
+  Workload workload = dense_plan().workload;
+  workload.has_reference = true;
+  const TrainerMemory ours = stages_of(shape, {}, workload).front().memory;
+  EXPECT_EQ(ours.others, 0) << "the reference is the model without its adapter";
+
+  const model::Precision precision = model::Precision::of("bfloat16");
+  const auto network = model::make_blank_network(config, precision);
+  model::add_adapters(*network, form);
+  const SystemClock clock;
+  train::Trainer trainer(*network, {}, clock);
+  network->trained().enable_grad();
+  EXPECT_FALSE(network->weights().grad().defined()) << "the model's own weights stay";
+  const auto padding = [](const model::Weights& weights) {
+    return weights.num_elements() - weights.num_parameters();
+  };
+  const auto bytes = [](const Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); };
+  int64_t moments = 0;
+  for (const train::OwnedShard& own : trainer.optimizer().owned()) {
+    EXPECT_TRUE(own.master.is_alias_of(network->trained().flat()));
+    moments += bytes(own.first_moment) + bytes(own.second_moment);
+  }
+  const int64_t base = 2 * padding(network->weights()), own = 4 * padding(network->trained());
+  EXPECT_EQ(ours.weights + base + own,
+            bytes(network->weights().flat()) + bytes(network->trained().flat()));
+  EXPECT_EQ(ours.gradients + own, bytes(network->trained().grad()));
+  EXPECT_EQ(ours.optimizer + 2 * own, moments);
+  const TrainerMemory theirs =
+      memory_of(rank_of(*network, precision, {}, {}, workload.micro_batch_tokens));
+  EXPECT_EQ(theirs.weights, ours.weights + base + own);
+  EXPECT_EQ(theirs.gradients, ours.gradients + own);
+  EXPECT_EQ(theirs.optimizer, ours.optimizer + 2 * own);
+}
+
+TEST(PlanMemory, TensorParallelRanksDivideOneHalfOfAPair) {
+  const model::ModelConfig config = parsed(dense_config());
+  const model::AdapterForm form = all_linear(config);
+  const ModelShape shape = shape_of(config, &form);
+  // At the stream: seven halves of 64. Behind it: q 64, k and v 32, into output 64, three times 96.
+  EXPECT_EQ(shape.blocks[0].adapters.whole, 4 * 7 * 64);
+  EXPECT_EQ(shape.blocks[0].adapters.sliced, 4 * (64 + 32 + 32 + 64 + 3 * 96));
+}
+
+TEST(PlanMemory, OfExpertsAdaptersIsSharedByFewerRanks) {
+  TrainerRank rank{.dense = 80,
+                   .experts = 40,
+                   .adapters = 16,
+                   .expert_adapters = 8,
+                   .layout = {.dp = 2, .tp = 2, .cp = 2, .ep = 4},
+                   .precision = {.weights = at::kBFloat16, .activations = at::kBFloat16},
+                   .copies = 1};
+  const TrainerMemory memory = memory_of(rank);
+  EXPECT_EQ(memory.weights, 2 * 120 + 4 * 24);
+  EXPECT_EQ(memory.gradients, 4 * 24);
+  EXPECT_EQ(memory.optimizer, 8 * 16 / 4 + 8 * 8 / 2);
+  EXPECT_EQ(memory.others, 2 * 120) << "a teacher has no adapter";
+}
+
+/// Qwen3-4B and 32B as published: dense, 36 and 64 layers.
+PlanConfig plan_of_qwen3(int64_t hidden, int64_t width, int64_t layers, int64_t heads,
+                         bool is_tied) {
+  json::object config = dense_config();
+  config["hidden_size"] = hidden;
+  config["intermediate_size"] = width;
+  config["num_hidden_layers"] = layers;
+  config["num_attention_heads"] = heads;
+  config["num_key_value_heads"] = 8;
+  config["head_dim"] = 128;
+  config["vocab_size"] = 151936;
+  config["tie_word_embeddings"] = is_tied;
+  PlanConfig plan{.model = parsed(config)};
+  plan.adapters = model::form_of({.rank = 32, .alpha = 32, .targets = {"all-linear"}}, plan.model);
+  plan.trainers = {.hosts = 1, .per_host = 1};
+  plan.workload.has_reference = true;
+  return plan;
+}
+
+TEST(PlanAdapters, Of4BTrainInTwelveGibibytesBesideTheModel) {
+  const Plan plan = make_plan(plan_of_qwen3(2560, 9728, 36, 32, true));
+  const TrainerMemory& memory = plan.best().stages.front().memory;
+  EXPECT_LT(memory.peak() - 2 * plan.shape.parameters(), int64_t{12} << 30);
+  EXPECT_EQ(plan.config.workload.micro_batch_tokens, 16384);
+}
+
+TEST(PlanAdapters, Of32BFitOnOneDeviceWhereAllWeightsDoNot) {
+  PlanConfig config = plan_of_qwen3(5120, 25600, 64, 64, false);
+  const Plan plan = make_plan(config);
+  EXPECT_TRUE(plan.fits) << plan.best().largest_stage() / 1000000000 << " GB";
+  EXPECT_THAT(to_table(plan), HasSubstr("adapters  268.4 million numbers in float32"));
+  config.adapters.reset();
+  EXPECT_FALSE(make_plan(config).fits);
+}
+
+TEST(PlanAdapters, TravelAlone) {
+  PlanConfig config = dense_plan();
+  config.adapters = all_linear(config.model);
+  config.trainers = {1, 1};
+  config.colocates = false;
+  config.rollout_devices = 1;
+  const Plan plan = make_plan(config);
+  EXPECT_EQ(plan.update.bytes, 4.0 * static_cast<double>(plan.shape.adapters()));
+  config.wanted = {.tp = 1, .pp = 1, .cp = 1};
+  config.trainers = {1, 2};
+  EXPECT_EQ(named(make_plan(config).best().collectives, "gradients scattered (float32)").bytes,
+            4.0 * static_cast<double>(plan.shape.adapters()) / 2);
 }
 
 TEST(PlanMemory, IsDividedByTheAxes) {

@@ -24,20 +24,28 @@ TrainerRank rank_of(const ModelShape& shape, const comm::ParallelLayout& layout,
                    .precision = kPlannedPrecision,
                    .recompute = workload.recompute,
                    .optimizer_on_host = workload.optimizer_on_host,
-                   .copies = workload.has_reference ? 1 : 0,
+                   // Beside adapters the reference is the model without them.
+                   .copies = workload.has_reference && !shape.trains_adapters ? 1 : 0,
                    .tokens = workload.micro_batch_tokens};
   const auto num_layers = static_cast<int64_t>(shape.blocks.size());
+  const auto add_adapters = [&](const AdapterShape& adapters) {
+    rank.adapters += adapters.whole + adapters.sliced / layout.tp;
+    rank.expert_adapters += adapters.experts / (layout.ep * layout.etp);
+  };
   for (const model::LayerRange& range : model::layers_of_stage(layout, stage, num_layers)) {
     for (int64_t i = range.begin; i < range.end; ++i) {
       const BlockShape& block = shape.blocks[static_cast<size_t>(i)];
       rank.dense += block.whole + block.sliced / layout.tp;
       rank.experts += block.experts / (layout.ep * layout.etp);
+      add_adapters(block.adapters);
       rank.blocks.push_back(block.costs);
     }
   }
   const bool is_tied = shape.head == 0;
   if (stage == 0 || (rank.has_head && is_tied)) rank.dense += shape.embedding / layout.tp;
   if (rank.has_head) rank.dense += shape.hidden + shape.head / layout.tp;
+  if (stage == 0) add_adapters(shape.embedding_adapters);
+  if (rank.has_head) add_adapters(shape.head_adapters);
   // One forward, one backward: a stage holds as many as there are stages from it to the end.
   rank.micro_batches = std::min<int64_t>(layout.pp - stage, num_micro_batches(layout, workload));
   return rank;

@@ -21,6 +21,13 @@ void print_head(const Plan& plan, Buffer out) {
   fmt::format_to(out, "model     {}, {:.1f} billion parameters, {:.1f} active, {} layers\n",
                  plan.shape.model_type, billions(plan.shape.parameters()),
                  billions(plan.shape.active_parameters(config.model)), plan.shape.blocks.size());
+  if (plan.shape.trains_adapters) {
+    fmt::format_to(
+        out,
+        "adapters  {:.1f} million numbers in float32; the model's own have no gradients, "
+        "moments or copy\n",
+        static_cast<double>(plan.shape.adapters()) / 1e6);
+  }
   fmt::format_to(out, "step      {} prompts x {} samples, {} + {} tokens: {} rows to train\n",
                  config.workload.prompts, config.workload.samples, config.workload.prompt_tokens,
                  config.workload.response_tokens, config.workload.rows());
@@ -160,6 +167,7 @@ json::object to_json(const Plan& plan) {
   for (const Collective& one : best.collectives) collectives.push_back(to_object(one));
   return {{"is_prediction", true},
           {"parameters", plan.shape.parameters()},
+          {"adapter_numbers", plan.shape.adapters()},
           {"fits", plan.fits},
           {"layout", json::object{{"tp", layout.tp},
                                   {"cp", layout.cp},

@@ -58,14 +58,16 @@ TrainerMemory memory_of(const TrainerRank& rank) {
   memory.optimizer = rank.optimizer_on_host
                          ? train::StreamedAdam::device_bytes(rank.parameters(), has_master)
                          : on_device;
-  if (rank.adapters > 0) {  // in float32, their own masters
-    const int64_t bytes = wide * rank.adapters;
+  const int64_t copy = memory.weights;
+  if (rank.adapters + rank.expert_adapters > 0) {  // in float32, their own masters
+    const int64_t bytes = wide * (rank.adapters + rank.expert_adapters);
     memory.weights += bytes;
     memory.gradients = bytes;
-    memory.optimizer = 2 * bytes / (rank.layout.dp * rank.layout.cp);
+    memory.optimizer = 2 * wide * rank.adapters / (rank.layout.dp * rank.layout.cp) +
+                       2 * wide * rank.expert_adapters / rank.layout.edp();
   }
-  memory.others = rank.copies * memory.weights +
-                  (rank.has_critic && !rank.critic_optimizer_on_host ? on_device : 0);
+  memory.others =
+      rank.copies * copy + (rank.has_critic && !rank.critic_optimizer_on_host ? on_device : 0);
   memory.activations = activation_bytes(rank);
   const bool is_on_cpu = rank.precision.device.is_cpu();
   if (!is_on_cpu) memory.activations += plain_attention_bytes(rank);
@@ -97,7 +99,10 @@ TrainerRank rank_of(model::Network& network, const model::Precision& precision,
                    .micro_batches = layout.pp};
   for (const model::BlockNeeds& block : network.blocks()) rank.blocks.push_back(block.costs);
   const bool has_adapters = network.adapters() != nullptr;
-  if (has_adapters) rank.adapters = network.trained().num_elements();
+  if (has_adapters) {
+    rank.adapters = network.trained().experts_begin();
+    rank.expert_adapters = network.trained().num_elements() - rank.adapters;
+  }
   rank.copies = (needs_reference(config) && !has_adapters ? 1 : 0) +
                 (config.has_teacher_model ? 1 : 0) + (config.keep_old_actor ? 2 : 0) +
                 (config.critic ? 1 : 0);

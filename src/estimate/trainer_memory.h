@@ -34,8 +34,10 @@ struct TrainerRank {
   // Of the model, as the rank holds it.
   int64_t dense = 0;    // parameters that all ranks of dp x cp share
   int64_t experts = 0;  // those of routed experts, which ranks of edp share
-  /// Numbers of adapters, which are trained in the place of the parameters; 0: there are none.
+  /// Numbers of adapters, which are trained in the place of the parameters; 0: there are none. Those of
+  /// routed experts apart, as above.
   int64_t adapters = 0;
+  int64_t expert_adapters = 0;
   std::vector<model::Costs> blocks;  // of whole tensors
   int64_t hidden = 0;
   int64_t vocab = 0;

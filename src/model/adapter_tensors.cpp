@@ -345,7 +345,8 @@ AdapterTensors::AdapterTensors(const ModelConfig& config, const Weights& base,
     : form_(form) {
   Maker(*this, config, base, mesh).make();
   const at::NoGradGuard no_grad;
-  const bool is_narrow = base.flat().scalar_type() == at::kBFloat16 && kernels::cpu::has_tiles();
+  const bool is_narrow = base.flat().is_cpu() && base.flat().scalar_type() == at::kBFloat16 &&
+                         kernels::cpu::has_tiles();
   if (!saved_.empty() && is_narrow) {
     throw ConfigError(
         fmt::format("modules_to_save: {} is trained in float32, and this processor computes in "
