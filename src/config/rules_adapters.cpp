@@ -54,13 +54,13 @@ void check_adapters(ParsedFlags& flags, Problems& problems) {
              "tensor, pipeline or context parallelism and --lora-dropout",
              "ranks would drop other numbers than one rank");
   }
-  constexpr double kHighest = 2e-6;
-  if (config.lr <= kHighest) {
+  // Rates of whole networks: 1e-6 from rewards, 1e-5 from given answers.
+  const bool is_supervised = config.is_supervised();
+  if (config.lr <= (is_supervised ? 2e-5 : 2e-6)) {
     flags.warnings.push_back(
         fmt::format("--lr {}: is a rate for all weights; adapters learn at about ten times that, "
-                    "such as 1e-5 to "
-                    "4e-5",
-                    config.lr));
+                    "such as {}",
+                    config.lr, is_supervised ? "1e-4 to 4e-4" : "1e-5 to 4e-5"));
   }
 }
 

@@ -50,6 +50,20 @@ Checked checked(const std::string& more) {
   return result;
 }
 
+TEST(Validate, ARateForAllWeightsIsToldOfAdapters) {
+  const auto is_told = [](const std::string& flags) {
+    const Checked result = checked("--device cpu --lora-rank 4 " + flags);
+    EXPECT_EQ(result.error, "");
+    return ::testing::Value(result.flags.warnings, Contains(HasSubstr("about ten times that")));
+  };
+  const std::string rows =
+      "--loss-type sft_loss --rollout-function-path slime.rollout.sft_rollout.generate_rollout ";
+  EXPECT_TRUE(is_told("--rm-type math --lr 1e-6"));
+  EXPECT_FALSE(is_told("--rm-type math --lr 1e-5"));
+  EXPECT_TRUE(is_told(rows + "--lr 1e-5")) << "of given answers rates are greater";
+  EXPECT_FALSE(is_told(rows + "--lr 2e-4"));
+}
+
 TEST(Validate, PathsThatAreNotHereAreNotedAndTheRestIsChecked) {
   const Checked result = checked(
       "--rm-type math --use-kl-loss --ref-load /nowhere/reference --eval-interval 2 "
