@@ -1,6 +1,7 @@
 """Rewards of a script: forms told apart by their parameters, errors with the sample; advantages of a group."""
 
 import asyncio
+import json
 import math
 
 import pytest
@@ -128,6 +129,13 @@ def test_rows_have_metadata_of_their_other_fields(tmp_path):
     assert read_rows(tmp_path / "a.jsonl") == [row] == read_rows([row])
     with pytest.raises(ValueError, match='no "prompt"; it has text'):
         read_rows([{"text": 1}])
+
+
+def test_rows_of_a_file_end_at_line_feeds_alone(tmp_path):
+    texts = ["a\u2028b", "c\u0085d", "e\x1ef"]
+    lines = (json.dumps({"prompt": text}, ensure_ascii=False) for text in texts)
+    (tmp_path / "a.jsonl").write_bytes("\r\n".join(lines).encode())
+    assert [row["prompt"] for row in read_rows(tmp_path / "a.jsonl")] == texts
 
 
 def test_the_data_of_a_pass():

@@ -87,8 +87,9 @@ def read_rows(prompts: Any) -> list[dict[str, Any]]:
         path = Path(prompts)
         if path.suffix not in (".jsonl", ".json"):
             raise ValueError(f"prompts {path}: a .jsonl or .json file, or a list, is read here; slime.grpo and slime.start(flags) read more")
-        text = path.read_text()
-        prompts = json.loads(text) if path.suffix == ".json" else [json.loads(line) for line in text.splitlines() if line.strip()]
+        text = path.read_text(encoding="utf-8")
+        # Not splitlines(), which also cuts at U+2028 and others that a text of JSON may contain as they are.
+        prompts = json.loads(text) if path.suffix == ".json" else [json.loads(line) for line in text.split("\n") if line.strip()]
     rows = [_row_of(each) for each in prompts]
     if not rows:
         raise ValueError("prompts: there are none")

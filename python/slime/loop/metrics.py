@@ -13,7 +13,7 @@ def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
     """One record a step; of two rows with the same number the later one counts."""
     records: dict[int, dict[str, Any]] = {}
     try:
-        lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+        lines = (run_dir / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
         lines = []
     for line in lines:
