@@ -112,8 +112,9 @@ std::optional<Listing> RepoCache::listing(const std::string& commit) const {
       RepoFile file{.path = std::string(entry.at("path").as_string()),
                     .size = entry.at("size").as_int64(),
                     .checksum = std::string(entry.at("checksum").as_string())};
-      if (!is_safe_path(file.path) || !(file.checksum.empty() || is_checksum(file.checksum)))
-        return std::nullopt;
+      const bool has_form = is_safe_path(file.path) && file.size >= -1 &&
+                            (file.checksum.empty() || is_checksum(file.checksum));
+      if (!has_form) return std::nullopt;
       listing.files.push_back(std::move(file));
     }
   } catch (const std::exception&) {

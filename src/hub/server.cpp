@@ -6,7 +6,7 @@
 #include <charconv>
 #include <thread>
 
-#include "core/json.h"
+#include "hub/file_list.h"
 
 namespace slime::hub {
 namespace {
@@ -15,7 +15,6 @@ using std::chrono::milliseconds;
 
 constexpr int kMostRedirects = 8;
 constexpr std::size_t kListingBytes = std::size_t{128} << 20;
-constexpr std::size_t kMostListed = 200'000;
 constexpr milliseconds kLongestWait{300'000};
 constexpr int kDoublings = 5;
 constexpr std::string_view kFileList = "its list of files";
@@ -57,35 +56,6 @@ std::string kind_word(const HubName& name) {
 
 std::string page_of(const HubName& name, const Settings& settings) {
   return settings.endpoint + (name.kind == Kind::kModel ? "/" : "/datasets/") + name.repo;
-}
-
-RepoFile to_file(const json::value& value) {
-  const json::object& entry = value.as_object();
-  RepoFile file{.path = std::string(entry.at("rfilename").as_string()), .size = -1, .checksum = ""};
-  if (const json::value* size = entry.if_contains("size"); size != nullptr && size->is_int64())
-    file.size = size->get_int64();
-  const json::value* large = entry.if_contains("lfs");
-  const json::object* lfs = large == nullptr ? nullptr : large->if_object();
-  const json::value* checksum =
-      lfs != nullptr ? lfs->if_contains("sha256") : entry.if_contains("blobId");
-  if (checksum != nullptr && checksum->is_string() && is_checksum(checksum->get_string()))
-    file.checksum = std::string(checksum->get_string());
-  return file;
-}
-
-/// Throws std::exception for another form than the hub's.
-Listing to_listing(const json::value& answer) {
-  Listing listing{.commit = std::string(answer.as_object().at("sha").as_string()), .files = {}};
-  if (!is_commit(listing.commit)) throw std::runtime_error("sha is no commit");
-  const json::array& siblings = answer.as_object().at("siblings").as_array();
-  if (siblings.size() > kMostListed) throw std::runtime_error("more files than 200,000");
-  for (const json::value& each : siblings) {
-    RepoFile file = to_file(each);
-    if (!is_safe_path(file.path))
-      throw std::runtime_error("a file has the path " + json_text(std::string_view(file.path)));
-    listing.files.push_back(std::move(file));
-  }
-  return listing;
 }
 
 /// "bytes 100-199/200" begins at 100; -1: it says nothing of the kind.
@@ -178,7 +148,7 @@ Listing Server::list(const HubName& name, const std::string& revision) const {
     }
     if (answer && answer->status == 200) {
       try {
-        return to_listing(parse_json(body, name.text()));
+        return parse_file_list(body, name.text());
       } catch (const std::exception& error) {
         throw ConfigError(fmt::format("{}: {} does not speak the routes of the hub: {}",
                                       name.text(), settings_.endpoint, error.what()));

@@ -294,6 +294,11 @@ def seeds(target):
     elif target == "hub_files_fuzz":
         page = b"---\nconfigs:\n- config_name: main\n  data_files:\n  - split: train\n    path: data/train-*\n- config_name: b\n  data_files: '**/*.csv'\n---\n"
         yield from (word + b"\n" + page for word in (b"a/b:train[:3]", b"a/b@v1:b/train", b"hf://datasets/a/b:main/x.jsonl", b"a/b"))
+    elif target == "hub_file_list_fuzz":
+        large = {"rfilename": "x/model.safetensors", "size": 9, "blobId": "a" * 40, "lfs": {"sha256": "b" * 64, "size": 9}}
+        files = [{"rfilename": "config.json", "size": 7, "blobId": "a" * 40}, large, {"rfilename": "../x", "size": None}]
+        yield from (json.dumps({"sha": "a" * 40, "siblings": files[:n]}).encode() for n in (0, 2, 3))
+        yield json.dumps({"commit": "a" * 40, "files": [{"path": "config.json", "size": 7, "checksum": "a" * 40}]}).encode()
     elif target == "json_values_fuzz":
         yield from ((ROOT / "tests" / "fixtures" / "rows" / name).read_bytes() for name in ("list.json", "objects.json"))
         yield from (b"[]", b'[{"a": "]\\""}, 1]', b'{"a": 1}{"b": [2]}', b"\xef\xbb\xbf[null]")
