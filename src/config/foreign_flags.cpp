@@ -12,6 +12,8 @@
 namespace slime::config {
 namespace {
 
+constexpr std::string_view kUpload = "slime export RUN OUT, then hf upload NAME OUT";
+constexpr std::string_view kOwnEnd = "a break in a loop of Python (docs/python.md)";
 constexpr std::string_view kQuantised =
     "nothing: weights are trained in --dtype bfloat16, float16 or float32";
 
@@ -183,6 +185,8 @@ constexpr Foreign kForeign[] = {
     {"answer-key", "--label-key"},
     {"shuffle", "--rollout-shuffle"},
     {"max-samples", "--prompt-data FILE@[0:N]"},
+    {"eval-only", "slime eval MODEL --data NAME=FILE"},
+    {"do-eval", "--eval-interval; without training slime eval"},
     {"eval-steps", "--eval-interval"},
     {"eval-freq", "--eval-interval"},
     {"eval-every", "--eval-interval"},
@@ -202,6 +206,10 @@ constexpr Foreign kForeign[] = {
     {"resume", "--load; a run goes on by itself in its --run-dir"},
     {"resume-from-checkpoint", "--load; a run goes on by itself in its --run-dir"},
     {"load-checkpoint", "--load; a run goes on by itself in its --run-dir"},
+    {"push-to-hub", kUpload},
+    {"hub-model-id", kUpload},
+    {"early-stopping", kOwnEnd},
+    {"early-stopping-patience", kOwnEnd},
     {"overwrite-output-dir", "--overwrite"},
     {"logging-dir", "--run-dir"},
     {"logging-steps", "nothing: every step is logged"},

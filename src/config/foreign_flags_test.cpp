@@ -52,6 +52,8 @@ TEST(UnknownFlags, NamesOfOtherSystemsAreAnsweredWithOurs) {
         std::pair{"--max-steps 10", "--num-rollout"},
         std::pair{"--per-device-train-batch-size 4", "--micro-batch-size"},
         std::pair{"--num-generations 8", "--n-samples-per-prompt"},
+        std::pair{"--eval-only", "slime eval"}, std::pair{"--push-to-hub", "slime export"},
+        std::pair{"--early-stopping 3", "a break in a loop of Python"},
         std::pair{"--init-kl-coef 0.1", "--kl-coef"},
         std::pair{"--zero-stage 3", "--tensor-model-parallel-size"}}) {
     const std::string text = refusal_of(kComplete + theirs);
