@@ -177,6 +177,23 @@ std::string use_section(const std::string& title) {
       title);
 }
 
+/// The name of a model in the hub's cache: models--OWNER--NAME somewhere in the path.
+std::optional<std::string> name_in_cache(std::string_view path) {
+  constexpr std::string_view kCached = "models--";
+  const std::size_t begin = path.find(kCached);
+  if (begin == std::string_view::npos) return std::nullopt;
+  std::string name(path.substr(begin + kCached.size()));
+  name.erase(std::min(name.size(), name.find('/')));
+  if (const std::size_t owner = name.find("--"); owner != std::string::npos)
+    name.replace(owner, 2, "/");
+  return name;
+}
+
+std::string last_part(std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
 }  // namespace
 
 std::string without_place(std::string_view word) {
@@ -185,22 +202,12 @@ std::string without_place(std::string_view word) {
     if (scheme == "hf") return std::string(word);
     return "(an address)";
   }
-  constexpr std::string_view kCached = "models--";
-  if (const std::size_t begin = word.find(kCached); begin != std::string_view::npos) {
-    std::string name(word.substr(begin + kCached.size()));
-    name.erase(std::min(name.size(), name.find('/')));
-    if (const std::size_t owner = name.find("--"); owner != std::string::npos)
-      name.replace(owner, 2, "/");
-    return name;
-  }
+  if (const auto name = name_in_cache(word)) return *name;
   std::error_code none;
   const bool is_place = word.starts_with('/') || word.starts_with("./") ||
                         word.starts_with("../") || word.starts_with('~') ||
                         (word.find('/') != std::string_view::npos && fs::exists(word, none));
-  if (!is_place) return std::string(word);
-  std::string_view rest = word;
-  while (rest.ends_with('/')) rest.remove_suffix(1);
-  return std::string(rest.substr(rest.rfind('/') + 1));
+  return is_place ? last_part(word) : std::string(word);
 }
 
 std::string model_card(const CardOf& of) {
@@ -209,10 +216,13 @@ std::string model_card(const CardOf& of) {
   if (!of.run.empty()) run = report::read_run_record(of.run / "run.json", problems);
   const json::object& flags = object_of(run, "flags");
   const json::value* model = find(run, "model");
-  const std::string base =
-      model != nullptr && model->is_string() ? without_place(std::string(model->get_string())) : "";
+  // A run names the directory of its model; others know only a name in the hub's cache.
+  const std::string directory =
+      model != nullptr && model->is_string() ? std::string(model->get_string()) : "";
+  const std::optional<std::string> published = name_in_cache(directory);
+  const std::string base = published ? *published : last_part(directory);
   std::string text = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n";
-  if (base.find('/') != std::string::npos) text += fmt::format("base_model: {}\n", base);
+  if (published) text += fmt::format("base_model: {}\n", *published);
   text += "tags:\n- slime\n---\n\n";
   text += fmt::format("# {}\n\n", of.title);
   if (of.run.empty()) {
