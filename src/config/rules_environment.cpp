@@ -39,6 +39,24 @@ bool is_object(const std::string& text) {
   return value && value->is_object();
 }
 
+/// Episodes of verifiers come back as traces, which have tokens and log-probs and nothing else of the sampler's.
+void check_traces(const RunConfig& config, Problems& problems) {
+  const std::string& environment = config.environment.peek();
+  if (!environment.starts_with("verifiers:")) return;
+  const auto refuse = [&](bool is_given, std::string_view flag, std::string_view what,
+                          std::string_view instead) {
+    problems.require(!is_given, fmt::format("--environment {} and {}: the traces of verifiers keep "
+                                            "no {}; {}",
+                                            environment, flag, what, instead));
+  };
+  refuse(config.rollout_top_p < 1, fmt::format("--rollout-top-p {}", config.rollout_top_p.peek()),
+         "tokens that the sampler chose among", "use 1");
+  refuse(config.use_score_centering, "--use-score-centering",
+         "log-probs of tokens that were not drawn", "leave it out");
+  refuse(config.use_rollout_routing_replay, "--use-rollout-routing-replay", "experts of the tokens",
+         "leave it out");
+}
+
 }  // namespace
 
 void check_environment(const ParsedFlags& flags, Problems& problems) {
@@ -53,6 +71,7 @@ void check_environment(const ParsedFlags& flags, Problems& problems) {
                    fmt::format("--environment {} and --loss-type {}: rows are trained as they are, "
                                "nothing is generated; leave one out",
                                environment, flags.config.loss_type.peek()));
+  check_traces(flags.config, problems);
   const std::string& arguments = flags.config.environment_args.peek();
   problems.require(
       is_object(arguments),

@@ -14,8 +14,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-std::vector<std::string> problems_of(const std::string& more) {
-  std::istringstream stream("--hf-checkpoint /tmp --environment gym:my_game:make " + more);
+std::vector<std::string> problems_of(const std::string& more,
+                                     const std::string& environment = "gym:my_game:make") {
+  std::istringstream stream("--hf-checkpoint /tmp --environment " + environment + " " + more);
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   Problems problems({});
@@ -39,6 +40,16 @@ TEST(RulesOfEnvironments, ItsSettingsAreAnObjectAndRowsAreNotTrained) {
                           "slime.rollout.sft_rollout.generate_rollout"),
               ElementsAre(HasSubstr("and --rollout-function-path"),
                           HasSubstr("rows are trained as they are")));
+}
+
+TEST(RulesOfEnvironments, TracesOfVerifiersKeepNoRecordsOfTheSampler) {
+  const std::string all = "--rollout-top-p 0.9 --use-score-centering --use-rollout-routing-replay";
+  EXPECT_THAT(problems_of(all, "verifiers:gsm8k"),
+              ElementsAre(HasSubstr("--environment verifiers:gsm8k and --rollout-top-p 0.9: "),
+                          HasSubstr(" and --use-score-centering: "),
+                          HasSubstr(" and --use-rollout-routing-replay: ")));
+  EXPECT_THAT(problems_of("--rollout-top-p 1", "verifiers:gsm8k"), IsEmpty());
+  EXPECT_THAT(problems_of("--rollout-top-p 0.9"), IsEmpty());
 }
 
 }  // namespace
