@@ -21,6 +21,7 @@ from verifiers.v1.utils.loaders import default_harness_id, environment_class, en
 
 from slime import turns
 from slime.environments import EnvironmentProblem, Score
+from slime.environments.drawn_versions import DrawnVersions
 from slime.utils.http_utils import post
 from slime.utils.types import Sample
 
@@ -28,7 +29,7 @@ __all__ = ["Connector"]
 
 HARNESS = "slime_chat"  # verifiers imports a harness by this name
 _SAME_NAMES = ("temperature", "top_p", "top_k", "min_p", "stop", "repetition_penalty")
-_versions = {}  # by (ids, log-probs): which weights drew an answer of the token route, until its sample is made
+_versions = DrawnVersions()  # of answers of the token route
 
 
 def _note_versions(parse):
@@ -38,7 +39,7 @@ def _note_versions(parse):
             runs = [[run["version"], run["end"] - run["start"]] for run in choice.get("weight_versions") or []]
             entries = (choice.get("logprobs") or {}).get("content") or []
             if runs and choice.get("token_ids"):
-                _versions[tuple(choice["token_ids"]), tuple(each["logprob"] for each in entries)] = runs
+                _versions.note(choice["token_ids"], [each["logprob"] for each in entries], runs)
         return answer
 
     return parse_and_note
@@ -110,11 +111,30 @@ class Connector:
             model="slime-actor", client=client, sampling=SamplingConfig(**sampling, max_tokens=asked.get("max_new_tokens"))
         )
         episode = await self._environment.run_slot(self._environment.slots(built)[0], context)
+        try:
+            return await self._trained_samples(episode, sample, engine)
+        finally:
+            _forget(episode.traces)  # of agents that are not trained, and of what failed
+
+    @staticmethod
+    async def _trained_samples(episode, sample, engine):
         errors = [*episode.errors, *(error for trace in episode.traces if not trace.ok for error in trace.errors)]
         if errors:
             raise RuntimeError(f"{errors[0].type}: {errors[0].message}\n{errors[0].traceback or ''}".rstrip())
         trained = [trace for trace in episode.traces if trace.agent.trainable]
         return [made for trace in trained for made in await _samples_of(trace, sample, engine)]
+
+
+def _drawn_in(node):
+    """The ids that the model drew in a node of a trace; none where it drew none."""
+    count = sum(node.mask) if node.sampled else 0
+    return node.token_ids[-count:] if count else []
+
+
+def _forget(traces):
+    for node in (node for trace in traces for branch in trace.branches for node in branch.nodes):
+        if drawn := _drawn_in(node):
+            _versions.take(drawn, node.logprobs)
 
 
 async def _samples_of(trace, base, engine):
@@ -126,12 +146,11 @@ async def _samples_of(trace, base, engine):
         tokens, mask = branch.token_ids, []
         for node in branch.nodes:
             is_first = id(node) not in trained
-            if node.sampled and is_first and any(node.mask):
-                count = sum(node.mask)
-                drawn = node.token_ids[-count:]
-                runs = _versions.pop((tuple(drawn), tuple(node.logprobs)), None)
+            drawn = _drawn_in(node)
+            if drawn and is_first:
+                runs = _versions.take(drawn, node.logprobs)
                 if runs:
-                    prompt = tokens[: len(mask) + len(node.mask) - count]
+                    prompt = tokens[: len(mask) + len(node.mask) - len(drawn)]
                     turns.note({"output_ids": drawn, "meta_info": {"weight_version_runs": runs}, "prompt_ids": prompt})
             trained.add(id(node))
             mask += [int(each and is_first and branch.trainable) for each in node.mask]
