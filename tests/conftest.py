@@ -1,6 +1,9 @@
-"""Tests that take long and repeat at random instants what others check at fixed ones run with --nightly (./dev test nightly)."""
+"""Tests that take long and repeat at random instants what others check at fixed ones run with --nightly (./dev test nightly).
+None begins after SLIME_TEST_END (seconds since 1970; ./dev sets it by SLIME_TEST_MINUTES)."""
 
+import os
 import signal
+import time
 
 import pytest
 
@@ -21,6 +24,12 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "nightly" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="a nightly test: ./dev test nightly"))
+
+
+def pytest_runtest_setup(item):
+    end = os.environ.get("SLIME_TEST_END")
+    if end and time.time() > float(end):
+        pytest.skip(f"the {os.environ.get('SLIME_TEST_MINUTES', '')} minutes of SLIME_TEST_MINUTES were over")
 
 
 @pytest.fixture
