@@ -20,8 +20,17 @@ if(SLIME_WARNINGS_ARE_ERRORS)
 endif()
 target_compile_options(slime_flags INTERFACE ${slime_warning_options})
 
+# GCC frees memory when it has 1 GB, not from 0.1 GB on: 5 to 15 % of the time of a unit, none of which needs more.
+set(slime_memory_options)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND slime_memory_options --param=ggc-min-heapsize=1000000)
+endif()
+target_compile_options(slime_flags INTERFACE ${slime_memory_options})
+
 # The same object comes out with and without them, so a compiler cache need not tell them apart.
 if(SLIME_CCACHE AND slime_warning_options)
   list(JOIN slime_warning_options " " slime_ignored)
+  list(JOIN slime_memory_options " " slime_ignored_too)
+  string(APPEND slime_ignored " ${slime_ignored_too}")
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env "CCACHE_IGNOREOPTIONS=${slime_ignored}" ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
