@@ -5,8 +5,8 @@
 namespace slime::engine {
 namespace {
 
-struct Read {
-  explicit Read(std::string_view text) : body(parse_json(text, "body").get_object()) {
+struct ReadMessages {
+  explicit ReadMessages(std::string_view text) : body(parse_json(text, "body").get_object()) {
     AnthropicConversation read = read_anthropic_messages(FieldReader(body, "", problems));
     messages = std::move(read.messages);
     continues = read.continues_final_message;
@@ -20,7 +20,7 @@ struct Read {
 json::value expected(std::string_view text) { return parse_json(text, "expected"); }
 
 TEST(AnthropicMessages, SystemAndTextsAreMessages) {
-  const Read read(R"({"system":[{"type":"text","text":"Be brief.","cache_control":{}}],
+  const ReadMessages read(R"({"system":[{"type":"text","text":"Be brief.","cache_control":{}}],
       "messages":[{"role":"user","content":"Hi"}]})");
   EXPECT_TRUE(read.problems.empty());
   EXPECT_EQ(read.messages, expected(R"([
@@ -30,7 +30,7 @@ TEST(AnthropicMessages, SystemAndTextsAreMessages) {
 }
 
 TEST(AnthropicMessages, BlocksOfATurnAreOneMessageAndResultsAreMessagesInFront) {
-  const Read read(R"({"messages":[{"role":"user","content":"weather?"},
+  const ReadMessages read(R"({"messages":[{"role":"user","content":"weather?"},
       {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},
        {"type":"redacted_thinking","data":"x"},{"type":"text","text":"I look."},
        {"type":"tool_use","id":"toolu_1","name":"f","input":{"a":1}}]},
@@ -47,7 +47,7 @@ TEST(AnthropicMessages, BlocksOfATurnAreOneMessageAndResultsAreMessagesInFront) 
 }
 
 TEST(AnthropicMessages, NeighboursOfOneRoleAreOneMessage) {
-  const Read read(R"({"messages":[{"role":"user","content":"a"},
+  const ReadMessages read(R"({"messages":[{"role":"user","content":"a"},
       {"role":"user","content":[{"type":"text","text":"b"}]},
       {"role":"assistant","content":"c"},{"role":"assistant","content":"d"},
       {"role":"user","content":"e"}]})");
@@ -58,21 +58,22 @@ TEST(AnthropicMessages, NeighboursOfOneRoleAreOneMessage) {
 
 TEST(AnthropicMessages, ALastMessageOfTheAssistantIsContinuedUnlessItHasCalls) {
   const std::string begin = R"({"messages":[{"role":"user","content":"a"},{"role":"assistant",)";
-  EXPECT_TRUE(Read(begin + R"("content":"The answer is"}]})").continues);
-  EXPECT_FALSE(Read(begin + R"("content":[{"type":"tool_use","id":"t","name":"f","input":{}}]}]})")
-                   .continues);
-  EXPECT_FALSE(Read(begin + R"("content":[]}]})").continues);
+  EXPECT_TRUE(ReadMessages(begin + R"("content":"The answer is"}]})").continues);
+  EXPECT_FALSE(
+      ReadMessages(begin + R"("content":[{"type":"tool_use","id":"t","name":"f","input":{}}]}]})")
+          .continues);
+  EXPECT_FALSE(ReadMessages(begin + R"("content":[]}]})").continues);
 }
 
 TEST(AnthropicMessages, ASystemMessageMayStandInTheMiddle) {
-  const Read read(R"({"messages":[{"role":"user","content":"a"},
+  const ReadMessages read(R"({"messages":[{"role":"user","content":"a"},
       {"role":"system","content":[{"type":"text","text":"s"}]},{"role":"user","content":"b"}]})");
   EXPECT_EQ(read.messages.at_pointer("/1/role"), "system");
   EXPECT_EQ(read.messages.get_array().size(), 3u);
 }
 
 TEST(AnthropicMessages, DocumentsOfTextAreTheirText) {
-  const Read read(R"({"messages":[{"role":"user","content":[
+  const ReadMessages read(R"({"messages":[{"role":"user","content":[
       {"type":"document","title":"T","source":{"type":"text","media_type":"text/plain","data":"D"}},
       {"type":"search_result","title":"S","source":"u","content":[{"type":"text","text":"r"}]}]}]})");
   EXPECT_TRUE(read.problems.empty()) << read.problems[0];
@@ -98,7 +99,7 @@ TEST(AnthropicMessages, NamesTheBlockThatIsWrong) {
            "messages[0].content[0].type is \"tool_result\", which does not stand here"},
           {R"({"system":7,"messages":[{"role":"user","content":"a"}]})", "system must be a list"},
       }) {
-    const Read read(body);
+    const ReadMessages read(body);
     ASSERT_FALSE(read.problems.empty()) << body;
     EXPECT_TRUE(read.problems[0].starts_with(problem)) << read.problems[0];
   }

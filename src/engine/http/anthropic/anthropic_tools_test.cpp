@@ -7,8 +7,8 @@ namespace {
 
 using Mode = ToolChoice::Mode;
 
-struct Read {
-  explicit Read(std::string_view text) : body(parse_json(text, "body").get_object()) {
+struct ReadTools {
+  explicit ReadTools(std::string_view text) : body(parse_json(text, "body").get_object()) {
     tools = read_anthropic_tools(FieldReader(body, "", problems), warnings);
   }
   json::object body;
@@ -17,7 +17,7 @@ struct Read {
 };
 
 TEST(AnthropicTools, AreFunctionsAndThoseWithoutSchemaAreLeftOut) {
-  const Read read(R"({"tools":[{"name":"f","description":"d","input_schema":{"type":"object"}},
+  const ReadTools read(R"({"tools":[{"name":"f","description":"d","input_schema":{"type":"object"}},
       {"type":"web_search_20250305","name":"web_search"}],
       "tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true}})");
   EXPECT_TRUE(read.problems.empty());
@@ -42,7 +42,7 @@ TEST(AnthropicTools, NamesWhatIsWrong) {
                "tool_choice":{"type":"tool","name":"bash"}})",
             "tool_choice.name is \"bash\""},
        }) {
-    const Read read(body);
+    const ReadTools read(body);
     ASSERT_EQ(read.problems.size(), 1u) << body;
     EXPECT_TRUE(read.problems[0].starts_with(problem)) << read.problems[0];
   }

@@ -7,8 +7,8 @@
 namespace slime::engine {
 namespace {
 
-struct Read {
-  explicit Read(std::string_view text) : body(parse_json(text, "body").get_object()) {
+struct ReadItems {
+  explicit ReadItems(std::string_view text) : body(parse_json(text, "body").get_object()) {
     messages = messages_of_input(FieldReader(body, "", problems), warnings);
   }
   json::object body;
@@ -19,13 +19,13 @@ struct Read {
 json::value expected(std::string_view text) { return parse_json(text, "expected"); }
 
 TEST(ResponsesItems, InstructionsAndATextAreTwoMessages) {
-  const Read read(R"({"instructions":"Be brief.","input":"Hello"})");
+  const ReadItems read(R"({"instructions":"Be brief.","input":"Hello"})");
   EXPECT_EQ(read.messages, expected(R"([{"role":"system","content":"Be brief."},
       {"role":"user","content":"Hello"}])"));
 }
 
 TEST(ResponsesItems, WhatTheAssistantDidUpToATurnOfAnotherIsOneMessage) {
-  const Read read(R"({"input":[
+  const ReadItems read(R"({"input":[
       {"role":"user","content":[{"type":"input_text","text":"list"}]},
       {"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"hm"}],
        "encrypted_content":null},
@@ -51,22 +51,23 @@ TEST(ResponsesItems, WhatTheAssistantDidUpToATurnOfAnotherIsOneMessage) {
 }
 
 TEST(ResponsesItems, TwoMessagesOfTheAssistantStayTwo) {
-  const Read read(
+  const ReadItems read(
       R"({"input":[{"role":"assistant","content":"a"},{"role":"assistant","content":"b"}]})");
   EXPECT_EQ(read.messages.get_array().size(), 2u);
 }
 
 TEST(ResponsesItems, ThoughtsComeBackFromTheirEnvelope) {
   const std::string packed = pack_reasoning("hm");
-  const Read read(R"({"input":[{"type":"reasoning","summary":[{"type":"summary_text","text":"s"}],
+  const ReadItems read(
+      R"({"input":[{"type":"reasoning","summary":[{"type":"summary_text","text":"s"}],
       "encrypted_content":")" +
-                  packed + R"("},{"role":"assistant","content":"a"}]})");
+      packed + R"("},{"role":"assistant","content":"a"}]})");
   EXPECT_EQ(read.messages.at_pointer("/0/reasoning_content"), "hm");
-  const Read foreign(R"({"input":[{"type":"reasoning","summary":[],"encrypted_content":"gAAA"},
+  const ReadItems foreign(R"({"input":[{"type":"reasoning","summary":[],"encrypted_content":"gAAA"},
       {"role":"assistant","content":"a"}]})");
   EXPECT_TRUE(foreign.problems.empty());
   EXPECT_EQ(foreign.warnings.size(), 1u);
-  const Read changed(R"({"input":[{"type":"reasoning","summary":[],
+  const ReadItems changed(R"({"input":[{"type":"reasoning","summary":[],
       "encrypted_content":"slime.reasoning.1.!"}]})");
   EXPECT_EQ(
       changed.problems,
@@ -74,7 +75,7 @@ TEST(ResponsesItems, ThoughtsComeBackFromTheirEnvelope) {
 }
 
 TEST(ResponsesItems, CallsOfToolsThatClientsRunAreCallsOfThoseNames) {
-  const Read read(R"({"input":[
+  const ReadItems read(R"({"input":[
       {"type":"local_shell_call","id":"l1","call_id":"c1","status":"completed",
        "action":{"type":"exec","command":["ls"],"env":{}}},
       {"type":"local_shell_call_output","id":"c1","output":"{\"output\":\"a\"}"},
@@ -101,7 +102,7 @@ TEST(ResponsesItems, NamesTheItemThatIsWrong) {
             "input[0].call_id is missing"},
            {R"({"input":["a"]})", "input[0] must be an object"},
        }) {
-    const Read read(body);
+    const ReadItems read(body);
     ASSERT_FALSE(read.problems.empty()) << body;
     EXPECT_TRUE(read.problems[0].starts_with(problem)) << read.problems[0];
   }

@@ -7,8 +7,8 @@ namespace {
 
 using Mode = ToolChoice::Mode;
 
-struct Read {
-  explicit Read(std::string_view text) : body(parse_json(text, "body").get_object()) {
+struct ReadResponseTools {
+  explicit ReadResponseTools(std::string_view text) : body(parse_json(text, "body").get_object()) {
     const FieldReader fields(body, "", problems);
     tools = ResponsesTools::read(fields, warnings);
     choice = tools.read_choice(fields);
@@ -20,7 +20,8 @@ struct Read {
 };
 
 TEST(ResponsesTools, FunctionsCustomToolsAndNamespacesAreChatTools) {
-  const Read read(R"({"tools":[{"type":"function","name":"f","description":"d","strict":false,
+  const ReadResponseTools read(
+      R"({"tools":[{"type":"function","name":"f","description":"d","strict":false,
       "parameters":{"type":"object"}},{"type":"custom","name":"p","format":{"type":"text"}},
       {"type":"namespace","name":"n","tools":[{"type":"function","name":"r"}]}]})");
   EXPECT_TRUE(read.problems.empty());
@@ -34,7 +35,8 @@ TEST(ResponsesTools, FunctionsCustomToolsAndNamespacesAreChatTools) {
 }
 
 TEST(ResponsesTools, ToolsOfOpenAisHostsAreLeftOutWithAWarning) {
-  const Read read(R"({"tools":[{"type":"web_search"},{"type":"function","name":"f"}]})");
+  const ReadResponseTools read(
+      R"({"tools":[{"type":"web_search"},{"type":"function","name":"f"}]})");
   EXPECT_TRUE(read.problems.empty());
   EXPECT_EQ(read.tools.chat_tools().size(), 1u);
   ASSERT_EQ(read.warnings.size(), 1u);
@@ -45,7 +47,7 @@ TEST(ResponsesTools, ReadsEachFormOfTheChoice) {
   const std::string tools = R"("tools":[{"type":"web_search"},{"type":"function","name":"f"},
       {"type":"namespace","name":"n","tools":[{"type":"custom","name":"c"}]}])";
   const auto choice = [&](const std::string& value) {
-    const Read read("{" + tools + ",\"tool_choice\":" + value + "}");
+    const ReadResponseTools read("{" + tools + ",\"tool_choice\":" + value + "}");
     EXPECT_TRUE(read.problems.empty()) << value << ": " << read.problems[0];
     return read.choice;
   };
@@ -75,7 +77,7 @@ TEST(ResponsesTools, NamesWhatIsWrong) {
            {R"({"tool_choice":{"type":"function","name":"g"}})", "tool_choice.name is \"g\""},
            {R"({"tool_choice":3})", "tool_choice must be"},
        }) {
-    const Read read(body);
+    const ReadResponseTools read(body);
     ASSERT_EQ(read.problems.size(), 1u) << body;
     EXPECT_TRUE(read.problems[0].starts_with(problem)) << read.problems[0];
   }
