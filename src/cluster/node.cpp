@@ -34,8 +34,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kConnectTimeout{5'000};  // of one try
 constexpr milliseconds kHandshakeTimeout{10'000};
 constexpr milliseconds kBetweenTries{500};
-constexpr milliseconds kSendTimeout{30'000};
-constexpr milliseconds kPingPeriod{1'000};
+constexpr milliseconds kReportTimeout{30'000};
 constexpr int kLookMilliseconds = 50;  // how late an ended worker is noticed
 
 void say(const std::string& line) {
@@ -206,7 +205,7 @@ class Node final {
   }
 
   void send(NodeFrame type, const std::string& payload) {
-    if (!channel_->send(static_cast<uint32_t>(type), payload, kSendTimeout))
+    if (!channel_->send(static_cast<uint32_t>(type), payload, kReportTimeout))
       throw std::runtime_error("the controller is gone");
   }
 

@@ -10,6 +10,7 @@
 /// Payloads are JSON objects. Each connection begins with the handshake of net/handshake.h, in which a host
 /// claims a NodeHello and a worker's connection a WorkerHello.
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -27,6 +28,9 @@ enum class NodeFrame : uint32_t {
   kNotStarted = 110,
   kEnded = 111,
 };
+
+/// How often each side says that it is there.
+inline constexpr std::chrono::milliseconds kPingPeriod{1'000};
 
 /// Roles of the handshake.
 inline constexpr const char* kNodeRole = "host";

@@ -18,8 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kWatchMilliseconds = 100;
-constexpr milliseconds kPingPeriod{1'000};
-constexpr milliseconds kSendTimeout{5'000};
+constexpr milliseconds kAnswerTimeout{5'000};
 constexpr milliseconds kKillLimit{5'000};
 constexpr uint64_t kNewsLimitBytes = uint64_t{16} << 20;
 constexpr milliseconds kTellPeriod{10'000};
@@ -27,7 +26,7 @@ constexpr milliseconds kAbsence{1'000};
 
 void answer(net::FrameChannel& channel, NodeFrame type, const std::string& text = "") {
   try {
-    channel.send(static_cast<uint32_t>(type), text, kSendTimeout);
+    channel.send(static_cast<uint32_t>(type), text, kAnswerTimeout);
   } catch (const net::FrameError&) {  // it does not read, and goes
   }
 }

@@ -13,17 +13,18 @@
 namespace slime::net {
 namespace {
 
-constexpr std::chrono::milliseconds kLong{5'000};
+constexpr std::chrono::milliseconds kPatience{5'000};
 
 int accepted(int listening) {
   pollfd waiting{.fd = listening, .events = POLLIN, .revents = 0};
-  ::poll(&waiting, 1, static_cast<int>(kLong.count()));
+  ::poll(&waiting, 1, static_cast<int>(kPatience.count()));
   return accept_from(listening);
 }
 
 TEST(PeerUser, IsTheOneWhoHoldsTheOtherEndAndNobodyOnceItIsClosed) {
   const int listening = listen_on("127.0.0.1", 0);
-  const int own = connect_to("127.0.0.1", port_of(listening), kLong), peer = accepted(listening);
+  const int own = connect_to("127.0.0.1", port_of(listening), kPatience),
+            peer = accepted(listening);
   EXPECT_EQ(user_of_peer(peer), ::geteuid());
   EXPECT_TRUE(is_own_user(user_of_peer(peer)));
   ASSERT_EQ(::send(own, "a request", 9, MSG_NOSIGNAL), 9);
@@ -39,7 +40,7 @@ TEST(PeerUser, AnotherUserIsTold) {
   const pid_t child = ::fork();
   if (child == 0) {
     bool is_well = ::setresuid(65'534, 65'534, 65'534) == 0;
-    const int own = connect_to("127.0.0.1", port, kLong);
+    const int own = connect_to("127.0.0.1", port, kPatience);
     char byte = 0;
     is_well &= ::read(own, &byte, 1) == 0;  // until the test closes it
     ::_exit(is_well ? 0 : 1);

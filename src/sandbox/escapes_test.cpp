@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <thread>
 
@@ -33,11 +32,6 @@ using testing::HasSubstr;
 using testing::Not;
 
 const std::filesystem::path kPrograms = "tests/sandbox/escapes";
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 std::string random_word() {
   std::random_device seed;

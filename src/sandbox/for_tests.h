@@ -1,17 +1,20 @@
 #pragma once
 
-/// Check for tests of whether bubblewrap itself works here, without our code: a broken sandbox of
-/// ours is then a failure and not a skipped test.
+/// Helpers of the tests of the sandbox.
 
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
 
 namespace slime::sandbox {
 
-/// Why not. Asked once.
+/// Why bubblewrap itself does not work here, if so, found without our code: a broken sandbox of ours
+/// is then a failure and not a skipped test. Asked once.
 inline const std::optional<std::string>& no_bubblewrap() {
   static const std::optional<std::string> kWhy = []() -> std::optional<std::string> {
     if (::access("/usr/bin/bwrap", X_OK) != 0)
@@ -27,6 +30,11 @@ inline const std::optional<std::string>& no_bubblewrap() {
     return std::nullopt;
   }();
   return kWhy;
+}
+
+inline std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
 }
 
 }  // namespace slime::sandbox

@@ -25,7 +25,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr const char* kProgram = "/usr/bin/bwrap";
+constexpr const char* kBubblewrap = "/usr/bin/bwrap";
 constexpr std::chrono::milliseconds kEndPatience{30'000};
 constexpr std::chrono::milliseconds kStartPatience{2'000};  // of a bwrap that has to give up
 constexpr int kFirstHanded = 10;  // descriptors that bubblewrap is given have numbers from here
@@ -145,7 +145,7 @@ void bury(pid_t bubblewrap) {
 Jail::Jail(const Limits& limits, const std::vector<std::filesystem::path>& readable,
            const std::optional<GpuFiles>& gpu)
     : person_(person_outside()) {
-  if (::access(kProgram, X_OK) != 0) {
+  if (::access(kBubblewrap, X_OK) != 0) {
     throw ConfigError(
         "model-written code runs in bubblewrap only, and there is no /usr/bin/bwrap: install "
         "Debian's package bubblewrap (apt install bubblewrap)");
@@ -156,7 +156,7 @@ Jail::Jail(const Limits& limits, const std::vector<std::filesystem::path>& reada
     handed.push_back(descriptor);
     return std::to_string(kFirstHanded + static_cast<int>(handed.size()) - 1);
   };
-  std::vector<std::string> words{kProgram,
+  std::vector<std::string> words{kBubblewrap,
                                  "--unshare-user",
                                  "--unshare-ipc",
                                  "--unshare-pid",
@@ -249,7 +249,7 @@ void Jail::start(const std::vector<std::string>& options, const std::vector<int>
     const uint64_t none = 0;
     ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
     char* const no_environment[] = {nullptr};
-    if (become(person_) == 0) ::execve(kProgram, pointers.data(), no_environment);
+    if (become(person_) == 0) ::execve(kBubblewrap, pointers.data(), no_environment);
     ::_exit(126);
   }
 

@@ -10,13 +10,12 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "train/checkpoint_directory.h"
+#include "train/network_for_tests.h"
 
 namespace slime::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-const std::string kModel = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
 
 /// A directory that is gone with the test.
 struct Scratch {
@@ -27,7 +26,7 @@ struct Scratch {
 
 const auto kIgnore = [](const std::string&) {};
 
-std::vector<Sample> some_samples(int64_t seed) {
+std::vector<Sample> unscored_samples(int64_t seed) {
   std::vector<Sample> samples(2);
   for (int64_t i = 0; i < 2; ++i) {
     samples[i].prompt_length = 2;
@@ -49,7 +48,7 @@ struct Trained {
   }
   void train(int64_t from, int64_t to) {
     for (int64_t step = from; step < to; ++step)
-      trainer->train(make_supervised_batch(some_samples(step)));
+      trainer->train(make_supervised_batch(unscored_samples(step)));
   }
   SystemClock clock;
   std::unique_ptr<model::Network> network;

@@ -6,27 +6,12 @@
 #include <string>
 
 #include "core/error.h"
+#include "train/network_for_tests.h"
 #include "train/pairs_for_tests.h"
 #include "train/trainer.h"
 
 namespace slime::train {
 namespace {
-
-const std::string kModel = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
-const SystemClock kClock;
-
-std::unique_ptr<model::Network> load(const std::string& dtype = "float32") {
-  return model::load_network(kModel, model::Precision::of(dtype));
-}
-
-TrainConfig config_for(int64_t global_batch_size, double lr = 1e-3) {
-  TrainConfig config;
-  config.batching.global_batch_size = global_batch_size;
-  config.batching.use_dynamic_batch_size = true;
-  config.batching.max_tokens_per_gpu = 64;
-  config.lr = {.lr = lr, .style = DecayStyle::kConstant};
-  return config;
-}
 
 /// Each token could only have been drawn as it was.
 void give_supports_of_one(std::vector<Group>& groups) {

@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_directory.h"
+#include "train/network_for_tests.h"
 
 namespace slime::train {
 namespace {
@@ -58,8 +59,6 @@ TEST(RunParts, WhatAFlagForgetsIsSaidOfThePartsThatTheRunHas) {
                                          HasSubstr("zero moments at step 0"))));
   EXPECT_TRUE(forgotten(kNoSaveOptim, {kReference}).empty());
 }
-
-const std::string kModel = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
 
 std::vector<Sample> some_samples(int64_t seed) {
   std::vector<Sample> samples(2);

@@ -9,15 +9,10 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "train/network_for_tests.h"
 
 namespace slime::train {
 namespace {
-
-const std::string kModel = SLIME_SOURCE_DIR "/tests/fixtures/models/qwen3";
-
-std::unique_ptr<model::Network> load() {
-  return model::load_network(kModel, model::Precision::of("float32"));
-}
 
 /// Two prompts, two responses each; the first of each is right.
 std::vector<Group> two_groups() {
@@ -49,8 +44,6 @@ TrainConfig grpo(int64_t global_batch_size) {
   config.lr = {.lr = 1e-3, .style = DecayStyle::kConstant};
   return config;
 }
-
-const SystemClock kClock;
 
 /// Flags that contradict are refused before (Validate.NamesEveryContradictionAtOnce).
 TEST(Trainer, AConfigurationThatContradictsItselfIsABug) {
