@@ -119,7 +119,7 @@ LISTED = [
     ("docs/first_hour.md", "python3 -m venv", NETWORK),
     ("docs/first_hour.md", "pip install", NETWORK),
     ("docs/first_hour.md", "export PATH", "of the installed wheel"),
-    ("docs/first_hour.md", "python3 tools/gguf_to_hf.py", NETWORK + ": the model comes from PyPI; tests/tools/gguf_to_hf_test.py"),
+    ("docs/first_hour.md", "python3 tools/gguf_to_hf.py", NETWORK + ": the model comes from PyPI; tests/python/test_gguf_to_hf.py"),
     *(
         ("docs/environments.md", f"slime train ... --environment {kind}:", f"needs a Python with {kind}; tests/end_to_end/test_environments.py")
         for kind in ("verifiers", "openenv", "harbor")

@@ -1,9 +1,4 @@
-#!/usr/bin/env python3
-"""Tests of tools/gguf_to_hf.py on tiny GGUF files made here.
-
-    pip install numpy gguf
-    python -m unittest tests/tools/gguf_to_hf_test.py
-"""
+"""Tests of tools/gguf_to_hf.py on tiny GGUF files made here."""
 
 import json
 import struct
@@ -233,7 +228,3 @@ class Tokenizers(unittest.TestCase):
         self.assertEqual(gguf_tokenizer.tokenizer_json(meta)["post_processor"]["special_tokens"]["<s>"]["ids"], [0])
         meta["tokenizer.ggml.add_bos_token"] = False
         self.assertIsNone(gguf_tokenizer.tokenizer_json(meta)["post_processor"])
-
-
-if __name__ == "__main__":
-    unittest.main()
