@@ -169,6 +169,7 @@ function(slime_module name)
   list(REMOVE_ITEM sources ${tests} ${CMAKE_SOURCE_DIR}/src/cli/main.cpp ${CMAKE_SOURCE_DIR}/src/cli/sandbox_main.cpp
        ${CMAKE_SOURCE_DIR}/src/bench/main.cpp)
   list(FILTER sources EXCLUDE REGEX "/src/kernels/cuda/")  # a library of its own: cmake/cuda.cmake
+  list(FILTER sources EXCLUDE REGEX "/src/kernels/hip/")  # its parts for HIP: docs/rocm.md
   list(FILTER sources EXCLUDE REGEX "/buffer/arrow/")  # a shared library of its own
   slime_allowed_libraries(allowed ${name})
   list(APPEND sources ${arg_SOURCES})

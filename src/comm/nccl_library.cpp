@@ -10,26 +10,30 @@
 namespace slime::comm {
 namespace {
 
-constexpr const char* kName = "libnccl.so.2";
+/// AMD's RCCL has NCCL's functions under NCCL's names; it counts where LibTorch's ROCm side is in the process.
+const char* name_of_library() {
+  static const bool is_rocm = ::dlopen("libtorch_hip.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+  return is_rocm ? "librccl.so.1" : "libnccl.so.2";
+}
 constexpr int kOldest = 21800;  // 2.18
 
 template <typename Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
-  if (function == nullptr) throw ConfigError(fmt::format("{} has no {}", kName, name));
+  if (function == nullptr) throw ConfigError(fmt::format("{} has no {}", name_of_library(), name));
 }
 
 NcclLibrary load() {
   // Multicast needs a fabric manager that many machines lack, and gains nothing between a few
   // devices. The user's own setting wins.
   ::setenv("NCCL_NVLS_ENABLE", "0", 0);
-  void* library = ::dlopen(kName, RTLD_NOW | RTLD_GLOBAL);
+  void* library = ::dlopen(name_of_library(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     throw ConfigError(fmt::format(
         "several ranks on GPUs talk through NCCL, and {} cannot be loaded: {}. It comes "
         "with the CUDA side of LibTorch (`SLIME_CUDA=1 ./dev setup`, or the wheel "
         "nvidia-nccl-cu13); put its folder into LD_LIBRARY_PATH",
-        kName, ::dlerror()));
+        name_of_library(), ::dlerror()));
   }
   NcclLibrary nccl{};
   find(library, "ncclGetVersion", nccl.get_version);
@@ -50,7 +54,8 @@ NcclLibrary load() {
   find(library, "ncclRecv", nccl.receive);
   int version = 0;
   if (nccl.get_version(&version) != NcclResult::kSuccess || version < kOldest)
-    throw ConfigError(fmt::format("{} is version {}; 2.18 or later is needed", kName, version));
+    throw ConfigError(
+        fmt::format("{} is version {}; 2.18 or later is needed", name_of_library(), version));
   return nccl;
 }
 

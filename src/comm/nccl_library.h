@@ -1,7 +1,8 @@
 #pragma once
 
 /// NCCL's C interface, as far as groups of ranks need it. The library (libnccl.so.2, from the wheel
-/// nvidia-nccl-cu13) is loaded with the first group of a GPU, so that the program starts without it;
+/// nvidia-nccl-cu13; beside LibTorch's ROCm side AMD's librccl.so.1, which has the same names) is loaded with the first group
+/// of a GPU, so that the program starts without it;
 /// what it exports is declared here, because its own header brings CUDA's into whatever includes it
 /// (docs/how/rank_groups.md). These declarations are those of every NCCL 2.
 

@@ -157,8 +157,11 @@ bool are_equal(const Tensor& x_N, std::span<const Range> shards) {
 /// Whether `stream` is being recorded; then its events cannot be asked.
 bool is_recording(NcclStream stream) {
   using IsCapturing = int(void*, int*);
-  static auto* const is_capturing =
-      reinterpret_cast<IsCapturing*>(::dlsym(RTLD_DEFAULT, "cudaStreamIsCapturing"));
+  static auto* const is_capturing = [] {
+    void* function = ::dlsym(RTLD_DEFAULT, "cudaStreamIsCapturing");
+    if (function == nullptr) function = ::dlsym(RTLD_DEFAULT, "hipStreamIsCapturing");
+    return reinterpret_cast<IsCapturing*>(function);
+  }();
   int status = 0;
   return is_capturing != nullptr && is_capturing(stream, &status) == 0 && status != 0;
 }

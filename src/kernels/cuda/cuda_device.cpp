@@ -1,12 +1,12 @@
 #include "kernels/cuda/cuda_device.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include "core/error.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/products/gated_product.h"
 #include "kernels/cuda/rows/rows.h"
+#include "kernels/cuda/torch_side.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -70,9 +70,7 @@ bool are_norms_ours(const Tensor& rows, const Tensor& q_norm_D, const Tensor& k_
           (q_norm_D.scalar_type() == rows.scalar_type() || q_norm_D.scalar_type() == at::kFloat));
 }
 
-cudaStream_t stream_of(const Tensor& tensor) {
-  return c10::cuda::getCurrentCUDAStream(tensor.get_device()).stream();
-}
+cudaStream_t stream_of(const Tensor& tensor) { return current_stream(tensor.get_device()); }
 
 Tensor CudaDevice::embedding(const Tensor& ids_T, const Tensor& table_VH,
                              at::ScalarType activations) const {

@@ -1,9 +1,7 @@
 #include "kernels/cuda/cuda_gpu.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/AllocatorConfig.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -14,34 +12,12 @@
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/sampling/sample.h"
 #include "kernels/cuda/shared_memory.h"
+#include "kernels/cuda/torch_side.h"
 #include "kernels/cuda/training/rows_backward.h"
 #include "kernels/cuda/virtual_memory.h"
 #include "kernels/gpu/paged_units.h"
 
 namespace slime::kernels::cuda {
-namespace {
-
-class RecordedGraph final : public GpuGraph {
- public:
-  RecordedGraph(const std::function<void()>& body, const at::cuda::MempoolId_t& pool) {
-    // Other threads may allocate meanwhile: only this one's calls belong to the recording.
-    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
-    try {
-      body();
-    } catch (...) {
-      graph_.capture_end();
-      throw;
-    }
-    graph_.capture_end();
-  }
-  void replay() override { graph_.replay(); }
-  at::cuda::MempoolId_t pool() const { return graph_.pool(); }
-
- private:
-  mutable at::cuda::CUDAGraph graph_;  // pool() reads it, but is not const
-};
-
-}  // namespace
 
 CudaGpu::CudaGpu(int index) : index_(index) {
   cudaDeviceProp properties{};
@@ -58,7 +34,7 @@ int64_t CudaGpu::free_bytes() const {
   return use.free + use.kept - use.tensors;
 }
 
-void CudaGpu::release_unused_memory() { c10::cuda::CUDACachingAllocator::emptyCache(); }
+void CudaGpu::release_unused_memory() { release_cached_memory(); }
 
 std::unique_ptr<GpuMemory> CudaGpu::reserve_memory(int64_t bytes) {
   return std::make_unique<VirtualMemory>(index_, bytes, mapped_bytes_);
@@ -112,20 +88,19 @@ void CudaGpu::unlock_pages(const Tensor& host) const {
 GpuMemoryUse CudaGpu::memory_use() const {
   size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index_);
-  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const AllocatorUse allocator = allocator_use(index_);
   GpuMemoryUse use;
   use.total = static_cast<int64_t>(total);
   use.free = static_cast<int64_t>(free);
   use.mapped = mapped_bytes_;
-  use.tensors = stats.allocated_bytes[kAll].current;
-  use.peak_tensors = stats.allocated_bytes[kAll].peak;
-  use.kept = stats.reserved_bytes[kAll].current;
-  use.peak_kept = stats.reserved_bytes[kAll].peak;
+  use.tensors = allocator.tensors;
+  use.peak_tensors = allocator.peak_tensors;
+  use.kept = allocator.kept;
+  use.peak_kept = allocator.peak_kept;
   return use;
 }
 
-void CudaGpu::reset_peak_memory() { c10::cuda::CUDACachingAllocator::resetPeakStats(index_); }
+void CudaGpu::reset_peak_memory() { reset_allocator_peaks(index_); }
 
 void CudaGpu::resolve_ids_(Tensor ids_T, const Tensor& sampled_R) const {
   resolve_ids(ids_T.data_ptr<int64_t>(), sampled_R.const_data_ptr<int32_t>(), ids_T.size(0),
@@ -361,9 +336,7 @@ void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows,
 
 std::unique_ptr<GpuGraph> CudaGpu::record(const std::function<void()>& body,
                                           const GpuGraph* neighbour) {
-  const auto* shared = static_cast<const RecordedGraph*>(neighbour);
-  return std::make_unique<RecordedGraph>(
-      body, shared == nullptr ? at::cuda::MempoolId_t{0, 0} : shared->pool());
+  return record_graph(body, neighbour);
 }
 
 }  // namespace slime::kernels::cuda

@@ -20,9 +20,11 @@ struct Driver {
   decltype(&cuMemSetAccess) set_access = nullptr;
   decltype(&cuMemGetAllocationGranularity) granularity = nullptr;
   decltype(&cuMemExportToShareableHandle) export_handle = nullptr;
+  /// Mappings are unmapped, and made accessible, one by one (kernels/gpu/mapped_pieces.h).
+  bool takes_one_piece = false;
 };
 
-/// Its library is in the process: the runtime loads it when it opens a GPU. Throws std::runtime_error
+/// Of driver_table.cpp, or kernels/hip/driver_table.cpp. Its library is in the process: the runtime loads it when it opens a GPU. Throws std::runtime_error
 /// for a driver that lacks one.
 const Driver& driver();
 

@@ -1,15 +1,14 @@
 #include "kernels/cuda/peer_memory.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <cstring>
 #include <stdexcept>
 
 #include "core/error.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/torch_side.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -20,14 +19,9 @@ struct Handle {
   int64_t offset, bytes;  // of the tensor in it
 };
 
-/// Of the allocation that the tensor is in.
-void* beginning_of_memory(const Tensor& tensor) {
-  try {
-    size_t size = 0;
-    return c10::cuda::CUDACachingAllocator::getBaseAllocation(tensor.data_ptr(), &size);
-  } catch (const c10::Error& error) {
-    throw std::runtime_error(error.what_without_backtrace());
-  }
+/// Calls of this thread go to the device while it lives.
+c10::DeviceGuard guard_of(int device) {
+  return c10::DeviceGuard({at::kCUDA, static_cast<c10::DeviceIndex>(device)});
 }
 
 /// An error that is only of this call must not be found by the next one.
@@ -40,8 +34,8 @@ void check_call(cudaError_t status, const char* what) {
 
 std::string exported_handle(const Tensor& tensor) {
   check(tensor.is_cuda() && tensor.is_contiguous(), "what is exported is contiguous and on a GPU");
-  const c10::cuda::CUDAGuard guard(tensor.device());
-  void* begin = beginning_of_memory(tensor);
+  const c10::DeviceGuard guard(tensor.device());
+  void* begin = beginning_of_allocation(tensor.data_ptr());
   Handle handle{.memory = {},
                 .offset = static_cast<char*>(tensor.data_ptr()) - static_cast<char*>(begin),
                 .bytes = static_cast<int64_t>(tensor.nbytes())};
@@ -58,7 +52,7 @@ IpcPeerMemory::IpcPeerMemory(int device, const std::string& handle_bytes) : devi
     throw std::runtime_error("these bytes are no handle of a GPU's memory");
   offset_ = handle.offset;
   size_ = handle.bytes;
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+  const c10::DeviceGuard guard = guard_of(device);
   check_call(cudaIpcOpenMemHandle(&memory_, handle.memory, cudaIpcMemLazyEnablePeerAccess),
              "reaching the memory of another process's GPU");
   try {
@@ -74,7 +68,7 @@ IpcPeerMemory::IpcPeerMemory(int device, const std::string& handle_bytes) : devi
 IpcPeerMemory::~IpcPeerMemory() { close(); }
 
 void IpcPeerMemory::close() {
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+  const c10::DeviceGuard guard = guard_of(device_);
   if (ends_ != nullptr) cudaEventDestroy(ends_);
   if (begins_ != nullptr) cudaEventDestroy(begins_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
@@ -84,9 +78,8 @@ void IpcPeerMemory::close() {
 double IpcPeerMemory::write(const Tensor& from) {
   check(from.is_contiguous(), "what goes to another device's memory is contiguous");
   check(static_cast<int64_t>(from.nbytes()) <= size_, "it fits into that memory");
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-  const cudaStream_t before =
-      c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_));
+  const c10::DeviceGuard guard = guard_of(device_);
+  const cudaStream_t before = current_stream(device_);
   check_cuda(cudaEventRecord(begins_, before), "waiting for what is to be copied");
   check_cuda(cudaStreamWaitEvent(stream_, begins_), "waiting for what is to be copied");
   check_cuda(cudaEventRecord(begins_, stream_), "copying to another device");

@@ -1,13 +1,13 @@
 #include "kernels/cuda/shared_memory.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "core/error.h"
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/torch_side.h"
 
 namespace slime::kernels::cuda {
 
@@ -44,7 +44,7 @@ SharedMemory::SharedMemory(int device, int64_t bytes, std::atomic<int64_t>& mapp
 
 SharedMemory::~SharedMemory() {
   // sync: the pages must not go while a kernel uses them.
-  cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_)));
+  cudaStreamSynchronize(current_stream(device_));
   driver().unmap(begin_, static_cast<size_t>(size_));
   driver().free_addresses(begin_, static_cast<size_t>(size_));
   ::close(descriptor_);

@@ -1,8 +1,6 @@
 #include "kernels/cuda/virtual_memory.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -10,12 +8,22 @@
 
 #include "core/error.h"
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/torch_side.h"
+#include "kernels/gpu/mapped_pieces.h"
 
 namespace slime::kernels::cuda {
 namespace {
 
 /// Pages are taken in pieces of this size: one handle for all of it would need them in one piece.
 constexpr int64_t kPieceBytes = int64_t{1} << 30;
+
+CUresult unmap_pieces(CUdeviceptr begin, int64_t size) {
+  return over_pieces(size, kPieceBytes, driver().takes_one_piece, CUDA_SUCCESS,
+                     [begin](int64_t offset, int64_t bytes) {
+                       return driver().unmap(begin + static_cast<size_t>(offset),
+                                             static_cast<size_t>(bytes));
+                     });
+}
 
 }  // namespace
 
@@ -35,8 +43,8 @@ VirtualMemory::VirtualMemory(int device, int64_t bytes, std::atomic<int64_t>& ma
 
 VirtualMemory::~VirtualMemory() {
   if (is_mapped_) {
-    cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_)));
-    driver().unmap(begin_, static_cast<size_t>(size_));
+    cudaStreamSynchronize(current_stream(device_));
+    unmap_pieces(begin_, size_);
     mapped_bytes_ -= size_;
   }
   driver().free_addresses(begin_, static_cast<size_t>(size_));
@@ -45,10 +53,9 @@ VirtualMemory::~VirtualMemory() {
 void VirtualMemory::unmap() {
   if (!is_mapped_) return;
   // sync: the pages must not go while a kernel uses them. Not all of the device: see GpuMemory.
-  if (cudaStreamSynchronize(
-          c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_))) != cudaSuccess)
+  if (cudaStreamSynchronize(current_stream(device_)) != cudaSuccess)
     throw std::runtime_error("the GPU failed before its memory was given back");
-  check_driver(driver().unmap(begin_, static_cast<size_t>(size_)), "cuMemUnmap");
+  check_driver(unmap_pieces(begin_, size_), "cuMemUnmap");
   is_mapped_ = false;
   mapped_bytes_ -= size_;
 }
@@ -65,7 +72,7 @@ void VirtualMemory::map() {
     status = driver().create(&handle, piece, &properties, 0);
     if (status == CUDA_ERROR_OUT_OF_MEMORY && !has_released) {
       // LibTorch's allocator may hold the pages, unused.
-      c10::cuda::CUDACachingAllocator::emptyCache();
+      release_cached_memory();
       has_released = true;
       status = CUDA_SUCCESS;
       continue;
@@ -76,10 +83,14 @@ void VirtualMemory::map() {
     if (status == CUDA_SUCCESS) done += static_cast<int64_t>(piece);
   }
   if (status == CUDA_SUCCESS) {
-    status = allow_access(begin_, size_, properties.location);
+    status = over_pieces(size_, kPieceBytes, driver().takes_one_piece, CUDA_SUCCESS,
+                         [&](int64_t offset, int64_t bytes) {
+                           return allow_access(begin_ + static_cast<size_t>(offset), bytes,
+                                               properties.location);
+                         });
   }
   if (status != CUDA_SUCCESS) {
-    if (done > 0) driver().unmap(begin_, static_cast<size_t>(done));
+    if (done > 0) unmap_pieces(begin_, done);
     TORCH_CHECK_WITH(OutOfMemoryError, status != CUDA_ERROR_OUT_OF_MEMORY,
                      "CUDA out of memory: ", size_, " bytes were to be mapped, ", done,
                      " could be");

@@ -1,7 +1,6 @@
 #include "kernels/cuda/attention/packed_attention.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAStream.h>
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
 
@@ -12,6 +11,7 @@
 #include "core/divide_up.h"
 #include "core/error.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/torch_side.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -322,7 +322,7 @@ void PackedAttention::forward(const Tensor& heads_TE, const Tensor& keys_CX,
             {kStatsOffset, tables.stats_offset.data_ptr()}};
   const Tensor workspace = at::empty({graph.workspace_bytes}, heads_TE.options().dtype(at::kByte));
   auto* handle = static_cast<cudnnHandle_t>(handle_);
-  cudnnSetStream(handle, c10::cuda::getCurrentCUDAStream(heads_TE.get_device()).stream());
+  cudnnSetStream(handle, current_stream(heads_TE.get_device()));
   check_dnn(graph.graph.execute(handle, pack, workspace.data_ptr()), "attention");
 }
 
@@ -352,7 +352,7 @@ void PackedAttention::backward(const Tensor& dy_TC, const Tensor& y_TC, const Te
             {kStatsOffset, tables.stats_offset.data_ptr()}};
   const Tensor workspace = at::empty({graph.workspace_bytes}, heads_TE.options().dtype(at::kByte));
   auto* handle = static_cast<cudnnHandle_t>(handle_);
-  cudnnSetStream(handle, c10::cuda::getCurrentCUDAStream(heads_TE.get_device()).stream());
+  cudnnSetStream(handle, current_stream(heads_TE.get_device()));
   check_dnn(graph.graph.execute(handle, pack, workspace.data_ptr()), "attention backward");
 }
 

@@ -1,7 +1,7 @@
 #include "kernels/cuda/peers/cuda_peer_collectives.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ CudaPeerCollectives::CudaPeerCollectives(int device, const PeerCollectivesConfig
       most_bytes_(config.size == 2 ? kMostPeerBytes : kMostAmongMany) {
   if (config.size > kMostPeers)
     throw std::runtime_error(fmt::format("at most {} ranks, not {}", kMostPeers, config.size));
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+  const c10::DeviceGuard guard({at::kCUDA, static_cast<c10::DeviceIndex>(device)});
   std::string why, handle;
   // Whoever fails says so to the others, so that all go on without.
   const auto attempt = [&](const auto& body) {
