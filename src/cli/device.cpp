@@ -15,12 +15,15 @@ constexpr double kShareOfFreeMemory = 0.8;
 
 void add_device_options(CLI::App& app, DeviceOptions& options) {
   app.add_option("--device", options.device,
-                 "cpu or cuda (the first visible GPU); auto: cuda where an NVIDIA GPU is visible")
+                 "cpu or cuda (the first visible GPU); auto: cuda where an NVIDIA GPU is visible. "
+                 "hip: an AMD GPU (ROCm preview: builds for gfx942 and gfx950, kernels checked "
+                 "without hardware, not yet run on it)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+      ->check(CLI::IsMember({"auto", "cpu", "cuda", "hip"}));
   app.parse_complete_callback([&options] {
     if (options.device == "auto")
       options.device = kernels::missing_for_gpus().empty() ? "cuda" : "cpu";
+    kernels::choose_platform(options.device);
   });
   app.add_option("--kv-cache-gib", options.kv_cache_gib,
                  "memory for keys and values; default: 2, on a GPU most of what the weights leave")

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The `--device` option of a command: cpu, cuda, or the device that is present (auto).
+/// The `--device` option of a command: cpu, cuda, hip, or the device that is present (auto).
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace slime::cli {
 
 struct DeviceOptions {
-  std::string device = "auto";  // cpu or cuda once the options are parsed
+  std::string device = "auto";  // cpu, cuda or hip once the options are parsed
   double kv_cache_gib = 0;      // 0: 2 GiB on the CPU, most of what is left on a GPU
 };
 

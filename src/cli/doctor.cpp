@@ -24,6 +24,7 @@
 #include "doctor/programs.h"
 #include "help/wrapped.h"
 #include "hub/settings.h"
+#include "kernels/gpu/rocm.h"
 #include "loop/trial_start.h"
 #include "net/http_server.h"
 #include "plugin/environment.h"
@@ -105,6 +106,7 @@ void check_machine(const config::RunConfig& config, Report& report) {
   const doctor::SystemFiles files;
   report.add(doctor::check_processor(files));
   report.add(doctor::check_devices());
+  report.add(doctor::check_amd_devices(kernels::probe_rocm()));
   report.add(doctor::check_memory(files));
   report.add(doctor::check_limits());
   const std::string folder = !config.run_dir.peek().empty() ? config.run_dir.peek()

@@ -228,7 +228,7 @@ int serve(std::span<const std::string> arguments) {
   sigset_t stop_signals = block_stop_signals();
   raise_descriptor_limit();
 
-  if (options.nccl_alone && (options.tp_size == 1 || options.device.device != "cuda")) {
+  if (options.nccl_alone && (options.tp_size == 1 || options.device.device == "cpu")) {
     std::fputs("slime serve: --disable-custom-all-reduce has no effect: no sums between GPUs\n",
                stderr);
   }
@@ -312,7 +312,7 @@ int serve(std::span<const std::string> arguments) {
   options.api.max_running_requests = options.engine.max_running_requests;
   options.api.random_seed = options.engine.seed;
   options.api.tp_size = options.tp_size;
-  options.api.has_gpu = options.device.device == "cuda";
+  options.api.has_gpu = options.device.device != "cpu";
   options.api.response_limit_bytes = static_cast<std::size_t>(options.response_limit_mib) << 20;
   options.api.all_responses_limit_bytes = static_cast<std::size_t>(options.all_responses_limit_mib)
                                           << 20;

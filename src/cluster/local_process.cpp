@@ -142,6 +142,9 @@ pid_t spawn(const WorkerOrder& order, const WorkerSockets& sockets,
   words.push_back(nullptr);
   std::vector<std::string> settings = to_environment(order.identity);
   if (device) settings.push_back(fmt::format("{}={}", kVisibleDevices, *device));
+  // It would win over the one above.
+  if (device && has_visible_hip_devices())
+    settings.push_back(fmt::format("{}={}", kVisibleHipDevices, *device));
   const std::vector<char*> variables = environment_with(settings);
   pid_t process = -1;
   const int error =

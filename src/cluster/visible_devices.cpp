@@ -1,6 +1,7 @@
 #include "cluster/visible_devices.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "core/error.h"
 
@@ -22,6 +23,10 @@ std::string visible_device(std::optional<std::string_view> own, int index) {
   return std::string(rest.substr(begin, rest.find_last_not_of(kBlank) + 1 - begin));
 }
 
+bool has_visible_hip_devices() {
+  return std::getenv(kVisibleHipDevices) != nullptr && std::filesystem::exists("/dev/kfd");
+}
+
 std::string visible_device(int index) { return visible_devices(index, 1); }
 
 std::string visible_devices(std::optional<std::string_view> own, int first, int count) {
@@ -31,7 +36,7 @@ std::string visible_devices(std::optional<std::string_view> own, int first, int 
 }
 
 std::string visible_devices(int first, int count) {
-  const char* own = std::getenv(kVisibleDevices);
+  const char* own = std::getenv(has_visible_hip_devices() ? kVisibleHipDevices : kVisibleDevices);
   return visible_devices(own == nullptr ? std::nullopt : std::optional<std::string_view>(own),
                          first, count);
 }

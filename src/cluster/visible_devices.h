@@ -14,6 +14,11 @@
 namespace slime::cluster {
 
 inline constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
+/// The same of AMD's GPUs, whose runtime prefers it to the one above.
+inline constexpr const char* kVisibleHipDevices = "HIP_VISIBLE_DEVICES";
+
+/// Whether that one counts here: it is set, and there is AMD's driver.
+bool has_visible_hip_devices();
 
 /// The value of CUDA_VISIBLE_DEVICES with which a child sees device `index` of this process alone.
 /// `own`: this process's value; nothing where it has none. Its entries may be indices or UUIDs. Throws

@@ -172,7 +172,7 @@ inline constexpr Condition kSeveralHosts{"several hosts",
 inline constexpr Condition kAsyncByClock{"slime train-async", [](const RunConfig& c) {
                                            return c.train_async && !c.deterministic_schedule;
                                          }};
-inline constexpr Condition kOnGpus{"GPUs", [](const RunConfig& c) { return c.device == "cuda"; }};
+inline constexpr Condition kOnGpus{"GPUs", [](const RunConfig& c) { return c.is_on_gpus(); }};
 
 // Reasons that many rows share.
 inline constexpr std::string_view kAlways = "always so here";

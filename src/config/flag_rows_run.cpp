@@ -81,8 +81,9 @@ std::vector<FlagRow> model_flags() {
       works("--device", &C::device,
             "cpu, or cuda; auto: cuda where an NVIDIA GPU is visible. Trainer and engine share the "
             "first visible GPU, unless "
-            "--rollout-num-gpus gives engines others",
-            {"auto", "cpu", "cuda"})
+            "--rollout-num-gpus gives engines others. hip: an AMD GPU (ROCm preview: builds for "
+            "gfx942 and gfx950, kernels checked without hardware, not yet run on it)",
+            {"auto", "cpu", "cuda", "hip"})
           .when(kAnyRun),
       works("--dtype", &C::dtype, "precision of the weights; the master copy is float32",
             {"bfloat16", "float16", "float32", "float64"})

@@ -14,7 +14,7 @@ void check_same_bits(const RunConfig& config, Problems& problems) {
   const auto refuse = [&](bool is_so, const std::string& why) {
     problems.require(!is_so, fmt::format("{}: {}", kTrueOnPolicy, why));
   };
-  refuse(config.device == "cuda",
+  refuse(config.is_on_gpus(),
          "engine and trainer add in different orders on a GPU; use --device cpu, or leave it out");
   refuse(config.world_size() > 1 || config.num_engine_workers > 0 || config.has_external_engines(),
          "several ranks and engines elsewhere add in another order than one process; train with "

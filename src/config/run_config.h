@@ -76,6 +76,8 @@ struct RunConfig : ModelFlags,
   /// Prompts, scores and steps come by requests (src/tinker): there is no data and no reward to be named.
   bool takes_requests = false;
 
+  bool is_on_gpus() const { return device == "cuda" || device == "hip"; }
+
   /// The engine reads the weights that the trainer changes; otherwise it has its own.
   bool shares_weights() const { return takes_turns() && !has_codes() && !keeps_engine_weights; }
 

@@ -1,10 +1,12 @@
 #include "doctor/devices.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "kernels/gpu/gpu.h"
@@ -69,6 +71,32 @@ Checks check_devices(const std::filesystem::path& proc) {
                       .what = fmt::format("the first one cannot be used: {}", error.what()),
                       .cure = "docs/gpu.md has what is needed; --device cpu works without it"});
   }
+  return checks;
+}
+
+Checks check_amd_devices(const kernels::Rocm& rocm) {
+  if (!rocm.is_anything_there()) return {};
+  std::vector<std::string> kinds;  // "gfx942 x 8"
+  for (std::size_t i = 0, next = 0; i < rocm.gfx.size(); i = next) {
+    while (next < rocm.gfx.size() && rocm.gfx[next] == rocm.gfx[i]) ++next;
+    kinds.push_back(fmt::format("{} x {}", rocm.gfx[i], next - i));
+  }
+  Checks checks;
+  checks.push_back(
+      {.area = "devices",
+       .state = State::kNote,
+       .what = fmt::format(
+           "AMD GPUs: {}; ROCm {}, runtime {}, {} visible",
+           kinds.empty() ? "none in the driver's list" : fmt::format("{}", fmt::join(kinds, ", ")),
+           rocm.version.empty() ? "of unknown version" : rocm.version,
+           rocm.runtime.empty() ? "none" : rocm.runtime, rocm.num_visible),
+       .cure = fmt::format("--device hip takes the first one, --device auto none. {}",
+                           kernels::kRocmLabel)});
+  for (const std::string& sentence : rocm.missing)
+    checks.push_back({.area = "devices",
+                      .state = State::kNote,
+                      .what = sentence,
+                      .cure = "--device hip needs it (docs/rocm.md)"});
   return checks;
 }
 

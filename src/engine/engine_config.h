@@ -40,6 +40,8 @@ struct EngineConfig {
   /// Behind sliding windows, while requests run. False: they keep what they have, for comparisons.
   bool gives_pages_back = true;
   bool shares_prompt_reads = true;  // GPU: requests with the same prefix read it once per step
+  bool records_steps =
+      true;  // GPU: decode steps are recorded once and replayed; false: for comparisons
   /// GPU, or weights in other formats: a second buffer from the start, into which new weights are written
   /// while steps run, so that the engine stands still for a copy on the device alone. Without, an update
   /// that has to make formats allocates it.

@@ -167,7 +167,7 @@ void GpuRunner::reset() {
 
 void GpuRunner::release_memory() {
   stream_.synchronize();  // sync: nothing may read or write pages that are gone
-  memory_->unmap();
+  if (kernels::gpu_abilities().gives_memory_back) memory_->unmap();
 }
 
 void GpuRunner::resume_memory() {
@@ -296,6 +296,11 @@ Tensor GpuRunner::launch_decode(GpuStepInputs in, int64_t rows) {
     gpu_.resolve_ids_(inputs.ids_T, results_.on_device[0]);
     draw(inputs, forward(inputs, made_TYK), 0);
   };
+  if (!config_.records_steps || !kernels::gpu_abilities().records) {
+    Tensor made_TYK = room_for_experts(rows);
+    compute(in, made_TYK);
+    return made_TYK;
+  }
   const auto [entry, is_new] = recorded_.try_emplace({network_, rows});
   Recorded& recorded = entry->second;
   if (is_new) {

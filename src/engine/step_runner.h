@@ -108,6 +108,7 @@ struct StepRunnerConfig {
   int64_t max_prefill_tokens = 0;
   int64_t context_length = 0;
   bool shares_prompt_reads = true;  // on a GPU (kernels/gpu/decode_units.h)
+  bool records_steps = true;        // on a GPU
   bool records_experts = false;
   /// Of several ranks another one records them: then none leaves rows of the last layer out.
   bool computes_all_rows = false;

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "engine/engine.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/page.h"
 #include "setup/train_config.h"
 #include "train/kept_logits.h"
@@ -57,7 +58,8 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
   int64_t room =
       total_ - fixed - needs.engine_resident() - needs.engine_transient - published - kMargin;
   // An engine beside the trainer generates while the weights are trained.
-  const bool stays = config.no_offload_rollout || !config.takes_turns();
+  const bool stays = config.no_offload_rollout || !config.takes_turns() ||
+                     !kernels::gpu_abilities().gives_memory_back;
   if (stays) room -= train.gradients + train.activations + train.logits;
   if (needs.eval_requests > 0) {
     room -= needs.eval_weights + needs.eval_workspace;

@@ -8,7 +8,7 @@
 
 namespace slime::model {
 
-/// `device`: "cpu", or "cuda", the first visible GPU, which is opened. Throws ConfigError with what
+/// `device`: "cpu", or "cuda" or "hip", the first visible GPU, which is opened. Throws ConfigError with what
 /// is missing, and for a `dtype` that the device does not compute in.
 Precision precision_on(const std::string& device, const std::string& dtype);
 

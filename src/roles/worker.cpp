@@ -12,6 +12,7 @@
 #include "cluster/worker_link.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "kernels/gpu/gpu.h"
 #include "model/placement.h"
 #include "plugin/trainer_functions.h"
 #include "report/run_memory.h"
@@ -48,6 +49,7 @@ class Worker final {
         memory_(start_.config.device != "cpu", start_.config.hf_checkpoint, start_.checkpoints),
         functions_(start_.config, start_.plugin_logs, start_.rank) {
     at::set_num_threads(start_.num_threads);
+    kernels::choose_platform(start_.config.device);
     if (start_.config.device == "cpu") train::keep_freed_memory();
     if (start_.last_checkpoint >= 0) memory_.set_last_checkpoint(start_.last_checkpoint);
     if (!start_.checkpoint.empty())

@@ -26,7 +26,9 @@ std::string choose_device(config::RunConfig& config) {
                        count == 1 ? "the GPU" : fmt::format("GPUs, {} are visible", count), why);
   };
   if (asked == "cpu") return "on the CPU, as --device cpu says";
+  kernels::choose_platform(asked);
   if (asked == "cuda") return on_gpus("as --device cuda says");
+  if (asked == "hip") return on_gpus("as --device hip says");
   const std::string missing = kernels::missing_for_gpus();
   config.device = missing.empty() ? "cuda" : "cpu";
   return missing.empty() ? on_gpus("--device auto found it")
@@ -46,6 +48,7 @@ int64_t num_rollout_devices(const config::RunConfig& config) {
 
 void check_devices(const config::RunConfig& config) {
   if (config.device == "cpu") return;
+  kernels::choose_platform(config.device);
   const int num_visible = kernels::count_gpus();
   if (num_visible == 0) kernels::open_gpu();  // throws, with what is missing
   check_devices(config, num_visible);
@@ -58,12 +61,14 @@ void check_devices(const config::RunConfig& config, int num_visible) {
   users.push_back(fmt::format("{} for training (--actor-num-gpus-per-node)", num_ranks(config)));
   if (config.num_engine_workers > 0)
     users.push_back(fmt::format("{} for engines (--rollout-num-gpus)", config.num_engine_workers));
-  const char* visible = std::getenv(cluster::kVisibleDevices);
+  const char* variable =
+      config.device == "hip" ? cluster::kVisibleHipDevices : cluster::kVisibleDevices;
+  const char* visible = std::getenv(variable);
   throw ConfigError(fmt::format(
       "--device {}: the run needs {} GPU{}, {}; this machine shows {}{}. Use fewer, or{} a machine "
       "with more",
       config.device, needed, needed == 1 ? "" : "s", fmt::join(users, " and "), num_visible,
-      visible == nullptr ? "" : fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible),
+      visible == nullptr ? "" : fmt::format(" ({}={})", variable, visible),
       config.num_engine_workers > 0
           ? " leave --rollout-num-gpus away for an engine on the trainer's GPU, or use"
           : ""));

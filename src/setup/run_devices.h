@@ -13,7 +13,7 @@ namespace slime::setup {
 int devices_needed(const config::RunConfig& config);
 
 /// What a run is on, and why: "on the CPU: no NVIDIA GPU is visible (--device auto)". Where
-/// --device is auto, it becomes cpu or cuda. Before validation.
+/// --device is auto, it becomes cpu or cuda, never hip. Before validation.
 std::string choose_device(config::RunConfig& config);
 
 /// Those that generate: what rates "per GPU" of the rollout are divided by. On the CPU the places that

@@ -29,6 +29,7 @@ void each_field(Config& config, const Fn& fn) {
   fn(config.max_prefill_tokens);
   fn(config.context_length);
   fn(config.shares_prompt_reads);
+  fn(config.records_steps);
   fn(config.records_experts);
   fn(config.computes_all_rows);
   fn(config.eos_ids);

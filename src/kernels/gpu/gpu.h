@@ -2,8 +2,8 @@
 
 /// One GPU of this process: its memory, the kernels of engine and training, CUDA graphs.
 ///
-/// CUDA is in a shared library that is loaded when a GPU is first opened (docs/how/cuda.md); nothing here
-/// mentions it. Layers of a network use `device()`. A caller that needs one part takes that part's interface:
+/// CUDA is in a shared library that is loaded when a GPU is first opened (docs/how/cuda.md), HIP in another one
+/// (docs/rocm.md); nothing here mentions them. Layers of a network use `device()`. A caller that needs one part takes that part's interface:
 /// GpuMemoryManager, EngineKernels, TrainingKernels.
 
 #include <functional>
@@ -45,13 +45,34 @@ class Gpu : public GpuMemoryManager, public EngineKernels, public TrainingKernel
                                            const GpuGraph* neighbour) = 0;
 };
 
-/// GPUs that the driver shows this process (CUDA_VISIBLE_DEVICES counts); 0 without a driver. Opens
-/// none.
+/// Whose GPUs a process uses.
+enum class GpuPlatform { kCuda, kHip };
+
+/// The word of --device that was chosen for this process: "hip" makes the functions below those of AMD's GPUs, "cuda"
+/// those of NVIDIA's, which they are anyway; "cpu" and "auto" change nothing. Throws BugError for another platform than
+/// that of a GPU that is open.
+void choose_platform(const std::string& device);
+GpuPlatform gpu_platform();
+
+/// GPUs that the driver shows this process (CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES counts); 0 without a driver.
+/// Opens none.
 int count_gpus();
 
-/// Why this program cannot use a GPU here, found without opening one: none is visible, or the build
-/// has no kernels for them. Empty: it can.
+/// Why this program cannot use an NVIDIA GPU here, found without opening one: none is visible, or the build
+/// has no kernels for them. Empty: it can. --device auto asks this, and so never takes another platform.
 std::string missing_for_gpus();
+
+/// The same of AMD's GPUs, with a sentence for each part that is missing.
+std::string missing_for_hip();
+
+/// What may be asked of the GPU that is open: everything, but where a self-test of its platform failed
+/// (kernels/gpu/self_tests.h).
+struct GpuAbilities {
+  bool records = true;            // steps as recordings that are replayed
+  bool gives_memory_back = true;  // unmapped memory is the driver's again
+  std::vector<std::string> lost;  // a sentence for each that is not so
+};
+const GpuAbilities& gpu_abilities();
 
 /// Of ATen's operations on the host in a process with a GPU. They are small: gathers of a batch, lists,
 /// sums of a loss. Handing them to all cores takes longer than doing them (tp 2 of the 4B on 32 cores:
