@@ -8,6 +8,7 @@
 #include "cli/buffer.h"
 #include "cli/chat.h"
 #include "cli/chat_template.h"
+#include "cli/check.h"
 #include "cli/completion.h"
 #include "cli/data.h"
 #include "cli/doctor.h"
@@ -106,6 +107,7 @@ std::span<const Command> commands() {
       {"plan", "layout, memory and messages of a run: a prediction", plan, kPlanning},
       {"simulate", "what a run would be like on other devices: a prediction", simulate, kPlanning},
       {"doctor", "whether this machine, and then a run, is ready", doctor, kMachine},
+      {"check", "a device beside references, with a report to post", check_command, kMachine},
       {"bench", "speed on this machine, as JSON: the program slime-bench", bench, kMachine},
       {"session", "engines that outlive their trainers: list them, end them", session, kMachine},
       {"completion", "a script for the Tab key of bash, zsh or fish", completion, kMachine},

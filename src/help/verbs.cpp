@@ -31,7 +31,7 @@ constexpr auto kOtherWords = std::to_array<OtherWord>({
     {"web", "view"},          {"show", "view"},        {"watch", "view"},
     {"pull", "download"},     {"get", "download"},     {"fetch", "download"},
     {"convert", "export"},    {"merge", "export"},     {"push", "export"},
-    {"env", "doctor"},        {"check", "doctor"},     {"diagnose", "doctor"},
+    {"env", "doctor"},        {"verify", "check"},     {"diagnose", "doctor"},
     {"info", "inspect"},      {"list", "runs"},        {"ls", "runs"},
     {"dataset", "data"},      {"datasets", "data"},    {"talk", "chat"},
     {"reward", "score"},      {"grade", "score"},      {"server", "serve"},
