@@ -11,7 +11,7 @@ RECIPE=${RECIPE#run-}
 MODELS=${MODELS:-data/models}  # model directories, as Hugging Face has them
 DATA=${DATA:-data}             # data sets
 RUNS=${RUNS:-runs}             # what runs leave behind
-DEVICE=${DEVICE:-auto}         # cpu or cuda; auto: cuda where an NVIDIA GPU is visible
+DEVICE=${DEVICE:-auto}         # cpu, cuda or hip; auto: cuda where an NVIDIA GPU is visible
 
 if [[ $# -eq 0 || ! -e $ROOT/scripts/models/$1.sh ]]; then
   echo "usage: $0 MODEL [FLAGS...]; MODEL is one of: $(basename -s .sh -a "$ROOT"/scripts/models/*.sh | xargs)" >&2
