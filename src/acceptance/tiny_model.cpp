@@ -40,7 +40,7 @@ void write_text(const fs::path& path, const std::string& text) {
 json::object tiny_config(const TinyShape& shape) {
   return {{"architectures", json::array{"Qwen3ForCausalLM"}},
           {"model_type", "qwen3"},
-          {"vocab_size", 256 + kAdded.size()},
+          {"vocab_size", static_cast<int64_t>(256 + kAdded.size())},
           {"hidden_size", shape.hidden},
           {"intermediate_size", 3 * shape.hidden},
           {"num_hidden_layers", shape.layers},
