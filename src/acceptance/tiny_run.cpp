@@ -24,7 +24,7 @@ constexpr const char* kGradNorm = "train/grad_norm";
 constexpr const char* kDifference = "train/train_rollout_logprob_abs_diff";
 
 /// A step of some hundred tokens takes well under a second; libraries that load or compile for a device take minutes.
-constexpr std::chrono::seconds kPatience{1200};
+constexpr std::chrono::seconds kPatienceOfARun{1200};
 
 class Runs {
  public:
@@ -127,7 +127,7 @@ class Runs {
     words.insert(words.end(), more.begin(), more.end());
     const std::string problem = run_child(
         {.words = words,
-         .patience = kPatience,
+         .patience = kPatienceOfARun,
          .on_line =
              [&log](const std::string& line) { std::ofstream(log, std::ios::app) << line << "\n"; },
          .log = log});
