@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DEPS = Path(os.environ.get("SLIME_DEPS", ROOT / ".deps"))
 CUDA = ROOT / "src" / "kernels" / "cuda"
-# What a first build for HIP has of the host side. The others name products of Hopper, cuBLASLt or cuDNN.
+# The others include headers of kernels that bring CUDA's own, or name products of Hopper, cuBLASLt or cuDNN.
 HOST = [
     "src/kernels/hip/driver_table.cpp",
     "src/kernels/hip/torch_side.cpp",

@@ -21,7 +21,7 @@ struct Handle {
 
 /// Calls of this thread go to the device while it lives.
 c10::DeviceGuard guard_of(int device) {
-  return c10::DeviceGuard({at::kCUDA, static_cast<c10::DeviceIndex>(device)});
+  return c10::DeviceGuard(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));
 }
 
 /// An error that is only of this call must not be found by the next one.

@@ -44,7 +44,7 @@ CudaPeerCollectives::CudaPeerCollectives(int device, const PeerCollectivesConfig
       most_bytes_(config.size == 2 ? kMostPeerBytes : kMostAmongMany) {
   if (config.size > kMostPeers)
     throw std::runtime_error(fmt::format("at most {} ranks, not {}", kMostPeers, config.size));
-  const c10::DeviceGuard guard({at::kCUDA, static_cast<c10::DeviceIndex>(device)});
+  const c10::DeviceGuard guard(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));
   std::string why, handle;
   // Whoever fails says so to the others, so that all go on without.
   const auto attempt = [&](const auto& body) {
