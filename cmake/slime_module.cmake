@@ -98,8 +98,8 @@ function(slime_join out name size)
   list(SORT sources)
   foreach(path IN LISTS sources)
     get_source_file_property(folders ${path} INCLUDE_DIRECTORIES)
-    # Files with target pragmas (kernels/cpu) would lend them to those that follow.
-    if(folders OR path MATCHES "/kernels/cpu/" OR path MATCHES "^${CMAKE_BINARY_DIR}")
+    # Files with target pragmas (kernels/cpu, but not its tests) would lend them to those that follow.
+    if(folders OR path MATCHES "^${CMAKE_BINARY_DIR}" OR (path MATCHES "/kernels/cpu/" AND NOT path MATCHES "_test\\.cpp$"))
       list(APPEND units ${path})
       continue()
     endif()

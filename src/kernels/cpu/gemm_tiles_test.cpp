@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/portable_tile_ops.h"
 #include "kernels/cpu/processor.h"
+#include "kernels/cpu/products_for_tests.h"
 
 namespace slime::kernels::cpu {
 namespace {
@@ -33,13 +34,6 @@ struct Operand {
     factor = {static_cast<const at::BFloat16*>(memory.data_ptr()), k_strided ? size : k, k_strided};
   }
 };
-
-/// Sums of k products of numbers near one, taken in blocks of 32: as Gemm's, with the same reason.
-double tolerance(int64_t k) { return 5e-7 * static_cast<double>(k) + 1e-6; }
-
-double max_difference(const Tensor& a, const Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
-}
 
 Tensor product(const TileOps& ops, const Operand& a, const Operand& b) {
   const int64_t m = a.rows.size(0), n = b.rows.size(0);

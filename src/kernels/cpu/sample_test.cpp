@@ -7,17 +7,11 @@
 #include <limits>
 #include <numeric>
 
-#include "core/random.h"
+#include "kernels/cpu/noisy_logits_for_tests.h"
 #include "kernels/cpu/sample_statistics.h"
 
 namespace slime::kernels {
 namespace {
-
-std::vector<float> noisy_logits(int64_t vocab, double scale, uint64_t stream = 0) {
-  std::vector<float> logits(vocab);
-  for (int64_t v = 0; v < vocab; ++v) logits[v] = static_cast<float>(scale * normal(7, stream, v));
-  return logits;
-}
 
 /// Probabilities in double, the slow way.
 std::vector<double> softmax(const std::vector<float>& logits, double temperature) {

@@ -15,13 +15,14 @@ const at::BFloat16* bits(const Tensor& x) { return static_cast<at::BFloat16*>(x.
 
 /// Relative to the largest element. Weights and results are rounded to eight bits (half a unit:
 /// 2^-9), and a gradient passes three such roundings.
-constexpr double kTolerance = 1.2e-2;
+constexpr double kEightBitTolerance = 1.2e-2;
 
-void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
+void expect_close_in_eight_bits(const Tensor& a, const Tensor& b, const std::string& what) {
   ASSERT_EQ(a.sizes(), b.sizes()) << what;
   const Tensor wide = b.to(at::kDouble);
   const double scale = std::max(1.0, wide.abs().max().item<double>());
-  EXPECT_LT((a.to(at::kDouble) - wide).abs().max().item<double>(), kTolerance * scale) << what;
+  EXPECT_LT((a.to(at::kDouble) - wide).abs().max().item<double>(), kEightBitTolerance * scale)
+      << what;
 }
 
 void compare_with_the_twin(const TileOps& ops, const AttentionRows& rows, double cap) {
@@ -42,16 +43,17 @@ void compare_with_the_twin(const TileOps& ops, const AttentionRows& rows, double
       Tensor expected_statistic;
       const Tensor expected =
           slow.tree_attention(x.to(at::kDouble), c.segments, heads, shape, expected_statistic);
-      expect_close(y, expected, c.name);
-      expect_close(statistic, expected_statistic, c.name);
+      expect_close_in_eight_bits(y, expected, c.name);
+      expect_close_in_eight_bits(statistic, expected_statistic, c.name);
       const Tensor dx = at::full(x.sizes(), 9.0F);
       tree_attention_backward_tiles(ops, rows, bits(dy), bits(y), bits(x),
                                     statistic.data_ptr<float>(), c.segments, heads, shape,
                                     dx.data_ptr<float>());
-      expect_close(dx,
-                   slow.tree_attention_backward(dy.to(at::kDouble), expected, x.to(at::kDouble),
-                                                expected_statistic, c.segments, heads, shape),
-                   c.name);
+      expect_close_in_eight_bits(
+          dx,
+          slow.tree_attention_backward(dy.to(at::kDouble), expected, x.to(at::kDouble),
+                                       expected_statistic, c.segments, heads, shape),
+          c.name);
     }
   }
 }

@@ -256,7 +256,7 @@ std::vector<PagedSpan> mixed_spans() {
 }
 
 /// Probabilities and the result are rounded once each.
-double tolerance(at::ScalarType type) {
+double attention_tolerance(at::ScalarType type) {
   return type == at::kFloat ? 2e-6 : type == at::kBFloat16 ? 6e-3 : 1e-3;
 }
 
@@ -269,7 +269,7 @@ TEST(GpuPagedAttention, EqualsTheTwinForEveryRatioOfHeads) {
         one.heads = {2 * group, 2, dim, 0};
         one.attention = {1 / std::sqrt(static_cast<double>(dim)), 0};
         one.spans = is_decode ? decode_spans() : mixed_spans();
-        EXPECT_LT(one.error(), tolerance(one.type)) << group << " heads of " << dim;
+        EXPECT_LT(one.error(), attention_tolerance(one.type)) << group << " heads of " << dim;
       }
     }
   }
@@ -286,7 +286,7 @@ TEST(GpuPagedAttention, EqualsTheTwinWithWindowsInEveryPrecision) {
           one.heads = {4, 2, dim, 0};
           one.attention = {0.2, window};
           one.spans = is_decode ? decode_spans() : mixed_spans();
-          EXPECT_LT(one.error(), tolerance(type))
+          EXPECT_LT(one.error(), attention_tolerance(type))
               << at::toString(type) << ", window " << window << ", heads of " << dim;
         }
       }
@@ -309,7 +309,7 @@ TEST(GpuPagedAttention, OfCappedScoresEqualsTheTwin) {
             one.has_sinks = window > 0;
             one.is_normed = one.is_rotated = is_decode;
             one.spans = is_decode ? decode_spans() : mixed_spans();
-            EXPECT_LT(one.error(), tolerance(type))
+            EXPECT_LT(one.error(), attention_tolerance(type))
                 << at::toString(type) << ", cap " << cap << ", window " << window << ", heads of "
                 << dim;
           }
@@ -331,7 +331,7 @@ TEST(GpuPagedAttention, OfCappedScoresSharesPagesAndSplitsKeys) {
       one.spans.assign(8, {1, 21 * 16 + 40});
       one.samples = 8;
       one.shared_pages = 21;
-      EXPECT_LT(one.error(), tolerance(one.type)) << dim << (is_fp8 ? ", fp8" : "");
+      EXPECT_LT(one.error(), attention_tolerance(one.type)) << dim << (is_fp8 ? ", fp8" : "");
       EXPECT_GT(one.most_members, 1);
     }
   }
@@ -340,7 +340,7 @@ TEST(GpuPagedAttention, OfCappedScoresSharesPagesAndSplitsKeys) {
   split.attention = {0.06, 0, 0.8};
   split.splits_keys = true;
   split.spans = {{1, 6000}, {33, 70}};
-  EXPECT_LT(split.error(), tolerance(split.type));
+  EXPECT_LT(split.error(), attention_tolerance(split.type));
   EXPECT_GT(split.batch.tiles.front().num_partials, 0);
 }
 
@@ -354,7 +354,8 @@ TEST(GpuPagedAttention, OfHeadsOf256EqualsTheTwin) {
       one.attention = {0.06, window};
       one.has_sinks = window > 0;
       one.spans = {{1, 17}, {1, 1}, {5, 5}, {33, 70}, {1, 130}};
-      EXPECT_LT(one.error(), tolerance(type)) << at::toString(type) << ", window " << window;
+      EXPECT_LT(one.error(), attention_tolerance(type))
+          << at::toString(type) << ", window " << window;
     }
   }
 }
@@ -374,7 +375,8 @@ TEST(GpuPagedAttention, OfHeadsOf256SplitsTheKeysOfDecode) {
         one.splits_keys = true;
         one.padding = padding;
         one.spans = spans;
-        EXPECT_LT(one.error(), tolerance(type)) << at::toString(type) << ", " << spans.size();
+        EXPECT_LT(one.error(), attention_tolerance(type))
+            << at::toString(type) << ", " << spans.size();
         EXPECT_GT(one.batch.tiles.front().num_partials, 0);
       }
     }
@@ -413,7 +415,7 @@ TEST(GpuPagedAttention, IgnoresThePaddingOfARecordedStep) {
     one.attention = {0.09, 0};
     for (int64_t i = 0; i < count; ++i) one.spans.push_back({1, 1 + i * 37 % 900});
     one.padding = 5;
-    EXPECT_LT(one.error(), tolerance(one.type)) << count << " sequences";
+    EXPECT_LT(one.error(), attention_tolerance(one.type)) << count << " sequences";
   }
 }
 
@@ -434,7 +436,7 @@ TEST(GpuPagedAttention, EqualsTheTwinWhereLongPromptsArePacked) {
         one.is_normed = one.is_rotated = dim == 128;
         one.packs = true;
         one.spans = {{1, 40}, {1500, 1500}, {1030, 2105}, {300, 900}, {1, 1}, {1024, 1025}};
-        EXPECT_LT(one.error(), tolerance(type)) << at::toString(type) << ", " << dim;
+        EXPECT_LT(one.error(), attention_tolerance(type)) << at::toString(type) << ", " << dim;
         EXPECT_EQ(one.batch.packed.own.pairs.size(), 3U);
         EXPECT_EQ(one.batch.packed.earlier.pairs.size(), 2U);
       }
@@ -452,7 +454,7 @@ TEST(GpuPagedAttention, EqualsTheTwinWhereFewRowsMeetManyKeys) {
       one.attention = {0.1, 0};
       one.splits_keys = true;
       one.spans = {{1, 40}, {20, 6000}, {130, 3100}, {2, 2}, {1, 700}, {5, 515}};
-      EXPECT_LT(one.error(), tolerance(type)) << at::toString(type) << ", " << dim;
+      EXPECT_LT(one.error(), attention_tolerance(type)) << at::toString(type) << ", " << dim;
       EXPECT_GT(one.batch.tiles.front().num_partials, 0);
     }
   }
@@ -472,7 +474,7 @@ TEST(GpuPagedAttention, EqualsTheTwinWithSinks) {
         one.spans = is_decode ? decode_spans() : mixed_spans();
         if (one.packs && !is_decode)
           one.spans.insert(one.spans.end(), {{1100, 1100}, {1100, 1300}});
-        EXPECT_LT(one.error(), tolerance(type))
+        EXPECT_LT(one.error(), attention_tolerance(type))
             << at::toString(type) << ", window " << window << (is_decode ? ", decode" : "");
       }
     }
@@ -490,7 +492,7 @@ TEST(GpuPagedAttention, EqualsTheTwinWhereSequencesReadTheirPromptTogether) {
       one.samples = 8;
       one.shared_pages = 21;
       for (int64_t i = 0; i < 24; ++i) one.spans.push_back({1, 21 * 16 + 1 + 13 * i % 90});
-      EXPECT_LT(one.error(), tolerance(one.type)) << group << ", window " << window;
+      EXPECT_LT(one.error(), attention_tolerance(one.type)) << group << ", window " << window;
       // 32 heads share a segment; members of more than one are divided evenly.
       const int64_t most = std::min<int64_t>(8, 32 / group), segments = (8 + most - 1) / most;
       EXPECT_EQ(one.most_members, (8 + segments - 1) / segments);
@@ -512,7 +514,7 @@ TEST(GpuPagedAttention, EqualsTheTwinOfAnFp8Cache) {
           one.heads = {2 * group, 2, dim, 0};
           one.attention = {0.1, group == 3 ? 50 : 0};
           one.spans = is_decode ? decode_spans() : mixed_spans();
-          EXPECT_LT(one.error(), tolerance(type))
+          EXPECT_LT(one.error(), attention_tolerance(type))
               << at::toString(type) << ", " << group << " heads of " << dim;
         }
       }
@@ -530,7 +532,7 @@ TEST(GpuPagedAttention, OfAnFp8CacheReadsSharedPromptsTogether) {
     one.samples = 4;
     one.shared_pages = 30;
     for (int64_t i = 0; i < 12; ++i) one.spans.push_back({1, 30 * 16 + 1 + 17 * i});
-    EXPECT_LT(one.error(), tolerance(one.type)) << group;
+    EXPECT_LT(one.error(), attention_tolerance(one.type)) << group;
     EXPECT_EQ(one.most_members, 4);
   }
 }
@@ -564,7 +566,7 @@ TEST(GpuPagedAttention, NormsAndRotatesAsTheTwin) {
           one.is_rotated = true;
           one.is_normed = group != 16;
           one.spans = is_decode ? decode_spans() : mixed_spans();
-          EXPECT_LT(one.error(), tolerance(one.type))
+          EXPECT_LT(one.error(), attention_tolerance(one.type))
               << group << " heads of " << dim << (is_fp8 ? ", fp8" : "")
               << (is_decode ? ", decode" : ", mixed");
         }
@@ -588,7 +590,7 @@ TEST(GpuPagedAttention, NormsInFloatAsTheTwin) {
         one.spans = {{1, 17}, {1, 1}, {1, 130}};
         if (!is_decode) one.spans.insert(one.spans.end(), {{5, 5}, {33, 70}});
         if (one.packs) one.spans.push_back({1100, 1100});
-        EXPECT_LT(one.error(), tolerance(type))
+        EXPECT_LT(one.error(), attention_tolerance(type))
             << at::toString(type) << ", heads of " << dim << (is_decode ? ", decode" : ", mixed");
       }
     }

@@ -28,7 +28,7 @@ constexpr Shape kSmall{"Small", 64, 32, 8, {3, false, true, 1}, false, 0};
 constexpr Shape kRagged{"Ragged", 288, 88, 13, {2, false, false, 1}, false, 0};
 constexpr Shape kBiased{"Biased", 160, 136, 40, {10, true, true, 2.5}, true, 0.2};
 constexpr Shape kSameForAll{"SameForAll", 128, 64, 32, {4, true, false, 1}, true, 50};
-constexpr Shape kMany{"Many", 320, 24, 300, {8, false, true, 1}, false, 0};
+constexpr Shape kManyExperts{"Many", 320, 24, 300, {8, false, true, 1}, false, 0};
 
 RoutedExperts random_experts(const Shape& shape) {
   const auto matrix = [](int64_t outputs, int64_t inputs) {
@@ -45,11 +45,11 @@ RoutedExperts random_experts(const Shape& shape) {
   return out;
 }
 
-RoutedExperts to_gpu(const RoutedExperts& from) {
+RoutedExperts experts_on_gpu(const RoutedExperts& from) {
   RoutedExperts out = from;
   for (Tensor* tensor : {&out.router_EH.values, &out.selection_bias_E, &out.gate_up.values,
                          &out.down.values, &out.shared_gate_up.values, &out.shared_down.values})
-    *tensor = kernels::to_gpu(*tensor);
+    *tensor = to_gpu(*tensor);
   return out;
 }
 
@@ -102,10 +102,10 @@ Expected expected_of(const Tensor& x_TH, const RoutedExperts& experts) {
 
 void expect_equal_to_loops(const Shape& shape, std::initializer_list<int64_t> row_counts) {
   at::manual_seed(11);
-  const RoutedExperts experts = random_experts(shape), fast = to_gpu(experts);
+  const RoutedExperts experts = random_experts(shape), fast = experts_on_gpu(experts);
   const Tensor x_TH = numbers({std::max(row_counts), shape.hidden}, at::kBFloat16);
   const Expected expected = expected_of(x_TH, experts);
-  const Tensor gpu_x_TH = kernels::to_gpu(x_TH);
+  const Tensor gpu_x_TH = to_gpu(x_TH);
   const ExpertKernels* kernels = expert_kernels_for(gpu_x_TH);
   ASSERT_NE(kernels, nullptr);
   for (const int64_t rows : row_counts) {
@@ -134,12 +134,12 @@ TEST_P(CudaExperts, ChoicesAreWrittenWhereTheyAreRecorded) {
   SLIME_NEEDS_GPU();
   at::manual_seed(12);
   const RoutedExperts experts = random_experts(GetParam());
-  RoutedExperts fast = to_gpu(experts);
+  RoutedExperts fast = experts_on_gpu(experts);
   const Tensor x_TH = numbers({200, GetParam().hidden}, at::kBFloat16);
   const Tensor expected = sorted_choices(choice_of(x_TH, experts).expert_TK);
-  const ExpertKernels* kernels = expert_kernels_for(kernels::to_gpu(x_TH));
+  const ExpertKernels* kernels = expert_kernels_for(to_gpu(x_TH));
   for (const int64_t rows : {1, 2, 33, 200}) {
-    const Tensor x = kernels::to_gpu(x_TH.narrow(0, 0, rows));
+    const Tensor x = to_gpu(x_TH.narrow(0, 0, rows));
     if (!kernels->has_routed_experts(x, fast)) GTEST_SKIP() << "this GPU has no such kernels";
     const int64_t visits = experts.rule.per_token;
     const Tensor recorded_T3K = at::full({rows, 3, visits}, -7, x.options().dtype(at::kShort));
@@ -164,7 +164,7 @@ TEST_P(CudaExperts, EqualLoopsOverTheVisits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaExperts,
-                         ::testing::Values(kSmall, kRagged, kBiased, kSameForAll, kMany),
+                         ::testing::Values(kSmall, kRagged, kBiased, kSameForAll, kManyExperts),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(CudaExpertsLarge, EqualLoopsOverTheVisits) {
@@ -175,8 +175,8 @@ TEST(CudaExpertsLarge, EqualLoopsOverTheVisits) {
 TEST(CudaExperts, ARowThatIsNotANumberVisitsSomeExpertsAndLeavesTheOthersAlone) {
   SLIME_NEEDS_GPU();
   at::manual_seed(5);
-  const RoutedExperts fast = to_gpu(random_experts(kSmall));
-  Tensor x_TH = kernels::to_gpu(numbers({5, kSmall.hidden}, at::kBFloat16));
+  const RoutedExperts fast = experts_on_gpu(random_experts(kSmall));
+  Tensor x_TH = to_gpu(numbers({5, kSmall.hidden}, at::kBFloat16));
   const ExpertKernels* kernels = expert_kernels_for(x_TH);
   if (!kernels->has_routed_experts(x_TH, fast)) GTEST_SKIP() << "this GPU has no such kernels";
   const Tensor y_TH = kernels->routed_experts(x_TH, fast);
@@ -208,7 +208,7 @@ void expect_chain(int64_t shared_width) {
     experts.shared_gate_up = matrix(2 * shared_width, kHidden);
     experts.shared_down = matrix(kHidden, shared_width);
   }
-  const RoutedExperts fast = to_gpu(experts);
+  const RoutedExperts fast = experts_on_gpu(experts);
   const Tensor attended = numbers({kMostRows, kAttended}, at::kBFloat16),
                residual = numbers({kMostRows, kHidden}, at::kBFloat16),
                output = matrix(kHidden, kAttended), qkv = matrix(kHeads, kHidden),
@@ -229,17 +229,17 @@ void expect_chain(int64_t shared_width) {
       if (has_bias) heads_TE = heads_TE + wide(qkv_bias);
       for (const int64_t rows : {1, 2, 3, 16, 40, 64, 65, 200}) {
         BlockChain chain;
-        chain.attended_TC = kernels::to_gpu(attended).narrow(0, 0, rows);
-        chain.residual_TH = kernels::to_gpu(residual).narrow(0, 0, rows).clone();
-        chain.output_HC = kernels::to_gpu(output);
-        chain.post_norm_H = kernels::to_gpu(post_norm);
+        chain.attended_TC = to_gpu(attended).narrow(0, 0, rows);
+        chain.residual_TH = to_gpu(residual).narrow(0, 0, rows).clone();
+        chain.output_HC = to_gpu(output);
+        chain.post_norm_H = to_gpu(post_norm);
         chain.experts = &fast;
         chain.eps = 1e-5;
-        if (has_bias) chain.output_bias_H = kernels::to_gpu(output_bias);
+        if (has_bias) chain.output_bias_H = to_gpu(output_bias);
         if (!is_last) {
-          chain.next_norm_H = kernels::to_gpu(next_norm);
-          chain.next_qkv_EH = kernels::to_gpu(qkv);
-          if (has_bias) chain.next_qkv_bias_E = kernels::to_gpu(qkv_bias);
+          chain.next_norm_H = to_gpu(next_norm);
+          chain.next_qkv_EH = to_gpu(qkv);
+          if (has_bias) chain.next_qkv_bias_E = to_gpu(qkv_bias);
         }
         const BlockChains* chains = block_chains_for(chain.residual_TH);
         if (!chains->has_block_chain(chain)) GTEST_SKIP() << "this GPU has no chain";
@@ -273,7 +273,7 @@ TEST(CudaExperts, GroupedProductsEqualTheirTwin) {
   constexpr int64_t kExperts = 6;
   const Tensor expert_TK = at::randint(0, kExperts - 1, {70, 3}, at::kLong);  // one has no visits
   const ExpertVisits visits = group_by_expert(expert_TK, kExperts),
-                     there = group_by_expert(kernels::to_gpu(expert_TK), kExperts);
+                     there = group_by_expert(to_gpu(expert_TK), kExperts);
   EXPECT_TRUE(at::equal(there.token_S.cpu(), visits.token_S));
   EXPECT_TRUE(at::equal(there.place_TK.cpu(), visits.place_TK));
   EXPECT_TRUE(at::equal(there.starts.device_E1.cpu().to(at::kLong),
@@ -286,16 +286,14 @@ TEST(CudaExperts, GroupedProductsEqualTheirTwin) {
                    w = numbers({kExperts, outputs, inputs}, type),
                    grad = numbers({kExperts, outputs, inputs}, at::kFloat);
       const double tolerance = type == at::kFloat ? 2e-6 : type == at::kBFloat16 ? 4e-3 : 5e-4;
-      EXPECT_LT(
-          relative_error(gpu.grouped_linear(kernels::to_gpu(x), kernels::to_gpu(w), there.starts),
-                         twin().grouped_linear(wide(x), wide(w), visits.starts)),
-          tolerance);
-      EXPECT_LT(relative_error(
-                    gpu.grouped_input_grad(kernels::to_gpu(dy), kernels::to_gpu(w), there.starts),
-                    twin().grouped_input_grad(wide(dy), wide(w), visits.starts)),
+      EXPECT_LT(relative_error(gpu.grouped_linear(to_gpu(x), to_gpu(w), there.starts),
+                               twin().grouped_linear(wide(x), wide(w), visits.starts)),
                 tolerance);
-      const Tensor fast = kernels::to_gpu(grad), exact = wide(grad);
-      gpu.add_grouped_weight_grad_(fast, kernels::to_gpu(dy), kernels::to_gpu(x), there.starts);
+      EXPECT_LT(relative_error(gpu.grouped_input_grad(to_gpu(dy), to_gpu(w), there.starts),
+                               twin().grouped_input_grad(wide(dy), wide(w), visits.starts)),
+                tolerance);
+      const Tensor fast = to_gpu(grad), exact = wide(grad);
+      gpu.add_grouped_weight_grad_(fast, to_gpu(dy), to_gpu(x), there.starts);
       twin().add_grouped_weight_grad_(exact, wide(dy), wide(x), visits.starts);
       EXPECT_LT(relative_error(fast, exact), tolerance);
     }
@@ -303,8 +301,7 @@ TEST(CudaExperts, GroupedProductsEqualTheirTwin) {
     const Tensor weight = numbers({70, 3}, at::kFloat);
     for (const bool has_weight : {false, true}) {
       const Tensor weights = has_weight ? weight : Tensor();
-      EXPECT_LT(relative_error(gpu.sum_visits(kernels::to_gpu(rows_SH), there.place_TK,
-                                              kernels::to_gpu(weights)),
+      EXPECT_LT(relative_error(gpu.sum_visits(to_gpu(rows_SH), there.place_TK, to_gpu(weights)),
                                twin().sum_visits(wide(rows_SH), visits.place_TK, wide(weights))),
                 type == at::kFloat ? 2e-6 : 4e-3);
     }
@@ -320,30 +317,28 @@ TEST(CudaExperts, GroupedProductsOfSeveralTilesEqualTheirTwin) {
   const Tensor expert_TK =
       at::cat({at::randint(0, 2, {1000, 1}, at::kLong), at::full({64, 1}, 2, at::kLong)});
   const ExpertVisits visits = group_by_expert(expert_TK, kExperts),
-                     there = group_by_expert(kernels::to_gpu(expert_TK), kExperts);
+                     there = group_by_expert(to_gpu(expert_TK), kExperts);
   const int64_t rows = visits.num_visits();
   const Tensor x = numbers({rows, kInputs}, at::kBFloat16),
                dy = numbers({rows, kOutputs}, at::kBFloat16),
                w = numbers({kExperts, kOutputs, kInputs}, at::kBFloat16),
                grad = numbers({kExperts, kOutputs, kInputs}, at::kFloat);
-  EXPECT_LT(relative_error(gpu.grouped_linear(kernels::to_gpu(x), kernels::to_gpu(w), there.starts),
+  EXPECT_LT(relative_error(gpu.grouped_linear(to_gpu(x), to_gpu(w), there.starts),
                            twin().grouped_linear(wide(x), wide(w), visits.starts)),
             4e-3);
-  EXPECT_LT(
-      relative_error(gpu.grouped_input_grad(kernels::to_gpu(dy), kernels::to_gpu(w), there.starts),
-                     twin().grouped_input_grad(wide(dy), wide(w), visits.starts)),
-      4e-3);
+  EXPECT_LT(relative_error(gpu.grouped_input_grad(to_gpu(dy), to_gpu(w), there.starts),
+                           twin().grouped_input_grad(wide(dy), wide(w), visits.starts)),
+            4e-3);
   for (const int64_t outputs : {624, 640, 648}) {
     const Tensor gates_ups = w.narrow(1, 0, outputs).contiguous();
     EXPECT_LT(
-        relative_error(
-            gpu.grouped_gated_linear(kernels::to_gpu(x), kernels::to_gpu(gates_ups), there.starts),
-            twin().grouped_gated_linear(wide(x), wide(gates_ups), visits.starts)),
+        relative_error(gpu.grouped_gated_linear(to_gpu(x), to_gpu(gates_ups), there.starts),
+                       twin().grouped_gated_linear(wide(x), wide(gates_ups), visits.starts)),
         outputs % 16 == 0 ? 4e-3 : 8e-3)  // gates and ups are rounded where kernels do not reach
         << outputs;
   }
-  const Tensor fast = kernels::to_gpu(grad), exact = wide(grad);
-  gpu.add_grouped_weight_grad_(fast, kernels::to_gpu(dy), kernels::to_gpu(x), there.starts);
+  const Tensor fast = to_gpu(grad), exact = wide(grad);
+  gpu.add_grouped_weight_grad_(fast, to_gpu(dy), to_gpu(x), there.starts);
   twin().add_grouped_weight_grad_(exact, wide(dy), wide(x), visits.starts);
   EXPECT_LT(relative_error(fast, exact), 1e-5);  // nothing is rounded before it is added
 }
@@ -355,9 +350,8 @@ TEST(CudaExperts, GradientsAroundTheActivationEqualSingleOperations) {
   const Tensor dgated = numbers({kRows, kWidth}, at::kBFloat16),
                gate_up = numbers({kRows, 2 * kWidth}, at::kBFloat16),
                weight = numbers({kRows}, at::kFloat);
-  const auto out = expert_kernels_for(kernels::to_gpu(dgated))
-                       ->gated_gradients(kernels::to_gpu(dgated), kernels::to_gpu(gate_up),
-                                         kernels::to_gpu(weight));
+  const auto out = expert_kernels_for(to_gpu(dgated))
+                       ->gated_gradients(to_gpu(dgated), to_gpu(gate_up), to_gpu(weight));
   ASSERT_TRUE(out.has_value());
   const Tensor gated = twin().swiglu(wide(gate_up)), column = wide(weight).unsqueeze(1);
   EXPECT_LT(relative_error(out->weighted_SF, gated * column), 6e-3);
@@ -365,9 +359,8 @@ TEST(CudaExperts, GradientsAroundTheActivationEqualSingleOperations) {
   EXPECT_LT(relative_error(out->dgate_up_S2F,
                            twin().swiglu_backward(wide(dgated) * column, wide(gate_up))),
             6e-3);
-  EXPECT_FALSE(expert_kernels_for(kernels::to_gpu(dgated))
-                   ->gated_gradients(kernels::to_gpu(dgated.to(at::kFloat)),
-                                     kernels::to_gpu(gate_up), kernels::to_gpu(weight))
+  EXPECT_FALSE(expert_kernels_for(to_gpu(dgated))
+                   ->gated_gradients(to_gpu(dgated.to(at::kFloat)), to_gpu(gate_up), to_gpu(weight))
                    .has_value());
 }
 

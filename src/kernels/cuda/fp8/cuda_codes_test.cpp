@@ -62,8 +62,8 @@ Tensor as_codes_mean(const Tensor& x_TI) {
   return codes;
 }
 
-void expect_products(std::initializer_list<int64_t> parts, int64_t inputs,
-                     std::initializer_list<int64_t> row_counts) {
+void expect_code_products(std::initializer_list<int64_t> parts, int64_t inputs,
+                          std::initializer_list<int64_t> row_counts) {
   at::manual_seed(3);
   const Device& gpu = open_gpu().device();
   const Matrix matrix = stored(parts, inputs), there = on_gpu(matrix);
@@ -103,18 +103,18 @@ TEST(CudaCodes, AreThoseOfTheCpu) {
 TEST(CudaCodes, ProductsAreThoseOfTheNumbers) {
   SLIME_NEEDS_GPU();
   if (!open_gpu().device().has_format(MatrixFormat::kFp8Blocks)) GTEST_SKIP();
-  expect_products({160}, 320, {1, 3, 8, 9, 64, 65, 130});
-  expect_products({64, 128, 8}, 256, {1, 2, 33, 200});
+  expect_code_products({160}, 320, {1, 3, 8, 9, 64, 65, 130});
+  expect_code_products({64, 128, 8}, 256, {1, 2, 33, 200});
 }
 
 TEST(CudaCodesLarge, ProductsAreThoseOfTheNumbers) {
   SLIME_NEEDS_GPU();
   if (!open_gpu().device().has_format(MatrixFormat::kFp8Blocks)) GTEST_SKIP();
-  expect_products({4096, 1024, 1024}, 2560, {1, 2, 16, 32, 64, 256, 1000});
-  expect_products({2560}, 9728, {1, 17, 64, 129});
+  expect_code_products({4096, 1024, 1024}, 2560, {1, 2, 16, 32, 64, 256, 1000});
+  expect_code_products({2560}, 9728, {1, 17, 64, 129});
 }
 
-BlockChain random_chain(int64_t rows, bool has_bias) {
+BlockChain random_chain_of_codes(int64_t rows, bool has_bias) {
   const auto bias = [&](int64_t outputs) {
     return has_bias ? numbers({outputs}, at::kBFloat16) : Tensor();
   };
@@ -156,7 +156,7 @@ TEST(CudaCodes, ChainsAreThoseOfSingleOperations) {
     for (const bool has_bias : {false, true}) {
       for (const bool is_last : {false, true}) {
         at::manual_seed(9);
-        BlockChain chain = random_chain(rows, has_bias);
+        BlockChain chain = random_chain_of_codes(rows, has_bias);
         if (is_last) {
           chain.next_norm_H = chain.next_qkv_bias_E = Tensor();
           chain.next_qkv_EH = {};

@@ -202,7 +202,7 @@ struct LatentCase {
 };
 
 /// Of numbers that are rounded to `type` a few times on their way.
-double tolerance(at::ScalarType type) {
+double latent_tolerance(at::ScalarType type) {
   return type == at::kFloat ? 5e-6 : type == at::kHalf ? 2e-3 : 1.2e-2;
 }
 
@@ -210,10 +210,10 @@ void expect_exact(LatentCase& one) {
   one.call.scale = 1 / std::sqrt(static_cast<double>(one.shape.plain_dim + one.shape.rotary_dim));
   one.build();
   poison_free_memory();
-  EXPECT_LT(one.error(one.attend()), tolerance(one.type));
+  EXPECT_LT(one.error(one.attend()), latent_tolerance(one.type));
   const Tensor rows_ME = one.call.rows.cpu().view({-1, one.shape.row_size()});
   EXPECT_LT(relative_error(rows_ME.index_select(0, one.slot_T), one.expected_rows),
-            tolerance(one.type));
+            latent_tolerance(one.type));
   // Nobody else's rows were touched, but for the last page, where padding writes.
   Tensor others = one.old_rows.view({-1, one.shape.row_size()}).clone();
   others.index_copy_(0, one.slot_T, rows_ME.index_select(0, one.slot_T));

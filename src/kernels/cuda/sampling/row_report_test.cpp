@@ -8,23 +8,14 @@
 #include <limits>
 
 #include "core/random.h"
-#include "kernels/cpu/sample.h"
 #include "kernels/cuda/gpu_test_tensors.h"
+#include "kernels/cuda/sampling/draws_for_tests.h"
 
 namespace slime::kernels {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
-constexpr int64_t kSmallVocab = 20011;
-constexpr int64_t kLargeVocab = 151936;  // 38 chunks
-
-struct Draw {
-  SampleOptions options;
-  std::vector<float> logits;
-};
-
 /// All rows at once, each with a report. What is handed over is read as the engine does.
-std::vector<SampledToken> draw_on_gpu(const std::vector<Draw>& draws, int64_t& num_handed_over) {
+std::vector<SampledToken> report_on_gpu(const std::vector<Draw>& draws, int64_t& num_handed_over) {
   const auto rows = static_cast<int64_t>(draws.size());
   const auto vocab = static_cast<int64_t>(draws.front().logits.size());
   std::vector<double> uniforms;
@@ -86,7 +77,7 @@ std::vector<SampledToken> draw_on_gpu(const std::vector<Draw>& draws, int64_t& n
 /// How many rows were handed over.
 int64_t expect_what_the_cpu_reports(const std::vector<Draw>& draws) {
   int64_t num_handed_over = 0;
-  const std::vector<SampledToken> tokens = draw_on_gpu(draws, num_handed_over);
+  const std::vector<SampledToken> tokens = report_on_gpu(draws, num_handed_over);
   for (size_t row = 0; row < draws.size(); ++row) {
     const SampledToken expected = sample_row(draws[row].logits, draws[row].options);
     const SampledToken& token = tokens[row];
@@ -103,12 +94,6 @@ int64_t expect_what_the_cpu_reports(const std::vector<Draw>& draws) {
     }
   }
   return num_handed_over;
-}
-
-std::vector<float> noisy_logits(int64_t vocab, double scale, uint64_t stream) {
-  std::vector<float> logits(vocab);
-  for (int64_t v = 0; v < vocab; ++v) logits[v] = static_cast<float>(scale * normal(7, stream, v));
-  return logits;
 }
 
 /// Noise, few different logits, equal ones, few that are possible.
@@ -200,7 +185,7 @@ TEST(GpuRowReport, TooManyKeptIdsComeFromTheLogits) {
   int64_t num_handed_over = 0;
   const std::vector<float> logits = noisy_logits(kSmallVocab, 0.3, 1);
   const SampleOptions options{.top_p = 0.9, .uniform = 0.3, .keeps_ids = true, .num_top = 2};
-  const auto tokens = draw_on_gpu({{options, logits}}, num_handed_over);
+  const auto tokens = report_on_gpu({{options, logits}}, num_handed_over);
   EXPECT_EQ(num_handed_over, 1);
   const SampledToken expected = sample_row(logits, options);
   EXPECT_EQ(tokens[0].kept_ids, expected.kept_ids);
@@ -214,7 +199,7 @@ TEST(GpuRowReport, RowsThatAreNoNumbersHaveNone) {
   bad[8000] = std::numeric_limits<float>::quiet_NaN();
   int64_t num_handed_over = 0;
   const auto tokens =
-      draw_on_gpu({{{.top_p = 0.9, .keeps_ids = true, .num_top = 5}, bad}}, num_handed_over);
+      report_on_gpu({{{.top_p = 0.9, .keeps_ids = true, .num_top = 5}, bad}}, num_handed_over);
   EXPECT_EQ(num_handed_over, 0);
   EXPECT_TRUE(std::isnan(tokens[0].log_prob));
   EXPECT_TRUE(tokens[0].kept_ids.empty());

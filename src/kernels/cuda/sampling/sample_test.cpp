@@ -7,20 +7,11 @@
 #include <limits>
 
 #include "core/random.h"
-#include "kernels/cpu/sample.h"
 #include "kernels/cuda/gpu_test_tensors.h"
+#include "kernels/cuda/sampling/draws_for_tests.h"
 
 namespace slime::kernels {
 namespace {
-
-constexpr float kNever = -std::numeric_limits<float>::infinity();
-constexpr int64_t kSmallVocab = 20011;  // five chunks, the last one ragged
-constexpr int64_t kLargeVocab = 151936;
-
-struct Draw {
-  SampleOptions options;
-  std::vector<float> logits;
-};
 
 struct Sampled {
   Tensor token_R, log_prob_R;  // on the CPU
@@ -83,12 +74,6 @@ void expect_same_or_neighbouring_draws(const std::vector<Draw>& draws) {
         << "row " << r << ", " << to_text(draws[r].options);
   }
   EXPECT_GE(num_same * 5, draws.size() * 4);
-}
-
-std::vector<float> noisy_logits(int64_t vocab, double scale, uint64_t stream) {
-  std::vector<float> logits(vocab);
-  for (int64_t v = 0; v < vocab; ++v) logits[v] = static_cast<float>(scale * normal(7, stream, v));
-  return logits;
 }
 
 std::vector<Draw> draws_without_truncation(int64_t vocab) {

@@ -10,7 +10,7 @@ namespace slime::kernels {
 namespace {
 
 /// Roundings of the result and float32 sums inside.
-double tolerance(at::ScalarType type) {
+double training_tolerance(at::ScalarType type) {
   return type == at::kFloat ? 5e-6 : type == at::kBFloat16 ? 8e-3 : 1e-3;
 }
 
@@ -24,18 +24,18 @@ void expect_gradients_of_norms(int64_t rows, int64_t hidden, at::ScalarType type
     EXPECT_LT(
         relative_error(gpu.rms_norm_backward(to_gpu(dy), to_gpu(x), to_gpu(weight), 1e-6, grad),
                        twin().rms_norm_backward(wide(dy), wide(x), wide(weight), 1e-6, exact)),
-        tolerance(type));
+        training_tolerance(type));
     EXPECT_LT(relative_error(grad, exact), 1e-5) << "gradient of the weight";
     EXPECT_LT(relative_error(gpu.add_rms_norm_backward(to_gpu(dsum), to_gpu(dy), to_gpu(x),
                                                        to_gpu(weight), 1e-6, Tensor()),
                              twin().add_rms_norm_backward(wide(dsum), wide(dy), wide(x),
                                                           wide(weight), 1e-6, Tensor())),
-              tolerance(type));
+              training_tolerance(type));
     Tensor sum;
     const Tensor normed = gpu.add_rms_norm(to_gpu(x), to_gpu(dsum), to_gpu(weight), 1e-6, sum);
     EXPECT_TRUE(sum.cpu().equal((x.to(at::kFloat) + dsum.to(at::kFloat)).to(type)));
     EXPECT_LT(relative_error(normed, twin().rms_norm(wide(sum.cpu()), wide(weight), 1e-6)),
-              tolerance(type));
+              training_tolerance(type));
   }
 }
 
@@ -60,10 +60,10 @@ TEST(CudaTraining, ProductsIntoRowsThatLeaveProcessorsEqualTheirTwin) {
     }
     twin().add_linear_weight_grad_(exact, wide(dy), wide(x));
     EXPECT_LT(relative_error(y.narrow(0, 30, 260), twin().linear(wide(x), wide(weight), {})),
-              tolerance(type));
+              training_tolerance(type));
     EXPECT_LT(
         relative_error(dx.narrow(0, 30, 260), twin().linear_input_grad(wide(dy), wide(weight))),
-        tolerance(type));
+        training_tolerance(type));
     EXPECT_LT(relative_error(grad, exact), 1e-5);
     for (const Tensor& all : {y, dx}) {
       EXPECT_EQ(all.narrow(0, 0, 30).count_nonzero().item<int64_t>(), 0);
@@ -100,7 +100,7 @@ void expect_gradient_of_gated_activation(int64_t rows, int64_t width) {
     const Tensor x = numbers({rows, 2 * width}, type), dy = numbers({rows, width}, type);
     EXPECT_LT(relative_error(open_gpu().device().swiglu_backward(to_gpu(dy), to_gpu(x)),
                              twin().swiglu_backward(wide(dy), wide(x))),
-              tolerance(type));
+              training_tolerance(type));
   }
 }
 
@@ -141,7 +141,7 @@ void expect_gradient_of_heads(int64_t rows, const RotaryShape& shape,
                          twin().norm_rotate_backward(wide(dy), wide(in), positions, wide(q),
                                                      wide(k), wide(angle.cos()), wide(angle.sin()),
                                                      shape, dq_exact, dk_exact)),
-          tolerance(type));
+          training_tolerance(type));
       if (!has_norm) continue;
       EXPECT_LT(relative_error(dq, dq_exact), 1e-5);
       EXPECT_LT(relative_error(dk, dk_exact), 1e-5);
@@ -187,13 +187,14 @@ void expect_attention(at::ScalarType type, const RotaryShape& heads,
   Tensor lse, lse_exact;
   const Tensor y = gpu.tree_attention(to_gpu(x), segments, heads, shape, lse);
   const Tensor exact = twin().tree_attention(wide(x), segments, heads, shape, lse_exact);
-  EXPECT_LT(relative_error(queried(y, segments), queried(exact, segments)), 2 * tolerance(type));
+  EXPECT_LT(relative_error(queried(y, segments), queried(exact, segments)),
+            2 * training_tolerance(type));
   EXPECT_LT(relative_error(queried(lse, segments), queried(lse_exact, segments)), 1e-3);
   const Tensor dx =
       gpu.tree_attention_backward(to_gpu(dy), y, to_gpu(x), lse, segments, heads, shape);
   const Tensor dx_exact =
       twin().tree_attention_backward(wide(dy), exact, wide(x), lse_exact, segments, heads, shape);
-  EXPECT_LT(relative_error(dx, dx_exact), 3 * tolerance(type));
+  EXPECT_LT(relative_error(dx, dx_exact), 3 * training_tolerance(type));
 }
 
 /// Up to four ranges of up to 128 rows: for cuDNN all levels without a mask are one plan, and those
@@ -313,7 +314,7 @@ void expect_softmax(int64_t vocabulary) {
       const Tensor grad = gpu.softmax_gradient(to_gpu(logits).clone(), to_gpu(target), {0.7}, a[2],
                                                a[1], to_gpu(dlogprob), to_gpu(d), type);
       EXPECT_EQ(grad.scalar_type(), type);
-      EXPECT_LT(relative_error(grad, exact), type == at::kFloat ? 1e-5 : tolerance(type));
+      EXPECT_LT(relative_error(grad, exact), type == at::kFloat ? 1e-5 : training_tolerance(type));
     }
   }
 }
@@ -350,7 +351,8 @@ TEST(CudaTraining, GradientOfCappedLogitsEqualsItsTwin) {
         const Tensor grad =
             gpu.softmax_gradient(capped.clone(), to_gpu(target), form, narrow(statistics[2]),
                                  narrow(statistics[1]), to_gpu(dlogprob), to_gpu(d), type);
-        EXPECT_LT(relative_error(grad, exact), type == at::kFloat ? 1e-5 : tolerance(type));
+        EXPECT_LT(relative_error(grad, exact),
+                  type == at::kFloat ? 1e-5 : training_tolerance(type));
       }
     }
   }
