@@ -184,6 +184,15 @@ void take_adapter(const config::RunConfig& config, StartPoint& start) {
   start.weights = roles::base_directory(config);
 }
 
+/// Training in fewer bits goes on with the master weights.
+void check_precision(const config::RunConfig& config, const StartPoint& start) {
+  const bool has_masters = config.dtype != "float32" && config.dtype != "float64";
+  const bool takes_them =
+      train::is_carried(train::row_of(train::RunPart::kOptimizer), start.left_out);
+  if (has_masters && takes_them && !config.trains_adapters())
+    train::check_has_masters(start.checkpoint->directory);
+}
+
 /// What follows from the flags once it is known where the run begins.
 StartPoint completed(const config::RunConfig& config, const BranchChoice& choice, StartPoint start,
                      const train::Warn& warn) {
@@ -192,6 +201,7 @@ StartPoint completed(const config::RunConfig& config, const BranchChoice& choice
     check_run_of_queue(config, start);
     if (config.no_load_optim && !choice.is_of_load) start.left_out |= train::kNoLoadOptim;
     compare_settings(config, start, warn);
+    check_precision(config, start);
   }
   if (start.weights.empty()) start.weights = setup::beginning_directory(config, warn);
   take_adapter(config, start);

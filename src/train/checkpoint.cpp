@@ -24,6 +24,8 @@ namespace slime::train {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr const char* kMasters = "master";  // of the actor; the critic's have a prefix
+
 constexpr uint64_t kShardBytes = uint64_t{5} << 30;
 
 /// A flat buffer of a part and the stem of its files; the words of torch.optim, which people know.
@@ -60,7 +62,7 @@ void add_optimizer(std::vector<StoredBuffer>& buffers, RunPart part, const std::
   };
   add("exp_avg", &OwnedShard::first_moment);
   add("exp_avg_sq", &OwnedShard::second_moment);
-  if (optimizer.has_master()) add("master", &OwnedShard::master);
+  if (optimizer.has_master()) add(kMasters, &OwnedShard::master);
 }
 
 /// What has to be kept besides the weights, by the parts that this trainer has: nothing that the
@@ -210,6 +212,7 @@ void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
   std::set<std::string> missing;
   for (const model::NamedWeight& weight : weights.tensors()) missing.insert(weight.name);
   std::vector<std::string> problems;
+  if (stored.stem == kMasters) check_has_masters(checkpoint);
   for (const fs::path& path : files_of(directory, stored.stem)) {
     const model::SafetensorsFile file(path);
     for (const model::NamedWeight& weight : weights.tensors()) {
@@ -246,6 +249,15 @@ bool has_part(const fs::path& checkpoint, RunPart part) {
 }
 
 }  // namespace
+
+void check_has_masters(const fs::path& checkpoint) {
+  const fs::path directory = checkpoint / row_of(RunPart::kOptimizer).folder;
+  if (files_of(directory, "exp_avg").empty() || !files_of(directory, kMasters).empty()) return;
+  throw ConfigError(fmt::format(
+      "{}: has no master weights, as runs with --fp32 have none: go on with --fp32, or with "
+      "--no-load-optim, which begins with the weights as they are saved and with zero moments",
+      checkpoint.string()));
+}
 
 Checkpoint read_checkpoint(const fs::path& directory, int64_t iteration) {
   Checkpoint checkpoint;

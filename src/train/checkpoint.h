@@ -78,6 +78,10 @@ using Warn = std::function<void(const std::string&)>;
 /// silently.
 std::optional<Checkpoint> find_checkpoint(const std::filesystem::path& root, const Warn& warn);
 
+/// Throws ConfigError for a checkpoint of float32, which has moments and no master weights: training
+/// in fewer bits cannot go on with it as it is.
+void check_has_masters(const std::filesystem::path& checkpoint);
+
 /// Restores what `trainer` has of the parts of a run (train/run_parts.h), but those that the flags
 /// `left_out` (LeavesOut) leave out; its network was loaded from checkpoint.directory, and a rank
 /// reads the shards it owns. `warn` says which parts the checkpoint lacks, and how they begin.

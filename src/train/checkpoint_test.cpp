@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "train/checkpoint_directory.h"
 #include "train/network_for_tests.h"
+#include "train/run_parts.h"
 
 namespace slime::train {
 namespace {
@@ -81,6 +82,26 @@ void expect_exact_resume(const char* dtype) {
 TEST(Checkpoint, ResumesBitForBitInFloat32) { expect_exact_resume("float32"); }
 TEST(Checkpoint, ResumesBitForBitInBfloat16WithItsMasterWeights) {
   expect_exact_resume("bfloat16");
+}
+
+TEST(Checkpoint, OfFloat32GoesOnInBfloat16WithoutItsMomentsAlone) {
+  const Scratch scratch;
+  Trained first(kModel, "float32");
+  first.train(0, 1);
+  save_checkpoint({.root = scratch.path, .model_source = kModel}, 1, *first.trainer, {});
+  const auto found = find_checkpoint(scratch.path, kIgnore);
+  ASSERT_TRUE(found.has_value());
+  Trained second(found->directory, "bfloat16");
+  try {
+    restore_trainer(*found, *second.trainer, 0, kIgnore);
+    FAIL() << "no error";
+  } catch (const ConfigError& error) {
+    const std::string said = error.what();
+    EXPECT_NE(said.find("has no master weights"), std::string::npos) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << "one line, not one for each tensor: " << said;
+  }
+  restore_trainer(*found, *second.trainer, kNoLoadOptim, kIgnore);
+  EXPECT_EQ(second.trainer->state(), first.trainer->state());
 }
 
 TEST(Checkpoint, FallsBackFromADamagedOneLoudlyAndNeverStartsOver) {
