@@ -52,6 +52,16 @@ std::string_view mark_of_rule(std::string_view type) {
   return {};
 }
 
+/// "<|im_end|>" of a response that ends in it, else nothing.
+std::string_view end_mark(std::string_view response) {
+  constexpr std::size_t kLongest = 32;
+  if (!response.ends_with('>')) return {};
+  const std::size_t begin = response.rfind('<');
+  if (begin == std::string_view::npos || response.size() - begin > kLongest) return {};
+  const std::string_view mark = response.substr(begin);
+  return mark.find_first_of(" \t\n") == std::string_view::npos ? mark : std::string_view();
+}
+
 std::string cause_of_low_rewards(const std::vector<const Sample*>& samples,
                                  const config::RunConfig& config) {
   if (nearly_all(samples, [](const Sample& s) { return s.response_length() == 0; }))
@@ -69,6 +79,17 @@ std::string cause_of_low_rewards(const std::vector<const Sample*>& samples,
         "nearly no response has \"{}\", which --rm-type {} looks for; say so in the "
         "prompts, or take another type",
         mark, config.rm_type);
+  }
+  // Rules leave such marks out by themselves (docs/rewards.md).
+  const std::string_view end = end_mark(samples.front()->response);
+  const bool shows_marks =
+      !config.custom_rm_path.peek().empty() && !config.rollout_skip_special_tokens.peek();
+  if (shows_marks && !end.empty() &&
+      nearly_all(samples, [end](const Sample& s) { return s.response.ends_with(end); })) {
+    return fmt::format(
+        "sample.response ends in \"{}\", which the function of --custom-rm-path may not expect: "
+        "--rollout-skip-special-tokens leaves it out; or the task is too hard for the model",
+        end);
   }
   return "the task is too hard for the model, or the reward does not understand its answers; look "
          "at some (slime report, slime score)";

@@ -69,6 +69,20 @@ TEST(LearningSignal, EqualRewardsAreToldWithTheirLikelyCause) {
   EXPECT_THAT(said(cut, 0), HasSubstr("cut off before their end (--rollout-max-response-len 16)"));
 }
 
+TEST(LearningSignal, TheMarkAtTheEndIsNamedWhereAFunctionOfTheUsersSeesIt) {
+  config::RunConfig config = math_run();
+  config.custom_rm_path = "my_reward.py";
+  const std::string flag = "--rollout-skip-special-tokens leaves it out";
+  EXPECT_THAT(said(rewarded({{0, 0}}, "{}<|im_end|>"), 0, config),
+              HasSubstr("sample.response ends in \"<|im_end|>\", which the function"));
+  EXPECT_THAT(said(rewarded({{0, 0}}, "{}</s>"), 0, config), HasSubstr(flag));
+  EXPECT_THAT(said(rewarded({{0, 0}}, "{}"), 0, config), Not(HasSubstr(flag)));
+  EXPECT_THAT(said(rewarded({{0, 0}}, "a < b, c > d, e>"), 0, config), Not(HasSubstr(flag)));
+  EXPECT_THAT(said(rewarded({{0, 0}}, "\\boxed{1}<|im_end|>"), 0), Not(HasSubstr(flag)));
+  config.rollout_skip_special_tokens = true;
+  EXPECT_THAT(said(rewarded({{0, 0}}, "{}<|im_end|>"), 0, config), Not(HasSubstr(flag)));
+}
+
 TEST(LearningSignal, ZeroGradientsAreTold) {
   EXPECT_THAT(said(rewarded({{0, 0}, {1, 1}}), 0),
               HasSubstr("the gradients are 0: the rewards of each prompt's responses are equal"));
