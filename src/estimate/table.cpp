@@ -28,11 +28,13 @@ void print_head(const Plan& plan, Buffer out) {
         "moments or copy\n",
         static_cast<double>(plan.shape.adapters()) / 1e6);
   }
-  fmt::format_to(out, "step      {} prompts x {} samples, {} + {} tokens: {} rows to train\n",
-                 config.workload.prompts, config.workload.samples, config.workload.prompt_tokens,
-                 config.workload.response_tokens, config.workload.rows());
-  fmt::format_to(out, "trainers  {} devices, {} a host, {:.0f} GB each: {}\n",
-                 config.trainers.count(), config.trainers.per_host, gb(config.rates.device_bytes),
+  fmt::format_to(
+      out, "step      {} prompts x {} samples, {} + {} tokens in the mean: {} rows to train\n",
+      config.workload.prompts, config.workload.samples, config.workload.prompt_tokens,
+      config.workload.response_tokens, config.workload.rows());
+  fmt::format_to(out, "trainers  {} device{}, {} a host, {:.0f} GB each: {}\n",
+                 config.trainers.count(), config.trainers.count() == 1 ? "" : "s",
+                 config.trainers.per_host, gb(config.rates.device_bytes),
                  to_words(plan.best().layout));
   fmt::format_to(out, "engines   {} of {} device{} each, {}\n\n",
                  plan.engines.devices / plan.engines.per_engine, plan.engines.per_engine,
