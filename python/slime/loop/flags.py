@@ -7,7 +7,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["flag_words"]
+__all__ = ["DEFAULTS_OF_SCRIPTS", "flag_words"]
+
+# Where a model stands in the place of a command line. Rewards of scripts compare texts, which a mark such as <|im_end|> at the end
+# would make different.
+DEFAULTS_OF_SCRIPTS = {"rollout_skip_special_tokens": True}
 
 
 def _words_of(name: str, value: Any) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from slime.loop.calls import Rollout, Training
 from slime.loop.errors import RunOver
-from slime.loop.flags import flag_words
+from slime.loop.flags import DEFAULTS_OF_SCRIPTS, flag_words
 from slime.loop.groups import read_rows
 from slime.loop.reward_socket import RewardSocket
 from slime.loop.run import Run, start
@@ -99,6 +99,7 @@ def grpo(
         if socket is not None:
             flags.update(custom_rm_path="slime.loop.reward_client.score", group_rm=True, reward_socket=socket.path)
         words: dict[str, Any] = {
+            **DEFAULTS_OF_SCRIPTS,
             "hf_checkpoint": model,
             "advantage_estimator": "grpo",
             "rollout_batch_size": groups,

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from slime.loop.calls import Sample
 from slime.loop.child import Child
 from slime.loop.errors import Error, Refused, RunOver
-from slime.loop.flags import flag_words
+from slime.loop.flags import DEFAULTS_OF_SCRIPTS, flag_words
 from slime.loop.groups import Group, flat, read_rows
 from slime.loop.grpo import Grpo
 from slime.loop.passes import Pass, Update, custom_pass, data_of, reduction_of
@@ -508,4 +508,4 @@ def start_session(
     model: str | os.PathLike[str], output: TextIO | bool | None, program: str | None, flags: Mapping[str, Any]
 ) -> Session:
     """A session with `model`, once it is loaded."""
-    return Session(Child(flag_words(model, flags), output, program, command="tinker"))
+    return Session(Child(flag_words(model, {**DEFAULTS_OF_SCRIPTS, **flags}), output, program, command="tinker"))
