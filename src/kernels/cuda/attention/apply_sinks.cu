@@ -24,8 +24,7 @@ __global__ void __launch_bounds__(32 * kWarps)
 
 }  // namespace
 
-void apply_sinks(const AttendCall& call, const float* logsumexp_TN, bool is_base_2,
-                 cudaStream_t stream) {
+void apply_sinks(const AttendCall& call, const float* logsumexp_TN, bool is_base_2, Stream stream) {
   constexpr float kLn2 = 0.6931471805599453F;
   const dim3 grid((call.rows * call.num_heads + kWarps - 1) / kWarps);
   with_type(call.number, [&](auto zero) {

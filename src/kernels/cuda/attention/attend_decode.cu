@@ -1,5 +1,3 @@
-#include <cuda_fp8.h>
-
 #include "core/divide_up.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/capped_score.cuh"
@@ -154,7 +152,7 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
       const int valid = valid_in(now.segment, page);
       if (call.cap > 0) {
         // Scaled below. From the arguments each time: registers are few.
-        const float share = __fdividef(call.scale, call.cap), whole = __fdividef(1.0F, share);
+        const float share = fast_divide(call.scale, call.cap), whole = fast_divide(1.0F, share);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -171,15 +169,15 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
           best = fmaxf(best, score[half][i]);
         }
       }
-      best = fmaxf(best, __shfl_xor_sync(0xffffffffU, best, 1));
-      best = fmaxf(best, __shfl_xor_sync(0xffffffffU, best, 2));
+      best = fmaxf(best, shuffle_xor(best, 1));
+      best = fmaxf(best, shuffle_xor(best, 2));
       const float fresh = fmaxf(largest, best);
       // A row may have seen no key yet: its window begins later.
       const float base = fresh == -INFINITY ? 0 : fresh;
       const float shrink = exp2f(largest - base);
-      if (__any_sync(0xffffffffU, fresh != largest)) {
-        const float a = __shfl_sync(0xffffffffU, shrink, 8 * quarter);
-        const float b = __shfl_sync(0xffffffffU, shrink, 8 * quarter + 4);
+      if (any_lane(fresh != largest)) {
+        const float a = shuffle(shrink, 8 * quarter);
+        const float b = shuffle(shrink, 8 * quarter + 4);
 #pragma unroll
         for (int r = 0; r < kTiles; ++r) {
           out[r][0] *= a;
@@ -203,9 +201,9 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
         load_values<Kv, kDim>(values, all_values + next_offset, group, quarter, next_valid);
     }
 
-    __syncwarp();  // the sums overlay the step's rows
-    weight += __shfl_xor_sync(0xffffffffU, weight, 1);
-    weight += __shfl_xor_sync(0xffffffffU, weight, 2);
+    sync_lanes();  // the sums overlay the step's rows
+    weight += shuffle_xor(weight, 1);
+    weight += shuffle_xor(weight, 2);
     if (quarter == 0) {
       memory.largest[warp][group] = largest;
       memory.weight[warp][group] = weight;
@@ -240,15 +238,14 @@ template <typename T, typename Kv, int kDim>
 SharedShare share_for(int num_sequences) {
   constexpr int kManySequences = 64;
   if (num_sequences <= kManySequences) return kDriverChooses;
-  static const int all = device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
   constexpr int kOfSystem = 1024;  // of each block
   constexpr int kNeeded = decode_blocks_per_processor(kDim, sizeof(Kv)) *
                           (static_cast<int>(sizeof(BlockMemory<T, Kv, kDim>)) + kOfSystem);
-  return SharedShare{static_cast<unsigned>(divide_up(100 * kNeeded, all))};
+  return SharedShare{static_cast<unsigned>(divide_up(100 * kNeeded, shared_bytes_of_processor()))};
 }
 
 template <typename T, typename Kv, int kDim>
-void run(const Arguments& arguments, cudaStream_t stream) {
+void run(const Arguments& arguments, Stream stream) {
   launch(share_for<T, Kv, kDim>(arguments.call.paged.num_sequences),
          attend_decode_kernel<T, Kv, kDim>,
          dim3(arguments.plan.num_units, arguments.call.num_kv_heads), dim3(32 * kWarps), 0, stream,
@@ -256,8 +253,8 @@ void run(const Arguments& arguments, cudaStream_t stream) {
 }
 
 template <typename T, int kDim>
-void run(const Arguments& arguments, cudaStream_t stream) {
-  arguments.call.paged.is_fp8 ? run<T, __nv_fp8_e4m3, kDim>(arguments, stream)
+void run(const Arguments& arguments, Stream stream) {
+  arguments.call.paged.is_fp8 ? run<T, Fp8, kDim>(arguments, stream)
                               : run<T, T, kDim>(arguments, stream);
 }
 
@@ -268,7 +265,7 @@ bool has_decode(Number number, int head_dim, int group) {
 }
 
 void attend_decode(const AttendCall& call, const DecodeArrays& plan, const RotateCall* rotate,
-                   cudaStream_t stream) {
+                   Stream stream) {
   Arguments arguments;
   arguments.call = call;
   arguments.plan = plan;
@@ -281,9 +278,9 @@ void attend_decode(const AttendCall& call, const DecodeArrays& plan, const Rotat
         "heads per key-value head");
   const bool is_bfloat16 = call.number == Number::kBFloat16;
   if (call.head_dim == 64) {
-    is_bfloat16 ? run<__nv_bfloat16, 64>(arguments, stream) : run<__half, 64>(arguments, stream);
+    is_bfloat16 ? run<BFloat16, 64>(arguments, stream) : run<Float16, 64>(arguments, stream);
   } else {
-    is_bfloat16 ? run<__nv_bfloat16, 128>(arguments, stream) : run<__half, 128>(arguments, stream);
+    is_bfloat16 ? run<BFloat16, 128>(arguments, stream) : run<Float16, 128>(arguments, stream);
   }
   merge_records(call, plan, stream);
 }

@@ -55,7 +55,7 @@ __global__ void attend_plain_kernel(AttendCall call, const int64_t* positions_T,
 }  // namespace
 
 void attend_plain(const AttendCall& call, const int64_t* positions_T, const int32_t* row_sequence_T,
-                  cudaStream_t stream) {
+                  Stream stream) {
   if (call.head_dim > 32 * kMaxPerLane)
     throw std::runtime_error("head sizes above 256 are not supported");
   with_type(call.number, [&](auto zero) {

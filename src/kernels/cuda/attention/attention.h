@@ -12,8 +12,6 @@
 /// multiples of 16 bytes. All functions are asynchronous on `stream` and throw std::runtime_error
 /// for a shape that has no kernel or a launch that fails.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/launch.cuh"
@@ -47,7 +45,7 @@ struct RotateCall {
 };
 
 /// Head sizes up to 256, even.
-void norm_rotate(const RotateCall& call, cudaStream_t stream);
+void norm_rotate(const RotateCall& call, Stream stream);
 
 /// What both attention kernels read.
 struct PagedArrays {
@@ -78,7 +76,7 @@ struct AttendCall {
 /// Any head size up to 256, any ratio of heads, any precision but fp8: one warp per row and head.
 /// Slow.
 void attend_plain(const AttendCall& call, const int64_t* positions_T, const int32_t* row_sequence_T,
-                  cudaStream_t stream);
+                  Stream stream);
 
 /// One launch of tiles (kernels/gpu/gpu.h, TileLaunch).
 struct UnitArrays {
@@ -100,14 +98,13 @@ struct UnitArrays {
 
 /// What attention without sinks gives becomes what it gives with them. logsumexp_TN of all scores, to
 /// the base of e or of 2; +infinity: the row stays.
-void apply_sinks(const AttendCall& call, const float* logsumexp_TN, bool is_base_2,
-                 cudaStream_t stream);
+void apply_sinks(const AttendCall& call, const float* logsumexp_TN, bool is_base_2, Stream stream);
 
 bool has_tiles(Number number, int head_dim, bool is_fp8);
 
 /// FlashInfer's tensor-core kernel; head sizes 64, 128 and (without fp8, tiles of up to 64) 256,
 /// bfloat16 and float16.
-void attend_tiles(const AttendCall& call, const UnitArrays& units, cudaStream_t stream);
+void attend_tiles(const AttendCall& call, const UnitArrays& units, Stream stream);
 
 struct GatherCall {
   Number number = Number::kBFloat16;  // of the rows; not float32
@@ -121,7 +118,7 @@ struct GatherCall {
 };
 
 /// Tokens of pages as rows, for kernels that know nothing of pages.
-void gather_pages(const GatherCall& call, cudaStream_t stream);
+void gather_pages(const GatherCall& call, Stream stream);
 
 /// The plan of kernels/gpu/decode_units.h on the device.
 struct DecodeArrays {
@@ -141,8 +138,8 @@ bool has_decode(Number number, int head_dim, int group);
 /// `rotate`: what norm_rotate would be called with, and call.q as that would find it; or null,
 /// where it has run. Norms in the precision of the rows.
 void attend_decode(const AttendCall& call, const DecodeArrays& plan, const RotateCall* rotate,
-                   cudaStream_t stream);
+                   Stream stream);
 /// The second kernel of attend_decode: merges the records (partial softmaxes) of each sequence.
-void merge_records(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream);
+void merge_records(const AttendCall& call, const DecodeArrays& plan, Stream stream);
 
 }  // namespace slime::kernels::cuda

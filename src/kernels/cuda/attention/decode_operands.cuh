@@ -5,8 +5,6 @@
 ///
 /// lane = 4 group + quarter; `group` is a row within the eight of a warp's set.
 
-#include <cuda_fp8.h>
-
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace slime::kernels::cuda::decode {
@@ -14,7 +12,7 @@ namespace slime::kernels::cuda::decode {
 /// Keys and values are T, or fp8 (e4m3) under T activations; then tensor-core operands are float16,
 /// which holds every e4m3 number exactly.
 template <typename T, typename Kv>
-using Operand = std::conditional_t<sizeof(Kv) == 1, __half, T>;
+using Operand = std::conditional_t<sizeof(Kv) == 1, Float16, T>;
 
 /// Keys of one page: those of this lane's two rows, 16 bytes at a time.
 template <typename Kv, int kDim>
@@ -28,14 +26,6 @@ struct Values {
   static constexpr int kWords = kDim * static_cast<int>(sizeof(Kv)) / 32;
   uint32_t x[4][kWords];
 };
-
-__device__ inline uint2 load_half_once(const void* pointer) {
-  uint2 x;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];"
-               : "=r"(x.x), "=r"(x.y)
-               : "l"(pointer));
-  return x;
-}
 
 template <typename Kv, int kDim>
 __device__ void load_keys(Keys<Kv, kDim>& keys, const Kv* page, int group, int quarter) {
@@ -83,34 +73,19 @@ __device__ void load_values(Values<Kv, kDim>& values, const Kv* page, int group,
   }
 }
 
-/// Reads from shared memory where `wanted`, without a branch.
-__device__ inline void read_if(bool wanted, uint32_t address, uint32_t& a, uint32_t& b, uint32_t& c,
-                               uint32_t& d) {
-  asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.shared.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-               : "+r"(a), "+r"(b), "+r"(c), "+r"(d)
-               : "r"(address), "r"(static_cast<uint32_t>(wanted))
-               : "memory");
-}
-__device__ inline void read_if(bool wanted, uint32_t address, uint32_t& a, uint32_t& b) {
-  asm volatile("{ .reg .pred p; setp.ne.u32 p, %3, 0; @p ld.shared.v2.u32 {%0, %1}, [%2]; }"
-               : "+r"(a), "+r"(b)
-               : "r"(address), "r"(static_cast<uint32_t>(wanted))
-               : "memory");
-}
-
 /// Replaces row `row` of the page, in registers, by a key and its value from shared memory.
 template <typename Kv, int kDim>
 __device__ void replace_row(Keys<Kv, kDim>& keys, Values<Kv, kDim>& values, const Kv* key,
                             const Kv* value, int row, int group, int quarter) {
   constexpr int kWords = Values<Kv, kDim>::kWords;
-  const auto key_at = static_cast<uint32_t>(__cvta_generic_to_shared(key));
-  const auto value_at = static_cast<uint32_t>(__cvta_generic_to_shared(value));
+  const SharedAddress key_at = shared_address(key);
+  const SharedAddress value_at = shared_address(value);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int j = 0; j < Keys<Kv, kDim>::kPacks; ++j) {
       uint4& x = keys.x[half][j];
-      read_if(group + 8 * half == row, key_at + 16 * (4 * j + quarter), x.x, x.y, x.z, x.w);
+      load_shared_if(group + 8 * half == row, key_at + 16 * (4 * j + quarter), x.x, x.y, x.z, x.w);
     }
   }
 #pragma unroll
@@ -118,12 +93,12 @@ __device__ void replace_row(Keys<Kv, kDim>& keys, Values<Kv, kDim>& values, cons
     const bool wanted = key_of_value(k, quarter) == row;
     uint32_t(&x)[kWords] = values.x[k];
     if constexpr (kWords == 2) {
-      read_if(wanted, value_at + 8 * group, x[0], x[1]);
+      load_shared_if(wanted, value_at + 8 * group, x[0], x[1]);
     } else {
 #pragma unroll
       for (int j = 0; j < kWords / 4; ++j)
-        read_if(wanted, value_at + 16 * (8 * j + group), x[4 * j], x[4 * j + 1], x[4 * j + 2],
-                x[4 * j + 3]);
+        load_shared_if(wanted, value_at + 16 * (8 * j + group), x[4 * j], x[4 * j + 1],
+                       x[4 * j + 2], x[4 * j + 3]);
     }
   }
 }
@@ -136,18 +111,11 @@ __device__ int dim_of(int r, int group) {
   return 64 * (r / 4) + 8 * group + 2 * (r % 4);
 }
 
-/// Two e4m3 numbers, in the low half, as two float16.
-__device__ inline uint32_t widen(uint32_t two) {
-  const __half2_raw wide =
-      __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two), __NV_E4M3);
-  return static_cast<uint32_t>(wide.x) | static_cast<uint32_t>(wide.y) << 16;
-}
-
 /// Two bfloat16 numbers as float16, as far as that reaches.
 __device__ inline uint32_t to_half(uint32_t two) {
   constexpr float kMost = 65504;
-  const float2 x = unpack<__nv_bfloat16>(two);
-  return pack<__half>(fminf(fmaxf(x.x, -kMost), kMost), fminf(fmaxf(x.y, -kMost), kMost));
+  const float2 x = unpack<BFloat16>(two);
+  return pack<Float16>(fminf(fmaxf(x.x, -kMost), kMost), fminf(fmaxf(x.y, -kMost), kMost));
 }
 
 /// A lane's share of a query row, in the order of its keys.
@@ -165,7 +133,7 @@ struct Query {
       const int first =
           kIsNarrow ? 64 * (j / 2) + 16 * quarter + 8 * (j % 2) : 32 * j + 8 * quarter;
       uint4 y = *reinterpret_cast<const uint4*>(q + first);
-      if constexpr (kIsNarrow && !std::is_same_v<T, __half>)
+      if constexpr (kIsNarrow && !std::is_same_v<T, Float16>)
         y = make_uint4(to_half(y.x), to_half(y.y), to_half(y.z), to_half(y.w));
       x[j] = y;
     }
@@ -181,10 +149,10 @@ __device__ void score_keys(float (&score)[4], const Query<T, Kv, kDim>& query,
     const uint4 k = keys[j];
     if constexpr (sizeof(Kv) == 1) {
       const uint4 q = query.x[2 * j], r = query.x[2 * j + 1];
-      multiply<__half>(score, q.x, 0, q.y, 0, widen(k.x & 0xffffU), widen(k.x >> 16));
-      multiply<__half>(score, q.z, 0, q.w, 0, widen(k.y & 0xffffU), widen(k.y >> 16));
-      multiply<__half>(score, r.x, 0, r.y, 0, widen(k.z & 0xffffU), widen(k.z >> 16));
-      multiply<__half>(score, r.z, 0, r.w, 0, widen(k.w & 0xffffU), widen(k.w >> 16));
+      multiply<Float16>(score, q.x, 0, q.y, 0, unpack_fp8(k.x & 0xffffU), unpack_fp8(k.x >> 16));
+      multiply<Float16>(score, q.z, 0, q.w, 0, unpack_fp8(k.y & 0xffffU), unpack_fp8(k.y >> 16));
+      multiply<Float16>(score, r.x, 0, r.y, 0, unpack_fp8(k.z & 0xffffU), unpack_fp8(k.z >> 16));
+      multiply<Float16>(score, r.z, 0, r.w, 0, unpack_fp8(k.w & 0xffffU), unpack_fp8(k.w >> 16));
     } else {
       const uint4 q = query.x[j];
       multiply<T>(score, q.x, 0, q.y, 0, k.x, k.y);
@@ -201,8 +169,8 @@ __device__ void add_values(float (&out)[4], const Values<Kv, kDim>& values, int 
     const uint32_t order = r % 2 == 0 ? 0x5140 : 0x7362;  // key a, key b, key a, key b
     const uint32_t early = __byte_perm(values.x[0][r / 2], values.x[1][r / 2], order);
     const uint32_t late = __byte_perm(values.x[2][r / 2], values.x[3][r / 2], order);
-    multiply<__half>(out, widen(early & 0xffffU), widen(early >> 16), widen(late & 0xffffU),
-                     widen(late >> 16), p[0], p[1]);
+    multiply<Float16>(out, unpack_fp8(early & 0xffffU), unpack_fp8(early >> 16),
+                      unpack_fp8(late & 0xffffU), unpack_fp8(late >> 16), p[0], p[1]);
   } else {
     const uint32_t v0 = values.x[0][r], v1 = values.x[1][r];
     const uint32_t v2 = values.x[2][r], v3 = values.x[3][r];

@@ -1,5 +1,3 @@
-#include <cuda_fp8.h>
-
 #include "kernels/cuda/attention/attention.h"
 
 namespace slime::kernels::cuda {
@@ -34,10 +32,10 @@ __global__ void __launch_bounds__(kThreads) gather_pages_kernel(GatherCall call)
 }
 
 template <typename T>
-void gather(const GatherCall& call, cudaStream_t stream) {
+void gather(const GatherCall& call, Stream stream) {
   const dim3 grid(call.num_pages);
   if (call.is_fp8) {
-    launch(gather_pages_kernel<T, __nv_fp8_e4m3>, grid, dim3(kThreads), 0, stream, call);
+    launch(gather_pages_kernel<T, Fp8>, grid, dim3(kThreads), 0, stream, call);
   } else {
     launch(gather_pages_kernel<T, T>, grid, dim3(kThreads), 0, stream, call);
   }
@@ -45,11 +43,10 @@ void gather(const GatherCall& call, cudaStream_t stream) {
 
 }  // namespace
 
-void gather_pages(const GatherCall& call, cudaStream_t stream) {
+void gather_pages(const GatherCall& call, Stream stream) {
   if (call.number == Number::kFloat32 || call.head_dim % kNumbers != 0)
     throw std::runtime_error("pages are gathered in 16-bit precisions, heads in packs of 8");
-  call.number == Number::kBFloat16 ? gather<__nv_bfloat16>(call, stream)
-                                   : gather<__half>(call, stream);
+  call.number == Number::kBFloat16 ? gather<BFloat16>(call, stream) : gather<Float16>(call, stream);
 }
 
 }  // namespace slime::kernels::cuda

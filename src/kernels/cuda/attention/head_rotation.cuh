@@ -7,13 +7,11 @@
 /// over the pairs: neighbours first (i and i ^ 1), then i ^ 2, i ^ 4, ... So the sum does not
 /// depend on how many neighbouring pairs a lane has.
 
-#include <cuda_fp8.h>
-
 #include "kernels/cuda/launch.cuh"
 
 namespace slime::kernels::cuda {
 
-__device__ inline float square_sum(float a, float b) { return __fmaf_rn(a, a, __fmul_rn(b, b)); }
+__device__ inline float square_sum(float a, float b) { return fma_rn(a, a, product_rn(b, b)); }
 
 /// The tree over what one lane has: a power of two.
 template <int kCount>
@@ -33,7 +31,7 @@ __device__ float neighbour_sum(const float (&x)[kCount]) {
 template <int kLanes>
 __device__ float lane_sum(float x) {
 #pragma unroll
-  for (int step = 1; step < kLanes; step *= 2) x += __shfl_xor_sync(0xffffffffU, x, step);
+  for (int step = 1; step < kLanes; step *= 2) x += shuffle_xor(x, step);
   return x;
 }
 
@@ -42,22 +40,13 @@ __device__ inline float norm_scale(float squares, int head_dim, float eps) {
 }
 
 __device__ inline float normed(float x, float scale, float weight) {
-  return __fmul_rn(x, __fmul_rn(scale, weight));
+  return product_rn(x, product_rn(scale, weight));
 }
 
 __device__ inline void rotate_pair(float& a, float& b, float cosine, float sine) {
-  const float rotated = __fmaf_rn(a, cosine, -__fmul_rn(b, sine));
-  b = __fmaf_rn(b, cosine, __fmul_rn(a, sine));
+  const float rotated = fma_rn(a, cosine, -product_rn(b, sine));
+  b = fma_rn(b, cosine, product_rn(a, sine));
   a = rotated;
-}
-
-/// What does not fit into e4m3 becomes +-448.
-__device__ inline __nv_fp8_storage_t to_fp8(float x) {
-  return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
-}
-
-__device__ inline float from_fp8(__nv_fp8_storage_t x) {
-  return __half2float(__half(__nv_cvt_fp8_to_halfraw(x, __NV_E4M3)));
 }
 
 }  // namespace slime::kernels::cuda

@@ -1,6 +1,5 @@
 #include "core/divide_up.h"
 #include "kernels/cuda/attention/sink_weight.cuh"
-#include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace slime::kernels::cuda {
@@ -10,8 +9,7 @@ namespace {
 constexpr int kFewSequences = 8;
 
 __device__ float warp_max(float x) {
-  for (int offset = 16; offset > 0; offset /= 2)
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, offset));
+  for (int offset = 16; offset > 0; offset /= 2) x = fmaxf(x, shuffle_xor(x, offset));
   return x;
 }
 
@@ -26,7 +24,7 @@ struct alignas(4 * kCount) Floats {
 template <typename T, int kDim, int kWarps, int kStaged>
 __global__ void __launch_bounds__(32 * kWarps)
     merge_records_kernel(AttendCall call, DecodeArrays plan) {
-#if defined(__CUDA_ARCH__)
+#if SLIME_HAS_PIECES
   constexpr int kNumbers = kDim / 32;  // of a lane
   __shared__ __align__(16) float staging[kWarps][kStaged][kDim];
   launch_dependents();
@@ -44,7 +42,7 @@ __global__ void __launch_bounds__(32 * kWarps)
     const int count = min(kStaged, num_records - begin);
     const float* from =
         plan.record_sums + (static_cast<int64_t>(first + begin) * call.num_heads + head) * kDim;
-    __syncwarp();  // nobody still reads the records before
+    sync_lanes();  // nobody still reads the records before
     if (lane < kDim / 4)
       for (int c = 0; c < count; ++c)
         copy_piece(shared_address(staging[warp][c] + 4 * lane),
@@ -61,10 +59,10 @@ __global__ void __launch_bounds__(32 * kWarps)
 #pragma unroll
     for (int i = 0; i < kNumbers; ++i) sum[i] *= shrink;
     wait_for_pieces();
-    __syncwarp();
+    sync_lanes();
 #pragma unroll 4
     for (int c = 0; c < count; ++c) {
-      const float weight = __shfl_sync(0xffffffffU, share, c);
+      const float weight = shuffle(share, c);
       const auto& x = reinterpret_cast<const Floats<kNumbers>*>(staging[warp][c])[lane];
 #pragma unroll
       for (int i = 0; i < kNumbers; ++i) sum[i] += weight * x.x[i];
@@ -85,28 +83,28 @@ __global__ void __launch_bounds__(32 * kWarps)
 }
 
 template <typename T, int kDim, int kWarps, int kStaged>
-void run_with(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream) {
+void run_with(const AttendCall& call, const DecodeArrays& plan, Stream stream) {
   launch(merge_records_kernel<T, kDim, kWarps, kStaged>,
          dim3(call.paged.num_sequences, divide_up(call.num_heads, kWarps)), dim3(32 * kWarps), 0,
          stream, call, plan);
 }
 
 template <typename T, int kDim>
-void run(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream) {
+void run(const AttendCall& call, const DecodeArrays& plan, Stream stream) {
   call.paged.num_sequences <= kFewSequences ? run_with<T, kDim, 4, 20>(call, plan, stream)
                                             : run_with<T, kDim, 8, 4>(call, plan, stream);
 }
 
 template <typename T>
-void run(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream) {
+void run(const AttendCall& call, const DecodeArrays& plan, Stream stream) {
   call.head_dim == 64 ? run<T, 64>(call, plan, stream) : run<T, 128>(call, plan, stream);
 }
 
 }  // namespace
 
-void merge_records(const AttendCall& call, const DecodeArrays& plan, cudaStream_t stream) {
-  call.number == Number::kBFloat16 ? run<__nv_bfloat16>(call, plan, stream)
-                                   : run<__half>(call, plan, stream);
+void merge_records(const AttendCall& call, const DecodeArrays& plan, Stream stream) {
+  call.number == Number::kBFloat16 ? run<BFloat16>(call, plan, stream)
+                                   : run<Float16>(call, plan, stream);
 }
 
 }  // namespace slime::kernels::cuda

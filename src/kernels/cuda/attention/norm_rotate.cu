@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
   const int64_t in_row = row * (num_heads + 2 * num_kv_heads) * call.head_dim;
   const T* in = static_cast<const T*>(call.qkv_TE) + in_row + head * call.head_dim;
   T* out = static_cast<T*>(call.out_TE) + in_row + head * call.head_dim;
-  __nv_fp8_storage_t* narrow = nullptr;
+  Fp8Code* narrow = nullptr;
   if (!is_query && call.slot_T != nullptr) {
     const int kv_head = (head - num_heads) % num_kv_heads;
     const int64_t slot = call.slot_T[row];
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(32 * kWarps) norm_rotate_kernel(RotateCall cal
         call.head_dim;
     void* cache = is_value ? call.values : call.keys;
     out = static_cast<T*>(cache) + offset;
-    if (call.is_fp8) narrow = static_cast<__nv_fp8_storage_t*>(cache) + offset;
+    if (call.is_fp8) narrow = static_cast<Fp8Code*>(cache) + offset;
   }
   float a[kMaxPairs] = {}, b[kMaxPairs] = {};
 #pragma unroll
@@ -166,15 +166,15 @@ __global__ void __launch_bounds__(kWideThreads) norm_rotate_wide_kernel(RotateCa
       first;
   void* cache = is_value ? call.values : call.keys;
   if (!call.is_fp8) return store(static_cast<T*>(cache) + cached);
-  Pack<__nv_fp8_storage_t, kOwn> narrow_low, narrow_high;
+  Pack<Fp8Code, kOwn> narrow_low, narrow_high;
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) {
     narrow_low.x[i] = to_fp8(a[i]);
     narrow_high.x[i] = to_fp8(b[i]);
   }
-  auto* out = static_cast<__nv_fp8_storage_t*>(cache) + cached;
-  *reinterpret_cast<Pack<__nv_fp8_storage_t, kOwn>*>(out) = narrow_low;
-  *reinterpret_cast<Pack<__nv_fp8_storage_t, kOwn>*>(out + kHalf) = narrow_high;
+  auto* out = static_cast<Fp8Code*>(cache) + cached;
+  *reinterpret_cast<Pack<Fp8Code, kOwn>*>(out) = narrow_low;
+  *reinterpret_cast<Pack<Fp8Code, kOwn>*>(out + kHalf) = narrow_high;
 }
 
 bool is_wide(const RotateCall& call) {
@@ -193,7 +193,7 @@ bool is_wide(const RotateCall& call) {
 }
 
 template <typename T>
-void run_wide(const RotateCall& call, cudaStream_t stream) {
+void run_wide(const RotateCall& call, Stream stream) {
   const int64_t heads = call.rows * (call.num_heads + 2 * call.num_kv_heads);
   const int64_t threads = heads * call.head_dim / 16;
   const auto kernel = call.head_dim == 64    ? norm_rotate_wide_kernel<T, 64>
@@ -205,12 +205,12 @@ void run_wide(const RotateCall& call, cudaStream_t stream) {
 
 }  // namespace
 
-void norm_rotate(const RotateCall& call, cudaStream_t stream) {
+void norm_rotate(const RotateCall& call, Stream stream) {
   if (call.head_dim > 64 * kMaxPairs)
     throw std::runtime_error("head sizes above 256 are not supported");
   if (is_wide(call)) {
-    return call.number == Number::kBFloat16 ? run_wide<__nv_bfloat16>(call, stream)
-                                            : run_wide<__half>(call, stream);
+    return call.number == Number::kBFloat16 ? run_wide<BFloat16>(call, stream)
+                                            : run_wide<Float16>(call, stream);
   }
   if (call.keeps_keys) throw std::runtime_error("rotated keys are kept by the wide kernel alone");
   const int heads = call.num_heads + 2 * call.num_kv_heads;

@@ -34,11 +34,7 @@ __device__ auto rounded(const float (&x)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; i += kInWord) {
     if constexpr (sizeof(T) == 1) {
-      const auto two = [&](int first) {
-        return static_cast<uint32_t>(__nv_cvt_float2_to_fp8x2(make_float2(x[first], x[first + 1]),
-                                                              __NV_SATFINITE, __NV_E4M3));
-      };
-      out.x[i / kInWord] = two(i) | two(i + 2) << 16;
+      out.x[i / kInWord] = pack_fp8(x[i], x[i + 1]) | pack_fp8(x[i + 2], x[i + 3]) << 16;
     } else {
       out.x[i / kInWord] = pack<T>(x[i], x[i + 1]);
     }

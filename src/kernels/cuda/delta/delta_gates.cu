@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads) gated_norm_kernel(GatedNormCall call
 
 }  // namespace
 
-void delta_rates(const DeltaRateCall& call, cudaStream_t stream) {
+void delta_rates(const DeltaRateCall& call, Stream stream) {
   const dim3 grid(divide_up(call.rows * call.heads, int64_t{kThreads}));
   with_type(call.number, [&](auto zero) {
     with_type(call.of_weights, [&](auto weight) {
@@ -69,7 +69,7 @@ void delta_rates(const DeltaRateCall& call, cudaStream_t stream) {
   });
 }
 
-void gated_norm(const GatedNormCall& call, cudaStream_t stream) {
+void gated_norm(const GatedNormCall& call, Stream stream) {
   if (call.value_dim > kMostDeltaValues)
     throw std::runtime_error("gated norms have heads of up to 256");
   const dim3 grid(divide_up(call.rows * call.heads, int64_t{kWarps}));

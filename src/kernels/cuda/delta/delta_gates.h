@@ -3,8 +3,6 @@
 /// The two operations of kernels/delta_kernels.h. Pointers are device memory; rows of a, b and z are
 /// `row_stride` numbers apart. Asynchronous on `stream`.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/launch.cuh"
@@ -24,7 +22,7 @@ struct DeltaRateCall {
   int64_t rows = 0;
   int heads = 0;
 };
-void delta_rates(const DeltaRateCall& call, cudaStream_t stream);
+void delta_rates(const DeltaRateCall& call, Stream stream);
 
 struct GatedNormCall {
   Number number = Number::kBFloat16;  // of z and the result
@@ -38,6 +36,6 @@ struct GatedNormCall {
   int heads = 0, value_dim = 0;  // up to kMostDeltaValues
   float eps = 0;
 };
-void gated_norm(const GatedNormCall& call, cudaStream_t stream);
+void gated_norm(const GatedNormCall& call, Stream stream);
 
 }  // namespace slime::kernels::cuda

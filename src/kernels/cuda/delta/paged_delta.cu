@@ -47,9 +47,9 @@ __global__ void __launch_bounds__(32 * kWarps) delta_tokens_kernel(DeltaRows cal
     for (int j = 0; j < call.taps; ++j) {
       const int64_t source = row - before + j;
       // Past the L1 cache: the tokens of the state are written in place.
-      const float token = source >= first
-                              ? to_float(mixed[source * call.row_stride + channel])
-                              : __ldcg(tokens + (before + source - first) * channels + channel);
+      const float token =
+          source >= first ? to_float(mixed[source * call.row_stride + channel])
+                          : load_past_l1(tokens + (before + source - first) * channels + channel);
       sum += to_float(taps[static_cast<int64_t>(channel) * call.taps + j]) * token;
     }
     x[p] = sum / (1.0F + expf(-sum));
@@ -103,17 +103,19 @@ __global__ void __launch_bounds__(kColumns* kGroups) delta_rule_kernel(DeltaRows
 #pragma unroll
   for (int r = 0; r < kGroupRows; ++r) {
     const int d = group * kGroupRows + r;
-    state[r] = d < keys && has_column ? __ldcg(matrix + static_cast<int64_t>(d) * values) : 0.0F;
+    state[r] =
+        d < keys && has_column ? load_past_l1(matrix + static_cast<int64_t>(d) * values) : 0.0F;
   }
   // What the next row brings; each thread has a number of its query and of its key.
   float next_query = 0, next_key = 0, next_value = 0, next_decay = 0, next_rate = 0;
   const auto fetch = [&](int64_t row) {
     const float* unit = call.unit_TE + row * channels;
     if (thread < keys) {
-      next_query = __ldcg(unit + key_head * keys + thread);
-      next_key = __ldcg(unit + (call.key_heads + key_head) * keys + thread);
+      next_query = load_past_l1(unit + key_head * keys + thread);
+      next_key = load_past_l1(unit + (call.key_heads + key_head) * keys + thread);
     }
-    if (has_column) next_value = __ldcg(unit + 2 * call.key_heads * keys + head * values + value);
+    if (has_column)
+      next_value = load_past_l1(unit + 2 * call.key_heads * keys + head * values + value);
     next_decay = call.decay_TN[row * call.value_heads + head];
     next_rate = call.rate_TN[row * call.value_heads + head];
   };
@@ -171,14 +173,14 @@ __global__ void __launch_bounds__(kColumns* kGroups) delta_rule_kernel(DeltaRows
       const int64_t from = count - before + j;  // counted from the first new token
       tokens[static_cast<int64_t>(j) * channels + channel] =
           from >= 0 ? to_float(mixed[(first + from) * call.row_stride + channel])
-                    : __ldcg(tokens + (before + from) * channels + channel);
+                    : load_past_l1(tokens + (before + from) * channels + channel);
     }
   }
 }
 
 }  // namespace
 
-void paged_delta(const DeltaRows& call, cudaStream_t stream) {
+void paged_delta(const DeltaRows& call, Stream stream) {
   if (call.key_dim > kMostDeltaKeys || call.value_dim > kMostDeltaValues ||
       call.taps > kMostDeltaTaps || call.value_heads % call.key_heads != 0)
     throw std::runtime_error(

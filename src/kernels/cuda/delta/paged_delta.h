@@ -11,8 +11,6 @@
 /// Pointers are device memory. Asynchronous on `stream`; throws std::runtime_error for a shape that
 /// has no kernel or a launch that fails.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/launch.cuh"
@@ -41,6 +39,6 @@ struct DeltaRows {
 };
 
 /// Within the limits of kernels/gpu/delta_limits.h.
-void paged_delta(const DeltaRows& call, cudaStream_t stream);
+void paged_delta(const DeltaRows& call, Stream stream);
 
 }  // namespace slime::kernels::cuda

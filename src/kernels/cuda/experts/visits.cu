@@ -10,7 +10,7 @@ constexpr int kMostThreads = 1024;
 /// One thread block per row, eight numbers of it a thread at a time.
 template <int kHeld, bool kNorm>
 __global__ void __launch_bounds__(kMostThreads) sum_visits_kernel(const VisitSum a, int packs) {
-  using T = __nv_bfloat16;
+  using T = BFloat16;
   __shared__ float scratch[33];
   const int64_t row = blockIdx.x;
   const auto* rows = static_cast<const uint4*>(a.rows_SH);
@@ -45,12 +45,12 @@ __global__ void __launch_bounds__(kMostThreads) sum_visits_kernel(const VisitSum
         weight[k] = 1.0F;
         place[k] = visit;
         if (first + k >= a.per_token) continue;
-        if (a.weight_TK != nullptr) weight[k] = __ldcg(a.weight_TK + visit);
-        if (a.place_TK != nullptr) place[k] = __ldcg(a.place_TK + visit);
+        if (a.weight_TK != nullptr) weight[k] = load_past_l1(a.weight_TK + visit);
+        if (a.place_TK != nullptr) place[k] = load_past_l1(a.place_TK + visit);
       }
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k)
-        if (first + k < a.per_token) loaded[k] = __ldcg(rows + place[k] * packs + i);
+        if (first + k < a.per_token) loaded[k] = load_past_l1(rows + place[k] * packs + i);
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
         if (first + k >= a.per_token) continue;
@@ -62,13 +62,13 @@ __global__ void __launch_bounds__(kMostThreads) sum_visits_kernel(const VisitSum
 #pragma unroll
     for (int j = 0; j < 8; ++j) sum[j] = rounded<T>(sum[j]);  // as training does
     if (a.more_TH != nullptr) {
-      const uint4 loaded = __ldcg(static_cast<const uint4*>(a.more_TH) + row * packs + i);
+      const uint4 loaded = load_past_l1(static_cast<const uint4*>(a.more_TH) + row * packs + i);
       const auto& more = reinterpret_cast<const Pack<T>&>(loaded);
 #pragma unroll
       for (int j = 0; j < 8; ++j) sum[j] = rounded<T>(sum[j] + to_float(more.x[j]));
     }
     if constexpr (kNorm) {
-      const uint4 loaded = __ldcg(base + i);
+      const uint4 loaded = load_past_l1(base + i);
       const auto& before = reinterpret_cast<const Pack<T>&>(loaded);
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kMostThreads) sum_visits_kernel(const VisitSum
 }
 
 template <bool kNorm>
-void run_sum(const VisitSum& call, cudaStream_t stream) {
+void run_sum(const VisitSum& call, Stream stream) {
   const int packs = call.hidden / 8, whole = (packs + 31) / 32 * 32;
   const int threads = whole < kMostThreads ? whole : kMostThreads;
   if (packs > 2 * threads) throw std::runtime_error("rows of this length are not supported");
@@ -109,7 +109,7 @@ void run_sum(const VisitSum& call, cudaStream_t stream) {
 constexpr int kGatedWarps = 8;
 
 __global__ void __launch_bounds__(32 * kGatedWarps) gated_backward_kernel(const GatedBackward a) {
-  using T = __nv_bfloat16;
+  using T = BFloat16;
   launch_dependents();
   grid_dependency_wait();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kGatedWarps + threadIdx.x / 32;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(32 * kGatedWarps) gated_backward_kernel(const 
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const float g = to_float(gate.x[j]), u = to_float(up.x[j]);
-      const float sigmoid = 1.0F / (1.0F + __expf(-g));
+      const float sigmoid = 1.0F / (1.0F + fast_exp(-g));
       const float gated = to_float(from_float<T>(g * sigmoid * u));
       dweight += to_float(dy.x[j]) * gated;
       product.x[j] = from_float<T>(gated * weight);
@@ -192,16 +192,16 @@ __global__ void plain_gradient_kernel(const PlainGroupedGradient a) {
 
 }  // namespace
 
-void sum_visits(const VisitSum& call, cudaStream_t stream) {
+void sum_visits(const VisitSum& call, Stream stream) {
   call.base_TH == nullptr ? run_sum<false>(call, stream) : run_sum<true>(call, stream);
 }
 
-void gated_backward(const GatedBackward& call, cudaStream_t stream) {
+void gated_backward(const GatedBackward& call, Stream stream) {
   launch(gated_backward_kernel, dim3((call.rows + kGatedWarps - 1) / kGatedWarps),
          dim3(32 * kGatedWarps), 0, stream, call);
 }
 
-void plain_grouped_product(const PlainGroupedProduct& call, cudaStream_t stream) {
+void plain_grouped_product(const PlainGroupedProduct& call, Stream stream) {
   with_type(call.number, [&](auto zero) {
     launch(plain_product_kernel<decltype(zero)>,
            dim3(call.rows, (call.outputs + kPlainThreads - 1) / kPlainThreads), dim3(kPlainThreads),
@@ -209,7 +209,7 @@ void plain_grouped_product(const PlainGroupedProduct& call, cudaStream_t stream)
   });
 }
 
-void plain_grouped_gradient(const PlainGroupedGradient& call, cudaStream_t stream) {
+void plain_grouped_gradient(const PlainGroupedGradient& call, Stream stream) {
   with_type(call.number, [&](auto zero) {
     launch(plain_gradient_kernel<decltype(zero)>,
            dim3((call.inputs + kPlainTile - 1) / kPlainTile,

@@ -5,8 +5,6 @@
 ///
 /// Dimensions: T rows, K visits of each, S = T K, H hidden, E matrices, I inputs, O outputs.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/launch.cuh"
@@ -33,7 +31,7 @@ struct VisitSum {
 };
 
 /// In the order of k, in float32. Asynchronous on `stream`; throws std::runtime_error.
-void sum_visits(const VisitSum& call, cudaStream_t stream);
+void sum_visits(const VisitSum& call, Stream stream);
 
 /// The backward of silu(gate) * up of visits (kernels/routed_experts.h). F is a multiple of eight.
 struct GatedBackward {
@@ -46,7 +44,7 @@ struct GatedBackward {
   int64_t rows = 0;
   int width = 0;
 };
-void gated_backward(const GatedBackward& call, cudaStream_t stream);
+void gated_backward(const GatedBackward& call, Stream stream);
 
 /// y_SO[s, o] = sum over i of x_SI[s, i] * w[e, o, i] for the matrix e of row s, in float32.
 /// Starts: int32 [E + 1] on the device. Strides in numbers.
@@ -61,7 +59,7 @@ struct PlainGroupedProduct {
   void* y_SO = nullptr;
 };
 /// For shapes and precisions that no fast product has; slow.
-void plain_grouped_product(const PlainGroupedProduct& call, cudaStream_t stream);
+void plain_grouped_product(const PlainGroupedProduct& call, Stream stream);
 
 /// grad_EOI[e] += sum over the rows s of e of dy[s, o] * x[s, i], in float32.
 struct PlainGroupedGradient {
@@ -72,6 +70,6 @@ struct PlainGroupedGradient {
   int experts = 0, inputs = 0, outputs = 0;
   float* grad_EOI = nullptr;
 };
-void plain_grouped_gradient(const PlainGroupedGradient& call, cudaStream_t stream);
+void plain_grouped_gradient(const PlainGroupedGradient& call, Stream stream);
 
 }  // namespace slime::kernels::cuda

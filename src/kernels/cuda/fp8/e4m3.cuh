@@ -6,8 +6,6 @@
 ///
 /// Both quotients are those of an exact division: the same codes as kernels/matrix_formats.cpp makes.
 
-#include <cuda_fp8.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/launch.cuh"
@@ -17,15 +15,14 @@ namespace slime::kernels::cuda::fp8 {
 inline constexpr int kBlock = 128;
 inline constexpr float kLargest = 448, kSmallestAmax = 1e-4F;
 
-#ifdef __CUDACC__
+#if SLIME_DEVICE_CODE
 
 __device__ inline float factor_of(float amax) {
-  return __fdiv_rn(fmaxf(amax, kSmallestAmax), kLargest);
+  return quotient_rn(fmaxf(amax, kSmallestAmax), kLargest);
 }
 
 __device__ inline float warp_max(float x) {
-  for (int offset = 16; offset > 0; offset /= 2)
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, offset));
+  for (int offset = 16; offset > 0; offset /= 2) x = fmaxf(x, shuffle_xor(x, offset));
   return x;
 }
 
@@ -37,16 +34,13 @@ __device__ inline float largest(const float4& x) {
 /// Markstein's theorem: the correctly rounded reciprocal, and one correction by the exact remainder, give the
 /// correctly rounded quotient, in three operations. Factors are neither tiny nor huge.
 __device__ inline uint32_t codes_of(const float4& x, float factor) {
-  const float reciprocal = __frcp_rn(factor);
+  const float reciprocal = reciprocal_rn(factor);
   const auto quotient = [&](float number) {
-    const float near = __fmul_rn(number, reciprocal);
-    const float exact = __fmaf_rn(__fmaf_rn(-near, factor, number), reciprocal, near);
+    const float near = product_rn(number, reciprocal);
+    const float exact = fma_rn(fma_rn(-near, factor, number), reciprocal, near);
     return copysignf(exact, number);  // zeros have a sign
   };
-  const auto two = [&](float low, float high) {
-    return static_cast<uint32_t>(__nv_cvt_float2_to_fp8x2(
-        make_float2(quotient(low), quotient(high)), __NV_SATFINITE, __NV_E4M3));
-  };
+  const auto two = [&](float low, float high) { return pack_fp8(quotient(low), quotient(high)); };
   return two(x.x, x.y) | two(x.z, x.w) << 16;
 }
 

@@ -17,11 +17,11 @@ __device__ float4 load_four(const T* from) {
 }
 
 __device__ inline float4 unpack_four(uint2 four) {
-  const float2 low = unpack<__nv_bfloat16>(four.x), high = unpack<__nv_bfloat16>(four.y);
+  const float2 low = unpack<BFloat16>(four.x), high = unpack<BFloat16>(four.y);
   return make_float4(low.x, low.y, high.x, high.y);
 }
 __device__ inline float4 rounded(const float4& x) {
-  return unpack_four(make_uint2(pack<__nv_bfloat16>(x.x, x.y), pack<__nv_bfloat16>(x.z, x.w)));
+  return unpack_four(make_uint2(pack<BFloat16>(x.x, x.y), pack<BFloat16>(x.z, x.w)));
 }
 
 /// A thread block makes one block; its numbers are held as they are stored between the two passes.
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    swiglu_rows_kernel(const __nv_bfloat16* gate_up_T2F, Rows to, int64_t width, int64_t pitch) {
+    swiglu_rows_kernel(const BFloat16* gate_up_T2F, Rows to, int64_t width, int64_t pitch) {
   const int64_t row = blockIdx.y,
                 column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
   launch_dependents();
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(1024)
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int64_t i = threadIdx.x + h * blockDim.x;
-    weight[h] = i < fours ? __ldg(weight_H + i) : make_uint2(0, 0);
+    weight[h] = i < fours ? load_read_only(weight_H + i) : make_uint2(0, 0);
   }
   grid_dependency_wait();
   uint2 held[kHeld];
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(1024)
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int64_t i = threadIdx.x + h * blockDim.x;
-    held[h] = i < fours ? __ldcg(x_TH + row * fours + i) : make_uint2(0, 0);
+    held[h] = i < fours ? load_past_l1(x_TH + row * fours + i) : make_uint2(0, 0);
     sum[h] = make_float4(0, 0, 0, 0);
     if (i < fours)
       add_partials<kAtOnce>(sum[h], partials_STH + row * fours + i, stride, num_splits);
@@ -147,8 +147,8 @@ __global__ void __launch_bounds__(1024)
   for (int h = 0; h < kHeld; ++h) {
     const int64_t i = threadIdx.x + h * blockDim.x;
     const float4 before = unpack_four(held[h]);
-    held[h] = make_uint2(pack<__nv_bfloat16>(before.x + sum[h].x, before.y + sum[h].y),
-                         pack<__nv_bfloat16>(before.z + sum[h].z, before.w + sum[h].w));
+    held[h] = make_uint2(pack<BFloat16>(before.x + sum[h].x, before.y + sum[h].y),
+                         pack<BFloat16>(before.z + sum[h].z, before.w + sum[h].w));
     if (i < fours) x_TH[row * fours + i] = held[h];
     const float4 now = unpack_four(held[h]);
     squares += now.x * now.x + now.y * now.y + now.z * now.z + now.w * now.w;
@@ -179,7 +179,7 @@ void check_inputs(int64_t inputs) {
 }  // namespace
 
 void quantise_blocks(Number number, const void* plain_OI, uint8_t* codes_OI, float* factors_BC,
-                     int64_t outputs, int64_t inputs, cudaStream_t stream) {
+                     int64_t outputs, int64_t inputs, Stream stream) {
   if (inputs % 8 != 0)
     throw std::runtime_error("codes of a matrix of rows of " + std::to_string(inputs) +
                              " numbers: rows are multiples of 8");
@@ -193,7 +193,7 @@ void quantise_blocks(Number number, const void* plain_OI, uint8_t* codes_OI, flo
 }
 
 void quantise_rows(Number number, const void* x_TI, const Rows& to, int64_t rows, int64_t inputs,
-                   cudaStream_t stream) {
+                   Stream stream) {
   check_inputs(inputs);
   constexpr int64_t kMostRows = 65535;  // of a grid
   with_type(number, [&](auto type) {
@@ -206,15 +206,15 @@ void quantise_rows(Number number, const void* x_TI, const Rows& to, int64_t rows
 }
 
 void swiglu_rows(const void* gate_up_T2F, const Rows& to, int64_t rows, int64_t width,
-                 cudaStream_t stream) {
+                 Stream stream) {
   check_inputs(width);
   launch(swiglu_rows_kernel, grid_of_rows(rows, width), dim3(kThreads), 0, stream,
-         static_cast<const __nv_bfloat16*>(gate_up_T2F), to, width, factor_pitch(rows));
+         static_cast<const BFloat16*>(gate_up_T2F), to, width, factor_pitch(rows));
 }
 
 void norm_rows(void* x_TH, const float* partials_STH, int num_splits, const void* bias_H,
                const void* weight_H, const Rows& to, int64_t rows, int64_t hidden, float eps,
-               cudaStream_t stream) {
+               Stream stream) {
   check_inputs(hidden);
   if (hidden > kMostNormed)
     throw std::runtime_error("norms of rows of " + std::to_string(hidden) + " numbers");

@@ -5,8 +5,6 @@
 /// Factors of rows are [C, P]: a row of factors for each block of 128 inputs, P = factor_pitch(rows). Device
 /// memory, 16-byte aligned; codes are bytes. Asynchronous on `stream`; std::runtime_error when a launch fails.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/fp8/factor_rows.h"
@@ -22,21 +20,21 @@ struct Rows {
 /// A matrix, or rows of a fused one that begin with a part of it: blocks of 128 x 128. Inputs are a multiple of
 /// 8.
 void quantise_blocks(Number number, const void* plain_OI, uint8_t* codes_OI, float* factors_BC,
-                     int64_t outputs, int64_t inputs, cudaStream_t stream);
+                     int64_t outputs, int64_t inputs, Stream stream);
 
 /// Rows of activations: blocks of 1 x 128. Inputs are a multiple of 4.
 void quantise_rows(Number number, const void* x_TI, const Rows& to, int64_t rows, int64_t inputs,
-                   cudaStream_t stream);
+                   Stream stream);
 
 /// silu(gate) * up, rounded to bfloat16, as codes; rows of gate_up are [gate; up], bfloat16.
 void swiglu_rows(const void* gate_up_T2F, const Rows& to, int64_t rows, int64_t width,
-                 cudaStream_t stream);
+                 Stream stream);
 
 /// add_partials_rms_norm() (kernels/cuda/rows/rows.h) whose result is rounded to bfloat16 and becomes codes.
 /// Inputs are a multiple of 4, at most kMostNormed.
 void norm_rows(void* x_TH, const float* partials_STH, int num_splits, const void* bias_H,
                const void* weight_H, const Rows& to, int64_t rows, int64_t hidden, float eps,
-               cudaStream_t stream);
+               Stream stream);
 inline constexpr int64_t kMostNormed = 16384;
 
 }  // namespace slime::kernels::cuda::fp8

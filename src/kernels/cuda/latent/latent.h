@@ -11,8 +11,6 @@
 /// unless a stride is given, at multiples of 16 bytes. All functions are asynchronous on `stream` and
 /// throw std::runtime_error for a launch that fails.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/attention/attention.h"
@@ -46,7 +44,7 @@ struct LatentStep {
   int64_t num_rows = 0;   // T
   int num_heads = 0, plain_dim = 0, value_dim = 0;
 };
-void latent_step(const LatentStep& call, cudaStream_t stream);
+void latent_step(const LatentStep& call, Stream stream);
 
 /// Tokens that rows of decode look at, in units of a row each (split-KV): as many for each row, which leave
 /// records where a row's tokens are more than one unit has. Of row t the first min(position + 1, most) are
@@ -78,18 +76,18 @@ struct LatentAttend {
 };
 
 /// A warp for each row and head; R + L up to 768. Slow.
-void attend_latent_plain(const LatentAttend& call, cudaStream_t stream);
+void attend_latent_plain(const LatentAttend& call, Stream stream);
 
 /// Each row by itself, over all keys that it sees.
-void attend_latent_rows(const LatentAttend& call, cudaStream_t stream);
+void attend_latent_rows(const LatentAttend& call, Stream stream);
 
 /// By a plan: sequences of one row, in units (split-KV). Rows of sequences that are in several segments
 /// leave records, [records, N, L] and [records, N].
-void attend_latent_units(const LatentAttend& call, const DecodeArrays& plan, cudaStream_t stream);
+void attend_latent_units(const LatentAttend& call, const DecodeArrays& plan, Stream stream);
 /// Over call.chosen alone: rows of sequences of their own. Of the plan only room for records is looked at.
-void attend_latent_chosen(const LatentAttend& call, const DecodeArrays& plan, cudaStream_t stream);
+void attend_latent_chosen(const LatentAttend& call, const DecodeArrays& plan, Stream stream);
 /// Merges the records of the rows that have some into out_TNL. Sequence and row are the same number.
-void merge_latent_records(const LatentAttend& call, const DecodeArrays& plan, cudaStream_t stream);
+void merge_latent_records(const LatentAttend& call, const DecodeArrays& plan, Stream stream);
 
 /// What heads make of attended latents: y_TC [T, N V] from x_TNL.
 struct LatentValues {
@@ -102,7 +100,7 @@ struct LatentValues {
   const DecodeArrays* plan = nullptr;
   ChosenTokens chosen;
 };
-void latent_values(const LatentValues& call, cudaStream_t stream);
+void latent_values(const LatentValues& call, Stream stream);
 /// With so many rows each thread block may merge records anew.
 inline constexpr int64_t kMostMergedRows = 2;
 

@@ -3,17 +3,16 @@
 /// Matrices of shared memory as operands of `mma`, and the merge of partial results.
 
 #include "kernels/cuda/latent/latent.h"
-#include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace slime::kernels::cuda::latent {
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if SLIME_HAS_DECODE
 
 /// Where a lane's line is of [16, 16] numbers at `first`: as operand a, rows by numbers, through load_matrices(); as
 /// two operands b side by side, inputs by outputs as memory has them, through load_turned(), the first in registers 0
 /// and 1, the second in 2 and 3.
-__device__ inline uint32_t line_of_sixteen(uint32_t first, int pitch_bytes) {
+__device__ inline SharedAddress line_of_sixteen(SharedAddress first, int pitch_bytes) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return first + (lane % 16) * pitch_bytes + 16 * (lane / 16);
 }
@@ -41,22 +40,13 @@ __device__ inline int2 records_of(const DecodeArrays& plan, const ChosenTokens& 
   return make_int2(static_cast<int>(row) * chosen.units, units > 1 ? units : 0);
 }
 
-__device__ inline float4 load_shared(uint32_t address) {
-  float4 x;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"(address)
-               : "memory");
-  return x;
-}
-
 /// Four numbers of the attended latent of a row and head, from its records [first, first + count), by
 /// whole warps: a lane has the weight of every 32nd record. Records pass through shared memory, kStaged
 /// at once, since all loads are then in flight together: 16 bytes of a record at `staging`, those of the
 /// next one `stride` further. Each thread reads back what it copied itself.
 template <int kStaged>
 __device__ float4 merged_four(const DecodeArrays& plan, int num_heads, int first, int count,
-                              int head, int four, uint32_t staging, int stride) {
+                              int head, int four, SharedAddress staging, int stride) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t row = static_cast<int64_t>(first) * num_heads + head;
   const float2* weights = plan.record_weights + row;
@@ -69,10 +59,10 @@ __device__ float4 merged_four(const DecodeArrays& plan, int num_heads, int first
     for (int r = 0; r < here; ++r)
       copy_piece(staging + r * stride, sums + (begin + r) * record, 16);
     float2 weight = make_float2(-INFINITY, 0);
-    if (lane < here) weight = __ldcg(weights + static_cast<int64_t>(begin + lane) * num_heads);
+    if (lane < here)
+      weight = load_past_l1(weights + static_cast<int64_t>(begin + lane) * num_heads);
     float fresh = fmaxf(largest, weight.x);
-    for (int offset = 16; offset > 0; offset /= 2)
-      fresh = fmaxf(fresh, __shfl_xor_sync(0xffffffffU, fresh, offset));
+    for (int offset = 16; offset > 0; offset /= 2) fresh = fmaxf(fresh, shuffle_xor(fresh, offset));
     const float shrink = exp2f(largest - fresh), share = exp2f(weight.x - fresh);
     largest = fresh;
     total = total * shrink + warp_sum(share * weight.y);
@@ -81,7 +71,7 @@ __device__ float4 merged_four(const DecodeArrays& plan, int num_heads, int first
 #pragma unroll 4
     for (int r = 0; r < here; ++r) {
       const float4 x = load_shared(staging + r * stride);
-      const float its = __shfl_sync(0xffffffffU, share, r);
+      const float its = shuffle(share, r);
       sum.x += its * x.x, sum.y += its * x.y, sum.z += its * x.z, sum.w += its * x.w;
     }
   }

@@ -47,7 +47,7 @@ __global__ void attend_latent_plain_kernel(const LatentAttend call) {
 
 }  // namespace
 
-void attend_latent_plain(const LatentAttend& call, cudaStream_t stream) {
+void attend_latent_plain(const LatentAttend& call, Stream stream) {
   if (call.rank + call.rotary_dim > 32 * kMaxPerLane)
     throw std::runtime_error("latents with their rotating keys have at most 768 numbers");
   with_type(call.number, [&](auto zero) {

@@ -22,30 +22,26 @@ constexpr int kSteps = kLatentRank / 16;
 
 constexpr int padded_bytes(int numbers) { return 2 * (numbers + kPad); }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
-__device__ inline void store_shared(uint32_t address, uint2 x) {
-  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(x.x), "r"(x.y) : "memory");
-}
+#if SLIME_HAS_DECODE
 
 /// Asks for rows of `numbers` (a multiple of eight) at `stride`, into shared memory; rows at `valid` and
 /// beyond become zeros.
-__device__ inline void copy_in(uint32_t to, const void* from, int64_t stride, int rows, int valid,
-                               int numbers) {
+__device__ inline void copy_in(SharedAddress to, const void* from, int64_t stride, int rows,
+                               int valid, int numbers) {
   const auto pieces = static_cast<unsigned>(numbers / 8);
 #pragma unroll 4
   for (unsigned i = threadIdx.x; i < rows * pieces; i += kThreads) {
     const int row = static_cast<int>(i / pieces), piece = static_cast<int>(i % pieces);
     const bool is_there = row < valid;
     copy_piece(to + row * padded_bytes(numbers) + 16 * piece,
-               static_cast<const __nv_bfloat16*>(from) + (is_there ? row : 0) * stride + 8 * piece,
+               static_cast<const BFloat16*>(from) + (is_there ? row : 0) * stride + 8 * piece,
                is_there ? 16 : 0);
   }
 }
 
 /// Norm, rotation and places of one row.
 __device__ inline void place_row(const LatentStep& call, int64_t row) {
-  using T = __nv_bfloat16;
+  using T = BFloat16;
   __shared__ float scratch[33];
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t position = call.positions_T[row];
@@ -86,9 +82,9 @@ __device__ inline void place_row(const LatentStep& call, int64_t row) {
 
 /// The first blocks have tiles of queries, the others a row each.
 __global__ void __launch_bounds__(kThreads) latent_step_kernel(const LatentStep call, int chunks) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  using T = __nv_bfloat16;
-  extern __shared__ __align__(16) unsigned char memory[];
+#if SLIME_HAS_DECODE
+  using T = BFloat16;
+  SLIME_DYNAMIC_SHARED(memory);
   launch_dependents();
   constexpr int kTiles = kLatentRank / kQueryOutputs;
   const int block = static_cast<int>(blockIdx.x), tiles = kTiles * call.num_heads;
@@ -102,8 +98,8 @@ __global__ void __launch_bounds__(kThreads) latent_step_kernel(const LatentStep 
   const int sets = (count + 15) / 16;
   const int plain = call.plain_dim, head_size = plain + kLatentRotary;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const uint32_t weights = shared_address(memory);
-  const uint32_t x = weights + plain * padded_bytes(kQueryOutputs);
+  const SharedAddress weights = shared_address(memory);
+  const SharedAddress x = weights + plain * padded_bytes(kQueryOutputs);
   copy_in(weights,
           static_cast<const T*>(call.expand) +
               int64_t{head} * (plain + call.value_dim) * kLatentRank + tile * kQueryOutputs,
@@ -114,10 +110,10 @@ __global__ void __launch_bounds__(kThreads) latent_step_kernel(const LatentStep 
           call.query_stride, 16 * sets, count, plain);
   wait_for_pieces();
   __syncthreads();
-  const uint32_t weight_line =
+  const SharedAddress weight_line =
       latent::line_of_sixteen(weights + 2 * 16 * warp, padded_bytes(kQueryOutputs));
   for (int set = 0; set < sets; ++set) {
-    const uint32_t line =
+    const SharedAddress line =
         latent::line_of_sixteen(x + 16 * set * padded_bytes(plain), padded_bytes(plain));
     float sum[2][4] = {};
 #pragma unroll 4
@@ -147,10 +143,10 @@ __global__ void __launch_bounds__(kThreads) latent_step_kernel(const LatentStep 
 template <int kOutputs>
 __global__ void __launch_bounds__(kThreads)
     latent_values_kernel(const LatentValues call, const DecodeArrays plan, bool merges) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  using T = __nv_bfloat16;
+#if SLIME_HAS_DECODE
+  using T = BFloat16;
   constexpr int kPairs = kOutputs / 16;  // of tiles of eight outputs, which are loaded together
-  extern __shared__ __align__(16) unsigned char memory[];
+  SLIME_DYNAMIC_SHARED(memory);
   __shared__ float sums[kWarps][16][kOutputs + 1];
   launch_dependents();
   const int tiles = call.value_dim / kOutputs;
@@ -161,7 +157,7 @@ __global__ void __launch_bounds__(kThreads)
   const int sets = (count + 15) / 16;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   constexpr int kPitch = padded_bytes(kLatentRank);
-  const uint32_t weights = shared_address(memory), x = weights + kOutputs * kPitch;
+  const SharedAddress weights = shared_address(memory), x = weights + kOutputs * kPitch;
   copy_in(weights,
           static_cast<const T*>(call.expand) + (int64_t{head} * (call.plain_dim + call.value_dim) +
                                                 call.plain_dim + tile * kOutputs) *
@@ -187,7 +183,7 @@ __global__ void __launch_bounds__(kThreads)
               static_cast<int>(threadIdx.x), x + 16 * kPitch + 16 * threadIdx.x, 16 * kThreads);
           four = make_uint2(pack<T>(sum.x, sum.y), pack<T>(sum.z, sum.w));
         } else {
-          four = __ldcg(reinterpret_cast<const uint2*>(from + row * stride) + threadIdx.x);
+          four = load_past_l1(reinterpret_cast<const uint2*>(from + row * stride) + threadIdx.x);
         }
       }
       store_shared(x + row * kPitch + 8 * threadIdx.x, four);
@@ -204,11 +200,12 @@ __global__ void __launch_bounds__(kThreads)
   const int steps = is_shared ? kSteps / kWarps : kSteps;
   const int set = is_shared ? 0 : warp;
   // Matrices 0 and 1: inputs 0 to 15 of the first eight outputs; 2 and 3: of the others.
-  const uint32_t weight_line =
+  const SharedAddress weight_line =
       weights + (lane % 8 + 8 * (lane / 16)) * kPitch + 16 * (lane / 8 % 2) + 32 * first_step;
   float sum[2 * kPairs][4] = {}, more[2 * kPairs][4] = {};
   if (set < sets) {
-    const uint32_t line = latent::line_of_sixteen(x + 16 * set * kPitch, kPitch) + 32 * first_step;
+    const SharedAddress line =
+        latent::line_of_sixteen(x + 16 * set * kPitch, kPitch) + 32 * first_step;
 #pragma unroll 2
     for (int step = 0; step < steps; step += 2) {
       uint32_t a[4], c[4];
@@ -264,7 +261,7 @@ int rounded_rows(int64_t rows) {
 unsigned chunks_of(int64_t rows) { return static_cast<unsigned>((rows + kChunk - 1) / kChunk); }
 
 template <int kOutputs>
-void run_values(const LatentValues& call, cudaStream_t stream) {
+void run_values(const LatentValues& call, Stream stream) {
   constexpr int kPitch = padded_bytes(kLatentRank);
   constexpr auto kKernel = latent_values_kernel<kOutputs>;
   allow_shared_memory<kKernel>((kOutputs + kChunk) * kPitch);
@@ -280,11 +277,11 @@ void run_values(const LatentValues& call, cudaStream_t stream) {
 }  // namespace
 
 bool has_latent_kernels(int rank, int rotary_dim, int plain_dim, int value_dim) {
-  return compute_capability_major() == 9 && rank == kLatentRank && rotary_dim == kLatentRotary &&
+  return has_decode_kernels() && rank == kLatentRank && rotary_dim == kLatentRotary &&
          plain_dim % 16 == 0 && plain_dim <= kMostLatentHead && value_dim % kFewValues == 0;
 }
 
-void latent_step(const LatentStep& call, cudaStream_t stream) {
+void latent_step(const LatentStep& call, Stream stream) {
   constexpr int kMostBytes =
       kMostLatentHead * padded_bytes(kQueryOutputs) + kChunk * padded_bytes(kMostLatentHead);
   allow_shared_memory<latent_step_kernel>(kMostBytes);
@@ -297,7 +294,7 @@ void latent_step(const LatentStep& call, cudaStream_t stream) {
          call, static_cast<int>(chunks));
 }
 
-void latent_values(const LatentValues& call, cudaStream_t stream) {
+void latent_values(const LatentValues& call, Stream stream) {
   // Larger tiles read latents less often, where there are enough of them.
   const int64_t blocks =
       int64_t{call.num_heads} * (call.value_dim / kManyValues) * chunks_of(call.num_rows);

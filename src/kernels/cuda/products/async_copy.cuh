@@ -11,30 +11,9 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/vendor/vendor.cuh"
+
 namespace slime::kernels::cuda {
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-
-__device__ inline uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-/// A copy of 16 bytes by the thread itself, of which `bytes` are read and the others become zero.
-__device__ inline void copy_piece(uint32_t to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-               : "memory");
-}
-/// Waits for all that this thread has asked for.
-__device__ inline void wait_for_pieces() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-/// What this thread has asked for since the last call is a group, and waiting for all groups but the
-/// latest ones.
-__device__ inline void commit_pieces() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kLatest>
-__device__ inline void wait_for_pieces_but() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLatest) : "memory");
-}
-
-#endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 

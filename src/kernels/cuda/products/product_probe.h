@@ -4,8 +4,6 @@
 /// tell orders of adding apart, also after rounding to 16 bits. Two kernels that agree on some
 /// thousands of them add in one order.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/products/skinny_linear.h"
@@ -15,12 +13,12 @@ namespace slime::kernels::cuda {
 /// Numbers of many magnitudes, each a function of `seed` and its place alone. The second half of a
 /// row (inputs is even) is the first one read backwards, with the other sign where `is_negated`.
 void write_mirrored_rows(Number number, void* to_RI, int64_t rows, int64_t inputs, uint32_t seed,
-                         bool is_negated, cudaStream_t stream);
+                         bool is_negated, Stream stream);
 
 class ProductProbe final {
  public:
   /// For products of this shape, precision and bias, on the current device.
-  ProductProbe(const LinearCall& like, cudaStream_t stream);
+  ProductProbe(const LinearCall& like, Stream stream);
   ProductProbe(const ProductProbe&) = delete;
   ProductProbe& operator=(const ProductProbe&) = delete;
   ~ProductProbe();

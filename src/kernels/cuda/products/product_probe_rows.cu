@@ -35,7 +35,7 @@ __global__ void mirrored_rows_kernel(T* to_RI, int64_t size, int64_t inputs, uin
 }  // namespace
 
 void write_mirrored_rows(Number number, void* to_RI, int64_t rows, int64_t inputs, uint32_t seed,
-                         bool is_negated, cudaStream_t stream) {
+                         bool is_negated, Stream stream) {
   const int64_t size = rows * inputs, blocks = (size + kThreads - 1) / kThreads;
   with_type(number, [&](auto of) {
     using T = decltype(of);

@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksPerProcessor)
 }
 
 template <typename T, typename Y>
-void run(const LinearCall& call, cudaStream_t stream) {
+void run(const LinearCall& call, Stream stream) {
   const auto kernel =
       call.rows <= 8 ? skinny_linear_kernel<T, Y, 1, 5> : skinny_linear_kernel<T, Y, 2, 4>;
   const int tiles = static_cast<int>(call.outputs / kOutputs);
@@ -143,13 +143,12 @@ bool is_skinny(const LinearCall& call) {
          call.inputs >= 32 * kWarps && call.outputs % kOutputs == 0;
 }
 
-void skinny_linear(const LinearCall& call, cudaStream_t stream) {
+void skinny_linear(const LinearCall& call, Stream stream) {
   if (!is_skinny(call)) throw std::runtime_error("not a product of few rows");
   if (call.number == Number::kBFloat16) {
-    call.float_result ? run<__nv_bfloat16, float>(call, stream)
-                      : run<__nv_bfloat16, __nv_bfloat16>(call, stream);
+    call.float_result ? run<BFloat16, float>(call, stream) : run<BFloat16, BFloat16>(call, stream);
   } else {
-    call.float_result ? run<__half, float>(call, stream) : run<__half, __half>(call, stream);
+    call.float_result ? run<Float16, float>(call, stream) : run<Float16, Float16>(call, stream);
   }
 }
 

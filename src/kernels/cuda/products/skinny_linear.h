@@ -9,8 +9,6 @@
 /// each lane reads 16 consecutive bytes and calls them the k's that its registers stand for. The
 /// first weights are prefetched before the kernel waits for its input (kernels/cuda/launch.cuh).
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/launch.cuh"
@@ -31,6 +29,6 @@ struct LinearCall {
 /// 16-bit precisions, rows <= 16, inputs a multiple of 32 and at least 256, outputs a multiple of
 /// 16.
 bool is_skinny(const LinearCall& call);
-void skinny_linear(const LinearCall& call, cudaStream_t stream);
+void skinny_linear(const LinearCall& call, Stream stream);
 
 }  // namespace slime::kernels::cuda

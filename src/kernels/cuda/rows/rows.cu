@@ -101,10 +101,10 @@ __global__ void __launch_bounds__(kMaxThreads)
 /// One thread block per row, four numbers of it a thread at a time.
 template <int kHeld>
 __global__ void __launch_bounds__(kMaxThreads)
-    add_parts_rms_norm_kernel(__nv_bfloat16* x_TH, const float* partials_STH, int num_splits,
-                              const __nv_bfloat16* bias_H, const __nv_bfloat16* weight_H,
-                              __nv_bfloat16* out_TH, int packs, float inverse_hidden, float eps) {
-  using T = __nv_bfloat16;
+    add_parts_rms_norm_kernel(BFloat16* x_TH, const float* partials_STH, int num_splits,
+                              const BFloat16* bias_H, const BFloat16* weight_H, BFloat16* out_TH,
+                              int packs, float inverse_hidden, float eps) {
+  using T = BFloat16;
   using Four = Pack<T, 4>;
   __shared__ float scratch[33];
   launch_dependents();
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     const int i = threadIdx.x + h * blockDim.x;
     if (i >= packs) continue;
     // Past the L1 cache, which may hold what another kernel read here before it was complete.
-    const uint2 loaded = __ldcg(reinterpret_cast<const uint2*>(x + i));
+    const uint2 loaded = load_past_l1(reinterpret_cast<const uint2*>(x + i));
     held[h] = reinterpret_cast<const Four&>(loaded);
     add_partials<kHeld == 1 ? 8 : 4>(added[h], partials + i, stride, num_splits);
     const float values[4] = {added[h].x, added[h].y, added[h].z, added[h].w};
@@ -177,7 +177,7 @@ __global__ void resolve_ids_kernel(int64_t* ids_T, const int32_t* sampled_R, int
 }  // namespace
 
 void embedding(Number number, const int64_t* ids_T, const void* table_VH, void* out_TH,
-               int64_t rows, int64_t hidden, cudaStream_t stream) {
+               int64_t rows, int64_t hidden, Stream stream) {
   with_type(number, [&](auto zero) {
     using T = decltype(zero);
     check_rows(hidden, Pack<T>::kSize);
@@ -189,7 +189,7 @@ void embedding(Number number, const int64_t* ids_T, const void* table_VH, void* 
 
 void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const void* weight_H,
                   Number of_weight, void* sum_TH, void* out_TH, int64_t rows, int64_t hidden,
-                  float eps, cudaStream_t stream) {
+                  float eps, Stream stream) {
   with_type(number, [&](auto zero) {
     using T = decltype(zero);
     check_rows(hidden, Pack<T>::kSize);
@@ -214,8 +214,8 @@ void add_rms_norm(Number number, const void* x_TH, const void* update_TH, const 
 
 void add_partials_rms_norm(void* x_TH, const float* partials_STH, int num_splits,
                            const void* bias_H, const void* weight_H, void* out_TH, int64_t rows,
-                           int64_t hidden, float eps, cudaStream_t stream) {
-  using T = __nv_bfloat16;
+                           int64_t hidden, float eps, Stream stream) {
+  using T = BFloat16;
   check_rows(hidden, Pack<T>::kSize);
   const auto packs = static_cast<int>(hidden / 4);
   const int threads = threads_for(packs);
@@ -228,7 +228,7 @@ void add_partials_rms_norm(void* x_TH, const float* partials_STH, int num_splits
 }
 
 void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, int64_t width,
-            cudaStream_t stream) {
+            Stream stream) {
   with_type(number, [&](auto zero) {
     using T = decltype(zero);
     check_rows(width, Pack<T>::kSize);
@@ -244,17 +244,12 @@ void swiglu(Number number, const void* gate_up_T2F, void* out_TF, int64_t rows, 
   });
 }
 
-void resolve_ids(int64_t* ids_T, const int32_t* sampled_R, int64_t rows, cudaStream_t stream) {
+void resolve_ids(int64_t* ids_T, const int32_t* sampled_R, int64_t rows, Stream stream) {
   constexpr int kThreads = 256;
   launch(resolve_ids_kernel, dim3((rows + kThreads - 1) / kThreads), dim3(kThreads), 0, stream,
          ids_T, sampled_R, rows);
 }
 
-bool has_code_for_device() {
-  cudaFuncAttributes attributes{};
-  const bool has = cudaFuncGetAttributes(&attributes, resolve_ids_kernel) == cudaSuccess;
-  cudaGetLastError();  // a missing image is an answer, not an error that stays
-  return has;
-}
+bool has_code_for_device() { return has_code(resolve_ids_kernel); }
 
 }  // namespace slime::kernels::cuda

@@ -25,8 +25,7 @@ __device__ inline Largest larger(Largest a, Largest b) {
 /// Of the thread block, in every thread. `scratch`: one for each warp.
 __device__ inline Largest block_largest(Largest mine, Largest* scratch) {
   for (int offset = 16; offset > 0; offset /= 2) {
-    const Largest other{__shfl_xor_sync(0xffffffffU, mine.value, offset),
-                        __shfl_xor_sync(0xffffffffU, mine.index, offset)};
+    const Largest other{shuffle_xor(mine.value, offset), shuffle_xor(mine.index, offset)};
     mine = larger(mine, other);
   }
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

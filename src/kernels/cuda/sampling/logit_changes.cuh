@@ -3,8 +3,7 @@
 /// Penalties, bias and minimum length on a row's logits, in the order and with the roundings of the
 /// CPU (engine/sampler.cpp). Lists that another kernel changed are read past the L1 cache.
 
-#include <cuda_runtime.h>
-
+#include "kernels/cuda/vendor/vendor.cuh"
 #include "kernels/gpu/row_extras.h"
 
 namespace slime::kernels::cuda {
@@ -19,7 +18,7 @@ __device__ inline const int32_t* forbidden_of(LogitChanges* changes) {
   return reinterpret_cast<const int32_t*>(biases_of(changes) + changes->num_biases);
 }
 __device__ inline int2 load_count(const TokenCount* count) {
-  return __ldcg(reinterpret_cast<const int2*>(count));
+  return load_past_l1(reinterpret_cast<const int2*>(count));
 }
 
 /// Changes the logits of ids in [begin, end). By the whole thread block; ends with a barrier.
@@ -27,15 +26,15 @@ __device__ inline void change_logits(LogitChanges* changes, bool forbids, float*
                                      int64_t begin, int64_t end) {
   const auto is_mine = [&](int32_t id) { return id >= begin && id < end; };
   const int first = static_cast<int>(threadIdx.x), step = static_cast<int>(blockDim.x);
-  const int num_counts = __ldcg(&changes->num_counts);
+  const int num_counts = load_past_l1(&changes->num_counts);
   const float repetition = changes->repetition_penalty;
   for (int i = first; i < num_counts; i += step) {
     const int2 sampled = load_count(counts_of(changes) + i);  // id, count
     if (!is_mine(sampled.x)) continue;
-    const double of_count = __dmul_rn(changes->frequency_penalty, static_cast<double>(sampled.y));
-    const double penalty = __dadd_rn(of_count, changes->presence_penalty);
-    const float x = __fsub_rn(logits_V[sampled.x], __double2float_rn(penalty));
-    logits_V[sampled.x] = x > 0 ? __fdiv_rn(x, repetition) : __fmul_rn(x, repetition);
+    const double of_count = product_rn(changes->frequency_penalty, static_cast<double>(sampled.y));
+    const double penalty = sum_rn(of_count, changes->presence_penalty);
+    const float x = difference_rn(logits_V[sampled.x], to_float_rn(penalty));
+    logits_V[sampled.x] = x > 0 ? quotient_rn(x, repetition) : product_rn(x, repetition);
   }
   __syncthreads();
   const TokenBias* biases = biases_of(changes);
@@ -44,7 +43,7 @@ __device__ inline void change_logits(LogitChanges* changes, bool forbids, float*
     const int32_t id = biases[i].id;
     if (!is_mine(id) || (i > 0 && biases[i - 1].id == id)) continue;
     float x = logits_V[id];
-    for (int j = i; j < num_biases && biases[j].id == id; ++j) x = __fadd_rn(x, biases[j].bias);
+    for (int j = i; j < num_biases && biases[j].id == id; ++j) x = sum_rn(x, biases[j].bias);
     logits_V[id] = x;
   }
   __syncthreads();
@@ -66,7 +65,7 @@ __device__ inline void mask_logits(const uint32_t* allowed, float* logits_V, int
 /// Counts a sampled token. By the whole thread block.
 __device__ inline void count_token(LogitChanges* changes, int32_t token) {
   if (changes->room == 0) return;
-  const int num_counts = __ldcg(&changes->num_counts);
+  const int num_counts = load_past_l1(&changes->num_counts);
   TokenCount* counts = counts_of(changes);
   bool is_new = true;
   for (int i = static_cast<int>(threadIdx.x); i < num_counts; i += static_cast<int>(blockDim.x)) {

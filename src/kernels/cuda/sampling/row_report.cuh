@@ -20,12 +20,12 @@ __device__ void collect(const LogitRow& row, const NearChunks& near, TokenList& 
                         uint32_t& size, const IsWanted& is_wanted) {
   visit_chunks<kChunksInFlight>(row, near, [&](float x, int v, int) {
     const bool mine = is_wanted(x, v);
-    const unsigned wanted = __ballot_sync(0xffffffffU, mine);
+    const unsigned wanted = ballot(mine);
     if (wanted == 0) return;
     const unsigned lane = threadIdx.x % 32;
     uint32_t slot = 0;
     if (lane == 0) slot = atomicAdd(&size, static_cast<uint32_t>(__popc(wanted)));
-    slot = __shfl_sync(0xffffffffU, slot, 0) + __popc(wanted & ((1U << lane) - 1));
+    slot = shuffle(slot, 0) + __popc(wanted & ((1U << lane) - 1));
     if (mine && slot < kMostReported)
       list.entry[slot] =
           static_cast<unsigned long long>(to_key(x)) << 32 | static_cast<uint32_t>(v);

@@ -185,8 +185,7 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(SampleCall call, int chu
   }
   thread_mass[threadIdx.x] = mine;
   double of_warp = mine;
-  for (int offset = 16; offset > 0; offset /= 2)
-    of_warp += __shfl_xor_sync(0xffffffffU, of_warp, offset);
+  for (int offset = 16; offset > 0; offset /= 2) of_warp += shuffle_xor(of_warp, offset);
   if (threadIdx.x % 32 == 0) warp_mass[threadIdx.x / 32] = of_warp;
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -204,7 +203,7 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(SampleCall call, int chu
 
 }  // namespace
 
-void sample(const SampleCall& call, cudaStream_t stream) {
+void sample(const SampleCall& call, Stream stream) {
   const auto chunks = static_cast<int>(sample_chunks(call.vocab));
   if (chunks > kMaxSampleChunks)
     throw std::runtime_error("vocabularies above a million ids are not supported");

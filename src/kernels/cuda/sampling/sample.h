@@ -11,10 +11,9 @@
 /// The sampling extras of a row (kernels/gpu/row_extras.h) adds no kernel: the first changes its
 /// logits, the last counts its token and reports.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
+#include "kernels/cuda/vendor/vendor.cuh"
 #include "kernels/gpu/row_extras.h"
 
 namespace slime::kernels::cuda {
@@ -61,10 +60,10 @@ struct SampleCall {
 inline int64_t sample_chunks(int64_t vocab) { return (vocab + kSampleChunk - 1) / kSampleChunk; }
 
 /// Asynchronous on `stream`. Throws std::runtime_error when a launch fails.
-void sample(const SampleCall& call, cudaStream_t stream);
+void sample(const SampleCall& call, Stream stream);
 
 /// The last step of sample(): draws in truncated rows, then counts and reports. Reads chunk_max_RC,
 /// measured_R and buckets that are zero.
-void finish_rows(const SampleCall& call, cudaStream_t stream);
+void finish_rows(const SampleCall& call, Stream stream);
 
 }  // namespace slime::kernels::cuda

@@ -57,15 +57,14 @@ class BucketFiller {
   }
 
  private:
-  static constexpr unsigned kAll = 0xffffffffU;
   static constexpr int kMany = 8;
 
   /// Lanes with the bucket of the first lane that has one.
   static __device__ unsigned peers_of_one(int bucket) {
-    const unsigned having = __ballot_sync(kAll, bucket >= 0);
+    const unsigned having = ballot(bucket >= 0);
     if (having == 0) return 0;
-    const int one = __shfl_sync(kAll, bucket, __ffs(static_cast<int>(having)) - 1);
-    return __ballot_sync(kAll, bucket == one);
+    const int one = shuffle(bucket, __ffs(static_cast<int>(having)) - 1);
+    return ballot(bucket == one);
   }
 
   /// The first of these peers gets the sums over all of them. True: another lane has this token
@@ -77,8 +76,8 @@ class BucketFiller {
     // A mass has 41 bits: in two halves, so that 32 of them can be added in 32 bits.
     const auto lower = static_cast<uint32_t>(mass) & 0xfffffU;
     const auto upper = static_cast<uint32_t>(mass >> 20);
-    const uint64_t lower_sum = __reduce_add_sync(kAll, is_peer ? lower : 0U);
-    const uint64_t upper_sum = __reduce_add_sync(kAll, is_peer ? upper : 0U);
+    const uint64_t lower_sum = reduce_add(is_peer ? lower : 0U);
+    const uint64_t upper_sum = reduce_add(is_peer ? upper : 0U);
     if (!is_peer) return false;
     mass = lower_sum + (upper_sum << 20);
     count = __popc(peers);
@@ -102,8 +101,7 @@ __device__ inline MassAndCount sum_before(const MassAndCount& mine, MassAndCount
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   MassAndCount reached = mine;
   for (int offset = 1; offset < 32; offset *= 2) {
-    const MassAndCount other{__shfl_up_sync(0xffffffffU, reached.mass, offset),
-                             __shfl_up_sync(0xffffffffU, reached.count, offset)};
+    const MassAndCount other{shuffle_up(reached.mass, offset), shuffle_up(reached.count, offset)};
     if (lane >= offset) reached.add(other);
   }
   if (lane == 31) scratch.warp[warp] = reached;

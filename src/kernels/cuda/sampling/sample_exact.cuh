@@ -63,8 +63,8 @@ __device__ inline KeyRange keys_of(const LogitRow& row, const BucketRange& range
     first = min(first, to_key(x));
     last = max(last, to_key(x));
   });
-  first = __reduce_min_sync(0xffffffffU, first);
-  last = __reduce_max_sync(0xffffffffU, last);
+  first = reduce_min(first);
+  last = reduce_max(last);
   if (threadIdx.x % 32 == 0) {
     atomicMin(&scratch.first_key, first);
     atomicMax(&scratch.last_key, last);
@@ -122,7 +122,7 @@ __device__ inline int32_t token_of_key(const LogitRow& row, uint32_t key, uint32
   for (int c = threadIdx.x; c < kMaxSampleChunks; c += kTruncationThreads) scratch.count_C[c] = 0;
   __syncthreads();
   visit_chunks<2>(row, scratch.near, [&](float x, int v, int) {
-    const unsigned same = __ballot_sync(0xffffffffU, to_key(x) == key);
+    const unsigned same = ballot(to_key(x) == key);
     if (same != 0 && threadIdx.x % 32 == 0)
       atomicAdd(&scratch.count_C[v / kSampleChunk], __popc(same));
   });

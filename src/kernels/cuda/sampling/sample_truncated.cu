@@ -169,8 +169,7 @@ __device__ int32_t draw_truncated(const SampleCall& call, int64_t index, const L
   sort(work.list, size);
   walk(row, buckets, work.list, size, scratch.truncation.scan,
        [&](float x, int32_t token, const MassAndCount& before) {
-         const unsigned excluded =
-             __ballot_sync(0xffffffffU, token >= 0 && limits.excludes(row, x, before));
+         const unsigned excluded = ballot(token >= 0 && limits.excludes(row, x, before));
          const int lane = threadIdx.x % 32;
          if (lane != __ffs(static_cast<int>(excluded)) - 1) return;
          atomicMin(&scratch.kept, before.mass);
@@ -251,7 +250,7 @@ __global__ void __launch_bounds__(kTruncationThreads, 2)
   if (is_plain) return;
   __syncthreads();  // the token is stored, and the lists are free
   if (extras.changes != nullptr && is_number)
-    count_token(extras.changes, __ldcg(call.token_R + index));
+    count_token(extras.changes, load_past_l1(call.token_R + index));
   if (extras.report == nullptr) return;
   if (!is_number) num_kept = 0;
   if (num_top > kMostReported && is_number) num_kept = kHandedOver;
@@ -265,7 +264,7 @@ __global__ void __launch_bounds__(kTruncationThreads, 2)
 
 }  // namespace
 
-void finish_rows(const SampleCall& call, cudaStream_t stream) {
+void finish_rows(const SampleCall& call, Stream stream) {
   constexpr int64_t kWantedBlocks = 512;  // one wave: four on each of 132 multiprocessors
   const int64_t chunks = sample_chunks(call.vocab);
   const int64_t blocks_per_row =

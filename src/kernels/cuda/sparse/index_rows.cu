@@ -13,8 +13,8 @@ constexpr int kPairs = 32, kRotating = 2 * kPairs;
 constexpr float kRootOfSize = 11.313708498984761F;  // of kIndexSize
 
 __global__ void __launch_bounds__(kThreads) index_rows_kernel(const IndexRowsCall a) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  using T = __nv_bfloat16;
+#if SLIME_HAS_DECODE
+  using T = BFloat16;
   launch_dependents();
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t row = blockIdx.x;
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads) index_rows_kernel(const IndexRowsCal
 
 }  // namespace
 
-void index_rows(const IndexRowsCall& call, cudaStream_t stream) {
+void index_rows(const IndexRowsCall& call, Stream stream) {
   const int lines = call.num_heads + 1;
   launch(index_rows_kernel,
          dim3(static_cast<unsigned>(call.num_rows),

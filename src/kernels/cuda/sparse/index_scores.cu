@@ -2,7 +2,6 @@
 
 #include "core/divide_up.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/sparse/sparse.h"
 
 /// Scores of an indexer: of row t and token s the sum over heads of weight[t, j] relu(query[t, j] . key[s]),
@@ -28,7 +27,7 @@ constexpr int kPitch = 4 * (kIndexSize + 4);  // bytes
 constexpr int kTileBytes = kTileKeys * kPitch;
 constexpr int kBlocksOfProcessor = 2;
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if SLIME_HAS_DECODE
 
 __device__ inline int keys_of(const IndexScores& a, int row) {
   return static_cast<int>(min(a.positions_T[row] + 1, a.most_keys));
@@ -47,7 +46,7 @@ __device__ inline void count_tiles(const IndexScores& a, int* starts, int* scrat
     if (first + i < rows) own += tiles_of(first + i);
   int sum = own;
   for (int offset = 1; offset < 32; offset *= 2) {
-    const int before = __shfl_up_sync(0xffffffffU, sum, offset);
+    const int before = shuffle_up(sum, offset);
     if (thread % 32 >= offset) sum += before;
   }
   if (thread % 32 == 31) scratch[thread / 32] = sum;
@@ -69,10 +68,10 @@ __device__ inline void count_tiles(const IndexScores& a, int* starts, int* scrat
 template <int kHeadWarps>
 __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
     index_scores_kernel(const IndexScores a) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if SLIME_HAS_DECODE
   constexpr int kKeyWarps = kWarps / kHeadWarps, kHeads = kWarpHeads * kHeadWarps;
   constexpr int kWarpKeys = kTileKeys / kKeyWarps, kLaneKeys = kWarpKeys / kKeyLanes;
-  extern __shared__ __align__(16) unsigned char memory[];
+  SLIME_DYNAMIC_SHARED(memory);
   __shared__ float sums[kHeadWarps][kTileKeys];
   __shared__ int starts[kMostIndexRows + 1], scratch[kWarps];
   launch_dependents();
@@ -85,7 +84,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
   grid_dependency_wait();
   for (int64_t i = int64_t{blockIdx.x} * kWarps + warp; i < rows; i += int64_t{gridDim.x} * kWarps)
     reinterpret_cast<float4*>(a.keys)[int64_t{a.slot_T[i]} * kPieces + lane] =
-        __ldcg(reinterpret_cast<const float4*>(a.key_TD) + i * kPieces + lane);
+        load_past_l1(reinterpret_cast<const float4*>(a.key_TD) + i * kPieces + lane);
   if (begin == end) return;
 
   // The last row with tiles before `begin`, or none.
@@ -93,7 +92,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
   for (int step = static_cast<int>(kMostIndexRows); step > 0; step /= 2)
     if (row + step < rows && starts[row + step] <= begin) row += step;
 
-  const uint32_t tiles = shared_address(memory), query = tiles + 2 * kTileBytes;
+  const SharedAddress tiles = shared_address(memory), query = tiles + 2 * kTileBytes;
   const auto load_tile = [&](int of_row, int item, int buffer) {
     const int own = keys_of(a, of_row) - 1;
     const int first = (item - starts[of_row]) * kTileKeys;
@@ -134,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
       commit_pieces();
 #pragma unroll
       for (int h = 0; h < kLaneHeads; ++h)
-        weight[h] = __ldcg(a.weight_TJ + int64_t{row} * kHeads + first_head + kHeadLanes * h);
+        weight[h] = load_past_l1(a.weight_TJ + int64_t{row} * kHeads + first_head + kHeadLanes * h);
     }
     if (item + 1 < end) load_tile(row_of(item + 1, row), item + 1, buffer ^ 1);
     commit_pieces();
@@ -168,8 +167,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
       float sum = 0;
 #pragma unroll
       for (int h = 0; h < kLaneHeads; ++h) sum = fmaf(weight[h], fmaxf(product[k][h], 0.0F), sum);
-      for (int offset = kKeyLanes; offset < 32; offset *= 2)
-        sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+      for (int offset = kKeyLanes; offset < 32; offset *= 2) sum += shuffle_xor(sum, offset);
       if (head_lane == 0) sums[head_warp][first_key + kKeyLanes * k] = sum;
     }
     __syncthreads();  // nobody reads this tile or, of another row, these queries any more
@@ -187,7 +185,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
 }
 
 template <int kHeadWarps>
-void run(const IndexScores& call, cudaStream_t stream) {
+void run(const IndexScores& call, Stream stream) {
   constexpr auto kKernel = index_scores_kernel<kHeadWarps>;
   constexpr int kBytes = 2 * kTileBytes + kWarpHeads * kHeadWarps * kPitch;
   allow_shared_memory<kKernel>(kBytes);
@@ -199,11 +197,10 @@ void run(const IndexScores& call, cudaStream_t stream) {
 }  // namespace
 
 bool has_index_kernels(int64_t heads, int64_t size) {
-  return compute_capability_major() == 9 && size == kIndexSize &&
-         (heads == 16 || heads == 32 || heads == 64);
+  return has_decode_kernels() && size == kIndexSize && (heads == 16 || heads == 32 || heads == 64);
 }
 
-void index_scores(const IndexScores& call, cudaStream_t stream) {
+void index_scores(const IndexScores& call, Stream stream) {
   if (call.num_rows > kMostIndexRows || call.most_keys % 4 != 0)
     throw std::runtime_error("scores of an indexer are for 1024 rows, in rows of whole 16 bytes");
   switch (call.num_heads) {

@@ -12,10 +12,9 @@
 /// asynchronous on `stream` and throw std::runtime_error for a shape without a kernel or a launch that
 /// fails.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
+#include "kernels/cuda/vendor/vendor.cuh"
 #include "kernels/page.h"
 
 namespace slime::kernels::cuda {
@@ -43,7 +42,7 @@ struct IndexRowsCall {
   float eps = 0;
   bool rotates_pairs = false;  // neighbours; otherwise halves. Results are halves
 };
-void index_rows(const IndexRowsCall& call, cudaStream_t stream);
+void index_rows(const IndexRowsCall& call, Stream stream);
 
 /// A score as an integer with the same order, in which 0 and -0 are one number.
 struct IndexScores {
@@ -62,7 +61,7 @@ struct IndexScores {
   int64_t most_keys = 0;    // no row sees more; a row of score_TK is so long, a multiple of 4
   int64_t most_chosen = 0;  // C
 };
-void index_scores(const IndexScores& call, cudaStream_t stream);
+void index_scores(const IndexScores& call, Stream stream);
 
 /// The C best of each row, or all that it sees where these are not more; of equal scores the earlier
 /// token's counts. What is behind the last chosen one is not written.
@@ -76,6 +75,6 @@ struct ChooseTokens {
   int64_t most_keys = 0;
   int64_t most_chosen = 0;
 };
-void choose_tokens(const ChooseTokens& call, cudaStream_t stream);
+void choose_tokens(const ChooseTokens& call, Stream stream);
 
 }  // namespace slime::kernels::cuda

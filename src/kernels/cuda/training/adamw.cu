@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void adamw(const AdamWCall& call, cudaStream_t stream) {
+void adamw(const AdamWCall& call, Stream stream) {
   constexpr int64_t kMaxBlocks = 132 * 16;
   const int64_t blocks = (call.count / 4 + kThreads - 1) / kThreads;
   with_type(call.number, [&](auto zero) {
@@ -85,7 +85,7 @@ void adamw(const AdamWCall& call, cudaStream_t stream) {
   });
 }
 
-void sums_of_squares(const float* x_N, int64_t count, double* sums, cudaStream_t stream) {
+void sums_of_squares(const float* x_N, int64_t count, double* sums, Stream stream) {
   launch(sums_of_squares_kernel, dim3(kSquareSums), dim3(kThreads), 0, stream, x_N, count, sums);
 }
 

@@ -3,8 +3,6 @@
 /// AdamW and the gradient norm over flat buffers on the GPU; what they compute is said in
 /// kernels/adamw.h. Plain pointers, asynchronous on `stream`.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/launch.cuh"
@@ -27,10 +25,10 @@ struct AdamWCall {
   float inverse_sqrt_correction2 = 1;  // 1 / sqrt(1 - beta2^t)
 };
 
-void adamw(const AdamWCall& call, cudaStream_t stream);
+void adamw(const AdamWCall& call, Stream stream);
 
 /// Sums of squares of pieces of x, in double precision; their sum in order is the result.
 inline constexpr int64_t kSquareSums = 1056;
-void sums_of_squares(const float* x_N, int64_t count, double* sums, cudaStream_t stream);
+void sums_of_squares(const float* x_N, int64_t count, double* sums, Stream stream);
 
 }  // namespace slime::kernels::cuda

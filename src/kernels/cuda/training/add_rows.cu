@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads) add_rows_kernel(const AddRowsCall ca
 
 }  // namespace
 
-void add_rows(const AddRowsCall& call, cudaStream_t stream) {
+void add_rows(const AddRowsCall& call, Stream stream) {
   const auto packs = static_cast<int>(call.columns / kAddedColumns);
   const dim3 grid(static_cast<unsigned>(call.rows),
                   static_cast<unsigned>((packs + kThreads - 1) / kThreads));

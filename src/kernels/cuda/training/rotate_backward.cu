@@ -251,7 +251,7 @@ bool is_wide(const RotateBackwardCall& call) {
 }
 
 template <typename T>
-void run_wide(const RotateBackwardCall& call, cudaStream_t stream) {
+void run_wide(const RotateBackwardCall& call, Stream stream) {
   const RotateCall& shape = call.forward;
   const int threads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim / 16;
   const dim3 grid(static_cast<unsigned>(num_partial_rows()),
@@ -264,13 +264,13 @@ void run_wide(const RotateBackwardCall& call, cudaStream_t stream) {
 
 }  // namespace
 
-void norm_rotate_backward(const RotateBackwardCall& call, cudaStream_t stream) {
+void norm_rotate_backward(const RotateBackwardCall& call, Stream stream) {
   const RotateCall& shape = call.forward;
   if (shape.head_dim > 128 * kMaxHeadPairs || shape.head_dim % 4 != 0)
     throw std::runtime_error("head sizes are multiples of 4 up to 256");
   if (is_wide(call)) {
-    return shape.number == Number::kBFloat16 ? run_wide<__nv_bfloat16>(call, stream)
-                                             : run_wide<__half>(call, stream);
+    return shape.number == Number::kBFloat16 ? run_wide<BFloat16>(call, stream)
+                                             : run_wide<Float16>(call, stream);
   }
   const int heads = shape.num_heads + 2 * shape.num_kv_heads;
   const dim3 grid(static_cast<unsigned>(num_partial_rows()), (heads + kHeadWarps - 1) / kHeadWarps);

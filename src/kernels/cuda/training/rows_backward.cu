@@ -137,7 +137,7 @@ __global__ void swiglu_backward_kernel(const T* dy_TF, const T* gate_up_T2F, T* 
     Pack<T> dgate, dup;
 #pragma unroll
     for (int j = 0; j < Pack<T>::kSize; ++j) {
-      const float g = to_float(gate.x[j]), sigmoid = 1.0F / (1.0F + __expf(-g));
+      const float g = to_float(gate.x[j]), sigmoid = 1.0F / (1.0F + fast_exp(-g));
       const float slope = to_float(dy.x[j]);
       dgate.x[j] =
           from_float<T>(slope * to_float(up.x[j]) * sigmoid * (1.0F + g * (1.0F - sigmoid)));
@@ -198,12 +198,12 @@ void check_rows(int64_t length, int64_t pack) {
 int64_t num_partial_rows() { return kPartialRows; }
 
 void add_column_sums(const float* partial_BX, int64_t rows, int64_t columns, float* grad_X,
-                     cudaStream_t stream) {
+                     Stream stream) {
   launch(add_column_sums_kernel, dim3((columns + 31) / 32), dim3(32, 32), 0, stream, partial_BX,
          rows, columns, grad_X);
 }
 
-void rms_norm_backward(const NormBackwardCall& call, cudaStream_t stream) {
+void rms_norm_backward(const NormBackwardCall& call, Stream stream) {
   with_type(call.number, [&](auto zero) {
     using T = decltype(zero);
     check_rows(call.hidden, Pack<T>::kSize);
@@ -221,7 +221,7 @@ void rms_norm_backward(const NormBackwardCall& call, cudaStream_t stream) {
 }
 
 void swiglu_backward(Number number, const void* dy_TF, const void* gate_up_T2F, void* dgate_up_T2F,
-                     int64_t rows, int64_t width, cudaStream_t stream) {
+                     int64_t rows, int64_t width, Stream stream) {
   with_type(number, [&](auto zero) {
     using T = decltype(zero);
     check_rows(width, Pack<T>::kSize);
@@ -237,7 +237,7 @@ void swiglu_backward(Number number, const void* dy_TF, const void* gate_up_T2F, 
 
 void merge_attention(Number number, void* out_TND, float* logsumexp_TN, const void* more_TND,
                      const float* more_logsumexp_TN, int64_t rows, int64_t heads, int64_t head_dim,
-                     cudaStream_t stream) {
+                     Stream stream) {
   const int64_t count = rows * heads;
   with_type(number, [&](auto zero) {
     using T = decltype(zero);

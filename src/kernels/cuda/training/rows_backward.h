@@ -8,8 +8,6 @@
 /// num_partial_rows()), then added to the weight's gradient by add_column_sums: the same bits every
 /// time.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/attention/attention.h"
@@ -22,7 +20,7 @@ int64_t num_partial_rows();
 
 /// grad_X += sum over the rows of partial_BX.
 void add_column_sums(const float* partial_BX, int64_t rows, int64_t columns, float* grad_X,
-                     cudaStream_t stream);
+                     Stream stream);
 
 /// Columns of add_rows() are a multiple.
 inline constexpr int kAddedColumns = 4;
@@ -38,7 +36,7 @@ struct AddRowsCall {
 };
 
 /// sum_VH[sorted_T[t]] += x_TH[from_T[t]], in the order of t, in float32.
-void add_rows(const AddRowsCall& call, cudaStream_t stream);
+void add_rows(const AddRowsCall& call, Stream stream);
 
 struct NormBackwardCall {
   Number number = Number::kBFloat16;
@@ -54,11 +52,11 @@ struct NormBackwardCall {
 };
 
 /// With s = 1 / sqrt(mean(x^2) + eps), n = x s and g = dy w: dx = s (g - n mean(g n)) + dsum.
-void rms_norm_backward(const NormBackwardCall& call, cudaStream_t stream);
+void rms_norm_backward(const NormBackwardCall& call, Stream stream);
 
 /// Gradient of silu(gate) * up, rows [dgate; dup].
 void swiglu_backward(Number number, const void* dy_TF, const void* gate_up_T2F, void* dgate_up_T2F,
-                     int64_t rows, int64_t width, cudaStream_t stream);
+                     int64_t rows, int64_t width, Stream stream);
 
 struct RotateBackwardCall {
   RotateCall forward;             // qkv_TE: input of the norm, null without norms; out_TE: dqkv
@@ -68,7 +66,7 @@ struct RotateBackwardCall {
 };
 
 /// Rotates the gradients of query and key heads back and through their norms; values' are copied.
-void norm_rotate_backward(const RotateBackwardCall& call, cudaStream_t stream);
+void norm_rotate_backward(const RotateBackwardCall& call, Stream stream);
 
 /// Of a chunk of kSampleChunk logits (sampling/sample.h).
 struct ChunkSums {
@@ -90,7 +88,7 @@ struct SoftmaxCall {
 bool has_softmax_statistics(int64_t vocabulary);
 /// Per row of logits u = logits / temperature: log-prob of the target, entropy, logsumexp. The log-prob
 /// has the bits of one that is sampled from these logits.
-void softmax_statistics(const SoftmaxCall& call, cudaStream_t stream);
+void softmax_statistics(const SoftmaxCall& call, Stream stream);
 
 struct SoftmaxBackwardCall {
   const float* logits_RV = nullptr;
@@ -107,16 +105,16 @@ struct SoftmaxBackwardCall {
 };
 
 /// x = cap * tanh(x / cap) for x[0 .. size).
-void soft_cap(float* x, int64_t size, float cap, cudaStream_t stream);
+void soft_cap(float* x, int64_t size, float cap, Stream stream);
 
 /// d log-prob / d logits = (1[target] - p) / temperature, d entropy / d logits = -p (log p +
 /// entropy) / temperature; with a cap of the logits before it.
-void softmax_backward(const SoftmaxBackwardCall& call, cudaStream_t stream);
+void softmax_backward(const SoftmaxBackwardCall& call, Stream stream);
 
 /// Attention over two sets of keys from the attention over each: (out, logsumexp) becomes that of
 /// both. Rows where more_logsumexp is -infinity stay. Dimensions: T rows, N heads of size D.
 void merge_attention(Number number, void* out_TND, float* logsumexp_TN, const void* more_TND,
                      const float* more_logsumexp_TN, int64_t rows, int64_t heads, int64_t head_dim,
-                     cudaStream_t stream);
+                     Stream stream);
 
 }  // namespace slime::kernels::cuda

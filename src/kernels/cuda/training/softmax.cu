@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kChunkThreads)
 #pragma unroll
   for (int i = 0; i < kChunkPerThread; ++i) {
     const float below = (x[i] - largest) * inverse_temperature;
-    if (x[i] > -INFINITY) weighted += below * __expf(below);
+    if (x[i] > -INFINITY) weighted += below * fast_exp(below);
   }
   sum = block_sum(sum, scratch);
   weighted = block_sum(weighted, weighted_scratch);
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kMaxSampleChunks)
   const ChunkSums own = c < chunks ? sums_RC[row * chunks + c] : ChunkSums{-INFINITY, 0.0F, 0.0F};
   float largest = own.largest;
   for (int offset = 16; offset > 0; offset /= 2)
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, offset));
+    largest = fmaxf(largest, shuffle_xor(largest, offset));
   if (c % 32 == 0) scratch[c / 32] = largest;
   __syncthreads();
   for (const float other : scratch) largest = fmaxf(largest, other);
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_kernel(SoftmaxBackw
   const float inverse_cap = call.inverse_cap;
   const auto gradient = [&](float logit, int64_t i) {
     const float share = logit * inverse_cap, slope = 1.0F - share * share;  // 1 without a cap
-    const float log_p = logit * inverse_temperature - logsumexp, p = __expf(log_p);
+    const float log_p = logit * inverse_temperature - logsumexp, p = fast_exp(log_p);
     float du = -p * dlogprob - p * (log_p + entropy) * dentropy;
     if (i == target) du += dlogprob;
     return du * inverse_temperature * slope;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kThreads) soft_cap_kernel(float* x, int64_t si
 
 }  // namespace
 
-void soft_cap(float* x, int64_t size, float cap, cudaStream_t stream) {
+void soft_cap(float* x, int64_t size, float cap, Stream stream) {
   constexpr int64_t kMostBlocks = 1 << 16;
   const int64_t blocks = (size / 4 + kThreads - 1) / kThreads;
   launch(soft_cap_kernel,
@@ -142,7 +142,7 @@ bool has_softmax_statistics(int64_t vocabulary) {
   return sample_chunks(vocabulary) <= kMaxSampleChunks;
 }
 
-void softmax_statistics(const SoftmaxCall& call, cudaStream_t stream) {
+void softmax_statistics(const SoftmaxCall& call, Stream stream) {
   const auto chunks = static_cast<int>(sample_chunks(call.vocabulary));
   const dim3 rows(static_cast<unsigned>(call.rows));
   launch(chunk_sums_kernel, dim3(rows.x, static_cast<unsigned>(chunks)), dim3(kChunkThreads), 0,
@@ -152,7 +152,7 @@ void softmax_statistics(const SoftmaxCall& call, cudaStream_t stream) {
          call.logsumexp_R, call.vocabulary);
 }
 
-void softmax_backward(const SoftmaxBackwardCall& call, cudaStream_t stream) {
+void softmax_backward(const SoftmaxBackwardCall& call, Stream stream) {
   constexpr int64_t kMaxRows = 65535;  // of a grid's second dimension
   if (call.rows > kMaxRows) throw std::runtime_error("more rows of logits than a launch takes");
   const int64_t blocks = (call.vocabulary / 4 + kThreads - 1) / kThreads;

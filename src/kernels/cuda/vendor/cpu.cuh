@@ -1,0 +1,209 @@
+#pragma once
+
+/// The words of vendor.cuh for C++ on the CPU: kernels under the block executor, for tests.
+
+#include <math.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "kernels/block_executor/block_executor.h"
+#include "kernels/cuda/vendor/fp8_codes.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(bytes) __attribute__((aligned(bytes)))
+// Blocks run one after the other.
+#define __shared__ static
+
+#define SLIME_DEVICE_CODE 1
+#define SLIME_DYNAMIC_SHARED(name) \
+  unsigned char* const name = ::slime::kernels::BlockExecutor::dynamic_shared_memory()
+#define SLIME_HAS_PIECES 1
+#define SLIME_HAS_DECODE 1
+
+namespace slime::kernels::cuda {
+
+using Stream = BlockExecutor*;
+using SharedAddress = uintptr_t;
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+inline const Extent& threadIdx = BlockExecutor::place.thread;
+inline const Extent& blockIdx = BlockExecutor::place.block;
+inline const Extent& blockDim = BlockExecutor::place.block_size;
+inline const Extent& gridDim = BlockExecutor::place.grid_size;
+
+struct alignas(8) int2 {
+  int x, y;
+};
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+inline int2 make_int2(int x, int y) { return {x, y}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+/// The nearest, of two the even one.
+struct BFloat16 {
+  uint16_t bits;
+  BFloat16() = default;
+  explicit BFloat16(float x) {
+    const auto all = std::bit_cast<uint32_t>(x);
+    bits = static_cast<uint16_t>(isnan(x) ? 0x7fc0U : (all + 0x7fffU + (all >> 16 & 1U)) >> 16);
+  }
+  explicit operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+};
+using Float16 = _Float16;
+using Fp8Code = uint8_t;
+struct Fp8 {
+  Fp8Code code;
+  explicit operator float() const { return Fp8Codes<Fp8Encoding::kFn>::decode(code); }
+};
+inline Fp8Code to_fp8(float x) { return Fp8Codes<Fp8Encoding::kFn>::encode(x); }
+inline float from_fp8(Fp8Code x) { return Fp8Codes<Fp8Encoding::kFn>::decode(x); }
+
+template <typename T>
+uint16_t bits_of(T x) {
+  return std::bit_cast<uint16_t>(x);
+}
+template <typename T>
+T number_of(uint16_t bits) {
+  return std::bit_cast<T>(bits);
+}
+
+template <typename A, typename B>
+constexpr std::common_type_t<A, B> min(A a, B b) {
+  return b < a ? b : a;
+}
+template <typename A, typename B>
+constexpr std::common_type_t<A, B> max(A a, B b) {
+  return a < b ? b : a;
+}
+inline float rsqrtf(float x) { return 1.0F / sqrtf(x); }
+inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned order) {
+  const uint64_t all = uint64_t{b} << 32 | a;
+  unsigned made = 0;
+  for (int i = 0; i < 4; ++i)
+    made |= static_cast<unsigned>(all >> (8 * (order >> 4 * i & 7U)) & 0xffU) << 8 * i;
+  return made;
+}
+
+// Threads take turns: nobody else is between reading and writing.
+template <typename T, typename U>
+T atomicAdd(T* to, U x) {
+  const T before = *to;
+  *to = before + static_cast<T>(x);
+  return before;
+}
+template <typename T, typename U>
+T atomicMin(T* to, U x) {
+  const T before = *to;
+  *to = min(before, static_cast<T>(x));
+  return before;
+}
+template <typename T, typename U>
+T atomicMax(T* to, U x) {
+  const T before = *to;
+  *to = max(before, static_cast<T>(x));
+  return before;
+}
+template <typename T, typename U>
+T atomicOr(T* to, U x) {
+  const T before = *to;
+  *to = before | static_cast<T>(x);
+  return before;
+}
+
+inline void __syncthreads() { BlockExecutor::current().wait_for_block(); }
+inline int __syncthreads_and(int is_true) {
+  return BlockExecutor::current().all_of_block(is_true != 0) ? 1 : 0;
+}
+inline void sync_lanes() { BlockExecutor::current().wait_for_group(); }
+
+inline unsigned lane_of_wave() { return BlockExecutor::current().lane_of_wave(); }
+template <typename T>
+T from_wave_lane(T x, unsigned lane) {
+  static_assert(sizeof(T) <= sizeof(uint64_t));
+  uint64_t word = 0;
+  std::memcpy(&word, &x, sizeof(T));
+  word = BlockExecutor::current().exchange(word, lane);
+  std::memcpy(&x, &word, sizeof(T));
+  return x;
+}
+inline uint64_t wave_ballot(bool is_true) { return BlockExecutor::current().ballot(is_true); }
+inline unsigned exchange_distance(int distance) {
+  const auto there = static_cast<unsigned>(distance);
+  return there == BlockExecutor::current().options().mistaken_distance ? there / 2 : there;
+}
+
+inline float sum_rn(float a, float b) { return a + b; }
+inline double sum_rn(double a, double b) { return a + b; }
+inline float difference_rn(float a, float b) { return a - b; }
+inline float product_rn(float a, float b) { return a * b; }
+inline double product_rn(double a, double b) { return a * b; }
+inline float quotient_rn(float a, float b) { return a / b; }
+inline float reciprocal_rn(float x) { return 1.0F / x; }
+inline float fma_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline float to_float_rn(double x) { return static_cast<float>(x); }
+inline float fast_exp(float x) { return expf(x); }
+inline float fast_divide(float a, float b) { return a / b; }
+inline float exp2_flushed(float x) { return exp2f(x); }
+inline float reciprocal_flushed(float x) { return 1.0F / x; }
+
+/// Few, so that persistent kernels go round.
+inline int num_processors() { return 2; }
+inline int shared_bytes_of_processor() { return 64 << 10; }
+inline bool has_decode_kernels() { return true; }
+template <auto kKernel>
+void allow_shared_memory(int) {}
+enum SharedShare : unsigned { kDriverChooses = ~0U };
+
+template <typename... Parameters, typename... Arguments>
+void launch(SharedShare, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+            Stream stream, Arguments... arguments) {
+  stream->run({grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes,
+              [&] { kernel(static_cast<Parameters>(arguments)...); });
+}
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+            Stream stream, Arguments... arguments) {
+  launch(kDriverChooses, kernel, grid, block, shared_bytes, stream, arguments...);
+}
+template <typename... Parameters>
+bool has_code(void (*)(Parameters...)) {
+  return true;
+}
+
+}  // namespace slime::kernels::cuda
+
+#include "kernels/cuda/vendor/half_waves.cuh"
