@@ -1,0 +1,35 @@
+# Kernels that are one source for every vendor's GPUs (src/kernels/cuda/vendor/vendor.cuh), relative to src/kernels/cuda.
+# The others need what only Hopper has:
+#   products/{wide,batch,gated,narrow}_product, experts/{expert,grouped}_product, fp8/fp8_{few,many,narrow}
+#                               warpgroup matrix instructions (wgmma), tensor copies (TMA), mbarriers
+#   latent/latent_attend        bulk copies that arrive at mbarriers, named barriers
+#   experts/norm_route, sparse/choose_tokens
+#                               clusters of thread blocks, which read each other's shared memory
+#   peers/peer_kernels          loads and stores at system scope by PTX, multimem
+#   attention/attend_tiles_*    FlashInfer's tiles (cp.async and mma of its own)
+set(slime_portable_kernels
+    attention/apply_sinks attention/attend_decode attention/attend_plain attention/gather_pages attention/merge_records
+    attention/norm_rotate delta/delta_gates delta/paged_delta experts/visits fp8/fp8_quantise latent/latent_plain
+    latent/latent_products products/product_probe_rows products/skinny_linear rows/rows sampling/sample
+    sampling/sample_truncated sparse/index_rows sparse/index_scores training/add_rows training/adamw
+    training/rotate_backward training/rows_backward training/softmax)
+
+# Those that unit tests run on the CPU, compiled as C++ for the block executor (src/kernels/block_executor).
+set(slime_kernels_run_on_cpu rows/rows sampling/sample sampling/sample_truncated training/adamw training/softmax)
+
+function(slime_kernels_on_cpu)
+  set(sources)
+  foreach(name IN LISTS slime_kernels_run_on_cpu)
+    string(REPLACE "/" "_" unit ${name})
+    set(source ${CMAKE_BINARY_DIR}/kernels_on_cpu/${unit}.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"kernels/cuda/${name}.cu\"\n" @ONLY)
+    list(APPEND sources ${source})
+  endforeach()
+  add_library(slime_kernels_on_cpu OBJECT ${sources})
+  target_link_libraries(slime_kernels_on_cpu PRIVATE slime_flags)
+  target_compile_definitions(slime_kernels_on_cpu PRIVATE SLIME_KERNELS_ON_CPU)
+  # Kernels read 16 bytes as eight numbers; products are rounded where the source says so. What there is to warn of, the
+  # compilers of GPUs say.
+  target_compile_options(slime_kernels_on_cpu PRIVATE -fno-strict-aliasing -ffp-contract=off -w)
+  set_property(GLOBAL APPEND PROPERTY SLIME_TEST_OBJECTS slime_kernels_on_cpu)
+endfunction()
