@@ -98,8 +98,10 @@ function(slime_join out name size)
   list(SORT sources)
   foreach(path IN LISTS sources)
     get_source_file_property(folders ${path} INCLUDE_DIRECTORIES)
-    # Files with target pragmas (kernels/cpu, but not its tests) would lend them to those that follow.
-    if(folders OR path MATCHES "^${CMAKE_BINARY_DIR}" OR (path MATCHES "/kernels/cpu/" AND NOT path MATCHES "_test\\.cpp$"))
+    # Files with target pragmas (kernels/cpu, but not its tests) would lend them to those that follow, and those that read kernels as
+    # code of the CPU (the block executor's) their macros.
+    if(folders OR path MATCHES "^${CMAKE_BINARY_DIR}" OR path MATCHES "/kernels/(block_executor|cuda/vendor)/"
+       OR (path MATCHES "/kernels/cpu/" AND NOT path MATCHES "_test\\.cpp$"))
       list(APPEND units ${path})
       continue()
     endif()
