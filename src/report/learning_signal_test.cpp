@@ -71,6 +71,7 @@ TEST(LearningSignal, EqualRewardsAreToldWithTheirLikelyCause) {
 
 TEST(LearningSignal, TheMarkAtTheEndIsNamedWhereAFunctionOfTheUsersSeesIt) {
   config::RunConfig config = math_run();
+  config.rm_type = "";
   config.custom_rm_path = "my_reward.py";
   const std::string flag = "--rollout-skip-special-tokens leaves it out";
   EXPECT_THAT(said(rewarded({{0, 0}}, "{}<|im_end|>"), 0, config),
