@@ -101,7 +101,8 @@ TEST(Checkpoint, OfFloat32GoesOnInBfloat16WithoutItsMomentsAlone) {
     EXPECT_EQ(said.find('\n'), std::string::npos) << "one line, not one for each tensor: " << said;
   }
   restore_trainer(*found, *second.trainer, kNoLoadOptim, kIgnore);
-  EXPECT_EQ(second.trainer->state(), first.trainer->state());
+  EXPECT_EQ(second.trainer->state().num_updates, 0) << "zero moments begin at step 0";
+  EXPECT_EQ(second.trainer->state().samples_done, first.trainer->state().samples_done);
 }
 
 TEST(Checkpoint, FallsBackFromADamagedOneLoudlyAndNeverStartsOver) {
