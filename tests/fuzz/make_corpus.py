@@ -281,6 +281,9 @@ def seeds(target):
     elif target == "tokenizer_config_fuzz":
         yield from (file.read_bytes() for file in TOKENIZERS.rglob("tokenizer_config.json"))
         yield json.dumps({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": [{"name": "a", "template": "{{ x }}"}]}).encode()
+    elif target == "protobuf_fuzz":
+        yield b"\x08\x96\x01\x12\x07testing"
+        yield b"\x11" + struct.pack("<d", 0.5) + b"\x1a\x06\x0a\x04\x06\xac\x02\x07\x25\x01\x02\x03\x04"
     elif target == "safetensors_index_fuzz":
         yield from (json.dumps(index).encode() for index in INDEXES)
     elif target == "arrow_rows_fuzz":
