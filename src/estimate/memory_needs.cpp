@@ -15,6 +15,7 @@
 #include "kernels/gpu/packed_prompts.h"
 #include "kernels/gpu/recorded_rows.h"
 #include "kernels/gpu/sparse.h"
+#include "setup/cache_precision.h"
 #include "setup/evaluation_plan.h"
 
 namespace slime::estimate {
@@ -52,9 +53,11 @@ void set_pages(const config::RunConfig& config, model::Network& network,
       network);
   const int64_t tables = window.num_tables();
   needs.kv_page_bytes =
-      tables * engine::kv_page_bytes(network,
-                                     engine::kv_storage_type(config.kv_cache_dtype(), network),
-                                     window.num_groups);
+      tables *
+      engine::kv_page_bytes(
+          network,
+          engine::kv_storage_type(setup::kv_cache_dtype(config, precision.activations), network),
+          window.num_groups);
   needs.state_bytes = engine::state_bytes(network.blocks());
   if (config.use_rollout_routing_replay && precision.device.is_cpu())
     needs.expert_page_bytes = tables * engine::expert_page_bytes(network);  // at most

@@ -15,6 +15,7 @@
 #include "model/pipeline_layers.h"
 #include "roles/engine_ranks.h"
 #include "roles/rank_tasks.h"
+#include "setup/cache_precision.h"
 
 namespace slime::roles {
 
@@ -235,7 +236,8 @@ engine::EngineConfig engine_settings(const config::RunConfig& config) {
   engine::EngineConfig engine;
   engine.max_running_requests = config.sglang_max_running_requests;
   engine.max_prefill_tokens = config.sglang_chunked_prefill_size;
-  engine.kv_cache_dtype = config.kv_cache_dtype();
+  engine.kv_cache_dtype =
+      setup::kv_cache_dtype(config, model::Precision::of(config.dtype).activations);
   engine.context_length = config.sglang_context_length.value_or(0);
   engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
   engine.records_experts = config.use_rollout_routing_replay;
