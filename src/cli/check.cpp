@@ -70,13 +70,12 @@ int check_all(const acceptance::CheckPlan& plan, const std::string& output) {
       acceptance::check_device("/proc/self/exe", plan, Progress());
   const std::chrono::duration<double, std::ratio<60>> took =
       std::chrono::steady_clock::now() - begin;
-  file << acceptance::report_text(
-      {.version = std::string(program_version()),
-       .device = plan.device,
-       .is_quick = plan.is_quick,
-       .date = today(),
-       .minutes = took.count()},
-      figures);
+  file << acceptance::report_text({.version = std::string(program_version()),
+                                   .device = plan.device,
+                                   .is_quick = plan.is_quick,
+                                   .date = today(),
+                                   .minutes = took.count()},
+                                  figures);
   file.close();
   if (!file) throw ConfigError(fmt::format("--output {}: cannot be written", output));
   fmt::print("{}; the report is {}\n", acceptance::summary_of(figures), output);
