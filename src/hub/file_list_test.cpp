@@ -54,7 +54,7 @@ TEST(FileList, SizesAndChecksumsThatAreNoneAreNotKnown) {
 }
 
 TEST(FileList, PathsThatLeaveTheFolderAreRefused) {
-  for (const std::string path : {"../x", "/etc/passwd", "a/../../x", "", "a//b", "a\\\\b"})
+  for (const std::string path : {"../x", "/etc/passwd", "a/../../x", "", "a\\\\b"})
     EXPECT_THAT(refusal(list_of(R"({"rfilename": ")" + path + R"("})")),
                 HasSubstr("a file has the path"));
 }
