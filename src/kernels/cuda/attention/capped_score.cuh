@@ -2,6 +2,8 @@
 
 /// Soft caps of attention's scores (kernels/soft_cap.h) on the device.
 
+#include "kernels/cuda/vendor/vendor.cuh"
+
 namespace slime::kernels::cuda {
 
 /// tanh x within 3e-7, absolute; large numbers become 1 and -1. The processor's own instruction is wrong by
