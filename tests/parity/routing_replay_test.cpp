@@ -188,8 +188,11 @@ TEST_P(ReplayedModel, TrainerAndEngineAgreeInBfloat16AsDenseModelsDo) {
   fmt::print("{}: replayed mean {:.4f}, worst {:.3f}; free mean {:.4f}, worst {:.3f}\n", GetParam(),
              replayed.mean, replayed.worst, free.mean, free.worst);
   EXPECT_LT(replayed.mean, 1.5 * 0.038);
-  EXPECT_LE(replayed.mean, free.mean);
-  EXPECT_LE(replayed.worst, free.worst);
+  // Where both choose the same experts, as on a processor that computes in float32, their weights are
+  // added in another order.
+  constexpr double kRounding = 1e-6;
+  EXPECT_LE(replayed.mean, free.mean + kRounding);
+  EXPECT_LE(replayed.worst, free.worst + kRounding);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ReplayedModel,
