@@ -268,7 +268,7 @@ function(slime_executables)
       add_executable(${target} ${source})
       target_link_options(${target} PRIVATE -fsanitize=fuzzer)
       # The modules that read what others wrote.
-      target_link_libraries(${target} PRIVATE slime_net slime_gateway slime_plugin slime_text slime_model slime_engine slime_buffer slime_reward slime_config slime_roles slime_loop slime_tinker slime_libraries)
+      target_link_libraries(${target} PRIVATE slime_net slime_hub slime_gateway slime_plugin slime_text slime_model slime_engine slime_buffer slime_reward slime_config slime_roles slime_loop slime_tinker slime_libraries)
       set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
       list(APPEND fuzz_targets ${target})
     endforeach()
