@@ -52,9 +52,9 @@ std::string summary_of(const std::vector<Figure>& figures) {
   const auto compared = std::ranges::count_if(
       figures, [](const Figure& figure) { return figure.kind != Figure::Kind::kTold; });
   const auto wrong = std::ranges::count_if(figures, differs);
-  return wrong == 0
-             ? fmt::format("{} figures, none differs", compared)
-             : fmt::format("{} figures, {} differ{}", compared, wrong, wrong == 1 ? "s" : "");
+  const std::string count = fmt::format("{} figure{}", compared, compared == 1 ? "" : "s");
+  return wrong == 0 ? count + ", none differs"
+                    : fmt::format("{}, {} differ{}", count, wrong, wrong == 1 ? "s" : "");
 }
 
 std::string report_text(const ReportHead& head, const std::vector<Figure>& figures) {
