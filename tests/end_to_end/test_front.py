@@ -158,7 +158,7 @@ def test_bash_completes_commands_options_words_files_runs_and_models(tmp_path):
     home = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_CACHE": ""}
     assert complete(script, tmp_path, "slime tra") == ["train", "train-async"]
     assert "--rollout-temperature" in complete(script, tmp_path, "slime train --rollout-t")
-    assert complete(script, tmp_path, "slime train --device ") == ["auto", "cpu", "cuda"]
+    assert complete(script, tmp_path, "slime train --device ") == ["auto", "cpu", "cuda", "hip"]
     assert complete(script, tmp_path, "slime train --device = c") == ["cpu", "cuda"]
     assert "rows.jsonl" in complete(script, tmp_path, "slime train --prompt-data ro")
     assert "openai/gsm8k" in complete(script, tmp_path, "slime train --prompt-data o", **home)

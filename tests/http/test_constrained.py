@@ -225,7 +225,8 @@ class Calls(Test):
     def test_a_strict_tool_binds_whatever_call_comes(self):
         strict = [{"type": "function", "function": {**WEATHER, "strict": True}}]
         meta = self.chat(tools=strict, max_tokens=20, ignore_eos=True, return_meta_info=True)["meta_info"]
-        self.assertEqual(meta["num_constrained_tokens"], 20)
+        self.assertGreater(meta["completion_tokens"], 0)  # fewer than 20 where a call is complete
+        self.assertEqual(meta["num_constrained_tokens"], meta["completion_tokens"])
         self.assertNotIn("constrained", self.chat(tools=TOOLS, max_tokens=20, return_meta_info=True)["meta_info"])
         with_grammar = self.chat(tools=strict, ebnf='root ::= "a client\'s own wins"')
         self.assertEqual(with_grammar["message"]["content"], "a client's own wins")
