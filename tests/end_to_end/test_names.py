@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import shutil
 import socket
 import ssl
@@ -347,18 +348,21 @@ class TlsFront:
         except (ssl.SSLError, OSError):
             return
         server = socket.create_connection(self.target)
-
-        def pump(source, sink):
-            try:
-                while data := source.recv(65536):
-                    sink.sendall(data)
-                sink.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass
-
-        threading.Thread(target=pump, args=(inside, server), daemon=True).start()
-        pump(server, inside)
-        inside.close()
+        # One thread for both directions: Python's TLS sockets are not for two.
+        try:
+            while True:
+                ready = [inside] if inside.pending() else select.select([inside, server], [], [])[0]
+                for source, sink in ((inside, server), (server, inside)):
+                    if source in ready:
+                        data = source.recv(65536)
+                        if not data:
+                            return
+                        sink.sendall(data)
+        except OSError:
+            pass
+        finally:
+            server.close()
+            inside.close()
 
 
 def test_certificates_are_verified_and_proxies_lead_out(hub, slime, model_files, tmp_path):

@@ -174,9 +174,10 @@ def test_a_function_whose_generation_never_stops_filters_groups_and_evaluates_be
     indices = [group[0].index for group in output.samples]
     assert len(indices) == 3 and indices == sorted(indices) and all(index % 4 == 0 for index in indices)
     assert all([sample.remove_sample for sample in group] == [True, False] for group in output.samples)
-    dropped = output.metrics["rollout/dynamic_filter/dropped_groups"]
-    assert output.metrics["rollout/dynamic_filter/drop_odd"] == dropped >= 1
-    assert output.metrics["rollout/dynamic_filter/dropped_ratio"] == dropped / (3 + dropped)
+    # Groups end in any order: three even ones may be the first.
+    counts = [each.metrics["rollout/dynamic_filter/dropped_groups"] for each in (output, again)]
+    assert [each.metrics.get("rollout/dynamic_filter/drop_odd", 0) for each in (output, again)] == counts and sum(counts) >= 1
+    assert output.metrics["rollout/dynamic_filter/dropped_ratio"] == counts[0] / (3 + counts[0])
     assert not set(indices) & {group[0].index for group in again.samples}
 
 
