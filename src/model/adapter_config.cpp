@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "core/error.h"
+#include "core/expression.h"
 #include "core/field_reader.h"
 #include "model/network.h"
 
@@ -18,67 +19,51 @@ namespace {
 
 using ModuleKind = AdapterModule::Kind;
 
-std::regex expression(const std::string& text, const char* what) {
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error&) {
-    throw ConfigError(fmt::format("{}: \"{}\" is no regular expression", what, text));
-  }
-}
-
 bool ends_behind_dot(const std::string& name, const std::string& end) {
   return name == end || name.ends_with("." + end);
 }
 
+/// Expressions and their values, of a file that anybody may have written.
+constexpr std::size_t kMostPatterns = 1024;
+
 template <typename T>
-T pattern_value(const std::vector<std::pair<std::string, T>>& table, T otherwise,
-                const std::string& module, const char* what) {
-  for (const auto& [key, value] : table) {
-    if (std::regex_match(module, expression("(?:.*\\.)?(?:" + key + ")", what))) return value;
-  }
+std::vector<std::pair<Expression, T>> compiled(const std::vector<std::pair<std::string, T>>& table,
+                                               const char* what) {
+  if (table.size() > kMostPatterns)
+    throw ConfigError(
+        fmt::format("{}: has {} expressions, at most {}", what, table.size(), kMostPatterns));
+  std::vector<std::pair<Expression, T>> expressions;
+  for (const auto& [key, value] : table)
+    expressions.emplace_back(Expression("(?:.*\\.)?(?:" + key + ")", what), value);
+  return expressions;
+}
+
+template <typename T>
+T pattern_value(const std::vector<std::pair<Expression, T>>& table, T otherwise,
+                const std::string& module) {
+  for (const auto& [expression, value] : table)
+    if (expression.is_whole(module)) return value;
   return otherwise;
 }
 
-/// The index of a layer in a name: the first number behind a dot, or the one behind a pattern.
-std::optional<int64_t> layer_of(const std::string& name, const std::vector<std::string>& patterns) {
-  std::smatch found;
-  if (patterns.empty()) {
-    static const std::regex kFirst(R"(.*?\.[^.]*\.(\d+)\..*)");
-    if (std::regex_match(name, found, kFirst)) return std::stoll(found[1]);
-    return std::nullopt;
-  }
-  for (const std::string& pattern : patterns) {
-    if (std::regex_match(name, found,
-                         expression(".*\\." + pattern + "\\.(\\d+)\\..*", "layers_pattern")))
-      return std::stoll(found[1]);
-  }
-  return std::nullopt;
+std::optional<Expression> compiled(const std::string& text, const char* what) {
+  return text.empty() ? std::nullopt : std::optional<Expression>(std::in_place, text, what);
+}
+
+/// The index of a layer in a name is the first number behind a dot, or the one behind a pattern.
+std::vector<Expression> compiled_layers(const std::vector<std::string>& patterns) {
+  std::vector<Expression> expressions;
+  if (patterns.size() > kMostPatterns)
+    throw ConfigError(fmt::format("layers_pattern: has {} expressions, at most {}", patterns.size(),
+                                  kMostPatterns));
+  for (const std::string& pattern : patterns)
+    expressions.emplace_back(".*\\." + pattern + "\\.(\\d+)\\..*", "layers_pattern");
+  if (patterns.empty()) expressions.emplace_back(R"(.*?\.[^.]*\.(\d+)\..*)", "layers_pattern");
+  return expressions;
 }
 
 bool is_all_linear(const std::vector<std::string>& targets) {
   return targets.size() == 1 && targets.front() == "all-linear";
-}
-
-bool is_hit(const AdapterModule& module, const AdapterConfig& config) {
-  const std::string& name = module.name;
-  const auto among = [&](const std::vector<std::string>& ends) {
-    return std::ranges::any_of(ends,
-                               [&](const std::string& end) { return ends_behind_dot(name, end); });
-  };
-  if (among(config.exclude)) return false;
-  if (!config.exclude_expression.empty() &&
-      std::regex_match(name, expression(config.exclude_expression, "exclude_modules")))
-    return false;
-  if (among(config.target_parameters)) return true;
-  if (!config.target_expression.empty())
-    return module.kind != ModuleKind::kExperts &&
-           std::regex_match(name, expression(config.target_expression, "target_modules"));
-  const bool is_target = is_all_linear(config.targets)
-                             ? module.is_linear
-                             : module.kind != ModuleKind::kExperts && among(config.targets);
-  if (!is_target || config.layers.empty()) return is_target;
-  const std::optional<int64_t> layer = layer_of(name, config.layers_pattern);
-  return layer && std::ranges::find(config.layers, *layer) != config.layers.end();
 }
 
 std::string without_weight(const std::string& name) {
@@ -117,14 +102,57 @@ std::vector<std::pair<std::string, T>> read_pattern(const FieldReader& fields, c
 
 }  // namespace
 
-int64_t AdapterConfig::rank_of(const std::string& module) const {
-  return pattern_value(rank_pattern, rank, module, "rank_pattern");
+struct AdapterRules::Compiled {
+  std::optional<Expression> target, exclude;
+  std::vector<Expression> layers;
+  std::vector<std::pair<Expression, int64_t>> ranks;
+  std::vector<std::pair<Expression, double>> alphas;
+};
+
+AdapterRules::AdapterRules(const AdapterConfig& config)
+    : config_(config),
+      compiled_(std::make_unique<Compiled>(
+          Compiled{.target = compiled(config.target_expression, "target_modules"),
+                   .exclude = compiled(config.exclude_expression, "exclude_modules"),
+                   .layers = compiled_layers(config.layers_pattern),
+                   .ranks = compiled(config.rank_pattern, "rank_pattern"),
+                   .alphas = compiled(config.alpha_pattern, "alpha_pattern")})) {}
+
+AdapterRules::~AdapterRules() = default;
+
+bool AdapterRules::is_hit(const AdapterModule& module) const {
+  const std::string& name = module.name;
+  const auto among = [&](const std::vector<std::string>& ends) {
+    return std::ranges::any_of(ends,
+                               [&](const std::string& end) { return ends_behind_dot(name, end); });
+  };
+  if (among(config_.exclude)) return false;
+  if (compiled_->exclude && compiled_->exclude->is_whole(name)) return false;
+  if (among(config_.target_parameters)) return true;
+  if (compiled_->target)
+    return module.kind != ModuleKind::kExperts && compiled_->target->is_whole(name);
+  const bool is_target = is_all_linear(config_.targets)
+                             ? module.is_linear
+                             : module.kind != ModuleKind::kExperts && among(config_.targets);
+  if (!is_target || config_.layers.empty()) return is_target;
+  for (const Expression& layer : compiled_->layers) {
+    const std::string index = layer.first_group(name);
+    if (index.empty()) continue;
+    if (index.find_first_not_of("0123456789") != std::string::npos)
+      throw ConfigError("layers_pattern: an expression should have no group of its own");
+    return std::ranges::find(config_.layers, std::stoll(index)) != config_.layers.end();
+  }
+  return false;
 }
 
-double AdapterConfig::scale_of(const std::string& module, int64_t of_rank) const {
-  const double own = pattern_value(alpha_pattern, alpha, module, "alpha_pattern");
+int64_t AdapterRules::rank_of(const std::string& module) const {
+  return pattern_value(compiled_->ranks, config_.rank, module);
+}
+
+double AdapterRules::scale_of(const std::string& module, int64_t of_rank) const {
+  const double own = pattern_value(compiled_->alphas, config_.alpha, module);
   const auto divisor = static_cast<double>(of_rank);
-  return own / (uses_rslora ? std::sqrt(divisor) : divisor);
+  return own / (config_.uses_rslora ? std::sqrt(divisor) : divisor);
 }
 
 AdapterConfig read_adapter_config(const fs::path& directory) {
@@ -295,10 +323,11 @@ AdapterForm form_of(const AdapterConfig& config, const ModelConfig& model) {
           fmt::format("modules_to_save: no module's name ends with \"{}\"", config.saved[i]));
   }
   const std::vector<AdapterModule> modules = modules_of(model);
+  const AdapterRules rules(config);
   for (const AdapterModule& module : modules) {
-    if (!is_hit(module, config) || form.saves(module.name + ".weight")) continue;
-    const int64_t rank = config.rank_of(module.name);
-    form.pairs.push_back({module.name, rank, config.scale_of(module.name, rank)});
+    if (!rules.is_hit(module) || form.saves(module.name + ".weight")) continue;
+    const int64_t rank = rules.rank_of(module.name);
+    form.pairs.push_back({module.name, rank, rules.scale_of(module.name, rank)});
   }
   // Each word has to hit something: one that is misspelt would train less than was asked for.
   if (config.target_expression.empty() && !is_all_linear(config.targets)) {

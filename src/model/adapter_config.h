@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,10 +39,6 @@ struct AdapterConfig {
   std::vector<std::string> saved;              // ends of names
   std::vector<std::string> target_parameters;  // of experts that are one tensor
   std::string base_model;
-
-  int64_t rank_of(const std::string& module) const;
-  /// Of a pair that has this rank.
-  double scale_of(const std::string& module, int64_t rank) const;
 };
 
 /// Reads DIRECTORY/adapter_config.json. Throws ConfigError with the names of fields that ask for what there
@@ -67,6 +64,27 @@ struct AdapterModule {
   bool is_linear = false;
 };
 std::vector<AdapterModule> modules_of(const ModelConfig& config);
+
+/// Which modules a configuration is for, of which rank and scale: its expressions, compiled once.
+class AdapterRules final {
+ public:
+  /// `config` outlives the object. Throws ConfigError for what is no expression, as do all functions for one that takes
+  /// too many steps (core/expression.h).
+  explicit AdapterRules(const AdapterConfig& config);
+  ~AdapterRules();
+  AdapterRules(const AdapterRules&) = delete;
+  AdapterRules& operator=(const AdapterRules&) = delete;
+
+  bool is_hit(const AdapterModule& module) const;
+  int64_t rank_of(const std::string& module) const;
+  /// Of a pair that has this rank.
+  double scale_of(const std::string& module, int64_t rank) const;
+
+ private:
+  struct Compiled;
+  const AdapterConfig& config_;
+  std::unique_ptr<Compiled> compiled_;
+};
 
 /// Pairs to be made: of each module its rank and scale; and tensors that are trained whole.
 struct AdapterForm {

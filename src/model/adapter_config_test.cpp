@@ -1,5 +1,6 @@
 #include "model/adapter_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -82,13 +83,47 @@ TEST(AdapterPatterns, DecideByTheFirstThatMeetsTheEnd) {
   config.alpha = 8;
   config.rank_pattern = {{R"(layers\.0\..*)", 2}, {"down_proj", 6}, {"layers.1", 5}};
   config.alpha_pattern = {{"down_proj", 3}};
-  EXPECT_EQ(config.rank_of("model.layers.0.mlp.down_proj"), 2);
-  EXPECT_EQ(config.rank_of("model.layers.1.mlp.down_proj"), 6);
-  EXPECT_EQ(config.rank_of("model.layers.1.mlp.up_proj"), 4);  // the key does not reach the end
-  EXPECT_EQ(config.scale_of("model.layers.1.mlp.down_proj", 6), 0.5);
-  EXPECT_EQ(config.scale_of("model.layers.1.mlp.up_proj", 4), 2);
+  const AdapterRules rules(config);
+  EXPECT_EQ(rules.rank_of("model.layers.0.mlp.down_proj"), 2);
+  EXPECT_EQ(rules.rank_of("model.layers.1.mlp.down_proj"), 6);
+  EXPECT_EQ(rules.rank_of("model.layers.1.mlp.up_proj"), 4);  // the key does not reach the end
+  EXPECT_EQ(rules.scale_of("model.layers.1.mlp.down_proj", 6), 0.5);
+  EXPECT_EQ(rules.scale_of("model.layers.1.mlp.up_proj", 4), 2);
   config.uses_rslora = true;
-  EXPECT_EQ(config.scale_of("model.layers.1.mlp.up_proj", 4), 4);
+  EXPECT_EQ(rules.scale_of("model.layers.1.mlp.up_proj", 4), 4);
+}
+
+/// A file that a client names may hold any expression.
+TEST(AdapterPatterns, ThatTakeTooManyStepsAreRefused) {
+  const std::string hostile = "(.*)*[!?]";
+  for (const auto& put : {+[](AdapterConfig&c, const std::string&e) {
+                            c.rank_pattern = {{e, 2}};
+                          },
+                          +[](AdapterConfig&c, const std::string&e) {
+                            c.alpha_pattern = {{e, 2}};
+                          },
+                          +[](AdapterConfig&c, const std::string&e) { c.target_expression = e; },
+                          +[](AdapterConfig&c, const std::string&e) { c.exclude_expression = e; },
+                          +[](AdapterConfig&c, const std::string&e) {
+                            c.layers = {0};
+                            c.layers_pattern = {e};
+                          }}) {
+    AdapterConfig config;
+    config.targets = {"q_proj"};
+    put(config, hostile);
+    EXPECT_THROW(form_of(config, golden("qwen3")), ConfigError);
+  }
+  AdapterConfig grouped;
+  grouped.targets = {"q_proj"};
+  grouped.layers = {0};
+  grouped.layers_pattern = {"(layers)"};
+  EXPECT_THROW(form_of(grouped, golden("qwen3")), ConfigError);
+  grouped.layers_pattern = {"(?:layers)"};
+  EXPECT_EQ(form_of(grouped, golden("qwen3")).pairs.size(), 1U);
+  AdapterConfig many;
+  many.targets = {"q_proj"};
+  for (int i = 0; i < 1025; ++i) many.rank_pattern.emplace_back(fmt::format("layer{}", i), 2);
+  EXPECT_THROW(form_of(many, golden("qwen3")), ConfigError);
 }
 
 TEST(AdapterSavedModules, AreHitByTheEndsOfTheirNames) {

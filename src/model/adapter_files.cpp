@@ -100,6 +100,7 @@ void AdapterFile::read_names(const ModelConfig& model) {
   const auto blank = make_blank_network(model, {.device = at::kMeta});
   for (const NamedWeight& weight : blank->weights().tensors()) tensors.insert(weight.name);
   const auto& stored = file_.tensors();
+  const AdapterRules rules(form_.config);
 
   for (const auto& [name, tensor] : stored) {
     if (!name.starts_with(kPrefix)) {
@@ -160,7 +161,7 @@ void AdapterFile::read_names(const ModelConfig& model) {
     other.is_b = !half->is_b;
     if (half->is_b) continue;
     const int64_t rank = ranks / experts;
-    form_.pairs.push_back({half->module, rank, form_.config.scale_of(half->module, rank)});
+    form_.pairs.push_back({half->module, rank, rules.scale_of(half->module, rank)});
   }
   for (const auto& [name, entry] : entries_) {
     std::optional<Half> half = half_of(name.substr(kPrefix.size()));

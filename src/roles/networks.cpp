@@ -6,9 +6,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <regex>
 
 #include "core/error.h"
+#include "core/expression.h"
 #include "model/adapters.h"
 #include "model/placement.h"
 #include "setup/named_model.h"
@@ -31,19 +31,12 @@ std::vector<std::string> frozen_names(const config::RunConfig& config,
       if (is_of_indexer(weight)) frozen.push_back(weight.name);
     return frozen;
   }
-  std::vector<std::regex> expressions;
-  for (const std::string& pattern : patterns) {
-    try {
-      expressions.emplace_back(pattern);
-    } catch (const std::regex_error& error) {
-      throw ConfigError(fmt::format("{} {}: {}", flag, pattern, error.what()));
-    }
-  }
+  std::vector<Expression> expressions;
+  for (const std::string& pattern : patterns) expressions.emplace_back(pattern, flag);
   bool has_match = false;
   for (const model::NamedWeight& weight : weights.tensors()) {
-    const bool matches = std::ranges::any_of(expressions, [&](const std::regex& expression) {
-      return std::regex_search(weight.name, expression);
-    });
+    const bool matches = std::ranges::any_of(
+        expressions, [&](const Expression& expression) { return expression.is_in(weight.name); });
     has_match |= matches;
     if (matches != lists_trained || is_of_indexer(weight)) frozen.push_back(weight.name);
   }
