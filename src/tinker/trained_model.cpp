@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "roles/networks.h"
 #include "setup/train_config.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_directory.h"
 
 namespace slime::tinker {
 namespace fs = std::filesystem;
@@ -34,6 +36,13 @@ void check_train_config(const train::TrainConfig& config) {
   refuse(config.keep_old_actor, "--keep-old-actor");
   refuse(config.has_teacher_model, "--use-opd");
   if (!problems.empty()) throw ConfigError(problems);
+}
+
+bool has_tensors_of(const model::Weights& one, const model::Weights& other) {
+  return std::ranges::equal(one.tensors(), other.tensors(),
+                            [](const model::NamedWeight& a, const model::NamedWeight& b) {
+                              return a.name == b.name && a.full_shape == b.full_shape;
+                            });
 }
 
 }  // namespace
@@ -93,7 +102,7 @@ void TrainedModel::save(const fs::path& directory, bool overwrites) {
 void TrainedModel::copy_weights(const fs::path& directory) {
   const auto loaded = model::load_network(directory, precision_);
   const at::NoGradGuard no_grad;
-  if (loaded->weights().num_elements() != network_->weights().num_elements())
+  if (!has_tensors_of(loaded->weights(), network_->weights()))
     throw ConfigError(fmt::format("{}: is another model than {}", directory.string(),
                                   config_.hf_checkpoint.get()));
   network_->weights().copy_from(loaded->weights());
@@ -107,12 +116,16 @@ void TrainedModel::load(const fs::path& directory, bool restores) {
     updates_ = 0;
     return;
   }
+  // All of it before anything changes: weights of one state and moments of another are neither.
+  if (const std::string damage = train::checkpoint_damage(directory); !damage.empty())
+    throw ConfigError(fmt::format("{} is damaged: {}", directory.string(), damage));
   const train::Checkpoint checkpoint = train::read_checkpoint(directory, 0);
-  copy_weights(directory);
   std::vector<std::string> missing;
-  train::restore_trainer(checkpoint, *trainer_, 0,
-                         [&missing](const std::string& line) { missing.push_back(line); });
+  train::check_restorable(checkpoint, *trainer_, 0,
+                          [&missing](const std::string& line) { missing.push_back(line); });
   if (!missing.empty()) throw ConfigError(missing);
+  copy_weights(directory);
+  train::restore_trainer(checkpoint, *trainer_, 0, [](const std::string&) {});
   const json::value* updates = checkpoint.run.if_contains("updates");
   updates_ = updates != nullptr && updates->is_int64() ? updates->get_int64() : 0;
 }

@@ -15,7 +15,6 @@
 #include "model/foreign_checkpoint.h"
 #include "model/safetensors.h"
 #include "model/save.h"
-#include "model/weight_checksums.h"
 #include "train/checkpoint_directory.h"
 #include "train/run_parts.h"
 #include "train/whole_tensors.h"
@@ -131,13 +130,6 @@ void give(const WholeTensors& layout, const HeldBuffer& buffer) {
   for (std::size_t i = 0; i < layout.entries().size(); ++i) layout.gather(i, buffer);
 }
 
-const Tensor& named_constant(model::Network& network, std::string_view name) {
-  const auto& constants = network.weights().constants();
-  const auto found = std::ranges::find(constants, name, &model::NamedConstant::name);
-  check(found != constants.end(), "a constant is one of the model's");
-  return found->value;
-}
-
 /// Files of a model directory that a checkpoint takes over: everything small that is not weights or
 /// written by us.
 bool is_companion(const fs::path& path) {
@@ -203,35 +195,57 @@ std::vector<fs::path> files_of(const fs::path& directory, const std::string& ste
   return files;
 }
 
-void read_buffer(const fs::path& checkpoint, const StoredBuffer& stored) {
+/// Where the tensors of a buffer lie in a checkpoint's files.
+struct StoredTensors {
+  struct Place {
+    const model::NamedWeight* weight = nullptr;
+    std::size_t file = 0;
+    model::StoredTensor tensor;
+  };
+  std::vector<model::SafetensorsFile> files;
+  std::vector<Place> places;
+};
+
+/// Throws ConfigError for those that are missing or of another shape.
+StoredTensors find_tensors(const fs::path& checkpoint, const StoredBuffer& stored) {
   const fs::path directory = checkpoint / stored.folder();
   const model::Weights& weights = *stored.layout;
-  const Tensor& held = stored.buffer.tensors.front();
-  const Tensor whole_N =
-      stored.is_whole() ? held : at::zeros({weights.num_elements()}, held.options());
   std::set<std::string> missing;
   for (const model::NamedWeight& weight : weights.tensors()) missing.insert(weight.name);
   std::vector<std::string> problems;
   if (stored.stem == kMasters) check_has_masters(checkpoint);
+  StoredTensors found;
   for (const fs::path& path : files_of(directory, stored.stem)) {
-    const model::SafetensorsFile file(path);
+    const model::SafetensorsFile& file = found.files.emplace_back(path);
     for (const model::NamedWeight& weight : weights.tensors()) {
-      const auto found = file.tensors().find(weight.name);
-      if (found == file.tensors().end()) continue;
+      const auto tensor = file.tensors().find(weight.name);
+      if (tensor == file.tensors().end()) continue;
       missing.erase(weight.name);
-      if (found->second.shape != weight.full_shape) {
+      if (tensor->second.shape != weight.full_shape) {
         problems.push_back(fmt::format("{}: {} has shape [{}], the model needs [{}]", path.string(),
-                                       weight.name, fmt::join(found->second.shape, ", "),
+                                       weight.name, fmt::join(tensor->second.shape, ", "),
                                        fmt::join(weight.full_shape, ", ")));
         continue;
       }
-      file.read(found->second, weight.slices, model::Weights::view(whole_N, weight));
+      found.places.push_back({&weight, found.files.size() - 1, tensor->second});
     }
   }
   for (const std::string& name : missing) {
     problems.push_back(fmt::format("{}: no {} of {}", directory.string(), stored.stem, name));
   }
   if (!problems.empty()) throw ConfigError(problems);
+  return found;
+}
+
+void read_buffer(const StoredTensors& found, const StoredBuffer& stored) {
+  const model::Weights& weights = *stored.layout;
+  const Tensor& held = stored.buffer.tensors.front();
+  const Tensor whole_N =
+      stored.is_whole() ? held : at::zeros({weights.num_elements()}, held.options());
+  for (const StoredTensors::Place& place : found.places) {
+    found.files[place.file].read(place.tensor, place.weight->slices,
+                                 model::Weights::view(whole_N, *place.weight));
+  }
   if (stored.is_whole()) return;
   const std::vector<Tensor> shards = stored.owner->own_shards_of(whole_N);
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -246,6 +260,53 @@ bool has_part(const fs::path& checkpoint, RunPart part) {
   return std::ranges::any_of(row.stems, [&](std::string_view stem) {
     return !files_of(checkpoint / row.folder, std::string(stem)).empty();
   });
+}
+
+/// What a trainer gets of a checkpoint, found and checked, nothing read yet.
+struct Restoring {
+  std::vector<std::pair<StoredBuffer, StoredTensors>> buffers;
+  std::set<RunPart> parts;
+};
+
+Restoring find_parts(const Checkpoint& checkpoint, Trainer& trainer, uint32_t left_out,
+                     const Warn& warn) {
+  Restoring restoring;
+  std::set<RunPart> told, stored_here;
+  for (const StoredBuffer& stored : stored_buffers(trainer)) {
+    const PartRow& row = row_of(stored.part);
+    stored_here.insert(stored.part);
+    if (!is_carried(row, left_out)) continue;  // said by forgotten()
+    if (has_part(checkpoint.directory, stored.part)) {
+      restoring.buffers.emplace_back(stored, find_tensors(checkpoint.directory, stored));
+      restoring.parts.insert(stored.part);
+      continue;
+    }
+    if (!row.may_be_missing) {
+      throw ConfigError(
+          fmt::format("{} does not have {}", checkpoint.directory.string(), row.name));
+    }
+    const bool is_expected = stored.part == RunPart::kReference && !trainer.reference_moves();
+    if (!is_expected && told.insert(stored.part).second) {
+      warn(fmt::format("{} does not have {}; the run goes on with {}",
+                       checkpoint.directory.string(), row.name, row.begins));
+    }
+  }
+  if (restoring.parts.contains(RunPart::kReference) && !trainer.reference_moves()) {
+    warn(
+        fmt::format("{} has a reference that had moved with --ref-update-interval: the run goes "
+                    "on with it, not with the model of --ref-load",
+                    checkpoint.directory.string()));
+  }
+  for (const PartRow& row : run_parts()) {
+    const bool is_file = row.part != RunPart::kWeights && *row.folder != '\0';
+    const bool is_here = stored_here.contains(row.part);
+    if (is_file && !is_here && is_carried(row, left_out) &&
+        has_part(checkpoint.directory, row.part)) {
+      warn(fmt::format("{} has {}, which this run has no use for and will not save",
+                       checkpoint.directory.string(), row.name));
+    }
+  }
+  return restoring;
 }
 
 }  // namespace
@@ -313,42 +374,6 @@ void join_save(Trainer& trainer, bool save_optimizer) {
     give(layouts.of(*stored.layout), stored.buffer);
 }
 
-void gather_weights(Trainer& trainer, const TakeTensor& take) {
-  const model::Weights& own = trainer.network().trained();
-  const WholeTensors layout(trainer.mesh(), own);
-  for (std::size_t i = 0; i < layout.entries().size(); ++i) {
-    const Tensor tensor = layout.gather(i, HeldBuffer::whole(own.flat()));
-    if (trainer.mesh().rank() == 0) take(layout.entries()[i].name, tensor);
-  }
-}
-
-void gather_weights(Trainer& trainer, model::Network* whole) {
-  std::map<std::string_view, const model::NamedWeight*> targets;
-  if (whole != nullptr) {
-    for (const model::NamedWeight& weight : whole->trained().tensors())
-      targets[weight.name] = &weight;
-  }
-  gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
-    model::Weights::view(whole->trained().flat(), *targets.at(name)).copy_(tensor);
-  });
-  const auto constants = whole_constants(trainer.mesh(), trainer.network().weights());
-  for (const model::NamedConstant& constant : constants) {
-    if (whole != nullptr) Tensor(named_constant(*whole, constant.name)).copy_(constant.value);
-  }
-}
-
-WeightChecksums whole_checksums(Trainer& trainer) {
-  WeightChecksums checksums;
-  gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
-    checksums.push_back({name, model::checksum_of(tensor)});
-  });
-  const auto constants = whole_constants(trainer.mesh(), trainer.network().trained());
-  if (trainer.mesh().rank() > 0) return checksums;
-  for (const model::NamedConstant& constant : constants)
-    checksums.push_back({constant.name, model::checksum_of(constant.value)});
-  return checksums;
-}
-
 std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn) {
   std::vector<int64_t> iterations = checkpoint_iterations(root);
   if (iterations.empty()) return std::nullopt;
@@ -373,44 +398,18 @@ std::optional<Checkpoint> find_checkpoint(const fs::path& root, const Warn& warn
   throw ConfigError(problems);
 }
 
+void check_restorable(const Checkpoint& checkpoint, Trainer& trainer, uint32_t left_out,
+                      const Warn& warn) {
+  find_parts(checkpoint, trainer, left_out, warn);
+}
+
 void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, uint32_t left_out,
                      const Warn& warn) {
-  std::set<RunPart> restored, told, stored_here;
-  for (const StoredBuffer& stored : stored_buffers(trainer)) {
-    const PartRow& row = row_of(stored.part);
-    stored_here.insert(stored.part);
-    if (!is_carried(row, left_out)) continue;  // said by forgotten()
-    if (has_part(checkpoint.directory, stored.part)) {
-      read_buffer(checkpoint.directory, stored);
-      restored.insert(stored.part);
-      continue;
-    }
-    if (!row.may_be_missing) {
-      throw ConfigError(
-          fmt::format("{} does not have {}", checkpoint.directory.string(), row.name));
-    }
-    const bool is_expected = stored.part == RunPart::kReference && !trainer.reference_moves();
-    if (!is_expected && told.insert(stored.part).second) {
-      warn(fmt::format("{} does not have {}; the run goes on with {}",
-                       checkpoint.directory.string(), row.name, row.begins));
-    }
-  }
-  if (restored.contains(RunPart::kReference) && !trainer.reference_moves()) {
-    warn(
-        fmt::format("{} has a reference that had moved with --ref-update-interval: the run goes "
-                    "on with it, not with the model of --ref-load",
-                    checkpoint.directory.string()));
+  const Restoring restoring = find_parts(checkpoint, trainer, left_out, warn);
+  const std::set<RunPart>& restored = restoring.parts;
+  for (const auto& [stored, found] : restoring.buffers) read_buffer(found, stored);
+  if (restored.contains(RunPart::kReference) && !trainer.reference_moves())
     trainer.keep_reference();
-  }
-  for (const PartRow& row : run_parts()) {
-    const bool is_file = row.part != RunPart::kWeights && *row.folder != '\0';
-    const bool is_here = stored_here.contains(row.part);
-    if (is_file && !is_here && is_carried(row, left_out) &&
-        has_part(checkpoint.directory, row.part)) {
-      warn(fmt::format("{} has {}, which this run has no use for and will not save",
-                       checkpoint.directory.string(), row.name));
-    }
-  }
   // Counters of an optimizer belong to its moments: zero moments at a late step would be corrected
   // for as if they had been averaged.
   TrainerState state = trainer.state();

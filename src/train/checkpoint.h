@@ -85,8 +85,11 @@ void check_has_masters(const std::filesystem::path& checkpoint);
 /// Restores what `trainer` has of the parts of a run (train/run_parts.h), but those that the flags
 /// `left_out` (LeavesOut) leave out; its network was loaded from checkpoint.directory, and a rank
 /// reads the shards it owns. `warn` says which parts the checkpoint lacks, and how they begin.
-/// Throws ConfigError when tensors do not fit.
+/// Throws ConfigError when tensors do not fit: before any of them changes.
 void restore_trainer(const Checkpoint& checkpoint, Trainer& trainer, uint32_t left_out,
                      const Warn& warn);
+/// Says and throws what restore_trainer() would, and changes nothing.
+void check_restorable(const Checkpoint& checkpoint, Trainer& trainer, uint32_t left_out,
+                      const Warn& warn);
 
 }  // namespace slime::train

@@ -105,6 +105,27 @@ TEST(Checkpoint, OfFloat32GoesOnInBfloat16WithoutItsMomentsAlone) {
   EXPECT_EQ(second.trainer->state().samples_done, first.trainer->state().samples_done);
 }
 
+/// The first moments are whole, the second are not.
+TEST(Checkpoint, ThatDoesNotFitChangesNothing) {
+  const Scratch scratch;
+  Trained run(kModel, "float32");
+  run.train(0, 2);
+  const fs::path saved = save_checkpoint({.root = scratch.path}, 2, *run.trainer, {});
+  run.train(2, 3);
+  const Tensor before = run.trainer->optimizer().owned().front().first_moment.clone();
+  const TrainerState state = run.trainer->state();
+  const Checkpoint checkpoint = read_checkpoint(saved, 2);
+  check_restorable(checkpoint, *run.trainer, 0, kIgnore);
+  fs::rename(saved / "optimizer/exp_avg_sq.safetensors", scratch.path / "gone.safetensors");
+  EXPECT_THROW(check_restorable(checkpoint, *run.trainer, 0, kIgnore), ConfigError);
+  EXPECT_THROW(restore_trainer(checkpoint, *run.trainer, 0, kIgnore), ConfigError);
+  EXPECT_TRUE(at::equal(run.trainer->optimizer().owned().front().first_moment, before));
+  EXPECT_EQ(run.trainer->state(), state);
+  fs::rename(scratch.path / "gone.safetensors", saved / "optimizer/exp_avg_sq.safetensors");
+  restore_trainer(checkpoint, *run.trainer, 0, kIgnore);
+  EXPECT_FALSE(at::equal(run.trainer->optimizer().owned().front().first_moment, before));
+}
+
 TEST(Checkpoint, FallsBackFromADamagedOneLoudlyAndNeverStartsOver) {
   const Scratch scratch;
   Trained run(kModel, "float32");

@@ -239,6 +239,30 @@ def test_save_and_load_go_on_bit_for_bit(work, tmp_path):
     assert weights_of(tmp_path / "resumed") == weights_of(tmp_path / "straight")
 
 
+def test_a_load_that_is_refused_changes_nothing(work, tmp_path):
+    with start(work) as s:
+        [group] = s.generate("1+1=", n=2, max_tokens=4, seed=1, first_index=0)
+        for number, sample in enumerate(group):
+            sample.advantage = 1.0 - 2 * number
+        s.forward_backward(group)
+        s.step(lr=1e-3)
+        s.save(tmp_path / "first")
+        s.forward_backward(group)
+        s.step(lr=1e-3)
+        s.save(tmp_path / "before")
+        moments = tmp_path / "first" / "optimizer" / "exp_avg_sq.safetensors"
+        whole = moments.read_bytes()
+        moments.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        s.forward_backward(group)
+        with pytest.raises(slime.Refused, match="exp_avg_sq.safetensors has a wrong checksum"):
+            s.load(tmp_path / "first")
+        s.save(tmp_path / "after")
+        assert weights_of(tmp_path / "after") == weights_of(tmp_path / "before")
+        assert s.step(lr=1e-3).index == 3, "the gradients that were added are still there"
+        moments.write_bytes(whole)
+        s.load(tmp_path / "first")
+
+
 def test_awaited_it_is_the_same(work):
     async def main():
         async with await slime.astart(work / "model", **QUIET) as s:

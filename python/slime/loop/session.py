@@ -389,9 +389,14 @@ class Session:
         directory = Path(path).absolute()
         restores = (directory / "optimizer").is_dir() if optimizer is None else optimizer
         with self._lock:
+            passes, self._passes = self._passes, []
             self._num_updates += 1
-            self._passes = []
-        self._of_model("load_weights", {"path": str(directory), "optimizer": restores}).result()
+        try:
+            self._of_model("load_weights", {"path": str(directory), "optimizer": restores}).result()
+        except Refused:  # nothing has changed
+            with self._lock:
+                self._passes[:0] = passes
+            raise
 
     async def aload(self, path: str | os.PathLike[str], **options: Any) -> None:
         """:meth:`load` for an event loop."""
