@@ -9,6 +9,35 @@
 #include "text/tokenizer/tokenizer.h"
 
 namespace slime::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kAllows = "`slime serve --weights-root DIR` allows those below DIR";
+
+/// All of them without links.
+bool lies_below(const std::vector<fs::path>& roots, const fs::path& path) {
+  return std::ranges::any_of(roots, [&](const fs::path& root) {
+    return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
+  });
+}
+
+/// Weights and adapters are the files of one folder: those that are links are read where they lead.
+void require_links_below(const std::vector<fs::path>& roots, const fs::path& directory,
+                         std::string_view field) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    std::error_code none;
+    if (!entry.is_symlink(none)) continue;
+    const fs::path target = fs::canonical(entry.path(), none);
+    if (none || !lies_below(roots, target))
+      throw ConfigError(fmt::format(
+          "{} names a directory whose {} is a link to what this server may not read; {}", field,
+          entry.path().filename().string(), kAllows));
+  }
+}
+
+}  // namespace
 
 std::size_t longest_token_bytes(const text::Tokenizer& tokenizer) {
   std::size_t longest = 1;
@@ -35,23 +64,20 @@ std::vector<TokenId> encode_prompt(const ServedModel& model, std::string_view fi
   return model.tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
 }
 
-std::filesystem::path confined_directory(const ServedModel& model, std::string_view field,
-                                         const std::string& text) {
+fs::path confined_directory(const ServedModel& model, std::string_view field,
+                            const std::string& text) {
+  std::vector<fs::path> roots;
   std::error_code error;
-  const std::filesystem::path path = std::filesystem::canonical(text, error);
-  if (!error) {
-    for (const std::filesystem::path& root : model.weight_roots) {
-      const std::filesystem::path real_root = std::filesystem::canonical(root, error);
-      if (error) continue;
-      const auto [end, ignored] =
-          std::mismatch(real_root.begin(), real_root.end(), path.begin(), path.end());
-      if (end == real_root.end()) return path;
-    }
+  for (const fs::path& root : model.weight_roots) {
+    fs::path real = fs::canonical(root, error);
+    if (!error) roots.push_back(std::move(real));
   }
-  throw ConfigError(
-      fmt::format("{} does not name a directory that this server may read; `slime serve "
-                  "--weights-root DIR` allows those below DIR",
-                  field));
+  const fs::path path = fs::canonical(text, error);
+  if (error || !lies_below(roots, path))
+    throw ConfigError(
+        fmt::format("{} does not name a directory that this server may read; {}", field, kAllows));
+  require_links_below(roots, path, field);
+  return path;
 }
 
 std::filesystem::path default_weight_root(const std::filesystem::path& model_directory) {
@@ -60,6 +86,9 @@ std::filesystem::path default_weight_root(const std::filesystem::path& model_dir
   if (error) directory = std::filesystem::absolute(model_directory).lexically_normal();
   if (!directory.has_filename()) directory = directory.parent_path();  // "/models/qwen/"
   const std::filesystem::path parent = directory.parent_path();
+  // Files of the hub's cache are links: models--A--B/snapshots/REVISION/config.json to blobs/.
+  if (parent.filename() == "snapshots" && fs::is_directory(parent.parent_path() / "blobs", error))
+    return parent.parent_path();
   return parent == parent.root_path() ? directory : parent;
 }
 

@@ -61,13 +61,13 @@ void require_tokenizer(const ServedModel& model);
 std::vector<TokenId> encode_prompt(const ServedModel& model, std::string_view field,
                                    std::string_view text, bool add_special_tokens);
 
-/// The directory behind links and "..", if it lies below one of `weight_roots`. Throws ConfigError with the
-/// field's name.
+/// The directory behind links and "..", if it lies below one of `weight_roots`, as all do that its own links lead to.
+/// Throws ConfigError with the field's name.
 std::filesystem::path confined_directory(const ServedModel& model, std::string_view field,
                                          const std::string& text);
 
-/// Where update_weights_from_disk may read when nobody said: the folder that holds the model's, or
-/// the model's own when that would be the whole file system.
+/// Where update_weights_from_disk may read when nobody said: the folder that holds the model's (in
+/// the hub's cache all of the model's revisions), or the model's own when that would be the whole file system.
 std::filesystem::path default_weight_root(const std::filesystem::path& model_directory);
 
 /// SGLang's --sampling-defaults model: temperature, top_p, top_k, min_p and repetition_penalty of

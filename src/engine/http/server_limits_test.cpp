@@ -4,12 +4,16 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
+#include <filesystem>
+#include <fstream>
 #include <future>
 
 #include "engine/http/test_server.h"
 
 namespace slime::engine {
 namespace {
+
+namespace fs = std::filesystem;
 
 TEST(ControlRoutes, FlushesThatWaitHoldUpNoOtherControlRequest) {
   TestServer test("");
@@ -198,6 +202,46 @@ TEST(ServedModel, TheDefaultRootOfWeightsIsNeverTheWholeFileSystem) {
   EXPECT_EQ(default_weight_root("/model/"), "/model");
   EXPECT_EQ(default_weight_root("/no/models/qwen"), "/no/models");
   EXPECT_EQ(default_weight_root("/no/models/qwen/"), "/no/models");
+}
+
+TEST(ServedModel, TheDefaultRootInTheHubsCacheHasItsBlobs) {
+  const fs::path cache = fs::path(::testing::TempDir()) / "root_of_cache" / "models--A--B";
+  fs::create_directories(cache / "snapshots" / "abc");
+  EXPECT_EQ(default_weight_root(cache / "snapshots" / "abc"), fs::canonical(cache) / "snapshots");
+  fs::create_directories(cache / "blobs");
+  EXPECT_EQ(default_weight_root(cache / "snapshots" / "abc"), fs::canonical(cache));
+}
+
+/// A link to a directory, or a link in one, is read where it leads.
+TEST(ServedModel, WeightsAreReadBelowTheRootsAloneAlsoThroughLinks) {
+  const fs::path folder = fs::path(::testing::TempDir()) / "linked_weights";
+  fs::remove_all(folder);
+  for (const char* name : {"root/plain", "root/inside", "root/outside", "root/gone", "elsewhere"})
+    fs::create_directories(folder / name);
+  for (const char* name : {"root/plain/config.json", "elsewhere/secret.json"})
+    std::ofstream(folder / name) << "{}";
+  fs::create_symlink("../plain/config.json", folder / "root/inside/config.json");
+  fs::create_symlink("../../elsewhere/secret.json", folder / "root/outside/adapter_config.json");
+  fs::create_symlink("nothing", folder / "root/gone/config.json");
+  fs::create_directory_symlink("../elsewhere", folder / "root/link");
+  ServedModel model;
+  model.weight_roots = {folder / "root"};
+  const auto confined = [&](const char* name) {
+    return confined_directory(model, "model_path", (folder / name).string());
+  };
+  EXPECT_EQ(confined("root/plain"), fs::canonical(folder / "root/plain"));
+  EXPECT_EQ(confined("root/../root/inside"), fs::canonical(folder / "root/inside"));
+  for (const char* name : {"elsewhere", "root/link", "root/../elsewhere", "root/nothing"})
+    EXPECT_THROW(confined(name), ConfigError) << name;
+  for (const auto& [name, file] :
+       {std::pair{"root/outside", "adapter_config.json"}, std::pair{"root/gone", "config.json"}}) {
+    try {
+      confined(name);
+      ADD_FAILURE() << name << " was taken";
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(ServedModel, TokenIdsNeedNoTokenizer) {

@@ -71,8 +71,9 @@ void copy_all(const fs::path& folder, const fs::path& local) {
     if (!entry.is_regular_file() || entry.is_symlink())
       throw ConfigError(fmt::format("{}: is no file", entry.path().string()));
     const fs::path name = entry.path().filename();
-    fs::copy_file(entry.path(), local / (name.string() + ".tmp"),
-                  fs::copy_options::overwrite_existing);
+    const fs::path copy = local / (name.string() + ".tmp");
+    fs::remove(copy);  // through a link of this name it would be written elsewhere
+    fs::copy_file(entry.path(), copy);
     names.insert(name);
   }
   // Shards of an older version would be taken for the model's.
@@ -90,8 +91,11 @@ std::string pull_weights(const fs::path& source, const fs::path& local, std::int
     const fs::path folder = source / fmt::format("weight_v{:06}", version);
     if (!fs::is_directory(folder))
       throw ConfigError(fmt::format("{}: is not there", folder.string()));
-    require_whole(folder);
     const fs::path own = local / ".weight_sync";
+    for (const fs::path& each : {folder, own})  // which may lead out of what the server may use
+      if (fs::is_symlink(each))
+        throw ConfigError(fmt::format("{}: is a link, should be a folder", each.string()));
+    require_whole(folder);
     fs::create_directories(own);
     const FolderLock lock(own / "lock");
     const fs::path state = own / "state.json";

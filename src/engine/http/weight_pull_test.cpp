@@ -63,5 +63,23 @@ TEST_F(WeightPull, WhatIsNotThereOrNotWholeIsRefusedAndChangesNothing) {
   EXPECT_EQ(read("local/model.safetensors"), "a");
 }
 
+TEST_F(WeightPull, LinksThatLeadElsewhereAreNotFollowed) {
+  write("elsewhere/model.safetensors", "secret");
+  fs::create_directories(root / "source");
+  fs::create_directory_symlink(root / "elsewhere", root / "source/weight_v000001");
+  EXPECT_THROW(pull(1), ConfigError);
+  EXPECT_FALSE(fs::exists(root / "local/model.safetensors"));
+
+  write("source/weight_v000002/model.safetensors", "b");
+  fs::create_symlink(root / "elsewhere/model.safetensors", root / "local/model.safetensors.tmp");
+  EXPECT_EQ(pull(2), "version 2 is pulled");
+  EXPECT_EQ(read("local/model.safetensors"), "b");
+  EXPECT_EQ(read("elsewhere/model.safetensors"), "secret") << "it was written through a link";
+
+  fs::remove_all(root / "local/.weight_sync");
+  fs::create_directory_symlink(root / "elsewhere", root / "local/.weight_sync");
+  EXPECT_THROW(pull(2), ConfigError);
+}
+
 }  // namespace
 }  // namespace slime::engine
