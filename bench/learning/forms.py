@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The two quickstarts in every form of training: synchronous, one step ahead, fully asynchronous, colocated, APRIL.
+"""The two quickstarts in every form of training: synchronous, one step ahead, fully asynchronous, colocated, APRIL, and adapters.
 
     python3 bench/learning/forms.py run OUT_DIR --task arithmetic [--forms sync,async-1] [--seeds 1,2,3] [--jobs 2]
     python3 bench/learning/forms.py table OUT_DIR...            # Markdown
@@ -37,8 +37,12 @@ FORMS = {
     "async-16": [*ASYNC, "--max-staleness", "16"],
     "async-16-tis": [*ASYNC, "--max-staleness", "16", "--use-tis"],
     "colocated": [*ASYNC, "--colocate"],
+    "lora-1": ["train", "--lora-rank", "1", "--lr", "{ten_times_lr}"],
+    "lora-8": ["train", "--lora-rank", "8", "--lr", "{ten_times_lr}"],
+    "lora-32": ["train", "--lora-rank", "32", "--lr", "{ten_times_lr}"],
 }
-SETTINGS = {"arithmetic": ("arithmetic.sh", "64"), "smollm2": ("smollm2.sh", "32")}
+# Script, twice its batch of prompts, and ten times its learning rate, which is what adapters want.
+SETTINGS = {"arithmetic": ("arithmetic.sh", "64", "2e-3"), "smollm2": ("smollm2.sh", "32", "3e-4")}
 
 
 def flags_of(script: str) -> list[list[str]]:
@@ -68,7 +72,7 @@ def curve(run_dir: Path) -> dict:
 def run(options: argparse.Namespace) -> int:
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    script, twice = SETTINGS[options.task]
+    script, twice, ten_times_lr = SETTINGS[options.task]
     program = str(options.slime.resolve())
     cores = sorted(os.sched_getaffinity(0))
     places: Queue = Queue()
@@ -99,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         def one(form: str, seed: int) -> tuple[str, dict]:
             name = f"{form}-seed{seed}"
             own = {**folders, "run": str(out / name), "sft": str(out / f"sft-{seed}")}
-            command, *extra = [word.format(twice=twice) for word in FORMS[form]]
+            command, *extra = [word.format(twice=twice, ten_times_lr=ten_times_lr) for word in FORMS[form]]
             try:
                 seconds = call(name, [command, *with_folders(steps[-1], own), "--seed", str(seed), *extra, *more])
             except subprocess.CalledProcessError as error:
