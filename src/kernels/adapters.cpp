@@ -14,25 +14,6 @@ namespace {
 
 Tensor wide(const Tensor& x) { return x.to(accumulator_of(x)); }
 
-/// A pair's outputs inside a range of the matrix, counted from the beginning of each.
-struct Meeting {
-  const LowRankPair* pair;
-  int64_t in_range, in_pair, size;
-
-  Tensor of_range(const Tensor& y_TO) const { return y_TO.narrow(1, in_range, size); }
-  Tensor b(const Tensor& b_OR) const { return b_OR.narrow(0, in_pair, size); }
-};
-
-std::vector<Meeting> meetings(const Matrix& matrix, int64_t slot) {
-  std::vector<Meeting> all;
-  const int64_t first = matrix.adapter_row, last = first + matrix.outputs();
-  for (const LowRankPair* pair : matrix.adapters->of_slot[static_cast<size_t>(slot)]) {
-    const int64_t begin = std::max(first, pair->begin), end = std::min(last, pair->end);
-    if (begin < end) all.push_back({pair, begin - first, begin - pair->begin, end - begin});
-  }
-  return all;
-}
-
 /// x A^T in the accumulation precision. A narrow x multiplies an A that is as narrow.
 Tensor down(const Tensor& x_TI, const Tensor& a_RI) {
   const Device& device = kernels_for(x_TI);
@@ -56,35 +37,15 @@ Tensor kept_of(const Tensor& x_TI, const LowRankPair& pair, const AdapterRows& r
   if (pass == 0 || rows.dropout == 0) return {};
   const uint64_t key = splitmix64(splitmix64(rows.seed ^ pass) ^ pair.number);
   const at::Generator generator = at::detail::createCPUGenerator(key);
+  // Made on the CPU, so that every device drops the same numbers.
   return at::empty(x_TI.sizes(), at::dtype(accumulator_of(x_TI)))
       .bernoulli_(1 - rows.dropout, generator)
-      .div_(1 - rows.dropout);
+      .div_(1 - rows.dropout)
+      .to(x_TI.device());
 }
 
 Tensor dropped(const Tensor& x_TI, const Tensor& kept_TI) {
   return kept_TI.defined() ? (x_TI * kept_TI).to(x_TI.scalar_type()) : x_TI;
-}
-
-/// Into y, which has the accumulation precision.
-void add_pairs_(const Tensor& y_TO, const Tensor& x_TI, const Matrix& matrix) {
-  const AdapterRows& rows = *matrix.adapters->rows;
-  for (const AdapterRows::Share& share : rows.shares) {
-    if (share.slot < 0) continue;
-    const Tensor x =
-        (share.row_S.defined() ? x_TI.index_select(0, share.row_S) : x_TI).contiguous();
-    if (x.size(0) == 0) continue;
-    for (const Meeting& met : meetings(matrix, share.slot)) {
-      const Tensor kept = kept_of(x, *met.pair, rows, matrix.adapter_pass);
-      const Tensor addition =
-          up(down(dropped(x, kept), met.pair->a.value), met.b(met.pair->b.value), met.pair->scale);
-      const Tensor y = met.of_range(y_TO);
-      if (share.row_S.defined()) {
-        y.index_add_(0, share.row_S, addition);
-      } else {
-        y.add_(addition);
-      }
-    }
-  }
 }
 
 /// The only adapter of a pass with gradients.
@@ -112,6 +73,74 @@ Tensor of_expert(const Tensor& stack, const LowRankPair& pair, int64_t expert) {
 
 }  // namespace
 
+std::vector<PairRange> pair_ranges(const Matrix& matrix, int64_t slot) {
+  std::vector<PairRange> all;
+  const int64_t first = matrix.adapter_row, last = first + matrix.outputs();
+  for (const LowRankPair* pair : matrix.adapters->of_slot[static_cast<size_t>(slot)]) {
+    const int64_t begin = std::max(first, pair->begin), end = std::min(last, pair->end);
+    if (begin < end) all.push_back({pair, begin - first, begin - pair->begin, end - begin});
+  }
+  return all;
+}
+
+std::vector<PairRange> trained_ranges(const Matrix& matrix) {
+  trained(*matrix.adapters);  // checks
+  return pair_ranges(matrix, 0);
+}
+
+Tensor LayerKernels::add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                               at::ScalarType precision) const {
+  const AdapterRows& rows = *weight_OI.adapters->rows;
+  for (const AdapterRows::Share& share : rows.shares) {
+    if (share.slot < 0) continue;
+    const Tensor x =
+        (share.row_S.defined() ? x_TI.index_select(0, share.row_S) : x_TI).contiguous();
+    if (x.size(0) == 0) continue;
+    for (const PairRange& range : pair_ranges(weight_OI, share.slot)) {
+      const LowRankPair& pair = *range.pair;
+      const Tensor kept = kept_of(x, pair, rows, weight_OI.adapter_pass);
+      const Tensor addition =
+          up(down(dropped(x, kept), pair.a.value), range.of_b(pair.b.value), pair.scale);
+      const Tensor y = range.of_matrix(y_TO);
+      if (share.row_S.defined()) {
+        y.index_add_(0, share.row_S, addition);
+      } else {
+        y.add_(addition);
+      }
+    }
+  }
+  return y_TO.to(precision);
+}
+
+void GradientKernels::add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
+                                            const Matrix& weight_OI) const {
+  const AdapterRows& rows = *weight_OI.adapters->rows;
+  Tensor sum_TI = wide(dx_TI);
+  for (const PairRange& range : trained_ranges(weight_OI)) {
+    const LowRankPair& pair = *range.pair;
+    const Tensor dh_TR = down_grad(range.of_matrix(dy_TO), range.of_b(pair.b.value), pair.scale);
+    const Tensor part_TI = linear_input_grad(dh_TR, pair.a.value);
+    const Tensor kept_TI = kept_of(dx_TI, pair, rows, weight_OI.adapter_pass);
+    sum_TI.add_(kept_TI.defined() ? part_TI * kept_TI : part_TI);
+  }
+  dx_TI.copy_(sum_TI);
+}
+
+void GradientKernels::add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& dy_TO,
+                                             const Tensor& x_TI) const {
+  const AdapterRows& rows = *weight_OI.adapters->rows;
+  for (const PairRange& range : trained_ranges(weight_OI)) {
+    const LowRankPair& pair = *range.pair;
+    if (!pair.a.grad.defined()) continue;
+    const Tensor dy = range.of_matrix(dy_TO).contiguous();
+    const Tensor x = dropped(x_TI, kept_of(x_TI, pair, rows, weight_OI.adapter_pass)).contiguous();
+    const Tensor h_TR = down(x, pair.a.value);
+    add_linear_weight_grad_(range.of_b(pair.b.grad), wide(dy), h_TR * pair.scale);
+    add_linear_weight_grad_(pair.a.grad, down_grad(dy, range.of_b(pair.b.value), pair.scale),
+                            wide(x));
+  }
+}
+
 AdapterRows AdapterRows::of(const Tensor& row_T) const {
   if (takes_one()) return *this;
   AdapterRows picked = *this;
@@ -136,14 +165,12 @@ Tensor adapted_linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor&
   const Matrix base_OI = weight_OI.without_adapters();
   if (!adds(weight_OI.adapters)) return device.linear(x_TI, base_OI, bias_O);
   if (has_bits_of_wide(x_TI)) {
-    Tensor y_TO = device.linear(x_TI, base_OI, bias_O);
-    add_pairs_(y_TO, x_TI, weight_OI);
-    return y_TO;
+    const Tensor y_TO = device.linear(x_TI, base_OI, bias_O);
+    return device.add_pairs(y_TO, x_TI, weight_OI, y_TO.scalar_type());
   }
   Tensor y_TO = device.logits(x_TI, base_OI);
   if (bias_O.defined()) y_TO.add_(bias_O);
-  add_pairs_(y_TO, x_TI, weight_OI);
-  return y_TO.to(x_TI.scalar_type());
+  return device.add_pairs(y_TO, x_TI, weight_OI, x_TI.scalar_type());
 }
 
 void adapted_linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
@@ -162,26 +189,18 @@ Tensor adapted_gated_linear(const Tensor& x_TI, const Matrix& weight_2FI, const 
 Tensor adapted_logits(const Tensor& x_TI, const Matrix& weight_OI) {
   const Device& device = kernels_for(x_TI);
   if (weight_OI.adapters == nullptr) return device.logits(x_TI, weight_OI);
-  Tensor y_TO = device.logits(x_TI, weight_OI.without_adapters());
-  if (adds(weight_OI.adapters)) add_pairs_(y_TO, x_TI, weight_OI);
-  return y_TO;
+  const Tensor y_TO = device.logits(x_TI, weight_OI.without_adapters());
+  if (!adds(weight_OI.adapters)) return y_TO;
+  return device.add_pairs(y_TO, x_TI, weight_OI, y_TO.scalar_type());
 }
 
 Tensor adapted_input_grad(const Tensor& dy_TO, const Matrix& weight_OI) {
   const Device& device = kernels_for(dy_TO);
   if (weight_OI.adapters == nullptr) return device.linear_input_grad(dy_TO, weight_OI);
-  Tensor dx_TI = device.linear_input_grad(dy_TO, weight_OI.without_adapters());
+  const Tensor dx_TI = device.linear_input_grad(dy_TO, weight_OI.without_adapters());
   if (!adds(weight_OI.adapters)) return dx_TI;
-  const AdapterRows& rows = *weight_OI.adapters->rows;
-  trained(*weight_OI.adapters);
-  Tensor sum_TI = wide(dx_TI);
-  for (const Meeting& met : meetings(weight_OI, 0)) {
-    const Tensor dh_TR = down_grad(met.of_range(dy_TO), met.b(met.pair->b.value), met.pair->scale);
-    const Tensor part_TI = device.linear_input_grad(dh_TR, met.pair->a.value);
-    const Tensor kept_TI = kept_of(dx_TI, *met.pair, rows, weight_OI.adapter_pass);
-    sum_TI.add_(kept_TI.defined() ? part_TI * kept_TI : part_TI);
-  }
-  return sum_TI.to(dy_TO.scalar_type());
+  device.add_pairs_input_grad_(dx_TI, dy_TO, weight_OI);
+  return dx_TI;
 }
 
 void adapted_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO, const Matrix& weight_OI) {
@@ -196,18 +215,7 @@ void add_adapted_weight_grad_(const MatrixParam& weight_OI, const Tensor& dy_TO,
   if (weight_OI.grad.defined()) device.add_linear_weight_grad_(weight_OI.grad, dy_TO, x_TI);
   const Matrix& matrix = weight_OI.matrix;
   if (!adds(matrix.adapters) || dy_TO.size(0) == 0) return;
-  trained(*matrix.adapters);
-  for (const Meeting& met : meetings(matrix, 0)) {
-    const LowRankPair& pair = *met.pair;
-    if (!pair.a.grad.defined()) continue;
-    const Tensor dy = met.of_range(dy_TO).contiguous();
-    const Tensor x = dropped(x_TI, kept_of(x_TI, pair, *matrix.adapters->rows, matrix.adapter_pass))
-                         .contiguous();
-    const Tensor h_TR = down(x, pair.a.value);
-    device.add_linear_weight_grad_(met.b(pair.b.grad), wide(dy), h_TR * pair.scale);
-    device.add_linear_weight_grad_(pair.a.grad, down_grad(dy, met.b(pair.b.value), pair.scale),
-                                   wide(x));
-  }
+  device.add_pairs_weight_grad_(matrix, dy_TO, x_TI);
 }
 
 void add_grouped_pairs_(const Tensor& y_SO, const Tensor& x_SI, const MatrixAdapters& adapters,

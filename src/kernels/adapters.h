@@ -51,6 +51,21 @@ struct MatrixAdapters {
   const AdapterRows* rows = nullptr;  // of the network
 };
 
+/// A pair's outputs inside a matrix, which may be a range of the pair's own: counted from the beginning of each.
+struct PairRange {
+  const LowRankPair* pair = nullptr;
+  int64_t in_matrix = 0, in_pair = 0, size = 0;
+
+  Tensor of_matrix(const Tensor& y_TO) const { return y_TO.narrow(1, in_matrix, size); }
+  Tensor of_b(const Tensor& b_OR) const { return b_OR.narrow(0, in_pair, size); }
+};
+
+/// Of the adapter in a slot.
+std::vector<PairRange> pair_ranges(const Matrix& matrix, int64_t slot);
+
+/// The same of the only adapter of a pass with gradients.
+std::vector<PairRange> trained_ranges(const Matrix& matrix);
+
 /// Whether a product of this matrix has more than the matrix now.
 inline bool adds(const MatrixAdapters* adapters) {
   return adapters != nullptr && adapters->rows->is_on;

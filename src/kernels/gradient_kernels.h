@@ -33,6 +33,12 @@ class GradientKernels {
   virtual void add_linear_weight_grad_(Tensor grad_OI, const Tensor& dy_TO,
                                        const Tensor& x_TI) const = 0;
 
+  /// Adds to dx what goes through the adapter beside the matrix (kernels/adapters.h), and to the gradients of its pairs.
+  virtual void add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
+                                     const Matrix& weight_OI) const;
+  virtual void add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& dy_TO,
+                                      const Tensor& x_TI) const;
+
   /// grad_O += column sums of dy.
   virtual void add_bias_grad_(Tensor grad_O, const Tensor& dy_TO) const = 0;
 

@@ -32,6 +32,11 @@ class LayerKernels {
   /// The same with a float32 result (float64 for float64) whatever x is.
   virtual Tensor logits(const Tensor& x_TI, const Matrix& weight_OI) const = 0;
 
+  /// y and what the adapters beside the matrix add to its product (kernels/adapters.h), summed in the accumulation
+  /// precision, which y has, and rounded once. y may be the sum.
+  virtual Tensor add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                           at::ScalarType precision) const;
+
   /// x becomes cap * tanh(x / cap), in place (kernels/soft_cap.h).
   virtual void soft_cap_(Tensor x, double cap) const;
 
