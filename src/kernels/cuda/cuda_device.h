@@ -100,6 +100,14 @@ class CudaDevice final : public cpu::ReferenceDevice,
   Tensor sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
                     const Tensor& weight_TK) const override;
 
+  // Adapters: cuda_device_adapters.cpp
+  Tensor add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                   at::ScalarType precision) const override;
+  void add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
+                             const Matrix& weight_OI) const override;
+  void add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& dy_TO,
+                              const Tensor& x_TI) const override;
+
   // Training: cuda_device_training.cpp
   void add_rows_(Tensor sum_VH, const Tensor& row_T, const Tensor& x_TH) const override;
   void linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,

@@ -1,0 +1,181 @@
+/// CudaDevice's additions of adapters (kernels/cuda/products/low_rank.h).
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/adapters.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/products/low_rank.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+/// More rows than this have their splits added before the way up, where each block of outputs would add them.
+constexpr int64_t kRowsOfSums = 64;
+
+enum class Way { kForward, kBack };
+
+/// Forward, x is multiplied by A and then by B; back, dy by B and then by A.
+struct LowRankPlan {
+  LowRankFactors down, up;
+  int splits = 1;  // the most of a factor
+
+  LowRankPlan(const std::vector<PairRange>& ranges, Way way) {
+    for (const PairRange& range : ranges) {
+      const LowRankPair& pair = *range.pair;
+      const int rank = static_cast<int>(pair.a.value.size(0));
+      LowRankFactor a, b;
+      a.values = array<float>(pair.a.value);
+      a.pitch = pair.a.value.size(1);
+      a.is_turned = true;
+      a.end = static_cast<int>(a.pitch);
+      b.values = array<float>(pair.b.value) + range.in_pair * rank;
+      b.pitch = rank;
+      b.begin = static_cast<int>(range.in_matrix);
+      b.end = static_cast<int>(range.in_matrix + range.size);
+      for (LowRankFactor* factor : {&a, &b}) {
+        factor->rank = rank;
+        factor->column = down.ranks;
+      }
+      LowRankFactor& first = way == Way::kForward ? a : b;
+      LowRankFactor& second = way == Way::kForward ? b : a;
+      first.splits = second.splits = first.splits_of_range();
+      second.scale = static_cast<float>(pair.scale);
+      splits = std::max(splits, first.splits);
+      down.of[down.count++] = first;
+      up.of[up.count++] = second;
+      down.ranks = up.ranks = down.ranks + rank;
+    }
+  }
+
+  void forget_splits() {
+    for (int i = 0; i < up.count; ++i) down.of[i].splits = up.of[i].splits = 1;
+  }
+};
+
+bool is_whole(int64_t columns) { return columns % kLowRankColumns == 0; }
+
+/// Whether the kernels read rows of x, and pairs whose ranges of it begin and end at whole loads.
+bool has_kernels(const Tensor& x, const std::vector<PairRange>& ranges) {
+  const auto type = x.scalar_type();
+  if (type != at::kBFloat16 && type != at::kHalf) return false;
+  if (x.size(0) == 0 || !x.is_contiguous() || !is_whole(x.size(1)) || !is_aligned(x)) return false;
+  if (ranges.empty() || std::ssize(ranges) > kMostLowRankFactors) return false;
+  return std::ranges::all_of(ranges, [](const PairRange& range) {
+    const LowRankPair& pair = *range.pair;
+    return pair.experts == 0 && pair.a.value.scalar_type() == at::kFloat &&
+           pair.a.value.is_contiguous() && pair.b.value.is_contiguous() &&
+           is_whole(range.in_matrix) && is_whole(range.size);
+  });
+}
+
+/// Of a pass whose rows all take one adapter and drop nothing; empty: it is none.
+std::vector<PairRange> ranges_of(const Matrix& matrix) {
+  const AdapterRows& rows = *matrix.adapters->rows;
+  const bool drops = rows.dropout > 0 && matrix.adapter_pass > 0;
+  if (!rows.takes_one() || rows.shares.front().slot < 0 || drops) return {};
+  return pair_ranges(matrix, rows.shares.front().slot);
+}
+
+/// x times the first factors, [S, T, R] or, added, [1, T, R].
+Tensor multiply_down(const Tensor& x_TI, LowRankPlan& plan) {
+  const cudaStream_t stream = stream_of(x_TI);
+  const auto floats = x_TI.options().dtype(at::kFloat);
+  Tensor h_STR = at::empty({plan.splits, x_TI.size(0), plan.down.ranks}, floats);
+  LowRankDown call;
+  call.x_TI = pointer(x_TI);
+  call.pitch = x_TI.size(1);
+  call.rows = static_cast<int>(x_TI.size(0));
+  call.factors = plan.down;
+  call.h_STR = h_STR.data_ptr<float>();
+  low_rank_down(number_of(x_TI), call, stream);
+  if (plan.splits == 1 || call.rows <= kRowsOfSums) return h_STR;
+  Tensor h_TR = at::empty({1, x_TI.size(0), plan.down.ranks}, floats);
+  low_rank_sums(call, h_TR.data_ptr<float>(), stream);
+  plan.forget_splits();
+  return h_TR;
+}
+
+/// out = y + h times the second factors. `number`: of x.
+void multiply_up(Number number, const Tensor& h_STR, const LowRankPlan& plan, const Tensor& y_TO,
+                 const Tensor& out_TO) {
+  LowRankUp call;
+  call.h_STR = h_STR.const_data_ptr<float>();
+  call.rows = static_cast<int>(y_TO.size(0));
+  call.outputs = static_cast<int>(y_TO.size(1));
+  call.factors = plan.up;
+  call.y_TO = pointer(y_TO);
+  call.is_y_float = y_TO.scalar_type() == at::kFloat;
+  call.out_TO = out_TO.data_ptr();
+  call.is_out_float = out_TO.scalar_type() == at::kFloat;
+  low_rank_up(number, call, stream_of(y_TO));
+}
+
+/// Products with the first factor of each pair, added over the splits: [T, R] of all pairs.
+Tensor low_rank_product(const Tensor& x_TI, const std::vector<PairRange>& ranges, Way way) {
+  LowRankPlan plan(ranges, way);
+  const Tensor h_STR = multiply_down(x_TI, plan);
+  if (h_STR.size(0) == 1) return h_STR[0];
+  const Tensor h_TR = at::empty_like(h_STR[0]);
+  LowRankDown call;
+  call.rows = static_cast<int>(x_TI.size(0));
+  call.factors = plan.down;
+  call.h_STR = h_STR.data_ptr<float>();
+  low_rank_sums(call, h_TR.data_ptr<float>(), stream_of(x_TI));
+  return h_TR;
+}
+
+}  // namespace
+
+Tensor CudaDevice::add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                             at::ScalarType precision) const {
+  const std::vector<PairRange> ranges = ranges_of(weight_OI);
+  const bool is_known = precision == at::kFloat || precision == x_TI.scalar_type();
+  if (!is_known || !has_kernels(x_TI, ranges) || !y_TO.is_contiguous() ||
+      y_TO.scalar_type() != at::kFloat)
+    return ReferenceDevice::add_pairs(y_TO, x_TI, weight_OI, precision);
+  LowRankPlan plan(ranges, Way::kForward);
+  const Tensor h_STR = multiply_down(x_TI, plan);
+  Tensor out_TO =
+      precision == at::kFloat ? y_TO : at::empty(y_TO.sizes(), y_TO.options().dtype(precision));
+  multiply_up(number_of(x_TI), h_STR, plan, y_TO, out_TO);
+  return out_TO;
+}
+
+void CudaDevice::add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
+                                       const Matrix& weight_OI) const {
+  const std::vector<PairRange> ranges = ranges_of(weight_OI);
+  if (!has_kernels(dy_TO, ranges) || !dx_TI.is_contiguous() ||
+      dx_TI.scalar_type() != dy_TO.scalar_type())
+    return ReferenceDevice::add_pairs_input_grad_(dx_TI, dy_TO, weight_OI);
+  LowRankPlan plan(ranges, Way::kBack);
+  const Tensor dh_STR = multiply_down(dy_TO, plan);
+  multiply_up(number_of(dy_TO), dh_STR, plan, dx_TI, dx_TI);
+}
+
+/// dB += dy^T (s x A^T) and dA += (s dy B)^T x, of factors in the precision of x.
+void CudaDevice::add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& dy_TO,
+                                        const Tensor& x_TI) const {
+  const std::vector<PairRange> ranges = ranges_of(weight_OI);
+  const auto type = x_TI.scalar_type();
+  if (!has_kernels(x_TI, ranges) || !has_kernels(dy_TO, ranges) || dy_TO.scalar_type() != type)
+    return ReferenceDevice::add_pairs_weight_grad_(weight_OI, dy_TO, x_TI);
+  const Tensor h_TR = low_rank_product(x_TI, ranges, Way::kForward);
+  const Tensor dh_TR = low_rank_product(dy_TO, ranges, Way::kBack);
+  int64_t column = 0;
+  for (const PairRange& range : ranges) {
+    const LowRankPair& pair = *range.pair;
+    const int64_t rank = pair.a.value.size(0);
+    const auto scaled = [&](const Tensor& product_TR) {
+      return (product_TR.narrow(1, column, rank) * pair.scale).to(type);
+    };
+    column += rank;
+    if (!pair.a.grad.defined()) continue;
+    add_linear_weight_grad_(range.of_b(pair.b.grad), range.of_matrix(dy_TO), scaled(h_TR));
+    add_linear_weight_grad_(pair.a.grad, scaled(dh_TR), x_TI);
+  }
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,112 @@
+/// Products of matrices with adapters on the GPU, against the same in float64 on the CPU.
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <vector>
+
+#include "kernels/adapters.h"
+#include "kernels/cuda/gpu_test_tensors.h"
+#include "kernels/linear.h"
+
+namespace slime::kernels {
+namespace {
+
+/// [q; k; v] of a small model: a pair for q and one for v, k has none.
+struct Adapted {
+  AdapterRows rows;
+  LowRankPair q, v;
+  MatrixAdapters adapters;
+  MatrixParam weight;
+
+  static constexpr int64_t kInputs = 1160, kOutputs = 320;  // three splits, the last one ragged
+
+  Adapted(int64_t rank, at::ScalarType type) {
+    q.begin = 0, q.end = 192, v.begin = 256, v.end = kOutputs;
+    for (LowRankPair* pair : {&q, &v}) {
+      const int64_t outputs = pair->end - pair->begin;
+      pair->a = {0.05 * numbers({rank, kInputs}, at::kFloat), at::zeros({rank, kInputs})};
+      pair->b = {0.05 * numbers({outputs, rank}, at::kFloat), at::zeros({outputs, rank})};
+      pair->scale = 2;
+      pair->number = static_cast<uint64_t>(pair->begin + 1);
+    }
+    adapters.of_slot = {{&q, &v}};
+    adapters.rows = &rows;
+    weight.matrix.values = 0.05 * numbers({kOutputs, kInputs}, at::kFloat);
+    weight.matrix.values = weight.matrix.values.to(type);
+    weight.matrix.adapters = &adapters;
+  }
+  Adapted(const Adapted&) = delete;
+
+  /// The same numbers elsewhere, or in another precision.
+  void become(const std::function<Tensor(const Tensor&)>& changed) {
+    weight.matrix.values = changed(weight.matrix.values);
+    for (LowRankPair* pair : {&q, &v}) {
+      for (Param* param : {&pair->a, &pair->b})
+        *param = {changed(param->value), changed(param->grad)};
+    }
+  }
+};
+
+struct Results {
+  Tensor y, dx;
+  std::vector<Tensor> grads;
+};
+
+Results pass(Adapted& adapted, const Tensor& x, const Tensor& dy) {
+  Results out;
+  const Tensor leaf = x.clone().requires_grad_(true);
+  const Tensor y = linear(leaf, adapted.weight, {});
+  y.backward(dy);
+  out.y = y.detach();
+  out.dx = leaf.grad();
+  for (const LowRankPair* pair : {&adapted.q, &adapted.v})
+    for (const Param* param : {&pair->a, &pair->b}) out.grads.push_back(param->grad);
+  return out;
+}
+
+TEST(CudaAdapters, ProductsAndGradientsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  open_gpu();
+  for (const auto type : kGpuTypes) {
+    // Factors multiply in the precision of x: of float32 too, where LibTorch may take TF32.
+    const double bound = type == at::kFloat ? 2e-3 : type == at::kBFloat16 ? 6e-3 : 1e-3;
+    for (const int64_t rank : {1, 8, 32, 72}) {
+      for (const int64_t rows : {1, 16, 17, 64, 65, 300}) {
+        Adapted adapted(rank, type);
+        const Tensor x = numbers({rows, Adapted::kInputs}, type);
+        const Tensor dy = numbers({rows, Adapted::kOutputs}, type);
+        adapted.become([](const Tensor& t) { return t.to(at::kDouble); });
+        const Results exact = pass(adapted, wide(x), wide(dy));
+        for (LowRankPair* pair : {&adapted.q, &adapted.v})
+          for (Param* param : {&pair->a, &pair->b}) param->grad = at::zeros_like(param->grad);
+        adapted.become([](const Tensor& t) { return t.to(at::kCUDA, at::kFloat); });
+        adapted.weight.matrix.values = adapted.weight.matrix.values.to(type);
+        const Results made = pass(adapted, to_gpu(x), to_gpu(dy));
+        const auto where = fmt::format("{} rank {} rows {}", at::toString(type), rank, rows);
+        EXPECT_LT(relative_error(made.y, exact.y), bound) << where;
+        EXPECT_LT(relative_error(made.dx, exact.dx), bound) << where;
+        for (std::size_t i = 0; i < made.grads.size(); ++i)
+          EXPECT_LT(relative_error(made.grads[i], exact.grads[i]), bound) << where << " grad " << i;
+      }
+    }
+  }
+}
+
+TEST(CudaAdapters, ARowHasTheSameAdditionBesideAnyOthers) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  Adapted adapted(32, at::kBFloat16);
+  adapted.become([](const Tensor& t) { return t.to(at::kCUDA); });
+  const Tensor x = to_gpu(numbers({300, Adapted::kInputs}, at::kBFloat16));
+  const Tensor y = to_gpu(numbers({300, Adapted::kOutputs}, at::kFloat));
+  const Tensor all = gpu.add_pairs(y.clone(), x, adapted.weight.matrix, at::kBFloat16);
+  for (const int64_t rows : {1, 7, 64, 65}) {
+    const Tensor some = gpu.add_pairs(y.narrow(0, 0, rows).clone(), x.narrow(0, 0, rows),
+                                      adapted.weight.matrix, at::kBFloat16);
+    EXPECT_TRUE(some.equal(all.narrow(0, 0, rows))) << rows;
+  }
+}
+
+}  // namespace
+}  // namespace slime::kernels

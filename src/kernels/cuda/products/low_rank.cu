@@ -1,0 +1,307 @@
+#include "kernels/cuda/products/low_rank.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/tensor_core.cuh"
+
+namespace slime::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 128, kWarps = 4;
+constexpr int kRanks = 32;     // of a thread block on the way down, of a step on the way up
+constexpr int kColumns = 64;   // read at once on the way down
+constexpr int kOutputs = 64;   // of a thread block on the way up
+constexpr int kPad = 4;        // words behind a line of shared memory
+constexpr int kManyRows = 64;  // more have tiles of 64, fewer of 16
+
+constexpr int kRankPairs = kRanks / 2, kColumnPairs = kColumns / 2;
+
+/// Numbers (m, r) and (m + 1, r); 0 outside of the matrix.
+__device__ inline float2 two_of_column(const LowRankFactor& factor, int m, int r) {
+  const int size = factor.end - factor.begin;
+  const auto at = [&](int of_m) {
+    if (of_m >= size || r >= factor.rank) return 0.0F;
+    return factor.is_turned ? factor.values[r * factor.pitch + of_m]
+                            : factor.values[of_m * factor.pitch + r];
+  };
+  return make_float2(at(m), at(m + 1));
+}
+
+/// Numbers (m, r) and (m, r + 1).
+__device__ inline float2 two_of_row(const LowRankFactor& factor, int m, int r) {
+  const auto at = [&](int of_r) {
+    if (m < 0 || m >= factor.end - factor.begin || of_r >= factor.rank) return 0.0F;
+    return factor.is_turned ? factor.values[of_r * factor.pitch + m]
+                            : factor.values[m * factor.pitch + of_r];
+  };
+  return make_float2(at(r), at(r + 1));
+}
+
+/// A block: 16 kRowTiles rows, 32 ranks of one factor, one split. Its warps take 16 of each 64 columns.
+template <typename T, int kRowTiles>
+__global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ LowRankDown call) {
+  constexpr int kRows = 16 * kRowTiles;
+  __shared__ uint32_t a_RC[kRanks][kColumnPairs + kPad];
+  __shared__ __align__(16) uint32_t x_TC[kRows][kColumnPairs + kPad];
+  __shared__ float sums[kWarps][kRows][kRanks + 1];
+  const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const int group = lane / 4, quarter = lane % 4;
+  const int first_row = blockIdx.x * kRows;
+  int which = 0, first_rank = blockIdx.y * kRanks;
+  while (first_rank >= (call.factors.of[which].rank + kRanks - 1) / kRanks * kRanks) {
+    first_rank -= (call.factors.of[which].rank + kRanks - 1) / kRanks * kRanks;
+    ++which;
+  }
+  const LowRankFactor& factor = call.factors.of[which];
+  const int begin = factor.begin + blockIdx.z * kLowRankSplit;
+  const int end = min(factor.end, begin + kLowRankSplit);
+  launch_dependents();
+  if (begin >= end) return;
+
+  constexpr int kFactorLoads = kRanks * kColumnPairs / kThreads;
+  float2 a_next[kFactorLoads];
+  uint4 x_next[kRowTiles];
+  const auto load_factor = [&](int column) {
+#pragma unroll
+    for (int i = 0; i < kFactorLoads; ++i) {
+      const int n = i * kThreads + thread;
+      // Neighbours read neighbouring numbers.
+      const int pair = factor.is_turned ? n % kColumnPairs : n / kRanks;
+      const int rank = factor.is_turned ? n / kColumnPairs : n % kRanks;
+      a_next[i] = two_of_column(factor, column + 2 * pair - factor.begin, first_rank + rank);
+    }
+  };
+  const auto load_x = [&](int column) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+      const int n = i * kThreads + thread, row = first_row + n / 8, at = column + n % 8 * 8;
+      x_next[i] = make_uint4(0, 0, 0, 0);
+      if (row < call.rows && at < end)
+        x_next[i] = *reinterpret_cast<const uint4*>(static_cast<const T*>(call.x_TI) +
+                                                    row * call.pitch + at);
+    }
+  };
+  const auto store = [&] {
+#pragma unroll
+    for (int i = 0; i < kFactorLoads; ++i) {
+      const int n = i * kThreads + thread;
+      const int pair = factor.is_turned ? n % kColumnPairs : n / kRanks;
+      const int rank = factor.is_turned ? n / kColumnPairs : n % kRanks;
+      a_RC[rank][pair] = pack<T>(a_next[i].x, a_next[i].y);
+    }
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+      const int n = i * kThreads + thread;
+      *reinterpret_cast<uint4*>(&x_TC[n / 8][n % 8 * 4]) = x_next[i];
+    }
+  };
+
+  float sum[kRowTiles][kRanks / 8][4] = {};
+  load_factor(begin);
+  grid_dependency_wait();
+  load_x(begin);
+  for (int column = begin; column < end; column += kColumns) {
+    store();
+    __syncthreads();
+    if (column + kColumns < end) {
+      load_factor(column + kColumns);
+      load_x(column + kColumns);
+    }
+    const int early = 8 * warp + quarter, late = early + 4;
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+      const auto& upper = x_TC[16 * tile + group];
+      const auto& lower = x_TC[16 * tile + group + 8];
+      const uint32_t x[4] = {upper[early], lower[early], upper[late], lower[late]};
+#pragma unroll
+      for (int n = 0; n < kRanks / 8; ++n)
+        multiply<T>(sum[tile][n], x[0], x[1], x[2], x[3], a_RC[8 * n + group][early],
+                    a_RC[8 * n + group][late]);
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+    for (int n = 0; n < kRanks / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        sums[warp][16 * tile + group + i / 2 * 8][8 * n + 2 * quarter + i % 2] = sum[tile][n][i];
+    }
+  }
+  __syncthreads();
+  for (int n = thread; n < kRows * kRanks; n += kThreads) {
+    const int row = n / kRanks, rank = n % kRanks;
+    if (first_row + row >= call.rows || first_rank + rank >= factor.rank) continue;
+    float total = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) total += sums[w][row][rank];
+    const int64_t line = static_cast<int64_t>(blockIdx.z) * call.rows + first_row + row;
+    call.h_STR[line * call.factors.ranks + factor.column + first_rank + rank] = total;
+  }
+}
+
+/// The sum of a number's splits, from the first to the last.
+__device__ inline float sum_of_splits(const float* h_STR, int64_t index, int64_t pitch,
+                                      int splits) {
+  float total = 0;
+  for (int split = 0; split < splits; ++split) total += h_STR[split * pitch + index];
+  return total;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    sums_kernel(const __grid_constant__ LowRankDown call, float* h_TR) {
+  const LowRankFactor& factor = call.factors.of[blockIdx.y];
+  launch_dependents();
+  grid_dependency_wait();
+  const int64_t pitch = static_cast<int64_t>(call.rows) * call.factors.ranks;
+  const int64_t n = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (n >= static_cast<int64_t>(call.rows) * factor.rank) return;
+  const int64_t index = n / factor.rank * call.factors.ranks + factor.column + n % factor.rank;
+  h_TR[index] = sum_of_splits(call.h_STR, index, pitch, factor.splits);
+}
+
+/// A block: 16 kRowTiles rows, 64 outputs, of which each warp has 16.
+template <typename T, typename Y, typename Out, int kRowTiles>
+__global__ void __launch_bounds__(kThreads) up_kernel(const __grid_constant__ LowRankUp call) {
+  constexpr int kRows = 16 * kRowTiles;
+  __shared__ uint32_t high_TR[kRows][kRankPairs + kPad], low_TR[kRows][kRankPairs + kPad];
+  __shared__ uint32_t b_OR[kOutputs][kRankPairs + kPad];
+  const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const int group = lane / 4, quarter = lane % 4;
+  const int first_row = blockIdx.x * kRows, first_output = blockIdx.y * kOutputs;
+  const int64_t pitch = static_cast<int64_t>(call.rows) * call.factors.ranks;
+  float sum[kRowTiles][2][4] = {};
+  launch_dependents();
+  bool waits = true;
+  for (int which = 0; which < call.factors.count; ++which) {
+    const LowRankFactor& factor = call.factors.of[which];
+    if (factor.end <= first_output || factor.begin >= first_output + kOutputs) continue;
+    for (int first_rank = 0; first_rank < factor.rank; first_rank += kRanks) {
+#pragma unroll
+      for (int i = 0; i < kOutputs * kRankPairs / kThreads; ++i) {
+        const int n = i * kThreads + thread;
+        const int output = factor.is_turned ? n % kOutputs : n / kRankPairs;
+        const int pair = factor.is_turned ? n / kOutputs : n % kRankPairs;
+        const float2 b =
+            two_of_row(factor, first_output + output - factor.begin, first_rank + 2 * pair);
+        b_OR[output][pair] = pack<T>(b.x, b.y);
+      }
+      if (waits) grid_dependency_wait();
+      waits = false;
+#pragma unroll
+      for (int i = 0; i < kRows * kRankPairs / kThreads; ++i) {
+        const int n = i * kThreads + thread, row = n / kRankPairs, pair = n % kRankPairs;
+        float h[2];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const int rank = first_rank + 2 * pair + k;
+          const bool is_there = first_row + row < call.rows && rank < factor.rank;
+          const int64_t index =
+              static_cast<int64_t>(first_row + row) * call.factors.ranks + factor.column + rank;
+          h[k] = is_there ? factor.scale * sum_of_splits(call.h_STR, index, pitch, factor.splits)
+                          : 0.0F;
+        }
+        const float2 high = make_float2(rounded<T>(h[0]), rounded<T>(h[1]));
+        high_TR[row][pair] = pack<T>(high.x, high.y);
+        low_TR[row][pair] = pack<T>(h[0] - high.x, h[1] - high.y);
+      }
+      __syncthreads();
+#pragma unroll
+      for (int step = 0; step < kRanks / 16; ++step) {
+        const int early = 8 * step + quarter, late = early + 4;
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          const auto& b = b_OR[16 * warp + 8 * n + group];
+#pragma unroll
+          for (int tile = 0; tile < kRowTiles; ++tile) {
+            const int upper = 16 * tile + group, lower = upper + 8;
+            multiply<T>(sum[tile][n], high_TR[upper][early], high_TR[lower][early],
+                        high_TR[upper][late], high_TR[lower][late], b[early], b[late]);
+            multiply<T>(sum[tile][n], low_TR[upper][early], low_TR[lower][early],
+                        low_TR[upper][late], low_TR[lower][late], b[early], b[late]);
+          }
+        }
+      }
+      __syncthreads();
+    }
+  }
+  if (waits) grid_dependency_wait();
+#pragma unroll
+  for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = first_row + 16 * tile + group + i / 2 * 8;
+        const int output = first_output + 16 * warp + 8 * n + 2 * quarter + i % 2;
+        if (row >= call.rows || output >= call.outputs) continue;
+        const int64_t index = static_cast<int64_t>(row) * call.outputs + output;
+        const float y = to_float(static_cast<const Y*>(call.y_TO)[index]);
+        static_cast<Out*>(call.out_TO)[index] = from_float<Out>(y + sum[tile][n][i]);
+      }
+    }
+  }
+}
+
+unsigned blocks_of(int64_t numbers, int64_t each) {
+  return static_cast<unsigned>((numbers + each - 1) / each);
+}
+
+template <typename T>
+void down(const LowRankDown& call, Stream stream) {
+  unsigned chunks = 0;
+  int splits = 0;
+  for (int i = 0; i < call.factors.count; ++i) {
+    chunks += blocks_of(call.factors.of[i].rank, kRanks);
+    splits = std::max(splits, call.factors.of[i].splits_of_range());
+  }
+  const bool is_many = call.rows > kManyRows;
+  const dim3 grid(blocks_of(call.rows, is_many ? 64 : 16), chunks, static_cast<unsigned>(splits));
+  launch(is_many ? down_kernel<T, 4> : down_kernel<T, 1>, grid, dim3(kThreads), 0, stream, call);
+}
+
+template <typename T, typename Y, typename Out>
+void up(const LowRankUp& call, Stream stream) {
+  const bool is_many = call.rows > kManyRows;
+  const dim3 grid(blocks_of(call.rows, is_many ? 64 : 16), blocks_of(call.outputs, kOutputs));
+  launch(is_many ? up_kernel<T, Y, Out, 4> : up_kernel<T, Y, Out, 1>, grid, dim3(kThreads), 0,
+         stream, call);
+}
+
+template <typename T>
+void up_of(const LowRankUp& call, Stream stream) {
+  if (call.is_y_float) {
+    call.is_out_float ? up<T, float, float>(call, stream) : up<T, float, T>(call, stream);
+  } else {
+    call.is_out_float ? up<T, T, float>(call, stream) : up<T, T, T>(call, stream);
+  }
+}
+
+/// `body` with a value of a type of 16 bits.
+template <typename Body>
+void with_narrow_type(Number number, const Body& body) {
+  if (number == Number::kBFloat16) return body(BFloat16{});
+  if (number == Number::kFloat16) return body(Float16{});
+  throw std::runtime_error("low-rank products are of numbers of 16 bits");
+}
+
+}  // namespace
+
+void low_rank_down(Number number, const LowRankDown& call, Stream stream) {
+  with_narrow_type(number, [&](auto x) { down<decltype(x)>(call, stream); });
+}
+
+void low_rank_sums(const LowRankDown& call, float* h_TR, Stream stream) {
+  int most = 0;
+  for (int i = 0; i < call.factors.count; ++i) most = std::max(most, call.factors.of[i].rank);
+  const dim3 grid(blocks_of(static_cast<int64_t>(call.rows) * most, kThreads),
+                  static_cast<unsigned>(call.factors.count));
+  launch(sums_kernel, grid, dim3(kThreads), 0, stream, call, h_TR);
+}
+
+void low_rank_up(Number number, const LowRankUp& call, Stream stream) {
+  with_narrow_type(number, [&](auto x) { up_of<decltype(x)>(call, stream); });
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,72 @@
+#pragma once
+
+/// Low-rank additions to products (LoRA): x A^T, and what it adds to the rows of a result.
+///
+///   down   h_TR  = x_TI A_RI^T             the way back: dy_TO B_OR
+///   up     y_TO += scale * h_TR B_OR^T     the way back: dx_TI += scale * dh_TR A_RI
+///
+/// Factors are float32 and multiply as numbers of x's 16 bits; sums are float32, and h is not rounded on its way up
+/// (it multiplies as two numbers of 16 bits). A row's numbers depend neither on the other rows nor on how many
+/// there are. Several pairs of one fused matrix are one launch each way.
+///
+/// Dimensions: T rows, I inputs, O outputs, R ranks of all pairs, S splits of the sum.
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.cuh"
+
+namespace slime::kernels::cuda {
+
+/// Columns that one thread block sums: what is longer has several splits, which the way up adds in order.
+inline constexpr int kLowRankSplit = 512;
+inline constexpr int kMostLowRankFactors = 8;
+/// Columns of x and of ranges are a multiple of it.
+inline constexpr int kLowRankColumns = 8;
+
+/// One matrix of a pair: its number (m, r) is at values[m * pitch + r], turned at values[r * pitch + m].
+struct LowRankFactor {
+  const float* values = nullptr;
+  int64_t pitch = 0;
+  bool is_turned = false;
+  int begin = 0,
+      end = 0;  // columns of x that it reads, or of y that it adds to: m counts from begin
+  int rank = 0;
+  int column = 0;  // where its ranks begin in h
+  float scale = 1;
+  int splits = 1;  // of its part of h
+
+  int splits_of_range() const { return (end - begin + kLowRankSplit - 1) / kLowRankSplit; }
+};
+
+struct LowRankFactors {
+  LowRankFactor of[kMostLowRankFactors];
+  int count = 0;
+  int ranks = 0;  // of all: columns of h
+};
+
+struct LowRankDown {
+  const void* x_TI = nullptr;  // 16 bytes at once
+  int64_t pitch = 0;           // columns of x
+  int rows = 0;
+  LowRankFactors factors;
+  float* h_STR = nullptr;  // most splits of a factor
+};
+
+struct LowRankUp {
+  const float* h_STR = nullptr;
+  int rows = 0;
+  int outputs = 0;
+  LowRankFactors factors;
+  const void* y_TO = nullptr;
+  bool is_y_float = true;    // else as x
+  void* out_TO = nullptr;    // may be y
+  bool is_out_float = true;  // else as x
+};
+
+/// `number`: of x, 16 bits.
+void low_rank_down(Number number, const LowRankDown& call, Stream stream);
+/// The splits of each factor added in order, to one: for many rows, before their way up. May not be in place.
+void low_rank_sums(const LowRankDown& call, float* h_TR, Stream stream);
+void low_rank_up(Number number, const LowRankUp& call, Stream stream);
+
+}  // namespace slime::kernels::cuda

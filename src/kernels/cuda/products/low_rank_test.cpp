@@ -1,0 +1,189 @@
+// The kernels beside products of matrices with adapters, run by the block executor, against sums in float64.
+#define SLIME_KERNELS_ON_CPU
+
+#include "kernels/cuda/products/low_rank.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "core/tensor.h"
+#include "kernels/block_executor/block_executor.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+/// Pairs of q, k and v: ranks that fill a step, that do not, and one.
+struct Pair {
+  int begin, end, rank;
+};
+constexpr int kInputs = 552;  // a split and a ragged second
+const std::vector<Pair> kPairs{{0, 72, 32}, {72, 88, 40}, {88, 104, 1}};
+constexpr int kOutputs = 104;
+
+class LowRank : public testing::TestWithParam<BlockExecutor::Options> {
+ protected:
+  LowRank() : executor_(GetParam()) {
+    at::manual_seed(11);
+    for (const Pair& pair : kPairs) {
+      a_.push_back(0.1 * at::randn({pair.rank, kInputs}));
+      b_.push_back(0.1 * at::randn({pair.end - pair.begin, pair.rank}));
+    }
+  }
+
+  static constexpr float kScale = 0.5F;
+
+  /// Of all pairs: x A^T (or, turned, dy B), and the way up.
+  LowRankFactors factors_down(bool is_back) const {
+    LowRankFactors factors = factors_of(!is_back ? a_ : b_);
+    for (int i = 0; i < factors.count; ++i) {
+      LowRankFactor& factor = factors.of[i];
+      factor.is_turned = !is_back;
+      factor.pitch = is_back ? factor.rank : kInputs;
+      factor.begin = is_back ? kPairs[i].begin : 0;
+      factor.end = is_back ? kPairs[i].end : kInputs;
+      factor.splits = factor.splits_of_range();
+    }
+    return factors;
+  }
+  LowRankFactors factors_up(bool is_back, const LowRankFactors& down) const {
+    LowRankFactors factors = factors_of(!is_back ? b_ : a_);
+    for (int i = 0; i < factors.count; ++i) {
+      LowRankFactor& factor = factors.of[i];
+      factor.is_turned = is_back;
+      factor.pitch = is_back ? kInputs : factor.rank;
+      factor.begin = is_back ? 0 : kPairs[i].begin;
+      factor.end = is_back ? kInputs : kPairs[i].end;
+      factor.scale = kScale;
+      factor.splits = down.of[i].splits;
+    }
+    return factors;
+  }
+
+  /// h of all splits, [S, T, R].
+  Tensor down(const Tensor& x, const LowRankFactors& factors) {
+    const int splits = 2;
+    const Tensor h = at::full({splits, x.size(0), factors.ranks}, NAN);
+    LowRankDown call;
+    call.x_TI = x.data_ptr();
+    call.pitch = x.size(1);
+    call.rows = static_cast<int>(x.size(0));
+    call.factors = factors;
+    call.h_STR = h.data_ptr<float>();
+    low_rank_down(Number::kBFloat16, call, &executor_);
+    return h;
+  }
+  Tensor up(const Tensor& h, const Tensor& y, at::ScalarType precision,
+            const LowRankFactors& factors) {
+    const Tensor out = at::empty(y.sizes(), precision);
+    LowRankUp call;
+    call.h_STR = h.data_ptr<float>();
+    call.rows = static_cast<int>(y.size(0));
+    call.outputs = static_cast<int>(y.size(1));
+    call.factors = factors;
+    call.y_TO = y.data_ptr();
+    call.is_y_float = y.scalar_type() == at::kFloat;
+    call.out_TO = out.data_ptr();
+    call.is_out_float = precision == at::kFloat;
+    low_rank_up(Number::kBFloat16, call, &executor_);
+    return out;
+  }
+
+  /// y + scale (x A^T) B^T in float64, of factors that are rounded as the kernels do.
+  Tensor expected(const Tensor& x, const Tensor& y) const {
+    Tensor sum = y.to(at::kDouble);
+    for (std::size_t i = 0; i < kPairs.size(); ++i) {
+      const Tensor h = at::mm(x.to(at::kDouble), narrow(a_[i]).t());
+      sum.narrow(1, kPairs[i].begin, kPairs[i].end - kPairs[i].begin)
+          .add_(at::mm(h, narrow(b_[i]).t()), kScale);
+    }
+    return sum;
+  }
+  Tensor expected_back(const Tensor& dy, const Tensor& dx) const {
+    Tensor sum = dx.to(at::kDouble);
+    for (std::size_t i = 0; i < kPairs.size(); ++i) {
+      const Tensor part =
+          dy.to(at::kDouble).narrow(1, kPairs[i].begin, kPairs[i].end - kPairs[i].begin);
+      sum.add_(at::mm(at::mm(part, narrow(b_[i])), narrow(a_[i])), kScale);
+    }
+    return sum;
+  }
+  static Tensor narrow(const Tensor& x) { return x.to(at::kBFloat16).to(at::kDouble); }
+  static double difference(const Tensor& a, const Tensor& b) {
+    const Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
+    return (x - y).abs().max().item<double>() / y.abs().max().item<double>();
+  }
+
+  BlockExecutor executor_;
+  std::vector<Tensor> a_, b_;
+
+ private:
+  static LowRankFactors factors_of(const std::vector<Tensor>& values) {
+    LowRankFactors factors;
+    for (std::size_t i = 0; i < kPairs.size(); ++i) {
+      LowRankFactor& factor = factors.of[factors.count++];
+      factor.values = values[i].const_data_ptr<float>();
+      factor.rank = kPairs[i].rank;
+      factor.column = factors.ranks;
+      factors.ranks += kPairs[i].rank;
+    }
+    return factors;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Waves, LowRank,
+                         testing::Values(BlockExecutor::Options{32, false},
+                                         BlockExecutor::Options{64, true}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.wave_lanes) +
+                                  (info.param.is_descending ? "Down" : "Up");
+                         });
+
+TEST_P(LowRank, IsAddedBeforeTheResultIsRounded) {
+  for (const int64_t rows : {1, 19, 66}) {
+    const Tensor x = at::randn({rows, kInputs}).to(at::kBFloat16), y = at::randn({rows, kOutputs});
+    const LowRankFactors to_h = factors_down(false), from_h = factors_up(false, to_h);
+    const Tensor h = down(x, to_h), twin = expected(x, y);
+    EXPECT_LT(difference(up(h, y, at::kFloat, from_h), twin), 1e-4) << rows;
+    EXPECT_LT(difference(up(h, y, at::kBFloat16, from_h), twin), 1.0 / 256) << rows;
+  }
+}
+
+TEST_P(LowRank, ARowHasTheSameBitsBesideAnyOthers) {
+  const Tensor x = at::randn({66, kInputs}).to(at::kBFloat16), y = at::randn({66, kOutputs});
+  const LowRankFactors to_h = factors_down(false), from_h = factors_up(false, to_h);
+  const Tensor all = up(down(x, to_h), y, at::kFloat, from_h);
+  for (const int64_t row : {0, 16, 65}) {
+    const Tensor alone =
+        up(down(x.narrow(0, row, 1), to_h), y.narrow(0, row, 1).contiguous(), at::kFloat, from_h);
+    EXPECT_TRUE(at::equal(alone[0], all[row])) << row;
+  }
+}
+
+TEST_P(LowRank, SumsOfSplitsHaveTheBitsOfTheWayUp) {
+  const Tensor x = at::randn({19, kInputs}).to(at::kBFloat16), y = at::randn({19, kOutputs});
+  const LowRankFactors to_h = factors_down(false);
+  LowRankFactors from_h = factors_up(false, to_h);
+  const Tensor h = down(x, to_h), summed = at::empty({19, to_h.ranks});
+  const Tensor at_once = up(h, y, at::kFloat, from_h);
+  LowRankDown call;
+  call.rows = 19;
+  call.factors = to_h;
+  call.h_STR = h.data_ptr<float>();
+  low_rank_sums(call, summed.data_ptr<float>(), &executor_);
+  for (int i = 0; i < from_h.count; ++i) from_h.of[i].splits = 1;
+  EXPECT_TRUE(at::equal(up(summed, y, at::kFloat, from_h), at_once));
+}
+
+TEST_P(LowRank, TheGradientOfTheInput) {
+  const Tensor dy = at::randn({19, kOutputs}).to(at::kBFloat16);
+  const Tensor dx = at::randn({19, kInputs}).to(at::kBFloat16);
+  const LowRankFactors to_h = factors_down(true), from_h = factors_up(true, to_h);
+  const Tensor made = up(down(dy, to_h), dx, at::kBFloat16, from_h);
+  EXPECT_LT(difference(made, expected_back(dy, dx)), 1.0 / 256);
+}
+
+}  // namespace
+}  // namespace slime::kernels::cuda
