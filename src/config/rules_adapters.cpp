@@ -21,8 +21,6 @@ void check_adapters(ParsedFlags& flags, Problems& problems) {
   };
   excludes(config.lora_rank > 0 && !config.lora_adapter_path.empty(), "--lora-adapter-path",
            "the directory says the rank; leave --lora-rank out");
-  excludes(config.is_on_gpus(), "--device " + config.device.get(),
-           "a GPU has no products with adapters yet; use --device cpu");
   excludes(config.has_critic(), "--advantage-estimator ppo",
            "the critic is a network of its own, whose weights are all trained");
   excludes(config.has_advantages() && config.keep_old_actor, "--keep-old-actor",

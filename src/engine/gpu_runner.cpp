@@ -211,7 +211,7 @@ void GpuRunner::clear_states(std::span<const Chunk> chunks) {
 void GpuRunner::copy_weights(const FreshWeights& fresh) {
   const c10::StreamGuard guard(stream_);
   copy_begins_.record(stream_);
-  network_->weights().buffers().copy_from(fresh, /*non_blocking=*/true);
+  network_->trained().buffers().copy_from(fresh, /*non_blocking=*/true);
   copy_ends_.record(stream_);
 }
 

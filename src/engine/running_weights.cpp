@@ -109,13 +109,13 @@ Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {
   const bool has_adapters = network_.load()->adapters() != nullptr;
   if (has_adapters != (fresh.adapters() != nullptr))
     return failure("the engine has adapters beside weights that stay as they are");
-  if (has_adapters) return complete;
+  const bool is_whole = !has_adapters;  // an adapter is copied from where it is
   try {
-    if (running().has_formats() != fresh.weights().has_formats()) {
+    if (is_whole && running().has_formats() != fresh.weights().has_formats()) {
       if (!stages()) staged_ = running().buffers().empty_like();
       running().make_buffers(fresh.weights(), staged_);
       complete = staged_;
-    } else if (stages()) {
+    } else if (is_whole && stages()) {
       staged_.copy_from(complete);
       complete = staged_;
     }

@@ -273,7 +273,7 @@ void write_adapter(const fs::path& directory, const AdapterTensors& tensors) {
   std::vector<TensorToWrite> whole;
   for (const NamedWeight& weight : tensors.weights().tensors()) {
     const Tensor view = Weights::view(tensors.weights().flat(), weight);
-    whole.push_back({weight.name, weight.full_shape, at::kFloat, [view] { return view; }});
+    whole.push_back({weight.name, weight.full_shape, at::kFloat, [view] { return view.cpu(); }});
   }
   write_adapter(directory, tensors.form(), whole);
   sync_directory(directory);

@@ -17,9 +17,11 @@ Adapters::Adapters(Network& network, int64_t num_slots)
     : network_(network), slots_(static_cast<size_t>(num_slots)) {
   const Weights& base = network.weights();
   if (!kernels::kernels_for(base.flat()).has_adapters())
-    throw ConfigError(fmt::format(
-        "{} would have an adapter, and a GPU has no products with adapters yet: use --device cpu",
-        base.tensors()[base.parameters().front().first].name));
+    throw ConfigError("this device has no products with adapters: use --device cpu or cuda");
+  if (num_slots > 1 && !base.flat().is_cpu())
+    throw ConfigError(
+        "on a GPU all requests of an engine take one adapter so far: give it by --adapter, or use "
+        "--device cpu");
   for (const Weights::Parameter& parameter : base.parameters()) {
     of_parameter_.push_back(std::make_unique<kernels::MatrixAdapters>());
     of_parameter_.back()->rows = &rows_;
@@ -33,6 +35,7 @@ void Adapters::put(int64_t slot, std::shared_ptr<AdapterTensors> tensors) {
   set_on(true);
   check(!tensors || tensors->saved_.empty() || slots_.size() == 1,
         "saved modules are of the only adapter");
+  if (tensors && !network_.weights().flat().is_cpu()) check_has_gpu_products(tensors->form());
   slots_[place] = std::move(tensors);
   for (auto& of_matrix : of_parameter_) of_matrix->of_slot[place].clear();
   if (slots_[place]) {
@@ -90,6 +93,19 @@ void Adapters::take(const Tensor& slot_R) {
     const bool are_all = static_cast<int64_t>(of_slot.size()) == slot_R.numel();
     rows_.shares.push_back({slot, are_all ? Tensor() : at::tensor(of_slot, at::kLong)});
   }
+}
+
+void check_has_gpu_products(const AdapterForm& form) {
+  std::vector<std::string> without;
+  for (const AdapterForm::Pair& pair : form.pairs) {
+    if (pair.module.find(".experts") != std::string::npos || pair.module.ends_with(".kv_b_proj"))
+      without.push_back(pair.module);
+  }
+  if (without.empty()) return;
+  throw ConfigError(fmt::format(
+      "{} of {} modules have no products with adapters on a GPU yet, such as {}: leave them out "
+      "with --target-modules or --exclude-modules, or use --device cpu",
+      without.size(), form.pairs.size(), without.front()));
 }
 
 void add_adapters(Network& network, const AdapterForm& form, const comm::Mesh& mesh) {

@@ -20,12 +20,12 @@ namespace slime::model {
 class Adapters {
  public:
   /// Points the network's matrices at slots without adapters. Throws ConfigError where its device has no such
-  /// products. Of the network, which outlives it.
+  /// products, or more than one slot and is a GPU. Of the network, which outlives it.
   Adapters(Network& network, int64_t num_slots);
   Adapters(const Adapters&) = delete;
   Adapters& operator=(const Adapters&) = delete;
 
-  /// Between two passes; null: the slot has none.
+  /// Between two passes; null: the slot has none. Throws ConfigError for modules that the device multiplies without.
   void put(int64_t slot, std::shared_ptr<AdapterTensors> tensors);
   const std::shared_ptr<AdapterTensors>& at(int64_t slot) const {
     return slots_[static_cast<size_t>(slot)];
@@ -65,6 +65,10 @@ class Adapters {
   std::vector<std::unique_ptr<kernels::MatrixAdapters>> of_parameter_;
   std::vector<std::shared_ptr<AdapterTensors>> slots_;
 };
+
+/// Throws ConfigError with the modules of the form whose products a GPU computes without pairs: of experts, and of
+/// latent attention's expansion.
+void check_has_gpu_products(const AdapterForm& form);
 
 /// Passes without adapters while it lives.
 class AdaptersOff final {

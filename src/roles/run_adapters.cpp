@@ -117,9 +117,11 @@ void check_dropout(const config::RunConfig& config, const model::AdapterForm& fo
 }  // namespace
 
 model::AdapterForm adapter_form(const config::RunConfig& config, const model::ModelConfig& model) {
-  if (!config.lora_adapter_path.empty())
-    return model::AdapterFile(config.lora_adapter_path.get(), model).form();
-  return model::form_of(adapter_config(config), model);
+  model::AdapterForm form = config.lora_adapter_path.empty()
+                                ? model::form_of(adapter_config(config), model)
+                                : model::AdapterFile(config.lora_adapter_path.get(), model).form();
+  if (config.is_on_gpus()) model::check_has_gpu_products(form);
+  return form;
 }
 
 std::string base_directory(const config::RunConfig& config) {

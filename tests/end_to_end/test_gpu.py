@@ -89,6 +89,31 @@ def test_engine_and_trainer_agree_on_what_was_drawn(work, dtype):
     assert max(differences) < (1e-4 if dtype == "--fp32" else 1e-2)
 
 
+LORA = ["--lora-rank", "8", "--lr", "2e-3"]
+
+
+def test_adapters_have_the_losses_of_the_cpu(work):
+    data, losses = work / "data" / "sft.jsonl", {}
+    for device in ("cpu", "cuda"):
+        run_dir = work / f"lora-{device}"
+        finished(sft_command(work, run_dir, data, rollouts=10, extra=[*SMALL, *LORA, "--device", device]))
+        losses[device] = metric(run_dir, "train/loss")
+    close(losses["cuda"], losses["cpu"], 2e-3)
+    assert losses["cuda"][-1] < losses["cuda"][0]
+
+
+@pytest.mark.parametrize("dtype", ["--fp32", "--bf16"])
+def test_the_engine_samples_with_the_adapter_that_was_trained(work, dtype):
+    """A rate so large that the model without its adapter would be far away after one step."""
+    run_dir = work / f"lora-grpo{dtype}"
+    command = train_command(work, run_dir, rollouts=4, extra=["--device", "cuda", "--lora-rank", "8", "--lr", "5e-2"])
+    command[command.index("--fp32")] = dtype
+    finished(command)
+    differences = metric(run_dir, "train/train_rollout_logprob_abs_diff")
+    assert len(differences) == 4
+    assert max(differences) < (1e-3 if dtype == "--fp32" else 2e-2), differences
+
+
 def test_a_profile_shows_phases_engine_steps_and_kernels(work):
     run_dir = work / "profiled"
     extra = ["--device", "cuda", "--profile", "--profile-step-start", "1", "--profile-step-end", "2"]

@@ -127,7 +127,6 @@ def test_numbers_that_cannot_be_an_adapters_are_refused(work, tmp_path, rank, sa
     [
         (["--target-modules", "q_proj,query"], "no module of the model is"),
         (["--advantage-estimator", "ppo"], "--lora-rank: not with --advantage-estimator ppo"),
-        (["--device", "cuda"], "a GPU has no products with adapters yet"),
         (["--only-train-params-name-list", "norm"], "--target-modules says what is trained"),
         (["--lora-dropout", "0.1", "--recompute-granularity", "full"], "would drop other numbers"),
         (["--lora-rank-pattern", "q_proj"], "EXPRESSION=NUMBER"),
@@ -145,6 +144,15 @@ def test_dropout_of_experts_is_refused(work, tmp_path):
     command[command.index("--hf-checkpoint") + 1] = str(tmp_path / "model")
     done = run_slime(command)
     assert done.returncode == 2 and "not with adapters of experts (model.layers.0.mlp.experts" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_experts_on_a_gpu_are_refused_before_the_run(work, tmp_path):
+    maker = [sys.executable, ROOT / "tools" / "tiny_model.py", tmp_path / "model", "--experts", "4"]
+    subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
+    command = train_command(work, tmp_path / "run", rollouts=1, extra=[*ADAPTER, "--device", "cuda", "--bf16", "--dry-run"])
+    command[command.index("--hf-checkpoint") + 1] = str(tmp_path / "model")
+    done = run_slime(command)
+    assert done.returncode == 2 and "have no products with adapters on a GPU yet, such as model.layers.0.mlp.experts" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 def test_a_rate_for_all_weights_is_told(work, tmp_path):
