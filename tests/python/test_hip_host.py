@@ -1,6 +1,6 @@
 """Host sources of the GPU side compile as HIP by the table of names, against HIP's own headers and stubs of LibTorch's ROCm side.
 
-HIP's headers are those that `./dev hip` installs, or the folder that SLIME_HIP_HEADERS names.
+HIP's headers are those that `./dev hip` installs (tools/build/amd_root.sh), or the folder that SLIME_HIP_HEADERS names.
 """
 
 import os
@@ -25,9 +25,14 @@ HOST = [
 
 
 def hip_headers():
+    """None where `./dev hip` never ran; a folder that is there has them."""
     named = os.environ.get("SLIME_HIP_HEADERS")
-    places = [Path(named)] if named else [*DEPS.glob("hip*/**/include")]
-    return next((place for place in places if (place / "hip" / "hip_runtime_api.h").exists()), None)
+    if not named and not (DEPS / "amd").exists():
+        return None
+    place = Path(named) if named else DEPS / "amd" / "include"
+    header = place / "hip" / "hip_runtime_api.h"
+    assert header.exists(), f"{header} is missing; ./dev hip makes $SLIME_DEPS/amd anew once it is deleted"
+    return place
 
 
 def compiled(source, text=None):
