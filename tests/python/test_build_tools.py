@@ -76,3 +76,18 @@ def test_a_gpu_without_kernels_is_refused_before_anything_is_compiled(tmp_path):
 def test_a_driver_that_says_nothing_leaves_the_default(tmp_path):
     done = architectures(tmp_path, ["'No devices were found'"])
     assert (done.returncode, done.stdout.strip()) == (0, "")
+
+
+def amd_processors(**changes):
+    """What ./dev hip compiles for."""
+    script = 'stop() { echo "$*" >&2; exit 1; }; source tools/build/hip.sh; set -euo pipefail; hip_processors'
+    kept = {name: value for name, value in os.environ.items() if name != "SLIME_HIP_ARCHITECTURES"}
+    return subprocess.run(["bash", "-c", script], cwd=ROOT, env={**kept, **changes}, capture_output=True, text=True)
+
+
+def test_kernels_are_compiled_for_the_amd_gpus_that_are_named():
+    assert amd_processors().stdout.split() == ["gfx942", "gfx950"]
+    assert amd_processors(SLIME_HIP_ARCHITECTURES="gfx950").stdout.split() == ["gfx950"]
+    assert amd_processors(SLIME_HIP_ARCHITECTURES="gfx942,gfx950").stdout.split() == ["gfx942", "gfx950"]
+    done = amd_processors(SLIME_HIP_ARCHITECTURES="gfx942,gfx1100")
+    assert (done.returncode, done.stdout) == (1, "") and '"gfx1100"; there are: gfx942,gfx950' in done.stderr

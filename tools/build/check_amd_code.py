@@ -3,7 +3,8 @@
 a table says.
 
     python3 tools/build/check_amd_code.py TABLE OBJECT...            # prints what is wrong, exits 1 if anything is
-    python3 tools/build/check_amd_code.py --write TABLE OBJECT...    # writes the table anew, where it has become smaller
+    python3 tools/build/check_amd_code.py --write TABLE OBJECT...    # writes the table anew, where it has become smaller;
+                                                                     # lines of processors without an object stay
 
 An object is one of one processor, NAME.gfx942.co. TABLE has a line for each kernel that spills, with the most that one of its
 instances does: `kernel  processor  vector registers  scalar registers`. LLVM's tools are those of $SLIME_LLVM
@@ -104,7 +105,9 @@ def main() -> int:
         print("\n".join(problems), file=sys.stderr)
         return 1
     if writes:
-        write_table(table_path, spills)
+        processors = {path.name.split(".")[-2] for path in objects}
+        others = {key: most for key, most in table.items() if key[1] not in processors}
+        write_table(table_path, others | spills)
     print(f"{count} kernels in {len(objects)} code objects; {len(spills)} lines of spilled registers")
     return 0
 
