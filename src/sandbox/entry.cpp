@@ -288,8 +288,8 @@ const char* name_of_step(int32_t step) {
 
 RunningCommand start_in(int jail, int group, const Person& person, const Command& command,
                         const Limits& limits, Device device) {
-  Pipe word = make_pipe(), leash = make_pipe(), input = make_pipe(), output = make_pipe(),
-       error = make_pipe();
+  const auto pipe = [] { return make_pipe("a pipe for a sandbox"); };
+  Pipe word = pipe(), leash = pipe(), input = pipe(), output = pipe(), error = pipe();
   const Plan plan{.jail = jail,
                   .group = group,
                   .person = person,

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "sandbox/descriptor.h"
+#include "core/descriptor.h"
 #include "sandbox/limits.h"
 
 namespace slime::sandbox {

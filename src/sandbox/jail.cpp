@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "sandbox/write_quietly.h"
 
 namespace slime::sandbox {
 namespace {
@@ -214,7 +215,8 @@ Jail::Jail(const Limits& limits, const std::vector<std::filesystem::path>& reada
 
 void Jail::start(const std::vector<std::string>& options, const std::vector<int>& files,
                  std::chrono::milliseconds patience) {
-  Pipe lifeline = make_pipe(), ready = make_pipe(), errors = make_pipe();
+  const auto pipe = [] { return make_pipe("a pipe for a sandbox"); };
+  Pipe lifeline = pipe(), ready = pipe(), errors = pipe();
   // A file, not a pipe: a pipe whose reader is killed would end bwrap before it lets its child go on,
   // and that child would wait for ever.
   const Descriptor about = memory_file("");

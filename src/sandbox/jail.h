@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "sandbox/descriptor.h"
+#include "core/descriptor.h"
 #include "sandbox/entry.h"
 #include "sandbox/gpu.h"
 #include "sandbox/kernel_memory.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "sandbox/descriptor.h"
+#include "core/descriptor.h"
 #include "sandbox/entry.h"
 
 namespace slime::sandbox {

@@ -17,8 +17,8 @@
 #include <string>
 #include <utility>
 
+#include "core/descriptor.h"
 #include "core/expected.h"
-#include "sandbox/descriptor.h"
 
 namespace slime::sandbox {
 

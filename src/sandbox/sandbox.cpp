@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "sandbox/usage.h"
+#include "sandbox/write_quietly.h"
 
 namespace slime::sandbox {
 namespace {

@@ -1,7 +1,10 @@
-#include "sandbox/descriptor.h"
+#include "sandbox/write_quietly.h"
 
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 namespace slime::sandbox {
 

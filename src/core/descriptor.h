@@ -7,11 +7,10 @@
 
 #include <array>
 #include <cerrno>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
-namespace slime::sandbox {
+namespace slime {
 
 class Descriptor final {
  public:
@@ -34,19 +33,17 @@ class Descriptor final {
   int number_ = -1;
 };
 
-/// Both ends close on exec.
+/// Its ends close on exec.
 struct Pipe {
   Descriptor read;
   Descriptor write;
 };
-inline Pipe make_pipe() {
+/// Throws std::system_error with its purpose: "a pipe to a child".
+inline Pipe make_pipe(const char* purpose) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw std::system_error(errno, std::generic_category(), "a pipe for a sandbox");
+    throw std::system_error(errno, std::generic_category(), purpose);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-/// write(2) without the signal of a pipe that nobody reads, which would end this program.
-ssize_t write_quietly(int descriptor, std::string_view bytes);
-
-}  // namespace slime::sandbox
+}  // namespace slime
