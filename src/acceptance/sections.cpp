@@ -1,28 +1,24 @@
 #include "acceptance/sections.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include "acceptance/child_process.h"
 #include "acceptance/gpu_sections.h"
 #include "acceptance/kernel_twins.h"
 #include "acceptance/tiny_run.h"
 #include "core/error.h"
+#include "core/temporary_folder.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/processor.h"
 #include "kernels/gpu/gpu.h"
 
 namespace slime::acceptance {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kPatience{1200};
 constexpr int kProcessesOfGraphs = 10;
@@ -36,29 +32,6 @@ void describe_processor(const Tell& tell) {
                                            : "no AVX2";
   tell({.section = "device", .what = "processor", .kind = Figure::Kind::kTold, .text = widest});
 }
-
-/// A folder with a name of its own, which goes with its files unless it is kept.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (fs::temp_directory_path() / "slime-check-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr)
-      throw ConfigError(fmt::format("{}: no folder can be made there", pattern));
-    path_ = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!is_kept_) fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const fs::path& path() const { return path_; }
-  void keep() { is_kept_ = true; }
-
- private:
-  fs::path path_;
-  bool is_kept_ = false;
-};
 
 void run_in_child(const std::string& program, const std::string& section, const CheckPlan& plan,
                   const Tell& tell) {
@@ -115,7 +88,7 @@ std::vector<Figure> check_device(const std::string& program, const CheckPlan& pl
     tell(figure);
   };
   for (const std::string& section : sections_of(plan)) run_in_child(program, section, plan, keep);
-  ScratchFolder scratch;
+  TemporaryFolder scratch("slime-check");
   check_training({.program = program,
                   .device = plan.device,
                   .is_quick = plan.is_quick,

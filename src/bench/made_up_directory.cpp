@@ -2,11 +2,9 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <string>
-#include <system_error>
 
 #include "bench/workload.h"
 #include "core/json.h"
@@ -16,8 +14,7 @@
 namespace slime::bench {
 namespace fs = std::filesystem;
 
-MadeUpDirectory::MadeUpDirectory(const MadeUpDirectoryOptions& options)
-    : root_(fs::temp_directory_path() / fmt::format("slime-bench-{}", ::getpid())) {
+MadeUpDirectory::MadeUpDirectory(const MadeUpDirectoryOptions& options) {
   const model::ModelConfig shape = read_shape(options.shape);
   fs::create_directories(model());
   if (options.has_weights) {
@@ -36,11 +33,6 @@ MadeUpDirectory::MadeUpDirectory(const MadeUpDirectoryOptions& options)
       text += static_cast<char>('a' + (i * 7 + static_cast<int64_t>(text.size()) * 13) % 26);
     file << json_text(json::object{{"input", text}}) << "\n";
   }
-}
-
-MadeUpDirectory::~MadeUpDirectory() {
-  std::error_code ignored;
-  fs::remove_all(root_, ignored);
 }
 
 }  // namespace slime::bench

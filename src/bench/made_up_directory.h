@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "bench/made_up_model.h"
+#include "core/temporary_folder.h"
 
 namespace slime::bench {
 
@@ -20,16 +21,13 @@ struct MadeUpDirectoryOptions {
 class MadeUpDirectory final {
  public:
   explicit MadeUpDirectory(const MadeUpDirectoryOptions& options);
-  ~MadeUpDirectory();
-  MadeUpDirectory(const MadeUpDirectory&) = delete;
-  MadeUpDirectory& operator=(const MadeUpDirectory&) = delete;
 
-  const std::filesystem::path& path() const { return root_; }  // for other files too
-  std::filesystem::path model() const { return root_ / "model"; }
-  std::filesystem::path prompts() const { return root_ / "prompts.jsonl"; }
+  const std::filesystem::path& path() const { return root_.path(); }  // for other files too
+  std::filesystem::path model() const { return path() / "model"; }
+  std::filesystem::path prompts() const { return path() / "prompts.jsonl"; }
 
  private:
-  std::filesystem::path root_;
+  TemporaryFolder root_{"slime-bench"};
 };
 
 }  // namespace slime::bench

@@ -1,7 +1,6 @@
 /// What a call of a user's Python function costs: rewards through plug-in hosts, as a run makes them.
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
+#include "core/temporary_folder.h"
 #include "plugin/hosts.h"
 #include "plugin/reward.h"
 
@@ -30,27 +30,6 @@ struct PluginOptions {
 
 constexpr const char* kReward = "async def reward(args, sample, **kwargs):\n    return 1.0\n";
 constexpr std::chrono::seconds kTimeout{600};
-
-/// Deleted with everything in it.
-class Folder {
- public:
-  Folder()
-      : path_(std::filesystem::temp_directory_path() /
-              fmt::format("slime-bench-plugin-{}", ::getpid())) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  const std::filesystem::path path_;
-};
 
 Sample scored_sample(int64_t ordinal, int64_t response_tokens) {
   const auto length = static_cast<std::size_t>(response_tokens);
@@ -86,7 +65,7 @@ double seconds_of_calls(plugin::Hosts& hosts, const PluginOptions& options) {
 }
 
 void measure_plugin_calls(const PluginOptions& options) {
-  const Folder folder;
+  const TemporaryFolder folder("slime-bench-plugin");
   const std::filesystem::path file = folder.path() / "rewards.py";
   std::ofstream(file) << kReward;
   plugin::Hosts hosts({.python = options.python,

@@ -2,13 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <future>
-#include <memory>
 #include <optional>
 
 #include "cli/options.h"
@@ -16,6 +12,7 @@
 #include "core/error.h"
 #include "core/json_lines.h"
 #include "core/secret_urls.h"
+#include "core/temporary_folder.h"
 #include "net/http_client.h"
 #include "plugin/hosts.h"
 #include "plugin/reward.h"
@@ -32,23 +29,14 @@ class ReferencePackage {
  public:
   ReferencePackage(const std::string& python, double timeout_seconds)
       : timeout_(timeout_seconds),
-        logs_(std::filesystem::temp_directory_path() / fmt::format("slime-score-{}", ::getpid())),
-        hosts_(std::make_unique<plugin::Hosts>(
-            plugin::HostsConfig{.python = python,
-                                .logs = logs_,
-                                .flags = {{"rm_type", "math_verify"}},
-                                .hooks = {{"reward", std::string(config::kMathVerifyReward)}}})) {}
-  ReferencePackage(const ReferencePackage&) = delete;
-  ReferencePackage& operator=(const ReferencePackage&) = delete;
-  ~ReferencePackage() {
-    hosts_.reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(logs_, ignored);
-  }
+        hosts_({.python = python,
+                .logs = logs_.path(),
+                .flags = {{"rm_type", "math_verify"}},
+                .hooks = {{"reward", std::string(config::kMathVerifyReward)}}}) {}
 
   Expected<json::value> score(const Sample& sample) {
     std::promise<Expected<Sample>> scored;
-    plugin::score(*hosts_, 0, timeout_, sample, {},
+    plugin::score(hosts_, 0, timeout_, sample, {},
                   [&scored](Expected<Sample> answer) { scored.set_value(std::move(answer)); });
     const Expected<Sample> answer = scored.get_future().get();
     if (!answer) return tl::make_unexpected(answer.error());
@@ -57,8 +45,8 @@ class ReferencePackage {
 
  private:
   const std::chrono::duration<double> timeout_;
-  const std::filesystem::path logs_;
-  std::unique_ptr<plugin::Hosts> hosts_;
+  const TemporaryFolder logs_{"slime-score"};  // it outlives the host
+  plugin::Hosts hosts_;
 };
 
 }  // namespace

@@ -7,10 +7,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <random>
@@ -30,6 +28,7 @@
 #include "core/divide_up.h"
 #include "core/error.h"
 #include "core/folder_name.h"
+#include "core/temporary_folder.h"
 #include "engine/cache_shape.h"
 #include "engine/chat/chat_model.h"
 #include "engine/engine.h"
@@ -93,32 +92,11 @@ std::vector<std::string> architectures_of(const model::ModelConfig& config) {
   return names;
 }
 
-/// For what further ranks print, as long as they run: of one that fails the last lines are shown.
-class LogFolder final {
- public:
-  LogFolder() : path_((std::filesystem::temp_directory_path() / "slime_serve_XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr)
-      throw ConfigError(fmt::format("{}: no folder for logs: {}", path_, std::strerror(errno)));
-  }
-  ~LogFolder() { remove(); }
-  LogFolder(const LogFolder&) = delete;
-  LogFolder& operator=(const LogFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  void remove() const {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-
- private:
-  std::string path_;
-};
-
-/// The further ranks of an engine of several.
+/// The further ranks of an engine of several. What they print is in `logs`: of one that fails the last lines are shown.
 std::unique_ptr<roles::EngineRanks> start_ranks(const ServeOptions& options,
                                                 const std::string& dtype,
                                                 const model::ModelConfig& model, int num_threads,
-                                                const LogFolder& logs, const Clock& clock) {
+                                                const TemporaryFolder& logs, const Clock& clock) {
   roles::check_engine_ranks(model, options.tp_size, "--tp-size");
   const auto on_lost = [&logs](const std::string& why) {
     logs.remove();
@@ -244,10 +222,10 @@ int serve(std::span<const std::string> arguments) {
   const auto tokenizer =
       options.skip_tokenizer_init ? nullptr : open_tokenizer(tokenizer_of(options));
   if (tokenizer == nullptr) tell_flags_without_chat(options);
-  std::optional<LogFolder> logs;
+  std::optional<TemporaryFolder> logs;
   std::unique_ptr<roles::EngineRanks> ranks;
   if (options.tp_size > 1) {
-    logs.emplace();
+    logs.emplace("slime-serve");
     const int threads = std::max(1, at::get_num_threads() / options.tp_size);
     at::set_num_threads(threads);  // ranks of one host share its cores
     ranks = start_ranks(options, dtype, config, threads, *logs, clock);

@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +16,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/temporary_folder.h"
 #include "engine/engine.h"
 #include "evaluate/sample_file.h"
 #include "loop/evaluation.h"
@@ -36,22 +36,6 @@ namespace slime::evaluate {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// For what users' functions print, as long as the evaluation runs.
-class LogFolder final {
- public:
-  LogFolder() : path_(fs::temp_directory_path() / fmt::format("slime-eval-{}", ::getpid())) {}
-  ~LogFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  LogFolder(const LogFolder&) = delete;
-  LogFolder& operator=(const LogFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  const fs::path path_;
-};
 
 /// Flags that say where and how fast, and change no sample.
 const std::set<std::string, std::less<>> kPlaces{
@@ -128,7 +112,7 @@ EvaluationResult evaluate(const config::ParsedFlags& flags, const EvaluateOption
   const at::NoGradGuard no_gradients;
   const config::RunConfig& config = flags.config;
   const SystemClock clock;
-  const LogFolder logs;
+  const TemporaryFolder logs("slime-eval");  // of what users' functions print
   const auto today = std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds()));
   const setup::ModelText text = setup::load_model_text(
       config.hf_checkpoint, roles::needs_template(config, /*evaluates=*/true), today);

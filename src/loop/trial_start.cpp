@@ -24,6 +24,7 @@
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/temporary_folder.h"
 #include "loop/branches.h"
 #include "loop/start_point.h"
 #include "loop/translations.h"
@@ -191,27 +192,6 @@ void read_first_rows(config::ParsedFlags& flags, Sentences& problems) {
 }
 
 /// A folder of this process, deleted with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "slime-dry-run-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr)
-      throw ConfigError(
-          fmt::format("{}: no folder can be made", fs::temp_directory_path().string()));
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 /// Functions and libraries, as the run would import them.
 bool import_all(config::ParsedFlags& flags, Sentences& problems) {
   const config::RunConfig& config = flags.config;
@@ -220,7 +200,7 @@ bool import_all(config::ParsedFlags& flags, Sentences& problems) {
     for (const config::EvalSetConfig& set : eval_sets(config))
       if (!set.custom_rm_path.empty()) eval_rewards.push_back(set.custom_rm_path);
   }
-  const TemporaryFolder logs;
+  const TemporaryFolder logs("slime-dry-run");
   attempt(problems, [&] {
     for (const std::string& note : plugin::import_functions(config, eval_rewards, logs.path()))
       flags.warnings.push_back(note);

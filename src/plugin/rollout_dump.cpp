@@ -50,23 +50,9 @@ bool is_torch_file(const std::filesystem::path& path) {
 
 ReadableDump::ReadableDump(const std::filesystem::path& path) : path_(path) {
   if (!is_torch_file(path)) return;
-  std::string name = (std::filesystem::temp_directory_path() / "slime-dump-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr)
-    throw ConfigError(fmt::format("{}: no folder can be made for its conversion", name));
-  folder_ = name;
-  path_ = folder_ / "samples.jsonl";
-  try {
-    convert_rollout_dump(path, path_);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-    throw;
-  }
-}
-
-ReadableDump::~ReadableDump() {
-  std::error_code ignored;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  folder_.emplace("slime-dump");
+  path_ = folder_->path() / "samples.jsonl";
+  convert_rollout_dump(path, path_);
 }
 
 void convert_rollout_dump(const std::filesystem::path& from, const std::filesystem::path& to) {

@@ -4,6 +4,9 @@
 /// (slime.checkpoints.rollout_dump), which runs nothing that a file names.
 
 #include <filesystem>
+#include <optional>
+
+#include "core/temporary_folder.h"
 
 namespace slime::plugin {
 
@@ -19,13 +22,11 @@ void convert_rollout_dump(const std::filesystem::path& from, const std::filesyst
 class ReadableDump final {
  public:
   explicit ReadableDump(const std::filesystem::path& path);
-  ~ReadableDump();
-  ReadableDump(const ReadableDump&) = delete;
-  ReadableDump& operator=(const ReadableDump&) = delete;
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  std::filesystem::path path_, folder_;
+  std::optional<TemporaryFolder> folder_;
+  std::filesystem::path path_;
 };
 
 }  // namespace slime::plugin
