@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "acceptance/child_process.h"
+#include "acceptance/child_problem.h"
 #include "acceptance/gpu_sections.h"
 #include "acceptance/kernel_twins.h"
 #include "acceptance/tiny_run.h"
@@ -37,12 +37,12 @@ void run_in_child(const std::string& program, const std::string& section, const 
                   const Tell& tell) {
   std::vector<std::string> words{program, "check", "--device", plan.device, "--section", section};
   if (plan.is_quick) words.emplace_back("--quick");
-  const std::string problem =
-      run_child({.words = words, .patience = kPatience, .on_line = [&](const std::string& line) {
-                   const std::optional<json::value> value = try_parse_json(line);
-                   if (!value || !value->is_object()) return;  // of a library
-                   tell(figure_of(value->as_object()));
-                 }});
+  const std::string problem = problem_of_child(
+      {.words = words, .patience = kPatience, .on_line = [&](const std::string& line) {
+         const std::optional<json::value> value = try_parse_json(line);
+         if (!value || !value->is_object()) return;  // of a library
+         tell(figure_of(value->as_object()));
+       }});
   if (problem.empty()) return;
   tell({.section = section,
         .what = "the process of this section",

@@ -9,7 +9,7 @@
 #include <limits>
 #include <utility>
 
-#include "acceptance/child_process.h"
+#include "acceptance/child_problem.h"
 #include "acceptance/tiny_model.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -125,12 +125,13 @@ class Runs {
                                    "--seed",
                                    "1"};
     words.insert(words.end(), more.begin(), more.end());
-    const std::string problem = run_child(
-        {.words = words,
-         .patience = kPatienceOfARun,
-         .on_line =
-             [&log](const std::string& line) { std::ofstream(log, std::ios::app) << line << "\n"; },
-         .log = log});
+    const std::string problem = problem_of_child({.words = words,
+                                                  .patience = kPatienceOfARun,
+                                                  .error_log = log,
+                                                  .on_line = [&log](const std::string& line) {
+                                                    std::ofstream(log, std::ios::app)
+                                                        << line << "\n";
+                                                  }});
     if (problem.empty()) return folder / "metrics.jsonl";
     tell_({.section = "training",
            .what = fmt::format("slime train, {}", name),

@@ -1,13 +1,7 @@
 #include "plugin/environment.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -15,6 +9,7 @@
 
 #include "config/problems.h"
 #include "config/rules.h"
+#include "core/child_process.h"
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/json.h"
@@ -31,41 +26,16 @@ constexpr const char* kRewardField = "reward";
 
 /// All that it writes to its standard output; its standard error is this program's.
 std::string output_of(std::vector<std::string> words) {
-  std::array<int, 2> out{};
-  if (::pipe2(out.data(), O_CLOEXEC) != 0)
-    throw ConfigError(fmt::format("--environment: no pipe: {}", std::strerror(errno)));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  std::vector<std::string> environment = python_environment();
-  const auto pointers = [](std::vector<std::string>& texts) {
-    std::vector<char*> all;
-    for (std::string& text : texts) all.push_back(text.data());
-    all.push_back(nullptr);
-    return all;
-  };
-  pid_t child = -1;
-  const int error = posix_spawnp(&child, words.front().c_str(), &actions, nullptr,
-                                 pointers(words).data(), pointers(environment).data());
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(out[1]);
-  std::string text;
-  std::array<char, 4096> part{};
-  while (error == 0 && text.size() < kLongestAnswer) {
-    const ssize_t count = ::read(out[0], part.data(), part.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    text.append(part.data(), static_cast<std::size_t>(count));
+  const ChildPlan plan{.words = std::move(words),
+                       .is_on_path = true,
+                       .environment = python_environment(),
+                       .most_bytes = kLongestAnswer};
+  ChildEnd end = run_child(plan);
+  if (end.how == ChildEnd::How::kNotStarted) {
+    throw ConfigError(fmt::format("--plugin-python {}: cannot be started: {}", plan.words.front(),
+                                  std::strerror(end.number)));
   }
-  ::close(out[0]);
-  if (error != 0) {
-    throw ConfigError(fmt::format("--plugin-python {}: cannot be started: {}", words.front(),
-                                  std::strerror(error)));
-  }
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  return text;
+  return std::move(end.text);
 }
 
 /// What python/slime/environments/__main__.py answers.

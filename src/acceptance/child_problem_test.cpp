@@ -1,4 +1,4 @@
-#include "acceptance/child_process.h"
+#include "acceptance/child_problem.h"
 
 #include <gtest/gtest.h>
 
@@ -13,29 +13,30 @@ ChildPlan shell(const std::string& script, std::vector<std::string>* lines = nul
   return plan;
 }
 
-TEST(ChildProcess, GivesTheLinesOfItsOutput) {
+TEST(ChildProblem, GivesTheLinesOfItsOutput) {
   std::vector<std::string> lines;
-  EXPECT_EQ(run_child(shell("echo one; echo two", &lines)), "");
+  EXPECT_EQ(problem_of_child(shell("echo one; echo two", &lines)), "");
   EXPECT_EQ(lines, (std::vector<std::string>{"one", "two"}));
 }
 
 /// As a process ends whose GPU has faulted.
-TEST(ChildProcess, KeepsWhatItSaidBeforeASignalEndedIt) {
+TEST(ChildProblem, KeepsWhatItSaidBeforeASignalEndedIt) {
   std::vector<std::string> lines;
-  EXPECT_EQ(run_child(shell("echo one; kill -ABRT $$", &lines)), "ended by signal 6");
+  EXPECT_EQ(problem_of_child(shell("echo one; kill -ABRT $$", &lines)), "ended by signal 6");
   EXPECT_EQ(lines, std::vector<std::string>{"one"});
 }
 
-TEST(ChildProcess, SaysItsExitCode) { EXPECT_EQ(run_child(shell("exit 3")), "exit code 3"); }
+TEST(ChildProblem, SaysItsExitCode) { EXPECT_EQ(problem_of_child(shell("exit 3")), "exit code 3"); }
 
-TEST(ChildProcess, IsKilledWhenItsTimeIsOver) {
+TEST(ChildProblem, IsKilledWhenItsTimeIsOver) {
   ChildPlan plan = shell("exec sleep 100");
   plan.patience = std::chrono::seconds(1);
-  EXPECT_EQ(run_child(plan), "took more than 1 s");
+  EXPECT_EQ(problem_of_child(plan), "took more than 1 s");
 }
 
-TEST(ChildProcess, OfEndlessLinesIsEnded) {
-  EXPECT_EQ(run_child(shell("exec tr '\\0' 'x' < /dev/zero")), "printed a line that is no figure");
+TEST(ChildProblem, OfEndlessLinesIsEnded) {
+  EXPECT_EQ(problem_of_child(shell("exec tr '\\0' 'x' < /dev/zero")),
+            "printed a line that is no figure");
 }
 
 }  // namespace
