@@ -73,17 +73,13 @@ void Comparison::told(const std::string& what, const std::string& text) const {
 
 Tensor wide(const Tensor& x) { return x.defined() ? x.to(at::kCPU).to(at::kDouble) : x; }
 
-std::string name_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return "float32";
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kHalf:
-      return "float16";
-    default:
-      return at::toString(type);
-  }
+double rounding(at::ScalarType type) {
+  return type == at::kFloat ? 5e-6 : type == at::kBFloat16 ? 4e-3 : 5e-4;
+}
+
+const kernels::cpu::ReferenceDevice& reference() {
+  static const kernels::cpu::ReferenceDevice device;
+  return device;
 }
 
 }  // namespace slime::acceptance

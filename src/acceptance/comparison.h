@@ -8,6 +8,7 @@
 
 #include "acceptance/figure.h"
 #include "core/tensor.h"
+#include "kernels/cpu/reference.h"
 #include "kernels/device.h"
 
 namespace slime::acceptance {
@@ -48,7 +49,9 @@ class Comparison final {
 
 /// Float64 on the host; an undefined tensor stays what it is.
 Tensor wide(const Tensor& x);
-/// "float32", "bfloat16", "float16".
-std::string name_of(at::ScalarType type);
+/// One rounding of a result of this precision, and float32 sums inside.
+double rounding(at::ScalarType type);
+/// The plain operations, which take numbers of wide().
+const kernels::cpu::ReferenceDevice& reference();
 
 }  // namespace slime::acceptance

@@ -1,44 +1,29 @@
 #include "acceptance/figure.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
-#include <utility>
 
-#include "core/error.h"
+#include "core/field_reader.h"
 
 namespace slime::acceptance {
 namespace {
 
-std::string_view word_of(Figure::Kind kind) {
-  switch (kind) {
-    case Figure::Kind::kCompared:
-      return "compared";
-    case Figure::Kind::kTold:
-      return "told";
-    case Figure::Kind::kProblem:
-      return "problem";
-  }
-  return "";
+/// In the order of Figure::Kind.
+constexpr auto kKinds = std::to_array<std::string_view>({"compared", "told", "problem"});
+
+std::string_view word_of(Figure::Kind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
+
+Figure::Kind kind_in(const FieldReader& fields) {
+  const std::string word = *fields.one_of("kind", kKinds);
+  return static_cast<Figure::Kind>(std::ranges::find(kKinds, word) - kKinds.begin());
 }
 
-Figure::Kind kind_of(std::string_view word) {
-  for (const auto kind : {Figure::Kind::kCompared, Figure::Kind::kTold, Figure::Kind::kProblem})
-    if (word == word_of(kind)) return kind;
-  throw ConfigError("a figure is compared, told or a problem");
-}
-
-std::string text_in(const json::object& object, std::string_view key) {
-  const json::value* value = object.if_contains(key);
-  if (value == nullptr || !value->is_string())
-    throw ConfigError("a figure has no text \"" + std::string(key) + "\"");
-  return std::string(value->as_string());
-}
-
-double number_in(const json::object& object, std::string_view key) {
-  const json::value* value = object.if_contains(key);
-  if (value == nullptr || !value->is_number())
-    throw ConfigError("a figure has no number \"" + std::string(key) + "\"");
-  return value->to_number<double>();
+/// Infinity is one.
+double number_in(const FieldReader& fields, std::string_view name) {
+  const json::value* value = fields.find(name);
+  if (value != nullptr && value->is_number()) return value->to_number<double>();
+  return *fields.number(name);
 }
 
 }  // namespace
@@ -72,14 +57,15 @@ json::object to_json(const Figure& figure) {
 
 Figure figure_of(const json::object& object) {
   Figure figure;
-  figure.section = text_in(object, "section");
-  figure.what = text_in(object, "what");
-  figure.kind = kind_of(text_in(object, "kind"));
+  const FieldReader fields = FieldReader(object, "a figure: ").required();
+  figure.section = *fields.text("section");
+  figure.what = *fields.text("what");
+  figure.kind = kind_in(fields);
   if (figure.kind == Figure::Kind::kCompared) {
-    figure.value = number_in(object, "value");
-    figure.most = number_in(object, "most");
+    figure.value = number_in(fields, "value");
+    figure.most = number_in(fields, "most");
   } else {
-    figure.text = text_in(object, "text");
+    figure.text = *fields.text("text");
   }
   return figure;
 }

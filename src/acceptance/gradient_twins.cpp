@@ -9,28 +9,20 @@
 #include "kernels/adamw.h"
 #include "kernels/cpu/adamw.h"
 #include "kernels/cpu/reference.h"
+#include "model/save.h"
 
 namespace slime::acceptance {
 namespace {
 
 using kernels::RotaryShape;
 
-const kernels::cpu::ReferenceDevice& exact_kernels() {
-  static const kernels::cpu::ReferenceDevice device;
-  return device;
-}
-
-/// Roundings of the result, and float32 sums inside.
-double roundings(at::ScalarType type) {
-  return type == at::kFloat ? 1e-5 : type == at::kBFloat16 ? 8e-3 : 1e-3;
-}
-
 /// Of gradients of weights, which are added in float32.
 constexpr double kSummed = 2e-5;
 
 void compare_norm_gradients(const Comparison& beside, at::ScalarType type, int64_t rows,
                             int64_t hidden) {
-  const std::string what = fmt::format("rms_norm_backward {} {} x {}", name_of(type), rows, hidden);
+  const std::string what =
+      fmt::format("rms_norm_backward {} {} x {}", model::dtype_word(type), rows, hidden);
   beside.attempt(what, [&] {
     const Tensor x = beside.numbers({rows, hidden}, type),
                  dy = beside.numbers({rows, hidden}, type);
@@ -41,32 +33,34 @@ void compare_norm_gradients(const Comparison& beside, at::ScalarType type, int64
     beside.near(what,
                 device.rms_norm_backward(beside.there(dy), beside.there(x), beside.there(weight),
                                          1e-6, grad),
-                exact_kernels().rms_norm_backward(wide(dy), wide(x), wide(weight), 1e-6, exact),
-                roundings(type));
+                reference().rms_norm_backward(wide(dy), wide(x), wide(weight), 1e-6, exact),
+                2 * rounding(type));
     beside.near(what + ", weight", grad, exact, kSummed);
     beside.near("add_" + what,
                 device.add_rms_norm_backward(beside.there(dsum), beside.there(dy), beside.there(x),
                                              beside.there(weight), 1e-6, Tensor()),
-                exact_kernels().add_rms_norm_backward(wide(dsum), wide(dy), wide(x), wide(weight),
-                                                      1e-6, Tensor()),
-                roundings(type));
+                reference().add_rms_norm_backward(wide(dsum), wide(dy), wide(x), wide(weight), 1e-6,
+                                                  Tensor()),
+                2 * rounding(type));
   });
 }
 
 void compare_activation_gradient(const Comparison& beside, at::ScalarType type, int64_t rows,
                                  int64_t width) {
-  const std::string what = fmt::format("swiglu_backward {} {} x {}", name_of(type), rows, width);
+  const std::string what =
+      fmt::format("swiglu_backward {} {} x {}", model::dtype_word(type), rows, width);
   beside.attempt(what, [&] {
     const Tensor x = beside.numbers({rows, 2 * width}, type),
                  dy = beside.numbers({rows, width}, type);
     beside.near(what, beside.side().device.swiglu_backward(beside.there(dy), beside.there(x)),
-                exact_kernels().swiglu_backward(wide(dy), wide(x)), roundings(type));
+                reference().swiglu_backward(wide(dy), wide(x)), 2 * rounding(type));
   });
 }
 
 void compare_product_gradients(const Comparison& beside, at::ScalarType type, int64_t rows,
                                int64_t inputs, int64_t outputs) {
-  const std::string shape = fmt::format("{} {} x {} x {}", name_of(type), rows, inputs, outputs);
+  const std::string shape =
+      fmt::format("{} {} x {} x {}", model::dtype_word(type), rows, inputs, outputs);
   beside.attempt("gradients of linear " + shape, [&] {
     const kernels::Device& device = beside.side().device;
     const Tensor x = beside.numbers({rows, inputs}, type),
@@ -74,7 +68,7 @@ void compare_product_gradients(const Comparison& beside, at::ScalarType type, in
     const Tensor weight = beside.numbers({outputs, inputs}, type);
     beside.near("linear_input_grad " + shape,
                 device.linear_input_grad(beside.there(dy), beside.there(weight)),
-                exact_kernels().linear_input_grad(wide(dy), wide(weight)), roundings(type));
+                reference().linear_input_grad(wide(dy), wide(weight)), 2 * rounding(type));
     const Tensor start = beside.numbers({outputs, inputs}, at::kFloat);
     const Tensor grad = beside.there(start).clone();
     device.add_linear_weight_grad_(grad, beside.there(dy), beside.there(x));
@@ -86,8 +80,8 @@ void compare_product_gradients(const Comparison& beside, at::ScalarType type, in
 void compare_rotation_gradient(const Comparison& beside, at::ScalarType type, int64_t rows,
                                const RotaryShape& shape) {
   const int64_t dim = shape.head_dim, heads = shape.num_heads + 2 * shape.num_kv_heads;
-  const std::string what = fmt::format("norm_rotate_backward {} {} x {} heads of {}", name_of(type),
-                                       rows, shape.num_heads, dim);
+  const std::string what = fmt::format("norm_rotate_backward {} {} x {} heads of {}",
+                                       model::dtype_word(type), rows, shape.num_heads, dim);
   beside.attempt(what, [&] {
     const Tensor x = beside.numbers({rows, heads * dim}, type),
                  dy = beside.numbers({rows, heads * dim}, type);
@@ -102,9 +96,9 @@ void compare_rotation_gradient(const Comparison& beside, at::ScalarType type, in
         beside.side().device.norm_rotate_backward(
             beside.there(dy), beside.there(x), beside.there(positions), beside.there(q),
             beside.there(k), beside.there(cosine), beside.there(sine), shape, dq, dk),
-        exact_kernels().norm_rotate_backward(wide(dy), wide(x), positions, wide(q), wide(k),
-                                             wide(cosine), wide(sine), shape, dq_exact, dk_exact),
-        roundings(type));
+        reference().norm_rotate_backward(wide(dy), wide(x), positions, wide(q), wide(k),
+                                         wide(cosine), wide(sine), shape, dq_exact, dk_exact),
+        2 * rounding(type));
     beside.near(what + ", norm of queries", dq, dq_exact, kSummed);
     beside.near(what + ", norm of keys", dk, dk_exact, kSummed);
   });
@@ -121,14 +115,14 @@ void compare_softmax(const Comparison& beside, int64_t vocabulary) {
     for (Tensor& x : a) x = beside.there(at::empty({rows}));
     for (Tensor& x : b) x = at::empty({rows}, at::kDouble);
     device.softmax_statistics(beside.there(logits), beside.there(target), 0.7, a[0], a[1], a[2]);
-    exact_kernels().softmax_statistics(wide(logits), target, 0.7, b[0], b[1], b[2]);
+    reference().softmax_statistics(wide(logits), target, 0.7, b[0], b[1], b[2]);
     constexpr std::array kNames{"log-prob", "entropy", "logsumexp"};
     // The entropy is the difference of float32 numbers some ten times its size.
     for (std::size_t i = 0; i < a.size(); ++i)
       beside.near(what + ", " + kNames[i], a[i], b[i], i == 1 ? 2e-5 : 5e-6);
     const Tensor dlogprob = at::randn({rows}), dentropy = at::randn({rows});
-    const Tensor exact = exact_kernels().softmax_gradient(
-        wide(logits), target, {0.7}, b[2], b[1], wide(dlogprob), wide(dentropy), at::kDouble);
+    const Tensor exact = reference().softmax_gradient(wide(logits), target, {0.7}, b[2], b[1],
+                                                      wide(dlogprob), wide(dentropy), at::kDouble);
     beside.near(
         fmt::format("softmax_gradient 19 x {}", vocabulary),
         device.softmax_gradient(beside.there(logits).clone(), beside.there(target), {0.7}, a[2],

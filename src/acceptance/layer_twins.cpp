@@ -8,6 +8,7 @@
 
 #include "acceptance/kernel_twins.h"
 #include "kernels/cpu/reference.h"
+#include "model/save.h"
 
 namespace slime::acceptance {
 namespace {
@@ -15,23 +16,13 @@ namespace {
 using kernels::RotaryShape;
 using kernels::Segment;
 
-const kernels::cpu::ReferenceDevice& reference() {
-  static const kernels::cpu::ReferenceDevice device;
-  return device;
-}
-
-/// One rounding of the result, and float32 sums inside.
-double rounding(at::ScalarType type) {
-  return type == at::kFloat ? 5e-6 : type == at::kBFloat16 ? 4e-3 : 5e-4;
-}
-
 /// Probabilities are rounded once more.
 double rounding_of_attention(at::ScalarType type) {
   return type == at::kFloat ? 1e-5 : type == at::kBFloat16 ? 1.6e-2 : 2e-3;
 }
 
 std::string sized(const char* name, at::ScalarType type, int64_t rows, int64_t width) {
-  return fmt::format("{} {} {} x {}", name, name_of(type), rows, width);
+  return fmt::format("{} {} {} x {}", name, model::dtype_word(type), rows, width);
 }
 
 void compare_norms(const Comparison& beside, at::ScalarType type, int64_t rows, int64_t hidden) {
@@ -81,7 +72,8 @@ void compare_products(const Comparison& beside, at::ScalarType type, int64_t row
   const Tensor x = beside.numbers({rows, inputs}, type);
   const Tensor weight = beside.numbers({outputs, inputs}, type),
                bias = beside.numbers({outputs}, type);
-  const std::string shape = fmt::format("{} {} x {} x {}", name_of(type), rows, inputs, outputs);
+  const std::string shape =
+      fmt::format("{} {} x {} x {}", model::dtype_word(type), rows, inputs, outputs);
   const Tensor exact = reference().linear(wide(x), wide(weight), {});
   beside.attempt("linear " + shape, [&] {
     beside.near("linear " + shape,
@@ -97,7 +89,7 @@ void compare_products(const Comparison& beside, at::ScalarType type, int64_t row
 void compare_gated_product(const Comparison& beside, at::ScalarType type, int64_t rows,
                            int64_t inputs, int64_t width) {
   const std::string what =
-      fmt::format("gated_linear {} {} x {} x {}", name_of(type), rows, inputs, width);
+      fmt::format("gated_linear {} {} x {} x {}", model::dtype_word(type), rows, inputs, width);
   beside.attempt(what, [&] {
     const Tensor x = beside.numbers({rows, inputs}, type);
     const Tensor weight =
@@ -113,8 +105,8 @@ void compare_gated_product(const Comparison& beside, at::ScalarType type, int64_
 void compare_rotation(const Comparison& beside, at::ScalarType type, int64_t rows,
                       const RotaryShape& shape) {
   const int64_t dim = shape.head_dim, heads = shape.num_heads + 2 * shape.num_kv_heads;
-  const std::string what =
-      fmt::format("norm_rotate {} {} x {} heads of {}", name_of(type), rows, shape.num_heads, dim);
+  const std::string what = fmt::format("norm_rotate {} {} x {} heads of {}",
+                                       model::dtype_word(type), rows, shape.num_heads, dim);
   beside.attempt(what, [&] {
     const Tensor x = beside.numbers({rows, heads * dim}, type);
     const Tensor angle = at::rand({100, dim / 2}) * 6,
@@ -135,9 +127,9 @@ void compare_attention(const Comparison& beside, at::ScalarType type, const Rota
                        const std::vector<Segment>& segments, int64_t window) {
   const kernels::Device& device = beside.side().device;
   const int64_t rows = segments.back().end, out = heads.num_heads * heads.head_dim;
-  const std::string what =
-      fmt::format("tree_attention {} {} rows, {} of {} heads of {}, window {}", name_of(type), rows,
-                  heads.num_kv_heads, heads.num_heads, heads.head_dim, window);
+  const std::string what = fmt::format("tree_attention {} {} rows, {} of {} heads of {}, window {}",
+                                       model::dtype_word(type), rows, heads.num_kv_heads,
+                                       heads.num_heads, heads.head_dim, window);
   beside.attempt(what, [&] {
     const Tensor x =
         (beside.numbers({rows, out + 2 * heads.num_kv_heads * heads.head_dim}, at::kFloat) * 0.7)

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
 #include <string_view>
 
-#include "core/error.h"
 #include "model/network.h"
 #include "model/save.h"
 #include "text/tokenizer/byte_tokenizer.h"
@@ -27,13 +25,6 @@ constexpr std::string_view kChatTemplate =
     "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + "
     "'<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' "
     "}}{%- endif %}";
-
-void write_text(const fs::path& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text << "\n";
-  file.close();
-  if (!file) throw ConfigError(fmt::format("{}: cannot be written", path.string()));
-}
 
 }  // namespace
 
@@ -64,13 +55,15 @@ void write_tiny_model(const fs::path& directory, const TinyShape& shape) {
   const auto network = model::make_network(model::parse_model_config(tiny_config(shape), "config"),
                                            model::Precision::of("float32"), /*seed=*/1);
   model::save_network(*network, directory);
-  write_text(directory / "tokenizer.json", json_text(text::byte_tokenizer(kAdded, kMarks)));
-  write_text(directory / "tokenizer_config.json",
-             json_text(json::object{{"eos_token", "<|im_end|>"},
-                                    {"pad_token", "<|endoftext|>"},
-                                    {"tokenizer_class", "PreTrainedTokenizerFast"},
-                                    {"model_max_length", kPositions},
-                                    {"chat_template", kChatTemplate}}));
+  model::write_file(directory / "tokenizer.json",
+                    json_text(text::byte_tokenizer(kAdded, kMarks)) + "\n");
+  model::write_file(directory / "tokenizer_config.json",
+                    json_text(json::object{{"eos_token", "<|im_end|>"},
+                                           {"pad_token", "<|endoftext|>"},
+                                           {"tokenizer_class", "PreTrainedTokenizerFast"},
+                                           {"model_max_length", kPositions},
+                                           {"chat_template", kChatTemplate}}) +
+                        "\n");
 }
 
 void write_tiny_rows(const fs::path& file, int64_t count) {
@@ -85,7 +78,7 @@ void write_tiny_rows(const fs::path& file, int64_t count) {
                                     {"messages", json::array{user, assistant}}}) +
              "\n";
   }
-  write_text(file, lines.substr(0, lines.size() - 1));
+  model::write_file(file, lines);
 }
 
 }  // namespace slime::acceptance

@@ -11,6 +11,7 @@
 #include "acceptance/report.h"
 #include "acceptance/sections.h"
 #include "cli/options.h"
+#include "core/calendar.h"
 #include "core/error.h"
 #include "core/json_lines.h"
 #include "core/program_version.h"
@@ -55,10 +56,8 @@ void require_device(const std::string& device) {
 
 /// "2026-11-30", in UTC.
 std::string today() {
-  const std::chrono::year_month_day day(
-      std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()));
-  return fmt::format("{}-{:02}-{:02}", static_cast<int>(day.year()),
-                     static_cast<unsigned>(day.month()), static_cast<unsigned>(day.day()));
+  return to_date_text(std::chrono::local_days(
+      std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()).time_since_epoch()));
 }
 
 int check_all(const acceptance::CheckPlan& plan, const std::string& output) {

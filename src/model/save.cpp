@@ -15,19 +15,6 @@ namespace {
 
 at::ScalarType scalar_type(const std::string& dtype) { return Precision::of(dtype).weights; }
 
-std::string dtype_word(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kHalf:
-      return "float16";
-    case at::kDouble:
-      return "float64";
-    default:
-      return "float32";
-  }
-}
-
 /// The digits that the file had, where the weights have no others.
 TensorToWrite as_stored(TensorToWrite tensor, const WidelyStored& stored, at::ScalarType weights) {
   tensor.dtype = stored.value.scalar_type();
@@ -72,6 +59,19 @@ void write_sharded(const std::filesystem::path& directory, const std::string& st
     std::filesystem::remove(single);
   }
   sync_directory(directory);
+}
+
+std::string dtype_word(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    case at::kDouble:
+      return "float64";
+    default:
+      return "float32";
+  }
 }
 
 void tell_dtype(json::object& config, at::ScalarType dtype) {

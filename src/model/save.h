@@ -30,6 +30,9 @@ void save_network(Network& network, std::vector<TensorToWrite> weights,
                   const std::vector<NamedConstant>& constants,
                   const std::filesystem::path& directory, const SaveOptions& options = {});
 
+/// As config.json names a precision: "bfloat16", "float16", "float32", "float64".
+std::string dtype_word(at::ScalarType dtype);
+
 /// Sets the precision that config.json names.
 void tell_dtype(json::object& config, at::ScalarType dtype);
 
