@@ -92,8 +92,7 @@ int chat_template(std::span<const std::string> arguments) {
       "...}}\n"
       "Out: {\"text\": ..., \"ids\": [...]} or {\"error\": {\"kind\": ..., \"message\": ...}}\n\n"
       "With \"loss_mask\": \"auto\" (a --loss-mask-type) and perhaps \"trained_answers\": \"all\" "
-      "in "
-      "a line,\n"
+      "in a line,\n"
       "out: {\"ids\": [...], \"loss_mask\": [...]} of the whole conversation, 1: trained",
       "slime chat-template");
   std::string model, now, file;

@@ -86,10 +86,9 @@ int check_all(const acceptance::CheckPlan& plan, const std::string& output) {
 int check_command(std::span<const std::string> arguments) {
   CLI::App app{
       "Compares a device with references: kernels, gradients and optimizer with plain operations "
-      "in "
-      "float64, tiny training runs with the CPU; on a GPU also draws, recorded steps with launched "
-      "ones, and memory that goes back. Writes a report to post. Exit code 1 where anything "
-      "differs.",
+      "in float64, tiny training runs with the CPU; on a GPU also draws, recorded steps with "
+      "launched ones, and memory that goes back. Writes a report to post. Exit code 1 where "
+      "anything differs.",
       "slime check"};
   acceptance::CheckPlan plan;
   std::string output, section;

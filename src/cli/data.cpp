@@ -128,9 +128,8 @@ int data(std::span<const std::string> arguments) {
   CLI::App app(
       "The rows of files, or of a data set of the hub, as a run would read them: the first ones as "
       "the model sees them,\nlengths, and how many are left out and why. Takes the flags of slime "
-      "train "
-      "that say how rows are read:\n--hf-checkpoint (which is needed), --input-key, --label-key, "
-      "--apply-chat-template, --loss-type sft_loss, ... Files come before flags.\n\n"
+      "train that say how rows are read:\n--hf-checkpoint (which is needed), --input-key, "
+      "--label-key, --apply-chat-template, --loss-type sft_loss, ... Files come before flags.\n\n"
       "  slime data rows.jsonl --hf-checkpoint Qwen/Qwen3-0.6B --input-key prompt\n"
       "  slime data openai/gsm8k:train[:1000] --hf-checkpoint Qwen/Qwen3-0.6B "
       "--apply-chat-template",

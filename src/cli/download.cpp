@@ -27,8 +27,7 @@ int download(std::span<const std::string> arguments) {
   CLI::App app(
       "Models and data sets of Hugging Face's hub into its cache (HF_HOME), where slime and other "
       "tools find them.\nPrints the path of each. Asks for the newest commit, goes on where an "
-      "earlier "
-      "download broke off,\nand checks every file's checksum. HF_TOKEN, HF_ENDPOINT and "
+      "earlier download broke off,\nand checks every file's checksum. HF_TOKEN, HF_ENDPOINT and "
       "HF_HUB_OFFLINE are read (docs/names.md).\n\n"
       "  slime download Qwen/Qwen3-0.6B\n"
       "  slime download openai/gsm8k:train hf://datasets/openai/gsm8k:test",

@@ -20,8 +20,7 @@ int grammar(std::span<const std::string> arguments) {
       "      {\"accepted\": false, \"refused_at\": 2}]}\n\n"
       "kind: json_schema, json_object, regex, ebnf or structural_tag; src: its text, or the JSON "
       "that it holds; \"max_whitespace\" may stand beside it. A source that is refused has an "
-      "error "
-      "(docs/grammars.md says what is).",
+      "error (docs/grammars.md says what is).",
       "slime grammar");
   app.add_option("--model-path", model_path,
                  "a model directory: texts are tried as its tokens too; \"differs\" is true, and "

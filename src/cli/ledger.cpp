@@ -123,8 +123,7 @@ void print_table(const fs::path& path, const buffer::LedgerAudit& audit) {
   if (audit.num_behind > 0) {
     fmt::print(
         "\nbehind it   {} records, which a restart rolls back: {} prompts given out, {} trained, "
-        "{} "
-        "skipped, {} filtered, {} failed\n",
+        "{} skipped, {} filtered, {} failed\n",
         audit.num_behind, now.dispatched - before.dispatched, now.trained - before.trained,
         now.skipped - before.skipped, now.filtered - before.filtered, now.failed - before.failed);
   }

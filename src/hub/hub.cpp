@@ -105,10 +105,8 @@ void Hub::refuse_absent(const HubName& name, const RepoCache& cache, const std::
   const bool is_model = name.kind == Kind::kModel;
   throw ConfigError(fmt::format(
       "{}. What works without the hub: (1) where there is a network, `slime download {}{}`, then "
-      "copy "
-      "the folder {} into {} here; (2) HF_HOME, the folder of a cache that has it; (3) the path of "
-      "{} "
-      "in its place",
+      "copy the folder {} into {} here; (2) HF_HOME, the folder of a cache that has it; (3) the "
+      "path of {} in its place",
       why, is_model ? "" : "hf://datasets/", name.text(), cache.folder().filename().string(),
       config_.settings.cache.string(), is_model ? "a model directory" : "its files"));
 }

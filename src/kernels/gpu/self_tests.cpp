@@ -98,8 +98,7 @@ std::string problem_of(const ReturnedMemory& found) {
   if (found.is_right()) return {};
   return fmt::format(
       "of {:.0f} MiB that were unmapped {:.0f} came back to the driver in the worst round, and "
-      "{:.0f} "
-      "are missing at the end",
+      "{:.0f} are missing at the end",
       static_cast<double>(found.asked) / kMebibyte,
       static_cast<double>(found.least_return) / kMebibyte,
       static_cast<double>(found.lost) / kMebibyte);
