@@ -313,7 +313,7 @@ void Host::take_answer(const json::object& answer, const Columns& columns) {
     return fail(call, late_text(call));
   const std::string message = text_of(what, "message");
   const std::string reason = message.empty() ? type : fmt::format("{}: {}", type, message);
-  // A failure of the host's own checks has no place in the user's code.
+  // Of a late or cancelled call nobody knows the place.
   if (!place.empty() && places_.size() < kMostPlaces && ++places_[place] == 1)
     tell(fmt::format("{}: {}", call.subject, text_of(what, "traceback")));
   fail(call, place.empty() ? reason : fmt::format("{} ({})", reason, place));

@@ -38,7 +38,7 @@ class Rollout::Thread {
         hooks_(std::move(hooks)),
         records_(static_cast<std::size_t>(std::max<int64_t>(config.max_waiting_groups, 1))),
         runtime_(config.reward_threads, driver),
-        context_{engine, config_, hooks_, runtime_},
+        context_{engine, config_, hooks_, runtime_, first_failures_},
         next_look_(runtime_.context()) {
     runtime_.begin(
         {.on_exception = [this] { failed(); }, .on_turn = [this] { look_at_stop_flags(); }});
@@ -195,6 +195,7 @@ class Rollout::Thread {
   const RolloutHooks hooks_;
   StepRecordQueue records_;
   Runtime runtime_;
+  FirstFailures first_failures_;
   const RolloutContext context_;
   Attempts attempts_;
   std::unique_ptr<Step> step_;

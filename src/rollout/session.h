@@ -22,6 +22,7 @@
 #include "core/sample.h"
 #include "engine/client.h"
 #include "rollout/engine_requests.h"
+#include "rollout/first_failures.h"
 #include "rollout/response_rules.h"
 #include "rollout/reward_call.h"
 #include "rollout/rollout.h"
@@ -36,6 +37,7 @@ struct RolloutContext {
   const RolloutConfig& config;
   const RolloutHooks& hooks;
   Runtime& runtime;
+  FirstFailures& first_failures;  // of training, not of evaluations
 };
 
 /// Key of the random numbers of a sample.

@@ -18,6 +18,7 @@ Step::Step(const RolloutContext& context, StepRecordQueue& queue, Attempts& atte
       hooks_(context.hooks),
       records_(queue),
       attempts_(attempts),
+      first_failures_(context.first_failures),
       stop_(order.stop),
       on_end_(std::move(on_end)),
       has_functions_(order.rules.generate != nullptr),
@@ -150,6 +151,7 @@ void Step::advance() {
 void Step::judge(int64_t ordinal) {
   GroupInFlight& flight = *open_.at(ordinal).flight;
   Group& group = flight.group;
+  first_failures_.see(group);
   const Verdict verdict =
       verdict_on(group, flight.filtered, hooks_.filter, num_under_way_, config_.groups_per_step);
   if (verdict.kind == Verdict::Kind::kGivenUp) return replace(open_.at(ordinal), verdict.index);

@@ -69,6 +69,7 @@ class Step {
   const RolloutHooks& hooks_;
   StepRecordQueue& records_;
   Attempts& attempts_;
+  FirstFailures& first_failures_;
   const StopFlags stop_;
   const std::function<void()> on_end_;
   const bool has_functions_;  // of the user's, which draw

@@ -34,6 +34,7 @@ Stream::Stream(const RolloutContext& context, StepRecordQueue& queue, Attempts& 
       hooks_(context.hooks),
       records_(queue),
       attempts_(attempts),
+      first_failures_(context.first_failures),
       order_(std::move(order)),
       on_end_(std::move(on_end)),
       session_(context, order_.rules, "rollout"),
@@ -240,6 +241,7 @@ void Stream::judge_one(OpenGroups::iterator which) {
       return drop(which, "stale");
     return retry(which);
   }
+  first_failures_.see(group);
   const int64_t remaining =
       num_kept_ % config_.groups_per_step + static_cast<int64_t>(open_.size());
   const Verdict verdict = verdict_on(group, which->second.flight->filtered, hooks_.filter,

@@ -101,6 +101,7 @@ class Stream {
   const RolloutHooks& hooks_;
   StepRecordQueue& records_;
   Attempts& attempts_;
+  FirstFailures& first_failures_;
   const StreamOrder order_;
   const std::function<void()> on_end_;
   Session session_;

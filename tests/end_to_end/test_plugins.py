@@ -77,6 +77,26 @@ def test_a_misdeed_costs_its_own_sample(work, misdeed):
         assert done.stdout.count("Traceback") == 1 and "my_rewards.py" in done.stdout
 
 
+@pytest.mark.parametrize("body, said", [("return sample.no_such_field", "AttributeError"), ("pass", "the reward is NoneType")])
+def test_a_reward_that_always_fails_ends_the_run_at_once(work, body, said):
+    run_dir = work / f"always-fails-{body.split()[0]}"
+    groups_of_eight = ["--rollout-batch-size", "8", "--n-samples-per-prompt", "8", "--global-batch-size", "64"]
+    done = rewarded(work, run_dir, f"def reward(args, sample, **kwargs):\n    {body}\n", extra=groups_of_eight)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "my_rewards.py:" in done.stderr and said in done.stderr
+    assert "the first 32 samples of this start all failed here, and nothing was trained" in done.stderr
+    assert len(failed_reasons(run_dir)) < 8, "a part of the first batch"
+
+
+def test_a_reward_that_fails_at_first_does_not_end_the_run(work):
+    run_dir = work / "fails-at-first"
+    code = "def reward(args, sample, **kwargs):\n    if sample.index < 31: raise ValueError('no such luck')\n    return sample.index % 4\n"
+    groups_of_eight = ["--rollout-batch-size", "4", "--n-samples-per-prompt", "8", "--global-batch-size", "32"]
+    done = rewarded(work, run_dir, code, rollouts=1, extra=groups_of_eight)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(metric(run_dir, "train/loss")) == 1
+
+
 def test_what_cannot_be_imported_is_said_before_a_model_is_loaded(work):
     run_dir = work / "not-importable"
     done = rewarded(work, run_dir, "import no_such_module\n")

@@ -36,6 +36,13 @@ def test_wrong_rewards(name, message):
     assert message in failure(name)["message"]
 
 
+def test_a_wrong_reward_has_the_place_of_its_function():
+    place = failure("returns_text")["place"]
+    file, line = place.rsplit(":", 1)
+    assert file == str(HERE / "plugins.py")
+    assert "def returns_text" in (HERE / "plugins.py").read_text().splitlines()[int(line) - 1]
+
+
 def test_wrong_number_of_rewards():
     group, columns = records([Sample(index=i) for i in range(3)])
     with host(("reward", "returns_few")) as h:

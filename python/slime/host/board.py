@@ -31,11 +31,12 @@ current = contextvars.ContextVar("slime_call", default=None)
 class Call:
     """One call of the program: its number, where it stands on the board, how long its function may take."""
 
-    __slots__ = ("number", "slot", "seconds", "begun", "held_at_begin", "own_held")
+    __slots__ = ("number", "slot", "seconds", "begun", "held_at_begin", "own_held", "function")
 
     def __init__(self, number, slot, seconds):
         self.number, self.slot, self.seconds = number, slot, seconds
         self.begun = None  # monotonic nanoseconds
+        self.function = None  # the user's, once it is known
         self.held_at_begin = self.own_held = 0
 
 

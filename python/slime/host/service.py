@@ -237,6 +237,7 @@ class Host:
                     self._answer(call["id"], self._trainer().release(), Columns(), started)
                     continue
                 hook = self._hooks[call["hook"]]
+                own.function = hook.function
                 kind = HOOKS[hook.kind]
                 way = CALLS.get(hook.kind) or self._trainer().way(hook.kind)
                 function, finish = way(self, hook, call, arrays)
@@ -298,7 +299,7 @@ class Host:
                 raise RuntimeError("the plug-in host lost its connection (descriptor 3) to this function")
             value = finish(result, columns)
         except BaseException as error:
-            self._fail(call.number, error, started)
+            self._fail(call.number, error, started, call.function)
         else:
             self._answer(call.number, value, columns, started)
         behind, self._behind_answer = self._behind_answer, []
@@ -351,8 +352,8 @@ class Host:
         else:
             self._keep(body, columns.arrays)
 
-    def _fail(self, number, error, started):
-        answer = {"id": number, "error": describe(error), "seconds": round(time.monotonic() - started, 6)}
+    def _fail(self, number, error, started, returned_by=None):
+        answer = {"id": number, "error": describe(error, returned_by), "seconds": round(time.monotonic() - started, 6)}
         self._keep(encode_json(answer), [])
 
     def _keep(self, body, arrays):

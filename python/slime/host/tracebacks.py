@@ -22,8 +22,14 @@ def _is_ours(frame):
     )
 
 
-def describe(error):
-    """{"type", "message", "place", "traceback"}: frames before the user's first one are left out."""
+def _defined_at(function):
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+
+
+def describe(error, returned_by=None):
+    """{"type", "message", "place", "traceback"}: frames before the user's first one are left out. `returned_by`: the function
+    of which the result is wrong, which is the place where no line of the user's raised."""
     report = traceback.TracebackException.from_exception(error)
     each = report
     while each is not None:
@@ -37,6 +43,6 @@ def describe(error):
     return {
         "type": type(error).__name__,
         "message": str(error)[:2000],
-        "place": f"{last.filename}:{last.lineno}" if last else "",
+        "place": f"{last.filename}:{last.lineno}" if last else _defined_at(returned_by),
         "traceback": text,
     }
