@@ -4,18 +4,18 @@
 
 #include <chrono>
 #include <cstdio>
-#include <future>
-#include <optional>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "cli/options.h"
+#include "cli/score_function.h"
+#include "cli/score_lines.h"
 #include "config/users_functions.h"
 #include "core/error.h"
 #include "core/json_lines.h"
 #include "core/secret_urls.h"
-#include "core/temporary_folder.h"
 #include "net/http_client.h"
-#include "plugin/hosts.h"
-#include "plugin/reward.h"
 #include "reward/kept_rows.h"
 
 namespace slime::cli {
@@ -24,30 +24,34 @@ namespace {
 /// Of a look at whether the server is there, before the first line.
 constexpr std::chrono::seconds kConnectTimeout{10};
 
-/// math-verify in a plug-in host, whose log lies in a folder of its own as long as it runs.
-class ReferencePackage {
- public:
-  ReferencePackage(const std::string& python, double timeout_seconds)
-      : timeout_(timeout_seconds),
-        hosts_({.python = python,
-                .logs = logs_.path(),
-                .flags = {{"rm_type", "math_verify"}},
-                .hooks = {{"reward", std::string(config::kMathVerifyReward)}}}) {}
+/// Lines that are read before the first is scored by a function: its calls run beside one another.
+constexpr std::size_t kBatch = 256;
 
-  Expected<json::value> score(const Sample& sample) {
-    std::promise<Expected<Sample>> scored;
-    plugin::score(hosts_, 0, timeout_, sample, {},
-                  [&scored](Expected<Sample> answer) { scored.set_value(std::move(answer)); });
-    const Expected<Sample> answer = scored.get_future().get();
-    if (!answer) return tl::make_unexpected(answer.error());
-    return answer->reward;
+/// The user's function, or math-verify; null: a rule scores.
+std::unique_ptr<ScoreFunction> function_of(config::RunConfig flags, double timeout_seconds) {
+  const bool is_users = !flags.custom_rm_path.peek().empty();
+  if (!is_users && !config::names_math_verify(flags.rm_type.peek())) return nullptr;
+  const std::string path =
+      is_users ? flags.custom_rm_path.peek() : std::string(config::kMathVerifyReward);
+  const bool takes_groups = is_users && flags.group_rm.peek();
+  return std::make_unique<ScoreFunction>(ScoreFunctionConfig{.path = path,
+                                                             .flags = std::move(flags),
+                                                             .timeout_seconds = timeout_seconds,
+                                                             .takes_groups = takes_groups,
+                                                             .shows_what_it_says = is_users});
+}
+
+/// Of the lines of a batch; none where rules score.
+std::vector<Expected<json::value>> rewards_of(ScoreFunction* function,
+                                              const std::vector<ScoreLine>& lines) {
+  if (function == nullptr) return {};
+  std::vector<Sample> samples;
+  for (const ScoreLine& line : lines) {
+    samples.push_back(reward::sample_of_record(line.record, line.ordinal, line.where));
+    samples.back().group = line.group;
   }
-
- private:
-  const std::chrono::duration<double> timeout_;
-  const TemporaryFolder logs_{"slime-score"};  // it outlives the host
-  plugin::Hosts hosts_;
-};
+  return function->score(samples);
+}
 
 }  // namespace
 
@@ -56,8 +60,8 @@ int score(std::span<const std::string> arguments) {
   reward::Scoring how;
   reward::RewardConfig& config = how.config;
   double timeout_seconds = 120;
-  std::string python = "python3";
-  bool is_original = false;
+  std::string path, python = "python3";
+  bool is_original = false, takes_groups = false;
   CLI::App app(
       "JSON lines {\"response\": ..., \"label\": ..., \"metadata\": {...}} to {\"score\": ...}.",
       "slime score");
@@ -65,6 +69,11 @@ int score(std::span<const std::string> arguments) {
       "--rm-type", how.type,
       "math, dapo, dapo_box, deepscaler, f1, gpqa, gsm8k, ifbench, random, remote_rm, each also "
       "as boxed_...; a line's metadata.rm_type wins; math_verify asks the package of that name");
+  app.add_option("--custom-rm-path", path,
+                 "a function of yours in place of a rule, called as in training: FILE.py, "
+                 "FILE.py:NAME or MODULE.NAME (docs/plugins.md)");
+  app.add_flag("--group-rm", takes_groups,
+               "call it once for the lines of a prompt, which follow one another");
   app.add_flag("--no-rm-strict", is_original,
                "grade as the original does, its known holes included (docs/rewards.md)");
   app.add_option("--reward-key", how.reward_key,
@@ -73,10 +82,11 @@ int score(std::span<const std::string> arguments) {
   app.add_option("--remote-rm-attempts", config.attempts, "calls of it before a line has failed")
       ->check(CLI::PositiveNumber);
   app.add_option("--reward-timeout-seconds", timeout_seconds,
-                 "of a call of it, from connecting to the last byte")
+                 "of a call of it, from connecting to the last byte, or of a function")
       ->check(finite_range(0.001, 86'400.0))
       ->capture_default_str();
-  app.add_option("--plugin-python", python, "interpreter that has the package, for math_verify")
+  app.add_option("--plugin-python", python,
+                 "interpreter of --custom-rm-path, and of math_verify, which has that package")
       ->capture_default_str();
   app.add_option("--seed", config.seed, "of random");
   bool are_rows = false;
@@ -99,14 +109,17 @@ int score(std::span<const std::string> arguments) {
   config.grading = is_original ? reward::Grading::kOriginal : reward::Grading::kStrict;
   config.call_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(timeout_seconds));
-  std::optional<ReferencePackage> package;
-  if (config::names_math_verify(how.type)) {
-    package.emplace(python, timeout_seconds);
-    how.judge = [&package](const Sample& sample) { return package->score(sample); };
-  } else {
-    reward::make_reward(how.type, config);  // refuses a type that does not exist
-  }
-  if (reward::asks_server({}, how.type) && config.url.empty())
+  if (takes_groups && path.empty()) throw ConfigError("--group-rm: needs --custom-rm-path");
+  config::RunConfig flags;
+  flags.rm_type = how.type;
+  flags.custom_rm_path = path;
+  flags.group_rm = takes_groups;
+  flags.reward_key = how.reward_key;
+  flags.rm_url = config.url;
+  flags.plugin_python = python;
+  const std::unique_ptr<ScoreFunction> function = function_of(std::move(flags), timeout_seconds);
+  if (!function) reward::make_reward(how.type, config);  // refuses a type that does not exist
+  if (!function && reward::asks_server({}, how.type) && config.url.empty())
     throw ConfigError(fmt::format("--rm-type {}: needs --rm-url", how.type));
   // Each line would ask a server that is not there again and again, for minutes.
   const bool may_ask = how.type.empty() || reward::asks_server({}, how.type);
@@ -115,20 +128,26 @@ int score(std::span<const std::string> arguments) {
       throw ConfigError("--rm-url: " + without_passwords(problem->message));
   }
   JsonLines input(file);
+  ScoreLines batches(input, function ? kBatch : 1, takes_groups);
   int64_t num_lines = 0, num_scored = 0;
   double sum = 0;
   reward::KeptRows rows(keep, [](const json::object& row) { write_json_line(row); });
-  while (auto line = input.next()) {
-    const json::object answer = reward::score_record(*line, num_lines++, how, input.where());
-    if (const json::value& number = answer.at("score"); !number.is_null()) {
-      sum += number.to_number<double>();
-      ++num_scored;
-    }
-    if (are_rows) {
-      for (const auto& each : answer) (*line)[each.key()] = each.value();
-      rows.add(*std::move(line), input.where());
-    } else {
-      write_json_line(answer);
+  for (auto lines = batches.next(); !lines.empty(); lines = batches.next()) {
+    const std::vector<Expected<json::value>> rewards = rewards_of(function.get(), lines);
+    for (std::size_t i = 0; i < lines.size(); ++i, ++num_lines) {
+      ScoreLine& line = lines[i];
+      if (function) how.judge = [&reward = rewards[i]](const Sample&) { return reward; };
+      const json::object answer = reward::score_record(line.record, line.ordinal, how, line.where);
+      if (const json::value& number = answer.at("score"); !number.is_null()) {
+        sum += number.to_number<double>();
+        ++num_scored;
+      }
+      if (are_rows) {
+        for (const auto& each : answer) line.record[each.key()] = each.value();
+        rows.add(std::move(line.record), line.where);
+      } else {
+        write_json_line(answer);
+      }
     }
   }
   rows.end();

@@ -6,8 +6,12 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "cli/score_lines.h"
 #include "core/error.h"
 
 namespace slime::cli {
@@ -106,6 +110,34 @@ TEST(Score, AServerThatIsNotThereIsToldBeforeTheFirstLine) {
   EXPECT_THAT(says("boxed_remote_rm", "judge:80"),
               HasSubstr("--rm-url: judge:80: only http:// works"));
   EXPECT_THAT(says("math", "http://127.0.0.1:1/"), HasSubstr("no-such-file"));
+}
+
+/// Sizes of the batches of lines whose prompts are the letters of `prompts`.
+std::vector<std::size_t> batches(const std::string& prompts, std::size_t size, bool whole_groups) {
+  std::string text;
+  for (const char prompt : prompts)
+    text += std::string(R"({"response": "x", "prompt": ")") + prompt + "\"}\n";
+  std::istringstream stream(text);
+  JsonLines input(stream, "in");
+  ScoreLines lines(input, size, whole_groups);
+  std::vector<std::size_t> sizes;
+  int64_t ordinal = 0;
+  for (auto batch = lines.next(); !batch.empty(); batch = lines.next()) {
+    for (const ScoreLine& line : batch) {
+      EXPECT_EQ(line.where, "in, line " + std::to_string(ordinal + 1));
+      EXPECT_EQ(line.ordinal, ordinal++);
+    }
+    sizes.push_back(batch.size());
+  }
+  return sizes;
+}
+
+TEST(Score, LinesComeInBatchesThatEndWithAGroupWhereGroupsAreScored) {
+  using Sizes = std::vector<std::size_t>;
+  EXPECT_EQ(batches("aaabb", 2, false), (Sizes{2, 2, 1}));
+  EXPECT_EQ(batches("aaabb", 2, true), (Sizes{3, 2}));
+  EXPECT_EQ(batches("abc", 2, true), (Sizes{2, 1}));
+  EXPECT_EQ(batches("aba", 1, true), (Sizes{1, 1, 1})) << "lines of a prompt follow one another";
 }
 
 TEST(Score, AFileWithoutLinesIsAnError) {

@@ -42,8 +42,7 @@ std::string prompt_text(const FieldReader& fields) {
 
 }  // namespace
 
-json::object score_record(const json::object& record, int64_t ordinal, const Scoring& how,
-                          const std::string& where) {
+Sample sample_of_record(const json::object& record, int64_t ordinal, const std::string& where) {
   const FieldReader fields(record, where + ": ");
   if (!record.contains("response")) fields.required().text("response");
   Sample sample;
@@ -52,6 +51,13 @@ json::object score_record(const json::object& record, int64_t ordinal, const Sco
   sample.response = fields.text("response").value_or("");
   if (const json::value* label = record.if_contains("label")) sample.label = *label;
   if (const json::object* metadata = fields.object("metadata")) sample.metadata = *metadata;
+  sample.status = Status::kCompleted;
+  return sample;
+}
+
+json::object score_record(const json::object& record, int64_t ordinal, const Scoring& how,
+                          const std::string& where) {
+  const Sample sample = sample_of_record(record, ordinal, where);
   if (!how.judge) {
     if (const auto problem = type_problem(sample.metadata, how.type, how.config))
       throw ConfigError(fmt::format("{}: {}", where, *problem));

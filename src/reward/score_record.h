@@ -20,6 +20,10 @@ struct Scoring {
   std::function<Expected<json::value>(const Sample& sample)> judge = {};
 };
 
+/// The response as a finished sample, of texts alone: it has no tokens. `ordinal` is its number.
+/// Throws ConfigError that starts with `where` when a member has another type than score_record() says.
+Sample sample_of_record(const json::object& record, int64_t ordinal, const std::string& where);
+
 /// {"score": 1}, with "reward" where the reward is a record, or {"score": null, "reason": "..."}.
 /// `record` has "response" (null counts as empty) and may have "label", "metadata" and "prompt",
 /// a string or a list of messages;

@@ -4,6 +4,7 @@ import json
 import subprocess
 import time
 
+import pytest
 from conftest import SLIME
 
 LINES = "".join(json.dumps(line) + "\n" for line in (
@@ -64,3 +65,53 @@ def test_what_is_no_file_of_lines_is_named(tmp_path):
     marked.write_text('{"response": "\\\\boxed{4}", "label": "4"}\n', encoding="utf-8-sig")
     done = score("--rm-type", "math", str(marked))
     assert done.returncode == 0 and json.loads(done.stdout) == {"score": 1}, done.stderr
+
+
+# A function of the user's, which is called as in training.
+
+ANIMALS = "".join(json.dumps({"response": f"A {animal}.", "label": "cat", "prompt": "name"}) + "\n" for animal in ("cat", "dog", "cat"))
+FUNCTIONS = {
+    "plain": "def reward(args, sample, **kwargs):\n    return float(sample.label in sample.response)\n",
+    "async": "import asyncio\nasync def reward(args, sample, **kwargs):\n    await asyncio.sleep(0)\n    return float(sample.label in sample.response)\n",
+    "class": "class Reward:\n    def compute_reward(self, prompts, responses):\n        return [float('cat' in each) for each in responses]\n",
+    "rule": "from slime.rollout.rm_hub.native import score\nasync def reward(args, sample, **kwargs):\n"
+    "    return await score('math', '\\\\boxed{' + str(int('cat' in sample.response)) + '}', '1')\n",
+}
+
+
+def score_with(tmp_path, code, *arguments, text=ANIMALS, name="own.py"):
+    (tmp_path / "own.py").write_text(code)
+    command = [SLIME, "score", "--custom-rm-path", name, *arguments]
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("form", FUNCTIONS)
+def test_a_function_scores_lines_in_their_order(tmp_path, form):
+    done = score_with(tmp_path, FUNCTIONS[form], name="own.py:Reward" if form == "class" else "own.py")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["score"] for line in done.stdout.splitlines()] == [1, 0, 1]
+    assert "3 responses, 3 scored, mean 0.6667" in done.stderr
+
+
+def test_a_function_gets_the_samples_of_a_prompt_together(tmp_path):
+    rows = [{"prompt": prompt, "response": "x" * n} for prompt, n in (("a", 1), ("a", 3), ("b", 2), ("b", 1), ("b", 2))]
+    code = "def reward(args, samples, **kwargs):\n    longest = max(len(s.response) for s in samples)\n    return [float(len(s.response) == longest) for s in samples]\n"
+    done = score_with(tmp_path, code, "--group-rm", text="".join(json.dumps(row) + "\n" for row in rows))
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["score"] for line in done.stdout.splitlines()] == [0, 1, 1, 0, 1]
+
+
+def test_what_a_function_raises_and_prints_is_shown_and_other_lines_have_scores(tmp_path):
+    code = "def reward(args, sample, **kwargs):\n    print('seen', sample.response)\n    return {'points': 1 / ('dog' not in sample.response)}\n"
+    done = score_with(tmp_path, code, "--reward-key", "points")
+    assert done.returncode == 1, done.stderr
+    first, failed, last = map(json.loads, done.stdout.splitlines())
+    assert first == last == {"score": 1, "reward": {"points": 1}}
+    assert failed["score"] is None and "ZeroDivisionError" in failed["reason"] and "own.py:3" in failed["reason"]
+    assert "Traceback" in done.stderr and "seen A dog." in done.stderr
+
+
+def test_a_function_that_cannot_be_imported_ends_it_with_2(tmp_path):
+    done = score_with(tmp_path, "import no_such_module\n")
+    assert done.returncode == 2 and "--custom-rm-path own.py: ModuleNotFoundError" in done.stderr, done.stderr
+    assert "--group-rm: needs --custom-rm-path" in score("--group-rm").stderr
