@@ -28,7 +28,7 @@ imitate() {
     --num-rollout "${SFT_STEPS:-$1}" --rollout-batch-size 64 --global-batch-size 64 \
     --use-dynamic-batch-size --max-tokens-per-gpu 8192 \
     --lr-warmup-iters 20 --adam-beta2 0.98 --weight-decay 0 \
-    --save-interval 1000000 "${@:2}" "${FLAGS[@]}"
+    "${@:2}" "${FLAGS[@]}"
 }
 
 # "reinforce STEPS PROMPTS SAMPLES [FLAG...]": GRPO from what `imitate` saved, on rl.jsonl, with PROMPTS x SAMPLES answers a
@@ -42,7 +42,7 @@ reinforce() {
     --rollout-temperature 1 \
     --use-dynamic-batch-size --max-tokens-per-gpu 16384 \
     --lr-decay-style constant --adam-beta2 0.98 --weight-decay 0 \
-    --save-interval 1000000 "${@:4}" "${FLAGS[@]}"
+    "${@:4}" "${FLAGS[@]}"
   "$slime" report "$run"
   touch "$sft/finished" "$run/finished"
 }

@@ -25,7 +25,7 @@ python3 tools/tiny_model.py "$model" --hidden 64 --layers 2
   --num-rollout "${SFT_STEPS:-600}" --rollout-batch-size 128 --global-batch-size 128 \
   --use-dynamic-batch-size --max-tokens-per-gpu 8192 \
   --lr 3e-3 --lr-decay-style constant --lr-warmup-iters 20 --adam-beta2 0.98 --weight-decay 0 \
-  --save-interval 1000000 "${FLAGS[@]}"
+  "${FLAGS[@]}"
 
 SLIME_BINARY=$slime PYTHONPATH=python python3 examples/python_loop/train_loop.py \
   --hf-checkpoint "$sft/latest" --run-dir "$run" --fp32 \

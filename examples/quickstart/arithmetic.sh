@@ -41,7 +41,7 @@ python3 tools/tiny_model.py "$model" --hidden 64 --layers 2 "${shape[@]}"
   --num-rollout 600 --rollout-batch-size 128 --global-batch-size 128 \
   --use-dynamic-batch-size --max-tokens-per-gpu 8192 \
   --lr 3e-3 --lr-decay-style constant --lr-warmup-iters 20 --adam-beta2 0.98 --weight-decay 0 \
-  --save-interval 1000000 "$@"
+  "$@"
 
 # Reinforcement: sums that are not in the corpus, eight tries each; the reward is 1 when the boxed result is right.
 "$slime" train \
@@ -53,7 +53,7 @@ python3 tools/tiny_model.py "$model" --hidden 64 --layers 2 "${shape[@]}"
   --eval-prompt-data sums "$data/test.jsonl" --eval-interval 10 --eval-temperature 0 \
   --use-dynamic-batch-size --max-tokens-per-gpu 16384 \
   --lr 2e-4 --lr-decay-style constant --adam-beta2 0.98 --weight-decay 0 \
-  --save-interval 1000000 "${adapters[@]}" "$@"
+  "${adapters[@]}" "$@"
 
 "$slime" report "$run"
 touch "$sft/finished"

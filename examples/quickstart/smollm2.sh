@@ -34,7 +34,7 @@ python3 tools/times_table.py "$data"
   --eval-prompt-data times_table "$data/test.jsonl" --eval-interval 12 --eval-temperature 0 \
   --use-dynamic-batch-size --max-tokens-per-gpu 8192 \
   --lr 3e-5 --lr-decay-style constant --adam-beta2 0.98 --weight-decay 0 \
-  --save-interval 1000000 "$@"
+  "$@"
 
 "$slime" report "$run"
 talk "$run" 'What is 6 x 7? Put the final answer in \boxed{}.'

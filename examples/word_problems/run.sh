@@ -35,7 +35,7 @@ python3 examples/word_problems/make_data.py "$data"
   --prompt-data "$data/train.jsonl@[:512]" --input-key question --completion-key answer --apply-chat-template --rollout-shuffle \
   --rollout-function-path slime.rollout.sft_rollout.generate_rollout --loss-type sft_loss --calculate-per-token-loss --debug-train-only \
   --num-rollout "${SFT_STEPS:-16}" --rollout-batch-size 64 --global-batch-size 64 \
-  --use-dynamic-batch-size --max-tokens-per-gpu 16384 --lr 1e-5 --adam-beta2 0.98 --weight-decay 0 --save-interval 1000000 "$@"
+  --use-dynamic-batch-size --max-tokens-per-gpu 16384 --lr 1e-5 --adam-beta2 0.98 --weight-decay 0 "$@"
 
 "$slime" train \
   --hf-checkpoint "$sft/latest" --run-dir "$run" --bf16 \
@@ -45,7 +45,7 @@ python3 examples/word_problems/make_data.py "$data"
   --rollout-max-response-len 64 --rollout-temperature 1 \
   --eval-prompt-data word_problems "$data/test.jsonl" --eval-interval 10 --eval-temperature 0 \
   --use-dynamic-batch-size --max-tokens-per-gpu 16384 \
-  --lr 5e-6 --lr-decay-style constant --adam-beta2 0.98 --weight-decay 0 --save-interval 1000000 "$@"
+  --lr 5e-6 --lr-decay-style constant --adam-beta2 0.98 --weight-decay 0 "$@"
 
 "$slime" report "$run"
 touch "$sft/finished" "$run/finished"

@@ -300,16 +300,13 @@ namespace {
 /// How often the run saves, and how many checkpoints stay.
 std::string checkpoints_kept(const Stations& run) {
   const config::RunConfig& config = run.config;
-  const std::string interval =
-      config.save_interval ? fmt::format("every {} rollouts and at the end", *config.save_interval)
-                           : "at the end alone (--save-interval)";
   const std::string kept =
       config.keep_checkpoints == 0
           ? "all of them stay"
           : fmt::format(
                 "the newest {} stay (--keep-checkpoints; 0 keeps all, as the original does)",
                 config.keep_checkpoints);
-  return fmt::format("checkpoints: {} in {}; {}", interval,
+  return fmt::format("checkpoints: {}, in {}; {}", run.course.schedule.when_saved(),
                      run.records.folder.checkpoints().string(), kept);
 }
 

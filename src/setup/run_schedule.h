@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "core/sample.h"
 #include "setup/periodic.h"
@@ -49,6 +50,8 @@ struct RunSchedule {
     return is_due(step, {.interval = save_interval, .epoch = epoch, .num_rollouts = num_steps}) ||
            step + 1 == num_steps;
   }
+  /// "every 10 rollouts and at the end"; "only at the end (...)" where nothing is saved before.
+  std::string when_saved() const;
 };
 
 }  // namespace slime::setup
