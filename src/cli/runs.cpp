@@ -19,8 +19,9 @@ int runs(std::span<const std::string> arguments) {
   std::string key = "age";
   bool as_json = false;
   CLI::App app(
-      "The runs of a folder: state, last step, mean reward of that step, what differs in their "
-      "settings, and the branches of each; * is the branch that goes on without --load.",
+      "The runs of a folder: state, last step, mean reward of that step (a supervised run: its "
+      "loss), what differs in their settings, and the branches of each; * is the branch that goes "
+      "on without --load.",
       "slime runs");
   app.add_option("FOLDER", folder,
                  "a run directory, or one with runs at most three folders below; default: runs, or "

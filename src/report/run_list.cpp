@@ -12,6 +12,7 @@
 #include <map>
 #include <set>
 
+#include "config/users_functions.h"
 #include "core/error.h"
 #include "report/metric_row.h"
 #include "report/run_files.h"
@@ -59,6 +60,17 @@ std::vector<std::string> changes(const json::object& before, const json::object&
   return found;
 }
 
+/// Rows are trained, whose rewards are 0 in the metrics and mean nothing.
+bool trains_on_rows(const json::object& flags) {
+  const auto text = [&flags](const char* name) {
+    const json::value* value = flags.if_contains(name);
+    return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
+  };
+  const std::string loss = text("--loss-type");
+  return loss == "dpo_loss" ||
+         (loss == "sft_loss" && config::names_rows(text("--rollout-function-path")));
+}
+
 /// The last rows of metrics: the step, its time, and the last reward.
 void read_tail(const fs::path& metrics, ListedBranch& branch) {
   std::ifstream file(metrics, std::ios::binary | std::ios::ate);
@@ -74,8 +86,12 @@ void read_tail(const fs::path& metrics, ListedBranch& branch) {
     branch.last_step = std::max(branch.last_step, *step);
     if (const json::value* time = row->if_contains("time"); time != nullptr && time->is_number())
       branch.time = time->to_number<double>();
-    const json::value* reward = row->if_contains("rollout/raw_reward");
-    if (reward != nullptr && reward->is_number()) branch.reward = reward->to_number<double>();
+    const auto set = [&row](const char* name, std::optional<double>& number) {
+      const json::value* value = row->if_contains(name);
+      if (value != nullptr && value->is_number()) number = value->to_number<double>();
+    };
+    set("rollout/raw_reward", branch.reward);
+    set("train/loss", branch.loss);
   }
 }
 
@@ -161,6 +177,7 @@ ListedBranch read_branch(const BranchPlace& base, const std::string& name) {
     branch.time = static_cast<double>(status.st_mtime);
   branch.checkpoints = train::committed_iterations(place.checkpoints);
   read_tail(place.root / "metrics.jsonl", branch);
+  if (trains_on_rows(branch.flags)) branch.reward.reset();
   std::string host;
   const RunHolder holder = holder_of_run(base.root / "lock", host);
   try {
@@ -266,14 +283,21 @@ void tell_runs_apart(std::vector<ListedRun>& runs) {
 }
 
 json::object to_json(const ListedBranch& branch) {
-  json::object object{
-      {"branch", branch.name},         {"folder", branch.folder.string()},
-      {"state", branch.state},         {"why", branch.why},
-      {"is_active", branch.is_active}, {"last_step", branch.last_step},
-      {"num_steps", branch.num_steps}, {"reward", nullptr},
-      {"time", branch.time},           {"checkpoints", json::value_from(branch.checkpoints)},
-      {"flags", branch.flags},         {"differences", json::value_from(branch.differences)}};
+  json::object object{{"branch", branch.name},
+                      {"folder", branch.folder.string()},
+                      {"state", branch.state},
+                      {"why", branch.why},
+                      {"is_active", branch.is_active},
+                      {"last_step", branch.last_step},
+                      {"num_steps", branch.num_steps},
+                      {"reward", nullptr},
+                      {"loss", nullptr},
+                      {"time", branch.time},
+                      {"checkpoints", json::value_from(branch.checkpoints)},
+                      {"flags", branch.flags},
+                      {"differences", json::value_from(branch.differences)}};
   if (branch.reward) object["reward"] = *branch.reward;
+  if (branch.loss) object["loss"] = *branch.loss;
   if (!branch.parent.empty()) {
     object["parent"] = branch.parent;
     object["from_step"] = branch.from;

@@ -24,7 +24,8 @@ struct ListedBranch {
   std::string state;  // running, finished, interrupted, failed, died, not begun, or of another host
   int64_t last_step = -1;            // with a row of metrics
   int64_t num_steps = 0;             // planned; 0: not known
-  std::optional<double> reward;      // mean of the last step that has one
+  std::optional<double> reward;      // mean of the last step that has one; of no supervised run
+  std::optional<double> loss;        // of training, of the last step that has one
   double time = 0;                   // unix seconds of the last row of metrics, or of its start
   std::vector<int64_t> checkpoints;  // committed
   std::filesystem::path folder;

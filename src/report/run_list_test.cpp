@@ -56,6 +56,37 @@ TEST(RunList, TellsHowEachRunEnded) {
   EXPECT_DOUBLE_EQ(*runs[1].main.reward, 0.2);
 }
 
+TEST(RunList, SupervisedRunsHaveALossAndNoReward) {
+  const fs::path root = fresh_root("supervised");
+  const auto leave = [&root](const char* name, const json::object& flags, double loss) {
+    leave_run(root / name, 4, 4, flags);
+    std::ofstream(root / name / "metrics.jsonl", std::ios::app)
+        << fmt::format("{{\"step\": 3, \"rollout/raw_reward\": 0, \"train/loss\": {}}}\n", loss);
+  };
+  leave("a",
+        {{"--loss-type", "sft_loss"},
+         {"--rollout-function-path", "slime.rollout.sft_rollout.generate_rollout"}},
+        0.12345);
+  leave("b", {{"--loss-type", "dpo_loss"}}, 0.0000123);
+  leave("c", {{"--loss-type", "sft_loss"}, {"--rollout-function-path", "mine.of_samples"}}, 0.5);
+  leave("d", {{"--lr", 1}}, 0.5);
+  std::vector<ListedRun> runs = list_runs(root);
+  std::ranges::sort(runs, {}, &ListedRun::name);
+  std::istringstream lines(table_of_runs(runs, 80, false, 1060));
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with(' ')) rows.push_back(line);
+  ASSERT_EQ(rows.size(), 5U);
+  EXPECT_THAT(rows[1], HasSubstr(" loss 0.123 "));
+  EXPECT_THAT(rows[2], HasSubstr(" loss 1e-05 "));
+  EXPECT_THAT(rows[3], testing::AllOf(HasSubstr(" 0 "), Not(HasSubstr("loss 0"))));
+  EXPECT_THAT(rows[4], Not(HasSubstr("loss 0")));
+  EXPECT_FALSE(runs[0].main.reward);
+  const json::array records = to_json(runs);
+  EXPECT_TRUE(records[0].at("reward").is_null());
+  EXPECT_DOUBLE_EQ(records[0].at("loss").as_double(), 0.12345);
+}
+
 TEST(RunList, FailedRunsSayWhy) {
   const fs::path root = fresh_root("why");
   fs::create_directories(root);

@@ -31,7 +31,8 @@ struct Column {
   int width = 0;
 };
 
-constexpr int kFixedWidth = 12 + 11 + 9 + 7 + 4;  // state, step, reward, age and spaces
+constexpr int kRewardWidth = 10;
+constexpr int kFixedWidth = 12 + 11 + kRewardWidth + 7 + 4;  // state, step, reward, age and spaces
 constexpr int kWidestColumn = 20;
 constexpr int kWidestName = 40;
 
@@ -72,6 +73,14 @@ int label_width(const ListedBranch& branch, int depth) {
   return widest;
 }
 
+/// "0.4812"; of a run without rewards its loss, "loss 0.123"; "-".
+std::string reward_text(const ListedBranch& branch) {
+  if (branch.reward && std::isfinite(*branch.reward)) return fmt::format("{:.4g}", *branch.reward);
+  if (branch.reward || !branch.loss || !std::isfinite(*branch.loss)) return "-";
+  const std::string text = fmt::format("loss {:.3g}", *branch.loss);
+  return text.size() <= kRewardWidth ? text : fmt::format("loss {:.0e}", *branch.loss);
+}
+
 class Table {
  public:
   Table(const std::vector<ListedRun>& runs, int width, bool has_color, double now)
@@ -86,8 +95,8 @@ class Table {
   }
 
   void add_header() {
-    std::string line = fmt::format("{:<{}} {:<12} {:>11} {:>9} {:>7}", "RUN", name_width(), "STATE",
-                                   "STEP", "REWARD", "AGO");
+    std::string line = fmt::format("{:<{}} {:<12} {:>11} {:>{}} {:>7}", "RUN", name_width(),
+                                   "STATE", "STEP", "REWARD", kRewardWidth, "AGO");
     for (const Column& column : columns_)
       line += fmt::format(" {:<{}}", column.flag.substr(2), column.width);
     text_ += color_ ? "\033[1m" + line + "\033[0m\n" : line + "\n";
@@ -100,15 +109,13 @@ class Table {
     const std::string step = branch.num_steps > 0
                                  ? fmt::format("{}/{}", branch.last_step + 1, branch.num_steps)
                                  : fmt::format("{}", branch.last_step + 1);
-    const std::string reward = branch.reward && std::isfinite(*branch.reward)
-                                   ? fmt::format("{:.4g}", *branch.reward)
-                                   : "-";
     const int width = name_width();
     const std::string shown = clip_to_width(label, width);
     text_ += shown +
              std::string(static_cast<std::size_t>(std::max(0, width - display_width(shown))), ' ');
     text_ += " " + colored(branch.state) +
-             fmt::format(" {:>11} {:>9} {:>7}", step, reward, ago(now_ - branch.time));
+             fmt::format(" {:>11} {:>{}} {:>7}", step, reward_text(branch), kRewardWidth,
+                         ago(now_ - branch.time));
     if (branch.name == kMainBranch) add_columns(branch);
     text_ += "\n";
     if (!branch.why.empty())
