@@ -68,6 +68,7 @@ def _become(name):
         )
     environment = program_environment() or dict(os.environ)
     # Functions of the user's run in python3: that of this environment, also where it is not activated.
+    environment["SLIME_COMMAND"] = "slime" if shutil.which("slime") == sys.argv[0] else sys.argv[0]  # in commands that it prints
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment.get("PATH", "")
     try:
         os.execve(program, [str(program), *sys.argv[1:]], environment)

@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/own_command.h"
 #include "core/shell_word.h"
 #include "plugin/rollout_dump.h"
 #include "report/branch_files.h"
@@ -134,8 +135,9 @@ int dump(std::span<const std::string> arguments) {
   if (!branch.empty() && branch != report::kMainBranch) {
     const fs::path place = run_dir / "branches" / branch;
     if (branch.find('/') != std::string::npos || !fs::is_directory(place))
-      throw ConfigError(fmt::format("--branch {}: {} has no such branch; slime runs {} lists them",
-                                    branch, run_dir.string(), shell_word(run_dir.string())));
+      throw ConfigError(fmt::format("--branch {}: {} has no such branch; {} lists them", branch,
+                                    run_dir.string(),
+                                    own_command("runs " + shell_word(run_dir.string()))));
     run_dir = place;
   }
   if (!rollout) {

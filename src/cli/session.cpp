@@ -11,6 +11,7 @@
 
 #include "cli/options.h"
 #include "core/error.h"
+#include "core/own_command.h"
 #include "report/run_lock.h"
 #include "roles/session_folder.h"
 
@@ -54,7 +55,8 @@ int end(const std::string& id, double seconds) {
   const fs::path folder = roles::session_folder(id);
   const std::optional<roles::SessionRecord> record = roles::read_session(folder);
   if (!record || record->id != id)
-    throw ConfigError(fmt::format("session {}: there is none; slime session list shows them", id));
+    throw ConfigError(
+        fmt::format("session {}: there is none; {} shows them", id, own_command("session list")));
   const report::RunLock lock(folder, "session");
   const std::size_t num_engines = living(*record).size();
   const int num_killed = roles::end_session(folder, *record, seconds);

@@ -12,6 +12,7 @@
 
 #include "config/parse_flags.h"
 #include "core/error.h"
+#include "core/own_command.h"
 #include "core/shell_word.h"
 #include "loop/branch_copy.h"
 #include "report/branch_files.h"
@@ -383,10 +384,10 @@ void follow_choice(const BranchChoice& choice, report::RunFolder& folder, const 
     report::mark_unfinished(base, name);
     copy_branch(report::place_of_branch(base, choice.branch), report::place_of_branch(base, name),
                 *choice.step);
-    warn(
-        fmt::format("a new branch {} goes on after rollout {} of branch {}; the other stays as it "
-                    "is (slime runs {} shows them)",
-                    name, *choice.step, choice.branch, shell_word(base.root.string())));
+    warn(fmt::format(
+        "a new branch {} goes on after rollout {} of branch {}; the other stays as it "
+        "is ({} shows them)",
+        name, *choice.step, choice.branch, own_command("runs " + shell_word(base.root.string()))));
     folder.go_to_branch(name);
   } else if (choice.branch != folder.branch()) {
     warn(fmt::format("goes on in branch {}", choice.branch));

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/own_command.h"
 #include "loop/changed_settings.h"
 
 namespace slime::loop {
@@ -72,8 +73,8 @@ void check_session_settings(const json::object& left, const json::object& now,
                   "settings, and only "
                   "the trainer's layout, micro-batches, places, length and intervals may "
                   "change:{}\nThe engines "
-                  "wait on. Give them their settings, or end them with slime session end {}",
-                  id, differences, id));
+                  "wait on. Give them their settings, or end them with {}",
+                  id, differences, own_command("session end " + id)));
 }
 
 }  // namespace slime::loop

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/own_command.h"
 #include "core/shell_word.h"
 
 namespace slime::report {
@@ -36,8 +37,8 @@ SummaryRows RunSummary::rows(int64_t steps_done, int64_t num_steps, const std::s
   }
   if (last_saved_)
     rows.emplace_back("checkpoint", fmt::format("{}/latest (rollout {})", root, *last_saved_));
-  rows.emplace_back("report", fmt::format("slime report {}", shell_word(root)));
-  if (last_saved_) rows.emplace_back("talk to it", fmt::format("slime chat {}", shell_word(root)));
+  rows.emplace_back("report", own_command("report " + shell_word(root)));
+  if (last_saved_) rows.emplace_back("talk to it", own_command("chat " + shell_word(root)));
   return rows;
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/own_command.h"
 #include "core/shell_word.h"
 
 extern char** environ;
@@ -28,7 +29,8 @@ constexpr std::size_t kLongestLine = 4096;
 constexpr int kEndMilliseconds = 2000;
 
 std::string later(const std::filesystem::path& run_dir) {
-  return fmt::format("the run goes on; `slime view {}` shows it", shell_word(run_dir.string()));
+  return fmt::format("the run goes on; `{}` shows it",
+                     own_command("view " + shell_word(run_dir.string())));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "cluster/visible_devices.h"
 #include "cluster/workers.h"
 #include "core/error.h"
+#include "core/own_command.h"
 #include "net/frame_channel.h"
 
 namespace slime::roles {
@@ -133,8 +134,8 @@ KeptEngines::~KeptEngines() {
   if (!any_lives) return;
   fmt::print(stderr,
              "session {}: its engines wait {:g} minutes for the same command, also with another "
-             "layout (docs/resume.md); slime session end {} ends them\n",
-             config_.id, config_.patience_minutes, config_.id);
+             "layout (docs/resume.md); {} ends them\n",
+             config_.id, config_.patience_minutes, own_command("session end " + config_.id));
 }
 
 void KeptEngines::take(const json::object& settings, const fs::path& unsaved) {
@@ -142,9 +143,8 @@ void KeptEngines::take(const json::object& settings, const fs::path& unsaved) {
   const std::string program = cluster::own_program();
   if (left_ && left_->program != program) {
     throw ConfigError(fmt::format(
-        "--rollout-session-id {}: its engines run another build of this program; slime session end "
-        "{} ends them",
-        config_.id, config_.id));
+        "--rollout-session-id {}: its engines run another build of this program; {} ends them",
+        config_.id, own_command("session end " + config_.id)));
   }
   record_ = left_.value_or(SessionRecord{.id = config_.id,
                                          .program = program,

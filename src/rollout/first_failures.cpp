@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/own_command.h"
 
 namespace slime::rollout {
 namespace {
@@ -56,9 +57,9 @@ void FirstFailures::see(const Group& group) {
   if (num_groups_ < kGroups || num_samples_ < kSamples) return;
   throw ConfigError(fmt::format(
       "{}: the first {} samples of this start all failed here, and nothing was trained. Sample {}: "
-      "{}. "
-      "`slime score --custom-rm-path FILE` tries a reward without a run",
-      kind_->place, num_samples_, group.samples.front().ordinal, group.samples.front().failure));
+      "{}. `{}` tries a reward without a run",
+      kind_->place, num_samples_, group.samples.front().ordinal, group.samples.front().failure,
+      own_command("score --custom-rm-path FILE")));
 }
 
 }  // namespace slime::rollout

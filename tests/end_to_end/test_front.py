@@ -5,13 +5,15 @@ import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import struct
 import subprocess
+import sys
 import termios
 
 import pytest
-from conftest import SLIME
+from conftest import SLIME, run_slime, train_command
 
 VERBS = ["train", "serve", "session", "doctor"]  # one of each way in which a command reads its words
 
@@ -223,3 +225,24 @@ def test_doctor_looks_at_the_run_too(work, tmp_path):
     good = run("doctor", *flags, "--apply-chat-template", env=offline)
     assert good.returncode == 0 and "The run would begin" in good.stdout, good.stdout
     assert not (tmp_path / "run").exists()
+
+
+def report_command_of(done):
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["report"])
+    return row.split("report", 1)[1].strip()
+
+
+def test_the_end_of_a_run_names_commands_that_can_be_pasted(work, tmp_path):
+    """Wherever the program lies: by its path, and by its name where PATH finds it."""
+    run_dir = tmp_path / "a run"
+    nothing = {"PATH": f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"}
+    pasted = report_command_of(run_slime(train_command(work, run_dir, rollouts=1), env=os.environ | nothing))
+    assert shlex.split(pasted) == [str(SLIME), "report", str(run_dir)]
+    shown = subprocess.run(pasted, shell=True, env=os.environ | nothing, capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0 and (run_dir / "report.html").exists(), shown.stderr
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "slime").symlink_to(SLIME)
+    found = {"PATH": f"{tmp_path / 'bin'}:{nothing['PATH']}"}
+    done = run_slime(train_command(work, tmp_path / "named", rollouts=1), env=os.environ | found)
+    assert report_command_of(done) == f"slime report {tmp_path / 'named'}"
