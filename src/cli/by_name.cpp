@@ -5,12 +5,14 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "cli/run_model.h"
 #include "cluster/launch_environment.h"
 #include "config/eval_config.h"
 #include "core/error.h"
+#include "hub/names_like.h"
 
 namespace slime::cli {
 namespace {
@@ -70,6 +72,14 @@ std::string checkpoint_of_run(const std::string& path, const std::string& whose)
   return run->checkpoint.string();
 }
 
+/// Of a word that is neither a path nor a name; empty where nothing is like it.
+std::string guess_of_model(const std::string& word) {
+  std::error_code unknown;
+  if (word.empty() || std::filesystem::exists(word, unknown)) return "";
+  if (hub::name_not_path(word, hub::Kind::kModel)) return "";  // the hub says more
+  return hub::model_guess(word, hub::settings_of(cluster::own_environment).cache);
+}
+
 /// Names that may also be folders of checkpoints are names only with hf:// before them.
 void find_model(config::Flag<std::string>& flag, const char* name, bool needs_url,
                 hub::Wanted wanted, const hub::Hub& hub, std::vector<std::string>& absent) {
@@ -120,7 +130,12 @@ hub::Hub open_hub(const std::string& whose, bool may_download, bool refresh) {
 
 std::string model_by_name(const std::string& word, hub::Wanted wanted, std::string_view flag,
                           const std::string& whose) {
-  if (!hub::name_not_path(word, hub::Kind::kModel)) return checkpoint_of_run(word, whose);
+  if (!hub::name_not_path(word, hub::Kind::kModel)) {
+    std::string path = checkpoint_of_run(word, whose);
+    if (const std::string guess = guess_of_model(path); !guess.empty())
+      throw ConfigError(fmt::format("{} {}: no such file or directory{}", flag, word, guess));
+    return path;
+  }
   return open_hub(whose).model(word, wanted, flag);
 }
 
@@ -138,6 +153,7 @@ void find_names(config::ParsedFlags& flags, hub::Wanted wanted, bool may_downloa
   if (std::string found = checkpoint_of_run(config.hf_checkpoint.peek(), whose);
       found != config.hf_checkpoint.peek())
     config.hf_checkpoint = std::move(found);
+  config.model_guess = guess_of_model(config.hf_checkpoint.peek());
   find_model(config.ref_load, "--ref-load", true, wanted, hub, absent);
   find_model(config.load, "--load", true, wanted, hub, absent);
   find_model(config.critic_load, "--critic-load", true, wanted, hub, absent);

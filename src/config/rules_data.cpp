@@ -53,9 +53,9 @@ void check_data(RunConfig& config, Problems& problems) {
   problems.require(!config.hf_checkpoint.empty(),
                    "--hf-checkpoint: the model directory is missing");
   if (!config.hf_checkpoint.empty()) {
-    problems.require_path(
-        std::filesystem::is_directory(config.hf_checkpoint),
-        fmt::format("--hf-checkpoint {}: no such directory", config.hf_checkpoint));
+    problems.require_path(std::filesystem::is_directory(config.hf_checkpoint),
+                          fmt::format("--hf-checkpoint {}: no such directory{}",
+                                      config.hf_checkpoint, config.model_guess));
   }
   check_prompt_data(config, problems);
   for (const std::string& word : config.rename_columns) {

@@ -49,6 +49,8 @@ struct RunConfig : ModelFlags,
   /// Names of models and data sets on the hub, and the paths that the command has found for them: what
   /// --eval-config names cannot be put into a flag.
   std::map<std::string, std::string> found_paths;
+  /// "; did you mean NAME?" where --hf-checkpoint is neither a path nor a name; may be empty.
+  std::string model_guess;
 
   /// `slime train` updates the engine after every rollout; a dump says nothing of its engine, and is
   /// trained as the run that drew it was.

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "hub/names_like.h"
 
 namespace slime::hub {
 namespace {
@@ -76,10 +77,11 @@ std::vector<std::string> missing_parts(const std::vector<std::string>& paths) {
   return missing;
 }
 
-/// A path stays what it is, and so does a name that may not be downloaded; errors say by which flag it came.
-template <typename Find>
+/// A path stays what it is, and so does a name that may not be downloaded; errors say by which flag it came, and
+/// end with `guess()`.
+template <typename Find, typename Guess>
 std::string found_or_word(const std::string& word, Kind kind, std::string_view flag,
-                          const Find& find) {
+                          const Find& find, const Guess& guess) {
   try {
     const auto name = name_not_path(word, kind);
     return name ? find(*name) : word;
@@ -87,8 +89,9 @@ std::string found_or_word(const std::string& word, Kind kind, std::string_view f
     return word;
   } catch (const ConfigError& error) {
     if (is_url_of_hub(word)) throw ConfigError(fmt::format("{}: {}", flag, error.what()));
-    throw ConfigError(fmt::format("{} {}: no such {}; as a name on the hub: {}", flag, word,
-                                  kind == Kind::kModel ? "directory" : "file", error.what()));
+    throw ConfigError(fmt::format("{} {}: no such {}; as a name on the hub: {}{}", flag, word,
+                                  kind == Kind::kModel ? "directory" : "file", error.what(),
+                                  guess()));
   }
 }
 
@@ -230,14 +233,17 @@ std::string Hub::find_data(const HubName& name, std::string_view default_split) 
 }
 
 std::string Hub::model(const std::string& word, Wanted wanted, std::string_view flag) const {
-  return found_or_word(word, Kind::kModel, flag,
-                       [&](const HubName& name) { return find_model(name, wanted); });
+  return found_or_word(
+      word, Kind::kModel, flag, [&](const HubName& name) { return find_model(name, wanted); },
+      [&] { return model_guess(word, config_.settings.cache); });
 }
 
 std::string Hub::data(const std::string& word, std::string_view default_split,
                       std::string_view flag) const {
-  return found_or_word(word, Kind::kDataset, flag,
-                       [&](const HubName& name) { return find_data(name, default_split); });
+  return found_or_word(
+      word, Kind::kDataset, flag,
+      [&](const HubName& name) { return find_data(name, default_split); },
+      [] { return std::string(); });
 }
 
 }  // namespace slime::hub

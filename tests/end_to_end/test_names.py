@@ -196,9 +196,21 @@ def test_a_path_wins_and_a_slip_in_a_folder_is_not_looked_up(hub, slime, work, t
     shutil.copytree(work / "model", tmp_path / "acme" / "tiny")
     assert slime("inspect", "acme/tiny").returncode == 0
     said = slime("inspect", "acme/tyni")
-    assert said.returncode == 2 and "no such file or directory" in said.stderr
+    assert said.returncode == 2 and "no such file or directory; did you mean acme/tiny?" in said.stderr
     assert hub.requests == []
     assert "has no such model" in problem(slime("inspect", "hf://acme/tyni"))
+
+
+def test_a_word_that_is_no_name_is_refused_with_the_nearest(hub, slime, work, tmp_path):
+    shutil.copytree(work / "model", tmp_path / "SmolLM2")
+    (tmp_path / "hf" / "hub" / "models--mine--SmolLM-own").mkdir(parents=True)
+    train = problem(slime("train", "--hf-checkpoint", "SmolLM", "--prompt-data", "x.jsonl"))
+    assert "--hf-checkpoint SmolLM: no such directory; did you mean SmolLM2, mine/SmolLM-own or HuggingFaceTB/SmolLM2-135M-Instruct?" in train
+    for verb, flag in (("serve", "--model"), ("generate", "--model"), ("chat", "MODEL")):
+        words = [verb, *([flag] if flag.startswith("--") else []), "SmolLM"]
+        assert f"{flag} SmolLM: no such file or directory; did you mean SmolLM2, " in problem(slime(*words)), verb
+    slip = problem(slime("train", "--hf-checkpoint", "Qwen/Qwen3-06B", "--prompt-data", "x.jsonl"))
+    assert "as a name on the hub" in slip and "; did you mean Qwen/Qwen3-0.6B" in slip
 
 
 def test_paths_of_files_from_a_server_stay_below_their_folder(hub, slime, model_files, tmp_path):
