@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/options.h"
+#include "cli/standard_output.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/own_command.h"
@@ -20,6 +21,7 @@
 #include "report/rollout_archive.h"
 #include "report/rollout_files.h"
 #include "report/run_files.h"
+#include "report/sample_text.h"
 
 namespace slime::cli {
 namespace {
@@ -79,7 +81,18 @@ fs::path lines_of(const fs::path& path) {
   return descriptor.empty() ? path : report::data_of_archive(path, descriptor);
 }
 
-void write_out(const fs::path& lines, const fs::path& out, int64_t rollout) {
+/// Prompts, responses and rewards.
+void print_text(const fs::path& lines, const fs::path& run_dir) {
+  std::vector<std::string> problems;
+  const json::object run = report::read_run_record(run_dir / "run.json", problems);
+  const std::string reward_key = report::text_flag(run, "--reward-key");
+  std::string text;
+  for (const Group& group : report::read_samples(lines))
+    text += report::plain_text(group, reward_key);
+  write_out(text);
+}
+
+void write_file(const fs::path& lines, const fs::path& out, int64_t rollout) {
   const std::vector<Group> groups = report::read_samples(lines);
   if (report::has_archive_name(out)) {
     report::write_archive(out, rollout, groups);
@@ -115,20 +128,27 @@ int dump(std::span<const std::string> arguments) {
   fs::path out;
   std::string branch;
   std::optional<int64_t> rollout;
+  bool as_text = false;
   CLI::App app(
-      "Prints the samples of a rollout of a run, JSON lines: tokens, masks, rewards, log-probs. "
-      "Without ROLLOUT it says which are there.",
+      "Prints the samples of a rollout of a run, JSON lines: tokens, masks, rewards, log-probs; "
+      "with --text prompts, responses and rewards to read. Without ROLLOUT it says which are "
+      "there.\n\n  slime dump runs/first --text\n  slime dump runs/first 40 | head -1",
       "slime dump");
   app.add_option("RUN_DIR", run_dir, "a run directory, as in runs/NAME, or a branch of one")
       ->required();
   app.add_option("ROLLOUT", rollout, "the rollout step, from 0")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}));
+  app.add_flag("--text", as_text,
+               "prompts, responses and rewards in plain lines, without tokens; of the newest "
+               "rollout, if none is named");
   app.add_option("--branch", branch, "a branch of the run, as `slime runs` lists it");
   app.add_option(
       "-o,--out", out,
       "a file instead: FILE.jsonl, FILE.pt (as the original writes and reads them; needs "
       "python3), or FILE.straw.json; --load-debug-rollout-data reads all of them");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  if (as_text && !out.empty())
+    throw ConfigError("--text: prints what people read; -o writes a file for programs");
   if (!fs::is_regular_file(run_dir / "run.json"))
     throw ConfigError(
         fmt::format("{}: is no run directory (it has no run.json)", run_dir.string()));
@@ -140,13 +160,17 @@ int dump(std::span<const std::string> arguments) {
                                     own_command("runs " + shell_word(run_dir.string()))));
     run_dir = place;
   }
+  const std::vector<int64_t> there = rollout ? std::vector<int64_t>() : rollouts_there(run_dir);
+  if (as_text && !there.empty()) rollout = there.back();
   if (!rollout) {
-    fmt::print("{}: rollouts {}\n", run_dir.string(), ranges_of(rollouts_there(run_dir)));
+    fmt::print("{}: rollouts {}\n", run_dir.string(), ranges_of(there));
     return 0;
   }
   const fs::path lines = lines_of(find_rollout(run_dir, *rollout));
-  if (!out.empty()) {
-    write_out(lines, out, *rollout);
+  if (as_text) {
+    print_text(lines, run_dir);
+  } else if (!out.empty()) {
+    write_file(lines, out, *rollout);
   } else {
     print_lines(lines, std::cout);
   }

@@ -183,7 +183,6 @@ PLACES_OF = {
         "SmolLM2": "model",
         "table/train.jsonl": "prompts.jsonl",
         "runs/first": "runs/new",
-        "runs/a 5": "runs/a 1",
         "my-model": "first-hour-model",
     },
     "docs/environments.md": {"MODEL": "model"},

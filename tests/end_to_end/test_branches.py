@@ -284,6 +284,12 @@ def test_any_rollout_is_dumped_and_replayed(work, tmp_path):
     assert descriptor["format"] == "slime.rollout" and descriptor["rollout_id"] == 2 and len(descriptor["index"]) == 16
     lines = [json.loads(line) for line in done([str(SLIME), "dump", str(run), "2"]).splitlines()]
     assert len(lines) == 16 and all(line["tokens"] for line in lines)
+    text = done([str(SLIME), "dump", str(run), "2", "--text"])
+    assert text.count("\nsample ") == 16 and f"\n{text}".count("\nprompt ") == 4 and '"tokens"' not in text
+    assert text == done([str(SLIME), "dump", str(run), "--text"]), "the newest, if none is named"
+    for line in lines:
+        shown = text.split(f"\nsample {line['index']}: ")[1].split("\n\n")[0]
+        assert shown.startswith(f"reward {line['reward']:g}, ")
     for step in range(3):
         done([str(SLIME), "dump", str(run), str(step), "--out", str(tmp_path / f"out_{step}.straw.json")])
     done(command(work, again, ["--load-debug-rollout-data", str(tmp_path / "out_{rollout_id}.straw.json")], steps=3))
