@@ -16,6 +16,7 @@
 #include "bench/device_profile.h"
 #include "bench/flags.h"
 #include "bench/harness.h"
+#include "bench/made_up_adapters.h"
 #include "bench/random_tokens.h"
 #include "comm/ordered_sum.h"
 #include "core/clock.h"
@@ -38,6 +39,7 @@ struct GpuTrainOptions {
   int64_t micro_batch_tokens = 16384;
   int repeats = 5;  // the median counts
   bool state_on_host = false;
+  int64_t lora_rank = 0;     // of an adapter that is trained in the place of the weights; 0: none
   bool has_profile = false;  // what fills a step (bench/device_profile.h), a line of each rank
   RankOptions ranks;
 };
@@ -147,6 +149,7 @@ void measure_gpu_train_step(const GpuTrainOptions& options) {
   const int64_t free_before = kernels::opened_gpu().free_bytes();
   at::manual_seed(0);  // data-parallel ranks have the same weights
   const auto network = make_up_network(config, kTrainingWeightBound, mesh);
+  if (options.lora_rank > 0) add_made_up_adapter(*network, options.lora_rank, mesh);
   const SystemClock clock;
   train::TrainConfig train_config;
   train_config.recompute = options.recompute;
@@ -203,6 +206,7 @@ void measure_gpu_train_step(const GpuTrainOptions& options) {
       {"resident_gib",
        static_cast<double>(free_before - kernels::opened_gpu().free_bytes()) / (int64_t{1} << 30)},
       {"gpu", kernels::opened_gpu().description()}};
+  if (options.lora_rank > 0) line["lora_rank"] = options.lora_rank;
   if (devices == 1) {
     line["forward_ms"] = 1e3 * median(forwards);
   } else {
@@ -230,6 +234,8 @@ int gpu_train_step(const std::string& name, Arguments arguments) {
   flags.range("--sequence-length", options.sequence_length, 2, 1 << 20, "Tokens of each");
   flags.add("--max-tokens-per-gpu", options.micro_batch_tokens, "Tokens of a micro-batch");
   flags.repeats(options.repeats, "The median counts");
+  flags.range("--lora-rank", options.lora_rank, 0, 256,
+              "Trains an adapter of this rank beside all linear layers; 0: all weights");
   flags.add_flag("--optimizer-cpu-offload", options.state_on_host,
                  "Master weights and moments in host memory");
   flags.add_flag("--profile", options.has_profile,

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "bench/flags.h"
+#include "bench/made_up_adapters.h"
 #include "bench/made_up_directory.h"
 #include "bench/workload.h"
 #include "cluster/run_identity.h"
@@ -37,6 +38,7 @@ struct GpuWorkloadOptions {
   int tp = 1;                // ranks of the engine, each with a GPU of this machine
   bool nccl_alone = false;   // of ranks: small ones too
   bool has_profile = false;  // what fills the first rank's GPU, one more run of each workload
+  AdapterOptions adapters;
 };
 
 /// The further ranks of an engine, with a directory that says what the model is.
@@ -94,12 +96,21 @@ void run_model(const WorkloadFile& file, const std::string& model,
     config.context_length = std::max(config.context_length, longest_request(*workload));
   config.kv_cache_dtype = options.kv_cache_dtype;
   config.shares_prompt_reads = options.shares_prompt_reads;
+  std::unique_ptr<engine::ServedAdapters> adapters;  // outlives the engine
+  if (options.adapters.count > 0) {
+    adapters = serve_made_up_adapters(*network, options.adapters);
+    config.adapters = adapters.get();
+  } else if (options.adapters.rank > 0) {
+    add_made_up_adapter(*network, options.adapters.rank);
+  }
   config.kv_cache_bytes = most_free_bytes();
   engine::Engine engine(*network, config, clock,
                         ranks ? ranks->ranks->make_runner() : engine::make_step_runner);
   const double start_seconds = seconds_between(start, clock.now());
-  for (const Workload* workload : workloads) {
-    json::object line = run_workload(engine, *network, *workload, limits, options.repeats,
+  for (const Workload* each : workloads) {
+    Workload workload = *each;
+    workload.adapters = names_of(options.adapters);
+    json::object line = run_workload(engine, *network, workload, limits, options.repeats,
                                      options.shares_prompt_reads, clock, options.tp);
     if (ranks) {
       line["ranks"] = options.tp;
@@ -107,9 +118,13 @@ void run_model(const WorkloadFile& file, const std::string& model,
     }
     if (has_codes) line["rollout_precision"] = options.rollout_precision;
     if (options.kv_cache_dtype != "auto") line["kv_cache_dtype"] = options.kv_cache_dtype;
+    if (options.adapters.rank > 0) {
+      line["lora_rank"] = options.adapters.rank;
+      line["adapters"] = std::max<int64_t>(options.adapters.count, 1);
+    }
     line["gpu"] = kernels::opened_gpu().description();
     line["weights_and_engine_seconds"] = start_seconds;
-    if (options.has_profile) line["profile"] = profile_workload(engine, *workload, clock);
+    if (options.has_profile) line["profile"] = profile_workload(engine, workload, clock);
     write_json_line(line);
   }
 }
@@ -158,11 +173,19 @@ int gpu_workloads(const std::string& name, Arguments arguments) {
   flags.range("--tp", options.tp, 1, 64, "GPUs of this machine that share the model");
   flags.add_flag("--disable-custom-all-reduce", options.nccl_alone,
                  "With --tp: small sums go through NCCL, as large ones do");
+  flags.range("--lora-rank", options.adapters.rank, 0, 256,
+              "An adapter of this rank beside all linear layers, with --tp 1");
+  flags.range("--adapters", options.adapters.count, 0, 256,
+              "With --lora-rank: so many, which requests name in turn; 0: one that all rows take");
   flags.add_flag("--profile", options.has_profile,
                  "What fills the first GPU's time: kernels, collectives, gaps");
   if (const auto exit_code = flags.take(arguments)) return *exit_code;
   if (options.tp > 1 && options.rollout_precision != "auto")
     throw ConfigError("--rollout-precision fp8: engines of several ranks have plain weights");
+  if (options.tp > 1 && options.adapters.rank > 0)
+    throw ConfigError("--lora-rank: engines of several ranks have no adapters yet");
+  if (options.adapters.count > 0 && options.adapters.rank == 0)
+    throw ConfigError("--adapters: has no rank; add --lora-rank 32");
   measure_gpu_workloads(options);
   return 0;
 }

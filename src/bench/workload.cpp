@@ -45,6 +45,8 @@ std::vector<engine::GenerateRequest> requests_of(const Workload& workload, int64
     request.sampling.frequency_penalty = workload.frequency_penalty;
     request.sampling.top_p = workload.top_p;
     request.return_top_p_token_ids = workload.keeps_ids;
+    if (!workload.adapters.empty())
+      request.adapter = workload.adapters[i % workload.adapters.size()];
     for (int64_t sample = 0; sample < workload.samples_per_prompt; ++sample)
       requests.push_back(request);
   }

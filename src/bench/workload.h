@@ -29,7 +29,8 @@ struct Workload {
   int64_t num_top_log_probs = 0;
   double frequency_penalty = 0;
   double top_p = 1;
-  bool keeps_ids = false;  // those that survive top-p are recorded
+  bool keeps_ids = false;             // those that survive top-p are recorded
+  std::vector<std::string> adapters;  // that requests name in turn; not of the file
   std::vector<int64_t> prompt_lengths;
   std::vector<int64_t> output_lengths;  // of the samples of each prompt
   int64_t short_output_length = 0;      // kDecode: where the timed window begins

@@ -1,0 +1,57 @@
+#include "bench/made_up_adapters.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "core/error.h"
+#include "core/temporary_folder.h"
+#include "model/adapter_files.h"
+#include "model/adapters.h"
+
+namespace slime::bench {
+namespace {
+
+/// Of A and B: what they add to a product stays small.
+constexpr double kBound = 1e-2;
+
+std::shared_ptr<model::AdapterTensors> make_up(model::Network& network, int64_t rank,
+                                               const comm::Mesh& mesh) {
+  model::AdapterConfig config;
+  config.rank = rank;
+  config.alpha = static_cast<double>(rank);
+  config.targets = {"all-linear"};
+  auto tensors = std::make_shared<model::AdapterTensors>(
+      network.config(), network.weights(), model::form_of(config, network.config()), mesh);
+  tensors->weights().flat().uniform_(-kBound, kBound);
+  return tensors;
+}
+
+}  // namespace
+
+void add_made_up_adapter(model::Network& network, int64_t rank, const comm::Mesh& mesh) {
+  auto adapters = std::make_shared<model::Adapters>(network, 1);
+  adapters->put(0, make_up(network, rank, mesh));
+  network.set_adapters(std::move(adapters));
+}
+
+std::unique_ptr<engine::ServedAdapters> serve_made_up_adapters(model::Network& network,
+                                                               const AdapterOptions& options) {
+  const TemporaryFolder folder("slime-bench");
+  model::write_adapter(folder.path(), *make_up(network, options.rank, comm::Mesh::single()));
+  auto adapters = std::make_unique<engine::ServedAdapters>(network, options.count);
+  for (const std::string& name : names_of(options)) {
+    const auto loaded =
+        adapters->load(name, folder.path().string(), /*is_pinned=*/true, /*replaces=*/false);
+    if (!loaded) throw ConfigError("adapter " + name + ": " + loaded.error().message);
+  }
+  return adapters;
+}
+
+std::vector<std::string> names_of(const AdapterOptions& options) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < options.count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+}  // namespace slime::bench

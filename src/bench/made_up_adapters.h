@@ -1,0 +1,31 @@
+#pragma once
+
+/// Adapters that a measurement makes up: pairs of one rank beside all linear layers of a network, uniform numbers.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/served_adapters.h"
+#include "model/network.h"
+
+namespace slime::bench {
+
+struct AdapterOptions {
+  int64_t rank = 0;   // 0: the network alone
+  int64_t count = 0;  // that requests name in turn; 0: one that all rows take, as in a run
+};
+
+/// One that all rows take, as trainers and engines of a run have it.
+void add_made_up_adapter(model::Network& network, int64_t rank,
+                         const comm::Mesh& mesh = comm::Mesh::single());
+
+/// `count` of them that requests of an engine may name: "0", "1", ...
+std::unique_ptr<engine::ServedAdapters> serve_made_up_adapters(model::Network& network,
+                                                               const AdapterOptions& options);
+
+/// The names of those; empty: none is named.
+std::vector<std::string> names_of(const AdapterOptions& options);
+
+}  // namespace slime::bench
