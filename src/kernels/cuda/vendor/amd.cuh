@@ -26,24 +26,7 @@ namespace slime::kernels::cuda {
 
 using BFloat16 = __bf16;
 using Float16 = _Float16;
-using Fp8Code = uint8_t;
 using SharedAddress = uintptr_t;
-
-struct Fp8 {
-  Fp8Code code;
-  __device__ explicit operator float() const { return Fp8Codes<Fp8Encoding::kFn>::decode(code); }
-};
-__device__ inline Fp8Code to_fp8(float x) { return Fp8Codes<Fp8Encoding::kFn>::encode(x); }
-__device__ inline float from_fp8(Fp8Code x) { return Fp8Codes<Fp8Encoding::kFn>::decode(x); }
-
-template <typename T>
-__device__ inline uint16_t bits_of(T x) {
-  return __builtin_bit_cast(uint16_t, x);
-}
-template <typename T>
-__device__ inline T number_of(uint16_t bits) {
-  return __builtin_bit_cast(T, bits);
-}
 
 __device__ inline unsigned lane_of_wave() {
   return __builtin_amdgcn_mbcnt_hi(~0U, __builtin_amdgcn_mbcnt_lo(~0U, 0U));

@@ -80,22 +80,6 @@ struct BFloat16 {
   explicit operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
 };
 using Float16 = _Float16;
-using Fp8Code = uint8_t;
-struct Fp8 {
-  Fp8Code code;
-  explicit operator float() const { return Fp8Codes<Fp8Encoding::kFn>::decode(code); }
-};
-inline Fp8Code to_fp8(float x) { return Fp8Codes<Fp8Encoding::kFn>::encode(x); }
-inline float from_fp8(Fp8Code x) { return Fp8Codes<Fp8Encoding::kFn>::decode(x); }
-
-template <typename T>
-uint16_t bits_of(T x) {
-  return std::bit_cast<uint16_t>(x);
-}
-template <typename T>
-T number_of(uint16_t bits) {
-  return std::bit_cast<T>(bits);
-}
 
 template <typename A, typename B>
 constexpr std::common_type_t<A, B> min(A a, B b) {

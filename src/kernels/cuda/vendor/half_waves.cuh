@@ -1,7 +1,7 @@
 #pragma once
 
-/// Lanes and fragments where waves may be wider than a group of 32 lanes: the group is an aligned part of its wave.
-/// For targets that define what a wave can do (amd.cuh, cpu.cuh):
+/// Lanes and fragments where waves may be wider than a group of 32 lanes: the group is an aligned part of its wave; and FP8
+/// numbers without instructions for them. For targets that define BFloat16 and Float16 and what a wave can do (amd.cuh, cpu.cuh):
 ///   lane_of_wave()                this thread's
 ///   from_wave_lane(x, lane)       the x of that lane of the wave, which is in the group
 ///   wave_ballot(is_true)          a bit for each lane of the wave; those of other groups mean nothing
@@ -13,6 +13,23 @@
 #include <type_traits>
 
 namespace slime::kernels::cuda {
+
+using Fp8Code = uint8_t;
+struct Fp8 {
+  Fp8Code code;
+  __device__ explicit operator float() const { return Fp8Codes<Fp8Encoding::kFn>::decode(code); }
+};
+__device__ inline Fp8Code to_fp8(float x) { return Fp8Codes<Fp8Encoding::kFn>::encode(x); }
+__device__ inline float from_fp8(Fp8Code x) { return Fp8Codes<Fp8Encoding::kFn>::decode(x); }
+
+template <typename T>
+__device__ inline uint16_t bits_of(T x) {
+  return __builtin_bit_cast(uint16_t, x);
+}
+template <typename T>
+__device__ inline T number_of(uint16_t bits) {
+  return __builtin_bit_cast(T, bits);
+}
 
 inline constexpr unsigned kGroupLanes = 32;
 
