@@ -1,8 +1,11 @@
 #include "cli/device.h"
 
+#include <fmt/format.h>
+
 #include "cli/options.h"
 #include "engine/engine.h"
 #include "kernels/gpu/gpu.h"
+#include "kernels/gpu/rocm.h"
 
 namespace slime::cli {
 namespace {
@@ -14,10 +17,12 @@ constexpr double kShareOfFreeMemory = 0.8;
 }  // namespace
 
 void add_device_options(CLI::App& app, DeviceOptions& options) {
-  app.add_option("--device", options.device,
-                 "cpu or cuda (the first visible GPU); auto: cuda where an NVIDIA GPU is visible. "
-                 "hip: an AMD GPU (ROCm preview: builds for gfx942 and gfx950, kernels checked "
-                 "without hardware, not yet run on it)")
+  app.add_option(
+         "--device", options.device,
+         fmt::format(
+             "cpu or cuda (the first visible GPU); auto: cuda where an NVIDIA GPU is visible. "
+             "hip: an AMD GPU ({})",
+             kernels::kRocmLabel))
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "hip"}));
   app.parse_complete_callback([&options] {

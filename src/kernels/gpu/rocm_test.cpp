@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
+
+#include "config/flag_table.h"
 
 namespace slime::kernels {
 namespace {
@@ -142,6 +145,13 @@ TEST(ProbeRocm, TakesNoVersionFromAFileOfAnotherKind) {
   AmdMachine machine;
   machine.write("opt/rocm/.info/version", "<html>");
   EXPECT_EQ(machine.probe().version, "");
+}
+
+/// config includes no kernels, so the flag's row has the words once more.
+TEST(RocmLabel, IsWhatTheFlagSays) {
+  const auto row = std::ranges::find(config::flag_table(), "--device", &config::FlagRow::name);
+  ASSERT_NE(row, config::flag_table().end());
+  EXPECT_THAT(std::string(row->meaning), ::testing::HasSubstr(std::string(kRocmLabel)));
 }
 
 TEST(GfxName, HasHexadecimalDigits) {
