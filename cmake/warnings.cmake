@@ -28,9 +28,8 @@ endif()
 target_compile_options(slime_flags INTERFACE ${slime_memory_options})
 
 # The same object comes out with and without them, so a compiler cache need not tell them apart.
-if(SLIME_CCACHE AND slime_warning_options)
-  list(JOIN slime_warning_options " " slime_ignored)
-  list(JOIN slime_memory_options " " slime_ignored_too)
-  string(APPEND slime_ignored " ${slime_ignored_too}")
+set(slime_ignored_options ${slime_warning_options} ${slime_memory_options})
+if(SLIME_CCACHE AND slime_ignored_options)
+  list(JOIN slime_ignored_options " " slime_ignored)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env "CCACHE_IGNOREOPTIONS=${slime_ignored}" ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
