@@ -106,9 +106,11 @@ RunFolder::RunFolder(const config::ModelFlags& config) : RunFolder(only_named(co
       throw ConfigError(
           fmt::format("{} {}: cannot be created: {}", whose, folder.string(), error.message()));
   };
-  fs::create_directories(fs::is_symlink(root_ / "rollouts") ? root_ : root_ / "rollouts", error);
+  made_ = std::make_unique<MadeFolders>(base_.root / "run.json");
+  made_->make(root_, error);
+  if (!error && !fs::is_symlink(root_ / "rollouts")) made_->make(root_ / "rollouts", error);
   require_made(flag, root_);
-  fs::create_directories(checkpoints_, error);
+  made_->make(checkpoints_, error);
   require_made(config.save.empty() ? flag : "--save", checkpoints_);
   if (access(root_.c_str(), W_OK) != 0)
     throw ConfigError(fmt::format("{} {}: is not writable", flag, root_.string()));

@@ -26,6 +26,7 @@
 #include "config/run_config.h"
 #include "core/json.h"
 #include "report/branch_files.h"
+#include "report/made_folders.h"
 #include "report/run_lock.h"
 
 namespace slime::report {
@@ -34,7 +35,8 @@ class RunFolder {
  public:
   /// Creates the folder and locks it, with that of the checkpoints, for this process. Throws
   /// ConfigError when that is not possible; it says who has the lock. Before anything is written it
-  /// also throws when --save names a folder of other things.
+  /// also throws when --save names a folder of other things. Folders that it made and no run.json
+  /// was written to go with the object: the run was refused before it began.
   explicit RunFolder(const config::ModelFlags& config);
 
   /// The same paths to look at: nothing is created, locked or checked (--dry-run).
@@ -101,6 +103,7 @@ class RunFolder {
   std::filesystem::path root_;
   std::filesystem::path checkpoints_;
   std::vector<std::unique_ptr<RunLock>> locks_;
+  std::unique_ptr<MadeFolders> made_;  // goes before the locks, and behind the reserve
   std::unique_ptr<Reserve> reserve_;
 };
 

@@ -4,7 +4,8 @@
 /// where the file system has locks.
 ///
 /// The kernel gives the lock back when the process ends, however it ends; the file stays, because
-/// removing it would race with a process that is about to lock it. Its content is for people:
+/// removing it would race with a process that is about to lock it (report/made_folders.h says when it
+/// goes all the same). Its content is for people:
 ///
 ///   {"pid": 4711, "host": "node3", "started": "2026-11-23 03:44:42 UTC"}
 

@@ -24,7 +24,7 @@ def test_labels_that_no_reward_can_use_are_named_with_their_lines(work):
     assert done.returncode == 2, done.stdout + done.stderr
     assert "useless-labels.jsonl, line 3: math: the label is missing" in done.stderr
     assert "line 6: math: the label is empty" in done.stderr
-    assert not (run_dir / "metrics.jsonl").exists()
+    assert not run_dir.exists(), "a run that is refused before it begins leaves no folder"
 
 
 def test_a_streamed_label_that_cannot_be_used_fails_its_samples(work):
