@@ -72,7 +72,10 @@ std::optional<RunModel> run_model(const std::string& word) {
   const fs::path latest = fs::canonical(folder / "latest", error);
   if (error)
     throw ConfigError(
-        fmt::format("{}: the run has saved no checkpoint (--save-interval)", folder.string()));
+        fmt::format("{}: no checkpoint yet. A run saves one at its end, when it is interrupted "
+                    "(Ctrl-C, once a step is trained), and with --save-interval N after every N "
+                    "rollouts; the same command continues the run",
+                    folder.string()));
   if (!step) return RunModel{folder, latest, step_of_folder(latest)};
   const fs::path root = latest.parent_path();
   const std::vector<int64_t> steps = train::committed_iterations(root);

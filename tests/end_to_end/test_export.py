@@ -83,6 +83,14 @@ def test_fp8_is_in_blocks_that_the_program_reads(reference, tmp_path):
     assert again.returncode == 2 and "in low precision already" in again.stderr
 
 
+def test_a_run_without_a_checkpoint_says_what_makes_one(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    done = run_slime([str(SLIME), "export", str(tmp_path / "run"), str(tmp_path / "out")])
+    assert done.returncode == 2 and f"{tmp_path / 'run'}: no checkpoint yet. A run saves one at its end" in done.stderr
+    assert "--save-interval N" in done.stderr and not (tmp_path / "out").exists()
+
+
 def test_nothing_is_replaced_and_nothing_is_left_half(reference, plain, tmp_path):
     refused = export(reference, plain)
     assert refused.returncode == 2 and "is not replaced" in refused.stderr

@@ -132,7 +132,7 @@ def test_the_directory_of_a_run_stands_for_its_newest_checkpoint(work, tmp_path)
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     said = run("inspect", str(folder))
-    assert said.returncode == 2 and "saved no checkpoint" in said.stderr
+    assert said.returncode == 2 and "no checkpoint yet" in said.stderr
     shutil.copytree(work / "model", folder / "latest")
     said = run("inspect", str(folder))
     assert said.returncode == 0 and "problems    none" in said.stdout
