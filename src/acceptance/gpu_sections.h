@@ -13,7 +13,7 @@ void compare_recordings(const Side& side, kernels::Gpu& gpu, const Tell& tell);
 /// Memory that is unmapped, or freed by tensors, comes back to the driver.
 void check_returned_memory(const Side& side, kernels::Gpu& gpu, const Tell& tell);
 
-/// What the GPU is, for the head of the report.
+/// Description of the GPU, for the head of the report.
 void describe_gpu(const kernels::Gpu& gpu, const Tell& tell);
 
 }  // namespace slime::acceptance

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Gives prompts out as groups of pending samples, and takes groups back that are not finished.
+/// Source of a run's prompts: gives them out as groups of pending samples, and takes unfinished groups back.
 ///
 /// The loop takes groups at the beginning of a step and adds those that wait for a later one
 /// (partial rollout, surplus of over-sampling). Group ordinals count prompts given out, sample

@@ -1,6 +1,6 @@
 #pragma once
 
-/// One row of a prompt file: which of its fields mean what.
+/// One row of a prompt file, and the names of the fields that hold its parts.
 
 #include <functional>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Proves from a ledger file, without changing it, that nothing was lost: `slime ledger`.
+/// Audit of a ledger file, which it does not change: the proof that nothing was lost, for `slime ledger`.
 ///
 /// At every checkpoint whose totals count, for tokens
 ///

@@ -9,7 +9,7 @@ namespace slime::cli {
 /// Writes at once. Throws std::system_error where it cannot.
 void write_out(std::string_view text);
 
-/// What is still in the buffer goes out. Throws std::system_error where that has failed, and
+/// A flush of the buffer. Throws std::system_error where that has failed, and
 /// std::runtime_error where an earlier write has; not where the reader has closed, who misses nothing.
 void require_written();
 

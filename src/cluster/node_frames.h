@@ -29,7 +29,7 @@ enum class NodeFrame : uint32_t {
   kEnded = 111,
 };
 
-/// How often each side says that it is there.
+/// Period of the pings by which each side says that it is there.
 inline constexpr std::chrono::milliseconds kPingPeriod{1'000};
 
 /// Roles of the handshake.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Keeps an abort apart from calls into a library that are beginning on other threads.
+/// Gate for calls into a library, which keeps an abort apart from those that are beginning on other threads.
 ///
 /// NCCL's abort gives a communicator's memory back. It may come while a call waits for other ranks
 /// inside the library, which it sets free; but a call that has just begun would find memory that is

@@ -1,6 +1,6 @@
 #pragma once
 
-/// From words to a RunConfig: command line and YAML through the flag table, then the rules between
+/// Parser of a RunConfig: command line and YAML through the flag table, then the rules between
 /// flags.
 
 #include <algorithm>

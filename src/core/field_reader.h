@@ -1,6 +1,6 @@
 #pragma once
 
-/// Reads the fields of one JSON object into our types: the one way from foreign JSON (requests,
+/// Reader of the fields of one JSON object into our types: the one way from foreign JSON (requests,
 /// configuration files, rows, checkpoints) to a struct.
 ///
 ///   std::vector<std::string> problems;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Ctrl-C: the first time abandon what is sampled, or finish the training under way, and save; the
+/// Reaction to Ctrl-C: the first time abandon what is sampled, or finish the training under way, and save; the
 /// second time stop now. SIGTERM is the same, so that a scheduler's grace of some seconds is enough.
 /// The end of the terminal (SIGHUP) is a first time only, however often it is told, and nothing under nohup.
 ///

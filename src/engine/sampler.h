@@ -1,6 +1,6 @@
 #pragma once
 
-/// From logits to tokens: penalties, bias and minimum length change the logits,
+/// Sampler, from logits to tokens: penalties, bias and minimum length change the logits,
 /// kernels/cpu/sample.h draws. On a GPU kernels do both (engine/gpu_row_extras.h).
 ///
 /// Order, as in SGLang: frequency and presence penalties, repetition penalty, logit bias; ids that

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Decides after each token whether a response ends with it: end-of-sequence and stop ids, stop
+/// Check after each token whether a response ends with it: end-of-sequence and stop ids, stop
 /// strings.
 ///
 /// Stop strings are looked for in the bytes that the tokens add to the text, so a string may begin

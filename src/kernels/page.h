@@ -1,6 +1,6 @@
 #pragma once
 
-/// Keys and values of a sequence are kept in pages of this many tokens, by every device: engine,
+/// Page size of the KV cache in tokens, the same on every device: engine,
 /// plans and kernels take it from here. The kernels' tiles are laid out for sixteen.
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Keeps the process from growing step by step. Tensors of a step differ in size from those of the
+/// Trimming of the heap, which would grow step by step. Tensors of a step differ in size from those of the
 /// step before, so the C library's heap fills with holes: in the quickstart, resident memory grew
 /// by 20 % from step 20 to step 200 although nothing was leaked. Returning the holes costs page
 /// faults; doing it only after growth makes that rare.

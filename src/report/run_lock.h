@@ -1,6 +1,6 @@
 #pragma once
 
-/// One process at a time writes into a folder of a run: an advisory lock (flock) on FOLDER/lock,
+/// Lock of a run's folder, into which one process at a time writes: an advisory lock (flock) on FOLDER/lock,
 /// where the file system has locks.
 ///
 /// The kernel gives the lock back when the process ends, however it ends; the file stays, because

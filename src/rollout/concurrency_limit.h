@@ -1,6 +1,6 @@
 #pragma once
 
-/// At most so many samples in the engine at once: coroutines of one thread wait in line for a
+/// Limit on the samples in the engine at once: coroutines of one thread wait in line for a
 /// permit.
 
 #include <boost/asio/awaitable.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Exactly these groups, generated and scored: one evaluation, on the rollout's thread. Its
+/// Groups of one evaluation, generated and scored on the rollout's thread. Its
 /// requests are its own: a step that opens, closes or waits beside it does not concern it.
 
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Coroutines of one thread pass while it is open, and wait in line while it is closed.
+/// Gate for coroutines of one thread: they pass while it is open, and wait in line while it is closed.
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/redirect_error.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// From prompts to scored groups: thousands of concurrent conversations on one thread, which lives
+/// Rollout, from prompts to scored groups: thousands of concurrent conversations on one thread, which lives
 /// as long as the run.
 ///
 /// The loop opens a step with a message; groups are then taken from the buffer, every sample is

@@ -1,6 +1,6 @@
 #pragma once
 
-/// From the user's words to the trainer's configuration.
+/// The trainer's configuration, from the user's words.
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// In which order pipeline stages compute forward and backward passes of micro-batches, and which
-/// messages are on the way between: pure, known to every rank.
+/// Pipeline schedule: the order in which stages compute forward and backward passes of micro-batches, and the
+/// messages on the way between: pure, known to every rank.
 ///
 /// Each stage has `chunks` ranges of layers (model/pipeline_layers.h); range i of all is chunk i / stages
 /// of stage i % stages. A stage holds no more passes than it has to (1F1B; arXiv 2104.04473, sections 2.2

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Bounds what answers in the making may hold, each of them and all together. A call can ask for
+/// Bounds on the memory of unfinished answers, of each and of all together. A call can ask for
 /// thousands of long samples with a hundred log-probs a token, and a client need not read what it
 /// asked for; neither may cost the server its memory.
 ///

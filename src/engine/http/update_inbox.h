@@ -1,6 +1,6 @@
 #pragma once
 
-/// Carries updates from the engine's thread to a connection's strand.
+/// Queue of updates from the engine's thread to a connection's strand.
 ///
 /// The engine's callback only takes a lock, appends and posts one wake-up; the coroutine takes
 /// everything that has gathered since. So a slow reader makes frames rarer, and the engine never

@@ -26,7 +26,7 @@ struct Extent {
   unsigned count() const { return x * y * z; }
 };
 
-/// Where the running thread is.
+/// Indices of the running thread and its block, and the sizes of both.
 struct ThreadPlace {
   Extent thread{0, 0, 0}, block{0, 0, 0}, block_size, grid_size;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Copies plans of attention to the device, for callers without a staging buffer of their
+/// Copies of attention plans on the device, for callers without a staging buffer of their
 /// own (tests, measurements); the engine has engine/step_block.h.
 
 #include "kernels/gpu/decode_units.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Plans attention of decode on the host: sequences with one new row each, read once per step.
+/// Plans of decode attention, made on the host: sequences with one new row each, read once per step.
 ///
 /// Bound by reading keys and values, so the plan balances that (split-KV): units of equal length,
 /// one wave of thread blocks, each a list of segments (kernels/gpu/decode_segment.h) that may begin

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tests that need a GPU say so and pass where there is none.
+/// Condition of tests that need a GPU: they say so and pass where there is none.
 
 #include <gtest/gtest.h>
 

@@ -45,7 +45,7 @@ class Gpu : public GpuMemoryManager, public EngineKernels, public TrainingKernel
                                            const GpuGraph* neighbour) = 0;
 };
 
-/// Whose GPUs a process uses.
+/// Platform of the GPUs that a process uses: NVIDIA's CUDA, AMD's HIP.
 enum class GpuPlatform { kCuda, kHip };
 
 /// The word of --device that was chosen for this process: "hip" makes the functions below those of AMD's GPUs, "cuda"
@@ -65,7 +65,7 @@ std::string missing_for_gpus();
 /// The same of AMD's GPUs, with a sentence for each part that is missing.
 std::string missing_for_hip();
 
-/// What may be asked of the GPU that is open: everything, but where a self-test of its platform failed
+/// Abilities of the GPU that is open: all of them, but where a self-test of its platform failed
 /// (kernels/gpu/self_tests.h).
 struct GpuAbilities {
   bool records = true;            // steps as recordings that are replayed

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Locks the pages of a tensor on the host as long as this object lives, so that copies between it and
+/// Lock on the pages of a tensor on the host, as long as this object lives, so that copies between it and
 /// the GPU run at the link's rate.
 
 #include <utility>

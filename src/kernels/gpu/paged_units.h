@@ -1,6 +1,6 @@
 #pragma once
 
-/// Plans tiled attention on the host: which units of work the kernel gets.
+/// Plans of tiled attention, made on the host: the units of work that the kernel gets.
 ///
 /// Query rows of a sequence times the query heads that share a key-value head are packed into tiles
 /// of 16, 64 or 128. Sequences with one new token and with many (prompts) go to separate launches,

@@ -39,7 +39,7 @@ struct ReturnedMemory {
 /// Reserves `bytes`; maps, writes, reads and unmaps them `rounds` times. Throws what the driver's calls throw.
 ReturnedMemory returned_memory(GpuMemoryManager& memory, int64_t bytes, int rounds);
 
-/// What returned_memory() found, as a sentence; empty where it is right.
+/// Problem of a measurement by returned_memory(), as a sentence; empty where there is none.
 std::string problem_of(const ReturnedMemory& found);
 
 }  // namespace slime::kernels

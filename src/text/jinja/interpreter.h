@@ -1,6 +1,6 @@
 #pragma once
 
-/// Runs a parsed template. One Interpreter is one rendering: it owns the scopes, the output and
+/// Interpreter of a parsed template. One Interpreter is one rendering: it owns the scopes, the output and
 /// what is left of the limits, and is used by one thread.
 
 #include <chrono>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A template's text to tokens: literal text and what stands inside {{ }} and {% %}. White space
+/// Lexer of a template, text to tokens: literal text and what stands inside {{ }} and {% %}. White space
 /// control is done here: trim_blocks and lstrip_blocks are on, as in every chat template, and `-`
 /// and `+` marks are obeyed.
 

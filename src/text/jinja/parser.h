@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tokens to a tree. The grammar is Jinja2's with its loopcontrols extension and transformers' {%
+/// Parser of a template, tokens to a tree. The grammar is Jinja2's with its loopcontrols extension and transformers' {%
 /// generation %}; template inheritance and imports (extends, block, include, import) are refused: a
 /// chat template is one file.
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// From Oniguruma's regular expressions, in which tokenizer files are written, to PCRE2's, which we
+/// Translation of Oniguruma's regular expressions, in which tokenizer files are written, to PCRE2's, which we
 /// run.
 ///
 /// The two mostly agree. Translated here: \s and \w (PCRE2's \s also matches U+180E), \h (a hex

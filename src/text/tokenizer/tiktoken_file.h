@@ -1,6 +1,6 @@
 #pragma once
 
-/// Reads a tiktoken rank file, as Kimi (tiktoken.model) and the first Qwen (qwen.tiktoken) ship
+/// Reader of a tiktoken rank file, as Kimi (tiktoken.model) and the first Qwen (qwen.tiktoken) ship
 /// them: one token a line, its bytes in base64, a space, its rank, which is also its id.
 ///
 /// The pattern that cuts words is not in the file. It is "pat_str" (or "pattern") of

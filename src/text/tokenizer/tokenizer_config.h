@@ -1,6 +1,6 @@
 #pragma once
 
-/// Reads what tokenizer_config.json and special_tokens_map.json add to a tokenizer: names of
+/// Reader of tokenizer_config.json and special_tokens_map.json, for what they add to a tokenizer: names of
 /// special tokens, and added tokens that tokenizer.json does not have, as `transformers` combines
 /// them.
 

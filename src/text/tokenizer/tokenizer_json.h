@@ -1,6 +1,6 @@
 #pragma once
 
-/// Reads tokenizer.json, the file of the `tokenizers` library (version 1.0), with a BPE model.
+/// Reader of tokenizer.json, the file of the `tokenizers` library (version 1.0), with a BPE model.
 ///
 /// "truncation" and "padding" are settings of a data loader, not of the vocabulary, and are not
 /// applied; neither are the offset settings of the ByteLevel post-processor, since we return no
