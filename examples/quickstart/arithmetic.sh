@@ -32,8 +32,17 @@ run=$(run_folder "arithmetic${form:+-$form}${rank:+-rank-$rank}")
 python3 tools/arithmetic_task.py "$data"
 python3 tools/tiny_model.py "$model" --hidden 64 --layers 2 "${shape[@]}"
 
+cat <<TEXT
+
+This has two stages, on two free cores a minute or two in all:
+  1. supervised: the model imitates 4,000 solved sums, and learns to guess (600 steps)
+  2. reinforcement learning: it tries sums that it has not seen, and only right results count (100 steps)
+
+==> stage 1 of 2: supervised
+TEXT
+
 # Supervised: 4,000 solved sums, 128 at a time.
-"$slime" train \
+SLIME_STAGE="1 of 2" "$slime" train \
   --hf-checkpoint "$model" --run-dir "$sft" --fp32 \
   --prompt-data "$data/sft.jsonl" --input-key messages --rollout-shuffle \
   --rollout-function-path slime.rollout.sft_rollout.generate_rollout \
@@ -42,6 +51,9 @@ python3 tools/tiny_model.py "$model" --hidden 64 --layers 2 "${shape[@]}"
   --use-dynamic-batch-size --max-tokens-per-gpu 8192 \
   --lr 3e-3 --lr-decay-style constant --lr-warmup-iters 20 --adam-beta2 0.98 --weight-decay 0 \
   "$@"
+
+echo
+echo "==> stage 2 of 2: reinforcement learning"
 
 # Reinforcement: sums that are not in the corpus, eight tries each; the reward is 1 when the boxed result is right.
 "$slime" train \

@@ -126,7 +126,11 @@ void Progress::finish(std::string_view title, SummaryRows rows) {
       "time", clock_text(run_seconds) + (shares.empty() ? "" : fmt::format("  ({})", shares)));
   const std::string erase = terminal_.is_live ? erase_sequence(terminal_width()) : "";
   drawn_widths_.clear();
-  print(erase + summary_table(title, rows, terminal_));
+  const bool is_interrupted =
+      std::ranges::any_of(rows, [](const auto& row) { return row.first == kInterruptedRow; });
+  const bool has_next = !terminal_.stage.empty() && !is_interrupted;
+  print(erase +
+        (has_next ? stage_line(terminal_.stage, rows) : summary_table(title, rows, terminal_)));
 }
 
 void Progress::update_times() {

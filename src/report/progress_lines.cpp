@@ -187,6 +187,17 @@ std::string summary_table(std::string_view title, const SummaryRows& rows,
   return out + "\n";
 }
 
+std::string stage_line(std::string_view stage, const SummaryRows& rows) {
+  std::string line = fmt::format("stage {} is done", stage);
+  std::string_view between = ": ";
+  for (const auto& [name, text] : rows) {
+    if (name == kReportRow || name == kChatRow) continue;
+    line += fmt::format("{}{} {}", between, name, text);
+    between = ", ";
+  }
+  return line + "\n";
+}
+
 std::string clock_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(std::max(seconds, 0.0)));
   if (whole >= 3600)

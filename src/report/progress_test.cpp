@@ -110,6 +110,35 @@ TEST(Progress, TimesOfPhasesAndTheTimeLeftComeFromTheClock) {
       "\nrun: 2 steps\n\n  reward  0.5\n  time    0:06  (generate 67 %, train 33 %)\n\n");
 }
 
+/// What a run prints at its end in a stage of a script.
+std::string end_of_stage(SummaryRows rows) {
+  Terminal terminal = kPlain;
+  terminal.stage = "1 of 2";
+  SteppedClock clock;
+  testing::internal::CaptureStdout();
+  {
+    Progress progress({.title = "run", .num_steps = 1}, terminal, clock);
+    clock.pass(75);
+    progress.finish("run", std::move(rows));
+  }
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(Progress, AStageOfAScriptEndsWithALineUnlessItWasInterrupted) {
+  const SummaryRows rows{{"rollout steps", "6 of 6"},
+                         {"checkpoint", "runs/a/latest (rollout 5)"},
+                         {std::string(kReportRow), "slime report runs/a"},
+                         {std::string(kChatRow), "slime chat runs/a"}};
+  EXPECT_EQ(end_of_stage(rows),
+            "stage 1 of 2 is done: rollout steps 6 of 6, checkpoint runs/a/latest (rollout 5), "
+            "time 1:15\n");
+  SummaryRows interrupted = rows;
+  interrupted.emplace_back(kInterruptedRow, "the same command continues after rollout 5");
+  const std::string table = end_of_stage(interrupted);
+  EXPECT_NE(table.find("\nrun\n"), std::string::npos);
+  EXPECT_NE(table.find("slime report runs/a"), std::string::npos);
+}
+
 TEST(Progress, PhaseTimesIncludeThePhaseUnderWay) {
   SteppedClock clock;
   Progress progress({.title = "run", .num_steps = 1}, kPlain, clock);

@@ -23,7 +23,7 @@ SummaryRows RunSummary::rows(int64_t steps_done, int64_t num_steps, const std::s
   rows.emplace_back("rollout steps", fmt::format("{} of {}{}", steps_done, num_steps,
                                                  interrupted ? ", interrupted" : ""));
   if (interrupted && saves_) {
-    rows.emplace_back("to go on",
+    rows.emplace_back(kInterruptedRow,
                       last_saved_
                           ? fmt::format("the same command continues after rollout {}", *last_saved_)
                           : std::string("nothing was trained yet: the same command starts over"));
@@ -37,8 +37,8 @@ SummaryRows RunSummary::rows(int64_t steps_done, int64_t num_steps, const std::s
   }
   if (last_saved_)
     rows.emplace_back("checkpoint", fmt::format("{}/latest (rollout {})", root, *last_saved_));
-  rows.emplace_back("report", own_command("report " + shell_word(root)));
-  if (last_saved_) rows.emplace_back("talk to it", own_command("chat " + shell_word(root)));
+  rows.emplace_back(kReportRow, own_command("report " + shell_word(root)));
+  if (last_saved_) rows.emplace_back(kChatRow, own_command("chat " + shell_word(root)));
   return rows;
 }
 

@@ -45,6 +45,7 @@ Terminal detect_terminal() {
   terminal.is_live = ::isatty(STDOUT_FILENO) == 1 && !kind.empty() && kind != "dumb";
   terminal.has_color = terminal.is_live && environment("NO_COLOR").empty();
   terminal.has_unicode = locale_is_utf8();
+  terminal.stage = environment("SLIME_STAGE");
   return terminal;
 }
 

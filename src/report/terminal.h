@@ -13,6 +13,9 @@ struct Terminal {
   bool is_live = false;      // a person watches and lines can be redrawn
   bool has_color = false;    // off with NO_COLOR (no-color.org)
   bool has_unicode = false;  // the locale is UTF-8
+  /// "1 of 2": a script starts several runs one after the other, and this is not the last (SLIME_STAGE).
+  /// The run's end is one line then, not a table with what to do next.
+  std::string stage = {};
 };
 
 /// Of standard output, from isatty, TERM, NO_COLOR and the locale variables.

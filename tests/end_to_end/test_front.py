@@ -246,3 +246,10 @@ def test_the_end_of_a_run_names_commands_that_can_be_pasted(work, tmp_path):
     found = {"PATH": f"{tmp_path / 'bin'}:{nothing['PATH']}"}
     done = run_slime(train_command(work, tmp_path / "named", rollouts=1), env=os.environ | found)
     assert report_command_of(done) == f"slime report {tmp_path / 'named'}"
+
+
+def test_a_stage_of_a_script_ends_with_a_line_and_not_as_if_it_were_the_end(work, tmp_path):
+    done = run_slime(train_command(work, tmp_path / "run", rollouts=1), env=os.environ | {"SLIME_STAGE": "1 of 2"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("stage 1 of 2 is done: rollout steps 1 of 1, ")
+    assert "talk to it" not in done.stdout and f"{tmp_path / 'run'}/latest" in done.stdout
