@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kName = "slime";
+constexpr const char* kProgramName = "slime";
 
 bool is_same_file(const fs::path& one, const fs::path& other) {
   std::error_code error;
@@ -24,7 +24,7 @@ bool is_same_file(const fs::path& one, const fs::path& other) {
 std::optional<fs::path> found_by_search(std::string_view search) {
   while (!search.empty()) {
     const std::size_t end = search.find(':');
-    const fs::path program = fs::path(search.substr(0, end)) / kName;
+    const fs::path program = fs::path(search.substr(0, end)) / kProgramName;
     std::error_code error;
     if (fs::is_regular_file(program, error) && ::access(program.c_str(), X_OK) == 0) return program;
     search = end == std::string_view::npos ? std::string_view() : search.substr(end + 1);
@@ -50,9 +50,9 @@ StartedBy this_process() {
 
 std::string command_word(const StartedBy& by) {
   if (!by.told.empty()) return shell_word(by.told);
-  if (by.exe.filename() != kName) return kName;
+  if (by.exe.filename() != kProgramName) return kProgramName;
   const auto found = found_by_search(by.search);
-  if (found && is_same_file(*found, by.exe)) return kName;
+  if (found && is_same_file(*found, by.exe)) return kProgramName;
   const bool is_path = by.typed.find('/') != std::string::npos;
   return shell_word(is_path && is_same_file(by.typed, by.exe) ? by.typed : by.exe.string());
 }

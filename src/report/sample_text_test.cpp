@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-Sample sample(int64_t ordinal, const char* response, json::value reward) {
+Sample answered(int64_t ordinal, const char* response, json::value reward) {
   Sample made;
   made.ordinal = ordinal;
   made.prompt = "Say something about a cat.\nBe short.";
@@ -24,7 +24,7 @@ Sample sample(int64_t ordinal, const char* response, json::value reward) {
 }
 
 TEST(SampleText, HasPromptResponsesAndRewardsAndNoTokens) {
-  Group group{.ordinal = 12, .samples = {sample(24, "A cat.", 1), sample(25, "A dog.", 0)}};
+  Group group{.ordinal = 12, .samples = {answered(24, "A cat.", 1), answered(25, "A dog.", 0)}};
   EXPECT_EQ(plain_text(group, ""),
             "prompt 12: 2 samples, mean reward 0.5, label \"cat\"\n"
             "    Say something about a cat.\n"
@@ -40,13 +40,13 @@ TEST(SampleText, HasPromptResponsesAndRewardsAndNoTokens) {
 
 TEST(SampleText, ARewardRecordCountsByItsKeyAndIsShown) {
   const Group group{.ordinal = 1,
-                    .samples = {sample(1, "x", json::object{{"score", 1}, {"acc", 0.25}})}};
+                    .samples = {answered(1, "x", json::object{{"score", 1}, {"acc", 0.25}})}};
   EXPECT_THAT(plain_text(group, ""), HasSubstr("sample 1: reward 1 of {"));
   EXPECT_THAT(plain_text(group, "acc"), HasSubstr("mean reward 0.25,"));
 }
 
 TEST(SampleText, AFailureHasItsReasonAndNoReward) {
-  Group group{.ordinal = 1, .samples = {sample(1, "x", nullptr)}};
+  Group group{.ordinal = 1, .samples = {answered(1, "x", nullptr)}};
   group.samples[0].status = Status::kFailed;
   group.samples[0].failure = "reward: ValueError (own.py:3)";
   const std::string text = plain_text(group, "");
@@ -56,7 +56,7 @@ TEST(SampleText, AFailureHasItsReasonAndNoReward) {
 }
 
 TEST(SampleText, AResponseCannotSpeakToTheTerminal) {
-  const Group group{.ordinal = 1, .samples = {sample(1, "\x1b[2J\ta\r\xc3\xa9", 1)}};
+  const Group group{.ordinal = 1, .samples = {answered(1, "\x1b[2J\ta\r\xc3\xa9", 1)}};
   EXPECT_THAT(plain_text(group, ""), HasSubstr("    \\x1b[2J\ta\\x0d\xc3\xa9\n"));
 }
 
