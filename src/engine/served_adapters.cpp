@@ -99,7 +99,25 @@ Expected<ServedAdapters::Handle> ServedAdapters::load(const std::string& name,
   } catch (const std::exception& error) {
     return failure(text_of(error));
   }
-  if (!make_room(name)) {
+  auto loaded = std::make_shared<LoadedAdapter>();
+  loaded->name = name;
+  loaded->path = path;
+  loaded->is_pinned = is_pinned;
+  return take(std::move(loaded), tensors);
+}
+
+Expected<ServedAdapters::Handle> ServedAdapters::put(
+    const std::string& name, std::shared_ptr<model::AdapterTensors> tensors) {
+  const std::lock_guard lock(loads_);
+  auto loaded = std::make_shared<LoadedAdapter>();
+  loaded->name = name;
+  loaded->is_pinned = true;
+  return take(std::move(loaded), tensors);
+}
+
+Expected<ServedAdapters::Handle> ServedAdapters::take(
+    std::shared_ptr<LoadedAdapter> loaded, const std::shared_ptr<model::AdapterTensors>& tensors) {
+  if (!make_room(loaded->name)) {
     return failure(
         fmt::format("{} adapters are loaded, and each is pinned or in use: unload one, or "
                     "start the server with a larger --max-loaded-loras",
@@ -108,12 +126,8 @@ Expected<ServedAdapters::Handle> ServedAdapters::load(const std::string& name,
   const int64_t slot = free_slot();
   if (slot < 0)
     return failure("requests still use all versions of adapters that there is room for; try again");
-  auto loaded = std::make_shared<LoadedAdapter>();
-  loaded->name = name;
-  loaded->path = path;
   loaded->number = ++num_loaded_;
   loaded->slot = slot;
-  loaded->is_pinned = is_pinned;
   loaded->last_use = ++num_uses_;
   const bool is_done = between([&] {
     for (size_t i = 0; i < slots_.size(); ++i) {
@@ -126,7 +140,7 @@ Expected<ServedAdapters::Handle> ServedAdapters::load(const std::string& name,
   if (!is_done) return failure("the engine is shutting down");
   const std::lock_guard table(mutex_);
   slots_[static_cast<size_t>(slot)] = loaded;
-  by_name_[name] = loaded;
+  by_name_[loaded->name] = loaded;
   return Handle(loaded);
 }
 

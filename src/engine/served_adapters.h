@@ -52,11 +52,17 @@ class ServedAdapters {
   /// on. Any thread but the engine's; the failure says what is wrong with the directory.
   Expected<Handle> load(const std::string& name, const std::string& path, bool is_pinned,
                         bool replaces);
+  /// The same with tensors for this network, of a trainer in this process. A name that is loaded means them
+  /// from then on. They stay as they are.
+  Expected<Handle> put(const std::string& name, std::shared_ptr<model::AdapterTensors> tensors);
   /// New requests do not find it any more; those that run keep it.
   Expected<void> unload(const std::string& name);
 
  private:
   std::shared_ptr<model::AdapterTensors> read(const std::string& path) const;
+  /// With loads_ held.
+  Expected<Handle> take(std::shared_ptr<LoadedAdapter> loaded,
+                        const std::shared_ptr<model::AdapterTensors>& tensors);
   bool make_room(const std::string& name);
   int64_t free_slot() const;
   bool between(std::function<void()> body) const;
