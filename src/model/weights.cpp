@@ -256,9 +256,17 @@ void Weights::Builder::allocate(const Precision& precision) {
   const auto zeros = [&](int64_t size, at::ScalarType type) {
     return at::zeros({size}, options.dtype(type));
   };
-  weights_.flat_ = zeros(num_elements_ + num_expert_elements_, precision.weights);
+  const int64_t num_elements = num_elements_ + num_expert_elements_;
+  const Weights* shared = precision.shared;
+  check(shared == nullptr || (shared->flat_.size(0) == num_elements &&
+                              shared->flat_.scalar_type() == precision.weights),
+        "networks that share numbers have one shape and precision");
+  weights_.flat_ = shared != nullptr ? shared->flat_ : zeros(num_elements, precision.weights);
   weights_.experts_begin_ = num_elements_;
-  if (code_bytes_ > 0) {
+  if (shared != nullptr) {
+    weights_.codes_ = shared->codes_;
+    weights_.scales_ = shared->scales_;
+  } else if (code_bytes_ > 0) {
     weights_.codes_ = zeros(code_bytes_, at::kByte);
     weights_.scales_ = zeros(num_scales_, at::kFloat);
   }
@@ -275,7 +283,9 @@ void Weights::Builder::allocate(const Precision& precision) {
   }
   int64_t size = 0;
   for (const Constant& constant : constants_) size += product(constant.shape);
-  weights_.flat_constants_ = at::zeros({size}, weights_.flat_.options().dtype(at::kFloat));
+  weights_.flat_constants_ = shared != nullptr
+                                 ? shared->flat_constants_
+                                 : at::zeros({size}, weights_.flat_.options().dtype(at::kFloat));
   int64_t offset = 0;
   for (Constant& constant : constants_) {
     const int64_t count = product(constant.shape);

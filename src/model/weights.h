@@ -21,6 +21,8 @@
 
 namespace slime::model {
 
+class Weights;
+
 /// What numbers are stored and computed in, and where.
 struct Precision {
   at::ScalarType weights = at::kFloat;  // kBFloat16, kHalf, kFloat or kDouble (tests)
@@ -31,6 +33,10 @@ struct Precision {
   kernels::MatrixFormat matrices = kernels::MatrixFormat::kPlain;
 
   at::Device device = at::kCPU;  // kCUDA after kernels::open_gpu()
+
+  /// Numbers of a network of the same shape and precision, which this one has in the place of its own: several
+  /// adapters over one base. Nobody changes them. Null: it has its own.
+  const Weights* shared = nullptr;
 
   /// The best pair of this machine for "bfloat16", "float16", "float32" or "float64". bfloat16
   /// weights are computed in float32 where the processor has no bf16 products. Throws ConfigError
