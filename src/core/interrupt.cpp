@@ -19,6 +19,7 @@ constexpr const char* kFirstWords =
 std::atomic<bool> requested_flag{false};
 std::atomic<bool> has_display{false};
 std::atomic<bool> words_wait{false};
+std::atomic<int> num_objects{0};
 std::atomic<int64_t> requested_at{0};  // nanoseconds of the monotonic clock
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
               "a signal handler may set them");
@@ -71,12 +72,15 @@ void install(void (*handler)(int)) {
 }  // namespace
 
 Interrupt::Interrupt() {
+  if (num_objects++ > 0) return;
   requested_flag = false;
   words_wait = false;
   install(on_signal);
 }
 
-Interrupt::~Interrupt() { install(SIG_DFL); }
+Interrupt::~Interrupt() {
+  if (--num_objects == 0) install(SIG_DFL);
+}
 
 void Interrupt::leave_words_to_a_display(bool is_there) {
   has_display = is_there;

@@ -12,7 +12,8 @@
 
 namespace slime::core {
 
-/// Installs handlers for SIGINT, SIGTERM and SIGHUP for its lifetime. One object per process.
+/// Handlers of SIGINT, SIGTERM and SIGHUP, from the first object of the process until the last is gone. Runs of
+/// one process have one each: a signal is for all of them.
 class Interrupt {
  public:
   Interrupt();

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <thread>
 
 namespace slime::core {
@@ -43,6 +44,18 @@ TEST(Interrupt, TheSecondWishStopsAtOnce) {
         std::raise(SIGINT);
       },
       testing::ExitedWithCode(Interrupt::kExitCode), "stopping now");
+}
+
+TEST(Interrupt, IsThereUntilTheLastOfSeveralRunsEnds) {
+  auto first = std::make_unique<Interrupt>();
+  std::raise(SIGTERM);
+  auto second = std::make_unique<Interrupt>();
+  EXPECT_TRUE(second->requested()) << "a run that is built later ends too";
+  first.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  EXPECT_EXIT(std::raise(SIGTERM), testing::ExitedWithCode(Interrupt::kExitCode), "stopping now");
+  second.reset();
+  EXPECT_EXIT(std::raise(SIGTERM), testing::KilledBySignal(SIGTERM), "");
 }
 
 TEST(Interrupt, UnderNohupAClosedTerminalIsNothing) {
