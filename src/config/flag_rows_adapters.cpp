@@ -45,6 +45,10 @@ std::vector<FlagRow> adapter_flags() {
           "--lora-adapter-path", &C::lora_adapter_path,
           "directory of PEFT with the adapter that training begins with: it says rank and targets")
           .when(kAnyRun),
+      works("--adapter", &C::adapter,
+            "NAME=FLAGS, several times: adapters trained side by side over one base, each a run of "
+            "its own in --run-dir/NAME, with the flags of the command and FLAGS in their place")
+          .when(kAnyRun),
       alias("--lora-r", {.same_as = "--lora-rank"}, "the same as --lora-rank"),
       alias("--lora-target-modules", {.same_as = "--target-modules"},
             "the same as --target-modules"),

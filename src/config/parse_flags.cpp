@@ -25,7 +25,7 @@ namespace {
 /// Flags whose occurrences add up, where they come from one place. Of all others the last one wins,
 /// lists included: so does argparse, and so flags behind those of a script win.
 constexpr std::string_view kGathered[] = {"--rollout-sample-hook-path", "--prompt-data",
-                                          "--eval-prompt-data"};
+                                          "--eval-prompt-data", "--adapter"};
 
 /// "--lr"; also "----sglang-ep-size", which a published guide contains.
 bool is_flag_word(const std::string& word) {

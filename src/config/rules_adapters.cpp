@@ -5,6 +5,35 @@
 #include "config/rules.h"
 
 namespace slime::config {
+namespace {
+
+/// One of several runs over one base: what they cannot share yet. Messages stand behind the adapter's name
+/// (config/adapter_words.h).
+void check_beside_others(const RunConfig& config, Problems& problems) {
+  const auto excludes = [&](bool has, std::string_view other, std::string_view why) {
+    problems.require(!has, fmt::format("{}: not with --adapter: {}", other, why));
+  };
+  problems.require(config.trains_adapters(), "needs --lora-rank or --lora-adapter-path");
+  excludes(config.train_async, "slime train-async", "runs of one base generate and train by turns");
+  excludes(config.launcher == "ray" || config.launcher == "environment",
+           "--launcher " + config.launcher.get(), "the base is in one process");
+  excludes(config.world_size() > 1, "several ranks", "the base is in one process");
+  excludes(config.num_engine_workers > 0, "engines of their own",
+           "one engine of this process serves all adapters");
+  excludes(config.debug_rollout_only, "--debug-rollout-only", "nothing would be trained");
+  excludes(config.deterministic_schedule, "--deterministic-schedule",
+           "its rounds have the engine for themselves");
+  excludes(config.has_codes(), "--rollout-precision fp8", "engine and trainers read one base");
+  excludes(config.use_rollout_routing_replay, "--use-rollout-routing-replay",
+           "the engine would record choices of all");
+  excludes(config.offload_rollout, "--offload-rollout", "others generate while one of them trains");
+  excludes(!config.lora_modules_to_save.empty(), "--lora-modules-to-save",
+           "rows of one batch cannot choose among whole modules");
+  excludes(config.view, "--view", "slime view shows the folder of all of them");
+  excludes(config.profile, "--profile", "a trace is of the whole process");
+}
+
+}  // namespace
 
 void check_adapters(ParsedFlags& flags, Problems& problems) {
   const RunConfig& config = flags.config;
@@ -14,6 +43,10 @@ void check_adapters(ParsedFlags& flags, Problems& problems) {
                    fmt::format("--lora-alpha {}: is above 0", config.lora_alpha));
   problems.require(config.lora_dropout >= 0 && config.lora_dropout < 1,
                    fmt::format("--lora-dropout {}: is in [0, 1)", config.lora_dropout));
+  problems.require(config.adapter.empty(),
+                   "--adapter: several runs at once are begun by slime train alone; leave it out, "
+                   "and give the flags of one of them");
+  if (!config.adapter_name.empty()) check_beside_others(config, problems);
   if (!config.trains_adapters()) return;
   const std::string flag = config.lora_rank > 0 ? "--lora-rank" : "--lora-adapter-path";
   const auto excludes = [&](bool has, std::string_view other, std::string_view why) {

@@ -80,6 +80,10 @@ struct RunConfig : ModelFlags,
 
   bool is_on_gpus() const { return device == "cuda" || device == "hip"; }
 
+  /// Of --adapter: this is one of several runs over one base, in one process (loop/adapter_runs.h). Empty: it
+  /// is alone.
+  std::string adapter_name;
+
   /// The engine reads the weights that the trainer changes; otherwise it has its own.
   bool shares_weights() const { return takes_turns() && !has_codes() && !keeps_engine_weights; }
 

@@ -169,6 +169,8 @@ struct AdapterFlags {
   Flag<std::vector<std::string>> lora_modules_to_save;
   Flag<std::string> lora_init{"kaiming"};
   Flag<std::string> lora_adapter_path;  // a PEFT directory that training begins with
+  /// "NAME=FLAGS" of runs over one base (config/adapter_words.h).
+  Flag<std::vector<std::string>> adapter;
 
   bool trains_adapters() const { return lora_rank > 0 || !lora_adapter_path.peek().empty(); }
 };
