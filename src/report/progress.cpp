@@ -30,6 +30,7 @@ void set_figure(std::vector<Figure>& figures, std::string_view name, double valu
 
 Progress::Progress(ProgressOptions options, const Terminal& terminal, const Clock& clock)
     : terminal_(terminal),
+      label_(options.label.empty() ? "" : options.label + ": "),
       clock_(clock),
       times_(clock, options.first_step),
       last_line_(clock.now()) {
@@ -174,7 +175,10 @@ void Progress::report_until_stopped(const std::stop_token& stop) {
 
 void Progress::print_line(std::string_view line) {
   last_line_ = clock_.now();
-  print(fmt::format("{}\n", line));
+  std::string text = fmt::format("{}{}\n", label_, line);
+  for (std::size_t end = text.find('\n'); end + 1 < text.size(); end = text.find('\n', end + 1))
+    text.insert(end + 1, label_);
+  print(text);
 }
 
 std::string Progress::erase_sequence(int width) const {

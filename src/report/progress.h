@@ -35,6 +35,8 @@ namespace slime::report {
 
 struct ProgressOptions {
   std::string title;  // of the run
+  /// In front of each line of the log: which run of this process it is of. Empty: it is the only one.
+  std::string label = {};
   int64_t num_steps = 0;
   int64_t first_step = 0;  // above 0 in a resumed run
 };
@@ -85,6 +87,7 @@ class Progress final {
   void stop_display();
 
   const Terminal terminal_;
+  const std::string label_;
   const Clock& clock_;
 
   std::mutex mutex_;

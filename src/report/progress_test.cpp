@@ -179,6 +179,18 @@ TEST(Progress, TheLiveDisplayEndsWithItsTableAndItsMessages) {
   EXPECT_GT(text.find("done"), text.rfind("\x1b[J"));
 }
 
+TEST(Progress, LinesOfOneOfSeveralRunsBeginWithItsName) {
+  SteppedClock clock;
+  testing::internal::CaptureStdout();
+  {
+    Progress progress({.title = "run", .label = "sums", .num_steps = 2}, kPlain, clock);
+    progress.message("first\nsecond");
+    progress.step_done({.step = 0});
+  }
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(text.starts_with("sums: first\nsums: second\nsums: step 1/2")) << text;
+}
+
 TEST(Progress, WhatCtrlCSaysStaysAboveTheLiveDisplay) {
   SteppedClock clock;
   testing::internal::CaptureStdout();

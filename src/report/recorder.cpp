@@ -15,6 +15,13 @@
 namespace slime::report {
 namespace {
 
+/// Several runs of one process cannot all redraw its lines.
+Terminal terminal_of(const config::RunConfig& config) {
+  Terminal terminal = detect_terminal();
+  terminal.is_live &= config.adapter_name.empty();
+  return terminal;
+}
+
 /// Responses of nearly the limit take nearly what was predicted for it.
 constexpr double kNearLimit = 0.95;
 
@@ -35,9 +42,10 @@ Recorder::Recorder(const config::RunConfig& config, const RunFolder& folder,
       summary_(!config.debug_rollout_only),
       users_output_(folder.plugin_logs()),
       progress_({.title = folder.title(),
+                 .label = config.adapter_name,
                  .num_steps = schedule.num_steps,
                  .first_step = schedule.first_step},
-                detect_terminal(), clock),
+                terminal_of(config), clock),
       rollouts_(config, folder, tokenizer, [this](const std::string& text) { message(text); }),
       utilization_(memory.is_on_gpu() ? kernels::nvml_utilization() : nullptr),
       signal_(config),
