@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/run_hosts.h"
 #include "cli/train.h"
+#include "cli/train_adapters.h"
 #include "config/flag_records.h"
 #include "config/parse_flags.h"
 #include "core/json.h"
@@ -49,6 +50,7 @@ int train_as(const std::string& command, std::vector<std::string> words) {
   const DryRunReader reader =
       tries && std::erase(words, "--json") > 0 ? DryRunReader::kProgram : DryRunReader::kPerson;
   config::ParsedFlags flags = config::parse_flags(words);
+  if (!flags.config.adapter.peek().empty()) return train_adapters(flags, words, reader);
   const bool is_chosen_here = flags.config.device.peek() == "auto";
   const std::string place = setup::choose_device(flags.config);
   find_names(flags, hub::Wanted::kModel, !flags.config.dry_run.peek(), "slime train");

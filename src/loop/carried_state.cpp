@@ -21,6 +21,7 @@ std::unique_ptr<Stations> stations_of(config::RunConfig config, CarriedState& ca
   run->topology.published = std::move(carried.published);
   run->topology.session = std::move(carried.session);
   run->topology.engines = std::move(carried.engines);
+  run->topology.shared = carried.shared;
   run->records.view = std::move(carried.view);
   return run;
 }

@@ -36,6 +36,7 @@ struct CarriedState {
   std::unique_ptr<roles::KeptEngines> session;
   std::unique_ptr<roles::Engines> engines;  // those in workers; they read `published`
   std::unique_ptr<report::ViewProcess> view;
+  SharedBase* shared = nullptr;  // of several runs; null: the run is alone
 };
 
 /// Stations that have what others have left, or of a run that has not begun, and nothing else yet.

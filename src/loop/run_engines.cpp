@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "loop/run_networks.h"
+#include "loop/shared_base.h"
 #include "model/placement.h"
 #include "model/weight_checksums.h"
 #include "roles/engine_workers.h"
@@ -183,6 +184,8 @@ void start_engines(Stations& run, roles::TrainersApart* apart) {
   const engine::RunningRequests running = running_at_updates(run.config);
   if (run.topology.engines) {
     begin_epoch(run, version);
+  } else if (run.topology.shared != nullptr) {
+    run.topology.engines = run.topology.shared->engines(run, version);
   } else if (run.config.has_external_engines()) {
     run.topology.engines = start_external_engines(run, version);
   } else if (run.config.num_engine_workers > 0) {

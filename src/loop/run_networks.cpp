@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "estimate/memory_needs.h"
 #include "kernels/gpu/gpu.h"
+#include "loop/shared_base.h"
 #include "model/config.h"
 #include "model/placement.h"
 #include "roles/networks.h"
@@ -159,7 +160,9 @@ roles::TrainersApart* open_trainers_apart(Stations& run, const train::Warn& note
 void open_trainers_here(Stations& run, const model::Precision& precision, const train::Warn& note) {
   const config::RunConfig& config = run.config;
   run.records.memory.explain_shortage(estimate::Phase::kTrain, [&] {
-    run.topology.network = model::load_network(weights_directory(run), precision);
+    run.topology.network = run.topology.shared != nullptr
+                               ? run.topology.shared->network(weights_directory(run), precision)
+                               : model::load_network(weights_directory(run), precision);
     roles::add_run_adapters(config, *run.topology.network, run.course.start.adapter);
   });
   train::TrainConfig trainer = setup::make_train_config(

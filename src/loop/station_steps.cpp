@@ -11,6 +11,7 @@
 #include "loop/accepted_samples.h"
 #include "loop/async_loop.h"
 #include "loop/run_networks.h"
+#include "loop/shared_base.h"
 #include "loop/step_abandoned.h"
 #include "loop/sync_loop.h"
 #include "report/training_outcomes.h"
@@ -102,6 +103,15 @@ train::TrainReport StationSteps::train_on(const std::vector<Group>& groups) {
   }
 }
 
+/// Of runs over one base one trains at a time. The wait for that is a phase of its own.
+std::unique_ptr<TicketLock::Hold> StationSteps::lock_trainer() {
+  if (run_.topology.shared == nullptr) return nullptr;
+  const auto waits = run_.recorder().phase("trainer_wait");
+  auto hold = std::make_unique<TicketLock::Hold>(run_.topology.shared->trainer_lock());
+  const auto goes_on = run_.recorder().phase("train");
+  return hold;
+}
+
 train::TrainReport StationSteps::train_whole(const std::vector<Group>& groups) {
   const auto range = run_.recorder().phase("train");
   run_.records.memory.begin_phase();
@@ -113,6 +123,7 @@ train::TrainReport StationSteps::train_whole(const std::vector<Group>& groups) {
   train::TrainReport report;
   const std::optional<int64_t> changes = run_.topology.trainers->num_changes();
   const auto train = [&] {
+    const std::unique_ptr<TicketLock::Hold> hold = lock_trainer();
     run_.records.memory.explain_shortage(estimate::Phase::kTrain,
                                          [&] { report = run_.topology.trainers->train(batch); });
   };

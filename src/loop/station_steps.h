@@ -3,12 +3,14 @@
 /// The verbs of a step, done by the stations of a run.
 
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "core/clock.h"
 #include "loop/stations.h"
 #include "loop/step_boundary.h"
 #include "loop/steps.h"
+#include "loop/ticket_lock.h"
 #include "roles/handover.h"
 
 namespace slime::loop {
@@ -49,6 +51,8 @@ class StationSteps final : public Steps {
   void check_update();
 
   train::TrainReport train_whole(const std::vector<Group>& groups);
+  /// Of several runs over one base; null: the run is alone.
+  std::unique_ptr<TicketLock::Hold> lock_trainer();
   /// Keeps the moment before a step is collected, where that can be gone back to.
   void keep_boundary();
   void save_unsaved();

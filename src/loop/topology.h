@@ -4,6 +4,7 @@
 /// (docs/decisions/0119-one-topology.md).
 ///
 ///   one process         network, TrainersHere over it, EngineHere or EngineBeside
+///   several adapters    the same, with a network over the shared base and AdapterEngine
 ///   several ranks       TrainersApart, RankEngines in their workers
 ///   engines in workers  TrainersApart, published weights, EngineWorkers
 ///
@@ -20,7 +21,11 @@
 
 namespace slime::loop {
 
+class SharedBase;
+
 struct Topology {
+  /// Of several runs over one base, which outlives them; null: the run is alone.
+  SharedBase* shared = nullptr;
   int64_t engine_threads = 0;  // CPU threads of the engines alone; 0: they share the trainer's
   model::ModelConfig model;
   /// Of this process; null where nothing is computed here. What engines in workers have is published.
