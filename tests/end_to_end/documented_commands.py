@@ -178,7 +178,7 @@ PLACES_OF = {
     "docs/rejection_sampling.md": {"> kept.jsonl": "> chosen.jsonl"},  # an untrained model answers nothing right
     "docs/async.md": {"--ordinal 17": "--ordinal 3"},
     "docs/moving_in.md": {"MODEL": "model", "train.parquet": "verl.jsonl", "train.jsonl": "prompts.jsonl"},
-    "docs/lora.md": {"MODEL": "model"},
+    "docs/lora.md": {"MODEL": "model", "sums.jsonl": "prompts.jsonl", "words.jsonl": "prompts.jsonl"},
     "docs/first_hour.md": {
         "SmolLM2": "model",
         "table/train.jsonl": "prompts.jsonl",
