@@ -1,6 +1,6 @@
 #pragma once
 
-/// Samples from snapshots of weights with one engine, which switches between them.
+/// Samples from snapshots of whole networks with one engine, which switches between them.
 ///
 /// Requests are begun in the order in which they come; one for another snapshot waits until those that run
 /// have ended. A snapshot is a network of its own, so that a switch moves nothing.
@@ -15,14 +15,16 @@
 
 #include "core/clock.h"
 #include "engine/engine.h"
+#include "model/adapter_tensors.h"
 #include "model/network.h"
 
 namespace slime::tinker {
 
 /// Weights that do not change any more. Whoever holds one keeps it alive.
 struct Snapshot {
-  std::unique_ptr<model::Network> network;
-  int64_t updates = 0;  // of the model's, when it was taken
+  std::unique_ptr<model::Network> network;         // null: the base's weights
+  std::shared_ptr<model::AdapterTensors> adapter;  // beside those of the base; null: none
+  int64_t updates = 0;                             // of the model's, when it was taken
 };
 using SharedSnapshot = std::shared_ptr<Snapshot>;
 
