@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/splitmix64.h"
-#include "tinker/training_request.h"
+#include "tinker/training_body.h"
 
 namespace slime::tinker {
 namespace {

@@ -280,21 +280,18 @@ json::object Service::forward_backward(json::object body, bool is_forward_only) 
     const FieldReader all(*kept, "");
     const auto input = all.required().fields(
         is_forward_only && all.has("forward_input") ? "forward_input" : "forward_backward_input");
-    const FieldReader plain(input->raw(), "");
-    const json::object none;
-    const std::string name = plain.text("loss_fn", 64).value_or("cross_entropy");
-    const auto given = plain.fields("loss_fn_config");
-    const FieldReader config = given ? *given : FieldReader(none, "loss_fn_config.");
+    const TrainingBody body = read_json_body(*input, model_.limits().vocab_size);
+    const FieldReader config(body.loss_fn_config, "loss_fn_config.");
     TokenLoss loss;
-    if (only && name == "logprobs") {
-      loss = {name, {}, no_loss()};
+    if (only && body.loss_fn == "logprobs") {
+      loss = {body.loss_fn, {}, no_loss()};
     } else {
-      loss = make_token_loss(name, config, model_.train_config());
+      loss = make_token_loss(body.loss_fn, config, model_.train_config());
     }
-    const train::GivenBatch batch = read_batch(plain, loss, model_.limits());
+    const train::GivenBatch batch = read_batch(body, loss, model_.limits());
     train::GivenPass pass;
     sampler_->stand_still([&] { pass = model_.pass(batch, loss.loss, !only); });
-    return to_json(pass, batch, name == "cross_entropy");
+    return to_json(pass, batch, body.loss_fn == "cross_entropy");
   });
 }
 

@@ -13,30 +13,47 @@
 namespace slime::tinker {
 namespace {
 
-/// Datums of a request.
-constexpr std::size_t kMostData = 65536;
+using Inputs = std::map<std::string, InputColumn>;
 
-/// A column of `count` numbers; empty where there is none. Throws ConfigError.
-template <typename T>
-std::vector<T> column(const FieldReader& inputs, std::string_view name, std::size_t count,
-                      const std::string& where) {
-  const auto tensor = inputs.fields(name);
-  if (!tensor) return {};
-  if (tensor->numbers<int64_t>("shape").size() > 1) {
+/// A column of `count` numbers; null where there is none. Throws ConfigError.
+const InputColumn* column(const Inputs& inputs, std::string_view name, std::size_t count,
+                          const std::string& where) {
+  const auto found = inputs.find(std::string(name));
+  if (found == inputs.end()) return nullptr;
+  if (found->second.shape.size() > 1) {
     throw ConfigError(
         fmt::format("{}.{}: has two dimensions; one target for each position is what there is here",
                     where, name));
   }
-  std::vector<T> values = tensor->required().numbers<T>("data");
-  if (values.size() != count)
-    throw ConfigError(fmt::format("{}.{}: has {} numbers, and there are {} positions", where, name,
-                                  values.size(), count));
-  return values;
+  const std::size_t size =
+      std::visit([](const auto& values) { return values.size(); }, found->second.values);
+  if (size != count)
+    throw ConfigError(
+        fmt::format("{}.{}: has {} numbers, and there are {} positions", where, name, size, count));
+  return &found->second;
 }
 
-std::vector<float> floats(const FieldReader& inputs, std::string_view name, std::size_t count,
+std::vector<int64_t> integers(const Inputs& inputs, std::string_view name, std::size_t count,
+                              const std::string& where) {
+  const InputColumn* given = column(inputs, name, count, where);
+  if (given == nullptr) return {};
+  const auto* values = std::get_if<std::vector<int64_t>>(&given->values);
+  if (values == nullptr)
+    throw ConfigError(fmt::format("{}.{}: should be whole numbers", where, name));
+  return *values;
+}
+
+std::vector<float> floats(const Inputs& inputs, std::string_view name, std::size_t count,
                           const std::string& where) {
-  std::vector<float> values = column<float>(inputs, name, count, where);
+  const InputColumn* given = column(inputs, name, count, where);
+  if (given == nullptr) return {};
+  std::vector<float> values = std::visit(
+      [](const auto& each) {
+        std::vector<float> made;
+        for (const auto value : each) made.push_back(static_cast<float>(value));
+        return made;
+      },
+      given->values);
   const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
   if (bad != values.end())
     throw ConfigError(fmt::format("{}.{}[{}]: is not finite", where, name, bad - values.begin()));
@@ -54,7 +71,7 @@ bool all_zero(const std::vector<float>& values) {
 }
 
 /// Which targets train.
-std::vector<uint8_t> mask_of(const FieldReader& inputs, const train::GivenColumns& columns,
+std::vector<uint8_t> mask_of(const Inputs& inputs, const train::GivenColumns& columns,
                              const TokenLoss& loss, std::size_t count, const std::string& where) {
   for (const std::string_view name : {"mask", "sequence_ratio_mask"}) {
     const std::vector<float> given = floats(inputs, name, count, where);
@@ -71,18 +88,16 @@ std::vector<uint8_t> mask_of(const FieldReader& inputs, const train::GivenColumn
   return mask;
 }
 
-void read_datum(const FieldReader& datum, std::size_t index, const TokenLoss& loss,
+void read_datum(const Datum& datum, std::size_t index, const TokenLoss& loss,
                 const ModelLimits& limits, train::GivenBatch& batch) {
   const std::string where = fmt::format("data[{}]", index);
-  const auto input = datum.required().fields("model_input");
-  std::vector<TokenId> tokens = read_chunks(*input, limits.vocab_size);
+  std::vector<TokenId> tokens = datum.tokens;
   if (tokens.empty()) throw ConfigError(where + ".model_input: has no token");
-  const auto inputs = datum.required().fields("loss_fn_inputs");
+  const Inputs& inputs = datum.inputs;
   const std::size_t count =
-      static_cast<std::size_t>(datum.integer("num_scored", 1, static_cast<int64_t>(tokens.size()))
-                                   .value_or(static_cast<int64_t>(tokens.size())));
+      datum.num_scored ? static_cast<std::size_t>(*datum.num_scored) : tokens.size();
   const std::string fields = where + ".loss_fn_inputs";
-  const std::vector<int64_t> targets = column<int64_t>(*inputs, "target_tokens", count, fields);
+  const std::vector<int64_t> targets = integers(inputs, "target_tokens", count, fields);
   if (targets.empty()) throw ConfigError(fields + ".target_tokens: is missing");
   const std::size_t first = tokens.size() - count;
   for (std::size_t i = 0; i < count; ++i) {
@@ -99,21 +114,21 @@ void read_datum(const FieldReader& datum, std::size_t index, const TokenLoss& lo
   if (static_cast<int64_t>(tokens.size()) > limits.max_positions)
     throw ConfigError(fmt::format("{}: {} tokens, and the model has {} positions", where,
                                   tokens.size(), limits.max_positions));
-  train::GivenColumns columns{.advantages = floats(*inputs, "advantages", count, fields),
-                              .weights = floats(*inputs, "weights", count, fields)};
-  const std::vector<float> sampler = floats(*inputs, "logprobs", count, fields);
+  train::GivenColumns columns{.advantages = floats(inputs, "advantages", count, fields),
+                              .weights = floats(inputs, "weights", count, fields)};
+  const std::vector<float> sampler = floats(inputs, "logprobs", count, fields);
   require(columns.advantages, loss.needs.advantages, loss.name, "advantages", fields);
   require(columns.weights, loss.needs.weights, loss.name, "weights", fields);
   require(sampler, loss.needs.log_probs, loss.name, "logprobs", fields);
   columns.old_log_probs =
-      loss.needs.log_probs ? sampler : floats(*inputs, "old_logprobs", count, fields);
+      loss.needs.log_probs ? sampler : floats(inputs, "old_logprobs", count, fields);
   train::TrainSample sample;
   sample.ordinal = static_cast<int64_t>(index);
   sample.group = sample.ordinal;
   sample.rollout_id = sample.ordinal;
   sample.prompt_length = static_cast<int64_t>(first) + 1;
   sample.tokens = std::move(tokens);
-  sample.loss_mask = mask_of(*inputs, columns, loss, count, fields);
+  sample.loss_mask = mask_of(inputs, columns, loss, count, fields);
   sample.rollout_log_probs = sampler;
   sample.rollout_mask_total =
       std::accumulate(sample.loss_mask.begin(), sample.loss_mask.end(), int64_t{0});
@@ -125,28 +140,11 @@ void read_datum(const FieldReader& datum, std::size_t index, const TokenLoss& lo
 
 }  // namespace
 
-std::vector<TokenId> read_chunks(const FieldReader& model_input, int64_t vocab_size) {
-  std::vector<TokenId> tokens;
-  for (const FieldReader& chunk : model_input.required().list("chunks")) {
-    const std::string type = chunk.text("type").value_or("encoded_text");
-    if (type != "encoded_text")
-      throw ConfigError(
-          fmt::format("a chunk of type {}: text alone is what this model reads", type));
-    const std::vector<TokenId> more = chunk.required().token_ids("tokens", vocab_size);
-    tokens.insert(tokens.end(), more.begin(), more.end());
-  }
-  return tokens;
-}
-
-train::GivenBatch read_batch(const FieldReader& input, const TokenLoss& loss,
+train::GivenBatch read_batch(const TrainingBody& body, const TokenLoss& loss,
                              const ModelLimits& limits) {
-  const std::vector<FieldReader> data = input.required().list("data");
-  if (data.empty()) throw ConfigError("data: there is none");
-  if (data.size() > kMostData)
-    throw ConfigError(
-        fmt::format("data: {} datums; at most {} in a request", data.size(), kMostData));
   train::GivenBatch batch;
-  for (std::size_t i = 0; i < data.size(); ++i) read_datum(data[i], i, loss, limits, batch);
+  for (std::size_t i = 0; i < body.data.size(); ++i)
+    read_datum(body.data[i], i, loss, limits, batch);
   // Where some bring old log-probs all have to: a ratio is to one policy.
   const auto brings = std::ranges::count_if(
       batch.columns, [](const train::GivenColumns& each) { return !each.old_log_probs.empty(); });

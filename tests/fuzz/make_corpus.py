@@ -6,6 +6,7 @@
 A fuzzer that starts from valid files gets behind the first check; from nothing it would spend its minute finding "{".
 """
 
+import base64
 import json
 import lzma
 import struct
@@ -284,6 +285,9 @@ def seeds(target):
     elif target == "protobuf_fuzz":
         yield b"\x08\x96\x01\x12\x07testing"
         yield b"\x11" + struct.pack("<d", 0.5) + b"\x1a\x06\x0a\x04\x06\xac\x02\x07\x25\x01\x02\x03\x04"
+    elif target == "tinker_request_fuzz":
+        for file in sorted((ROOT / "tests" / "fixtures" / "tinker" / "messages").glob("*.json")):
+            yield from (base64.b64decode(row["base64"]) for row in json.loads(file.read_text()) if "base64" in row)
     elif target == "safetensors_index_fuzz":
         yield from (json.dumps(index).encode() for index in INDEXES)
     elif target == "arrow_rows_fuzz":
