@@ -78,7 +78,7 @@ std::span<const Command> commands() {
       {"train", "train a model: generate, score, learn, repeat", train, kTraining},
       {"train-async", "the same, with generation and training at the same time", train_async,
        kTraining},
-      {"tinker", "a model trained and sampled by requests (Python: slime.start)", tinker,
+      {"tinker", "models trained and sampled by requests: Tinker's client, slime.start", tinker,
        kTraining},
       {"replay", "train once more on what a run drew, compare the weights", replay, kTraining},
       {"chat", "a conversation with a model, in the terminal or a pipe", chat, kModels},

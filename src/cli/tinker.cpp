@@ -5,19 +5,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <memory>
-#include <optional>
 #include <system_error>
 #include <vector>
 
 #include "cli/by_name.h"
 #include "cli/options.h"
-#include "cli/serving.h"
 #include "cli/train.h"
 #include "cluster/parent_watch.h"
 #include "config/parse_flags.h"
@@ -37,21 +38,27 @@ namespace slime::cli {
 namespace {
 
 constexpr const char* kTinkerHelp =
-    "slime tinker: a model that is trained and sampled by requests (docs/python.md).\n\n"
-    "  slime tinker --door DIR FLAGS OF slime train            for slime.start of Python\n"
-    "  slime tinker --port N --store DIR FLAGS OF slime train  for clients of the protocol\n\n"
+    "slime tinker: models that are trained and sampled by requests (docs/tinker.md).\n\n"
+    "  slime tinker MODEL                            for clients of the protocol\n"
+    "  slime tinker --door DIR FLAGS OF slime train  for slime.start of Python\n\n"
+    "  --port N                   listens on 127.0.0.1:N (8000)\n"
+    "  --store DIR                of what is saved, and of what outlives this process (./tinker)\n"
+    "  --served-model-name NAME   what clients call the model (MODEL)\n"
+    "  --max-models N             trained at once (8)\n"
+    "  --max-lora-rank N          the highest rank (128)\n"
+    "  --api-key-file FILE        keys, one a line: a client for each, which sees its own alone\n"
+    "  --state-seconds N          of work that is done again, at most, after kill -9 (30)\n"
     "  --door DIR           a directory of yours, mode 0700: door.json in it says address and "
     "token;\n"
     "                       it ends when its standard input is closed, or whoever started it has\n"
     "                       ended\n"
-    "  --port N             listens on 127.0.0.1:N\n"
-    "  --store DIR          of weights that are saved by name\n"
-    "  --api-key-file FILE  clients have to know the key in its first line\n\n"
+    "\n"
     "Flags say what the loss `policy`, micro-batches, samples and devices are; there is no data "
     "and\n"
     "no reward to name.\n";
 
 constexpr std::size_t kTokenBytes = 32;
+constexpr std::size_t kLongestKey = 512;  // longer ones match none (net/access.h)
 constexpr std::size_t kMostBodyBytes = std::size_t{512} << 20;
 constexpr int64_t kTokensOfAMicroBatch = 4096;
 constexpr int64_t kDefaultSamples = 8;
@@ -59,41 +66,61 @@ constexpr int64_t kDefaultResponse = 512;
 
 struct TinkerOptions {
   std::filesystem::path door;
-  std::optional<uint16_t> port;
-  std::filesystem::path store;
+  uint16_t port = 8000;
+  std::filesystem::path store = "tinker";
+  std::string served_name;
+  int64_t max_models = 8;
+  int64_t max_lora_rank = 128;
+  int64_t state_seconds = 30;
   std::string key_file;
   std::vector<std::string> flags;
 };
 
-uint16_t port_of(const std::string& word) {
-  uint16_t port = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), port);
-  if (error != std::errc{} || end != word.data() + word.size())
-    throw ConfigError(fmt::format("--port {}: should be a number from 0 to 65535", word));
-  return port;
+template <typename T>
+T number_of(const std::string& flag, const std::string& word, T low) {
+  T number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc{} || end != word.data() + word.size() || number < low)
+    throw ConfigError(fmt::format("{} {}: should be a number from {} to {}", flag, word, low,
+                                  std::numeric_limits<T>::max()));
+  return number;
 }
 
 TinkerOptions parse_tinker(std::span<const std::string> arguments) {
   TinkerOptions options;
+  std::vector<std::string> given;  // flags of a server of one's own
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     const bool has_value = i + 1 < arguments.size();
-    if (word == "--door" && has_value) {
+    const auto value = [&]() -> const std::string& {
+      given.push_back(word);
+      return arguments[++i];
+    };
+    if (i == 0 && !word.starts_with("-")) {
+      options.flags = {"--hf-checkpoint", word};
+    } else if (word == "--door" && has_value) {
       options.door = arguments[++i];
     } else if (word == "--port" && has_value) {
-      options.port = port_of(arguments[++i]);
+      options.port = number_of<uint16_t>(word, value(), 0);
     } else if (word == "--store" && has_value) {
-      options.store = arguments[++i];
+      options.store = value();
+    } else if (word == "--served-model-name" && has_value) {
+      options.served_name = value();
+    } else if (word == "--max-models" && has_value) {
+      options.max_models = number_of<int64_t>(word, value(), 1);
+    } else if (word == "--max-lora-rank" && has_value) {
+      options.max_lora_rank = number_of<int64_t>(word, value(), 1);
+    } else if (word == "--state-seconds" && has_value) {
+      options.state_seconds = number_of<int64_t>(word, value(), 0);
     } else if (word == "--api-key-file" && has_value) {
-      options.key_file = arguments[++i];
+      options.key_file = value();
     } else {
       options.flags.push_back(word);
     }
   }
-  if (options.door.empty() == !options.port)
-    throw ConfigError("--door DIR or --port N: one of them says who may reach the service");
-  if (options.port && options.store.empty())
-    throw ConfigError("--store DIR: is missing; weights are saved there");
+  if (!options.door.empty() && !given.empty())
+    throw ConfigError(
+        fmt::format("{}: not with --door, which says who may reach the service", given.front()));
   return options;
 }
 
@@ -146,29 +173,50 @@ config::ParsedFlags read_flags(const TinkerOptions& options, std::string& model_
   return flags;
 }
 
+/// One a line; without a file each key that a client sends is a client.
+std::vector<std::string> known_keys(const std::string& file) {
+  if (file.empty()) return {};
+  std::vector<std::string> keys;
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
+    if (line.size() > kLongestKey)
+      throw ConfigError(
+          fmt::format("--api-key-file {}: a key has at most {} bytes", file, kLongestKey));
+    if (!line.empty()) keys.push_back(std::move(line));
+  }
+  if (keys.empty())
+    throw ConfigError(fmt::format("--api-key-file {}: has no key, or cannot be read", file));
+  return keys;
+}
+
 int serve_requests(const TinkerOptions& options) {
   std::string model_name;
   const config::ParsedFlags flags = read_flags(options, model_name);
   const bool has_door = !options.door.empty();
   const SystemClock clock;
   net::HttpServerConfig http;
-  http.port = options.port.value_or(0);
+  http.port = has_door ? 0 : options.port;
   http.serves_own_user_only = has_door;
   http.body_limit_bytes = kMostBodyBytes;
-  http.access.api_key = has_door ? hex(net::random_bytes(kTokenBytes))
-                                 : read_key(options.key_file, "SLIME_TINKER_API_KEY");
-  tinker::Service service(flags.config,
-                          {.store = has_door ? options.door / "store" : options.store,
-                           .takes_paths = has_door,
-                           .model_name = model_name},
-                          clock);
-  tinker::TinkerServer server(http, service);
+  std::vector<std::string> keys =
+      has_door ? std::vector{hex(net::random_bytes(kTokenBytes))} : known_keys(options.key_file);
+  tinker::Service service(
+      flags.config,
+      {.store = has_door ? options.door / "store" : options.store,
+       .takes_paths = has_door,
+       .model_name = options.served_name.empty() ? model_name : options.served_name,
+       .max_models = options.max_models,
+       .max_lora_rank = options.max_lora_rank,
+       .state_seconds = static_cast<double>(options.state_seconds)},
+      clock);
+  const std::string token = has_door ? keys.front() : "";
+  tinker::TinkerServer server(http, std::move(keys), service);
   const core::Interrupt interrupt;
   core::Interrupt::leave_words_to_a_display(true);  // they are of runs, which save at their end
   server.start();
   if (has_door) {
-    loop::write_door(options.door,
-                     {{"url", server.url()}, {"token", http.access.api_key}, {"pid", ::getpid()}});
+    loop::write_door(options.door, {{"url", server.url()}, {"token", token}, {"pid", ::getpid()}});
   }
   fmt::print(stderr, "slime tinker: {} at {}\n", model_name, server.url());
   service.run([&interrupt] { return interrupt.requested().load(); });

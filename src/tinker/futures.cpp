@@ -2,31 +2,58 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <string_view>
 #include <utility>
 
 namespace slime::tinker {
 
-std::string Futures::open() {
+namespace {
+
+constexpr std::string_view kMark = ":req-";
+
+/// Which process gave an id out; 0: it has none of our forms.
+int64_t start_of(std::string_view id) {
+  const std::size_t mark = id.find(kMark);
+  if (mark == std::string_view::npos) return 0;
+  int64_t start = 0;
+  const char* end = id.data() + id.size();
+  std::from_chars(id.data() + mark + kMark.size(), end, start);
+  return start;
+}
+
+}  // namespace
+
+json::object failure_of(const std::string& message, Blame blame) {
+  return {{"error", message}, {"category", blame == Blame::kUser ? "user" : "server"}};
+}
+
+std::string Futures::open(const std::string& session) {
   const std::lock_guard lock(mutex_);
-  std::string id = fmt::format("req-{}", ++num_opened_);
+  std::string id = fmt::format("{}{}{}-{}", session, kMark, start_, ++num_opened_);
   futures_[id];
   return id;
 }
 
-void Futures::answer(const std::string& id, const json::object& answer) {
-  std::string text = json_text(answer);
+void Futures::open_again(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  futures_[id];
+}
+
+void Futures::answer(const std::string& id, Answer answer) {
+  auto kept = std::make_shared<const Answer>(std::move(answer));
   std::function<void()> call;
   {
     const std::lock_guard lock(mutex_);
-    Future& future = known(id);
-    if (future.answer) return;
-    bytes_ += text.size();
-    future.answer = std::move(text);
-    call = std::move(future.call);
+    const auto found = futures_.find(id);
+    if (found == futures_.end() || found->second.answer) return;
+    bytes_ += num_bytes(*kept);
+    found->second.answer = std::move(kept);
+    call = std::exchange(found->second.call, {});
     answered_.push_back(id);
     while (answered_.size() > 1 && (answered_.size() > kKeptAnswers || bytes_ > kKeptBytes)) {
       const auto oldest = futures_.find(answered_.front());
-      bytes_ -= oldest->second.answer->size();
+      bytes_ -= num_bytes(*oldest->second.answer);
       futures_.erase(oldest);
       answered_.pop_front();
     }
@@ -35,7 +62,7 @@ void Futures::answer(const std::string& id, const json::object& answer) {
 }
 
 void Futures::fail(const std::string& id, const std::string& message, Blame blame) {
-  answer(id, {{"error", message}, {"category", blame == Blame::kUser ? "user" : "server"}});
+  answer(id, failure_of(message, blame));
 }
 
 void Futures::call_when_answered(const std::string& id, std::function<void()> call) {
@@ -50,16 +77,22 @@ void Futures::call_when_answered(const std::string& id, std::function<void()> ca
   call();
 }
 
-std::optional<std::string> Futures::answer_of(const std::string& id) const {
+std::shared_ptr<const Answer> Futures::answer_of(const std::string& id) const {
   const std::lock_guard lock(mutex_);
   return known(id).answer;
+}
+
+void Futures::drop_calls() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, future] : futures_) future.call = {};
 }
 
 Futures::Future& Futures::known(const std::string& id) {
   const auto found = futures_.find(id);
   if (found == futures_.end())
     throw UnknownFuture(
-        fmt::format("request_id {}: there is none, or its answer was given long ago", id));
+        fmt::format("request_id {}: there is none, or its answer was given long ago", id),
+        start_of(id) > 0 && start_of(id) < start_);
   return found->second;
 }
 

@@ -16,14 +16,14 @@ std::optional<std::string> RequestOrder::known(int64_t seq_id) const {
   return found->second;
 }
 
-std::vector<RequestOrder::Job> RequestOrder::add(int64_t seq_id, std::string future, Job job) {
+std::vector<RequestOrder::Waiting> RequestOrder::add(int64_t seq_id, std::string future, Job job) {
   futures_[seq_id] = future;
   while (futures_.size() > kKeptNumbers) futures_.erase(futures_.begin());
   waiting_[seq_id] = {std::move(future), std::move(job), std::chrono::steady_clock::now()};
-  std::vector<Job> ready;
+  std::vector<Waiting> ready;
   while (!waiting_.empty() && waiting_.begin()->first <= next_) {
     next_ = std::max(next_, waiting_.begin()->first + 1);
-    ready.push_back(std::move(waiting_.begin()->second.job));
+    ready.push_back(std::move(waiting_.begin()->second));
     waiting_.erase(waiting_.begin());
   }
   return ready;
@@ -36,7 +36,7 @@ std::optional<RequestOrder::GivenUp> RequestOrder::give_up(
   if (!is_late) return std::nullopt;
   GivenUp given_up{.missing = next_, .futures = {}};
   for (auto& [number, each] : waiting_) {
-    given_up.futures.push_back(std::move(each.future));
+    given_up.futures.emplace_back(number, std::move(each.future));
     next_ = number + 1;
   }
   waiting_.clear();

@@ -4,12 +4,14 @@
 ///
 ///   arrive 3, 1, 1, 2   ->   done 1, 2, 3; the second 1 gets the id of the first
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace slime::tinker {
@@ -26,13 +28,18 @@ class RequestOrder {
 
   /// The future of an earlier request with this number; nothing: it is new.
   std::optional<std::string> known(int64_t seq_id) const;
-  /// Jobs that may be done now, in order: this one, if all before it have come, and those behind it.
-  std::vector<Job> add(int64_t seq_id, std::string future, Job job);
+  /// What may be done now, in order: this one, if all before it have come, and those behind it.
+  std::vector<Waiting> add(int64_t seq_id, std::string future, Job job);
+  /// Requests that wait for one with a lower number.
+  std::size_t num_waiting() const { return waiting_.size(); }
+  /// Of a request that was done in another process: numbers below the next are not waited for.
+  void go_on_from(int64_t next) { next_ = std::max(next_, next); }
+  void remember(int64_t seq_id, std::string future) { futures_[seq_id] = std::move(future); }
   /// Where a request has waited so long for one that did not come: the futures of all that wait, which are
   /// given up, and the number that is missing. The order goes on behind them.
   struct GivenUp {
     int64_t missing = 0;
-    std::vector<std::string> futures;
+    std::vector<std::pair<int64_t, std::string>> futures;  // with their numbers
   };
   std::optional<GivenUp> give_up(std::chrono::steady_clock::time_point since_before);
 

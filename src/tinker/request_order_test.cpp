@@ -12,7 +12,7 @@ class Order {
   void come(int64_t seq_id) {
     const auto jobs = order.add(seq_id, "req-" + std::to_string(seq_id),
                                 [this, seq_id] { done += std::to_string(seq_id); });
-    for (const auto& job : jobs) job();
+    for (const auto& each : jobs) each.job();
   }
   RequestOrder order;
   std::string done;
@@ -41,9 +41,21 @@ TEST(RequestOrder, GivesUpWhatWaitsForANumberThatDoesNotComeAndGoesOnBehindIt) {
   const auto given_up = order.order.give_up(now + std::chrono::hours(1));
   ASSERT_TRUE(given_up.has_value());
   EXPECT_EQ(given_up->missing, 2);
-  EXPECT_EQ(given_up->futures, (std::vector<std::string>{"req-3", "req-5"}));
+  EXPECT_EQ(given_up->futures,
+            (std::vector<std::pair<int64_t, std::string>>{{3, "req-3"}, {5, "req-5"}}));
   order.come(6);
   EXPECT_EQ(order.done, "16");
+}
+
+TEST(RequestOrder, GoesOnBehindWhatAnotherProcessHasDone) {
+  Order order;
+  order.order.remember(3, "req-3");
+  order.order.go_on_from(4);
+  EXPECT_EQ(order.order.known(3), "req-3");
+  order.come(5);
+  EXPECT_EQ(order.done, "");
+  order.come(4);
+  EXPECT_EQ(order.done, "45");
 }
 
 }  // namespace

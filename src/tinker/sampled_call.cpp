@@ -13,6 +13,7 @@ namespace slime::tinker {
 namespace {
 
 constexpr int64_t kMostSamples = 4096;
+constexpr int64_t kMostTop = 128;
 
 /// `stop`: null, end tokens; a list, these and no end tokens.
 void read_stop(const FieldReader& fields, engine::SamplingParams& sampling) {
@@ -37,9 +38,11 @@ void read_stop(const FieldReader& fields, engine::SamplingParams& sampling) {
 }
 
 void refuse_what_is_not_here(const FieldReader& fields) {
-  for (const char* name : {"topk_prompt_logprobs", "topk_sample_logprobs", "prompt_alt_tokens_k",
-                           "target_prompt_logprobs"})
-    fields.refuse(name, "is not here: log-probs are those of the tokens themselves");
+  for (const char* name :
+       {"prompt_alt_tokens_k", "target_prompt_logprobs", "prompt_logprobs_last_n"})
+    fields.refuse(name,
+                  "is not here: log-probs are those of all tokens of the prompt and of the most "
+                  "probable ones");
 }
 
 }  // namespace
@@ -50,6 +53,8 @@ SampleRequest read_sample_request(const FieldReader& fields, int64_t vocab_size,
   refuse_what_is_not_here(fields);
   made.num_samples = fields.integer("num_samples", 1, kMostSamples).value_or(1);
   made.has_prompt_log_probs = fields.boolean("prompt_logprobs").value_or(false);
+  made.num_prompt_top = fields.integer("topk_prompt_logprobs", 0, kMostTop).value_or(0);
+  made.num_top = fields.integer("topk_sample_logprobs", 0, kMostTop).value_or(0);
   made.wants_text = fields.boolean("wants_text").value_or(false);
   const auto prompt = fields.required().fields("prompt");
   engine::GenerateRequest request;
@@ -83,7 +88,9 @@ SampleRequest read_sample_request(const FieldReader& fields, int64_t vocab_size,
     if (seed)
       request.sampling.sampling_seed =
           splitmix64(*seed + static_cast<uint64_t>(first + i) * kGoldenRatio64);
-    request.logprob_start_len = made.has_prompt_log_probs && i == 0 ? 0 : -1;
+    const bool scores_prompt = made.has_prompt_log_probs || made.num_prompt_top > 0;
+    request.logprob_start_len = scores_prompt && i == 0 ? 0 : -1;
+    request.top_logprobs_num = i == 0 ? std::max(made.num_top, made.num_prompt_top) : made.num_top;
     made.requests.push_back(request);
   }
   return made;
@@ -93,32 +100,55 @@ SampledCall::SampledCall(const SampleRequest& request, const text::Tokenizer& to
                          bool skips_special, Done done)
     : tokenizer_(tokenizer),
       skips_special_(skips_special),
-      has_prompt_log_probs_(request.has_prompt_log_probs),
       wants_text_(request.wants_text),
       done_(std::move(done)),
-      sequences_(request.requests.size()),
-      num_open_(request.requests.size()) {}
+      num_open_(request.requests.size()) {
+  answer_.sequences.resize(request.requests.size());
+  answer_.num_top = request.num_top;
+  answer_.num_prompt_top = request.num_prompt_top;
+  if (request.has_prompt_log_probs) answer_.prompt_log_probs.emplace();
+}
+
+namespace {
+
+void append(TopTokens& to, engine::TopLogProbs from, int64_t most) {
+  for (auto& position : from) {
+    if (static_cast<int64_t>(position.size()) > most)
+      position.resize(static_cast<std::size_t>(most));
+    to.push_back(std::move(position));
+  }
+}
+
+}  // namespace
 
 void SampledCall::add(std::size_t sample, engine::GenerateUpdate update) {
-  std::optional<json::object> made;
+  std::optional<SampleAnswer> made;
   std::optional<engine::FinishReason> failure;
   {
     const std::lock_guard lock(mutex_);
-    Sequence& sequence = sequences_[sample];
+    SampleAnswer::Sequence& sequence = answer_.sequences[sample];
     sequence.tokens.insert(sequence.tokens.end(), update.output_ids.begin(),
                            update.output_ids.end());
     sequence.log_probs.insert(sequence.log_probs.end(), update.output_log_probs.begin(),
                               update.output_log_probs.end());
-    if (!update.input_log_probs.empty()) prompt_log_probs_ = std::move(update.input_log_probs);
+    if (answer_.num_top > 0) append(sequence.top, std::move(update.output_top), answer_.num_top);
+    if (sample == 0) {
+      if (answer_.prompt_log_probs && !update.input_log_probs.empty())
+        answer_.prompt_log_probs = std::move(update.input_log_probs);
+      if (answer_.num_prompt_top > 0)
+        append(answer_.prompt_top, std::move(update.input_top), answer_.num_prompt_top);
+      answer_.num_cached_tokens = std::max(answer_.num_cached_tokens, update.cached_tokens);
+    }
     if (!update.finish) return;
     using Kind = engine::FinishReason::Kind;
     --num_open_;
-    sequence.stop_reason = update.finish->kind == Kind::kStop ? "stop" : "length";
+    sequence.is_stopped = update.finish->kind == Kind::kStop;
+    if (wants_text_) sequence.text = tokenizer_.decode(sequence.tokens, skips_special_);
     if (update.finish->kind == Kind::kAbort) {
       if (std::exchange(has_failed_, true)) return;
       failure = std::move(update.finish);
     } else if (num_open_ == 0 && !has_failed_) {
-      made = answer();
+      made = std::move(answer_);
     } else {
       return;
     }
@@ -128,25 +158,6 @@ void SampledCall::add(std::size_t sample, engine::GenerateUpdate update) {
   } else {
     done_(*std::move(made), nullptr);
   }
-}
-
-json::object SampledCall::answer() const {
-  json::array sequences;
-  for (const Sequence& each : sequences_) {
-    json::object sequence{{"stop_reason", each.stop_reason},
-                          {"tokens", json::value_from(each.tokens)},
-                          {"logprobs", json::value_from(each.log_probs)}};
-    if (wants_text_) sequence["text"] = tokenizer_.decode(each.tokens, skips_special_);
-    sequences.push_back(std::move(sequence));
-  }
-  json::object made{{"type", "sample"}, {"sequences", std::move(sequences)}};
-  if (has_prompt_log_probs_) {
-    json::array log_probs;
-    for (const std::optional<float>& each : prompt_log_probs_)
-      log_probs.push_back(each ? json::value(*each) : json::value());
-    made["prompt_logprobs"] = std::move(log_probs);
-  }
-  return made;
 }
 
 }  // namespace slime::tinker

@@ -12,6 +12,7 @@
 #include "core/field_reader.h"
 #include "engine/client.h"
 #include "text/tokenizer/tokenizer.h"
+#include "tinker/answers.h"
 
 namespace slime::tinker {
 
@@ -20,6 +21,8 @@ namespace slime::tinker {
 struct SampleRequest {
   int64_t num_samples = 1;
   bool has_prompt_log_probs = false;
+  int64_t num_prompt_top = 0;  // most probable tokens of each position of the prompt
+  int64_t num_top = 0;         // of each that is sampled
   bool wants_text = false;
   std::vector<engine::GenerateRequest> requests;  // num_samples of them
 };
@@ -32,28 +35,19 @@ SampleRequest read_sample_request(const FieldReader& fields, int64_t vocab_size,
 class SampledCall {
  public:
   /// `tokenizer` outlives the object. `done`: called once, with the answer or the reason for none.
-  using Done = std::function<void(json::object answer, const engine::FinishReason* failure)>;
+  using Done = std::function<void(SampleAnswer answer, const engine::FinishReason* failure)>;
   SampledCall(const SampleRequest& request, const text::Tokenizer& tokenizer, bool skips_special,
               Done done);
 
   void add(std::size_t sample, engine::GenerateUpdate update);
 
  private:
-  struct Sequence {
-    std::vector<TokenId> tokens;
-    std::vector<float> log_probs;
-    std::string stop_reason;
-  };
-  json::object answer() const;
-
   const text::Tokenizer& tokenizer_;
   const bool skips_special_;
-  const bool has_prompt_log_probs_;
   const bool wants_text_;
   const Done done_;
   std::mutex mutex_;  // guards what follows
-  std::vector<Sequence> sequences_;
-  std::vector<std::optional<float>> prompt_log_probs_;
+  SampleAnswer answer_;
   std::size_t num_open_;
   bool has_failed_ = false;
 };

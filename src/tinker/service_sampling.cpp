@@ -18,6 +18,8 @@ namespace {
 
 /// Requests whose answers a repeated one gets.
 constexpr std::size_t kKeptCalls = 8192;
+/// Requests for samples that are not answered.
+constexpr int64_t kMostOpenCalls = 8192;
 constexpr std::size_t kMostTexts = 65536;
 
 Blame blame_of(const engine::FinishReason& failure) {
@@ -40,22 +42,31 @@ json::object Service::asample(const json::object& body) {
   std::optional<SampleRequest> request;
   std::string problem;
   try {
-    request =
-        read_sample_request(fields, model_.limits().vocab_size, sampler_->max_request_tokens());
+    request = read_sample_request(fields, limits_.vocab_size, max_request_tokens());
   } catch (const ConfigError& error) {
     problem = error.what();  // the future's to say
   }
+  const std::string key = seq_id ? fmt::format("{}/{}", session, *seq_id) : "";
+  const auto known = [&]() -> std::optional<json::object> {
+    const auto found = sampled_.find(key);
+    if (found == sampled_.end()) return std::nullopt;
+    return json::object{{"request_id", found->second.future},
+                        {"sample_sequence_ids", found->second.sequence_ids}};
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto accepted = known()) return *std::move(accepted);
+  }
+  const SharedSnapshot snapshot = snapshot_of(session);
   std::string future;
-  SharedSnapshot snapshot;
   json::array ids;
   {
     const std::lock_guard lock(mutex_);
-    const std::string key = seq_id ? fmt::format("{}/{}", session, *seq_id) : "";
-    if (const auto known = sampled_.find(key); seq_id && known != sampled_.end())
-      return {{"request_id", known->second.future},
-              {"sample_sequence_ids", known->second.sequence_ids}};
-    snapshot = snapshot_of(session);
-    future = futures_.open();
+    if (auto accepted = known()) return *std::move(accepted);
+    hear(session.substr(0, session.find(':')));
+    if (num_open_calls_ >= kMostOpenCalls)
+      throw Refusal(429, fmt::format("{} requests for samples wait already", kMostOpenCalls));
+    future = futures_.open(session.substr(0, session.find(':')));
     const int64_t count = request ? request->num_samples : 1;
     for (int64_t i = 0; i < count; ++i)
       ids.push_back(json::value(fmt::format("sequence-{}", ++num_sequences_)));
@@ -70,21 +81,32 @@ json::object Service::asample(const json::object& body) {
     futures_.fail(future, problem, Blame::kUser);
     return accepted;
   }
+  ++num_open_calls_;
   const auto call = std::make_shared<SampledCall>(
       *request, *text_.tokenizer, config_.rollout_skip_special_tokens.get(),
-      [this, future](json::object answer, const engine::FinishReason* failure) {
+      [this, future](SampleAnswer answer, const engine::FinishReason* failure) {
+        --num_open_calls_;
         if (failure != nullptr) {
           futures_.fail(future, failure->message, blame_of(*failure));
         } else {
-          futures_.answer(future, answer);
+          futures_.answer(future, std::move(answer));
         }
       });
   for (std::size_t i = 0; i < request->requests.size(); ++i) {
     request->requests[i].rid = engine::make_rid();
-    sampler_->sample(snapshot, std::move(request->requests[i]),
-                     [call, i](engine::GenerateUpdate update) { call->add(i, std::move(update)); });
+    sample(snapshot, std::move(request->requests[i]),
+           [call, i](engine::GenerateUpdate update) { call->add(i, std::move(update)); });
   }
   return accepted;
+}
+
+void Service::sample(const SharedSnapshot& snapshot, engine::GenerateRequest request,
+                     engine::EngineClient::OnUpdate on_update) {
+  if (snapshot->network == nullptr) {
+    adapter_sampler_->sample(snapshot, std::move(request), std::move(on_update));
+  } else {
+    whole_sampler(snapshot).sample(snapshot, std::move(request), std::move(on_update));
+  }
 }
 
 json::object Service::encode(const json::object& body) {

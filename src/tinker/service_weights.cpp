@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "model/adapter_files.h"
 #include "tinker/service.h"
 
 namespace slime::tinker {
@@ -19,27 +20,35 @@ namespace {
 
 /// Snapshots of the trained model that can be sampled, the newest.
 constexpr std::size_t kKeptSnapshots = 4;
+/// The same of adapters, which are small.
+constexpr std::size_t kKeptAdapters = 64;
 constexpr std::size_t kLongestName = 128;
 constexpr std::string_view kScheme = "tinker://";
 
 bool is_name(std::string_view name) {
-  return !name.empty() && name.size() <= kLongestName && name != "." && name != ".." &&
+  return !name.empty() && name.size() <= kLongestName && name.front() != '.' &&
          std::ranges::all_of(name, [](char c) {
            return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' ||
                   c == '-';
          });
 }
 
-/// Model ids have colons.
-std::string folder_name(std::string_view id) {
-  std::string name;
-  for (const char c : id) name += c == ':' ? std::string("%3A") : std::string(1, c);
-  return name;
+std::string sampler_name(const std::string& session, int64_t number) {
+  return fmt::format("{}:sample:{}", session, number);
 }
 
 }  // namespace
 
-fs::path Service::place_of(const std::string& name, const std::string& kind) const {
+fs::path Service::saved_folder(const std::string& model, const std::string& kind) const {
+  std::string plain = model;
+  std::ranges::replace(plain, ':', '-');
+  if ((kind != "weights" && kind != "sampler_weights") || !is_name(plain))
+    throw ConfigError(fmt::format("{}/{}: nothing is saved there", model, kind));
+  return service_.store / stored_name(model) / kind;
+}
+
+fs::path Service::place_of(const std::string& model, const std::string& name,
+                           const std::string& kind) const {
   if (name.starts_with("/")) {
     if (!service_.takes_paths)
       throw ConfigError(fmt::format("path {}: names are saved here, not paths", name));
@@ -48,7 +57,7 @@ fs::path Service::place_of(const std::string& name, const std::string& kind) con
   if (!is_name(name))
     throw ConfigError(fmt::format(
         "path {}: a name has letters, digits, '.', '_' and '-', at most {}", name, kLongestName));
-  const fs::path folder = service_.store / folder_name(*model_id_) / kind;
+  const fs::path folder = saved_folder(model, kind);
   std::error_code ignored;
   fs::create_directories(folder, ignored);
   return folder / name;
@@ -69,11 +78,8 @@ fs::path Service::found(const std::string& path) const {
     const std::string name = last == std::string::npos ? "" : rest.substr(last + 1);
     const std::string kind =
         first == std::string::npos || last <= first ? "" : rest.substr(first + 1, last - first - 1);
-    std::string plain = model;
-    std::ranges::replace(plain, ':', '-');
-    if ((kind != "weights" && kind != "sampler_weights") || !is_name(name) || !is_name(plain))
-      throw ConfigError(fmt::format("path {}: there is none of this form", path));
-    directory = service_.store / folder_name(model) / kind / name;
+    if (!is_name(name)) throw ConfigError(fmt::format("path {}: there is none of this form", path));
+    directory = saved_folder(model, kind) / name;
   }
   if (!fs::is_directory(directory))
     throw ConfigError(fmt::format("path {}: there are no such weights", path));
@@ -81,131 +87,137 @@ fs::path Service::found(const std::string& path) const {
 }
 
 json::object Service::save_weights(const json::object& body) {
-  const FieldReader fields(body, "");
-  const std::string name = fields.text("path", 4096).value_or("");
-  const bool overwrites = fields.boolean("overwrite").value_or(false);
-  const int64_t seq_id = fields.required().integer("seq_id", 0).value_or(0);
-  return enqueue(fields, [this, name, overwrites, seq_id] {
-    const std::string given = name.empty() ? fmt::format("checkpoint-{}", seq_id) : name;
-    fs::path directory;
-    std::string id;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!model_id_) throw ConfigError("the model is gone");
-      directory = place_of(given, "weights");
-      id = *model_id_;
-    }
-    model_.save(directory, overwrites);
-    const bool is_path = given.starts_with("/");
-    return json::object{
-        {"path", is_path ? directory.string() : fmt::format("{}{}/weights/{}", kScheme, id, given)},
-        {"type", "save_weights"}};
-  });
+  return enqueue("save_weights", body);
+}
+
+json::object Service::save_weights_for_sampler(const json::object& body) {
+  return enqueue("save_weights_for_sampler", body);
 }
 
 json::object Service::load_weights(const json::object& body) {
   const FieldReader fields(body, "");
+  if (fields.has("model_id")) return enqueue("load_weights", body);
   const std::string path = fields.required().text("path", 4096).value_or("");
-  const bool restores = fields.boolean("optimizer").value_or(false);
-  const auto load = [this, path, restores](const std::string& id) {
-    const fs::path directory = found(path);
-    sampler_->stand_still([&] { model_.load(directory, restores); });
-    return json::object{{"path", path}, {"model_id", id}, {"type", "load_weights"}};
-  };
-  if (fields.has("model_id")) {
-    const std::string id = fields.text("model_id", 256).value_or("");
-    return enqueue(fields, [load, id] { return load(id); });
-  }
   const std::string session = fields.required().text("session_id", 256).value_or("");
-  const int64_t number = fields.integer("model_seq_id", 0).value_or(0);
-  return enqueue_now([this, load, session, number] {
-    std::string id;
-    {
-      const std::lock_guard lock(mutex_);
-      require_session(session);
-      id = begin_model(session, number);
-    }
-    try {
-      return load(id);
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      model_id_.reset();
-      throw;
-    }
-  });
+  return enqueue_creation(
+      session, fields.integer("model_seq_id", 0).value_or(0),
+      {{"path", path}, {"restores", fields.boolean("optimizer").value_or(false)}});
 }
 
-json::object Service::open_sampling_session(const std::string& id, SharedSnapshot snapshot) {
-  const std::lock_guard lock(mutex_);
-  samplers_[id] = {std::move(snapshot), false, ""};
-  newest_samplers_.push_back(id);
-  std::set<const Snapshot*> kept;
-  for (auto each = newest_samplers_.rbegin(); each != newest_samplers_.rend(); ++each) {
-    SharedSnapshot& held = samplers_[*each].snapshot;
-    if (held) kept.insert(held.get());
-    if (kept.size() > kKeptSnapshots) held.reset();  // who is sampling holds it
+Service::ModelJob Service::loading_job(const json::object& body) {
+  const FieldReader fields(body, "");
+  const std::string path = fields.required().text("path", 4096).value_or("");
+  const bool restores = fields.boolean("optimizer").value_or(false);
+  return [this, path, restores](Model& model) -> Answer {
+    const fs::path directory = found(path);
+    stand_still([&] { model.trained->load(directory, restores); });
+    return json::object{{"path", path}, {"model_id", model.id}, {"type", "load_weights"}};
+  };
+}
+
+Service::ModelJob Service::saving_job(const json::object& body, const std::string& kind,
+                                      bool is_restored) {
+  const FieldReader fields(body, "");
+  const bool is_for_sampler = kind == "sampler_weights";
+  const int64_t seq_id = fields.required().integer("seq_id", 0).value_or(0);
+  std::string name = fields.text("path", 4096).value_or("");
+  if (name.empty() && !is_for_sampler) name = fmt::format("checkpoint-{}", seq_id);
+  const char* type = is_for_sampler ? "save_weights_for_sampler" : "save_weights";
+  if (!name.empty()) {
+    // A process that ended may have written it already, and not have said so.
+    const bool overwrites = is_restored || fields.boolean("overwrite").value_or(false);
+    return [this, name, kind, overwrites, type](Model& model) -> Answer {
+      const fs::path directory = place_of(model.id, name, kind);
+      model.trained->save(directory, overwrites);
+      const bool is_path = name.starts_with("/");
+      return json::object{
+          {"path",
+           is_path ? directory.string() : fmt::format("{}{}/{}/{}", kScheme, model.id, kind, name)},
+          {"type", type}};
+    };
   }
+  const auto number = fields.integer("sampling_session_seq_id", 0);
+  return [this, number, seq_id, type](Model& model) -> Answer {
+    SharedSnapshot taken;
+    stand_still([&] { taken = model.trained->snapshot(); });
+    json::object answer = open_sampling_session(
+        number ? sampler_name(model.session, *number)
+               : fmt::format("{}:sample:{}-{}", model.session, model.number, seq_id),
+        model.id, taken);
+    answer["type"] = type;
+    answer["updates"] = taken->updates;
+    return answer;
+  };
+}
+
+json::object Service::open_sampling_session(const std::string& id, const std::string& model,
+                                            SharedSnapshot snapshot) {
+  const std::lock_guard lock(mutex_);
+  samplers_[id] = {.snapshot = std::move(snapshot),
+                   .path = {},
+                   .model = model,
+                   .order = ++num_snapshots_,
+                   .directory = {}};
+  keep_newest(id);
   return {{"sampling_session_id", id}};
 }
 
-json::object Service::save_weights_for_sampler(const json::object& body) {
-  const FieldReader fields(body, "");
-  const std::string name = fields.text("path", 4096).value_or("");
-  const bool overwrites = fields.boolean("overwrite").value_or(false);
-  return enqueue(fields, [this, name, overwrites] {
-    std::string id;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!model_id_) throw ConfigError("the model is gone");
-      id = *model_id_;
+void Service::keep_newest(const std::string& sampling_session) {
+  std::erase(newest_samplers_, sampling_session);
+  newest_samplers_.push_back(sampling_session);
+  std::set<const void*> whole, adapters;
+  std::deque<std::string> kept;
+  for (auto each = newest_samplers_.rbegin(); each != newest_samplers_.rend(); ++each) {
+    Named& named = samplers_.at(*each);
+    // One that is not read yet is of the kind that there is.
+    const bool is_whole = named.snapshot ? named.snapshot->network != nullptr : base_ == nullptr;
+    std::set<const void*>& of_kind = is_whole ? whole : adapters;
+    of_kind.insert(named.snapshot ? static_cast<const void*>(named.snapshot.get()) : &named);
+    if (of_kind.size() <= (is_whole ? kKeptSnapshots : kKeptAdapters)) {
+      kept.push_front(*each);
+      continue;
     }
-    if (!name.empty()) {
-      fs::path directory;
-      {
-        const std::lock_guard lock(mutex_);
-        directory = place_of(name, "sampler_weights");
-      }
-      model_.save(directory, overwrites);
-      const bool is_path = name.starts_with("/");
-      return json::object{
-          {"path", is_path ? directory.string()
-                           : fmt::format("{}{}/sampler_weights/{}", kScheme, id, name)},
-          {"type", "save_weights_for_sampler"}};
-    }
-    SharedSnapshot taken;
-    sampler_->stand_still([&] { taken = model_.snapshot(); });
-    std::string sampler;
-    {
-      const std::lock_guard lock(mutex_);
-      sampler = fmt::format("{}:sample:{}", model_session_, ++num_samplers_);
-    }
-    json::object answer = open_sampling_session(sampler, taken);
-    answer["type"] = "save_weights_for_sampler";
-    answer["updates"] = taken->updates;
-    return answer;
-  });
+    named.snapshot.reset();  // who is sampling holds it
+    if (named.directory.empty()) continue;
+    std::error_code ignored;
+    fs::remove_all(named.directory, ignored);
+    named.directory.clear();
+    journal_->remove(Journal::Kind::kSampler, *each);
+  }
+  newest_samplers_ = std::move(kept);
 }
 
 json::object Service::weights_info(const json::object& body) {
   const std::string path = FieldReader(body, "").required().text("tinker_path", 4096).value_or("");
   try {
-    found(path);
+    const fs::path directory = found(path);
+    json::object answer{{"is_lora", false}, {"lora_rank", 0}};
+    if (base_ && model::has_adapter(directory))
+      answer = describe(model::AdapterFile(directory, base_->config()).form());
+    answer["base_model"] = service_.model_name;
+    return answer;
   } catch (const ConfigError& error) {
     throw Refusal(404, error.what());
   }
-  return {{"base_model", service_.model_name}, {"is_lora", false}, {"lora_rank", 0}};
 }
 
 SharedSnapshot Service::base_snapshot() {
-  const std::lock_guard lock(base_mutex_);
-  if (!base_) base_ = model_.snapshot_of(config_.hf_checkpoint.get());
-  return base_;
+  const std::lock_guard lock(whole_mutex_);
+  if (!base_snapshot_)
+    base_snapshot_ =
+        base_ ? std::make_shared<Snapshot>() : whole_snapshot(config_, config_.hf_checkpoint.get());
+  return base_snapshot_;
+}
+
+SharedSnapshot Service::stored_snapshot(const fs::path& directory) {
+  if (base_ && model::has_adapter(directory)) return adapter_snapshot(*base_, directory);
+  return whole_snapshot(config_, directory);
 }
 
 json::object Service::create_sampling_session(const json::object& body) {
   const FieldReader fields(body, "");
   const std::string session = fields.required().text("session_id", 256).value_or("");
-  const std::string base = fields.text("base_model", 4096).value_or("");
+  const std::string base = plain_name(fields.text("base_model", 4096).value_or(""));
   const std::string path = fields.text("model_path", 4096).value_or("");
   {
     const std::lock_guard lock(mutex_);
@@ -214,15 +226,27 @@ json::object Service::create_sampling_session(const json::object& body) {
   if (path.empty() && base.empty()) throw Refusal(400, "base_model or model_path is missing");
   if (path.empty() && base != service_.model_name)
     throw Refusal(400, fmt::format("base_model {}: this server has {}", base, service_.model_name));
-  Named named{.snapshot = {}, .is_base = path.empty(), .path = path};
+  Named named{.snapshot = {},
+              .is_base = path.empty(),
+              .path = path,
+              .model = {},
+              .order = 0,
+              .directory = {}};
   try {
-    named.snapshot = path.empty() ? base_snapshot() : model_.snapshot_of(found(path));
+    named.snapshot = path.empty() ? base_snapshot() : stored_snapshot(found(path));
   } catch (const ConfigError& error) {
     throw Refusal(404, error.what());
   }
+  const auto number = fields.integer("sampling_session_seq_id", 0);
   const std::lock_guard lock(mutex_);
-  std::string id = fmt::format("{}:sample:{}", session, ++num_samplers_);
+  const std::string id = number ? sampler_name(session, *number)
+                                : fmt::format("{}:sample:own-{}", session, ++num_samplers_);
+  if (journal_)
+    journal_->write(Journal::Kind::kSampler, id,
+                    {{"path", named.path}, {"is_base", named.is_base}});
+  const bool is_base = named.is_base;
   samplers_[id] = std::move(named);
+  if (!is_base) keep_newest(id);
   return {{"sampling_session_id", id}};
 }
 
@@ -238,15 +262,41 @@ json::object Service::sampler(const std::string& sampling_session) {
 }
 
 SharedSnapshot Service::snapshot_of(const std::string& sampling_session) {
-  const auto known = samplers_.find(sampling_session);
-  if (known == samplers_.end())
-    throw Refusal(404, fmt::format("sampling_session_id {}: there is none", sampling_session));
-  if (!known->second.snapshot) {
-    throw Refusal(404, fmt::format("sampling_session_id {}: its weights are gone; the newest {} "
-                                   "snapshots are kept, save weights by name to keep others",
-                                   sampling_session, kKeptSnapshots));
+  Named named;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = samplers_.find(sampling_session);
+    if (known == samplers_.end()) {
+      const std::string session = sampling_session.substr(0, sampling_session.find(':'));
+      for (const auto& [id, model] : models_) {
+        if (model->session == session && !model->is_restored())
+          throw Refusal(503, fmt::format("{} is being restored", id));
+      }
+      throw Refusal(404, fmt::format("sampling_session_id {}: there is none", sampling_session));
+    }
+    named = known->second;
   }
-  return known->second.snapshot;
+  if (named.snapshot) return named.snapshot;
+  // Of another process.
+  try {
+    if (named.is_base) named.snapshot = base_snapshot();
+    if (!named.path.empty()) named.directory = found(named.path);
+    if (!named.directory.empty()) named.snapshot = stored_snapshot(named.directory);
+  } catch (const ConfigError& error) {
+    throw Refusal(404, error.what());
+  }
+  if (!named.snapshot) {
+    throw Refusal(404, fmt::format("sampling_session_id {}: its weights are gone; the newest {} "
+                                   "snapshots are kept, {} of adapters, save weights by name to "
+                                   "keep others",
+                                   sampling_session, kKeptSnapshots, kKeptAdapters));
+  }
+  const std::lock_guard lock(mutex_);
+  const auto known = samplers_.find(sampling_session);
+  if (known == samplers_.end()) return named.snapshot;
+  known->second.snapshot = named.snapshot;
+  if (!named.is_base) keep_newest(sampling_session);
+  return named.snapshot;
 }
 
 }  // namespace slime::tinker

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/xxhash64.h"
+#include "net/access.h"
 
 namespace slime::tinker {
 namespace {
@@ -27,55 +29,95 @@ using net::Task;
 
 /// Below the 45 s after which clients give a request up.
 constexpr std::chrono::seconds kLongestWait{40};
+/// For requests that are being answered when the server stops.
+constexpr std::chrono::seconds kLongestStop{2};
 constexpr const char* kRoot = "/api/v1/";
+constexpr const char* kProtobuf = "application/x-protobuf";
 
 HttpResponse detail(int status, std::string_view message) {
   return {.status = status, .body = json_text(json::object{{"detail", message}})};
 }
 
+/// Whether a header names Protocol Buffers.
+bool names_protobuf(const HttpRequest& request, std::string_view header) {
+  const auto type = request.header(header);
+  return type && type->find("protobuf") != std::string_view::npos;
+}
+
 json::object body_of(const HttpRequest& request) {
   if (request.body.empty()) return {};
+  if (names_protobuf(request, "Content-Type"))
+    throw Refusal(415,
+                  "the body of this request is JSON; that of forward_backward may be a message");
   json::value value = parse_json(request.body, "body");
   if (!value.is_object()) throw ConfigError("body: should be a JSON object");
   return std::move(value.get_object());
 }
 
-bool is_protobuf(const HttpRequest& request) {
-  const auto type = request.header("Content-Type");
-  return type && type->find("protobuf") != std::string_view::npos;
+using Keys = std::vector<std::string>;
+
+std::string_view key_of(const HttpRequest& request) {
+  constexpr std::string_view kBearer = "Bearer ";
+  if (const auto key = request.header("X-API-Key")) return *key;
+  const std::string_view given = request.header("Authorization").value_or("");
+  return given.starts_with(kBearer) ? given.substr(kBearer.size()) : std::string_view();
 }
 
-using Answer = std::function<json::object(const HttpRequest&)>;
+/// The name under which what a client makes is kept: nothing that its key could be found from.
+std::string owner_of(const Keys& keys, const HttpRequest& request) {
+  const std::string_view key = key_of(request);
+  bool is_known = keys.empty();
+  for (const std::string& each : keys) is_known |= net::keys_equal(key, each);
+  if (!is_known) throw Refusal(401, "the key is not one of this server's");
+  return key.empty() ? "" : fmt::format("{:016x}", xxhash64(key));
+}
 
-net::HttpHandler answered(Answer answer) {
-  return net::answer_with([answer = std::move(answer)](const HttpRequest& request) {
+/// Nothing in a body may name what is another client's.
+void check_names(const Service& service, const std::string& owner, const json::object& body) {
+  for (const char* name : {"session_id", "model_id", "sampling_session_id", "request_id", "path",
+                           "model_path", "tinker_path"}) {
+    const json::value* value = body.if_contains(name);
+    if (value != nullptr && value->is_string())
+      service.require_owner(owner, std::string(value->get_string()));
+  }
+}
+
+using Respond = std::function<json::object(const HttpRequest&, const std::string& owner)>;
+
+net::HttpHandler answered(std::shared_ptr<const Keys> keys, Respond respond) {
+  return net::answer_with([keys, respond = std::move(respond)](const HttpRequest& request) {
     try {
-      if (is_protobuf(request))
-        return detail(415, "bodies are JSON here, forward_backward included");
-      return HttpResponse{.status = 200, .body = json_text(answer(request))};
+      const std::string owner = owner_of(*keys, request);
+      if (request.header("Content-Encoding"))
+        return detail(415, "bodies are not compressed here: client/config says so");
+      return HttpResponse{.status = 200, .body = json_text(respond(request, owner))};
     } catch (const Refusal& refusal) {
       return detail(refusal.status(), refusal.what());
     } catch (const UnknownFuture& unknown) {
-      return detail(404, unknown.what());
+      return detail(unknown.is_lost() ? 410 : 404, unknown.what());
     } catch (const ConfigError& error) {
       return detail(400, error.what());
     }
   });
 }
 
-Task<void> retrieve(Futures& futures, HttpExchange& exchange) {
+Task<void> retrieve(Service& service, const Keys& keys, HttpExchange& exchange) {
+  Futures& futures = service.futures();
   std::string id;
   std::optional<HttpResponse> refused;
   const auto timer = std::make_shared<asio::steady_timer>(exchange.executor());
   try {
     const json::object body = body_of(exchange.request);
-    id = FieldReader(body, "").required().text("request_id", 64).value_or("");
+    id = FieldReader(body, "").required().text("request_id", 256).value_or("");
+    check_names(service, owner_of(keys, exchange.request), body);
     timer->expires_after(kLongestWait);
     futures.call_when_answered(id, [timer, strand = exchange.executor()] {
       asio::post(strand, [timer] { timer->cancel(); });
     });
+  } catch (const Refusal& refusal) {
+    refused = detail(refusal.status(), refusal.what());
   } catch (const UnknownFuture& unknown) {
-    refused = detail(404, unknown.what());
+    refused = detail(unknown.is_lost() ? 410 : 404, unknown.what());
   } catch (const ConfigError& error) {
     refused = detail(400, error.what());
   }
@@ -84,17 +126,24 @@ Task<void> retrieve(Futures& futures, HttpExchange& exchange) {
     co_return;
   }
   exchange.on_disconnect([timer] { timer->cancel(); });
-  std::optional<std::string> answer = futures.answer_of(id);
+  std::shared_ptr<const Answer> answer = futures.answer_of(id);
   if (!answer) {
     boost::system::error_code is_cancelled;
     co_await timer->async_wait(asio::redirect_error(asio::use_awaitable, is_cancelled));
     answer = futures.answer_of(id);
   }
   HttpResponse response{.status = 200};
-  response.body = answer
-                      ? *std::move(answer)
-                      : json_text(json::object{
-                            {"type", "try_again"}, {"request_id", id}, {"queue_state", "active"}});
+  std::optional<std::string> message;
+  if (answer && names_protobuf(exchange.request, "Accept")) message = protobuf_of(*answer);
+  if (message) {
+    response.content_type = kProtobuf;
+    response.body = *std::move(message);
+  } else if (answer) {
+    response.body = json_text(json_of(*answer));
+  } else {
+    response.body = json_text(
+        json::object{{"type", "try_again"}, {"request_id", id}, {"queue_state", "active"}});
+  }
   co_await exchange.send(std::move(response));
 }
 
@@ -107,59 +156,113 @@ std::string middle_of(const std::string& path, std::string_view before, std::str
   return path.substr(start.size(), path.size() - start.size() - behind.size());
 }
 
-std::vector<net::HttpRoute> routes(Service& service) {
+/// "MODEL" and "weights/one" of "MODEL/checkpoints/weights/one"; the second is empty for the list.
+std::pair<std::string, std::string> checkpoint_of(const std::string& path) {
+  constexpr std::string_view kMiddle = "/checkpoints";
+  const std::string rest = middle_of(path, "training_runs/", "");
+  const std::size_t at = rest.find(kMiddle);
+  if (at == std::string::npos) throw Refusal(404, fmt::format("{}: there is no such route", path));
+  std::string name = rest.substr(at + kMiddle.size());
+  if (name.starts_with("/")) name.erase(0, 1);
+  return {rest.substr(0, at), name};
+}
+
+std::vector<net::HttpRoute> routes(Service& service, const std::shared_ptr<const Keys>& keys) {
   std::vector<net::HttpRoute> all;
-  const auto add = [&all](const char* method, const std::string& path, Answer answer) {
-    all.emplace_back(method, kRoot + path, RouteClass::kControl, answered(std::move(answer)));
+  const auto add = [&](const char* method, const std::string& path, Respond respond) {
+    all.emplace_back(method, kRoot + path, RouteClass::kProbe, answered(keys, std::move(respond)));
   };
   const auto post = [&](const char* name, json::object (Service::*member)(const json::object&)) {
-    add("POST", name, [&service, member](const HttpRequest& request) {
-      return (service.*member)(body_of(request));
+    add("POST", name, [&service, member](const HttpRequest& request, const std::string& owner) {
+      const json::object body = body_of(request);
+      check_names(service, owner, body);
+      return (service.*member)(body);
     });
   };
-  add("GET", "healthz", [](const HttpRequest&) { return json::object{{"status", "ok"}}; });
-  add("POST", "client/config", [](const HttpRequest&) { return json::object(); });
-  add("POST", "client/dynamic_config", [](const HttpRequest&) {
-    return json::object{{"refresh_interval_sec", 300}};
+  const auto fixed = [&](const char* method, const char* name, const json::object& answer) {
+    add(method, name, [answer](const HttpRequest&, const std::string&) { return answer; });
+  };
+  fixed("GET", "healthz", {{"status", "ok"}, {"tested_sdk_versions", "0.25.0 to 0.38.0"}});
+  fixed("POST", "client/config", {});
+  fixed("POST", "client/dynamic_config", {{"refresh_interval_sec", 300}});
+  fixed("POST", "telemetry", {{"status", "accepted"}});
+  add("GET", "get_server_capabilities", [&service](const HttpRequest&, const std::string&) {
+    return service.get_server_capabilities();
   });
-  add("POST", "telemetry", [](const HttpRequest&) { return json::object{{"status", "accepted"}}; });
-  add("GET", "get_server_capabilities",
-      [&service](const HttpRequest&) { return service.get_server_capabilities(); });
-  post("create_session", &Service::create_session);
+  add("POST", "create_session", [&service](const HttpRequest& request, const std::string& owner) {
+    body_of(request);
+    return service.create_session(owner);
+  });
   post("session_heartbeat", &Service::session_heartbeat);
-  add("POST", "sessions/*", [&service](const HttpRequest& request) {
-    return service.finish_session(middle_of(request.path, "sessions/", "/finish"));
+  add("POST", "sessions/*", [&service](const HttpRequest& request, const std::string& owner) {
+    const std::string session = middle_of(request.path, "sessions/", "/finish");
+    service.require_owner(owner, session);
+    return service.finish_session(session);
   });
   post("create_model", &Service::create_model);
   post("get_info", &Service::get_info);
-  add("POST", "forward_backward", [&service](const HttpRequest& request) {
-    return service.forward_backward(body_of(request), false);
-  });
-  add("POST", "forward", [&service](const HttpRequest& request) {
-    return service.forward_backward(body_of(request), true);
-  });
+  const auto pass = [&](const char* name, bool is_forward_only) {
+    add("POST", name,
+        [&service, is_forward_only](const HttpRequest& request, const std::string& owner) {
+          if (names_protobuf(request, "Content-Type")) {
+            service.require_owner(owner, read_protobuf_head(request.body).model_id);
+            return service.forward_backward_message(request.body);
+          }
+          const json::object body = body_of(request);
+          check_names(service, owner, body);
+          return service.forward_backward(body, is_forward_only);
+        });
+  };
+  pass("forward_backward", false);
+  pass("forward", true);
   post("optim_step", &Service::optim_step);
   post("save_weights", &Service::save_weights);
   post("load_weights", &Service::load_weights);
   post("save_weights_for_sampler", &Service::save_weights_for_sampler);
   post("weights_info", &Service::weights_info);
   post("create_sampling_session", &Service::create_sampling_session);
-  add("GET", "samplers/*", [&service](const HttpRequest& request) {
-    return service.sampler(middle_of(request.path, "samplers/", ""));
+  add("GET", "samplers/*", [&service](const HttpRequest& request, const std::string& owner) {
+    const std::string sampler = middle_of(request.path, "samplers/", "");
+    service.require_owner(owner, sampler);
+    return service.sampler(sampler);
   });
+  add("GET", "training_runs", [&service](const HttpRequest&, const std::string& owner) {
+    return service.training_runs(owner);
+  });
+  add("GET", "training_runs/*", [&service](const HttpRequest& request, const std::string& owner) {
+    const auto [model, name] = checkpoint_of(request.path);
+    service.require_owner(owner, model);
+    if (!name.empty()) throw Refusal(404, "what was saved is listed here, and lies in the store");
+    return service.checkpoints(model);
+  });
+  add("DELETE", "training_runs/*",
+      [&service](const HttpRequest& request, const std::string& owner) {
+        const auto [model, name] = checkpoint_of(request.path);
+        service.require_owner(owner, model);
+        return service.delete_checkpoint(fmt::format("tinker://{}/{}", model, name));
+      });
   post("asample", &Service::asample);
   post("encode", &Service::encode);
   post("decode", &Service::decode);
-  add("GET", "flags", [&service](const HttpRequest&) { return service.flags(); });
+  add("GET", "flags",
+      [&service](const HttpRequest&, const std::string&) { return service.flags(); });
   all.emplace_back(
-      "POST", std::string(kRoot) + "retrieve_future", RouteClass::kControl,
-      [&service](HttpExchange& exchange) { return retrieve(service.futures(), exchange); });
+      "POST", std::string(kRoot) + "retrieve_future", RouteClass::kProbe,
+      [&service, keys](HttpExchange& exchange) { return retrieve(service, *keys, exchange); });
   return all;
 }
 
 }  // namespace
 
-TinkerServer::TinkerServer(net::HttpServerConfig config, Service& service)
-    : server_(std::move(config), routes(service)) {}
+TinkerServer::TinkerServer(net::HttpServerConfig config, std::vector<std::string> keys,
+                           Service& service)
+    : service_(service),
+      server_(std::move(config), routes(service, std::make_shared<const Keys>(std::move(keys)))) {}
+
+void TinkerServer::stop() {
+  server_.stop(kLongestStop);
+  // They hold timers of the server's threads.
+  service_.futures().drop_calls();
+}
 
 }  // namespace slime::tinker

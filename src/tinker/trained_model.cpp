@@ -1,5 +1,6 @@
 #include "tinker/trained_model.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
@@ -9,7 +10,11 @@
 
 #include "comm/mesh.h"
 #include "core/error.h"
+#include "kernels/device.h"
+#include "model/adapter_files.h"
+#include "model/adapters.h"
 #include "model/placement.h"
+#include "model/save.h"
 #include "roles/networks.h"
 #include "setup/train_config.h"
 #include "train/checkpoint.h"
@@ -59,17 +64,40 @@ TrainedModel::TrainedModel(const config::RunConfig& config, const Clock& clock)
       *network_, trainer, clock, roles::load_other_networks(config, precision_, mesh), mesh);
 }
 
-ModelLimits TrainedModel::limits() const {
-  return {.vocab_size = network_->config().vocab_size,
-          .max_positions = network_->config().max_positions};
+TrainedModel::TrainedModel(const config::RunConfig& config, const Clock& clock,
+                           std::shared_ptr<model::Network> base, const model::AdapterForm& form,
+                           uint64_t seed)
+    : config_(config),
+      precision_(model::precision_on(config.device, config.dtype)),
+      network_(std::move(base)),
+      tensors_(std::make_shared<model::AdapterTensors>(network_->config(), network_->weights(),
+                                                       form, comm::Mesh::single())) {
+  tensors_->begin(form.config.init, seed);
+  const train::TrainConfig trainer =
+      setup::make_train_config(config, /*num_rollouts=*/1, network_->config().has_experts());
+  check_train_config(trainer);
+  take_slot();
+  // The reference of a divergence is the base.
+  trainer_ = std::make_unique<train::Trainer>(*network_, trainer, clock);
+}
+
+void TrainedModel::take_slot() {
+  if (!tensors_) return;
+  if (network_->adapters() == nullptr)
+    network_->set_adapters(std::make_shared<model::Adapters>(*network_, 1));
+  if (network_->adapters()->at(0) != tensors_) network_->adapters()->put(0, tensors_);
 }
 
 train::GivenPass TrainedModel::pass(const train::GivenBatch& batch, const train::GivenLoss& loss,
                                     bool adds_gradients) {
+  take_slot();
+  has_gradients_ |= adds_gradients;
   return adds_gradients ? trainer_->add_gradients(batch, loss) : trainer_->look_at(batch, loss);
 }
 
 train::GivenUpdateReport TrainedModel::update(const train::GivenUpdate& update) {
+  take_slot();
+  has_gradients_ = false;
   const train::GivenUpdateReport report = trainer_->apply(update);
   ++updates_;
   ++versions_;
@@ -84,6 +112,7 @@ void TrainedModel::save(const fs::path& directory, bool overwrites) {
       !fs::is_empty(directory, ignored))
     throw ConfigError(fmt::format(
         "{}: holds no weights that were saved here, and is not overwritten", directory.string()));
+  take_slot();
   // Written beside it, and renamed when it is whole.
   const fs::path part = directory.parent_path() / ("." + directory.filename().string() + ".part");
   fs::remove_all(part, ignored);
@@ -99,7 +128,27 @@ void TrainedModel::save(const fs::path& directory, bool overwrites) {
         fmt::format("{}: cannot be written: {}", directory.string(), error.message()));
 }
 
+void TrainedModel::copy_adapter(const fs::path& directory) {
+  const model::AdapterFile file(directory, network_->config());
+  const model::AdapterForm& own = tensors_->form();
+  const auto is_own = [&own](const model::AdapterForm::Pair& pair) {
+    const model::AdapterForm::Pair* known = own.find(pair.module);
+    return known != nullptr && known->rank == pair.rank && known->scale == pair.scale;
+  };
+  if (file.form().pairs.size() != own.pairs.size() ||
+      !std::ranges::all_of(file.form().pairs, is_own))
+    throw ConfigError(
+        fmt::format("{}: an adapter of other matrices, ranks or scales than this "
+                    "model's; make a model from it",
+                    directory.string()));
+  file.read_into(*tensors_);
+  trainer_->begin_again();
+  has_gradients_ = false;
+  ++versions_;
+}
+
 void TrainedModel::copy_weights(const fs::path& directory) {
+  if (tensors_) return copy_adapter(directory);
   const auto loaded = model::load_network(directory, precision_);
   const at::NoGradGuard no_grad;
   if (!has_tensors_of(loaded->weights(), network_->weights()))
@@ -107,10 +156,12 @@ void TrainedModel::copy_weights(const fs::path& directory) {
                                   config_.hf_checkpoint.get()));
   network_->weights().copy_from(loaded->weights());
   trainer_->begin_again();
+  has_gradients_ = false;
   ++versions_;
 }
 
 void TrainedModel::load(const fs::path& directory, bool restores) {
+  take_slot();
   if (!restores) {
     copy_weights(directory);
     updates_ = 0;
@@ -120,6 +171,9 @@ void TrainedModel::load(const fs::path& directory, bool restores) {
   if (const std::string damage = train::checkpoint_damage(directory); !damage.empty())
     throw ConfigError(fmt::format("{} is damaged: {}", directory.string(), damage));
   const train::Checkpoint checkpoint = train::read_checkpoint(directory, 0);
+  if (!fs::is_directory(directory / "optimizer"))
+    throw ConfigError(fmt::format(
+        "{}: was saved without the optimizer's state; load the weights alone", directory.string()));
   std::vector<std::string> missing;
   train::check_restorable(checkpoint, *trainer_, 0,
                           [&missing](const std::string& line) { missing.push_back(line); });
@@ -132,6 +186,7 @@ void TrainedModel::load(const fs::path& directory, bool restores) {
 
 void TrainedModel::begin_again() {
   trainer_->begin_again();  // gradients that the model before has added and not used
+  has_gradients_ = false;
   if (versions_ > 0) copy_weights(config_.hf_checkpoint.get());
   updates_ = 0;
 }
@@ -139,10 +194,15 @@ void TrainedModel::begin_again() {
 SharedSnapshot TrainedModel::snapshot() {
   if (last_ && version_of_last_ == versions_) return last_;
   auto taken = std::make_shared<Snapshot>();
-  taken->network = roles::make_blank_copy(*network_, precision_);
   taken->updates = updates_;
-  {
-    const at::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
+  if (tensors_) {
+    taken->adapter = std::make_shared<model::AdapterTensors>(
+        network_->config(), network_->weights(), tensors_->form(), comm::Mesh::single());
+    Tensor copy = taken->adapter->weights().flat();
+    copy.copy_(tensors_->weights().flat());
+  } else {
+    taken->network = roles::make_blank_copy(*network_, precision_);
     taken->network->weights().copy_from(network_->weights());
   }
   version_of_last_ = versions_;
@@ -150,10 +210,46 @@ SharedSnapshot TrainedModel::snapshot() {
   return last_;
 }
 
-SharedSnapshot TrainedModel::snapshot_of(const fs::path& directory) const {
+SharedSnapshot whole_snapshot(const config::RunConfig& config, const fs::path& directory) {
   auto taken = std::make_shared<Snapshot>();
-  taken->network = model::load_network(directory, precision_);
+  taken->network = model::load_network(directory, model::precision_on(config.device, config.dtype));
   return taken;
+}
+
+SharedSnapshot adapter_snapshot(model::Network& base, const fs::path& directory) {
+  const model::AdapterFile file(directory, base.config());
+  if (!file.form().saved.empty())
+    throw ConfigError(
+        fmt::format("{}: holds whole modules ({}), which are not sampled beside others",
+                    directory.string(), file.form().saved.front()));
+  auto taken = std::make_shared<Snapshot>();
+  taken->adapter = std::make_shared<model::AdapterTensors>(base.config(), base.weights(),
+                                                           file.form(), comm::Mesh::single());
+  file.read_into(*taken->adapter);
+  return taken;
+}
+
+void write_snapshot(const Snapshot& snapshot, const fs::path& directory) {
+  std::error_code error;
+  const fs::path part = directory.parent_path() / ("." + directory.filename().string() + ".part");
+  fs::remove_all(part, error);
+  fs::create_directories(part, error);
+  if (snapshot.adapter) {
+    model::write_adapter(part, *snapshot.adapter);
+  } else {
+    model::save_network(*snapshot.network, part);
+  }
+  fs::remove_all(directory, error);
+  fs::rename(part, directory, error);
+  if (error)
+    throw ConfigError(
+        fmt::format("{}: cannot be written: {}", directory.string(), error.message()));
+}
+
+bool has_adapters(const config::RunConfig& config) {
+  const at::Tensor one =
+      at::empty({1}, at::TensorOptions().device(at::Device(config.device.get())));
+  return kernels::kernels_for(one).has_adapters();
 }
 
 }  // namespace slime::tinker

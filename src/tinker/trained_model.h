@@ -1,8 +1,9 @@
 #pragma once
 
-/// The network that requests train, with its optimizer and the networks that its loss compares with.
+/// A model that requests train, with its optimizer and the networks that its loss compares with: all weights
+/// of a network of its own, or an adapter beside a base that others have adapters beside too.
 ///
-/// All members but those of Snapshot are called by one thread, the service's.
+/// Members are called by one thread, the service's; those that are const by any.
 
 #include <filesystem>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "config/run_config.h"
 #include "core/clock.h"
+#include "model/adapter_tensors.h"
 #include "model/network.h"
 #include "tinker/sampler.h"
 #include "tinker/training_request.h"
@@ -20,11 +22,16 @@ namespace slime::tinker {
 
 class TrainedModel {
  public:
-  /// Loads the weights of --hf-checkpoint. `clock` outlives the object. Throws ConfigError.
+  /// All weights of --hf-checkpoint, which are loaded. References outlive the object. Throws ConfigError.
   TrainedModel(const config::RunConfig& config, const Clock& clock);
+  /// An adapter that begins as its seed says, beside `base`, whose only slot it takes while it computes.
+  TrainedModel(const config::RunConfig& config, const Clock& clock,
+               std::shared_ptr<model::Network> base, const model::AdapterForm& form, uint64_t seed);
 
+  /// Null: all weights train.
+  const model::AdapterForm* adapter() const { return tensors_ ? &tensors_->form() : nullptr; }
   const train::TrainConfig& train_config() const { return trainer_->config(); }
-  ModelLimits limits() const;
+  const model::ModelConfig& model() const { return network_->config(); }
   int64_t updates() const { return updates_; }
 
   train::GivenPass pass(const train::GivenBatch& batch, const train::GivenLoss& loss,
@@ -34,27 +41,45 @@ class TrainedModel {
   /// A model directory, with the optimizer's state beside it. Throws ConfigError when it cannot be written,
   /// or is there and `overwrites` is not set.
   void save(const std::filesystem::path& directory, bool overwrites);
-  /// Weights of a model directory; `restores`: moments and step counter too, which it has to have.
+  /// Weights of a model directory, or of an adapter's with the same matrices; `restores`: moments and step
+  /// counter too, which it has to have.
   void load(const std::filesystem::path& directory, bool restores);
-  /// The weights, and the optimizer, as they were in the beginning.
+  /// All weights, and the optimizer, as they were in the beginning.
   void begin_again();
+  /// Whether there are gradients that no update has used.
+  bool has_gradients() const { return has_gradients_; }
 
   /// The weights as they are now. The one before, where they have not changed.
   SharedSnapshot snapshot();
-  /// Those of another directory of the same model.
-  SharedSnapshot snapshot_of(const std::filesystem::path& directory) const;
 
  private:
+  /// The base computes with this adapter.
+  void take_slot();
   void copy_weights(const std::filesystem::path& directory);
+  void copy_adapter(const std::filesystem::path& directory);
 
   const config::RunConfig& config_;
   const model::Precision precision_;
-  std::unique_ptr<model::Network> network_;
+  std::shared_ptr<model::Network> network_;  // the base, where there is an adapter
+  std::shared_ptr<model::AdapterTensors> tensors_;
   std::unique_ptr<train::Trainer> trainer_;
+  bool has_gradients_ = false;
   int64_t updates_ = 0;   // since the beginning
   int64_t versions_ = 0;  // of the weights, loads included
   SharedSnapshot last_;
   int64_t version_of_last_ = -1;
 };
+
+/// A whole model, from a directory.
+SharedSnapshot whole_snapshot(const config::RunConfig& config,
+                              const std::filesystem::path& directory);
+/// An adapter beside `base`, from a directory.
+SharedSnapshot adapter_snapshot(model::Network& base, const std::filesystem::path& directory);
+
+/// A directory that the two functions above read. Throws ConfigError.
+void write_snapshot(const Snapshot& snapshot, const std::filesystem::path& directory);
+
+/// Whether the device has products with adapters.
+bool has_adapters(const config::RunConfig& config);
 
 }  // namespace slime::tinker

@@ -254,7 +254,8 @@ def test_what_cannot_be_is_refused_in_the_words_of_the_protocol(clients):
     assert client.call("/api/v1/create_sampling_session", {"session_id": session, "model_path": "tinker://nothing/weights/x"})[0] == 404
     assert client.call("/api/v1/create_sampling_session", {"session_id": session, "model_path": "tinker://../weights/../x"})[0] == 404
     assert client.call("/api/v1/retrieve_future", {"request_id": "req-999999"})[0] == 404
-    assert client.call("/api/v1/forward_backward", {"x": 1}, **{"Content-Type": "application/x-protobuf"})[0] == 415
+    assert client.call("/api/v1/optim_step", {"x": 1}, **{"Content-Type": "application/x-protobuf"})[0] == 415
+    assert client.call("/api/v1/forward_backward", {"x": 1}, **{"Content-Encoding": "zstd"})[0] == 415
     assert client.call("/api/v1/create_session", {}, **{"X-API-Key": "tml-other"})[0] == 401
     # What is wrong with a datum is the future's to say, and later requests go on.
     wrong = {

@@ -1,0 +1,96 @@
+/// The requests of the service that list and remove what was saved by name.
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <set>
+#include <string>
+#include <system_error>
+
+#include "core/error.h"
+#include "tinker/service.h"
+
+namespace slime::tinker {
+namespace fs = std::filesystem;
+namespace {
+
+int64_t bytes_in(const fs::path& directory) {
+  int64_t bytes = 0;
+  std::error_code ignored;
+  for (const auto& entry : fs::recursive_directory_iterator(directory, ignored))
+    if (entry.is_regular_file(ignored)) bytes += static_cast<int64_t>(entry.file_size(ignored));
+  return bytes;
+}
+
+std::string time_of(const fs::path& path) {
+  std::error_code ignored;
+  const auto written = std::chrono::file_clock::to_sys(fs::last_write_time(path, ignored));
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(
+      std::chrono::time_point_cast<std::chrono::system_clock::duration>(written));
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(seconds));
+}
+
+}  // namespace
+
+json::object Service::checkpoints(const std::string& model) const {
+  json::array all;
+  const auto add = [&](const char* kind, const char* type) {
+    std::set<fs::path> names;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(saved_folder(model, kind), ignored)) {
+      if (!entry.path().filename().string().starts_with(".")) names.insert(entry.path());
+    }
+    for (const fs::path& path : names) {
+      const std::string id = fmt::format("{}/{}", kind, path.filename().string());
+      all.push_back({{"checkpoint_id", id},
+                     {"checkpoint_type", type},
+                     {"time", time_of(path)},
+                     {"tinker_path", fmt::format("tinker://{}/{}", model, id)},
+                     {"size_bytes", bytes_in(path)},
+                     {"public", false}});
+    }
+  };
+  try {
+    add("weights", "training");
+    add("sampler_weights", "sampler");
+  } catch (const ConfigError& error) {
+    throw Refusal(404, error.what());
+  }
+  return {{"checkpoints", std::move(all)}};
+}
+
+json::object Service::training_runs(const std::string& owner) const {
+  const std::lock_guard lock(mutex_);
+  json::array runs;
+  for (const auto& [id, model] : models_) {
+    const auto session = sessions_.find(model->session);
+    if (session == sessions_.end() || session->second.owner != owner) continue;
+    const model::AdapterForm* adapter = model->trained ? model->trained->adapter() : nullptr;
+    runs.push_back({{"training_run_id", id},
+                    {"base_model", service_.model_name},
+                    {"is_lora", adapter != nullptr},
+                    {"lora_rank", adapter != nullptr ? adapter->config.rank : 0},
+                    {"model_owner", owner},
+                    {"corrupted", false},
+                    {"last_request_time", time_of(service_.store)}});
+  }
+  const auto count = runs.size();
+  return {{"training_runs", std::move(runs)},
+          {"cursor", {{"offset", 0}, {"limit", count}, {"total_count", count}}}};
+}
+
+json::object Service::delete_checkpoint(const std::string& path) {
+  fs::path directory;
+  try {
+    directory = found(path);
+  } catch (const ConfigError& error) {
+    throw Refusal(404, error.what());
+  }
+  std::error_code error;
+  fs::remove_all(directory, error);
+  if (error) throw Refusal(500, fmt::format("{}: {}", path, error.message()));
+  return {};
+}
+
+}  // namespace slime::tinker
