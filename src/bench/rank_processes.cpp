@@ -12,6 +12,7 @@
 #include "cluster/visible_devices.h"
 #include "comm/nccl_mesh.h"
 #include "core/error.h"
+#include "core/word_pointers.h"
 #include "kernels/gpu/gpu.h"
 
 extern char** environ;
@@ -27,16 +28,10 @@ int64_t start(std::vector<std::string> words, int rank, const cluster::RunIdenti
     if (!std::string_view(*variable).starts_with(fmt::format("{}=", cluster::kVisibleDevices)))
       variables.emplace_back(*variable);
   }
-  const auto pointers = [](std::vector<std::string>& texts) {
-    std::vector<char*> all;
-    for (std::string& text : texts) all.push_back(text.data());
-    all.push_back(nullptr);
-    return all;
-  };
   words.insert(words.begin(), "slime-bench");
   pid_t process = -1;
-  if (::posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, pointers(words).data(),
-                    pointers(variables).data()) != 0)
+  if (::posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, word_pointers(words).data(),
+                    word_pointers(variables).data()) != 0)
     throw ConfigError("the process of another rank cannot be started");
   return process;
 }

@@ -25,6 +25,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json_lines.h"
+#include "core/word_pointers.h"
 
 extern char** environ;
 
@@ -114,9 +115,7 @@ class TrainCommand {
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
                                      O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
+    const std::vector<char*> argv = word_pointers(words);
     const std::string program = cli::sibling_path("slime");
     const int error =
         posix_spawn(&child_, program.c_str(), &actions, nullptr, argv.data(), environ);

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/log_rotation.h"
 #include "core/replace_file.h"
+#include "core/word_pointers.h"
 #include "plugin/host_process.h"
 
 namespace slime::cli {
@@ -25,13 +26,6 @@ using namespace std::chrono_literals;
 constexpr auto kListPatience = 60s;  // Python and the imports of the files
 constexpr auto kEndPatience = 2s;
 constexpr std::string_view kModule = "slime.rollout.buffer_generators";
-
-std::vector<char*> word_pointers(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 std::string words_of_end(int status) {
   if (WIFSIGNALED(status)) return fmt::format("was killed by signal {}", WTERMSIG(status));

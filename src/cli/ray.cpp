@@ -11,6 +11,7 @@
 
 #include "cluster/launch_environment.h"
 #include "core/error.h"
+#include "core/word_pointers.h"
 #include "plugin/host_process.h"
 #include "setup/run_devices.h"
 
@@ -34,9 +35,7 @@ void become_ray_launcher(const config::RunConfig& config, std::span<const std::s
                {"--resource", config.device == "cpu" ? "CPU" : "GPU", "--timeout",
                 fmt::format("{:g}", config.nodes_timeout_seconds), "--", program, "train"});
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  const std::vector<char*> pointers = word_pointers(words);
   if (const std::filesystem::path folder = plugin::package_folder(); !folder.empty()) {
     const char* own = std::getenv("PYTHONPATH");
     const std::string path = folder.string() + (own == nullptr ? "" : ":" + std::string(own));

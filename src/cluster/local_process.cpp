@@ -19,6 +19,7 @@
 
 #include "cluster/visible_devices.h"
 #include "core/error.h"
+#include "core/word_pointers.h"
 
 extern char** environ;
 
@@ -137,9 +138,7 @@ pid_t spawn(const WorkerOrder& order, const WorkerSockets& sockets,
   if (is_group) posix_spawnattr_setpgroup(&attributes, 0);
   std::vector<std::string> command = order.command;
   if (command.at(0).empty()) command[0] = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::vector<char*> words;
-  for (std::string& word : command) words.push_back(word.data());
-  words.push_back(nullptr);
+  const std::vector<char*> words = word_pointers(command);
   std::vector<std::string> settings = to_environment(order.identity);
   if (device) settings.push_back(fmt::format("{}={}", kVisibleDevices, *device));
   // It would win over the one above.

@@ -16,18 +16,12 @@
 #include <utility>
 
 #include "core/descriptor.h"
+#include "core/word_pointers.h"
 
 namespace slime {
 namespace {
 
 using How = ChildEnd::How;
-
-std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 /// 0, or the errno of the failure.
 int spawn_child(const ChildPlan& plan, int out, pid_t& child) {
@@ -44,9 +38,9 @@ int spawn_child(const ChildPlan& plan, int out, pid_t& child) {
       ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(),
                                          O_WRONLY | O_CREAT | O_APPEND, 0600);
   }
-  const std::vector<char*> words = pointers_to(plan.words);
+  const std::vector<char*> words = word_pointers(plan.words);
   const std::vector<char*> variables =
-      plan.environment ? pointers_to(*plan.environment) : std::vector<char*>{};
+      plan.environment ? word_pointers(*plan.environment) : std::vector<char*>{};
   char* const* environment = plan.environment ? variables.data() : environ;
   const int error = (plan.is_on_path ? ::posix_spawnp : ::posix_spawn)(
       &child, words[0], &actions, nullptr, words.data(), environment);

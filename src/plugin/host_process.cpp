@@ -19,6 +19,7 @@
 
 #include "core/error.h"
 #include "core/log_rotation.h"
+#include "core/word_pointers.h"
 
 extern char** environ;
 
@@ -45,13 +46,6 @@ std::array<int, 2> socket_pair() {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     throw ConfigError(fmt::format("no socket for a plug-in host: {}", std::strerror(errno)));
   return ends;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> all;
-  for (std::string& word : words) all.push_back(word.data());
-  all.push_back(nullptr);
-  return all;
 }
 
 std::string ending_of(int status) {
@@ -153,7 +147,7 @@ HostProcess::HostProcess(const std::string& python, HostLog& log, int board)
   std::vector<std::string> words{python, "-u", "-m", "slime.host"};
   std::vector<std::string> variables = python_environment();
   const int error = ::posix_spawnp(&process_, python.c_str(), &actions, &attributes,
-                                   pointers(words).data(), pointers(variables).data());
+                                   word_pointers(words).data(), word_pointers(variables).data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   ::close(theirs_);

@@ -19,6 +19,7 @@
 
 #include "core/own_command.h"
 #include "core/shell_word.h"
+#include "core/word_pointers.h"
 
 extern char** environ;
 
@@ -74,9 +75,7 @@ void ViewProcess::start(const std::filesystem::path& run_dir, int64_t port) {
   posix_spawnattr_setpgroup(&attributes, 0);
   std::vector<std::string> texts{"slime", "view", run_dir.string(), "--of-run"};
   if (port != 0) texts.insert(texts.end(), {"--port", std::to_string(port)});
-  std::vector<char*> words;
-  for (std::string& text : texts) words.push_back(text.data());
-  words.push_back(nullptr);
+  const std::vector<char*> words = word_pointers(texts);
   const int error =
       ::posix_spawn(&child_, "/proc/self/exe", &actions, &attributes, words.data(), environ);
   posix_spawn_file_actions_destroy(&actions);

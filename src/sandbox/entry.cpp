@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "core/word_pointers.h"
 #include "sandbox/system_calls.h"
 #include "sandbox/warm.h"
 
@@ -203,13 +204,6 @@ std::vector<std::string> candidates_of(const std::string& program) {
   return all;
 }
 
-std::vector<char*> pointers(const std::vector<std::string>& words) {
-  std::vector<char*> all;
-  for (const std::string& word : words) all.push_back(const_cast<char*>(word.c_str()));
-  all.push_back(nullptr);
-  return all;
-}
-
 std::vector<ResourceLimit> resource_limits(const Limits& limits, Device device) {
   const auto unsigned_of = [](int64_t value) { return static_cast<rlim_t>(value); };
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(limits.time).count();
@@ -297,8 +291,8 @@ RunningCommand start_in(int jail, int group, const Person& person, const Command
                   .word = word.write.get(),
                   .leash = leash.read.get(),
                   .candidates = candidates_of(command.words.at(0)),
-                  .words = pointers(command.words),
-                  .environment = pointers(command.environment),
+                  .words = word_pointers(command.words),
+                  .environment = word_pointers(command.environment),
                   .folder = command.folder.c_str(),
                   .limits = resource_limits(limits, device),
                   .filter = system_call_filter(device)};

@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/word_pointers.h"
 #include "sandbox/write_quietly.h"
 
 namespace slime::sandbox {
@@ -226,9 +227,7 @@ void Jail::start(const std::vector<std::string>& options, const std::vector<int>
   words.insert(words.end(),
                {"--info-fd", std::to_string(kFirstHanded + static_cast<int>(files.size())), "--"});
   words.insert(words.end(), std::begin(kFirstProcess), std::end(kFirstProcess));
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  const std::vector<char*> pointers = word_pointers(words);
   const std::array<int, 3> standard{lifeline.read.get(), ready.write.get(), errors.write.get()};
   // Numbers above all that dup2 writes to below.
   const int above = kFirstHanded + static_cast<int>(handed.size()) + 1;
