@@ -5,9 +5,7 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
-#include <thread>
 
 #include "cli/options.h"
 #include "cli/serving.h"
@@ -275,7 +273,7 @@ int router(std::span<const std::string> arguments) {
   }
   if (!problems.empty()) throw ConfigError(problems);
 
-  sigset_t stop_signals = block_stop_signals();
+  const sigset_t stop_signals = block_stop_signals();
   raise_descriptor_limit();
   gateway::Gateway gateway(
       config, [](const std::string& line) { print_to(stderr, "slime router: " + line + "\n"); });
@@ -292,12 +290,7 @@ int router(std::span<const std::string> arguments) {
   print_to(stderr, fmt::format("slime router: stopping; requests under way have {} s, a second "
                                "signal ends them now\n",
                                kRouterStopGrace.count()));
-  sigdelset(&stop_signals, SIGHUP);  // of one terminal's end several may tell
-  std::thread([stop_signals] {
-    int second = 0;
-    sigwait(&stop_signals, &second);
-    std::_Exit(128 + second);
-  }).detach();
+  end_at_next(stop_signals);
   gateway.stop(kRouterStopGrace);
   return 0;
 }

@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <optional>
 #include <random>
-#include <thread>
 
 #include "cli/by_name.h"
 #include "cli/device.h"
@@ -203,7 +202,7 @@ int serve(std::span<const std::string> arguments) {
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
 
   read_keys(options);
-  sigset_t stop_signals = block_stop_signals();
+  const sigset_t stop_signals = block_stop_signals();
   raise_descriptor_limit();
 
   if (options.nccl_alone && (options.tp_size == 1 || options.device.device == "cpu")) {
@@ -308,12 +307,7 @@ int serve(std::span<const std::string> arguments) {
                          kStopGrace.count())
                  .c_str(),
              stderr);
-  sigdelset(&stop_signals, SIGHUP);  // of one terminal's end several may tell
-  std::thread([stop_signals] {
-    int second = 0;
-    sigwait(&stop_signals, &second);
-    std::_Exit(128 + second);
-  }).detach();
+  end_at_next(stop_signals);
   static_cast<void>(engine.resume());  // a paused engine would never finish what runs
   server.stop(kStopGrace);
   return 0;

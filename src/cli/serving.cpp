@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 #include "core/error.h"
 
@@ -45,6 +46,15 @@ sigset_t block_stop_signals() {
   if (hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
+}
+
+void end_at_next(sigset_t stop_signals) {
+  sigdelset(&stop_signals, SIGHUP);  // of one terminal's end several may tell
+  std::thread([stop_signals] {
+    int next = 0;
+    sigwait(&stop_signals, &next);
+    std::_Exit(128 + next);
+  }).detach();
 }
 
 }  // namespace slime::cli

@@ -18,4 +18,7 @@ void raise_descriptor_limit();
 /// them. The end of the terminal is one, but not under nohup.
 sigset_t block_stop_signals();
 
+/// Ends the process at once at the next of them, for a stop that takes long.
+void end_at_next(sigset_t stop_signals);
+
 }  // namespace slime::cli
