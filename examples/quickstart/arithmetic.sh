@@ -12,8 +12,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source examples/quickstart/run_folder.sh
 
-slime=build/release/slime
-data=data/arithmetic
+slime=${SLIME_BINARY:-build/release/slime}
+data=${DATA:-data}/arithmetic
 form=${FORM:-}
 case $form in
   "") shape=() ;;
@@ -25,7 +25,7 @@ esac
 rank=${LORA_RANK:-}
 adapters=()
 [[ -z $rank ]] || adapters=(--lora-rank "$rank" --lr 2e-3)
-model=data/models/tiny${form:+-$form}
+model=${DATA:-data}/models/tiny${form:+-$form}
 sft=$(run_folder "arithmetic${form:+-$form}-sft")
 run=$(run_folder "arithmetic${form:+-$form}${rank:+-rank-$rank}")
 

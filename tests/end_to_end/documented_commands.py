@@ -89,7 +89,7 @@ COVERED = "run by the test that is named"
 LISTED = [
     ("", "./dev quickstart gsm8k", f"{GPU}; tests/end_to_end/test_names.py runs it with a tiny model and a hub of its own"),
     ("", "./dev test", LONG),
-    ("", "./dev quickstart", f"{COVERED}: tests/end_to_end/test_examples_1.py"),
+    ("", "./dev quickstart", f"{COVERED}: tests/end_to_end/test_quickstart.py"),
     ("", "./dev build", LONG),
     ("", "./dev wheel", f"{LONG}; tests/end_to_end/test_wheel.py"),
     ("docs/install.md", "python3 -m venv", f"{COVERED}: tests/end_to_end/test_wheel.py"),
