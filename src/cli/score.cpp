@@ -1,7 +1,9 @@
 #include "cli/score.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -11,6 +13,7 @@
 #include "cli/options.h"
 #include "cli/score_function.h"
 #include "cli/score_lines.h"
+#include "config/parse_flags.h"
 #include "config/users_functions.h"
 #include "core/error.h"
 #include "core/json_lines.h"
@@ -27,8 +30,20 @@ constexpr std::chrono::seconds kConnectTimeout{10};
 /// Lines that are read before the first is scored by a function: its calls run beside one another.
 constexpr std::size_t kBatch = 256;
 
+/// Words behind "--" are flags of a run, which the function finds in `args`; they are taken off.
+std::vector<std::string> take_run_flags(std::vector<std::string>& words) {
+  const auto sign = std::ranges::find(words, "--");
+  if (sign == words.end()) return {};
+  std::vector<std::string> flags(sign + 1, words.end());
+  words.erase(sign, words.end());
+  return flags;
+}
+
 /// The user's function, or math-verify; null: a rule scores.
-std::unique_ptr<ScoreFunction> function_of(config::RunConfig flags, double timeout_seconds) {
+std::unique_ptr<ScoreFunction> function_of(config::ParsedFlags parsed, double timeout_seconds) {
+  if (!parsed.problems.empty())
+    throw ConfigError(fmt::format("{}", fmt::join(parsed.problems, "\n")));
+  config::RunConfig& flags = parsed.config;
   const bool is_users = !flags.custom_rm_path.peek().empty();
   if (!is_users && !config::names_math_verify(flags.rm_type.peek())) return nullptr;
   const std::string path =
@@ -36,6 +51,7 @@ std::unique_ptr<ScoreFunction> function_of(config::RunConfig flags, double timeo
   const bool takes_groups = is_users && flags.group_rm.peek();
   return std::make_unique<ScoreFunction>(ScoreFunctionConfig{.path = path,
                                                              .flags = std::move(flags),
+                                                             .own_flags = std::move(parsed.unknown),
                                                              .timeout_seconds = timeout_seconds,
                                                              .takes_groups = takes_groups,
                                                              .shows_what_it_says = is_users});
@@ -63,7 +79,9 @@ int score(std::span<const std::string> arguments) {
   std::string path, python = "python3";
   bool is_original = false, takes_groups = false;
   CLI::App app(
-      "JSON lines {\"response\": ..., \"label\": ..., \"metadata\": {...}} to {\"score\": ...}.",
+      "JSON lines {\"response\": ..., \"label\": ..., \"metadata\": {...}} to {\"score\": ...}.\n\n"
+      "  slime score --rm-type math responses.jsonl\n"
+      "  slime score --custom-rm-path my_reward.py responses.jsonl -- FLAGS FOR ITS args",
       "slime score");
   app.add_option(
       "--rm-type", how.type,
@@ -102,7 +120,9 @@ int score(std::span<const std::string> arguments) {
   app.add_flag("--keep-truncated", keep.keeps_truncated,
                "rows: choose among responses that were cut off too");
   app.add_option("FILE", file, "input; standard input when it is missing or -");
-  if (const auto exit_code = parse_options(app, arguments)) return *exit_code;
+  std::vector<std::string> words(arguments.begin(), arguments.end());
+  const std::vector<std::string> run_flags = take_run_flags(words);
+  if (const auto exit_code = parse_options(app, words)) return *exit_code;
 
   if (!are_rows && (keep.chooses() || keep.keeps_truncated))
     throw ConfigError("--min-score, --keep-best, --keep-truncated: need --rows");
@@ -110,14 +130,17 @@ int score(std::span<const std::string> arguments) {
   config.call_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(timeout_seconds));
   if (takes_groups && path.empty()) throw ConfigError("--group-rm: needs --custom-rm-path");
-  config::RunConfig flags;
+  if (!run_flags.empty() && path.empty())
+    throw ConfigError("-- FLAGS: are for a function; needs --custom-rm-path");
+  config::ParsedFlags parsed = config::parse_flags(run_flags);
+  config::RunConfig& flags = parsed.config;
   flags.rm_type = how.type;
   flags.custom_rm_path = path;
   flags.group_rm = takes_groups;
   flags.reward_key = how.reward_key;
   flags.rm_url = config.url;
   flags.plugin_python = python;
-  const std::unique_ptr<ScoreFunction> function = function_of(std::move(flags), timeout_seconds);
+  const std::unique_ptr<ScoreFunction> function = function_of(std::move(parsed), timeout_seconds);
   if (!function) reward::make_reward(how.type, config);  // refuses a type that does not exist
   if (!function && reward::asks_server({}, how.type) && config.url.empty())
     throw ConfigError(fmt::format("--rm-type {}: needs --rm-url", how.type));

@@ -23,6 +23,14 @@ Expected<json::value> reward_of(const Expected<Sample>& scored) {
   return scored->reward;
 }
 
+/// As in a run: the function's own flags, and all others.
+json::object arguments_of(const ScoreFunctionConfig& config) {
+  json::object arguments = config.own_flags;
+  for (const auto& flag : config::flags_for_users(config.flags))
+    arguments[flag.key()] = flag.value();
+  return arguments;
+}
+
 /// What functions printed, as it stands in the logs of their host.
 void show_output(const fs::path& logs) {
   std::error_code is_gone;
@@ -41,7 +49,7 @@ ScoreFunction::ScoreFunction(ScoreFunctionConfig config)
       hosts_(std::make_unique<plugin::Hosts>(plugin::HostsConfig{
           .python = config_.flags.plugin_python,
           .logs = logs_.path(),
-          .flags = config::flags_for_users(config_.flags),
+          .flags = arguments_of(config_),
           .hooks = {{"reward", config_.path}},
           .on_question = [this](plugin::Question question, plugin::ReplyFn reply) {
             questions_.take(std::move(question), std::move(reply));

@@ -20,6 +20,7 @@ namespace slime::cli {
 struct ScoreFunctionConfig {
   std::string path;                // module.name, file.py:name, file.py
   config::RunConfig flags;         // `args`
+  json::object own_flags = {};     // that are the function's own, also in `args`
   double timeout_seconds = 0;      // of a call
   bool takes_groups = false;       // all samples of a prompt in one call
   bool shows_what_it_says = true;  // its output and tracebacks, on standard error

@@ -111,6 +111,16 @@ def test_what_a_function_raises_and_prints_is_shown_and_other_lines_have_scores(
     assert "Traceback" in done.stderr and "seen A dog." in done.stderr
 
 
+def test_a_function_finds_flags_behind_two_dashes_in_args(tmp_path):
+    code = "def reward(args, sample, **kwargs):\n    return args.my_limit + args.rollout_max_response_len / 1000 + (args.n_samples_per_prompt == 1)\n"
+    done = score_with(tmp_path, code, "--", "--my-limit", "3", "--rollout-max-response-len", "512")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["score"] for line in done.stdout.splitlines()] == [4.512] * 3
+    wrong = score_with(tmp_path, code, "--", "--rollout-max-response-len", "many")
+    assert wrong.returncode == 2 and "--rollout-max-response-len" in wrong.stderr
+    assert "needs --custom-rm-path" in score("--rm-type", "math", "--", "--lr", "1").stderr
+
+
 def test_a_function_that_cannot_be_imported_ends_it_with_2(tmp_path):
     done = score_with(tmp_path, "import no_such_module\n")
     assert done.returncode == 2 and "--custom-rm-path own.py: ModuleNotFoundError" in done.stderr, done.stderr
