@@ -115,7 +115,7 @@ def test_a_function_finds_flags_behind_two_dashes_in_args(tmp_path):
     code = "def reward(args, sample, **kwargs):\n    return args.my_limit + args.rollout_max_response_len / 1000 + (args.n_samples_per_prompt == 1)\n"
     done = score_with(tmp_path, code, "--", "--my-limit", "3", "--rollout-max-response-len", "512")
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["score"] for line in done.stdout.splitlines()] == [4.512] * 3
+    assert [json.loads(line)["score"] for line in done.stdout.splitlines()] == pytest.approx([4.512] * 3)
     wrong = score_with(tmp_path, code, "--", "--rollout-max-response-len", "many")
     assert wrong.returncode == 2 and "--rollout-max-response-len" in wrong.stderr
     assert "needs --custom-rm-path" in score("--rm-type", "math", "--", "--lr", "1").stderr
