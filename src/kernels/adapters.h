@@ -9,6 +9,7 @@
 ///
 /// Dimensions: T rows, I inputs, O outputs, R rank, E experts, S rows that lie by expert.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,21 @@ struct LowRankPair {
   uint64_t number = 0;  // among all of the network, for the mask of its dropout
 };
 
+/// Rows of a pass on a GPU by what they take: tiles of 16 rows that take one adapter, int32 on the device. Each row is
+/// in one tile.
+struct AdapterTiles {
+  static constexpr int64_t kRows = 16;
+  /// So many tiles hold `rows` rows, whichever of so many adapters, or none, they take.
+  static constexpr int64_t most(int64_t rows, int64_t adapters) {
+    return (rows + (kRows - 1) * std::min(rows, adapters + 1)) / kRows;
+  }
+
+  Tensor slot_N;  // -1: no adapter
+  Tensor row_N;   // [16 N], -1: no row
+
+  bool defined() const { return slot_N.defined(); }
+};
+
 /// Which adapter the rows of a pass take: of a network, whose forward passes set it.
 struct AdapterRows {
   struct Share {
@@ -36,11 +52,14 @@ struct AdapterRows {
 
   bool is_on = true;  // false: the matrices alone
   std::vector<Share> shares{Share{}};
+  AdapterTiles tiles;  // in the place of shares
   double dropout = 0;  // of x before A, in passes with a number
   uint64_t seed = 0;
   uint64_t pass = 0;
 
-  bool takes_one() const { return shares.size() == 1 && !shares.front().row_S.defined(); }
+  bool takes_one() const {
+    return !tiles.defined() && shares.size() == 1 && !shares.front().row_S.defined();
+  }
   /// The same of rows that were picked from those of the pass.
   AdapterRows of(const Tensor& row_T) const;
 };
@@ -49,6 +68,22 @@ struct AdapterRows {
 struct MatrixAdapters {
   std::vector<std::vector<const LowRankPair*>> of_slot;
   const AdapterRows* rows = nullptr;  // of the network
+
+  /// What a GPU knows of all slots (AdapterTables): its tables stay where they are.
+  struct Placed {
+    Tensor down, up;  // bytes on the device
+    int64_t most_ranks = 0, most_chunks = 0, most_splits = 0;
+  } placed;
+};
+
+/// Pairs of all slots, where rows on a GPU that take several adapters look for them; one of its Device.
+class AdapterTables {
+ public:
+  virtual ~AdapterTables() = default;
+
+  /// Brings them there. True: they need more room than before, so that recorded passes have to be recorded again.
+  /// Throws ConfigError for pairs that it cannot multiply.
+  virtual bool place_pairs(MatrixAdapters& adapters) const = 0;
 };
 
 /// A pair's outputs inside a matrix, which may be a range of the pair's own: counted from the beginning of each.

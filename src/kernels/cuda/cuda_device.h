@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "kernels/adapters.h"
 #include "kernels/block_chain.h"
 #include "kernels/cpu/reference.h"
 #include "kernels/cuda/attention/packed_attention.h"
@@ -43,7 +44,8 @@ cudaStream_t stream_of(const Tensor& tensor);
 class CudaDevice final : public cpu::ReferenceDevice,
                          public BlockChains,
                          public ExpertKernels,
-                         public DeltaKernels {
+                         public DeltaKernels,
+                         public AdapterTables {
  public:
   // Matrices in codes: cuda_device_codes.cpp
   bool has_format(MatrixFormat format) const override;
@@ -101,6 +103,7 @@ class CudaDevice final : public cpu::ReferenceDevice,
                     const Tensor& weight_TK) const override;
 
   // Adapters: cuda_device_adapters.cpp
+  bool place_pairs(MatrixAdapters& adapters) const override;
   Tensor add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                    at::ScalarType precision) const override;
   void add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,

@@ -1,10 +1,12 @@
 /// CudaDevice's additions of adapters (kernels/cuda/products/low_rank.h).
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "core/error.h"
 #include "kernels/adapters.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/products/low_rank.h"
@@ -17,6 +19,28 @@ constexpr int64_t kRowsOfSums = 64;
 
 enum class Way { kForward, kBack };
 
+/// The two factors of a pair, of which one range of outputs is wanted.
+struct FactorsOfPair {
+  LowRankFactor a, b;
+
+  explicit FactorsOfPair(const PairRange& range, int column) {
+    const LowRankPair& pair = *range.pair;
+    const int rank = static_cast<int>(pair.a.value.size(0));
+    a.values = array<float>(pair.a.value);
+    a.pitch = pair.a.value.size(1);
+    a.is_turned = true;
+    a.end = static_cast<int>(a.pitch);
+    b.values = array<float>(pair.b.value) + range.in_pair * rank;
+    b.pitch = rank;
+    b.begin = static_cast<int>(range.in_matrix);
+    b.end = static_cast<int>(range.in_matrix + range.size);
+    for (LowRankFactor* factor : {&a, &b}) {
+      factor->rank = rank;
+      factor->column = column;
+    }
+  }
+};
+
 /// Forward, x is multiplied by A and then by B; back, dy by B and then by A.
 struct LowRankPlan {
   LowRankFactors down, up;
@@ -24,29 +48,15 @@ struct LowRankPlan {
 
   LowRankPlan(const std::vector<PairRange>& ranges, Way way) {
     for (const PairRange& range : ranges) {
-      const LowRankPair& pair = *range.pair;
-      const int rank = static_cast<int>(pair.a.value.size(0));
-      LowRankFactor a, b;
-      a.values = array<float>(pair.a.value);
-      a.pitch = pair.a.value.size(1);
-      a.is_turned = true;
-      a.end = static_cast<int>(a.pitch);
-      b.values = array<float>(pair.b.value) + range.in_pair * rank;
-      b.pitch = rank;
-      b.begin = static_cast<int>(range.in_matrix);
-      b.end = static_cast<int>(range.in_matrix + range.size);
-      for (LowRankFactor* factor : {&a, &b}) {
-        factor->rank = rank;
-        factor->column = down.ranks;
-      }
-      LowRankFactor& first = way == Way::kForward ? a : b;
-      LowRankFactor& second = way == Way::kForward ? b : a;
+      FactorsOfPair factors(range, down.ranks);
+      LowRankFactor& first = way == Way::kForward ? factors.a : factors.b;
+      LowRankFactor& second = way == Way::kForward ? factors.b : factors.a;
       first.splits = second.splits = first.splits_of_range();
-      second.scale = static_cast<float>(pair.scale);
+      second.scale = static_cast<float>(range.pair->scale);
       splits = std::max(splits, first.splits);
       down.of[down.count++] = first;
       up.of[up.count++] = second;
-      down.ranks = up.ranks = down.ranks + rank;
+      down.ranks = up.ranks = down.ranks + first.rank;
     }
   }
 
@@ -89,6 +99,7 @@ Tensor multiply_down(const Tensor& x_TI, LowRankPlan& plan) {
   call.pitch = x_TI.size(1);
   call.rows = static_cast<int>(x_TI.size(0));
   call.factors = plan.down;
+  call.h_pitch = plan.down.ranks;
   call.h_STR = h_STR.data_ptr<float>();
   low_rank_down(number_of(x_TI), call, stream);
   if (plan.splits == 1 || call.rows <= kRowsOfSums) return h_STR;
@@ -103,6 +114,7 @@ void multiply_up(Number number, const Tensor& h_STR, const LowRankPlan& plan, co
                  const Tensor& out_TO) {
   LowRankUp call;
   call.h_STR = h_STR.const_data_ptr<float>();
+  call.h_pitch = plan.up.ranks;
   call.rows = static_cast<int>(y_TO.size(0));
   call.outputs = static_cast<int>(y_TO.size(1));
   call.factors = plan.up;
@@ -122,15 +134,128 @@ Tensor low_rank_product(const Tensor& x_TI, const std::vector<PairRange>& ranges
   LowRankDown call;
   call.rows = static_cast<int>(x_TI.size(0));
   call.factors = plan.down;
+  call.h_pitch = plan.down.ranks;
   call.h_STR = h_STR.data_ptr<float>();
   low_rank_sums(call, h_TR.data_ptr<float>(), stream_of(x_TI));
   return h_TR;
 }
 
+/// Whether a pair of any slot fits the kernels: those of rows that take several adapters have no other form.
+bool has_kernels(const LowRankPair& pair) {
+  return pair.experts == 0 && pair.a.value.scalar_type() == at::kFloat &&
+         is_whole(pair.a.value.size(1)) && is_whole(pair.begin) && is_whole(pair.end);
+}
+
+/// Into the device's table, which is made where there is none.
+void place(Tensor& table, const std::vector<LowRankFactors>& slots, const at::Device& device) {
+  const auto bytes = static_cast<int64_t>(slots.size() * sizeof(LowRankFactors));
+  const Tensor host = at::from_blob(const_cast<LowRankFactors*>(slots.data()), {bytes}, at::kByte);
+  if (!table.defined()) table = at::empty({bytes}, at::TensorOptions(device).dtype(at::kByte));
+  table.copy_(host);
+}
+
+/// The factors of each slot, and in `most` the room that any of them needs.
+std::vector<LowRankFactors> factors_of_slots(const MatrixAdapters& adapters, bool is_down,
+                                             MatrixAdapters::Placed& most) {
+  std::vector<LowRankFactors> slots(adapters.of_slot.size());
+  for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+    LowRankFactors& all = slots[slot];
+    for (const LowRankPair* pair : adapters.of_slot[slot]) {
+      FactorsOfPair factors({pair, pair->begin, 0, pair->end - pair->begin}, all.ranks);
+      factors.a.splits = factors.b.splits = factors.a.splits_of_range();
+      factors.b.scale = static_cast<float>(pair->scale);
+      most.most_splits = std::max<int64_t>(most.most_splits, factors.a.splits);
+      all.ranks += factors.a.rank;
+      all.of[all.count++] = is_down ? factors.a : factors.b;
+    }
+    most.most_ranks = std::max<int64_t>(most.most_ranks, all.ranks);
+    most.most_chunks = std::max<int64_t>(most.most_chunks, all.chunks());
+  }
+  return slots;
+}
+
+Tensor add_pairs_by_row(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                        at::ScalarType precision) {
+  const MatrixAdapters& adapters = *weight_OI.adapters;
+  const MatrixAdapters::Placed& placed = adapters.placed;
+  const AdapterTiles& tiles = adapters.rows->tiles;
+  const auto type = x_TI.scalar_type();
+  check((type == at::kBFloat16 || type == at::kHalf) && x_TI.is_contiguous() && is_aligned(x_TI) &&
+            y_TO.is_contiguous() && y_TO.scalar_type() == at::kFloat &&
+            (precision == at::kFloat || precision == type),
+        "rows of several adapters are as the kernels take them");
+  const Tensor h_STR = at::empty({placed.most_splits, x_TI.size(0), placed.most_ranks},
+                                 x_TI.options().dtype(at::kFloat));
+  LowRankRows by_row;
+  by_row.slot_N = tiles.slot_N.const_data_ptr<int32_t>();
+  by_row.row_N = tiles.row_N.const_data_ptr<int32_t>();
+  by_row.tiles = static_cast<int>(tiles.slot_N.numel());
+  by_row.most_chunks = static_cast<int>(placed.most_chunks);
+  by_row.most_splits = static_cast<int>(placed.most_splits);
+  LowRankDown down;
+  down.x_TI = pointer(x_TI);
+  down.pitch = x_TI.size(1);
+  down.rows = static_cast<int>(x_TI.size(0));
+  down.by_row = by_row;
+  down.by_row.table = static_cast<const LowRankFactors*>(placed.down.const_data_ptr());
+  down.h_pitch = static_cast<int>(placed.most_ranks);
+  down.h_STR = h_STR.data_ptr<float>();
+  low_rank_down(number_of(x_TI), down, stream_of(x_TI));
+  Tensor out_TO =
+      precision == at::kFloat ? y_TO : at::empty(y_TO.sizes(), y_TO.options().dtype(precision));
+  LowRankUp up;
+  up.h_STR = down.h_STR;
+  up.h_pitch = down.h_pitch;
+  up.rows = down.rows;
+  up.outputs = static_cast<int>(y_TO.size(1));
+  up.first_output = static_cast<int>(weight_OI.adapter_row);
+  up.by_row = by_row;
+  up.by_row.table = static_cast<const LowRankFactors*>(placed.up.const_data_ptr());
+  up.y_TO = pointer(y_TO);
+  up.out_TO = out_TO.data_ptr();
+  up.is_out_float = precision == at::kFloat;
+  low_rank_up(number_of(x_TI), up, stream_of(x_TI));
+  return out_TO;
+}
+
 }  // namespace
+
+bool CudaDevice::place_pairs(MatrixAdapters& adapters) const {
+  const LowRankPair* some = nullptr;
+  for (const auto& pairs : adapters.of_slot) {
+    if (std::ssize(pairs) > kMostLowRankFactors)
+      throw ConfigError(
+          fmt::format("an adapter has {} pairs beside one matrix; a GPU adds up to {}",
+                      pairs.size(), kMostLowRankFactors));
+    for (const LowRankPair* pair : pairs) {
+      if (!has_kernels(*pair))
+        throw ConfigError(fmt::format(
+            "an adapter is beside {} of a matrix's outputs from {} on, with {} inputs: a GPU adds "
+            "to rows of several adapters in multiples of {}",
+            pair->end - pair->begin, pair->begin, pair->a.value.size(1), kLowRankColumns));
+      some = pair;
+    }
+  }
+  MatrixAdapters::Placed& placed = adapters.placed;
+  if (some == nullptr && !placed.down.defined()) return false;  // no slot ever had one
+  MatrixAdapters::Placed most = placed;
+  const std::vector<LowRankFactors> down = factors_of_slots(adapters, /*is_down=*/true, most),
+                                    up = factors_of_slots(adapters, /*is_down=*/false, most);
+  const bool grows = most.most_ranks > placed.most_ranks || most.most_chunks > placed.most_chunks ||
+                     most.most_splits > placed.most_splits;
+  const at::Device device = placed.down.defined() ? placed.down.device() : some->a.value.device();
+  placed.most_ranks = most.most_ranks;
+  placed.most_chunks = most.most_chunks;
+  placed.most_splits = most.most_splits;
+  place(placed.down, down, device);
+  place(placed.up, up, device);
+  return grows;
+}
 
 Tensor CudaDevice::add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                              at::ScalarType precision) const {
+  if (weight_OI.adapters->rows->tiles.defined())
+    return add_pairs_by_row(y_TO, x_TI, weight_OI, precision);
   const std::vector<PairRange> ranges = ranges_of(weight_OI);
   const bool is_known = precision == at::kFloat || precision == x_TI.scalar_type();
   if (!is_known || !has_kernels(x_TI, ranges) || !y_TO.is_contiguous() ||

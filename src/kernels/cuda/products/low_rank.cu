@@ -37,8 +37,35 @@ __device__ inline float2 two_of_row(const LowRankFactor& factor, int m, int r) {
   return make_float2(at(r), at(r + 1));
 }
 
+/// Of whole blocks.
+__device__ inline int rounded_rank(const LowRankFactor& factor) {
+  return (factor.rank + kRanks - 1) / kRanks * kRanks;
+}
+
+/// A block's rows: neighbours, or those of a tile.
+template <typename Call, int kRowTiles, bool kByRow>
+struct BlockRows {
+  static constexpr int kRows = 16 * kRowTiles;
+  static_assert(!kByRow || kRows == LowRankRows::kRows);
+
+  const Call& call;
+
+  /// -1: there is none.
+  __device__ int operator[](int i) const {
+    const int n = static_cast<int>(blockIdx.x) * kRows + i;
+    if constexpr (kByRow) return call.by_row.row_N[n];
+    return n < call.rows ? n : -1;
+  }
+  /// Null: the rows take none.
+  __device__ const LowRankFactors* factors() const {
+    if constexpr (!kByRow) return &call.factors;
+    const int slot = call.by_row.slot_N[blockIdx.x];
+    return slot < 0 ? nullptr : call.by_row.table + slot;
+  }
+};
+
 /// A block: 16 kRowTiles rows, 32 ranks of one factor, one split. Its warps take 16 of each 64 columns.
-template <typename T, int kRowTiles>
+template <typename T, int kRowTiles, bool kByRow>
 __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ LowRankDown call) {
   constexpr int kRows = 16 * kRowTiles;
   __shared__ uint32_t a_RC[kRanks][kColumnPairs + kPad];
@@ -46,16 +73,20 @@ __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ 
   __shared__ float sums[kWarps][kRows][kRanks + 1];
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const int group = lane / 4, quarter = lane % 4;
-  const int first_row = blockIdx.x * kRows;
+  const BlockRows<LowRankDown, kRowTiles, kByRow> rows{call};
+  launch_dependents();
+  if constexpr (kByRow) grid_dependency_wait();  // the tiles are the step's
+  const LowRankFactors* const factors = rows.factors();
+  if (factors == nullptr) return;
   int which = 0, first_rank = blockIdx.y * kRanks;
-  while (first_rank >= (call.factors.of[which].rank + kRanks - 1) / kRanks * kRanks) {
-    first_rank -= (call.factors.of[which].rank + kRanks - 1) / kRanks * kRanks;
+  while (which < factors->count && first_rank >= rounded_rank(factors->of[which])) {
+    first_rank -= rounded_rank(factors->of[which]);
     ++which;
   }
-  const LowRankFactor& factor = call.factors.of[which];
+  if (which == factors->count) return;  // others have more pairs
+  const LowRankFactor& factor = factors->of[which];
   const int begin = factor.begin + blockIdx.z * kLowRankSplit;
   const int end = min(factor.end, begin + kLowRankSplit);
-  launch_dependents();
   if (begin >= end) return;
 
   constexpr int kFactorLoads = kRanks * kColumnPairs / kThreads;
@@ -74,9 +105,9 @@ __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ 
   const auto load_x = [&](int column) {
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
-      const int n = i * kThreads + thread, row = first_row + n / 8, at = column + n % 8 * 8;
+      const int n = i * kThreads + thread, row = rows[n / 8], at = column + n % 8 * 8;
       x_next[i] = make_uint4(0, 0, 0, 0);
-      if (row < call.rows && at < end)
+      if (row >= 0 && at < end)
         x_next[i] = *reinterpret_cast<const uint4*>(static_cast<const T*>(call.x_TI) +
                                                     row * call.pitch + at);
     }
@@ -98,7 +129,7 @@ __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ 
 
   float sum[kRowTiles][kRanks / 8][4] = {};
   load_factor(begin);
-  grid_dependency_wait();
+  if constexpr (!kByRow) grid_dependency_wait();
   load_x(begin);
   for (int column = begin; column < end; column += kColumns) {
     store();
@@ -131,13 +162,13 @@ __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ 
   }
   __syncthreads();
   for (int n = thread; n < kRows * kRanks; n += kThreads) {
-    const int row = n / kRanks, rank = n % kRanks;
-    if (first_row + row >= call.rows || first_rank + rank >= factor.rank) continue;
+    const int at = n / kRanks, rank = n % kRanks, row = rows[at];
+    if (row < 0 || first_rank + rank >= factor.rank) continue;
     float total = 0;
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) total += sums[w][row][rank];
-    const int64_t line = static_cast<int64_t>(blockIdx.z) * call.rows + first_row + row;
-    call.h_STR[line * call.factors.ranks + factor.column + first_rank + rank] = total;
+    for (int w = 0; w < kWarps; ++w) total += sums[w][at][rank];
+    const int64_t line = static_cast<int64_t>(blockIdx.z) * call.rows + row;
+    call.h_STR[line * call.h_pitch + factor.column + first_rank + rank] = total;
   }
 }
 
@@ -154,29 +185,34 @@ __global__ void __launch_bounds__(kThreads)
   const LowRankFactor& factor = call.factors.of[blockIdx.y];
   launch_dependents();
   grid_dependency_wait();
-  const int64_t pitch = static_cast<int64_t>(call.rows) * call.factors.ranks;
+  const int64_t pitch = static_cast<int64_t>(call.rows) * call.h_pitch;
   const int64_t n = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (n >= static_cast<int64_t>(call.rows) * factor.rank) return;
-  const int64_t index = n / factor.rank * call.factors.ranks + factor.column + n % factor.rank;
+  const int64_t index = n / factor.rank * call.h_pitch + factor.column + n % factor.rank;
   h_TR[index] = sum_of_splits(call.h_STR, index, pitch, factor.splits);
 }
 
 /// A block: 16 kRowTiles rows, 64 outputs, of which each warp has 16.
-template <typename T, typename Y, typename Out, int kRowTiles>
+template <typename T, typename Y, typename Out, int kRowTiles, bool kByRow>
 __global__ void __launch_bounds__(kThreads) up_kernel(const __grid_constant__ LowRankUp call) {
   constexpr int kRows = 16 * kRowTiles;
   __shared__ uint32_t high_TR[kRows][kRankPairs + kPad], low_TR[kRows][kRankPairs + kPad];
   __shared__ uint32_t b_OR[kOutputs][kRankPairs + kPad];
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const int group = lane / 4, quarter = lane % 4;
-  const int first_row = blockIdx.x * kRows, first_output = blockIdx.y * kOutputs;
-  const int64_t pitch = static_cast<int64_t>(call.rows) * call.factors.ranks;
+  const BlockRows<LowRankUp, kRowTiles, kByRow> rows{call};
+  const int first_output = blockIdx.y * kOutputs;
+  const int first_of_matrix = first_output + call.first_output;  // as ranges count
+  const int64_t pitch = static_cast<int64_t>(call.rows) * call.h_pitch;
   float sum[kRowTiles][2][4] = {};
   launch_dependents();
-  bool waits = true;
-  for (int which = 0; which < call.factors.count; ++which) {
-    const LowRankFactor& factor = call.factors.of[which];
-    if (factor.end <= first_output || factor.begin >= first_output + kOutputs) continue;
+  if constexpr (kByRow) grid_dependency_wait();
+  bool waits = !kByRow;
+  const LowRankFactors* const factors = rows.factors();
+  const int count = factors == nullptr ? 0 : factors->count;
+  for (int which = 0; which < count; ++which) {
+    const LowRankFactor& factor = factors->of[which];
+    if (factor.end <= first_of_matrix || factor.begin >= first_of_matrix + kOutputs) continue;
     for (int first_rank = 0; first_rank < factor.rank; first_rank += kRanks) {
 #pragma unroll
       for (int i = 0; i < kOutputs * kRankPairs / kThreads; ++i) {
@@ -184,27 +220,27 @@ __global__ void __launch_bounds__(kThreads) up_kernel(const __grid_constant__ Lo
         const int output = factor.is_turned ? n % kOutputs : n / kRankPairs;
         const int pair = factor.is_turned ? n / kOutputs : n % kRankPairs;
         const float2 b =
-            two_of_row(factor, first_output + output - factor.begin, first_rank + 2 * pair);
+            two_of_row(factor, first_of_matrix + output - factor.begin, first_rank + 2 * pair);
         b_OR[output][pair] = pack<T>(b.x, b.y);
       }
       if (waits) grid_dependency_wait();
       waits = false;
 #pragma unroll
       for (int i = 0; i < kRows * kRankPairs / kThreads; ++i) {
-        const int n = i * kThreads + thread, row = n / kRankPairs, pair = n % kRankPairs;
+        const int n = i * kThreads + thread, at = n / kRankPairs, pair = n % kRankPairs;
+        const int row = rows[at];
         float h[2];
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           const int rank = first_rank + 2 * pair + k;
-          const bool is_there = first_row + row < call.rows && rank < factor.rank;
-          const int64_t index =
-              static_cast<int64_t>(first_row + row) * call.factors.ranks + factor.column + rank;
+          const bool is_there = row >= 0 && rank < factor.rank;
+          const int64_t index = static_cast<int64_t>(row) * call.h_pitch + factor.column + rank;
           h[k] = is_there ? factor.scale * sum_of_splits(call.h_STR, index, pitch, factor.splits)
                           : 0.0F;
         }
         const float2 high = make_float2(rounded<T>(h[0]), rounded<T>(h[1]));
-        high_TR[row][pair] = pack<T>(high.x, high.y);
-        low_TR[row][pair] = pack<T>(h[0] - high.x, h[1] - high.y);
+        high_TR[at][pair] = pack<T>(high.x, high.y);
+        low_TR[at][pair] = pack<T>(h[0] - high.x, h[1] - high.y);
       }
       __syncthreads();
 #pragma unroll
@@ -233,9 +269,9 @@ __global__ void __launch_bounds__(kThreads) up_kernel(const __grid_constant__ Lo
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = first_row + 16 * tile + group + i / 2 * 8;
+        const int row = rows[16 * tile + group + i / 2 * 8];
         const int output = first_output + 16 * warp + 8 * n + 2 * quarter + i % 2;
-        if (row >= call.rows || output >= call.outputs) continue;
+        if (row < 0 || output >= call.outputs) continue;
         const int64_t index = static_cast<int64_t>(row) * call.outputs + output;
         const float y = to_float(static_cast<const Y*>(call.y_TO)[index]);
         static_cast<Out*>(call.out_TO)[index] = from_float<Out>(y + sum[tile][n][i]);
@@ -250,23 +286,32 @@ unsigned blocks_of(int64_t numbers, int64_t each) {
 
 template <typename T>
 void down(const LowRankDown& call, Stream stream) {
-  unsigned chunks = 0;
-  int splits = 0;
-  for (int i = 0; i < call.factors.count; ++i) {
-    chunks += blocks_of(call.factors.of[i].rank, kRanks);
-    splits = std::max(splits, call.factors.of[i].splits_of_range());
+  const LowRankRows& by_row = call.by_row;
+  if (by_row.tiles > 0) {
+    const dim3 grid(static_cast<unsigned>(by_row.tiles), static_cast<unsigned>(by_row.most_chunks),
+                    static_cast<unsigned>(by_row.most_splits));
+    return launch(down_kernel<T, 1, true>, grid, dim3(kThreads), 0, stream, call);
   }
+  int splits = 0;
+  for (int i = 0; i < call.factors.count; ++i)
+    splits = std::max(splits, call.factors.of[i].splits_of_range());
   const bool is_many = call.rows > kManyRows;
-  const dim3 grid(blocks_of(call.rows, is_many ? 64 : 16), chunks, static_cast<unsigned>(splits));
-  launch(is_many ? down_kernel<T, 4> : down_kernel<T, 1>, grid, dim3(kThreads), 0, stream, call);
+  const dim3 grid(blocks_of(call.rows, is_many ? 64 : 16),
+                  static_cast<unsigned>(call.factors.chunks()), static_cast<unsigned>(splits));
+  launch(is_many ? down_kernel<T, 4, false> : down_kernel<T, 1, false>, grid, dim3(kThreads), 0,
+         stream, call);
 }
 
 template <typename T, typename Y, typename Out>
 void up(const LowRankUp& call, Stream stream) {
+  const unsigned outputs = blocks_of(call.outputs, kOutputs);
+  if (call.by_row.tiles > 0)
+    return launch(up_kernel<T, Y, Out, 1, true>,
+                  dim3(static_cast<unsigned>(call.by_row.tiles), outputs), dim3(kThreads), 0,
+                  stream, call);
   const bool is_many = call.rows > kManyRows;
-  const dim3 grid(blocks_of(call.rows, is_many ? 64 : 16), blocks_of(call.outputs, kOutputs));
-  launch(is_many ? up_kernel<T, Y, Out, 4> : up_kernel<T, Y, Out, 1>, grid, dim3(kThreads), 0,
-         stream, call);
+  launch(is_many ? up_kernel<T, Y, Out, 4, false> : up_kernel<T, Y, Out, 1, false>,
+         dim3(blocks_of(call.rows, is_many ? 64 : 16), outputs), dim3(kThreads), 0, stream, call);
 }
 
 template <typename T>

@@ -41,7 +41,27 @@ struct LowRankFactor {
 struct LowRankFactors {
   LowRankFactor of[kMostLowRankFactors];
   int count = 0;
-  int ranks = 0;  // of all: columns of h
+  int ranks = 0;  // of all
+
+  /// Of 32 ranks of one factor.
+  int chunks() const {
+    int all = 0;
+    for (int i = 0; i < count; ++i) all += (of[i].rank + 31) / 32;
+    return all;
+  }
+};
+
+/// Rows that take adapters of their own: tiles of 16 rows that take one, and the factors of each slot, on the device.
+/// Each row is in one tile. A recorded graph finds in them what the step has.
+struct LowRankRows {
+  static constexpr int kRows = 16;  // of a tile
+
+  const int* slot_N = nullptr;            // of each tile; -1: its rows take none
+  const int* row_N = nullptr;             // 16 of each tile; -1: there is none
+  const LowRankFactors* table = nullptr;  // by slot
+  int tiles = 0;                          // 0: all rows take the factors of the call
+  int most_chunks = 0;                    // of a slot
+  int most_splits = 0;
 };
 
 struct LowRankDown {
@@ -49,14 +69,19 @@ struct LowRankDown {
   int64_t pitch = 0;           // columns of x
   int rows = 0;
   LowRankFactors factors;
+  LowRankRows by_row;
+  int h_pitch = 0;         // ranks of a row of h
   float* h_STR = nullptr;  // most splits of a factor
 };
 
 struct LowRankUp {
   const float* h_STR = nullptr;
+  int h_pitch = 0;
   int rows = 0;
   int outputs = 0;
+  int first_output = 0;  // of the matrix that the factors' ranges count from
   LowRankFactors factors;
+  LowRankRows by_row;
   const void* y_TO = nullptr;
   bool is_y_float = true;    // else as x
   void* out_TO = nullptr;    // may be y

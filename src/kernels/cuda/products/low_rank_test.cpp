@@ -71,6 +71,7 @@ class LowRank : public testing::TestWithParam<BlockExecutor::Options> {
     call.pitch = x.size(1);
     call.rows = static_cast<int>(x.size(0));
     call.factors = factors;
+    call.h_pitch = factors.ranks;
     call.h_STR = h.data_ptr<float>();
     low_rank_down(Number::kBFloat16, call, &executor_);
     return h;
@@ -80,6 +81,7 @@ class LowRank : public testing::TestWithParam<BlockExecutor::Options> {
     const Tensor out = at::empty(y.sizes(), precision);
     LowRankUp call;
     call.h_STR = h.data_ptr<float>();
+    call.h_pitch = static_cast<int>(h.size(-1));
     call.rows = static_cast<int>(y.size(0));
     call.outputs = static_cast<int>(y.size(1));
     call.factors = factors;
@@ -171,10 +173,61 @@ TEST_P(LowRank, SumsOfSplitsHaveTheBitsOfTheWayUp) {
   LowRankDown call;
   call.rows = 19;
   call.factors = to_h;
+  call.h_pitch = to_h.ranks;
   call.h_STR = h.data_ptr<float>();
   low_rank_sums(call, summed.data_ptr<float>(), &executor_);
   for (int i = 0; i < from_h.count; ++i) from_h.of[i].splits = 1;
   EXPECT_TRUE(at::equal(up(summed, y, at::kFloat, from_h), at_once));
+}
+
+/// Slot 0 has all pairs, slot 1 those of the first outputs with other ranks to come before; some rows take none.
+TEST_P(LowRank, RowsThatTakeAdaptersOfTheirOwn) {
+  constexpr int kRows = 21;
+  const Tensor x = at::randn({kRows, kInputs}).to(at::kBFloat16), y = at::randn({kRows, kOutputs});
+  const LowRankFactors to_h = factors_down(false), from_h = factors_up(false, to_h);
+  LowRankFactors other_down = to_h, other_up = from_h;
+  other_down.of[0] = to_h.of[1], other_up.of[0] = from_h.of[1];
+  other_down.count = other_up.count = 1;
+  const LowRankFactors down_table[] = {to_h, other_down}, up_table[] = {from_h, other_up};
+
+  // Rows 0, 3, 6, ... take slot 0, rows 1, 4, ... slot 1, the others none; an empty tile.
+  std::vector<int> slots{1, -1, 0, -1}, rows(4 * LowRankRows::kRows, -1);
+  for (int i = 0; i < 7; ++i) {
+    rows[2 * 16 + i] = 3 * i;
+    rows[0 * 16 + i] = 3 * i + 1;
+    rows[1 * 16 + i] = 3 * i + 2;
+  }
+  LowRankRows by_row{.slot_N = slots.data(), .row_N = rows.data(), .tiles = 4};
+  by_row.most_chunks = to_h.chunks();
+  by_row.most_splits = 2;
+  const Tensor h = at::full({2, kRows, to_h.ranks}, NAN);
+  LowRankDown first;
+  first.x_TI = x.data_ptr();
+  first.pitch = kInputs;
+  first.rows = kRows;
+  first.by_row = by_row;
+  first.by_row.table = down_table;
+  first.h_pitch = to_h.ranks;
+  first.h_STR = h.data_ptr<float>();
+  low_rank_down(Number::kBFloat16, first, &executor_);
+  const Tensor out = at::full({kRows, kOutputs}, NAN);
+  LowRankUp second;
+  second.h_STR = h.data_ptr<float>();
+  second.h_pitch = to_h.ranks;
+  second.rows = kRows;
+  second.outputs = kOutputs;
+  second.by_row = by_row;
+  second.by_row.table = up_table;
+  second.y_TO = y.data_ptr();
+  second.out_TO = out.data_ptr();
+  low_rank_up(Number::kBFloat16, second, &executor_);
+
+  const Tensor all = up(down(x, to_h), y, at::kFloat, from_h);
+  const Tensor others = up(down(x, other_down), y, at::kFloat, other_up);
+  for (int row = 0; row < kRows; ++row) {
+    const Tensor& twin = row % 3 == 0 ? all : row % 3 == 1 ? others : y;
+    EXPECT_TRUE(at::equal(out[row], twin[row])) << row;
+  }
 }
 
 TEST_P(LowRank, TheGradientOfTheInput) {
