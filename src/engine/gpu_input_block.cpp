@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/adapter_tiles.h"
 #include "engine/cache_shape.h"
 #include "engine/page_tables.h"
 #include "engine/sampler.h"
@@ -119,7 +120,8 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
                                                     network.weights().flat().scalar_type(),
                                                     config.kv_dtype)),
       has_states_(config.num_states > 0),
-      block_(block_bytes(config, decode_), device) {}
+      num_adapters_(adapters_of_rows(network)),
+      block_(block_bytes(config, decode_) + adapter_tile_bytes(config, num_adapters_), device) {}
 
 /// Which units of attention there are: those of prompts, and those of sequences with one row.
 void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
@@ -416,6 +418,7 @@ GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
   in.is_decode = is_decode;
   block_.begin();
   fill_sampling(chunks, extras, rows, is_decode, in);
+  if (num_adapters_ > 0) in.adapters = add_adapter_tiles(block_, chunks, rows, num_adapters_);
   fill_attention(chunks, places, rows, is_decode, in);
   block_.send();
   return in;

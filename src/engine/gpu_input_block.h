@@ -11,6 +11,7 @@
 #include "engine/scheduler.h"
 #include "engine/step_block.h"
 #include "engine/step_runner.h"
+#include "kernels/adapters.h"
 #include "kernels/gpu/decode_units.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/paged_units.h"
@@ -29,6 +30,7 @@ struct GpuStepInputs {
   std::vector<kernels::PagedSpan> spans;  // of the sequences, on the host, without padding
   bool is_decode = false;                 // a row of each sequence, and rows of padding
   kernels::SampleRows sampling;
+  kernels::AdapterTiles adapters;  // undefined: all rows take the network's adapter, or none
 };
 
 class GpuInputBlock {
@@ -71,6 +73,7 @@ class GpuInputBlock {
   const kernels::KeySplit splits_keys_;  // of layers without
   const bool has_packed_;                // long prompts go to packed attention
   const bool has_states_;                // layers keep one of each sequence
+  const int64_t num_adapters_;           // that rows choose among; 0: they do not
   StepBlock block_;
 };
 

@@ -12,6 +12,7 @@
 #include "engine/prompt_scores.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/gpu/recorded_rows.h"
+#include "model/adapters.h"
 #include "model/router_pass.h"
 
 namespace slime::engine {
@@ -274,6 +275,7 @@ Tensor GpuRunner::forward(const GpuStepInputs& in, const Tensor& made_TYK, const
   batch.ids_T = in.ids_T;
   batch.rotary_row_T = in.rotary_row_T;
   batch.wanted_R = wanted_R;
+  if (in.adapters.defined()) network_->adapters()->take(in.adapters);
   model::put_media(batch, media, network_->media_source());
   model::RouterPass routers;
   if (made_TYK.defined()) {
@@ -340,8 +342,17 @@ Tensor GpuRunner::launch_prompts(const Parts& parts, const GpuStepInputs& in, in
   return made_TYK;
 }
 
+void GpuRunner::forget_steps_of_other_adapters() {
+  const model::Adapters* adapters = network_->adapters();
+  if (adapters == nullptr || adapters->num_changes() == adapter_changes_) return;
+  adapter_changes_ = adapters->num_changes();
+  stream_.synchronize();  // sync: steps of the old ones may still run
+  recorded_.clear();
+}
+
 bool GpuRunner::launch(std::span<const Chunk> chunks) {
   const c10::StreamGuard guard(stream_);
+  forget_steps_of_other_adapters();
   clear_states(chunks);
   Launched launched;
   launched.turn = results_.turn = 1 - results_.turn;

@@ -84,6 +84,7 @@ class GpuRunner final : public StepRunner {
   void clear_spare_page();
   void wait_for_copies();
   bool is_recordable(const Chunk& chunk) const;
+  void forget_steps_of_other_adapters();
   Parts parts_of(std::span<const Chunk> chunks) const;
   /// States of requests that begin are those before the first token.
   void clear_states(std::span<const Chunk> chunks);
@@ -133,6 +134,7 @@ class GpuRunner final : public StepRunner {
   };
   /// By the network whose weights are read, and padded rows.
   std::map<std::pair<const model::Network*, int64_t>, Recorded> recorded_;
+  int64_t adapter_changes_ = 0;  // model::Adapters::num_changes() when they were recorded
 };
 
 }  // namespace slime::engine

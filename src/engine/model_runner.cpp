@@ -29,9 +29,7 @@ Tensor index_of(const std::vector<int64_t>& rows) {
 }
 
 /// Of the adapter that a chunk's request names.
-int64_t slot_of(const Chunk& chunk) {
-  return chunk.request->adapter == nullptr ? -1 : chunk.request->adapter->slot;
-}
+int64_t slot_of(const Chunk& chunk) { return slot_of(chunk.request->adapter); }
 
 std::span<float> row_of(const Tensor& logits_RV, int64_t row) {
   const auto vocab = static_cast<std::size_t>(logits_RV.size(1));

@@ -30,6 +30,11 @@ struct LoadedAdapter {
   mutable std::atomic<uint64_t> last_use = 0;
 };
 
+/// -1: no adapter.
+inline int64_t slot_of(const std::shared_ptr<const LoadedAdapter>& adapter) {
+  return adapter == nullptr ? -1 : adapter->slot;
+}
+
 class ServedAdapters {
  public:
   using Handle = std::shared_ptr<const LoadedAdapter>;

@@ -18,10 +18,10 @@ Adapters::Adapters(Network& network, int64_t num_slots)
   const Weights& base = network.weights();
   if (!kernels::kernels_for(base.flat()).has_adapters())
     throw ConfigError("this device has no products with adapters: use --device cpu or cuda");
-  if (num_slots > 1 && !base.flat().is_cpu())
-    throw ConfigError(
-        "on a GPU all requests of an engine take one adapter so far: give it by --adapter, or use "
-        "--device cpu");
+  if (num_slots > 1 && !base.flat().is_cpu() && base.flat().element_size() != 2)
+    throw ConfigError("several adapters on a GPU need a model in bfloat16 or float16");
+  if (num_slots > 1)
+    tables_ = dynamic_cast<const kernels::AdapterTables*>(&kernels::kernels_for(base.flat()));
   for (const Weights::Parameter& parameter : base.parameters()) {
     of_parameter_.push_back(std::make_unique<kernels::MatrixAdapters>());
     of_parameter_.back()->rows = &rows_;
@@ -35,7 +35,8 @@ void Adapters::put(int64_t slot, std::shared_ptr<AdapterTensors> tensors) {
   set_on(true);
   check(!tensors || tensors->saved_.empty() || slots_.size() == 1,
         "saved modules are of the only adapter");
-  if (tensors && !network_.weights().flat().is_cpu()) check_has_gpu_products(tensors->form());
+  const bool is_on_gpu = !network_.weights().flat().is_cpu();
+  if (tensors && is_on_gpu) check_has_gpu_products(tensors->form(), slots_.size() > 1);
   slots_[place] = std::move(tensors);
   for (auto& of_matrix : of_parameter_) of_matrix->of_slot[place].clear();
   if (slots_[place]) {
@@ -47,11 +48,11 @@ void Adapters::put(int64_t slot, std::shared_ptr<AdapterTensors> tensors) {
     const bool has_some = std::ranges::any_of(of_parameter_[i]->of_slot,
                                               [](const auto& pairs) { return !pairs.empty(); });
     const kernels::MatrixAdapters* adapters = has_some ? of_parameter_[i].get() : nullptr;
-    if (parameter.matrix != nullptr) {
-      parameter.matrix->matrix.adapters = adapters;
-    } else {
-      parameter.vector->adapters = adapters;
-    }
+    const kernels::MatrixAdapters*& pointer = parameter.matrix != nullptr
+                                                  ? parameter.matrix->matrix.adapters
+                                                  : parameter.vector->adapters;
+    if (std::exchange(pointer, adapters) != adapters) ++num_changes_;
+    if (tables_ != nullptr && tables_->place_pairs(*of_parameter_[i])) ++num_changes_;
   }
   point_saved();
 }
@@ -77,6 +78,7 @@ void Adapters::begin(const TokenBatch& batch) {
   point_saved();
   rows_.pass = at::GradMode::is_enabled() ? ++num_passes_ : 0;
   if (batch.adapter_T.defined()) return take(batch.adapter_T);
+  if (rows_.tiles.defined()) return;
   check(!chooses_by_row_, "each row of a batch says which adapter it takes");
   rows_.shares = {{slots_.front() ? 0 : -1, {}}};
 }
@@ -95,10 +97,12 @@ void Adapters::take(const Tensor& slot_R) {
   }
 }
 
-void check_has_gpu_products(const AdapterForm& form) {
+void check_has_gpu_products(const AdapterForm& form, bool by_row) {
   std::vector<std::string> without;
   for (const AdapterForm::Pair& pair : form.pairs) {
-    if (pair.module.find(".experts") != std::string::npos || pair.module.ends_with(".kv_b_proj"))
+    const bool is_of_ids = pair.module == "lm_head" || pair.module.ends_with("embed_tokens");
+    if (pair.module.find(".experts") != std::string::npos || pair.module.ends_with(".kv_b_proj") ||
+        (by_row && is_of_ids))
       without.push_back(pair.module);
   }
   if (without.empty()) return;

@@ -20,7 +20,7 @@ namespace slime::model {
 class Adapters {
  public:
   /// Points the network's matrices at slots without adapters. Throws ConfigError where its device has no such
-  /// products, or more than one slot and is a GPU. Of the network, which outlives it.
+  /// products, or for several slots on a GPU whose numbers have not 16 bits. Of the network, which outlives it.
   Adapters(Network& network, int64_t num_slots);
   Adapters(const Adapters&) = delete;
   Adapters& operator=(const Adapters&) = delete;
@@ -46,6 +46,9 @@ class Adapters {
   /// Masks of dropout are those of the step, also where a run goes on from a checkpoint.
   void begin_step(int64_t step) { num_passes_ = static_cast<uint64_t>(step) << 32; }
 
+  /// Changes where put() has made recorded passes wrong: other matrices have pairs, or there are more.
+  int64_t num_changes() const { return num_changes_; }
+
   /// Each row of a pass says which it takes; else all take the first slot.
   void choose_by_row() { chooses_by_row_ = true; }
   bool chooses_by_row() const { return chooses_by_row_; }
@@ -54,21 +57,25 @@ class Adapters {
   void begin(const TokenBatch& batch);
   /// Products from here on are of rows that take these slots (TokenBatch::adapter_T).
   void take(const Tensor& slot_R);
+  /// The same of an engine's passes on a GPU.
+  void take(const kernels::AdapterTiles& tiles) { rows_.tiles = tiles; }
 
  private:
   void point_saved();
 
   Network& network_;
+  const kernels::AdapterTables* tables_ = nullptr;  // of several slots on a GPU
   bool chooses_by_row_ = false;
   kernels::AdapterRows rows_;
+  int64_t num_changes_ = 0;
   uint64_t num_passes_ = 0;  // with gradients, behind the number of the step
   std::vector<std::unique_ptr<kernels::MatrixAdapters>> of_parameter_;
   std::vector<std::shared_ptr<AdapterTensors>> slots_;
 };
 
-/// Throws ConfigError with the modules of the form whose products a GPU computes without pairs: of experts, and of
-/// latent attention's expansion.
-void check_has_gpu_products(const AdapterForm& form);
+/// Throws ConfigError with the modules of the form whose products a GPU computes without pairs: of experts, of latent
+/// attention's expansion, and, where rows take adapters of their own, of embedding and output layer.
+void check_has_gpu_products(const AdapterForm& form, bool by_row = false);
 
 /// Passes without adapters while it lives.
 class AdaptersOff final {

@@ -170,7 +170,8 @@ class Decoder final : public Network {
     check(!wants_some || (!at::GradMode::is_enabled() && !tp_.cuts_rows),
           "some rows alone are wanted without gradients and where a rank has all of them");
     // Of rows with several adapters no part alone goes through a layer.
-    const bool picks_last = wants_some && (batch.routers != nullptr || batch.adapter_T.defined());
+    const bool has_several = adapters() != nullptr && adapters()->chooses_by_row();
+    const bool picks_last = wants_some && (batch.routers != nullptr || has_several);
     Stream stream{is_first ? embeddings(batch) : stream_TH, {}};
     if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
         is_free(batch.routers)) {
