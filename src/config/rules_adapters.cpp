@@ -76,7 +76,7 @@ void check_adapters(ParsedFlags& flags, Problems& problems) {
            "servers of others get all weights");
   excludes(config.update_weight_mode == "delta", "--update-weight-mode delta",
            "an adapter is published whole");
-  excludes(config.takes_requests, "slime tinker", "requests train all weights so far");
+  excludes(config.takes_requests, "slime tinker", "each request for a model says its rank");
   if (config.lora_dropout > 0) {
     excludes(config.recompute_granularity == "full",
              "--recompute-granularity full and --lora-dropout",
