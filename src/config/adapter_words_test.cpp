@@ -103,6 +103,15 @@ TEST(AdapterWords, EachLineOfAnErrorSaysWhoseItIs) {
                   HasSubstr("--adapter a: one\n--adapter a: two\n  of it")));
 }
 
+TEST(AdapterWords, RunsOnAGpuAreRefused) {
+  ParsedFlags flags = parse_flags(AdapterTestWords{"--device", "cuda", "--lora-rank", "4"});
+  flags.config.adapter_name = "a";
+  EXPECT_THAT(
+      [&] { complete_and_validate(flags); },
+      ::testing::ThrowsMessage<ConfigError>(HasSubstr(
+          "--device cuda: not with --adapter: a GPU has no batches with several adapters")));
+}
+
 TEST(AdapterWords, OtherCommandsThanTrainRefuseSeveralAdapters) {
   ParsedFlags flags = parse_flags(AdapterTestWords{"--adapter", "a=--lr 1"});
   EXPECT_THAT([&] { complete_and_validate(flags); },
