@@ -101,6 +101,15 @@ net::HttpHandler answered(std::shared_ptr<const Keys> keys, Respond respond) {
   });
 }
 
+/// Null: it is not there yet, or was forgotten while somebody waited, which the client hears when it asks again.
+std::shared_ptr<const Answer> answer_if_known(const Futures& futures, const std::string& id) {
+  try {
+    return futures.answer_of(id);
+  } catch (const UnknownFuture&) {
+    return nullptr;
+  }
+}
+
 Task<void> retrieve(Service& service, const Keys& keys, HttpExchange& exchange) {
   Futures& futures = service.futures();
   std::string id;
@@ -126,11 +135,11 @@ Task<void> retrieve(Service& service, const Keys& keys, HttpExchange& exchange) 
     co_return;
   }
   exchange.on_disconnect([timer] { timer->cancel(); });
-  std::shared_ptr<const Answer> answer = futures.answer_of(id);
+  std::shared_ptr<const Answer> answer = answer_if_known(futures, id);
   if (!answer) {
     boost::system::error_code is_cancelled;
     co_await timer->async_wait(asio::redirect_error(asio::use_awaitable, is_cancelled));
-    answer = futures.answer_of(id);
+    answer = answer_if_known(futures, id);
   }
   HttpResponse response{.status = 200};
   std::optional<std::string> message;
