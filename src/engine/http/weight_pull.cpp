@@ -12,6 +12,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/field_reader.h"
 #include "core/json.h"
 #include "model/safetensors.h"
 
