@@ -10,6 +10,7 @@
 #include <future>
 
 #include "core/error.h"
+#include "engine/remote/http_engine_running.h"
 #include "net/http_client.h"
 
 // GCC 12 takes the coroutine frame's own operator delete for a mismatch (GCC bug 109224).
@@ -51,24 +52,6 @@ const char* why_not_asked(const GenerateRequest& request) {
 }
 
 }  // namespace
-
-/// A request of a caller, on its way through parts: calls of /generate, of which an update of the
-/// weights ends one and the next goes on from its tokens.
-struct HttpEngine::Running {
-  RequestHandle handle{};
-  GenerateRequest request;  // what is left: the input has the tokens that were told
-  OnUpdate on_update;
-  std::chrono::steady_clock::time_point submitted = std::chrono::steady_clock::now();
-  int64_t prompt_tokens = 0;  // of the first part
-  int64_t cached_tokens = 0;
-  int num_parts = 0;
-  int num_failures = 0;     // in a row
-  bool is_aborted = false;  // by the caller
-  bool has_ended = false;
-  std::string part_rid;                         // in the server
-  std::shared_ptr<net::HttpUpstream> upstream;  // of the part that runs; null: none does
-  std::string problem;                          // of the last part that failed
-};
 
 HttpEngine::HttpEngine(HttpEngineConfig config)
     : config_(std::move(config)), work_(context_.get_executor()), released_(context_) {

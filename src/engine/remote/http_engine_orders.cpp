@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <thread>
+
 #include "core/error.h"
 #include "engine/remote/http_engine.h"
+#include "engine/remote/http_engine_running.h"
 #include "net/http_client.h"
 
 namespace slime::engine {
@@ -78,7 +83,7 @@ void HttpEngine::release() {
   on_own_thread([this] {
     is_held_ = false;
     released_.cancel();
-    released_.expires_at(asio::steady_timer::time_point::max());
+    released_.expires_at(boost::asio::steady_timer::time_point::max());
   });
 }
 
