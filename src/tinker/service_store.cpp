@@ -1,6 +1,5 @@
 /// The requests of the service that list and remove what was saved by name.
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <chrono>
@@ -8,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "core/calendar.h"
 #include "core/error.h"
 #include "tinker/service.h"
 
@@ -23,12 +23,16 @@ int64_t bytes_in(const fs::path& directory) {
   return bytes;
 }
 
+/// "2026-01-31T12:00:00Z": when it was written.
 std::string time_of(const fs::path& path) {
   std::error_code ignored;
-  const auto written = std::chrono::file_clock::to_sys(fs::last_write_time(path, ignored));
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(
-      std::chrono::time_point_cast<std::chrono::system_clock::duration>(written));
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(seconds));
+  const auto written = std::chrono::floor<std::chrono::seconds>(
+      std::chrono::file_clock::to_sys(fs::last_write_time(path, ignored)));
+  const auto day = std::chrono::floor<std::chrono::days>(written);
+  const std::chrono::hh_mm_ss time(written - day);
+  return fmt::format("{}T{:02}:{:02}:{:02}Z",
+                     to_date_text(std::chrono::local_days(day.time_since_epoch())),
+                     time.hours().count(), time.minutes().count(), time.seconds().count());
 }
 
 }  // namespace
