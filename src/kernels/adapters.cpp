@@ -1,59 +1,15 @@
 #include "kernels/adapters.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/splitmix64.h"
+#include "kernels/adapter_pairs.h"
 #include "kernels/device.h"
 
 namespace slime::kernels {
 namespace {
-
-Tensor wide(const Tensor& x) { return x.to(accumulator_of(x)); }
-
-/// x A^T in the accumulation precision. A narrow x multiplies an A that is as narrow.
-Tensor down(const Tensor& x_TI, const Tensor& a_RI) {
-  const Device& device = kernels_for(x_TI);
-  if (x_TI.scalar_type() == accumulator_of(x_TI)) return device.linear(x_TI, a_RI, {});
-  return device.logits(x_TI, a_RI.to(x_TI.scalar_type()));
-}
-
-Tensor up(const Tensor& h_TR, const Tensor& b_OR, double scale) {
-  return kernels_for(h_TR).linear(h_TR * scale, b_OR.contiguous(), {});
-}
-
-/// Gradient of x A^T, [T, R].
-Tensor down_grad(const Tensor& dy_TO, const Tensor& b_OR, double scale) {
-  return kernels_for(dy_TO).linear_input_grad((wide(dy_TO) * scale).contiguous(),
-                                              b_OR.contiguous());
-}
-
-/// Of the pass, the same in its backward; undefined: nothing is dropped.
-Tensor kept_of(const Tensor& x_TI, const LowRankPair& pair, const AdapterRows& rows,
-               uint64_t pass) {
-  if (pass == 0 || rows.dropout == 0) return {};
-  const uint64_t key = splitmix64(splitmix64(rows.seed ^ pass) ^ pair.number);
-  const at::Generator generator = at::detail::createCPUGenerator(key);
-  // Made on the CPU, so that every device drops the same numbers.
-  return at::empty(x_TI.sizes(), at::dtype(accumulator_of(x_TI)))
-      .bernoulli_(1 - rows.dropout, generator)
-      .div_(1 - rows.dropout)
-      .to(x_TI.device());
-}
-
-Tensor dropped(const Tensor& x_TI, const Tensor& kept_TI) {
-  return kept_TI.defined() ? (x_TI * kept_TI).to(x_TI.scalar_type()) : x_TI;
-}
-
-/// The only adapter of a pass with gradients.
-const std::vector<const LowRankPair*>& trained(const MatrixAdapters& adapters) {
-  check(adapters.rows->takes_one() && adapters.rows->shares.front().slot == 0,
-        "a pass with gradients has one adapter");
-  return adapters.of_slot.front();
-}
 
 bool has_bits_of_wide(const Tensor& x) { return x.scalar_type() == accumulator_of(x); }
 
@@ -72,74 +28,6 @@ Tensor of_expert(const Tensor& stack, const LowRankPair& pair, int64_t expert) {
 }
 
 }  // namespace
-
-std::vector<PairRange> pair_ranges(const Matrix& matrix, int64_t slot) {
-  std::vector<PairRange> all;
-  const int64_t first = matrix.adapter_row, last = first + matrix.outputs();
-  for (const LowRankPair* pair : matrix.adapters->of_slot[static_cast<size_t>(slot)]) {
-    const int64_t begin = std::max(first, pair->begin), end = std::min(last, pair->end);
-    if (begin < end) all.push_back({pair, begin - first, begin - pair->begin, end - begin});
-  }
-  return all;
-}
-
-std::vector<PairRange> trained_ranges(const Matrix& matrix) {
-  trained(*matrix.adapters);  // checks
-  return pair_ranges(matrix, 0);
-}
-
-Tensor LayerKernels::add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
-                               at::ScalarType precision) const {
-  const AdapterRows& rows = *weight_OI.adapters->rows;
-  for (const AdapterRows::Share& share : rows.shares) {
-    if (share.slot < 0) continue;
-    const Tensor x =
-        (share.row_S.defined() ? x_TI.index_select(0, share.row_S) : x_TI).contiguous();
-    if (x.size(0) == 0) continue;
-    for (const PairRange& range : pair_ranges(weight_OI, share.slot)) {
-      const LowRankPair& pair = *range.pair;
-      const Tensor kept = kept_of(x, pair, rows, weight_OI.adapter_pass);
-      const Tensor addition =
-          up(down(dropped(x, kept), pair.a.value), range.of_b(pair.b.value), pair.scale);
-      const Tensor y = range.of_matrix(y_TO);
-      if (share.row_S.defined()) {
-        y.index_add_(0, share.row_S, addition);
-      } else {
-        y.add_(addition);
-      }
-    }
-  }
-  return y_TO.to(precision);
-}
-
-void GradientKernels::add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
-                                            const Matrix& weight_OI) const {
-  const AdapterRows& rows = *weight_OI.adapters->rows;
-  Tensor sum_TI = wide(dx_TI);
-  for (const PairRange& range : trained_ranges(weight_OI)) {
-    const LowRankPair& pair = *range.pair;
-    const Tensor dh_TR = down_grad(range.of_matrix(dy_TO), range.of_b(pair.b.value), pair.scale);
-    const Tensor part_TI = linear_input_grad(dh_TR, pair.a.value);
-    const Tensor kept_TI = kept_of(dx_TI, pair, rows, weight_OI.adapter_pass);
-    sum_TI.add_(kept_TI.defined() ? part_TI * kept_TI : part_TI);
-  }
-  dx_TI.copy_(sum_TI);
-}
-
-void GradientKernels::add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& dy_TO,
-                                             const Tensor& x_TI) const {
-  const AdapterRows& rows = *weight_OI.adapters->rows;
-  for (const PairRange& range : trained_ranges(weight_OI)) {
-    const LowRankPair& pair = *range.pair;
-    if (!pair.a.grad.defined()) continue;
-    const Tensor dy = range.of_matrix(dy_TO).contiguous();
-    const Tensor x = dropped(x_TI, kept_of(x_TI, pair, rows, weight_OI.adapter_pass)).contiguous();
-    const Tensor h_TR = down(x, pair.a.value);
-    add_linear_weight_grad_(range.of_b(pair.b.grad), wide(dy), h_TR * pair.scale);
-    add_linear_weight_grad_(pair.a.grad, down_grad(dy, range.of_b(pair.b.value), pair.scale),
-                            wide(x));
-  }
-}
 
 AdapterRows AdapterRows::of(const Tensor& row_T) const {
   if (takes_one()) return *this;
@@ -234,9 +122,11 @@ void add_grouped_pairs_(const Tensor& y_SO, const Tensor& x_SI, const MatrixAdap
         }
         const Tensor x = row_S.defined() ? x_SI.index_select(0, row_S)
                                          : x_SI.narrow(0, begin, size).contiguous();
-        const Tensor addition = up(down(x, of_expert(pair.a.value, pair, e)),
-                                   of_expert(pair.b.value, pair, e), pair.scale)
-                                    .to(y_SO.scalar_type());
+        const Device& device = kernels_for(x);
+        const Tensor addition =
+            times_b(device, times_a(device, x, of_expert(pair.a.value, pair, e)),
+                    of_expert(pair.b.value, pair, e), pair.scale)
+                .to(y_SO.scalar_type());
         const Tensor y = y_SO.narrow(1, pair.begin, pair.end - pair.begin);
         if (row_S.defined()) {
           y.index_add_(0, row_S, addition);
@@ -255,7 +145,8 @@ void add_grouped_pairs_input_grad_(const Tensor& dx_SI, const Tensor& dy_SO,
     const LowRankPair& pair = *each;
     for_each_visited(starts, [&](int64_t e, int64_t begin, int64_t size) {
       const Tensor dy = dy_SO.narrow(0, begin, size).narrow(1, pair.begin, pair.end - pair.begin);
-      const Tensor dh = down_grad(dy, of_expert(pair.b.value, pair, e), pair.scale);
+      const Tensor dh =
+          times_b_grad(kernels_for(dy), dy, of_expert(pair.b.value, pair, e), pair.scale);
       dx_SI.narrow(0, begin, size)
           .add_(kernels_for(dh)
                     .linear_input_grad(dh, of_expert(pair.a.value, pair, e))
@@ -276,10 +167,11 @@ void add_grouped_pairs_grad_(const MatrixAdapters& adapters, const Tensor& dy_SO
       const Tensor x = x_SI.narrow(0, begin, size).contiguous();
       const Device& device = kernels_for(dy);
       const Tensor b = of_expert(pair.b.value, pair, e);
-      device.add_linear_weight_grad_(of_expert(pair.b.grad, pair, e), wide(dy),
-                                     down(x, of_expert(pair.a.value, pair, e)) * pair.scale);
-      device.add_linear_weight_grad_(of_expert(pair.a.grad, pair, e), down_grad(dy, b, pair.scale),
-                                     wide(x));
+      device.add_linear_weight_grad_(
+          of_expert(pair.b.grad, pair, e), wide(dy),
+          times_a(device, x, of_expert(pair.a.value, pair, e)) * pair.scale);
+      device.add_linear_weight_grad_(of_expert(pair.a.grad, pair, e),
+                                     times_b_grad(kernels_for(dy), dy, b, pair.scale), wide(x));
     });
   }
 }
@@ -293,7 +185,8 @@ void add_embedded_pairs_(const Tensor& y_TH, const Tensor& ids_T, const MatrixAd
       const Tensor ids = share.row_S.defined() ? ids_T.index_select(0, share.row_S) : ids_T;
       if (ids.numel() == 0) continue;
       const Tensor h_TR = pair.a.value.index_select(1, ids).t().contiguous();
-      const Tensor addition = up(h_TR, pair.b.value, pair.scale).to(y_TH.scalar_type());
+      const Tensor addition =
+          times_b(kernels_for(h_TR), h_TR, pair.b.value, pair.scale).to(y_TH.scalar_type());
       if (share.row_S.defined()) {
         Tensor(y_TH).index_add_(0, share.row_S, addition);
       } else {
@@ -312,7 +205,8 @@ void add_embedded_pairs_grad_(const MatrixAdapters& adapters, const Tensor& dy_T
     const Tensor dy = wide(dy_TH).contiguous();
     const Tensor h_TR = pair.a.value.index_select(1, ids_T).t().contiguous();
     kernels_for(dy).add_linear_weight_grad_(pair.b.grad, dy, h_TR * pair.scale);
-    Tensor(pair.a.grad).index_add_(1, ids_T, down_grad(dy, pair.b.value, pair.scale).t());
+    Tensor(pair.a.grad)
+        .index_add_(1, ids_T, times_b_grad(kernels_for(dy), dy, pair.b.value, pair.scale).t());
   }
 }
 
