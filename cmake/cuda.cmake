@@ -55,6 +55,9 @@ function(slime_cuda_library)
   target_include_directories(slime_cuda SYSTEM PRIVATE ${slime_cuda_root}/include ${slime_cuda_root}/cudnn/include)
   target_link_libraries(slime_cuda PRIVATE slime_torch_flags)
   set_target_properties(slime_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE CXX)
+  # The program offers none of its functions: what is missing here would be found on a machine with a GPU.
+  add_custom_command(TARGET slime_cuda POST_BUILD
+    COMMAND sh -c "! nm -D --undefined-only --demangle $<TARGET_FILE:slime_cuda> | grep slime::" VERBATIM)
 
   # Products without LibTorch and cuBLAS, for `./dev sanitize gpu`. They run by themselves on any machine with a driver and
   # glibc.

@@ -174,7 +174,7 @@ class Decoder final : public Network {
     const bool picks_last = wants_some && (batch.routers != nullptr || has_several);
     Stream stream{is_first ? embeddings(batch) : stream_TH, {}};
     if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
-        is_free(batch.routers)) {
+        is_free(batch.routers) && !has_several) {
       stream = chained(blocks, stream.residual_TH, batch, attention, config_.norm_eps,
                        {.sum = rank_collectives_.get(), .adds_biases = tp_.ranks.rank() == 0});
     } else {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -293,10 +294,10 @@ void CudaDevice::add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& d
   for (const PairRange& range : ranges) {
     const LowRankPair& pair = *range.pair;
     const int64_t rank = pair.a.value.size(0);
-    const auto scaled = [&](const Tensor& product_TR) {
-      return (product_TR.narrow(1, column, rank) * pair.scale).to(type);
+    const auto scaled = [&,
+                         begin = std::exchange(column, column + rank)](const Tensor& product_TR) {
+      return (product_TR.narrow(1, begin, rank) * pair.scale).to(type);
     };
-    column += rank;
     if (!pair.a.grad.defined()) continue;
     add_linear_weight_grad_(range.of_b(pair.b.grad), range.of_matrix(dy_TO), scaled(h_TR));
     add_linear_weight_grad_(pair.a.grad, scaled(dh_TR), x_TI);
