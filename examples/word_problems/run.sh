@@ -41,11 +41,11 @@ python3 examples/word_problems/make_data.py "$data"
   --hf-checkpoint "$sft/latest" --run-dir "$run" --bf16 \
   --prompt-data "$data/train.jsonl@[512:]" --data-format gsm8k --apply-chat-template --rollout-shuffle \
   --rm-type gsm8k --advantage-estimator grpo --eps-clip 0.2 --eps-clip-high 0.28 \
-  --num-rollout "${RL_STEPS:-60}" --rollout-batch-size 32 --n-samples-per-prompt 8 --global-batch-size 256 \
+  --num-rollout "${RL_STEPS:-200}" --rollout-batch-size 32 --n-samples-per-prompt 8 --global-batch-size 256 \
   --rollout-max-response-len 64 --rollout-temperature 1 \
   --eval-prompt-data word_problems "$data/test.jsonl" --eval-interval 10 --eval-temperature 0 \
   --use-dynamic-batch-size --max-tokens-per-gpu 16384 \
-  --lr 5e-6 --lr-decay-style constant --adam-beta2 0.98 --weight-decay 0 "$@"
+  --lr 1e-6 --lr-decay-style constant --adam-beta2 0.98 --weight-decay 0 "$@"
 
 "$slime" report "$run"
 touch "$sft/finished" "$run/finished"

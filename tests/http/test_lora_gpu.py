@@ -7,14 +7,14 @@ from visible_gpus import num_gpus
 
 pytestmark = pytest.mark.skipif(num_gpus() == 0, reason="no NVIDIA GPU")
 
-# Of bfloat16 models with random weights, whose log-probs lie around -6.
-BOUND = 0.06
+# Of float16 against PEFT's float32; those of another adapter are further away.
+BOUND = 0.03
 
 
 @pytest.fixture(scope="module")
 def server():
     paths = [f"{name}={ADAPTERS / folder}" for name, folder in NAMES.items()]
-    flags = ["--skip-tokenizer-init", "--device", "cuda", "--dtype", "bfloat16", "--max-total-tokens", "8192", "--max-loaded-loras", "4"]
+    flags = ["--skip-tokenizer-init", "--device", "cuda", "--dtype", "float16", "--max-total-tokens", "8192", "--max-loaded-loras", "4"]
     with Server(str(MODEL), *flags, "--weights-root", str(ADAPTERS), "--served-model-name", "base", "--lora-paths", *paths) as running:
         yield running
 
