@@ -36,7 +36,7 @@ Tensor dropped(const Tensor& x_TI, const Tensor& kept_TI) {
 
 }  // namespace
 
-Tensor wide(const Tensor& x) { return x.to(accumulator_of(x)); }
+Tensor to_accumulator(const Tensor& x) { return x.to(accumulator_of(x)); }
 
 Tensor times_a(const Device& device, const Tensor& x_TI, const Tensor& a_RI) {
   if (x_TI.scalar_type() == accumulator_of(x_TI)) return device.linear(x_TI, a_RI, {});
@@ -48,7 +48,7 @@ Tensor times_b(const Device& device, const Tensor& h_TR, const Tensor& b_OR, dou
 }
 
 Tensor times_b_grad(const Device& device, const Tensor& dy_TO, const Tensor& b_OR, double scale) {
-  return device.linear_input_grad((wide(dy_TO) * scale).contiguous(), b_OR.contiguous());
+  return device.linear_input_grad((to_accumulator(dy_TO) * scale).contiguous(), b_OR.contiguous());
 }
 
 const std::vector<const LowRankPair*>& trained(const MatrixAdapters& adapters) {
@@ -101,7 +101,7 @@ void GradientKernels::add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& d
                                             const Matrix& weight_OI) const {
   const Device& device = whole(*this);
   const AdapterRows& rows = *weight_OI.adapters->rows;
-  Tensor sum_TI = wide(dx_TI);
+  Tensor sum_TI = to_accumulator(dx_TI);
   for (const PairRange& range : trained_ranges(weight_OI)) {
     const LowRankPair& pair = *range.pair;
     const Tensor dh_TR =
@@ -123,9 +123,10 @@ void GradientKernels::add_pairs_weight_grad_(const Matrix& weight_OI, const Tens
     const Tensor dy = range.of_matrix(dy_TO).contiguous();
     const Tensor x = dropped(x_TI, kept_of(x_TI, pair, rows, weight_OI.adapter_pass)).contiguous();
     const Tensor h_TR = times_a(device, x, pair.a.value);
-    add_linear_weight_grad_(range.of_b(pair.b.grad), wide(dy), h_TR * pair.scale);
-    add_linear_weight_grad_(
-        pair.a.grad, times_b_grad(device, dy, range.of_b(pair.b.value), pair.scale), wide(x));
+    add_linear_weight_grad_(range.of_b(pair.b.grad), to_accumulator(dy), h_TR * pair.scale);
+    add_linear_weight_grad_(pair.a.grad,
+                            times_b_grad(device, dy, range.of_b(pair.b.value), pair.scale),
+                            to_accumulator(x));
   }
 }
 

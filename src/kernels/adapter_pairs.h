@@ -9,7 +9,7 @@
 namespace slime::kernels {
 
 /// In the accumulation precision.
-Tensor wide(const Tensor& x);
+Tensor to_accumulator(const Tensor& x);
 
 /// x A^T in the accumulation precision. A narrow x multiplies an A that is as narrow.
 Tensor times_a(const Device& device, const Tensor& x_TI, const Tensor& a_RI);

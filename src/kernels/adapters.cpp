@@ -168,10 +168,11 @@ void add_grouped_pairs_grad_(const MatrixAdapters& adapters, const Tensor& dy_SO
       const Device& device = kernels_for(dy);
       const Tensor b = of_expert(pair.b.value, pair, e);
       device.add_linear_weight_grad_(
-          of_expert(pair.b.grad, pair, e), wide(dy),
+          of_expert(pair.b.grad, pair, e), to_accumulator(dy),
           times_a(device, x, of_expert(pair.a.value, pair, e)) * pair.scale);
       device.add_linear_weight_grad_(of_expert(pair.a.grad, pair, e),
-                                     times_b_grad(kernels_for(dy), dy, b, pair.scale), wide(x));
+                                     times_b_grad(kernels_for(dy), dy, b, pair.scale),
+                                     to_accumulator(x));
     });
   }
 }
@@ -202,7 +203,7 @@ void add_embedded_pairs_grad_(const MatrixAdapters& adapters, const Tensor& dy_T
   for (const LowRankPair* each : trained(adapters)) {
     const LowRankPair& pair = *each;
     if (!pair.a.grad.defined()) continue;
-    const Tensor dy = wide(dy_TH).contiguous();
+    const Tensor dy = to_accumulator(dy_TH).contiguous();
     const Tensor h_TR = pair.a.value.index_select(1, ids_T).t().contiguous();
     kernels_for(dy).add_linear_weight_grad_(pair.b.grad, dy, h_TR * pair.scale);
     Tensor(pair.a.grad)
