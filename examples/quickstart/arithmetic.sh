@@ -34,7 +34,7 @@ python3 tools/tiny_model.py "$model" --hidden 64 --layers 2 "${shape[@]}"
 
 cat <<TEXT
 
-This has two stages, on two free cores a minute or two in all:
+This has two stages, on two free cores two to ten minutes in all, by their speed:
   1. supervised: the model imitates 4,000 solved sums, and learns to guess (600 steps)
   2. reinforcement learning: it tries sums that it has not seen, and only right results count (100 steps)
 

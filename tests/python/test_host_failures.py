@@ -4,6 +4,7 @@ import time
 
 import pytest
 from host_driver import records
+from slime.host import hooks
 from slime.utils.types import Sample
 from test_host import HERE, HostProcess, host, one_record
 
@@ -132,5 +133,15 @@ def test_args_say_which_flag_is_missing(tmp_path):
     with HostProcess([("reward", "p.f")], tmp_path) as h:
         error = h.call({"sample": record}, columns)["error"]
         assert "no flag --max-turns" in error["message"]
+        assert error["place"].endswith("p.py:1"), error["place"]
     with HostProcess([("reward", "p.f")], tmp_path, flags={"max_turns": 3}) as h:
         assert h.call({"sample": record}, columns)["value"] == {"reward": 3}
+
+
+@pytest.mark.parametrize("head", ["response, label", "completions, label=None", "prompt, response"])
+def test_a_form_for_another_caller_is_refused(tmp_path, head):
+    """Called with (args, sample) it would compare the flags with a sample, and score 0."""
+    path = tmp_path / "own.py"
+    path.write_text(f"def reward({head}): return 1.0\n")
+    with pytest.raises(hooks.HookError, match=r"its first parameter is named \w+, but it is called with \(args, sample\)"):
+        hooks.resolve("reward", str(path))

@@ -227,6 +227,10 @@ def find(path, kind):
         raise HookError(f"{module} has no {name}; it has {', '.join(names[:12]) or 'nothing'}") from None
 
 
+# What functions of slime.start(...).grpo and of TRL are given; here the flags would come in their place.
+_OF_A_SAMPLE = ("prompt", "prompts", "response", "responses", "completion", "completions", "label", "text")
+
+
 def _check_arguments(function, kind):
     try:
         signature = inspect.signature(function)
@@ -240,6 +244,13 @@ def _check_arguments(function, kind):
     except TypeError as error:
         wanted = ", ".join(kind.positional + tuple(f"{name}=" for name in kind.keywords))
         raise HookError(f"is called with ({wanted}), but {error}; it is {signature}; {_instead(kind)}") from None
+    first = next(iter(parameters), None)
+    if kind.positional[:1] == ("args",) and first in _OF_A_SAMPLE:
+        read = ", ".join(f"{kind.positional[-1]}.{name}" for name in parameters if name in ("prompt", "response", "label"))
+        raise HookError(
+            f"its first parameter is named {first}, but it is called with ({', '.join(kind.positional)}): {_instead(kind)}"
+            + (f", and read {read}" if read else "")
+        )
     return tuple(parameters), any_keyword
 
 

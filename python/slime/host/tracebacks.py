@@ -39,7 +39,8 @@ def describe(error, returned_by=None):
     text = "".join(report.format())
     if len(text) > _MAX_CHARACTERS:
         text = text[: _MAX_CHARACTERS // 2] + "\n  ...\n" + text[-_MAX_CHARACTERS // 2 :]
-    last = report.stack[-1] if report.stack else None
+    # What a line of the user's calls here may be where the exception comes from.
+    last = next((frame for frame in reversed(report.stack) if not _is_ours(frame)), None)
     return {
         "type": type(error).__name__,
         "message": str(error)[:2000],
