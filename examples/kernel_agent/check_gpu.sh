@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# On an NVIDIA GPU, within four minutes: what a Triton grade costs, whether cheats earn nothing, and whether the reward rises.
+# On an NVIDIA GPU, within twelve minutes: what a Triton grade costs, whether cheats earn nothing, and whether the reward rises.
 #
 #   SLIME_BINARY=build/release/slime KERNEL_AGENT_PYTHON=python3 ./examples/kernel_agent/check_gpu.sh
 #
@@ -24,9 +24,9 @@ part sandbox 10 "${SLIME_BINARY:-build/release/slime}" sandbox --check
 # The first grade starts the processes that have Torch; each later one is a fork of them.
 part grade 50 python3 -m examples.kernel_agent.grade_file softmax_rows examples/kernel_agent/answers/softmax_rows.py \
   --gpu "${KERNEL_GPU:-0}" --repeat 4
-part cheats 45 python3 tests/end_to_end/kernel_cheats.py --gpu "${KERNEL_GPU:-0}"
-SFT_STEPS=${SFT_STEPS:-120} RL_STEPS=${RL_STEPS:-16} RL_PROMPTS=2 RL_SAMPLES=${RL_SAMPLES:-8} DATA_FLAGS="--tasks softmax_rows swish" \
-  part learning 120 ./examples/kernel_agent/run_gpu.sh --single-turn --kernel-gpu "${KERNEL_GPU:-0}"
+part cheats 300 python3 tests/end_to_end/kernel_cheats.py --gpu "${KERNEL_GPU:-0}"
+SFT_STEPS=${SFT_STEPS:-120} RL_STEPS=${RL_STEPS:-48} RL_PROMPTS=2 RL_SAMPLES=${RL_SAMPLES:-16} DATA_FLAGS="--tasks softmax_rows swish" \
+  part learning 330 ./examples/kernel_agent/run_gpu.sh --single-turn --kernel-gpu "${KERNEL_GPU:-0}"
 part reward 10 python3 - "$RUNS" <<'PYTHON'
 import json, pathlib, sys
 

@@ -314,17 +314,18 @@ async def _by_hand(gpu):
     from examples.kernel_agent import source_rules
     from examples.kernel_agent.grade import close
 
-    held = await asyncio.gather(*(without_rules(cheat.code, gpu, timed=True) for cheat in PYTHON.values()))
-    failed = 0
-    for (name, cheat), (stage, said) in zip(PYTHON.items(), held):
+    async def is_as_wanted(name, cheat):
+        stage, said = await without_rules(cheat.code, gpu, timed=True)
         refused = source_rules.problem_of(cheat.code)
         is_held = cheat.others is None or (stage != "correct" and re.search(cheat.others, said))
         is_as_told = bool(re.search(cheat.rules, refused)) if cheat.rules else not refused
-        failed += not (is_as_told and is_held)
-        print(
-            f"{'as told' if is_as_told and is_held else 'NOT'} | {name} | rules: {refused or '-'} | without: {stage}: {said!r}",
-            flush=True,
-        )
+        words = "as told" if is_as_told and is_held else "NOT"
+        print(f"{words} | {name} | rules: {refused or '-'} | without: {stage}: {said!r}", flush=True)
+        return is_as_told and is_held
+
+    # Each is told when it is known: of those that hold a GPU for long the others are not the last to be heard.
+    as_wanted = await asyncio.gather(*(is_as_wanted(name, cheat) for name, cheat in PYTHON.items()))
+    failed = sum(not each for each in as_wanted)
     await close()
     return failed
 
