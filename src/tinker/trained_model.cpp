@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <stdio.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 #include <utility>
 
@@ -41,6 +44,15 @@ void check_train_config(const train::TrainConfig& config) {
   refuse(config.keep_old_actor, "--keep-old-actor");
   refuse(config.has_teacher_model, "--use-opd");
   if (!problems.empty()) throw ConfigError(problems);
+}
+
+/// Whoever reads `to` finds what was there or what is new, never neither: where it exists the two change places.
+std::error_code put_in_place(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return {};
+  std::error_code error;
+  if (errno != ENOENT) fs::remove_all(to, error);  // a file system that cannot
+  fs::rename(from, to, error);
+  return error;
 }
 
 bool has_tensors_of(const model::Weights& one, const model::Weights& other) {
@@ -119,9 +131,7 @@ void TrainedModel::save(const fs::path& directory, bool overwrites) {
   const fs::path written = train::save_checkpoint(
       {.root = part, .model_source = config_.hf_checkpoint.get(), .save_optimizer = true}, 0,
       *trainer_, {{"updates", updates_}});
-  if (overwrites) fs::remove_all(directory, ignored);
-  std::error_code error;
-  fs::rename(written, directory, error);
+  const std::error_code error = put_in_place(written, directory);
   fs::remove_all(part, ignored);
   if (error)
     throw ConfigError(

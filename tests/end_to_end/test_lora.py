@@ -149,7 +149,7 @@ def test_dropout_of_experts_is_refused(work, tmp_path):
 def test_experts_on_a_gpu_are_refused_before_the_run(work, tmp_path):
     maker = [sys.executable, ROOT / "tools" / "tiny_model.py", tmp_path / "model", "--experts", "4"]
     subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
-    command = train_command(work, tmp_path / "run", rollouts=1, extra=[*ADAPTER, "--device", "cuda", "--bf16", "--dry-run"])
+    command = train_command(work, tmp_path / "run", rollouts=1, extra=[*ADAPTER, "--device", "cuda", "--dry-run"])
     command[command.index("--hf-checkpoint") + 1] = str(tmp_path / "model")
     done = run_slime(command)
     assert done.returncode == 2 and "have no products with adapters on a GPU yet, such as model.layers.0.mlp.experts" in done.stdout + done.stderr, done.stdout + done.stderr
