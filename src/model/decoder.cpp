@@ -174,8 +174,9 @@ class Decoder final : public Network {
     const bool picks_last = wants_some && (batch.routers != nullptr || has_several);
     Stream stream{is_first ? embeddings(batch) : stream_TH, {}};
     if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
-        is_free(batch.routers) && !has_several) {
-      stream = chained(blocks, stream.residual_TH, batch, attention, config_.norm_eps,
+        is_free(batch.routers)) {
+      stream = chained(blocks, stream.residual_TH, batch, attention, wants_some && !picks_last,
+                       config_.norm_eps,
                        {.sum = rank_collectives_.get(), .adds_biases = tp_.ranks.rank() == 0});
     } else {
       stream = through(blocks, std::move(stream), batch, attention, wants_some && !picks_last);

@@ -155,6 +155,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
                       bool float_result) const;
   bool has_code_chain(const BlockChain& chain) const;
   Tensor code_chain(const BlockChain& chain) const;
+  Tensor stored_product(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
+                        cudaStream_t stream) const;
   Tensor expert_chain(const BlockChain& chain) const;
   Tensor expert_chain_of_ranks(const BlockChain& chain) const;
   bool has_chained_experts(const Tensor& x_TH, const RoutedExperts& experts) const;

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "kernels/adapters.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/low_rank_pairs.h"
 #include "kernels/cuda/products/low_rank.h"
 
 namespace slime::kernels::cuda {
@@ -19,28 +20,6 @@ namespace {
 constexpr int64_t kRowsOfSums = 64;
 
 enum class Way { kForward, kBack };
-
-/// The two factors of a pair, of which one range of outputs is wanted.
-struct FactorsOfPair {
-  LowRankFactor a, b;
-
-  explicit FactorsOfPair(const PairRange& range, int column) {
-    const LowRankPair& pair = *range.pair;
-    const int rank = static_cast<int>(pair.a.value.size(0));
-    a.values = array<float>(pair.a.value);
-    a.pitch = pair.a.value.size(1);
-    a.is_turned = true;
-    a.end = static_cast<int>(a.pitch);
-    b.values = array<float>(pair.b.value) + range.in_pair * rank;
-    b.pitch = rank;
-    b.begin = static_cast<int>(range.in_matrix);
-    b.end = static_cast<int>(range.in_matrix + range.size);
-    for (LowRankFactor* factor : {&a, &b}) {
-      factor->rank = rank;
-      factor->column = column;
-    }
-  }
-};
 
 /// Forward, x is multiplied by A and then by B; back, dy by B and then by A.
 struct LowRankPlan {
@@ -53,7 +32,6 @@ struct LowRankPlan {
       LowRankFactor& first = way == Way::kForward ? factors.a : factors.b;
       LowRankFactor& second = way == Way::kForward ? factors.b : factors.a;
       first.splits = second.splits = first.splits_of_range();
-      second.scale = static_cast<float>(range.pair->scale);
       splits = std::max(splits, first.splits);
       down.of[down.count++] = first;
       up.of[up.count++] = second;
@@ -164,7 +142,6 @@ std::vector<LowRankFactors> factors_of_slots(const MatrixAdapters& adapters, boo
     for (const LowRankPair* pair : adapters.of_slot[slot]) {
       FactorsOfPair factors({pair, pair->begin, 0, pair->end - pair->begin}, all.ranks);
       factors.a.splits = factors.b.splits = factors.a.splits_of_range();
-      factors.b.scale = static_cast<float>(pair->scale);
       most.most_splits = std::max<int64_t>(most.most_splits, factors.a.splits);
       all.ranks += factors.a.rank;
       all.of[all.count++] = is_down ? factors.a : factors.b;

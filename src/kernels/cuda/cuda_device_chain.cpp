@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 
+#include "kernels/adapters.h"
+#include "kernels/cuda/chain_adapters.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/products/batch_product.h"
 #include "kernels/cuda/products/narrow_product.h"
@@ -9,16 +11,30 @@
 namespace slime::kernels::cuda {
 namespace {
 
-BatchProduct product_of(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) {
-  BatchProduct product;
-  product.x_TI = pointer(x_TI);
-  product.weight_OI = pointer(weight_OI);
-  product.bias_O = pointer(bias_O);
-  product.rows = static_cast<int>(x_TI.size(0));
-  product.inputs = static_cast<int>(weight_OI.inputs());
-  product.outputs = static_cast<int>(weight_OI.outputs());
-  return product;
-}
+/// A product with what the matrix's adapters add to it.
+struct ChainProduct {
+  ChainProduct(const Tensor& of_x_TI, const Matrix& of_weight_OI, const Tensor& bias_O)
+      : x_TI(of_x_TI), weight_OI(of_weight_OI) {
+    call.x_TI = pointer(x_TI);
+    call.weight_OI = pointer(weight_OI.values);
+    call.bias_O = pointer(bias_O);
+    call.rows = static_cast<int>(x_TI.size(0));
+    call.inputs = static_cast<int>(weight_OI.inputs());
+    call.outputs = static_cast<int>(weight_OI.outputs());
+  }
+
+  /// Launched by `multiply(call)`.
+  template <typename Multiply>
+  void run(cudaStream_t stream, const NormPrologue& norm, const Multiply& multiply) {
+    const ChainAddition addition(x_TI, weight_OI, norm, stream);
+    call.addition = addition.call();
+    multiply(call);
+  }
+
+  const Tensor& x_TI;
+  const Matrix& weight_OI;
+  BatchProduct call;
+};
 
 bool is_narrow(const BlockChain& chain) {
   const int64_t rows = chain.residual_TH.size(0);
@@ -29,16 +45,23 @@ bool is_narrow(const BlockChain& chain) {
          has(chain.down_HF);
 }
 
+/// Whether the kernels multiply with this matrix, if it is there, and add what its adapters do.
+bool is_in_chain(const BlockChain& chain, const Matrix& weight_OI) {
+  if (weight_OI.format != MatrixFormat::kPlain || !is_plain(weight_OI.values)) return false;
+  const bool is_alone = chain.ranks == nullptr && chain.experts == nullptr;
+  return is_alone ? has_chain_addition(weight_OI) : weight_OI.adapters == nullptr;
+}
+
 /// Whether the ranks, where there are several, have sum and norm in one kernel.
 bool fuses_sums(const BlockChain& chain) {
   return chain.ranks == nullptr || chain.ranks->has_add_norm(chain.residual_TH);
 }
 
-Tensor narrow(BatchProduct product, const Tensor& y, const NormPrologue& norm,
+Tensor narrow(ChainProduct product, const Tensor& y, const NormPrologue& norm,
               cudaStream_t stream) {
-  product.y = y.data_ptr();
-  product.float_result = y.scalar_type() == at::kFloat;
-  narrow_product(product, norm, stream);
+  product.call.y = y.data_ptr();
+  product.call.float_result = y.scalar_type() == at::kFloat;
+  product.run(stream, norm, [&](const BatchProduct& call) { narrow_product(call, norm, stream); });
   return y;
 }
 
@@ -49,17 +72,17 @@ Tensor narrow_chain_of_ranks(const BlockChain& chain, cudaStream_t stream) {
   const auto added_norm = [&](const Tensor& x_TI, const Matrix& weight_HI, const Tensor& bias_H,
                               const Tensor& norm_H) {
     const Tensor part_TH = at::empty_like(chain.residual_TH, options.dtype(at::kFloat));
-    narrow(product_of(x_TI, weight_HI, bias_H), part_TH, {}, stream);
+    narrow(ChainProduct(x_TI, weight_HI, bias_H), part_TH, {}, stream);
     return chain.ranks->add_norm_(chain.residual_TH, part_TH, {}, norm_H, chain.eps);
   };
   const Tensor input_TH =
       added_norm(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H);
-  BatchProduct gate_up = product_of(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
-  gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
+  ChainProduct gate_up(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
+  gate_up.call.epilogue = BatchProduct::Epilogue::kSwiglu;
   const Tensor gated_TF =
       narrow(gate_up, at::empty({rows, chain.down_HF.inputs()}, options), {}, stream);
   const Tensor next_TH = added_norm(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
-  return narrow(product_of(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E),
+  return narrow(ChainProduct(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E),
                 at::empty({rows, chain.next_qkv_EH.outputs()}, options), {}, stream);
 }
 
@@ -67,7 +90,7 @@ Tensor narrow_chain_of_ranks(const BlockChain& chain, cudaStream_t stream) {
 Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
   const int64_t rows = chain.residual_TH.size(0);
   const auto options = chain.residual_TH.options();
-  const auto multiply = [&](const BatchProduct& product, const Tensor& y,
+  const auto multiply = [&](const ChainProduct& product, const Tensor& y,
                             const NormPrologue& norm = {}) {
     return narrow(product, y, norm, stream);
   };
@@ -83,13 +106,13 @@ Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
   };
   const Tensor sum_TH = at::empty_like(chain.residual_TH),
                added_TH = at::empty_like(chain.residual_TH, options.dtype(at::kFloat));
-  multiply(product_of(chain.attended_TC, chain.output_HC, chain.output_bias_H), added_TH);
-  BatchProduct gate_up = product_of(sum_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
-  gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
+  multiply(ChainProduct(chain.attended_TC, chain.output_HC, chain.output_bias_H), added_TH);
+  ChainProduct gate_up(sum_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
+  gate_up.call.epilogue = BatchProduct::Epilogue::kSwiglu;
   const Tensor gated_TF = multiply(gate_up, at::empty({rows, chain.down_HF.inputs()}, options),
                                    norm_of(chain.residual_TH, added_TH, chain.post_norm_H, sum_TH));
-  multiply(product_of(gated_TF, chain.down_HF, chain.down_bias_H), added_TH);
-  return multiply(product_of(chain.residual_TH, chain.next_qkv_EH, chain.next_qkv_bias_E),
+  multiply(ChainProduct(gated_TF, chain.down_HF, chain.down_bias_H), added_TH);
+  return multiply(ChainProduct(chain.residual_TH, chain.next_qkv_EH, chain.next_qkv_bias_E),
                   at::empty({rows, chain.next_qkv_EH.outputs()}, options),
                   norm_of(sum_TH, added_TH, chain.next_norm_H, chain.residual_TH));
 }
@@ -103,7 +126,7 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
     return false;
   for (const Matrix* matrix :
        {&chain.output_HC, &chain.gate_up_2FH, &chain.down_HF, &chain.next_qkv_EH})
-    if (!is_plain(*matrix)) return false;
+    if (!is_in_chain(chain, *matrix)) return false;
   for (const Tensor* tensor :
        {&chain.attended_TC, &chain.residual_TH, &chain.output_bias_H, &chain.post_norm_H,
         &chain.gate_up_bias_2F, &chain.down_bias_H, &chain.next_norm_H, &chain.next_qkv_bias_E})
@@ -113,6 +136,29 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
          (chain.experts != nullptr ? has_chained_experts(chain.residual_TH, *chain.experts)
                                    : is_aligned(chain.down_HF.inputs())) &&
          (!chain.next_qkv_EH.defined() || chain.next_qkv_EH.outputs() % kBatchProductOutputs == 0);
+}
+
+/// A product that only stores its results, of many rows.
+Tensor CudaDevice::stored_product(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
+                                  cudaStream_t stream) const {
+  if (!has_addition(weight_OI)) return linear(x_TI, weight_OI.without_adapters(), bias_O);
+  const Tensor sum_TO = product(x_TI, weight_OI.without_adapters(), bias_O, /*float_result=*/true);
+  const ChainAddition addition(x_TI, weight_OI, {}, stream);
+  Tensor y_TO = at::empty(sum_TO.sizes(), x_TI.options());
+  LowRankUp up;
+  up.h_STR = addition.call().h_TR;
+  up.h_pitch = addition.call().h_pitch;
+  up.rows = static_cast<int>(x_TI.size(0));
+  up.outputs = static_cast<int>(weight_OI.outputs());
+  up.first_output = addition.call().first_output;
+  up.factors = addition.call().factors;
+  up.by_row = addition.call().by_row;
+  up.has_scale = true;
+  up.y_TO = pointer(sum_TO);
+  up.out_TO = y_TO.data_ptr();
+  up.is_out_float = false;
+  low_rank_up(Number::kBFloat16, up, stream);
+  return y_TO;
 }
 
 /// With more than 64 rows the products that only store their results are cuBLASLt's, and so is one
@@ -129,8 +175,10 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
   const bool is_wide = has_wide_product(Number::kBFloat16, rows);
   const auto options = chain.residual_TH.options();
-  const auto multiply = [&](const BatchProduct& product) {
-    is_wide ? wide_product(product, stream) : batch_product(product, stream);
+  const auto multiply = [&](ChainProduct& product) {
+    product.run(stream, {}, [&](const BatchProduct& call) {
+      is_wide ? wide_product(call, stream) : batch_product(call, stream);
+    });
   };
   const auto splits_of = [&](const Matrix& weight_OI) {
     const auto inputs = static_cast<int>(weight_OI.inputs()),
@@ -141,11 +189,11 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   // kernel reduces; the norm is returned.
   const auto add_split_k = [&](const Tensor& x_TI, const Matrix& weight_HI, const Tensor& bias_H,
                                const Tensor& norm_H) {
-    BatchProduct product = product_of(x_TI, weight_HI, {});
+    ChainProduct product(x_TI, weight_HI, {});
     const int num_splits = splits_of(weight_HI);
     const Tensor partials_STH = at::empty({num_splits, rows, hidden}, options.dtype(at::kFloat));
-    product.epilogue = BatchProduct::Epilogue::kSplitK;
-    product.y = partials_STH.data_ptr();
+    product.call.epilogue = BatchProduct::Epilogue::kSplitK;
+    product.call.y = partials_STH.data_ptr();
     multiply(product);
     if (chain.ranks != nullptr)
       return chain.ranks->add_norm_(chain.residual_TH, partials_STH, bias_H, norm_H, chain.eps);
@@ -157,7 +205,7 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   };
   const auto add_whole = [&](const Tensor& x_TI, const Matrix& weight_HI, const Tensor& bias_H,
                              const Tensor& norm_H) {
-    const Tensor update_TH = linear(x_TI, weight_HI, bias_H);
+    const Tensor update_TH = adapted_linear(x_TI, weight_HI, bias_H);
     if (chain.ranks != nullptr && is_fused)
       return chain.ranks->add_norm_(chain.residual_TH, update_TH, {}, norm_H, chain.eps);
     if (chain.ranks != nullptr) chain.ranks->sum_(update_TH);
@@ -165,27 +213,27 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   };
 
   const Tensor input_TH =
-      is_wide || !is_fused
+      (is_wide && !has_addition(chain.output_HC)) || !is_fused
           ? add_whole(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H)
           : add_split_k(chain.attended_TC, chain.output_HC, chain.output_bias_H, chain.post_norm_H);
   Tensor gated_TF = at::empty({rows, chain.down_HF.inputs()}, options);
-  BatchProduct gate_up = product_of(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
-  gate_up.epilogue = BatchProduct::Epilogue::kSwiglu;
-  gate_up.y = gated_TF.data_ptr();
+  ChainProduct gate_up(input_TH, chain.gate_up_2FH, chain.gate_up_bias_2F);
+  gate_up.call.epilogue = BatchProduct::Epilogue::kSwiglu;
+  gate_up.call.y = gated_TF.data_ptr();
   multiply(gate_up);
   if (!chain.next_norm_H.defined()) {
-    const Tensor update_TH = linear(gated_TF, chain.down_HF, chain.down_bias_H);
+    const Tensor update_TH = adapted_linear(gated_TF, chain.down_HF, chain.down_bias_H);
     if (chain.ranks != nullptr) chain.ranks->sum_(update_TH);
     return update_TH;
   }
   const Tensor next_TH =
-      !is_fused || (is_wide && splits_of(chain.down_HF) > 2)
+      !is_fused || (is_wide && splits_of(chain.down_HF) > 2 && !has_addition(chain.down_HF))
           ? add_whole(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H)
           : add_split_k(gated_TF, chain.down_HF, chain.down_bias_H, chain.next_norm_H);
-  if (is_wide) return linear(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
+  if (is_wide) return stored_product(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E, stream);
   Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.outputs()}, options);
-  BatchProduct qkv = product_of(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
-  qkv.y = heads_TE.data_ptr();
+  ChainProduct qkv(next_TH, chain.next_qkv_EH, chain.next_qkv_bias_E);
+  qkv.call.y = heads_TE.data_ptr();
   multiply(qkv);
   return heads_TE;
 }

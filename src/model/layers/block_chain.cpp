@@ -76,8 +76,7 @@ bool has_chain(Blocks blocks, const TensorParallel& tp) {
 }
 
 Stream chained(Blocks blocks, const Tensor& residual_TH, const TokenBatch& batch,
-               Attention& attention, double eps, const ChainRanks& ranks) {
-  const bool wants_some = batch.wanted_R.defined() && batch.routers == nullptr;
+               Attention& attention, bool wants_some, double eps, const ChainRanks& ranks) {
   Tensor stream_TH = residual_TH;
   const DecoderBlock& first = *blocks.front();
   const Product& projection = first.mixer().products()->first;

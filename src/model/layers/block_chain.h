@@ -28,8 +28,8 @@ struct ChainRanks {
 };
 
 /// All blocks, for has_chain() and without gradients, where is_free(batch.routers). `residual_TH` is
-/// overwritten. Of the wanted rows where the batch names some and no choices of experts are recorded.
+/// overwritten. `wants_some`: of the wanted rows alone from the last block's attention on.
 Stream chained(Blocks blocks, const Tensor& residual_TH, const TokenBatch& batch,
-               Attention& attention, double eps, const ChainRanks& ranks);
+               Attention& attention, bool wants_some, double eps, const ChainRanks& ranks);
 
 }  // namespace slime::model

@@ -156,6 +156,11 @@ __device__ inline void copy_rows_once(uint32_t to, const CUtensorMap& map, int c
 __device__ inline void arrive_with_pieces(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
+/// Asks for a line of memory, for whoever reads it later.
+__device__ inline void prefetch_to_l2(const void* line) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+}
+
 /// Prefetches the descriptor of the matrix.
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

@@ -34,6 +34,7 @@ void run(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
   a.float_result = call.float_result;
   a.rows = call.rows;
   a.units = tiling.is_pairs ? call.outputs / 2 : call.outputs;
+  a.addition = call.addition;
   allow_shared_memory<kKernel>(kPipelineBytes);
   launch(kKernel, dim3(tiling.tiles, tiling.splits), dim3(128 * tiling.groups() + kProducerThreads),
          a.layout.bytes, stream, a);

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/products/low_rank.h"
 
 namespace slime::kernels::cuda {
 
@@ -29,6 +29,7 @@ struct BatchProduct {
   Epilogue epilogue = Epilogue::kStore;
   bool float_result = false;  // kStore: y_TO is float32
   void* y = nullptr;
+  LowRankAddition addition;  // with kSwiglu to both halves, with kSplitK to the first split
 };
 
 /// `inputs` and `outputs` must be multiples of these.

@@ -64,6 +64,16 @@ struct LowRankRows {
   int most_splits = 0;
 };
 
+/// What the rows of a product's result get beside it, before they are rounded: h B^T, h in float32 as two numbers of
+/// 16 bits.
+struct LowRankAddition {
+  const float* h_TR = nullptr;  // scale * x A^T; null: nothing is added
+  int h_pitch = 0;
+  int first_output = 0;    // of the matrix that the factors' ranges count from
+  LowRankFactors factors;  // B of each pair
+  LowRankRows by_row;
+};
+
 struct LowRankDown {
   const void* x_TI = nullptr;  // 16 bytes at once
   int64_t pitch = 0;           // columns of x
@@ -77,6 +87,7 @@ struct LowRankDown {
 struct LowRankUp {
   const float* h_STR = nullptr;
   int h_pitch = 0;
+  bool has_scale = false;  // h is complete and has been multiplied by the scale
   int rows = 0;
   int outputs = 0;
   int first_output = 0;  // of the matrix that the factors' ranges count from

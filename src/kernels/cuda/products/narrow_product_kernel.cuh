@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/partial_sums.cuh"
 #include "kernels/cuda/products/async_copy.cuh"
+#include "kernels/cuda/products/low_rank_addition.cuh"
 #include "kernels/cuda/products/narrow_product.h"
 #include "kernels/cuda/products/narrow_product_tiling.h"
 #include "kernels/cuda/products/pipeline.cuh"
@@ -199,6 +200,14 @@ __device__ inline void load_normed_x(const Arguments& a, uint32_t x, uint32_t we
   }
 }
 
+/// The matrix's output that is output `local` of a thread block; -1: there is none.
+__device__ inline int output_of(const Arguments& a, int local) {
+  const int box = a.tiling.box, half = a.tiling.is_pairs ? local / box : 0;
+  const int units = a.tiling.is_pairs ? a.call.outputs / 2 : a.call.outputs;
+  const int unit = static_cast<int>(blockIdx.x) * box + local - half * box;
+  return local < a.tiling.block_outputs() && unit < units ? half * units + unit : -1;
+}
+
 /// How the consumer warps share a stage: kSlices of its inputs, kGroups of its outputs.
 template <int kSlabs>
 struct WarpTiling {
@@ -257,6 +266,22 @@ __device__ void multiply_stages(const Arguments& a, const Pipeline& pipeline, ui
     if (lane == 0) arrive(pipeline.empty + 8 * state.stage);
     state.advance(1, pipeline.stages);
   }
+}
+
+/// Adds what the adapters do: each slice some of their ranks. With a norm h too is what is yet to be divided by the
+/// root mean square.
+template <int kSlabs, int kTiles>
+__device__ void add_adapters(const Arguments& a, const int* slot_T,
+                             float (&sum)[WarpTiling<kSlabs>::kSets][kTiles][4]) {
+  using Warps = WarpTiling<kSlabs>;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int slice = warp % Warps::kSlices, group = warp / Warps::kSlices;
+  add_low_rank<kTiles, 1>(
+      a.call.addition, a.call.rows, slot_T, slice, Warps::kSlices,
+      [&](int tile, int half) {
+        return output_of(a, kTileOutputs * (Warps::kGroups * tile + group) + lane / 4 + 8 * half);
+      },
+      &sum[0][0][0]);
 }
 
 /// Epilogue: adds up the warps' accumulators through shared memory (`sums`), divides by the root
@@ -326,6 +351,7 @@ __global__ void __launch_bounds__(kThreads + 32)
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ Barriers barriers;
   __shared__ float squares_of_warps[kMostRows][kWarps];
+  __shared__ int slot_T[kMostRows];
   const Pipeline pipeline{shared_address(memory), shared_address(barriers.full),
                           shared_address(barriers.empty), a.layout.stages};
   launch_dependents();
@@ -348,9 +374,15 @@ __global__ void __launch_bounds__(kThreads + 32)
   } else {
     load_normed_x(a, x, pipeline.memory + a.layout.norm_begin, squares_of_warps);
   }
+  if (a.call.addition.h_TR != nullptr) {
+    find_slots(a.call.addition, kThreads, slot_T);
+    prefetch_addition(a.call.addition, a.tiling.block_outputs(), kThreads,
+                      [&](int local) { return output_of(a, local); });
+  }
   sync_consumers(kThreads);
   float sum[WarpTiling<kSlabs>::kSets][kTiles][4] = {};
   multiply_stages<kSlabs, kTiles>(a, pipeline, x, sum);
+  if (a.call.addition.h_TR != nullptr) add_adapters<kSlabs, kTiles>(a, slot_T, sum);
   write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.layout.sums_begin), sum,
                                 squares_of_warps);
 #endif

@@ -21,10 +21,10 @@ Tiling tiling_of(int inputs, int outputs, bool is_split_k) {
   return wide_tiling(inputs / kSlabInputs, outputs, is_split_k, num_processors());
 }
 
-template <int kOutputs, int kTiles, bool kPairs>
+template <int kOutputs, int kTiles, bool kPairs, bool kAdds>
 void run(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
   constexpr int kRows = kTileRows * kGroups * kTiles;
-  constexpr auto kKernel = wide_product_kernel<kOutputs, kTiles, kPairs>;
+  constexpr auto kKernel = wide_product_kernel<kOutputs, kTiles, kPairs, kAdds>;
   const int k_tiles = call.inputs / kSlabInputs;
   const SharedLayout layout(kRows, kOutputs, divide_up(k_tiles, tiling.splits));
   Arguments a;
@@ -40,24 +40,31 @@ void run(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
   a.k_tiles = k_tiles;
   a.splits = tiling.splits;
   a.stages = layout.stages;
+  a.addition = call.addition;
   allow_shared_memory<kKernel>(kSharedBytes);
   const int blocks = std::min(tiling.tiles, num_processors());
   launch(kKernel, dim3(blocks, tiling.splits), dim3(kThreads), layout.bytes, stream, a);
 }
 
-template <int kTiles, bool kPairs, int... kChoices>
+template <int kTiles, bool kPairs, bool kAdds, int... kChoices>
 void run_one_of(std::integer_sequence<int, kChoices...>, const BatchProduct& call,
                 const Tiling& tiling, cudaStream_t stream) {
   const bool is_found = ((tiling.outputs == kChoices &&
-                          (run<kChoices, kTiles, kPairs>(call, tiling, stream), true)) ||
+                          (run<kChoices, kTiles, kPairs, kAdds>(call, tiling, stream), true)) ||
                          ...);
   if (!is_found) throw std::logic_error("no kernel for thread blocks of so many outputs");
 }
 
-template <bool kPairs>
+template <bool kPairs, bool kAdds>
 void run_with_rows(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
-  call.rows <= kLowRows ? run_one_of<1, kPairs>(BlockOutputs(), call, tiling, stream)
-                        : run_one_of<2, kPairs>(BlockOutputs(), call, tiling, stream);
+  call.rows <= kLowRows ? run_one_of<1, kPairs, kAdds>(BlockOutputs(), call, tiling, stream)
+                        : run_one_of<2, kPairs, kAdds>(BlockOutputs(), call, tiling, stream);
+}
+
+template <bool kPairs>
+void run_with_addition(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
+  call.addition.h_TR != nullptr ? run_with_rows<kPairs, true>(call, tiling, stream)
+                                : run_with_rows<kPairs, false>(call, tiling, stream);
 }
 
 }  // namespace
@@ -74,8 +81,8 @@ void wide_product(const BatchProduct& call, cudaStream_t stream) {
     throw std::logic_error("no such wide product");
   const bool is_split_k = call.epilogue == Epilogue::kSplitK;
   const Tiling tiling = tiling_of(call.inputs, call.outputs, is_split_k);
-  is_split_k ? run_with_rows<false>(call, tiling, stream)
-             : run_with_rows<true>(call, tiling, stream);
+  is_split_k ? run_with_addition<false>(call, tiling, stream)
+             : run_with_addition<true>(call, tiling, stream);
 }
 
 }  // namespace slime::kernels::cuda

@@ -16,6 +16,7 @@
 #include "kernels/cuda/products/batch_product.h"
 #include "kernels/cuda/products/pipeline.cuh"
 #include "kernels/cuda/products/warpgroup.cuh"
+#include "kernels/cuda/products/wide_product_addition.cuh"
 #include "kernels/cuda/products/wide_product_tiling.h"
 #include "kernels/cuda/tensor_core.cuh"
 
@@ -27,6 +28,7 @@ struct Arguments {
   void* y = nullptr;
   int rows = 0, units = 0;  // units: outputs, or gate-up pairs
   int tiles = 0, k_tiles = 0, splits = 1, stages = 0;
+  LowRankAddition addition;
 };
 
 inline constexpr int kConsumerThreads = 128 * kGroups, kThreads = kConsumerThreads + 128;
@@ -188,14 +190,16 @@ __device__ void write_swiglu(const Arguments& a, __nv_bfloat16* results, int til
 
 #endif
 
-/// kTiles: row tiles of a warpgroup. kPairs: epilogue SwiGLU, otherwise split-K.
-template <int kOutputs, int kTiles, bool kPairs>
+/// kTiles: row tiles of a warpgroup. kPairs: epilogue SwiGLU, otherwise split-K. kAdds: has an addition, for which
+/// there are no registers to spare.
+template <int kOutputs, int kTiles, bool kPairs, bool kAdds>
 __global__ void __launch_bounds__(kThreads, 1)
     wide_product_kernel(const __grid_constant__ Arguments a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr int kRows = kTileRows * kGroups * kTiles;
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ uint64_t full[kMaxStages], empty[kMaxStages];
+  [[maybe_unused]] __shared__ int slot_T[kAdds ? kRows : 1];
   const int group = threadIdx.x / 128;
   const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
                           a.stages};
@@ -219,6 +223,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   increase_registers<240>();
   grid_dependency_wait();
+  if constexpr (kAdds) {
+    find_slots(a.addition, kConsumerThreads, slot_T);
+    prefetch_addition(a.addition, kOutputs, kConsumerThreads, [&](int column) {
+      return output_of<kOutputs, kPairs>(a.units, blockIdx.x, column);
+    });
+  }
   constexpr SharedLayout kLayout(kRows, kOutputs, kMaxStages);
   constexpr int kMostUsed = kTiles > 1 ? kTiles - 1 : 1;
   const bool has_last = a.rows > row_of_tile(group, kTiles - 1);
@@ -232,6 +242,18 @@ __global__ void __launch_bounds__(kThreads, 1)
     const auto release_stage = [&] {
       if (threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
     };
+    if constexpr (kAdds) {
+      auto* staged = reinterpret_cast<uint32_t*>(memory + last * kLayout.stage_stride);
+      static_assert(4 * kStagedPitch * kOutputs <= kLayout.stage_stride);
+      if (split == 0)
+        add_adapters<kOutputs, kPairs, kTiles>(
+            a.addition, a.rows, a.units, tile, slot_T, kConsumerThreads, staged,
+            [&](int t) { return row_of(group, t); }, sum);
+      if constexpr (!kPairs) {
+        fence_async_shared();
+        sync_consumers(kConsumerThreads);
+      }
+    }
     if constexpr (kPairs) {
       void* results = memory + last * kLayout.stage_stride;
       write_swiglu<kOutputs>(a, static_cast<__nv_bfloat16*>(results), tile, group, sum);

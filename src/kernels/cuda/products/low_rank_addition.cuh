@@ -1,0 +1,160 @@
+#pragma once
+
+/// The addition of adapters to a product's accumulators (LowRankAddition), by the warps that hold them.
+///
+/// Accumulators are fragments of 16 by 8 numbers (kernels/cuda/tensor_core.cuh). A lane reads four ranks at once; which
+/// of them the instruction calls which k does not matter. Compute capability 9.0.
+
+#include <cuda.h>
+
+#include "kernels/cuda/products/async_copy.cuh"
+#include "kernels/cuda/products/low_rank.h"
+#include "kernels/cuda/tensor_core.cuh"
+
+namespace slime::kernels::cuda {
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+inline constexpr int kRanksOfStep = 16;  // K of the instruction
+
+/// A lane's ranks of a step: four numbers of one line, 16 bits each.
+struct FourRanks {
+  uint32_t low = 0, high = 0;
+};
+
+__device__ inline FourRanks packed(const float4& x) {
+  return {pack<BFloat16>(x.x, x.y), pack<BFloat16>(x.z, x.w)};
+}
+
+/// What packed() rounds away.
+__device__ inline float4 rest_of(const float4& x) {
+  const auto rest = [](float y) { return y - rounded<BFloat16>(y); };
+  return make_float4(rest(x.x), rest(x.y), rest(x.z), rest(x.w));
+}
+
+/// Numbers [0, count) of four, 0 behind them. `is_whole`: 16 aligned bytes can be read.
+template <typename Load>
+__device__ inline float4 load_four(const float* from, int count, bool is_whole, const Load& load) {
+  if (is_whole && count >= 4) return load(reinterpret_cast<const float4*>(from));
+  return make_float4(count > 0 ? load(from) : 0.0F, count > 1 ? load(from + 1) : 0.0F,
+                     count > 2 ? load(from + 2) : 0.0F, count > 3 ? load(from + 3) : 0.0F);
+}
+
+__device__ inline bool has_whole_fours(const float* from, int64_t pitch) {
+  return (reinterpret_cast<uintptr_t>(from) | static_cast<uintptr_t>(pitch) * sizeof(float)) % 16 ==
+         0;
+}
+
+/// The factor's numbers of an output, 0 outside of its range; `rank`: the lane's first.
+__device__ inline FourRanks ranks_of_output(const LowRankFactor& factor, int output, int rank) {
+  if (output < factor.begin || output >= factor.end) return {};
+  const float* line = factor.values + (output - factor.begin) * factor.pitch;
+  return packed(load_four(line + rank, factor.rank - rank,
+                          has_whole_fours(factor.values, factor.pitch),
+                          [](const auto* from) { return load_read_only(from); }));
+}
+
+/// A row's h, 0 where `is_there` is false.
+__device__ inline float4 ranks_of_row(const LowRankAddition& call, const LowRankFactor& factor,
+                                      int row, bool is_there, int rank) {
+  if (!is_there) return make_float4(0, 0, 0, 0);
+  const float* line = call.h_TR + static_cast<int64_t>(row) * call.h_pitch + factor.column;
+  return load_four(line + rank, factor.rank - rank, has_whole_fours(line, 0),
+                   [](const auto* from) { return load_past_l1(from); });
+}
+
+/// The adapter that each row takes; `slot_T`: shared memory of `rows` numbers. Where rows take adapters of their own,
+/// and by all of `threads`, before they synchronise.
+__device__ inline void find_slots(const LowRankAddition& call, int threads, int* slot_T) {
+  if (call.h_TR == nullptr) return;
+  for (int n = threadIdx.x; n < call.by_row.tiles * LowRankRows::kRows; n += threads) {
+    const int row = call.by_row.row_N[n];
+    if (row >= 0) slot_T[row] = call.by_row.slot_N[n / LowRankRows::kRows];
+  }
+}
+
+/// visit(factors, takes) for each adapter that some row takes; takes(row): whether that one does.
+template <typename Visit>
+__device__ inline void for_each_adapter(const LowRankAddition& call, const int* slot_T,
+                                        const Visit& visit) {
+  if (call.by_row.tiles == 0) return visit(call.factors, [](int) { return true; });
+  int last = -1;
+  for (int tile = 0; tile < call.by_row.tiles; ++tile) {
+    const int slot = call.by_row.slot_N[tile];
+    if (slot < 0 || slot == last) continue;
+    last = slot;
+    visit(call.by_row.table[slot], [=](int row) { return slot_T[row] == slot; });
+  }
+}
+
+/// Brings the factors of outputs into the second-level cache: output_of(i) for i < count, -1: there is none.
+template <typename OutputOf>
+__device__ inline void prefetch_addition(const LowRankAddition& call, int count, int threads,
+                                         const OutputOf& output_of) {
+  if (call.h_TR == nullptr) return;
+  for_each_adapter(call, nullptr, [&](const LowRankFactors& factors, auto) {
+    for (int i = threadIdx.x; i < count; i += threads) {
+      const int output = output_of(i);
+      if (output < 0) continue;
+      for (int which = 0; which < factors.count; ++which) {
+        const LowRankFactor& factor = factors.of[which];
+        const int from_begin = output + call.first_output - factor.begin;
+        if (from_begin < 0 || output + call.first_output >= factor.end) continue;
+        const float* line = factor.values + from_begin * factor.pitch;
+        constexpr int kLine = 32;  // floats
+        for (int rank = 0; rank < factor.rank; rank += kLine) prefetch_to_l2(line + rank);
+      }
+    }
+  });
+}
+
+/// Adds to accumulators of which outputs are M and rows N: fragment (tile, column) is at sum[(tile * kColumns + column)
+/// * 4], output_of(tile, half) is a lane's output (-1: none), its row 8 column + lane / 4. Of several warps that share
+/// the outputs each takes every `sharers`-th step of ranks.
+template <int kTiles, int kColumns, typename OutputOf>
+__device__ inline void add_low_rank(const LowRankAddition& call, int rows, const int* slot_T,
+                                    int sharer, int sharers, const OutputOf& output_of,
+                                    float* sum) {
+  const int lane = threadIdx.x % 32, group = lane / 4, quarter = lane % 4;
+  for_each_adapter(call, slot_T, [&](const LowRankFactors& factors, auto takes) {
+    int step = 0;
+    for (int which = 0; which < factors.count; ++which) {
+      const LowRankFactor& factor = factors.of[which];
+      for (int first = 0; first < factor.rank; first += kRanksOfStep, ++step) {
+        if (step % sharers != sharer) continue;
+        const int rank = first + 4 * quarter;
+        FourRanks b[kTiles][2];
+        bool has_some = false;
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const int output = output_of(tile, half);
+            const int of_factors = output < 0 ? -1 : output + call.first_output;
+            has_some = has_some || (of_factors >= factor.begin && of_factors < factor.end);
+            b[tile][half] = ranks_of_output(factor, of_factors, rank);
+          }
+        }
+        if (!any_lane(has_some)) continue;
+#pragma unroll
+        for (int column = 0; column < kColumns; ++column) {
+          const int row = 8 * column + group;
+          const float4 h = ranks_of_row(call, factor, row, row < rows && takes(row), rank);
+          const FourRanks parts[2] = {packed(h), packed(rest_of(h))};
+#pragma unroll
+          for (int tile = 0; tile < kTiles; ++tile) {
+            float(&of)[4] = *reinterpret_cast<float(*)[4]>(sum + (tile * kColumns + column) * 4);
+#pragma unroll
+            for (const FourRanks& part : parts)
+              multiply<BFloat16>(of, b[tile][0].low, b[tile][1].low, b[tile][0].high,
+                                 b[tile][1].high, part.low, part.high);
+          }
+        }
+      }
+    }
+  });
+}
+
+#endif
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,36 @@
+#pragma once
+
+/// The way down of adapters in a decode step: h = scale * x A^T, complete, in one kernel.
+///
+/// Bound by latency: A is in flight before x is complete, and the product behind it fills its pipeline with weights
+/// meanwhile. What comes down goes up as the product's LowRankAddition.
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/products/low_rank.h"
+#include "kernels/cuda/products/narrow_product.h"
+
+namespace slime::kernels::cuda {
+
+/// `inputs` must be a multiple of it, and pairs 16-byte aligned.
+inline constexpr int kLowRankHiddenInputs = 64;
+
+struct LowRankHidden {
+  const void* x_TI = nullptr;  // bfloat16; not read where there is a norm
+  /// As the product behind it has it, without visits. h is of x before the division by its root mean square.
+  NormPrologue norm;
+  int rows = 0, inputs = 0;
+  LowRankFactors factors;  // A of each pair, of all inputs
+  LowRankRows by_row;
+  int most_ranks = 0;  // of an adapter's factors, each rounded up to 16
+  int h_pitch = 0;
+  float* h_TR = nullptr;
+};
+
+/// True for bfloat16 and compute capability 9.0.
+bool has_low_rank_hidden(Number number);
+/// Asynchronous on `stream`. With a norm up to 16 rows.
+void low_rank_hidden(const LowRankHidden& call, Stream stream);
+
+}  // namespace slime::kernels::cuda
