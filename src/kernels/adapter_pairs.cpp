@@ -97,6 +97,28 @@ Tensor LayerKernels::add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Mat
   return y_TO.to(precision);
 }
 
+Tensor LayerKernels::linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI,
+                                       const Tensor& bias_O) const {
+  const Device& device = whole(*this);
+  const Matrix base_OI = weight_OI.without_adapters();
+  if (x_TI.scalar_type() == accumulator_of(x_TI)) {
+    const Tensor y_TO = device.linear(x_TI, base_OI, bias_O);
+    return device.add_pairs(y_TO, x_TI, weight_OI, y_TO.scalar_type());
+  }
+  Tensor y_TO = device.logits(x_TI, base_OI);
+  if (bias_O.defined()) y_TO.add_(bias_O);
+  return device.add_pairs(y_TO, x_TI, weight_OI, x_TI.scalar_type());
+}
+
+Tensor GradientKernels::pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
+                                       const Tensor& x_TI) const {
+  const Device& device = whole(*this);
+  device.add_pairs_weight_grad_(weight_OI, dy_TO, x_TI);
+  Tensor dx_TI = device.linear_input_grad(dy_TO, weight_OI.without_adapters());
+  device.add_pairs_input_grad_(dx_TI, dy_TO, weight_OI);
+  return dx_TI;
+}
+
 void GradientKernels::add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
                                             const Matrix& weight_OI) const {
   const Device& device = whole(*this);

@@ -11,8 +11,6 @@
 namespace slime::kernels {
 namespace {
 
-bool has_bits_of_wide(const Tensor& x) { return x.scalar_type() == accumulator_of(x); }
-
 /// Row ranges of the experts that some rows visit.
 template <typename Visit>
 void for_each_visited(const GroupStarts& starts, const Visit& visit) {
@@ -52,13 +50,7 @@ Tensor adapted_linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor&
   if (weight_OI.adapters == nullptr) return device.linear(x_TI, weight_OI, bias_O);
   const Matrix base_OI = weight_OI.without_adapters();
   if (!adds(weight_OI.adapters)) return device.linear(x_TI, base_OI, bias_O);
-  if (has_bits_of_wide(x_TI)) {
-    const Tensor y_TO = device.linear(x_TI, base_OI, bias_O);
-    return device.add_pairs(y_TO, x_TI, weight_OI, y_TO.scalar_type());
-  }
-  Tensor y_TO = device.logits(x_TI, base_OI);
-  if (bias_O.defined()) y_TO.add_(bias_O);
-  return device.add_pairs(y_TO, x_TI, weight_OI, x_TI.scalar_type());
+  return device.linear_with_pairs(x_TI, weight_OI, bias_O);
 }
 
 void adapted_linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
@@ -104,6 +96,14 @@ void add_adapted_weight_grad_(const MatrixParam& weight_OI, const Tensor& dy_TO,
   const Matrix& matrix = weight_OI.matrix;
   if (!adds(matrix.adapters) || dy_TO.size(0) == 0) return;
   device.add_pairs_weight_grad_(matrix, dy_TO, x_TI);
+}
+
+Tensor adapted_backward(const MatrixParam& weight_OI, const Tensor& dy_TO, const Tensor& x_TI) {
+  const Matrix& matrix = weight_OI.matrix;
+  const Device& device = kernels_for(dy_TO);
+  if (weight_OI.grad.defined()) device.add_linear_weight_grad_(weight_OI.grad, dy_TO, x_TI);
+  if (adds(matrix.adapters) && dy_TO.size(0) > 0) return device.pairs_backward(matrix, dy_TO, x_TI);
+  return device.linear_input_grad(dy_TO, matrix.without_adapters());
 }
 
 void add_grouped_pairs_(const Tensor& y_SO, const Tensor& x_SI, const MatrixAdapters& adapters,

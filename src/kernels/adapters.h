@@ -119,6 +119,8 @@ Tensor adapted_gated_linear(const Tensor& x_TI, const Matrix& weight_2FI, const 
 Tensor adapted_logits(const Tensor& x_TI, const Matrix& weight_OI);
 Tensor adapted_input_grad(const Tensor& dy_TO, const Matrix& weight_OI);
 void adapted_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO, const Matrix& weight_OI);
+/// Adds to the gradients of the matrix and of its pairs; returns dx.
+Tensor adapted_backward(const MatrixParam& weight_OI, const Tensor& dy_TO, const Tensor& x_TI);
 /// Into the gradients of the matrix and of its pairs.
 void add_adapted_weight_grad_(const MatrixParam& weight_OI, const Tensor& dy_TO,
                               const Tensor& x_TI);

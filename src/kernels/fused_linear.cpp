@@ -23,9 +23,8 @@ void keep_product(AutogradContext* ctx, const MatrixParam& weight, const Param& 
 Tensor linear_backward(AutogradContext* ctx, const Tensor& dy_TO, const Tensor& x_TI) {
   const MatrixParam weight = kept_matrix_param(ctx, "weight");
   const Tensor bias_grad = ctx->saved_data["bias_grad"].toTensor();
-  add_adapted_weight_grad_(weight, dy_TO, x_TI);
   if (bias_grad.defined()) kernels_for(dy_TO).add_bias_grad_(bias_grad, dy_TO);
-  return adapted_input_grad(dy_TO, weight.matrix);
+  return adapted_backward(weight, dy_TO, x_TI);
 }
 
 struct AddNormLinear : torch::autograd::Function<AddNormLinear> {

@@ -28,9 +28,8 @@ struct Linear : torch::autograd::Function<Linear> {
     const Tensor dy_TO = grads[0].contiguous();
     const MatrixParam weight = kept_matrix_param(ctx, "weight");
     const Tensor bias_grad = ctx->saved_data["bias_grad"].toTensor();
-    add_adapted_weight_grad_(weight, dy_TO, x_TI);
     if (bias_grad.defined()) kernels_for(dy_TO).add_bias_grad_(bias_grad, dy_TO);
-    return {adapted_input_grad(dy_TO, weight.matrix), Tensor(), Tensor()};
+    return {adapted_backward(weight, dy_TO, x_TI), Tensor(), Tensor()};
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "kernels/adapters.h"
 #include "kernels/block_chain.h"
@@ -106,6 +107,10 @@ class CudaDevice final : public cpu::ReferenceDevice,
   bool place_pairs(MatrixAdapters& adapters) const override;
   Tensor add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                    at::ScalarType precision) const override;
+  Tensor linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI,
+                           const Tensor& bias_O) const override;
+  Tensor pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
+                        const Tensor& x_TI) const override;
   void add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
                              const Matrix& weight_OI) const override;
   void add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& dy_TO,
@@ -155,6 +160,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
                       bool float_result) const;
   bool has_code_chain(const BlockChain& chain) const;
   Tensor code_chain(const BlockChain& chain) const;
+  void add_factor_grads_(const std::vector<PairRange>& ranges, const Tensor& dy_TO,
+                         const Tensor& x_TI, const Tensor& h_TR, const Tensor& dh_TR) const;
   Tensor stored_product(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
                         cudaStream_t stream) const;
   Tensor expert_chain(const BlockChain& chain) const;

@@ -12,12 +12,16 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/low_rank_pairs.h"
 #include "kernels/cuda/products/low_rank.h"
+#include "kernels/gpu/recorded_rows.h"
 
 namespace slime::kernels::cuda {
 namespace {
 
 /// More rows than this have their splits added before the way up, where each block of outputs would add them.
 constexpr int64_t kRowsOfSums = 64;
+
+/// Rows of prompts and training, whose products are none of the recorded sizes of decode.
+bool has_many_rows(const Tensor& x) { return x.size(0) > 256 && !is_recorded_size(x.size(0)); }
 
 enum class Way { kForward, kBack };
 
@@ -60,6 +64,12 @@ bool has_kernels(const Tensor& x, const std::vector<PairRange>& ranges) {
   });
 }
 
+/// Numbers as they are, in the precision of x.
+bool is_plain_of(const Matrix& weight_OI, const Tensor& x) {
+  return weight_OI.is_plain() && weight_OI.values.is_contiguous() &&
+         weight_OI.values.scalar_type() == x.scalar_type();
+}
+
 /// Of a pass whose rows all take one adapter and drop nothing; empty: it is none.
 std::vector<PairRange> ranges_of(const Matrix& matrix) {
   const AdapterRows& rows = *matrix.adapters->rows;
@@ -68,11 +78,7 @@ std::vector<PairRange> ranges_of(const Matrix& matrix) {
   return pair_ranges(matrix, rows.shares.front().slot);
 }
 
-/// x times the first factors, [S, T, R] or, added, [1, T, R].
-Tensor multiply_down(const Tensor& x_TI, LowRankPlan& plan) {
-  const cudaStream_t stream = stream_of(x_TI);
-  const auto floats = x_TI.options().dtype(at::kFloat);
-  Tensor h_STR = at::empty({plan.splits, x_TI.size(0), plan.down.ranks}, floats);
+LowRankDown down_call(const Tensor& x_TI, const LowRankPlan& plan, const Tensor& h_STR) {
   LowRankDown call;
   call.x_TI = pointer(x_TI);
   call.pitch = x_TI.size(1);
@@ -80,12 +86,24 @@ Tensor multiply_down(const Tensor& x_TI, LowRankPlan& plan) {
   call.factors = plan.down;
   call.h_pitch = plan.down.ranks;
   call.h_STR = h_STR.data_ptr<float>();
-  low_rank_down(number_of(x_TI), call, stream);
-  if (plan.splits == 1 || call.rows <= kRowsOfSums) return h_STR;
-  Tensor h_TR = at::empty({1, x_TI.size(0), plan.down.ranks}, floats);
-  low_rank_sums(call, h_TR.data_ptr<float>(), stream);
+  return call;
+}
+
+/// The splits of h as one, [T, R].
+Tensor add_splits(const Tensor& x_TI, const Tensor& h_STR, LowRankPlan& plan) {
+  Tensor h_TR = at::empty_like(h_STR[0]);
+  low_rank_sums(down_call(x_TI, plan, h_STR), h_TR.data_ptr<float>(), stream_of(x_TI));
   plan.forget_splits();
   return h_TR;
+}
+
+/// x times the first factors, [S, T, R] or, added, [1, T, R].
+Tensor multiply_down(const Tensor& x_TI, LowRankPlan& plan) {
+  const Tensor h_STR =
+      at::empty({plan.splits, x_TI.size(0), plan.down.ranks}, x_TI.options().dtype(at::kFloat));
+  low_rank_down(number_of(x_TI), down_call(x_TI, plan, h_STR), stream_of(x_TI));
+  if (plan.splits == 1 || x_TI.size(0) <= kRowsOfSums) return h_STR;
+  return add_splits(x_TI, h_STR, plan).unsqueeze(0);
 }
 
 /// out = y + h times the second factors. `number`: of x.
@@ -104,19 +122,26 @@ void multiply_up(Number number, const Tensor& h_STR, const LowRankPlan& plan, co
   low_rank_up(number, call, stream_of(y_TO));
 }
 
-/// Products with the first factor of each pair, added over the splits: [T, R] of all pairs.
-Tensor low_rank_product(const Tensor& x_TI, const std::vector<PairRange>& ranges, Way way) {
-  LowRankPlan plan(ranges, way);
+/// x times the first factors, added over the splits: [T, R] of all pairs. The plan forgets its splits.
+Tensor summed_down(const Tensor& x_TI, LowRankPlan& plan) {
   const Tensor h_STR = multiply_down(x_TI, plan);
   if (h_STR.size(0) == 1) return h_STR[0];
-  const Tensor h_TR = at::empty_like(h_STR[0]);
-  LowRankDown call;
-  call.rows = static_cast<int>(x_TI.size(0));
-  call.factors = plan.down;
-  call.h_pitch = plan.down.ranks;
-  call.h_STR = h_STR.data_ptr<float>();
-  low_rank_sums(call, h_TR.data_ptr<float>(), stream_of(x_TI));
-  return h_TR;
+  return add_splits(x_TI, h_STR, plan);
+}
+
+/// What the second factors add, in the precision of x: [T, outputs].
+Tensor filled(Number number, const Tensor& h_TR, const LowRankPlan& plan, const Tensor& like,
+              int64_t outputs) {
+  Tensor out_TO = at::empty({h_TR.size(0), outputs}, like.options());
+  LowRankFill call;
+  call.h_TR = h_TR.const_data_ptr<float>();
+  call.h_pitch = plan.up.ranks;
+  call.rows = static_cast<int>(h_TR.size(0));
+  call.outputs = static_cast<int>(outputs);
+  call.factors = plan.up;
+  call.out_TO = out_TO.data_ptr();
+  low_rank_fill(number, call, stream_of(h_TR));
+  return out_TO;
 }
 
 /// Whether a pair of any slot fits the kernels: those of rows that take several adapters have no other form.
@@ -247,6 +272,58 @@ Tensor CudaDevice::add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matri
   return out_TO;
 }
 
+/// y = x W^T + h B^T of many rows: the addition is stored first, in the precision of x, and the product adds to it.
+/// Both written and read in 16 bits, it costs a quarter of a product's result in float32.
+Tensor CudaDevice::linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI,
+                                     const Tensor& bias_O) const {
+  const bool has_tiles = weight_OI.adapters->rows->tiles.defined();
+  const std::vector<PairRange> ranges = has_tiles ? std::vector<PairRange>() : ranges_of(weight_OI);
+  const Matrix base_OI = weight_OI.without_adapters();
+  if (!has_many_rows(x_TI) || !has_kernels(x_TI, ranges) || !is_whole(weight_OI.outputs()) ||
+      !is_plain_of(base_OI, x_TI))
+    return ReferenceDevice::linear_with_pairs(x_TI, weight_OI, bias_O);
+  LowRankPlan plan(ranges, Way::kForward);
+  const Tensor h_TR = summed_down(x_TI, plan);
+  const Tensor y_TO = filled(number_of(x_TI), h_TR, plan, x_TI, weight_OI.outputs());
+  const Tensor workspace = product_workspace(x_TI);
+  LinearCall call = product_call(y_TO, x_TI, base_OI, bias_O);
+  call.accumulates = true;
+  linear_.run(call, workspace.data_ptr(), stream_of(x_TI));
+  return y_TO;
+}
+
+/// dB += dy^T (s h) and dA += (s dh)^T x, of factors in the precision of x.
+void CudaDevice::add_factor_grads_(const std::vector<PairRange>& ranges, const Tensor& dy_TO,
+                                   const Tensor& x_TI, const Tensor& h_TR,
+                                   const Tensor& dh_TR) const {
+  int64_t column = 0;
+  for (const PairRange& range : ranges) {
+    const LowRankPair& pair = *range.pair;
+    const int64_t rank = pair.a.value.size(0), begin = std::exchange(column, column + rank);
+    if (!pair.a.grad.defined()) continue;
+    const auto scaled = [&](const Tensor& product_TR) {
+      return (product_TR.narrow(1, begin, rank) * pair.scale).to(x_TI.scalar_type());
+    };
+    add_linear_weight_grad_(range.of_b(pair.b.grad), range.of_matrix(dy_TO), scaled(h_TR));
+    add_linear_weight_grad_(pair.a.grad, scaled(dh_TR), x_TI);
+  }
+}
+
+Tensor CudaDevice::pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
+                                  const Tensor& x_TI) const {
+  const std::vector<PairRange> ranges = ranges_of(weight_OI);
+  const Matrix base_OI = weight_OI.without_adapters();
+  if (!has_many_rows(x_TI) || !has_kernels(x_TI, ranges) || !has_kernels(dy_TO, ranges) ||
+      dy_TO.scalar_type() != x_TI.scalar_type() || !is_plain_of(base_OI, x_TI))
+    return ReferenceDevice::pairs_backward(weight_OI, dy_TO, x_TI);
+  LowRankPlan forward(ranges, Way::kForward), back(ranges, Way::kBack);
+  const Tensor dh_TR = summed_down(dy_TO, back);
+  add_factor_grads_(ranges, dy_TO, x_TI, summed_down(x_TI, forward), dh_TR);
+  Tensor dx_TI = filled(number_of(x_TI), dh_TR, back, x_TI, x_TI.size(1));
+  at::addmm_out(dx_TI, dx_TI, dy_TO, base_OI.values);
+  return dx_TI;
+}
+
 void CudaDevice::add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
                                        const Matrix& weight_OI) const {
   const std::vector<PairRange> ranges = ranges_of(weight_OI);
@@ -258,27 +335,14 @@ void CudaDevice::add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
   multiply_up(number_of(dy_TO), dh_STR, plan, dx_TI, dx_TI);
 }
 
-/// dB += dy^T (s x A^T) and dA += (s dy B)^T x, of factors in the precision of x.
 void CudaDevice::add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& dy_TO,
                                         const Tensor& x_TI) const {
   const std::vector<PairRange> ranges = ranges_of(weight_OI);
-  const auto type = x_TI.scalar_type();
-  if (!has_kernels(x_TI, ranges) || !has_kernels(dy_TO, ranges) || dy_TO.scalar_type() != type)
+  if (!has_kernels(x_TI, ranges) || !has_kernels(dy_TO, ranges) ||
+      dy_TO.scalar_type() != x_TI.scalar_type())
     return ReferenceDevice::add_pairs_weight_grad_(weight_OI, dy_TO, x_TI);
-  const Tensor h_TR = low_rank_product(x_TI, ranges, Way::kForward);
-  const Tensor dh_TR = low_rank_product(dy_TO, ranges, Way::kBack);
-  int64_t column = 0;
-  for (const PairRange& range : ranges) {
-    const LowRankPair& pair = *range.pair;
-    const int64_t rank = pair.a.value.size(0);
-    const auto scaled = [&,
-                         begin = std::exchange(column, column + rank)](const Tensor& product_TR) {
-      return (product_TR.narrow(1, begin, rank) * pair.scale).to(type);
-    };
-    if (!pair.a.grad.defined()) continue;
-    add_linear_weight_grad_(range.of_b(pair.b.grad), range.of_matrix(dy_TO), scaled(h_TR));
-    add_linear_weight_grad_(pair.a.grad, scaled(dh_TR), x_TI);
-  }
+  LowRankPlan forward(ranges, Way::kForward), back(ranges, Way::kBack);
+  add_factor_grads_(ranges, dy_TO, x_TI, summed_down(x_TI, forward), summed_down(dy_TO, back));
 }
 
 }  // namespace slime::kernels::cuda

@@ -190,6 +190,7 @@ Linear::~Linear() = default;
 /// By the shape alone, so that it is the same in every process.
 Linear::Kernel Linear::ruling_kernel(const LinearCall& call) {
   if (!is_recorded_size(call.rows)) return Kernel::kLibrary;
+  if (call.accumulates) throw std::runtime_error("recorded products do not accumulate");
   return is_batch_product(call) ? Kernel::kBatch
          : is_skinny(call)      ? Kernel::kSkinny
                                 : Kernel::kLibrary;
@@ -249,14 +250,10 @@ std::unique_ptr<Linear::Plan> Linear::make_plan(const LinearCall& call,
 }
 
 Linear::Plan& Linear::plan_for(const LinearCall& call, void* workspace, cudaStream_t stream) {
-  const Shape shape{call.rows,
-                    call.inputs,
-                    call.outputs,
-                    call.number,
-                    call.float_result,
-                    call.bias_O != nullptr,
-                    call.processors_left,
-                    ruling_kernel(call)};
+  const Shape shape{
+      call.rows,          call.inputs,      call.outputs,           call.number,
+      call.float_result,  call.accumulates, call.bias_O != nullptr, call.processors_left,
+      ruling_kernel(call)};
   const auto found = plans_.find(shape);
   if (found != plans_.end()) return *found->second;
   std::vector<Candidate> candidates;
@@ -306,9 +303,9 @@ void Linear::run_library(const LinearCall& call, Plan& plan, const cublasLtMatmu
                                               sizeof(call.bias_O)),
                "cublasLtMatmulDescSetAttribute");
   }
-  const float one = 1, zero = 0;
+  const float one = 1, kept = call.accumulates ? 1 : 0;
   check_blas(cublasLtMatmul(handle_, plan.desc, &one, call.weight_OI, plan.weight, call.x_TI,
-                            plan.x, &zero, call.y_TO, plan.y, call.y_TO, plan.y, &algo, workspace,
+                            plan.x, &kept, call.y_TO, plan.y, call.y_TO, plan.y, &algo, workspace,
                             kWorkspaceBytes, stream),
              "cublasLtMatmul");
 }

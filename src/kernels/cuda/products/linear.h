@@ -45,9 +45,9 @@ class Linear final {
 
  private:
   enum class Kernel { kLibrary, kSkinny, kBatch };
-  /// rows, inputs, outputs, precision, float result, has bias, processors left, ruling kernel (which
+  /// rows, inputs, outputs, precision, float result, accumulates, has bias, processors left, ruling kernel (which
   /// depends on the alignment of pointers too).
-  using Shape = std::tuple<int64_t, int64_t, int64_t, Number, bool, bool, int, Kernel>;
+  using Shape = std::tuple<int64_t, int64_t, int64_t, Number, bool, bool, bool, int, Kernel>;
   struct Plan;       // descriptors of cuBLASLt for a shape, and the kernel
   struct Candidate;  // a kernel that can compute a shape
 

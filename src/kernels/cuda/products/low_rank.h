@@ -99,10 +99,22 @@ struct LowRankUp {
   bool is_out_float = true;  // else as x
 };
 
+/// What pairs add, by itself: out_TO = scale * h B^T, zero where there is no pair. Many rows; a product that adds to
+/// what it finds does the rest.
+struct LowRankFill {
+  const float* h_TR = nullptr;  // complete
+  int h_pitch = 0;
+  int rows = 0;
+  int outputs = 0;  // a multiple of kLowRankColumns
+  LowRankFactors factors;
+  void* out_TO = nullptr;  // as x
+};
+
 /// `number`: of x, 16 bits.
 void low_rank_down(Number number, const LowRankDown& call, Stream stream);
 /// The splits of each factor added in order, to one: for many rows, before their way up. May not be in place.
 void low_rank_sums(const LowRankDown& call, float* h_TR, Stream stream);
 void low_rank_up(Number number, const LowRankUp& call, Stream stream);
+void low_rank_fill(Number number, const LowRankFill& call, Stream stream);
 
 }  // namespace slime::kernels::cuda

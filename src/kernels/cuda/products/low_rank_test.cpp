@@ -93,6 +93,20 @@ class LowRank : public testing::TestWithParam<BlockExecutor::Options> {
     return out;
   }
 
+  /// What pairs add by itself; `h` of one split.
+  Tensor fill(const Tensor& h, int64_t outputs, const LowRankFactors& factors) {
+    const Tensor out = at::full({h.size(0), outputs}, NAN, at::kBFloat16);
+    LowRankFill call;
+    call.h_TR = h.data_ptr<float>();
+    call.h_pitch = static_cast<int>(h.size(1));
+    call.rows = static_cast<int>(h.size(0));
+    call.outputs = static_cast<int>(outputs);
+    call.factors = factors;
+    call.out_TO = out.data_ptr();
+    low_rank_fill(Number::kBFloat16, call, &executor_);
+    return out;
+  }
+
   /// y + scale (x A^T) B^T in float64, of factors that are rounded as the kernels do.
   Tensor expected(const Tensor& x, const Tensor& y) const {
     Tensor sum = y.to(at::kDouble);
@@ -227,6 +241,27 @@ TEST_P(LowRank, RowsThatTakeAdaptersOfTheirOwn) {
   for (int row = 0; row < kRows; ++row) {
     const Tensor& twin = row % 3 == 0 ? all : row % 3 == 1 ? others : y;
     EXPECT_TRUE(at::equal(out[row], twin[row])) << row;
+  }
+}
+
+/// More rows and, on the way back, more outputs than a thread block has.
+TEST_P(LowRank, IsStoredByItself) {
+  const Tensor x = at::randn({133, kInputs}).to(at::kBFloat16);
+  const Tensor dy = at::randn({133, kOutputs}).to(at::kBFloat16);
+  for (const bool is_back : {false, true}) {
+    LowRankFactors to_h = factors_down(is_back);
+    const Tensor& from = is_back ? dy : x;
+    const Tensor h = down(from, to_h).nan_to_num(0).sum(0);
+    LowRankFactors from_h = factors_up(is_back, to_h);
+    for (int i = 0; i < from_h.count; ++i) from_h.of[i].splits = 1;
+    const int64_t outputs = is_back ? kInputs : kOutputs + 8;  // the last ones are no pair's
+    const Tensor none = at::zeros({133, outputs});
+    const Tensor twin = is_back ? expected_back(from, none) : expected(from, none);
+    const Tensor made = fill(h, outputs, from_h);
+    EXPECT_LT(difference(made, twin), 1.0 / 256) << is_back;
+    if (!is_back) {
+      EXPECT_TRUE(made.narrow(1, kOutputs, 8).eq(0).all().item<bool>());
+    }
   }
 }
 

@@ -18,6 +18,7 @@ namespace slime::kernels::cuda {
 struct LinearCall {
   Number number = Number::kBFloat16;
   bool float_result = false;  // y is float32 whatever x is
+  bool accumulates = false;   // y += x W^T + b; of rows that are not recorded
   const void* x_TI = nullptr;
   const void* weight_OI = nullptr;
   const void* bias_O = nullptr;  // null: none
