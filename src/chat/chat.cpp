@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/replace_file.h"
+#include "core/safe_text.h"
 
 namespace slime::chat {
 namespace {
@@ -101,7 +102,7 @@ Chat::Chat(const ServerAddress& server, ChatOptions options, Conversation conver
       write_(std::move(write)) {}
 
 void Chat::say(std::string_view text) const {
-  std::fputs((harmless(text) + "\n").c_str(), stderr);  // messages of a server are among it
+  std::fputs((safe_text(text) + "\n").c_str(), stderr);  // messages of a server are among it
 }
 
 bool Chat::run(LineSource& lines) {
@@ -153,7 +154,7 @@ void Chat::do_command(std::string_view name, const std::string& rest) {
     write_(help_text());
   } else if (name == "/system") {
     if (rest.empty())
-      write_(harmless(conversation_.system().empty() ? "(none)" : conversation_.system()) + "\n");
+      write_(safe_text(conversation_.system().empty() ? "(none)" : conversation_.system()) + "\n");
     else
       conversation_.set_system(rest);
   } else if (name == "/reset") {
@@ -191,7 +192,7 @@ void Chat::do_command(std::string_view name, const std::string& rest) {
       const json::value* content = message.as_object().if_contains("content");
       write_(fmt::format(
           "{}: {}\n", std::string_view(message.at("role").as_string()),
-          harmless(content != nullptr && content->is_string() ? content->as_string() : "")));
+          safe_text(content != nullptr && content->is_string() ? content->as_string() : "")));
     }
   } else if (name == "/save") {
     save(rest);

@@ -138,12 +138,6 @@ TEST(ChatServer, AddressesAreToldFromFolders) {
   EXPECT_EQ(server_url("C:x"), "");
 }
 
-TEST(Screen, NoTerminalObeysWhatAModelWrites) {
-  EXPECT_EQ(harmless("a\x1b[2Jb\r\n\tc\x7f"), "a\\x1b[2Jb\\x0d\n\tc\\x7f");
-  EXPECT_EQ(harmless("\xc2\x9b"), "\\x9b") << "of eight bits";
-  EXPECT_EQ(harmless("\xc3\xa4\xff"), "\xc3\xa4\xef\xbf\xbd");
-}
-
 TEST(Screen, ProbabilitiesAreColoursAndNumbers) {
   EXPECT_EQ(painted_token("Paris", std::log(0.93), {}), "Paris(0.93)");
   const report::Terminal terminal{.is_live = true, .has_color = true, .has_unicode = true};
@@ -201,6 +195,19 @@ TEST(Screen, TokensThatEndWithinACharacterWaitForItsEnd) {
   };
   EXPECT_EQ(written({}, {.shows_probabilities = true}, {token("[195]"), token("[164]")}),
             "\xc3\xa4(1.00)\n");
+}
+
+TEST(Screen, NoTerminalObeysWhatAModelWrites) {
+  const std::string orders = R"(\u001b[2J\u009b2J)", shown = "\\x1b[2J\\x9b2J";
+  EXPECT_EQ(written({}, {}, {event("{\"content\": \"" + orders + "\"}")}), shown + "\n");
+  EXPECT_THAT(written({.is_live = true}, {.unfolds_thoughts = true},
+                      {event("{\"reasoning_content\": \"" + orders + "\"}")}),
+              HasSubstr(shown));
+  EXPECT_EQ(written({}, {},
+                    {event(R"({"tool_calls": [{"index": 0, "function": {"name": ")" + orders +
+                           R"(", "arguments": ")" + orders + "\"}}]}")}),
+            "-> " + shown + "(" + shown + ")\n");
+  EXPECT_EQ(painted_token("\xc2\x9b", 0, {}), "\\x9b(1.00)");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "text/unicode/unicode.h"
+#include "core/safe_text.h"
 
 namespace slime::chat {
 namespace {
@@ -42,30 +42,11 @@ std::size_t unfinished_bytes(std::string_view bytes) {
 
 }  // namespace
 
-std::string harmless(std::string_view text) {
-  const std::string valid = text::to_valid_utf8(text);
-  std::string shown;
-  shown.reserve(valid.size());
-  for (std::size_t i = 0; i < valid.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(valid[i]);
-    const bool is_c1 = byte == 0xC2 && i + 1 < valid.size() &&
-                       static_cast<unsigned char>(valid[i + 1]) < 0xA0;  // U+0080 to U+009F
-    if (is_c1) {
-      shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(valid[++i]));
-    } else if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F) {
-      shown += fmt::format("\\x{:02x}", byte);
-    } else {
-      shown += valid[i];
-    }
-  }
-  return shown;
-}
-
 std::string painted_token(std::string_view bytes, double log_prob,
                           const report::Terminal& terminal) {
   const double probability = std::exp(std::min(log_prob, 0.0));
   const int percent = static_cast<int>(std::lround(probability * 100));
-  const std::string text = harmless(bytes);
+  const std::string text = safe_text(bytes);
   if (!terminal.has_color) return fmt::format("{}({:.2f})", text, probability);
   const int color = probability >= 0.9   ? 32   // green
                     : probability >= 0.5 ? 36   // cyan
@@ -121,7 +102,7 @@ void Screen::add_thoughts(const AnswerPart& part) {
   }
   thoughts_end_ = now;
   if (!terminal_.is_live) return;  // a pipe has the answer alone
-  if (look_.unfolds_thoughts) return print(dim(harmless(part.thoughts)));
+  if (look_.unfolds_thoughts) return print(dim(safe_text(part.thoughts)));
   if (now - thoughts_drawn_ < kRedraw) return;
   thoughts_drawn_ = now;
   write_("\r\033[K" + dim(fmt::format("thinking, {:.1f} s", seconds(now - thoughts_begin_))));
@@ -167,18 +148,18 @@ void Screen::add(const AnswerPart& part, const Answer& answer) {
   at_ = At::kContent;
   undecided_ += text;
   const std::size_t rest = unfinished_bytes(undecided_);
-  print(harmless(std::string_view(undecided_).substr(0, undecided_.size() - rest)));
+  print(safe_text(std::string_view(undecided_).substr(0, undecided_.size() - rest)));
   undecided_.erase(0, undecided_.size() - rest);
 }
 
 void Screen::end(const Answer& answer, bool is_stopped) {
   end_thoughts(answer);
-  if (!undecided_.empty()) print(harmless(undecided_));
+  if (!undecided_.empty()) print(safe_text(undecided_));
   undecided_.clear();
   for (const ToolCall& call : answer.calls) {
     if (!is_at_line_begin_) print("\n");
     const std::string line =
-        fmt::format("-> {}({})", harmless(call.name), harmless(call.arguments));
+        fmt::format("-> {}({})", safe_text(call.name), safe_text(call.arguments));
     print((terminal_.has_color ? fmt::format("\033[35m{}\033[0m", line) : line) + "\n");
   }
   if (!is_at_line_begin_) print("\n");
@@ -193,8 +174,8 @@ void Screen::end(const Answer& answer, bool is_stopped) {
 }
 
 void Screen::show_thoughts(const Answer& answer) {
-  print(
-      dim(answer.thoughts.empty() ? "the last answer has no thoughts" : harmless(answer.thoughts)));
+  print(dim(answer.thoughts.empty() ? "the last answer has no thoughts"
+                                    : safe_text(answer.thoughts)));
   if (!is_at_line_begin_ || answer.thoughts.empty() || !answer.thoughts.ends_with('\n'))
     print("\n");
 }

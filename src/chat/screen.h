@@ -19,9 +19,6 @@
 
 namespace slime::chat {
 
-/// Any bytes as text that a terminal cannot take for orders: line feeds and tabs stay.
-std::string harmless(std::string_view text);
-
 /// A token with its probability: in colour from red (unlikely) to green, and as a number behind it.
 std::string painted_token(std::string_view bytes, double log_prob,
                           const report::Terminal& terminal);

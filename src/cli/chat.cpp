@@ -24,6 +24,7 @@
 #include "core/error.h"
 #include "core/folder_name.h"
 #include "core/json.h"
+#include "core/safe_text.h"
 #include "hub/settings.h"
 #include "report/terminal.h"
 #include "text/unicode/unicode.h"
@@ -169,14 +170,13 @@ int chat(std::span<const std::string> arguments) {
   const chat::ServerAddress server = open_server(options, local);
   const auto model = chat::first_model(server);
   if (!model)
-    throw ConfigError(fmt::format("{}: {}", server.url, chat::harmless(model.error().message)));
+    throw ConfigError(fmt::format("{}: {}", server.url, safe_text(model.error().message)));
   how.model = *model;
   if (is_typed) {
     const std::string what = local ? fmt::format("{}, after {:.1f} s", local->description(),
                                                  seconds_between(begin, clock.now()))
                                    : "at " + server.url;
-    fmt::print(stderr, "{} ({}); /help lists commands, Ctrl-D ends\n", chat::harmless(*model),
-               what);
+    fmt::print(stderr, "{} ({}); /help lists commands, Ctrl-D ends\n", safe_text(*model), what);
   }
 
   chat::Screen screen(report::detect_terminal(), write_out);

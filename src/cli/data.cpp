@@ -15,6 +15,7 @@
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/safe_text.h"
 #include "report/shown_tokens.h"
 #include "report/terminal.h"
 #include "setup/prompts.h"
@@ -22,8 +23,6 @@
 
 namespace slime::cli {
 namespace {
-
-using report::safe_text;
 
 /// One row as it is shown.
 struct ShownRow {
@@ -96,14 +95,14 @@ void print_lengths(const char* what, std::vector<int64_t> counts) {
 
 void print_view(const buffer::Dataset& dataset, const View& view, bool has_color, bool trains) {
   fmt::print("{:<12}{}\n", "rows", dataset.size());
-  if (!dataset.schema().empty()) fmt::print("{:<12}{}\n", "read as", dataset.schema());
+  if (!dataset.schema().empty()) fmt::print("{:<12}{}\n", "read as", safe_text(dataset.schema()));
   print_lengths("tokens", view.tokens);
   print_lengths("trained", view.trained);
   if (dataset.num_too_long() > 0)
     fmt::print("{:<12}{} prompts longer than --rollout-max-prompt-len\n", "left out",
                dataset.num_too_long());
   if (!dataset.left_out().empty())
-    fmt::print("{:<12}{}\n", "left out", buffer::words_of_left_out(dataset.left_out()));
+    fmt::print("{:<12}{}\n", "left out", safe_text(buffer::words_of_left_out(dataset.left_out())));
   if (trains)
     fmt::print("{:<12}{}\n", "shown",
                has_color ? "what is trained in green; neighbouring tokens differ in brightness"

@@ -1,6 +1,7 @@
 #include "cli/dump.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/own_command.h"
+#include "core/safe_text.h"
 #include "core/shell_word.h"
 #include "plugin/rollout_dump.h"
 #include "report/branch_files.h"
@@ -70,10 +72,14 @@ fs::path find_rollout(const fs::path& run_dir, int64_t rollout) {
       run_dir.string(), rollout, ranges_of(rollouts_there(run_dir))));
 }
 
-/// The lines as they are.
-void print_lines(const fs::path& path, std::ostream& out) {
+/// The lines as they are; on a terminal with what it would obey escaped, which means the same in JSON.
+void print_lines(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
-  out << file.rdbuf();
+  if (::isatty(STDOUT_FILENO) == 0) {
+    std::cout << file.rdbuf();
+    return;
+  }
+  for (std::string line; std::getline(file, line);) std::cout << safe_json(line) << "\n";
 }
 
 fs::path lines_of(const fs::path& path) {
@@ -172,7 +178,7 @@ int dump(std::span<const std::string> arguments) {
   } else if (!out.empty()) {
     write_file(lines, out, *rollout);
   } else {
-    print_lines(lines, std::cout);
+    print_lines(lines);
   }
   return 0;
 }

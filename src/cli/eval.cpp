@@ -14,7 +14,9 @@
 #include "config/validate.h"
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/json_lines.h"
 #include "core/program_version.h"
+#include "core/safe_text.h"
 #include "evaluate/comparison.h"
 #include "evaluate/evaluate.h"
 #include "setup/run_devices.h"
@@ -31,9 +33,9 @@ int compare(const EvalOptions& options) {
   for (const std::string& name : evaluate::unpaired_sets(first, second, differences))
     fmt::print(stderr, "slime eval: {} is left out: no prompt of it is in both results\n", name);
   if (options.as_json)
-    fmt::print("{}\n", json_text(json::object{{"first", options.compare[0]},
-                                              {"second", options.compare[1]},
-                                              {"sets", evaluate::to_json(differences)}}));
+    write_json_line(json::object{{"first", options.compare[0]},
+                                 {"second", options.compare[1]},
+                                 {"sets", evaluate::to_json(differences)}});
   else
     fmt::print("{}", evaluate::table_of(differences));
   return 0;
@@ -111,7 +113,7 @@ int eval(std::span<const std::string> arguments) {
       .say =
           [&line](const std::string& sentence) {
             line.end();
-            fmt::print(stderr, "slime eval: {}\n", sentence);
+            fmt::print(stderr, "slime eval: {}\n", safe_text(sentence));
           },
       .on_progress = [&line](int64_t prompts, int64_t of,
                              int64_t tokens) { line.show(prompts, of, tokens); }};
@@ -139,11 +141,11 @@ int eval(std::span<const std::string> arguments) {
   json::array sets;
   for (const evaluate::SetResult& set : result.sets) sets.push_back(evaluate::to_json(set));
   const double seconds = std::chrono::duration<double>(steady_clock::now() - begin).count();
-  fmt::print("{}\n", json_text(json::object{{"model", options.model},
-                                            {"program", program_version()},
-                                            {"settings", result.settings},
-                                            {"seconds", seconds},
-                                            {"sets", std::move(sets)}}));
+  write_json_line(json::object{{"model", options.model},
+                               {"program", program_version()},
+                               {"settings", result.settings},
+                               {"seconds", seconds},
+                               {"sets", std::move(sets)}});
   return exit_code;
 }
 

@@ -15,6 +15,7 @@
 #include "cli/by_name.h"
 #include "cli/options.h"
 #include "core/error.h"
+#include "core/safe_text.h"
 #include "model/adapter_files.h"
 #include "model/config.h"
 #include "model/model_files.h"
@@ -34,7 +35,7 @@ int64_t count(const StoredTensor& tensor) {
 }
 
 void print_tensor(const std::string& name, const StoredTensor& tensor) {
-  fmt::print("  {:<56} {:<5} [{}]\n", name, model::safetensors_dtype(tensor.dtype),
+  fmt::print("  {:<56} {:<5} [{}]\n", safe_text(name), model::safetensors_dtype(tensor.dtype),
              fmt::join(tensor.shape, ", "));
 }
 
@@ -106,7 +107,8 @@ void print_network(model::Network& network) {
 
 int inspect_file(const std::string& path, bool lists_tensors) {
   const model::SafetensorsFile file(path);
-  for (const auto& [key, value] : file.metadata()) fmt::print("metadata    {} = {}\n", key, value);
+  for (const auto& [key, value] : file.metadata())
+    fmt::print("metadata    {} = {}\n", safe_text(key), safe_text(value));
   print_totals(file.tensors());
   if (lists_tensors) {
     for (const auto& [name, tensor] : file.tensors()) print_tensor(name, tensor);
@@ -147,7 +149,7 @@ int inspect_directory(const std::string& path, bool lists_tensors) {
     return 0;
   }
   fmt::print("problems\n");
-  for (const std::string& problem : problems) fmt::print("  {}\n", problem);
+  for (const std::string& problem : problems) fmt::print("  {}\n", safe_text(problem));
   return 1;
 }
 

@@ -12,6 +12,7 @@
 #include "config/secrets.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/safe_text.h"
 
 namespace slime::cli {
 namespace {
@@ -35,7 +36,7 @@ int exit_code_of(CommandFn command, std::span<const std::string> arguments) {
 
 /// Not fmt::print, which throws when standard error is gone too.
 void print_error(std::string_view name, const std::exception& error) {
-  std::fputs(fmt::format("{}: {}\n", name, error.what()).c_str(), stderr);
+  std::fputs(fmt::format("{}: {}\n", name, safe_text(error.what())).c_str(), stderr);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/serving.h"
 #include "core/error.h"
+#include "core/safe_text.h"
 #include "gateway/gateway.h"
 
 namespace slime::cli {
@@ -275,8 +276,9 @@ int router(std::span<const std::string> arguments) {
 
   const sigset_t stop_signals = block_stop_signals();
   raise_descriptor_limit();
-  gateway::Gateway gateway(
-      config, [](const std::string& line) { print_to(stderr, "slime router: " + line + "\n"); });
+  gateway::Gateway gateway(config, [](const std::string& line) {
+    print_to(stderr, "slime router: " + safe_text(line) + "\n");
+  });
   for (const gateway::WorkerAddress& address : addresses) {
     const auto added = gateway.workers().add(address);
     if (!added) throw ConfigError("--worker-urls: " + added.error().message);

@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/json_lines.h"
 #include "report/run_list.h"
 #include "report/terminal.h"
 
@@ -37,7 +38,7 @@ int runs(std::span<const std::string> arguments) {
   std::vector<report::ListedRun> listed = report::list_runs(folder);
   report::sort_runs(listed, key);
   if (as_json) {
-    fmt::print("{}\n", json_text(report::to_json(listed)));
+    write_json_line(report::to_json(listed));
     return 0;
   }
   if (listed.empty()) {

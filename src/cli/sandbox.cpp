@@ -20,6 +20,7 @@
 #include "core/bounded_queue.h"
 #include "core/error.h"
 #include "core/json_lines.h"
+#include "core/safe_text.h"
 #include "sandbox/program.h"
 #include "sandbox/service.h"
 
@@ -42,19 +43,9 @@ std::string bytes_of_file(const std::string& name) {
   return bytes_of(file);
 }
 
-/// On a terminal what the program writes must not steer it.
-std::string harmless(const std::string& text, int descriptor) {
-  if (::isatty(descriptor) == 0) return text;
-  std::string out;
-  for (const char byte : text) {
-    const auto code = static_cast<unsigned char>(byte);
-    if ((code < 0x20 && byte != '\n' && byte != '\t') || code == 0x7F) {
-      out += {'^', static_cast<char>(code ^ 0x40)};
-    } else {
-      out += byte;
-    }
-  }
-  return out;
+/// What a program wrote: as it is in a pipe, safe on a terminal.
+std::string shown(const std::string& text, int descriptor) {
+  return ::isatty(descriptor) == 0 ? text : safe_text(text);
 }
 
 int exit_code_of(const sandbox::Outcome& outcome) {
@@ -80,9 +71,9 @@ int run_once(const sandbox::SandboxConfig& config, const sandbox::Program& progr
     write_json_line(line);
     return 0;
   }
-  std::fputs(harmless(outcome.run.output, STDOUT_FILENO).c_str(), stdout);
+  std::fputs(shown(outcome.run.output, STDOUT_FILENO).c_str(), stdout);
   require_written();
-  std::fputs(harmless(outcome.run.error, STDERR_FILENO).c_str(), stderr);
+  std::fputs(shown(outcome.run.error, STDERR_FILENO).c_str(), stderr);
   if (!outcome.run.reason.empty()) {
     std::fputs(fmt::format("slime sandbox: {}{}\n",
                            outcome.is_built() ? "" : "the compiler: ", outcome.run.reason)

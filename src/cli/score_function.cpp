@@ -1,14 +1,17 @@
 #include "cli/score_function.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
 #include <future>
 #include <iostream>
+#include <iterator>
 #include <utility>
 
 #include "config/parse_flags.h"
+#include "core/safe_text.h"
 #include "plugin/reward.h"
 
 namespace slime::cli {
@@ -31,12 +34,13 @@ json::object arguments_of(const ScoreFunctionConfig& config) {
   return arguments;
 }
 
-/// What functions printed, as it stands in the logs of their host.
+/// What functions printed, as it stands in the logs of their host; on a terminal safe, for they print responses.
 void show_output(const fs::path& logs) {
   std::error_code is_gone;
   for (const fs::directory_entry& entry : fs::directory_iterator(logs, is_gone)) {
     std::ifstream file(entry.path(), std::ios::binary);
-    if (file.peek() != std::ifstream::traits_type::eof()) std::cerr << file.rdbuf() << std::flush;
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::cerr << (::isatty(STDERR_FILENO) == 0 ? text : safe_text(text)) << std::flush;
   }
 }
 
@@ -57,7 +61,8 @@ ScoreFunction::ScoreFunction(ScoreFunctionConfig config)
   hosts_->tell_by([this](const std::string& text) {
     // The log is shown at the end, and is gone then.
     const bool is_of_log = text.find(logs_.path().string()) != std::string::npos;
-    if (config_.shows_what_it_says && !is_of_log) std::fputs((text + "\n").c_str(), stderr);
+    if (config_.shows_what_it_says && !is_of_log)
+      std::fputs((safe_text(text) + "\n").c_str(), stderr);
   });
 }
 

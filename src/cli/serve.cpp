@@ -27,6 +27,7 @@
 #include "core/divide_up.h"
 #include "core/error.h"
 #include "core/folder_name.h"
+#include "core/safe_text.h"
 #include "core/temporary_folder.h"
 #include "engine/cache_shape.h"
 #include "engine/chat/chat_model.h"
@@ -99,7 +100,7 @@ std::unique_ptr<roles::EngineRanks> start_ranks(const ServeOptions& options,
   roles::check_engine_ranks(model, options.tp_size, "--tp-size");
   const auto on_lost = [&logs](const std::string& why) {
     logs.remove();
-    std::fputs(("slime serve: " + why + "\n").c_str(), stderr);
+    std::fputs(("slime serve: " + safe_text(why) + "\n").c_str(), stderr);
     std::_Exit(1);
   };
   constexpr auto kDeadline = std::chrono::minutes(10);

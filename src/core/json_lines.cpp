@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/safe_text.h"
 
 namespace slime {
 
@@ -64,7 +65,7 @@ FieldReader JsonLines::fields(const json::object& object) const {
 }
 
 void write_json_line(const json::value& value) {
-  std::string line = json_text(value);
+  std::string line = safe_json(json_text(value));
   line += '\n';
   if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) {
     throw std::system_error(errno, std::generic_category(), "standard output cannot be written");

@@ -52,6 +52,7 @@ class JsonLines final {
 };
 
 /// One line to standard output, flushed: a reader at the other end of a pipe sees it at once.
+/// Safe on a terminal (core/safe_text.h).
 /// Throws std::system_error when it cannot be written (full disk, closed pipe).
 void write_json_line(const json::value& value);
 

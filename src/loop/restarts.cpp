@@ -9,6 +9,7 @@
 
 #include "cluster/local_process.h"
 #include "cluster/workers.h"
+#include "core/safe_text.h"
 #include "loop/carried_state.h"
 #include "loop/station_steps.h"
 #include "loop/stations.h"
@@ -25,7 +26,7 @@ constexpr int64_t kMostDoublings = 6;  // 16 seconds
 /// What is above the display, or before there is one.
 void tell(const Stations* run, const std::string& line) {
   if (run != nullptr && run->records.recorder) return run->recorder().message(line);
-  std::fputs((line + "\n").c_str(), stderr);
+  std::fputs((safe_text(line) + "\n").c_str(), stderr);
 }
 
 }  // namespace

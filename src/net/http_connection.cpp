@@ -12,6 +12,7 @@
 #include <cstdio>
 
 #include "core/error.h"
+#include "core/safe_text.h"
 #include "net/cross_origin.h"
 
 namespace slime::net {
@@ -261,8 +262,8 @@ Task<void> HttpConnection::call_handler(const HttpHandler& handler) {
     failure = error_response(400, error.what());
   } catch (const std::exception& error) {
     // Not fmt::print: that throws when standard error is gone.
-    std::fputs(fmt::format("{} {}: {}\n", request.method, request.path, error.what()).c_str(),
-               stderr);
+    const std::string line = fmt::format("{} {}: {}\n", request.method, request.path, error.what());
+    std::fputs(safe_text(line).c_str(), stderr);
     failure = error_response(500, "internal error");
   }
   stop_watching();

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "core/interrupt.h"
+#include "core/safe_text.h"
 
 namespace slime::report {
 namespace {
@@ -103,12 +104,13 @@ void Progress::evaluated(std::string_view name, double value) {
 }
 
 void Progress::message(std::string_view line) {
+  const std::string safe = safe_text(line);
   const std::lock_guard lock(mutex_);
   if (terminal_.is_live && display_.joinable()) {
-    messages_.append(line).append("\n");
+    messages_.append(safe).append("\n");
     changed_.notify_all();
   } else {
-    print_line(line);
+    print_line(safe);
   }
 }
 

@@ -68,7 +68,7 @@ class Progress final {
   /// name.
   void evaluated(std::string_view name, double value);
 
-  /// A line above the display, or in the log.
+  /// A line above the display, or in the log, made safe to print: it may quote a sample.
   void message(std::string_view line);
 
   /// Ends the display with a table. Rows with the share of each phase in the run's time are added.

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "core/safe_text.h"
 #include "report/run_list.h"
 #include "report/terminal.h"
 
@@ -105,7 +106,8 @@ class Table {
   /// `first`: before its name; `other`: before lines below it.
   void add(const ListedBranch& branch, const std::string& name, const std::string& first,
            const std::string& other) {
-    const std::string label = first + name + (branch.is_active && has_branches_ ? " *" : "");
+    const std::string label =
+        first + safe_text(name) + (branch.is_active && has_branches_ ? " *" : "");
     const std::string step = branch.num_steps > 0
                                  ? fmt::format("{}/{}", branch.last_step + 1, branch.num_steps)
                                  : fmt::format("{}", branch.last_step + 1);
@@ -119,7 +121,7 @@ class Table {
     if (branch.name == kMainBranch) add_columns(branch);
     text_ += "\n";
     if (!branch.why.empty())
-      text_ += clip_to_width(other + "    why: " + branch.why, width_) + "\n";
+      text_ += clip_to_width(other + "    why: " + safe_text(branch.why), width_) + "\n";
     add_differences(branch, other);
     for (std::size_t i = 0; i < branch.children.size(); ++i) {
       const bool is_last = i + 1 == branch.children.size();
@@ -145,7 +147,7 @@ class Table {
   void add_columns(const ListedBranch& branch) {
     for (const Column& column : columns_) {
       const json::value* value = branch.flags.if_contains(column.flag);
-      const std::string text = value == nullptr ? "-" : setting_text(value);
+      const std::string text = value == nullptr ? "-" : safe_text(setting_text(value));
       text_ += " " + text +
                std::string(
                    static_cast<std::size_t>(std::max(0, column.width - display_width(text))), ' ');
@@ -176,7 +178,7 @@ class Table {
     if (branch.name == kMainBranch)
       std::erase_if(changes, [this](const std::string& change) { return has_column(change); });
     for (std::size_t i = 0; i < changes.size(); ++i) {
-      const std::string& change = changes[i];
+      const std::string change = safe_text(changes[i]);
       const std::string more = fmt::format(", and {} more", changes.size() - i);
       const auto room = [&] {  // the last line says how many more there are
         return width_ - display_width(begin) - (lines + 1 == kMostLines ? 14 : 0);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/reward_number.h"
+#include "core/safe_text.h"
 
 namespace slime::report {
 namespace {
@@ -12,15 +13,8 @@ std::string shown(std::string_view text) {
   constexpr std::string_view kIndent = "    ";
   std::string out(kIndent);
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      out += "\n";
-      out += kIndent;
-    } else if ((byte < 0x20 && c != '\t') || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
+    out += c;
+    if (c == '\n') out += kIndent;
   }
   return out + "\n";
 }
@@ -68,7 +62,7 @@ std::string plain_text(const Group& group, const std::string& reward_key) {
     if (!sample.failure.empty()) text += shown("why: " + sample.failure);
     text += shown(sample.response) + "\n";
   }
-  return text;
+  return safe_text(text);
 }
 
 }  // namespace slime::report

@@ -18,8 +18,7 @@
 
 namespace slime::report {
 
-/// Texts stand behind four spaces. What a terminal would obey (escapes and other control characters)
-/// is shown as "\x1b". `reward_key`: the number of a reward record that trains; empty: its "score".
+/// Texts stand behind four spaces; all of it is safe to print (core/safe_text.h). `reward_key`: the number of a reward record that trains; empty: its "score".
 std::string plain_text(const Group& group, const std::string& reward_key);
 
 }  // namespace slime::report

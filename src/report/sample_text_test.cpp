@@ -60,5 +60,18 @@ TEST(SampleText, AResponseCannotSpeakToTheTerminal) {
   EXPECT_THAT(plain_text(group, ""), HasSubstr("    \\x1b[2J\ta\\x0d\xc3\xa9\n"));
 }
 
+TEST(SampleText, NoFieldOfASampleSpeaksToTheTerminal) {
+  const std::string order =
+      "\xc2\x9b"
+      "2J";
+  Group group{.ordinal = 1, .samples = {answered(1, order.c_str(), json::object{{"why", order}})}};
+  group.samples[0].prompt = group.samples[0].failure = order;
+  group.samples[0].label = order;
+  const std::string text = plain_text(group, "");
+  EXPECT_THAT(text, Not(HasSubstr("\xc2")));
+  EXPECT_THAT(text, HasSubstr("label \"\\x9b2J\""));
+  EXPECT_THAT(text, HasSubstr("    \\x9b2J\n"));
+}
+
 }  // namespace
 }  // namespace slime::report

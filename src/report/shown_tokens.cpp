@@ -1,6 +1,6 @@
 #include "report/shown_tokens.h"
 
-#include <fmt/format.h>
+#include "core/safe_text.h"
 
 namespace slime::report {
 namespace {
@@ -25,23 +25,6 @@ std::size_t unfinished_bytes(std::string_view text) {
 }
 
 }  // namespace
-
-std::string safe_text(std::string_view text) {
-  std::string safe;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() &&
-                       static_cast<unsigned char>(text[i + 1]) < 0xa0;  // control in two bytes
-    if (is_c1) {
-      safe += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[++i]));
-    } else if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) {
-      safe += fmt::format("\\x{:02x}", byte);
-    } else {
-      safe += static_cast<char>(byte);
-    }
-  }
-  return safe;
-}
 
 std::string shown_tokens(std::span<const TokenId> ids, std::span<const uint8_t> mask,
                          const text::Tokenizer& tokenizer, bool has_color) {

@@ -18,7 +18,4 @@ namespace slime::report {
 std::string shown_tokens(std::span<const TokenId> ids, std::span<const uint8_t> mask,
                          const text::Tokenizer& tokenizer, bool has_color);
 
-/// Text of others, safe to print: control characters but line ends and tabs are escaped.
-std::string safe_text(std::string_view text);
-
 }  // namespace slime::report

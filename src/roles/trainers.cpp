@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "core/error.h"
+#include "core/safe_text.h"
 
 namespace slime::roles {
 
@@ -50,7 +51,7 @@ std::filesystem::path NoTrainers::save(const train::CheckpointConfig&, int64_t,
 }
 
 void end_run(const std::string& message) {
-  std::fputs(fmt::format("\nslime train: {}\n", message).c_str(), stderr);
+  std::fputs(fmt::format("\nslime train: {}\n", safe_text(message)).c_str(), stderr);
   std::fflush(nullptr);
   ::_exit(1);
 }

@@ -12,6 +12,7 @@
 #include "cluster/worker_link.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/safe_text.h"
 #include "kernels/gpu/gpu.h"
 #include "model/placement.h"
 #include "plugin/trainer_functions.h"
@@ -34,7 +35,7 @@ namespace {
 constexpr int kDataDescriptor = 4;  // where cluster/local_process.h puts it
 
 void say(const std::string& line) {
-  fmt::print(stderr, "{}\n", line);
+  fmt::print(stderr, "{}\n", safe_text(line));
   std::fflush(stderr);
 }
 

@@ -9,6 +9,7 @@
 #include "config/parse_flags.h"
 #include "core/calendar.h"
 #include "core/error.h"
+#include "core/safe_text.h"
 #include "kernels/gpu/gpu.h"
 #include "model/placement.h"
 #include "roles/run_start.h"
@@ -256,7 +257,7 @@ void Service::do_request(Model& model, const AcceptedRequest& request, const Mod
         request.route == "optim_step" && model.unsaved_seconds >= service_.state_seconds;
     if (is_due || request.route == "load_weights") save_state(model);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "slime tinker: {}: {}\n", model.id, error.what());
+    fmt::print(stderr, "slime tinker: {}: {}\n", model.id, safe_text(error.what()));
     futures_.fail(request.future, error.what(), Blame::kServer);
   }
 }

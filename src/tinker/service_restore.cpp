@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/safe_text.h"
 #include "model/adapter_files.h"
 #include "tinker/service.h"
 
@@ -97,7 +98,8 @@ void Service::restore_model(const std::string& id, const json::object& record) {
       const std::lock_guard lock(mutex_);
       at->trained = std::move(made);
     } catch (const std::exception& error) {
-      fmt::print(stderr, "slime tinker: {} cannot be restored: {}\n", at->id, error.what());
+      fmt::print(stderr, "slime tinker: {} cannot be restored: {}\n", at->id,
+                 safe_text(error.what()));
       futures_.fail(created, error.what(), Blame::kServer);
       const std::lock_guard lock(mutex_);
       drop_requests(*at, error.what(), Blame::kServer);

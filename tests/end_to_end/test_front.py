@@ -43,6 +43,16 @@ def in_terminal(width, *words, **variables):
     return shown.decode()
 
 
+def test_no_terminal_obeys_what_stands_in_rollout_files(tmp_path):
+    (tmp_path / "rollouts").mkdir()
+    (tmp_path / "run.json").write_text("{}")
+    line = '{"response": "\x9b2J\x7f\u20ac"}\n'
+    (tmp_path / "rollouts/step_000000.jsonl").write_text(line)
+    shown = in_terminal(80, "dump", str(tmp_path), "0")
+    assert json.loads(shown) == json.loads(line) and "\x9b" not in shown and "\x7f" not in shown, ascii(shown)
+    assert run("dump", str(tmp_path), "0").stdout == line, "a pipe has the bytes of the file"
+
+
 def test_alone_it_says_what_to_begin_with():
     said = run()
     assert said.returncode == 0
