@@ -117,6 +117,11 @@ Expected<ServedAdapters::Handle> ServedAdapters::put(
 
 Expected<ServedAdapters::Handle> ServedAdapters::take(
     std::shared_ptr<LoadedAdapter> loaded, const std::shared_ptr<model::AdapterTensors>& tensors) {
+  try {
+    network_.adapters()->check_fits(*tensors);
+  } catch (const ConfigError& error) {
+    return failure(error.what());
+  }
   if (!make_room(loaded->name)) {
     return failure(
         fmt::format("{} adapters are loaded, and each is pinned or in use: unload one, or "

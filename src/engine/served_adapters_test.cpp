@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/error.h"
+#include "model/adapter_files.h"
 #include "model/golden_models_for_tests.h"
 
 namespace slime::engine {
@@ -63,6 +65,70 @@ TEST_F(ServedAdaptersTest, WholeModulesAreRefusedByName) {
       "a", std::string(SLIME_SOURCE_DIR) + "/tests/fixtures/lora/llama/saved_norm", false, false);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, ::testing::HasSubstr("input_layernorm.weight"));
+}
+
+/// A GPU whose kernels take no pair of this rank.
+class TablesWithoutARank final : public kernels::AdapterTables {
+ public:
+  explicit TablesWithoutARank(int64_t rank) : rank_(rank) {}
+  void check_pairs(const std::vector<const kernels::LowRankPair*>& pairs) const override {
+    for (const kernels::LowRankPair* pair : pairs)
+      if (pair->a.value.size(0) == rank_) throw ConfigError("no kernel for this rank");
+  }
+  bool place_pairs(kernels::MatrixAdapters& /*adapters*/) const override {
+    ++num_places;
+    return false;
+  }
+  mutable int num_places = 0;
+
+ private:
+  int64_t rank_;
+};
+
+TEST_F(ServedAdaptersTest, WhatAGpuCannotMultiplyIsRefusedBeforeAnythingChanges) {
+  ServedAdapters adapters(*network_, 1);
+  const TablesWithoutARank tables(8);
+  network_->set_adapters(
+      std::make_shared<model::Adapters>(*network_, /*num_slots=*/2, /*tables=*/&tables));
+  ASSERT_TRUE(adapters.load("fits", folder("patterns"), false, false));
+  const ServedAdapters::Handle before = adapters.find("fits");
+  const int places = tables.num_places;
+  const int64_t changes = network_->adapters()->num_changes();
+  int num_pauses = 0;
+  adapters.run_between_steps([&](const std::function<void()>& body) {
+    ++num_pauses;
+    body();
+    return true;
+  });
+  for (const char* name : {"fits", "other"}) {  // in the place of one, and where one would go
+    const auto refused = adapters.load(name, folder("qv_r8"), false, /*replaces=*/true);
+    ASSERT_FALSE(refused) << name;
+    EXPECT_EQ(refused.error().message, "no kernel for this rank");
+  }
+  EXPECT_EQ(adapters.find("fits"), before);
+  EXPECT_EQ(adapters.names(), "fits");
+  EXPECT_EQ(num_pauses, 0) << "the engine does not stand still for it";
+  EXPECT_EQ(tables.num_places, places);
+  EXPECT_EQ(network_->adapters()->num_changes(), changes);
+  EXPECT_EQ(network_->adapters()->at(1 - before->slot), nullptr);
+}
+
+TEST_F(ServedAdaptersTest, ASlotKeepsItsAdapterWhereAnotherDoesNotFit) {
+  const TablesWithoutARank tables(8);
+  model::Adapters adapters(*network_, /*num_slots=*/2, /*tables=*/&tables);
+  const auto tensors = [&](const char* name) {
+    const model::AdapterFile file(folder(name), network_->config());
+    auto made = std::make_shared<model::AdapterTensors>(network_->config(), network_->weights(),
+                                                        file.form(), comm::Mesh::single());
+    file.read_into(*made);
+    return made;
+  };
+  const auto fits = tensors("patterns");
+  adapters.put(0, fits);
+  const int places = tables.num_places;
+  EXPECT_THROW(adapters.put(0, tensors("qv_r8")), ConfigError);
+  EXPECT_EQ(adapters.at(0), fits);
+  EXPECT_EQ(tables.num_places, places);
 }
 
 }  // namespace

@@ -81,8 +81,11 @@ class AdapterTables {
  public:
   virtual ~AdapterTables() = default;
 
-  /// Brings them there. True: they need more room than before, so that recorded passes have to be recorded again.
-  /// Throws ConfigError for pairs that it cannot multiply.
+  /// Throws ConfigError where it cannot multiply these pairs of one adapter beside one matrix.
+  virtual void check_pairs(const std::vector<const LowRankPair*>& pairs) const = 0;
+
+  /// Brings them there, of adapters that were checked. True: they need more room than before, so that recorded
+  /// passes have to be recorded again.
   virtual bool place_pairs(MatrixAdapters& adapters) const = 0;
 };
 

@@ -13,15 +13,27 @@
 
 namespace slime::model {
 
+namespace {
+
+/// Of several slots on a GPU.
+const kernels::AdapterTables* tables_of(Network& network, int64_t num_slots) {
+  if (num_slots == 1) return nullptr;
+  return dynamic_cast<const kernels::AdapterTables*>(
+      &kernels::kernels_for(network.weights().flat()));
+}
+
+}  // namespace
+
 Adapters::Adapters(Network& network, int64_t num_slots)
-    : network_(network), slots_(static_cast<size_t>(num_slots)) {
+    : Adapters(network, num_slots, tables_of(network, num_slots)) {}
+
+Adapters::Adapters(Network& network, int64_t num_slots, const kernels::AdapterTables* tables)
+    : network_(network), tables_(tables), slots_(static_cast<size_t>(num_slots)) {
   const Weights& base = network.weights();
   if (!kernels::kernels_for(base.flat()).has_adapters())
     throw ConfigError("this device has no products with adapters: use --device cpu or cuda");
   if (num_slots > 1 && !base.flat().is_cpu() && base.flat().element_size() != 2)
     throw ConfigError("several adapters on a GPU need a model in bfloat16 or float16");
-  if (num_slots > 1)
-    tables_ = dynamic_cast<const kernels::AdapterTables*>(&kernels::kernels_for(base.flat()));
   for (const Weights::Parameter& parameter : base.parameters()) {
     of_parameter_.push_back(std::make_unique<kernels::MatrixAdapters>());
     of_parameter_.back()->rows = &rows_;
@@ -30,13 +42,21 @@ Adapters::Adapters(Network& network, int64_t num_slots)
   }
 }
 
+void Adapters::check_fits(const AdapterTensors& tensors) const {
+  check(tensors.saved_.empty() || slots_.size() == 1, "saved modules are of the only adapter");
+  const bool is_on_gpu = !network_.weights().flat().is_cpu();
+  if (is_on_gpu) check_has_gpu_products(tensors.form(), slots_.size() > 1);
+  if (tables_ == nullptr) return;
+  std::map<size_t, std::vector<const kernels::LowRankPair*>> of_parameter;
+  for (const AdapterTensors::Pair& pair : tensors.pairs_)
+    of_parameter[pair.parameter].push_back(&pair.pair);
+  for (const auto& [parameter, pairs] : of_parameter) tables_->check_pairs(pairs);
+}
+
 void Adapters::put(int64_t slot, std::shared_ptr<AdapterTensors> tensors) {
   const auto place = static_cast<size_t>(slot);
+  if (tensors) check_fits(*tensors);
   set_on(true);
-  check(!tensors || tensors->saved_.empty() || slots_.size() == 1,
-        "saved modules are of the only adapter");
-  const bool is_on_gpu = !network_.weights().flat().is_cpu();
-  if (tensors && is_on_gpu) check_has_gpu_products(tensors->form(), slots_.size() > 1);
   slots_[place] = std::move(tensors);
   for (auto& of_matrix : of_parameter_) of_matrix->of_slot[place].clear();
   if (slots_[place]) {

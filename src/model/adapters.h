@@ -25,7 +25,13 @@ class Adapters {
   Adapters(const Adapters&) = delete;
   Adapters& operator=(const Adapters&) = delete;
 
-  /// Between two passes; null: the slot has none. Throws ConfigError for modules that the device multiplies without.
+  /// For tests: with these tables, in the place of the device's.
+  Adapters(Network& network, int64_t num_slots, const kernels::AdapterTables* tables);
+
+  /// Throws ConfigError for what the device cannot multiply. Any thread; changes nothing.
+  void check_fits(const AdapterTensors& tensors) const;
+
+  /// Between two passes; null: the slot has none. Throws ConfigError, before anything changes, as check_fits() does.
   void put(int64_t slot, std::shared_ptr<AdapterTensors> tensors);
   const std::shared_ptr<AdapterTensors>& at(int64_t slot) const {
     return slots_[static_cast<size_t>(slot)];

@@ -104,6 +104,7 @@ class CudaDevice final : public cpu::ReferenceDevice,
                     const Tensor& weight_TK) const override;
 
   // Adapters: cuda_device_adapters.cpp
+  void check_pairs(const std::vector<const LowRankPair*>& pairs) const override;
   bool place_pairs(MatrixAdapters& adapters) const override;
   Tensor add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                    at::ScalarType precision) const override;

@@ -223,21 +223,23 @@ Tensor add_pairs_by_row(const Tensor& y_TO, const Tensor& x_TI, const Matrix& we
 
 }  // namespace
 
+void CudaDevice::check_pairs(const std::vector<const LowRankPair*>& pairs) const {
+  if (std::ssize(pairs) > kMostLowRankFactors)
+    throw ConfigError(fmt::format("an adapter has {} pairs beside one matrix; a GPU adds up to {}",
+                                  pairs.size(), kMostLowRankFactors));
+  for (const LowRankPair* pair : pairs) {
+    if (!has_kernels(*pair))
+      throw ConfigError(fmt::format(
+          "an adapter is beside {} of a matrix's outputs from {} on, with {} inputs: a GPU adds "
+          "to rows of several adapters in multiples of {}",
+          pair->end - pair->begin, pair->begin, pair->a.value.size(1), kLowRankColumns));
+  }
+}
+
 bool CudaDevice::place_pairs(MatrixAdapters& adapters) const {
   const LowRankPair* some = nullptr;
   for (const auto& pairs : adapters.of_slot) {
-    if (std::ssize(pairs) > kMostLowRankFactors)
-      throw ConfigError(
-          fmt::format("an adapter has {} pairs beside one matrix; a GPU adds up to {}",
-                      pairs.size(), kMostLowRankFactors));
-    for (const LowRankPair* pair : pairs) {
-      if (!has_kernels(*pair))
-        throw ConfigError(fmt::format(
-            "an adapter is beside {} of a matrix's outputs from {} on, with {} inputs: a GPU adds "
-            "to rows of several adapters in multiples of {}",
-            pair->end - pair->begin, pair->begin, pair->a.value.size(1), kLowRankColumns));
-      some = pair;
-    }
+    if (!pairs.empty()) some = pairs.back();
   }
   MatrixAdapters::Placed& placed = adapters.placed;
   if (some == nullptr && !placed.down.defined()) return false;  // no slot ever had one
