@@ -39,6 +39,18 @@ std::vector<std::string> take_run_flags(std::vector<std::string>& words) {
   return flags;
 }
 
+/// Behind "--" the command's own flags would say nothing to it, and to the function something else.
+void refuse_own_flags(const CLI::App& app, const std::vector<std::string>& run_flags) {
+  std::vector<std::string> problems;
+  for (const std::string& word : run_flags) {
+    std::string name = word.substr(0, word.find('='));
+    std::ranges::replace(name, '_', '-');
+    if (name.starts_with('-') && app.get_option_no_throw(name) != nullptr)
+      problems.push_back(fmt::format("{}: is a flag of slime score; write it before --", name));
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
 /// The user's function, or math-verify; null: a rule scores.
 std::unique_ptr<ScoreFunction> function_of(config::ParsedFlags parsed, double timeout_seconds) {
   if (!parsed.problems.empty())
@@ -123,6 +135,7 @@ int score(std::span<const std::string> arguments) {
   std::vector<std::string> words(arguments.begin(), arguments.end());
   const std::vector<std::string> run_flags = take_run_flags(words);
   if (const auto exit_code = parse_options(app, words)) return *exit_code;
+  refuse_own_flags(app, run_flags);
 
   if (!are_rows && (keep.chooses() || keep.keeps_truncated))
     throw ConfigError("--min-score, --keep-best, --keep-truncated: need --rows");
@@ -140,6 +153,10 @@ int score(std::span<const std::string> arguments) {
   flags.reward_key = how.reward_key;
   flags.rm_url = config.url;
   flags.plugin_python = python;
+  if (is_original) flags.no_rm_strict = true;
+  if (app.count("--remote-rm-attempts") > 0) flags.remote_rm_attempts = config.attempts;
+  if (app.count("--reward-timeout-seconds") > 0) flags.reward_timeout_seconds = timeout_seconds;
+  if (app.count("--seed") > 0) flags.seed = static_cast<int64_t>(config.seed);
   const std::unique_ptr<ScoreFunction> function = function_of(std::move(parsed), timeout_seconds);
   if (!function) reward::make_reward(how.type, config);  // refuses a type that does not exist
   if (!function && reward::asks_server({}, how.type) && config.url.empty())

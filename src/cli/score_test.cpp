@@ -17,7 +17,9 @@
 namespace slime::cli {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 json::object scored(const char* type, const char* line, const std::string& key = "") {
   const reward::Scoring how{.type = type, .config = {}, .reward_key = key};
@@ -110,6 +112,20 @@ TEST(Score, AServerThatIsNotThereIsToldBeforeTheFirstLine) {
   EXPECT_THAT(says("boxed_remote_rm", "judge:80"),
               HasSubstr("--rm-url: judge:80: only http:// works"));
   EXPECT_THAT(says("math", "http://127.0.0.1:1/"), HasSubstr("no-such-file"));
+}
+
+TEST(Score, ItsOwnFlagsBehindTheSignAreRefusedByName) {
+  const auto says = [](std::vector<std::string> behind) {
+    std::vector<std::string> arguments{"no-such-file", "--"};
+    arguments.insert(arguments.end(), behind.begin(), behind.end());
+    return refusal([&] { score(arguments); });
+  };
+  EXPECT_EQ(says({"--rm-type", "math"}), "--rm-type: is a flag of slime score; write it before --");
+  EXPECT_THAT(says({"--rows", "--lr", "1", "--reward_key=acc"}),
+              AllOf(HasSubstr("--rows: is a flag"), HasSubstr("--reward-key: is a flag"),
+                    Not(HasSubstr("--lr"))));
+  EXPECT_THAT(says({"--rollout-temperature", "0.5", "--own-weight", "-1"}),
+              HasSubstr("needs --custom-rm-path"));
 }
 
 /// Sizes of the batches of lines whose prompts are the letters of `prompts`.
