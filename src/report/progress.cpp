@@ -114,7 +114,7 @@ void Progress::message(std::string_view line) {
   }
 }
 
-void Progress::finish(std::string_view title, SummaryRows rows) {
+void Progress::finish(std::string_view title, ClosingTable table) {
   stop_display();
   const std::lock_guard lock(mutex_);
   end_phase();
@@ -125,15 +125,13 @@ void Progress::finish(std::string_view title, SummaryRows rows) {
     if (share >= 0.5)
       shares += fmt::format("{}{} {:.0f} %", shares.empty() ? "" : ", ", phase.name, share);
   }
-  rows.emplace_back(
-      "time", clock_text(run_seconds) + (shares.empty() ? "" : fmt::format("  ({})", shares)));
+  table.rows.push_back(
+      {"time", clock_text(run_seconds) + (shares.empty() ? "" : fmt::format("  ({})", shares))});
   const std::string erase = terminal_.is_live ? erase_sequence(terminal_width()) : "";
   drawn_widths_.clear();
-  const bool is_interrupted =
-      std::ranges::any_of(rows, [](const auto& row) { return row.first == kInterruptedRow; });
-  const bool has_next = !terminal_.stage.empty() && !is_interrupted;
+  const bool has_next = !terminal_.stage.empty() && !table.is_interrupted;
   print(erase +
-        (has_next ? stage_line(terminal_.stage, rows) : summary_table(title, rows, terminal_)));
+        (has_next ? stage_line(terminal_.stage, table) : summary_table(title, table, terminal_)));
 }
 
 void Progress::update_times() {

@@ -14,7 +14,7 @@
 ///     ...
 ///     progress.step_done({.step = step, .figures = {{"reward", 0.61}, {"kl", 0.002}}});
 ///   }
-///   progress.finish("arithmetic: 40 steps", {{"reward", "0.18 -> 0.97"}});
+///   progress.finish("arithmetic: 40 steps", {.rows = {{"reward", "0.18 -> 0.97"}}});
 ///
 /// Every function may be called from any thread and returns at once; the display's own thread
 /// writes. While a Progress lives nothing else may write to standard output: pass lines to
@@ -72,7 +72,7 @@ class Progress final {
   void message(std::string_view line);
 
   /// Ends the display with a table. Rows with the share of each phase in the run's time are added.
-  void finish(std::string_view title, SummaryRows rows);
+  void finish(std::string_view title, ClosingTable table);
 
  private:
   void redraw_until_stopped(const std::stop_token& stop);

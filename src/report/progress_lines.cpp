@@ -175,23 +175,23 @@ std::string step_line(const DisplayState& state) {
   return line;
 }
 
-std::string summary_table(std::string_view title, const SummaryRows& rows,
+std::string summary_table(std::string_view title, const ClosingTable& table,
                           const Terminal& terminal) {
   int name_width = 0;
-  for (const auto& [name, text] : rows) name_width = std::max(name_width, display_width(name));
+  for (const auto& row : table.rows) name_width = std::max(name_width, display_width(row.name));
   std::string out = "\n" + painted(kBold, title, terminal) + "\n\n";
-  for (const auto& [name, text] : rows) {
+  for (const auto& [name, text, says_what_next] : table.rows) {
     const std::string padding(static_cast<std::size_t>(name_width - display_width(name)), ' ');
     out += fmt::format("  {}{}  {}\n", painted(kDim, name, terminal), padding, text);
   }
   return out + "\n";
 }
 
-std::string stage_line(std::string_view stage, const SummaryRows& rows) {
+std::string stage_line(std::string_view stage, const ClosingTable& table) {
   std::string line = fmt::format("stage {} is done", stage);
   std::string_view between = ": ";
-  for (const auto& [name, text] : rows) {
-    if (name == kReportRow || name == kChatRow) continue;
+  for (const auto& [name, text, says_what_next] : table.rows) {
+    if (says_what_next) continue;
     line += fmt::format("{}{} {}", between, name, text);
     between = ", ";
   }

@@ -66,19 +66,21 @@ std::string phase_report(const DisplayState& state);
 /// The line of a finished step for a log.
 std::string step_line(const DisplayState& state);
 
-/// Names of rows of the closing table, of which the first two say what to do next.
-inline constexpr std::string_view kReportRow = "report";
-inline constexpr std::string_view kChatRow = "talk to it";
-inline constexpr std::string_view kInterruptedRow = "to go on";  // of a run that was interrupted
-
-/// The rows of the closing table: a name and what it is.
-using SummaryRows = std::vector<std::pair<std::string, std::string>>;
-std::string summary_table(std::string_view title, const SummaryRows& rows,
+/// The closing table of a run.
+struct ClosingTable {
+  struct Row {
+    std::string name, text;
+    bool says_what_next = false;  // left out where more runs follow
+  };
+  std::vector<Row> rows;
+  bool is_interrupted = false;  // the run: no other follows
+};
+std::string summary_table(std::string_view title, const ClosingTable& table,
                           const Terminal& terminal);
 
 /// The same where more runs follow: "stage 1 of 2 is done: rollout steps 600 of 600, time 0:31"; without
 /// the rows that say what to do next.
-std::string stage_line(std::string_view stage, const SummaryRows& rows);
+std::string stage_line(std::string_view stage, const ClosingTable& table);
 
 /// 75 -> "1:15", 3,700 -> "1:01:40".
 std::string clock_text(double seconds);

@@ -1,6 +1,7 @@
 #include "report/progress.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "core/interrupt.h"
+#include "report/run_summary.h"
 
 namespace slime::report {
 namespace {
@@ -97,7 +99,7 @@ TEST(Progress, TimesOfPhasesAndTheTimeLeftComeFromTheClock) {
                           .tokens_per_second = {{"generate", 50}, {"train", 1200}}});
     }
     progress.message("saved");
-    progress.finish("run: 2 steps", {{"reward", "0.5"}});
+    progress.finish("run: 2 steps", {.rows = {{"reward", "0.5"}}});
   }
   // print() writes to the descriptor, which gtest captures.
   EXPECT_EQ(
@@ -111,7 +113,7 @@ TEST(Progress, TimesOfPhasesAndTheTimeLeftComeFromTheClock) {
 }
 
 /// What a run prints at its end in a stage of a script.
-std::string end_of_stage(SummaryRows rows) {
+std::string end_of_stage(ClosingTable table) {
   Terminal terminal = kPlain;
   terminal.stage = "1 of 2";
   SteppedClock clock;
@@ -119,24 +121,39 @@ std::string end_of_stage(SummaryRows rows) {
   {
     Progress progress({.title = "run", .num_steps = 1}, terminal, clock);
     clock.pass(75);
-    progress.finish("run", std::move(rows));
+    progress.finish("run", std::move(table));
   }
   return testing::internal::GetCapturedStdout();
 }
 
 TEST(Progress, AStageOfAScriptEndsWithALineUnlessItWasInterrupted) {
-  const SummaryRows rows{{"rollout steps", "6 of 6"},
-                         {"checkpoint", "runs/a/latest (rollout 5)"},
-                         {std::string(kReportRow), "slime report runs/a"},
-                         {std::string(kChatRow), "slime chat runs/a"}};
-  EXPECT_EQ(end_of_stage(rows),
+  ClosingTable ended{.rows = {{"rollout steps", "6 of 6"},
+                              {"checkpoint", "runs/a/latest (rollout 5)"},
+                              {"report", "slime report runs/a", /*says_what_next=*/true}}};
+  EXPECT_EQ(end_of_stage(ended),
             "stage 1 of 2 is done: rollout steps 6 of 6, checkpoint runs/a/latest (rollout 5), "
             "time 1:15\n");
-  SummaryRows interrupted = rows;
-  interrupted.emplace_back(kInterruptedRow, "the same command continues after rollout 5");
-  const std::string table = end_of_stage(interrupted);
+  ended.is_interrupted = true;
+  const std::string table = end_of_stage(ended);
   EXPECT_NE(table.find("\nrun\n"), std::string::npos);
   EXPECT_NE(table.find("slime report runs/a"), std::string::npos);
+}
+
+TEST(Progress, ANameOfADataSetSaysNothingOfTheRun) {
+  const ClosingTable ended{.rows = {{"to go on", "0.1 -> 0.2"},
+                                    {"interrupted", "0.3 -> 0.4"},
+                                    {"report", "0.5 -> 0.6"}}};
+  EXPECT_EQ(end_of_stage(ended),
+            "stage 1 of 2 is done: to go on 0.1 -> 0.2, interrupted 0.3 -> 0.4, report 0.5 -> 0.6, "
+            "time 1:15\n");
+}
+
+TEST(Progress, AnInterruptedRunIsOneWhetherItSavesOrNot) {
+  for (const bool saves : {true, false}) {
+    const RunSummary summary(saves);
+    EXPECT_TRUE(summary.table(3, 6, "runs/a", /*interrupted=*/true).is_interrupted) << saves;
+    EXPECT_FALSE(summary.table(6, 6, "runs/interrupted", /*interrupted=*/false).is_interrupted);
+  }
 }
 
 TEST(Progress, PhaseTimesIncludeThePhaseUnderWay) {

@@ -306,7 +306,7 @@ void Recorder::finish(int64_t steps_done, bool interrupted) {
   timeline_.finish();
   const std::string root = folder_.root().string();
   progress_.finish(folder_.title(),
-                   summary_.rows(steps_done, schedule_.num_steps, root, interrupted));
+                   summary_.table(steps_done, schedule_.num_steps, root, interrupted));
 }
 
 }  // namespace slime::report

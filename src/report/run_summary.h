@@ -26,8 +26,8 @@ class RunSummary {
 
   /// `root`: the run's folder.
   /// `interrupted`: the run was told to stop, and `steps_done` are not all.
-  SummaryRows rows(int64_t steps_done, int64_t num_steps, const std::string& root,
-                   bool interrupted) const;
+  ClosingTable table(int64_t steps_done, int64_t num_steps, const std::string& root,
+                     bool interrupted) const;
 
  private:
   bool saves_;
