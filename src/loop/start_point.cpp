@@ -241,6 +241,14 @@ std::string why_not_begun_again(const config::RunConfig& config,
   return names.empty() ? "" : fmt::format("its flags differ: {}", fmt::join(names, ", "));
 }
 
+/// Whether a session's engines may have generated steps of that run, of which RUN_DIR has the ledger alone.
+bool may_have_steps_elsewhere(const config::RunConfig& config, const report::RunHistory& history) {
+  const json::value* flags = history.run.if_contains("flags");
+  const bool had_session = flags != nullptr && flags->is_object() &&
+                           flags->get_object().contains("--rollout-session-id");
+  return history.has_ledger && (had_session || !config.rollout_session_id.get().empty());
+}
+
 /// What --overwrite removes, in words: that of the run, and each of its branches.
 std::string deletions(const report::RunFolder& folder, const report::RunHistory& history) {
   std::string all = history.describe();
@@ -353,7 +361,12 @@ StartPoint find_start(const config::RunConfig& config, const report::RunFolder& 
         root, config.load, own.string()));
   }
   // Nothing is there, or only what --save holds of another run, which this one goes on from.
-  if (!history.has_steps() && (loads_own || history.checkpoints.empty())) return start;
+  const bool has_steps = history.has_steps() || may_have_steps_elsewhere(config, history);
+  if (!has_steps && (loads_own || history.checkpoints.empty())) {
+    if (history.has_ledger)
+      warn(fmt::format("the run in {} ended before its first step: this one begins there", root));
+    return start;
+  }
   const bool may_be_begun_again = loads_own || history.checkpoints.empty();
   const std::string why =
       may_be_begun_again ? why_not_begun_again(config, history) : "it has checkpoints of its own";

@@ -13,6 +13,7 @@
 ///     and the same command is given again (--run-dir and --save may differ: folders are moved).
 ///     Its steps are made again, as those after a checkpoint are. With --rollout-session-id the
 ///     settings may differ that may in a session, but for those that say where the run begins.
+///     One that ended before its first step has a ledger alone: any run begins there.
 /// (2) Published scripts give --load and --save alike, for the first start too.
 /// (3) Or a folder of checkpoints with --finetune: weights alone, everything else from the beginning.
 ///

@@ -359,6 +359,28 @@ TEST_F(StartPointTest, AnotherCommandDoesNotStartOverInItsPlace) {
   EXPECT_THAT(refusal(other), HasSubstr("its flags differ: --lr"));
 }
 
+TEST_F(StartPointTest, ARunThatFailedBeforeItsFirstStepDoesNotHoldItsFolder) {
+  RunConfig failed = command("run");
+  failed.custom_rm_path = "wrong.py";
+  const auto leave_ledger = [&] {
+    const report::RunFolder folder(failed);
+    folder.write_run_json({{"run_id", "theirs"}, {"flags", config::changed_flags(failed)}});
+    std::ofstream(folder.ledger()) << "x\n";
+  };
+  leave_ledger();
+  RunConfig mended = command("run");
+  mended.custom_rm_path = "right.py";
+  const StartPoint begin = start(mended);
+  EXPECT_FALSE(begin.checkpoint.has_value());
+  EXPECT_FALSE(begin.is_own) << "what the ledger has does not count any more";
+  EXPECT_NE(begin.run_id, "theirs");
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_THAT(warnings_[0], HasSubstr("ended before its first step: this one begins there"));
+  failed.rollout_session_id = "math";
+  leave_ledger();
+  EXPECT_THAT(refusal(mended), HasSubstr("its flags differ")) << "engines may have its steps";
+}
+
 TEST_F(StartPointTest, ASessionStartsOverWithTheSettingsThatMayDifferInIt) {
   RunConfig session = command("run");
   session.rollout_session_id = "math";

@@ -21,8 +21,9 @@ struct RunHistory {
   std::vector<int64_t> checkpoints;  // iterations in the folder that the run saves to
   json::object run;                  // RUN_DIR/run.json; empty when there is none of our form
 
-  /// Whether RUN_DIR has anything of a step. Checkpoints may lie elsewhere, and be another run's.
-  bool has_steps() const { return has_metrics || has_ledger || num_rollouts > 0 || has_saved; }
+  /// Whether RUN_DIR has anything of a step but that its prompts were given out. Checkpoints may lie elsewhere, and be
+  /// another run's.
+  bool has_steps() const { return has_metrics || num_rollouts > 0 || has_saved; }
   /// "metrics, 12 rollout files, a ledger, checkpoints up to iter_0000011".
   std::string describe() const;
 };
