@@ -72,14 +72,6 @@ std::string checkpoint_of_run(const std::string& path, const std::string& whose)
   return run->checkpoint.string();
 }
 
-/// Of a word that is neither a path nor a name; empty where nothing is like it.
-std::string guess_of_model(const std::string& word) {
-  std::error_code unknown;
-  if (word.empty() || std::filesystem::exists(word, unknown)) return "";
-  if (hub::name_not_path(word, hub::Kind::kModel)) return "";  // the hub says more
-  return hub::model_guess(word, hub::settings_of(cluster::own_environment).cache);
-}
-
 /// Names that may also be folders of checkpoints are names only with hf:// before them.
 void find_model(config::Flag<std::string>& flag, const char* name, bool needs_url,
                 hub::Wanted wanted, const hub::Hub& hub, std::vector<std::string>& absent) {
@@ -126,6 +118,13 @@ hub::Hub open_hub(const std::string& whose, bool may_download, bool refresh) {
                        [whose](const std::string& sentence) {
                          fmt::print(stderr, "{}: {}\n", whose, sentence);
                        }});
+}
+
+std::string guess_of_model(const std::string& word) {
+  std::error_code unknown;
+  if (word.empty() || std::filesystem::exists(word, unknown)) return "";
+  if (hub::name_not_path(word, hub::Kind::kModel)) return "";  // the hub says more
+  return hub::model_guess(word, hub::settings_of(cluster::own_environment).cache);
 }
 
 std::string model_by_name(const std::string& word, hub::Wanted wanted, std::string_view flag,

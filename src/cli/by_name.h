@@ -18,6 +18,9 @@ hub::Hub open_hub(const std::string& whose, bool may_download = true, bool refre
 std::string model_by_name(const std::string& word, hub::Wanted wanted, std::string_view flag,
                           const std::string& whose);
 
+/// "; did you mean runs/first?" of a word that is neither a path nor a name; empty where nothing is like it.
+std::string guess_of_model(const std::string& word);
+
 /// "Qwen/Qwen3-0.6B", as clients call a model that was named by a word.
 std::string name_of_word(const std::string& word);
 

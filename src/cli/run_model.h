@@ -22,11 +22,17 @@ struct RunModel {
   int64_t step = -1;
 };
 
-/// Nothing for a word that names no run directory (one with run.json and no COMMITTED). Throws ConfigError for
+/// Whether a folder is a run's: one with run.json and no COMMITTED.
+bool is_run_directory(const std::filesystem::path& folder);
+/// 120 of "iter_0000120", a checkpoint's folder; -1: another name.
+int64_t step_of_checkpoint(const std::filesystem::path& checkpoint);
+
+/// Nothing for a word that names no run directory. Throws ConfigError for
 /// a run without a checkpoint, or without that one: with those that there are.
 std::optional<RunModel> run_model(const std::string& word);
 
-/// The model that a word names: a run, a directory, a name of the hub. Throws ConfigError.
+/// The model that a word names: a run, a directory, a name of the hub. Throws ConfigError, for a folder of models or
+/// runs with those that are in it.
 ModelPlace model_of_word(const std::string& word, const std::string& whose);
 
 }  // namespace slime::cli
