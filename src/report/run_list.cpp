@@ -308,6 +308,13 @@ json::object to_json(const ListedBranch& branch) {
   return object;
 }
 
+/// Of a run in the only folder that was asked for.
+std::string name_in(const fs::path& folder, const fs::path& root) {
+  if (root != folder) return root.lexically_relative(folder).string();
+  const fs::path whole = fs::absolute(root).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 }  // namespace
 
 std::string setting_text(const json::value* value) {
@@ -322,16 +329,19 @@ std::string setting_text(const json::value* value) {
   return json_text(*value);
 }
 
-std::vector<ListedRun> list_runs(const fs::path& folder) {
-  std::vector<fs::path> found;
-  find_runs(folder, kDeepest, found);
+std::vector<ListedRun> list_runs(const std::vector<fs::path>& folders) {
   std::vector<ListedRun> runs;
-  for (const fs::path& root : found) {
-    std::string name = root == folder ? fs::absolute(root).lexically_normal().filename().string()
-                                      : root.lexically_relative(folder).string();
-    if (name.empty())
-      name = fs::absolute(root).lexically_normal().parent_path().filename().string();
-    runs.push_back(read_run(root, name));
+  std::set<fs::path> seen;
+  for (const fs::path& folder : folders) {
+    std::vector<fs::path> found;
+    find_runs(folder, kDeepest, found);
+    for (const fs::path& root : found) {
+      std::error_code unknown;
+      if (!seen.insert(fs::weakly_canonical(root / "", unknown)).second) continue;
+      const std::string name =
+          folders.size() > 1 ? root.lexically_normal().string() : name_in(folder, root);
+      runs.push_back(read_run(root, name));
+    }
   }
   std::ranges::sort(runs, {}, [](const ListedRun& run) { return run.main.time; });
   tell_runs_apart(runs);

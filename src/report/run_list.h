@@ -41,9 +41,10 @@ struct ListedRun {
   ListedBranch main;
 };
 
-/// `folder` itself where it is of a run, or those below it, at most three folders deep; the newest
-/// last. What differs between runs is found over all of them.
-std::vector<ListedRun> list_runs(const std::filesystem::path& folder);
+/// Each folder where it is of a run, or those below it, at most three folders deep; the newest last. Of several
+/// folders the names are paths, and a run that is below two of them is listed once. What differs between runs is
+/// found over all of them.
+std::vector<ListedRun> list_runs(const std::vector<std::filesystem::path>& folders);
 
 json::array to_json(const std::vector<ListedRun>& runs);
 

@@ -48,12 +48,24 @@ TEST(RunList, TellsHowEachRunEnded) {
   leave_run(root / "d", 4, 2, {});
   leave_run(root / "e", 4, 0, {});
   std::vector<std::string> states;
-  std::vector<ListedRun> runs = list_runs(root);
+  std::vector<ListedRun> runs = list_runs({root});
   std::ranges::sort(runs, {}, &ListedRun::name);
   for (const ListedRun& run : runs) states.push_back(run.main.state);
   EXPECT_THAT(states, ElementsAre("finished", "interrupted", "failed", "died", "not begun"));
   EXPECT_EQ(runs[1].main.last_step, 1);
   EXPECT_DOUBLE_EQ(*runs[1].main.reward, 0.2);
+}
+
+TEST(RunList, RunsOfSeveralFoldersAreComparedByTheirPaths) {
+  const fs::path root = fresh_root("several");
+  leave_run(root / "a/one", 4, 4, {{"--lr", 1e-6}}, "finished");
+  leave_run(root / "b/one", 4, 4, {{"--lr", 2e-6}}, "finished");
+  std::vector<ListedRun> runs = list_runs({root / "a", root / "b/one", root / "b"});
+  sort_runs(runs, "name");
+  ASSERT_EQ(runs.size(), 2U) << "b/one is once there";
+  EXPECT_EQ(runs[0].name, (root / "a/one").string());
+  EXPECT_EQ(runs[1].name, (root / "b/one").string());
+  EXPECT_THAT(runs[1].main.differences, ElementsAre(HasSubstr("--lr")));
 }
 
 TEST(RunList, SupervisedRunsHaveALossAndNoReward) {
@@ -70,7 +82,7 @@ TEST(RunList, SupervisedRunsHaveALossAndNoReward) {
   leave("b", {{"--loss-type", "dpo_loss"}}, 0.0000123);
   leave("c", {{"--loss-type", "sft_loss"}, {"--rollout-function-path", "mine.of_samples"}}, 0.5);
   leave("d", {{"--lr", 1}}, 0.5);
-  std::vector<ListedRun> runs = list_runs(root);
+  std::vector<ListedRun> runs = list_runs({root});
   std::ranges::sort(runs, {}, &ListedRun::name);
   std::istringstream lines(table_of_runs(runs, 80, false, 1060));
   std::vector<std::string> rows;
@@ -92,7 +104,7 @@ TEST(RunList, FailedRunsSayWhy) {
   fs::create_directories(root);
   const json::object end{{"how", "failed"}, {"why", "the reward server is gone\nsecond line"}};
   replace_file(root / "run.json", json_text(json::object{{"num_rollout", 4}, {"ended", end}}));
-  const std::vector<ListedRun> runs = list_runs(root);
+  const std::vector<ListedRun> runs = list_runs({root});
   EXPECT_EQ(runs.at(0).main.why, "the reward server is gone");
   EXPECT_THAT(table_of_runs(runs, 80, false, 0), HasSubstr("why: the reward server is gone\n"));
 }
@@ -102,7 +114,7 @@ TEST(RunList, SettingsThatDifferAreColumnsAndRunsAreSorted) {
   leave_run(root / "a", 4, 3, {{"--lr", 1e-6}, {"--rm-type", "math"}});
   leave_run(root / "b", 4, 1, {{"--lr", 2e-6}, {"--rm-type", "math"}});
   leave_run(root / "c", 4, 2, {{"--rm-type", "math"}, {"--note", std::string(30, 'x')}});
-  std::vector<ListedRun> runs = list_runs(root);
+  std::vector<ListedRun> runs = list_runs({root});
   sort_runs(runs, "reward");
   const std::string table = table_of_runs(runs, 100, false, 1060);
   std::istringstream lines(table);
@@ -133,7 +145,7 @@ TEST(RunList, BranchesStandUnderTheirParentsWithWhatDiffers) {
   branch("cccccccc", kMainBranch, 2, 1e-6);
   mark_unfinished(base, "dddddddd");
   set_active_branch(base, "bbbbbbbb", 5);
-  const std::vector<ListedRun> runs = list_runs(root);
+  const std::vector<ListedRun> runs = list_runs({root});
   ASSERT_EQ(runs.size(), 1U);
   const ListedBranch& main = runs[0].main;
   ASSERT_EQ(main.children.size(), 2U);
@@ -163,7 +175,7 @@ TEST(RunList, DeletedBranchesAreNamed) {
   branch("cccccccc", kMainBranch, 2);
   set_active_branch(base, "aaaaaaaa", 5);
   fs::remove_all(place_of_branch(base, "aaaaaaaa").root);
-  const std::vector<ListedRun> runs = list_runs(root);
+  const std::vector<ListedRun> runs = list_runs({root});
   EXPECT_EQ(runs.at(0).lost_branch, "aaaaaaaa");
   const std::string table = table_of_runs(runs, 80, false, 1060);
   EXPECT_THAT(table, HasSubstr("cccccccc after 2 "));
@@ -174,7 +186,7 @@ TEST(RunList, DeletedBranchesAreNamed) {
   EXPECT_THAT(table, Not(HasSubstr("after -1")));
   // Nobody knows where this one began.
   replace_file(root / "branches/cccccccc/checkpoints/rollout/branch.json", "{");
-  const std::string other = table_of_runs(list_runs(root), 80, false, 1060);
+  const std::string other = table_of_runs(list_runs({root}), 80, false, 1060);
   EXPECT_THAT(other, HasSubstr("cccccccc"));
   EXPECT_THAT(other, Not(HasSubstr("after -1")));
 }
@@ -186,7 +198,7 @@ TEST(RunList, NoLineIsWiderThanTheTerminal) {
     flags[fmt::format("--a-flag-with-a-long-name-{}", i)] = std::string(60, 'x');
   leave_run(root / std::string(90, 'n'), 1000000, 1, flags);
   leave_run(root / "second", 3, 1, {});
-  const std::vector<ListedRun> runs = list_runs(root);
+  const std::vector<ListedRun> runs = list_runs({root});
   for (const int width : {60, 80, 120}) {
     std::istringstream lines(table_of_runs(runs, width, false, 1e9));
     for (std::string line; std::getline(lines, line);)
@@ -203,7 +215,7 @@ TEST(RunList, DamagedFilesLeaveTheRestReadable) {
   std::ofstream(root / "b" / "run.json") << "{";
   fs::create_directories(root / "a" / "checkpoints" / "rollout");
   std::ofstream(root / "a" / "checkpoints" / "rollout" / "current.json") << "[]";
-  const std::vector<ListedRun> runs = list_runs(root);
+  const std::vector<ListedRun> runs = list_runs({root});
   ASSERT_EQ(runs.size(), 2U);
   EXPECT_FALSE(table_of_runs(runs, 80, true, 2000).empty());
 }

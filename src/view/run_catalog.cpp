@@ -70,7 +70,7 @@ void RunCatalog::refresh() {
   list_.clear();
   paths_.clear();
   for (const fs::path& folder : folders_) {
-    std::vector<report::ListedRun> runs = report::list_runs(folder);
+    std::vector<report::ListedRun> runs = report::list_runs({folder});
     // The newest are last, and stay where there are too many.
     if (runs.size() > kMostRuns)
       runs.erase(runs.begin(), runs.end() - static_cast<std::ptrdiff_t>(kMostRuns));
