@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/app_manual.h"
@@ -20,8 +21,25 @@ void tell_unknown_options(const CLI::App& app) {
   }
 }
 
-int refuse(const CLI::App& app, const CLI::ParseError& error) {
-  fmt::print(stderr, "{}: {}\n{} --help lists the options\n", app.get_name(), error.what(),
+/// Of a value that is none of its option's words.
+std::string word_meant(const CLI::App& app, std::span<const std::string> arguments) {
+  const help::Manual manual = manual_of(app);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::size_t equals = arguments[i].find('=');
+    const help::Option* option = manual.find(arguments[i].substr(0, equals));
+    const bool has_word = equals != std::string::npos || i + 1 < arguments.size();
+    if (option == nullptr || option->choices.empty() || !has_word) continue;
+    const std::string word =
+        equals == std::string::npos ? arguments[i + 1] : arguments[i].substr(equals + 1);
+    if (std::ranges::find(option->choices, word) != option->choices.end()) continue;
+    const std::vector<std::string_view> choices(option->choices.begin(), option->choices.end());
+    if (std::string meant = did_you_mean(word, choices); !meant.empty()) return meant;
+  }
+  return "";
+}
+
+int refuse(const CLI::App& app, const CLI::ParseError& error, const std::string& meant = "") {
+  fmt::print(stderr, "{}: {}{}\n{} --help lists the options\n", app.get_name(), error.what(), meant,
              app.get_name());
   return 2;
 }
@@ -86,6 +104,8 @@ std::optional<int> parse_options(CLI::App& app, std::span<const std::string> arg
   } catch (const CLI::RequiredError& error) {
     tell_unknown_options(app);  // --modle instead of --model
     return refuse(app, error);
+  } catch (const CLI::ValidationError& error) {
+    return refuse(app, error, word_meant(meant, own));
   } catch (const CLI::ParseError& error) {
     return refuse(app, error);
   }

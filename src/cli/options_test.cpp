@@ -50,6 +50,22 @@ TEST(Options, ChecksOfAnOptionAreItsWordsAndItsRange) {
   EXPECT_TRUE(manual.find("--loud")->is_idle && manual.find("--loud")->value.empty());
 }
 
+TEST(Options, AMistypedWordOfAnOptionIsOffered) {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    CLI::App app("Serves.", "slime serve");
+    std::string device, file;
+    app.add_option("--device", device, "where")->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+    app.add_option("FILE", file, "what");
+    testing::internal::CaptureStderr();
+    const auto code = parse_options(app, arguments);
+    return testing::internal::GetCapturedStderr() + (code ? std::to_string(*code) : "");
+  };
+  EXPECT_THAT(said({"--device", "cdua"}), testing::HasSubstr("; did you mean cuda?\n"));
+  EXPECT_THAT(said({"--device=cpuu", "a"}), testing::HasSubstr("; did you mean cpu?\n"));
+  EXPECT_THAT(said({"--device", "abacus"}), testing::Not(testing::HasSubstr("did you mean")));
+  EXPECT_EQ(said({"--device", "cuda"}), "");
+}
+
 TEST(Options, HelpOfAMistypedHelpIsOffered) {
   CLI::App app("Serves.", "slime serve");
   EXPECT_EQ(option_meant_by(manual_of(app), "--hlep"), "--help");

@@ -31,6 +31,7 @@ int runs(std::span<const std::string> arguments) {
       "or the current one");
   app.add_option("--sort", key,
                  "age (the newest last), name, state, step, or reward (the highest last)")
+      ->check(CLI::IsMember({"age", "name", "state", "step", "reward"}))
       ->capture_default_str();
   app.add_flag("--json", as_json, "one JSON array");
   if (const auto exit_code = parse_options(app, arguments)) return *exit_code;

@@ -247,6 +247,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "--rollout-stop-token-ids x: should be whole numbers"},
         BadConfig{"--use-kl-loss yes", "--use-kl-loss is a switch and takes no value"},
         BadConfig{"--advantage-estimator magic", "should be one of grpo"},
+        BadConfig{"--advantage-estimator grop", "; did you mean grpo?"},
         BadConfig{"--dynamic-sampling-filter-path mine",
                   "--dynamic-sampling-filter-path mine: should be module.name"},
         BadConfig{"--rollout-sample-hook-path my.hook other",

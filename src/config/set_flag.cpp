@@ -11,6 +11,7 @@
 
 #include "config/overloaded.h"
 #include "config/secrets.h"
+#include "core/nearest_name.h"
 #include "core/secret_urls.h"
 
 namespace slime::config {
@@ -72,8 +73,8 @@ std::optional<std::string> set_flag(const FlagRow& flag, const Setting& setting,
   if (!flag.choices.empty()) {
     if (auto wrong = one_value("a word")) return wrong;
     if (std::ranges::find(flag.choices, values[0]) == flag.choices.end()) {
-      return fmt::format("{} {}: should be one of {}", flag.name, values[0],
-                         fmt::join(flag.choices, ", "));
+      return fmt::format("{} {}: should be one of {}{}", flag.name, values[0],
+                         fmt::join(flag.choices, ", "), did_you_mean(values[0], flag.choices));
     }
   }
   return std::visit(

@@ -335,9 +335,8 @@ std::vector<std::string> FieldReader::unknown_fields(
     const std::string_view name = member.key();
     if (std::ranges::find(known, name) != known.end()) continue;
     if (sentences.size() == kMostProblems) break;
-    const auto nearest = nearest_name(name, known);
     sentences.push_back(fmt::format("{}{} is unknown", prefix_, shortened(name)) +
-                        (nearest ? fmt::format("; did you mean {}?", *nearest) : ""));
+                        did_you_mean(name, known));
   }
   return sentences;
 }

@@ -41,4 +41,9 @@ std::optional<std::string_view> nearest_name(std::string_view name,
   return nearest;
 }
 
+std::string did_you_mean(std::string_view name, std::span<const std::string_view> known) {
+  const auto nearest = nearest_name(name, known);
+  return nearest ? "; did you mean " + std::string(*nearest) + "?" : "";
+}
+
 }  // namespace slime

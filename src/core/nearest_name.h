@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace slime {
@@ -12,5 +13,8 @@ namespace slime {
 /// near: more than three letters off, or more than half of the word, is another word.
 std::optional<std::string_view> nearest_name(std::string_view name,
                                              std::span<const std::string_view> known);
+
+/// "; did you mean math?" behind a message about `name`; empty: none is near.
+std::string did_you_mean(std::string_view name, std::span<const std::string_view> known);
 
 }  // namespace slime

@@ -24,6 +24,11 @@ TEST(NearestName, AnotherWordHasNone) {
   EXPECT_EQ(nearest_name("", kNames), std::nullopt);
 }
 
+TEST(NearestName, AMessageSaysItOrNothing) {
+  EXPECT_EQ(did_you_mean("top-p", kNames), "; did you mean top_p?");
+  EXPECT_EQ(did_you_mean("session", kNames), "");
+}
+
 TEST(NearestName, AHugeNameCostsNothing) {
   EXPECT_EQ(nearest_name(std::string(1 << 24, 'x'), kNames), std::nullopt);
 }

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "core/error.h"
+#include "core/nearest_name.h"
 #include "core/random.h"
 #include "reward/boxed.h"
 #include "reward/graded_text.h"
@@ -105,15 +106,25 @@ const Rule* find_rule(std::string_view type) {
   return rule == kRules.end() ? nullptr : rule;
 }
 
+/// "; did you mean boxed_math?" of "boxed_maths".
+std::string type_meant_by(std::string_view type) {
+  std::vector<std::string> names{"math_verify"};
+  for (const Rule& rule : kRules) {
+    names.emplace_back(rule.name);
+    names.push_back(fmt::format("{}{}", kBoxed, rule.name));
+  }
+  return did_you_mean(type, std::vector<std::string_view>(names.begin(), names.end()));
+}
+
 /// `named` is where the type stands: a flag or a field.
 std::string unknown(std::string_view type, std::string_view named = "rm_type") {
   if (type == "math_verify")
     return fmt::format("{} math_verify: is asked for a whole run or file, as --rm-type", named);
-  return fmt::format("{}; there are {}, each also with the prefix {}",
+  return fmt::format("{}; there are {}, each also with the prefix {}{}",
                      type.empty()
                          ? "no reward type is given (--rm-type, or rm_type in a row's metadata)"
                          : fmt::format("{} {}: unknown", named, type),
-                     known_types(), kBoxed);
+                     known_types(), kBoxed, type_meant_by(type));
 }
 
 bool scores_above_minimum(const Expected<json::value>& score) {

@@ -39,6 +39,13 @@ TEST(Reward, ListsTheKnownTypesForAnUnknownOne) {
   }
 }
 
+TEST(Reward, AMistypedTypeIsOfferedAsItIsSpelled) {
+  const auto says = [](const char* type) { return type_problem({}, type, {}).value_or(""); };
+  EXPECT_THAT(says("maths"), HasSubstr("; did you mean math?"));
+  EXPECT_THAT(says("boxed_gsmk8"), HasSubstr("; did you mean boxed_gsm8k?"));
+  EXPECT_THAT(says("poetry"), testing::Not(HasSubstr("did you mean")));
+}
+
 TEST(Reward, TheSamplesOwnTypeWins) {
   Sample sample = answered("\\boxed{4}", "4");
   EXPECT_EQ(make_reward("math")(sample).value(), json::value(1));
