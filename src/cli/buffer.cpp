@@ -75,7 +75,6 @@ int buffer(std::span<const std::string> arguments) {
   options.store.queue_limit = static_cast<std::size_t>(options.http.max_connections) + 1;
   options.generator.folder = options.store.folder;
   const sigset_t stop_signals = block_stop_signals();
-  raise_descriptor_limit();
 
   slime::buffer::RolloutStore store(options.store);
   BufferGenerator generator(options.generator);

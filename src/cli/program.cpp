@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/standard_output.h"
 #include "config/secrets.h"
+#include "core/descriptor_limit.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/safe_text.h"
@@ -52,6 +53,7 @@ std::vector<std::string> begin_program(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // A limit of file sizes (ulimit -f) is an error of the write too, as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
+  raise_descriptor_limit();
   return words;
 }
 

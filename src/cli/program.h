@@ -12,7 +12,7 @@
 namespace slime::cli {
 
 /// The arguments of the process, whose secrets are overwritten for other users of the machine. Sets
-/// up allocator and signals: a write that fails is an error, not the end of the process.
+/// up allocator, limit of open files and signals: a write that fails is an error, not the end of the process.
 std::vector<std::string> begin_program(int argc, char** argv);
 
 /// The exit code of `command`. Its error is printed to standard error after `name`: 2 for a

@@ -275,7 +275,6 @@ int router(std::span<const std::string> arguments) {
   if (!problems.empty()) throw ConfigError(problems);
 
   const sigset_t stop_signals = block_stop_signals();
-  raise_descriptor_limit();
   gateway::Gateway gateway(config, [](const std::string& line) {
     print_to(stderr, "slime router: " + safe_text(line) + "\n");
   });

@@ -204,7 +204,6 @@ int serve(std::span<const std::string> arguments) {
 
   read_keys(options);
   const sigset_t stop_signals = block_stop_signals();
-  raise_descriptor_limit();
 
   if (options.nccl_alone && (options.tp_size == 1 || options.device.device == "cpu")) {
     std::fputs("slime serve: --disable-custom-all-reduce has no effect: no sums between GPUs\n",

@@ -1,7 +1,6 @@
 #include "cli/serving.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <cctype>
 #include <cstdlib>
@@ -27,13 +26,6 @@ std::string read_key(const std::string& file, const char* variable) {
     throw ConfigError(
         fmt::format("{}: a key has at most 512 bytes", file.empty() ? variable : file));
   return key;
-}
-
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 sigset_t block_stop_signals() {

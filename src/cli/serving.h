@@ -11,9 +11,6 @@ namespace slime::cli {
 /// The first line of `file`, or the environment's `variable`; empty: no key. Throws ConfigError.
 std::string read_key(const std::string& file, const char* variable);
 
-/// Thousands of clients may wait at once; many systems start programs with room for 1024.
-void raise_descriptor_limit();
-
 /// Blocks the signals that end a server, here and in every thread started later; sigwait takes
 /// them. The end of the terminal is one, but not under nohup.
 sigset_t block_stop_signals();

@@ -60,7 +60,6 @@ int view(std::span<const std::string> arguments) {
 
   if (is_of_run) ::setpriority(PRIO_PROCESS, 0, kLowPriority);
   const sigset_t stop_signals = block_stop_signals();
-  raise_descriptor_limit();
   view::RunCatalog catalog(folders, is_of_run);
   view::SampleStore store;
   net::HttpServerConfig config{.num_threads = 4, .serves_own_user_only = true};

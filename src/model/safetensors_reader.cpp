@@ -106,7 +106,11 @@ std::string safetensors_dtype(at::ScalarType dtype) {
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0)
-    throw ConfigError(fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno)));
+    throw ConfigError(fmt::format(
+        "{}: cannot be opened: {}{}", path.string(), std::strerror(errno),
+        errno == EMFILE
+            ? "; a checkpoint needs one for each shard: raise the hard limit (ulimit -Hn)"
+            : ""));
   try {
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -134,6 +135,17 @@ TEST_F(Safetensors, NameWhatIsWrongWithADamagedFile) {
 TEST_F(Safetensors, ListAllBadTensorsAtOnce) {
   const auto path = write(R"({"a":{"dtype":"F32","shape":[9],"data_offsets":[0,8]},"b":7})", 8);
   EXPECT_THAT(problem_of(path), ::testing::AllOf(HasSubstr("tensor a"), HasSubstr("tensor b")));
+}
+
+TEST_F(Safetensors, WhereNoMoreFilesMayBeOpenTheLimitIsNamed) {
+  const auto path = write(R"({})", 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::string problem = problem_of(path);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(problem, HasSubstr("Too many open files; a checkpoint needs one"));
 }
 
 }  // namespace

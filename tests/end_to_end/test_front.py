@@ -14,6 +14,7 @@ import termios
 
 import pytest
 from conftest import SLIME, run_slime, train_command
+from golden_models import golden_models, shapes
 
 VERBS = ["train", "serve", "session", "doctor"]  # one of each way in which a command reads its words
 
@@ -147,6 +148,30 @@ def test_the_directory_of_a_run_stands_for_its_newest_checkpoint(work, tmp_path)
     said = run("inspect", str(folder))
     assert said.returncode == 0 and "problems    none" in said.stdout
     assert f"its checkpoint is {folder / 'latest'}" in said.stderr
+
+
+def test_a_checkpoint_may_have_more_shards_than_the_shell_lets_files_be_open(tmp_path):
+    source = max(golden_models(), key=lambda model: len(shapes(model)))
+    shutil.copy(source / "config.json", tmp_path)
+    weight_map = {}
+    for path in sorted(source.glob("model*.safetensors")):
+        data = path.read_bytes()
+        end = 8 + struct.unpack("<Q", data[:8])[0]
+        for name, entry in json.loads(data[8:end]).items():
+            if name == "__metadata__":
+                continue
+            begin, stop = entry["data_offsets"]
+            header = json.dumps({name: {**entry, "data_offsets": [0, stop - begin]}}).encode()
+            shard = f"model-{len(weight_map):05}.safetensors"
+            (tmp_path / shard).write_bytes(struct.pack("<Q", len(header)) + header + data[end + begin : end + stop])
+            weight_map[name] = shard
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    assert len(weight_map) > 64
+    limited = f"ulimit -Sn 64 && exec {shlex.quote(str(SLIME))} inspect {shlex.quote(str(tmp_path))}"
+    said = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=300)
+    assert said.returncode == 0 and f"files       {len(weight_map)}" in said.stdout, said.stdout + said.stderr
+    hard = subprocess.run(["bash", "-c", limited.replace("-Sn", "-n")], capture_output=True, text=True, timeout=300)
+    assert hard.returncode == 1 and "ulimit -Hn" in hard.stdout, hard.stdout + hard.stderr
 
 
 def complete(script, tmp_path, line, **variables):
