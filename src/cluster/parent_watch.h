@@ -1,6 +1,6 @@
 #pragma once
 
-/// The end of the process that started this one, noticed within a fraction of a second.
+/// Watch on the parent process: its end is noticed within a fraction of a second.
 ///
 /// By a pipe of the parent's that is this process's standard input, and by who the parent is: a copy of
 /// the pipe may live on in a child that the parent forked. Not PR_SET_PDEATHSIG, which tells of the end

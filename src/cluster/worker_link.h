@@ -1,9 +1,8 @@
 #pragma once
 
-/// The worker's end: tasks in, answers out, and a thread that says that the process is alive and keeps its
-/// log from growing without end. When
-/// the controller is gone the process ends at once, whatever it is doing: nobody is left to take
-/// its results, and the system is told to kill it too when its parent dies.
+/// A worker's connection to the controller: tasks in, answers out, and a thread that sends heartbeats and
+/// rotates the worker's log. When the controller is gone the process ends at once, whatever it is doing: its
+/// results have no receiver, and the system is told to kill it too when its parent dies.
 
 #include <condition_variable>
 #include <mutex>

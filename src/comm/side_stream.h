@@ -1,6 +1,6 @@
 #pragma once
 
-/// A stream beside the current one, for messages that run beside products.
+/// A second GPU stream, for communication that overlaps with the matrix products of the current one.
 ///
 ///   side.run(x, [&] { group.all_gather_(x, ...); });   // behind what is in the current stream
 ///   ... products that do not need x ...                // beside it

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The calendar on the wall: what chat templates that tell the model today's date are given.
+/// Local date and time, for chat templates that tell the model today's date.
 
 #include <chrono>
 #include <optional>

@@ -1,5 +1,7 @@
 #pragma once
 
+/// Integer division that rounds up, and rounding up to a multiple.
+
 #include <concepts>
 
 namespace slime {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The part of a checkpoint that is not weights.
+/// Data state of a checkpoint: the position in the data, the groups that wait, and the position in the ledger.
 
 #include "buffer/data_source.h"
 #include "core/json.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The way back: a configuration as config.json, for checkpoints.
+/// Writer of config.json: a model configuration as JSON, for checkpoints.
 
 #include "core/json.h"
 #include "model/config.h"

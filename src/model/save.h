@@ -1,6 +1,6 @@
 #pragma once
 
-/// A network back into a model directory that other libraries open.
+/// Writer of model directories: a network's weights and config.json, as other libraries read them.
 
 #include <filesystem>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// An answer that nobody computes on a thread of ours, as an awaitable: somebody else answers, in
-/// time, whatever happens to that somebody.
+/// Awaitable for an answer from outside the rollout's thread, through a callback. It always comes, and in time:
+/// the answering side has a deadline of its own.
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/post.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Groups without end: generation that goes on while the loop trains.
+/// Continuous rollout: groups are generated without a pause while the loop trains.
 ///
 /// A group is begun as soon as the bound on staleness allows (rollout/staleness.h); finished ones
 /// are judged in the order in which they were begun, or in that in which they finished, and leave

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Stacks that take turns on one thread, each until it hands over to another.
+/// Fibres: functions with a stack each that run on one thread, cooperatively, each until it switches to another.
 
 #include <cstddef>
 #include <functional>

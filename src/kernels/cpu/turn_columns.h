@@ -1,5 +1,7 @@
 #pragma once
 
+/// Transposition of a tile of 32-bit numbers in AVX-512 registers: columns of sixteen rows, four at a time.
+
 // Included between target_avx512_begin.h or target_amx_begin.h and target_end.h, inside a namespace.
 
 /// Columns 4 group .. 4 group + 3 of sixteen rows of sixteen 32-bit numbers, `row_bytes` apart.

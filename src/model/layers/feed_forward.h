@@ -1,6 +1,6 @@
 #pragma once
 
-/// The second half of a block: the layer that works on each token alone.
+/// Interface of a feed-forward layer: the second half of a decoder block, which computes each token alone.
 
 #include <optional>
 #include <string>

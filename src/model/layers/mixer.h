@@ -1,6 +1,6 @@
 #pragma once
 
-/// The first half of a block: the layer in which tokens see one another.
+/// Interface of a token mixer (attention or a gated delta net): the first half of a decoder block.
 ///
 /// Dimensions: T tokens, H hidden, E outputs of the first product, C inputs of the last one.
 
