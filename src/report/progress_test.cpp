@@ -156,6 +156,16 @@ TEST(Progress, AnInterruptedRunIsOneWhetherItSavesOrNot) {
   }
 }
 
+TEST(Progress, AMessageThatQuotesASampleDoesNotSteerTheTerminal) {
+  SteppedClock clock;
+  testing::internal::CaptureStdout();
+  {
+    Progress progress({.title = "run", .num_steps = 1}, kPlain, clock);
+    progress.message("a sample failed: \x1b[2J\xc2\x9b");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "a sample failed: \\x1b[2J\\x9b\n");
+}
+
 TEST(Progress, PhaseTimesIncludeThePhaseUnderWay) {
   SteppedClock clock;
   Progress progress({.title = "run", .num_steps = 1}, kPlain, clock);

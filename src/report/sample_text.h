@@ -18,7 +18,8 @@
 
 namespace slime::report {
 
-/// Texts stand behind four spaces; all of it is safe to print (core/safe_text.h). `reward_key`: the number of a reward record that trains; empty: its "score".
+/// Texts stand behind four spaces; all of it is safe to print (core/safe_text.h). `reward_key`: the number
+/// of a reward record that trains; empty: its "score".
 std::string plain_text(const Group& group, const std::string& reward_key);
 
 }  // namespace slime::report
