@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -92,17 +91,13 @@ Journal::Journal(fs::path store) : store_(std::move(store)) {
   const fs::path own = store_ / ".service";
   for (const Kind kind : {Kind::kSession, Kind::kModel, Kind::kSampler}) make_folder(place(kind));
   const fs::path lock = own / "lock";
-  lock_ = ::open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  if (lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    if (lock_ >= 0) ::close(lock_);
+  lock_ = Descriptor(::open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  if (lock_.get() < 0 || ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
     throw ConfigError(fmt::format("--store {}: another process uses it, or it cannot be written",
                                   store_.string()));
-  }
   num_starts_ = number_of(read_whole(own / "starts")).value_or(0) + 1;
   replace_file(own / "starts", std::to_string(num_starts_));
 }
-
-Journal::~Journal() { ::close(lock_); }
 
 fs::path Journal::place(Kind kind) const {
   const char* name = kind == Kind::kSession ? "sessions"
@@ -135,15 +130,18 @@ std::map<std::string, json::object> Journal::read(Kind kind) const {
 }
 
 void Journal::accept(const std::string& model, const AcceptedRequest& request) const {
-  const fs::path place = folder(model) / "requests";
-  make_folder(place);
-  replace_file(place / (std::to_string(request.seq_id) + kRequest), text_of(request));
+  write_request(model, request, kRequest);
 }
 
 void Journal::answer(const std::string& model, const AcceptedRequest& answer) const {
+  write_request(model, answer, kAnswer);
+}
+
+void Journal::write_request(const std::string& model, const AcceptedRequest& request,
+                            std::string_view suffix) const {
   const fs::path place = folder(model) / "requests";
   make_folder(place);
-  replace_file(place / (std::to_string(answer.seq_id) + kAnswer), text_of(answer));
+  replace_file(place / fmt::format("{}{}", request.seq_id, suffix), text_of(request));
 }
 
 std::vector<AcceptedRequest> Journal::read_requests(const std::string& model,

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/descriptor.h"
 #include "core/json.h"
 
 namespace slime::tinker {
@@ -37,7 +38,6 @@ class Journal {
 
   /// Throws ConfigError where another process uses the store, or it cannot be written.
   explicit Journal(std::filesystem::path store);
-  ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
@@ -68,12 +68,14 @@ class Journal {
 
  private:
   std::filesystem::path place(Kind kind) const;
+  void write_request(const std::string& model, const AcceptedRequest& request,
+                     std::string_view suffix) const;
   std::vector<AcceptedRequest> read_requests(const std::string& model, std::string_view suffix,
                                              int64_t behind) const;
 
   const std::filesystem::path store_;
   int64_t num_starts_ = 0;
-  int lock_ = -1;
+  Descriptor lock_;
 };
 
 /// The name of a file or folder for an id, which has colons.
