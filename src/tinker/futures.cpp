@@ -6,6 +6,9 @@
 #include <string_view>
 #include <utility>
 
+#include "core/error.h"
+#include "tinker/refusal.h"
+
 namespace slime::tinker {
 
 namespace {
@@ -26,6 +29,20 @@ int64_t start_of(std::string_view id) {
 
 json::object failure_of(const std::string& message, Blame blame) {
   return {{"error", message}, {"category", blame == Blame::kUser ? "user" : "server"}};
+}
+
+Answer outcome_of(const std::function<Answer()>& job) {
+  constexpr int kFirstOfServer = 500;  // of HTTP statuses
+  try {
+    return job();
+  } catch (const Refusal& refusal) {
+    return failure_of(refusal.what(),
+                      refusal.status() < kFirstOfServer ? Blame::kUser : Blame::kServer);
+  } catch (const ConfigError& error) {
+    return failure_of(error.what(), Blame::kUser);
+  } catch (const std::exception& error) {
+    return failure_of(error.what(), Blame::kServer);
+  }
 }
 
 std::string Futures::open(const std::string& session) {

@@ -36,6 +36,9 @@ enum class Blame { kUser, kServer };
 /// The answer of a request that failed.
 json::object failure_of(const std::string& message, Blame blame);
 
+/// What `job` returns, or the failure that its exception is.
+Answer outcome_of(const std::function<Answer()>& job);
+
 /// One class because an id is open, answered or forgotten. Any thread.
 class Futures {
  public:

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <string>
+
+#include "core/error.h"
+#include "tinker/refusal.h"
 
 namespace slime::tinker {
 namespace {
@@ -25,6 +29,22 @@ TEST(Futures, WhoWaitsIsCalledOnceWhenTheAnswerIsThere) {
   EXPECT_EQ(json_of(*futures.answer_of(id)).at("metrics"), 1);
   futures.call_when_answered(id, [&] { ++num_calls; });
   EXPECT_EQ(num_calls, 2) << "it is there: at once";
+}
+
+template <typename Error>
+std::string category_of(const Error& error) {
+  const Answer answer = outcome_of([&]() -> Answer { throw error; });
+  EXPECT_EQ(json_of(answer).at("error"), error.what());
+  return std::string(json_of(answer).at("category").as_string());
+}
+
+TEST(OutcomeOf, TellsMistakesOfAClientFromFailuresOfTheServer) {
+  EXPECT_EQ(category_of(ConfigError("no such loss")), "user");
+  EXPECT_EQ(category_of(Refusal(404, "no such session")), "user");
+  EXPECT_EQ(category_of(Refusal(503, "the disk is full")), "server");
+  EXPECT_EQ(category_of(std::bad_alloc()), "server");
+  const Answer answer = outcome_of([] { return json::object{{"metrics", 1}}; });
+  EXPECT_EQ(json_of(answer).at("metrics"), 1);
 }
 
 TEST(Futures, WhatWasDroppedIsNotCalled) {

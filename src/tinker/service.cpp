@@ -170,15 +170,9 @@ void Service::give_up_late() {
   }
 }
 
-std::function<void()> Service::answering(std::string future, Job job) {
+std::function<void()> Service::answering(std::string future, std::function<Answer()> job) {
   return [this, future = std::move(future), job = std::move(job)] {
-    try {
-      futures_.answer(future, job());
-    } catch (const ConfigError& error) {
-      futures_.fail(future, error.what(), Blame::kUser);
-    } catch (const std::exception& error) {
-      futures_.fail(future, error.what(), Blame::kServer);
-    }
+    futures_.answer(future, outcome_of(job));
   };
 }
 
@@ -233,14 +227,7 @@ void Service::add_job(const SharedModel& model, const AcceptedRequest& request, 
 
 void Service::do_request(Model& model, const AcceptedRequest& request, const ModelJob& job) {
   const auto start = steady_clock::now();
-  Answer answer;
-  try {
-    answer = job(model);
-  } catch (const ConfigError& error) {
-    answer = failure_of(error.what(), Blame::kUser);
-  } catch (const std::exception& error) {
-    answer = failure_of(error.what(), Blame::kServer);
-  }
+  Answer answer = outcome_of([&] { return job(model); });
   model.num_done = std::max(model.num_done.load(), request.seq_id);
   model.unsaved_seconds += std::chrono::duration<double>(steady_clock::now() - start).count();
   if (!journal_) return futures_.answer(request.future, std::move(answer));

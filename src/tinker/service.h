@@ -17,7 +17,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
 #include <string>
 
 #include "config/run_config.h"
@@ -29,21 +28,12 @@
 #include "tinker/futures.h"
 #include "tinker/journal.h"
 #include "tinker/lora_form.h"
+#include "tinker/refusal.h"
 #include "tinker/request_order.h"
 #include "tinker/sampler.h"
 #include "tinker/trained_model.h"
 
 namespace slime::tinker {
-
-/// A request that is answered at once with an HTTP status and a sentence.
-class Refusal : public std::runtime_error {
- public:
-  Refusal(int status, const std::string& message) : std::runtime_error(message), status_(status) {}
-  int status() const { return status_; }
-
- private:
-  int status_;
-};
 
 /// Without what clients write behind the name of a model: ":peft:262144".
 inline std::string plain_name(const std::string& name) {
@@ -130,7 +120,6 @@ class Service {
     bool is_restored() const { return trained != nullptr && num_done >= num_answered; }
   };
   using SharedModel = std::shared_ptr<Model>;
-  using Job = std::function<Answer()>;
   using ModelJob = std::function<Answer(Model&)>;
   /// A job of a model's: its future, which gets the result.
   json::object enqueue(const std::string& model_id, AcceptedRequest request, ModelJob job);
@@ -165,7 +154,7 @@ class Service {
   void save_snapshots(const Model& model);
   void end_session(const std::string& session);
   void end_silent_sessions();
-  std::function<void()> answering(std::string future, Job job);
+  std::function<void()> answering(std::string future, std::function<Answer()> job);
   /// What is to be done next; nothing: all wait.
   std::function<void()> next_job();
   void give_up_late();

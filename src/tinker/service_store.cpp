@@ -8,7 +8,6 @@
 #include <system_error>
 
 #include "core/calendar.h"
-#include "core/error.h"
 #include "tinker/service.h"
 
 namespace slime::tinker {
@@ -55,12 +54,10 @@ json::object Service::checkpoints(const std::string& model) const {
                      {"public", false}});
     }
   };
-  try {
+  or_refuse(404, [&] {
     add("weights", "training");
     add("sampler_weights", "sampler");
-  } catch (const ConfigError& error) {
-    throw Refusal(404, error.what());
-  }
+  });
   return {{"checkpoints", std::move(all)}};
 }
 
@@ -85,12 +82,7 @@ json::object Service::training_runs(const std::string& owner) const {
 }
 
 json::object Service::delete_checkpoint(const std::string& path) {
-  fs::path directory;
-  try {
-    directory = found(path);
-  } catch (const ConfigError& error) {
-    throw Refusal(404, error.what());
-  }
+  const fs::path directory = or_refuse(404, [&] { return found(path); });
   std::error_code error;
   fs::remove_all(directory, error);
   if (error) throw Refusal(500, fmt::format("{}: {}", path, error.message()));

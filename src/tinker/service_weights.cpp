@@ -189,16 +189,14 @@ void Service::keep_newest(const std::string& sampling_session) {
 
 json::object Service::weights_info(const json::object& body) {
   const std::string path = FieldReader(body, "").required().text("tinker_path", 4096).value_or("");
-  try {
+  return or_refuse(404, [&] {
     const fs::path directory = found(path);
     json::object answer{{"is_lora", false}, {"lora_rank", 0}};
     if (base_ && model::has_adapter(directory))
       answer = describe(model::AdapterFile(directory, base_->config()).form());
     answer["base_model"] = service_.model_name;
     return answer;
-  } catch (const ConfigError& error) {
-    throw Refusal(404, error.what());
-  }
+  });
 }
 
 SharedSnapshot Service::base_snapshot() {
@@ -232,11 +230,8 @@ json::object Service::create_sampling_session(const json::object& body) {
               .model = {},
               .order = 0,
               .directory = {}};
-  try {
-    named.snapshot = path.empty() ? base_snapshot() : stored_snapshot(found(path));
-  } catch (const ConfigError& error) {
-    throw Refusal(404, error.what());
-  }
+  or_refuse(
+      404, [&] { named.snapshot = path.empty() ? base_snapshot() : stored_snapshot(found(path)); });
   const auto number = fields.integer("sampling_session_seq_id", 0);
   const std::lock_guard lock(mutex_);
   const std::string id = number ? sampler_name(session, *number)
@@ -278,13 +273,11 @@ SharedSnapshot Service::snapshot_of(const std::string& sampling_session) {
   }
   if (named.snapshot) return named.snapshot;
   // Of another process.
-  try {
+  or_refuse(404, [&] {
     if (named.is_base) named.snapshot = base_snapshot();
     if (!named.path.empty()) named.directory = found(named.path);
     if (!named.directory.empty()) named.snapshot = stored_snapshot(named.directory);
-  } catch (const ConfigError& error) {
-    throw Refusal(404, error.what());
-  }
+  });
   if (!named.snapshot) {
     throw Refusal(404, fmt::format("sampling_session_id {}: its weights are gone; the newest {} "
                                    "snapshots are kept, {} of adapters, save weights by name to "

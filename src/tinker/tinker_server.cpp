@@ -82,6 +82,19 @@ void check_names(const Service& service, const std::string& owner, const json::o
   }
 }
 
+/// Of the exception that is being handled; one that is no refusal goes on.
+HttpResponse refusal_of_current() {
+  try {
+    throw;
+  } catch (const Refusal& refusal) {
+    return detail(refusal.status(), refusal.what());
+  } catch (const UnknownFuture& unknown) {
+    return detail(unknown.is_lost() ? 410 : 404, unknown.what());
+  } catch (const ConfigError& error) {
+    return detail(400, error.what());
+  }
+}
+
 using Respond = std::function<json::object(const HttpRequest&, const std::string& owner)>;
 
 net::HttpHandler answered(std::shared_ptr<const Keys> keys, Respond respond) {
@@ -91,12 +104,8 @@ net::HttpHandler answered(std::shared_ptr<const Keys> keys, Respond respond) {
       if (request.header("Content-Encoding"))
         return detail(415, "bodies are not compressed here: client/config says so");
       return HttpResponse{.status = 200, .body = json_text(respond(request, owner))};
-    } catch (const Refusal& refusal) {
-      return detail(refusal.status(), refusal.what());
-    } catch (const UnknownFuture& unknown) {
-      return detail(unknown.is_lost() ? 410 : 404, unknown.what());
-    } catch (const ConfigError& error) {
-      return detail(400, error.what());
+    } catch (...) {
+      return refusal_of_current();
     }
   });
 }
@@ -123,12 +132,8 @@ Task<void> retrieve(Service& service, const Keys& keys, HttpExchange& exchange) 
     futures.call_when_answered(id, [timer, strand = exchange.executor()] {
       asio::post(strand, [timer] { timer->cancel(); });
     });
-  } catch (const Refusal& refusal) {
-    refused = detail(refusal.status(), refusal.what());
-  } catch (const UnknownFuture& unknown) {
-    refused = detail(unknown.is_lost() ? 410 : 404, unknown.what());
-  } catch (const ConfigError& error) {
-    refused = detail(400, error.what());
+  } catch (...) {
+    refused = refusal_of_current();
   }
   if (refused) {
     co_await exchange.send(*std::move(refused));
