@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -14,6 +16,7 @@
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/replace_file.h"
+#include "tinker/refusal.h"
 
 namespace slime::tinker {
 namespace fs = std::filesystem;
@@ -56,6 +59,13 @@ std::map<int64_t, fs::path> numbered(const fs::path& folder, std::string_view su
   return found;
 }
 
+void write(const fs::path& folder, const std::string& name, std::string_view text) {
+  or_refuse(503, [&] {
+    make_folder(folder);
+    replace_file(folder / name, text);
+  });
+}
+
 /// A line of JSON, and the body behind it.
 std::string text_of(const AcceptedRequest& request) {
   const json::object head{
@@ -80,6 +90,16 @@ AcceptedRequest read_request(int64_t seq_id, const fs::path& path) {
 }
 
 }  // namespace
+
+bool write_or_tell(std::string_view what, const std::function<void()>& write) {
+  try {
+    write();
+    return true;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "slime tinker: {}: {}\n", what, error.what());
+    return false;
+  }
+}
 
 std::string stored_name(std::string_view id) {
   std::string name;
@@ -109,7 +129,7 @@ fs::path Journal::place(Kind kind) const {
 void Journal::write(Kind kind, const std::string& id, const json::object& what) const {
   json::object named = what;
   named["id"] = id;
-  replace_file(place(kind) / (stored_name(id) + ".json"), json_text(named));
+  tinker::write(place(kind), stored_name(id) + ".json", json_text(named));
 }
 
 void Journal::remove(Kind kind, const std::string& id) const {
@@ -139,9 +159,8 @@ void Journal::answer(const std::string& model, const AcceptedRequest& answer) co
 
 void Journal::write_request(const std::string& model, const AcceptedRequest& request,
                             std::string_view suffix) const {
-  const fs::path place = folder(model) / "requests";
-  make_folder(place);
-  replace_file(place / fmt::format("{}{}", request.seq_id, suffix), text_of(request));
+  tinker::write(folder(model) / "requests", fmt::format("{}{}", request.seq_id, suffix),
+                text_of(request));
 }
 
 std::vector<AcceptedRequest> Journal::read_requests(const std::string& model,

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -44,7 +45,7 @@ class Journal {
   /// How many processes have used the store, this one included.
   int64_t num_starts() const { return num_starts_; }
 
-  // Any thread, one object or request at a time.
+  // Any thread, one object or request at a time. What cannot be written is refused with 503 and the reason.
 
   void write(Kind kind, const std::string& id, const json::object& what) const;
   void remove(Kind kind, const std::string& id) const;
@@ -77,6 +78,9 @@ class Journal {
   int64_t num_starts_ = 0;
   Descriptor lock_;
 };
+
+/// Whether `write` was done. What it throws is told on stderr, after `what`.
+bool write_or_tell(std::string_view what, const std::function<void()>& write);
 
 /// The name of a file or folder for an id, which has colons.
 std::string stored_name(std::string_view id);

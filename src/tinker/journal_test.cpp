@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/replace_file.h"
+#include "tinker/refusal.h"
 
 namespace slime::tinker {
 namespace {
@@ -43,6 +44,29 @@ TEST_F(JournalTest, KeepsObjectsOverAStart) {
 TEST_F(JournalTest, OneProcessUsesAStore) {
   const Journal journal(store_);
   EXPECT_THROW(Journal{store_}, ConfigError);
+}
+
+int status_of(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const Refusal& refusal) {
+    return refusal.status();
+  }
+  return 200;
+}
+
+TEST_F(JournalTest, WhatCannotBeWrittenIsRefused) {
+  const Journal journal(store_);
+  const fs::path sessions = store_ / ".service" / "sessions";
+  fs::remove(sessions);
+  replace_file(sessions, "no folder");
+  fs::create_directories(journal.folder(model_));
+  replace_file(journal.folder(model_) / "requests", "no folder");
+  const AcceptedRequest request{.seq_id = 1, .route = "x", .future = "f", .body = {}};
+  EXPECT_EQ(status_of([&] { journal.write(Journal::Kind::kSession, "session-1", {}); }), 503);
+  EXPECT_EQ(status_of([&] { journal.accept(model_, request); }), 503);
+  EXPECT_EQ(status_of([&] { journal.answer(model_, request); }), 503);
+  EXPECT_EQ(status_of([&] { journal.write(Journal::Kind::kModel, model_, {}); }), 200);
 }
 
 TEST_F(JournalTest, RequestsComeBackInOrderWithAllTheirBytes) {

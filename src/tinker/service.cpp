@@ -115,7 +115,7 @@ void Service::run(const std::function<bool()>& is_over) {
   }
   for (const auto& [id, model] : models) {
     if (model->trained && model->unsaved_seconds > 0 && !model->trained->has_gradients())
-      save_state(*model);
+      write_or_tell(id, [&] { save_state(*model); });
   }
 }
 
@@ -207,9 +207,9 @@ json::object Service::enqueue(const std::string& model_id, AcceptedRequest reque
   request.future = futures_.open(model->session);
   try {
     if (journal_) journal_->accept(model_id, request);
-  } catch (const ConfigError& error) {
-    futures_.fail(request.future, error.what(), Blame::kServer);
-    throw Refusal(503, error.what());  // it may be sent again
+  } catch (const Refusal& refusal) {
+    futures_.fail(request.future, refusal.what(), Blame::kServer);
+    throw;  // it may be sent again
   }
   request.body.clear();
   add_job(model, request, std::move(job));
@@ -231,22 +231,24 @@ void Service::do_request(Model& model, const AcceptedRequest& request, const Mod
   model.num_done = std::max(model.num_done.load(), request.seq_id);
   model.unsaved_seconds += std::chrono::duration<double>(steady_clock::now() - start).count();
   if (!journal_) return futures_.answer(request.future, std::move(answer));
-  try {
-    AcceptedRequest kept = request;
-    const auto message = protobuf_of(answer);
-    kept.is_message = message.has_value();
-    kept.body = message ? *message : json_text(json_of(answer));
-    journal_->answer(model.id, kept);
-    futures_.answer(request.future, std::move(answer));
-    if (model.trained == nullptr || model.trained->has_gradients()) return;
-    // What was loaded may be overwritten, and is not read again.
-    const bool is_due =
-        request.route == "optim_step" && model.unsaved_seconds >= service_.state_seconds;
-    if (is_due || request.route == "load_weights") save_state(model);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "slime tinker: {}: {}\n", model.id, safe_text(error.what()));
-    futures_.fail(request.future, error.what(), Blame::kServer);
-  }
+  // It was done, whether that can be written or not: after a kill it is done again.
+  const bool is_kept = write_or_tell(model.id, [&] { keep_answer(model.id, request, answer); });
+  futures_.answer(request.future, std::move(answer));
+  if (!is_kept || model.trained == nullptr || model.trained->has_gradients()) return;
+  // What was loaded may be overwritten, and is not read again.
+  const bool is_due =
+      request.route == "optim_step" && model.unsaved_seconds >= service_.state_seconds;
+  if (is_due || request.route == "load_weights")
+    write_or_tell(model.id, [&] { save_state(model); });
+}
+
+void Service::keep_answer(const std::string& model, const AcceptedRequest& request,
+                          const Answer& answer) {
+  AcceptedRequest kept = request;
+  const auto message = protobuf_of(answer);
+  kept.is_message = message.has_value();
+  kept.body = message ? *message : json_text(json_of(answer));
+  journal_->answer(model, kept);
 }
 
 Service::SharedModel Service::model_of(const std::string& id) const {

@@ -137,6 +137,7 @@ class Service {
   /// With the mutex held: the job, with all that follows it, behind the model's others.
   void add_job(const SharedModel& model, const AcceptedRequest& request, ModelJob job);
   void do_request(Model& model, const AcceptedRequest& request, const ModelJob& job);
+  void keep_answer(const std::string& model, const AcceptedRequest& request, const Answer& answer);
   /// A job that makes a model, once for each session and number. `record`: what it is made of.
   json::object enqueue_creation(const std::string& session, int64_t number, json::object record);
   std::shared_ptr<TrainedModel> make_model(const json::object& record);
@@ -150,8 +151,10 @@ class Service {
   int64_t restore_requests(const SharedModel& model, int64_t done);
   std::shared_ptr<TrainedModel> restored(const json::object& record,
                                          const std::filesystem::path& state);
+  /// Throws Refusal where it cannot be written.
   void save_state(Model& model);
   void save_snapshots(const Model& model);
+  /// With the mutex held. Throws Refusal where that cannot be written: it goes on.
   void end_session(const std::string& session);
   void end_silent_sessions();
   std::function<void()> answering(std::string future, std::function<Answer()> job);

@@ -39,7 +39,12 @@ json::object Service::enqueue_creation(const std::string& session, int64_t numbe
   record["session"] = session;
   record["number"] = number;
   record["future"] = future;
-  if (journal_) journal_->write(Journal::Kind::kModel, model_name(session, number), record);
+  try {
+    if (journal_) journal_->write(Journal::Kind::kModel, model_name(session, number), record);
+  } catch (const Refusal& refusal) {
+    futures_.fail(future, refusal.what(), Blame::kServer);
+    throw;
+  }
   jobs_.push_back(answering(future, [this, session, number, record]() -> Answer {
     try {
       return created_answer(add_model(session, number, record), record);

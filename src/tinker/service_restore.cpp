@@ -152,8 +152,10 @@ int64_t Service::restore_requests(const SharedModel& model, int64_t done) {
 }
 
 void Service::save_state(Model& model) {
-  save_snapshots(model);
-  model.trained->save(journal_->state(model.id, model.num_done), true);
+  or_refuse(503, [&] {
+    save_snapshots(model);
+    model.trained->save(journal_->state(model.id, model.num_done), true);
+  });
   journal_->forget(model.id, model.num_done);
   model.unsaved_seconds = 0;
 }
@@ -178,9 +180,9 @@ void Service::save_snapshots(const Model& model) {
     const std::lock_guard lock(mutex_);
     const auto known = samplers_.find(id);
     if (known == samplers_.end()) continue;
-    known->second.directory = directory;
     journal_->write(Journal::Kind::kSampler, id,
                     {{"model", model.id}, {"order", order}, {"directory", directory.string()}});
+    known->second.directory = directory;
   }
 }
 

@@ -47,9 +47,10 @@ json::object Service::create_session(const std::string& owner) {
   const auto is_open = [](const auto& each) { return !each.second.is_over; };
   if (std::ranges::count_if(sessions_, is_open) >= kMostSessions)
     throw Refusal(429, fmt::format("{} sessions are open; finish some", kMostSessions));
-  const std::string id = fmt::format("session-{}", ++num_sessions_);
-  sessions_[id] = {.owner = owner, .heard = steady_clock::now()};
+  const std::string id = fmt::format("session-{}", num_sessions_ + 1);
   if (journal_) journal_->write(Journal::Kind::kSession, id, {{"owner", owner}});
+  ++num_sessions_;
+  sessions_[id] = {.owner = owner, .heard = steady_clock::now()};
   return {{"type", "create_session"}, {"session_id", id}};
 }
 
@@ -72,6 +73,10 @@ json::object Service::finish_session(const std::string& session) {
 void Service::end_session(const std::string& session) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end() || found->second.is_over) return;
+  // Kept: who owns what it has saved.
+  if (journal_)
+    journal_->write(Journal::Kind::kSession, session,
+                    {{"owner", found->second.owner}, {"is_over", true}});
   found->second.is_over = true;
   end_models_of(session);
   std::erase_if(samplers_, [&](const auto& each) {
@@ -82,10 +87,6 @@ void Service::end_session(const std::string& session) {
   std::erase_if(newest_samplers_,
                 [&](const std::string& id) { return id.starts_with(session + ":"); });
   std::erase_if(created_, [&](const auto& each) { return each.first.starts_with(session + "/"); });
-  // Kept: who owns what it has saved.
-  if (journal_)
-    journal_->write(Journal::Kind::kSession, session,
-                    {{"owner", found->second.owner}, {"is_over", true}});
 }
 
 void Service::end_silent_sessions() {
@@ -97,9 +98,12 @@ void Service::end_silent_sessions() {
       silent.push_back(id);
   }
   for (const std::string& id : silent) {
-    fmt::print(stderr, "slime tinker: {} was silent for {} minutes, and is over\n", id,
-               kLongestSilence.count());
-    end_session(id);
+    if (write_or_tell(id, [&] { end_session(id); })) {
+      fmt::print(stderr, "slime tinker: {} was silent for {} minutes, and is over\n", id,
+                 kLongestSilence.count());
+    } else {
+      hear(id);  // tried again when it has been silent for as long once more
+    }
   }
 }
 

@@ -297,6 +297,32 @@ def test_what_a_key_has_made_is_not_there_for_another(program):
     assert program.call("training_runs", method="GET", headers=other)[1]["training_runs"] == []
 
 
+def test_a_journal_that_cannot_be_written_refuses_requests_and_ends_nothing(program, tmp_path):
+    session, model = open_model(program)
+    program.result(send(program, model, 1, DATA))
+    store = tmp_path / "store"
+    folders = [store / ".service" / kind for kind in ("sessions", "models", "samplers")] + [store / model.replace(":", "%3A") / "requests"]
+    for folder in folders:
+        folder.rename(folder.with_name(f"{folder.name}-aside"))
+        folder.write_text("no folder")
+    for path, body in [
+        ("create_session", {}),
+        ("create_model", {"session_id": session, "model_seq_id": 1, "base_model": NAME, "lora_config": {"rank": 4}}),
+        ("create_sampling_session", {"session_id": session, "base_model": NAME}),
+        ("forward_backward", pass_message(model, 2, DATA)),
+        (f"sessions/{session}/finish", {}),
+    ]:
+        status, answer = program.call(path, body)
+        assert status == 503 and str(store) in answer["detail"], (path, answer)
+    assert program.call("session_heartbeat", {"session_id": session})[0] == 200
+    for folder in folders:
+        folder.unlink()
+        folder.with_name(f"{folder.name}-aside").rename(folder)
+    assert read_pass(program.result(send(program, model, 2, DATA)))[0]["loss:sum"] > 0
+    assert program.call(f"sessions/{session}/finish", {})[0] == 200
+    assert program.call("session_heartbeat", {"session_id": session})[0] == 410
+
+
 def test_what_was_saved_is_listed_and_removed(program):
     _, model = open_model(program)
     saved = program.result(program.post("save_weights", model_id=model, seq_id=1, path="one")["request_id"])["path"]
