@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -48,6 +49,7 @@ constexpr const char* kTinkerHelp =
     "  --max-lora-rank N          the highest rank (128)\n"
     "  --api-key-file FILE        keys, one a line: a client for each, which sees its own alone\n"
     "  --state-seconds N          of work that is done again, at most, after kill -9 (30)\n"
+    "  --silence-seconds N        without a heartbeat, after which a session is over (900)\n"
     "  --door DIR           a directory of yours, mode 0700: door.json in it says address and "
     "token;\n"
     "                       it ends when its standard input is closed, or whoever started it has\n"
@@ -60,6 +62,7 @@ constexpr const char* kTinkerHelp =
 constexpr std::size_t kTokenBytes = 32;
 constexpr std::size_t kLongestKey = 512;  // longer ones match none (net/access.h)
 constexpr std::size_t kMostBodyBytes = std::size_t{512} << 20;
+constexpr int64_t kMostSilenceSeconds = 1'000'000'000;
 constexpr int64_t kTokensOfAMicroBatch = 4096;
 constexpr int64_t kDefaultSamples = 8;
 constexpr int64_t kDefaultResponse = 512;
@@ -72,6 +75,7 @@ struct TinkerOptions {
   int64_t max_models = 8;
   int64_t max_lora_rank = 128;
   int64_t state_seconds = 30;
+  int64_t silence_seconds = 900;
   std::string key_file;
   std::vector<std::string> flags;
 };
@@ -112,6 +116,8 @@ TinkerOptions parse_tinker(std::span<const std::string> arguments) {
       options.max_lora_rank = number_of<int64_t>(word, value(), 1);
     } else if (word == "--state-seconds" && has_value) {
       options.state_seconds = number_of<int64_t>(word, value(), 0);
+    } else if (word == "--silence-seconds" && has_value) {
+      options.silence_seconds = number_of<int64_t>(word, value(), 1);
     } else if (word == "--api-key-file" && has_value) {
       options.key_file = value();
     } else {
@@ -208,7 +214,9 @@ int serve_requests(const TinkerOptions& options) {
        .model_name = options.served_name.empty() ? model_name : options.served_name,
        .max_models = options.max_models,
        .max_lora_rank = options.max_lora_rank,
-       .state_seconds = static_cast<double>(options.state_seconds)},
+       .state_seconds = static_cast<double>(options.state_seconds),
+       .longest_silence =
+           std::chrono::seconds(std::min(options.silence_seconds, kMostSilenceSeconds))},
       clock);
   const std::string token = has_door ? keys.front() : "";
   tinker::TinkerServer server(http, std::move(keys), service);

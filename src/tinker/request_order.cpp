@@ -16,9 +16,13 @@ std::optional<std::string> RequestOrder::known(int64_t seq_id) const {
   return found->second;
 }
 
-std::vector<RequestOrder::Waiting> RequestOrder::add(int64_t seq_id, std::string future, Job job) {
-  futures_[seq_id] = future;
+void RequestOrder::remember(int64_t seq_id, std::string future) {
+  futures_[seq_id] = std::move(future);
   while (futures_.size() > kKeptNumbers) futures_.erase(futures_.begin());
+}
+
+std::vector<RequestOrder::Waiting> RequestOrder::add(int64_t seq_id, std::string future, Job job) {
+  remember(seq_id, future);
   waiting_[seq_id] = {std::move(future), std::move(job), std::chrono::steady_clock::now()};
   std::vector<Waiting> ready;
   while (!waiting_.empty() && waiting_.begin()->first <= next_) {

@@ -28,13 +28,17 @@ class RequestOrder {
 
   /// The future of an earlier request with this number; nothing: it is new.
   std::optional<std::string> known(int64_t seq_id) const;
+  /// Whether its turn has passed: a later one was done or given up. Number 0 may come first, or not at all.
+  bool is_late(int64_t seq_id) const { return next_ > 1 && seq_id < next_; }
+  /// The number of the last one whose turn came.
+  int64_t last() const { return next_ - 1; }
   /// What may be done now, in order: this one, if all before it have come, and those behind it.
   std::vector<Waiting> add(int64_t seq_id, std::string future, Job job);
   /// Requests that wait for one with a lower number.
   std::size_t num_waiting() const { return waiting_.size(); }
   /// Of a request that was done in another process: numbers below the next are not waited for.
   void go_on_from(int64_t next) { next_ = std::max(next_, next); }
-  void remember(int64_t seq_id, std::string future) { futures_[seq_id] = std::move(future); }
+  void remember(int64_t seq_id, std::string future);
   /// Where a request has waited so long for one that did not come: the futures of all that wait, which are
   /// given up, and the number that is missing. The order goes on behind them.
   struct GivenUp {

@@ -43,8 +43,20 @@ TEST(RequestOrder, GivesUpWhatWaitsForANumberThatDoesNotComeAndGoesOnBehindIt) {
   EXPECT_EQ(given_up->missing, 2);
   EXPECT_EQ(given_up->futures,
             (std::vector<std::pair<int64_t, std::string>>{{3, "req-3"}, {5, "req-5"}}));
+  EXPECT_TRUE(order.order.is_late(2));
+  EXPECT_EQ(order.order.last(), 5);
+  EXPECT_FALSE(order.order.is_late(6));
   order.come(6);
   EXPECT_EQ(order.done, "16");
+}
+
+TEST(RequestOrder, NumberZeroMayComeFirstAndNotLater) {
+  Order order;
+  EXPECT_FALSE(order.order.is_late(0));
+  order.come(0);
+  order.come(1);
+  EXPECT_EQ(order.done, "01");
+  EXPECT_TRUE(order.order.is_late(0));
 }
 
 TEST(RequestOrder, GoesOnBehindWhatAnotherProcessHasDone) {
@@ -52,6 +64,7 @@ TEST(RequestOrder, GoesOnBehindWhatAnotherProcessHasDone) {
   order.order.remember(3, "req-3");
   order.order.go_on_from(4);
   EXPECT_EQ(order.order.known(3), "req-3");
+  EXPECT_TRUE(order.order.is_late(2));
   order.come(5);
   EXPECT_EQ(order.done, "");
   order.come(4);

@@ -99,13 +99,13 @@ int64_t Service::max_request_tokens() {
 }
 
 void Service::run(const std::function<bool()>& is_over) {
+  steady_clock::time_point looked;
   while (!is_over()) {
-    if (const auto job = next_job()) {
-      job();
-    } else {
-      give_up_late();
-      end_silent_sessions();
-    }
+    if (const auto job = next_job()) job();
+    if (steady_clock::now() - looked < kLook) continue;
+    looked = steady_clock::now();
+    give_up_late();
+    end_silent_sessions();
   }
   if (!journal_) return;
   std::map<std::string, SharedModel> models;
@@ -149,24 +149,24 @@ std::function<void()> Service::next_job() {
 }
 
 void Service::give_up_late() {
-  std::vector<std::pair<SharedModel, RequestOrder::GivenUp>> late;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [id, model] : models_) {
-      if (auto given_up = model->order.give_up(steady_clock::now() - kLongestGap))
-        late.emplace_back(model, *std::move(given_up));
-    }
-  }
-  for (const auto& [model, given_up] : late) {
-    const auto refuse = [missing = given_up.missing](Model&) -> Answer {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, model] : models_) {
+    const auto given_up = model->order.give_up(steady_clock::now() - kLongestGap);
+    if (!given_up) continue;
+    const ModelJob refuse = [missing = given_up->missing](Model&) -> Answer {
       throw ConfigError(
           fmt::format("seq_id {} did not come within {} minutes, and later ones "
                       "waited for it",
                       missing, kLongestGap.count()));
     };
-    for (const auto& [seq_id, future] : given_up.futures)
-      do_request(*model, {.seq_id = seq_id, .route = "given up", .future = future, .body = {}},
-                 refuse);
+    // In their turn: what is done and what is not is told by one number.
+    for (const auto& [seq_id, future] : given_up->futures) {
+      const AcceptedRequest request{
+          .seq_id = seq_id, .route = "given up", .future = future, .body = {}};
+      model->jobs.push_back({future, [this, request, at = model.get(), refuse] {
+                               do_request(*at, request, refuse);
+                             }});
+    }
   }
 }
 
@@ -205,6 +205,14 @@ json::object Service::enqueue(const std::string& model_id, AcceptedRequest reque
   if (model->order.num_waiting() + model->jobs.size() >= kMostWaiting)
     throw Refusal(429, fmt::format("{} requests of {} wait already", kMostWaiting, model_id));
   request.future = futures_.open(model->session);
+  if (model->order.is_late(request.seq_id)) {
+    model->order.remember(request.seq_id, request.future);
+    futures_.fail(request.future,
+                  fmt::format("seq_id {}: its turn has passed; those up to {} are done or given up",
+                              request.seq_id, model->order.last()),
+                  Blame::kUser);
+    return {{"request_id", request.future}, {"model_id", model_id}};
+  }
   try {
     if (journal_) journal_->accept(model_id, request);
   } catch (const Refusal& refusal) {

@@ -49,6 +49,8 @@ struct ServiceConfig {
   /// Seconds of work after which a model's state is saved, between two updates; what comes behind it is done
   /// again after a restart.
   double state_seconds = 30;
+  /// Without a request or a heartbeat, after which a session is over. Clients send one every ten seconds.
+  std::chrono::seconds longest_silence{900};
 };
 
 /// One class because who may sample, train and save follows from the requests of all models.

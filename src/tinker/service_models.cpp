@@ -31,6 +31,7 @@ json::object Service::enqueue_creation(const std::string& session, int64_t numbe
   const std::string key = fmt::format("{}/{}", session, number);
   const std::lock_guard lock(mutex_);
   require_session(session);
+  hear(session);
   if (const auto known = created_.find(key); known != created_.end())
     return {{"request_id", known->second}};
   if (jobs_.size() >= kMostWaiting)

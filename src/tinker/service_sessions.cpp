@@ -16,8 +16,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-/// Of a session; clients send heartbeats every ten seconds.
-constexpr std::chrono::minutes kLongestSilence{15};
 constexpr int64_t kMostSessions = 1024;
 
 }  // namespace
@@ -94,13 +92,13 @@ void Service::end_silent_sessions() {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> silent;
   for (const auto& [id, session] : sessions_) {
-    if (!session.is_over && session.heard < steady_clock::now() - kLongestSilence)
+    if (!session.is_over && session.heard < steady_clock::now() - service_.longest_silence)
       silent.push_back(id);
   }
   for (const std::string& id : silent) {
     if (write_or_tell(id, [&] { end_session(id); })) {
-      fmt::print(stderr, "slime tinker: {} was silent for {} minutes, and is over\n", id,
-                 kLongestSilence.count());
+      fmt::print(stderr, "slime tinker: {} was silent for {} seconds, and is over\n", id,
+                 service_.longest_silence.count());
     } else {
       hear(id);  // tried again when it has been silent for as long once more
     }

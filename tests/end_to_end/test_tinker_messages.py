@@ -323,6 +323,37 @@ def test_a_journal_that_cannot_be_written_refuses_requests_and_ends_nothing(prog
     assert program.call("session_heartbeat", {"session_id": session})[0] == 410
 
 
+def test_a_request_whose_turn_has_passed_is_refused_and_adds_nothing(program):
+    norms = []
+    for sends_late in (False, True):
+        _, model = open_model(program)
+        program.result(send(program, model, 1, DATA))
+        if sends_late:
+            late = send(program, model, 0, DATA)
+            assert send(program, model, 0, DATA) == late
+            refused = program.result(late)
+            assert refused["category"] == "user" and "its turn has passed" in refused["error"], refused
+        step = program.post("optim_step", model_id=model, seq_id=2, adam_params=STEP)["request_id"]
+        norms.append(program.result(step)["metrics"]["grad_norm:mean"])
+    assert norms[0] == norms[1] > 0
+
+
+def test_a_silent_session_ends_while_another_keeps_the_server_busy(start):
+    program = start("store", "--silence-seconds", "5")
+    silent, model = open_model(program)
+    _, busy = open_model(program)
+    end, number, waiting = time.monotonic() + 60, 0, []
+    while program.call("get_info", {"model_id": model})[0] == 200:
+        assert time.monotonic() < end, "it is still there"
+        for _ in range(20):
+            number += 1
+            waiting.append(send(program, busy, number, DATA))
+        while len(waiting) > 20:
+            program.result(waiting.pop(0))
+    assert program.call("session_heartbeat", {"session_id": silent})[0] == 410
+    assert program.call("get_info", {"model_id": busy})[0] == 200
+
+
 def test_what_was_saved_is_listed_and_removed(program):
     _, model = open_model(program)
     saved = program.result(program.post("save_weights", model_id=model, seq_id=1, path="one")["request_id"])["path"]
