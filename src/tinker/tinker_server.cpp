@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/xxhash64.h"
 #include "net/access.h"
+#include "net/digest.h"
 
 namespace slime::tinker {
 namespace {
@@ -69,7 +69,7 @@ std::string owner_of(const Keys& keys, const HttpRequest& request) {
   bool is_known = keys.empty();
   for (const std::string& each : keys) is_known |= net::keys_equal(key, each);
   if (!is_known) throw Refusal(401, "the key is not one of this server's");
-  return key.empty() ? "" : fmt::format("{:016x}", xxhash64(key));
+  return key.empty() ? "" : net::sha256(key);
 }
 
 /// Nothing in a body may name what is another client's.

@@ -1,6 +1,7 @@
 """`slime tinker`: what a Tinker client sent byte by byte, adapters and Protocol Buffers included, has the recorded answers."""
 
 import base64
+import hashlib
 import json
 import math
 import signal
@@ -8,7 +9,7 @@ import time
 
 import pytest
 from conftest import SLIME
-from tinker_program import FIXTURES, NAME, TinkerProgram, field, fields, pass_message, read_pass, read_samples, write_model, write_store
+from tinker_program import FIXTURES, KEY, NAME, TinkerProgram, field, fields, pass_message, read_pass, read_samples, write_model, write_store
 
 MESSAGES = FIXTURES / "messages"
 
@@ -274,8 +275,10 @@ def test_what_is_wrong_with_an_update_is_said_in_its_turn_and_holds_up_nothing(p
     assert read_pass(program.result(first)) == read_pass(program.result(passed))
 
 
-def test_what_a_key_has_made_is_not_there_for_another(program):
+def test_what_a_key_has_made_is_not_there_for_another(program, tmp_path):
     session, model = open_model(program)
+    kept = json.loads((tmp_path / "store" / ".service" / "sessions" / f"{session}.json").read_text())
+    assert kept["owner"] == hashlib.sha256(KEY.encode()).hexdigest()
     sampler = sampler_of(program, model, 1, 0)
     saved = program.result(program.post("save_weights", model_id=model, seq_id=2, path="mine")["request_id"])["path"]
     future = send(program, model, 3, DATA)
