@@ -80,6 +80,8 @@ void check_names(const Service& service, const std::string& owner, const json::o
     if (value != nullptr && value->is_string())
       service.require_owner(owner, std::string(value->get_string()));
   }
+  for (const std::string& id : FieldReader(body, "").texts("requires"))
+    service.require_owner(owner, id);
 }
 
 /// Of the exception that is being handled; one that is no refusal goes on.

@@ -293,6 +293,11 @@ def test_what_a_key_has_made_is_not_there_for_another(program, tmp_path):
         ("weights_info", {"tinker_path": saved}),
     ]:
         assert program.call(path, body, headers=other)[0] == 404, path
+    opened = program.call("create_session", {}, headers=other)[1]["session_id"]
+    made = {"session_id": opened, "model_seq_id": 0, "base_model": NAME, "lora_config": {"rank": 4}}
+    assert program.call("create_model", made, headers=other)[0] == 200
+    step = {"model_id": f"{opened}:train:0", "seq_id": 1, "adam_params": STEP, "requires": [future]}
+    assert program.call("optim_step", step, headers=other) == (404, {"detail": f"{future}: there is none"})
     for model_id in (model, model.replace(":", "%3A"), model.replace(":", "%253A")):
         assert program.call(f"training_runs/{model_id}/checkpoints", method="GET", headers=other)[0] == 404, model_id
     assert program.call(f"training_runs/{model}/checkpoints/weights/mine", method="DELETE", headers=other)[0] == 404
