@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/safe_text.h"
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/replace_file.h"
@@ -96,7 +97,7 @@ bool write_or_tell(std::string_view what, const std::function<void()>& write) {
     write();
     return true;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "slime tinker: {}: {}\n", what, error.what());
+    fmt::print(stderr, "slime tinker: {}: {}\n", what, safe_text(error.what()));
     return false;
   }
 }

@@ -143,6 +143,8 @@ class Service {
   /// A job that makes a model, once for each session and number. `record`: what it is made of.
   json::object enqueue_creation(const std::string& session, int64_t number, json::object record);
   std::shared_ptr<TrainedModel> make_model(const json::object& record);
+  /// The model whose weights a directory has; `restores`: its optimizer too. Throws ConfigError.
+  std::shared_ptr<TrainedModel> read_model(const std::filesystem::path& directory, bool restores);
   json::object created_answer(const std::string& id, const json::object& record) const;
   // What outlives the process.
   void restore();
@@ -151,8 +153,6 @@ class Service {
   std::map<int64_t, AcceptedRequest> restore_answers(Model& model);
   /// Those behind request `done`, which are done again. How many there are.
   int64_t restore_requests(const SharedModel& model, int64_t done);
-  std::shared_ptr<TrainedModel> restored(const json::object& record,
-                                         const std::filesystem::path& state);
   /// Throws Refusal where it cannot be written.
   void save_state(Model& model);
   void save_snapshots(const Model& model);

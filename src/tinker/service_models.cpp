@@ -115,12 +115,15 @@ std::shared_ptr<TrainedModel> Service::make_model(const json::object& record) {
     if (wish.rank == 0) return make_whole();
     return make_adapter(form_of(wish, base_->config(), service_.model_name), wish.seed);
   }
-  const fs::path directory = found(path);
+  return read_model(found(path), fields.boolean("restores").value_or(false));
+}
+
+std::shared_ptr<TrainedModel> Service::read_model(const fs::path& directory, bool restores) {
   const bool is_adapter = base_ != nullptr && model::has_adapter(directory);
   const std::shared_ptr<TrainedModel> made =
       is_adapter ? make_adapter(model::AdapterFile(directory, base_->config()).form(), 0)
                  : make_whole();
-  stand_still([&] { made->load(directory, fields.boolean("restores").value_or(false)); });
+  stand_still([&] { made->load(directory, restores); });
   return made;
 }
 

@@ -13,7 +13,6 @@
 
 #include "core/error.h"
 #include "core/safe_text.h"
-#include "model/adapter_files.h"
 #include "tinker/service.h"
 
 namespace slime::tinker {
@@ -71,16 +70,6 @@ void Service::restore() {
   for (const auto& [id, record] : journal_->read(Journal::Kind::kModel)) restore_model(id, record);
 }
 
-std::shared_ptr<TrainedModel> Service::restored(const json::object& record, const fs::path& state) {
-  if (state.empty()) return make_model(record);
-  std::shared_ptr<TrainedModel> made =
-      base_ && model::has_adapter(state)
-          ? make_adapter(model::AdapterFile(state, base_->config()).form(), 0)
-          : make_whole();
-  stand_still([&] { made->load(state, true); });
-  return made;
-}
-
 void Service::restore_model(const std::string& id, const json::object& record) {
   const FieldReader fields = FieldReader(record, id + ": ").required();
   auto model = std::make_shared<Model>();
@@ -93,7 +82,8 @@ void Service::restore_model(const std::string& id, const json::object& record) {
   futures_.open_again(created);
   const auto read = [this, at = model.get(), record, created, done = done, state = state] {
     try {
-      std::shared_ptr<TrainedModel> made = restored(record, state);
+      std::shared_ptr<TrainedModel> made =
+          state.empty() ? make_model(record) : read_model(state, true);
       at->num_done = done;
       const std::lock_guard lock(mutex_);
       at->trained = std::move(made);
