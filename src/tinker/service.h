@@ -122,6 +122,15 @@ class Service {
     bool is_restored() const { return trained != nullptr && num_done >= num_answered; }
   };
   using SharedModel = std::shared_ptr<Model>;
+  /// What a sampling session samples from.
+  struct Named {
+    SharedSnapshot snapshot;  // null: it is read when it is wanted, or gone
+    bool is_base = false;
+    std::string path;                 // what the client saved
+    std::string model;                // of a snapshot without a name
+    int64_t order = 0;                // among those, in which they were taken
+    std::filesystem::path directory;  // where its weights are; empty: in memory alone
+  };
   using ModelJob = std::function<Answer(Model&)>;
   /// A job of a model's: its future, which gets the result.
   json::object enqueue(const std::string& model_id, AcceptedRequest request, ModelJob job);
@@ -186,6 +195,7 @@ class Service {
   json::object open_sampling_session(const std::string& id, const std::string& model,
                                      SharedSnapshot snapshot);
   SharedSnapshot snapshot_of(const std::string& sampling_session);
+  Named sampler_of(const std::string& sampling_session) const;
   SharedSnapshot base_snapshot();
   SharedSnapshot stored_snapshot(const std::filesystem::path& directory);
   std::filesystem::path place_of(const std::string& model, const std::string& name,
@@ -213,6 +223,7 @@ class Service {
   std::mutex whole_mutex_;                  // guards the next two
   std::unique_ptr<Sampler> whole_sampler_;  // of whole networks; null: nobody asked for one
   SharedSnapshot base_snapshot_;
+  std::mutex reading_mutex_;  // held while a snapshot is read, which others may want too
 
   struct Session {
     std::string owner;
@@ -222,14 +233,6 @@ class Service {
   struct KnownSamples {
     std::string future;
     json::array sequence_ids;
-  };
-  struct Named {
-    SharedSnapshot snapshot;  // null: it is read when it is wanted, or gone
-    bool is_base = false;
-    std::string path;                 // what the client saved
-    std::string model;                // of a snapshot without a name
-    int64_t order = 0;                // among those, in which they were taken
-    std::filesystem::path directory;  // where its weights are; empty: in memory alone
   };
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

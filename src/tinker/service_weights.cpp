@@ -256,23 +256,24 @@ json::object Service::sampler(const std::string& sampling_session) {
       {"model_path", known->second.path.empty() ? json::value() : json::value(known->second.path)}};
 }
 
-SharedSnapshot Service::snapshot_of(const std::string& sampling_session) {
-  Named named;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto known = samplers_.find(sampling_session);
-    if (known == samplers_.end()) {
-      const std::string session = sampling_session.substr(0, sampling_session.find(':'));
-      for (const auto& [id, model] : models_) {
-        if (model->session == session && !model->is_restored())
-          throw Refusal(503, fmt::format("{} is being restored", id));
-      }
-      throw Refusal(404, fmt::format("sampling_session_id {}: there is none", sampling_session));
-    }
-    named = known->second;
+Service::Named Service::sampler_of(const std::string& sampling_session) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = samplers_.find(sampling_session);
+  if (known != samplers_.end()) return known->second;
+  const std::string session = sampling_session.substr(0, sampling_session.find(':'));
+  for (const auto& [id, model] : models_) {
+    if (model->session == session && !model->is_restored())
+      throw Refusal(503, fmt::format("{} is being restored", id));
   }
+  throw Refusal(404, fmt::format("sampling_session_id {}: there is none", sampling_session));
+}
+
+SharedSnapshot Service::snapshot_of(const std::string& sampling_session) {
+  if (SharedSnapshot known = sampler_of(sampling_session).snapshot) return known;
+  // Of another process. Requests that come together read it once.
+  const std::lock_guard reading(reading_mutex_);
+  Named named = sampler_of(sampling_session);
   if (named.snapshot) return named.snapshot;
-  // Of another process.
   or_refuse(404, [&] {
     if (named.is_base) named.snapshot = base_snapshot();
     if (!named.path.empty()) named.directory = found(named.path);
