@@ -2,12 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <stdio.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <functional>
 #include <system_error>
 #include <utility>
 
@@ -46,13 +44,24 @@ void check_train_config(const train::TrainConfig& config) {
   if (!problems.empty()) throw ConfigError(problems);
 }
 
-/// Whoever reads `to` finds what was there or what is new, never neither: where it exists the two change places.
-std::error_code put_in_place(const fs::path& from, const fs::path& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return {};
-  std::error_code error;
-  if (errno != ENOENT) fs::remove_all(to, error);  // a file system that cannot
-  fs::rename(from, to, error);
-  return error;
+/// `fill` writes into a hidden folder and returns what of it takes the place of `directory`, whole. Throws
+/// ConfigError, with nothing left behind.
+void write_whole(const fs::path& directory, const std::function<fs::path(const fs::path&)>& fill) {
+  std::error_code ignored;
+  const fs::path part = directory.parent_path() / ("." + directory.filename().string() + ".part");
+  fs::remove_all(part, ignored);
+  try {
+    const fs::path written = fill(part);
+    fs::remove_all(train::put_in_place(written, directory), ignored);
+    fs::remove_all(part, ignored);
+  } catch (const fs::filesystem_error& error) {
+    fs::remove_all(part, ignored);
+    throw ConfigError(
+        fmt::format("{}: cannot be written: {}", directory.string(), error.code().message()));
+  } catch (...) {
+    fs::remove_all(part, ignored);
+    throw;
+  }
 }
 
 bool has_tensors_of(const model::Weights& one, const model::Weights& other) {
@@ -125,17 +134,11 @@ void TrainedModel::save(const fs::path& directory, bool overwrites) {
     throw ConfigError(fmt::format(
         "{}: holds no weights that were saved here, and is not overwritten", directory.string()));
   take_slot();
-  // Written beside it, and renamed when it is whole.
-  const fs::path part = directory.parent_path() / ("." + directory.filename().string() + ".part");
-  fs::remove_all(part, ignored);
-  const fs::path written = train::save_checkpoint(
-      {.root = part, .model_source = config_.hf_checkpoint.get(), .save_optimizer = true}, 0,
-      *trainer_, {{"updates", updates_}});
-  const std::error_code error = put_in_place(written, directory);
-  fs::remove_all(part, ignored);
-  if (error)
-    throw ConfigError(
-        fmt::format("{}: cannot be written: {}", directory.string(), error.message()));
+  write_whole(directory, [&](const fs::path& part) {
+    return train::save_checkpoint(
+        {.root = part, .model_source = config_.hf_checkpoint.get(), .save_optimizer = true}, 0,
+        *trainer_, {{"updates", updates_}});
+  });
 }
 
 void TrainedModel::copy_adapter(const fs::path& directory) {
@@ -240,20 +243,15 @@ SharedSnapshot adapter_snapshot(model::Network& base, const fs::path& directory)
 }
 
 void write_snapshot(const Snapshot& snapshot, const fs::path& directory) {
-  std::error_code error;
-  const fs::path part = directory.parent_path() / ("." + directory.filename().string() + ".part");
-  fs::remove_all(part, error);
-  fs::create_directories(part, error);
-  if (snapshot.adapter) {
-    model::write_adapter(part, *snapshot.adapter);
-  } else {
-    model::save_network(*snapshot.network, part);
-  }
-  fs::remove_all(directory, error);
-  fs::rename(part, directory, error);
-  if (error)
-    throw ConfigError(
-        fmt::format("{}: cannot be written: {}", directory.string(), error.message()));
+  write_whole(directory, [&](const fs::path& part) {
+    fs::create_directories(part);
+    if (snapshot.adapter) {
+      model::write_adapter(part, *snapshot.adapter);
+    } else {
+      model::save_network(*snapshot.network, part);
+    }
+    return part;
+  });
 }
 
 bool has_adapters(const config::RunConfig& config) {

@@ -95,22 +95,6 @@ void remove_unfinished(const fs::path& root) {
   }
 }
 
-/// The new directory takes the name of the old one. Whoever follows a link to that name finds one
-/// or the other.
-void replace_directory(const fs::path& unfinished, const fs::path& final_path) {
-  const fs::path root = final_path.parent_path();
-  const fs::path replaced =
-      root / fmt::format("{}replaced-{}", kUnfinished, final_path.filename().string());
-  if (::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) ==
-      0) {
-    fs::rename(unfinished, replaced);
-    return;
-  }
-  // A file system that cannot exchange names: for an instant there is none.
-  fs::rename(final_path, replaced);
-  fs::rename(unfinished, final_path);
-}
-
 std::string damage_of_file(const fs::path& directory, const FieldReader& entry) {
   const std::string name = *entry.text("file");
   const fs::path path = directory / name;
@@ -158,6 +142,24 @@ void set_tracked_iteration(const fs::path& root, int64_t iteration) {
   sync_path(root);
 }
 
+fs::path put_in_place(const fs::path& unfinished, const fs::path& final_path) {
+  const fs::path replaced = final_path.parent_path() / fmt::format("{}replaced-{}", kUnfinished,
+                                                                   final_path.filename().string());
+  fs::remove_all(replaced);  // of a process that died
+  if (!fs::exists(final_path)) {
+    fs::rename(unfinished, final_path);
+    return {};
+  }
+  if (::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) ==
+      0) {
+    fs::rename(unfinished, replaced);
+    return replaced;
+  }
+  fs::rename(final_path, replaced);
+  fs::rename(unfinished, final_path);
+  return replaced;
+}
+
 fs::path write_checkpoint_directory(const fs::path& root, int64_t iteration,
                                     const std::function<void(const fs::path&)>& fill) {
   const fs::path final_path = root / checkpoint_name(iteration);
@@ -171,11 +173,7 @@ fs::path write_checkpoint_directory(const fs::path& root, int64_t iteration,
     commit(unfinished);
     // Whatever needs room comes before the first name changes.
     model::write_file(latest, fmt::format("{}\n", iteration));
-    if (fs::exists(final_path)) {
-      replace_directory(unfinished, final_path);
-    } else {
-      fs::rename(unfinished, final_path);
-    }
+    put_in_place(unfinished, final_path);
     model::sync_directory(root);
     fs::rename(latest, root / kLatest);
     model::sync_directory(root);

@@ -35,6 +35,13 @@ std::filesystem::path write_checkpoint_directory(
     const std::filesystem::path& root, int64_t iteration,
     const std::function<void(const std::filesystem::path&)>& fill);
 
+/// `unfinished` takes the name `final_path`. Whoever follows a link to that name finds what had it before or
+/// what has it now, where the file system can exchange names; elsewhere there is none for an instant.
+/// Returns where the one before is now, to be removed; empty: there was none. Throws
+/// std::filesystem::filesystem_error.
+std::filesystem::path put_in_place(const std::filesystem::path& unfinished,
+                                   const std::filesystem::path& final_path);
+
 /// What is wrong with a checkpoint directory, compared with its COMMITTED; empty: nothing.
 std::string checkpoint_damage(const std::filesystem::path& directory);
 

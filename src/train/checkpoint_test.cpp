@@ -56,6 +56,31 @@ struct Trained {
   std::unique_ptr<Trainer> trainer;
 };
 
+void write_text(const fs::path& folder, const char* text) {
+  fs::create_directories(folder);
+  std::ofstream(folder / "text") << text;
+}
+
+std::string text_in(const fs::path& folder) {
+  std::string text;
+  std::ifstream(folder / "text") >> text;
+  return text;
+}
+
+TEST(PutInPlace, ExchangesADirectoryWithTheOneBefore) {
+  const Scratch scratch;
+  const fs::path place = scratch.path / "name";
+  write_text(scratch.path / "first", "first");
+  EXPECT_EQ(put_in_place(scratch.path / "first", place), fs::path());
+  EXPECT_EQ(text_in(place), "first");
+  for (const std::string before : {"first", "second"}) {  // twice: what was left is no obstacle
+    write_text(scratch.path / "new", before == "first" ? "second" : "third");
+    EXPECT_EQ(text_in(put_in_place(scratch.path / "new", place)), before);
+    EXPECT_FALSE(fs::exists(scratch.path / "new"));
+  }
+  EXPECT_EQ(text_in(place), "third");
+}
+
 void expect_exact_resume(const char* dtype) {
   const Scratch scratch;
   Trained straight(kModel, dtype);
