@@ -3,30 +3,26 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
 
 #include "core/calendar.h"
 #include "tinker/service.h"
+#include "train/checkpoint_room.h"
 
 namespace slime::tinker {
 namespace fs = std::filesystem;
 namespace {
 
-int64_t bytes_in(const fs::path& directory) {
-  int64_t bytes = 0;
-  std::error_code ignored;
-  for (const auto& entry : fs::recursive_directory_iterator(directory, ignored))
-    if (entry.is_regular_file(ignored)) bytes += static_cast<int64_t>(entry.file_size(ignored));
-  return bytes;
-}
-
-/// "2026-01-31T12:00:00Z": when it was written.
-std::string time_of(const fs::path& path) {
-  std::error_code ignored;
-  const auto written = std::chrono::floor<std::chrono::seconds>(
-      std::chrono::file_clock::to_sys(fs::last_write_time(path, ignored)));
+/// "2026-01-31T12:00:00Z": when it was written; nothing where it is gone.
+std::optional<std::string> time_of(const fs::path& path) {
+  std::error_code error;
+  const fs::file_time_type time_written = fs::last_write_time(path, error);
+  if (error) return std::nullopt;
+  const auto written =
+      std::chrono::floor<std::chrono::seconds>(std::chrono::file_clock::to_sys(time_written));
   const auto day = std::chrono::floor<std::chrono::days>(written);
   const std::chrono::hh_mm_ss time(written - day);
   return fmt::format("{}T{:02}:{:02}:{:02}Z",
@@ -45,12 +41,14 @@ json::object Service::checkpoints(const std::string& model) const {
       if (!entry.path().filename().string().starts_with(".")) names.insert(entry.path());
     }
     for (const fs::path& path : names) {
+      const auto time = time_of(path);
+      if (!time) continue;  // it was removed meanwhile
       const std::string id = fmt::format("{}/{}", kind, path.filename().string());
       all.push_back({{"checkpoint_id", id},
                      {"checkpoint_type", type},
-                     {"time", time_of(path)},
+                     {"time", *time},
                      {"tinker_path", fmt::format("tinker://{}/{}", model, id)},
-                     {"size_bytes", bytes_in(path)},
+                     {"size_bytes", train::bytes_below(path)},
                      {"public", false}});
     }
   };
@@ -74,7 +72,7 @@ json::object Service::training_runs(const std::string& owner) const {
                     {"lora_rank", adapter != nullptr ? adapter->config.rank : 0},
                     {"model_owner", owner},
                     {"corrupted", false},
-                    {"last_request_time", time_of(service_.store)}});
+                    {"last_request_time", time_of(service_.store).value_or("")}});
   }
   const auto count = runs.size();
   return {{"training_runs", std::move(runs)},

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "train/checkpoint_directory.h"
@@ -36,6 +37,22 @@ TEST(CheckpointRoom, TheOldestGoUntilWhatLacksIsFree) {
   const Root root;
   EXPECT_EQ(make_room_for_checkpoint(root.path, 50'000), Names{"iter_0000001"});
   EXPECT_EQ(checkpoint_iterations(root.path), (std::vector<int64_t>{2, 3}));
+}
+
+TEST(CheckpointRoom, WhatDisappearsWhileItIsCountedIsNoError) {
+  const Root root;
+  std::jthread writer([&](const std::stop_token& stop) {
+    const fs::path folder = root.path / "part" / "deep";
+    while (!stop.stop_requested()) {
+      fs::create_directories(folder);
+      std::ofstream(folder / "b") << "text";
+      fs::remove_all(folder.parent_path());
+    }
+  });
+  for (int i = 0; i < 500; ++i) {
+    const uint64_t bytes = bytes_below(root.path);
+    ASSERT_LT(bytes, 1'000'000U);
+  }
 }
 
 TEST(CheckpointRoom, NoneGoesWhereAllButTheNewestAreNotEnough) {
