@@ -141,10 +141,14 @@ std::function<void()> Service::next_job() {
   return [this, next, job = std::move(job)] {
     const auto start = steady_clock::now();
     job();
-    const std::lock_guard done(mutex_);
-    next->seconds += std::chrono::duration<double>(steady_clock::now() - start).count();
+    bool is_over = false;
+    {
+      const std::lock_guard done(mutex_);
+      next->seconds += std::chrono::duration<double>(steady_clock::now() - start).count();
+      is_over = next->is_over;
+    }
     // Its session ended meanwhile: nobody reads what it wrote.
-    if (next->is_over && journal_) journal_->forget_model(next->id);
+    if (is_over) forget_models({next->id});
   };
 }
 

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/run_config.h"
 #include "core/clock.h"
@@ -165,8 +166,13 @@ class Service {
   /// Throws Refusal where it cannot be written.
   void save_state(Model& model);
   void save_snapshots(const Model& model);
-  /// With the mutex held. Throws Refusal where that cannot be written: it goes on.
-  void end_session(const std::string& session);
+  // With the mutex held: they return the models that ended, which forget_models() removes without it.
+
+  /// Throws Refusal where that cannot be written: it goes on.
+  std::vector<std::string> end_session(const std::string& session);
+  std::vector<std::string> end_models_of(const std::string& session);
+  /// From the store, but what clients saved.
+  void forget_models(const std::vector<std::string>& ids);
   void end_silent_sessions();
   std::function<void()> answering(std::string future, std::function<Answer()> job);
   /// What is to be done next; nothing: all wait.
@@ -177,7 +183,6 @@ class Service {
   std::string add_model(const std::string& session, int64_t number, const json::object& record);
   std::shared_ptr<TrainedModel> make_whole();
   std::shared_ptr<TrainedModel> make_adapter(const model::AdapterForm& form, uint64_t seed);
-  void end_models_of(const std::string& session);
   /// With the mutex held: fails what it has not done.
   void drop_requests(Model& model, const std::string& reason, Blame blame);
   /// No engine computes while `body` runs.
@@ -190,7 +195,8 @@ class Service {
   /// With the mutex held: it is not silent.
   void hear(const std::string& session);
   /// With the mutex held: keeps this snapshot in memory, and lets go of those that are beyond the newest.
-  void keep_newest(const std::string& sampling_session);
+  /// Returns their folders, to be removed without it.
+  std::vector<std::filesystem::path> keep_newest(const std::string& sampling_session);
   void forget_old_samples();
   json::object open_sampling_session(const std::string& id, const std::string& model,
                                      SharedSnapshot snapshot);

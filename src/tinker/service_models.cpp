@@ -50,10 +50,7 @@ json::object Service::enqueue_creation(const std::string& session, int64_t numbe
     try {
       return created_answer(add_model(session, number, record), record);
     } catch (...) {
-      if (journal_) {
-        journal_->remove(Journal::Kind::kModel, model_name(session, number));
-        journal_->forget_model(model_name(session, number));
-      }
+      forget_models({model_name(session, number)});
       throw;
     }
   }));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,20 +64,24 @@ json::object Service::session_heartbeat(const json::object& body) {
 }
 
 json::object Service::finish_session(const std::string& session) {
-  const std::lock_guard lock(mutex_);
-  end_session(session);
+  std::vector<std::string> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = end_session(session);
+  }
+  forget_models(ended);
   return {{"type", "finish_session"}};
 }
 
-void Service::end_session(const std::string& session) {
+std::vector<std::string> Service::end_session(const std::string& session) {
   const auto found = sessions_.find(session);
-  if (found == sessions_.end() || found->second.is_over) return;
+  if (found == sessions_.end() || found->second.is_over) return {};
   // Kept: who owns what it has saved.
   if (journal_)
     journal_->write(Journal::Kind::kSession, session,
                     {{"owner", found->second.owner}, {"is_over", true}});
   found->second.is_over = true;
-  end_models_of(session);
+  std::vector<std::string> ended = end_models_of(session);
   std::erase_if(samplers_, [&](const auto& each) {
     const bool is_its = each.first.starts_with(session + ":");
     if (is_its && journal_) journal_->remove(Journal::Kind::kSampler, each.first);
@@ -85,27 +90,39 @@ void Service::end_session(const std::string& session) {
   std::erase_if(newest_samplers_,
                 [&](const std::string& id) { return id.starts_with(session + ":"); });
   std::erase_if(created_, [&](const auto& each) { return each.first.starts_with(session + "/"); });
+  return ended;
+}
+
+void Service::forget_models(const std::vector<std::string>& ids) {
+  if (!journal_) return;
+  for (const std::string& id : ids) {
+    journal_->forget_model(id);
+    journal_->remove(Journal::Kind::kModel, id);
+  }
 }
 
 void Service::end_silent_sessions() {
   if (!journal_) return;  // a script's own ends with the script
-  const std::lock_guard lock(mutex_);
-  std::vector<std::string> silent;
+  std::unique_lock lock(mutex_);
+  std::vector<std::string> silent, ended;
   for (const auto& [id, session] : sessions_) {
     if (!session.is_over && session.heard < steady_clock::now() - service_.longest_silence)
       silent.push_back(id);
   }
   for (const std::string& id : silent) {
-    if (write_or_tell(id, [&] { end_session(id); })) {
+    if (write_or_tell(id, [&] { std::ranges::copy(end_session(id), std::back_inserter(ended)); })) {
       fmt::print(stderr, "slime tinker: {} was silent for {} seconds, and is over\n", id,
                  service_.longest_silence.count());
     } else {
       hear(id);  // tried again when it has been silent for as long once more
     }
   }
+  lock.unlock();
+  forget_models(ended);
 }
 
-void Service::end_models_of(const std::string& session) {
+std::vector<std::string> Service::end_models_of(const std::string& session) {
+  std::vector<std::string> ended;
   for (auto each = models_.begin(); each != models_.end();) {
     const SharedModel model = each->second;
     if (model->session != session) {
@@ -113,13 +130,11 @@ void Service::end_models_of(const std::string& session) {
       continue;
     }
     model->is_over = true;
-    if (journal_) {
-      journal_->remove(Journal::Kind::kModel, model->id);
-      journal_->forget_model(model->id);
-    }
+    ended.push_back(model->id);
     drop_requests(*model, fmt::format("session {} is over", session), Blame::kUser);
     each = models_.erase(each);
   }
+  return ended;
 }
 
 void Service::drop_requests(Model& model, const std::string& reason, Blame blame) {

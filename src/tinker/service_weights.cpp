@@ -33,6 +33,11 @@ bool is_name(std::string_view name) {
          });
 }
 
+void remove_folders(const std::vector<fs::path>& folders) {
+  std::error_code ignored;
+  for (const fs::path& folder : folders) fs::remove_all(folder, ignored);
+}
+
 std::string sampler_name(const std::string& session, int64_t number) {
   return fmt::format("{}:sample:{}", session, number);
 }
@@ -152,21 +157,26 @@ Service::ModelJob Service::saving_job(const json::object& body, const std::strin
 
 json::object Service::open_sampling_session(const std::string& id, const std::string& model,
                                             SharedSnapshot snapshot) {
-  const std::lock_guard lock(mutex_);
-  samplers_[id] = {.snapshot = std::move(snapshot),
-                   .path = {},
-                   .model = model,
-                   .order = ++num_snapshots_,
-                   .directory = {}};
-  keep_newest(id);
+  std::vector<fs::path> unused;
+  {
+    const std::lock_guard lock(mutex_);
+    samplers_[id] = {.snapshot = std::move(snapshot),
+                     .path = {},
+                     .model = model,
+                     .order = ++num_snapshots_,
+                     .directory = {}};
+    unused = keep_newest(id);
+  }
+  remove_folders(unused);
   return {{"sampling_session_id", id}};
 }
 
-void Service::keep_newest(const std::string& sampling_session) {
+std::vector<fs::path> Service::keep_newest(const std::string& sampling_session) {
   std::erase(newest_samplers_, sampling_session);
   newest_samplers_.push_back(sampling_session);
   std::set<const void*> whole, adapters;
   std::deque<std::string> kept;
+  std::vector<fs::path> unused;
   for (auto each = newest_samplers_.rbegin(); each != newest_samplers_.rend(); ++each) {
     Named& named = samplers_.at(*each);
     // One that is not read yet is of the kind that there is.
@@ -179,12 +189,11 @@ void Service::keep_newest(const std::string& sampling_session) {
     }
     named.snapshot.reset();  // who is sampling holds it
     if (named.directory.empty()) continue;
-    std::error_code ignored;
-    fs::remove_all(named.directory, ignored);
-    named.directory.clear();
+    unused.push_back(std::exchange(named.directory, {}));
     journal_->remove(Journal::Kind::kSampler, *each);
   }
   newest_samplers_ = std::move(kept);
+  return unused;
 }
 
 json::object Service::weights_info(const json::object& body) {
@@ -233,7 +242,7 @@ json::object Service::create_sampling_session(const json::object& body) {
   or_refuse(
       404, [&] { named.snapshot = path.empty() ? base_snapshot() : stored_snapshot(found(path)); });
   const auto number = fields.integer("sampling_session_seq_id", 0);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const std::string id = number ? sampler_name(session, *number)
                                 : fmt::format("{}:sample:own-{}", session, ++num_samplers_);
   if (journal_)
@@ -241,7 +250,10 @@ json::object Service::create_sampling_session(const json::object& body) {
                     {{"path", named.path}, {"is_base", named.is_base}});
   const bool is_base = named.is_base;
   samplers_[id] = std::move(named);
-  if (!is_base) keep_newest(id);
+  std::vector<fs::path> unused;
+  if (!is_base) unused = keep_newest(id);
+  lock.unlock();
+  remove_folders(unused);
   return {{"sampling_session_id", id}};
 }
 
@@ -285,11 +297,15 @@ SharedSnapshot Service::snapshot_of(const std::string& sampling_session) {
                                    "keep others",
                                    sampling_session, kKeptSnapshots, kKeptAdapters));
   }
-  const std::lock_guard lock(mutex_);
-  const auto known = samplers_.find(sampling_session);
-  if (known == samplers_.end()) return named.snapshot;
-  known->second.snapshot = named.snapshot;
-  if (!named.is_base) keep_newest(sampling_session);
+  std::vector<fs::path> unused;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = samplers_.find(sampling_session);
+    if (known == samplers_.end()) return named.snapshot;
+    known->second.snapshot = named.snapshot;
+    if (!named.is_base) unused = keep_newest(sampling_session);
+  }
+  remove_folders(unused);
   return named.snapshot;
 }
 
