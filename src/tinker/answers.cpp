@@ -193,32 +193,21 @@ PassAnswer read_pass_answer(std::string_view message) {
     }
     return rows;
   };
-  const auto read_entry = [&](std::string_view bytes, const auto& take) {
-    std::string key;
-    ProtoReader reader(bytes, kWhere);
-    while (const auto field = reader.next()) {
-      if (field->number == 1) key = field->text(kLongestName);
-      if (field->number == 2) take(key, *field);
-    }
-    return key;
-  };
   ProtoReader reader(message, kWhere);
   while (const auto field = reader.next()) {
     if (field->number == 2) {
       ProtoReader record(field->bytes(), kWhere);
       while (const auto inner = record.next()) {
         if (inner->number != 2) continue;
-        read_entry(inner->bytes(), [&](const std::string& key, const ProtoField& value) {
-          (key == "logprobs" ? answer.log_probs : answer.elementwise_loss) =
-              read_rows(value.bytes());
-        });
+        const ProtoEntry entry = read_entry(inner->bytes(), kWhere, kLongestName);
+        if (!entry.value) continue;
+        auto& rows = entry.key == "logprobs" ? answer.log_probs : answer.elementwise_loss;
+        rows = read_rows(entry.value->bytes());
       }
     } else if (field->number == 3) {
-      double number = 0;
-      const std::string key = read_entry(
-          field->bytes(),
-          [&](const std::string&, const ProtoField& value) { number = value.number64(); });
-      answer.metrics[key] = number;
+      const ProtoEntry entry = read_entry(field->bytes(), kWhere, kLongestName);
+      const double number = entry.value ? entry.value->number64() : 0;
+      answer.metrics[entry.key] = number;
     }
   }
   return answer;

@@ -44,6 +44,25 @@ TEST(Answers, OffsetsBeyondTheNumbersAreNotFollowed) {
   EXPECT_THROW(read_pass_answer(message.text()), ConfigError);
 }
 
+TEST(Answers, TheKeyOfAnEntryMayComeBehindItsValue) {
+  const int64_t ends[] = {0, 4};
+  const float number = -0.5F;
+  ProtoWriter tensor, entry, record, metric, message;
+  tensor.bytes(1, {reinterpret_cast<const char*>(&number), sizeof number});
+  tensor.bytes(2, {reinterpret_cast<const char*>(ends), sizeof ends});
+  entry.element(2, tensor.text());
+  entry.bytes(1, "logprobs");
+  record.element(2, entry.text());
+  metric.number64(2, 2.5);
+  metric.bytes(1, "loss:sum");
+  message.element(2, record.text());
+  message.element(3, metric.text());
+  const PassAnswer read = read_pass_answer(message.text());
+  EXPECT_EQ(read.log_probs, (std::vector<std::vector<float>>{{-0.5F}}));
+  EXPECT_TRUE(read.elementwise_loss.empty());
+  EXPECT_EQ(read.metrics, (std::map<std::string, double>{{"loss:sum", 2.5}}));
+}
+
 TEST(Answers, APassInJsonHasATensorForEachDatum) {
   const json::object made = json_of(pass());
   const json::array& outputs = made.at("loss_fn_outputs").as_array();

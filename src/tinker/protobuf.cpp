@@ -125,6 +125,17 @@ void ProtoWriter::plain_varint(uint64_t value) {
   text_ += static_cast<char>(value);
 }
 
+ProtoEntry read_entry(std::string_view bytes, std::string_view where, std::size_t limit_bytes) {
+  enum MapField : uint32_t { kKey = 1, kValue = 2 };
+  ProtoEntry entry;
+  ProtoReader reader(bytes, where);
+  while (const auto field = reader.next()) {
+    if (field->number == kKey) entry.key = field->text(limit_bytes);
+    if (field->number == kValue) entry.value = *field;
+  }
+  return entry;
+}
+
 void ProtoWriter::varint(uint32_t number, uint64_t value) {
   if (value == 0) return;
   key(number, kWireVarint);

@@ -60,6 +60,14 @@ class ProtoReader final {
   std::string_view where_;
 };
 
+/// An entry of a map, whose key and value come in any order.
+struct ProtoEntry {
+  std::string key;
+  std::optional<ProtoField> value;
+};
+/// Throws ConfigError, also for a key of more than `limit_bytes`.
+ProtoEntry read_entry(std::string_view bytes, std::string_view where, std::size_t limit_bytes);
+
 /// Fields whose value is the default are left out, as proto3 has it.
 class ProtoWriter final {
  public:

@@ -48,7 +48,6 @@ enum RequestField : uint32_t {
 enum DatumField : uint32_t { kModelInput = 1, kLossFnInputs = 2 };
 enum ChunkField : uint32_t { kEncodedText = 1, kImage = 2, kSound = 3 };
 enum TensorField : uint32_t { kDense = 1, kSparse = 2, kDtype = 3, kShape = 4 };
-enum MapField : uint32_t { kKey = 1, kValue = 2 };
 enum ConfigField : uint32_t { kNumber = 1, kText = 2 };
 enum Dtype : int64_t { kFloat32 = 1, kInt64 = 2, kInt32 = 3, kBfloat16 = 4 };
 
@@ -61,22 +60,6 @@ std::vector<T> elements(std::string_view bytes, std::string_view where) {
   std::vector<T> values(bytes.size() / sizeof(T));
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
-}
-
-/// An entry of a map: the bytes of key and value.
-struct Entry {
-  std::string key;
-  std::optional<ProtoField> value;
-};
-
-Entry read_entry(std::string_view bytes, std::string_view where) {
-  Entry entry;
-  ProtoReader reader(bytes, where);
-  while (const auto field = reader.next()) {
-    if (field->number == kKey) entry.key = field->text(kLongestWord);
-    if (field->number == kValue) entry.value = *field;
-  }
-  return entry;
 }
 
 InputColumn read_tensor(std::string_view bytes, const std::string& where) {
@@ -143,7 +126,7 @@ Datum read_protobuf_datum(std::string_view bytes, int64_t vocab_size, const std:
       add_chunk(field->bytes(), vocab_size, where + ".model_input", datum.tokens);
     if (field->number != kLossFnInputs) continue;
     const std::string inputs = where + ".loss_fn_inputs";
-    const Entry entry = read_entry(field->bytes(), inputs);
+    const ProtoEntry entry = read_entry(field->bytes(), inputs, kLongestWord);
     if (!entry.value) throw ConfigError(fmt::format("{}.{}: is empty", inputs, entry.key));
     datum.inputs[entry.key] =
         read_tensor(entry.value->bytes(), fmt::format("{}.{}", inputs, entry.key));
@@ -198,10 +181,10 @@ TrainingBody read_protobuf_body(std::string_view bytes, int64_t vocab_size) {
     } else if (field->number == kLossFn) {
       body.loss_fn = field->text(kLongestWord);
     } else if (field->number == kLossFnConfig) {
-      const Entry entry = read_entry(field->bytes(), "loss_fn_config");
+      const ProtoEntry entry = read_entry(field->bytes(), "loss_fn_config", kLongestWord);
       body.loss_fn_config[entry.key] = entry.value ? entry.value->number64() : 0.0;
     } else if (field->number == kLossFnConfigV2) {
-      const Entry entry = read_entry(field->bytes(), "loss_fn_config");
+      const ProtoEntry entry = read_entry(field->bytes(), "loss_fn_config", kLongestWord);
       newer[entry.key] =
           entry.value ? config_value(*entry.value, "loss_fn_config") : json::value(0.0);
     }
