@@ -31,6 +31,11 @@ json::object failure_of(const std::string& message, Blame blame) {
   return {{"error", message}, {"category", blame == Blame::kUser ? "user" : "server"}};
 }
 
+bool is_failure(const Answer& answer) {
+  const auto* plain = std::get_if<json::object>(&answer);
+  return plain != nullptr && plain->contains("error");
+}
+
 Answer outcome_of(const std::function<Answer()>& job) {
   constexpr int kFirstOfServer = 500;  // of HTTP statuses
   try {

@@ -35,6 +35,7 @@ enum class Blame { kUser, kServer };
 
 /// The answer of a request that failed.
 json::object failure_of(const std::string& message, Blame blame);
+bool is_failure(const Answer& answer);
 
 /// What `job` returns, or the failure that its exception is.
 Answer outcome_of(const std::function<Answer()>& job);

@@ -34,6 +34,7 @@ TEST(Futures, WhoWaitsIsCalledOnceWhenTheAnswerIsThere) {
 template <typename Error>
 std::string category_of(const Error& error) {
   const Answer answer = outcome_of([&]() -> Answer { throw error; });
+  EXPECT_TRUE(is_failure(answer));
   EXPECT_EQ(json_of(answer).at("error"), error.what());
   return std::string(json_of(answer).at("category").as_string());
 }
@@ -45,6 +46,7 @@ TEST(OutcomeOf, TellsMistakesOfAClientFromFailuresOfTheServer) {
   EXPECT_EQ(category_of(std::bad_alloc()), "server");
   const Answer answer = outcome_of([] { return json::object{{"metrics", 1}}; });
   EXPECT_EQ(json_of(answer).at("metrics"), 1);
+  EXPECT_FALSE(is_failure(answer));
 }
 
 TEST(Futures, WhatWasDroppedIsNotCalled) {

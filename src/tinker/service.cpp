@@ -245,13 +245,13 @@ void Service::do_request(Model& model, const AcceptedRequest& request, const Mod
   if (!journal_) return futures_.answer(request.future, std::move(answer));
   // It was done, whether that can be written or not: after a kill it is done again.
   const bool is_kept = write_or_tell(model.id, [&] { keep_answer(model.id, request, answer); });
+  const bool has_loaded = request.route == "load_weights" && !is_failure(answer);
   futures_.answer(request.future, std::move(answer));
   if (!is_kept || model.trained == nullptr || model.trained->has_gradients()) return;
   // What was loaded may be overwritten, and is not read again.
   const bool is_due =
       request.route == "optim_step" && model.unsaved_seconds >= service_.state_seconds;
-  if (is_due || request.route == "load_weights")
-    write_or_tell(model.id, [&] { save_state(model); });
+  if (is_due || has_loaded) write_or_tell(model.id, [&] { save_state(model); });
 }
 
 void Service::keep_answer(const std::string& model, const AcceptedRequest& request,

@@ -39,7 +39,7 @@ Answer read_answer(const std::string& model, const AcceptedRequest& answer) {
 /// has dropped the gradients, and does so again.
 bool fails_again(const std::string& model, const AcceptedRequest& answer) {
   if (answer.is_message || answer.route == "optim_step") return false;
-  return std::get<json::object>(read_answer(model, answer)).contains("error");
+  return is_failure(read_answer(model, answer));
 }
 
 }  // namespace

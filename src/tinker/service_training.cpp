@@ -45,8 +45,7 @@ train::GivenUpdate read_update(const FieldReader& fields) {
 /// Throws ConfigError where an earlier request of the model has failed.
 void require_success(const Futures& futures, const std::string& id) {
   const std::shared_ptr<const Answer> answer = futures.answer_of(id);
-  const json::object* plain = answer ? std::get_if<json::object>(answer.get()) : nullptr;
-  if (!answer || (plain != nullptr && plain->contains("error")))
+  if (!answer || is_failure(*answer))
     throw ConfigError(fmt::format("not updated: request {} has failed", id));
 }
 

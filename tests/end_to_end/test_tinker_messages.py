@@ -362,6 +362,17 @@ def test_a_silent_session_ends_while_another_keeps_the_server_busy(start):
     assert program.call("get_info", {"model_id": busy})[0] == 200
 
 
+def test_a_load_that_fails_saves_no_state(program, tmp_path):
+    _, model = open_model(program)
+    states = tmp_path / "store" / model.replace(":", "%3A") / "states"
+    saved = program.result(program.post("save_weights", model_id=model, seq_id=1, path="one")["request_id"])["path"]
+    for seq_id, path in [(2, saved.replace("one", "nothing")), (4, saved)]:
+        loaded = program.result(program.post("load_weights", model_id=model, seq_id=seq_id, path=path)["request_id"])
+        assert ("error" in loaded) == (path != saved), loaded
+        program.result(send(program, model, seq_id + 1, DATA, forward_only=True))  # a state is saved before the next turn
+        assert states.exists() == (path == saved)
+
+
 def test_what_was_saved_is_listed_and_removed(program):
     _, model = open_model(program)
     saved = program.result(program.post("save_weights", model_id=model, seq_id=1, path="one")["request_id"])["path"]
