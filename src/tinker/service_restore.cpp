@@ -52,7 +52,15 @@ void Service::restore() {
                      .is_over = fields.boolean("is_over").value_or(false)};
     num_sessions_ = std::max(num_sessions_, number_behind(id, "session-"));
   }
+  const auto is_open = [this](const std::string& id) {
+    const auto session = sessions_.find(id.substr(0, id.find(':')));
+    return session != sessions_.end() && !session->second.is_over;
+  };
   for (const auto& [id, sampler] : journal_->read(Journal::Kind::kSampler)) {
+    if (!is_open(id)) {
+      journal_->remove(Journal::Kind::kSampler, id);
+      continue;
+    }
     const FieldReader fields(sampler, id + ": ");
     Named named{.snapshot = {},
                 .is_base = fields.boolean("is_base").value_or(false),
@@ -67,7 +75,13 @@ void Service::restore() {
   }
   std::ranges::sort(newest_samplers_, {},
                     [this](const std::string& id) { return samplers_[id].order; });
-  for (const auto& [id, record] : journal_->read(Journal::Kind::kModel)) restore_model(id, record);
+  for (const auto& [id, record] : journal_->read(Journal::Kind::kModel)) {
+    if (is_open(id)) {
+      restore_model(id, record);
+    } else {
+      forget_models({id});  // the process died while it ended the session
+    }
+  }
 }
 
 void Service::restore_model(const std::string& id, const json::object& record) {

@@ -422,6 +422,23 @@ def test_a_killed_server_has_the_numbers_of_an_undisturbed_one(start, state_seco
     assert answers == expected  # byte for byte
 
 
+def test_models_of_a_session_that_is_over_are_not_restored(start, tmp_path):
+    program = start("store", "--state-seconds", "0")
+    session, over = open_model(program)
+    _, other = open_model(program)
+    sampler_of(program, over, 1, 0)
+    train(program, over, DATA, 2, steps=1)
+    program.stop(signal.SIGKILL)
+    service = tmp_path / "store" / ".service"
+    file = service / "sessions" / f"{session}.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "is_over": True}))
+    program = start("store")
+    assert program.call("get_info", {"model_id": over})[0] == 404
+    assert [each.name for each in (service / "models").iterdir()] == [other.replace(":", "%3A") + ".json"]
+    assert not list((service / "samplers").iterdir())
+    assert not any((tmp_path / "store" / over.replace(":", "%3A")).iterdir())
+
+
 def test_snapshots_names_and_owners_outlive_the_server(start, tmp_path):
     program = start("store", "--state-seconds", "0")
     session, made = open_model(program)
