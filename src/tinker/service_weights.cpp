@@ -160,6 +160,7 @@ json::object Service::open_sampling_session(const std::string& id, const std::st
   std::vector<fs::path> unused;
   {
     const std::lock_guard lock(mutex_);
+    require_session(id.substr(0, id.find(':')));
     samplers_[id] = {.snapshot = std::move(snapshot),
                      .path = {},
                      .model = model,
@@ -243,6 +244,7 @@ json::object Service::create_sampling_session(const json::object& body) {
       404, [&] { named.snapshot = path.empty() ? base_snapshot() : stored_snapshot(found(path)); });
   const auto number = fields.integer("sampling_session_seq_id", 0);
   std::unique_lock lock(mutex_);
+  require_session(session);  // it may have ended while the weights were read
   const std::string id = number ? sampler_name(session, *number)
                                 : fmt::format("{}:sample:own-{}", session, ++num_samplers_);
   if (journal_)
