@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "config/parse_flags.h"
@@ -155,6 +156,7 @@ std::function<void()> Service::next_job() {
 void Service::give_up_late() {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, model] : models_) {
+    if (!model->writing.empty()) continue;  // it may be the one that is missing
     const auto given_up = model->order.give_up(steady_clock::now() - kLongestGap);
     if (!given_up) continue;
     const ModelJob refuse = [missing = given_up->missing](Model&) -> Answer {
@@ -180,13 +182,15 @@ std::function<void()> Service::answering(std::string future, std::function<Answe
   };
 }
 
-json::object Service::enqueue(const char* route, const json::object& body) {
+json::object Service::enqueue(const char* route, json::object body) {
   const FieldReader fields(body, "");
   const std::string model_id = fields.required().text("model_id", 256).value_or("");
   const int64_t seq_id = fields.required().integer("seq_id", 0).value_or(0);
   AcceptedRequest request{.seq_id = seq_id, .route = route, .future = {}, .body = {}};
   if (journal_) request.body = json_text(body);
-  return enqueue(model_id, std::move(request), job_or_failure(route, body, false));
+  return enqueue(
+      model_id, std::move(request),
+      [job = job_or_failure(route, std::move(body), false)](std::string) { return job; });
 }
 
 Service::ModelJob Service::job_or_failure(const std::string& route, json::object body,
@@ -198,15 +202,44 @@ Service::ModelJob Service::job_or_failure(const std::string& route, json::object
   }
 }
 
-json::object Service::enqueue(const std::string& model_id, AcceptedRequest request, ModelJob job) {
+void Service::write_down(Model& model, const AcceptedRequest& request,
+                         std::unique_lock<std::mutex>& lock) {
+  std::exception_ptr problem;
+  model.writing.insert(request.seq_id);
+  lock.unlock();
+  try {
+    journal_->accept(model.id, request);
+  } catch (...) {
+    problem = std::current_exception();
+  }
+  lock.lock();
+  model.writing.erase(request.seq_id);
+  changed_.notify_all();
+  const bool is_over = model.is_over;
+  if (!problem && is_over)
+    problem =
+        std::make_exception_ptr(Refusal(404, fmt::format("session {} is over", model.session)));
+  if (!problem) return;
+  lock.unlock();
+  if (is_over) forget_models({model.id});
+  const auto fail = [&]() -> Answer { std::rethrow_exception(problem); };
+  futures_.answer(request.future, outcome_of(fail));
+  std::rethrow_exception(problem);  // it may be sent again
+}
+
+json::object Service::enqueue(const std::string& model_id, AcceptedRequest request,
+                              const std::function<ModelJob(std::string body)>& make_job) {
   if (request.seq_id > kHighestSeqId)
     throw ConfigError(fmt::format("seq_id {}: is beyond {}", request.seq_id, kHighestSeqId));
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const SharedModel model = model_of(model_id);
   hear(model->session);
+  // A client that sends it again while it is written gets the same future.
+  changed_.wait(lock, [&] { return !model->writing.contains(request.seq_id); });
+  if (model->is_over) throw Refusal(404, fmt::format("session {} is over", model->session));
   if (const auto known = model->order.known(request.seq_id))
     return {{"request_id", *known}, {"model_id", model_id}};
-  if (model->order.num_waiting() + model->jobs.size() >= kMostWaiting)
+  if (model->order.num_waiting() + model->jobs.size() + model->writing.size() >= kMostWaiting)
     throw Refusal(429, fmt::format("{} requests of {} wait already", kMostWaiting, model_id));
   request.future = futures_.open(model->session);
   if (model->order.is_late(request.seq_id)) {
@@ -217,14 +250,9 @@ json::object Service::enqueue(const std::string& model_id, AcceptedRequest reque
                   Blame::kUser);
     return {{"request_id", request.future}, {"model_id", model_id}};
   }
-  try {
-    if (journal_) journal_->accept(model_id, request);
-  } catch (const Refusal& refusal) {
-    futures_.fail(request.future, refusal.what(), Blame::kServer);
-    throw;  // it may be sent again
-  }
-  request.body.clear();
-  add_job(model, request, std::move(job));
+  if (journal_) write_down(*model, request, lock);
+  std::string body = std::exchange(request.body, {});
+  add_job(model, request, make_job(std::move(body)));
   changed_.notify_all();
   return {{"request_id", request.future}, {"model_id", model_id}};
 }

@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,7 +79,7 @@ class Service {
   json::object create_model(const json::object& body);
   json::object get_info(const json::object& body);
   json::object get_server_capabilities();
-  json::object forward_backward(const json::object& body, bool is_forward_only);
+  json::object forward_backward(json::object body, bool is_forward_only);
   /// The same of a message in Protocol Buffers.
   json::object forward_backward_message(std::string body);
   json::object optim_step(const json::object& body);
@@ -110,6 +111,7 @@ class Service {
     int64_t number = 0;                     // of the session's models
     std::shared_ptr<TrainedModel> trained;  // null: it is read from its state
     RequestOrder order;
+    std::set<int64_t> writing;  // requests that are written to the journal now
     struct Ready {
       std::string future;
       std::function<void()> job;
@@ -133,10 +135,14 @@ class Service {
     std::filesystem::path directory;  // where its weights are; empty: in memory alone
   };
   using ModelJob = std::function<Answer(Model&)>;
-  /// A job of a model's: its future, which gets the result.
-  json::object enqueue(const std::string& model_id, AcceptedRequest request, ModelJob job);
+  /// A job of a model's: its future, which gets the result. `make_job` gets the request's body.
+  json::object enqueue(const std::string& model_id, AcceptedRequest request,
+                       const std::function<ModelJob(std::string body)>& make_job);
   /// Of the fields model_id and seq_id.
-  json::object enqueue(const char* route, const json::object& body);
+  json::object enqueue(const char* route, json::object body);
+  /// Writes it without the mutex, which `lock` holds before and after. Throws where its future has failed, and
+  /// then without it.
+  void write_down(Model& model, const AcceptedRequest& request, std::unique_lock<std::mutex>& lock);
   /// What a request does when its turn comes.
   ModelJob job_of(const std::string& route, std::shared_ptr<const json::object> body,
                   bool is_restored);

@@ -106,8 +106,8 @@ Service::ModelJob Service::job_of(const std::string& route,
   return saving_job(*body, "sampler_weights", is_restored);
 }
 
-json::object Service::forward_backward(const json::object& body, bool is_forward_only) {
-  return enqueue(is_forward_only ? "forward" : "forward_backward", body);
+json::object Service::forward_backward(json::object body, bool is_forward_only) {
+  return enqueue(is_forward_only ? "forward" : "forward_backward", std::move(body));
 }
 
 json::object Service::forward_backward_message(std::string body) {
@@ -116,10 +116,10 @@ json::object Service::forward_backward_message(std::string body) {
                           .route = "forward_backward",
                           .future = {},
                           .is_message = true,
-                          .body = {}};
-  if (journal_) request.body = body;
-  return enqueue(head.model_id, std::move(request),
-                 message_job(std::make_shared<const std::string>(std::move(body))));
+                          .body = std::move(body)};
+  return enqueue(head.model_id, std::move(request), [this](std::string message) {
+    return message_job(std::make_shared<const std::string>(std::move(message)));
+  });
 }
 
 json::object Service::optim_step(const json::object& body) { return enqueue("optim_step", body); }

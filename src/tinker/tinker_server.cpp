@@ -97,19 +97,28 @@ HttpResponse refusal_of_current() {
   }
 }
 
-using Respond = std::function<json::object(const HttpRequest&, const std::string& owner)>;
+/// It may move the body out of the request, which may be large.
+using Respond = std::function<json::object(HttpRequest&, const std::string& owner)>;
+
+HttpResponse response_to(HttpRequest& request, const Keys& keys, const Respond& respond) {
+  try {
+    const std::string owner = owner_of(keys, request);
+    if (request.header("Content-Encoding"))
+      return detail(415, "bodies are not compressed here: client/config says so");
+    return {.status = 200, .body = json_text(respond(request, owner))};
+  } catch (...) {
+    return refusal_of_current();
+  }
+}
+
+Task<void> send(HttpResponse response, HttpExchange& exchange) {
+  co_await exchange.send(std::move(response));
+}
 
 net::HttpHandler answered(std::shared_ptr<const Keys> keys, Respond respond) {
-  return net::answer_with([keys, respond = std::move(respond)](const HttpRequest& request) {
-    try {
-      const std::string owner = owner_of(*keys, request);
-      if (request.header("Content-Encoding"))
-        return detail(415, "bodies are not compressed here: client/config says so");
-      return HttpResponse{.status = 200, .body = json_text(respond(request, owner))};
-    } catch (...) {
-      return refusal_of_current();
-    }
-  });
+  return [keys = std::move(keys), respond = std::move(respond)](HttpExchange& exchange) {
+    return send(response_to(exchange.request, *keys, respond), exchange);
+  };
 }
 
 /// Null: it is not there yet, or was forgotten while somebody waited, which the client hears when it asks again.
@@ -218,16 +227,15 @@ std::vector<net::HttpRoute> routes(Service& service, const std::shared_ptr<const
   post("create_model", &Service::create_model);
   post("get_info", &Service::get_info);
   const auto pass = [&](const char* name, bool is_forward_only) {
-    add("POST", name,
-        [&service, is_forward_only](const HttpRequest& request, const std::string& owner) {
-          if (names_protobuf(request, "Content-Type")) {
-            service.require_owner(owner, read_protobuf_head(request.body).model_id);
-            return service.forward_backward_message(request.body);
-          }
-          const json::object body = body_of(request);
-          check_names(service, owner, body);
-          return service.forward_backward(body, is_forward_only);
-        });
+    add("POST", name, [&service, is_forward_only](HttpRequest& request, const std::string& owner) {
+      if (names_protobuf(request, "Content-Type")) {
+        service.require_owner(owner, read_protobuf_head(request.body).model_id);
+        return service.forward_backward_message(std::move(request.body));
+      }
+      json::object body = body_of(request);
+      check_names(service, owner, body);
+      return service.forward_backward(std::move(body), is_forward_only);
+    });
   };
   pass("forward_backward", false);
   pass("forward", true);

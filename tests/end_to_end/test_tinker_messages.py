@@ -6,6 +6,7 @@ import json
 import math
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import SLIME
@@ -198,6 +199,15 @@ def test_messages_that_come_in_another_order_add_up_in_that_of_their_numbers(pro
     assert math.isclose(sum(parts), read_pass(expected)[0]["loss:sum"], rel_tol=1e-6)
     assert "metrics" in program.result(step)
     assert near(read_pass(program.result(last))[1][0]["logprobs"], read_pass(after)[1][0]["logprobs"])
+
+
+def test_a_message_that_comes_several_times_at_once_is_one_request(program):
+    _, model = open_model(program)
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(1, 11):
+            futures = set(pool.map(lambda seq_id: send(program, model, seq_id, DATA), [number] * 8))
+            assert len(futures) == 1
+            assert read_pass(program.result(futures.pop()))[0]["loss:sum"] > 0
 
 
 def sampler_of(program, model, seq_id, number):
