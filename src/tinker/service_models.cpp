@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -116,11 +117,11 @@ std::shared_ptr<TrainedModel> Service::make_model(const json::object& record) {
 }
 
 std::shared_ptr<TrainedModel> Service::read_model(const fs::path& directory, bool restores) {
-  const bool is_adapter = base_ != nullptr && model::has_adapter(directory);
+  std::optional<model::AdapterFile> adapter;
+  if (base_ && model::has_adapter(directory)) adapter.emplace(directory, base_->config());
   const std::shared_ptr<TrainedModel> made =
-      is_adapter ? make_adapter(model::AdapterFile(directory, base_->config()).form(), 0)
-                 : make_whole();
-  stand_still([&] { made->load(directory, restores); });
+      adapter ? make_adapter(adapter->form(), 0) : make_whole();
+  stand_still([&] { made->load(directory, restores, adapter ? &*adapter : nullptr); });
   return made;
 }
 

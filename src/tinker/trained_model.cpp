@@ -12,7 +12,6 @@
 #include "comm/mesh.h"
 #include "core/error.h"
 #include "kernels/device.h"
-#include "model/adapter_files.h"
 #include "model/adapters.h"
 #include "model/placement.h"
 #include "model/save.h"
@@ -141,8 +140,7 @@ void TrainedModel::save(const fs::path& directory, bool overwrites) {
   });
 }
 
-void TrainedModel::copy_adapter(const fs::path& directory) {
-  const model::AdapterFile file(directory, network_->config());
+void TrainedModel::copy_adapter(const fs::path& directory, const model::AdapterFile& file) {
   const model::AdapterForm& own = tensors_->form();
   const auto is_own = [&own](const model::AdapterForm::Pair& pair) {
     const model::AdapterForm::Pair* known = own.find(pair.module);
@@ -160,8 +158,9 @@ void TrainedModel::copy_adapter(const fs::path& directory) {
   ++versions_;
 }
 
-void TrainedModel::copy_weights(const fs::path& directory) {
-  if (tensors_) return copy_adapter(directory);
+void TrainedModel::copy_weights(const fs::path& directory, const model::AdapterFile* adapter) {
+  if (tensors_ && adapter != nullptr) return copy_adapter(directory, *adapter);
+  if (tensors_) return copy_adapter(directory, model::AdapterFile(directory, network_->config()));
   const auto loaded = model::load_network(directory, precision_);
   const at::NoGradGuard no_grad;
   if (!has_tensors_of(loaded->weights(), network_->weights()))
@@ -173,10 +172,11 @@ void TrainedModel::copy_weights(const fs::path& directory) {
   ++versions_;
 }
 
-void TrainedModel::load(const fs::path& directory, bool restores) {
+void TrainedModel::load(const fs::path& directory, bool restores,
+                        const model::AdapterFile* adapter) {
   take_slot();
   if (!restores) {
-    copy_weights(directory);
+    copy_weights(directory, adapter);
     updates_ = 0;
     return;
   }
@@ -191,7 +191,7 @@ void TrainedModel::load(const fs::path& directory, bool restores) {
   train::check_restorable(checkpoint, *trainer_, 0,
                           [&missing](const std::string& line) { missing.push_back(line); });
   if (!missing.empty()) throw ConfigError(missing);
-  copy_weights(directory);
+  copy_weights(directory, adapter);
   train::restore_trainer(checkpoint, *trainer_, 0, [](const std::string&) {});
   const json::value* updates = checkpoint.run.if_contains("updates");
   updates_ = updates != nullptr && updates->is_int64() ? updates->get_int64() : 0;
@@ -200,7 +200,7 @@ void TrainedModel::load(const fs::path& directory, bool restores) {
 void TrainedModel::begin_again() {
   trainer_->begin_again();  // gradients that the model before has added and not used
   has_gradients_ = false;
-  if (versions_ > 0) copy_weights(config_.hf_checkpoint.get());
+  if (versions_ > 0) copy_weights(config_.hf_checkpoint.get(), nullptr);
   updates_ = 0;
 }
 

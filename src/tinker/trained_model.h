@@ -12,6 +12,7 @@
 
 #include "config/run_config.h"
 #include "core/clock.h"
+#include "model/adapter_files.h"
 #include "model/adapter_tensors.h"
 #include "model/network.h"
 #include "tinker/sampler.h"
@@ -42,8 +43,9 @@ class TrainedModel {
   /// or is there and `overwrites` is not set.
   void save(const std::filesystem::path& directory, bool overwrites);
   /// Weights of a model directory, or of an adapter's with the same matrices; `restores`: moments and step
-  /// counter too, which it has to have.
-  void load(const std::filesystem::path& directory, bool restores);
+  /// counter too, which it has to have. `adapter`: the directory's, where it is open already.
+  void load(const std::filesystem::path& directory, bool restores,
+            const model::AdapterFile* adapter = nullptr);
   /// All weights, and the optimizer, as they were in the beginning.
   void begin_again();
   /// Whether there are gradients that no update has used.
@@ -55,8 +57,8 @@ class TrainedModel {
  private:
   /// The base computes with this adapter.
   void take_slot();
-  void copy_weights(const std::filesystem::path& directory);
-  void copy_adapter(const std::filesystem::path& directory);
+  void copy_weights(const std::filesystem::path& directory, const model::AdapterFile* adapter);
+  void copy_adapter(const std::filesystem::path& directory, const model::AdapterFile& file);
 
   const config::RunConfig& config_;
   const model::Precision precision_;
