@@ -60,7 +60,7 @@ std::map<int64_t, fs::path> numbered(const fs::path& folder, std::string_view su
   return found;
 }
 
-void write(const fs::path& folder, const std::string& name, std::string_view text) {
+void write_into(const fs::path& folder, const std::string& name, std::string_view text) {
   or_refuse(503, [&] {
     make_folder(folder);
     replace_file(folder / name, text);
@@ -130,7 +130,7 @@ fs::path Journal::place(Kind kind) const {
 void Journal::write(Kind kind, const std::string& id, const json::object& what) const {
   json::object named = what;
   named["id"] = id;
-  tinker::write(place(kind), stored_name(id) + ".json", json_text(named));
+  write_into(place(kind), stored_name(id) + ".json", json_text(named));
 }
 
 void Journal::remove(Kind kind, const std::string& id) const {
@@ -160,8 +160,8 @@ void Journal::answer(const std::string& model, const AcceptedRequest& answer) co
 
 void Journal::write_request(const std::string& model, const AcceptedRequest& request,
                             std::string_view suffix) const {
-  tinker::write(folder(model) / "requests", fmt::format("{}{}", request.seq_id, suffix),
-                text_of(request));
+  write_into(folder(model) / "requests", fmt::format("{}{}", request.seq_id, suffix),
+             text_of(request));
 }
 
 std::vector<AcceptedRequest> Journal::read_requests(const std::string& model,
