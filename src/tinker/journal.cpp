@@ -13,10 +13,10 @@
 #include <system_error>
 #include <utility>
 
-#include "core/safe_text.h"
 #include "core/error.h"
 #include "core/field_reader.h"
 #include "core/replace_file.h"
+#include "core/safe_text.h"
 #include "tinker/refusal.h"
 
 namespace slime::tinker {
