@@ -110,6 +110,11 @@ Tensor LayerKernels::linear_with_pairs(const Tensor& x_TI, const Matrix& weight_
   return device.add_pairs(y_TO, x_TI, weight_OI, x_TI.scalar_type());
 }
 
+Tensor LayerKernels::gated_linear_with_pairs(const Tensor& x_TI, const Matrix& weight_2FI,
+                                             const Tensor& bias_2F) const {
+  return whole(*this).swiglu(linear_with_pairs(x_TI, weight_2FI, bias_2F));
+}
+
 Tensor GradientKernels::pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
                                        const Tensor& x_TI) const {
   const Device& device = whole(*this);

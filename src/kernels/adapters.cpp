@@ -62,7 +62,7 @@ void adapted_linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& w
 
 Tensor adapted_gated_linear(const Tensor& x_TI, const Matrix& weight_2FI, const Tensor& bias_2F) {
   const Device& device = kernels_for(x_TI);
-  if (adds(weight_2FI.adapters)) return device.swiglu(adapted_linear(x_TI, weight_2FI, bias_2F));
+  if (adds(weight_2FI.adapters)) return device.gated_linear_with_pairs(x_TI, weight_2FI, bias_2F);
   return device.gated_linear(x_TI, weight_2FI.without_adapters(), bias_2F);
 }
 

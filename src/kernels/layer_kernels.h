@@ -37,9 +37,11 @@ class LayerKernels {
   virtual Tensor add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                            at::ScalarType precision) const;
 
-  /// linear() of a matrix with adapters.
+  /// linear() and gated_linear() of a matrix with adapters.
   virtual Tensor linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI,
                                    const Tensor& bias_O) const;
+  virtual Tensor gated_linear_with_pairs(const Tensor& x_TI, const Matrix& weight_2FI,
+                                         const Tensor& bias_2F) const;
 
   /// x becomes cap * tanh(x / cap), in place (kernels/soft_cap.h).
   virtual void soft_cap_(Tensor x, double cap) const;

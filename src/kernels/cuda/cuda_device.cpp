@@ -199,21 +199,31 @@ Tensor CudaDevice::swiglu(const Tensor& gate_up_T2F) const {
   return out_TF;
 }
 
-Tensor CudaDevice::gated_linear(const Tensor& x_TI, const Matrix& weight_2FI,
-                                const Tensor& bias_2F) const {
+GatedProduct CudaDevice::gated_call(const Tensor& x_TI, const Matrix& weight_2FI,
+                                    const Tensor& bias_2F) {
   GatedProduct call;
-  call.rows = x_TI.size(0);
-  call.inputs = x_TI.size(1);
-  call.units = weight_2FI.outputs() / 2;
-  if (!is_plain(x_TI) || !is_plain(weight_2FI) || !is_plain(bias_2F) ||
-      !has_gated_product(Number::kBFloat16, call.rows, call.inputs, call.units))
-    return ReferenceDevice::gated_linear(x_TI, weight_2FI, bias_2F);
-  Tensor y_TF = at::empty({call.rows, call.units}, x_TI.options());
   call.x_TI = pointer(x_TI);
   call.weight_2FI = pointer(weight_2FI);
   call.bias_2F = pointer(bias_2F);
-  call.y_TF = y_TF.data_ptr();
+  call.rows = x_TI.size(0);
+  call.inputs = x_TI.size(1);
+  call.units = weight_2FI.outputs() / 2;
   call.processors_left = processors_left;
+  return call;
+}
+
+bool CudaDevice::has_gated(const Tensor& x_TI, const Matrix& weight_2FI, const Tensor& bias_2F) {
+  return is_plain(x_TI) && is_plain(weight_2FI) && is_plain(bias_2F) &&
+         has_gated_product(Number::kBFloat16, x_TI.size(0), x_TI.size(1), weight_2FI.outputs() / 2);
+}
+
+Tensor CudaDevice::gated_linear(const Tensor& x_TI, const Matrix& weight_2FI,
+                                const Tensor& bias_2F) const {
+  if (!has_gated(x_TI, weight_2FI, bias_2F))
+    return ReferenceDevice::gated_linear(x_TI, weight_2FI, bias_2F);
+  GatedProduct call = gated_call(x_TI, weight_2FI, bias_2F);
+  Tensor y_TF = at::empty({call.rows, call.units}, x_TI.options());
+  call.y_TF = y_TF.data_ptr();
   gated_product(call, stream_of(x_TI));
   return y_TF;
 }

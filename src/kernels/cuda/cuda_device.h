@@ -13,6 +13,7 @@
 #include "kernels/block_chain.h"
 #include "kernels/cpu/reference.h"
 #include "kernels/cuda/attention/packed_attention.h"
+#include "kernels/cuda/products/gated_product.h"
 #include "kernels/cuda/products/linear.h"
 #include "kernels/delta_kernels.h"
 #include "kernels/matrix.h"
@@ -110,6 +111,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
                    at::ScalarType precision) const override;
   Tensor linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI,
                            const Tensor& bias_O) const override;
+  Tensor gated_linear_with_pairs(const Tensor& x_TI, const Matrix& weight_2FI,
+                                 const Tensor& bias_2F) const override;
   Tensor pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
                         const Tensor& x_TI) const override;
   void add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
@@ -152,6 +155,9 @@ class CudaDevice final : public cpu::ReferenceDevice,
                  bool float_result) const;
   static LinearCall product_call(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                                  const Tensor& bias_O);
+  static GatedProduct gated_call(const Tensor& x_TI, const Matrix& weight_2FI,
+                                 const Tensor& bias_2F);
+  static bool has_gated(const Tensor& x_TI, const Matrix& weight_2FI, const Tensor& bias_2F);
   static Tensor product_workspace(const Tensor& x_TI);
   void product_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                     const Tensor& bias_O) const;

@@ -11,6 +11,7 @@
 #include "kernels/adapters.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/low_rank_pairs.h"
+#include "kernels/cuda/products/gated_product.h"
 #include "kernels/cuda/products/low_rank.h"
 #include "kernels/gpu/recorded_rows.h"
 
@@ -292,6 +293,39 @@ Tensor CudaDevice::linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI
   call.accumulates = true;
   linear_.run(call, workspace.data_ptr(), stream_of(x_TI));
   return y_TO;
+}
+
+/// Adapters are more inputs of the product of gates and ups, whose results are never stored.
+Tensor CudaDevice::gated_linear_with_pairs(const Tensor& x_TI, const Matrix& weight_2FI,
+                                           const Tensor& bias_2F) const {
+  const bool has_tiles = weight_2FI.adapters->rows->tiles.defined();
+  const std::vector<PairRange> ranges =
+      has_tiles ? std::vector<PairRange>() : ranges_of(weight_2FI);
+  const Matrix base_2FI = weight_2FI.without_adapters();
+  if (!has_kernels(x_TI, ranges) || !has_gated(x_TI, base_2FI, bias_2F))
+    return ReferenceDevice::gated_linear_with_pairs(x_TI, weight_2FI, bias_2F);
+  GatedProduct call = gated_call(x_TI, base_2FI, bias_2F);
+  const cudaStream_t stream = stream_of(x_TI);
+  LowRankPlan plan(ranges, Way::kForward);
+  const Tensor h_TR = summed_down(x_TI, plan);
+  LowRankColumns more;
+  more.h_TR = h_TR.const_data_ptr<float>();
+  more.h_pitch = plan.up.ranks;
+  more.rows = static_cast<int>(call.rows);
+  more.outputs = static_cast<int>(2 * call.units);
+  more.factors = plan.up;
+  const Tensor h_TC = at::empty({call.rows, more.columns()}, x_TI.options());
+  const Tensor b_2FC = at::empty({2 * call.units, more.columns()}, x_TI.options());
+  more.h_TC = h_TC.data_ptr();
+  more.b_OC = b_2FC.data_ptr();
+  low_rank_columns(Number::kBFloat16, more, stream);
+  Tensor y_TF = at::empty({call.rows, call.units}, x_TI.options());
+  call.more_TC = h_TC.data_ptr();
+  call.more_weight_2FC = b_2FC.data_ptr();
+  call.more_inputs = more.columns();
+  call.y_TF = y_TF.data_ptr();
+  gated_product(call, stream);
+  return y_TF;
 }
 
 /// dB += dy^T (s h) and dA += (s dh)^T x, of factors in the precision of x.

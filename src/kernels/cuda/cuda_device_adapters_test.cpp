@@ -21,18 +21,18 @@ struct Adapted {
 
   static constexpr int64_t kInputs = 1160, kOutputs = 320;  // three splits, the last one ragged
 
-  Adapted(int64_t rank, at::ScalarType type) {
+  Adapted(int64_t rank, at::ScalarType type, int64_t inputs = kInputs) {
     q.begin = 0, q.end = 192, v.begin = 256, v.end = kOutputs;
     for (LowRankPair* pair : {&q, &v}) {
       const int64_t outputs = pair->end - pair->begin;
-      pair->a = {0.05 * numbers({rank, kInputs}, at::kFloat), at::zeros({rank, kInputs})};
+      pair->a = {0.05 * numbers({rank, inputs}, at::kFloat), at::zeros({rank, inputs})};
       pair->b = {0.05 * numbers({outputs, rank}, at::kFloat), at::zeros({outputs, rank})};
       pair->scale = 2;
       pair->number = static_cast<uint64_t>(pair->begin + 1);
     }
     adapters.of_slot = {{&q, &v}};
     adapters.rows = &rows;
-    weight.matrix.values = 0.05 * numbers({kOutputs, kInputs}, at::kFloat);
+    weight.matrix.values = 0.05 * numbers({kOutputs, inputs}, at::kFloat);
     weight.matrix.values = weight.matrix.values.to(type);
     weight.matrix.adapters = &adapters;
   }
@@ -105,6 +105,28 @@ TEST(CudaAdapters, ARowHasTheSameAdditionBesideAnyOthers) {
     const Tensor some = gpu.add_pairs(y.narrow(0, 0, rows).clone(), x.narrow(0, 0, rows),
                                       adapted.weight.matrix, at::kBFloat16);
     EXPECT_TRUE(some.equal(all.narrow(0, 0, rows))) << rows;
+  }
+}
+
+/// As gates and ups of prompts: pairs of both, one of more than 32 ranks.
+TEST(CudaAdapters, GatedProductsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  open_gpu();
+  for (const int64_t rank : {8, 32, 40}) {
+    constexpr int64_t kRows = 800, kWholeInputs = 1152;
+    Adapted adapted(rank, at::kBFloat16, kWholeInputs);
+    const Tensor x = numbers({kRows, kWholeInputs}, at::kBFloat16);
+    const Tensor bias = numbers({Adapted::kOutputs}, at::kBFloat16);
+    adapted.become([](const Tensor& t) { return t.to(at::kDouble); });
+    const Tensor exact = adapted_gated_linear(wide(x), adapted.weight.matrix, wide(bias));
+    adapted.rows.is_on = false;
+    const Tensor without = adapted_gated_linear(wide(x), adapted.weight.matrix, wide(bias));
+    ASSERT_GT(relative_error(without, exact), 0.05) << "the adapters change little";
+    adapted.rows.is_on = true;
+    adapted.become([](const Tensor& t) { return t.to(at::kCUDA, at::kFloat); });
+    adapted.weight.matrix.values = adapted.weight.matrix.values.to(at::kBFloat16);
+    const Tensor made = adapted_gated_linear(to_gpu(x), adapted.weight.matrix, to_gpu(bias));
+    EXPECT_LT(relative_error(made, exact), 8e-3) << rank;
   }
 }
 

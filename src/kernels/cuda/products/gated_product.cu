@@ -43,8 +43,10 @@ constexpr int kFewestRows = 769;
 
 struct Arguments {
   CUtensorMap x, weights, y;
+  CUtensorMap more_x, more_weights;
   const __nv_bfloat16* bias_2F = nullptr;
-  int rows = 0, pairs = 0, k_tiles = 0;
+  int rows = 0, pairs = 0;
+  int k_tiles = 0, of_x = 0;  // all, and those that are not of more inputs
   int row_tiles = 0, pair_tiles = 0;
   int band = 0;  // row tiles
 };
@@ -80,11 +82,13 @@ __device__ void load(const Arguments& a, const Pipeline& pipeline) {
       const uint32_t barrier = pipeline.full + 8 * state.stage;
       const uint32_t rows = pipeline.memory + state.stage * kStageBytes, gates = rows + kRowBytes,
                      ups = gates + kHalfWeightBytes;
-      const int input = k_tile * kSlab;
+      const bool is_more = k_tile >= a.of_x;
+      const int input = (is_more ? k_tile - a.of_x : k_tile) * kSlab;
+      const CUtensorMap& weights = is_more ? a.more_weights : a.weights;
       arrive_expect_tx(barrier, kStageBytes);
-      copy_rows(rows, a.x, input, tile.row, barrier);
-      copy_rows(gates, a.weights, input, tile.pair, barrier);
-      copy_rows(ups, a.weights, input, a.pairs + tile.pair, barrier);
+      copy_rows(rows, is_more ? a.more_x : a.x, input, tile.row, barrier);
+      copy_rows(gates, weights, input, tile.pair, barrier);
+      copy_rows(ups, weights, input, a.pairs + tile.pair, barrier);
       state.advance(1, kStages);
     }
   });
@@ -222,7 +226,12 @@ void run(const GatedProduct& call, cudaStream_t stream) {
   a.bias_2F = static_cast<const __nv_bfloat16*>(call.bias_2F);
   a.rows = static_cast<int>(call.rows);
   a.pairs = static_cast<int>(call.units);
-  a.k_tiles = static_cast<int>(call.inputs / kSlab);
+  a.of_x = static_cast<int>(call.inputs / kSlab);
+  a.k_tiles = a.of_x + static_cast<int>(call.more_inputs / kSlab);
+  if (call.more_inputs > 0) {
+    a.more_x = row_map(call.more_TC, call.rows, call.more_inputs, kTileRows);
+    a.more_weights = row_map(call.more_weight_2FC, 2 * call.units, call.more_inputs, kTilePairs);
+  }
   a.row_tiles = divide_up(a.rows, kTileRows);
   a.pair_tiles = divide_up(a.pairs, kTilePairs);
   // Bands of about the same height.

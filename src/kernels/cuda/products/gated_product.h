@@ -18,6 +18,10 @@ struct GatedProduct {
   const void* x_TI = nullptr;
   const void* weight_2FI = nullptr;  // gates, then ups
   const void* bias_2F = nullptr;     // null: none
+  /// C more inputs, a multiple of 64, behind those of x and of the weights: of adapters (LowRankColumns).
+  const void* more_TC = nullptr;
+  const void* more_weight_2FC = nullptr;
+  int64_t more_inputs = 0;
   int64_t rows = 0, inputs = 0, units = 0;
   void* y_TF = nullptr;
   int processors_left = 0;  // to what runs beside it

@@ -359,6 +359,39 @@ __global__ void __launch_bounds__(kFillThreads)
   }
 }
 
+/// A group of 32 lanes: the ranks of a chunk, in one line of x or of the matrix.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    columns_kernel(const __grid_constant__ LowRankColumns call) {
+  const int rank_of_chunk = threadIdx.x % 32, line = blockIdx.x * kWarps + threadIdx.x / 32;
+  launch_dependents();
+  grid_dependency_wait();
+  if (line >= call.rows + call.outputs) return;
+  int which = 0, first_rank = blockIdx.y * kRanks;
+  while (first_rank >= rounded_rank(call.factors.of[which])) {
+    first_rank -= rounded_rank(call.factors.of[which]);
+    ++which;
+  }
+  const LowRankFactor& factor = call.factors.of[which];
+  const int rank = first_rank + rank_of_chunk;
+  const bool is_row = line < call.rows;
+  float high = 0, low = 0;
+  if (is_row && rank < factor.rank) {
+    const float h =
+        factor.scale * call.h_TR[static_cast<int64_t>(line) * call.h_pitch + factor.column + rank];
+    high = rounded<T>(h);
+    low = h - high;
+  } else if (!is_row) {
+    high = low = two_of_row(factor, line - call.rows - factor.begin, rank).x;
+  }
+  const int of_matrix = line - call.rows;
+  T* const to = static_cast<T*>(is_row ? call.h_TC : call.b_OC) +
+                (static_cast<int64_t>(is_row ? line : of_matrix) * gridDim.y + blockIdx.y) *
+                    LowRankColumns::kOfChunk;
+  to[rank_of_chunk] = from_float<T>(high);
+  to[kRanks + rank_of_chunk] = from_float<T>(low);
+}
+
 unsigned blocks_of(int64_t numbers, int64_t each) {
   return static_cast<unsigned>((numbers + each - 1) / each);
 }
@@ -428,6 +461,14 @@ void low_rank_fill(Number number, const LowRankFill& call, Stream stream) {
   const dim3 grid(blocks_of(call.rows, kFillRows), blocks_of(call.outputs, kFillOutputs));
   with_narrow_type(number, [&](auto x) {
     launch(fill_kernel<decltype(x)>, grid, dim3(kFillThreads), 0, stream, call);
+  });
+}
+
+void low_rank_columns(Number number, const LowRankColumns& call, Stream stream) {
+  const dim3 grid(blocks_of(static_cast<int64_t>(call.rows) + call.outputs, kWarps),
+                  static_cast<unsigned>(call.factors.chunks()));
+  with_narrow_type(number, [&](auto x) {
+    launch(columns_kernel<decltype(x)>, grid, dim3(kThreads), 0, stream, call);
   });
 }
 

@@ -110,11 +110,28 @@ struct LowRankFill {
   void* out_TO = nullptr;  // as x
 };
 
+/// h and B as more inputs of a product, which then adds what pairs do by itself: 64 columns for each 32 ranks of a
+/// factor. Those of x are scale * h as two numbers of 16 bits, those of the matrix B twice, zero in other outputs.
+struct LowRankColumns {
+  static constexpr int kOfChunk = 64;
+
+  const float* h_TR = nullptr;  // complete
+  int h_pitch = 0;
+  int rows = 0;
+  int outputs = 0;
+  LowRankFactors factors;
+  void* h_TC = nullptr;  // as x
+  void* b_OC = nullptr;
+
+  int columns() const { return kOfChunk * factors.chunks(); }
+};
+
 /// `number`: of x, 16 bits.
 void low_rank_down(Number number, const LowRankDown& call, Stream stream);
 /// The splits of each factor added in order, to one: for many rows, before their way up. May not be in place.
 void low_rank_sums(const LowRankDown& call, float* h_TR, Stream stream);
 void low_rank_up(Number number, const LowRankUp& call, Stream stream);
 void low_rank_fill(Number number, const LowRankFill& call, Stream stream);
+void low_rank_columns(Number number, const LowRankColumns& call, Stream stream);
 
 }  // namespace slime::kernels::cuda

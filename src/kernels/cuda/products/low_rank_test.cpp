@@ -265,6 +265,27 @@ TEST_P(LowRank, IsStoredByItself) {
   }
 }
 
+TEST_P(LowRank, AreMoreInputsOfAProduct) {
+  const Tensor x = at::randn({19, kInputs}).to(at::kBFloat16);
+  const LowRankFactors to_h = factors_down(false);
+  LowRankColumns call;
+  call.factors = factors_up(false, to_h);
+  const Tensor h = down(x, to_h).sum(0);
+  const int outputs = kOutputs + 8, columns = call.columns();  // the last ones are no pair's
+  EXPECT_EQ(columns, 64 * 4);
+  const Tensor h_TC = at::full({19, columns}, NAN, at::kBFloat16);
+  const Tensor b_OC = at::full({outputs, columns}, NAN, at::kBFloat16);
+  call.h_TR = h.data_ptr<float>();
+  call.h_pitch = to_h.ranks;
+  call.rows = 19;
+  call.outputs = outputs;
+  call.h_TC = h_TC.data_ptr();
+  call.b_OC = b_OC.data_ptr();
+  low_rank_columns(Number::kBFloat16, call, &executor_);
+  const Tensor made = at::mm(h_TC.to(at::kDouble), b_OC.to(at::kDouble).t());
+  EXPECT_LT(difference(made, expected(x, at::zeros({19, outputs}))), 1e-4);
+}
+
 TEST_P(LowRank, TheGradientOfTheInput) {
   const Tensor dy = at::randn({19, kOutputs}).to(at::kBFloat16);
   const Tensor dx = at::randn({19, kInputs}).to(at::kBFloat16);
