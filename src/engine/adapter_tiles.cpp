@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <vector>
 
 #include "engine/served_adapters.h"
-#include "kernels/gpu/recorded_rows.h"
 #include "model/adapters.h"
 
 namespace slime::engine {
@@ -17,12 +15,26 @@ int64_t adapters_of_rows(const model::Network& network) {
   return adapters != nullptr && adapters->chooses_by_row() ? adapters->num_slots() : 0;
 }
 
-int64_t adapter_tile_bytes(const StepRunnerConfig& config, int64_t num_adapters) {
+int64_t adapter_tile_bytes(int64_t rows, int64_t num_adapters) {
   if (num_adapters == 0) return 0;
-  const int64_t rows = std::max(config.max_prefill_tokens + config.max_running_requests,
-                                kernels::kRecordedRows.back());
   constexpr int64_t kNumber = sizeof(int32_t), kAlignments = 64;
   return AdapterTiles::most(rows, num_adapters) * (1 + AdapterTiles::kRows) * kNumber + kAlignments;
+}
+
+std::vector<int64_t> adapter_slots(std::span<const Chunk> chunks, int64_t rows) {
+  std::vector<int64_t> slots;
+  for (const Chunk& chunk : chunks)
+    slots.insert(slots.end(), static_cast<std::size_t>(chunk.num_tokens),
+                 slot_of(chunk.request->adapter));
+  slots.resize(static_cast<std::size_t>(rows), -1);
+  return slots;
+}
+
+std::vector<int64_t> drawing_slots(std::span<const Chunk> chunks) {
+  std::vector<int64_t> slots;
+  for (const Chunk& chunk : chunks)
+    if (draws_token(chunk)) slots.push_back(slot_of(chunk.request->adapter));
+  return slots;
 }
 
 void fill_adapter_tiles(std::span<const int64_t> slot_T, std::span<int32_t> slot_N,
@@ -43,20 +55,15 @@ void fill_adapter_tiles(std::span<const int64_t> slot_T, std::span<int32_t> slot
   }
 }
 
-AdapterTiles add_adapter_tiles(StepBlock& block, std::span<const Chunk> chunks, int64_t rows,
+AdapterTiles add_adapter_tiles(StepBlock& block, std::span<const int64_t> slot_T,
                                int64_t num_adapters) {
-  std::vector<int64_t> slots;
-  for (const Chunk& chunk : chunks)
-    slots.insert(slots.end(), static_cast<std::size_t>(chunk.num_tokens),
-                 slot_of(chunk.request->adapter));
-  slots.resize(static_cast<std::size_t>(rows), -1);
   AdapterTiles tiles;
-  const int64_t most = AdapterTiles::most(rows, num_adapters);
+  const int64_t most = AdapterTiles::most(std::ssize(slot_T), num_adapters);
   const auto slot_N = block.add<int32_t>(most);
   tiles.slot_N = block.last_on_device(at::kInt, most);
   const auto row_N = block.add<int32_t>(most * AdapterTiles::kRows);
   tiles.row_N = block.last_on_device(at::kInt, most * AdapterTiles::kRows);
-  fill_adapter_tiles(slots, slot_N, row_N);
+  fill_adapter_tiles(slot_T, slot_N, row_N);
   return tiles;
 }
 

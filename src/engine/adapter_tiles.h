@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/scheduler.h"
 #include "engine/step_block.h"
@@ -16,15 +17,20 @@ namespace slime::engine {
 /// How many adapters rows of this network choose among; 0: they do not.
 int64_t adapters_of_rows(const model::Network& network);
 
-/// The most that add_adapter_tiles() takes of a step's block.
-int64_t adapter_tile_bytes(const StepRunnerConfig& config, int64_t num_adapters);
+/// The most that add_adapter_tiles() takes of a block, for so many rows.
+int64_t adapter_tile_bytes(int64_t rows, int64_t num_adapters);
+
+/// The slots of `rows` rows, of which those behind the chunks' are padding.
+std::vector<int64_t> adapter_slots(std::span<const Chunk> chunks, int64_t rows);
+/// Those of the rows that draw.
+std::vector<int64_t> drawing_slots(std::span<const Chunk> chunks);
 
 /// `slot_T`: of each row, -1: none. `slot_N` and `row_N` have room for AdapterTiles::most(T, adapters).
 void fill_adapter_tiles(std::span<const int64_t> slot_T, std::span<int32_t> slot_N,
                         std::span<int32_t> row_N);
 
-/// Into the block, for `rows` rows of which those behind the chunks' are padding.
-kernels::AdapterTiles add_adapter_tiles(StepBlock& block, std::span<const Chunk> chunks,
-                                        int64_t rows, int64_t num_adapters);
+/// Into the block.
+kernels::AdapterTiles add_adapter_tiles(StepBlock& block, std::span<const int64_t> slot_T,
+                                        int64_t num_adapters);
 
 }  // namespace slime::engine

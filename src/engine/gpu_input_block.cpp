@@ -62,6 +62,13 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
          4 * pages_of(kernels::kMostGatheredRows) + (1 << 16);
 }
 
+/// Tiles of all rows and of those that draw.
+int64_t adapter_bytes(const StepRunnerConfig& config, int64_t num_adapters) {
+  const int64_t draw = std::max(config.max_running_requests, kernels::kRecordedRows.back());
+  return adapter_tile_bytes(config.max_prefill_tokens + draw, num_adapters) +
+         adapter_tile_bytes(draw, num_adapters);
+}
+
 /// Expanded heads of latent attention have at most so many numbers.
 constexpr kernels::RotaryShape kLongestHeads{1, 1, 256, 0};
 
@@ -121,7 +128,7 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
                                                     config.kv_dtype)),
       has_states_(config.num_states > 0),
       num_adapters_(adapters_of_rows(network)),
-      block_(block_bytes(config, decode_) + adapter_tile_bytes(config, num_adapters_), device) {}
+      block_(block_bytes(config, decode_) + adapter_bytes(config, num_adapters_), device) {}
 
 /// Which units of attention there are: those of prompts, and those of sequences with one row.
 void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
@@ -411,6 +418,13 @@ void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,
   }
 }
 
+void GpuInputBlock::fill_adapters(std::span<const Chunk> chunks, int64_t rows, GpuStepInputs& in) {
+  in.adapters = add_adapter_tiles(block_, adapter_slots(chunks, rows), num_adapters_);
+  in.sampled_adapters = in.sampled_rows_R.defined()
+                            ? add_adapter_tiles(block_, drawing_slots(chunks), num_adapters_)
+                            : in.adapters;
+}
+
 GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
                                   std::span<const kernels::RowExtras> extras,
                                   std::span<const int64_t> places, int64_t rows, bool is_decode) {
@@ -418,7 +432,7 @@ GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
   in.is_decode = is_decode;
   block_.begin();
   fill_sampling(chunks, extras, rows, is_decode, in);
-  if (num_adapters_ > 0) in.adapters = add_adapter_tiles(block_, chunks, rows, num_adapters_);
+  if (num_adapters_ > 0) fill_adapters(chunks, rows, in);
   fill_attention(chunks, places, rows, is_decode, in);
   block_.send();
   return in;

@@ -31,6 +31,7 @@ struct GpuStepInputs {
   bool is_decode = false;                 // a row of each sequence, and rows of padding
   kernels::SampleRows sampling;
   kernels::AdapterTiles adapters;  // undefined: all rows take the network's adapter, or none
+  kernels::AdapterTiles sampled_adapters;  // the same of the sampled rows
 };
 
 class GpuInputBlock {
@@ -62,6 +63,7 @@ class GpuInputBlock {
   void add_packed(std::span<const Chunk> chunks, kernels::PackedPlan plan, GpuStepInputs& in);
   void fill_sampling(std::span<const Chunk> chunks, std::span<const kernels::RowExtras> extras,
                      int64_t rows, bool is_decode, GpuStepInputs& in);
+  void fill_adapters(std::span<const Chunk> chunks, int64_t rows, GpuStepInputs& in);
 
   const int64_t spare_page_;
   const int64_t num_window_groups_;

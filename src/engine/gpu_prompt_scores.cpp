@@ -4,9 +4,13 @@
 
 #include <algorithm>
 
+#include "core/divide_up.h"
 #include "core/error.h"
+#include "engine/adapter_tiles.h"
 #include "engine/gpu_row_extras.h"
 #include "engine/prompt_scores.h"
+#include "engine/served_adapters.h"
+#include "model/adapters.h"
 
 namespace slime::engine {
 namespace {
@@ -22,18 +26,25 @@ constexpr auto kExtrasBytes = static_cast<int64_t>(sizeof(kernels::RowExtras));
 /// The device sorts them.
 bool has_reports(int64_t num_top) { return num_top > 0 && num_top <= kernels::kMostReported; }
 
-/// An upper bound of what StepBlock holds: per position a row, a target and its extras.
-int64_t block_bytes(int64_t most_rows) { return most_rows * (16 + kExtrasBytes) + 256; }
+/// An upper bound of what StepBlock holds: per position a row, a target and its extras; tiles of each block.
+int64_t block_bytes(int64_t most_rows, int64_t num_adapters) {
+  return most_rows * (16 + kExtrasBytes) + 256 +
+         divide_up(most_rows, kBlockRows) * adapter_tile_bytes(kBlockRows, num_adapters);
+}
 
 }  // namespace
 
-GpuPromptScores::GpuPromptScores(const kernels::Gpu& gpu, int64_t vocab_size, int64_t most_rows,
-                                 at::Device device)
-    : gpu_(gpu), vocab_size_(vocab_size), most_rows_(most_rows), device_(device) {}
+GpuPromptScores::GpuPromptScores(const kernels::Gpu& gpu, const model::Network& network,
+                                 int64_t most_rows, at::Device device)
+    : gpu_(gpu),
+      vocab_size_(network.config().vocab_size),
+      most_rows_(most_rows),
+      num_adapters_(adapters_of_rows(network)),
+      device_(device) {}
 
 std::vector<ScoredChunk> GpuPromptScores::plan(std::span<const Chunk> chunks, int turn) {
   std::vector<ScoredChunk> planned;
-  std::vector<int64_t> rows, targets;
+  std::vector<int64_t> rows, targets, slots;
   int64_t first_row = 0, num_words = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     const Chunk& chunk = chunks[i];
@@ -54,17 +65,25 @@ std::vector<ScoredChunk> GpuPromptScores::plan(std::span<const Chunk> chunks, in
       for (int64_t row = 0; row < positions.count(); ++row)
         rows.push_back(first_row + first_scoring_row(chunk, positions) + row);
       targets.insert(targets.end(), scored.targets.begin(), scored.targets.end());
+      slots.insert(slots.end(), scored.targets.size(), slot_of(chunk.request->adapter));
     }
     first_row += chunk.num_tokens;
   }
   if (planned.empty()) return planned;
   const auto count = static_cast<int64_t>(rows.size());
-  if (!block_) block_.emplace(block_bytes(most_rows_), device_);
+  if (!block_) block_.emplace(block_bytes(most_rows_, num_adapters_), device_);
   block_->begin();
   block_->add(std::span<const int64_t>(rows));
   row_P_ = block_->last_on_device(at::kLong, count);
   block_->add(std::span<const int64_t>(targets));
   target_P_ = block_->last_on_device(at::kLong, count);
+  adapters_.clear();
+  for (int64_t begin = 0; num_adapters_ > 0 && begin < count; begin += kBlockRows) {
+    const auto of_block =
+        std::span(slots).subspan(static_cast<std::size_t>(begin),
+                                 static_cast<std::size_t>(std::min(kBlockRows, count - begin)));
+    adapters_.push_back(add_adapter_tiles(*block_, of_block, num_adapters_));
+  }
   extras_P_.reset();
   grow_locked(log_probs_[turn], count, at::kFloat);
   if (num_words > 0) {
@@ -95,6 +114,8 @@ void GpuPromptScores::compute(const model::Network& network, const Tensor& hidde
   for (int64_t begin = 0; begin < count; begin += kBlockRows) {
     const int64_t rows = std::min(kBlockRows, count - begin);
     const auto of_block = [&](const Tensor& x_P) { return x_P.narrow(0, begin, rows); };
+    if (!adapters_.empty())
+      network.adapters()->take(adapters_[static_cast<std::size_t>(begin / kBlockRows)]);
     const Tensor logits_BV = network.logits(hidden_TH.index_select(0, of_block(row_P_)));
     Tensor logprob_B = of_block(logprob_P), entropy_B = of_block(entropy_P),
            logsumexp_B = of_block(logsumexp_P);

@@ -18,6 +18,7 @@
 #include "core/tensor.h"
 #include "engine/scheduler.h"
 #include "engine/step_block.h"
+#include "kernels/adapters.h"
 #include "kernels/cpu/sample.h"
 #include "kernels/gpu/gpu.h"
 #include "model/network.h"
@@ -42,7 +43,7 @@ struct ScoredChunk {
 class GpuPromptScores {
  public:
   /// `most_rows`: of a step.
-  GpuPromptScores(const kernels::Gpu& gpu, int64_t vocab_size, int64_t most_rows,
+  GpuPromptScores(const kernels::Gpu& gpu, const model::Network& network, int64_t most_rows,
                   at::Device device);
 
   /// Chunks whose rows begin at row 0 of the step's hidden states; sends what compute() needs on the
@@ -62,13 +63,16 @@ class GpuPromptScores {
 
   const kernels::Gpu& gpu_;
   const int64_t vocab_size_, most_rows_;
+  const int64_t num_adapters_;  // that rows choose among; 0: they do not
   const at::Device device_;
   std::optional<StepBlock> block_;  // none before the first step that scores
   // Of the step that was planned last, over the block.
   Tensor row_P_, target_P_;  // int64
-  Tensor extras_P_;          // uint8 [P, sizeof(RowExtras)]; undefined: no reports
-  Tensor log_probs_[2];      // float32, on the host, locked; as large as a step has needed
-  Tensor reports_[2];        // int32, the same
+  std::vector<kernels::AdapterTiles>
+      adapters_;         // of each block of rows; none where they do not choose
+  Tensor extras_P_;      // uint8 [P, sizeof(RowExtras)]; undefined: no reports
+  Tensor log_probs_[2];  // float32, on the host, locked; as large as a step has needed
+  Tensor reports_[2];    // int32, the same
 };
 
 }  // namespace slime::engine

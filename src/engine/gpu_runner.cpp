@@ -145,8 +145,8 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       decode_inputs_(gpu_, network, without_prompts(config), keys_.device()),
       prompt_inputs_(gpu_, network, config, keys_.device()),
       extras_(config.eos_ids, network.config().vocab_size, keys_.device()),
-      prompt_scores_(gpu_, network.config().vocab_size,
-                     config.max_prefill_tokens + config.max_running_requests, keys_.device()),
+      prompt_scores_(gpu_, network, config.max_prefill_tokens + config.max_running_requests,
+                     keys_.device()),
       results_(std::max(config.max_running_requests, kernels::kRecordedRows.back()),
                keys_.device()),
       copy_begins_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT),
@@ -287,6 +287,7 @@ Tensor GpuRunner::forward(const GpuStepInputs& in, const Tensor& made_TYK, const
 }
 
 void GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_RH, int64_t place) {
+  if (in.sampled_adapters.defined()) network_->adapters()->take(in.sampled_adapters);
   const Tensor logits_RV = network_->logits(hidden_RH);
   const int64_t rows = logits_RV.size(0);
   const auto room = [&](int64_t which) { return results_.on_device[which].narrow(0, place, rows); };

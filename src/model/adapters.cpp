@@ -120,9 +120,8 @@ void Adapters::take(const Tensor& slot_R) {
 void check_has_gpu_products(const AdapterForm& form, bool by_row) {
   std::vector<std::string> without;
   for (const AdapterForm::Pair& pair : form.pairs) {
-    const bool is_of_ids = pair.module == "lm_head" || pair.module.ends_with("embed_tokens");
     if (pair.module.find(".experts") != std::string::npos || pair.module.ends_with(".kv_b_proj") ||
-        (by_row && is_of_ids))
+        (by_row && pair.module.ends_with("embed_tokens")))
       without.push_back(pair.module);
   }
   if (without.empty()) return;

@@ -80,7 +80,7 @@ class Adapters {
 };
 
 /// Throws ConfigError with the modules of the form whose products a GPU computes without pairs: of experts, of latent
-/// attention's expansion, and, where rows take adapters of their own, of embedding and output layer.
+/// attention's expansion, and, where rows take adapters of their own, of the embedding.
 void check_has_gpu_products(const AdapterForm& form, bool by_row = false);
 
 /// Passes without adapters while it lives.
