@@ -1,5 +1,6 @@
 #include "engine/served_adapters.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +11,14 @@
 #include "model/adapter_files.h"
 
 namespace slime::engine {
+namespace {
+
+/// What this thread has on its way to a GPU: the engine's stream reads it next.
+void wait_for_copies(const at::Device& device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+}
+
+}  // namespace
 
 ServedAdapters::ServedAdapters(model::Network& network, int64_t most)
     : network_(network), most_(static_cast<size_t>(most)), slots_(2 * most_) {
@@ -134,6 +143,7 @@ Expected<ServedAdapters::Handle> ServedAdapters::take(
   loaded->number = ++num_loaded_;
   loaded->slot = slot;
   loaded->last_use = ++num_uses_;
+  wait_for_copies(network_.weights().flat().device());
   const bool is_done = between([&] {
     for (size_t i = 0; i < slots_.size(); ++i) {
       const auto other = static_cast<int64_t>(i);

@@ -1,6 +1,8 @@
 /// CudaDevice's additions of adapters (kernels/cuda/products/low_rank.h).
 
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -151,8 +153,16 @@ bool has_kernels(const LowRankPair& pair) {
          is_whole(pair.a.value.size(1)) && is_whole(pair.begin) && is_whole(pair.end);
 }
 
-/// Into the device's table, which is made where there is none.
+/// Of copies to tables: on a stream where others compute they would wait for all of that.
+const c10::Stream& stream_of_tables(const at::Device& device) {
+  static const c10::Stream stream =
+      c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true);
+  return stream;
+}
+
+/// Into the device's table, which is made where there is none and complete on return.
 void place(Tensor& table, const std::vector<LowRankFactors>& slots, const at::Device& device) {
+  const c10::StreamGuard guard(stream_of_tables(device));
   const auto bytes = static_cast<int64_t>(slots.size() * sizeof(LowRankFactors));
   const Tensor host = at::from_blob(const_cast<LowRankFactors*>(slots.data()), {bytes}, at::kByte);
   if (!table.defined()) table = at::empty({bytes}, at::TensorOptions(device).dtype(at::kByte));
