@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "engine/served_adapters.h"
 
 namespace slime::engine {
 namespace {
@@ -52,6 +53,29 @@ TEST(AdapterTilesTest, OfOneAdapterAreFull) {
   std::vector<int32_t> first(33);
   std::iota(first.begin(), first.end(), 0);
   EXPECT_EQ(std::vector<int32_t>(tiles.rows.begin(), tiles.rows.begin() + 33), first);
+}
+
+/// Three tokens of a prompt that go on in a later chunk, two that end one, and a row of decode; then padding.
+TEST(AdapterTilesTest, SlotsAreThoseOfTheChunksRequests) {
+  const auto adapter = [](int64_t slot) {
+    auto loaded = std::make_shared<LoadedAdapter>();
+    loaded->slot = slot;
+    return loaded;
+  };
+  Request half, whole, plain;
+  half.tokens = {1, 2, 3, 4, 5};
+  half.adapter = adapter(2);
+  whole.tokens = {1, 2};
+  whole.adapter = adapter(0);
+  plain.tokens = {1, 2};
+  plain.num_computed = 1;
+  for (Request* request : {&half, &whole, &plain}) {
+    request->prompt_length = static_cast<int64_t>(request->tokens.size());
+    request->max_tokens = request->prompt_length + 4;
+  }
+  const std::vector<Chunk> chunks{{&half, 3}, {&whole, 2}, {&plain, 1}};
+  EXPECT_EQ(adapter_slots(chunks, 8), (std::vector<int64_t>{2, 2, 2, 0, 0, -1, -1, -1}));
+  EXPECT_EQ(drawing_slots(chunks), (std::vector<int64_t>{0, -1}));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "model/adapters.h"
 #include "model/golden_models_for_tests.h"
 
 namespace slime::model {
@@ -124,6 +125,17 @@ TEST(AdapterPatterns, ThatTakeTooManyStepsAreRefused) {
   many.targets = {"q_proj"};
   for (int i = 0; i < 1025; ++i) many.rank_pattern.emplace_back(fmt::format("layer{}", i), 2);
   EXPECT_THROW(form_of(many, golden("qwen3")), ConfigError);
+}
+
+TEST(AdapterForms, OfTheOutputLayerHaveProductsOnAGpuAndThoseOfTheEmbeddingForOneAdapterAlone) {
+  AdapterConfig config;
+  config.targets = {"q_proj", "lm_head"};
+  EXPECT_NO_THROW(check_has_gpu_products(form_of(config, golden("qwen3")), /*by_row=*/true));
+  config.targets.emplace_back("embed_tokens");
+  const AdapterForm form = form_of(config, golden("qwen3"));
+  EXPECT_NO_THROW(check_has_gpu_products(form));
+  EXPECT_THAT([&] { check_has_gpu_products(form, /*by_row=*/true); },
+              ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr("embed_tokens")));
 }
 
 TEST(AdapterSavedModules, AreHitByTheEndsOfTheirNames) {

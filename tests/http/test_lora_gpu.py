@@ -1,7 +1,7 @@
 """Adapters in one server on an NVIDIA GPU: rows of a batch that take different ones. Skipped where there is no GPU."""
 
 import pytest
-from server_process import Server
+from server_process import ROOT, Server
 from test_lora_routes import ADAPTERS, MODEL, NAMES, ask, greedy_of
 from visible_gpus import num_gpus
 
@@ -42,6 +42,27 @@ def test_each_adapter_has_the_log_probs_of_peft(server):
     for name, folder in [*NAMES.items(), (None, None)]:
         golden = greedy_of(ADAPTERS / folder if folder else MODEL)
         assert near(scored(server, golden, name), golden["logprobs"]), (name, scored(server, golden, name), golden["logprobs"])
+
+
+@pytest.mark.parametrize("path", ["qwen3_moe/head", "llama/tied_head"])
+def test_an_adapter_of_the_output_layer_has_the_log_probs_of_peft(path):
+    """Of prompts, whose rows are scored in blocks, and of what is drawn beside rows of the model alone."""
+    model, adapter = ROOT / "tests/fixtures/models" / path.split("/")[0], ROOT / "tests/fixtures/lora" / path
+    flags = ["--skip-tokenizer-init", "--device", "cuda", "--dtype", "float16", "--max-total-tokens", "8192"]
+    with Server(str(model), *flags, "--served-model-name", "base", "--lora-paths", f"head={adapter}") as running:
+        golden, plain = greedy_of(adapter), greedy_of(model)
+        assert near(scored(running, golden, "head"), golden["logprobs"])
+        assert not near(scored(running, golden, None), golden["logprobs"])
+        params = {"max_new_tokens": 6, "temperature": 0, "ignore_eos": True}
+        rows, names = [golden, plain] * 4, ["head", None] * 4
+        body = {"input_ids": [row["prompt"] for row in rows], "lora_path": names, "sampling_params": params, "return_logprob": True}
+        for _ in range(3):  # as it is, recorded, replayed
+            status, answers = running.post("/generate", body)
+            assert status == 200, answers
+            for row, answer in zip(rows, answers, strict=True):
+                count = next((i for i, pair in enumerate(zip(row["tokens"], answer["output_ids"])) if pair[0] != pair[1]), 6)
+                assert count > 0 and near(logprobs(answer)[:count], row["logprobs"][:count]), (answer, row)
+            assert running.post("/flush_cache")[0] == 200
 
 
 def test_rows_of_a_mixed_batch_are_those_rows_alone(server):

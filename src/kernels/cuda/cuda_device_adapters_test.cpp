@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -127,6 +128,51 @@ TEST(CudaAdapters, GatedProductsEqualTheirTwin) {
     adapted.weight.matrix.values = adapted.weight.matrix.values.to(at::kBFloat16);
     const Tensor made = adapted_gated_linear(to_gpu(x), adapted.weight.matrix, to_gpu(bias));
     EXPECT_LT(relative_error(made, exact), 8e-3) << rank;
+  }
+}
+
+/// Rows take slot 0, slot 1 or none, by turns.
+AdapterTiles tiles_by_turns(int64_t num_rows) {
+  std::vector<int32_t> slots, rows;
+  for (const int32_t slot : {-1, 0, 1}) {
+    for (int64_t row = slot + 1; row < num_rows; row += 3) {
+      if (slots.empty() || slots.back() != slot || rows.back() >= 0) {
+        slots.push_back(slot);
+        rows.resize(rows.size() + AdapterTiles::kRows, -1);
+      }
+      *std::find(rows.end() - AdapterTiles::kRows, rows.end(), -1) = static_cast<int32_t>(row);
+    }
+  }
+  return {to_gpu(slots, at::kInt), to_gpu(rows, at::kInt)};
+}
+
+TEST(CudaAdapters, LogitsOfRowsWithSeveralAreThoseOfEachOnesOwn) {
+  SLIME_NEEDS_GPU();
+  open_gpu();
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    Adapted one(8, type), other(40, type);
+    other.weight.matrix.values = one.weight.matrix.values;
+    constexpr int64_t kRows = 70;
+    const Tensor x = numbers({kRows, Adapted::kInputs}, type);
+    const auto become = [&](const std::function<Tensor(const Tensor&)>& changed) {
+      one.become(changed);
+      other.become(changed);
+    };
+    become([](const Tensor& t) { return t.to(at::kDouble); });
+    const Tensor exact[3] = {adapted_logits(wide(x), one.weight.matrix.without_adapters()),
+                             adapted_logits(wide(x), one.weight.matrix),
+                             adapted_logits(wide(x), other.weight.matrix)};
+    become([](const Tensor& t) { return t.to(at::kCUDA, at::kFloat); });
+    one.weight.matrix.values = one.weight.matrix.values.to(type);
+    one.adapters.of_slot = {{&one.q, &one.v}, {&other.q, &other.v}};
+    const auto* tables = dynamic_cast<const AdapterTables*>(&kernels_for(one.weight.matrix.values));
+    ASSERT_NE(tables, nullptr);
+    tables->place_pairs(one.adapters);
+    one.rows.tiles = tiles_by_turns(kRows);
+    const Tensor made = adapted_logits(to_gpu(x), one.weight.matrix).cpu();
+    EXPECT_EQ(made.scalar_type(), at::kFloat);
+    for (int64_t row = 0; row < kRows; ++row)
+      EXPECT_LT(relative_error(made[row], exact[row % 3][row]), 6e-3) << row;
   }
 }
 
