@@ -25,7 +25,7 @@ namespace slime::tinker {
 
 class AdapterSampler {
  public:
-  /// `base`: owned, with the weights of the base; `clock` outlives the object. Throws ConfigError.
+  /// `base`: owned, over the weights of the base; `clock` outlives the object. Throws ConfigError.
   AdapterSampler(std::unique_ptr<model::Network> base, engine::EngineConfig config,
                  const Clock& clock);
   /// Requests that have not ended end.

@@ -66,8 +66,11 @@ Service::Service(const config::RunConfig& config, ServiceConfig service, const C
   base_ = model::load_network(config.hf_checkpoint.get(), precision);
   limits_ = limits_of(base_->config());
   architecture_ = base_->config().model_type;
+  // The engine has a network over the same numbers, whose adapters are its own.
+  model::Precision over = precision;
+  over.shared = &base_->weights();
   adapter_sampler_ = std::make_unique<AdapterSampler>(
-      model::load_network(config.hf_checkpoint.get(), precision),
+      model::make_blank_network(base_->config(), over),
       roles::make_engine_config(config, text_, kv_cache_bytes(config)), clock);
   restore();
 }

@@ -189,6 +189,8 @@ class Service {
   std::string add_model(const std::string& session, int64_t number, const json::object& record);
   std::shared_ptr<TrainedModel> make_whole();
   std::shared_ptr<TrainedModel> make_adapter(const model::AdapterForm& form, uint64_t seed);
+  /// Why there are none, and what to do.
+  std::string no_adapters() const;
   /// With the mutex held: fails what it has not done.
   void drop_requests(Model& model, const std::string& reason, Blame blame);
   /// No engine computes while `body` runs.

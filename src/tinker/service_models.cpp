@@ -130,11 +130,15 @@ json::object Service::created_answer(const std::string& id, const json::object& 
   return {{"path", record.at("path")}, {"model_id", id}, {"type", "load_weights"}};
 }
 
+std::string Service::no_adapters() const {
+  return service_.takes_paths
+             ? "a session of slime.start has no adapters; rank 0 trains all weights"
+             : "a GPU has adapters in bfloat16 and float16: begin with --dtype "
+               "bfloat16, or train all weights with rank 0";
+}
+
 std::shared_ptr<TrainedModel> Service::make_adapter(const model::AdapterForm& form, uint64_t seed) {
-  if (!base_)
-    throw ConfigError(service_.takes_paths
-                          ? "a session of slime.start trains all weights: rank 0"
-                          : "a GPU has no products with adapters yet: rank 0 trains all weights");
+  if (!base_) throw ConfigError(no_adapters());
   return std::make_shared<TrainedModel>(config_, clock_, base_, form, seed);
 }
 
@@ -148,9 +152,7 @@ json::object Service::create_model(const json::object& body) {
     throw Refusal(400, fmt::format("base_model {}: this server has {}", base, service_.model_name));
   const LoraWish wish = read_lora(fields, service_.max_lora_rank, random_seed());
   if (wish.rank > 0 && !base_)
-    throw Refusal(400, fmt::format("lora_config.rank {}: there are no adapters here; rank 0 trains "
-                                   "all weights",
-                                   wish.rank));
+    throw Refusal(400, fmt::format("lora_config.rank {}: {}", wish.rank, no_adapters()));
   // The seed is written down: another process begins with the same numbers.
   return enqueue_creation(session, number, {{"lora_config", to_json(wish)}});
 }

@@ -255,9 +255,10 @@ void write_snapshot(const Snapshot& snapshot, const fs::path& directory) {
 }
 
 bool has_adapters(const config::RunConfig& config) {
-  const at::Tensor one =
-      at::empty({1}, at::TensorOptions().device(at::Device(config.device.get())));
-  return kernels::kernels_for(one).has_adapters();
+  const model::Precision precision = model::precision_on(config.device, config.dtype);
+  const at::Tensor one = at::empty({1}, at::TensorOptions().device(precision.device));
+  const bool has_kernels = precision.device.is_cpu() || c10::elementSize(precision.weights) == 2;
+  return has_kernels && kernels::kernels_for(one).has_adapters();
 }
 
 }  // namespace slime::tinker

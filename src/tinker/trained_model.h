@@ -81,7 +81,7 @@ SharedSnapshot adapter_snapshot(model::Network& base, const std::filesystem::pat
 /// A directory that the two functions above read. Throws ConfigError.
 void write_snapshot(const Snapshot& snapshot, const std::filesystem::path& directory);
 
-/// Whether the device has products with adapters.
+/// Whether the device has products with several adapters in this precision.
 bool has_adapters(const config::RunConfig& config);
 
 }  // namespace slime::tinker

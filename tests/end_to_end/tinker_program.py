@@ -38,9 +38,9 @@ def write_store(folder):
 class TinkerProgram:
     """The process; `url` has no slash at its end."""
 
-    def __init__(self, program, model, store, *flags, port=0):
+    def __init__(self, program, model, store, *flags, port=0, device=("--device", "cpu", "--fp32", "--num-threads", "1")):
         words = [str(program), "tinker", str(model), "--port", str(port), "--store", str(store), "--served-model-name", NAME]
-        words += ["--device", "cpu", "--fp32", "--num-threads", "1", *flags]
+        words += [*device, *flags]
         self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
         watchdog = threading.Timer(120, self.process.kill)
         watchdog.start()
