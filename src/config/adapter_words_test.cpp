@@ -103,13 +103,23 @@ TEST(AdapterWords, EachLineOfAnErrorSaysWhoseItIs) {
                   HasSubstr("--adapter a: one\n--adapter a: two\n  of it")));
 }
 
-TEST(AdapterWords, RunsOnAGpuAreRefused) {
-  ParsedFlags flags = parse_flags(AdapterTestWords{"--device", "cuda", "--lora-rank", "4"});
-  flags.config.adapter_name = "a";
-  EXPECT_THAT(
-      [&] { complete_and_validate(flags); },
-      ::testing::ThrowsMessage<ConfigError>(HasSubstr(
-          "--device cuda: not with --adapter: a GPU has no batches with several adapters")));
+TEST(AdapterWords, RunsOnAGpuComputeIn16Bits) {
+  const auto refusal = [](const char* dtype) {
+    ParsedFlags flags =
+        parse_flags(AdapterTestWords{"--device", "cuda", "--dtype", dtype, "--lora-rank", "4"});
+    flags.config.adapter_name = "a";
+    try {
+      complete_and_validate(flags);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const char* expected =
+      "--dtype float32: not with --adapter: a GPU has batches with several adapters in bfloat16";
+  EXPECT_THAT(refusal("float32"), HasSubstr(expected));
+  for (const char* dtype : {"bfloat16", "float16"})
+    EXPECT_THAT(refusal(dtype), ::testing::Not(HasSubstr("a GPU has batches"))) << dtype;
 }
 
 TEST(AdapterWords, OtherCommandsThanTrainRefuseSeveralAdapters) {

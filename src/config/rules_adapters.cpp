@@ -14,8 +14,9 @@ void check_beside_others(const RunConfig& config, Problems& problems) {
     problems.require(!has, fmt::format("{}: not with --adapter: {}", other, why));
   };
   problems.require(config.trains_adapters(), "needs --lora-rank or --lora-adapter-path");
-  excludes(config.is_on_gpus(), "--device " + config.device.get(),
-           "a GPU has no batches with several adapters yet; use --device cpu");
+  const std::string& dtype = config.dtype.get();
+  excludes(config.is_on_gpus() && dtype != "bfloat16" && dtype != "float16", "--dtype " + dtype,
+           "a GPU has batches with several adapters in bfloat16 or float16");
   excludes(config.train_async, "slime train-async", "runs of one base generate and train by turns");
   excludes(config.launcher == "ray" || config.launcher == "environment",
            "--launcher " + config.launcher.get(), "the base is in one process");

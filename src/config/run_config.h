@@ -84,6 +84,9 @@ struct RunConfig : ModelFlags,
   /// is alone.
   std::string adapter_name;
 
+  /// Nothing else computes on the device of a trainer that works: the engine waits, and there are no other runs.
+  bool has_device_in_turns() const { return takes_turns() && adapter_name.empty(); }
+
   /// The engine reads the weights that the trainer changes; otherwise it has its own.
   bool shares_weights() const { return takes_turns() && !has_codes() && !keeps_engine_weights; }
 

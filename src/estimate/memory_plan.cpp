@@ -48,8 +48,8 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
                        const kernels::GpuMemoryUse& now)
     : place_("the GPU"), total_(now.total) {
   const TrainerMemory& train = needs.train;
-  const int64_t fixed =
-      now.elsewhere() + needs.library_workspaces + train.resident() + needs.functions;
+  const int64_t fixed = now.elsewhere() + needs.library_workspaces + train.resident() +
+                        needs.functions + needs.other_adapters;
   publishes_on_host_ = needs.published_weights > 0 &&
                        now.elsewhere() + train.peak() + needs.functions + needs.published_weights +
                                needs.eval_weights + needs.eval_workspace + kMargin >
@@ -58,7 +58,7 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
   int64_t room =
       total_ - fixed - needs.engine_resident() - needs.engine_transient - published - kMargin;
   // An engine beside the trainer generates while the weights are trained.
-  const bool stays = config.no_offload_rollout || !config.takes_turns() ||
+  const bool stays = config.no_offload_rollout || !config.has_device_in_turns() ||
                      !kernels::gpu_abilities().gives_memory_back;
   if (stays) room -= train.gradients + train.activations + train.logits;
   if (needs.eval_requests > 0) {
@@ -106,9 +106,9 @@ MemoryPlan::MemoryPlan(const config::RunConfig& config, const MemoryNeeds& needs
     }
   }
   const int64_t together = now.elsewhere() + needs.library_workspaces + needs.functions +
-                           train.peak() + kv_cache_bytes_ + needs.engine_resident() +
-                           needs.engine_transient + needs.eval_weights + needs.eval_workspace +
-                           eval_cache_bytes_ + kMargin;
+                           needs.other_adapters + train.peak() + kv_cache_bytes_ +
+                           needs.engine_resident() + needs.engine_transient + needs.eval_weights +
+                           needs.eval_workspace + eval_cache_bytes_ + kMargin;
   offloads_ = needs.has_engine && train.gradients > 0 && !stays &&
               (config.offload_rollout || together > total_);
   add_rows(config, needs, {.cache = kv_cache_bytes_, .elsewhere = now.elsewhere()});
@@ -168,6 +168,7 @@ void MemoryPlan::add_rows(const config::RunConfig& config, const MemoryNeeds& ne
       config.recompute_granularity != "full"
           ? "--recompute-granularity full, or --max-tokens-per-gpu (with --use-dynamic-batch-size)"
           : "--max-tokens-per-gpu (with --use-dynamic-batch-size)");
+  add("adapters of other runs, and the engine's", needs.other_adapters, needs.other_adapters, true);
   add("a chunk of logits", 0, train.logits, false);
   std::string cache_name =
       is_on_gpu_ ? "keys and values" : "keys and values, if responses are long";

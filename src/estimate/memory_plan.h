@@ -36,6 +36,9 @@ struct MemoryNeeds {
   int64_t longest_request = 0;  // tokens, prompt and response
   /// Of those in pages at once, on average over the layers, where windows give pages back; 0: all.
   int64_t most_held = 0;
+  /// Of several runs over one base: what the others train, with gradients and moments, and the versions of all
+  /// that their engine has.
+  int64_t other_adapters = 0;
   int64_t functions = 0;         // of the GPU: the process of the trainer's functions in Python
   int64_t engine_workspace = 0;  // activations and logits of a step, recorded steps
   /// Taken while the engine chooses kernels, and given back: it needs room, and is no use of a phase.

@@ -101,6 +101,20 @@ TEST(MemoryPlan, FunctionsInPythonTakeTheirPartOfTheGpuThroughout) {
               ::testing::Contains(::testing::HasSubstr("Python of the trainer's functions")));
 }
 
+/// The engine serves the other runs while one of several trains.
+TEST(MemoryPlan, KeysAndValuesOfSeveralRunsStayAndLeaveRoomForTheOthersAdapters) {
+  config::RunConfig config = run_of(256);
+  config.adapter_name = "a";
+  MemoryNeeds needs = four_billion();
+  const MemoryPlan one(config, needs, gpu(140, 72));
+  EXPECT_FALSE(one.offloads());
+  EXPECT_LE(one.train_bytes(), 140 * kGibibyte);
+  needs.other_adapters = 2 * kGibibyte;
+  const MemoryPlan two(config, needs, gpu(140, 72));
+  EXPECT_EQ(two.kv_cache_bytes(), one.kv_cache_bytes() - 2 * kGibibyte);
+  EXPECT_EQ(two.train_bytes(), one.train_bytes());
+}
+
 TEST(MemoryPlan, WhatIsGivenBackNeedsRoomAndIsNoUse) {
   MemoryNeeds needs = four_billion();
   const MemoryPlan without(run_of(256), needs, gpu(140, 72));

@@ -12,10 +12,12 @@
 #include "cluster/local_process.h"
 #include "cluster/placement.h"
 #include "config/adapter_words.h"
+#include "estimate/model_shape.h"
 #include "loop/carried_state.h"
 #include "loop/shared_base.h"
 #include "loop/station_steps.h"
 #include "loop/stations.h"
+#include "roles/run_adapters.h"
 #include "setup/run_devices.h"
 
 namespace slime::loop {
@@ -57,6 +59,19 @@ std::vector<std::unique_ptr<Stations>> build_runs(const std::vector<config::Pars
   return stations;
 }
 
+/// Numbers of the adapters of all runs.
+int64_t count_adapter_elements(const std::vector<config::ParsedFlags>& runs) {
+  int64_t all = 0;
+  for (const config::ParsedFlags& flags : runs) {
+    config::in_words_of_adapter(flags.config.adapter_name, [&] {
+      const model::ModelConfig model = model::read_model_config(flags.config.hf_checkpoint.get());
+      const model::AdapterForm form = roles::adapter_form(flags.config, model);
+      all += estimate::shape_of(model, &form).adapters();
+    });
+  }
+  return all;
+}
+
 }  // namespace
 
 int run_adapters(const std::vector<config::ParsedFlags>& runs, const Clock& clock) {
@@ -64,7 +79,7 @@ int run_adapters(const std::vector<config::ParsedFlags>& runs, const Clock& cloc
   setup::check_devices(first);
   cluster::LocalLauncher launcher;
   cluster::Hosts hosts{.launcher = launcher, .placement = setup::place_workers(first, 1, 0)};
-  SharedBase base(static_cast<int64_t>(runs.size()));
+  SharedBase base(static_cast<int64_t>(runs.size()), count_adapter_elements(runs));
   Ends ends;
   {
     std::vector<std::unique_ptr<Stations>> stations = build_runs(runs, base, hosts, clock);

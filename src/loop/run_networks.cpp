@@ -58,9 +58,11 @@ void plan_memory(Stations& run, const model::Precision& precision,
                  const train::TrainConfig* trainer, bool is_taken) {
   const Topology& topology = run.topology;
   model::Network& network = topology.network ? *topology.network : *topology.published;
-  const estimate::MemoryNeeds needs = estimate::memory_needs(
+  estimate::MemoryNeeds needs = estimate::memory_needs(
       run.config, network, network, precision, trainer, roles::layout_of(run.config),
       run.config.generates(), run.data.longest_prompt());
+  if (topology.shared != nullptr)
+    needs.other_adapters = topology.shared->bytes_beside(network.trained().num_elements());
   run.records.memory.plan(
       run.config, needs,
       needs.whole_weights +

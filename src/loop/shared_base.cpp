@@ -30,6 +30,13 @@ std::unique_ptr<model::Network> SharedBase::network(const std::string& directory
   return another();
 }
 
+int64_t SharedBase::bytes_beside(int64_t own_elements) const {
+  // Numbers, gradients and two moments; in the engine two versions, and one that comes.
+  constexpr int64_t kTrained = 4, kServed = 3;
+  return static_cast<int64_t>(sizeof(float)) *
+         (kTrained * (num_adapter_elements_ - own_elements) + kServed * num_adapter_elements_);
+}
+
 std::unique_ptr<roles::Engines> SharedBase::engines(const Stations& run, WeightVersion version) {
   if (!engine_) {
     text_ = setup::load_model_text(run.config.hf_checkpoint, /*needs_template=*/false, {});

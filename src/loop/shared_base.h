@@ -22,7 +22,9 @@ struct Stations;
 /// Built up on one thread, run after run; the loops then share the lock and the engine.
 class SharedBase {
  public:
-  explicit SharedBase(int64_t num_runs) : num_runs_(num_runs) {}
+  /// `num_adapter_elements`: of the adapters of all runs together.
+  SharedBase(int64_t num_runs, int64_t num_adapter_elements)
+      : num_runs_(num_runs), num_adapter_elements_(num_adapter_elements) {}
   SharedBase(const SharedBase&) = delete;
   SharedBase& operator=(const SharedBase&) = delete;
 
@@ -32,13 +34,16 @@ class SharedBase {
                                           const model::Precision& precision);
   /// What `run` sees of the engine, which the first run starts. Its network is there.
   std::unique_ptr<roles::Engines> engines(const Stations& run, WeightVersion version);
+  /// What there is beside a run whose adapter has `own_elements`: the other runs' with gradients and moments, and
+  /// the engine's.
+  int64_t bytes_beside(int64_t own_elements) const;
   /// Held by the trainer that works.
   TicketLock& trainer_lock() { return trainer_lock_; }
 
  private:
   std::unique_ptr<model::Network> another() const;
 
-  const int64_t num_runs_;
+  const int64_t num_runs_, num_adapter_elements_;
   std::string directory_;
   model::Precision precision_;
   std::unique_ptr<model::Network> base_;

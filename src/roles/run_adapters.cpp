@@ -120,7 +120,8 @@ model::AdapterForm adapter_form(const config::RunConfig& config, const model::Mo
   model::AdapterForm form = config.lora_adapter_path.empty()
                                 ? model::form_of(adapter_config(config), model)
                                 : model::AdapterFile(config.lora_adapter_path.get(), model).form();
-  if (config.is_on_gpus()) model::check_has_gpu_products(form);
+  if (config.is_on_gpus())
+    model::check_has_gpu_products(form, /*by_row=*/!config.adapter_name.empty());
   return form;
 }
 

@@ -194,7 +194,8 @@ model::RouterLosses make_router_losses(const config::RunConfig& config) {
 }  // namespace
 
 bool keeps_logits(const config::RunConfig& config) {
-  const bool is_alone = config.takes_turns() || (config.num_engine_workers > 0 && !config.colocate);
+  const bool is_alone =
+      config.has_device_in_turns() || (config.num_engine_workers > 0 && !config.colocate);
   return is_alone && !evaluates_beside(config) && config.pipeline_model_parallel_size == 1 &&
          config.custom_loss_function_path.empty() && config.custom_loss_library.empty();
 }

@@ -114,6 +114,45 @@ def test_the_engine_samples_with_the_adapter_that_was_trained(work, dtype):
     assert max(differences) < (1e-3 if dtype == "--fp32" else 2e-2), differences
 
 
+def beside_each_other(command, own):
+    return [*command, *(word for name, flags in own.items() for word in ("--adapter", f"{name}={flags}"))]
+
+
+def in_bfloat16(command):
+    command[command.index("--fp32")] = "--bf16"
+    return command
+
+
+def test_adapters_over_one_base_have_the_losses_of_each_alone(work):
+    own = {"small": "--lora-rank 4 --lr 5e-4", "large": "--lora-rank 8 --lr 4e-3"}
+    data, both = work / "data" / "sft.jsonl", work / "lora-beside"
+    extra = [*SMALL, "--device", "cuda"]
+    finished(beside_each_other(in_bfloat16(sft_command(work, both, data, rollouts=8, extra=extra)), own))
+    losses = {}
+    for name, flags in own.items():
+        run_dir = work / f"lora-alone-{name}"
+        finished(in_bfloat16(sft_command(work, run_dir, data, rollouts=8, extra=[*extra, *flags.split()])))
+        losses[name] = metric(both / name, "train/loss")
+        close(losses[name], metric(run_dir, "train/loss"), 5e-3)
+        assert losses[name][-1] < losses[name][0]
+    assert abs(losses["small"][-1] - losses["large"][-1]) > 0.02
+
+
+def test_one_engine_samples_with_what_each_of_several_runs_trains(work):
+    """Rates so large that another version's adapter, or the other run's, would be far away."""
+    own = {"one": "--lora-rank 8 --lr 5e-2", "two": "--lora-rank 4 --lr 3e-2 --num-rollout 3 --use-kl-loss --kl-loss-coef 0.1"}
+    both = work / "lora-grpo-beside"
+    extra = ["--device", "cuda", "--kv-cache-gb", "1", "--check-weight-update-equal"]
+    text = finished(beside_each_other(in_bfloat16(train_command(work, both, rollouts=4, extra=extra)), own))
+    for name, steps in (("one", 4), ("two", 3)):
+        assert f"{name}: --check-weight-update-equal: " in text, text
+        differences = metric(both / name, "train/train_rollout_logprob_abs_diff")
+        assert len(differences) == steps and max(differences) < 2e-2, (name, differences)
+    assert max(metric(both / "two", "train/kl_loss")) > 0.01  # the base has no adapter
+    again = finished(beside_each_other(in_bfloat16(train_command(work, both, rollouts=6, extra=extra)), own))
+    assert "continuing after rollout 3" in again and len(metric(both / "one", "train/loss")) == 6
+
+
 def test_a_profile_shows_phases_engine_steps_and_kernels(work):
     run_dir = work / "profiled"
     extra = ["--device", "cuda", "--profile", "--profile-step-start", "1", "--profile-step-end", "2"]
