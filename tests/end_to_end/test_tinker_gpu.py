@@ -53,9 +53,10 @@ def test_two_adapters_over_one_base_learn_what_each_learns_on_the_cpu(program, o
             made[name].append(read_pass(train(program, models[name], data, 2 * step + 1, steps=1)[0]))
     for name, passes in made.items():
         losses = [metrics["loss:sum"] for metrics, _ in passes]
-        assert losses[-1] < losses[0] - 1, losses
-        for (_, own), (_, expected) in zip(passes, on_cpu[name], strict=True):
-            assert far(own[0]["logprobs"], expected[0]["logprobs"]) < program.bound, (name, own, expected)
+        assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0], losses
+        for step, ((_, own), (_, expected)) in enumerate(zip(passes, on_cpu[name], strict=True)):
+            bound = program.bound * (1 if step == 0 else 5)  # Adam divides small gradients by themselves
+            assert far(own[0]["logprobs"], expected[0]["logprobs"]) < bound, (name, step, own, expected)
 
 
 def log_probs(message):
@@ -73,7 +74,7 @@ def test_snapshots_sampled_beside_each_other_have_their_own_numbers(program):
     for sampler, request in asked:  # the same rows, mixed
         assert far(log_probs(program.result(request)), alone[sampler]) < program.bound / 3
     assert far(alone[early], alone[base]) < program.bound / 3  # B begins at zero
-    assert far(alone[late], alone[base]) > 1
+    assert far(alone[late], alone[base]) > 3 * program.bound
     passed = read_pass(program.result(send(program, model, 9, DATA, forward_only=True)))
     assert far(alone[late], passed[1][0]["logprobs"]) < program.bound / 3  # the sampler's numbers are the trainer's
 
