@@ -59,8 +59,6 @@ void check_adapters(ParsedFlags& flags, Problems& problems) {
            "the directory says the rank; leave --lora-rank out");
   excludes(config.has_critic(), "--advantage-estimator ppo",
            "the critic is a network of its own, whose weights are all trained");
-  excludes(config.has_advantages() && config.keep_old_actor, "--keep-old-actor",
-           "it keeps a second network with all weights");
   excludes(config.ref_update_interval.has_value(), "--ref-update-interval",
            "the reference is the model without its adapter, which stays as it is");
   excludes(!config.only_train_params_name_list.empty(), "--only-train-params-name-list",

@@ -66,8 +66,9 @@ TrainerMemory memory_of(const TrainerRank& rank) {
     memory.optimizer = 2 * wide * rank.adapters / (rank.layout.dp * rank.layout.cp) +
                        2 * wide * rank.expert_adapters / rank.layout.edp();
   }
-  memory.others =
-      rank.copies * copy + (rank.has_critic && !rank.critic_optimizer_on_host ? on_device : 0);
+  memory.others = rank.copies * copy +
+                  rank.adapter_copies * wide * (rank.adapters + rank.expert_adapters) +
+                  (rank.has_critic && !rank.critic_optimizer_on_host ? on_device : 0);
   memory.activations = activation_bytes(rank);
   const bool is_on_cpu = rank.precision.device.is_cpu();
   if (!is_on_cpu) memory.activations += plain_attention_bytes(rank);
@@ -104,8 +105,8 @@ TrainerRank rank_of(model::Network& network, const model::Precision& precision,
     rank.expert_adapters = network.trained().num_elements() - rank.adapters;
   }
   rank.copies = (needs_reference(config) && !has_adapters ? 1 : 0) +
-                (config.has_teacher_model ? 1 : 0) + (config.keep_old_actor ? 2 : 0) +
-                (config.critic ? 1 : 0);
+                (config.has_teacher_model ? 1 : 0) + (config.critic ? 1 : 0);
+  (has_adapters ? rank.adapter_copies : rank.copies) += config.keep_old_actor ? 2 : 0;
   rank.has_critic = config.critic.has_value();
   rank.critic_optimizer_on_host = config.critic && config.critic->adam.on_host;
   return rank;

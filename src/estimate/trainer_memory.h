@@ -49,6 +49,7 @@ struct TrainerRank {
   model::Recompute recompute = model::Recompute::kNone;
   bool optimizer_on_host = false;
   int64_t copies = 0;  // further networks' weights: reference, teacher, lagging actor, critic
+  int64_t adapter_copies = 0;  // of adapters alone: lagging actor
   bool has_critic = false;
   bool critic_optimizer_on_host = false;
 

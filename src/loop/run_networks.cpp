@@ -176,7 +176,8 @@ void open_trainers_here(Stations& run, const model::Precision& precision, const 
   std::unique_ptr<roles::TrainersHere> here;
   run.records.memory.explain_shortage(estimate::Phase::kTrain, [&] {
     here = std::make_unique<roles::TrainersHere>(
-        *run.topology.network, trainer, roles::load_other_networks(config, precision, mesh),
+        *run.topology.network, trainer,
+        roles::load_other_networks(config, *run.topology.network, precision, mesh),
         run.launch.clock);
   });
   if (const train::Checkpoint* checkpoint = restored_checkpoint(run.course.start))

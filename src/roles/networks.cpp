@@ -57,7 +57,21 @@ void check_weight_lists(const config::RunConfig& config, const model::ModelConfi
   frozen_names(config, network->weights(), comm::Mesh::single());
 }
 
-train::OtherNetworks load_other_networks(const config::RunConfig& config,
+namespace {
+
+/// Over the numbers of `trained`, with an adapter of its own.
+std::unique_ptr<model::Network> with_another_adapter(model::Network& trained,
+                                                     model::Precision precision,
+                                                     const comm::Mesh& mesh) {
+  precision.shared = &trained.weights();
+  auto network = model::make_blank_network(trained.config(), precision, mesh);
+  model::add_adapters(*network, trained.adapters()->at(0)->form(), mesh);
+  return network;
+}
+
+}  // namespace
+
+train::OtherNetworks load_other_networks(const config::RunConfig& config, model::Network& trained,
                                          const model::Precision& precision,
                                          const comm::Mesh& mesh) {
   train::OtherNetworks others;
@@ -72,7 +86,9 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config,
   if (config.use_opd && config.opd_type == "megatron")
     others.teacher = load(config.opd_teacher_load);
   if (config.has_advantages() && config.keep_old_actor)
-    others.old_actor = load(config.hf_checkpoint);
+    others.old_actor = trained.adapters() != nullptr
+                           ? with_another_adapter(trained, precision, mesh)
+                           : load(config.hf_checkpoint);
   if (config.has_critic()) {
     const std::string& own =
         config.critic != nullptr ? config.critic->critic_load : config.critic_load;

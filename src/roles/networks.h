@@ -24,8 +24,8 @@ std::vector<std::string> frozen_names(const config::RunConfig& config,
 /// Throws ConfigError as frozen_names() does, for the weights of a model that is not loaded.
 void check_weight_lists(const config::RunConfig& config, const model::ModelConfig& model);
 
-/// The trained network's companions that the algorithm asks for.
-train::OtherNetworks load_other_networks(const config::RunConfig& config,
+/// The companions of `trained`, which outlives them, that the algorithm asks for.
+train::OtherNetworks load_other_networks(const config::RunConfig& config, model::Network& trained,
                                          const model::Precision& precision, const comm::Mesh& mesh);
 
 /// Of the networks that this run's engines compute with. Opens the GPU.

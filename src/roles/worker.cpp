@@ -142,8 +142,8 @@ class Worker final {
     functions_.set_in(config, start_.first_rollout);
     plan_memory(config, precision, /*is_taken=*/false);  // what does not fit is explained
     memory_.explain_shortage(estimate::Phase::kTrain, [&] {
-      trainer_.emplace(*mesh_, *network_, config, load_other_networks(flags, precision, *mesh_),
-                       clock_);
+      trainer_.emplace(*mesh_, *network_, config,
+                       load_other_networks(flags, *network_, precision, *mesh_), clock_);
     });
     RankReady ready;
     if (checkpoint_) {

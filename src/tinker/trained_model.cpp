@@ -81,7 +81,8 @@ TrainedModel::TrainedModel(const config::RunConfig& config, const Clock& clock)
   check_train_config(trainer);
   trainer.frozen = roles::frozen_names(config, network_->weights(), mesh);
   trainer_ = std::make_unique<train::Trainer>(
-      *network_, trainer, clock, roles::load_other_networks(config, precision_, mesh), mesh);
+      *network_, trainer, clock, roles::load_other_networks(config, *network_, precision_, mesh),
+      mesh);
 }
 
 TrainedModel::TrainedModel(const config::RunConfig& config, const Clock& clock,

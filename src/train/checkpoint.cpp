@@ -79,7 +79,7 @@ std::vector<StoredBuffer> stored_buffers(Trainer& trainer) {
     add_optimizer(buffers, RunPart::kCriticOptimizer, "head_", critic->head_optimizer(), head);
   }
   if (trainer.old_actor() != nullptr) {
-    add_whole(buffers, RunPart::kOldActor, trainer.old_actor()->weights().flat(), weights);
+    add_whole(buffers, RunPart::kOldActor, trainer.old_actor()->trained().flat(), weights);
     add_whole(buffers, RunPart::kRolloutActor, trainer.rollout_actor(), weights);
   }
   if (trainer.reference() != nullptr)

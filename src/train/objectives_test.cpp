@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "model/adapters.h"
 #include "train/checkpoint.h"
 #include "train/network_for_tests.h"
 #include "train/pairs_for_tests.h"
@@ -309,6 +310,34 @@ TEST(OldActor, LagsOneHandOverBehindTheEngine) {
   EXPECT_NE(trainer.train(batch).steps[0].metrics.at("train/ppo_kl"), 0);
   trainer.weights_published();
   EXPECT_TRUE(at::equal(trainer.old_actor()->weights().flat(), after_one));
+}
+
+TEST(OldActor, OfAnAdapterIsASecondAdapterOverTheSameNumbers) {
+  const auto network = load();
+  model::Precision over = model::Precision::of("float32");
+  over.shared = &network->weights();
+  auto other = model::make_blank_network(network->config(), over);
+  model::AdapterConfig adapter;
+  adapter.targets = {"q_proj", "down_proj"};
+  const model::AdapterForm form = model::form_of(adapter, network->config());
+  for (model::Network* each : {network.get(), other.get()}) model::add_adapters(*each, form);
+  network->adapters()->at(0)->begin(adapter.init, 3);
+  TrainConfig config = config_for(4, /*lr=*/1e-2);
+  config.keep_old_actor = true;
+  const Tensor base = network->weights().flat().clone(), start = network->trained().flat().clone();
+  Trainer trainer(*network, config, kClock, {.old_actor = std::move(other)});
+  const TrainBatch batch = make_train_batch(better_and_worse_pairs(2), {});
+  EXPECT_NEAR(trainer.train(batch).steps[0].metrics.at("train/ppo_kl"), 0, 1e-6);
+  const Tensor after_one = network->trained().flat().clone();
+  EXPECT_FALSE(at::equal(after_one, start));
+  trainer.weights_published();
+  EXPECT_TRUE(at::equal(trainer.old_actor()->trained().flat(), start));
+  EXPECT_TRUE(at::equal(trainer.rollout_actor(), after_one));
+  EXPECT_NE(trainer.train(batch).steps[0].metrics.at("train/ppo_kl"), 0);
+  trainer.weights_published();
+  EXPECT_TRUE(at::equal(trainer.old_actor()->trained().flat(), after_one));
+  EXPECT_TRUE(at::equal(network->weights().flat(), base));
+  EXPECT_TRUE(trainer.old_actor()->weights().flat().is_alias_of(network->weights().flat()));
 }
 
 TEST(FrozenWeights, StayAsTheyAreAndCountInNoNorm) {

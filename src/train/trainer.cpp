@@ -72,8 +72,8 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
   check(!config_.has_teacher_model || others_.teacher != nullptr, "a teacher has a network");
   if (config_.keep_old_actor) {
     check(others_.old_actor != nullptr, "keep-old-actor has a network to keep weights in");
-    rollout_actor_ = network_.weights().flat().clone();
-    others_.old_actor->weights().flat().copy_(rollout_actor_);
+    rollout_actor_ = network_.trained().flat().clone();
+    others_.old_actor->trained().flat().copy_(rollout_actor_);
   }
   // Of each rank.
   const double ranks_of_a_token = mesh.sizes().tp * mesh.sizes().cp;
@@ -111,12 +111,13 @@ void Trainer::wait_for_optimizers() {
 
 void Trainer::weights_published() {
   if (!config_.keep_old_actor) return;
-  const Tensor& actor = network_.weights().flat();
+  const Tensor& actor = network_.trained().flat();
+  const Tensor& old_actor = others_.old_actor->trained().flat();
   if (config_.update_weights_interval == 1) {
-    others_.old_actor->weights().flat().copy_(rollout_actor_);
+    old_actor.copy_(rollout_actor_);
     rollout_actor_.copy_(actor);
   } else {
-    others_.old_actor->weights().flat().copy_(actor);
+    old_actor.copy_(actor);
   }
 }
 

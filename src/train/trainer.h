@@ -113,8 +113,9 @@ bool needs_reference(const TrainConfig& config);
 struct OtherNetworks {
   std::unique_ptr<model::Network> reference;  // needs_reference(config)
   std::unique_ptr<model::Network> teacher;    // config.has_teacher_model
-  std::unique_ptr<model::Network> old_actor;  // config.keep_old_actor: its weights do not matter
-  std::unique_ptr<model::Network> critic;     // config.critic
+  /// config.keep_old_actor: with the trained tensors of the network, whatever their numbers.
+  std::unique_ptr<model::Network> old_actor;
+  std::unique_ptr<model::Network> critic;  // config.critic
 };
 
 /// Throws BugError for a contradiction: flags that make one are refused by their rules

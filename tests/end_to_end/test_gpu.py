@@ -114,6 +114,13 @@ def test_the_engine_samples_with_the_adapter_that_was_trained(work, dtype):
     assert max(differences) < (1e-3 if dtype == "--fp32" else 2e-2), differences
 
 
+def test_the_old_actor_of_an_adapter_has_the_numbers_of_the_version_before(work):
+    run_dir = work / "lora-old-actor"
+    finished(in_bfloat16(train_command(work, run_dir, rollouts=4, extra=["--device", "cuda", *LORA, "--keep-old-actor"])))
+    drifts = [abs(kl) for kl in metric(run_dir, "train/ppo_kl")]
+    assert drifts[0] < 1e-3 < max(drifts[1:]), drifts
+
+
 def beside_each_other(command, own):
     return [*command, *(word for name, flags in own.items() for word in ("--adapter", f"{name}={flags}"))]
 

@@ -62,6 +62,18 @@ def test_engines_of_every_schedule_get_the_adapter(work, tmp_path, form, extra):
         assert max(metric(tmp_path / "run", "train/train_rollout_logprob_abs_diff")) < 1e-5
 
 
+def test_the_old_actor_is_an_adapter_that_goes_on_after_a_restart(work, tmp_path):
+    extra = [*ADAPTER, "--lr", "5e-2", "--keep-old-actor"]
+    for run_dir, parts in ((tmp_path / "whole", [4]), (tmp_path / "parts", [2, 4])):
+        for rollouts in parts:
+            done = run_slime(train_command(work, run_dir, rollouts=rollouts, extra=extra))
+            assert done.returncode == 0, done.stdout + done.stderr
+    assert adapter_bytes(tmp_path / "whole") == adapter_bytes(tmp_path / "parts")
+    assert max(abs(kl) for kl in metric(tmp_path / "whole", "train/ppo_kl")[1:]) > 1e-4  # of a version before
+    old, _ = tensors(tmp_path / "whole" / "latest" / "optimizer" / "old_actor.safetensors")
+    assert old == tensors(tmp_path / "whole" / "latest" / "adapter_model.safetensors")[0]
+
+
 def test_files_are_those_of_peft(trained):
     config = json.loads((trained / "latest" / "adapter_config.json").read_text())
     assert config["peft_type"] == "LORA" and config["r"] == 4 and config["lora_alpha"] == 8
