@@ -14,15 +14,71 @@ namespace {
 /// Row ranges of the experts that some rows visit.
 template <typename Visit>
 void for_each_visited(const GroupStarts& starts, const Visit& visit) {
-  check(!starts.is_on_device(), "adapters of experts need the starts on the host");
   for (size_t e = 0; e + 1 < starts.host.size(); ++e) {
     const int64_t begin = starts.host[e], size = starts.host[e + 1] - begin;
     if (size > 0) visit(static_cast<int64_t>(e), begin, size);
   }
 }
 
-Tensor of_expert(const Tensor& stack, const LowRankPair& pair, int64_t expert) {
-  return stack.view({pair.experts, -1, stack.size(-1)}).select(0, expert);
+/// [E, ., .]
+Tensor of_experts(const Tensor& factor, const LowRankPair& pair) {
+  return factor.view({pair.experts, -1, factor.size(-1)});
+}
+
+Tensor of_expert(const Tensor& factor, const LowRankPair& pair, int64_t expert) {
+  return of_experts(factor, pair).select(0, expert);
+}
+
+// All experts at once, where the device alone knows which rows are whose.
+
+/// As times_a().
+Tensor grouped_times_a(const Tensor& x_SI, const LowRankPair& pair, const GroupStarts& starts) {
+  const Tensor a_ERI = of_experts(to_accumulator(pair.a.value.to(x_SI.scalar_type())), pair);
+  return kernels_for(x_SI).grouped_linear(to_accumulator(x_SI).contiguous(), a_ERI, starts);
+}
+
+/// As times_b_grad(), of a range of outputs.
+Tensor grouped_times_b_grad(const Tensor& dy_SO, const LowRankPair& pair,
+                            const GroupStarts& starts) {
+  const Tensor scaled_SO = (to_accumulator(dy_SO) * pair.scale).contiguous();
+  return kernels_for(dy_SO).grouped_input_grad(scaled_SO, of_experts(pair.b.value, pair), starts);
+}
+
+void add_device_pairs_(const Tensor& y_SO, const Tensor& x_SI, const MatrixAdapters& adapters,
+                       const AdapterRows& rows, const GroupStarts& starts) {
+  check(rows.takes_one(), "rows of experts on a GPU have one adapter");
+  if (rows.shares.front().slot < 0) return;
+  for (const LowRankPair* pair : adapters.of_slot[static_cast<size_t>(rows.shares.front().slot)]) {
+    const Tensor addition_SO =
+        kernels_for(x_SI).grouped_linear(grouped_times_a(x_SI, *pair, starts) * pair->scale,
+                                         of_experts(pair->b.value, *pair), starts);
+    y_SO.narrow(1, pair->begin, pair->end - pair->begin).add_(addition_SO.to(y_SO.scalar_type()));
+  }
+}
+
+void add_device_pairs_input_grad_(const Tensor& dx_SI, const Tensor& dy_SO,
+                                  const MatrixAdapters& adapters, const GroupStarts& starts) {
+  for (const LowRankPair* pair : trained(adapters)) {
+    const Tensor dy = dy_SO.narrow(1, pair->begin, pair->end - pair->begin);
+    dx_SI.add_(kernels_for(dy_SO)
+                   .grouped_input_grad(grouped_times_b_grad(dy, *pair, starts),
+                                       of_experts(pair->a.value, *pair), starts)
+                   .to(dx_SI.scalar_type()));
+  }
+}
+
+void add_device_pairs_grad_(const MatrixAdapters& adapters, const Tensor& dy_SO, const Tensor& x_SI,
+                            const GroupStarts& starts) {
+  const Device& device = kernels_for(dy_SO);
+  for (const LowRankPair* pair : trained(adapters)) {
+    if (!pair->a.grad.defined()) continue;
+    const Tensor dy = dy_SO.narrow(1, pair->begin, pair->end - pair->begin);
+    device.add_grouped_weight_grad_(of_experts(pair->b.grad, *pair), to_accumulator(dy),
+                                    grouped_times_a(x_SI, *pair, starts) * pair->scale, starts);
+    device.add_grouped_weight_grad_(of_experts(pair->a.grad, *pair),
+                                    grouped_times_b_grad(dy, *pair, starts), to_accumulator(x_SI),
+                                    starts);
+  }
 }
 
 }  // namespace
@@ -109,6 +165,7 @@ Tensor adapted_backward(const MatrixParam& weight_OI, const Tensor& dy_TO, const
 void add_grouped_pairs_(const Tensor& y_SO, const Tensor& x_SI, const MatrixAdapters& adapters,
                         const AdapterRows& rows, const GroupStarts& starts) {
   if (!rows.is_on) return;
+  if (starts.is_on_device()) return add_device_pairs_(y_SO, x_SI, adapters, rows, starts);
   for (const AdapterRows::Share& share : rows.shares) {
     if (share.slot < 0) continue;
     for (const LowRankPair* each : adapters.of_slot[static_cast<size_t>(share.slot)]) {
@@ -141,6 +198,7 @@ void add_grouped_pairs_(const Tensor& y_SO, const Tensor& x_SI, const MatrixAdap
 void add_grouped_pairs_input_grad_(const Tensor& dx_SI, const Tensor& dy_SO,
                                    const MatrixAdapters& adapters, const GroupStarts& starts) {
   if (!adds(&adapters)) return;
+  if (starts.is_on_device()) return add_device_pairs_input_grad_(dx_SI, dy_SO, adapters, starts);
   for (const LowRankPair* each : trained(adapters)) {
     const LowRankPair& pair = *each;
     for_each_visited(starts, [&](int64_t e, int64_t begin, int64_t size) {
@@ -158,6 +216,7 @@ void add_grouped_pairs_input_grad_(const Tensor& dx_SI, const Tensor& dy_SO,
 void add_grouped_pairs_grad_(const MatrixAdapters& adapters, const Tensor& dy_SO,
                              const Tensor& x_SI, const GroupStarts& starts) {
   if (!adds(&adapters)) return;
+  if (starts.is_on_device()) return add_device_pairs_grad_(adapters, dy_SO, x_SI, starts);
   for (const LowRankPair* each : trained(adapters)) {
     const LowRankPair& pair = *each;
     if (!pair.a.grad.defined()) continue;

@@ -127,6 +127,17 @@ TEST(AdapterPatterns, ThatTakeTooManyStepsAreRefused) {
   EXPECT_THROW(form_of(many, golden("qwen3")), ConfigError);
 }
 
+TEST(AdapterForms, OfExpertsHaveProductsOnAGpuForOneAdapterAloneAndThoseOfLatentsHaveNone) {
+  AdapterConfig config;
+  config.targets = {"all-linear"};
+  const AdapterForm experts = form_of(config, golden("qwen3_moe"));
+  EXPECT_NO_THROW(check_has_gpu_products(experts));
+  EXPECT_THAT([&] { check_has_gpu_products(experts, /*by_row=*/true); },
+              ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr(".experts")));
+  EXPECT_THAT([&] { check_has_gpu_products(form_of(config, golden("deepseek_v3"))); },
+              ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr(".kv_b_proj")));
+}
+
 TEST(AdapterForms, OfTheOutputLayerHaveProductsOnAGpuAndThoseOfTheEmbeddingForOneAdapterAlone) {
   AdapterConfig config;
   config.targets = {"q_proj", "lm_head"};

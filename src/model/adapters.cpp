@@ -120,8 +120,9 @@ void Adapters::take(const Tensor& slot_R) {
 void check_has_gpu_products(const AdapterForm& form, bool by_row) {
   std::vector<std::string> without;
   for (const AdapterForm::Pair& pair : form.pairs) {
-    if (pair.module.find(".experts") != std::string::npos || pair.module.ends_with(".kv_b_proj") ||
-        (by_row && pair.module.ends_with("embed_tokens")))
+    const bool is_of_one_adapter =
+        pair.module.find(".experts") != std::string::npos || pair.module.ends_with("embed_tokens");
+    if (pair.module.ends_with(".kv_b_proj") || (by_row && is_of_one_adapter))
       without.push_back(pair.module);
   }
   if (without.empty()) return;

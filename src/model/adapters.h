@@ -79,8 +79,8 @@ class Adapters {
   std::vector<std::shared_ptr<AdapterTensors>> slots_;
 };
 
-/// Throws ConfigError with the modules of the form whose products a GPU computes without pairs: of experts, of latent
-/// attention's expansion, and, where rows take adapters of their own, of the embedding.
+/// Throws ConfigError with the modules of the form whose products a GPU computes without pairs: of latent attention's
+/// expansion, and, where rows take adapters of their own, of experts and of the embedding.
 void check_has_gpu_products(const AdapterForm& form, bool by_row = false);
 
 /// Passes without adapters while it lives.

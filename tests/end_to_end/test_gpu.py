@@ -114,9 +114,40 @@ def test_the_engine_samples_with_the_adapter_that_was_trained(work, dtype):
     assert max(differences) < (1e-3 if dtype == "--fp32" else 2e-2), differences
 
 
+@pytest.fixture(scope="module")
+def with_experts(work, tmp_path_factory):
+    """The same data, with a model of four experts in each layer."""
+    folder = tmp_path_factory.mktemp("experts")
+    subprocess.run([sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--experts", "4"], check=True, stdout=subprocess.DEVNULL)
+    (folder / "data").symlink_to(work / "data")
+    return folder
+
+
+def test_adapters_of_experts_have_the_losses_of_the_cpu(with_experts):
+    losses = {}
+    for device in ("cpu", "cuda"):
+        run_dir = with_experts / f"lora-{device}"
+        command = sft_command(with_experts, run_dir, with_experts / "data" / "sft.jsonl", rollouts=8, extra=[*SMALL, *LORA, "--device", device])
+        finished(command)
+        losses[device] = metric(run_dir, "train/loss")
+    close(losses["cuda"], losses["cpu"], 2e-3)
+    assert losses["cuda"][-1] < losses["cuda"][0]
+
+
+@pytest.mark.parametrize("dtype", ["--fp32", "--bf16"])
+def test_the_engine_samples_with_the_experts_adapters_that_were_trained(with_experts, dtype):
+    run_dir = with_experts / f"lora-grpo{dtype}"
+    command = train_command(with_experts, run_dir, rollouts=4, extra=["--device", "cuda", "--lora-rank", "8", "--lr", "2e-2"])
+    command[command.index("--fp32")] = dtype
+    finished(command)
+    differences = metric(run_dir, "train/train_rollout_logprob_abs_diff")
+    assert len(differences) == 4
+    assert max(differences) < (1e-3 if dtype == "--fp32" else 5e-2), differences
+
+
 def test_the_old_actor_of_an_adapter_has_the_numbers_of_the_version_before(work):
     run_dir = work / "lora-old-actor"
-    finished(in_bfloat16(train_command(work, run_dir, rollouts=4, extra=["--device", "cuda", *LORA, "--keep-old-actor"])))
+    finished(in_bfloat16(train_command(work, run_dir, rollouts=4, extra=["--device", "cuda", "--lora-rank", "8", "--lr", "5e-2", "--keep-old-actor"])))
     drifts = [abs(kl) for kl in metric(run_dir, "train/ppo_kl")]
     assert drifts[0] < 1e-3 < max(drifts[1:]), drifts
 

@@ -131,6 +131,74 @@ TEST(CudaAdapters, GatedProductsEqualTheirTwin) {
   }
 }
 
+/// Of five experts, one of which no row visits: a pair for all outputs and one for the last ones.
+struct AdaptedExperts {
+  static constexpr int64_t kExperts = 5, kInputs = 40, kOutputs = 48, kRows = 97;
+  static inline const std::vector<int64_t> kStarts{0, 13, 13, 60, 61, kRows};
+
+  AdapterRows rows;
+  LowRankPair all, some;
+  MatrixAdapters adapters;
+  Tensor x_SI, y_SO, dy_SO, dx_SI;
+
+  AdaptedExperts(int64_t rank, at::ScalarType type) {
+    all.end = some.end = kOutputs;
+    some.begin = 24;
+    for (LowRankPair* pair : {&all, &some}) {
+      pair->experts = kExperts;
+      pair->scale = 2;
+      pair->a.value = 0.2 * numbers({kExperts * rank, kInputs}, at::kFloat);
+      pair->b.value = 0.2 * numbers({kExperts * (pair->end - pair->begin), rank}, at::kFloat);
+      for (Param* param : {&pair->a, &pair->b}) param->grad = at::zeros_like(param->value);
+    }
+    adapters.of_slot = {{&all, &some}};
+    adapters.rows = &rows;
+    x_SI = numbers({kRows, kInputs}, type);
+    y_SO = numbers({kRows, kOutputs}, type);
+    dy_SO = numbers({kRows, kOutputs}, type);
+    dx_SI = numbers({kRows, kInputs}, type);
+  }
+  AdaptedExperts(const AdaptedExperts&) = delete;
+
+  std::vector<Tensor> pass(const GroupStarts& starts) {
+    add_grouped_pairs_(y_SO, x_SI, adapters, rows, starts);
+    add_grouped_pairs_input_grad_(dx_SI, dy_SO, adapters, starts);
+    add_grouped_pairs_grad_(adapters, dy_SO, x_SI, starts);
+    return {y_SO, dx_SI, all.a.grad, all.b.grad, some.a.grad, some.b.grad};
+  }
+  void become(const std::function<Tensor(const Tensor&)>& rows_are,
+              const std::function<Tensor(const Tensor&)>& factors_are) {
+    for (Tensor* tensor : {&x_SI, &y_SO, &dy_SO, &dx_SI}) *tensor = rows_are(*tensor);
+    for (LowRankPair* pair : {&all, &some})
+      for (Param* param : {&pair->a, &pair->b})
+        *param = {factors_are(param->value), factors_are(param->grad)};
+  }
+};
+
+TEST(CudaAdapters, PairsOfExpertsEqualTheirTwin) {
+  SLIME_NEEDS_GPU();
+  open_gpu();
+  const GroupStarts on_gpu(to_gpu(at::tensor(AdaptedExperts::kStarts, at::kInt)));
+  for (const auto type : kGpuTypes) {
+    const double bound = type == at::kFloat ? 1e-5 : type == at::kBFloat16 ? 6e-3 : 1e-3;
+    for (const int64_t rank : {1, 8, 33}) {
+      at::manual_seed(5);
+      AdaptedExperts twin(rank, type);
+      at::manual_seed(5);
+      AdaptedExperts adapted(rank, type);
+      const auto to_double = [](const Tensor& t) { return t.to(at::kDouble); };
+      const auto to_device = [](const Tensor& t) { return to_gpu(t); };
+      twin.become(to_double, to_double);
+      adapted.become(to_device, to_device);
+      const std::vector<Tensor> exact = twin.pass(AdaptedExperts::kStarts),
+                                made = adapted.pass(on_gpu);
+      for (std::size_t i = 0; i < exact.size(); ++i)
+        EXPECT_LT(relative_error(made[i], exact[i]), bound)
+            << fmt::format("{} rank {}: {}", at::toString(type), rank, i);
+    }
+  }
+}
+
 /// Rows take slot 0, slot 1 or none, by turns.
 AdapterTiles tiles_by_turns(int64_t num_rows) {
   std::vector<int32_t> slots, rows;

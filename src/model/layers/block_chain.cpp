@@ -95,9 +95,11 @@ Stream chained(Blocks blocks, const Tensor& residual_TH, const TokenBatch& batch
                                         attended_TC, stream_TH, eps, ranks);
     const auto experts = blocks[i]->feed_forward().routed_experts(batch.routers);
     if (experts) chain.experts = &*experts;
-    next_TE = experts && !attention.chains()->has_block_chain(chain)
-                  ? layer_by_layer(*blocks[i], chain, batch.routers)
-                  : kernels::block_chain(attention.chains(), chain);
+    const bool is_dense = blocks[i]->feed_forward().gated_products() != nullptr;
+    // Experts with adapters are no part of a chain.
+    const bool has_all = is_dense || (experts && attention.chains()->has_block_chain(chain));
+    next_TE = has_all ? kernels::block_chain(attention.chains(), chain)
+                      : layer_by_layer(*blocks[i], chain, batch.routers);
   }
   return {stream_TH, next_TE};
 }
