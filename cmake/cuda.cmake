@@ -44,7 +44,7 @@ function(slime_cuda_library)
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
   add_library(slime_cuda SHARED ${sources} ${CMAKE_SOURCE_DIR}/src/kernels/cpu/reference.cpp
               ${CMAKE_SOURCE_DIR}/src/kernels/gpu/attention_levels.cpp ${CMAKE_SOURCE_DIR}/src/kernels/gpu/windowed_rows.cpp
-              ${CMAKE_SOURCE_DIR}/src/kernels/gpu/sparse.cpp
+              ${CMAKE_SOURCE_DIR}/src/kernels/gpu/sparse.cpp ${CMAKE_SOURCE_DIR}/src/kernels/gpu/latent_pairs.cpp
               ${CMAKE_SOURCE_DIR}/src/kernels/adapter_pairs.cpp ${CMAKE_SOURCE_DIR}/src/kernels/device.cpp
               ${CMAKE_SOURCE_DIR}/src/kernels/matrix.cpp
               ${CMAKE_SOURCE_DIR}/src/kernels/matrix_formats.cpp

@@ -5,9 +5,31 @@
 #include <utility>
 
 #include "core/error.h"
+#include "kernels/adapters.h"
+#include "kernels/gpu/latent_pairs.h"
 #include "kernels/trace.h"
 
 namespace slime::engine {
+namespace {
+
+/// Of the adapter that all rows take.
+std::vector<kernels::LatentPair> pairs_of(const model::LatentLayer& layer) {
+  std::vector<kernels::LatentPair> pairs;
+  const kernels::MatrixAdapters* adapters = layer.expand.matrix.adapters;
+  if (!kernels::adds(adapters)) return pairs;
+  check(adapters->rows->takes_one(), "rows of latent attention on a GPU have one adapter");
+  const int64_t slot = adapters->rows->shares.front().slot;
+  if (slot < 0) return pairs;
+  for (const kernels::LowRankPair* pair : adapters->of_slot[static_cast<std::size_t>(slot)]) {
+    const Tensor& b_ER = pair->b.value;
+    pairs.push_back({pair->a.value,
+                     b_ER.view({layer.num_heads, layer.plain_dim + layer.value_dim, b_ER.size(1)}),
+                     pair->scale});
+  }
+  return pairs;
+}
+
+}  // namespace
 
 GpuAttention::GpuAttention(const kernels::EngineKernels& gpu,
                            std::span<const model::BlockNeeds> blocks, CacheGroups groups,
@@ -86,7 +108,8 @@ Tensor GpuAttention::attend_projected_latent(const model::LatentLayer& layer,
   call.rotary_row_T = positions_T;
   call.latent_norm_L = layer.latent_norm.value;
   call.norm_eps = layer.norm_eps;
-  call.expand = layer.expand.matrix.plain();
+  call.expand = layer.expand.matrix.without_adapters().plain();
+  call.pairs = pairs_of(layer);
   call.cos_PR = layer.cos_PR;
   call.sin_PR = layer.sin_PR;
   call.rotary_order_R = layer.rotary_order_R;
@@ -128,22 +151,27 @@ Tensor GpuAttention::attend_latent(const model::LatentLayer& layer, const model:
       kernels::kernels_for(in.latent_TL)
           .norm_rotate(at::cat({flat(in.rotary_query_TNR), in.rotary_key_TR, in.rotary_key_TR}, 1),
                        positions_T, {}, {}, layer.cos_PR, layer.sin_PR, {heads, 1, rotary, 0});
-  const Tensor expand_NEL =
-      layer.expand.matrix.plain().view({heads, layer.plain_dim + layer.value_dim, layer.rank});
+  const Tensor expand_NEL = layer.expand.matrix.without_adapters().plain().view(
+      {heads, layer.plain_dim + layer.value_dim, layer.rank});
+  const std::vector<kernels::LatentPair> pairs = pairs_of(layer);
   const Tensor plain_NTL =
       at::bmm(in.plain_query_TNP.transpose(0, 1), expand_NEL.narrow(1, 0, layer.plain_dim));
   const Tensor q_TNE =
       at::cat({rotated_TE.narrow(1, 0, heads * rotary).view({tokens, heads, rotary}),
                plain_NTL.transpose(0, 1)},
               2);
+  kernels::add_latent_queries_(pairs, in.plain_query_TNP, q_TNE);
   const Tensor rows_XE = keys_[layer.index].view({-1, size});
   rows_XE.index_copy_(0, batch_.slot_T.to(at::kLong),
                       at::cat({rotated_TE.narrow(1, heads * rotary, rotary), in.latent_TL}, 1));
   if (in.index) sparse_.choose(*in.index, index_keys_[layer.index], layer.index_count);
   const Tensor seen_TNL = sparse_.attend(q_TNE, rows_XE, layer.rank, layer.scale);
-  return flat(at::bmm(seen_TNL.transpose(0, 1),
-                      expand_NEL.narrow(1, layer.plain_dim, layer.value_dim).transpose(1, 2))
-                  .transpose(0, 1));
+  const Tensor y_TC =
+      flat(at::bmm(seen_TNL.transpose(0, 1),
+                   expand_NEL.narrow(1, layer.plain_dim, layer.value_dim).transpose(1, 2))
+               .transpose(0, 1));
+  kernels::add_latent_values_(pairs, seen_TNL, y_TC);
+  return y_TC;
 }
 
 }  // namespace slime::engine

@@ -127,26 +127,23 @@ TEST(AdapterPatterns, ThatTakeTooManyStepsAreRefused) {
   EXPECT_THROW(form_of(many, golden("qwen3")), ConfigError);
 }
 
-TEST(AdapterForms, OfExpertsHaveProductsOnAGpuForOneAdapterAloneAndThoseOfLatentsHaveNone) {
-  AdapterConfig config;
-  config.targets = {"all-linear"};
-  const AdapterForm experts = form_of(config, golden("qwen3_moe"));
-  EXPECT_NO_THROW(check_has_gpu_products(experts));
-  EXPECT_THAT([&] { check_has_gpu_products(experts, /*by_row=*/true); },
-              ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr(".experts")));
-  EXPECT_THAT([&] { check_has_gpu_products(form_of(config, golden("deepseek_v3"))); },
-              ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr(".kv_b_proj")));
-}
-
-TEST(AdapterForms, OfTheOutputLayerHaveProductsOnAGpuAndThoseOfTheEmbeddingForOneAdapterAlone) {
+TEST(AdapterForms, WhatRowsOfOneBatchCannotChooseAmongOnAGpuIsRefusedByName) {
   AdapterConfig config;
   config.targets = {"q_proj", "lm_head"};
-  EXPECT_NO_THROW(check_has_gpu_products(form_of(config, golden("qwen3")), /*by_row=*/true));
-  config.targets.emplace_back("embed_tokens");
-  const AdapterForm form = form_of(config, golden("qwen3"));
-  EXPECT_NO_THROW(check_has_gpu_products(form));
-  EXPECT_THAT([&] { check_has_gpu_products(form, /*by_row=*/true); },
-              ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr("embed_tokens")));
+  EXPECT_NO_THROW(check_rows_choose_on_gpu(form_of(config, golden("qwen3"))));
+  const auto refusal = [&](const char* target, const char* model) {
+    config.targets = {"q_proj", target};
+    try {
+      check_rows_choose_on_gpu(form_of(config, golden(model)));
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal("embed_tokens", "qwen3"), ::testing::HasSubstr("model.embed_tokens"));
+  EXPECT_THAT(refusal("up_proj", "qwen3_moe"), ::testing::HasSubstr(".experts.0.up_proj"));
+  config.targets = {"kv_b_proj"};
+  EXPECT_THROW(check_rows_choose_on_gpu(form_of(config, golden("deepseek_v3"))), ConfigError);
 }
 
 TEST(AdapterSavedModules, AreHitByTheEndsOfTheirNames) {

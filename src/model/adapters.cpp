@@ -45,7 +45,7 @@ Adapters::Adapters(Network& network, int64_t num_slots, const kernels::AdapterTa
 void Adapters::check_fits(const AdapterTensors& tensors) const {
   check(tensors.saved_.empty() || slots_.size() == 1, "saved modules are of the only adapter");
   const bool is_on_gpu = !network_.weights().flat().is_cpu();
-  if (is_on_gpu) check_has_gpu_products(tensors.form(), slots_.size() > 1);
+  if (is_on_gpu && slots_.size() > 1) check_rows_choose_on_gpu(tensors.form());
   if (tables_ == nullptr) return;
   std::map<size_t, std::vector<const kernels::LowRankPair*>> of_parameter;
   for (const AdapterTensors::Pair& pair : tensors.pairs_)
@@ -117,19 +117,19 @@ void Adapters::take(const Tensor& slot_R) {
   }
 }
 
-void check_has_gpu_products(const AdapterForm& form, bool by_row) {
+void check_rows_choose_on_gpu(const AdapterForm& form) {
   std::vector<std::string> without;
   for (const AdapterForm::Pair& pair : form.pairs) {
-    const bool is_of_one_adapter =
-        pair.module.find(".experts") != std::string::npos || pair.module.ends_with("embed_tokens");
-    if (pair.module.ends_with(".kv_b_proj") || (by_row && is_of_one_adapter))
+    if (pair.module.find(".experts") != std::string::npos || pair.module.ends_with(".kv_b_proj") ||
+        pair.module.ends_with("embed_tokens"))
       without.push_back(pair.module);
   }
   if (without.empty()) return;
-  throw ConfigError(fmt::format(
-      "{} of {} modules have no products with adapters on a GPU yet, such as {}: leave them out "
-      "with --target-modules or --exclude-modules, or use --device cpu",
-      without.size(), form.pairs.size(), without.front()));
+  throw ConfigError(
+      fmt::format("{} of {} modules have no products with several adapters in a batch on a GPU "
+                  "yet, such as {}: "
+                  "leave them out with --target-modules or --exclude-modules, or use --device cpu",
+                  without.size(), form.pairs.size(), without.front()));
 }
 
 void add_adapters(Network& network, const AdapterForm& form, const comm::Mesh& mesh) {

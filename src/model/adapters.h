@@ -79,9 +79,9 @@ class Adapters {
   std::vector<std::shared_ptr<AdapterTensors>> slots_;
 };
 
-/// Throws ConfigError with the modules of the form whose products a GPU computes without pairs: of latent attention's
-/// expansion, and, where rows take adapters of their own, of experts and of the embedding.
-void check_has_gpu_products(const AdapterForm& form, bool by_row = false);
+/// Throws ConfigError with the modules of the form that rows of one batch cannot choose among on a GPU: of experts, of
+/// latent attention's expansion, of the embedding.
+void check_rows_choose_on_gpu(const AdapterForm& form);
 
 /// Passes without adapters while it lives.
 class AdaptersOff final {

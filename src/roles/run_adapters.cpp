@@ -120,8 +120,7 @@ model::AdapterForm adapter_form(const config::RunConfig& config, const model::Mo
   model::AdapterForm form = config.lora_adapter_path.empty()
                                 ? model::form_of(adapter_config(config), model)
                                 : model::AdapterFile(config.lora_adapter_path.get(), model).form();
-  if (config.is_on_gpus())
-    model::check_has_gpu_products(form, /*by_row=*/!config.adapter_name.empty());
+  if (config.is_on_gpus() && !config.adapter_name.empty()) model::check_rows_choose_on_gpu(form);
   return form;
 }
 

@@ -158,13 +158,14 @@ def test_dropout_of_experts_is_refused(work, tmp_path):
     assert done.returncode == 2 and "not with adapters of experts (model.layers.0.mlp.experts" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
-def test_expanded_latents_on_a_gpu_are_refused_before_the_run(work, tmp_path):
+def test_expanded_latents_of_several_adapters_on_a_gpu_are_refused_before_the_run(work, tmp_path):
     maker = [sys.executable, ROOT / "tools" / "tiny_model.py", tmp_path / "model", "--latent", "32"]
     subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
-    command = train_command(work, tmp_path / "run", rollouts=1, extra=[*ADAPTER, "--device", "cuda", "--dry-run"])
+    command = train_command(work, tmp_path / "run", rollouts=1, extra=[*ADAPTER, "--bf16", "--device", "cuda", "--dry-run", "--adapter", "one=--lr 1e-3"])
     command[command.index("--hf-checkpoint") + 1] = str(tmp_path / "model")
     done = run_slime(command)
-    assert done.returncode == 2 and "have no products with adapters on a GPU yet, such as model.layers.0.self_attn.kv_b_proj" in done.stdout + done.stderr, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert done.returncode == 2 and "in a batch on a GPU yet, such as model.layers.0.self_attn.kv_b_proj" in said, said
 
 
 def test_a_rate_for_all_weights_is_told(work, tmp_path):

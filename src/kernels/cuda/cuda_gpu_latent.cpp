@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda_gpu.h"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/training/rows_backward.h"
+#include "kernels/gpu/latent_pairs.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -77,6 +78,14 @@ void plain_step(const Device& device, const LatentCall& call, const Tensor& q_TN
                    at::cat({rotated_TE.narrow(1, heads * rotary, rotary), latent_TL}, 1));
 }
 
+/// Of each head what does not rotate, [T, N, P].
+Tensor plain_queries(const LatentCall& call) {
+  const LatentShape& shape = call.shape;
+  return call.query_TE
+      .reshape({call.query_TE.size(0), shape.num_heads, shape.plain_dim + shape.rotary_dim})
+      .narrow(2, 0, shape.plain_dim);
+}
+
 /// Each row at the tokens that were chosen for it.
 void attend_chosen(const LatentCall& call, LatentAttend attend, LatentValues values) {
   const Tensor& chosen_TC = call.chosen_TC;
@@ -95,7 +104,7 @@ void attend_chosen(const LatentCall& call, LatentAttend attend, LatentValues val
   plan.record_weights = reinterpret_cast<float2*>(weights.data_ptr<float>());
   attend_latent_chosen(attend, plan, stream);
   if (units > 1) {
-    if (rows <= kMostMergedRows) {
+    if (rows <= kMostMergedRows && call.pairs.empty()) {
       values.plan = &plan;
     } else {
       merge_latent_records(attend, plan, stream);
@@ -124,9 +133,10 @@ Tensor expanded_keys(const Device& device, const LatentCall& call, const Tensor&
                              .index_select(0, pages_P)
                              .view({count, shape.row_size()})
                              .nan_to_num_(0, 0, 0);
+  const Tensor latent_CL = rows_CE.narrow(1, rotary, shape.rank).contiguous();
   const Tensor expanded_CNE =
-      device.linear(rows_CE.narrow(1, rotary, shape.rank).contiguous(), call.expand, {})
-          .view({count, heads, plain + shape.value_dim});
+      device.linear(latent_CL, call.expand, {}).view({count, heads, plain + shape.value_dim});
+  add_expanded_latents_(call.pairs, latent_CL, expanded_CNE);
   const Tensor keys_CX = at::empty({count, heads * (size + shape.value_dim)}, rows_CE.options());
   const Tensor keys_CND = keys_CX.narrow(1, 0, heads * size).view({count, heads, size});
   keys_CND.narrow(2, 0, plain).copy_(expanded_CNE.narrow(2, 0, plain));
@@ -171,6 +181,7 @@ Tensor CudaGpu::latent_attention(const LatentCall& call) const {
   const Tensor q_TNE = at::empty({rows, shape.num_heads, shape.row_size()}, options),
                out_TNL = at::empty({rows, shape.num_heads, shape.rank}, options);
   fast ? fast_step(call, q_TNE) : plain_step(device_, call, q_TNE);
+  add_latent_queries_(call.pairs, plain_queries(call), q_TNE);
 
   LatentAttend attend;
   attend.number = number_of(q_TNE);
@@ -189,7 +200,9 @@ Tensor CudaGpu::latent_attention(const LatentCall& call) const {
   attend.scale = static_cast<float>(call.scale);
   if (!fast) {
     attend_latent_plain(attend, stream);
-    return plain_values(call, out_TNL);
+    Tensor plain_TC = plain_values(call, out_TNL);
+    add_latent_values_(call.pairs, out_TNL, plain_TC);
+    return plain_TC;
   }
   LatentValues values;
   values.x_TNL = pointer(out_TNL);
@@ -202,6 +215,7 @@ Tensor CudaGpu::latent_attention(const LatentCall& call) const {
   values.value_dim = static_cast<int>(shape.value_dim);
   if (call.chosen_TC.defined()) {
     attend_chosen(call, attend, values);
+    add_latent_values_(call.pairs, out_TNL, y_TC);
     return y_TC;
   }
   const DecodeLaunch& launch = batch.decode;
@@ -216,18 +230,20 @@ Tensor CudaGpu::latent_attention(const LatentCall& call) const {
     if (!batch.tiles.empty() || !has_prompts) {
       attend_latent_rows(attend, stream);
       latent_values(values, stream);
+      add_latent_values_(call.pairs, out_TNL, y_TC);
     }
     if (has_prompts) expanded_prompts(call, q_TNE, y_TC);
     return y_TC;
   }
   const DecodeRecords records(launch, shape.num_heads, shape.rank);
   attend_latent_units(attend, records.plan, stream);
-  if (rows <= kMostMergedRows) {
+  if (rows <= kMostMergedRows && call.pairs.empty()) {
     values.plan = &records.plan;
   } else {
     merge_latent_records(attend, records.plan, stream);
   }
   latent_values(values, stream);
+  add_latent_values_(call.pairs, out_TNL, y_TC);
   return y_TC;
 }
 

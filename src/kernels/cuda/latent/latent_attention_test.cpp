@@ -46,6 +46,7 @@ struct LatentCase {
   bool has_plan = true;      // otherwise all rows are attended by themselves
   int64_t num_expanded = 0;  // prompts
   int64_t num_chosen = 0;    // of the tokens that a row of decode sees, at most; 0: all
+  int64_t pair_rank = 0;     // of an adapter beside the expanding product; 0: there is none
 
   LatentCall call;
   PagedBatch batch;
@@ -67,6 +68,14 @@ struct LatentCase {
     const Tensor norm = (at::rand({rank}, at::TensorOptions(at::kFloat)) + 0.5).to(type);
     const Tensor expand =
         (numbers({heads * (plain + value), rank}, at::kFloat) / std::sqrt(double(rank))).to(type);
+    Tensor exact_expand = wide(expand);
+    if (pair_rank > 0) {
+      const Tensor a_RL = numbers({pair_rank, rank}, at::kFloat) / std::sqrt(double(rank)),
+                   b_ER = numbers({heads * (plain + value), pair_rank}, at::kFloat);
+      const double addition = 0.5 / std::sqrt(double(pair_rank));  // half as large as the product
+      exact_expand += addition * at::matmul(wide(b_ER), wide(a_RL));
+      call.pairs = {{to_gpu(a_RL), to_gpu(b_ER).view({heads, plain + value, pair_rank}), addition}};
+    }
     const at::TensorOptions floats(at::kFloat);
     const Tensor angle_PR = at::outer(
         at::arange(longest, floats),
@@ -114,7 +123,7 @@ struct LatentCase {
       const Tensor normed = latent / (latent.square().mean(-1, true) + 1e-6).sqrt() * wide(norm);
       made.push_back(at::cat({rotated(own.narrow(1, query_size + rank, rotary)), normed}, 1));
       const Tensor all_KE = at::cat({wide(old_KE), made.back()});
-      const Tensor expanded_KNE = at::matmul(all_KE.narrow(1, rotary, rank), wide(expand).t())
+      const Tensor expanded_KNE = at::matmul(all_KE.narrow(1, rotary, rank), exact_expand.t())
                                       .view({span.num_keys, heads, plain + value});
       const Tensor scores_NTK =
           at::matmul(query_TND.narrow(2, 0, plain).transpose(0, 1),
@@ -345,6 +354,34 @@ TEST(GpuLatentAttention, LooksAtChosenTokensWithOtherNumbersOfHeads) {
     one.spans = rows_of_one({1, 40, 333, 150, 151});
     SCOPED_TRACE(shape.num_heads);
     expect_exact(one);
+  }
+}
+
+TEST(GpuLatentAttention, AddsWhatAnAdapterOfTheExpandingProductDoes) {
+  SLIME_NEEDS_GPU();
+  for (const int64_t rank : {1, 8, 40}) {
+    SCOPED_TRACE(rank);
+    LatentCase decode;
+    decode.spans = rows_of_one({1, 40, 1000, 17, 5000});
+    decode.padding = 3;
+    LatentCase many;  // whose records are merged anyway
+    many.spans = rows_of_one(std::vector<int64_t>(140, 333));
+    LatentCase prompts;
+    prompts.spans = {{5, 5}, {257, 257}, {1, 40}, {512, 1203}, {2, 2}};
+    LatentCase mixed;
+    mixed.spans = {{1, 40}, {5, 5}, {33, 90}};
+    mixed.has_plan = false;
+    LatentCase chosen;
+    chosen.num_chosen = 100;
+    chosen.spans = rows_of_one({1, 40, 3000, 333});
+    LatentCase plain;
+    plain.type = at::kFloat;
+    plain.shape = {4, 32, 16, 16, 24};
+    plain.spans = {{1, 40}, {5, 5}, {33, 90}};
+    for (LatentCase* one : {&decode, &many, &prompts, &mixed, &chosen, &plain}) {
+      one->pair_rank = rank;
+      expect_exact(*one);
+    }
   }
 }
 
