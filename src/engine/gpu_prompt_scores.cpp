@@ -34,13 +34,13 @@ int64_t block_bytes(int64_t most_rows, int64_t num_adapters) {
 
 }  // namespace
 
-GpuPromptScores::GpuPromptScores(const kernels::Gpu& gpu, const model::Network& network,
-                                 int64_t most_rows, at::Device device)
+GpuPromptScores::GpuPromptScores(const kernels::Gpu& gpu, model::Network& network,
+                                 int64_t most_rows)
     : gpu_(gpu),
       vocab_size_(network.config().vocab_size),
       most_rows_(most_rows),
       num_adapters_(adapters_of_rows(network)),
-      device_(device) {}
+      device_(network.weights().flat().device()) {}
 
 std::vector<ScoredChunk> GpuPromptScores::plan(std::span<const Chunk> chunks, int turn) {
   std::vector<ScoredChunk> planned;

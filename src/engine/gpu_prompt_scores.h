@@ -43,8 +43,7 @@ struct ScoredChunk {
 class GpuPromptScores {
  public:
   /// `most_rows`: of a step.
-  GpuPromptScores(const kernels::Gpu& gpu, const model::Network& network, int64_t most_rows,
-                  at::Device device);
+  GpuPromptScores(const kernels::Gpu& gpu, model::Network& network, int64_t most_rows);
 
   /// Chunks whose rows begin at row 0 of the step's hidden states; sends what compute() needs on the
   /// current stream. Empty: none of them scores.

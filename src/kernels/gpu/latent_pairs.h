@@ -1,6 +1,6 @@
 #pragma once
 
-/// What an adapter of the expanding product adds to latent attention (kernels/gpu/latent.h), in single operations.
+/// Additions of an adapter of the expanding product to latent attention (kernels/gpu/latent.h), in single operations.
 /// Factors and sums are float32; an addition is rounded into what the product has left. Compiled into a GPU's side too.
 ///
 /// Dimensions: as in kernels/gpu/latent.h; C tokens of the cache.
