@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "core/error.h"
 #include "model/adapter_files.h"
 #include "model/golden_models_for_tests.h"
@@ -129,6 +131,35 @@ TEST_F(ServedAdaptersTest, ASlotKeepsItsAdapterWhereAnotherDoesNotFit) {
   EXPECT_THROW(adapters.put(0, tensors("qv_r8")), ConfigError);
   EXPECT_EQ(adapters.at(0), fits);
   EXPECT_EQ(tables.num_places, places);
+}
+
+/// Recorded steps find pairs of attention in tables, and read those of experts where they are.
+TEST(ServedExperts, ComeAndGoWithOtherRecordedSteps) {
+  const auto network =
+      model::load_network(golden_models::directory("qwen3_moe"), model::Precision::of("float32"));
+  const auto tensors = [&](const char* name) {
+    const std::string folder = std::string(SLIME_SOURCE_DIR) + "/tests/fixtures/lora/qwen3_moe/";
+    const model::AdapterFile file(folder + name, network->config());
+    auto made = std::make_shared<model::AdapterTensors>(network->config(), network->weights(),
+                                                        file.form(), comm::Mesh::single());
+    file.read_into(*made);
+    return made;
+  };
+  const TablesWithoutARank tables(/*rank=*/1000);
+  model::Adapters adapters(*network, /*num_slots=*/3, /*tables=*/&tables);
+  auto changes = [&, last = int64_t{0}]() mutable {
+    return adapters.num_changes() - std::exchange(last, adapters.num_changes());
+  };
+  for (const auto& [name, is_read] :
+       {std::pair{"attention", false}, std::pair{"experts_each", true}}) {
+    adapters.put(0, tensors(name));
+    adapters.put(1, tensors(name));
+    changes();
+    adapters.put(2, tensors(name));
+    EXPECT_EQ(changes() > 0, is_read) << name;
+    adapters.put(2, nullptr);
+    EXPECT_EQ(changes() > 0, is_read) << name;
+  }
 }
 
 }  // namespace

@@ -29,6 +29,27 @@ Tensor of_expert(const Tensor& factor, const LowRankPair& pair, int64_t expert) 
   return of_experts(factor, pair).select(0, expert);
 }
 
+/// Whatever the step has: visit(pair, of_rows_that_take_it) for each pair of each slot, where the device alone knows
+/// the slots of rows; the second one makes zeros of the others. `slot_T` undefined: all rows take the only share.
+template <typename Visit>
+void for_each_pair(const MatrixAdapters& adapters, const std::vector<AdapterRows::Share>& shares,
+                   const Tensor& slot_T, const Visit& visit) {
+  if (!slot_T.defined()) {
+    check(shares.size() == 1 && !shares.front().row_S.defined(), "rows of a GPU have one adapter");
+    if (shares.front().slot < 0) return;
+    for (const LowRankPair* pair : adapters.of_slot[static_cast<size_t>(shares.front().slot)])
+      visit(*pair, [](const Tensor& h_TR) { return h_TR; });
+    return;
+  }
+  for (size_t slot = 0; slot < adapters.of_slot.size(); ++slot) {
+    for (const LowRankPair* pair : adapters.of_slot[slot]) {
+      visit(*pair, [&](const Tensor& h_TR) {
+        return h_TR * (slot_T == static_cast<int64_t>(slot)).unsqueeze(1).to(h_TR.scalar_type());
+      });
+    }
+  }
+}
+
 // All experts at once, where the device alone knows which rows are whose.
 
 /// As times_a().
@@ -46,14 +67,14 @@ Tensor grouped_times_b_grad(const Tensor& dy_SO, const LowRankPair& pair,
 
 void add_device_pairs_(const Tensor& y_SO, const Tensor& x_SI, const MatrixAdapters& adapters,
                        const AdapterRows& rows, const GroupStarts& starts) {
-  check(rows.takes_one(), "rows of experts on a GPU have one adapter");
-  if (rows.shares.front().slot < 0) return;
-  for (const LowRankPair* pair : adapters.of_slot[static_cast<size_t>(rows.shares.front().slot)]) {
-    const Tensor addition_SO =
-        kernels_for(x_SI).grouped_linear(grouped_times_a(x_SI, *pair, starts) * pair->scale,
-                                         of_experts(pair->b.value, *pair), starts);
-    y_SO.narrow(1, pair->begin, pair->end - pair->begin).add_(addition_SO.to(y_SO.scalar_type()));
-  }
+  for_each_pair(
+      adapters, rows.shares, rows.slot_S,
+      [&](const LowRankPair& pair, const auto& of_rows_that_take_it) {
+        const Tensor h_SR = grouped_times_a(x_SI, pair, starts) * pair.scale;
+        const Tensor addition_SO = kernels_for(x_SI).grouped_linear(
+            of_rows_that_take_it(h_SR), of_experts(pair.b.value, pair), starts);
+        y_SO.narrow(1, pair.begin, pair.end - pair.begin).add_(addition_SO.to(y_SO.scalar_type()));
+      });
 }
 
 void add_device_pairs_input_grad_(const Tensor& dx_SI, const Tensor& dy_SO,
@@ -83,10 +104,24 @@ void add_device_pairs_grad_(const MatrixAdapters& adapters, const Tensor& dy_SO,
 
 }  // namespace
 
+Tensor AdapterTiles::slots() const {
+  const Tensor none = at::full({row_N.size(0) + 1}, -1, row_N.options().dtype(at::kLong));
+  const Tensor slot_of_rows = slot_N.unsqueeze(1).expand({-1, kRows}).reshape({-1}).to(at::kLong);
+  // Places without a row write behind the last one.
+  const Tensor row = row_N.to(at::kLong);
+  return none.scatter(0, row.masked_fill(row < 0, row.size(0)), slot_of_rows)
+      .narrow(0, 0, row.size(0));
+}
+
 AdapterRows AdapterRows::of(const Tensor& row_T) const {
   if (takes_one()) return *this;
   AdapterRows picked = *this;
   picked.shares.clear();
+  if (tiles.defined()) {
+    picked.tiles = {};
+    picked.slot_S = tiles.slots().index_select(0, row_T);
+    return picked;
+  }
   for (const Share& share : shares) {
     const Tensor is_of_share = at::isin(row_T, share.row_S);
     picked.shares.push_back({share.slot, is_of_share.nonzero().squeeze(1)});
@@ -238,6 +273,15 @@ void add_grouped_pairs_grad_(const MatrixAdapters& adapters, const Tensor& dy_SO
 
 void add_embedded_pairs_(const Tensor& y_TH, const Tensor& ids_T, const MatrixAdapters& adapters) {
   if (!adds(&adapters)) return;
+  if (adapters.rows->tiles.defined()) {
+    const Tensor slot_T = adapters.rows->tiles.slots().narrow(0, 0, ids_T.size(0));
+    return for_each_pair(
+        adapters, {}, slot_T, [&](const LowRankPair& pair, const auto& of_rows_that_take_it) {
+          const Tensor h_TR = pair.a.value.index_select(1, ids_T).t().contiguous();
+          y_TH.add_(times_b(kernels_for(h_TR), of_rows_that_take_it(h_TR), pair.b.value, pair.scale)
+                        .to(y_TH.scalar_type()));
+        });
+  }
   for (const AdapterRows::Share& share : adapters.rows->shares) {
     if (share.slot < 0) continue;
     for (const LowRankPair* each : adapters.of_slot[static_cast<size_t>(share.slot)]) {

@@ -41,6 +41,8 @@ struct AdapterTiles {
   Tensor row_N;   // [16 N], -1: no row
 
   bool defined() const { return slot_N.defined(); }
+  /// int64 [16 N]: of each row its slot, -1 also behind the last one.
+  Tensor slots() const;
 };
 
 /// Which adapter the rows of a pass take: of a network, whose forward passes set it.
@@ -53,12 +55,14 @@ struct AdapterRows {
   bool is_on = true;  // false: the matrices alone
   std::vector<Share> shares{Share{}};
   AdapterTiles tiles;  // in the place of shares
+  Tensor slot_S;  // int64 on the device, likewise: of rows that were picked from those of tiles
   double dropout = 0;  // of x before A, in passes with a number
   uint64_t seed = 0;
   uint64_t pass = 0;
 
   bool takes_one() const {
-    return !tiles.defined() && shares.size() == 1 && !shares.front().row_S.defined();
+    return !tiles.defined() && !slot_S.defined() && shares.size() == 1 &&
+           !shares.front().row_S.defined();
   }
   /// The same of rows that were picked from those of the pass.
   AdapterRows of(const Tensor& row_T) const;

@@ -121,6 +121,55 @@ TEST(AdaptedProducts, DropTheSameNumbersInBothPasses) {
               (at::matmul(x, fused.merged(0).t()) * weights).sum().item<double>(), 1e-12);
 }
 
+/// Rows 0 and 3 of slot 0, row 1 of none, row 2 of slot 1.
+AdapterTiles tiles() {
+  const Tensor row_N = at::full({4 * AdapterTiles::kRows}, -1, at::kInt);
+  const auto put = [&](int64_t tile, int64_t place, int64_t row) {
+    row_N[tile * AdapterTiles::kRows + place].fill_(row);
+  };
+  put(0, 0, 1);
+  put(1, 0, 0);
+  put(1, 1, 3);
+  put(2, 5, 2);
+  return {at::tensor({-1, 0, 1, -1}, at::kInt), row_N};
+}
+
+TEST(AdapterTiles, SayTheSlotOfEachRow) {
+  EXPECT_TRUE(tiles().slots().narrow(0, 0, 4).equal(at::tensor({0, -1, 1, 0}, at::kLong)));
+  EXPECT_TRUE(tiles().slots().narrow(0, 4, 60).eq(-1).all().item<bool>());
+  AdapterRows rows;
+  rows.tiles = tiles();
+  const AdapterRows picked = rows.of(at::tensor({2, 2, 1, 3}, at::kLong));
+  EXPECT_TRUE(picked.slot_S.equal(at::tensor({1, 1, -1, 0}, at::kLong)));
+  EXPECT_FALSE(picked.takes_one());
+}
+
+TEST(AdapterTiles, GiveAnEmbeddingWhatSharesGive) {
+  constexpr int64_t kWords = 9;
+  AdapterRows rows;
+  LowRankPair one, other;
+  for (LowRankPair* pair : {&one, &other}) {
+    pair->end = kOutputs;
+    pair->a.value = random({kRank, kWords});
+    pair->b.value = random({kOutputs, kRank});
+    pair->scale = 0.7;
+  }
+  MatrixAdapters adapters{.of_slot = {{&one}, {&other}}, .rows = &rows};
+  const Tensor ids = at::tensor({4, 4, 4, 7}, at::kLong);
+  const auto added = [&] {
+    const Tensor y = at::zeros({4, kOutputs}, at::kDouble);
+    add_embedded_pairs_(y, ids, adapters);
+    return y;
+  };
+  rows.shares = {{0, at::tensor({0, 3}, at::kLong)}, {1, at::tensor({2}, at::kLong)}};
+  const Tensor expected = added();
+  EXPECT_GT(expected.abs().max().item<double>(), 0.1);
+  rows.shares.clear();
+  rows.tiles = tiles();
+  EXPECT_TRUE(at::allclose(added(), expected));
+  EXPECT_EQ(added()[1].abs().max().item<double>(), 0);
+}
+
 TEST(AdaptedProducts, AreNoneOfADevice) {
   const at::NoGradGuard no_grad;
   Fused fused;

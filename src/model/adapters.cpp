@@ -22,6 +22,12 @@ const kernels::AdapterTables* tables_of(Network& network, int64_t num_slots) {
       &kernels::kernels_for(network.weights().flat()));
 }
 
+/// Whether kernels find these pairs of one slot in the device's tables: not those of experts and embeddings.
+bool are_in_tables(const Weights::Parameter& parameter,
+                   const std::vector<const kernels::LowRankPair*>& pairs) {
+  return pairs.empty() || (parameter.vector == nullptr && pairs.front()->experts == 0);
+}
+
 }  // namespace
 
 Adapters::Adapters(Network& network, int64_t num_slots)
@@ -48,8 +54,10 @@ void Adapters::check_fits(const AdapterTensors& tensors) const {
   if (is_on_gpu && slots_.size() > 1) check_rows_choose_on_gpu(tensors.form());
   if (tables_ == nullptr) return;
   std::map<size_t, std::vector<const kernels::LowRankPair*>> of_parameter;
-  for (const AdapterTensors::Pair& pair : tensors.pairs_)
-    of_parameter[pair.parameter].push_back(&pair.pair);
+  for (const AdapterTensors::Pair& pair : tensors.pairs_) {
+    if (are_in_tables(network_.weights().parameters()[pair.parameter], {&pair.pair}))
+      of_parameter[pair.parameter].push_back(&pair.pair);
+  }
   for (const auto& [parameter, pairs] : of_parameter) tables_->check_pairs(pairs);
 }
 
@@ -58,7 +66,12 @@ void Adapters::put(int64_t slot, std::shared_ptr<AdapterTensors> tensors) {
   if (tensors) check_fits(*tensors);
   set_on(true);
   slots_[place] = std::move(tensors);
-  for (auto& of_matrix : of_parameter_) of_matrix->of_slot[place].clear();
+  std::vector<bool> has_left;  // pairs that recorded passes read themselves
+  for (size_t i = 0; i < of_parameter_.size(); ++i) {
+    auto& pairs = of_parameter_[i]->of_slot[place];
+    has_left.push_back(!are_in_tables(network_.weights().parameters()[i], pairs));
+    pairs.clear();
+  }
   if (slots_[place]) {
     for (AdapterTensors::Pair& pair : slots_[place]->pairs_)
       of_parameter_[pair.parameter]->of_slot[place].push_back(&pair.pair);
@@ -72,7 +85,11 @@ void Adapters::put(int64_t slot, std::shared_ptr<AdapterTensors> tensors) {
                                                   ? parameter.matrix->matrix.adapters
                                                   : parameter.vector->adapters;
     if (std::exchange(pointer, adapters) != adapters) ++num_changes_;
-    if (tables_ != nullptr && tables_->place_pairs(*of_parameter_[i])) ++num_changes_;
+    if (tables_ == nullptr) continue;
+    const auto are_placed = [&](const auto& pairs) { return are_in_tables(parameter, pairs); };
+    const bool are_all = std::ranges::all_of(of_parameter_[i]->of_slot, are_placed);
+    const bool is_read = has_left[i] || !are_placed(of_parameter_[i]->of_slot[place]);
+    if (is_read || (are_all && tables_->place_pairs(*of_parameter_[i]))) ++num_changes_;
   }
   point_saved();
 }
@@ -120,9 +137,7 @@ void Adapters::take(const Tensor& slot_R) {
 void check_rows_choose_on_gpu(const AdapterForm& form) {
   std::vector<std::string> without;
   for (const AdapterForm::Pair& pair : form.pairs) {
-    if (pair.module.find(".experts") != std::string::npos || pair.module.ends_with(".kv_b_proj") ||
-        pair.module.ends_with("embed_tokens"))
-      without.push_back(pair.module);
+    if (pair.module.ends_with(".kv_b_proj")) without.push_back(pair.module);
   }
   if (without.empty()) return;
   throw ConfigError(

@@ -79,8 +79,8 @@ class Adapters {
   std::vector<std::shared_ptr<AdapterTensors>> slots_;
 };
 
-/// Throws ConfigError with the modules of the form that rows of one batch cannot choose among on a GPU: of experts, of
-/// latent attention's expansion, of the embedding.
+/// Throws ConfigError with the modules of the form that rows of one batch cannot choose among on a GPU: of latent
+/// attention's expansion, whose prompts are expanded together.
 void check_rows_choose_on_gpu(const AdapterForm& form);
 
 /// Passes without adapters while it lives.

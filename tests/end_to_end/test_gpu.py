@@ -309,6 +309,30 @@ def test_two_gpus_train_on_the_same_rollouts_as_one_does(wide, rollouts_of_one_g
 
 
 @two_gpus
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_two_gpus_train_adapters_on_the_same_rollouts_as_one_does(wide, rollouts_of_one_gpu, name):
+    pattern, _ = rollouts_of_one_gpu
+    losses = {}
+    for run, layout in (("one", []), (name, ["--actor-num-gpus-per-node", "2", *LAYOUTS[name]])):
+        run_dir = wide / f"adapters_{name}_{run}"
+        finished(train_command(wide, run_dir, rollouts=3, extra=["--device", "cuda", *LORA, *layout, "--load-debug-rollout-data", pattern]))
+        losses[run] = {number: metric(run_dir, number) for number in ("train/loss", "train/grad_norm")}
+    for number, expected in losses["one"].items():
+        close(losses[name][number], expected, 1e-3)
+
+
+@two_gpus
+@pytest.mark.parametrize("name", ["dp", "tp"])
+def test_two_gpus_train_the_adapter_with_which_the_generator_on_the_first_draws(wide, name):
+    run_dir = wide / f"adapters_draw_{name}"
+    extra = ["--device", "cuda", "--lora-rank", "8", "--lr", "5e-2", "--actor-num-gpus-per-node", "2", *LAYOUTS[name]]
+    finished(train_command(wide, run_dir, rollouts=3, extra=extra))
+    differences = metric(run_dir, "train/train_rollout_logprob_abs_diff")
+    assert len(differences) == 3
+    assert all(0 <= difference < 2e-3 for difference in differences)
+
+
+@two_gpus
 @pytest.mark.parametrize("name", ["dp", "tp"])
 def test_two_gpus_train_what_the_generator_on_the_first_draws(wide, name):
     run_dir = wide / f"two_gpus_draw_{name}"

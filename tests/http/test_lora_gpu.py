@@ -44,17 +44,17 @@ def test_each_adapter_has_the_log_probs_of_peft(server):
         assert near(scored(server, golden, name), golden["logprobs"]), (name, scored(server, golden, name), golden["logprobs"])
 
 
-@pytest.mark.parametrize("path", ["qwen3_moe/head", "llama/tied_head"])
-def test_an_adapter_of_the_output_layer_has_the_log_probs_of_peft(path):
+@pytest.mark.parametrize("path", ["qwen3_moe/head", "llama/tied_head", "llama/tied_embedding", "qwen3_moe/experts_each", "qwen3_moe/experts_fused"])
+def test_adapters_of_other_modules_have_the_log_probs_of_peft(path):
     """Of prompts, whose rows are scored in blocks, and of what is drawn beside rows of the model alone."""
     model, adapter = ROOT / "tests/fixtures/models" / path.split("/")[0], ROOT / "tests/fixtures/lora" / path
     flags = ["--skip-tokenizer-init", "--device", "cuda", "--dtype", "float16", "--max-total-tokens", "8192"]
-    with Server(str(model), *flags, "--served-model-name", "base", "--lora-paths", f"head={adapter}") as running:
+    with Server(str(model), *flags, "--served-model-name", "base", "--lora-paths", f"own={adapter}") as running:
         golden, plain = greedy_of(adapter), greedy_of(model)
-        assert near(scored(running, golden, "head"), golden["logprobs"])
+        assert near(scored(running, golden, "own"), golden["logprobs"])
         assert not near(scored(running, golden, None), golden["logprobs"])
         params = {"max_new_tokens": 6, "temperature": 0, "ignore_eos": True}
-        rows, names = [golden, plain] * 4, ["head", None] * 4
+        rows, names = [golden, plain] * 4, ["own", None] * 4
         body = {"input_ids": [row["prompt"] for row in rows], "lora_path": names, "sampling_params": params, "return_logprob": True}
         for _ in range(3):  # as it is, recorded, replayed
             status, answers = running.post("/generate", body)

@@ -199,6 +199,31 @@ TEST(CudaAdapters, PairsOfExpertsEqualTheirTwin) {
   }
 }
 
+/// Each visit's row takes what its row of the pass does.
+TEST(CudaAdapters, RowsOfExpertsTakeAdaptersOfTheirOwn) {
+  SLIME_NEEDS_GPU();
+  open_gpu();
+  const GroupStarts on_gpu(to_gpu(at::tensor(AdaptedExperts::kStarts, at::kInt)));
+  at::manual_seed(5);
+  AdaptedExperts adapted(8, at::kBFloat16);
+  adapted.adapters.of_slot = {{&adapted.all}, {&adapted.some}};
+  const auto to_device = [](const Tensor& t) { return to_gpu(t); };
+  adapted.become(to_device, to_device);
+  const Tensor before = adapted.y_SO.clone();
+  const auto with = [&](const AdapterRows& rows) {
+    const Tensor y_SO = before.clone();
+    add_grouped_pairs_(y_SO, adapted.x_SI, adapted.adapters, rows, on_gpu);
+    return y_SO;
+  };
+  AdapterRows first, second, mixed;
+  second.shares = {{1, {}}};
+  const Tensor slot_S = at::arange(AdaptedExperts::kRows, at::kLong).remainder(3) - 1;
+  mixed.slot_S = to_gpu(slot_S);
+  const Tensor alone[3] = {before, with(first), with(second)}, together = with(mixed);
+  for (int64_t row = 0; row < AdaptedExperts::kRows; ++row)
+    EXPECT_TRUE(together[row].equal(alone[row % 3][row])) << row;
+}
+
 /// Rows take slot 0, slot 1 or none, by turns.
 AdapterTiles tiles_by_turns(int64_t num_rows) {
   std::vector<int32_t> slots, rows;
