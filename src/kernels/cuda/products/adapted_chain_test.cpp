@@ -17,13 +17,14 @@
 namespace slime::kernels {
 namespace {
 
-struct Shape {
+struct AdaptedShape {
   const char* name = "";
   int64_t attended = 0, hidden = 0, width = 0, heads = 0;
 };
 
-constexpr Shape kSmall{"Small", 64, 128, 256, 192}, kUneven{"Uneven", 192, 640, 1088, 1096},
-    kLarge4b{"Large4b", 4096, 2560, 9728, 6144};
+constexpr AdaptedShape kSmallAdapted{"Small", 64, 128, 256, 192},
+    kUnevenAdapted{"Uneven", 192, 640, 1088, 1096},
+    kLargeAdapted4b{"Large4b", 4096, 2560, 9728, 6144};
 
 /// Pairs of one adapter beside one matrix: outputs [begin, end) in shares of the matrix, and a rank.
 struct PairForm {
@@ -89,7 +90,7 @@ struct AdaptedChain {
   AdaptedMatrix output, gate_up, down, qkv;
   BlockChain chain;
 
-  AdaptedChain(const Shape& shape, int64_t num_rows)
+  AdaptedChain(const AdaptedShape& shape, int64_t num_rows)
       : output(shape.hidden, shape.attended, {{{0, 1, 32}}, {{0, 1, 8}}}, rows),
         gate_up(2 * shape.width, shape.hidden, {{{0, 0.5, 32}, {0.5, 1, 16}}, {{0.5, 1, 64}}},
                 rows),
@@ -147,7 +148,7 @@ constexpr auto kRowCounts = std::to_array<int64_t>({1, 2, 3, 8, 17, 32, 64, 65, 
 /// Of the chain's tests: activations are rounded to 8 bits four times on the way.
 constexpr double kBound = 0.012;
 
-class CudaAdaptedChain : public ::testing::TestWithParam<Shape> {};
+class CudaAdaptedChain : public ::testing::TestWithParam<AdaptedShape> {};
 
 TEST_P(CudaAdaptedChain, EqualsItsPartsWithMergedMatrices) {
   SLIME_NEEDS_GPU();
@@ -223,7 +224,8 @@ TEST_P(CudaAdaptedChain, OfRowsWithSeveralEqualsEachOnesOwn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaAdaptedChain, ::testing::Values(kSmall, kUneven, kLarge4b),
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaAdaptedChain,
+                         ::testing::Values(kSmallAdapted, kUnevenAdapted, kLargeAdapted4b),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
