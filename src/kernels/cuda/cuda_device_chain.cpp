@@ -203,9 +203,14 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
                           hidden, static_cast<float>(chain.eps), stream);
     return normed_TH;
   };
+  // As adapted_linear(), which is the program's and not in this library.
+  const auto whole = [&](const Tensor& x_TI, const Matrix& weight_HI, const Tensor& bias_H) {
+    return adds(weight_HI.adapters) ? linear_with_pairs(x_TI, weight_HI, bias_H)
+                                    : linear(x_TI, weight_HI.without_adapters(), bias_H);
+  };
   const auto add_whole = [&](const Tensor& x_TI, const Matrix& weight_HI, const Tensor& bias_H,
                              const Tensor& norm_H) {
-    const Tensor update_TH = adapted_linear(x_TI, weight_HI, bias_H);
+    const Tensor update_TH = whole(x_TI, weight_HI, bias_H);
     if (chain.ranks != nullptr && is_fused)
       return chain.ranks->add_norm_(chain.residual_TH, update_TH, {}, norm_H, chain.eps);
     if (chain.ranks != nullptr) chain.ranks->sum_(update_TH);
@@ -222,7 +227,7 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   gate_up.call.y = gated_TF.data_ptr();
   multiply(gate_up);
   if (!chain.next_norm_H.defined()) {
-    const Tensor update_TH = adapted_linear(gated_TF, chain.down_HF, chain.down_bias_H);
+    const Tensor update_TH = whole(gated_TF, chain.down_HF, chain.down_bias_H);
     if (chain.ranks != nullptr) chain.ranks->sum_(update_TH);
     return update_TH;
   }
