@@ -11,11 +11,6 @@
 namespace slime::kernels::cuda {
 namespace {
 
-bool has_number(const Tensor& tensor) {
-  const auto type = tensor.scalar_type();
-  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
-}
-
 /// Ours take rows of whole 16-byte packs, activations and weights in one precision.
 bool is_ours(const Tensor& x, const Tensor& weight) {
   return has_number(x) && x.scalar_type() == weight.scalar_type() && x.is_contiguous() &&
@@ -43,6 +38,11 @@ bool is_aligned(const Tensor& tensor) {
 bool is_plain(const Tensor& tensor) {
   return !tensor.defined() ||
          (tensor.scalar_type() == at::kBFloat16 && tensor.is_contiguous() && is_aligned(tensor));
+}
+
+bool has_number(const Tensor& tensor) {
+  const auto type = tensor.scalar_type();
+  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
 }
 
 Number number_of(const Tensor& tensor) {

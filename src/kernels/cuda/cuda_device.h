@@ -34,7 +34,9 @@ bool is_aligned(const Tensor& tensor);
 /// A bfloat16 matrix or vector that kernels read as it lies, or none.
 bool is_plain(const Tensor& tensor);
 inline bool is_plain(const Matrix& matrix) { return matrix.is_plain() && is_plain(matrix.values); }
-/// Throws BugError for precisions that kernels are not compiled for.
+/// Whether its precision is one that kernels are compiled for.
+bool has_number(const Tensor& tensor);
+/// Throws BugError for others.
 Number number_of(const Tensor& tensor);
 /// Norms of queries and keys in float32 where rows are not: those that multiply with one plus a weight.
 bool are_float_norms(const Tensor& rows, const Tensor& q_norm_D);

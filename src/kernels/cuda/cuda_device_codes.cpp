@@ -125,7 +125,7 @@ class CodeChain {
   at::TensorOptions options_;
 };
 
-bool is_narrow(const BlockChain& chain) {
+bool is_narrow_code_chain(const BlockChain& chain) {
   const int64_t rows = chain.residual_TH.size(0);
   const auto has = [&](const Matrix& weight_OI) {
     return fp8::has_narrow_product(rows, weight_OI.inputs());
@@ -135,7 +135,7 @@ bool is_narrow(const BlockChain& chain) {
 }
 
 /// Of one or two rows: norms and codes are made by the products behind them.
-Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
+Tensor narrow_code_chain(const BlockChain& chain, cudaStream_t stream) {
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
   const auto options = chain.residual_TH.options();
   // The product as partial sums, which the next one's prologue adds to the residual stream.
@@ -218,7 +218,8 @@ bool CudaDevice::has_code_chain(const BlockChain& chain) const {
 
 Tensor CudaDevice::code_chain(const BlockChain& chain) const {
   const cudaStream_t stream = stream_of(chain.residual_TH);
-  return is_narrow(chain) ? narrow_chain(chain, stream) : CodeChain(chain, stream).run();
+  return is_narrow_code_chain(chain) ? narrow_code_chain(chain, stream)
+                                     : CodeChain(chain, stream).run();
 }
 
 }  // namespace slime::kernels::cuda

@@ -5,14 +5,6 @@
 #include "kernels/gpu/delta_limits.h"
 
 namespace slime::kernels::cuda {
-namespace {
-
-bool has_number(const Tensor& tensor) {
-  const auto type = tensor.scalar_type();
-  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
-}
-
-}  // namespace
 
 std::optional<DeltaRates> CudaDevice::delta_rates(const Tensor& a_TN, const Tensor& b_TN,
                                                   const Tensor& a_log_N,

@@ -25,11 +25,6 @@ void add_partial(const Tensor& partial, const Tensor& grad) {
                   grad.data_ptr<float>(), stream_of(grad));
 }
 
-bool has_number(const Tensor& tensor) {
-  const auto type = tensor.scalar_type();
-  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
-}
-
 bool has_packs(const Tensor& x) {
   return has_number(x) && x.is_contiguous() && x.size(-1) * x.element_size() % 16 == 0;
 }
