@@ -8,7 +8,6 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/decode_records.h"
 #include "kernels/cuda/peer_memory.h"
-#include "kernels/cuda/peers/cuda_peer_collectives.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/sampling/sample.h"
 #include "kernels/cuda/shared_memory.h"
@@ -64,17 +63,6 @@ std::unique_ptr<PeerMemory> CudaGpu::open_peer_memory(const std::string& handle)
   return std::make_unique<IpcPeerMemory>(index_, handle);
 }
 
-std::unique_ptr<PeerCollectives> CudaGpu::make_peers(const PeerCollectivesConfig& config) {
-  Tensor memory;
-  make_exportable([&] {
-    memory =
-        at::zeros({CudaPeerCollectives::memory_bytes(config.size)},
-                  at::TensorOptions(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index_)))
-                      .dtype(at::kByte));
-  });
-  return std::make_unique<CudaPeerCollectives>(index_, config, std::move(memory));
-}
-
 void CudaGpu::lock_pages(const Tensor& host) const {
   check(host.is_cpu() && host.is_contiguous(), "pages are locked under a tensor on the host");
   check_cuda(cudaHostRegister(host.data_ptr(), host.nbytes(), cudaHostRegisterDefault),
@@ -123,7 +111,7 @@ bool CudaGpu::has_decode_attention(const RotaryShape& heads, at::ScalarType type
 }
 
 bool CudaGpu::has_packed_attention(const RotaryShape& heads, at::ScalarType type) const {
-  return compute_capability_major() >= 9 && PackedAttention::supports(type, heads);
+  return PackedAttention::supports(type, heads) && compute_capability_major() >= 9;
 }
 
 /// Plans of engines are coarse: prompts come in all lengths.

@@ -35,7 +35,9 @@ class CudaGpu final : public Gpu, public PeerDevice {
   std::string export_memory(const Tensor& tensor) override;
   std::unique_ptr<PeerMemory> open_peer_memory(const std::string& handle) override;
   std::unique_ptr<SharedGpuMemory> share_memory(int64_t bytes) override;
+  // cuda_gpu_peers.cpp
   std::unique_ptr<PeerCollectives> make_peers(const PeerCollectivesConfig& config) override;
+  // cuda_gpu.cpp
   void lock_pages(const Tensor& host) const override;
   void unlock_pages(const Tensor& host) const override;
   GpuMemoryUse memory_use() const override;

@@ -18,7 +18,8 @@ bool has_packed_rows(const Tensor& tensor) {
 
 bool is_fast(const LatentCall& call) {
   const LatentShape& shape = call.shape;
-  return has_latent_kernels(static_cast<int>(shape.rank), static_cast<int>(shape.rotary_dim),
+  return has_latent_attend() &&
+         has_latent_kernels(static_cast<int>(shape.rank), static_cast<int>(shape.rotary_dim),
                             static_cast<int>(shape.plain_dim), static_cast<int>(shape.value_dim)) &&
          has_packed_rows(call.query_TE) && has_packed_rows(call.latent_TL) &&
          has_packed_rows(call.rotary_key_TR) && call.expand.scalar_type() == at::kBFloat16 &&
@@ -165,7 +166,7 @@ void CudaGpu::expanded_prompts(const LatentCall& call, const Tensor& q_TNE,
 }
 
 bool CudaGpu::has_latent_units(int64_t row_size, at::ScalarType type) const {
-  return compute_capability_major() == 9 && type == at::kBFloat16 && row_size == kLatentRow;
+  return has_latent_attend() && type == at::kBFloat16 && row_size == kLatentRow;
 }
 
 Tensor CudaGpu::latent_attention(const LatentCall& call) const {

@@ -78,6 +78,8 @@ struct LatentAttend {
 /// A warp for each row and head; R + L up to 768. Slow.
 void attend_latent_plain(const LatentAttend& call, Stream stream);
 
+/// Whether the three that come next are there for this GPU: they have the sizes of the fast kernels.
+bool has_latent_attend();
 /// Each row by itself, over all keys that it sees.
 void attend_latent_rows(const LatentAttend& call, Stream stream);
 

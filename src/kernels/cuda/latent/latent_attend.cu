@@ -360,6 +360,8 @@ void check_latent(const LatentAttend& call) {
 
 }  // namespace
 
+bool has_latent_attend() { return compute_capability_major() == 9; }
+
 void attend_latent_rows(const LatentAttend& call, cudaStream_t stream) {
   check_latent(call);
   const int64_t units = call.unit_sequence_U == nullptr ? call.num_rows : call.num_units;
