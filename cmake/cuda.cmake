@@ -11,6 +11,12 @@ if(SLIME_CUDA AND NOT EXISTS ${slime_nvcc})
   message(FATAL_ERROR "SLIME_CUDA=ON, but there is no ${slime_nvcc}. `SLIME_CUDA=1 ./dev setup` fetches it.")
 endif()
 
+# Sources of the program that libraries behind kernels::Gpu have too: the program offers them none of its functions.
+set(slime_neutral_gpu_sources
+    adapter_pairs.cpp cpu/reference.cpp device.cpp gpu/attention_levels.cpp gpu/latent_pairs.cpp gpu/sparse.cpp gpu/windowed_rows.cpp
+    matrix.cpp matrix_formats.cpp)
+list(TRANSFORM slime_neutral_gpu_sources PREPEND ${CMAKE_SOURCE_DIR}/src/kernels/)
+
 function(slime_cuda_library)
   set(includes -I${CMAKE_SOURCE_DIR}/src)
   foreach(folder cccl/libcudacxx/include cccl/cub cccl/thrust include)
@@ -42,13 +48,7 @@ function(slime_cuda_library)
   # The host side: ATen meets CUDA here. ReferenceDevice is what CudaDevice falls back to.
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp)
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
-  add_library(slime_cuda SHARED ${sources} ${CMAKE_SOURCE_DIR}/src/kernels/cpu/reference.cpp
-              ${CMAKE_SOURCE_DIR}/src/kernels/gpu/attention_levels.cpp ${CMAKE_SOURCE_DIR}/src/kernels/gpu/windowed_rows.cpp
-              ${CMAKE_SOURCE_DIR}/src/kernels/gpu/sparse.cpp ${CMAKE_SOURCE_DIR}/src/kernels/gpu/latent_pairs.cpp
-              ${CMAKE_SOURCE_DIR}/src/kernels/adapter_pairs.cpp ${CMAKE_SOURCE_DIR}/src/kernels/device.cpp
-              ${CMAKE_SOURCE_DIR}/src/kernels/matrix.cpp
-              ${CMAKE_SOURCE_DIR}/src/kernels/matrix_formats.cpp
-              ${slime_interface_source} ${objects})
+  add_library(slime_cuda SHARED ${sources} ${slime_neutral_gpu_sources} ${slime_interface_source} ${objects})
   target_precompile_headers(slime_cuda REUSE_FROM slime_pch_aten)
   target_compile_options(slime_cuda PRIVATE -fvisibility=hidden)
   target_compile_definitions(slime_cuda PRIVATE SLIME_CUDA_ARCHITECTURES="${SLIME_CUDA_ARCHITECTURES}")

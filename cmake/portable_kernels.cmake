@@ -1,12 +1,16 @@
 # Kernels that are one source for every vendor's GPUs (src/kernels/cuda/vendor/vendor.cuh), relative to src/kernels/cuda.
 # The others need what only Hopper has:
-#   products/{wide,batch,gated,narrow}_product, experts/{expert,grouped}_product, fp8/fp8_{few,many,narrow}
+#   products/{wide_product,batch_product,gated_product}, experts/{expert_product,grouped_product}, fp8/{fp8_few,fp8_many}
 #                               warpgroup matrix instructions (wgmma), tensor copies (TMA), mbarriers
+#   products/narrow_product, fp8/fp8_narrow
+#                               tensor copies, mbarriers; what adapters add to products (products/low_rank_addition.cuh,
+#                               products/wide_product_addition.cuh) is in the pipelines of these and of the wide ones
 #   latent/latent_attend        bulk copies that arrive at mbarriers, named barriers
-#   experts/norm_route, sparse/choose_tokens
+#   experts/norm_route, sparse/choose_tokens, products/low_rank_hidden
 #                               clusters of thread blocks, which read each other's shared memory
 #   peers/peer_kernels          loads and stores at system scope by PTX, multimem
 #   attention/attend_tiles_*    FlashInfer's tiles (cp.async and mma of its own)
+# HIP's answers for them are in src/kernels/hip/absent_kernels.cpp.
 set(slime_portable_kernels
     attention/apply_sinks attention/attend_decode attention/attend_plain attention/gather_pages attention/merge_records
     attention/norm_rotate delta/delta_gates delta/paged_delta experts/visits fp8/fp8_quantise latent/latent_plain

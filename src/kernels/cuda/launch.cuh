@@ -77,6 +77,8 @@ __device__ inline float block_sum(float x, float* scratch) {
 /// Precisions that kernels are compiled for.
 enum class Number { kFloat32, kBFloat16, kFloat16 };
 
+#if SLIME_DEVICE_CODE
+
 /// Calls `body` with a value of the type.
 template <typename Body>
 void with_type(Number number, const Body& body) {
@@ -89,5 +91,7 @@ void with_type(Number number, const Body& body) {
       return body(Float16{});
   }
 }
+
+#endif
 
 }  // namespace slime::kernels::cuda

@@ -105,12 +105,9 @@ Gpu* load_hip() {
                "The ROCm side of LibTorch 2.11.0 comes with a torch for ROCm 7; put its torch/lib "
                "folder into LD_LIBRARY_PATH (docs/rocm.md)");
   const std::string library = own_library(kHipLibrary);
-  load_library(library, "`./dev hip` makes its kernels (docs/rocm.md)");
+  load_library(library, "`./dev hip` makes it (docs/rocm.md)");
   fmt::print(stderr, "{}\n", kRocmLabel);
-  Gpu* gpu =
-      open_by(library, fmt::format("{} has kernels alone; what opens a GPU is built with the "
-                                   "ROCm side of LibTorch (docs/rocm.md)",
-                                   library));
+  Gpu* gpu = open_by(library, interface_problem(library, "of an older program"));
   the_abilities = tried_abilities(*gpu);
   for (const std::string& sentence : the_abilities.lost)
     fmt::print(stderr, "slime: {}\n", sentence);

@@ -27,6 +27,8 @@
 #define cudaStreamNonBlocking hipStreamNonBlocking
 #define cudaSuccess hipSuccess
 
+#define check_cuda check_hip
+
 // Runtime: functions.
 #define cudaDriverGetVersion hipDriverGetVersion
 #define cudaEventCreate hipEventCreate

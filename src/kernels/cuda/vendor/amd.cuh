@@ -1,6 +1,7 @@
 #pragma once
 
-/// AMD's words for the names of vendor.cuh, for gfx942 and gfx950: waves of 64 lanes. clang compiles them as HIP.
+/// AMD's words for the names of vendor.cuh, for gfx942 and gfx950: waves of 64 lanes. clang compiles them as HIP; other
+/// compilers, of host sources, see launches alone.
 
 #include <hip/hip_runtime.h>
 
@@ -8,6 +9,8 @@
 #include <cstdint>
 
 #include "kernels/cuda/vendor/amd_launch.cuh"
+
+#ifdef __HIP__
 
 #define SLIME_ANYWHERE __host__ __device__
 #include "kernels/cuda/vendor/fp8_codes.h"
@@ -76,3 +79,5 @@ __device__ inline float fast_divide(float a, float b) { return a * reciprocal_fl
 }  // namespace slime::kernels::cuda
 
 #include "kernels/cuda/vendor/half_waves.cuh"
+
+#endif

@@ -23,6 +23,9 @@ inline int device_attribute(hipDeviceAttribute_t attribute) {
   return value;
 }
 
+/// None of NVIDIA's: what asks for one takes the way without such kernels.
+inline int compute_capability_major() { return 0; }
+
 /// Of the device that was current at the first call: a process uses one.
 inline int num_processors() {
   static const int count = device_attribute(hipDeviceAttributeMultiprocessorCount);
@@ -48,6 +51,7 @@ void allow_shared_memory(int bytes) {
 /// There is no carve-out.
 enum SharedShare : unsigned { kDriverChooses = ~0U };
 
+#ifdef __HIP__
 template <typename... Parameters, typename... Arguments>
 void launch(SharedShare, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
             Stream stream, Arguments... arguments) {
@@ -61,6 +65,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
             Stream stream, Arguments... arguments) {
   launch(kDriverChooses, kernel, grid, block, shared_bytes, stream, arguments...);
 }
+#endif
 
 /// Whether there is machine code for the current device.
 template <typename... Parameters>

@@ -30,7 +30,7 @@
 
 #if defined(SLIME_KERNELS_ON_CPU)
 #include "kernels/cuda/vendor/cpu.cuh"
-#elif defined(__HIP__)
+#elif defined(__HIP_PLATFORM_AMD__) || defined(__HIP__)
 #include "kernels/cuda/vendor/amd.cuh"
 #else
 #include "kernels/cuda/vendor/nvidia.cuh"
