@@ -154,4 +154,12 @@ void add_adapters(Network& network, const AdapterForm& form, const comm::Mesh& m
   network.set_adapters(std::move(adapters));
 }
 
+std::unique_ptr<Network> with_another_adapter(Network& network, Precision precision,
+                                              const comm::Mesh& mesh) {
+  precision.shared = &network.weights();
+  std::unique_ptr<Network> other = make_blank_network(network.config(), precision, mesh);
+  add_adapters(*other, network.adapters()->at(0)->form(), mesh);
+  return other;
+}
+
 }  // namespace slime::model

@@ -103,4 +103,9 @@ class AdaptersOff final {
 void add_adapters(Network& network, const AdapterForm& form,
                   const comm::Mesh& mesh = comm::Mesh::single());
 
+/// Over the numbers of `network`, which outlives it, in whose `precision`: with an adapter of its own, of the same
+/// form, zero.
+std::unique_ptr<Network> with_another_adapter(Network& network, Precision precision,
+                                              const comm::Mesh& mesh = comm::Mesh::single());
+
 }  // namespace slime::model

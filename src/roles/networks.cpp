@@ -57,20 +57,6 @@ void check_weight_lists(const config::RunConfig& config, const model::ModelConfi
   frozen_names(config, network->weights(), comm::Mesh::single());
 }
 
-namespace {
-
-/// Over the numbers of `trained`, with an adapter of its own.
-std::unique_ptr<model::Network> with_another_adapter(model::Network& trained,
-                                                     model::Precision precision,
-                                                     const comm::Mesh& mesh) {
-  precision.shared = &trained.weights();
-  auto network = model::make_blank_network(trained.config(), precision, mesh);
-  model::add_adapters(*network, trained.adapters()->at(0)->form(), mesh);
-  return network;
-}
-
-}  // namespace
-
 train::OtherNetworks load_other_networks(const config::RunConfig& config, model::Network& trained,
                                          const model::Precision& precision,
                                          const comm::Mesh& mesh) {
@@ -87,7 +73,7 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config, model:
     others.teacher = load(config.opd_teacher_load);
   if (config.has_advantages() && config.keep_old_actor)
     others.old_actor = trained.adapters() != nullptr
-                           ? with_another_adapter(trained, precision, mesh)
+                           ? model::with_another_adapter(trained, precision, mesh)
                            : load(config.hf_checkpoint);
   if (config.has_critic()) {
     const std::string& own =
