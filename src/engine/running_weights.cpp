@@ -34,6 +34,9 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
   return {};
 }
 
+constexpr const char* kAdaptersStay =
+    "the engine has adapters beside weights that stay as they are";
+
 /// Where updates are expected: on a GPU, and for formats, which are made next to what runs.
 FreshWeights second_of(const model::Weights& running, bool stages) {
   const bool has_second = stages && (running.has_formats() || running.flat().is_cuda());
@@ -47,6 +50,7 @@ RunningWeights::RunningWeights(model::Network& network, const comm::Mesh& mesh, 
 
 Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     const std::filesystem::path& directory) const {
+  if (network_.load()->adapters() != nullptr) return failure(kAdaptersStay);
   try {
     const std::vector<std::string> fields =
         model::differing_fields(network_.load()->config(), model::read_model_config(directory));
@@ -72,6 +76,7 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
 
 Expected<RunningWeights::Changed> RunningWeights::with(const model::TensorUpdate& update) {
   const at::NoGradGuard no_grad;
+  if (network_.load()->adapters() != nullptr) return failure(kAdaptersStay);
   try {
     const bool begins = !copy_ || copied_ != version();
     if (begins) {
@@ -107,8 +112,7 @@ Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {
   const at::NoGradGuard no_grad;
   FreshWeights complete = fresh.trained().buffers();
   const bool has_adapters = network_.load()->adapters() != nullptr;
-  if (has_adapters != (fresh.adapters() != nullptr))
-    return failure("the engine has adapters beside weights that stay as they are");
+  if (has_adapters != (fresh.adapters() != nullptr)) return failure(kAdaptersStay);
   const bool is_whole = !has_adapters;  // an adapter is copied from where it is
   try {
     if (is_whole && running().has_formats() != fresh.weights().has_formats()) {

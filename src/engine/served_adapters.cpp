@@ -1,30 +1,28 @@
 #include "engine/served_adapters.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "comm/rank_group.h"
 #include "core/error.h"
+#include "engine/adapter_slots.h"
 #include "engine/error_text.h"
-#include "model/adapter_files.h"
+#include "engine/ranks/rank_adapters.h"
 
 namespace slime::engine {
-namespace {
 
-/// What this thread has on its way to a GPU: the engine's stream reads it next.
-void wait_for_copies(const at::Device& device) {
-  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
-}
-
-}  // namespace
-
-ServedAdapters::ServedAdapters(model::Network& network, int64_t most)
-    : network_(network), most_(static_cast<size_t>(most)), slots_(2 * most_) {
-  auto adapters = std::make_shared<model::Adapters>(network, static_cast<int64_t>(slots_.size()));
-  adapters->choose_by_row();
-  network.set_adapters(std::move(adapters));
+ServedAdapters::ServedAdapters(model::Network& network, int64_t most, const comm::Mesh& mesh,
+                               Followers* followers)
+    : network_(network),
+      mesh_(mesh),
+      followers_(followers),
+      most_(static_cast<size_t>(most)),
+      slots_(2 * most_) {
+  const auto count = static_cast<int64_t>(slots_.size());
+  open_adapter_slots(network, count);
+  if (followers != nullptr) tell_adapter_slots(*followers, count);
 }
 
 ServedAdapters::Handle ServedAdapters::find(const std::string& name) const {
@@ -48,19 +46,19 @@ std::string ServedAdapters::names() const {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::shared_ptr<model::AdapterTensors> ServedAdapters::read(const std::string& path) const {
-  const model::AdapterFile file(path, network_.config());
-  if (!file.form().saved.empty()) {
-    throw ConfigError(
-        fmt::format("{}: holds whole modules ({}), which rows of one batch cannot choose among; "
-                    "merge it, or serve "
-                    "it alone with --adapter",
-                    path, file.form().saved.front()));
+Expected<std::shared_ptr<model::AdapterTensors>> ServedAdapters::read(
+    const std::string& path) const {
+  try {
+    auto tensors = read_slot_adapter(network_, mesh_, path);
+    if (followers_ == nullptr) return tensors;
+    const Expected<void> elsewhere = read_adapter_on_followers(*followers_, path);
+    if (!elsewhere) return tl::make_unexpected(elsewhere.error());
+    return tensors;
+  } catch (const BugError&) {
+    throw;
+  } catch (const std::exception& error) {
+    return failure(text_of(error));
   }
-  auto tensors = std::make_shared<model::AdapterTensors>(network_.config(), network_.weights(),
-                                                         file.form(), comm::Mesh::single());
-  file.read_into(*tensors);
-  return tensors;
 }
 
 bool ServedAdapters::between(std::function<void()> body) const {
@@ -100,24 +98,25 @@ Expected<ServedAdapters::Handle> ServedAdapters::load(const std::string& name,
                     "(load_inplace)",
                     name));
   }
-  std::shared_ptr<model::AdapterTensors> tensors;
-  try {
-    tensors = read(path);
-  } catch (const BugError&) {
-    throw;
-  } catch (const std::exception& error) {
-    return failure(text_of(error));
-  }
+  const auto tensors = read(path);
+  if (!tensors) return tl::make_unexpected(tensors.error());
   auto loaded = std::make_shared<LoadedAdapter>();
   loaded->name = name;
   loaded->path = path;
   loaded->is_pinned = is_pinned;
-  return take(std::move(loaded), tensors);
+  return take(std::move(loaded), *tensors);
 }
 
 Expected<ServedAdapters::Handle> ServedAdapters::put(
     const std::string& name, std::shared_ptr<model::AdapterTensors> tensors) {
   const std::lock_guard lock(loads_);
+  check(followers_ == nullptr, "an adapter of a trainer in this process is whole");
+  try {
+    network_.adapters()->check_fits(*tensors);
+  } catch (const ConfigError& error) {
+    return failure(error.what());
+  }
+  wait_for_adapter_copies(network_);
   auto loaded = std::make_shared<LoadedAdapter>();
   loaded->name = name;
   loaded->is_pinned = true;
@@ -126,11 +125,6 @@ Expected<ServedAdapters::Handle> ServedAdapters::put(
 
 Expected<ServedAdapters::Handle> ServedAdapters::take(
     std::shared_ptr<LoadedAdapter> loaded, const std::shared_ptr<model::AdapterTensors>& tensors) {
-  try {
-    network_.adapters()->check_fits(*tensors);
-  } catch (const ConfigError& error) {
-    return failure(error.what());
-  }
   if (!make_room(loaded->name)) {
     return failure(
         fmt::format("{} adapters are loaded, and each is pinned or in use: unload one, or "
@@ -143,16 +137,20 @@ Expected<ServedAdapters::Handle> ServedAdapters::take(
   loaded->number = ++num_loaded_;
   loaded->slot = slot;
   loaded->last_use = ++num_uses_;
-  wait_for_copies(network_.weights().flat().device());
-  const bool is_done = between([&] {
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      const auto other = static_cast<int64_t>(i);
-      if (slots_[i].expired() && network_.adapters()->at(other))
-        network_.adapters()->put(other, nullptr);
-    }
-    network_.adapters()->put(slot, tensors);
-  });
-  if (!is_done) return failure("the engine is shutting down");
+  try {
+    const bool is_done = between([&] {
+      SlotChange change{.emptied = {}, .slot = slot};
+      for (size_t i = 0; i < slots_.size(); ++i) {
+        const auto other = static_cast<int64_t>(i);
+        if (slots_[i].expired() && network_.adapters()->at(other)) change.emptied.push_back(other);
+      }
+      change_slots(*network_.adapters(), change, tensors);
+      if (followers_ != nullptr) tell_slot_change(*followers_, change);
+    });
+    if (!is_done) return failure("the engine is shutting down");
+  } catch (const comm::GroupError& error) {
+    return failure(error.what());
+  }
   const std::lock_guard table(mutex_);
   slots_[static_cast<size_t>(slot)] = loaded;
   by_name_[loaded->name] = loaded;

@@ -21,6 +21,8 @@
 
 namespace slime::engine {
 
+class Followers;
+
 struct LoadedAdapter {
   std::string name;
   std::string path;  // as it was given
@@ -41,8 +43,10 @@ class ServedAdapters {
   /// Calls it between two steps of the engine; false: the engine ends.
   using Between = std::function<bool(std::function<void()>)>;
 
-  /// Gives `network`, which outlives it, slots for `most` adapters and for versions that requests still use.
-  ServedAdapters(model::Network& network, int64_t most);
+  /// Gives `network`, which outlives it, slots for `most` adapters and for versions that requests still use. Of an
+  /// engine of several ranks: its mesh, and the others, which outlive it too.
+  ServedAdapters(model::Network& network, int64_t most,
+                 const comm::Mesh& mesh = comm::Mesh::single(), Followers* followers = nullptr);
 
   /// Before the first load() of a running engine; until then nobody computes.
   void run_between_steps(Between between) { between_ = std::move(between); }
@@ -54,17 +58,18 @@ class ServedAdapters {
   std::string names() const;
 
   /// Reads a directory of PEFT. A name that is loaded is refused, or (`replaces`) means the new one from then
-  /// on. Any thread but the engine's; the failure says what is wrong with the directory.
+  /// on. Any thread but the engine's; the failure says what is wrong with the directory, on whichever rank.
   Expected<Handle> load(const std::string& name, const std::string& path, bool is_pinned,
                         bool replaces);
   /// The same with tensors for this network, of a trainer in this process. A name that is loaded means them
-  /// from then on. They stay as they are.
+  /// from then on. They stay as they are. Of an engine of one rank.
   Expected<Handle> put(const std::string& name, std::shared_ptr<model::AdapterTensors> tensors);
   /// New requests do not find it any more; those that run keep it.
   Expected<void> unload(const std::string& name);
 
  private:
-  std::shared_ptr<model::AdapterTensors> read(const std::string& path) const;
+  /// Of a directory, on all ranks.
+  Expected<std::shared_ptr<model::AdapterTensors>> read(const std::string& path) const;
   /// With loads_ held.
   Expected<Handle> take(std::shared_ptr<LoadedAdapter> loaded,
                         const std::shared_ptr<model::AdapterTensors>& tensors);
@@ -73,6 +78,8 @@ class ServedAdapters {
   bool between(std::function<void()> body) const;
 
   model::Network& network_;
+  const comm::Mesh& mesh_;
+  Followers* const followers_;  // null: there is one rank
   const size_t most_;
   Between between_;
   std::mutex loads_;  // one at a time

@@ -15,7 +15,9 @@
 #include "engine/ranks/followers.h"
 #include "engine/ranks/following_rank.h"
 #include "engine/ranks/leading_runner.h"
+#include "engine/served_adapters.h"
 #include "engine_fixture.h"
+#include "model/whole_weights.h"
 
 namespace slime::testing {
 
@@ -28,9 +30,46 @@ inline MakeSlices slices_of(const std::string& model) {
   };
 }
 
+/// A shape of a fixture, made so that four ranks can share it: as many key-value heads as query heads.
+/// What is not divided is the vocabulary.
+class FourHeads {
+ public:
+  explicit FourHeads(const char* fixture)
+      : config_(model::read_model_config(golden_models::directory(fixture))) {
+    config_.num_kv_heads = config_.num_heads;
+    config_.initializer_range = 0.2;
+    config_.vocab_size = 317;
+    whole_ = model::make_network(config_, model::Precision::of("float32"), 7);
+  }
+  MakeSlices slices() const {
+    return [this](const comm::Mesh& mesh) {
+      auto network = model::make_blank_network(config_, model::Precision::of("float32"), mesh);
+      const Tensor& flat_N = whole_->weights().flat();
+      model::write_whole_(network->weights(), 0,
+                          {static_cast<const char*>(flat_N.data_ptr()), flat_N.nbytes()});
+      return network;
+    };
+  }
+
+ private:
+  model::ModelConfig config_;
+  std::unique_ptr<model::Network> whole_;
+};
+
+/// Of one rank, all requests together.
+inline std::vector<engine::GenerateUpdate> expected_of(
+    TestEngine& bench, const std::vector<engine::GenerateRequest>& requests) {
+  for (const auto& request : requests) bench.submit(request);
+  std::vector<engine::GenerateUpdate> out;
+  for (const auto& request : requests) out.push_back(bench.responses().wait(request.rid));
+  return out;
+}
+
 class ParallelEngine {
  public:
-  ParallelEngine(const MakeSlices& make, int tp, engine::EngineConfig config = {}) {
+  /// `served`: so many adapters that requests may name; 0: none.
+  ParallelEngine(const MakeSlices& make, int tp, engine::EngineConfig config = {},
+                 int64_t served = 0) {
     if (config.kv_cache_bytes == engine::EngineConfig{}.kv_cache_bytes)
       config.kv_cache_bytes = 8 << 20;
     std::vector<int> own_ends;
@@ -52,12 +91,20 @@ class ParallelEngine {
     network_ = make(*mesh_);
     followers_ = std::make_unique<engine::Followers>(own_ends);
     config.mesh = mesh_.get();
+    if (served > 0) {
+      adapters_ =
+          std::make_unique<engine::ServedAdapters>(*network_, served, *mesh_, followers_.get());
+      config.adapters = adapters_.get();
+    }
     engine_ = std::make_unique<engine::Engine>(
         *network_, config, clock_,
         [this](model::Network& network, const engine::StepRunnerConfig& steps) {
           return std::make_unique<engine::LeadingRunner>(engine::make_step_runner(network, steps),
                                                          *followers_, mesh_->tp(), steps);
         });
+    if (!adapters_) return;
+    adapters_->run_between_steps(
+        [this](std::function<void()> body) { return engine_->run_exclusive(std::move(body)); });
   }
   ~ParallelEngine() {
     engine_.reset();
@@ -71,6 +118,7 @@ class ParallelEngine {
   model::Network& network() { return *network_; }
   const comm::Mesh& mesh() { return *mesh_; }
   engine::Followers& followers() { return *followers_; }
+  engine::ServedAdapters& adapters() { return *adapters_; }
   Responses& responses() { return responses_; }
   /// What follower `rank` reads ends here.
   void cut_off(int rank) { ::shutdown(their_ends_.at(rank - 1), SHUT_RDWR); }
@@ -126,6 +174,7 @@ class ParallelEngine {
   std::unique_ptr<comm::Mesh> mesh_;
   std::unique_ptr<model::Network> network_;
   std::unique_ptr<engine::Followers> followers_;
+  std::unique_ptr<engine::ServedAdapters> adapters_;
   Responses responses_;
   std::unique_ptr<engine::Engine> engine_;
 };

@@ -19,13 +19,14 @@
 #include "engine/remote/remote_engine.h"
 #include "engine_rank_cases.h"
 #include "engine_rank_threads.h"
-#include "model/whole_weights.h"
 #include "rank_threads.h"
 
 namespace slime::engine {
 namespace {
 
 using testing::expect_same;
+using testing::expected_of;
+using testing::FourHeads;
 using testing::greedy_request;
 using testing::MakeSlices;
 using testing::ParallelEngine;
@@ -35,15 +36,6 @@ using testing::slices_of;
 using testing::some_tokens;
 using testing::TestEngine;
 using testing::workload;
-
-/// Of one rank, all requests together.
-std::vector<GenerateUpdate> expected_of(TestEngine& bench,
-                                        const std::vector<GenerateRequest>& requests) {
-  for (const auto& request : requests) bench.submit(request);
-  std::vector<GenerateUpdate> out;
-  for (const auto& request : requests) out.push_back(bench.responses().wait(request.rid));
-  return out;
-}
 
 class EngineRanksOnGoldenModel : public ::testing::TestWithParam<const char*> {};
 
@@ -61,32 +53,6 @@ TEST_P(EngineRanksOnGoldenModel, TwoRanksDrawTheTokensOfOne) {
 INSTANTIATE_TEST_SUITE_P(Models, EngineRanksOnGoldenModel,
                          ::testing::ValuesIn(golden_models::all(golden_models::divides_by_two)),
                          golden_models::name_of);
-
-/// A shape of a fixture, made so that four ranks can share it: as many key-value heads as query heads.
-/// What is not divided is the vocabulary.
-class FourHeads {
- public:
-  explicit FourHeads(const char* fixture)
-      : config_(model::read_model_config(golden_models::directory(fixture))) {
-    config_.num_kv_heads = config_.num_heads;
-    config_.initializer_range = 0.2;
-    config_.vocab_size = 317;
-    whole_ = model::make_network(config_, model::Precision::of("float32"), 7);
-  }
-  MakeSlices slices() const {
-    return [this](const comm::Mesh& mesh) {
-      auto network = model::make_blank_network(config_, model::Precision::of("float32"), mesh);
-      const Tensor& flat_N = whole_->weights().flat();
-      model::write_whole_(network->weights(), 0,
-                          {static_cast<const char*>(flat_N.data_ptr()), flat_N.nbytes()});
-      return network;
-    };
-  }
-
- private:
-  model::ModelConfig config_;
-  std::unique_ptr<model::Network> whole_;
-};
 
 bool divides_by_four(const model::ModelConfig& config) {
   return config.num_heads % 4 == 0 &&

@@ -32,6 +32,7 @@ void Followers::tell(RankOrder order, std::string_view payload) {
 }
 
 Expected<void> Followers::ask(RankOrder order, std::string_view payload) {
+  const std::lock_guard lock(asking_);
   tell(order, payload);
   std::string failures;
   for (std::size_t i = 0; i < channels_.size(); ++i) {

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,7 +38,11 @@ enum class RankOrder : uint32_t {
   kForgetLaunched,
   kRelease,  // the memory of keys and values; all ranks have done so when rank 0 goes on
   kResume,
-  kAnswer,  // to rank 0: why it failed; empty: it did not
+  kLoadAdapter,     // a directory of PEFT: one adapter that all rows take; answered
+  kOpenAdapters,    // so many slots of adapters that rows choose among
+  kReadAdapter,     // a directory of PEFT, for the kChangeAdapters that follows; answered
+  kChangeAdapters,  // SlotChange (engine/adapter_slots.h)
+  kAnswer,          // to rank 0: why it failed; empty: it did not
 };
 
 /// Rank 0's ends of the connections.
@@ -48,11 +53,11 @@ class Followers final {
 
   /// The same to all. Any thread. Throws comm::GroupError when one is gone or does not listen.
   void tell(RankOrder order, std::string_view payload);
-  /// Tells, and waits for everybody's answer: the first failure, with whose it is. One at a time, from
-  /// any thread.
+  /// Tells, and waits for everybody's answer: the first failure, with whose it is. Any thread.
   Expected<void> ask(RankOrder order, std::string_view payload);
 
  private:
+  std::mutex asking_;  // the answers are of one order
   std::vector<std::unique_ptr<net::FrameChannel>> channels_;
 };
 

@@ -13,6 +13,7 @@
 #include "engine/ranks/leading_runner.h"
 #include "engine/ranks/peer_group.h"
 #include "engine/remote/frames.h"
+#include "model/adapters.h"
 #include "model/whole_weights.h"
 #include "net/binary.h"
 
@@ -78,7 +79,10 @@ model::Network& FollowingRank::second() {
 }
 
 void FollowingRank::begin_second() {
-  if (!second_) second_ = model::make_blank_network(running_->config(), precision_, mesh_);
+  if (second_) return;
+  second_ = running_->adapters() != nullptr
+                ? model::with_another_adapter(*running_, precision_, mesh_)
+                : model::make_blank_network(running_->config(), precision_, mesh_);
 }
 
 void FollowingRank::carry_out(const net::Frame& frame) {
@@ -103,16 +107,16 @@ void FollowingRank::carry_out(const net::Frame& frame) {
     case RankOrder::kWeights:
       return take_weights(frame.payload);
     case RankOrder::kLoad:
-      return prepare([this, directory = frame.payload] { load(directory); });
+      return prepare_second([this, directory = frame.payload] { load(directory); });
     case RankOrder::kChange:
-      return prepare([this] {
+      return prepare_second([this] {
         begin_second();
         second_->weights().copy_from(running_->weights());
       });
     case RankOrder::kConstants:
       return take_constants(frame.payload);
     case RankOrder::kCopyWeights: {
-      model::Weights& fresh = second().weights();
+      model::Weights& fresh = second().trained();
       wait_for_copies(fresh.flat());
       runner().copy_weights(fresh.buffers());
       static_cast<void>(runner().wait_for_weights());  // they may be written to next
@@ -126,7 +130,7 @@ void FollowingRank::carry_out(const net::Frame& frame) {
       bool resets = false;
       in.get(resets);
       in.end();
-      static_cast<void>(checksums_of_rank(running_->weights(), resets, mesh_.tp()));
+      static_cast<void>(checksums_of_rank(running_->trained(), resets, mesh_.tp()));
       return;
     }
     case RankOrder::kForgetLaunched:
@@ -137,6 +141,17 @@ void FollowingRank::carry_out(const net::Frame& frame) {
       return mesh_.tp().barrier(kReleasing);
     case RankOrder::kResume:
       return runner().resume_memory();
+    case RankOrder::kLoadAdapter:
+      return answer(
+          [&] { load_adapter_on_ranks(*running_, frame.payload, mesh_, /*followers=*/nullptr); });
+    case RankOrder::kOpenAdapters:
+      return FollowingAdapters::open(*running_, frame.payload);
+    case RankOrder::kReadAdapter:
+      return prepare(
+          [this, directory = frame.payload] { adapters_.read(*running_, mesh_, directory); });
+    case RankOrder::kChangeAdapters:
+      if (loader_.joinable()) loader_.join();
+      return adapters_.change(*running_, frame.payload);
     default:
       throw net::FrameError(fmt::format("an order of type {} came", frame.type));
   }
@@ -160,7 +175,7 @@ void FollowingRank::collect(std::string_view frame) {
 
 void FollowingRank::take_weights(std::string_view frame) {
   const WeightPiece piece = weight_piece_from(frame);
-  model::Weights& fresh = second().weights();
+  model::Weights& fresh = second().trained();
   if (static_cast<int64_t>(piece.total_bytes) != model::whole_bytes(fresh))
     throw net::FrameError("the weights that come are of another model");
   model::write_whole_(fresh, static_cast<int64_t>(piece.offset), piece.bytes);
@@ -168,7 +183,7 @@ void FollowingRank::take_weights(std::string_view frame) {
 
 void FollowingRank::take_constants(std::string_view frame) {
   const std::vector<float> constants = list_from<float>(frame);
-  Tensor own_C = second().weights().flat_constants();
+  Tensor own_C = second().trained().flat_constants();
   if (static_cast<int64_t>(constants.size()) != own_C.numel())
     throw net::FrameError("the constants that come are of another model");
   own_C.copy_(at::tensor(constants, at::kFloat));
@@ -176,7 +191,7 @@ void FollowingRank::take_constants(std::string_view frame) {
 
 void FollowingRank::exchange() {
   model::Network& fresh = second();
-  wait_for_copies(fresh.weights().flat());
+  wait_for_copies(fresh.trained().flat());
   runner().exchange_network(fresh);
   runner().wait_for_weights();  // the network before is written to next
   std::swap(own_, second_);
@@ -201,19 +216,29 @@ void FollowingRank::load(const std::filesystem::path& directory) {
   }
 }
 
+void FollowingRank::answer(const std::function<void()>& body) {
+  std::string why;
+  try {
+    body();
+  } catch (const std::exception& error) {
+    why = text_of(error);
+  }
+  // A rank 0 that does not take it is gone, and the connection says so.
+  static_cast<void>(channel_.send(static_cast<uint32_t>(RankOrder::kAnswer), why, kAnswerLimit));
+}
+
 void FollowingRank::prepare(std::function<void()> body) {
-  if (!own_) throw net::FrameError("weights come for a network of somebody else's");
   loader_ = std::jthread([this, body = std::move(body)] {
     const at::NoGradGuard no_grad;
-    std::string why;
-    try {
-      body();
-      if (second_) wait_for_copies(second_->weights().flat());
-    } catch (const std::exception& error) {
-      why = text_of(error);
-    }
-    // A rank 0 that does not take it is gone, and the connection says so.
-    static_cast<void>(channel_.send(static_cast<uint32_t>(RankOrder::kAnswer), why, kAnswerLimit));
+    answer(body);
+  });
+}
+
+void FollowingRank::prepare_second(std::function<void()> body) {
+  if (!own_) throw net::FrameError("weights come for a network of somebody else's");
+  prepare([this, body = std::move(body)] {
+    body();
+    if (second_) wait_for_copies(second_->weights().flat());
   });
 }
 

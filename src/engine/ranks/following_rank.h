@@ -15,6 +15,7 @@
 #include "comm/mesh.h"
 #include "engine/ranks/followers.h"
 #include "engine/ranks/mirrored_step.h"
+#include "engine/ranks/rank_adapters.h"
 #include "engine/step_runner.h"
 #include "model/network.h"
 #include "net/frame_channel.h"
@@ -44,7 +45,7 @@ class FollowingRank final {
  private:
   void carry_out(const net::Frame& frame);
   StepRunner& runner();
-  /// Of the running one's shape; made when it is needed first.
+  /// Of the running one's shape, or with another adapter beside its numbers; made when it is needed first.
   model::Network& second();
   void begin_second();
   void collect(std::string_view frame);
@@ -52,8 +53,12 @@ class FollowingRank final {
   void take_constants(std::string_view frame);
   void exchange();
   void load(const std::filesystem::path& directory);
-  /// Makes the second network on a thread of its own, which answers: steps go on meanwhile.
+  /// Calls it, and answers whether that failed.
+  void answer(const std::function<void()>& body);
+  /// The same on a thread of its own: steps go on meanwhile.
   void prepare(std::function<void()> body);
+  /// Makes the second network so.
+  void prepare_second(std::function<void()> body);
 
   net::FrameChannel channel_;
   const comm::Mesh& mesh_;
@@ -62,7 +67,8 @@ class FollowingRank final {
   model::Network* running_;
   std::unique_ptr<StepRunner> runner_;  // null before kOpen
   MirroredSteps steps_;
-  std::jthread loader_;  // writes second_; joined before that is used
+  FollowingAdapters adapters_;
+  std::jthread loader_;  // writes second_, or reads an adapter; joined before that is used
 };
 
 }  // namespace slime::engine

@@ -185,7 +185,7 @@ void LeadingRunner::copy_weights(const FreshWeights& fresh) {
 }
 
 void LeadingRunner::exchange_network(model::Network& network) {
-  together(RankOrder::kExchange, constants_frame(network.weights()),
+  together(RankOrder::kExchange, constants_frame(network.trained()),
            [&] { own_->exchange_network(network); });
 }
 

@@ -7,6 +7,7 @@
 #include "core/media_frame.h"
 #include "engine/remote/frames.h"
 #include "engine/sampler.h"
+#include "engine/served_adapters.h"
 #include "engine/step_runner.h"
 #include "net/binary.h"
 
@@ -51,6 +52,14 @@ void each_constant(SomeRequest& request, const Fn& fn) {
   fn(request.stream);
   fn(request.prompt_length);
   fn(request.max_tokens);
+}
+
+/// As a runner looks at it. A request keeps the slot that it began with.
+std::shared_ptr<const LoadedAdapter> adapter_in(int64_t slot) {
+  if (slot < 0) return nullptr;
+  auto adapter = std::make_shared<LoadedAdapter>();
+  adapter->slot = slot;
+  return adapter;
 }
 
 /// `list` from `begin` on.
@@ -114,6 +123,7 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
     if (is_new) {
       out.put(client_text(request));
       each_constant(request, [&](const auto& number) { out.put(number); });
+      out.put(slot_of(request.adapter));
       media.put(request.client.media);
     }
     const auto num_tokens = static_cast<int64_t>(request.tokens.size());
@@ -155,6 +165,9 @@ std::vector<Chunk> MirroredSteps::chunks_from(std::string_view frame) {
       request->client = remote_request_from(client).request;
       request->handle = static_cast<RequestHandle>(handle);
       each_constant(*request, [&](auto& number) { in.get(number); });
+      int64_t slot = 0;
+      in.get(slot);
+      request->adapter = adapter_in(slot);
       if (!media.get(request->client.media, request->prompt_length))
         throw FrameError("a step has media spans that are none");
     } else {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/served_adapters.h"
 #include "engine/step_runner.h"
 #include "net/frame_channel.h"
 
@@ -65,6 +66,23 @@ TEST(MirroredSteps, RequestsAreThoseOfTheFirstRankStepByStep) {
   b->num_computed = 0;  // b was left out, and comes back with nothing computed
   b->pages = {};
   step({{b.get(), 2}, {a.get(), 1}});
+}
+
+TEST(MirroredSteps, ARequestHasTheSlotOfItsAdapter) {
+  StepFrames frames;
+  MirroredSteps mirror;
+  const auto a = request_of(1, {1, 2, 3}), b = request_of(2, {5, 6});
+  const auto loaded = std::make_shared<LoadedAdapter>();
+  loaded->slot = 3;
+  a->adapter = loaded;
+  for (int step = 0; step < 2; ++step) {
+    const std::vector<Chunk> chunks{{a.get(), 1}, {b.get(), 1}};
+    const std::vector<Chunk> got = mirror.chunks_from(frames.frame_of(chunks));
+    ASSERT_EQ(got.size(), 2U);
+    EXPECT_EQ(slot_of(got[0].request->adapter), 3);
+    EXPECT_EQ(slot_of(got[1].request->adapter), -1);
+    for (Request* request : {a.get(), b.get()}) ++request->num_computed;
+  }
 }
 
 TEST(MirroredSteps, AllPageTablesAreTold) {
