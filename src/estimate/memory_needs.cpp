@@ -237,8 +237,11 @@ MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network&
         recorded_steps(config.sglang_max_running_requests) * kRecordedStepBytes;
     needs.engine_transient = kTimingBytes;
   }
-  needs.engine_weights = network.weights().num_bytes();
-  needs.staged_weights = needs.engine_weights;
+  // An adapter's second network has the numbers of the first.
+  const int64_t updated = network.trained().num_bytes();
+  needs.engine_weights =
+      network.weights().num_bytes() + (network.adapters() != nullptr ? updated : 0);
+  needs.staged_weights = updated;
   return needs;
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/gpu/gpu.h"
 #include "model/network.h"
 #include "model/placement.h"
+#include "roles/run_adapters.h"
 
 namespace slime::roles {
 namespace {
@@ -48,7 +49,11 @@ std::vector<cluster::WorkerPlace> places_of(int count, bool is_on_gpus) {
 std::unique_ptr<model::Network> network_of(const EngineRankStart& start,
                                            const model::Precision& precision,
                                            const comm::Mesh& mesh) {
-  if (start.loads_weights) return model::load_network(start.directory, precision, mesh);
+  if (start.loads_weights) {
+    auto network = model::load_network(start.directory, precision, mesh);
+    if (start.trains_adapters) add_run_adapters(*start.trains_adapters, *network, "", mesh);
+    return network;
+  }
   const model::ModelConfig shape = model::read_model_config(start.directory);
   return start.made_up_bound > 0
              ? model::make_uniform_network(shape, precision, start.made_up_bound, mesh)
@@ -150,8 +155,8 @@ void follow_engine(const EngineRankStart& start, const cluster::RunIdentity& ide
   const auto mesh = connect(start, identity, nullptr);
   engine::FollowingRank rank(descriptor, *mesh, precision, network_of(start, precision, *mesh));
   // What is planned for keys and values leaves room for it; later there may be none.
-  if (precision.device.is_cuda() && !start.loads_weights && start.made_up_bound == 0)
-    rank.make_second();
+  const bool is_sent = start.trains_adapters || (!start.loads_weights && start.made_up_bound == 0);
+  if (precision.device.is_cuda() && is_sent) rank.make_second();
   rank.follow();
 }
 

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "estimate/memory_needs.h"
 #include "estimate/process_memory.h"
 #include "kernels/gpu/gpu.h"
+#include "model/adapters.h"
 #include "model/config.h"
 #include "model/placement.h"
 #include "roles/networks.h"
@@ -27,13 +29,16 @@ std::unique_ptr<EngineRanks> start_ranks(const EngineStart& start,
                                          std::function<void(const std::string&)> on_lost) {
   const config::RunConfig& config = start.config;
   if (config.rollout_num_gpus_per_engine == 1) return nullptr;
+  const bool trains_adapters = config.trains_adapters();
   using std::chrono::milliseconds;
   return std::make_unique<EngineRanks>(
       EngineRanksConfig{
           .start =
-              {.directory = config.hf_checkpoint,
+              {.directory = trains_adapters ? base_directory(config) : config.hf_checkpoint.get(),
                .device = config.device,
                .dtype = config.dtype,
+               .loads_weights = trains_adapters,
+               .trains_adapters = trains_adapters ? std::optional(config) : std::nullopt,
                .num_ranks = static_cast<int>(config.rollout_num_gpus_per_engine),
                .num_threads = start.num_threads,
                .collective_milliseconds =
@@ -55,16 +60,16 @@ EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& ide
   const comm::Mesh& mesh = ranks_ ? ranks_->mesh() : comm::Mesh::single();
   const model::ModelConfig shape = model::read_model_config(config.hf_checkpoint);
   const model::Precision precision = model::precision_on(config.device, config.dtype);
-  const auto make_network = [&] {
-    if (!config.trains_adapters()) return model::make_blank_network(shape, precision, mesh);
-    // Updates bring the adapter alone.
-    auto network = model::load_network(base_directory(config), precision, mesh);
-    add_run_adapters(config, *network, "", mesh);
-    return network;
-  };
   const auto make_networks = [&] {
-    first_ = make_network();
-    other_ = make_network();
+    if (!config.trains_adapters()) {
+      first_ = model::make_blank_network(shape, precision, mesh);
+      other_ = model::make_blank_network(shape, precision, mesh);
+      return;
+    }
+    // Updates bring the adapter alone.
+    first_ = model::load_network(base_directory(config), precision, mesh);
+    add_run_adapters(config, *first_, "", mesh);
+    other_ = model::with_another_adapter(*first_, precision, mesh);
   };
   if (precision.device.is_cpu()) {
     device_ = "the CPU";
@@ -73,8 +78,8 @@ EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& ide
     device_ = kernels::opened_gpu().description();
     kernels::opened_gpu().make_exportable(make_networks);
     if (!ranks_) {  // each rank has slices: the trainer does not know them
-      networks_.running_handle = kernels::opened_gpu().export_memory(first_->weights().flat());
-      networks_.second_handle = kernels::opened_gpu().export_memory(other_->weights().flat());
+      networks_.running_handle = kernels::opened_gpu().export_memory(first_->trained().flat());
+      networks_.second_handle = kernels::opened_gpu().export_memory(other_->trained().flat());
     }
   }
   networks_.running = first_.get();

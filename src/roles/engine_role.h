@@ -53,8 +53,9 @@ class EngineRole final {
 
   const cluster::RunIdentity identity_;
   setup::ModelText text_;
-  std::unique_ptr<EngineRanks> ranks_;                 // null: the engine is this process alone
-  std::unique_ptr<model::Network> first_, other_;      // null: the trainer's
+  std::unique_ptr<EngineRanks> ranks_;  // null: the engine is this process alone
+  /// Null: the trainer's. The second one of an adapter has the numbers of the first.
+  std::unique_ptr<model::Network> first_, other_;
   engine::WeightSource in_place_ = engine::InPlace{};  // of updates that bring no weights
   engine::TwoNetworks networks_;                       // which of them the engine computes with
   std::string device_;

@@ -135,17 +135,20 @@ EngineStart engine_start_from(std::string_view frame) {
 }
 
 std::string to_frame(const EngineRankStart& start) {
-  const json::object object{{"directory", start.directory},
-                            {"device", start.device},
-                            {"dtype", start.dtype},
-                            {"loads_weights", start.loads_weights},
-                            {"made_up_bound", start.made_up_bound},
-                            {"nccl_alone", start.nccl_alone},
-                            {"rank", start.rank},
-                            {"num_ranks", start.num_ranks},
-                            {"port", start.port},
-                            {"num_threads", start.num_threads},
-                            {"collective_milliseconds", start.collective_milliseconds}};
+  const json::object object{
+      {"directory", start.directory},
+      {"device", start.device},
+      {"dtype", start.dtype},
+      {"loads_weights", start.loads_weights},
+      {"trains_adapters",
+       start.trains_adapters ? config::to_json(*start.trains_adapters) : json::object()},
+      {"made_up_bound", start.made_up_bound},
+      {"nccl_alone", start.nccl_alone},
+      {"rank", start.rank},
+      {"num_ranks", start.num_ranks},
+      {"port", start.port},
+      {"num_threads", start.num_threads},
+      {"collective_milliseconds", start.collective_milliseconds}};
   return static_cast<char>(RankTask::kFollow) + json_text(object);
 }
 
@@ -159,17 +162,20 @@ EngineRankStart engine_rank_start_from(std::string_view frame) {
   const auto count = [&](std::string_view name) {
     return static_cast<int>(*fields.integer(name, 0, std::numeric_limits<int>::max()));
   };
-  return {.directory = *fields.text("directory"),
-          .device = *fields.text("device"),
-          .dtype = *fields.text("dtype"),
-          .loads_weights = *fields.boolean("loads_weights"),
-          .made_up_bound = *fields.number("made_up_bound", 0, 1),
-          .nccl_alone = *fields.boolean("nccl_alone"),
-          .rank = count("rank"),
-          .num_ranks = count("num_ranks"),
-          .port = count("port"),
-          .num_threads = count("num_threads"),
-          .collective_milliseconds = *fields.integer("collective_milliseconds", 1)};
+  const json::object run = *fields.object("trains_adapters");
+  return {
+      .directory = *fields.text("directory"),
+      .device = *fields.text("device"),
+      .dtype = *fields.text("dtype"),
+      .loads_weights = *fields.boolean("loads_weights"),
+      .trains_adapters = run.empty() ? std::nullopt : std::optional(config::run_config_from(run)),
+      .made_up_bound = *fields.number("made_up_bound", 0, 1),
+      .nccl_alone = *fields.boolean("nccl_alone"),
+      .rank = count("rank"),
+      .num_ranks = count("num_ranks"),
+      .port = count("port"),
+      .num_threads = count("num_threads"),
+      .collective_milliseconds = *fields.integer("collective_milliseconds", 1)};
 }
 
 std::string to_text(const EngineReady& ready) {

@@ -4,6 +4,7 @@
 /// (cluster/worker_frames.h) whose first letter is the kind.
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -120,9 +121,11 @@ struct EngineRankStart {
   std::string device;     // as --device
   std::string dtype;
   bool loads_weights = false;  // of the directory; otherwise they are sent
-  double made_up_bound = 0;    // where above 0 weights are uniform within it: for measuring speed
-  bool nccl_alone = false;     // on GPUs: all of them (engine/ranks/peer_group.h)
-  int rank = 0;                // 1, 2, ...
+  /// Of a run that trains adapters, which are what is sent.
+  std::optional<config::RunConfig> trains_adapters = std::nullopt;
+  double made_up_bound = 0;  // where above 0 weights are uniform within it: for measuring speed
+  bool nccl_alone = false;   // on GPUs: all of them (engine/ranks/peer_group.h)
+  int rank = 0;              // 1, 2, ...
   int num_ranks = 0;
   int port = 0;  // where rank 0 listens
   int num_threads = 0;

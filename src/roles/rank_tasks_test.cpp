@@ -133,6 +133,27 @@ TEST(RankTasks, OrThatItIsToBecomeAnEngine) {
   EXPECT_THROW(engine_start_from(R"(e{"config": {}, "longest_prompt": -1})"), ConfigError);
 }
 
+TEST(RankTasks, OrAFurtherRankOfAnEngine) {
+  EngineRankStart start{.directory = "model",
+                        .device = "cpu",
+                        .dtype = "float32",
+                        .rank = 1,
+                        .num_ranks = 2,
+                        .collective_milliseconds = 5};
+  EXPECT_TRUE(is_engine_rank_start(to_frame(start)));
+  EXPECT_FALSE(engine_rank_start_from(to_frame(start)).trains_adapters);
+  config::RunConfig run;
+  run.lora_rank = 8;
+  run.target_modules = std::vector<std::string>{"q_proj"};
+  start.trains_adapters = run;
+  const EngineRankStart back = engine_rank_start_from(to_frame(start));
+  EXPECT_EQ(back.directory, "model");
+  EXPECT_EQ(back.rank, 1);
+  ASSERT_TRUE(back.trains_adapters);
+  EXPECT_EQ(back.trains_adapters->lora_rank, 8);
+  EXPECT_EQ(back.trains_adapters->target_modules.get(), run.target_modules.get());
+}
+
 TEST(RankTasks, AnEngineThatIsReadySaysWhatItCanServeAndFromWhere) {
   const EngineReady ready{.max_request_tokens = 4096,
                           .device = "an H100",
