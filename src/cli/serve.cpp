@@ -33,11 +33,11 @@
 #include "engine/chat/chat_model.h"
 #include "engine/engine.h"
 #include "engine/http/server.h"
+#include "engine/ranks/rank_adapters.h"
 #include "engine/served_adapters.h"
 #include "engine/state_pool.h"
 #include "engine/step_runner.h"
 #include "kernels/cpu/paged_attention.h"
-#include "model/adapter_files.h"
 #include "model/network.h"
 #include "model/placement.h"
 #include "roles/engine_ranks.h"
@@ -165,20 +165,22 @@ void read_keys(ServeOptions& options) {
     access.admin_api_key = read_key(options.admin_api_key_file, "SLIME_ADMIN_API_KEY");
 }
 
-/// Those that requests may name; null: they may name none.
+/// Those that requests may name; null: they may name none. `ranks`: null where there is one.
 std::unique_ptr<engine::ServedAdapters> open_adapters(const ServeOptions& options,
-                                                      model::Network& network) {
+                                                      model::Network& network,
+                                                      roles::EngineRanks* ranks) {
   const bool is_served = options.enable_lora || !options.lora_paths.empty();
   if (!is_served && options.adapter.empty()) return nullptr;
-  if (options.tp_size > 1)
-    throw ConfigError("--tp-size: adapters are served by one rank so far; use --tp-size 1");
+  const comm::Mesh& mesh = *options.engine.mesh;
+  engine::Followers* followers = ranks == nullptr ? nullptr : &ranks->followers();
   if (!is_served) {
-    model::load_adapters(network, options.adapter);
+    engine::load_adapter_on_ranks(network, options.adapter, mesh, followers);
     return nullptr;
   }
   if (!options.adapter.empty())
     throw ConfigError("--adapter: all requests take it; requests name those of --lora-paths");
-  auto adapters = std::make_unique<engine::ServedAdapters>(network, options.max_loaded_loras);
+  auto adapters =
+      std::make_unique<engine::ServedAdapters>(network, options.max_loaded_loras, mesh, followers);
   for (const std::string& word : options.lora_paths) {
     const std::size_t equals = word.find('=');
     const std::string path = equals == std::string::npos ? word : word.substr(equals + 1);
@@ -233,7 +235,7 @@ int serve(std::span<const std::string> arguments) {
   const auto network = model::load_network(
       directory, model::precision_on(options.device.device, dtype), *options.engine.mesh);
 
-  const auto adapters = open_adapters(options, *network);
+  const auto adapters = open_adapters(options, *network, ranks.get());
   options.engine.adapters = adapters.get();
   if (options.engine.max_prefill_tokens < 0) {
     options.engine.max_prefill_tokens =

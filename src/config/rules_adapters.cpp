@@ -67,8 +67,6 @@ void check_adapters(ParsedFlags& flags, Problems& problems) {
            "all weights are frozen; --exclude-modules leaves modules out");
   excludes(config.moe_router_enable_expert_bias, "--moe-router-enable-expert-bias",
            "it changes numbers of the model itself");
-  excludes(config.rollout_num_gpus_per_engine > 1, "--rollout-num-gpus-per-engine above 1",
-           "an engine with an adapter has one rank so far");
   excludes(!config.rollout_session_id.get().empty(), "--rollout-session-id",
            "engines that outlive their trainer keep all weights");
   excludes(config.update_weight_transport == "disk", "--update-weight-transport disk",
