@@ -96,13 +96,10 @@ void run_model(const WorkloadFile& file, const std::string& model,
     config.context_length = std::max(config.context_length, longest_request(*workload));
   config.kv_cache_dtype = options.kv_cache_dtype;
   config.shares_prompt_reads = options.shares_prompt_reads;
-  std::unique_ptr<engine::ServedAdapters> adapters;  // outlives the engine
-  if (options.adapters.count > 0) {
-    adapters = serve_made_up_adapters(*network, options.adapters);
-    config.adapters = adapters.get();
-  } else if (options.adapters.rank > 0) {
-    add_made_up_adapter(*network, options.adapters.rank);
-  }
+  const auto adapters =
+      open_made_up_adapters(*network, options.adapters, *config.mesh,
+                            ranks ? &ranks->ranks->followers() : nullptr);  // outlives the engine
+  config.adapters = adapters.get();
   config.kv_cache_bytes = most_free_bytes();
   engine::Engine engine(*network, config, clock,
                         ranks ? ranks->ranks->make_runner() : engine::make_step_runner);
@@ -174,7 +171,7 @@ int gpu_workloads(const std::string& name, Arguments arguments) {
   flags.add_flag("--disable-custom-all-reduce", options.nccl_alone,
                  "With --tp: small sums go through NCCL, as large ones do");
   flags.range("--lora-rank", options.adapters.rank, 0, 256,
-              "An adapter of this rank beside all linear layers, with --tp 1");
+              "An adapter of this rank beside all linear layers");
   flags.range("--adapters", options.adapters.count, 0, 256,
               "With --lora-rank: so many, which requests name in turn; 0: one that all rows take");
   flags.add_flag("--profile", options.has_profile,
@@ -182,8 +179,6 @@ int gpu_workloads(const std::string& name, Arguments arguments) {
   if (const auto exit_code = flags.take(arguments)) return *exit_code;
   if (options.tp > 1 && options.rollout_precision != "auto")
     throw ConfigError("--rollout-precision fp8: engines of several ranks have plain weights");
-  if (options.tp > 1 && options.adapters.rank > 0)
-    throw ConfigError("--lora-rank: engines of several ranks have no adapters yet");
   if (options.adapters.count > 0 && options.adapters.rank == 0)
     throw ConfigError("--adapters: has no rank; add --lora-rank 32");
   measure_gpu_workloads(options);

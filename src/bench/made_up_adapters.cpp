@@ -2,10 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/temporary_folder.h"
+#include "engine/ranks/rank_adapters.h"
 #include "model/adapter_files.h"
 #include "model/adapters.h"
 
@@ -27,6 +30,19 @@ std::shared_ptr<model::AdapterTensors> make_up(model::Network& network, int64_t 
   return tensors;
 }
 
+/// Whole, whichever slices of it the network takes.
+void write_made_up_adapter(model::Network& network, int64_t rank, const comm::Mesh& mesh,
+                           const std::filesystem::path& directory) {
+  const auto tensors = make_up(network, rank, mesh);
+  std::vector<model::TensorToWrite> whole;
+  for (const model::NamedWeight& weight : tensors->weights().tensors()) {
+    whole.push_back({weight.name, weight.full_shape, at::kFloat, [shape = weight.full_shape] {
+                       return at::empty(shape).uniform_(-kBound, kBound);
+                     }});
+  }
+  model::write_adapter(directory, tensors->form(), whole);
+}
+
 }  // namespace
 
 void add_made_up_adapter(model::Network& network, int64_t rank, const comm::Mesh& mesh) {
@@ -35,11 +51,18 @@ void add_made_up_adapter(model::Network& network, int64_t rank, const comm::Mesh
   network.set_adapters(std::move(adapters));
 }
 
-std::unique_ptr<engine::ServedAdapters> serve_made_up_adapters(model::Network& network,
-                                                               const AdapterOptions& options) {
+std::unique_ptr<engine::ServedAdapters> open_made_up_adapters(model::Network& network,
+                                                              const AdapterOptions& options,
+                                                              const comm::Mesh& mesh,
+                                                              engine::Followers* followers) {
+  if (options.rank == 0) return nullptr;
   const TemporaryFolder folder("slime-bench");
-  model::write_adapter(folder.path(), *make_up(network, options.rank, comm::Mesh::single()));
-  auto adapters = std::make_unique<engine::ServedAdapters>(network, options.count);
+  write_made_up_adapter(network, options.rank, mesh, folder.path());
+  if (options.count == 0) {
+    engine::load_adapter_on_ranks(network, folder.path(), mesh, followers);
+    return nullptr;
+  }
+  auto adapters = std::make_unique<engine::ServedAdapters>(network, options.count, mesh, followers);
   for (const std::string& name : names_of(options)) {
     const auto loaded =
         adapters->load(name, folder.path().string(), /*is_pinned=*/true, /*replaces=*/false);

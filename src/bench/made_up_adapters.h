@@ -21,9 +21,11 @@ struct AdapterOptions {
 void add_made_up_adapter(model::Network& network, int64_t rank,
                          const comm::Mesh& mesh = comm::Mesh::single());
 
-/// `count` of them that requests of an engine may name: "0", "1", ...
-std::unique_ptr<engine::ServedAdapters> serve_made_up_adapters(model::Network& network,
-                                                               const AdapterOptions& options);
+/// The same of an engine, on its further ranks too (null: there are none), or `count` of them that its requests may
+/// name: "0", "1", ...; null: they may name none.
+std::unique_ptr<engine::ServedAdapters> open_made_up_adapters(
+    model::Network& network, const AdapterOptions& options,
+    const comm::Mesh& mesh = comm::Mesh::single(), engine::Followers* followers = nullptr);
 
 /// The names of those; empty: none is named.
 std::vector<std::string> names_of(const AdapterOptions& options);
