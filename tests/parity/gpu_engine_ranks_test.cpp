@@ -19,9 +19,11 @@
 #include "engine/ranks/peer_group.h"
 #include "engine/remote/engine_server.h"
 #include "engine/remote/remote_engine.h"
+#include "engine/served_adapters.h"
 #include "engine_rank_cases.h"
 #include "fixture_models.h"
 #include "gpu_rank_processes.h"
+#include "model/adapter_files.h"
 #include "model/whole_weights.h"
 
 namespace slime::parity {
@@ -79,9 +81,14 @@ int connected(const Mesh& mesh) {
 /// Rank 0 of an engine of two.
 class LeadingEngine {
  public:
-  LeadingEngine(const Mesh& mesh, const MakeSlices& make, int descriptor, EngineConfig config)
+  LeadingEngine(const Mesh& mesh, const MakeSlices& make, int descriptor, EngineConfig config,
+                int64_t served)
       : network_(make(mesh)), followers_({descriptor}) {
     config.mesh = &mesh;
+    if (served > 0) {
+      adapters_ = std::make_unique<engine::ServedAdapters>(*network_, served, mesh, &followers_);
+      config.adapters = adapters_.get();
+    }
     config.kv_cache_bytes = kCacheBytes / 2;
     engine_ = std::make_unique<engine::Engine>(
         *network_, config, clock_,
@@ -89,8 +96,12 @@ class LeadingEngine {
           return std::make_unique<engine::LeadingRunner>(engine::make_step_runner(network, steps),
                                                          followers_, mesh.tp(), steps);
         });
+    if (!adapters_) return;
+    adapters_->run_between_steps(
+        [this](std::function<void()> body) { return engine_->run_exclusive(std::move(body)); });
   }
   engine::Engine& engine() { return *engine_; }
+  engine::ServedAdapters& adapters() { return *adapters_; }
   model::Network& network() { return *network_; }
   engine::Followers& followers() { return followers_; }
 
@@ -112,20 +123,22 @@ class LeadingEngine {
   SystemClock clock_;
   std::unique_ptr<model::Network> network_;
   engine::Followers followers_;
+  std::unique_ptr<engine::ServedAdapters> adapters_;
   std::unique_ptr<engine::Engine> engine_;
 };
 
-/// Rank 0 calls body(engine); rank 1 follows it.
+/// Rank 0 calls body(engine), whose requests may name so many adapters; rank 1 follows it.
 void on_two_ranks(const MakeSlices& make, const model::Precision& precision, bool nccl_alone,
                   const EngineConfig& config,
-                  const std::function<void(const Mesh&, LeadingEngine&)>& body) {
+                  const std::function<void(const Mesh&, LeadingEngine&)>& body,
+                  int64_t served = 0) {
   on_gpus(
       comm::engine_layout(2),
       [&](const Mesh& mesh) {
         const at::NoGradGuard no_grad;
         const int end = connected(mesh);
         if (mesh.rank() == 0) {
-          LeadingEngine engine(mesh, make, end, config);
+          LeadingEngine engine(mesh, make, end, config, served);
           body(mesh, engine);
         } else {
           engine::FollowingRank(end, mesh, precision, make(mesh)).follow();
@@ -306,6 +319,81 @@ TEST_P(GpuEngineRanks, InBfloat16ExpertsOfTwoRanksDifferFromScoresAsThoseOfOneDo
   }
 }
 
+std::string adapter_directory(const std::string& name) {
+  return (std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/lora" / name).string();
+}
+
+TEST_P(GpuEngineRanks, WithAnAdapterTwoRanksDrawTheTokensOfOne) {
+  SLIME_NEEDS_GPUS(2);
+  const auto precision = model::Precision::on_gpu("float32");
+  for (const std::string name : {"qwen3/all_linear_rslora", "qwen3_moe/experts_fused",
+                                 "qwen3_moe/head", "deepseek_v3/mla"}) {
+    const std::string model = name.substr(0, name.find('/'));
+    const MakeSlices make = [base = slices_of(model), name](const Mesh& mesh) {
+      auto network = base(mesh);
+      model::load_adapters(*network, adapter_directory(name), mesh);
+      return network;
+    };
+    on_two_ranks(make, precision, GetParam(), {.max_prefill_tokens = 20},
+                 [&](const Mesh&, LeadingEngine& two) {
+                   SCOPED_TRACE(name);
+                   TestEngine one(make(Mesh::single()), whole_cache({.max_prefill_tokens = 20}));
+                   const auto requests = workload(one.network().config().vocab_size, 12);
+                   const auto expected = LeadingEngine::answers_of(one.engine(), requests);
+                   for (int round = 0; round < 3; ++round) {
+                     expect_same(two.generate(requests), expected);
+                     EXPECT_TRUE(two.engine().flush_cache());
+                   }
+                 });
+  }
+}
+
+TEST_P(GpuEngineRanks, RowsOfABatchTakeTheAdaptersThatTheirRequestsName) {
+  SLIME_NEEDS_GPUS(2);
+  const auto precision = model::Precision::on_gpu("float16");
+  const MakeSlices make = [precision](const Mesh& mesh) {
+    return model::load_network(golden_models::directory("qwen3"), precision, mesh);
+  };
+  on_two_ranks(
+      make, precision, GetParam(), {},
+      [&](const Mesh&, LeadingEngine& two) {
+        const SystemClock clock;
+        const auto network = make(Mesh::single());
+        engine::ServedAdapters adapters(*network, 2);
+        EngineConfig config = whole_cache({});
+        config.adapters = &adapters;
+        engine::Engine one(*network, config, clock);
+        adapters.run_between_steps(
+            [&](std::function<void()> body) { return one.run_exclusive(std::move(body)); });
+        const std::array<std::string, 3> names{"first", "", "second"};
+        for (const std::string folder : {"qwen3/qv_r8", "qwen3/patterns"}) {
+          for (engine::ServedAdapters* each : {&adapters, &two.adapters()}) {
+            // The first name moves on to another version.
+            ASSERT_TRUE(each->load("first", adapter_directory(folder), false, true));
+            ASSERT_TRUE(
+                each->load("second", adapter_directory("qwen3/all_linear_rslora"), false, true));
+          }
+          for (const int count : {1, 3, 20, 80}) {
+            std::vector<GenerateRequest> requests;
+            for (int i = 0; i < count; ++i) {
+              requests.push_back(sampled_request(some_tokens(9 + i % 7, i), 12, i));
+              requests.back().rid = fmt::format("{} of {} {}", i, count, folder);
+              requests.back().adapter = names[i % names.size()];
+            }
+            for (int round = 0; round < 3; ++round) {  // as it is, recorded, replayed
+              const auto sampled = two.generate(requests);
+              EXPECT_LT(difference_from(one, requests, sampled), 0.01) << count;
+              if (count < 20) continue;
+              auto others = requests;
+              for (int i = 0; i < count; ++i) others[i].adapter = names[(i + 1) % names.size()];
+              EXPECT_GT(difference_from(one, others, sampled), 0.03) << count;
+            }
+          }
+        }
+      },
+      /*served=*/2);
+}
+
 /// Weights over a connection, as a run sends them.
 class GpuEngineRanksWeights : public ::testing::TestWithParam<const char*> {};
 
@@ -386,7 +474,7 @@ TEST(GpuEngineRanksDeaths, ARankThatHangsEndsTheEngineAndIsNamed) {
           }
           return;
         }
-        LeadingEngine two(mesh, slices_of("qwen3"), end, {});
+        LeadingEngine two(mesh, slices_of("qwen3"), end, {}, /*served=*/0);
         GenerateRequest request = greedy_request(some_tokens(30), 5);
         request.rid = "waits";
         const GenerateUpdate lost = two.generate({request})[0];
