@@ -228,6 +228,7 @@ void FollowingRank::answer(const std::function<void()>& body) {
 }
 
 void FollowingRank::prepare(std::function<void()> body) {
+  if (loader_.joinable()) loader_.join();
   loader_ = std::jthread([this, body = std::move(body)] {
     const at::NoGradGuard no_grad;
     answer(body);
