@@ -56,6 +56,10 @@ std::unique_ptr<engine::ServedAdapters> open_made_up_adapters(model::Network& ne
                                                               const comm::Mesh& mesh,
                                                               engine::Followers* followers) {
   if (options.rank == 0) return nullptr;
+  if (options.count == 0 && followers == nullptr) {
+    add_made_up_adapter(network, options.rank, mesh);
+    return nullptr;
+  }
   const TemporaryFolder folder("slime-bench");
   write_made_up_adapter(network, options.rank, mesh, folder.path());
   if (options.count == 0) {
