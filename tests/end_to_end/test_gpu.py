@@ -334,6 +334,17 @@ def test_two_gpus_train_the_adapter_with_which_the_generator_on_the_first_draws(
 
 @two_gpus
 @pytest.mark.parametrize("name", ["dp", "tp"])
+def test_an_engine_over_two_gpus_samples_with_the_adapter_that_they_train(wide, name):
+    run_dir = wide / f"adapters_engine_{name}"
+    extra = ["--device", "cuda", "--lora-rank", "8", "--lr", "5e-2", "--actor-num-gpus-per-node", "2", *LAYOUTS[name]]
+    finished(train_command(wide, run_dir, rollouts=3, extra=[*extra, "--colocate", "--rollout-num-gpus-per-engine", "2"]))
+    differences = metric(run_dir, "train/train_rollout_logprob_abs_diff")
+    assert len(differences) == 3
+    assert all(0 <= difference < 2e-3 for difference in differences)
+
+
+@two_gpus
+@pytest.mark.parametrize("name", ["dp", "tp"])
 def test_two_gpus_train_what_the_generator_on_the_first_draws(wide, name):
     run_dir = wide / f"two_gpus_draw_{name}"
     finished(train_command(wide, run_dir, rollouts=3, extra=["--device", "cuda", "--actor-num-gpus-per-node", "2", *LAYOUTS[name]]))

@@ -66,6 +66,16 @@ def test_an_engine_of_two_gpus_draws_what_one_does_also_with_new_weights(work):
     assert max(metric(run_dir, "train/train_rollout_logprob_abs_diff")) < 1e-4
 
 
+@pytest.mark.parametrize("per_engine", [1, pytest.param(2, marks=pytest.mark.skipif(num_gpus() < 3, reason="fewer than three NVIDIA GPUs"))])
+def test_engines_on_other_gpus_sample_with_the_adapter_that_is_trained(work, per_engine):
+    """A rate so large that the model without its adapter would be far away after one step."""
+    run_dir = work / f"adapter-of-{per_engine}"
+    flags = ["--device", "cuda", "--rollout-num-gpus", str(per_engine), "--rollout-num-gpus-per-engine", str(per_engine)]
+    text = finished(train_command(work, run_dir, rollouts=4, extra=[*flags, "--lora-rank", "8", "--lr", "5e-2", "--check-weight-update-equal"]))
+    assert text.count("tensors are the same in trainer and engines") == 2, text
+    assert max(metric(run_dir, "train/train_rollout_logprob_abs_diff")) < 2e-3
+
+
 def test_the_users_choice_of_devices_is_respected(work):
     command = train_command(work, work / "turned", rollouts=2, extra=APART)
     text = finished(command, env={**os.environ, "CUDA_VISIBLE_DEVICES": "1,0"})

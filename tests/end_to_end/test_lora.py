@@ -62,6 +62,43 @@ def test_engines_of_every_schedule_get_the_adapter(work, tmp_path, form, extra):
         assert max(metric(tmp_path / "run", "train/train_rollout_logprob_abs_diff")) < 1e-5
 
 
+@pytest.fixture(scope="module")
+def two_heads(work, tmp_path_factory):
+    """The same data, with a model of two key-value heads."""
+    folder = tmp_path_factory.mktemp("two_heads")
+    maker = [sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--hidden", "128"]
+    subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
+    (folder / "data").symlink_to(work / "data")
+    return folder
+
+
+TWO_RANKS = ["--rollout-num-gpus", "2", "--rollout-num-gpus-per-engine", "2"]
+OVER_TRAINERS = ["--actor-num-gpus-per-node", "2", "--colocate", *TWO_RANKS]
+
+
+@pytest.mark.parametrize(
+    "name, extra",
+    [
+        ("engine_process", TWO_RANKS),
+        ("over_data_parallel_ranks", OVER_TRAINERS),
+        ("over_tensor_parallel_ranks", [*OVER_TRAINERS, "--tensor-model-parallel-size", "2"]),
+    ],
+)
+def test_engines_of_two_ranks_sample_with_the_adapter_that_is_trained(two_heads, name, extra):
+    """A rate so large that the model without its adapter, or one of a version before, would be far away."""
+    run_dir = two_heads / name
+    done = run_slime(train_command(two_heads, run_dir, rollouts=4, extra=[*ADAPTER, "--lr", "5e-2", "--check-weight-update-equal", *extra]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("tensors are the same in trainer and engines") == 2
+    steps = numbers_that_repeat(run_dir)
+    assert len(steps) == 4
+    for step in steps.values():
+        assert step["train/train_rollout_logprob_abs_diff"] < 1e-4
+    ids = [40, 41, 42, 43, 44, 45]
+    base, other = logprobs(two_heads / "model", ids), logprobs(two_heads / "model", ids, "--adapter", str(run_dir / "latest"))
+    assert max(abs(a - b) for a, b in zip(base, other)) > 1e-2
+
+
 def test_the_old_actor_is_an_adapter_that_goes_on_after_a_restart(work, tmp_path):
     extra = [*ADAPTER, "--lr", "5e-2", "--keep-old-actor"]
     for run_dir, parts in ((tmp_path / "whole", [4]), (tmp_path / "parts", [2, 4])):

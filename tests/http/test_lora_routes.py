@@ -16,11 +16,11 @@ def greedy_of(folder: Path):
     return json.loads((folder / "golden.json").read_text())["greedy"]
 
 
-@pytest.fixture(scope="module")
-def server():
+@pytest.fixture(scope="module", params=[1, 2], ids=["one_rank", "two_ranks"])
+def server(request):
     paths = [f"{name}={ADAPTERS / folder}" for name, folder in NAMES.items()]
     flags = ["--skip-tokenizer-init", "--dtype", "float32", "--served-model-name", "base", "--weights-root", str(ADAPTERS)]
-    with Server(str(MODEL), *flags, "--lora-paths", *paths) as running:
+    with Server(str(MODEL), *flags, "--tp-size", str(request.param), "--lora-paths", *paths) as running:
         yield running
 
 
@@ -134,3 +134,10 @@ def test_what_is_no_adapter_of_the_model_is_refused_with_its_names(server):
     assert status == 400 and "use_dora" in json.dumps(answer), answer
     status, answer = server.post("/load_lora_adapter", {"lora_name": "outside", "lora_path": str(ROOT / "tests/fixtures/lora/llama/tied_head")})
     assert status == 400 and "lora_path" in json.dumps(answer), answer
+
+
+def test_ranks_give_all_requests_one_adapter():
+    golden = greedy_of(ADAPTERS / "all_linear_rslora")
+    with Server(str(MODEL), "--skip-tokenizer-init", "--dtype", "float32", "--tp-size", "2", "--adapter", str(ADAPTERS / "all_linear_rslora")) as running:
+        status, answer = ask(running, golden)
+        assert status == 200 and ids_of(answer) == golden["tokens"], answer
