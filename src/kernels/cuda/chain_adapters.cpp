@@ -52,42 +52,62 @@ bool has_chain_addition(const Matrix& weight_OI) {
          });
 }
 
-ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, const NormPrologue& norm,
-                             cudaStream_t stream) {
-  if (!has_addition(weight_OI)) return;
+/// All of the addition but h.
+void ChainAddition::set_rows_and_factors(const Matrix& weight_OI) {
   const MatrixAdapters& adapters = *weight_OI.adapters;
-  LowRankHidden hidden;
-  hidden.x_TI = pointer(x_TI);
-  hidden.norm = norm;
-  hidden.rows = static_cast<int>(x_TI.size(0));
-  hidden.inputs = static_cast<int>(x_TI.size(1));
   if (are_by_row(weight_OI)) {
     const AdapterTiles& tiles = adapters.rows->tiles;
-    LowRankRows by_row;
-    by_row.slot_N = tiles.slot_N.const_data_ptr<int32_t>();
-    by_row.row_N = tiles.row_N.const_data_ptr<int32_t>();
-    by_row.tiles = static_cast<int>(tiles.slot_N.numel());
-    hidden.by_row = call_.by_row = by_row;
-    hidden.by_row.table = static_cast<const LowRankFactors*>(adapters.placed.down.const_data_ptr());
-    call_.by_row.table = static_cast<const LowRankFactors*>(adapters.placed.up.const_data_ptr());
+    const auto table = [](const Tensor& placed) {
+      return static_cast<const LowRankFactors*>(placed.const_data_ptr());
+    };
+    call_.by_row.slot_N = tiles.slot_N.const_data_ptr<int32_t>();
+    call_.by_row.row_N = tiles.row_N.const_data_ptr<int32_t>();
+    call_.by_row.tiles = static_cast<int>(tiles.slot_N.numel());
+    call_.by_row.table = table(adapters.placed.up);
+    call_.down_table = table(adapters.placed.down);
     call_.first_output = static_cast<int>(weight_OI.adapter_row);
-    hidden.most_ranks = 32 * static_cast<int>(adapters.placed.most_chunks);
-    hidden.h_pitch = static_cast<int>(adapters.placed.most_ranks);
-  } else {
-    for (const PairRange& range : ranges_of_all_rows(weight_OI)) {
-      const FactorsOfPair factors(range, hidden.factors.ranks);
-      hidden.factors.of[hidden.factors.count++] = factors.a;
-      call_.factors.of[call_.factors.count++] = factors.b;
-      hidden.factors.ranks = call_.factors.ranks = hidden.factors.ranks + factors.a.rank;
-      hidden.most_ranks += rounded_up(factors.a.rank);
-    }
-    hidden.h_pitch = hidden.factors.ranks;
+    call_.h_pitch = static_cast<int>(adapters.placed.most_ranks);
+    return;
   }
-  h_TR_ = at::empty({hidden.rows, hidden.h_pitch}, x_TI.options().dtype(at::kFloat));
-  hidden.h_TR = h_TR_.data_ptr<float>();
+  for (const PairRange& range : ranges_of_all_rows(weight_OI)) {
+    const FactorsOfPair factors(range, call_.down.ranks);
+    call_.down.of[call_.down.count++] = factors.a;
+    call_.factors.of[call_.factors.count++] = factors.b;
+    call_.down.ranks = call_.factors.ranks = call_.down.ranks + factors.a.rank;
+  }
+  call_.h_pitch = call_.down.ranks;
+}
+
+ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsigned* counts) {
+  if (!has_addition(weight_OI)) return;
+  set_rows_and_factors(weight_OI);
+  h_TR_ = at::empty({x_TI.size(0), call_.h_pitch}, x_TI.options().dtype(at::kFloat));
+  call_.h_TR = h_TR_.data_ptr<float>();
+  call_.made = counts;
+}
+
+ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream) {
+  if (!has_addition(weight_OI)) return;
+  set_rows_and_factors(weight_OI);
+  h_TR_ = at::empty({x_TI.size(0), call_.h_pitch}, x_TI.options().dtype(at::kFloat));
+  call_.h_TR = h_TR_.data_ptr<float>();
+  LowRankHidden hidden;
+  hidden.x_TI = pointer(x_TI);
+  hidden.rows = static_cast<int>(x_TI.size(0));
+  hidden.inputs = static_cast<int>(x_TI.size(1));
+  hidden.factors = call_.down;
+  hidden.by_row = call_.by_row;
+  hidden.by_row.table = call_.down_table;
+  hidden.h_pitch = call_.h_pitch;
+  hidden.h_TR = call_.h_TR;
+  // Chunks of the tables have 32 ranks.
+  hidden.most_ranks = 32 * static_cast<int>(weight_OI.adapters->placed.most_chunks);
+  if (!are_by_row(weight_OI)) {
+    hidden.most_ranks = 0;
+    for (int i = 0; i < call_.down.count; ++i)
+      hidden.most_ranks += rounded_up(call_.down.of[i].rank);
+  }
   low_rank_hidden(hidden, stream);
-  call_.h_TR = hidden.h_TR;
-  call_.h_pitch = hidden.h_pitch;
 }
 
 }  // namespace slime::kernels::cuda

@@ -5,7 +5,6 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/products/low_rank.h"
-#include "kernels/cuda/products/narrow_product.h"
 #include "kernels/matrix.h"
 
 namespace slime::kernels::cuda {
@@ -15,16 +14,18 @@ bool has_addition(const Matrix& weight_OI);
 /// Whether the chain's kernels compute it, or there is none.
 bool has_chain_addition(const Matrix& weight_OI);
 
-/// What the adapters add to a product of the chain. Made, h is on its way on `stream`: the product goes there next.
+/// What the adapters add to a product of the chain. On `stream` h is on its way: the product goes there next.
 class ChainAddition {
  public:
-  /// `x_TI`: of which only the size is read where there is a norm.
-  ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, const NormPrologue& norm,
-                cudaStream_t stream);
+  /// Of a product of few rows, whose kernel makes h itself. `counts`: of the network (LowRankAddition::made).
+  ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsigned* counts);
+  ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream);
 
   const LowRankAddition& call() const { return call_; }
 
  private:
+  void set_rows_and_factors(const Matrix& weight_OI);
+
   LowRankAddition call_;
   Tensor h_TR_;
 };

@@ -3,6 +3,7 @@
 #include "kernels/adapters.h"
 #include "kernels/cuda/chain_adapters.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/low_rank_counts.h"
 #include "kernels/cuda/products/batch_product.h"
 #include "kernels/cuda/products/narrow_product.h"
 #include "kernels/cuda/products/wide_product.h"
@@ -25,8 +26,7 @@ struct ChainProduct {
 
   /// Launched by `multiply(call)`.
   template <typename Multiply>
-  void run(cudaStream_t stream, const NormPrologue& norm, const Multiply& multiply) {
-    const ChainAddition addition(x_TI, weight_OI, norm, stream);
+  void run(const ChainAddition& addition, const Multiply& multiply) {
     call.addition = addition.call();
     multiply(call);
   }
@@ -36,10 +36,14 @@ struct ChainProduct {
   BatchProduct call;
 };
 
-bool is_narrow(const BlockChain& chain) {
+bool is_narrow(const BlockChain& chain, cudaStream_t stream) {
+  const auto has_counts = [&](const Matrix& weight_OI) {
+    return !has_addition(weight_OI) ||
+           LowRankCounts::of(*weight_OI.adapters->rows, stream) != nullptr;
+  };
   const int64_t rows = chain.residual_TH.size(0);
   const auto has = [&](const Matrix& weight_OI) {
-    return has_narrow_product(Number::kBFloat16, rows, weight_OI.inputs());
+    return has_counts(weight_OI) && has_narrow_product(Number::kBFloat16, rows, weight_OI.inputs());
   };
   return chain.next_norm_H.defined() && has(chain.output_HC) && has(chain.gate_up_2FH) &&
          has(chain.down_HF);
@@ -61,7 +65,11 @@ Tensor narrow(ChainProduct product, const Tensor& y, const NormPrologue& norm,
               cudaStream_t stream) {
   product.call.y = y.data_ptr();
   product.call.float_result = y.scalar_type() == at::kFloat;
-  product.run(stream, norm, [&](const BatchProduct& call) { narrow_product(call, norm, stream); });
+  const Matrix& weight_OI = product.weight_OI;
+  unsigned* const counts =
+      has_addition(weight_OI) ? LowRankCounts::of(*weight_OI.adapters->rows, stream) : nullptr;
+  const ChainAddition addition(product.x_TI, weight_OI, counts);
+  product.run(addition, [&](const BatchProduct& call) { narrow_product(call, norm, stream); });
   return y;
 }
 
@@ -142,8 +150,9 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
 Tensor CudaDevice::stored_product(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
                                   cudaStream_t stream) const {
   if (!has_addition(weight_OI)) return linear(x_TI, weight_OI.without_adapters(), bias_O);
-  const Tensor sum_TO = product(x_TI, weight_OI.without_adapters(), bias_O, /*float_result=*/true);
-  const ChainAddition addition(x_TI, weight_OI, {}, stream);
+  const Tensor sum_TO = product(x_TI, weight_OI.without_adapters(), {}, /*float_result=*/true);
+  if (bias_O.defined()) sum_TO.add_(bias_O);
+  const ChainAddition addition(x_TI, weight_OI, stream);
   Tensor y_TO = at::empty(sum_TO.sizes(), x_TI.options());
   LowRankUp up;
   up.h_STR = addition.call().h_TR;
@@ -169,14 +178,15 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   if (chain.experts != nullptr) return expert_chain(chain);
   const cudaStream_t stream = stream_of(chain.residual_TH);
   const bool is_fused = fuses_sums(chain);
-  if (is_narrow(chain) && is_fused)
+  if (is_narrow(chain, stream) && is_fused)
     return chain.ranks != nullptr ? narrow_chain_of_ranks(chain, stream)
                                   : narrow_chain(chain, stream);
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
   const bool is_wide = has_wide_product(Number::kBFloat16, rows);
   const auto options = chain.residual_TH.options();
   const auto multiply = [&](ChainProduct& product) {
-    product.run(stream, {}, [&](const BatchProduct& call) {
+    const ChainAddition addition(product.x_TI, product.weight_OI, stream);
+    product.run(addition, [&](const BatchProduct& call) {
       is_wide ? wide_product(call, stream) : batch_product(call, stream);
     });
   };

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ Barriers barriers;
-  __shared__ int slot_T[kMostBatchRows];
+  __shared__ LowRankSlot slot_T[kMostBatchRows];
   const int threads = static_cast<int>(blockDim.x) - kProducerThreads, group = threadIdx.x / 128;
   const Pipeline pipeline{shared_address(memory), shared_address(barriers.full),
                           shared_address(barriers.empty), a.layout.stages};

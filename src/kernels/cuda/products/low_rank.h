@@ -67,11 +67,17 @@ struct LowRankRows {
 /// What the rows of a product's result get beside it, before they are rounded: h B^T, h in float32 as two numbers of
 /// 16 bits.
 struct LowRankAddition {
-  const float* h_TR = nullptr;  // scale * x A^T; null: nothing is added
+  float* h_TR = nullptr;  // scale * x A^T; null: nothing is added
   int h_pitch = 0;
   int first_output = 0;    // of the matrix that the factors' ranges count from
   LowRankFactors factors;  // B of each pair
   LowRankRows by_row;
+
+  /// Not null: the product's kernel makes h itself, its thread blocks some ranks each. Two numbers, 0 between kernels:
+  /// the thread blocks that have made theirs, and those that have waited for them.
+  unsigned* made = nullptr;
+  LowRankFactors down;                         // A of each pair
+  const LowRankFactors* down_table = nullptr;  // by slot
 };
 
 struct LowRankDown {

@@ -24,7 +24,6 @@ constexpr int kRanks = 16;  // of a cluster: two fragments
 constexpr int kStepInputs = 16;
 /// Steps of a warp whose factors are in flight; fewer where rows need the registers.
 constexpr int ahead(int row_tiles) { return row_tiles > 1 ? 2 : 4; }
-constexpr int kManyRows = 16;  // more have tiles of 64
 constexpr unsigned kAllShared = 100;
 
 __host__ __device__ constexpr int rounded_up_rank(int rank) {
@@ -53,36 +52,22 @@ struct ClusterRows {
   }
 };
 
-__device__ inline float4 unpack_four(uint2 four) {
-  const float2 low = unpack<BFloat16>(four.x), high = unpack<BFloat16>(four.y);
-  return make_float4(low.x, low.y, high.x, high.y);
-}
 __device__ inline uint2 pack_four(const float4& x) {
   return make_uint2(pack<BFloat16>(x.x, x.y), pack<BFloat16>(x.z, x.w));
 }
 
 /// Four inputs of a row.
-template <bool kNorm>
 __device__ inline uint2 four_inputs(const LowRankHidden& call, int row, int input) {
   if (row < 0) return make_uint2(0, 0);
   const int64_t four = (static_cast<int64_t>(row) * call.inputs + input) / 4;
-  if constexpr (!kNorm) return load_past_l1(static_cast<const uint2*>(call.x_TI) + four);
-  // As the product's prologue has it.
-  const float4 old =
-      unpack_four(load_past_l1(static_cast<const uint2*>(call.norm.residual_TI) + four));
-  const float4 more = unpack_four(
-      pack_four(load_past_l1(reinterpret_cast<const float4*>(call.norm.added_TI) + four)));
-  const float4 by = unpack_four(static_cast<const uint2*>(call.norm.weight_I)[input / 4]);
-  const float4 s = unpack_four(
-      pack_four(make_float4(old.x + more.x, old.y + more.y, old.z + more.z, old.w + more.w)));
-  return pack_four(make_float4(s.x * by.x, s.y * by.y, s.z * by.z, s.w * by.w));
+  return load_past_l1(static_cast<const uint2*>(call.x_TI) + four);
 }
 
 #endif
 
 /// A cluster: 16 kRowTiles rows and 16 ranks of one factor. Its thread blocks take a range of the inputs each, and
 /// their warps every eighth step of 16 of it. All sums have one order whatever the rows.
-template <int kRowTiles, bool kByRow, bool kNorm>
+template <int kRowTiles, bool kByRow>
 __global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads)
     hidden_kernel(const __grid_constant__ LowRankHidden call) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -140,8 +125,8 @@ __global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads)
       for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          x[i][tile][half] = four_inputs<kNorm>(call, at < end ? row_of_lane[tile][half] : -1,
-                                                kStepInputs * at + 4 * quarter);
+          x[i][tile][half] = four_inputs(call, at < end ? row_of_lane[tile][half] : -1,
+                                         kStepInputs * at + 4 * quarter);
       }
     }
 #pragma unroll
@@ -195,10 +180,10 @@ __global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads)
 #endif
 }
 
-template <int kRowTiles, bool kByRow, bool kNorm>
+template <int kRowTiles, bool kByRow>
 void run(const LowRankHidden& call, int row_blocks, Stream stream) {
   const int chunks = call.most_ranks / kRanks;
-  launch(static_cast<SharedShare>(kAllShared), hidden_kernel<kRowTiles, kByRow, kNorm>,
+  launch(static_cast<SharedShare>(kAllShared), hidden_kernel<kRowTiles, kByRow>,
          dim3(static_cast<unsigned>(kCluster * row_blocks), static_cast<unsigned>(chunks)),
          dim3(kThreads), 0, stream, call);
 }
@@ -210,18 +195,14 @@ bool has_low_rank_hidden(Number number) {
 }
 
 void low_rank_hidden(const LowRankHidden& call, Stream stream) {
-  const bool has_norm = call.norm.weight_I != nullptr;
-  if (!has_low_rank_hidden(Number::kBFloat16) || call.inputs % kLowRankHiddenInputs != 0 ||
-      (has_norm && call.rows > 16))
+  if (!has_low_rank_hidden(Number::kBFloat16) || call.inputs % kLowRankHiddenInputs != 0)
     throw std::runtime_error("no way down of " + std::to_string(call.rows) + " rows of " +
                              std::to_string(call.inputs) + " inputs");
   const int tiles = call.by_row.tiles;
-  if (tiles > 0)
-    return has_norm ? run<1, true, true>(call, tiles, stream)
-                    : run<1, true, false>(call, tiles, stream);
-  if (has_norm) return run<1, false, true>(call, 1, stream);
-  if (call.rows <= kManyRows) return run<1, false, false>(call, 1, stream);
-  run<4, false, false>(call, (call.rows + 63) / 64, stream);
+  if (tiles > 0) return run<1, true>(call, tiles, stream);
+  if (call.rows <= 16) return run<1, false>(call, 1, stream);
+  if (call.rows <= 32) return run<2, false>(call, 1, stream);
+  run<4, false>(call, (call.rows + 63) / 64, stream);
 }
 
 }  // namespace slime::kernels::cuda

@@ -9,7 +9,6 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products/low_rank.h"
-#include "kernels/cuda/products/narrow_product.h"
 
 namespace slime::kernels::cuda {
 
@@ -17,9 +16,7 @@ namespace slime::kernels::cuda {
 inline constexpr int kLowRankHiddenInputs = 64;
 
 struct LowRankHidden {
-  const void* x_TI = nullptr;  // bfloat16; not read where there is a norm
-  /// As the product behind it has it, without visits. h is of x before the division by its root mean square.
-  NormPrologue norm;
+  const void* x_TI = nullptr;  // bfloat16
   int rows = 0, inputs = 0;
   LowRankFactors factors;  // A of each pair, of all inputs
   LowRankRows by_row;
@@ -30,7 +27,7 @@ struct LowRankHidden {
 
 /// True for bfloat16 and compute capability 9.0.
 bool has_low_rank_hidden(Number number);
-/// Asynchronous on `stream`. With a norm up to 16 rows.
+/// Asynchronous on `stream`.
 void low_rank_hidden(const LowRankHidden& call, Stream stream);
 
 }  // namespace slime::kernels::cuda

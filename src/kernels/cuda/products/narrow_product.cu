@@ -43,7 +43,11 @@ void narrow_product(const BatchProduct& call, const NormPrologue& norm, cudaStre
   const Tiling tiling = narrow_tiling(call.inputs, call.outputs, is_pairs, num_processors());
   const Arguments a{group_tile_map(Number::kBFloat16, call.weight_OI, groups, call.outputs / groups,
                                    call.inputs, tiling.box, tiling.slabs),
-                    call, norm, tiling, SharedLayout(tiling, call.rows, norm.weight_I != nullptr)};
+                    call,
+                    norm,
+                    tiling,
+                    SharedLayout(tiling, call.rows, norm.weight_I != nullptr),
+                    num_processors()};
   switch (tiling.slabs) {
     case 1:
       return run_tiles<1>(a, stream);

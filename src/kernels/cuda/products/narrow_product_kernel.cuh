@@ -12,7 +12,7 @@
 
 #include "kernels/cuda/partial_sums.cuh"
 #include "kernels/cuda/products/async_copy.cuh"
-#include "kernels/cuda/products/low_rank_addition.cuh"
+#include "kernels/cuda/products/low_rank_share.cuh"
 #include "kernels/cuda/products/narrow_product.h"
 #include "kernels/cuda/products/narrow_product_tiling.h"
 #include "kernels/cuda/products/pipeline.cuh"
@@ -28,6 +28,7 @@ struct Arguments {
   NormPrologue norm;
   Tiling tiling;
   SharedLayout layout;
+  int processors = 0;
 };
 
 struct Barriers {
@@ -68,7 +69,7 @@ __device__ inline void store_shared(uint32_t address, uint4 x) {
                "r"(x.z), "r"(x.w)
                : "memory");
 }
-__device__ inline uint2 load_shared(uint32_t address) {
+__device__ inline uint2 load_shared_pair(uint32_t address) {
   uint2 x;
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(address) : "memory");
   return x;
@@ -185,7 +186,7 @@ __device__ inline void load_normed_x(const Arguments& a, uint32_t x, uint32_t we
         const int i = begin + h * kThreads;
         if (i >= fours) continue;
         more[h] = unpack_four(pack_four(more[h]));  // as where the product's result is stored
-        const float4 old = unpack_four(held[h]), by = unpack_four(load_shared(weight + 8 * i));
+        const float4 old = unpack_four(held[h]), by = unpack_four(load_shared_pair(weight + 8 * i));
         const uint2 rounded = pack_four(make_float4(old.x + more[h].x, old.y + more[h].y,
                                                     old.z + more[h].z, old.w + more[h].w));
         const float4 s = unpack_four(rounded);
@@ -271,7 +272,7 @@ __device__ void multiply_stages(const Arguments& a, const Pipeline& pipeline, ui
 /// Adds what the adapters do: each slice some of their ranks. With a norm h too is what is yet to be divided by the
 /// root mean square.
 template <int kSlabs, int kTiles>
-__device__ void add_adapters(const Arguments& a, const int* slot_T,
+__device__ void add_adapters(const Arguments& a, const LowRankSlot* slot_T,
                              float (&sum)[WarpTiling<kSlabs>::kSets][kTiles][4]) {
   using Warps = WarpTiling<kSlabs>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -351,7 +352,8 @@ __global__ void __launch_bounds__(kThreads + 32)
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ Barriers barriers;
   __shared__ float squares_of_warps[kMostRows][kWarps];
-  __shared__ int slot_T[kMostRows];
+  __shared__ LowRankSlot slot_T[kMostRows];
+  __shared__ float parts[kWarps];  // of a number of h
   const Pipeline pipeline{shared_address(memory), shared_address(barriers.full),
                           shared_address(barriers.empty), a.layout.stages};
   launch_dependents();
@@ -369,20 +371,34 @@ __global__ void __launch_bounds__(kThreads + 32)
     return;
   }
   const uint32_t x = pipeline.memory + a.layout.x_begin;
+  const LowRankAddition& addition = a.call.addition;
+  const bool adds = addition.h_TR != nullptr, makes_share = adds && addition.made != nullptr;
+  if (makes_share) prefetch_share(addition, a.call.inputs, makers(a.processors), kThreads);
   if (a.norm.weight_I == nullptr) {
     load_x(a, x);
   } else {
     load_normed_x(a, x, pipeline.memory + a.layout.norm_begin, squares_of_warps);
   }
-  if (a.call.addition.h_TR != nullptr) {
-    find_slots(a.call.addition, kThreads, slot_T);
-    prefetch_addition(a.call.addition, a.tiling.block_outputs(), kThreads,
+  if (adds) {
+    find_slots(addition, kThreads, slot_T);
+    prefetch_addition(addition, a.tiling.block_outputs(), kThreads,
                       [&](int local) { return output_of(a, local); });
   }
   sync_consumers(kThreads);
+  if (makes_share)
+    make_share(
+        addition, a.call.rows, a.call.inputs, slot_T, makers(a.processors), kThreads, parts,
+        [&](int row, int i) {
+          return load_shared_pair(x + row * SharedLayout::row_bytes(a.call.inputs) + 8 * i);
+        },
+        [] { sync_consumers(kThreads); });
   float sum[WarpTiling<kSlabs>::kSets][kTiles][4] = {};
   multiply_stages<kSlabs, kTiles>(a, pipeline, x, sum);
-  if (a.call.addition.h_TR != nullptr) add_adapters<kSlabs, kTiles>(a, slot_T, sum);
+  if (makes_share) {
+    if (threadIdx.x == 0) wait_for_shares(addition, makers(a.processors));
+    sync_consumers(kThreads);
+  }
+  if (adds) add_adapters<kSlabs, kTiles>(a, slot_T, sum);
   write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.layout.sums_begin), sum,
                                 squares_of_warps);
 #endif

@@ -56,7 +56,7 @@ __device__ inline bool has_columns(const LowRankFactor& factor, int first_output
 /// consumers, which have read the last stage.
 template <int kOutputs, bool kPairs, int kTiles, typename RowOf>
 __device__ inline void add_adapters(const LowRankAddition& call, int rows, int units, int tile,
-                                    const int* slot_T, int threads, uint32_t* staged,
+                                    const LowRankSlot* slot_T, int threads, uint32_t* staged,
                                     const RowOf& row_of, float (&sum)[kTiles][kOutputs / 2]) {
   const int lane = threadIdx.x % 32, group = lane / 4, quarter = lane % 4;
   for_each_adapter(call, slot_T, [&](const LowRankFactors& factors, auto takes) {

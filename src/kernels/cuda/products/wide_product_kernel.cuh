@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr int kRows = kTileRows * kGroups * kTiles;
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ uint64_t full[kMaxStages], empty[kMaxStages];
-  [[maybe_unused]] __shared__ int slot_T[kAdds ? kRows : 1];
+  [[maybe_unused]] __shared__ LowRankSlot slot_T[kAdds ? kRows : 1];
   const int group = threadIdx.x / 128;
   const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
                           a.stages};

@@ -1,0 +1,47 @@
+#include "kernels/cuda/low_rank_counts.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "kernels/cuda/launch.cuh"
+
+namespace slime::kernels::cuda {
+namespace {
+
+constexpr int kNetworks = 1024;  // of each device
+constexpr int kApart = 32;       // numbers, so that no two networks share a line of memory
+
+bool is_recording(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+/// Of one device, for as long as the process lives.
+struct Counts {
+  unsigned* memory = nullptr;
+  std::map<const AdapterRows*, int> places;
+};
+
+}  // namespace
+
+unsigned* LowRankCounts::of(const AdapterRows& network, cudaStream_t stream) {
+  static std::mutex mutex;
+  static std::map<int, Counts> devices;
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  const std::lock_guard lock(mutex);
+  Counts& counts = devices[device];
+  if (counts.memory == nullptr) {
+    if (is_recording(stream)) return nullptr;
+    constexpr size_t kBytes = sizeof(unsigned) * kNetworks * kApart;
+    check_cuda(cudaMalloc(&counts.memory, kBytes), "counters");
+    check_cuda(cudaMemset(counts.memory, 0, kBytes), "counters");
+    check_cuda(cudaDeviceSynchronize(), "counters");  // sync: once, before any kernel reads them
+  }
+  const auto [place, is_new] = counts.places.try_emplace(&network, std::ssize(counts.places));
+  return place->second < kNetworks ? counts.memory + kApart * place->second : nullptr;
+}
+
+}  // namespace slime::kernels::cuda

@@ -1,0 +1,17 @@
+#pragma once
+
+/// Counters in device memory, by which thread blocks of a kernel wait for each other (LowRankAddition::made).
+
+#include <cuda_runtime.h>
+
+#include "kernels/adapters.h"
+
+namespace slime::kernels::cuda {
+
+struct LowRankCounts {
+  /// Those of a network, whose passes come one after the other: the same at every call. Null where `stream` is being
+  /// recorded and there are none yet, or where there have been too many networks. May be called from any thread.
+  static unsigned* of(const AdapterRows& network, cudaStream_t stream);
+};
+
+}  // namespace slime::kernels::cuda

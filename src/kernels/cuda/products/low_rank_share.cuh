@@ -1,0 +1,99 @@
+#pragma once
+
+/// The way down of adapters inside a product of few rows, whose thread blocks have all of x in shared memory: each makes
+/// some ranks of h, and waits for the others' before its epilogue.
+///
+/// A kernel of its own would be two more waits between kernels, longer than the product itself at one row.
+
+#include "kernels/cuda/products/low_rank_addition.cuh"
+
+namespace slime::kernels::cuda {
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// Thread blocks that make some of h: a first wave, all of which run at once.
+__device__ inline int makers(int processors) {
+  return min(static_cast<int>(gridDim.x), processors);
+}
+
+/// A rank of all pairs of an adapter: a line of A, and where h has it.
+struct RankOfPairs {
+  const float* line = nullptr;
+  int column = 0;
+  float scale = 0;
+
+  __device__ RankOfPairs(const LowRankFactors& factors, int rank) {
+    int which = 0;
+    while (rank >= factors.of[which].rank) rank -= factors.of[which++].rank;
+    const LowRankFactor& factor = factors.of[which];
+    line = factor.values + rank * factor.pitch;
+    column = factor.column + rank;
+    scale = factor.scale;
+  }
+};
+
+/// Asks for the lines of A that this thread block multiplies, before x is there. Not where rows choose: the slots are the
+/// step's.
+__device__ inline void prefetch_share(const LowRankAddition& call, int inputs, int makers,
+                                      int threads) {
+  if (call.by_row.tiles > 0) return;
+  constexpr int kLine = 32;  // floats
+  for (int rank = blockIdx.x; rank < call.down.ranks; rank += makers) {
+    const RankOfPairs of(call.down, rank);
+    for (int i = threadIdx.x; i < inputs / kLine; i += threads) prefetch_to_l2(of.line + i * kLine);
+  }
+}
+
+/// `four_of(row, i)`: inputs 4 i to 4 i + 3, as numbers of 16 bits. `parts`: shared memory of a number for each warp. By
+/// all of `threads`, which sync() synchronises.
+template <typename FourOf, typename Sync>
+__device__ inline void make_share(const LowRankAddition& call, int rows, int inputs,
+                                  const LowRankSlot* slot_T, int makers, int threads, float* parts,
+                                  const FourOf& four_of, const Sync& sync) {
+  if (static_cast<int>(blockIdx.x) >= makers) return;
+  for (int row = 0; row < rows; ++row) {
+    const bool chooses = call.by_row.tiles > 0;
+    if (chooses && slot_T[row] < 0) continue;
+    const LowRankFactors& factors = chooses ? call.down_table[slot_T[row]] : call.down;
+    for (int rank = blockIdx.x; rank < factors.ranks; rank += makers) {
+      const RankOfPairs of(factors, rank);
+      float sum = 0;
+      for (int i = threadIdx.x; i < inputs / 4; i += threads) {
+        const FourRanks a = packed(load_read_only(reinterpret_cast<const float4*>(of.line) + i));
+        const uint2 x = four_of(row, i);
+        const float2 a_low = unpack<BFloat16>(a.low), a_high = unpack<BFloat16>(a.high);
+        const float2 x_low = unpack<BFloat16>(x.x), x_high = unpack<BFloat16>(x.y);
+        sum += a_low.x * x_low.x + a_low.y * x_low.y + a_high.x * x_high.x + a_high.y * x_high.y;
+      }
+      sum = warp_sum(sum);
+      if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
+      sync();
+      if (threadIdx.x == 0) {
+        float total = 0;
+        for (int warp = 0; warp < threads / 32; ++warp) total += parts[warp];
+        call.h_TR[static_cast<int64_t>(row) * call.h_pitch + of.column] = of.scale * total;
+      }
+      sync();
+    }
+  }
+  if (threadIdx.x == 0) {
+    __threadfence();
+    atomicAdd(call.made, 1U);
+  }
+}
+
+/// Waits until all thread blocks have made theirs. By one thread, before the others may read h.
+__device__ inline void wait_for_shares(const LowRankAddition& call, int makers) {
+  unsigned made = 0;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(made) : "l"(call.made) : "memory");
+  } while (made < static_cast<unsigned>(makers));
+  const unsigned waited = atomicAdd(call.made + 1, 1U);
+  if (waited + 1 < gridDim.x) return;
+  call.made[0] = 0;  // nobody looks any more
+  call.made[1] = 0;
+}
+
+#endif
+
+}  // namespace slime::kernels::cuda
