@@ -14,12 +14,13 @@
 set(slime_portable_kernels
     attention/apply_sinks attention/attend_decode attention/attend_plain attention/gather_pages attention/merge_records
     attention/norm_rotate delta/delta_gates delta/paged_delta experts/visits fp8/fp8_quantise latent/latent_plain
-    latent/latent_products products/low_rank products/product_probe_rows products/skinny_linear rows/rows sampling/sample
-    sampling/sample_truncated sparse/index_rows sparse/index_scores training/add_rows training/adamw
+    latent/latent_products products/low_rank products/low_rank_many products/product_probe_rows products/skinny_linear
+    rows/rows sampling/sample sampling/sample_truncated sparse/index_rows sparse/index_scores training/add_rows training/adamw
     training/rotate_backward training/rows_backward training/softmax)
 
 # Those that unit tests run on the CPU, compiled as C++ for the block executor (src/kernels/block_executor).
-set(slime_kernels_run_on_cpu products/low_rank rows/rows sampling/sample sampling/sample_truncated training/adamw training/softmax)
+set(slime_kernels_run_on_cpu products/low_rank products/low_rank_many rows/rows sampling/sample sampling/sample_truncated
+    training/adamw training/softmax)
 
 function(slime_kernels_on_cpu)
   set(sources)
