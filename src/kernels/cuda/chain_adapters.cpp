@@ -9,6 +9,7 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/low_rank_pairs.h"
 #include "kernels/cuda/products/low_rank_hidden.h"
+#include "kernels/cuda/products/narrow_product.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -36,13 +37,14 @@ bool has_addition(const Matrix& weight_OI) {
                                : !ranges_of_all_rows(weight_OI).empty();
 }
 
-bool has_chain_addition(const Matrix& weight_OI) {
+bool has_chain_addition(const Matrix& weight_OI, int64_t rows) {
   if (!adds(weight_OI.adapters)) return true;
   if (!has_low_rank_hidden(Number::kBFloat16) || weight_OI.inputs() % kLowRankHiddenInputs != 0)
     return false;
-  if (are_by_row(weight_OI)) return true;
-  const AdapterRows& rows = *weight_OI.adapters->rows;
-  if (!rows.shares.empty() && !rows.takes_one()) return false;
+  // Each thread block would add one adapter after the other.
+  if (are_by_row(weight_OI)) return has_narrow_product(Number::kBFloat16, rows, weight_OI.inputs());
+  const AdapterRows& taken = *weight_OI.adapters->rows;
+  if (!taken.shares.empty() && !taken.takes_one()) return false;
   const std::vector<PairRange> ranges = ranges_of_all_rows(weight_OI);
   return std::ssize(ranges) <= kMostLowRankFactors &&
          std::ranges::all_of(ranges, [](const PairRange& range) {

@@ -11,8 +11,8 @@ namespace slime::kernels::cuda {
 
 /// Whether the product of a matrix has an addition in this pass.
 bool has_addition(const Matrix& weight_OI);
-/// Whether the chain's kernels compute it, or there is none.
-bool has_chain_addition(const Matrix& weight_OI);
+/// Whether the chain's kernels compute it for so many rows and are the faster way, or there is none.
+bool has_chain_addition(const Matrix& weight_OI, int64_t rows);
 
 /// What the adapters add to a product of the chain. On `stream` h is on its way: the product goes there next.
 class ChainAddition {

@@ -53,7 +53,8 @@ bool is_narrow(const BlockChain& chain, cudaStream_t stream) {
 bool is_in_chain(const BlockChain& chain, const Matrix& weight_OI) {
   if (weight_OI.format != MatrixFormat::kPlain || !is_plain(weight_OI.values)) return false;
   const bool is_alone = chain.ranks == nullptr && chain.experts == nullptr;
-  return is_alone ? has_chain_addition(weight_OI) : weight_OI.adapters == nullptr;
+  return is_alone ? has_chain_addition(weight_OI, chain.residual_TH.size(0))
+                  : weight_OI.adapters == nullptr;
 }
 
 /// Whether the ranks, where there are several, have sum and norm in one kernel.

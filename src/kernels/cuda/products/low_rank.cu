@@ -41,7 +41,7 @@ struct BlockRows {
 template <typename T, int kRowTiles, bool kByRow>
 __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ LowRankDown call) {
   constexpr int kRows = 16 * kRowTiles;
-  __shared__ uint32_t a_RC[kRanks][kColumnPairs + kPad];
+  __shared__ __align__(16) uint32_t a_RC[kRanks][kColumnPairs + kPad];
   __shared__ __align__(16) uint32_t x_TC[kRows][kColumnPairs + kPad];
   __shared__ float sums[kWarps][kRows][kRanks + 1];
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
@@ -62,17 +62,18 @@ __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ 
   const int end = min(factor.end, begin + kLowRankSplit);
   if (begin >= end) return;
 
-  constexpr int kFactorLoads = kRanks * kColumnPairs / kThreads;
-  float2 a_next[kFactorLoads];
+  // Four numbers of a line at once, whichever way it lies: of a factor that is not turned two neighbouring lines.
+  constexpr int kFactorLoads = kRanks * kColumns / 4 / kThreads;
+  const bool is_whole = has_whole_fours(factor);
+  float4 a_next[kFactorLoads];
   uint4 x_next[kRowTiles];
   const auto load_factor = [&](int column) {
 #pragma unroll
     for (int i = 0; i < kFactorLoads; ++i) {
-      const int n = i * kThreads + thread;
-      // Neighbours read neighbouring numbers.
-      const int pair = factor.is_turned ? n % kColumnPairs : n / kRanks;
-      const int rank = factor.is_turned ? n / kColumnPairs : n % kRanks;
-      a_next[i] = two_of_column(factor, column + 2 * pair - factor.begin, first_rank + rank);
+      const int n = i * kThreads + thread, of_two = i / 2 * kThreads + thread;
+      const int m = factor.is_turned ? n % (kColumns / 4) * 4 : of_two / (kRanks / 4) * 2 + i % 2;
+      const int rank = factor.is_turned ? n / (kColumns / 4) : of_two % (kRanks / 4) * 4;
+      a_next[i] = four_of_line(factor, column + m - factor.begin, first_rank + rank, is_whole);
     }
   };
   const auto load_x = [&](int column) {
@@ -88,10 +89,17 @@ __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ 
   const auto store = [&] {
 #pragma unroll
     for (int i = 0; i < kFactorLoads; ++i) {
-      const int n = i * kThreads + thread;
-      const int pair = factor.is_turned ? n % kColumnPairs : n / kRanks;
-      const int rank = factor.is_turned ? n / kColumnPairs : n % kRanks;
-      a_RC[rank][pair] = pack<T>(a_next[i].x, a_next[i].y);
+      const int n = i * kThreads + thread, of_two = i / 2 * kThreads + thread;
+      if (factor.is_turned) {
+        const float4& four = a_next[i];
+        *reinterpret_cast<uint2*>(&a_RC[n / (kColumns / 4)][n % (kColumns / 4) * 2]) =
+            make_uint2(pack<T>(four.x, four.y), pack<T>(four.z, four.w));
+      } else if (i % 2 == 0) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          a_RC[of_two % (kRanks / 4) * 4 + k][of_two / (kRanks / 4)] =
+              pack<T>(number_of_four(a_next[i], k), number_of_four(a_next[i + 1], k));
+      }
     }
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {

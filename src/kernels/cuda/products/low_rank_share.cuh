@@ -35,21 +35,21 @@ struct RankOfPairs {
 /// Asks for the lines of A that this thread block multiplies, before x is there. Not where rows choose: the slots are the
 /// step's.
 __device__ inline void prefetch_share(const LowRankAddition& call, int inputs, int makers,
-                                      int threads) {
+                                      int thread, int threads) {
   if (call.by_row.tiles > 0) return;
   constexpr int kLine = 32;  // floats
   for (int rank = blockIdx.x; rank < call.down.ranks; rank += makers) {
     const RankOfPairs of(call.down, rank);
-    for (int i = threadIdx.x; i < inputs / kLine; i += threads) prefetch_to_l2(of.line + i * kLine);
+    for (int i = thread; i < inputs / kLine; i += threads) prefetch_to_l2(of.line + i * kLine);
   }
 }
 
 /// `four_of(row, i)`: inputs 4 i to 4 i + 3, as numbers of 16 bits. `parts`: shared memory of a number for each warp. By
-/// all of `threads`, which sync() synchronises.
+/// `threads`, of which this is number `thread`, and which sync() synchronises.
 template <typename FourOf, typename Sync>
 __device__ inline void make_share(const LowRankAddition& call, int rows, int inputs,
-                                  const LowRankSlot* slot_T, int makers, int threads, float* parts,
-                                  const FourOf& four_of, const Sync& sync) {
+                                  const LowRankSlot* slot_T, int makers, int thread, int threads,
+                                  float* parts, const FourOf& four_of, const Sync& sync) {
   if (static_cast<int>(blockIdx.x) >= makers) return;
   for (int row = 0; row < rows; ++row) {
     const bool chooses = call.by_row.tiles > 0;
@@ -58,7 +58,8 @@ __device__ inline void make_share(const LowRankAddition& call, int rows, int inp
     for (int rank = blockIdx.x; rank < factors.ranks; rank += makers) {
       const RankOfPairs of(factors, rank);
       float sum = 0;
-      for (int i = threadIdx.x; i < inputs / 4; i += threads) {
+#pragma unroll 4
+      for (int i = thread; i < inputs / 4; i += threads) {
         const FourRanks a = packed(load_read_only(reinterpret_cast<const float4*>(of.line) + i));
         const uint2 x = four_of(row, i);
         const float2 a_low = unpack<BFloat16>(a.low), a_high = unpack<BFloat16>(a.high);
@@ -66,9 +67,9 @@ __device__ inline void make_share(const LowRankAddition& call, int rows, int inp
         sum += a_low.x * x_low.x + a_low.y * x_low.y + a_high.x * x_high.x + a_high.y * x_high.y;
       }
       sum = warp_sum(sum);
-      if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
+      if (thread % 32 == 0) parts[thread / 32] = sum;
       sync();
-      if (threadIdx.x == 0) {
+      if (thread == 0) {
         float total = 0;
         for (int warp = 0; warp < threads / 32; ++warp) total += parts[warp];
         call.h_TR[static_cast<int64_t>(row) * call.h_pitch + of.column] = of.scale * total;
@@ -76,7 +77,7 @@ __device__ inline void make_share(const LowRankAddition& call, int rows, int inp
       sync();
     }
   }
-  if (threadIdx.x == 0) {
+  if (thread == 0) {
     __threadfence();
     atomicAdd(call.made, 1U);
   }
@@ -88,6 +89,10 @@ __device__ inline void wait_for_shares(const LowRankAddition& call, int makers) 
   do {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(made) : "l"(call.made) : "memory");
   } while (made < static_cast<unsigned>(makers));
+}
+
+/// By one thread, when its thread block has waited: the last one sets the numbers back.
+__device__ inline void forget_shares(const LowRankAddition& call) {
   const unsigned waited = atomicAdd(call.made + 1, 1U);
   if (waited + 1 < gridDim.x) return;
   call.made[0] = 0;  // nobody looks any more

@@ -14,7 +14,8 @@ template <int kSlabs, int kTiles>
 void run(const Arguments& a, cudaStream_t stream) {
   constexpr auto kKernel = narrow_product_kernel<kSlabs, kTiles>;
   allow_shared_memory<kKernel>(kSharedBytes);
-  launch(kKernel, dim3(a.tiling.blocks), dim3(kThreads + 32), a.layout.bytes, stream, a);
+  const int more = a.call.addition.made != nullptr ? kShareThreads : 0;
+  launch(kKernel, dim3(a.tiling.blocks), dim3(kThreads + 32 + more), a.layout.bytes, stream, a);
 }
 
 /// kTiles: no more than a thread block with so many slabs in a stage has.

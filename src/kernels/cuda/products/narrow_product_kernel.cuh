@@ -21,6 +21,8 @@
 namespace slime::kernels::cuda::narrow {
 
 inline constexpr int kThreads = 32 * kWarps;  // consumers; a producer warp comes on top
+/// Behind the producer, where the kernel makes adapters' h itself: warps that do nothing else.
+inline constexpr int kShareWarps = 4, kShareThreads = 32 * kShareWarps;
 
 struct Arguments {
   CUtensorMap weights;
@@ -209,6 +211,29 @@ __device__ inline int output_of(const Arguments& a, int local) {
   return local < a.tiling.block_outputs() && unit < units ? half * units + unit : -1;
 }
 
+/// Named barrier 2: consumers, which have left x in shared memory, and the warps that make h of it.
+__device__ inline void arrive_with_x() {
+  asm volatile("bar.arrive 2, %0;" ::"r"(kThreads + kShareThreads) : "memory");
+}
+__device__ inline void wait_for_x() {
+  asm volatile("bar.sync 2, %0;" ::"r"(kThreads + kShareThreads) : "memory");
+}
+
+/// By the warps behind the producer. With a norm h is of x before the division by its root mean square.
+__device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const LowRankSlot* slot_T,
+                                       float* parts) {
+  const int thread = threadIdx.x - kThreads - 32, makers = cuda::makers(a.processors);
+  prefetch_share(a.call.addition, a.call.inputs, makers, thread, kShareThreads);
+  wait_for_x();
+  make_share(
+      a.call.addition, a.call.rows, a.call.inputs, slot_T, makers, thread, kShareThreads, parts,
+      [&](int row, int i) {
+        return load_shared_pair(x + row * SharedLayout::row_bytes(a.call.inputs) + 8 * i);
+      },
+      [] { asm volatile("bar.sync 3, %0;" ::"r"(kShareThreads)
+                        : "memory"); });
+}
+
 /// How the consumer warps share a stage: kSlices of its inputs, kGroups of its outputs.
 template <int kSlabs>
 struct WarpTiling {
@@ -346,14 +371,14 @@ __device__ void write_outputs(const Arguments& a, float* sums,
 
 /// kSlabs: Tiling::slabs. kTiles: Tiling::tiles().
 template <int kSlabs, int kTiles>
-__global__ void __launch_bounds__(kThreads + 32)
+__global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
     narrow_product_kernel(const __grid_constant__ Arguments a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ Barriers barriers;
   __shared__ float squares_of_warps[kMostRows][kWarps];
   __shared__ LowRankSlot slot_T[kMostRows];
-  __shared__ float parts[kWarps];  // of a number of h
+  __shared__ float parts[kShareWarps];  // of a number of h
   const Pipeline pipeline{shared_address(memory), shared_address(barriers.full),
                           shared_address(barriers.empty), a.layout.stages};
   launch_dependents();
@@ -366,14 +391,14 @@ __global__ void __launch_bounds__(kThreads + 32)
     fence_barrier_init();
   }
   __syncthreads();
-  if (threadIdx.x >= kThreads) {
-    if (threadIdx.x == kThreads) load_weights(a, pipeline);
-    return;
-  }
   const uint32_t x = pipeline.memory + a.layout.x_begin;
   const LowRankAddition& addition = a.call.addition;
   const bool adds = addition.h_TR != nullptr, makes_share = adds && addition.made != nullptr;
-  if (makes_share) prefetch_share(addition, a.call.inputs, makers(a.processors), kThreads);
+  if (threadIdx.x >= kThreads) {
+    if (threadIdx.x == kThreads) load_weights(a, pipeline);
+    if (threadIdx.x >= kThreads + 32) make_share_of_x(a, x, slot_T, parts);
+    return;
+  }
   if (a.norm.weight_I == nullptr) {
     load_x(a, x);
   } else {
@@ -385,13 +410,7 @@ __global__ void __launch_bounds__(kThreads + 32)
                       [&](int local) { return output_of(a, local); });
   }
   sync_consumers(kThreads);
-  if (makes_share)
-    make_share(
-        addition, a.call.rows, a.call.inputs, slot_T, makers(a.processors), kThreads, parts,
-        [&](int row, int i) {
-          return load_shared_pair(x + row * SharedLayout::row_bytes(a.call.inputs) + 8 * i);
-        },
-        [] { sync_consumers(kThreads); });
+  if (makes_share) arrive_with_x();
   float sum[WarpTiling<kSlabs>::kSets][kTiles][4] = {};
   multiply_stages<kSlabs, kTiles>(a, pipeline, x, sum);
   if (makes_share) {
@@ -401,6 +420,7 @@ __global__ void __launch_bounds__(kThreads + 32)
   if (adds) add_adapters<kSlabs, kTiles>(a, slot_T, sum);
   write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.layout.sums_begin), sum,
                                 squares_of_warps);
+  if (makes_share && threadIdx.x == 0) forget_shares(addition);
 #endif
 }
 
