@@ -1,4 +1,4 @@
-/// What adapters add to products of many rows, by itself: stored for a product to add to, or as more inputs of one.
+/// Additions of adapters to products of many rows: stored for a product to add to, or as more inputs of one.
 
 #include "kernels/cuda/products/low_rank_numbers.cuh"
 

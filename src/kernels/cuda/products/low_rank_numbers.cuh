@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the kernels beside products of matrices with adapters share (kernels/cuda/products/low_rank.h).
+/// Device functions of the kernels beside products of matrices with adapters (kernels/cuda/products/low_rank.h).
 
 #include <stdexcept>
 
