@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <string_view>
 
 #include "core/error.h"
@@ -104,13 +105,9 @@ void read_datum(const Datum& datum, std::size_t index, const TokenLoss& loss,
     if (targets[i] < 0 || targets[i] >= limits.vocab_size)
       throw ConfigError(fmt::format("{}.target_tokens[{}]: {} is no token; the vocabulary has {}",
                                     fields, i, targets[i], limits.vocab_size));
-    if (i + 1 < count && targets[i] != tokens[first + i + 1])
-      throw ConfigError(
-          fmt::format("{}.target_tokens[{}]: is {}, and the next token of model_input is {}; "
-                      "targets are the next tokens here",
-                      fields, i, targets[i], tokens[first + i + 1]));
   }
   tokens.push_back(static_cast<TokenId>(targets.back()));
+  const bool are_next_tokens = std::ranges::equal(targets, std::span(tokens).subspan(first + 1));
   if (static_cast<int64_t>(tokens.size()) > limits.max_positions)
     throw ConfigError(fmt::format("{}: {} tokens, and the model has {} positions", where,
                                   tokens.size(), limits.max_positions));
@@ -128,6 +125,7 @@ void read_datum(const Datum& datum, std::size_t index, const TokenLoss& loss,
   sample.rollout_id = sample.ordinal;
   sample.prompt_length = static_cast<int64_t>(first) + 1;
   sample.tokens = std::move(tokens);
+  if (!are_next_tokens) sample.targets.assign(targets.begin(), targets.end());
   sample.loss_mask = mask_of(inputs, columns, loss, count, fields);
   sample.rollout_log_probs = sampler;
   sample.rollout_mask_total =

@@ -4,9 +4,9 @@
 ///
 ///   tokens 5 6 7, target_tokens 6 7 8, weights 0 1 1
 ///
-/// is one sample 5 6 7 8 whose last two tokens train. Targets are the next tokens. With `num_scored` the
-/// columns are those of the last so many targets, and what comes before is a prompt, of which no log-prob is
-/// computed.
+/// is one sample 5 6 7 8 whose last two tokens train. Targets that are not the next tokens (clients put zeros
+/// where nothing trains) become targets of the sample. With `num_scored` the columns are those of the last so
+/// many targets, and what comes before is a prompt, of which no log-prob is computed.
 
 #include <cstdint>
 

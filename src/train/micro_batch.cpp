@@ -16,7 +16,10 @@ namespace slime::train {
 namespace {
 
 Sequence sequence_of(const TrainSample& sample, const PlanOptions& options) {
-  Sequence sequence{sample.tokens, sample.prompt_length, sample.media};
+  Sequence sequence{.tokens = sample.tokens,
+                    .prompt_length = sample.prompt_length,
+                    .media = sample.media,
+                    .targets = sample.targets};
   if (options.rotary_switch > 0 && sample.total_length() > options.rotary_switch) {
     sequence.rotary_offset = options.rotary_offset;
     if (options.scores_as_sampled) sequence.num_sampled_short = options.rotary_switch;

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 
@@ -99,12 +101,17 @@ class Forest {
       append_runs(batch.media, sequences_[node.sequence].media, node.depth,
                   node.depth + node.segment.end - node.segment.begin, node.segment.begin);
     }
-    // A row is scored once however many sequences go through it: the same state predicts the same
-    // token.
+    // A row is scored once for a token however many sequences go through it: the same state predicts the
+    // same token.
     std::vector<int64_t> score_of_row(ids.size(), -1);
+    std::map<std::pair<int64_t, TokenId>, int64_t> score_of_target;
     const auto score_at = [&](std::size_t i, std::size_t p) {
       int64_t of_its_own = -1;  // of a token behind the rows that it is scored by
-      int64_t& score = p < rows_[i].size() ? score_of_row[rows_[i][p]] : of_its_own;
+      int64_t& score =
+          !sequences_[i].targets.empty()
+              ? score_of_target.try_emplace({rows_[i][p - 1], target_at(i, p)}, -1).first->second
+          : p < rows_[i].size() ? score_of_row[rows_[i][p]]
+                                : of_its_own;
       if (score < 0) {
         score = static_cast<int64_t>(target.size());
         row_of_score.push_back(rows_[i][p - 1]);
@@ -118,8 +125,7 @@ class Forest {
       for (std::size_t p = sequence.prompt_length; p < rows_[i].size(); ++p) {
         const bool is_short = has_short && static_cast<int64_t>(p) <= sequence.num_sampled_short;
         scored.push_back(score_at(is_short ? next_short : i, p));
-        if (scored.back() == static_cast<int64_t>(target.size()))
-          target.push_back(sequence.tokens[p]);
+        if (scored.back() == static_cast<int64_t>(target.size())) target.push_back(target_at(i, p));
       }
       next_short += has_short ? 1 : 0;
     }
@@ -157,6 +163,12 @@ class Forest {
   }
 
   std::span<const TokenId> tokens(int64_t i) const { return sequences_[i].tokens; }
+
+  TokenId target_at(std::size_t i, std::size_t p) const {
+    const Sequence& sequence = sequences_[i];
+    return sequence.targets.empty() ? sequence.tokens[p]
+                                    : sequence.targets[p - sequence.prompt_length];
+  }
 
   Tensor experts_of_rows() const {
     int64_t width = 0;
@@ -221,6 +233,9 @@ PackedBatch pack(std::span<const Sequence> sequences, const PackingOptions& opti
     check(sequence.prompt_length >= 1 &&
               sequence.prompt_length <= static_cast<int64_t>(sequence.tokens.size()),
           "a sequence has at least one given token");
+    check(sequence.targets.empty() ||
+              sequence.targets.size() + sequence.prompt_length == sequence.tokens.size(),
+          "each scored position has a target");
   }
   check(!sequences.empty(), "a micro-batch has at least one sequence");
   Forest forest(sequences, options);

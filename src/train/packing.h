@@ -42,6 +42,8 @@ struct Sequence {
   /// Its tokens up to position `num_sampled_short` were sampled before it grew beyond the switch, and are
   /// scored so: by rows of its first so many tokens with the offset 0. 0: there are none.
   int64_t num_sampled_short = 0;
+  /// What the scored positions are scored for, in the place of their tokens; empty: their tokens.
+  std::span<const TokenId> targets = {};
 
   bool has_short_scores() const { return num_sampled_short >= prompt_length; }
 };

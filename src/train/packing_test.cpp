@@ -110,6 +110,27 @@ TEST(Packing, HoldsForManyRandomTextsOfASmallAlphabet) {
   }
 }
 
+TEST(Packing, ScoresOtherTargetsByTheSameRows) {
+  const Tokens first{5, 6, 7, 8}, second{5, 6, 7, 9}, targets{0, 0, 8}, others{0, 0, 9};
+  const auto asking = [](const Tokens& text, const Tokens& asked) {
+    return Sequence{.tokens = text, .prompt_length = 1, .targets = asked};
+  };
+  const std::vector<Sequence> sequences{
+      asking(first, targets), {first, 1}, asking(second, others), asking(first, targets)};
+  const PackedBatch batch = pack(sequences, {.min_saved_tokens = 1});
+  EXPECT_EQ(batch.tokens.num_tokens(), 3 + 2);
+  const auto rows = numbers(batch.row_S), scored = numbers(batch.scored_T);
+  std::vector<int64_t> asked, by;
+  for (const int64_t s : scored) {
+    asked.push_back(numbers(batch.target_S)[s]);
+    by.push_back(rows[s]);
+  }
+  EXPECT_EQ(asked, (std::vector<int64_t>{0, 0, 8, 6, 7, 8, 0, 0, 9, 0, 0, 8}));
+  EXPECT_EQ(by, (std::vector<int64_t>{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2}));
+  // Of the three that ask for others the zeros are scored once, and so is 8.
+  EXPECT_EQ(rows.size(), 4U + 3U);
+}
+
 TEST(Packing, BinsKeepSiblingsTogetherAndCountSharedTokensOnce) {
   const Tokens a1{1, 1, 1, 1, 2}, a2{1, 1, 1, 1, 3}, b1{5, 5, 5, 5, 2}, b2{5, 5, 5, 5, 3};
   const std::vector<Sequence> sequences{{a1, 4}, {b1, 4}, {a2, 4}, {b2, 4}};

@@ -12,7 +12,7 @@
 namespace slime::train {
 namespace {
 
-constexpr uint32_t kVersion = 5;
+constexpr uint32_t kVersion = 6;
 
 class Writer {
  public:

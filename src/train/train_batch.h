@@ -23,8 +23,9 @@ struct TrainSample {
   int64_t rollout_id = 0;       // samples of one rollout execution share it
   std::vector<TokenId> tokens;  // prompt and response
   int64_t prompt_length = 0;
-  std::vector<MediaSpan> media;          // as in Sample
-  std::vector<uint8_t> loss_mask;        // per response token
+  std::vector<TokenId> targets;    // per response token, scored in its place; empty: the tokens
+  std::vector<MediaSpan> media;    // as in Sample
+  std::vector<uint8_t> loss_mask;  // per response token
   std::vector<float> rollout_log_probs;  // per response token, of the engine; empty: not known
   std::vector<float> teacher_log_probs;  // per response token, of a teacher elsewhere; empty: none
   std::vector<VersionRun> versions;      // of the response's tokens, as in Sample
@@ -91,6 +92,7 @@ void each_field(SomeTrainSample& sample, const Fn& fn) {
   fn(sample.rollout_samples);
   fn(sample.truncated);
   fn(sample.source_name);
+  fn(sample.targets);
 }
 
 struct TrainBatch {

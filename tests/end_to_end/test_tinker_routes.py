@@ -261,7 +261,6 @@ def test_what_cannot_be_is_refused_in_the_words_of_the_protocol(clients):
     wrong = {
         "target_tokens: has 2 numbers, and there are 3 positions": pass_of([5, 6, 7], [6, 7]),
         "vocabulary": pass_of([5, 6, 7], [6, 7, 100000]),
-        "targets are the next tokens": pass_of([5, 6, 7], [7, 7, 8]),
         "importance_sampling needs it": pass_of([5, 6, 7], [6, 7, 8], "importance_sampling", advantages=[1, 1, 1]),
         "loss_fn nothing": pass_of([5, 6, 7], [6, 7, 8], "nothing"),
     }
