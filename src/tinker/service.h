@@ -90,6 +90,8 @@ class Service {
   json::object create_sampling_session(const json::object& body);
   json::object sampler(const std::string& sampling_session);
   json::object training_runs(const std::string& owner) const;
+  /// Of a model, or of one that is gone and has saved something.
+  json::object training_run(const std::string& model);
   json::object checkpoints(const std::string& model) const;
   json::object delete_checkpoint(const std::string& path);
   json::object asample(const json::object& body);
@@ -109,6 +111,7 @@ class Service {
     std::string id;
     std::string session;
     int64_t number = 0;                     // of the session's models
+    json::object user_metadata;             // texts by name, that the client gave it
     std::shared_ptr<TrainedModel> trained;  // null: it is read from its state
     RequestOrder order;
     std::set<int64_t> writing;  // requests that are written to the journal now
@@ -146,6 +149,9 @@ class Service {
   /// What a request does when its turn comes.
   ModelJob job_of(const std::string& route, std::shared_ptr<const json::object> body,
                   bool is_restored);
+  /// What a training run is besides what it trains, with the time of `newest`; with the mutex.
+  json::object described_run(const std::string& id, const std::filesystem::path& newest) const;
+  json::object run_of(const Model& model) const;
   ModelJob saving_job(const json::object& body, const std::string& kind, bool is_restored);
   ModelJob loading_job(const json::object& body);
   ModelJob pass_job(bool is_forward_only, std::function<TrainingBody()> read);

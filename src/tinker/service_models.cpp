@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "model/adapter_files.h"
 #include "tinker/service.h"
+#include "tinker/user_metadata.h"
 
 namespace slime::tinker {
 namespace fs = std::filesystem;
@@ -73,6 +74,7 @@ std::string Service::add_model(const std::string& session, int64_t number,
   model->id = model_name(session, number);
   model->session = session;
   model->number = number;
+  model->user_metadata = read_user_metadata(FieldReader(record, ""));
   model->trained = make_model(record);
   if (journal_ && record.contains("path")) save_state(*model);
   const std::lock_guard lock(mutex_);
@@ -154,7 +156,9 @@ json::object Service::create_model(const json::object& body) {
   if (wish.rank > 0 && !base_)
     throw Refusal(400, fmt::format("lora_config.rank {}: {}", wish.rank, no_adapters()));
   // The seed is written down: another process begins with the same numbers.
-  return enqueue_creation(session, number, {{"lora_config", to_json(wish)}});
+  return enqueue_creation(
+      session, number,
+      {{"lora_config", to_json(wish)}, {"user_metadata", read_user_metadata(fields)}});
 }
 
 json::object Service::get_info(const json::object& body) {

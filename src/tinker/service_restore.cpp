@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/safe_text.h"
 #include "tinker/service.h"
+#include "tinker/user_metadata.h"
 
 namespace slime::tinker {
 namespace fs = std::filesystem;
@@ -90,6 +91,7 @@ void Service::restore_model(const std::string& id, const json::object& record) {
   model->id = id;
   model->session = fields.text("session").value_or("");
   model->number = fields.integer("number").value_or(0);
+  model->user_metadata = read_user_metadata(fields);
   const auto [done, state] = journal_->newest_state(id);
   const std::string created = fields.text("future").value_or("");
   created_[fmt::format("{}/{}", model->session, model->number)] = created;

@@ -10,6 +10,8 @@
 
 #include "core/calendar.h"
 #include "tinker/service.h"
+#include "tinker/user_metadata.h"
+#include "train/checkpoint.h"
 #include "train/checkpoint_room.h"
 
 namespace slime::tinker {
@@ -59,20 +61,55 @@ json::object Service::checkpoints(const std::string& model) const {
   return {{"checkpoints", std::move(all)}};
 }
 
+json::object Service::described_run(const std::string& id, const fs::path& newest) const {
+  const auto session = sessions_.find(id.substr(0, id.find(':')));
+  return {{"training_run_id", id},
+          {"base_model", service_.model_name},
+          {"model_owner", session == sessions_.end() ? "" : session->second.owner},
+          {"corrupted", false},
+          {"last_request_time", time_of(newest).value_or("")}};
+}
+
+json::object Service::run_of(const Model& model) const {
+  const model::AdapterForm* adapter = model.trained ? model.trained->adapter() : nullptr;
+  json::object run = described_run(model.id, service_.store);
+  run["is_lora"] = adapter != nullptr;
+  run["lora_rank"] = adapter != nullptr ? adapter->config.rank : 0;
+  run["user_metadata"] = model.user_metadata;
+  return run;
+}
+
+json::object Service::training_run(const std::string& model) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = models_.find(model); known != models_.end())
+      return run_of(*known->second);
+  }
+  for (const json::value& saved : checkpoints(model).at("checkpoints").get_array()) {
+    const std::string path(saved.at("tinker_path").get_string());
+    return or_refuse(404, [&] {
+      const fs::path directory = found(path);
+      json::object info = weights_info({{"tinker_path", path}});
+      const std::lock_guard lock(mutex_);
+      json::object run = described_run(model, directory);
+      run["is_lora"] = info.at("is_lora");
+      run["lora_rank"] = info.at("lora_rank");
+      if (fs::exists(directory / "run.json"))
+        run["user_metadata"] =
+            read_user_metadata(FieldReader(train::read_checkpoint(directory, 0).run, ""));
+      return run;
+    });
+  }
+  throw Refusal(404, fmt::format("training run {}: there is none", model));
+}
+
 json::object Service::training_runs(const std::string& owner) const {
   const std::lock_guard lock(mutex_);
   json::array runs;
   for (const auto& [id, model] : models_) {
     const auto session = sessions_.find(model->session);
     if (session == sessions_.end() || session->second.owner != owner) continue;
-    const model::AdapterForm* adapter = model->trained ? model->trained->adapter() : nullptr;
-    runs.push_back({{"training_run_id", id},
-                    {"base_model", service_.model_name},
-                    {"is_lora", adapter != nullptr},
-                    {"lora_rank", adapter != nullptr ? adapter->config.rank : 0},
-                    {"model_owner", owner},
-                    {"corrupted", false},
-                    {"last_request_time", time_of(service_.store).value_or("")}});
+    runs.push_back(run_of(*model));
   }
   const auto count = runs.size();
   return {{"training_runs", std::move(runs)},

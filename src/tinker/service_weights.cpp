@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "model/adapter_files.h"
 #include "tinker/service.h"
+#include "tinker/user_metadata.h"
 
 namespace slime::tinker {
 namespace fs = std::filesystem;
@@ -104,9 +105,10 @@ json::object Service::load_weights(const json::object& body) {
   if (fields.has("model_id")) return enqueue("load_weights", body);
   const std::string path = fields.required().text("path", 4096).value_or("");
   const std::string session = fields.required().text("session_id", 256).value_or("");
-  return enqueue_creation(
-      session, fields.integer("model_seq_id", 0).value_or(0),
-      {{"path", path}, {"restores", fields.boolean("optimizer").value_or(false)}});
+  return enqueue_creation(session, fields.integer("model_seq_id", 0).value_or(0),
+                          {{"path", path},
+                           {"restores", fields.boolean("optimizer").value_or(false)},
+                           {"user_metadata", read_user_metadata(fields)}});
 }
 
 Service::ModelJob Service::loading_job(const json::object& body) {
@@ -133,7 +135,7 @@ Service::ModelJob Service::saving_job(const json::object& body, const std::strin
     const bool overwrites = is_restored || fields.boolean("overwrite").value_or(false);
     return [this, name, kind, overwrites, type](Model& model) -> Answer {
       const fs::path directory = place_of(model.id, name, kind);
-      model.trained->save(directory, overwrites);
+      model.trained->save(directory, overwrites, {{"user_metadata", model.user_metadata}});
       const bool is_path = name.starts_with("/");
       return json::object{
           {"path",

@@ -254,6 +254,11 @@ std::vector<net::HttpRoute> routes(Service& service, const std::shared_ptr<const
     return service.training_runs(owner);
   });
   add("GET", "training_runs/*", [&service](const HttpRequest& request, const std::string& owner) {
+    const std::string run = middle_of(request.path, "training_runs/", "");
+    if (run.find('/') == std::string::npos) {
+      service.require_owner(owner, run);
+      return service.training_run(run);
+    }
     const auto [model, name] = checkpoint_of(request.path);
     service.require_owner(owner, model);
     if (!name.empty()) throw Refusal(404, "what was saved is listed here, and lies in the store");

@@ -125,7 +125,7 @@ train::GivenUpdateReport TrainedModel::update(const train::GivenUpdate& update) 
   return report;
 }
 
-void TrainedModel::save(const fs::path& directory, bool overwrites) {
+void TrainedModel::save(const fs::path& directory, bool overwrites, json::object more) {
   std::error_code ignored;
   if (fs::exists(directory, ignored) && !overwrites)
     throw ConfigError(fmt::format("{}: is there already", directory.string()));
@@ -134,10 +134,11 @@ void TrainedModel::save(const fs::path& directory, bool overwrites) {
     throw ConfigError(fmt::format(
         "{}: holds no weights that were saved here, and is not overwritten", directory.string()));
   take_slot();
+  more["updates"] = updates_;
   write_whole(directory, [&](const fs::path& part) {
     return train::save_checkpoint(
         {.root = part, .model_source = config_.hf_checkpoint.get(), .save_optimizer = true}, 0,
-        *trainer_, {{"updates", updates_}});
+        *trainer_, more);
   });
 }
 

@@ -40,8 +40,8 @@ class TrainedModel {
   train::GivenUpdateReport update(const train::GivenUpdate& update);
 
   /// A model directory, with the optimizer's state beside it. Throws ConfigError when it cannot be written,
-  /// or is there and `overwrites` is not set.
-  void save(const std::filesystem::path& directory, bool overwrites);
+  /// or is there and `overwrites` is not set. `more`: fields of its run.json.
+  void save(const std::filesystem::path& directory, bool overwrites, json::object more = {});
   /// Weights of a model directory, or of an adapter's with the same matrices; `restores`: moments and step
   /// counter too, which it has to have. `adapter`: the directory's, where it is open already.
   void load(const std::filesystem::path& directory, bool restores,
