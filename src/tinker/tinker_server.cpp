@@ -243,6 +243,9 @@ std::vector<net::HttpRoute> routes(Service& service, const std::shared_ptr<const
   post("save_weights", &Service::save_weights);
   post("load_weights", &Service::load_weights);
   post("save_weights_for_sampler", &Service::save_weights_for_sampler);
+  add("POST", "save_weights_external", [](const HttpRequest&, const std::string&) -> json::object {
+    throw Refusal(404, "nothing is exported: what was saved lies in the store, MODEL/weights/NAME");
+  });
   post("weights_info", &Service::weights_info);
   post("create_sampling_session", &Service::create_sampling_session);
   add("GET", "samplers/*", [&service](const HttpRequest& request, const std::string& owner) {

@@ -98,6 +98,8 @@ LISTED = [
     ("docs/adding_a_family.md", "python tests/fixtures/models/generate.py", "needs transformers and torch, which write the known answers"),
     ("", "build/release/slime_tests", LONG),
     ("docs/tinker.md", "slime tinker path/to/model", f"{COVERED}: tests/end_to_end/test_tinker_messages.py, with a port of its own"),
+    ("docs/tinker.md", "slime tinker path/to/Qwen3-4B-Instruct-2507", NETWORK + ": tests/clients/run tinker_cookbook"),
+    ("docs/tinker.md", "python -m tinker_cookbook", NETWORK + ": tests/clients/run tinker_cookbook"),
     ("", "docker", "needs docker; tools/docker/run_in_bare_root.sh runs each line of the Dockerfile"),
     ("", "tensorboard", OTHER),
     ("", "ssh", HOSTS),

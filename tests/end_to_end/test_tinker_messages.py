@@ -144,10 +144,10 @@ def test_recorded_messages_have_the_recorded_answers(program, name):
     assert replay(program, json.loads((MESSAGES / f"{name}.json").read_text())) >= 1
 
 
-def open_model(program, rank=4, **lora):
+def open_model(program, rank=4, user_metadata=None, **lora):
     session = program.post("create_session", tags=[], sdk_version="0.38.0", type="create_session")["session_id"]
     config = {"rank": rank, "seed": 1, **lora}
-    made = program.post("create_model", session_id=session, model_seq_id=0, base_model=NAME, lora_config=config)
+    made = program.post("create_model", session_id=session, model_seq_id=0, base_model=NAME, lora_config=config, user_metadata=user_metadata)
     return session, program.result(made["request_id"])["model_id"]
 
 
@@ -184,6 +184,29 @@ def test_two_adapters_over_one_base_learn_what_each_learns_alone(program):
     assert made == expected  # byte for byte
     losses = [read_pass(each)[0]["loss:sum"] for each in made]
     assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0]
+
+
+def test_targets_need_not_be_the_next_tokens(program):
+    weights = [0.0, 0.0, 1.0]
+    usual = [([5, 6, 7], {"target_tokens": [6, 7, 8], "weights": weights})]
+    zeros = [([5, 6, 7], {"target_tokens": [0, 0, 8], "weights": weights})]
+    other = [([5, 6, 7], {"target_tokens": [6, 3, 8], "weights": [1.0, 1.0, 1.0]})]
+    alone = [([5], {"target_tokens": [0], "weights": [1.0]}), ([5, 6], {"target_tokens": [7, 3], "weights": [1.0, 1.0]})]
+
+    def log_probs(message):
+        return [output["logprobs"] for output in read_pass(message)[1]]
+
+    _, one = open_model(program)
+    _, two = open_model(program)
+    (first,) = log_probs(train(program, one, usual, 1, steps=1)[0])
+    (second,) = log_probs(train(program, two, zeros, 1, steps=1)[0])
+    assert second[2] == first[2] and second[0] != first[0]
+    after = [log_probs(program.result(send(program, model, 3, usual + zeros + other + alone, forward_only=True))) for model in (one, two)]
+    assert after[0] == after[1]  # what does not train changes nothing
+    _, (zero, _, last), (six, three, eight), (zero_alone,), (_, three_alone) = after[0]
+    assert near([zero, three, last], [zero_alone, three_alone, eight]) and six != zero
+    losses = [read_pass(each)[0]["loss:sum"] for each in train(program, one, other, 4)]
+    assert losses[-1] < losses[0]
 
 
 def test_messages_that_come_in_another_order_add_up_in_that_of_their_numbers(program):
@@ -395,9 +418,32 @@ def test_what_was_saved_is_listed_and_removed(program):
         return [(row["tinker_path"], row["checkpoint_type"]) for row in answer["checkpoints"]]
 
     assert listed() == [(saved, "training")]
+    status, answer = program.call("save_weights_external", {"model_id": model, "seq_id": 3, "path": "out"})
+    assert status == 404 and "lies in the store" in answer["detail"]
     assert program.call(f"training_runs/{model}/checkpoints/weights/one", method="DELETE")[0] == 200
     assert listed() == []
     assert program.call("weights_info", {"tinker_path": saved})[0] == 404
+
+
+def test_a_training_run_is_described_while_it_trains_and_by_what_it_has_saved(program):
+    session, model = open_model(program, user_metadata={"renderer_name": "qwen3", "step": 3})
+
+    def described():
+        status, answer = program.call(f"training_runs/{model}", method="GET")
+        assert status == 200, answer
+        return [answer[name] for name in ("training_run_id", "base_model", "is_lora", "lora_rank", "user_metadata")]
+
+    expected = [model, NAME, True, 4, {"renderer_name": "qwen3", "step": "3"}]
+    assert described() == expected
+    saved = program.result(program.post("save_weights", model_id=model, seq_id=1, path="one")["request_id"])["path"]
+    program.post(f"sessions/{session}/finish", reason={"type": "success"})
+    assert described() == expected
+    assert program.call(f"training_runs/{model}", method="GET", headers={"X-API-Key": "tml-other"})[0] == 404
+    opened = program.post("create_session", tags=[], sdk_version="0.38.0", type="create_session")["session_id"]
+    made = program.post("load_weights", session_id=opened, model_seq_id=0, path=saved, user_metadata={"of": saved})
+    model = program.result(made["request_id"])["model_id"]
+    assert described() == [model, NAME, True, 4, {"of": saved}]
+    assert program.call("training_runs/session-9:train:9", method="GET")[0] == 404
 
 
 def test_keys_of_a_file_are_the_only_ones(start, tmp_path):

@@ -38,8 +38,8 @@ def write_store(folder):
 class TinkerProgram:
     """The process; `url` has no slash at its end."""
 
-    def __init__(self, program, model, store, *flags, port=0, device=("--device", "cpu", "--fp32", "--num-threads", "1")):
-        words = [str(program), "tinker", str(model), "--port", str(port), "--store", str(store), "--served-model-name", NAME]
+    def __init__(self, program, model, store, *flags, name=NAME, port=0, device=("--device", "cpu", "--fp32", "--num-threads", "1")):
+        words = [str(program), "tinker", str(model), "--port", str(port), "--store", str(store), "--served-model-name", name]
         words += [*device, *flags]
         self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
         watchdog = threading.Timer(120, self.process.kill)
