@@ -219,6 +219,12 @@ __device__ inline void wait_for_x() {
   asm volatile("bar.sync 2, %0;" ::"r"(kThreads + kShareThreads) : "memory");
 }
 
+/// Named barrier 4: consumers wait for one warp, which waits for all of h.
+constexpr int kWaitingThreads = kThreads + 32;
+__device__ inline void sync_with_h() {
+  asm volatile("bar.sync 4, %0;" ::"r"(kWaitingThreads) : "memory");
+}
+
 /// By the warps behind the producer. With a norm h is of x before the division by its root mean square.
 __device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const LowRankSlot* slot_T,
                                        float* parts) {
@@ -232,6 +238,11 @@ __device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const Low
       },
       [] { asm volatile("bar.sync 3, %0;" ::"r"(kShareThreads)
                         : "memory"); });
+  if (thread >= 32) return;
+  if (thread == 0) wait_for_shares(a.call.addition, makers);
+  __syncwarp();
+  sync_with_h();
+  if (thread == 0) forget_shares(a.call.addition);
 }
 
 /// How the consumer warps share a stage: kSlices of its inputs, kGroups of its outputs.
@@ -413,14 +424,10 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   if (makes_share) arrive_with_x();
   float sum[WarpTiling<kSlabs>::kSets][kTiles][4] = {};
   multiply_stages<kSlabs, kTiles>(a, pipeline, x, sum);
-  if (makes_share) {
-    if (threadIdx.x == 0) wait_for_shares(addition, makers(a.processors));
-    sync_consumers(kThreads);
-  }
+  if (makes_share) sync_with_h();
   if (adds) add_adapters<kSlabs, kTiles>(a, slot_T, sum);
   write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.layout.sums_begin), sum,
                                 squares_of_warps);
-  if (makes_share && threadIdx.x == 0) forget_shares(addition);
 #endif
 }
 
