@@ -219,13 +219,14 @@ model::ModelConfig wide_experts(bool is_latent) {
   return model::parse_model_config(shape, "wide experts");
 }
 
-/// In bfloat16; every process makes the same.
-MakeSlices slices_of_shape(const model::ModelConfig& config) {
-  return [config](const Mesh& mesh) {
+/// Numbers in bfloat16, stored so or in another precision; every process makes the same.
+MakeSlices slices_of_shape(const model::ModelConfig& config,
+                           const std::string& precision = "bfloat16") {
+  return [config, precision](const Mesh& mesh) {
     const auto whole = model::make_network(
         config, {.weights = at::kBFloat16, .activations = at::kFloat}, /*seed=*/7);
-    auto network = model::make_blank_network(config, model::Precision::on_gpu("bfloat16"), mesh);
-    const Tensor& flat_N = whole->weights().flat();
+    auto network = model::make_blank_network(config, model::Precision::on_gpu(precision), mesh);
+    const Tensor flat_N = whole->weights().flat().to(network->weights().flat().scalar_type());
     model::write_whole_(network->weights(), 0,
                         {static_cast<const char*>(flat_N.data_ptr()), flat_N.nbytes()});
     return network;
@@ -292,7 +293,8 @@ double difference_from(engine::Engine& scorer, std::vector<GenerateRequest> requ
 }
 
 /// Roundings change who is visited where scores of experts are close, on one rank as on two: what one
-/// rank's decode differs from its scores is the measure.
+/// rank's decode differs from scores in float32 is the measure. Not from its own scores, which may come from
+/// the same kernels.
 TEST_P(GpuEngineRanks, InBfloat16ExpertsOfTwoRanksDifferFromScoresAsThoseOfOneDo) {
   SLIME_NEEDS_GPUS(2);
   for (const bool is_latent : {false, true}) {
@@ -300,6 +302,9 @@ TEST_P(GpuEngineRanks, InBfloat16ExpertsOfTwoRanksDifferFromScoresAsThoseOfOneDo
     on_two_ranks(make, model::Precision::on_gpu("bfloat16"), GetParam(), {},
                  [&](const Mesh&, LeadingEngine& two) {
                    TestEngine one(make(Mesh::single()), whole_cache({}));
+                   TestEngine exact(
+                       slices_of_shape(wide_experts(is_latent), "float32")(Mesh::single()),
+                       whole_cache({}));
                    for (const int count : {1, 2, 20, 80, 200}) {
                      std::vector<GenerateRequest> requests;
                      for (int i = 0; i < count; ++i) {
@@ -308,12 +313,12 @@ TEST_P(GpuEngineRanks, InBfloat16ExpertsOfTwoRanksDifferFromScoresAsThoseOfOneDo
                      }
                      const auto of_two = two.generate(requests);
                      const auto of_one = LeadingEngine::answers_of(one.engine(), requests);
-                     const double own = difference_from(one.engine(), requests, of_one);
-                     const double other = difference_from(one.engine(), requests, of_two);
+                     const double own = difference_from(exact.engine(), requests, of_one);
+                     const double other = difference_from(exact.engine(), requests, of_two);
                      fmt::print("{} {}: {:.4f}, of one {:.4f}\n", is_latent ? "latent" : "heads",
                                 count, other, own);
                      // A tenth of a nat would be another model; few numbers scatter.
-                     EXPECT_LT(other, 2 * own + (count < 20 ? 0.05 : 0.01)) << count;
+                     EXPECT_LT(other, 1.5 * own + (count < 20 ? 0.05 : 0.01)) << count;
                    }
                  });
   }
