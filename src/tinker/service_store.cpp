@@ -85,7 +85,8 @@ json::object Service::training_run(const std::string& model) {
     if (const auto known = models_.find(model); known != models_.end())
       return run_of(*known->second);
   }
-  for (const json::value& saved : checkpoints(model).at("checkpoints").get_array()) {
+  const json::object all = checkpoints(model);
+  for (const json::value& saved : all.at("checkpoints").get_array()) {
     const std::string path(saved.at("tinker_path").get_string());
     return or_refuse(404, [&] {
       const fs::path directory = found(path);
