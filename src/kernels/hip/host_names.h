@@ -30,6 +30,7 @@
 #define check_cuda check_hip
 
 // Runtime: functions.
+#define cudaDeviceSynchronize hipDeviceSynchronize
 #define cudaDriverGetVersion hipDriverGetVersion
 #define cudaEventCreate hipEventCreate
 #define cudaEventDestroy hipEventDestroy
@@ -38,6 +39,7 @@
 #define cudaEventSynchronize hipEventSynchronize
 #define cudaFree hipFree
 #define cudaFreeHost hipHostFree
+#define cudaGetDevice hipGetDevice
 #define cudaGetDeviceCount hipGetDeviceCount
 #define cudaGetDeviceProperties hipGetDeviceProperties
 #define cudaGetErrorString hipGetErrorString
@@ -52,6 +54,7 @@
 #define cudaMalloc hipMalloc
 #define cudaMemGetInfo hipMemGetInfo
 #define cudaMemcpyAsync hipMemcpyAsync
+#define cudaMemset hipMemset
 #define cudaStreamCreateWithFlags hipStreamCreateWithFlags
 #define cudaStreamDestroy hipStreamDestroy
 #define cudaStreamIsCapturing hipStreamIsCapturing
