@@ -111,6 +111,8 @@ LISTED = [
     ("docs/environments.md", "slime train ... --environment harbor", NETWORK + ": tests/clients/run environment_harbor"),
     ("docs/gpu.md", "build/release/slime bench", GPU),
     ("docs/gpu.md", "slime check --device cuda", f"{GPU}; tests/end_to_end/test_check.py where there is one"),
+    ("docs/rocm.md", "./dev hip", f"{LONG}; a step of .ci/run where its packages can be had"),
+    ("docs/rocm.md", "SLIME_HIP_ROCM=", "needs ROCm and its LibTorch"),
     ("docs/rocm.md", "slime check --device hip", f"{GPU} of AMD's; tests/end_to_end/test_amd.py without one"),
     ("docs/rocm.md", "docker", "needs docker and an AMD GPU; the page says that it was not built"),
     ("docs/rocm.md", "MODEL_DIR=/models DATA_DIR=/data bash scripts/run-qwen3-4B-amd.sh", f"{COVERED}: tests/end_to_end/test_amd.py"),
