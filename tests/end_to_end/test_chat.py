@@ -131,7 +131,7 @@ def test_commands_change_the_conversation(model, tmp_path):
 
 def test_wrong_words_are_refused_before_the_model_is_loaded(model, tmp_path):
     for words, message in [
-        ([str(tmp_path / "nothing"), "--message", "x"], "no model directory"),
+        ([str(tmp_path / "nothing"), "--message", "x"], "nothing: no such file or directory"),
         ([str(model), "--message", "x", "--set", "temperature=9"], "from 0 to 2"),
         ([str(model), "--message", "x", "--tools", str(model / "config.json")], "a list of tools"),
         ([str(model), "--message", ""], "--message: should be a question"),

@@ -55,6 +55,9 @@ def assert_same_training(got, expected):
     assert len(got) == len(expected)
     for step, numbers in expected.items():
         for name in [n for n in numbers if n.startswith("train/")] + ["rollout/advantages", "rollout/rewards"]:
+            if name == "train/train_rollout_logprob_abs_diff":  # of roundings, which layouts have of their own
+                assert got[step][name] < 1e-4, (step, name)
+                continue
             assert got[step][name] == pytest.approx(numbers[name], rel=1e-3, abs=1e-5), (step, name)
 
 
