@@ -85,23 +85,23 @@ json::object Service::training_run(const std::string& model) {
     if (const auto known = models_.find(model); known != models_.end())
       return run_of(*known->second);
   }
-  const json::object all = checkpoints(model);
-  for (const json::value& saved : all.at("checkpoints").get_array()) {
-    const std::string path(saved.at("tinker_path").get_string());
-    return or_refuse(404, [&] {
-      const fs::path directory = found(path);
-      json::object info = weights_info({{"tinker_path", path}});
-      const std::lock_guard lock(mutex_);
-      json::object run = described_run(model, directory);
-      run["is_lora"] = info.at("is_lora");
-      run["lora_rank"] = info.at("lora_rank");
-      if (fs::exists(directory / "run.json"))
-        run["user_metadata"] =
-            read_user_metadata(FieldReader(train::read_checkpoint(directory, 0).run, ""));
-      return run;
-    });
-  }
-  throw Refusal(404, fmt::format("training run {}: there is none", model));
+  const json::object listed = checkpoints(model);
+  const json::array& saved = listed.at("checkpoints").get_array();
+  if (saved.empty()) throw Refusal(404, fmt::format("training run {}: there is none", model));
+  const std::string path(saved.front().at("tinker_path").get_string());
+  return or_refuse(404, [&] {
+    const fs::path directory = found(path);
+    const json::object info = weights_info({{"tinker_path", path}});
+    std::optional<json::object> metadata;
+    if (fs::exists(directory / "run.json"))
+      metadata = read_user_metadata(FieldReader(train::read_checkpoint(directory, 0).run, ""));
+    const std::lock_guard lock(mutex_);
+    json::object run = described_run(model, directory);
+    run["is_lora"] = info.at("is_lora");
+    run["lora_rank"] = info.at("lora_rank");
+    if (metadata) run["user_metadata"] = *std::move(metadata);
+    return run;
+  });
 }
 
 json::object Service::training_runs(const std::string& owner) const {
