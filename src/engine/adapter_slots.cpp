@@ -1,9 +1,9 @@
 #include "engine/adapter_slots.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "engine/device_copies.h"
 #include "model/adapter_files.h"
 
 namespace slime::engine {
@@ -29,13 +29,8 @@ std::shared_ptr<model::AdapterTensors> read_slot_adapter(model::Network& network
                                                          file.form(), mesh);
   file.read_into(*tensors);
   network.adapters()->check_fits(*tensors);
-  wait_for_adapter_copies(network);
+  wait_for_copies(network.weights().flat().device());
   return tensors;
-}
-
-void wait_for_adapter_copies(model::Network& network) {
-  const at::Device device = network.weights().flat().device();
-  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
 }
 
 void change_slots(model::Adapters& adapters, const SlotChange& change,

@@ -21,10 +21,7 @@ std::shared_ptr<model::AdapterTensors> read_slot_adapter(model::Network& network
                                                          const comm::Mesh& mesh,
                                                          const std::string& directory);
 
-/// sync: what this thread has on its way to a device has arrived; the engine's stream reads it next.
-void wait_for_adapter_copies(model::Network& network);
-
-/// What a load does to the slots, on all ranks between the same two steps.
+/// Change of slots by a load, on all ranks between the same two steps.
 struct SlotChange {
   std::vector<int64_t> emptied;
   int64_t slot = 0;  // that gets an adapter

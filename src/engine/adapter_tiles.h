@@ -22,7 +22,7 @@ int64_t adapter_tile_bytes(int64_t rows, int64_t num_adapters);
 
 /// The slots of `rows` rows, of which those behind the chunks' are padding.
 std::vector<int64_t> adapter_slots(std::span<const Chunk> chunks, int64_t rows);
-/// Those of the rows that draw.
+/// Slots of the rows that draw.
 std::vector<int64_t> drawing_slots(std::span<const Chunk> chunks);
 
 /// `slot_T`: of each row, -1: none. `slot_N` and `row_N` have room for AdapterTiles::most(T, adapters).

@@ -9,6 +9,7 @@
 #include "core/divide_up.h"
 #include "core/error.h"
 #include "engine/cache_shape.h"
+#include "engine/device_copies.h"
 #include "engine/prompt_scores.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/gpu/recorded_rows.h"
@@ -153,7 +154,7 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
   if (config.records_experts && network.config().has_experts())
     experts_.emplace(network.config(), config.num_pages, keys_.device());
   clear_spare_page();
-  wait_for_copies();
+  wait_for_copies(keys_.device());
 }
 
 GpuRunner::~GpuRunner() { stream_.synchronize(); }
@@ -173,18 +174,12 @@ void GpuRunner::release_memory() {
 void GpuRunner::resume_memory() {
   memory_->map();
   clear_spare_page();
-  wait_for_copies();
+  wait_for_copies(keys_.device());
 }
 
 void GpuRunner::clear_spare_page() {
   for (const Tensor& cache : {keys_, values_, index_keys_})
     if (cache.defined()) cache.select(1, config_.num_pages).zero_();
-}
-
-/// What this thread put on the device must be there before the runner's stream reads it. Not all of the
-/// device: another engine may be recording.
-void GpuRunner::wait_for_copies() {
-  c10::impl::VirtualGuardImpl(keys_.device().type()).getStream(keys_.device()).synchronize();
 }
 
 void GpuRunner::copy_page(PageId from, PageId to) {

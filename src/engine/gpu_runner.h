@@ -82,7 +82,6 @@ class GpuRunner final : public StepRunner {
 
   /// Tables have it in the place of pages that were given back; masked numbers are finite.
   void clear_spare_page();
-  void wait_for_copies();
   bool is_recordable(const Chunk& chunk) const;
   void forget_steps_of_other_adapters();
   Parts parts_of(std::span<const Chunk> chunks) const;

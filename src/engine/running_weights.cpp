@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "engine/device_copies.h"
 #include "engine/error_text.h"
 #include "model/config_difference.h"
 
@@ -123,11 +123,7 @@ Expected<FreshWeights> RunningWeights::stage(model::Network& fresh) {
       staged_.copy_from(complete);
       complete = staged_;
     }
-    // sync: the engine's stream knows nothing of this thread's
-    if (complete.flat_N.is_cuda()) {
-      const at::Device device = complete.flat_N.device();
-      c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
-    }
+    wait_for_copies(complete.flat_N.device());
   } catch (const std::exception& error) {
     return failure(text_of(error));
   }

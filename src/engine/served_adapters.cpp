@@ -8,6 +8,7 @@
 #include "comm/rank_group.h"
 #include "core/error.h"
 #include "engine/adapter_slots.h"
+#include "engine/device_copies.h"
 #include "engine/error_text.h"
 #include "engine/ranks/rank_adapters.h"
 
@@ -116,7 +117,7 @@ Expected<ServedAdapters::Handle> ServedAdapters::put(
   } catch (const ConfigError& error) {
     return failure(error.what());
   }
-  wait_for_adapter_copies(network_);
+  wait_for_copies(network_.weights().flat().device());
   auto loaded = std::make_shared<LoadedAdapter>();
   loaded->name = name;
   loaded->is_pinned = true;

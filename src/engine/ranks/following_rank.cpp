@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "comm/rank_group.h"
 #include "core/error.h"
+#include "engine/device_copies.h"
 #include "engine/error_text.h"
 #include "engine/ranks/leading_runner.h"
 #include "engine/ranks/peer_group.h"
@@ -38,12 +38,6 @@ std::vector<T> list_from(std::string_view frame) {
   in.get(list);
   in.end();
   return list;
-}
-
-/// sync: the runner's stream knows nothing of the one on which weights came.
-void wait_for_copies(const Tensor& copied) {
-  if (copied.is_cpu()) return;
-  c10::impl::VirtualGuardImpl(copied.device().type()).getStream(copied.device()).synchronize();
 }
 
 }  // namespace
@@ -117,7 +111,7 @@ void FollowingRank::carry_out(const net::Frame& frame) {
       return take_constants(frame.payload);
     case RankOrder::kCopyWeights: {
       model::Weights& fresh = second().trained();
-      wait_for_copies(fresh.flat());
+      wait_for_copies(fresh.flat().device());
       runner().copy_weights(fresh.buffers());
       static_cast<void>(runner().wait_for_weights());  // they may be written to next
       return;
@@ -191,7 +185,7 @@ void FollowingRank::take_constants(std::string_view frame) {
 
 void FollowingRank::exchange() {
   model::Network& fresh = second();
-  wait_for_copies(fresh.trained().flat());
+  wait_for_copies(fresh.trained().flat().device());
   runner().exchange_network(fresh);
   runner().wait_for_weights();  // the network before is written to next
   std::swap(own_, second_);
@@ -239,7 +233,7 @@ void FollowingRank::prepare_second(std::function<void()> body) {
   if (!own_) throw net::FrameError("weights come for a network of somebody else's");
   prepare([this, body = std::move(body)] {
     body();
-    if (second_) wait_for_copies(second_->weights().flat());
+    if (second_) wait_for_copies(second_->weights().flat().device());
   });
 }
 

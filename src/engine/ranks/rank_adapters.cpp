@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "engine/device_copies.h"
 #include "model/adapter_files.h"
 #include "net/binary.h"
 
@@ -11,7 +12,7 @@ namespace slime::engine {
 void load_adapter_on_ranks(model::Network& network, const std::filesystem::path& directory,
                            const comm::Mesh& mesh, Followers* followers) {
   model::load_adapters(network, directory, mesh);
-  wait_for_adapter_copies(network);
+  wait_for_copies(network.weights().flat().device());
   if (followers == nullptr) return;
   const Expected<void> elsewhere =
       followers->ask(RankOrder::kLoadAdapter, std::filesystem::absolute(directory).string());

@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <thread>
 #include <utility>
 
 #include "core/error.h"
+#include "engine/device_copies.h"
 #include "model/network.h"
 #include "model/weight_delta.h"
 #include "model/whole_weights.h"
@@ -17,12 +17,6 @@ namespace slime::engine {
 namespace {
 
 constexpr std::size_t kMostCalls = 1024;  // that wait; a client makes one or two at a time
-
-/// sync: the engine, whose stream knows nothing of this thread's, reads what was copied.
-void finish_copies(const Tensor& copied_N) {
-  if (copied_N.is_cpu()) return;
-  c10::impl::VirtualGuardImpl(copied_N.device().type()).getStream(copied_N.device()).synchronize();
-}
 
 }  // namespace
 
@@ -192,7 +186,7 @@ Expected<void> EngineServer::begin_delta(uint64_t base) {
     return failure("the engine has other weights than those that changed");
   const at::NoGradGuard no_grad;
   networks_.second->trained().copy_from(networks_.running->trained());
-  finish_copies(networks_.second->trained().flat());
+  wait_for_copies(networks_.second->trained().flat().device());
   arrived_bytes_ = 0;
   delta_ = ArrivingDelta();
   return {};
