@@ -7,11 +7,11 @@
 
 namespace slime::cli {
 
-/// What can be opened up to three folders below one that is no model itself, for a message: "open one of
+/// Sentence that names the models and runs up to three folders below one that is no model itself: "open one of
 /// runs/a, runs/b"; adapters without their run name the command that takes them. Empty: there is nothing.
 std::string models_below(const std::filesystem::path& folder);
 
-/// What lies beside a path that is not there: "; runs has a, b". Empty: nothing that could be opened.
+/// Sentence that names the models and runs beside a path that is not there: "; runs has a, b". Empty: there is none.
 std::string models_beside(const std::filesystem::path& path);
 
 }  // namespace slime::cli

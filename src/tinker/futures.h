@@ -37,7 +37,7 @@ enum class Blame { kUser, kServer };
 json::object failure_of(const std::string& message, Blame blame);
 bool is_failure(const Answer& answer);
 
-/// What `job` returns, or the failure that its exception is.
+/// Answer of a job: what it returns, or the failure that its exception means.
 Answer outcome_of(const std::function<Answer()>& job);
 
 /// One class because an id is open, answered or forgotten. Any thread.

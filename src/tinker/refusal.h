@@ -18,7 +18,7 @@ class Refusal : public std::runtime_error {
   int status_;
 };
 
-/// What `body` returns; what it throws as a ConfigError is a refusal with this status.
+/// Result of `body`, whose ConfigError becomes a refusal with this status.
 template <typename Body>
 auto or_refuse(int status, const Body& body) {
   try {

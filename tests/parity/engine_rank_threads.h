@@ -31,7 +31,7 @@ inline MakeSlices slices_of(const std::string& model) {
 }
 
 /// A shape of a fixture, made so that four ranks can share it: as many key-value heads as query heads.
-/// What is not divided is the vocabulary.
+/// The vocabulary is not divided.
 class FourHeads {
  public:
   explicit FourHeads(const char* fixture)
