@@ -208,8 +208,9 @@ TEST_P(CudaAdaptedChain, OfRowsWithSeveralEqualsEachOnesOwn) {
     std::vector<int64_t> slot_T;
     adapted.rows.tiles = tiles_by_turns(rows, slot_T);
     const BlockChain part = adapted.on_gpu(rows);
-    if (!chains->has_block_chain(part)) GTEST_SKIP() << "this GPU has no chain";
-    const Tensor result = chains->block_chain(part).cpu();
+    // Fused for one row and two; more take the kernels beside each product.
+    if (rows == 1 && !chains->has_block_chain(part)) GTEST_SKIP() << "this GPU has no chain";
+    const Tensor result = block_chain(chains, part).cpu();
     for (const int64_t slot : {-1, 0, 1}) {
       std::vector<int64_t> of_slot;
       for (int64_t row = 0; row < rows; ++row)
