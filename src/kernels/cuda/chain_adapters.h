@@ -14,16 +14,19 @@ bool has_addition(const Matrix& weight_OI);
 /// Whether the chain's kernels compute it for so many rows and are the faster way, or there is none.
 bool has_chain_addition(const Matrix& weight_OI, int64_t rows);
 
-/// What the adapters add to a product of the chain. On `stream` h is on its way: the product goes there next.
+/// Addition of adapters to a product of the chain, with the memory of h.
 class ChainAddition {
  public:
   /// Of a product of few rows, whose kernel makes h itself. `counts`: of the network (LowRankAddition::made).
   ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsigned* counts);
+  /// Of any other: h is on its way on `stream`, where the product goes next.
   ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream);
 
   const LowRankAddition& call() const { return call_; }
 
  private:
+  /// With room for h.
+  ChainAddition(const Tensor& x_TI, const Matrix& weight_OI);
   void set_rows_and_factors(const Matrix& weight_OI);
 
   LowRankAddition call_;

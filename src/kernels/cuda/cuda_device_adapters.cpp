@@ -60,10 +60,7 @@ bool has_kernels(const Tensor& x, const std::vector<PairRange>& ranges) {
   if (x.size(0) == 0 || !x.is_contiguous() || !is_whole(x.size(1)) || !is_aligned(x)) return false;
   if (ranges.empty() || std::ssize(ranges) > kMostLowRankFactors) return false;
   return std::ranges::all_of(ranges, [](const PairRange& range) {
-    const LowRankPair& pair = *range.pair;
-    return pair.experts == 0 && pair.a.value.scalar_type() == at::kFloat &&
-           pair.a.value.is_contiguous() && pair.b.value.is_contiguous() &&
-           is_whole(range.in_matrix) && is_whole(range.size);
+    return has_plain_factors(*range.pair) && is_whole(range.in_matrix) && is_whole(range.size);
   });
 }
 
@@ -71,14 +68,6 @@ bool has_kernels(const Tensor& x, const std::vector<PairRange>& ranges) {
 bool is_plain_of(const Matrix& weight_OI, const Tensor& x) {
   return weight_OI.is_plain() && weight_OI.values.is_contiguous() &&
          weight_OI.values.scalar_type() == x.scalar_type();
-}
-
-/// Of a pass whose rows all take one adapter and drop nothing; empty: it is none.
-std::vector<PairRange> ranges_of(const Matrix& matrix) {
-  const AdapterRows& rows = *matrix.adapters->rows;
-  const bool drops = rows.dropout > 0 && matrix.adapter_pass > 0;
-  if (!rows.takes_one() || rows.shares.front().slot < 0 || drops) return {};
-  return pair_ranges(matrix, rows.shares.front().slot);
 }
 
 LowRankDown down_call(const Tensor& x_TI, const LowRankPlan& plan, const Tensor& h_STR) {
@@ -132,10 +121,9 @@ Tensor summed_down(const Tensor& x_TI, LowRankPlan& plan) {
   return add_splits(x_TI, h_STR, plan);
 }
 
-/// What the second factors add, in the precision of x: [T, outputs].
-Tensor filled(Number number, const Tensor& h_TR, const LowRankPlan& plan, const Tensor& like,
-              int64_t outputs) {
-  Tensor out_TO = at::empty({h_TR.size(0), outputs}, like.options());
+/// Additions of the second factors by themselves, in the precision of x: [T, outputs].
+Tensor filled(const Tensor& h_TR, const LowRankPlan& plan, const Tensor& x, int64_t outputs) {
+  Tensor out_TO = at::empty({h_TR.size(0), outputs}, x.options());
   LowRankFill call;
   call.h_TR = h_TR.const_data_ptr<float>();
   call.h_pitch = plan.up.ranks;
@@ -143,7 +131,7 @@ Tensor filled(Number number, const Tensor& h_TR, const LowRankPlan& plan, const 
   call.outputs = static_cast<int>(outputs);
   call.factors = plan.up;
   call.out_TO = out_TO.data_ptr();
-  low_rank_fill(number, call, stream_of(h_TR));
+  low_rank_fill(number_of(x), call, stream_of(h_TR));
   return out_TO;
 }
 
@@ -153,16 +141,11 @@ bool has_kernels(const LowRankPair& pair) {
          is_whole(pair.a.value.size(1)) && is_whole(pair.begin) && is_whole(pair.end);
 }
 
-/// Of copies to tables: on a stream where others compute they would wait for all of that.
-const c10::Stream& stream_of_tables(const at::Device& device) {
-  static const c10::Stream stream =
-      c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true);
-  return stream;
-}
-
-/// Into the device's table, which is made where there is none and complete on return.
+/// Into the device's table, which is made where there is none and complete on return. On a stream of its own: behind
+/// what others compute it would wait for all of that.
 void place(Tensor& table, const std::vector<LowRankFactors>& slots, const at::Device& device) {
-  const c10::StreamGuard guard(stream_of_tables(device));
+  const c10::impl::VirtualGuardImpl streams(device.type());
+  const c10::StreamGuard guard(streams.getStreamFromGlobalPool(device, /*isHighPriority=*/true));
   const auto bytes = static_cast<int64_t>(slots.size() * sizeof(LowRankFactors));
   const Tensor host = at::from_blob(const_cast<LowRankFactors*>(slots.data()), {bytes}, at::kByte);
   if (!table.defined()) table = at::empty({bytes}, at::TensorOptions(device).dtype(at::kByte));
@@ -192,7 +175,6 @@ Tensor add_pairs_by_row(const Tensor& y_TO, const Tensor& x_TI, const Matrix& we
                         at::ScalarType precision) {
   const MatrixAdapters& adapters = *weight_OI.adapters;
   const MatrixAdapters::Placed& placed = adapters.placed;
-  const AdapterTiles& tiles = adapters.rows->tiles;
   const auto type = x_TI.scalar_type();
   check((type == at::kBFloat16 || type == at::kHalf) && x_TI.is_contiguous() && is_aligned(x_TI) &&
             y_TO.is_contiguous() && y_TO.scalar_type() == at::kFloat &&
@@ -200,18 +182,13 @@ Tensor add_pairs_by_row(const Tensor& y_TO, const Tensor& x_TI, const Matrix& we
         "rows of several adapters are as the kernels take them");
   const Tensor h_STR = at::empty({placed.most_splits, x_TI.size(0), placed.most_ranks},
                                  x_TI.options().dtype(at::kFloat));
-  LowRankRows by_row;
-  by_row.slot_N = tiles.slot_N.const_data_ptr<int32_t>();
-  by_row.row_N = tiles.row_N.const_data_ptr<int32_t>();
-  by_row.tiles = static_cast<int>(tiles.slot_N.numel());
-  by_row.most_chunks = static_cast<int>(placed.most_chunks);
-  by_row.most_splits = static_cast<int>(placed.most_splits);
+  const LowRankRows by_row = rows_by_adapter(adapters);
   LowRankDown down;
   down.x_TI = pointer(x_TI);
   down.pitch = x_TI.size(1);
   down.rows = static_cast<int>(x_TI.size(0));
   down.by_row = by_row;
-  down.by_row.table = static_cast<const LowRankFactors*>(placed.down.const_data_ptr());
+  down.by_row.table = factor_table(placed.down);
   down.h_pitch = static_cast<int>(placed.most_ranks);
   down.h_STR = h_STR.data_ptr<float>();
   low_rank_down(number_of(x_TI), down, stream_of(x_TI));
@@ -224,7 +201,7 @@ Tensor add_pairs_by_row(const Tensor& y_TO, const Tensor& x_TI, const Matrix& we
   up.outputs = static_cast<int>(y_TO.size(1));
   up.first_output = static_cast<int>(weight_OI.adapter_row);
   up.by_row = by_row;
-  up.by_row.table = static_cast<const LowRankFactors*>(placed.up.const_data_ptr());
+  up.by_row.table = factor_table(placed.up);
   up.y_TO = pointer(y_TO);
   up.out_TO = out_TO.data_ptr();
   up.is_out_float = precision == at::kFloat;
@@ -289,15 +266,14 @@ Tensor CudaDevice::add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matri
 /// Both written and read in 16 bits, it costs a quarter of a product's result in float32.
 Tensor CudaDevice::linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI,
                                      const Tensor& bias_O) const {
-  const bool has_tiles = weight_OI.adapters->rows->tiles.defined();
-  const std::vector<PairRange> ranges = has_tiles ? std::vector<PairRange>() : ranges_of(weight_OI);
+  const std::vector<PairRange> ranges = ranges_of(weight_OI);
   const Matrix base_OI = weight_OI.without_adapters();
   if (!has_many_rows(x_TI) || !has_kernels(x_TI, ranges) || !is_whole(weight_OI.outputs()) ||
       !is_plain_of(base_OI, x_TI))
     return ReferenceDevice::linear_with_pairs(x_TI, weight_OI, bias_O);
   LowRankPlan plan(ranges, Way::kForward);
   const Tensor h_TR = summed_down(x_TI, plan);
-  const Tensor y_TO = filled(number_of(x_TI), h_TR, plan, x_TI, weight_OI.outputs());
+  const Tensor y_TO = filled(h_TR, plan, x_TI, weight_OI.outputs());
   const Tensor workspace = product_workspace(x_TI);
   LinearCall call = product_call(y_TO, x_TI, base_OI, bias_O);
   call.accumulates = true;
@@ -308,9 +284,7 @@ Tensor CudaDevice::linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI
 /// Adapters are more inputs of the product of gates and ups, whose results are never stored.
 Tensor CudaDevice::gated_linear_with_pairs(const Tensor& x_TI, const Matrix& weight_2FI,
                                            const Tensor& bias_2F) const {
-  const bool has_tiles = weight_2FI.adapters->rows->tiles.defined();
-  const std::vector<PairRange> ranges =
-      has_tiles ? std::vector<PairRange>() : ranges_of(weight_2FI);
+  const std::vector<PairRange> ranges = ranges_of(weight_2FI);
   const Matrix base_2FI = weight_2FI.without_adapters();
   if (!has_kernels(x_TI, ranges) || !has_gated(x_TI, base_2FI, bias_2F))
     return ReferenceDevice::gated_linear_with_pairs(x_TI, weight_2FI, bias_2F);
@@ -365,7 +339,7 @@ Tensor CudaDevice::pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
   LowRankPlan forward(ranges, Way::kForward), back(ranges, Way::kBack);
   const Tensor dh_TR = summed_down(dy_TO, back);
   add_factor_grads_(ranges, dy_TO, x_TI, summed_down(x_TI, forward), dh_TR);
-  Tensor dx_TI = filled(number_of(x_TI), dh_TR, back, x_TI, x_TI.size(1));
+  Tensor dx_TI = filled(dh_TR, back, x_TI, x_TI.size(1));
   at::addmm_out(dx_TI, dx_TI, dy_TO, base_OI.values);
   return dx_TI;
 }

@@ -12,7 +12,7 @@
 namespace slime::kernels::cuda {
 namespace {
 
-/// A product with what the matrix's adapters add to it.
+/// A product of a matrix, whose adapters add to it (ChainAddition).
 struct ChainProduct {
   ChainProduct(const Tensor& of_x_TI, const Matrix& of_weight_OI, const Tensor& bias_O)
       : x_TI(of_x_TI), weight_OI(of_weight_OI) {
@@ -24,29 +24,24 @@ struct ChainProduct {
     call.outputs = static_cast<int>(weight_OI.outputs());
   }
 
-  /// Launched by `multiply(call)`.
-  template <typename Multiply>
-  void run(const ChainAddition& addition, const Multiply& multiply) {
-    call.addition = addition.call();
-    multiply(call);
-  }
-
   const Tensor& x_TI;
   const Matrix& weight_OI;
   BatchProduct call;
 };
 
+/// Those of the network where this product has an addition.
+unsigned* counts_of(const Matrix& weight_OI, cudaStream_t stream) {
+  return has_addition(weight_OI) ? low_rank_counts(*weight_OI.adapters->rows, stream) : nullptr;
+}
+
 bool is_narrow(const BlockChain& chain, cudaStream_t stream) {
-  const auto has_counts = [&](const Matrix& weight_OI) {
-    return !has_addition(weight_OI) ||
-           LowRankCounts::of(*weight_OI.adapters->rows, stream) != nullptr;
-  };
   const int64_t rows = chain.residual_TH.size(0);
   const auto has = [&](const Matrix& weight_OI) {
-    return has_counts(weight_OI) && has_narrow_product(Number::kBFloat16, rows, weight_OI.inputs());
+    return has_narrow_product(Number::kBFloat16, rows, weight_OI.inputs()) &&
+           (!has_addition(weight_OI) || counts_of(weight_OI, stream) != nullptr);
   };
   return chain.next_norm_H.defined() && has(chain.output_HC) && has(chain.gate_up_2FH) &&
-         has(chain.down_HF);
+         has(chain.down_HF) && has(chain.next_qkv_EH);
 }
 
 /// Whether the kernels multiply with this matrix, if it is there, and add what its adapters do.
@@ -66,11 +61,10 @@ Tensor narrow(ChainProduct product, const Tensor& y, const NormPrologue& norm,
               cudaStream_t stream) {
   product.call.y = y.data_ptr();
   product.call.float_result = y.scalar_type() == at::kFloat;
-  const Matrix& weight_OI = product.weight_OI;
-  unsigned* const counts =
-      has_addition(weight_OI) ? LowRankCounts::of(*weight_OI.adapters->rows, stream) : nullptr;
-  const ChainAddition addition(product.x_TI, weight_OI, counts);
-  product.run(addition, [&](const BatchProduct& call) { narrow_product(call, norm, stream); });
+  const ChainAddition addition(product.x_TI, product.weight_OI,
+                               counts_of(product.weight_OI, stream));
+  product.call.addition = addition.call();
+  narrow_product(product.call, norm, stream);
   return y;
 }
 
@@ -160,10 +154,8 @@ Tensor CudaDevice::stored_product(const Tensor& x_TI, const Matrix& weight_OI, c
   up.h_pitch = addition.call().h_pitch;
   up.rows = static_cast<int>(x_TI.size(0));
   up.outputs = static_cast<int>(weight_OI.outputs());
-  up.first_output = addition.call().first_output;
   up.factors = addition.call().factors;
-  up.by_row = addition.call().by_row;
-  up.has_scale = true;
+  for (int i = 0; i < up.factors.count; ++i) up.factors.of[i].scale = 1;  // h has it
   up.y_TO = pointer(sum_TO);
   up.out_TO = y_TO.data_ptr();
   up.is_out_float = false;
@@ -187,9 +179,8 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   const auto options = chain.residual_TH.options();
   const auto multiply = [&](ChainProduct& product) {
     const ChainAddition addition(product.x_TI, product.weight_OI, stream);
-    product.run(addition, [&](const BatchProduct& call) {
-      is_wide ? wide_product(call, stream) : batch_product(call, stream);
-    });
+    product.call.addition = addition.call();
+    is_wide ? wide_product(product.call, stream) : batch_product(product.call, stream);
   };
   const auto splits_of = [&](const Matrix& weight_OI) {
     const auto inputs = static_cast<int>(weight_OI.inputs()),

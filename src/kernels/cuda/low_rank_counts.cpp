@@ -4,19 +4,13 @@
 #include <mutex>
 #include <utility>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/recording.h"
 
 namespace slime::kernels::cuda {
 namespace {
 
 constexpr int kNetworks = 1024;  // of each device
 constexpr int kApart = 32;       // numbers, so that no two networks share a line of memory
-
-bool is_recording(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-  return status != cudaStreamCaptureStatusNone;
-}
 
 /// Of one device, for as long as the process lives.
 struct Counts {
@@ -26,7 +20,7 @@ struct Counts {
 
 }  // namespace
 
-unsigned* LowRankCounts::of(const AdapterRows& network, cudaStream_t stream) {
+unsigned* low_rank_counts(const AdapterRows& network, cudaStream_t stream) {
   static std::mutex mutex;
   static std::map<int, Counts> devices;
   int device = 0;

@@ -28,13 +28,6 @@ struct Arguments {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// The matrix's output that is output `local` of a thread block; -1: there is none.
-__device__ inline int output_of(const Arguments& a, int local) {
-  const int box = a.tiling.box, half = a.tiling.is_pairs ? local / box : 0;
-  const int unit = static_cast<int>(blockIdx.x) * box + local - half * box;
-  return local < a.tiling.block_outputs() && unit < a.units ? half * a.units + unit : -1;
-}
-
 /// Epilogue of split-K: accumulators go to memory as they are, float32 [split, row, output]. A warp
 /// writes 32 contiguous bytes for each of four rows.
 template <int kRows>

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ Barriers barriers;
-  __shared__ LowRankSlot slot_T[kMostBatchRows];
+  __shared__ int slot_T[kMostBatchRows];
   const int threads = static_cast<int>(blockDim.x) - kProducerThreads, group = threadIdx.x / 128;
   const Pipeline pipeline{shared_address(memory), shared_address(barriers.full),
                           shared_address(barriers.empty), a.layout.stages};
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads)
   if (adds) {
     find_slots(a.addition, threads, slot_T);
     prefetch_addition(a.addition, a.tiling.block_outputs(), threads,
-                      [&](int local) { return output_of(a, local); });
+                      [&](int local) { return output_of(a.tiling, a.units, local); });
   }
   float sum[kRows / 2] = {};
   multiply_tiles<kRows, kSlabs>(a, pipeline, x_full, end - begin, group, sum);
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads)
     const int first = kGroupOutputs * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     add_low_rank<1, kRows / 8>(
         a.addition, a.rows, slot_T, 0, 1,
-        [&](int, int half) { return output_of(a, first + 8 * half); }, sum);
+        [&](int, int half) { return output_of(a.tiling, a.units, first + 8 * half); }, sum);
   }
   if (a.epilogue == Epilogue::kSplitK) {
     write_partial_sums<kRows>(a, group, sum);

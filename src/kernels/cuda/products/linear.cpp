@@ -7,6 +7,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products/batch_product.h"
 #include "kernels/cuda/products/product_probe.h"
+#include "kernels/cuda/recording.h"
 #include "kernels/gpu/recorded_rows.h"
 
 namespace slime::kernels::cuda {
@@ -144,12 +145,6 @@ void batch_linear(const LinearCall& call, cudaStream_t stream) {
   product.float_result = call.float_result;
   product.y = call.y_TO;
   batch_product(product, stream);
-}
-
-bool is_recording(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-  return status != cudaStreamCaptureStatusNone;
 }
 
 }  // namespace

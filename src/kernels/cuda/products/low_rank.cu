@@ -216,9 +216,8 @@ __global__ void __launch_bounds__(kThreads) up_kernel(const __grid_constant__ Lo
           const int rank = first_rank + 2 * pair + k;
           const bool is_there = row >= 0 && rank < factor.rank;
           const int64_t index = static_cast<int64_t>(row) * call.h_pitch + factor.column + rank;
-          const int splits = call.has_scale ? 1 : factor.splits;
-          const float scale = call.has_scale ? 1.0F : factor.scale;
-          h[k] = is_there ? scale * sum_of_splits(call.h_STR, index, pitch, splits) : 0.0F;
+          h[k] = is_there ? factor.scale * sum_of_splits(call.h_STR, index, pitch, factor.splits)
+                          : 0.0F;
         }
         const float2 high = make_float2(rounded<T>(h[0]), rounded<T>(h[1]));
         high_TR[at][pair] = pack<T>(high.x, high.y);

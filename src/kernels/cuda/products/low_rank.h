@@ -64,8 +64,7 @@ struct LowRankRows {
   int most_splits = 0;
 };
 
-/// What the rows of a product's result get beside it, before they are rounded: h B^T, h in float32 as two numbers of
-/// 16 bits.
+/// Addition to the rows of a product's result before they are rounded: h B^T, h in float32 as two numbers of 16 bits.
 struct LowRankAddition {
   float* h_TR = nullptr;  // scale * x A^T; null: nothing is added
   int h_pitch = 0;
@@ -93,7 +92,6 @@ struct LowRankDown {
 struct LowRankUp {
   const float* h_STR = nullptr;
   int h_pitch = 0;
-  bool has_scale = false;  // h is complete and has been multiplied by the scale
   int rows = 0;
   int outputs = 0;
   int first_output = 0;  // of the matrix that the factors' ranges count from
@@ -105,7 +103,7 @@ struct LowRankUp {
   bool is_out_float = true;  // else as x
 };
 
-/// What pairs add, by itself: out_TO = scale * h B^T, zero where there is no pair. Many rows; a product that adds to
+/// Addition of pairs by itself: out_TO = scale * h B^T, zero where there is no pair. Many rows; a product that adds to
 /// what it finds does the rest.
 struct LowRankFill {
   const float* h_TR = nullptr;  // complete

@@ -17,9 +17,6 @@ namespace slime::kernels::cuda {
 
 inline constexpr int kRanksOfStep = 16;  // K of the instruction
 
-/// A row's adapter in shared memory, of which wide products have little to spare; -1: none.
-using LowRankSlot = short;
-
 /// A lane's ranks of a step: four numbers of one line, 16 bits each.
 struct FourRanks {
   uint32_t low = 0, high = 0;
@@ -68,18 +65,17 @@ __device__ inline float4 ranks_of_row(const LowRankAddition& call, const LowRank
 
 /// The adapter that each row takes; `slot_T`: shared memory of `rows` numbers. Where rows take adapters of their own,
 /// and by all of `threads`, before they synchronise.
-__device__ inline void find_slots(const LowRankAddition& call, int threads, LowRankSlot* slot_T) {
+__device__ inline void find_slots(const LowRankAddition& call, int threads, int* slot_T) {
   if (call.h_TR == nullptr) return;
   for (int n = threadIdx.x; n < call.by_row.tiles * LowRankRows::kRows; n += threads) {
     const int row = call.by_row.row_N[n];
-    if (row >= 0)
-      slot_T[row] = static_cast<LowRankSlot>(call.by_row.slot_N[n / LowRankRows::kRows]);
+    if (row >= 0) slot_T[row] = call.by_row.slot_N[n / LowRankRows::kRows];
   }
 }
 
 /// visit(factors, takes) for each adapter that some row takes; takes(row): whether that one does.
 template <typename Visit>
-__device__ inline void for_each_adapter(const LowRankAddition& call, const LowRankSlot* slot_T,
+__device__ inline void for_each_adapter(const LowRankAddition& call, const int* slot_T,
                                         const Visit& visit) {
   if (call.by_row.tiles == 0) return visit(call.factors, [](int) { return true; });
   int last = -1;
@@ -89,6 +85,15 @@ __device__ inline void for_each_adapter(const LowRankAddition& call, const LowRa
     last = slot;
     visit(call.by_row.table[slot], [=](int row) { return slot_T[row] == slot; });
   }
+}
+
+/// The matrix's output that is output `local` of a thread block, whose tiling has units of one output or of a gate and
+/// its up; -1: there is none.
+template <typename Tiling>
+__device__ inline int output_of(const Tiling& tiling, int units, int local) {
+  const int half = tiling.is_pairs ? local / tiling.box : 0;
+  const int unit = static_cast<int>(blockIdx.x) * tiling.box + local - half * tiling.box;
+  return local < tiling.block_outputs() && unit < units ? half * units + unit : -1;
 }
 
 /// Brings the factors of outputs into the second-level cache: output_of(i) for i < count, -1: there is none.
@@ -116,9 +121,9 @@ __device__ inline void prefetch_addition(const LowRankAddition& call, int count,
 /// * 4], output_of(tile, half) is a lane's output (-1: none), its row 8 column + lane / 4. Of several warps that share
 /// the outputs each takes every `sharers`-th step of ranks.
 template <int kTiles, int kColumns, typename OutputOf>
-__device__ inline void add_low_rank(const LowRankAddition& call, int rows,
-                                    const LowRankSlot* slot_T, int sharer, int sharers,
-                                    const OutputOf& output_of, float* sum) {
+__device__ inline void add_low_rank(const LowRankAddition& call, int rows, const int* slot_T,
+                                    int sharer, int sharers, const OutputOf& output_of,
+                                    float* sum) {
   const int lane = threadIdx.x % 32, group = lane / 4, quarter = lane % 4;
   for_each_adapter(call, slot_T, [&](const LowRankFactors& factors, auto takes) {
     int step = 0;

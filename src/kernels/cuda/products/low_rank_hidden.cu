@@ -4,14 +4,9 @@
 
 #include <stdexcept>
 
-#include "kernels/cuda/tensor_core.cuh"
-
-/// GPUs before 9.0 have no clusters, and the kernel's body is empty there.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-#define SLIME_CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
-#else
-#define SLIME_CLUSTER_OF(blocks)
-#endif
+#include "core/divide_up.h"
+#include "kernels/cuda/cluster.cuh"
+#include "kernels/cuda/products/low_rank_addition.cuh"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -25,10 +20,6 @@ constexpr int kStepInputs = 16;
 /// Steps of a warp whose factors are in flight; fewer where rows need the registers.
 constexpr int ahead(int row_tiles) { return row_tiles > 1 ? 2 : 4; }
 constexpr unsigned kAllShared = 100;
-
-__host__ __device__ constexpr int rounded_up_rank(int rank) {
-  return (rank + kRanks - 1) / kRanks * kRanks;
-}
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -51,10 +42,6 @@ struct ClusterRows {
     return slot < 0 ? nullptr : call.by_row.table + slot;
   }
 };
-
-__device__ inline uint2 pack_four(const float4& x) {
-  return make_uint2(pack<BFloat16>(x.x, x.y), pack<BFloat16>(x.z, x.w));
-}
 
 /// Four inputs of a row.
 __device__ inline uint2 four_inputs(const LowRankHidden& call, int row, int input) {
@@ -84,8 +71,8 @@ __global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads)
   const LowRankFactors* const factors = rows.factors();
   if (factors == nullptr) return;
   int which = 0, first_rank = blockIdx.y * kRanks;
-  while (which < factors->count && first_rank >= rounded_up_rank(factors->of[which].rank)) {
-    first_rank -= rounded_up_rank(factors->of[which].rank);
+  while (which < factors->count && first_rank >= round_up(factors->of[which].rank, kRanks)) {
+    first_rank -= round_up(factors->of[which].rank, kRanks);
     ++which;
   }
   if (which == factors->count) return;  // others have more pairs
@@ -133,11 +120,11 @@ __global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads)
     for (int i = 0; i < kAhead; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const uint2 b = pack_four(a[i][half]);
+        const FourRanks b = packed(a[i][half]);
 #pragma unroll
         for (int tile = 0; tile < kRowTiles; ++tile)
           multiply<BFloat16>(sum[tile][half], x[i][tile][0].x, x[i][tile][1].x, x[i][tile][0].y,
-                             x[i][tile][1].y, b.x, b.y);
+                             x[i][tile][1].y, b.low, b.high);
       }
     }
     const int next = step + kWarps * kAhead;
@@ -182,7 +169,10 @@ __global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads)
 
 template <int kRowTiles, bool kByRow>
 void run(const LowRankHidden& call, int row_blocks, Stream stream) {
-  const int chunks = call.most_ranks / kRanks;
+  int chunks = call.by_row.most_chunks * (32 / kRanks);  // of LowRankFactors::chunks()
+  if constexpr (!kByRow)
+    for (int i = 0; i < call.factors.count; ++i)
+      chunks += divide_up(call.factors.of[i].rank, kRanks);
   launch(static_cast<SharedShare>(kAllShared), hidden_kernel<kRowTiles, kByRow>,
          dim3(static_cast<unsigned>(kCluster * row_blocks), static_cast<unsigned>(chunks)),
          dim3(kThreads), 0, stream, call);

@@ -20,7 +20,6 @@ struct LowRankHidden {
   int rows = 0, inputs = 0;
   LowRankFactors factors;  // A of each pair, of all inputs
   LowRankRows by_row;
-  int most_ranks = 0;  // of an adapter's factors, each rounded up to 16
   int h_pitch = 0;
   float* h_TR = nullptr;
 };

@@ -48,7 +48,7 @@ __device__ inline void prefetch_share(const LowRankAddition& call, int inputs, i
 /// `threads`, of which this is number `thread`, and which sync() synchronises.
 template <typename FourOf, typename Sync>
 __device__ inline void make_share(const LowRankAddition& call, int rows, int inputs,
-                                  const LowRankSlot* slot_T, int makers, int thread, int threads,
+                                  const int* slot_T, int makers, int thread, int threads,
                                   float* parts, const FourOf& four_of, const Sync& sync) {
   if (static_cast<int>(blockIdx.x) >= makers) return;
   for (int row = 0; row < rows; ++row) {

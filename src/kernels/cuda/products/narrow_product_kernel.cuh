@@ -203,12 +203,9 @@ __device__ inline void load_normed_x(const Arguments& a, uint32_t x, uint32_t we
   }
 }
 
-/// The matrix's output that is output `local` of a thread block; -1: there is none.
-__device__ inline int output_of(const Arguments& a, int local) {
-  const int box = a.tiling.box, half = a.tiling.is_pairs ? local / box : 0;
-  const int units = a.tiling.is_pairs ? a.call.outputs / 2 : a.call.outputs;
-  const int unit = static_cast<int>(blockIdx.x) * box + local - half * box;
-  return local < a.tiling.block_outputs() && unit < units ? half * units + unit : -1;
+/// Outputs, or pairs of gate and up.
+__device__ inline int units_of(const Arguments& a) {
+  return a.tiling.is_pairs ? a.call.outputs / 2 : a.call.outputs;
 }
 
 /// Named barrier 2: consumers, which have left x in shared memory, and the warps that make h of it.
@@ -226,7 +223,7 @@ __device__ inline void sync_with_h() {
 }
 
 /// By the warps behind the producer. With a norm h is of x before the division by its root mean square.
-__device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const LowRankSlot* slot_T,
+__device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const int* slot_T,
                                        float* parts) {
   const int thread = threadIdx.x - kThreads - 32, makers = cuda::makers(a.processors);
   prefetch_share(a.call.addition, a.call.inputs, makers, thread, kShareThreads);
@@ -308,7 +305,7 @@ __device__ void multiply_stages(const Arguments& a, const Pipeline& pipeline, ui
 /// Adds what the adapters do: each slice some of their ranks. With a norm h too is what is yet to be divided by the
 /// root mean square.
 template <int kSlabs, int kTiles>
-__device__ void add_adapters(const Arguments& a, const LowRankSlot* slot_T,
+__device__ void add_adapters(const Arguments& a, const int* slot_T,
                              float (&sum)[WarpTiling<kSlabs>::kSets][kTiles][4]) {
   using Warps = WarpTiling<kSlabs>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -316,7 +313,8 @@ __device__ void add_adapters(const Arguments& a, const LowRankSlot* slot_T,
   add_low_rank<kTiles, 1>(
       a.call.addition, a.call.rows, slot_T, slice, Warps::kSlices,
       [&](int tile, int half) {
-        return output_of(a, kTileOutputs * (Warps::kGroups * tile + group) + lane / 4 + 8 * half);
+        return output_of(a.tiling, units_of(a),
+                         kTileOutputs * (Warps::kGroups * tile + group) + lane / 4 + 8 * half);
       },
       &sum[0][0][0]);
 }
@@ -347,7 +345,7 @@ __device__ void write_outputs(const Arguments& a, float* sums,
     }
   }
   sync_consumers(kThreads);
-  const int units = tiling.is_pairs ? a.call.outputs / 2 : a.call.outputs;
+  const int units = units_of(a);
   const int first = blockIdx.x * tiling.box, count = min(tiling.box, units - first);
   const auto* bias_O = static_cast<const __nv_bfloat16*>(a.call.bias_O);
   const auto read = [&](int row, int from, int bias, float scale) {
@@ -388,7 +386,7 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ Barriers barriers;
   __shared__ float squares_of_warps[kMostRows][kWarps];
-  __shared__ LowRankSlot slot_T[kMostRows];
+  __shared__ int slot_T[kMostRows];
   __shared__ float parts[kShareWarps];  // of a number of h
   const Pipeline pipeline{shared_address(memory), shared_address(barriers.full),
                           shared_address(barriers.empty), a.layout.stages};
@@ -418,7 +416,7 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   if (adds) {
     find_slots(addition, kThreads, slot_T);
     prefetch_addition(addition, a.tiling.block_outputs(), kThreads,
-                      [&](int local) { return output_of(a, local); });
+                      [&](int local) { return output_of(a.tiling, units_of(a), local); });
   }
   sync_consumers(kThreads);
   if (makes_share) arrive_with_x();

@@ -77,7 +77,8 @@ bool has_wide_product(Number number, int64_t rows) {
 int wide_product_splits(int inputs, int outputs) { return tiling_of(inputs, outputs, true).splits; }
 
 void wide_product(const BatchProduct& call, cudaStream_t stream) {
-  if (!has_wide_product(Number::kBFloat16, call.rows) || call.epilogue == Epilogue::kStore)
+  if (!has_wide_product(Number::kBFloat16, call.rows) || call.epilogue == Epilogue::kStore ||
+      call.addition.by_row.tiles > 0)
     throw std::logic_error("no such wide product");
   const bool is_split_k = call.epilogue == Epilogue::kSplitK;
   const Tiling tiling = tiling_of(call.inputs, call.outputs, is_split_k);

@@ -17,7 +17,8 @@ namespace slime::kernels::cuda {
 bool has_wide_product(Number number, int64_t rows);
 /// S of a product with Epilogue::kSplitK.
 int wide_product_splits(int inputs, int outputs);
-/// As batch_product(), with Epilogue::kSwiglu or kSplitK. Throws std::logic_error for another call.
+/// As batch_product(), with Epilogue::kSwiglu or kSplitK and one adapter for all rows. Throws std::logic_error for another
+/// call.
 void wide_product(const BatchProduct& call, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

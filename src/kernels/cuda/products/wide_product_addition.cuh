@@ -29,14 +29,13 @@ __device__ inline int output_of(int units, int tile, int column) {
 
 /// Ranks [first, first + 32) of the factor for the columns of a tile.
 template <int kOutputs, bool kPairs>
-__device__ inline void stage_factor(const LowRankFactor& factor, int first_output, int units,
-                                    int tile, int first, int threads, uint32_t* staged) {
+__device__ inline void stage_factor(const LowRankFactor& factor, int units, int tile, int first,
+                                    int threads, uint32_t* staged) {
   constexpr int kFours = kStagedRanks / 4;
   for (int n = threadIdx.x; n < kOutputs * kFours; n += threads) {
     const int column = n / kFours, four = n % kFours;
     const int output = output_of<kOutputs, kPairs>(units, tile, column);
-    const FourRanks ranks =
-        ranks_of_output(factor, output < 0 ? -1 : output + first_output, first + 4 * four);
+    const FourRanks ranks = ranks_of_output(factor, output, first + 4 * four);
     *reinterpret_cast<uint2*>(staged + column * kStagedPitch + 2 * four) =
         make_uint2(ranks.low, ranks.high);
   }
@@ -44,62 +43,56 @@ __device__ inline void stage_factor(const LowRankFactor& factor, int first_outpu
 
 /// Whether a range of outputs has columns of the tile.
 template <int kOutputs, bool kPairs>
-__device__ inline bool has_columns(const LowRankFactor& factor, int first_output, int units,
-                                   int tile) {
+__device__ inline bool has_columns(const LowRankFactor& factor, int units, int tile) {
   constexpr int kUnits = kPairs ? kOutputs / 2 : kOutputs;
-  const int begin = first_output + tile * kUnits, end = begin + kUnits;
+  const int begin = tile * kUnits, end = begin + kUnits;
   const auto meets = [&](int from, int to) { return factor.begin < to && factor.end > from; };
   return meets(begin, end) || (kPairs && meets(begin + units, end + units));
 }
 
-/// `row_of(t)`: of a thread's first accumulators of row tile t, the others are eight rows further. Called by all
+/// Of rows that all take one adapter. `row_of(t)`: of a thread's first accumulators of row tile t, the others are eight rows further. Called by all
 /// consumers, which have read the last stage.
 template <int kOutputs, bool kPairs, int kTiles, typename RowOf>
 __device__ inline void add_adapters(const LowRankAddition& call, int rows, int units, int tile,
-                                    const LowRankSlot* slot_T, int threads, uint32_t* staged,
-                                    const RowOf& row_of, float (&sum)[kTiles][kOutputs / 2]) {
+                                    int threads, uint32_t* staged, const RowOf& row_of,
+                                    float (&sum)[kTiles][kOutputs / 2]) {
   const int lane = threadIdx.x % 32, group = lane / 4, quarter = lane % 4;
-  for_each_adapter(call, slot_T, [&](const LowRankFactors& factors, auto takes) {
-    for (int which = 0; which < factors.count; ++which) {
-      const LowRankFactor& factor = factors.of[which];
-      if (!has_columns<kOutputs, kPairs>(factor, call.first_output, units, tile)) continue;
-      for (int first = 0; first < factor.rank; first += kStagedRanks) {
-        sync_consumers(threads);  // nobody still reads what was staged before
-        stage_factor<kOutputs, kPairs>(factor, call.first_output, units, tile, first, threads,
-                                       staged);
-        sync_consumers(threads);
+  for (int which = 0; which < call.factors.count; ++which) {
+    const LowRankFactor& factor = call.factors.of[which];
+    if (!has_columns<kOutputs, kPairs>(factor, units, tile)) continue;
+    for (int first = 0; first < factor.rank; first += kStagedRanks) {
+      sync_consumers(threads);  // nobody still reads what was staged before
+      stage_factor<kOutputs, kPairs>(factor, units, tile, first, threads, staged);
+      sync_consumers(threads);
 #pragma unroll 1
-        for (int step = first; step < min(first + kStagedRanks, factor.rank);
-             step += kRanksOfStep) {
-          FourRanks high[kTiles][2], low[kTiles][2];
+      for (int step = first; step < min(first + kStagedRanks, factor.rank); step += kRanksOfStep) {
+        FourRanks high[kTiles][2], low[kTiles][2];
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const int row = row_of(t) + 8 * half;
+            const float4 h = ranks_of_row(call, factor, row, row < rows, step + 4 * quarter);
+            high[t][half] = packed(h);
+            low[t][half] = packed(rest_of(h));
+          }
+        }
+        const uint32_t* line = staged + group * kStagedPitch + (step - first) / 2 + 2 * quarter;
+#pragma unroll
+        for (int j = 0; j < kOutputs / 8; ++j) {
+          const uint2 b = *reinterpret_cast<const uint2*>(line + 8 * j * kStagedPitch);
 #pragma unroll
           for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-              const int row = row_of(t) + 8 * half;
-              const float4 h =
-                  ranks_of_row(call, factor, row, row < rows && takes(row), step + 4 * quarter);
-              high[t][half] = packed(h);
-              low[t][half] = packed(rest_of(h));
-            }
-          }
-          const uint32_t* line = staged + group * kStagedPitch + (step - first) / 2 + 2 * quarter;
-#pragma unroll
-          for (int j = 0; j < kOutputs / 8; ++j) {
-            const uint2 b = *reinterpret_cast<const uint2*>(line + 8 * j * kStagedPitch);
-#pragma unroll
-            for (int t = 0; t < kTiles; ++t) {
-              float(&of)[4] = *reinterpret_cast<float(*)[4]>(&sum[t][4 * j]);
-              multiply<BFloat16>(of, high[t][0].low, high[t][1].low, high[t][0].high,
-                                 high[t][1].high, b.x, b.y);
-              multiply<BFloat16>(of, low[t][0].low, low[t][1].low, low[t][0].high, low[t][1].high,
-                                 b.x, b.y);
-            }
+            float(&of)[4] = *reinterpret_cast<float(*)[4]>(&sum[t][4 * j]);
+            multiply<BFloat16>(of, high[t][0].low, high[t][1].low, high[t][0].high, high[t][1].high,
+                               b.x, b.y);
+            multiply<BFloat16>(of, low[t][0].low, low[t][1].low, low[t][0].high, low[t][1].high,
+                               b.x, b.y);
           }
         }
       }
     }
-  });
+  }
 }
 
 #endif

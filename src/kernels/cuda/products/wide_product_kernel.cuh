@@ -199,7 +199,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr int kRows = kTileRows * kGroups * kTiles;
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ uint64_t full[kMaxStages], empty[kMaxStages];
-  [[maybe_unused]] __shared__ LowRankSlot slot_T[kAdds ? kRows : 1];
   const int group = threadIdx.x / 128;
   const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
                           a.stages};
@@ -224,7 +223,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   increase_registers<240>();
   grid_dependency_wait();
   if constexpr (kAdds) {
-    find_slots(a.addition, kConsumerThreads, slot_T);
     prefetch_addition(a.addition, kOutputs, kConsumerThreads, [&](int column) {
       return output_of<kOutputs, kPairs>(a.units, blockIdx.x, column);
     });
@@ -247,7 +245,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       static_assert(4 * kStagedPitch * kOutputs <= kLayout.stage_stride);
       if (split == 0)
         add_adapters<kOutputs, kPairs, kTiles>(
-            a.addition, a.rows, a.units, tile, slot_T, kConsumerThreads, staged,
+            a.addition, a.rows, a.units, tile, kConsumerThreads, staged,
             [&](int t) { return row_of(group, t); }, sum);
       if constexpr (!kPairs) {
         fence_async_shared();

@@ -3,15 +3,9 @@
 #include <algorithm>
 
 #include "core/divide_up.h"
+#include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/sparse/sparse.h"
-
-/// Thread blocks of a cluster; GPUs before 9.0 have none, and the kernel's body is empty there.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-#define SLIME_CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
-#else
-#define SLIME_CLUSTER_OF(blocks)
-#endif
 
 /// The exact choice of the best tokens of a row: radix selection, eight bits of the scores at a time, finds
 /// the worst score that is chosen and how many tokens with it are; then those better and the first of those
