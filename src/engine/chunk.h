@@ -8,10 +8,12 @@
 
 namespace slime::engine {
 
-/// The next `num_tokens` missing tokens of a request.
+/// The next `num_tokens` missing tokens of a request. The last `num_drafts` of them are guesses
+/// (docs/decisions/0163-drafts.md), and the last of its tokens while the step is launched.
 struct Chunk {
   Request* request = nullptr;
   int64_t num_tokens = 0;
+  int64_t num_drafts = 0;
   bool completes() const { return num_tokens == request->num_missing(); }
 };
 
