@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/draft_counts.h"
 #include "core/expected.h"
 #include "core/json.h"
 #include "core/sample.h"
@@ -168,6 +169,7 @@ struct GenerateUpdate {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt, found in the prefix tree
   int64_t num_retractions = 0;
+  DraftCounts drafts;  // since the update before
   double queue_seconds = 0;
   double total_seconds = 0;  // so far
 };
@@ -223,6 +225,7 @@ struct EngineLoad {
   double decode_tokens_per_second = 0;  // over the last second or so
   bool is_paused = false;
   GrammarLoad grammars = {};
+  DraftCounts drafts = {};  // so far
 };
 
 /// Where new weights are.

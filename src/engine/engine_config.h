@@ -10,6 +10,7 @@
 
 #include "comm/mesh.h"
 #include "core/tensor.h"
+#include "engine/drafts/draft_settings.h"
 #include "engine/page_window.h"
 #include "engine/stop_checker.h"
 #include "engine/token_constraint.h"
@@ -47,6 +48,7 @@ struct EngineConfig {
   /// that has to make formats allocates it.
   bool stages_weights = false;
   bool records_experts = false;  // for requests that want to know them
+  DraftSettings drafts;
   /// Of the engine's ranks, of which this is the first (engine/ranks/followers.h); it outlives the
   /// engine, whose thread meets the others on it.
   const comm::Mesh* mesh = &comm::Mesh::single();
