@@ -44,6 +44,7 @@ void EngineProgress::update(const Counts& counts, int64_t num_sampled) {
   load_.num_kv_tokens_given_back = counts.num_kv_tokens_given_back;
   load_.steps_done = steps_done_;
   load_.decode_tokens_per_second = tokens_per_second_;
+  load_.drafts = counts.drafts;
   load_.is_paused = counts.is_paused;
   if (!counts.has_work) {
     waits_since_.reset();

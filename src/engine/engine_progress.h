@@ -27,6 +27,7 @@ class EngineProgress {
     int64_t num_kv_tokens_used = 0;
     int64_t num_kv_tokens = 0;
     int64_t num_kv_tokens_given_back = 0;
+    DraftCounts drafts = {};
     bool is_paused = false;
     bool has_work = false;  // a step is in flight, or one may begin
   };

@@ -176,14 +176,19 @@ void ModelRunner::copy_weights(const FreshWeights& fresh) {
 
 bool ModelRunner::launch(std::span<const Chunk> chunks) {
   sampled_.assign(chunks.size(), std::nullopt);
-  std::vector<int64_t> rows;  // last ones of chunks that draw
+  behind_drafts_.assign(chunks.size(), {});
+  std::vector<int64_t> rows;  // last ones of chunks that draw, with those of drafts
   std::vector<SampleJob> jobs;
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     row += chunk.num_tokens;
     if (!draws_token(chunk)) continue;
-    rows.push_back(row - 1);
-    jobs.emplace_back().request = chunk.request;
+    const auto end = static_cast<int64_t>(chunk.request->tokens.size());
+    for (int64_t i = chunk.num_drafts; i >= 0; --i) {
+      rows.push_back(row - 1 - i);
+      jobs.push_back(
+          {.request = chunk.request, .position = end - i, .num_drafts = chunk.num_drafts});
+    }
   }
   const Tensor sampled_R = static_cast<int64_t>(rows.size()) < row ? index_of(rows) : Tensor();
   const bool scores = std::ranges::any_of(chunks, scores_prompt);
@@ -199,7 +204,8 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
   if (chooses_adapters()) {
     std::vector<int64_t> slots;
     for (const Chunk& chunk : chunks)
-      if (draws_token(chunk)) slots.push_back(slot_of(chunk));
+      if (draws_token(chunk))
+        slots.insert(slots.end(), static_cast<std::size_t>(1 + chunk.num_drafts), slot_of(chunk));
     network_->adapters()->take(index_of(slots));
   }
   const Tensor logits_RV = network_->logits(hidden_RH);
@@ -208,13 +214,21 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
   sample(jobs, eos_ids_);
   std::size_t next = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    if (draws_token(chunks[i])) sampled_[i] = std::move(jobs[next++].token);
+    if (!draws_token(chunks[i])) continue;
+    sampled_[i] = std::move(jobs[next++].token);
+    for (int64_t draft = 0; draft < chunks[i].num_drafts; ++draft)
+      behind_drafts_[i].push_back(std::move(jobs[next++].token));
   }
   return false;
 }
 
 std::vector<std::optional<kernels::SampledToken>> ModelRunner::collect() {
   return std::exchange(sampled_, {});
+}
+
+std::vector<kernels::SampledToken> ModelRunner::take_behind_drafts(std::size_t chunk) {
+  check(chunk < behind_drafts_.size(), "a chunk with drafts is of the collected step");
+  return std::move(behind_drafts_[chunk]);
 }
 
 std::vector<kernels::SampledToken> ModelRunner::take_scores(std::size_t chunk) {

@@ -21,6 +21,8 @@ class ModelRunner final : public StepRunner {
   bool launch(std::span<const Chunk> chunks) override;
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   std::vector<kernels::SampledToken> take_scores(std::size_t chunk) override;
+  bool verifies_drafts() const override { return true; }
+  std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override;
   void copy_weights(const FreshWeights& fresh) override;
   void exchange_network(model::Network& network) override {
     network_ = &network;
@@ -29,6 +31,7 @@ class ModelRunner final : public StepRunner {
   double wait_for_weights() override { return copy_seconds_; }
   void reset() override {
     sampled_.clear();
+    behind_drafts_.clear();
     scores_.clear();
   }
   void release_memory() override;
@@ -56,8 +59,9 @@ class ModelRunner final : public StepRunner {
   const int64_t queries_per_head_;
   const bool computes_all_rows_;
   const std::vector<TokenId> eos_ids_;
-  std::vector<std::optional<kernels::SampledToken>> sampled_;  // of the launched step
-  std::vector<std::vector<kernels::SampledToken>> scores_;     // by chunk; empty: none scores
+  std::vector<std::optional<kernels::SampledToken>> sampled_;      // of the launched step
+  std::vector<std::vector<kernels::SampledToken>> behind_drafts_;  // by chunk
+  std::vector<std::vector<kernels::SampledToken>> scores_;         // by chunk; empty: none scores
   double copy_seconds_ = 0;
 };
 

@@ -25,6 +25,7 @@ namespace slime::engine {
 inline constexpr TokenId kPendingToken = -1;
 
 struct LoadedAdapter;
+struct Drafting;
 
 struct Request {
   RequestHandle handle{};
@@ -74,7 +75,9 @@ struct Request {
   std::shared_ptr<NextMask> next_mask;          // that is being found out; null: none is
   /// What it allows for the token that the step in flight draws (mask_words); empty: any.
   std::vector<uint32_t> allowed_W;
-  GenerateUpdate pending;  // what the caller has not been told yet
+  std::shared_ptr<Drafting> drafting;  // engine/drafts/draft_planner.h; null: no drafts so far
+  bool verifies_drafts = false;        // the step in flight does: it may draw more than one token
+  GenerateUpdate pending;              // what the caller has not been told yet
   std::optional<Clock::TimePoint> admitted;
   int64_t cached_tokens = 0;  // of the prompt, at the first admission
   int64_t num_retractions = 0;
@@ -88,7 +91,8 @@ struct Request {
 
 /// The next step needs the token of the one in flight.
 inline bool awaits_token(const Request& request) {
-  return request.constraint != nullptr && request.tokens.back() == kPendingToken;
+  return (request.constraint != nullptr || request.verifies_drafts) &&
+         request.tokens.back() == kPendingToken;
 }
 
 /// Of the rotary tables, for the token at `index`.

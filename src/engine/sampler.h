@@ -18,6 +18,8 @@ namespace slime::engine {
 
 struct SampleJob {
   const Request* request = nullptr;
+  int64_t position = 0;         // of the token that is drawn
+  int64_t num_drafts = 0;       // at the end of the request's tokens
   std::span<float> logits_V;    // changed in place
   kernels::SampledToken token;  // result; log-prob NaN when the logits are no numbers
 };
@@ -25,7 +27,9 @@ struct SampleJob {
 /// Runs on ATen's threads, one row each. `eos_ids` end a response unless it ignores them.
 void sample(std::span<SampleJob> jobs, const std::vector<TokenId>& eos_ids);
 
-/// How the next token of this request is sampled.
+/// How the token at `position` of this request is sampled.
+kernels::SampleOptions sample_options(const Request& request, int64_t position);
+/// The next one.
 kernels::SampleOptions sample_options(const Request& request);
 
 /// Ids that are impossible until the request's minimum length, in [0, vocab_size).
@@ -34,10 +38,13 @@ std::vector<TokenId> forbidden_ids(const SamplingParams& params,
 /// True when they are all there are, until the minimum length is reached.
 bool forbids_every_token(const SamplingParams& params, const std::vector<TokenId>& eos_ids,
                          int64_t vocab_size);
-/// True when the next token may not be one of them. A constraint says itself where a response may end.
-bool is_too_short(const Request& request);
+/// True when the token at `position` may not be one of them. A constraint says itself where a response may
+/// end.
+bool is_too_short(const Request& request, int64_t position);
+bool is_too_short(const Request& request);  // the next token
 
-/// The draw's one random number, for the next token of this request.
+/// The draw's one random number, for the token at `position` of this request, or for the next one.
+double uniform_of(const Request& request, int64_t position);
 double uniform_of(const Request& request);
 
 /// True when the request needs Request::output_counts.

@@ -302,6 +302,20 @@ std::vector<Chunk> Scheduler::plan_step() {
   return chunks;
 }
 
+int64_t Scheduler::room_for_drafts(const Chunk& chunk, int64_t wanted) {
+  Request& request = *chunk.request;
+  const auto num_tokens = static_cast<int64_t>(request.tokens.size());
+  // Behind the last draft one more token is drawn.
+  int64_t room = std::min(wanted, request.max_tokens - num_tokens - 1);
+  const RotarySwitch& at = config_.rotary_switch;
+  if (at.length > 0 && request.rotary_offset == 0) room = std::min(room, at.length - num_tokens);
+  if (room <= 0) return 0;
+  const int64_t computed = request.num_computed + chunk.num_tokens;
+  if (ensure_pages(request, computed + room)) return room;
+  const int64_t there = static_cast<int64_t>(request.pages.size()) * config_.page_tokens;
+  return std::min(room, there - computed);
+}
+
 void Scheduler::advance(const Chunk& chunk) {
   Request& request = *chunk.request;
   request.num_in_state = request.num_computed += chunk.num_tokens;

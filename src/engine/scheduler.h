@@ -75,6 +75,10 @@ class Scheduler {
   /// nothing is left to do.
   std::vector<Chunk> plan_step();
 
+  /// As many of `wanted` tokens more than those of `chunk` as the request may be given drafts for: there
+  /// are pages, the response may become so long, and the rotation stays.
+  int64_t room_for_drafts(const Chunk& chunk, int64_t wanted);
+
   /// The chunk was computed: its keys and values are in the pages.
   void advance(const Chunk& chunk);
 

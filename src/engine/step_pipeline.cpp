@@ -68,6 +68,11 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
           [this](StateId from, StateId to) { runner_->copy_state(from, to); }),
       admission_(config, network, pool_.num_pages()),
       mask_threads_(kMaskThreads) {
+  if (config.drafts.most > 0) {
+    if (!runner_->verifies_drafts())
+      throw ConfigError("drafts are verified on CPUs; this engine is on a GPU");
+    if (states_.num_states() == 0) drafts_.emplace(config.drafts);
+  }
   report();
 }
 
@@ -82,6 +87,7 @@ void StepPipeline::step() {
   admission_.note_line(scheduler_.num_waiting() > 0);
   mask_tokens(chunks);
   if (chunks.empty()) return drain();
+  if (drafts_) drafts_->add_drafts(chunks, scheduler_);
   launch(std::move(chunks));
   while (in_flight_.size() > 1) collect();
 }
@@ -89,20 +95,25 @@ void StepPipeline::step() {
 void StepPipeline::launch(std::vector<Chunk> chunks) {
   const kernels::TraceRange range("engine step");
   StepInFlight step{.parts = {}, .version = version_};
+  const Clock::TimePoint begin = clock_.now();
   const bool runs_ahead = runner_->launch(chunks);
   int64_t num_sampled = 0;
   for (const Chunk& chunk : chunks) {
     Request& request = *chunk.request;
-    StepInFlight::Part part{.request = &request,
-                            .completes = chunk.completes(),
-                            .position = static_cast<int64_t>(request.tokens.size()),
-                            .num_scores = begin_scores(chunk)};
+    const bool draws = draws_token(chunk);
+    StepInFlight::Part part{
+        .request = &request,
+        .completes = chunk.completes(),
+        .position = static_cast<int64_t>(request.tokens.size()) - chunk.num_drafts,
+        .num_scores = begin_scores(chunk)};
+    part.drafts.assign(request.tokens.begin() + part.position, request.tokens.end());
+    request.tokens.resize(static_cast<std::size_t>(part.position));
+    request.verifies_drafts = chunk.num_drafts > 0;
     if (request.client.return_routed_experts && part.completes) {
       part.first_page = request.num_routed / kernels::kPageTokens;
       part.pages.assign(request.pages.begin() + part.first_page, request.pages.end());
     }
-    const bool draws = draws_token(chunk);
-    scheduler_.advance(chunk);
+    scheduler_.advance({.request = &request, .num_tokens = chunk.num_tokens - chunk.num_drafts});
     if (draws) {
       request.sampled_row = num_sampled++;
       request.tokens.push_back(kPendingToken);
@@ -111,7 +122,9 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
     step.parts.push_back(std::move(part));
   }
   in_flight_.push_back(std::move(step));
-  if (!runs_ahead) drain();
+  if (runs_ahead) return;
+  drain();
+  if (drafts_) drafts_->note_step(chunks, seconds_between(begin, clock_.now()));
 }
 
 void StepPipeline::begin_mask(Request& request) {
@@ -177,25 +190,62 @@ void StepPipeline::collect() {
     if (part.request == nullptr) continue;
     if (part.num_scores > 0) append_scores(*part.request, runner_->take_scores(i));
     if (!part.completes) continue;
-    num_sampled += tokens[i].has_value() ? 1 : 0;
-    publish(part, std::move(tokens[i]), step.version);
+    std::vector<kernels::SampledToken> behind;
+    if (!part.drafts.empty()) behind = runner_->take_behind_drafts(i);
+    num_sampled += publish(part, std::move(tokens[i]), std::move(behind), step.version);
   }
   progress_.step_ended();
   report(num_sampled);
 }
 
-void StepPipeline::publish(const StepInFlight::Part& part,
-                           std::optional<kernels::SampledToken> sampled, WeightVersion version) {
+int64_t StepPipeline::publish(const StepInFlight::Part& part,
+                              std::optional<kernels::SampledToken> sampled,
+                              std::vector<kernels::SampledToken> behind, WeightVersion version) {
   Request& request = *part.request;
-  tell_experts(part, sampled ? part.position : static_cast<int64_t>(request.tokens.size()) - 1);
+  request.verifies_drafts = false;
+  if (!sampled) tell_experts(part, static_cast<int64_t>(request.tokens.size()) - 1);
   GenerateUpdate& pending = request.pending;
   if (!pending.scored_by && (!sampled || !pending.input_log_probs.empty()))
     pending.scored_by = version;
+  const std::size_t num_before = pending.output_ids.size();
   std::optional<FinishReason> ends =
-      sampled ? add_token(request, part.position, std::move(*sampled), version) : out_of_length();
-  if (ends) return finish(request, std::move(*ends));
+      sampled ? add_tokens(part, std::move(*sampled), std::move(behind), version) : out_of_length();
+  const auto num_new = static_cast<int64_t>(pending.output_ids.size() - num_before);
+  if (ends) {
+    finish(request, std::move(*ends));
+    return num_new;
+  }
   if (sampled && request.constraint && !request.constraint->is_quick()) begin_mask(request);
   if (is_due(request)) deliver(request, clock_.now());
+  return num_new;
+}
+
+std::optional<FinishReason> StepPipeline::add_tokens(const StepInFlight::Part& part,
+                                                     kernels::SampledToken sampled,
+                                                     std::vector<kernels::SampledToken> behind,
+                                                     WeightVersion version) {
+  Request& request = *part.request;
+  const auto num_drafts = static_cast<int64_t>(part.drafts.size());
+  int64_t num_kept = 0;
+  std::optional<FinishReason> ends;
+  for (;;) {
+    const int64_t position = part.position + num_kept;
+    const TokenId drawn = sampled.id;
+    tell_experts(part, position);
+    ends = add_token(request, position, std::move(sampled), version);
+    if (ends || num_kept == num_drafts || part.drafts[num_kept] != drawn) break;
+    // The next row was computed behind the tokens that are there now.
+    scheduler_.advance({.request = &request, .num_tokens = 1});
+    request.tokens.push_back(kPendingToken);
+    sampled = std::move(behind[num_kept++]);
+  }
+  if (drafts_) {
+    const DraftCounts counts{.num_drafted = num_drafts, .num_kept = num_kept, .num_steps = 1};
+    request.pending.drafts += counts;
+    draft_counts_ += counts;
+    drafts_->note_kept(request, num_drafts, num_kept);
+  }
+  return ends;
 }
 
 void StepPipeline::tell_experts(const StepInFlight::Part& part, int64_t end) {
@@ -217,6 +267,7 @@ void StepPipeline::finish(Request& request, FinishReason reason) {
   }
   request.num_computed =
       std::min(request.num_computed, static_cast<int64_t>(request.tokens.size()));
+  if (drafts_) drafts_->follow(request);
   const std::unique_ptr<Request> taken = scheduler_.remove(request);
   taken->pending.finish = std::move(reason);
   deliver(*taken, clock_.now());
@@ -320,6 +371,7 @@ void StepPipeline::report(int64_t num_sampled) {
                     .num_kv_tokens_used = tokens_in(num_used),
                     .num_kv_tokens = tokens_in(pool_.num_pages()),
                     .num_kv_tokens_given_back = scheduler_.num_tokens_given_back(),
+                    .drafts = draft_counts_,
                     .is_paused = !may_step(),
                     .has_work = has_work()},
                    num_sampled);

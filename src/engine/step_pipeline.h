@@ -15,11 +15,14 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/draft_counts.h"
 #include "engine/admission.h"
 #include "engine/client.h"
+#include "engine/drafts/draft_planner.h"
 #include "engine/engine_config.h"
 #include "engine/engine_progress.h"
 #include "engine/mask_threads.h"
@@ -109,8 +112,9 @@ class StepPipeline {
     struct Part {
       Request* request = nullptr;
       bool completes = false;
-      int64_t position = 0;    // of the sampled token in Request::tokens
-      int64_t num_scores = 0;  // log-probs of prompt tokens that come with it
+      int64_t position = 0;         // of the sampled token in Request::tokens
+      int64_t num_scores = 0;       // log-probs of prompt tokens that come with it
+      std::vector<TokenId> drafts;  // of the tokens behind the sampled one
       /// Where choices of experts are that the caller has not been told yet: a request that is
       /// retracted while its step is in flight has no pages any more.
       int64_t first_page = 0;
@@ -127,8 +131,14 @@ class StepPipeline {
   void mask_tokens(std::vector<Chunk>& chunks);
   void begin_mask(Request& request);
   void collect();
-  void publish(const StepInFlight::Part& part, std::optional<kernels::SampledToken> sampled,
-               WeightVersion version);
+  /// `behind`: what was drawn behind each draft. How many tokens the request got.
+  int64_t publish(const StepInFlight::Part& part, std::optional<kernels::SampledToken> sampled,
+                  std::vector<kernels::SampledToken> behind, WeightVersion version);
+  /// Adds the token at `position`, and those behind it as long as drafts were right.
+  std::optional<FinishReason> add_tokens(const StepInFlight::Part& part,
+                                         kernels::SampledToken sampled,
+                                         std::vector<kernels::SampledToken> behind,
+                                         WeightVersion version);
   void finish(Request& request, FinishReason reason);
   /// Tells whom rows before `end` visited, where the caller asked.
   void tell_experts(const StepInFlight::Part& part, int64_t end);
@@ -142,6 +152,8 @@ class StepPipeline {
   Scheduler scheduler_;
   Admission admission_;
   MaskThreads mask_threads_;
+  std::optional<DraftPlanner> drafts_;  // none: no request gets drafts
+  DraftCounts draft_counts_;
   std::deque<StepInFlight> in_flight_;  // oldest first; two at most
   WeightVersion version_ = 0;           // of the steps that are launched next
   bool is_paused_ = false;

@@ -12,6 +12,10 @@ std::vector<kernels::SampledToken> StepRunner::take_scores(std::size_t) {
   throw BugError("this runner does not score prompts");
 }
 
+std::vector<kernels::SampledToken> StepRunner::take_behind_drafts(std::size_t) {
+  throw BugError("this runner does not verify drafts");
+}
+
 void StepRunner::append_experts(const CachedRows&, std::vector<int16_t>&) const {
   throw BugError("this runner does not record experts");
 }

@@ -60,6 +60,12 @@ class StepRunner {
   /// (engine/prompt_scores.h), in order. Once, before the next call of launch().
   virtual std::vector<kernels::SampledToken> take_scores(std::size_t chunk);
 
+  /// Chunks may have drafts.
+  virtual bool verifies_drafts() const { return false; }
+  /// What the step that was collected last drew behind each draft of a chunk, in order; the token before
+  /// the first draft is collect()'s. Once, before the next call of launch().
+  virtual std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk);
+
   /// The engine's other ranks read their slices of a checkpoint, for the copy_weights() that follows.
   /// Whoever brings weights, one at a time.
   virtual Expected<void> load_elsewhere(const std::filesystem::path& /*directory*/) { return {}; }

@@ -52,6 +52,10 @@ class LeadingRunner final : public StepRunner {
   std::vector<kernels::SampledToken> take_scores(std::size_t chunk) override {
     return own_->take_scores(chunk);
   }
+  bool verifies_drafts() const override { return own_->verifies_drafts(); }
+  std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override {
+    return own_->take_behind_drafts(chunk);
+  }
   Expected<void> load_elsewhere(const std::filesystem::path& directory) override;
   Expected<void> change_elsewhere(const model::TensorUpdate& update, const model::Weights& changed,
                                   bool begins) override;

@@ -135,11 +135,13 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
       put_pages(out, request.window_pages[i], now.window_pages[i]);
     each_number(request, [&](const auto& number) { out.put(number); });
     out.put(chunk.num_tokens);
+    out.put(chunk.num_drafts);
     put_counts(out, request);
     out.put(request.allowed_W);
-    // A token that is still to be sampled is told again once it is.
+    // A token that is still to be sampled is told again once it is, and drafts are none.
+    const auto settled = request.tokens.end() - chunk.num_drafts;
     const auto pending = std::find(request.tokens.begin() + std::min(now.num_tokens, num_tokens),
-                                   request.tokens.end(), kPendingToken);
+                                   settled, kPendingToken);
     now.num_tokens = pending - request.tokens.begin();
     sent.emplace(handle, std::move(now));
   }
@@ -183,10 +185,12 @@ std::vector<Chunk> MirroredSteps::chunks_from(std::string_view frame) {
     each_number(*request, [&](auto& number) { in.get(number); });
     Chunk chunk{.request = request.get()};
     in.get(chunk.num_tokens);
+    in.get(chunk.num_drafts);
     get_counts(in, *request);
     in.get(request->allowed_W);
     if (request->num_computed < 0 || chunk.num_tokens < 1 ||
-        chunk.num_tokens > request->num_missing())
+        chunk.num_tokens > request->num_missing() || chunk.num_drafts < 0 ||
+        chunk.num_drafts >= chunk.num_tokens)
       throw FrameError("a step computes tokens that a request does not have");
     chunks.push_back(chunk);
     requests.emplace(handle, std::move(request));

@@ -1,0 +1,80 @@
+#include "engine/drafts/draft_planner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/drafts/draft_choice.h"
+#include "engine/step_runner.h"
+
+namespace slime::engine {
+namespace {
+
+/// A chunk whose request may get drafts: its last token is known, and what may follow is not bound to
+/// tokens that nobody knows yet.
+bool may_have_drafts(const Chunk& chunk) {
+  const Request& request = *chunk.request;
+  return chunk.num_tokens == 1 && draws_token(chunk) && request.constraint == nullptr &&
+         request.state < 0 && request.tokens.back() != kPendingToken;
+}
+
+/// Texts of other adapters and other tenants are never drafts.
+std::string salt_of(const GenerateRequest& request) {
+  return request.adapter + '\0' + request.cache_salt;
+}
+
+}  // namespace
+
+void DraftPlanner::follow(Request& request) {
+  const std::span<const TokenId> tokens(request.tokens);
+  const auto num_given =
+      static_cast<std::size_t>(request.prompt_length - request.client.num_sampled);
+  if (request.drafting == nullptr) {
+    request.drafting = std::make_shared<Drafting>();
+    request.drafting->text = texts_.begin(tokens.first(num_given), salt_of(request.client));
+  }
+  std::span<const TokenId> response = tokens.subspan(num_given);
+  if (!response.empty() && response.back() == kPendingToken)
+    response = response.first(response.size() - 1);
+  request.drafting->text->follow(response);
+}
+
+void DraftPlanner::add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler) {
+  std::vector<Chunk*> drafting;
+  int64_t num_rows = 0;
+  for (Chunk& chunk : chunks) {
+    num_rows += chunk.num_tokens;
+    if (!may_have_drafts(chunk)) continue;
+    follow(*chunk.request);
+    drafting.push_back(&chunk);
+  }
+  std::vector<std::vector<Draft>> drafts;
+  for (const Chunk* chunk : drafting) {
+    Drafting& state = *chunk->request->drafting;
+    std::vector<Draft>& proposed = drafts.emplace_back();
+    const int64_t most = settings_.always ? settings_.most : state.acceptance.most(settings_.most);
+    state.text->propose(scheduler.room_for_drafts(*chunk, most), proposed);
+    if (!settings_.always) state.acceptance.calibrate(proposed);
+  }
+  if (!settings_.always) choose_drafts(drafts, num_rows, costs_);
+  for (std::size_t i = 0; i < drafting.size(); ++i) {
+    for (const Draft& draft : drafts[i]) drafting[i]->request->tokens.push_back(draft.id);
+    drafting[i]->num_drafts = static_cast<int64_t>(drafts[i].size());
+    drafting[i]->num_tokens += drafting[i]->num_drafts;
+  }
+}
+
+void DraftPlanner::note_step(std::span<const Chunk> chunks, double seconds) {
+  int64_t num_rows = 0;
+  for (const Chunk& chunk : chunks) {
+    if (chunk.num_tokens - chunk.num_drafts > 1) return;  // a prompt's step says nothing of decode
+    num_rows += chunk.num_tokens;
+  }
+  costs_.observe(num_rows, seconds);
+}
+
+void DraftPlanner::note_kept(const Request& request, int64_t num_drafted, int64_t num_kept) {
+  if (request.drafting != nullptr && num_drafted > 0)
+    request.drafting->acceptance.note(num_drafted, num_kept);
+}
+
+}  // namespace slime::engine
