@@ -60,7 +60,7 @@ std::vector<fs::path> files_matching(const std::string& pattern) {
   }
   ::globfree(&found);
   std::ranges::sort(files);
-  files.erase(std::ranges::unique(files).begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 

@@ -46,6 +46,8 @@ template <typename Text>
 struct TextOfAnything {
   Text& text;
 };
+template <typename Text>
+TextOfAnything(Text&) -> TextOfAnything<Text>;
 
 /// Calls fn(SampleField, member) for each field, in the order of line JSON. `sample` is const or not; a
 /// member is a reference, or one of the two structs above.

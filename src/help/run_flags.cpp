@@ -89,7 +89,7 @@ std::vector<std::string> paragraphs_of(const Option& option) {
   if (flag->status == FlagStatus::kAlias) {
     std::vector<std::string_view> targets = flag->alias.targets();
     std::ranges::sort(targets);
-    targets.erase(std::ranges::unique(targets).begin(), targets.end());
+    targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
     paragraphs.push_back(fmt::format("It stands for {}.", fmt::join(targets, ", ")));
   }
   if (const auto names = other_names(*flag); !names.empty())

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 #include <string_view>
 
 #include "core/reward_number.h"
@@ -122,10 +121,13 @@ int64_t num_trained_tokens(const std::vector<Group>& groups) {
 }
 
 std::string cause_of_no_tokens(const std::vector<Group>& groups) {
-  const auto samples = groups | std::views::transform(&Group::samples) | std::views::join;
-  if (std::ranges::all_of(samples, [](const Sample& s) { return s.response_length() == 0; }))
+  const auto all_samples = [&](const auto& is_so) {
+    return std::ranges::all_of(
+        groups, [&](const Group& group) { return std::ranges::all_of(group.samples, is_so); });
+  };
+  if (all_samples([](const Sample& sample) { return sample.response_length() == 0; }))
     return "all responses are empty";
-  if (std::ranges::all_of(samples, &Sample::remove_sample))
+  if (all_samples([](const Sample& sample) { return sample.remove_sample; }))
     return "every sample was removed from training (remove_sample)";
   return "loss masks leave out every token of the responses";
 }

@@ -1,7 +1,6 @@
 #include "report/made_folders.h"
 
 #include <algorithm>
-#include <ranges>
 
 namespace slime::report {
 namespace {
@@ -42,10 +41,10 @@ void MadeFolders::make(const fs::path& folder, std::error_code& error) {
 MadeFolders::~MadeFolders() {
   std::error_code error;
   if (fs::exists(proof_, error) || error) return;
-  for (const fs::path& folder : std::views::reverse(folders_))
-    if (has_leftovers_alone(folder)) fs::remove_all(folder, error);
-  for (const fs::path& parent : std::views::reverse(parents_))
-    fs::remove(parent, error);  // refused where it is not empty
+  for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder)
+    if (has_leftovers_alone(*folder)) fs::remove_all(*folder, error);
+  for (auto parent = parents_.rbegin(); parent != parents_.rend(); ++parent)
+    fs::remove(*parent, error);  // refused where it is not empty
 }
 
 }  // namespace slime::report

@@ -144,7 +144,8 @@ std::optional<std::string> unreachable(const Rule& rule, bool is_boxed, const js
   if (config.grading == Grading::kOriginal) return std::nullopt;
   const Expected<std::vector<std::string>> answers = right_answers(label, rule.name);
   if (!answers) return answers.error().message;
-  const auto [before, after] = is_boxed ? kInBox : *rule.around;
+  const auto& around = is_boxed ? kInBox : *rule.around;
+  const std::string_view before = around.first, after = around.second;
   const bool is_reached = std::ranges::any_of(*answers, [&](std::string_view answer) {
     answer = final_answer(answer);
     const bool has_box = answer.find("\\boxed") != std::string_view::npos;

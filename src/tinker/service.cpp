@@ -117,9 +117,10 @@ void Service::run(const std::function<bool()>& is_over) {
     const std::lock_guard lock(mutex_);
     models = models_;
   }
-  for (const auto& [id, model] : models) {
-    if (model->trained && model->unsaved_seconds > 0 && !model->trained->has_gradients())
-      write_or_tell(id, [&] { save_state(*model); });
+  for (const auto& [id, shared] : models) {
+    Model& model = *shared;
+    if (model.trained && model.unsaved_seconds > 0 && !model.trained->has_gradients())
+      write_or_tell(id, [&] { save_state(model); });
   }
 }
 

@@ -36,7 +36,7 @@ GivenPass Trainer::pass_over(const GivenBatch& given, const GivenLoss& loss, boo
   // All of it is one step.
   std::vector<int64_t> ids = batch.rollout_ids();
   std::ranges::sort(ids);
-  ids.erase(std::ranges::unique(ids).begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   options.batching.global_batch_size = static_cast<int64_t>(ids.size());
   std::vector<StepPlan> plans = plan_steps(batch, options, flops_);
   check(plans.size() == 1, "a given batch is one step");
