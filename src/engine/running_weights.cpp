@@ -62,7 +62,7 @@ Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     std::shared_ptr<model::Network> fresh = model::load_network(
         directory,
         {.weights = network_.load()->weights().flat().scalar_type(), .activations = at::kFloat},
-        mesh_);
+        mesh_, model::draft_layers_of(network_.load()->config()));
     const std::string difference =
         why_weights_differ(network_.load()->weights().tensors(), fresh->weights().tensors());
     if (!difference.empty()) return failure(directory.string() + ": " + difference);

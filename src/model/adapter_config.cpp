@@ -100,6 +100,12 @@ std::vector<std::pair<std::string, T>> read_pattern(const FieldReader& fields, c
   return table;
 }
 
+/// Draft layers have no adapters: the same ones fit an engine that computes them and a trainer that does not.
+std::unique_ptr<Network> adapted_shape(ModelConfig config) {
+  config.drafts.computed = 0;
+  return make_blank_network(config, {.device = at::kMeta});
+}
+
 }  // namespace
 
 struct AdapterRules::Compiled {
@@ -247,7 +253,7 @@ json::object to_json(const AdapterConfig& config) {
 }
 
 std::vector<AdapterModule> modules_of(const ModelConfig& config) {
-  const std::unique_ptr<Network> network = make_blank_network(config, {.device = at::kMeta});
+  const std::unique_ptr<Network> network = adapted_shape(config);
   const Weights& weights = network->weights();
   const ExpertNames& names = config.experts.names;
   static const std::regex kExpert(R"((.*\.experts)\.(\d+)\.([^.]+))");
@@ -299,7 +305,7 @@ bool AdapterForm::saves(const std::string& tensor) const {
 AdapterForm form_of(const AdapterConfig& config, const ModelConfig& model) {
   AdapterForm form;
   form.config = config;
-  const std::unique_ptr<Network> network = make_blank_network(model, {.device = at::kMeta});
+  const std::unique_ptr<Network> network = adapted_shape(model);
   std::vector<bool> hits_something(config.saved.size());
   for (const NamedWeight& weight : network->weights().tensors()) {
     const std::string module = weight.name.substr(0, weight.name.rfind('.'));

@@ -15,6 +15,7 @@
 #include "core/json.h"
 #include "core/sample.h"
 #include "model/delta_config.h"
+#include "model/draft_config.h"
 #include "model/experts_config.h"
 
 namespace slime::model {
@@ -123,6 +124,7 @@ struct ModelConfig {
   std::vector<std::string> carried_prefixes;
   ExpertsConfig experts;
   DeltaConfig delta;
+  DraftConfig drafts;
   double initializer_range = 0.02;
   StoredForm stored_form = StoredForm::kPlain;  // of matrices that files hold in low precision
   int64_t fp8_block = 0;                        // rows and columns of a block with one factor

@@ -22,6 +22,7 @@ json::object config_json(const ModelConfig& config) {
 
   ModelConfig again = parse_model_config(object, "config.json");
   again.raw.clear();
+  again.drafts.computed = config.drafts.computed;  // no matter of the file
   if (again != config) {
     throw ConfigError(fmt::format(
         "a configuration made in code is none that model_type \"{}\" can have: config.json would "

@@ -15,6 +15,7 @@
 #include "model/adapters.h"
 #include "model/layers/block_chain.h"
 #include "model/layers/decoder_block.h"
+#include "model/layers/draft_layer.h"
 #include "model/layers/expert_layer.h"
 #include "model/layers/gated_delta_net.h"
 #include "model/layers/gated_mlp.h"
@@ -145,12 +146,19 @@ class Decoder final : public Network {
                                    .room_rows = room_rows}});
       }
     }
+    for (int64_t i = 0; i < config.drafts.computed; ++i)
+      drafts_.push_back(std::make_unique<DraftLayer>(config, i, mesh, rotary, builder, layers));
     builder.allocate(precision);
     for (const auto& blocks : chunks_) {
       for (const auto& block : blocks) needs_.push_back(block->needs());
     }
+    for (const auto& draft : drafts_) needs_.push_back(draft->needs());
     // Its kernels have the norms' weights as files do.
-    has_chain_ = sizes.pp == 1 && !config.norms_add_one && has_chain(chunks_.front(), tp_);
+    const auto may_chain = [&](Blocks blocks) {
+      return sizes.pp == 1 && !config.norms_add_one && has_chain(blocks, tp_);
+    };
+    has_chain_ = may_chain(chunks_.front());
+    drafts_have_chain_ = !drafts_.empty() && may_chain(drafts_.front()->block());
     rank_collectives_ = rank_collectives_of(tp_);
   }
 
@@ -172,23 +180,26 @@ class Decoder final : public Network {
     // Of rows with several adapters no part alone goes through a layer.
     const bool has_several = adapters() != nullptr && adapters()->chooses_by_row();
     const bool picks_last = wants_some && (batch.routers != nullptr || has_several);
-    Stream stream{is_first ? embeddings(batch) : stream_TH, {}};
-    if (has_chain_ && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
-        is_free(batch.routers)) {
-      stream = chained(blocks, stream.residual_TH, batch, attention, wants_some && !picks_last,
-                       config_.norm_eps,
-                       {.sum = rank_collectives_.get(), .adds_biases = tp_.ranks.rank() == 0});
-    } else {
-      stream = through(blocks, std::move(stream), batch, attention, wants_some && !picks_last);
-    }
+    Stream stream = computed(blocks, has_chain_, is_first ? embeddings(batch) : stream_TH, batch,
+                             attention, wants_some && !picks_last);
     if (picks_last) stream = stream.rows(batch.wanted_R);
-    if (!is_last) return sum_of(stream);
-    if (wants_some && stream.residual_TH.size(0) == 0) return stream.residual_TH;
-    const Tensor normed_LH =
-        kernels::add_rms_norm(stream.residual_TH, stream.update_TH,
-                              norm_weight(final_norm_, config_.norms_add_one), config_.norm_eps)
-            .normed_TH;
-    return wants_some ? normed_LH : all_rows(normed_LH, batch.rotary_row_T.size(0), tp_);
+    return is_last ? normed(stream, final_norm_, batch) : sum_of(stream);
+  }
+
+  int64_t num_draft_layers() const override { return static_cast<int64_t>(drafts_.size()); }
+  Tensor draft(int64_t layer, const Tensor& hidden_TH, const TokenBatch& batch,
+               Attention& attention) override {
+    check(!at::GradMode::is_enabled(), "draft layers compute without gradients");
+    check(batch.routers == nullptr, "choices of experts are those of the other layers");
+    const DraftLayer& draft = *drafts_.at(static_cast<size_t>(layer));
+    if (adapters() != nullptr) adapters()->begin(batch);
+    const bool wants_some = batch.wanted_R.defined();
+    const bool picks_last = wants_some && adapters() != nullptr && adapters()->chooses_by_row();
+    Stream stream =
+        computed(draft.block(), drafts_have_chain_, draft.joined(hidden_TH, embeddings(batch)),
+                 batch, attention, wants_some && !picks_last);
+    if (picks_last) stream = stream.rows(batch.wanted_R);
+    return normed(stream, draft.last_norm(), batch);
   }
 
   Tensor empty_stream(int64_t num_tokens) const override {
@@ -236,6 +247,28 @@ class Decoder final : public Network {
   }
 
  private:
+  /// `blocks` of `input_TH`, as one chain where they and the pass have one.
+  Stream computed(Blocks blocks, bool has_chain, const Tensor& input_TH, const TokenBatch& batch,
+                  Attention& attention, bool wants_some) const {
+    if (has_chain && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
+        is_free(batch.routers)) {
+      return chained(blocks, input_TH, batch, attention, wants_some, config_.norm_eps,
+                     {.sum = rank_collectives_.get(), .adds_biases = tp_.ranks.rank() == 0});
+    }
+    return through(blocks, {input_TH, {}}, batch, attention, wants_some);
+  }
+
+  /// The norm behind the last block: of the wanted rows, or of all rows of all ranks.
+  Tensor normed(const Stream& stream, const kernels::Param& norm, const TokenBatch& batch) const {
+    const bool wants_some = batch.wanted_R.defined();
+    if (wants_some && stream.residual_TH.size(0) == 0) return stream.residual_TH;
+    const Tensor normed_LH =
+        kernels::add_rms_norm(stream.residual_TH, stream.update_TH,
+                              norm_weight(norm, config_.norms_add_one), config_.norm_eps)
+            .normed_TH;
+    return wants_some ? normed_LH : all_rows(normed_LH, batch.rotary_row_T.size(0), tp_);
+  }
+
   /// Block by block. Of the wanted rows alone where nobody records what routers do with the others.
   Stream through(Blocks blocks, Stream stream, const TokenBatch& batch, Attention& attention,
                  bool wants_some) const {
@@ -290,10 +323,12 @@ class Decoder final : public Network {
   std::unique_ptr<MediaSource> media_source_;
   kernels::Param embedding_;  // [V, H], undefined on stages that need none
   std::vector<std::vector<std::unique_ptr<DecoderBlock>>> chunks_;  // of this stage
+  std::vector<std::unique_ptr<DraftLayer>> drafts_;
   std::vector<BlockNeeds> needs_;
   std::vector<size_t> first_weights_;  // of each block: its index among the weights
   std::function<void(int64_t)> tell_;  // see on_gradients()
   bool has_chain_ = false;
+  bool drafts_have_chain_ = false;
   std::unique_ptr<kernels::RankCollectives> rank_collectives_;  // null: one tensor-parallel rank
   kernels::Param final_norm_;                                   // [H], of the last stage
   kernels::MatrixParam head_;  // [V, H], of the last stage; tied: the embedding

@@ -68,13 +68,15 @@ bool is_of_anothers_expert(const ModelConfig& config, const comm::Mesh& mesh,
   const std::string layers = config.tensor_prefix + "layers.";
   const std::string middle = "." + config.experts.names.prefix + ".experts.";
   const size_t found = name.find(middle);
-  if (!name.starts_with(layers) || found == std::string::npos) return false;
+  if (found == std::string::npos) return false;
+  const bool is_draft = config.drafts.has_block(std::string_view(name).substr(0, found + 1));
+  if (!is_draft && !name.starts_with(layers)) return false;
   int64_t layer = -1, expert = -1;
-  std::from_chars(name.data() + layers.size(), name.data() + found, layer);
+  if (!is_draft) std::from_chars(name.data() + layers.size(), name.data() + found, layer);
   std::from_chars(name.data() + found + middle.size(), name.data() + name.size(), expert);
   const int64_t each = config.experts.count / mesh.ep().size(), first = each * mesh.at().ep;
-  return config.experts.are_in(layer) && expert >= 0 && expert < config.experts.count &&
-         (expert < first || expert >= first + each);
+  return (is_draft || config.experts.are_in(layer)) && expert >= 0 &&
+         expert < config.experts.count && (expert < first || expert >= first + each);
 }
 
 bool is_zero_at_first(const std::string& name) {
@@ -94,6 +96,18 @@ bool fill_delta_vector(const std::string& name, Tensor view, uint64_t seed, size
   return true;
 }
 
+void compute_drafts(DraftConfig& drafts, const ModelFiles& files,
+                    const std::filesystem::path& directory) {
+  if (drafts.count == 0 || !files.tensors().contains(drafts.tensor(0, drafts.projection))) {
+    throw ConfigError(directory.string() +
+                      ": has no draft layers, which predict further tokens (multi-token "
+                      "prediction): config.json tells of none, or the files lack them");
+  }
+  drafts.computed = drafts.count;
+  drafts.has_experts_one_by_one =
+      files.tensors().contains(drafts.block(0) + "mlp.experts.0.gate_proj.weight");
+}
+
 }  // namespace
 
 bool is_beside_network(const ModelConfig& config, const std::string& name) {
@@ -106,15 +120,17 @@ std::unique_ptr<Network> make_blank_network(const ModelConfig& config, const Pre
 }
 
 std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
-                                      const Precision& precision, const comm::Mesh& mesh) {
-  const ModelConfig config = read_model_config(directory);
+                                      const Precision& precision, const comm::Mesh& mesh,
+                                      DraftLayers drafts) {
+  ModelConfig config = read_model_config(directory);
   const ModelFiles files(directory);
+  if (drafts == DraftLayers::kComputed) compute_drafts(config.drafts, files, directory);
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
   const comm::ParallelLayout& sizes = mesh.sizes();
   const bool is_whole = sizes.tp == 1 && sizes.ep == 1 && sizes.etp == 1;
   if (network->weights().has_formats() && !is_whole) {  // made from slices of numbers in memory
     const Precision plain{.weights = precision.weights, .activations = precision.activations};
-    network->weights().copy_from(load_network(directory, plain, mesh)->weights());
+    network->weights().copy_from(load_network(directory, plain, mesh, drafts)->weights());
     return network;
   }
   files.read_into(
@@ -176,6 +192,11 @@ std::unique_ptr<Network> make_uniform_network(const ModelConfig& config, const P
   }
   Tensor(network->weights().flat()).uniform_(-bound, bound);
   return network;
+}
+
+Tensor Network::draft(int64_t /*layer*/, const Tensor& /*hidden_TH*/, const TokenBatch& /*batch*/,
+                      Attention& /*attention*/) {
+  throw BugError("draft() is for networks with draft layers");
 }
 
 Weights& Network::trained() {

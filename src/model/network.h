@@ -54,6 +54,16 @@ class Network {
   virtual Tensor forward_chunk(int chunk, const Tensor& stream_TH, const TokenBatch& batch,
                                Attention& attention) = 0;
 
+  /// Layers that predict a further token each (model/layers/draft_layer.h); 0 where the files have none, and
+  /// where they are carried through save (load_network).
+  virtual int64_t num_draft_layers() const { return 0; }
+  /// Hidden states of such a layer behind its norm: [T, H], or those of TokenBatch::wanted_R. Row i belongs to
+  /// the token at some position p: hidden_TH[i] is what forward(), or a draft layer, returned for it, ids_T[i]
+  /// the token at p + 1, rotary_row_T[i] the row of p, and logits() predict the token at p + 2. To `attention`
+  /// it is layer config().num_layers + layer. Routers are free. Without gradients.
+  virtual Tensor draft(int64_t layer, const Tensor& hidden_TH, const TokenBatch& batch,
+                       Attention& attention);
+
   /// Room for such a stream of a batch of which the rank has these tokens.
   virtual Tensor empty_stream(int64_t num_tokens) const = 0;
 
@@ -80,7 +90,7 @@ class Network {
   virtual const ModelConfig& config() const = 0;
   virtual Weights& weights() = 0;
 
-  /// What the blocks ask of a machine, in order.
+  /// What the blocks ask of a machine, in order; draft layers behind the others.
   virtual std::span<const BlockNeeds> blocks() const = 0;
 
   virtual void set_recompute(Recompute how) = 0;
@@ -96,13 +106,23 @@ class Network {
   std::shared_ptr<Adapters> adapters_;
 };
 
+/// What becomes of the draft layers of a model's files (ModelConfig::drafts). Carried ones take no memory, and
+/// are saved as they were, however far the model has moved away from them.
+enum class DraftLayers { kCarried, kComputed };
+
 /// Reads config.json and the safetensors of `directory`. Throws ConfigError that lists every
 /// problem found: missing, truncated, misshapen and surplus tensors, unknown model type, unknown
 /// value of a known field. `mesh` outlives the network; a rank reads its slices alone. Matrices of another
-/// format are made on the host from plain ones, which need room for that long.
+/// format are made on the host from plain ones, which need room for that long. Draft layers stand behind all
+/// other weights; a model without any is a ConfigError where they are to be computed.
 std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
                                       const Precision& precision,
-                                      const comm::Mesh& mesh = comm::Mesh::single());
+                                      const comm::Mesh& mesh = comm::Mesh::single(),
+                                      DraftLayers drafts = DraftLayers::kCarried);
+/// How such a network was loaded.
+inline DraftLayers draft_layers_of(const ModelConfig& config) {
+  return config.drafts.computed > 0 ? DraftLayers::kComputed : DraftLayers::kCarried;
+}
 
 /// Whether the weight files of `directory` are those of its config.json, by their headers alone: no
 /// weight is read. Throws ConfigError as load_network does.

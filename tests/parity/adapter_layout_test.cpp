@@ -45,6 +45,7 @@ void make_model(const std::filesystem::path& directory, const char* like) {
   model::ModelConfig config = model::read_model_config(kModels + like);
   config.raw = {};
   config.carried_prefixes.clear();
+  config.drafts = {};
   config.vocab_size = 320;
   if (!config.experts.are_in_turns) widen(config);  // the others say too much of themselves
   save_uniform(directory, config);

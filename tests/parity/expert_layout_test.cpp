@@ -27,6 +27,7 @@ void make_expert_model(const std::filesystem::path& directory, const char* like)
   model::ModelConfig config = model::read_model_config(kModels + like);
   config.raw = {};
   config.carried_prefixes.clear();
+  config.drafts = {};
   config.vocab_size = 320;
   config.num_layers = 4;
   config.num_heads = 8;

@@ -199,7 +199,7 @@ void FollowingRank::load(const std::filesystem::path& directory) {
       directory,
       is_on_host ? model::Precision{.weights = precision_.weights, .activations = at::kFloat}
                  : precision_,
-      mesh_);
+      mesh_, model::draft_layers_of(running_->config()));
   if (loaded->weights().num_elements() != running_->weights().num_elements())
     throw ConfigError(directory.string() + ": is another model than the running one");
   if (!is_on_host) {

@@ -12,7 +12,7 @@ void read_deepseek_v32(const FieldReader& fields, ModelConfig& config) {
   check_indexer(fields, config);
   read_shared_experts(fields, config);
   read_sigmoid_routing(fields, config);
-  carry_next_layers(fields, config);
+  read_draft_layers(fields, config);
   read_mlp_layer_types(fields, config);
 }
 

@@ -91,12 +91,6 @@ void write_sigmoid_routing(const ModelConfig& config, json::object& out) {
   out["norm_topk_prob"] = config.experts.normalizes;
 }
 
-void carry_next_layers(const FieldReader& fields, ModelConfig& config) {
-  const int64_t count = fields.integer("num_nextn_predict_layers", 0, 64).value_or(0);
-  for (int64_t i = 0; i < count; ++i)
-    config.carried_prefixes.push_back(fmt::format("model.layers.{}.", config.num_layers + i));
-}
-
 void read_mlp_layer_types(const FieldReader& fields, ModelConfig& config) {
   const auto types = fields.strings("mlp_layer_types");
   if (types.empty()) return;

@@ -156,8 +156,10 @@ void write_delta_nets(const ModelConfig& config, json::object& out);
 /// Softmax experts, normalised, with a gated shared one.
 void read_gated_shared_experts(const FieldReader& fields, ModelConfig& config);
 void write_gated_shared_experts(const ModelConfig& config, json::object& out);
-/// "model.layers.N." of the layers behind the last one, which predict further tokens.
-void carry_next_layers(const FieldReader& fields, ModelConfig& config);
+/// Draft layers (families/draft_fields.cpp has the table of their names), which are carried until somebody
+/// wants them computed.
+void read_draft_layers(const FieldReader& fields, ModelConfig& config);
+void write_draft_layers(const ModelConfig& config, json::object& out);
 /// Which layers have experts: every decoder_sparse_step-th, without mlp_only_layers.
 void read_sparse_layers(const FieldReader& fields, ModelConfig& config);
 void write_sparse_layers(const ModelConfig& config, json::object& out);

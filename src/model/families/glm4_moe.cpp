@@ -1,6 +1,5 @@
 /// GLM-4.5, 4.6 and 4.7: half of each head rotates, norms of q and k by a switch, dense first layers,
-/// sigmoid routing with a selection bias and groups, one shared expert. The layers that predict
-/// further tokens, behind the last one, are not computed.
+/// sigmoid routing with a selection bias and groups, one shared expert.
 
 #include "model/families/family.h"
 
@@ -18,7 +17,7 @@ void read_glm4_moe(const FieldReader& fields, ModelConfig& config) {
   read_windows(fields, config, 0, 0);
   read_shared_experts(fields, config);
   read_sigmoid_routing(fields, config);
-  carry_next_layers(fields, config);
+  read_draft_layers(fields, config);
 }
 
 void write_glm4_moe(const ModelConfig& config, json::object& out) {
@@ -26,7 +25,7 @@ void write_glm4_moe(const ModelConfig& config, json::object& out) {
   out["use_qk_norm"] = config.qk_norm == QkNorm::kPerHead;
   write_shared_experts(config, out);
   write_sigmoid_routing(config, out);
-  out["num_nextn_predict_layers"] = config.carried_prefixes.size();
+  write_draft_layers(config, out);
 }
 
 }  // namespace slime::model

@@ -10,7 +10,7 @@ void read_glm4_moe_lite(const FieldReader& fields, ModelConfig& config) {
   read_latent_attention(fields, config);
   read_shared_experts(fields, config);
   read_sigmoid_routing(fields, config);
-  carry_next_layers(fields, config);
+  read_draft_layers(fields, config);
   read_mlp_layer_types(fields, config);
 }
 

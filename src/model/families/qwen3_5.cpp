@@ -1,7 +1,7 @@
 /// Qwen3.5 and 3.6, dense and with experts, as models of text: Qwen3-Next's layers, whose projections
 /// files hold one by one, and all experts of a layer as one tensor. Published settings lie in
 /// text_config, published tensors under "model.language_model."; a model of text alone has neither.
-/// What sees images, and layers that predict further tokens, are carried through save.
+/// What sees images is carried through save.
 
 #include <optional>
 
@@ -34,12 +34,13 @@ void read_text(const FieldReader& fields, ModelConfig& config, bool has_experts)
     config.carried_prefixes = {"model.visual."};
     read_stored_form(fields, config);
   }
-  config.carried_prefixes.emplace_back("mtp.");
+  read_draft_layers(text, config);
 }
 
 /// Settings of the text to where they are read from.
 void write_text(const ModelConfig& config, json::object& out) {
   write_delta_nets(config, out);
+  write_draft_layers(config, out);
   if (is_of_text_alone(config)) return;
   json::object whole{{"architectures", out["architectures"]}, {"model_type", config.model_type}};
   whole["tie_word_embeddings"] = config.ties_embeddings;

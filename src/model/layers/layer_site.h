@@ -18,9 +18,11 @@ struct LayerSite {
   const comm::Mesh& mesh;  // outlives the layer
   const RotaryTable& rotary;
   Weights::Builder& builder;  // points at the layer's parameters from then on
+  std::string prefix = {};    // of the names of a block that is not among the layers; empty: it is
 
   /// "model.layers.INDEX." and `tail`, or what the family has for "model.".
   std::string name(std::string_view tail) const {
+    if (!prefix.empty()) return prefix + std::string(tail);
     return config.tensor_prefix + "layers." + std::to_string(index) + "." + std::string(tail);
   }
 };
