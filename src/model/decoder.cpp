@@ -191,6 +191,7 @@ class Decoder final : public Network {
                Attention& attention) override {
     check(!at::GradMode::is_enabled(), "draft layers compute without gradients");
     check(batch.routers == nullptr, "choices of experts are those of the other layers");
+    check(hidden_TH.size(0) == batch.num_tokens(), "each hidden state has a token behind it");
     const DraftLayer& draft = *drafts_.at(static_cast<size_t>(layer));
     if (adapters() != nullptr) adapters()->begin(batch);
     const bool wants_some = batch.wanted_R.defined();

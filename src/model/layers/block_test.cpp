@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "kernels/block_chain.h"
+#include "model/chaining_for_tests.h"
 #include "model/golden_models_for_tests.h"
 #include "model/network.h"
 #include "model/tree_attention.h"
@@ -37,34 +37,6 @@ TEST_P(EachFamily, TellsTheParametersThatItRegisters) {
   for (const BlockNeeds& block : network->blocks()) told += block.costs.parameters;
   EXPECT_EQ(told, network->weights().num_parameters());
 }
-
-/// Attention that lets the decoder chain its blocks, by the operations of every device.
-class Chaining final : public Attention, public kernels::BlockChains {
- public:
-  explicit Chaining(const TokenBatch& batch) : inner_(batch) {}
-  Tensor attend(const AttentionLayer& layer, const Tensor& qkv_TE,
-                const Tensor& positions_T) override {
-    return inner_.attend(layer, qkv_TE, positions_T);
-  }
-  Tensor attend_latent(const LatentLayer& layer, const LatentInput& in,
-                       const Tensor& positions_T) override {
-    return inner_.attend_latent(layer, in, positions_T);
-  }
-  Tensor attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) override {
-    return inner_.attend_delta(layer, in);
-  }
-  const kernels::BlockChains* chains() const override { return this; }
-  bool has_block_chain(const kernels::BlockChain&) const override {
-    ++asked;
-    return false;
-  }
-  Tensor block_chain(const kernels::BlockChain&) const override { throw BugError("has none"); }
-
-  mutable int asked = 0;
-
- private:
-  TreeAttention inner_;
-};
 
 TEST_P(EachFamily, ComputesTheSameInAChainOfBlocks) {
   const at::NoGradGuard no_grad;
