@@ -22,7 +22,9 @@ json::object config_json(const ModelConfig& config) {
 
   ModelConfig again = parse_model_config(object, "config.json");
   again.raw.clear();
-  again.drafts.computed = config.drafts.computed;  // no matter of the file
+  // Not from the file.
+  again.drafts.computed = config.drafts.computed;
+  again.drafts.has_experts_one_by_one = config.drafts.has_experts_one_by_one;
   if (again != config) {
     throw ConfigError(fmt::format(
         "a configuration made in code is none that model_type \"{}\" can have: config.json would "

@@ -24,7 +24,7 @@ struct DraftConfig {
   std::string last_norm;
   bool hidden_is_first = false;         // the projection reads [hidden; embedding]
   bool has_own_embedding = false;       // such layers are carried alone
-  bool has_experts_one_by_one = false;  // though those of the other layers are stacked
+  bool has_experts_one_by_one = false;  // in the weight files, whatever the other layers have
 
   /// "model.mtp_layers.0.": of the tensors of the block.
   std::string block(int64_t which) const {

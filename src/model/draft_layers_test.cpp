@@ -281,6 +281,7 @@ TEST(DraftConfig, ThatIsComputedHasTheConfigJsonOfOneThatIsCarried) {
   config.raw.clear();
   const json::object carried = config_json(config);
   config.drafts.computed = config.drafts.count;
+  config.drafts.has_experts_one_by_one = true;
   EXPECT_EQ(config_json(config), carried);
 }
 
