@@ -87,7 +87,7 @@ OTHER = "a program of others that this project does not install"
 SHOWN = "what a program prints, or another project's command, shown for comparison"
 COVERED = "run by the test that is named"
 LISTED = [
-    ("", "./dev quickstart gsm8k", f"{GPU}; tests/end_to_end/test_names.py runs it with a tiny model and a hub of its own"),
+    ("", "./dev quickstart gsm8k", f"{COVERED}: tests/end_to_end/test_names.py, with a tiny model and a hub of its own"),
     ("", "./dev test", LONG),
     ("", "./dev quickstart", f"{COVERED}: tests/end_to_end/test_quickstart.py"),
     ("", "./dev build", LONG),
@@ -104,7 +104,7 @@ LISTED = [
     ("", "tensorboard", OTHER),
     ("", "ssh", HOSTS),
     ("", "srun", HOSTS),
-    ("", "ray", HOSTS + "; tests/end_to_end/test_ray.py"),
+    ("", "ray", f"{COVERED}: tests/end_to_end/test_ray.py, with ports of its own"),
     ("docs/clients.md", "tests/clients/run", NETWORK + ": it installs the packages of a client"),
     ("docs/environments.md", "slime train ... --environment verifiers", NETWORK + ": tests/clients/run environment_verifiers"),
     ("docs/environments.md", "slime train ... --environment openenv", NETWORK + ": tests/clients/run environment_openenv"),
@@ -118,12 +118,13 @@ LISTED = [
     ("docs/rocm.md", "MODEL_DIR=/models DATA_DIR=/data bash scripts/run-qwen3-4B-amd.sh", f"{COVERED}: tests/end_to_end/test_amd.py"),
     ("docs/precision.md", "slime bench", GPU),
     ("docs/grammars.md", "taskset -c 0 slime bench", "needs a published tokenizer"),
-    ("docs/names.md", "slime", NETWORK + ": tests/end_to_end/test_names.py gives these names a hub of its own"),
+    ("docs/names.md", "slime train", f"{COVERED}: tests/end_to_end/test_names.py, with a hub of its own"),
+    ("docs/names.md", "slime download", f"{COVERED}: tests/end_to_end/test_names.py, with a hub of its own"),
+    ("docs/names.md", "slime serve", NETWORK),
     ("docs/data.md", "slime data rows.jsonl --hf-checkpoint Qwen", NETWORK + ": the same page's rows are read in tests/end_to_end/test_data.py"),
     ("docs/moving_in.md", "python3 -m", SHOWN),
     ("docs/moving_in.md", "trl", SHOWN),
     ("docs/moving_in.md", "python3 tools/convert_torch_dist_to_hf.py", f"{COVERED}: tests/python/test_checkpoints.py"),
-    ("docs/moving_in.md", "slime train YOUR OLD FLAGS", "stands for the reader's own words"),
     ("docs/first_hour.md", "apt-get", NETWORK),
     ("docs/first_hour.md", "python3 -m venv", NETWORK),
     ("docs/first_hour.md", "pip install", NETWORK),
@@ -133,12 +134,12 @@ LISTED = [
         ("docs/environments.md", f"slime train ... --environment {kind}:", f"needs a Python with {kind}; tests/end_to_end/test_environments.py")
         for kind in ("verifiers", "openenv", "harbor")
     ),
-    ("docs/plugin_protocol.md", "python3 -m slime.host", "started by slime: tests/python/test_host.py speaks to it"),
+    ("docs/plugin_protocol.md", "python3 -m slime.host", f"{COVERED}: tests/python/test_host.py, which speaks to it"),
     ("docs/router.md", "python tests/http/router_overhead.py", "a benchmark"),
     ("docs/view.md", "python tests/tools/made_up_run.py", "a benchmark"),
     ("docs/view.md", "python bench/view/measure.py", "a benchmark"),
-    ("docs/router.md", "slime serve --model MODEL", HOSTS + ": tests/end_to_end/test_external_engines.py has both on one"),
-    ("docs/router.md", "slime train ... --hf-checkpoint MODEL", HOSTS + ": tests/end_to_end/test_external_engines.py has both on one"),
+    ("docs/router.md", "slime serve --model MODEL", f"{COVERED}: tests/end_to_end/test_external_engines.py, on one host"),
+    ("docs/router.md", "slime train ... --hf-checkpoint MODEL", f"{COVERED}: tests/end_to_end/test_external_engines.py, on one host"),
     ("docs/sandbox.md", "slime sandbox --gpu", GPU),
     ("docs/sandbox.md", "slime ──", SHOWN),
     ("docs/scripts.md", "python3 train.py WORDS OF THE SCRIPT", f"{COVERED}: tests/end_to_end/test_original_scripts_to_the_end.py"),
@@ -154,8 +155,6 @@ LISTED = [
     ("docs/chat.md", "", f"{COVERED}: tests/end_to_end/test_docs_of_models.py, but for addresses of the network"),
     ("docs/evaluation.md", "", f"{COVERED}: tests/end_to_end/test_docs_of_models.py"),
     ("docs/export.md", "", f"{COVERED}: tests/end_to_end/test_docs_of_models.py, but for programs of others"),
-    ("docs/cli.md", "slime doctor FLAGS", "stands for the reader's own words"),
-    ("docs/troubleshooting.md", "slime doctor FLAGS", "stands for the reader's own words"),
 ]
 
 # Words of the pages that stand for the reader's own, and what they are here.
@@ -182,7 +181,9 @@ PLACES_OF = {
     },
     "docs/rejection_sampling.md": {"> kept.jsonl": "> chosen.jsonl"},  # an untrained model answers nothing right
     "docs/async.md": {"--ordinal 17": "--ordinal 3"},
-    "docs/moving_in.md": {"MODEL": "model", "train.parquet": "verl.jsonl", "train.jsonl": "prompts.jsonl"},
+    "docs/cli.md": {"FLAGS OF slime train": "..."},
+    "docs/troubleshooting.md": {"slime doctor FLAGS": "slime doctor ..."},
+    "docs/moving_in.md": {"YOUR OLD FLAGS": "...", "MODEL": "model", "train.parquet": "verl.jsonl", "train.jsonl": "prompts.jsonl"},
     "docs/lora.md": {"MODEL": "model", "sums.jsonl": "prompts.jsonl", "words.jsonl": "prompts.jsonl"},
     "docs/first_hour.md": {
         "SmolLM2": "model",
