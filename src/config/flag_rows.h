@@ -191,8 +191,9 @@ inline constexpr std::string_view kOwnRouter =
 inline constexpr std::string_view kWholeEngines = "every engine does prefill and decode";
 inline constexpr std::string_view kRanksOfEngine =
     "--rollout-num-gpus-per-engine ranks share all of an engine's layers, experts and cache";
-inline constexpr std::string_view kNoSpeculation =
-    "the engine draws token by token, from the same distribution; what speculation saves is time";
+inline constexpr std::string_view kNoDraftModel =
+    "no draft model is computed, and responses are the same without one; on CPUs --rollout-drafts "
+    "suffix saves time without a model";
 
 std::vector<FlagRow> model_flags();
 std::vector<FlagRow> data_flags();

@@ -124,6 +124,35 @@ std::vector<FlagRow> engine_flags() {
       alias("--sglang-quantization", {.words = {{"fp8", {{"--rollout-precision", "fp8"}}}}},
             "fp8: the same as --rollout-precision fp8")
           .when(kGeneration),
+      works("--rollout-drafts", &C::rollout_drafts,
+            "suffix: guess next tokens from texts of the same prompt and verify them in one step, "
+            "where that is faster; responses stay the same (docs/speculation.md)",
+            {"none", "suffix"})
+          .with("engines of this run on CPUs, and models without gated delta nets"),
+      works("--rollout-draft-tokens", &C::rollout_draft_tokens,
+            "most guesses of a sequence and step, 1 to 15; default 7")
+          .with("--rollout-drafts suffix"),
+      works("--rollout-draft-always", &C::rollout_draft_always,
+            "verify all guesses that the texts give, also where that is slower: for measurements")
+          .with("--rollout-drafts suffix"),
+      works("--rollout-draft-text-mb", &C::rollout_draft_text_mb,
+            "memory of an engine in MiB for ended responses that are guessed from")
+          .with("--rollout-drafts suffix"),
+      works(
+          "--sglang-speculative-algorithm", &C::sglang_speculative_algorithm,
+          "NGRAM: the same as --rollout-drafts suffix; EAGLE, EAGLE3, NEXTN and STANDALONE need a "
+          "draft model and have no effect")
+          .with("--sglang-speculative-algorithm NGRAM"),
+      works("--sglang-speculative-num-draft-tokens", &C::sglang_speculative_num_draft_tokens,
+            "with NGRAM or --rollout-drafts suffix: tokens of a sequence and step, the last known "
+            "one among them; N is the same as --rollout-draft-tokens N - 1")
+          .with("--sglang-speculative-algorithm NGRAM"),
+      works("--sglang-speculative-num-steps", &C::sglang_speculative_num_steps,
+            "with them: the same as --rollout-draft-tokens")
+          .with("--sglang-speculative-algorithm NGRAM"),
+      works("--sglang-speculative-eagle-topk", &C::sglang_speculative_eagle_topk,
+            "with them: 1, because guesses are one chain")
+          .with("--sglang-speculative-algorithm NGRAM"),
       works("--kv-cache-gb", &C::kv_cache_gb,
             "memory of the KV cache in GiB; 0: 2 on the CPU, on a GPU what a full batch of the "
             "longest requests needs, if there is room")
@@ -219,12 +248,8 @@ std::vector<FlagRow> engine_flags() {
       accepted("--sglang-mamba-scheduler-strategy", kValue, kGpuPath),
       accepted("--sglang-enable-deterministic-inference", kSwitch,
                "on the CPU draws do not depend on the batch; on a GPU they may, and it is refused"),
-      accepted("--sglang-speculative-algorithm", kValue, kNoSpeculation),
-      accepted("--sglang-speculative-eagle-topk", kValue, kNoSpeculation),
-      accepted("--sglang-speculative-num-draft-tokens", kValue, kNoSpeculation),
-      accepted("--sglang-speculative-num-steps", kValue, kNoSpeculation),
-      accepted("--sglang-speculative-draft-attention-backend", kValue, kNoSpeculation),
-      accepted("--sglang-speculative-draft-model-path", kValue, kNoSpeculation),
+      accepted("--sglang-speculative-draft-attention-backend", kValue, kNoDraftModel),
+      accepted("--sglang-speculative-draft-model-path", kValue, kNoDraftModel),
       accepted("--sglang-reasoning-parser", kValue, "only agents' adapters read it"),
       accepted("--sglang-tool-call-parser", kValue, "only agents' adapters read it"),
       accepted("--sglang-log-level", kValue, "there is one log")

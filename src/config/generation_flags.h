@@ -164,6 +164,15 @@ struct EngineFlags {
   Flag<std::string> sglang_grammar_backend{"xgrammar"};
   Flag<bool> sglang_constrained_json_disable_any_whitespace{false};
   Flag<std::string> rollout_precision{"auto"};
+  Flag<std::string> rollout_drafts{"none"};           // docs/speculation.md
+  Flag<std::optional<int64_t>> rollout_draft_tokens;  // most of a sequence and step; default 7
+  Flag<bool> rollout_draft_always{false};
+  Flag<int64_t> rollout_draft_text_mb{256};
+  /// SGLang's words for them (config/rules_drafts.cpp).
+  Flag<std::string> sglang_speculative_algorithm;
+  Flag<std::optional<int64_t>> sglang_speculative_num_steps;
+  Flag<std::optional<int64_t>> sglang_speculative_num_draft_tokens;
+  Flag<std::optional<int64_t>> sglang_speculative_eagle_topk;
   Flag<std::string> sglang_config;         // YAML of groups of engines
   std::vector<EngineGroup> engine_groups;  // what it says, where groups differ
   Flag<double> kv_cache_gb{
@@ -174,6 +183,7 @@ struct EngineFlags {
 
   /// --sglang-kv-cache-dtype in the engine's words.
   std::string kv_cache_dtype() const;
+  bool has_drafts() const { return rollout_drafts != "none"; }
   /// The engine's matrices are stored as codes (docs/decisions/0127-fp8-rollout.md).
   bool has_codes() const { return rollout_precision == "fp8"; }
 };

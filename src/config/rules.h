@@ -52,6 +52,8 @@ void check_generate(ParsedFlags& flags, Problems& problems);
 void check_engine_workers(ParsedFlags& flags, Problems& problems);
 /// Behind it: how new weights come to those engines.
 void check_weight_publishing(ParsedFlags& flags, Problems& problems);
+/// Behind check_engine_workers(): --rollout-drafts, and SGLang's words for it.
+void check_drafts(ParsedFlags& flags, Problems& problems);
 /// Behind check_async(): what the engines' matrices are stored as.
 void check_rollout_precision(ParsedFlags& flags, Problems& problems);
 /// Behind check_async() and check_rollout_precision(): --true-on-policy.

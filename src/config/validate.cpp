@@ -200,6 +200,7 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_weight_publishing(flags, problems);
   check_async(flags, problems);
   check_session(flags, problems);
+  check_drafts(flags, problems);
   check_rollout_precision(flags, problems);
   check_on_policy(flags, problems);
   check_adapters(flags, problems);

@@ -178,8 +178,9 @@ TEST(Validate, SpeculationIsTimeAloneAndANoteOnAnyDevice) {
         checked("--rm-type math --sglang-speculative-algorithm EAGLE --device " + device);
     EXPECT_EQ(result.error, "");
     EXPECT_THAT(result.flags.warnings,
-                Contains(HasSubstr("--sglang-speculative-algorithm has no effect: the engine draws "
-                                   "token by token, from the same distribution")));
+                Contains(HasSubstr("--sglang-speculative-algorithm has no effect: no draft model "
+                                   "is computed, and responses are the same without one; "
+                                   "on CPUs --rollout-drafts suffix saves time")));
   }
 }
 

@@ -58,8 +58,9 @@ void translate_training(const config::RunConfig& config, const model::ModelConfi
   critic.critic_load.get();
 }
 
-void translate_engines(const config::RunConfig& config) {
+void translate_engines(const config::RunConfig& config, const model::ModelConfig* model) {
   roles::engine_settings(config);
+  if (model == nullptr || model->delta.in_layer.empty()) roles::draft_settings(config);
   if (!config.rollout_session_id.get().empty()) roles::kept_engines_config(config);
   if (config.has_external_engines()) {
     roles::external_engines_config(config);
@@ -101,7 +102,7 @@ void make_translations(const config::RunConfig& config, const model::ModelConfig
   // Until its hosts are counted, a run is on as many as train.
   if (config.actor_num_nodes > 1) read_flags_of_hosts(config);
   if (!config.generates()) return;
-  translate_engines(config);
+  translate_engines(config, model);
   translate_generation(config);
   // A file of data sets may be missing where only the flags are checked.
   const bool has_sets = config.eval_config.empty() ? !config.eval_prompt_data.empty()

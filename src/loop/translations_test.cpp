@@ -289,6 +289,17 @@ TEST(UnreadFlags, MayBeForFunctionsOfTheUsers) {
       HasSubstr("functions of yours find it in `args`"));
 }
 
+TEST(UnreadFlags, OfDraftsWhereThereAreNone) {
+  const std::string plain = notes(policy() + Words{"--rollout-draft-tokens", "3"});
+  EXPECT_THAT(plain, HasSubstr("--rollout-draft-tokens has no effect"));
+  EXPECT_THAT(plain, HasSubstr("it counts with --rollout-drafts suffix"));
+  const Words drafts{"--rollout-drafts", "suffix", "--rollout-draft-tokens", "3"};
+  EXPECT_THAT(notes(policy() + drafts), IsEmpty());
+  model::ModelConfig model;
+  model.delta.in_layer = {true, false};
+  EXPECT_THAT(notes(policy() + drafts, &model), HasSubstr("--rollout-drafts has no effect"));
+}
+
 /// The main forms of a run: each flag that works counts in one of them at least.
 std::vector<Words> main_forms() {
   const Words gpu{"--device", "cuda"};
@@ -304,6 +315,7 @@ std::vector<Words> main_forms() {
                        "--lr-warmup-iters", "1"},
       policy() + Words{"--use-tis", "--custom-tis-function-path", kMis, "--use-rs"},
       policy() + Words{"--use-score-centering"},
+      policy() + Words{"--sglang-speculative-algorithm", "NGRAM"},
       policy() + Words{"--environment", "gym:mine:make"},
       policy() + Words{"--lora-rank", "8"},
       policy() + Words{"--use-opd", "--opd-type", "megatron", "--opd-teacher-load", "/nowhere"},

@@ -245,6 +245,13 @@ engine::EngineConfig engine_settings(const config::RunConfig& config) {
   return engine;
 }
 
+engine::DraftSettings draft_settings(const config::RunConfig& config) {
+  if (!config.has_drafts()) return {};
+  return {.most = config.rollout_draft_tokens.value_or(7),
+          .always = config.rollout_draft_always,
+          .text_bytes = config.rollout_draft_text_mb << 20};
+}
+
 engine::GrammarConfig grammar_config(const config::RunConfig& config) {
   return {.takes_grammars = config.sglang_grammar_backend != "none",
           .disables_whitespace = config.sglang_constrained_json_disable_any_whitespace};
@@ -258,6 +265,7 @@ engine::EngineConfig make_engine_config(const config::RunConfig& config,
     return tokenizer->token_bytes(id);
   };
   const model::ModelConfig model = model::read_model_config(config.hf_checkpoint);
+  if (model.delta.in_layer.empty()) engine.drafts = draft_settings(config);
   engine.eos_token_ids = engine::end_tokens(model, text.tokenizer.get()).ids;
   engine.constraints = engine::make_grammar_constraints(
       text.tokenizer.get(), model.vocab_size, engine.eos_token_ids, grammar_config(config));

@@ -48,6 +48,8 @@ std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkp
 
 /// What the flags alone say of an engine.
 engine::EngineConfig engine_settings(const config::RunConfig& config);
+/// Of engines whose model may have drafts: layers of gated delta nets cannot step back.
+engine::DraftSettings draft_settings(const config::RunConfig& config);
 engine::EngineConfig make_engine_config(const config::RunConfig& config,
                                         const setup::ModelText& text, int64_t kv_cache_bytes);
 

@@ -1,0 +1,151 @@
+// --rollout-drafts and SGLang's flags for it: which of them say what, and where drafts are left out.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "config/parse_flags.h"
+#include "config/validate.h"
+#include "core/error.h"
+
+namespace slime::config {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct CheckedDrafts {
+  ParsedFlags flags;
+  std::string error;
+
+  std::string drafts() const { return flags.config.rollout_drafts.peek(); }
+  std::optional<int64_t> most() const { return flags.config.rollout_draft_tokens.peek(); }
+};
+
+CheckedDrafts checked_drafts(const std::string& more) {
+  std::istringstream stream(
+      "--hf-checkpoint /nowhere/model --prompt-data rows.jsonl --rollout-batch-size 2 "
+      "--n-samples-per-prompt 2 --num-rollout 3 --rollout-max-response-len 8 --rm-type math "
+      "--device " +
+      (more.find("--device ") == 0 ? more.substr(9) : "cpu " + more));
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  CheckedDrafts result{.flags = parse_flags(words), .error = {}};
+  std::vector<std::string> absent;
+  try {
+    complete_and_validate(result.flags, absent);
+  } catch (const ConfigError& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
+TEST(RolloutDrafts, AreOffUnlessSomebodyAsks) {
+  const CheckedDrafts plain = checked_drafts("");
+  EXPECT_EQ(plain.error, "");
+  EXPECT_EQ(plain.drafts(), "none");
+  EXPECT_FALSE(plain.flags.config.has_drafts());
+  EXPECT_THAT(checked_drafts("--rollout-drafts eagle").error, HasSubstr("--rollout-drafts"));
+}
+
+TEST(RolloutDrafts, NgramOfSglangIsSuffix) {
+  for (const std::string word : {"NGRAM", "ngram"}) {
+    const CheckedDrafts given = checked_drafts("--sglang-speculative-algorithm " + word);
+    EXPECT_EQ(given.error, "") << word;
+    EXPECT_EQ(given.drafts(), "suffix") << word;
+    EXPECT_THAT(given.flags.warnings, Not(Contains(HasSubstr("no effect")))) << word;
+  }
+  EXPECT_THAT(
+      checked_drafts("--rollout-drafts none --sglang-speculative-algorithm NGRAM").error,
+      HasSubstr("--rollout-drafts none and --sglang-speculative-algorithm NGRAM: choose one"));
+}
+
+TEST(RolloutDrafts, UsersFunctionsSeeTheNameThatTheyAskFor) {
+  const auto algorithm = [](const std::string& words) {
+    return flags_for_users(checked_drafts(words).flags.config).at("sglang_speculative_algorithm");
+  };
+  EXPECT_EQ(algorithm("--rollout-drafts suffix"), "NGRAM");
+  EXPECT_EQ(algorithm("--sglang-speculative-algorithm EAGLE"), "EAGLE");
+  EXPECT_TRUE(algorithm("").is_null());
+}
+
+TEST(RolloutDrafts, SglangCountsTheLastKnownTokenToo) {
+  EXPECT_EQ(checked_drafts("--rollout-drafts suffix").most(), std::nullopt);
+  EXPECT_EQ(checked_drafts("--rollout-drafts suffix --rollout-draft-tokens 5").most(), 5);
+  const std::string ngram = "--sglang-speculative-algorithm NGRAM ";
+  EXPECT_EQ(checked_drafts(ngram + "--sglang-speculative-num-draft-tokens 4").most(), 3);
+  EXPECT_EQ(checked_drafts(ngram + "--sglang-speculative-num-steps 3").most(), 3);
+  const CheckedDrafts all =
+      checked_drafts(ngram +
+                     "--sglang-speculative-num-steps 3 --sglang-speculative-num-draft-tokens 4 "
+                     "--sglang-speculative-eagle-topk 1 --rollout-draft-tokens 3");
+  EXPECT_EQ(all.error, "");
+  EXPECT_EQ(all.most(), 3);
+}
+
+TEST(RolloutDrafts, CountsThatDisagreeOrAreOutOfBoundsAreRefused) {
+  const std::string suffix = "--rollout-drafts suffix ";
+  for (const auto& [words, says] :
+       {std::pair{"--rollout-draft-tokens 0", "--rollout-draft-tokens 0: should be between 1 and"},
+        std::pair{"--rollout-draft-tokens 16", "should be between 1 and 15"},
+        std::pair{"--sglang-speculative-num-draft-tokens 1", "should be between 2 and 16"},
+        std::pair{"--rollout-draft-text-mb -1", "--rollout-draft-text-mb -1: should be between"},
+        std::pair{"--sglang-speculative-num-steps 3 --sglang-speculative-num-draft-tokens 6",
+                  "--sglang-speculative-num-draft-tokens 6 and --sglang-speculative-num-steps 3: "
+                  "choose one"},
+        std::pair{"--rollout-draft-tokens 4 --sglang-speculative-num-steps 3",
+                  "--rollout-draft-tokens 4 and --sglang-speculative-num-steps 3: choose one"},
+        std::pair{"--sglang-speculative-eagle-topk 4",
+                  "--sglang-speculative-eagle-topk 4: guesses are one chain; use 1"}}) {
+    EXPECT_THAT(checked_drafts(suffix + words).error, HasSubstr(says)) << words;
+  }
+}
+
+TEST(RolloutDrafts, ADraftModelIsLeftOutWithAllThatBelongsToIt) {
+  for (const std::string algorithm : {"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"}) {
+    const CheckedDrafts given =
+        checked_drafts("--sglang-speculative-algorithm " + algorithm +
+                       " --sglang-speculative-num-steps 3 --sglang-speculative-eagle-topk 4 "
+                       "--sglang-speculative-num-draft-tokens 32");
+    EXPECT_EQ(given.error, "") << algorithm;
+    EXPECT_EQ(given.drafts(), "none") << algorithm;
+    for (const std::string flag : {"algorithm", "num-steps", "eagle-topk", "num-draft-tokens"}) {
+      EXPECT_THAT(given.flags.warnings,
+                  Contains(AllOf(HasSubstr("--sglang-speculative-" + flag + " has no effect"),
+                                 HasSubstr("--rollout-drafts suffix"))))
+          << algorithm;
+    }
+  }
+  const CheckedDrafts both =
+      checked_drafts("--rollout-drafts suffix --sglang-speculative-algorithm EAGLE");
+  EXPECT_EQ(both.error, "");
+  EXPECT_EQ(both.drafts(), "suffix");
+  EXPECT_THAT(both.flags.warnings,
+              Contains(HasSubstr("--sglang-speculative-algorithm EAGLE has no effect")));
+}
+
+TEST(RolloutDrafts, AreTimeAloneSoThatTheyAreLeftOutWithANoteWhereTheyAreNotVerified) {
+  const std::string external =
+      "--rollout-external-engine-addrs 127.0.0.1:1 --update-weight-disk-dir /w ";
+  for (const auto& [words, says] :
+       {std::pair{std::string("--device cuda --rollout-drafts suffix"),
+                  "--rollout-drafts suffix has no effect: drafts are verified on CPUs so far"},
+        std::pair{std::string("--device cuda --sglang-speculative-algorithm NGRAM"),
+                  "--sglang-speculative-algorithm NGRAM has no effect: drafts are verified on"},
+        std::pair{external + "--rollout-drafts suffix",
+                  "--rollout-drafts suffix has no effect: the servers of"}}) {
+    const CheckedDrafts given = checked_drafts(words);
+    EXPECT_EQ(given.error, "") << words;
+    EXPECT_EQ(given.drafts(), "none") << words;
+    EXPECT_THAT(given.flags.warnings, Contains(HasSubstr(says))) << words;
+  }
+  const CheckedDrafts exact = checked_drafts("--rollout-drafts suffix --true-on-policy");
+  EXPECT_EQ(exact.error, "");
+  EXPECT_EQ(exact.drafts(), "suffix");
+}
+
+}  // namespace
+}  // namespace slime::config
