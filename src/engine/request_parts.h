@@ -56,6 +56,7 @@ inline void merge(GenerateUpdate& all, GenerateUpdate update) {
   append(all.output_log_probs, std::move(update.output_log_probs));
   append(all.output_free_log_probs, std::move(update.output_free_log_probs));
   all.num_constrained += update.num_constrained;
+  all.drafts += update.drafts;
   append(all.output_top, std::move(update.output_top));
   append(all.output_asked, std::move(update.output_asked));
   append(all.top_p_ids, std::move(update.top_p_ids));

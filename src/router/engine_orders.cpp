@@ -234,6 +234,7 @@ Expected<engine::EngineLoad> Router::load() const {
           std::max(sum.seconds_without_progress, load->seconds_without_progress);
       sum.decode_tokens_per_second += load->decode_tokens_per_second;
       add(load->grammars, sum.grammars);
+      sum.drafts += load->drafts;
     });
   }
   return sum;

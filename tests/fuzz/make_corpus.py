@@ -89,7 +89,8 @@ GATEWAY = [  # of gateway_fuzz.cpp: requests, metrics, addresses of workers, eve
     'data: {"text": "ab", "output_ids": [1, 2], "meta_info": {"id": "r", "finish_reason": {"type": "stop", "matched": 2}, "prompt_tokens": 3, "completion_tokens": 2,'
     ' "cached_tokens": 0, "weight_version": "1", "output_token_logprobs": [[-0.5, 1, null], [-1.5, 2, null]], "output_top_logprobs": [[[-0.5, 1, null]], [[-1.5, 2, null]]],'
     ' "input_token_logprobs": [[null, 1, null]]}}\n\n: ping\n\ndata: [DONE]\n\n',
-    '{"text": "a", "output_ids": [1], "meta_info": {"finish_reason": {"type": "length", "length": 1}, "output_token_logprobs": [[-0.5, 1, null]]}}',
+    '{"text": "a", "output_ids": [1], "meta_info": {"finish_reason": {"type": "length", "length": 1}, "output_token_logprobs": [[-0.5, 1, null]],'
+    ' "spec_verify_ct": 1, "spec_draft_token_num": 3, "spec_accept_token_num": 1, "spec_num_proposed_drafts": 3, "spec_num_correct_drafts": 1}}',
     '{"error": {"message": "no", "type": "server_error", "code": 503}}',
     '{"url": "http://h:1", "worker_type": "regular", "api_key": ""}',
     '{"name": null, "max_turns": 3}',
@@ -261,13 +262,16 @@ def seeds(target):
         request = struct.pack("<QQ1sQ2iq?qq??qq", 7, 1, b"r", 2, 5, 6, 1, True, -1, 0, False, True, 1, 1)
         sampling = struct.pack("<qddqddddqQQ1sQiQid4??Q", 9, 1, 1, -1, 0, 0, 0, 1, 0, 1, 1, b"x", 1, 3, 1, 4, -1.5, *[False] * 4, True, 11)
         yield b"\0" + request + sampling
-        head = struct.pack("<Qqqqdd6IQ", 7, 12, 4, 0, 0.5, 1, 2, 2, 1, 0, 0, 4, 1)
-        yield b"\1" + struct.pack("<Q", 1) + head + struct.pack("<2i2fqq4h", 8, 9, -1, -2, 3, 2, 0, 3, 1, 2) + struct.pack("<BBBiQ", 0, 0, 1, 2, 0)
+        head = struct.pack("<Qqqqdd8III", 7, 12, 4, 0, 0.5, 1, 2, 2, 1, 0, 0, 4, 0, 0, 0, 5)
+        end = struct.pack("<BBBiQ", 0, 0, 1, 2, 0) + struct.pack("<3q", 5, 1, 2)  # a finish, and drafts
+        yield b"\1" + struct.pack("<Q", 1) + head + struct.pack("<2i2fqq4h", 8, 9, -1, -2, 3, 2, 0, 3, 1, 2) + end
         yield b"\2" + struct.pack("<QQQ4s", 8, 4, 4, b"abcd")
-        yield b"\3" + struct.pack("<QBBqBQ2sQB?Q", 1, 5, 2, 3, 1, 2, b"/m", 0, 2, False, 0)
-        yield b"\3" + struct.pack("<QBBqBQQ2fB?Q", 3, 5, 2, 4, 3, 0, 2, 0.5, -0.5, 0, False, 1)
-        yield b"\3" + struct.pack("<QBBqBQQB?Q", 2, 7, 2, 0, 0, 0, 0, 0, False, 0)
-        yield b"\4" + struct.pack("<Q??5q3d?dQ2s", 1, False, True, *range(5), 0, 0.5, 1, False, 0.004, 2, b"\1\2")
+        rest = struct.pack("<qQQQB", 0, 4, 3, 17, 0)  # epoch, publication, base, changes, check
+        yield b"\3" + struct.pack("<QBBqBQ2sQB?", 1, 5, 2, 3, 1, 2, b"/m", 0, 2, False) + rest
+        yield b"\3" + struct.pack("<QBBqBQQ2fB?", 3, 5, 2, 4, 3, 0, 2, 0.5, -0.5, 0, True) + rest
+        yield b"\3" + struct.pack("<QBBqBQQB?", 2, 7, 2, 0, 0, 0, 0, 0, False) + rest
+        load = struct.pack("<6q3d?10qd3q", *range(6), 0, 0.5, 1, False, *range(10), 0.25, 7, 3, 5)  # grammars and drafts at its end
+        yield b"\4" + struct.pack("<Q??", 1, False, True) + load + struct.pack("<dQ2sQ", 0.004, 2, b"\1\2", 0)
         yield b"\5\1"
         yield b"\6" + struct.pack("<Q", 3)
     elif target == "judge_answer_fuzz":

@@ -69,6 +69,9 @@ void each_load_field(Load& load, const Fn& fn) {
   fn(load.decode_tokens_per_second);
   fn(load.is_paused);
   each_grammar_number(fn, load.grammars);
+  fn(load.drafts.num_drafted);
+  fn(load.drafts.num_kept);
+  fn(load.drafts.num_steps);
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ RemoteUpdates some_updates() {
   updates[1].update.input_asked = {{}, {{-9, 3}}};
   updates[1].update.scored_by = 6;
   updates[1].update.versions = {{3, 1}, {4, 1}};
+  updates[1].update.drafts = {.num_drafted = 5, .num_kept = 1, .num_steps = 1};
   updates[1].update.finish = FinishReason{.kind = FinishReason::Kind::kStop, .matched = "\n\n"};
   updates[2] = {.number = 3, .update = {}};
   updates[2].update.finish = aborted(FinishReason::Cause::kOutOfMemory, "no room");
@@ -109,6 +110,8 @@ TEST(RemoteFrames, UpdatesArriveAsTheyWere) {
   EXPECT_EQ(updates[1].update.output_asked, some_updates()[1].update.output_asked);
   EXPECT_EQ(updates[1].update.input_asked, some_updates()[1].update.input_asked);
   EXPECT_EQ(updates[1].update.scored_by, 6);
+  EXPECT_EQ(updates[0].update.drafts, DraftCounts{});
+  EXPECT_EQ(updates[1].update.drafts, some_updates()[1].update.drafts);
   EXPECT_EQ(updates[1].update.top_p_ids, some_updates()[1].update.top_p_ids);
   EXPECT_EQ(updates[1].update.top_p_log_probs, some_updates()[1].update.top_p_log_probs);
   EXPECT_EQ(updates[1].update.input_log_probs, some_updates()[1].update.input_log_probs);
@@ -134,6 +137,8 @@ TEST(RemoteFrames, UpdatesThatDoNotAddUpAreRefused) {
   refuses([](GenerateUpdate& u) { u.top_p_counts = {1, 1}; }, "more top-p ids than it counts");
   refuses([](GenerateUpdate& u) { u.top_p_log_probs.pop_back(); }, "one log-prob a top-p id");
   refuses([](GenerateUpdate& u) { u.output_ids[0] = -4; }, "below 0");
+  refuses([](GenerateUpdate& u) { u.drafts.num_kept = 6; }, "kept more drafts than it had");
+  refuses([](GenerateUpdate& u) { u.drafts.num_kept = -1; }, "kept more drafts than it had");
 }
 
 TEST(RemoteFrames, CallsAnswersAndWeightsArriveAsTheyWere) {
@@ -166,7 +171,7 @@ TEST(RemoteFrames, CallsAnswersAndWeightsArriveAsTheyWere) {
   EXPECT_EQ(control_call_from(to_frame(exports)), exports);
   const ControlAnswer answer{.number = 9,
                              .error = "no such file",
-                             .load = {.num_running = 3, .is_paused = true},
+                             .load = {.num_running = 3, .is_paused = true, .drafts = {9, 4, 6}},
                              .copy_seconds = 0.004,
                              .handle = std::string("\0\xff", 2)};
   const ControlAnswer got = control_answer_from(to_frame(answer));
@@ -175,6 +180,7 @@ TEST(RemoteFrames, CallsAnswersAndWeightsArriveAsTheyWere) {
   EXPECT_EQ(got.error, "no such file");
   EXPECT_EQ(got.load.num_running, 3);
   EXPECT_TRUE(got.load.is_paused);
+  EXPECT_EQ(got.load.drafts, (DraftCounts{9, 4, 6}));
   const std::string frame = to_frame(WeightPiece{.total_bytes = 10, .offset = 4, .bytes = "abcd"});
   EXPECT_EQ(weight_piece_from(frame).bytes, "abcd");
   EXPECT_EQ(weight_piece_from(frame).offset, 4u);

@@ -77,6 +77,29 @@ const json::array& list_in(const FieldReader& meta, std::string_view name) {
   return *list;
 }
 
+/// Of all tokens so far, by SGLang's names and those that earlier versions had.
+DraftCounts drafts_of(const FieldReader& meta) {
+  const auto count = [&](std::string_view name, std::string_view older) {
+    if (const auto number = meta.integer(name, 0)) return *number;
+    return meta.integer(older, 0).value_or(0);
+  };
+  return {.num_drafted = count("spec_num_proposed_drafts", "spec_draft_token_num"),
+          .num_kept = count("spec_num_correct_drafts", "spec_accept_token_num"),
+          .num_steps = meta.integer("spec_verify_ct", 0).value_or(0)};
+}
+
+/// What `now` has more than `before`. Servers may tell their counts in the last frame alone, and then
+/// there are none before it.
+DraftCounts drafts_since(const DraftCounts& before, const DraftCounts& now) {
+  const auto more = [&](int64_t DraftCounts::*count) {
+    return std::max<int64_t>(now.*count - before.*count, 0);
+  };
+  const int64_t drafted = more(&DraftCounts::num_drafted);
+  return {.num_drafted = drafted,
+          .num_kept = std::min(more(&DraftCounts::num_kept), drafted),
+          .num_steps = more(&DraftCounts::num_steps)};
+}
+
 void throw_error_of(const json::object& body) {
   const json::value* error = body.if_contains("error");
   if (error == nullptr || error->is_null()) return;
@@ -183,6 +206,8 @@ GenerateUpdate SglangAnswer::add(std::string_view frame) {
   weight_version_ = meta.text("weight_version").value_or("");
   update.prompt_tokens = meta.integer("prompt_tokens", 0).value_or(0);
   update.cached_tokens = meta.integer("cached_tokens", 0).value_or(0);
+  update.drafts = drafts_since(drafts_, drafts_of(meta));
+  drafts_ += update.drafts;
   if (const json::object* finish = meta.object("finish_reason")) update.finish = finish_of(*finish);
   return update;
 }

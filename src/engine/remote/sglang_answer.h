@@ -41,6 +41,7 @@ class SglangAnswer final {
   bool wants_input_;
   bool has_input_ = false;
   int64_t num_tokens_ = 0;
+  DraftCounts drafts_;  // told so far
   std::string weight_version_;
 };
 

@@ -62,6 +62,32 @@ TEST(SglangAnswer, ReadsPromptScoresOnceAndTheBestTokens) {
   EXPECT_TRUE(answer.add(frame).input_log_probs.empty());
 }
 
+TEST(SglangAnswer, DraftsAreCountedUnderNewNamesAndOldOnes) {
+  SglangAnswer ours(scored());
+  const GenerateUpdate first = ours.add(
+      R"({"meta_info":{"completion_tokens":1,"output_token_logprobs":[[-0.5,10,null]],
+          "spec_verify_ct":1,"spec_draft_token_num":2,"spec_accept_token_num":0}})");
+  EXPECT_EQ(first.drafts, (DraftCounts{.num_drafted = 2, .num_kept = 0, .num_steps = 1}));
+  const GenerateUpdate last = ours.add(
+      R"({"meta_info":{"completion_tokens":3,"output_token_logprobs":[[-1,11,null],[-1,12,null]],
+          "spec_verify_ct":2,"spec_draft_token_num":7,"spec_accept_token_num":1}})");
+  EXPECT_EQ(last.drafts, (DraftCounts{.num_drafted = 5, .num_kept = 1, .num_steps = 1}))
+      << "what came since the frame before";
+
+  SglangAnswer newer(scored());  // which tells them at the end alone
+  EXPECT_EQ(newer
+                .add(R"({"meta_info":{"completion_tokens":1,
+                         "output_token_logprobs":[[-0.5,10,null]]}})")
+                .drafts,
+            DraftCounts{});
+  EXPECT_EQ(newer
+                .add(R"({"meta_info":{"completion_tokens":2,"output_token_logprobs":[[-1,11,null]],
+                         "spec_verify_ct":1,"spec_num_proposed_drafts":3,
+                         "spec_num_correct_drafts":1}})")
+                .drafts,
+            (DraftCounts{.num_drafted = 3, .num_kept = 1, .num_steps = 1}));
+}
+
 TEST(SglangAnswer, RefusesWhatIsNoAnswer) {
   for (
       const char* frame :

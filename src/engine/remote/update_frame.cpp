@@ -4,7 +4,7 @@
 //   UpdateHead: what every update has, and the lengths of its parts             one per update
 //   ids, log-probs, version runs, top-p counts, top-p ids, experts, free log-probs,
 //   top-p log-probs                                                             of all, end to end
-//   finish and scores of those that have them, update by update
+//   finish, scores and drafts of those that have them, update by update
 
 #include <array>
 #include <bit>
@@ -22,6 +22,7 @@ using net::FrameError;
 
 constexpr uint8_t kHasFinish = 1;
 constexpr uint8_t kHasScores = 2;
+constexpr uint8_t kHasDrafts = 4;
 
 struct UpdateHead {
   uint64_t number = 0;
@@ -135,6 +136,25 @@ void get_scores(BinaryReader& in, GenerateUpdate& update) {
   if (!has_scores(update)) throw FrameError("an update is said to have scores, and has none");
 }
 
+bool has_counts(const DraftCounts& drafts) { return drafts != DraftCounts{}; }
+
+void put_drafts(BinaryWriter& out, const DraftCounts& drafts) {
+  out.put(drafts.num_drafted);
+  out.put(drafts.num_kept);
+  out.put(drafts.num_steps);
+}
+
+DraftCounts get_drafts(BinaryReader& in) {
+  DraftCounts drafts;
+  in.get(drafts.num_drafted);
+  in.get(drafts.num_kept);
+  in.get(drafts.num_steps);
+  if (!has_counts(drafts)) throw FrameError("an update is said to have drafts, and has none");
+  if (drafts.num_kept < 0 || drafts.num_kept > drafts.num_drafted || drafts.num_steps < 0)
+    throw FrameError("an update kept more drafts than it had");
+  return drafts;
+}
+
 /// One column of all updates, end to end.
 template <typename T>
 void put_all(BinaryWriter& out, const RemoteUpdates& updates,
@@ -196,7 +216,8 @@ std::string to_frame(const RemoteUpdates& updates) {
                     length(update.routed_experts), length(update.output_free_log_probs),
                     length(update.top_p_log_probs)},
         .num_constrained = static_cast<uint32_t>(update.num_constrained),
-        .extras = (update.finish ? kHasFinish : 0U) | (has_scores(update) ? kHasScores : 0U)});
+        .extras = (update.finish ? kHasFinish : 0U) | (has_scores(update) ? kHasScores : 0U) |
+                  (has_counts(update.drafts) ? kHasDrafts : 0U)});
   }
   put_all(out, updates, &GenerateUpdate::output_ids);
   put_all(out, updates, &GenerateUpdate::output_log_probs);
@@ -209,6 +230,7 @@ std::string to_frame(const RemoteUpdates& updates) {
   for (const auto& [number, update] : updates) {
     if (update.finish) put_finish(out, *update.finish);
     if (has_scores(update)) put_scores(out, update);
+    if (has_counts(update.drafts)) put_drafts(out, update.drafts);
   }
   return out.take();
 }
@@ -228,7 +250,8 @@ RemoteUpdates remote_updates_from(std::string_view frame) {
     update.num_constrained = head.num_constrained;
     update.queue_seconds = std::bit_cast<double>(head.seconds[0]);
     update.total_seconds = std::bit_cast<double>(head.seconds[1]);
-    if (head.extras > (kHasFinish | kHasScores)) throw FrameError("an update has unknown extras");
+    if (head.extras > (kHasFinish | kHasScores | kHasDrafts))
+      throw FrameError("an update has unknown extras");
   }
   get_all(in, heads, 0, updates, &GenerateUpdate::output_ids);
   get_all(in, heads, 1, updates, &GenerateUpdate::output_log_probs);
@@ -242,6 +265,7 @@ RemoteUpdates remote_updates_from(std::string_view frame) {
     GenerateUpdate& update = updates[i].update;
     if ((heads[i].extras & kHasFinish) != 0) update.finish = get_finish(in);
     if ((heads[i].extras & kHasScores) != 0) get_scores(in, update);
+    if ((heads[i].extras & kHasDrafts) != 0) update.drafts = get_drafts(in);
     check_lengths(update);
   }
   in.end();
