@@ -11,6 +11,12 @@ struct DraftCounts {
   int64_t num_kept = 0;   // that were what the model drew itself
   int64_t num_steps = 0;  // that drew tokens, with and without drafts
 
+  /// Of these steps: each draws one token, and those behind kept drafts.
+  int64_t num_tokens() const { return num_steps + num_kept; }
+  /// SGLang's names: share of the drafts that were kept, and tokens of a step; 0 of none.
+  double accept_rate() const { return ratio(num_kept, num_drafted); }
+  double accept_length() const { return ratio(num_tokens(), num_steps); }
+
   DraftCounts& operator+=(const DraftCounts& other) {
     num_drafted += other.num_drafted;
     num_kept += other.num_kept;
@@ -18,6 +24,11 @@ struct DraftCounts {
     return *this;
   }
   friend bool operator==(const DraftCounts&, const DraftCounts&) = default;
+
+ private:
+  static double ratio(int64_t part, int64_t whole) {
+    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+  }
 };
 
 }  // namespace slime

@@ -131,7 +131,8 @@ class ScriptedEngine : public EngineClient {
                       .num_kv_tokens = 1000,
                       .steps_done = num_steps_,
                       .seconds_without_progress = seconds_without_progress,
-                      .is_paused = is_paused || is_asleep};
+                      .is_paused = is_paused || is_asleep,
+                      .drafts = drafts};
   }
 
   /// Aborted requests end; each of the first `max_running` others draws.
@@ -229,6 +230,7 @@ class ScriptedEngine : public EngineClient {
   std::chrono::milliseconds step_time{0};  // at least, on a thread
   std::chrono::milliseconds update_time{0};
   std::atomic<double> seconds_without_progress{0};   // what load() says
+  DraftCounts drafts;                                // what load() says; set before it is asked
   std::atomic<bool> loses_answers_to_aborts{false};  // it does abort
   std::atomic<int> num_failing_pauses{0};
   std::atomic<int> num_failing_resumes{0};

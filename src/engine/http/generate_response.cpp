@@ -34,9 +34,25 @@ json::value to_json(const std::optional<FinishReason>& finish, std::int64_t num_
 void ResponseTotals::add(const GenerateUpdate& update) {
   num_output += static_cast<std::int64_t>(update.output_ids.size());
   num_constrained += update.num_constrained;
+  drafts += update.drafts;
   for (const VersionRun& run : update.versions) append_run(versions, run);
   take_totals(*this, update);
 }
+
+namespace {
+
+/// By the names of SGLang's present version and those that slime reads.
+void append_drafts(std::string& out, const DraftCounts& drafts) {
+  fmt::format_to(std::back_inserter(out),
+                 ",\"spec_verify_ct\":{},\"spec_num_proposed_drafts\":{},"
+                 "\"spec_num_correct_drafts\":{},\"spec_draft_token_num\":{},"
+                 "\"spec_accept_token_num\":{},\"spec_accept_rate\":{},"
+                 "\"spec_accept_length\":{}",
+                 drafts.num_steps, drafts.num_drafted, drafts.num_kept, drafts.num_drafted,
+                 drafts.num_kept, drafts.accept_rate(), drafts.accept_length());
+}
+
+}  // namespace
 
 GenerateResponse::GenerateResponse(const GenerateRequest& request, const text::Tokenizer* tokenizer,
                                    ResponseForm form)
@@ -170,6 +186,7 @@ void GenerateResponse::append_meta(std::string& out) {
     fmt::format_to(std::back_inserter(out), ",\"constrained\":true,\"num_constrained_tokens\":{}",
                    totals_.num_constrained);
   }
+  if (totals_.drafts.num_steps > 0) append_drafts(out, totals_.drafts);
   if (wanted_.free_logprob)
     arrays_.free_log_probs.append_to(out, "output_token_free_logprobs", form_.is_incremental);
   if (wanted_.logprob) {

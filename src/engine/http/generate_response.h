@@ -32,6 +32,7 @@ struct ResponseForm {
 struct ResponseTotals {
   std::int64_t num_output = 0;
   std::int64_t num_constrained = 0;  // the last so many were drawn under a grammar
+  DraftCounts drafts;
   std::vector<VersionRun> versions;
   std::optional<WeightVersion> scored_by;  // the prompt
   std::optional<FinishReason> finish;

@@ -87,22 +87,39 @@ double usage_of(const EngineLoad& load) {
 
 json::object to_json(const ApiState& state, const EngineLoad& load) {
   const double usage = usage_of(load);
-  return {{"dp_rank", 0},
-          {"num_running_reqs", load.num_running},
-          {"num_waiting_reqs", load.num_waiting},
-          {"num_used_tokens", load.num_kv_tokens_used},
-          {"num_total_tokens", load.num_kv_tokens_used},
-          {"max_total_num_tokens", load.num_kv_tokens},
-          {"num_tokens_given_back", load.num_kv_tokens_given_back},
-          {"token_usage", usage},
-          {"gen_throughput", load.decode_tokens_per_second},
-          {"cache_hit_rate", state.metrics.cache_hit_rate()},
-          {"utilization", usage},
-          {"max_running_requests", state.options.max_running_requests},
-          {"is_paused", load.is_paused},
-          {"steps_done", load.steps_done},
-          {"seconds_since_step", load.seconds_since_step},
-          {"seconds_without_progress", load.seconds_without_progress}};
+  json::object object{{"dp_rank", 0},
+                      {"num_running_reqs", load.num_running},
+                      {"num_waiting_reqs", load.num_waiting},
+                      {"num_used_tokens", load.num_kv_tokens_used},
+                      {"num_total_tokens", load.num_kv_tokens_used},
+                      {"max_total_num_tokens", load.num_kv_tokens},
+                      {"num_tokens_given_back", load.num_kv_tokens_given_back},
+                      {"token_usage", usage},
+                      {"gen_throughput", load.decode_tokens_per_second},
+                      {"cache_hit_rate", state.metrics.cache_hit_rate()},
+                      {"utilization", usage},
+                      {"max_running_requests", state.options.max_running_requests},
+                      {"is_paused", load.is_paused},
+                      {"steps_done", load.steps_done},
+                      {"seconds_since_step", load.seconds_since_step},
+                      {"seconds_without_progress", load.seconds_without_progress}};
+  if (load.drafts.num_steps > 0) {
+    object["avg_spec_accept_length"] = load.drafts.accept_length();
+    object["spec_accept_rate"] = load.drafts.accept_rate();
+  }
+  return object;
+}
+
+void add_drafts(MetricsText& text, const DraftCounts& drafts) {
+  if (drafts.num_steps == 0) return;
+  text.gauge("spec_accept_length",
+             "Tokens of a request in a step, drafts that were right included.",
+             drafts.accept_length());
+  text.gauge("spec_accept_rate", "Share of the drafts that were right.", drafts.accept_rate());
+  text.counter("spec_verify_calls_total", "Steps of requests, with drafts and without.",
+               drafts.num_steps);
+  text.counter("spec_proposed_drafts_total", "Drafts that were verified.", drafts.num_drafted);
+  text.counter("spec_correct_drafts_total", "Drafts that were right.", drafts.num_kept);
 }
 
 void add_load(MetricsText& text, const ApiState& state, const EngineLoad& load) {
@@ -114,6 +131,7 @@ void add_load(MetricsText& text, const ApiState& state, const EngineLoad& load) 
   text.gauge("gen_throughput", "Generated tokens per second.", load.decode_tokens_per_second);
   text.gauge("cache_hit_rate", "Share of prompt tokens found in the cache.",
              state.metrics.cache_hit_rate());
+  add_drafts(text, load.drafts);
 }
 
 /// Queries that ask for a part, or for another engine's, get what they ask for or are refused.

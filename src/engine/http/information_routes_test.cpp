@@ -64,6 +64,23 @@ TEST(InformationRoutes, PingAndVersionAnswerVllmsClients) {
   EXPECT_EQ(at(parse_json(test.call("GET", "/version").body, ""), "/version"), "slime");
 }
 
+TEST(InformationRoutes, DraftsAreToldWhereTheEngineHasSome) {
+  TestServer test("Hi");
+  const auto metrics = [&] { return test.call("GET", "/metrics").body; };
+  EXPECT_EQ(metrics().find("sglang:spec_"), std::string::npos);
+  const auto state = [&] { return parse_json(test.call("GET", "/server_info").body, "info"); };
+  EXPECT_FALSE(at(state(), "/internal_states/0").get_object().contains("avg_spec_accept_length"));
+  test.engine.drafts = {.num_drafted = 8, .num_kept = 6, .num_steps = 4};
+  for (const char* line : {"sglang:spec_accept_length{model_name=\"ascii\"} 2.5\n",
+                           "sglang:spec_accept_rate{model_name=\"ascii\"} 0.75\n",
+                           "sglang:spec_verify_calls_total{model_name=\"ascii\"} 4\n",
+                           "sglang:spec_proposed_drafts_total{model_name=\"ascii\"} 8\n",
+                           "sglang:spec_correct_drafts_total{model_name=\"ascii\"} 6\n"})
+    EXPECT_NE(metrics().find(line), std::string::npos) << line << metrics();
+  EXPECT_EQ(at(state(), "/internal_states/0/avg_spec_accept_length"), 2.5);
+  EXPECT_EQ(at(state(), "/internal_states/0/spec_accept_rate"), 0.75);
+}
+
 TEST(InformationRoutes, MetricsCountGrammars) {
   TestServer test("Hi");
   const std::string body = test.call("GET", "/metrics").body;
