@@ -247,6 +247,8 @@ int serve(std::span<const std::string> arguments) {
         std::min(options.engine.kv_cache_bytes,
                  bytes_of_tokens(options.engine, *network, options.max_total_tokens));
   }
+  options.engine.drafts = draft_settings_of(options.drafts, options.device.device,
+                                            !config.delta.in_layer.empty(), "slime serve");
   options.engine.enable_prefix_cache = !options.disable_radix_cache;
   options.engine.seed = options.random_seed.value_or(std::random_device{}());
   if (tokenizer != nullptr) {

@@ -107,6 +107,7 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
                "record which experts tokens visit, for requests with return_routed_experts");
   app.add_option("--random-seed", options.random_seed,
                  "seed of requests without one; default: random");
+  add_draft_options(app, options.drafts);
   add_sampling_defaults(app, options.sampling_defaults);
   app.add_option("--chat-template", options.chat_template,
                  "file with a chat template to use in place of the model's")

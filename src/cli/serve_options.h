@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/device.h"
+#include "cli/draft_options.h"
 #include "cli/grammar_options.h"
 #include "engine/chat/chat_model.h"
 #include "engine/engine_config.h"
@@ -38,6 +39,7 @@ struct ServeOptions {
   std::vector<std::string> lora_paths;  // "NAME=DIR", or DIR
   bool enable_lora = false;
   int64_t max_loaded_loras = 64;
+  DraftOptions drafts;
   int tp_size = 1;
   bool nccl_alone = false;
   bool disable_radix_cache = false;

@@ -1,0 +1,30 @@
+#pragma once
+
+/// Options of drafts of a server, by SGLang's names (docs/speculation.md).
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/drafts/draft_settings.h"
+
+namespace slime::cli {
+
+struct DraftOptions {
+  std::string algorithm = "none";
+  std::optional<int64_t> num_draft_tokens;  // the last known token among them
+  std::optional<int64_t> num_steps;
+  int64_t topk = 1;
+  bool always = false;
+};
+
+void add_draft_options(CLI::App& app, DraftOptions& options);
+
+/// What the options mean for an engine on this device. Where nothing is drafted, a line of `who`
+/// ("slime serve") on standard error says why: what drafts change is time alone. Throws ConfigError for
+/// counts that contradict each other. `has_states`: the model has layers that cannot step back.
+engine::DraftSettings draft_settings_of(const DraftOptions& options, const std::string& device,
+                                        bool has_states, const std::string& who);
+
+}  // namespace slime::cli
