@@ -57,6 +57,7 @@ json::value json_of(const std::vector<int16_t>& numbers) {
   }
   return json_of(to_base64(bytes));
 }
+json::value json_of(const DraftCounts& drafts) { return to_json(drafts); }
 /// Without the bytes of attachments.
 json::value json_of(const std::vector<MediaSpan>& media) {
   json::array spans;
@@ -133,6 +134,9 @@ void read(const FieldReader& fields, std::string_view name, std::vector<VersionR
     fields.expect(is_run, name, "must be a list of [version, tokens]");
     versions.push_back({(*pair)[0].get_int64(), (*pair)[1].get_int64()});
   }
+}
+void read(const FieldReader& fields, std::string_view name, DraftCounts& drafts) {
+  if (const json::object* info = fields.object(name)) drafts = draft_counts_from(*info);
 }
 /// As it is written, or a list of the numbers.
 void read(const FieldReader& fields, std::string_view name, std::vector<int16_t>& experts) {
@@ -240,6 +244,23 @@ double Sample::reward_value(const std::string& reward_key) const {
   const Expected<double> number = reward_number(reward, reward_key);
   if (!number) throw ConfigError(fmt::format("sample {}: {}", ordinal, number.error().message));
   return *number;
+}
+
+json::object to_json(const DraftCounts& drafts) {
+  return {{"spec_accept_token_num", drafts.num_kept},
+          {"spec_draft_token_num", drafts.num_drafted},
+          {"spec_verify_ct", drafts.num_steps},
+          {"completion_token_num", drafts.num_tokens()}};
+}
+
+DraftCounts draft_counts_from(const json::object& spec_info) {
+  const auto count = [&](std::string_view name) {
+    const json::value* value = spec_info.if_contains(name);
+    return value != nullptr && value->is_int64() ? std::max<int64_t>(value->get_int64(), 0) : 0;
+  };
+  return {.num_drafted = count("spec_draft_token_num"),
+          .num_kept = count("spec_accept_token_num"),
+          .num_steps = count("spec_verify_ct")};
 }
 
 json::object to_json(const Sample& sample) {

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "core/draft_counts.h"
 #include "core/json.h"
 #include "core/token_span.h"
 
@@ -95,6 +96,7 @@ struct Sample {
   std::vector<int16_t> routed_experts;
   int64_t engine_prompt_tokens = 0;  // read by all of its engine calls
   int64_t cached_tokens = 0;         // of those, found in the prefix tree
+  DraftCounts drafts;                // of all of its engine calls; zeros: the engine drafts nothing
   double generation_seconds = 0;
 
   int64_t response_length() const { return static_cast<int64_t>(tokens.size()) - prompt_length; }
@@ -120,5 +122,10 @@ struct Group {
 /// of attachments.
 json::object to_json(const Sample& sample);
 Sample sample_from_json(const json::object& object, std::string_view where);
+
+/// The original's `spec_info`: counts of drafts, of steps, and of the tokens that those drew.
+json::object to_json(const DraftCounts& drafts);
+/// Counts that are absent, or no number of anything, are 0.
+DraftCounts draft_counts_from(const json::object& spec_info);
 
 }  // namespace slime

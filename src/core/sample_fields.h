@@ -96,6 +96,7 @@ void each_field(SomeSample& sample, const Fn& fn) {
   fn(SampleField{"total_prompt_tokens", kAlways, kHidden, false, kOfResponse},
      sample.engine_prompt_tokens);
   fn(SampleField{"cached_tokens", kAlways, kHidden, false, kOfResponse}, sample.cached_tokens);
+  fn(SampleField{"spec_info", kWhenSet, kGiven, false, kOfResponse}, sample.drafts);
   fn(SampleField{"generation_seconds", kAlways, kHidden, false, kOfResponse},
      sample.generation_seconds);
 }

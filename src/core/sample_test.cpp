@@ -50,6 +50,20 @@ TEST(Sample, SurvivesItsJsonForm) {
   EXPECT_EQ(again.effective_response_length(), 2);
 }
 
+TEST(Sample, HasItsDraftsByTheNamesOfTheOriginal) {
+  EXPECT_FALSE(to_json(finished_sample()).contains("spec_info"));
+  Sample sample = finished_sample();
+  sample.drafts = {.num_drafted = 5, .num_kept = 1, .num_steps = 2};
+  const json::object object = to_json(sample);
+  EXPECT_EQ(object.at("spec_info"), (json::object{{"spec_accept_token_num", 1},
+                                                  {"spec_draft_token_num", 5},
+                                                  {"spec_verify_ct", 2},
+                                                  {"completion_token_num", 3}}));
+  EXPECT_EQ(sample_from_json(object, "test").drafts, sample.drafts);
+  const json::object odd{{"spec_verify_ct", -3}, {"spec_accept_token_num", "many"}};
+  EXPECT_EQ(draft_counts_from(odd), DraftCounts{});
+}
+
 TEST(Sample, HasTheSpansOfItsAttachmentsInJsonWithoutTheirBytes) {
   EXPECT_FALSE(to_json(finished_sample()).contains("media"));
   Sample sample = finished_sample();

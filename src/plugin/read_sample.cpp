@@ -337,6 +337,12 @@ void take_cache_counts(Fields& fields, Sample& sample) {
   sample.engine_prompt_tokens = count("total_prompt_tokens");
 }
 
+/// As Sample.append_response_tokens counts them.
+void take_drafts(Fields& fields, Sample& sample) {
+  sample.drafts =
+      draft_counts_from(fields.take_as<json::object>("spec_info", {}, "a record of counts"));
+}
+
 /// Text; messages stay among the user's fields, beside the text that they were rendered to.
 void take_prompt(Fields& fields, const json::object& record, const Sample& given, Sample& sample) {
   const json::value* prompt = record.if_contains("prompt");
@@ -380,6 +386,7 @@ Sample read_sample(const json::object& record, const Columns& columns, const Sam
   take_versions(fields, sample);
   keep_versions(given, sample);
   take_cache_counts(fields, sample);
+  take_drafts(fields, sample);
   sample.user_fields = fields.rest();
   return sample;
 }

@@ -35,6 +35,7 @@ json::object record() {
           {"weight_versions", {"5", "6"}},
           {"metadata", {{"turns", 2}}},
           {"extra", {{"tool_calls", 1}}},
+          {"spec_info", {{"spec_verify_ct", 2}, {"spec_draft_token_num", 3}}},
           {"prefix_cache_info", {{"cached_tokens", 2}, {"total_prompt_tokens", 9}}}};
 }
 
@@ -73,6 +74,7 @@ TEST(ReadSample, HasWhatTheFunctionSetAndTheOrdinalsThatItWasGiven) {
   EXPECT_EQ(sample.user_fields, (json::object{{"extra", {{"tool_calls", 1}}}}));
   EXPECT_EQ(sample.cached_tokens, 2);
   EXPECT_EQ(sample.engine_prompt_tokens, 9);
+  EXPECT_EQ(sample.drafts, (DraftCounts{.num_drafted = 3, .num_kept = 0, .num_steps = 2}));
   EXPECT_EQ(made(with("custom_rm_path", "my.rm")).custom_rm_path, "my.rm");
   EXPECT_EQ(made(with("train_metadata", {{"a", 1}})).user_fields.at("train_metadata"),
             (json::value{{"a", 1}}));
@@ -103,6 +105,7 @@ Sample sampled() {
   sample.routed_experts = {0, 1, 0, 1};
   sample.engine_prompt_tokens = 9;
   sample.cached_tokens = 4;
+  sample.drafts = {.num_drafted = 3, .num_kept = 1, .num_steps = 1};
   sample.generation_seconds = 0.5;
   return sample;
 }

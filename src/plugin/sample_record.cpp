@@ -43,6 +43,7 @@ json::value word_of(Columns&, const std::vector<VersionRun>& versions) {
   }
   return words;
 }
+json::value word_of(Columns&, const DraftCounts& drafts) { return slime::to_json(drafts); }
 json::value word_of(Columns&, const ResponseLength<const Sample>& length) {
   return length.sample.response_length();
 }

@@ -32,6 +32,17 @@ TEST(SampleRecord, HasTheOriginalsNamesAndListsAsColumns) {
   EXPECT_FALSE(record.contains("loss_mask"));
 }
 
+TEST(SampleRecord, HasDraftsWhereTheEngineHadSome) {
+  Columns columns;
+  EXPECT_FALSE(to_record(three_tokens(), columns).contains("spec_info"));
+  Sample sample = three_tokens();
+  sample.drafts = {.num_drafted = 4, .num_kept = 1, .num_steps = 2};
+  EXPECT_EQ(to_record(sample, columns).at("spec_info"), (json::value{{"spec_accept_token_num", 1},
+                                                                     {"spec_draft_token_num", 4},
+                                                                     {"spec_verify_ct", 2},
+                                                                     {"completion_token_num", 3}}));
+}
+
 TEST(SampleRecord, ChangesAreAppliedWhereASampleHasAPlace) {
   Sample sample = three_tokens();
   const json::object changes{{"metadata", {{"turns", 2}}},   {"remove_sample", true},

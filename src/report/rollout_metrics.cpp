@@ -75,6 +75,7 @@ Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_
   double replayed_tokens = 0;
   double repetitive = 0;
   double constrained = 0, response_tokens = 0;
+  double accept_rates = 0, accept_lengths = 0, drafting = 0;
   for (const Group& group : groups) {
     for (const Sample& sample : group.samples) {
       constrained += static_cast<double>(std::ranges::count(sample.constrained, 1));
@@ -83,6 +84,9 @@ Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_
       lengths.push_back(static_cast<double>(sample.effective_response_length()));
       truncated += sample.status == Status::kTruncated ? 1 : 0;
       cached += static_cast<double>(sample.cached_tokens);
+      accept_rates += sample.drafts.accept_rate();
+      accept_lengths += sample.drafts.accept_length();
+      drafting += sample.drafts.num_steps > 0 ? 1 : 0;
       if (!sample.top_p_offsets.empty() && !sample.remove_sample) {
         kept_ids += static_cast<double>(sample.top_p_ids.size());
         replayed_tokens += static_cast<double>(sample.effective_response_length());
@@ -103,6 +107,10 @@ Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_
   metrics[prefix + "repetition_frac"] = repetitive / n;
   if (constrained > 0) metrics[prefix + "constrained_tokens"] = constrained / response_tokens;
   metrics[prefix + "avg_cached_tokens_per_sample"] = cached / n;
+  if (drafting > 0) {
+    metrics[prefix + "spec_accept_rate"] = accept_rates / drafting;
+    metrics[prefix + "spec_accept_length"] = accept_lengths / drafting;
+  }
   if (replayed_tokens > 0)
     metrics[prefix + "top_p_kept_vocab_per_token"] = kept_ids / replayed_tokens;
   if (prompt_tokens > 0) metrics[prefix + "prefix_cache_hit_rate"] = cached / prompt_tokens;

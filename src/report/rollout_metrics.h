@@ -20,7 +20,8 @@ void add_statistics(Metrics& metrics, const std::string& name, std::vector<doubl
 
 /// Of all samples: response_len/{mean,median,max,min}, zero_std/count_<reward>,
 /// prefix_cache_hit_rate, avg_cached_tokens_per_sample, truncated_ratio, repetition_frac
-/// (core/repetition.h), top_p_kept_vocab_per_token. Names get `prefix` ("rollout/", "eval/aime/").
+/// (core/repetition.h), top_p_kept_vocab_per_token; where engines draft, spec_accept_rate and
+/// spec_accept_length, means over the samples. Names get `prefix` ("rollout/", "eval/aime/").
 Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_key,
                        const std::string& prefix);
 

@@ -36,6 +36,16 @@ TEST(RolloutMetrics, SummariseLengthsRewardsAndCacheHits) {
   EXPECT_EQ(mean_reward(groups, ""), 0.25);
 }
 
+TEST(RolloutMetrics, DraftsAreMeansOverSamplesThatHaveSome) {
+  std::vector<Group> groups{scored_group({1, 0, 0}, {4, 6, 1})};
+  EXPECT_FALSE(sample_metrics(groups, "", "rollout/").contains("rollout/spec_accept_rate"));
+  groups[0].samples[0].drafts = {.num_drafted = 4, .num_kept = 2, .num_steps = 2};
+  groups[0].samples[1].drafts = {.num_drafted = 8, .num_kept = 2, .num_steps = 4};
+  const Metrics metrics = sample_metrics(groups, "", "rollout/");
+  EXPECT_EQ(metrics.at("rollout/spec_accept_rate"), (0.5 + 0.25) / 2);
+  EXPECT_EQ(metrics.at("rollout/spec_accept_length"), (2 + 1.5) / 2);
+}
+
 Sample failed_sample(const std::string& why) {
   Sample sample;
   sample.status = Status::kFailed;

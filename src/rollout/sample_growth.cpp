@@ -135,6 +135,7 @@ void append_generated(Sample& sample, const engine::GenerateUpdate& generated) {
     sample.loss_mask.resize(static_cast<std::size_t>(sample.response_length()), 1);
   sample.engine_prompt_tokens += generated.prompt_tokens;
   sample.cached_tokens += generated.cached_tokens;
+  sample.drafts += generated.drafts;
   sample.generation_seconds += generated.total_seconds;
   end_with(sample, *generated.finish);
 }

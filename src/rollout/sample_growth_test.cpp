@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/version_runs.h"
+#include "rollout/verdict.h"
 
 namespace slime::rollout {
 namespace {
@@ -55,6 +56,21 @@ TEST(CutResponse, GivesBackWhatIsKnownOfTheSampler) {
   EXPECT_TRUE(sample.topk_ids.empty());
   EXPECT_TRUE(sample.topk_log_probs.empty());
   EXPECT_TRUE(sample.top_p_log_probs.empty());
+}
+
+TEST(AppendGenerated, DraftsOfSeveralCallsAddUpAndGoWithTheResponse) {
+  Sample sample = prompt_of_two();
+  sample.routed_experts = {0, 5};
+  auto first = sampled({10, 11}, 3), second = sampled({12}, 4);
+  first.drafts = {.num_drafted = 4, .num_kept = 1, .num_steps = 1};
+  second.drafts = {.num_drafted = 2, .num_kept = 0, .num_steps = 1};
+  append_generated(sample, first);
+  append_generated(sample, second);
+  EXPECT_EQ(sample.drafts, (DraftCounts{.num_drafted = 6, .num_kept = 1, .num_steps = 2}));
+  EXPECT_EQ(sample.drafts.num_tokens(), sample.response_length());
+  Group group{.samples = {sample}};
+  forget_response(group);
+  EXPECT_EQ(group.samples[0].drafts, DraftCounts{});
 }
 
 TEST(AppendGenerated, WhatIsKnownOfTheSamplerIsKnownOfAllTokensOrOfNone) {

@@ -125,7 +125,8 @@ SETTINGS = [  # of config_yaml_fuzz.cpp
 ]
 RUN_FILES = [  # of run_files_fuzz.cpp
     '{"group_index": 0, "index": 3, "tokens": [1, 2, 3], "response_length": 2, "reward": 0.5, "loss_mask": [1, 0], "status": "completed",'
-    ' "rollout_log_probs": [-0.5, -1.5], "weight_versions": [[0, 1], [1, 1]], "metadata": {"rm_type": "math"}, "remove_sample": false}\n',
+    ' "rollout_log_probs": [-0.5, -1.5], "weight_versions": [[0, 1], [1, 1]], "metadata": {"rm_type": "math"}, "remove_sample": false,'
+    ' "spec_info": {"spec_accept_token_num": 1, "spec_draft_token_num": 3, "spec_verify_ct": 1, "completion_token_num": 2}}\n',
     '{"input": [{"role": "user", "content": "1+1"}], "label": 2, "metadata": {"rm_type": "math"}}',
 ]
 LEDGERS = [  # of ledger_fuzz.cpp, which adds the checksums

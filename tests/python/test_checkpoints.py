@@ -62,11 +62,22 @@ def test_dumps_go_to_json_lines_and_back(tmp_path):
     assert rollout_dump.convert(tmp_path / "rollout_7.pt", tmp_path / "rollout_7.jsonl") == 1
     line = json.loads((tmp_path / "rollout_7.jsonl").read_text())
     assert line["weight_versions"] == [[3, 1]] and line["tokens"] == [5, 6, 7] and line["cached_tokens"] == 2
+    assert "spec_info" not in line  # there is nothing in it
     assert rollout_dump.convert(tmp_path / "rollout_7.jsonl", tmp_path / "back_7.pt") == 1
     content = torch_pickle.load(tmp_path / "back_7.pt")
     assert content["rollout_id"] == 7
     for key in ("tokens", "reward", "weight_versions", "loss_mask", "status", "prefix_cache_info"):
         assert content["samples"][0][key] == sample[key]
+
+
+def test_counts_of_drafts_go_with_a_dump(tmp_path):
+    info = {"spec_accept_token_num": 1, "spec_draft_token_num": 3, "spec_verify_ct": 2, "completion_token_num": 3}
+    sample = {"group_index": 1, "index": 4, "prompt": "1+1=", "tokens": [5, 6], "response": "2", "response_length": 1, "status": "completed"}
+    torch_file(tmp_path / "rollout_7.pt", {"rollout_id": 7, "samples": [{**sample, "spec_info": info}]})
+    rollout_dump.convert(tmp_path / "rollout_7.pt", tmp_path / "rollout_7.jsonl")
+    assert json.loads((tmp_path / "rollout_7.jsonl").read_text())["spec_info"] == info
+    rollout_dump.convert(tmp_path / "rollout_7.jsonl", tmp_path / "back_7.pt")
+    assert torch_pickle.load(tmp_path / "back_7.pt")["samples"][0]["spec_info"] == info
 
 
 def test_boxes_are_laid_where_they_belong():

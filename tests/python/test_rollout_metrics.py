@@ -61,6 +61,17 @@ def test_cached_tokens_and_kept_ids():
         compute_metrics_from_samples(ARGS, [one(0, 2, 1.0, index=7, rollout_top_p_token_offsets=[0, 1, 2, 3])])
 
 
+def test_drafts_are_means_over_samples_that_have_some():
+    args = Namespace(**{**vars(ARGS), "sglang_speculative_algorithm": "NGRAM"})
+    samples = [one(0, 4, 1.0), one(0, 6, 0.0), one(1, 1, 0.0)]
+    assert "spec_accept_rate" not in compute_metrics_from_samples(args, samples)
+    samples[0].spec_info.add({"spec_accept_token_num": 2, "spec_draft_token_num": 4, "spec_verify_ct": 2, "completion_tokens": 4})
+    samples[1].spec_info.add({"spec_num_correct_drafts": 2, "spec_num_proposed_drafts": 8, "spec_verify_ct": 4, "completion_tokens": 6})
+    metrics = compute_metrics_from_samples(args, samples)
+    assert metrics["spec_accept_rate"] == (0.5 + 0.25) / 2 and metrics["spec_accept_length"] == (2 + 1.5) / 2
+    assert "spec_accept_rate" not in compute_metrics_from_samples(ARGS, samples)
+
+
 def test_rates_are_by_gpu_and_of_the_longest_sample():
     samples = [one(0, 10, 1.0, loss_mask=[1] * 6 + [0] * 4), one(0, 20, 0.0, non_generation_time=1.0)]
     samples[1].trace = {"events": [{"type": "span_end", "name": "sglang_generate", "attrs": {"e2e_latency": 0.5, "queue_time": True}}]}

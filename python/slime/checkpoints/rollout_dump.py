@@ -19,7 +19,7 @@ from slime.checkpoints.torch_pickle import BadFile, Record, Tensor, load
 
 FORMATS = {"F32": "f", "F64": "d", "I64": "q", "I32": "i", "I16": "h", "I8": "b", "U8": "B", "BOOL": "?", "F16": "e"}
 NUMPY = {"f4": "f", "f8": "d", "f2": "e", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u1": "B", "b1": "?"}
-DROPPED = ("multimodal_inputs", "multimodal_train_inputs", "spec_info", "prefix_cache_info", "train_metadata", "session_id")
+DROPPED = ("multimodal_inputs", "multimodal_train_inputs", "prefix_cache_info", "train_metadata", "session_id")
 
 
 def plain(value, where):
@@ -86,6 +86,8 @@ def _line(sample, number):
     line.setdefault("index", number)
     if line.get("group_index") is None:
         line["group_index"] = line["index"]
+    if not any((line.get("spec_info") or {}).values()):
+        line.pop("spec_info", None)
     cached = sample.get("prefix_cache_info") or {}
     line["cached_tokens"], line["total_prompt_tokens"] = cached.get("cached_tokens", 0), cached.get("total_prompt_tokens", 0)
     length = line.get("response_length", 0)
@@ -113,7 +115,7 @@ def write_pt(path, rollout_id, lines):
             "cached_tokens": sample.pop("cached_tokens", 0),
             "total_prompt_tokens": sample.pop("total_prompt_tokens", 0),
         }
-        sample["spec_info"] = {}
+        sample.setdefault("spec_info", {})
         sample.setdefault("loss_mask", None)
         samples.append(sample)
     data = io.BytesIO()

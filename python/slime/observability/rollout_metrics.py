@@ -107,11 +107,13 @@ def _groups_without_spread(args, samples):
 
 
 def _of_speculation(args, samples):
-    if getattr(args, "sglang_speculative_algorithm", None) is None:
+    """Nothing where no step was counted: engines that leave the algorithm out tell no counts."""
+    infos = [sample.spec_info for sample in samples if sample.spec_info.spec_verify_ct > 0]
+    if getattr(args, "sglang_speculative_algorithm", None) is None or not infos:
         return {}
     return {
-        "spec_accept_rate": statistics.fmean(sample.spec_info.spec_accept_rate for sample in samples),
-        "spec_accept_length": statistics.fmean(sample.spec_info.spec_accept_length for sample in samples),
+        "spec_accept_rate": statistics.fmean(info.spec_accept_rate for info in infos),
+        "spec_accept_length": statistics.fmean(info.spec_accept_length for info in infos),
     }
 
 

@@ -88,8 +88,12 @@ class Sample:
             return self.completion_token_num / self.spec_verify_ct if self.spec_verify_ct > 0 else 0.0
 
         def add(self, meta_info):
-            for name in ("spec_accept_token_num", "spec_draft_token_num", "spec_verify_ct"):
-                setattr(self, name, getattr(self, name) + meta_info.get(name, 0))
+            for name, newer in (
+                ("spec_accept_token_num", "spec_num_correct_drafts"),
+                ("spec_draft_token_num", "spec_num_proposed_drafts"),
+                ("spec_verify_ct", "spec_verify_ct"),
+            ):
+                setattr(self, name, getattr(self, name) + meta_info.get(name, meta_info.get(newer, 0)))
             self.completion_token_num += meta_info.get("completion_tokens", 0)
 
     @dataclass
