@@ -1,0 +1,44 @@
+#pragma once
+
+/// Step costs: how long steps take by the number of their rows, as measured (docs/decisions/0163-drafts.md, 4).
+///
+/// Rows are counted in buckets: up to 1, 2, 3, 4, 6, 8, 12, 16, 24, ... rows. A bucket's seconds are an exponential
+/// mean of medians of five steps, so a single slow step says nothing; one step alone does not count as measured,
+/// since the first of a kind is often slow. What no step measured for 1,024 steps is forgotten: contexts grow.
+///
+/// Where nothing is measured, rows cost nothing: as the next smaller measured bucket, so that they are tried; beyond
+/// twice its rows in proportion, so that they are tried step by step.
+
+#include <array>
+#include <cstdint>
+
+namespace slime::engine {
+
+class StepCosts {
+ public:
+  /// Of a step of num_rows > 0 rows, all of them of sequences that generate.
+  void observe(int64_t num_rows, double seconds);
+
+  /// Of a step of num_rows > 0 rows. 1 while nothing is measured: only ratios count then.
+  double seconds(int64_t num_rows) const;
+
+ private:
+  static constexpr int kBuckets = 48;
+  static constexpr int64_t kMedianOf = 5;
+
+  struct Bucket {
+    double mean_rows = 0;
+    double seconds = 0;
+    int64_t num_steps = 0;
+    int64_t last_step = 0;
+    std::array<double, kMedianOf> latest = {};
+  };
+
+  static int bucket_of(int64_t num_rows);
+  bool is_measured(int bucket) const;
+
+  std::array<Bucket, kBuckets> buckets_;
+  int64_t num_steps_ = 0;
+};
+
+}  // namespace slime::engine
