@@ -267,7 +267,7 @@ void StepPipeline::finish(Request& request, FinishReason reason) {
   }
   request.num_computed =
       std::min(request.num_computed, static_cast<int64_t>(request.tokens.size()));
-  if (drafts_) drafts_->follow(request);
+  if (drafts_ && request.num_new_tokens() > 0) drafts_->follow(request);
   const std::unique_ptr<Request> taken = scheduler_.remove(request);
   taken->pending.finish = std::move(reason);
   deliver(*taken, clock_.now());

@@ -1,6 +1,8 @@
 #include "engine/drafts/draft_planner.h"
 
 #include <algorithm>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "engine/drafts/draft_choice.h"
@@ -8,6 +10,8 @@
 
 namespace slime::engine {
 namespace {
+
+constexpr int64_t kMostRows = 1024;  // of a step with drafts
 
 /// A chunk whose request may get drafts: its last token is known, and what may follow is not bound to
 /// tokens that nobody knows yet.
@@ -43,19 +47,24 @@ void DraftPlanner::add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler) 
   int64_t num_rows = 0;
   for (Chunk& chunk : chunks) {
     num_rows += chunk.num_tokens;
-    if (!may_have_drafts(chunk)) continue;
-    follow(*chunk.request);
-    drafting.push_back(&chunk);
+    if (may_have_drafts(chunk)) drafting.push_back(&chunk);
   }
-  std::vector<std::vector<Draft>> drafts;
-  for (const Chunk* chunk : drafting) {
-    Drafting& state = *chunk->request->drafting;
-    std::vector<Draft>& proposed = drafts.emplace_back();
-    const int64_t most = settings_.always ? settings_.most : state.acceptance.most(settings_.most);
-    state.text->propose(scheduler.room_for_drafts(*chunk, most), proposed);
-    if (!settings_.always) state.acceptance.calibrate(proposed);
+  // The longest response first: it is the one that others will wait for.
+  std::ranges::stable_sort(drafting, std::greater(),
+                           [](const Chunk* it) { return it->request->num_new_tokens(); });
+  std::vector<std::vector<Draft>> drafts(drafting.size());
+  for (std::size_t i = 0; i < drafting.size(); ++i) {
+    Request& request = *drafting[i]->request;
+    follow(request);
+    request.drafting->text->propose(scheduler.room_for_drafts(*drafting[i], settings_.most),
+                                    drafts[i]);
+    if (!settings_.always) request.drafting->acceptance.calibrate(drafts[i]);
   }
-  if (!settings_.always) choose_drafts(drafts, num_rows, costs_);
+  if (!settings_.always && num_rows > 0) {
+    const std::vector<int64_t> chosen = choose_drafts(drafts, num_rows, kMostRows, costs_);
+    for (std::size_t i = 0; i < drafts.size(); ++i)
+      drafts[i].resize(static_cast<std::size_t>(chosen[i]));
+  }
   for (std::size_t i = 0; i < drafting.size(); ++i) {
     for (const Draft& draft : drafts[i]) drafting[i]->request->tokens.push_back(draft.id);
     drafting[i]->num_drafts = static_cast<int64_t>(drafts[i].size());
@@ -73,8 +82,8 @@ void DraftPlanner::note_step(std::span<const Chunk> chunks, double seconds) {
 }
 
 void DraftPlanner::note_kept(const Request& request, int64_t num_drafted, int64_t num_kept) {
-  if (request.drafting != nullptr && num_drafted > 0)
-    request.drafting->acceptance.note(num_drafted, num_kept);
+  if (request.drafting != nullptr && !settings_.always)
+    request.drafting->acceptance.told(num_drafted, num_kept);
 }
 
 }  // namespace slime::engine
