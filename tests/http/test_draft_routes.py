@@ -1,0 +1,84 @@
+"""A server that drafts (`--speculative-algorithm NGRAM`) answers what one without drafts does, and tells of its drafts."""
+
+import pytest
+from server_process import Server
+from test_serve import make_model
+
+DRAFTS = ["--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "5", "--speculative-always"]
+PROMPT = [40, 41, 42, 40, 41]
+FORMS = {
+    "greedy": {"temperature": 0},
+    "drawn": {"temperature": 1.0},
+    "warm, cut": {"temperature": 0.7, "top_p": 0.9, "top_k": 20},
+    "min_p": {"temperature": 1.0, "min_p": 0.01},
+    "penalties": {"temperature": 0.8, "frequency_penalty": 0.4, "presence_penalty": 0.2, "repetition_penalty": 1.1},
+    "a bias": {"temperature": 0.5, "logit_bias": {"43": 2.0}},
+    "a least length": {"temperature": 1.0, "min_new_tokens": 20},
+    "stopped by a string": {"temperature": 1.0, "stop": ["a", "e"], "ignore_eos": False},
+}
+SPEC = {
+    "spec_verify_ct", "spec_num_proposed_drafts", "spec_num_correct_drafts", "spec_draft_token_num", "spec_accept_token_num",
+    "spec_accept_rate", "spec_accept_length",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    """Without drafts, and with them."""
+    model = str(make_model(tmp_path_factory.mktemp("drafts")))
+    with Server(model, "--dtype", "float32") as plain, Server(model, "--dtype", "float32", *DRAFTS) as drafting:
+        yield plain, drafting
+
+
+def body_of(form, seed=11, **fields):
+    params = {"max_new_tokens": 48, "ignore_eos": True, "sampling_seed": seed, **FORMS[form]}
+    return {"input_ids": PROMPT, "return_logprob": True, "sampling_params": params, **fields}
+
+
+def ask(server, body):
+    status, reply = server.post("/generate", body)
+    assert status == 200, reply
+    return reply
+
+
+def what_was_drawn(reply):
+    meta = reply["meta_info"]
+    return reply["text"], reply["output_ids"], meta["output_token_logprobs"], meta["finish_reason"], meta["completion_tokens"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_answer_with_drafts_is_the_one_without(servers, form):
+    plain, drafting = servers
+    expected = ask(plain, body_of(form))
+    first = ask(drafting, body_of(form))
+    again = ask(drafting, body_of(form))  # which the first one is a perfect source for
+    assert what_was_drawn(first) == what_was_drawn(again) == what_was_drawn(expected)
+    assert not SPEC & expected["meta_info"].keys()
+    for reply in (first, again):
+        meta = reply["meta_info"]
+        assert SPEC <= meta.keys()
+        assert meta["spec_verify_ct"] + meta["spec_accept_token_num"] == meta["completion_tokens"]
+        assert meta["spec_accept_token_num"] == meta["spec_num_correct_drafts"] <= meta["spec_num_proposed_drafts"] == meta["spec_draft_token_num"]
+        assert meta["spec_accept_length"] == pytest.approx(meta["completion_tokens"] / meta["spec_verify_ct"])
+    if again["meta_info"]["completion_tokens"] > 8:
+        assert again["meta_info"]["spec_accept_length"] > 1 and again["meta_info"]["spec_accept_rate"] > 0
+
+
+def test_streams_and_answers_side_by_side_are_the_same(servers):
+    plain, drafting = servers
+    for server in servers:
+        frames = list(server.frames("/generate", body_of("drawn", seed=5, stream=True)))
+        assert what_was_drawn(frames[-1]) == what_was_drawn(ask(plain, body_of("drawn", seed=5)))
+    batch = {**body_of("drawn"), "input_ids": [PROMPT, PROMPT[:3], PROMPT]}
+    batch["sampling_params"] = [{**batch["sampling_params"], "sampling_seed": seed} for seed in (1, 2, 3)]
+    assert [what_was_drawn(reply) for reply in ask(drafting, batch)] == [what_was_drawn(reply) for reply in ask(plain, batch)]
+
+
+def test_metrics_and_the_servers_state_tell_of_drafts(servers):
+    plain, drafting = servers
+    ask(drafting, body_of("greedy"))
+    ask(plain, body_of("greedy"))
+    status, text = drafting.get("/metrics")
+    assert status == 200 and "sglang:spec_accept_length{" in text and "sglang:spec_accept_rate{" in text
+    assert drafting.get("/server_info")[1]["internal_states"][0]["avg_spec_accept_length"] >= 1
+    assert "sglang:spec_" not in plain.get("/metrics")[1]
