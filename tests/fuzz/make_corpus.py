@@ -260,9 +260,12 @@ def seeds(target):
         yield b"\3" + json.dumps({"worker": 3, "text": "ended with exit code 7", "last_lines": "  one"}).encode()
         yield b"\4rack[1-2]n[03,07],gpu5"
     elif target == "remote_engine_frames_fuzz":
-        request = struct.pack("<QQ1sQ2iq?qq??qq", 7, 1, b"r", 2, 5, 6, 1, True, -1, 0, False, True, 1, 1)
-        sampling = struct.pack("<qddqddddqQQ1sQiQid4??Q", 9, 1, 1, -1, 0, 0, 0, 1, 0, 1, 1, b"x", 1, 3, 1, 4, -1.5, *[False] * 4, True, 11)
-        yield b"\0" + request + sampling
+        picture = struct.pack("<QqqQQ1sQ1sQ3q", 1, 0, 1, 0, 1, b"i", 1, b"p", 7, 1, 1, 1)
+        request = struct.pack("<QQ1sQ2i", 7, 1, b"r", 2, 5, 6) + picture + struct.pack("<qQQ", 1, 0, 0)  # a part of two; adapter and salt
+        scores = struct.pack("<?qqQi????qq", True, -1, 0, 1, 3, False, True, False, False, 0, 1)
+        thoughts = struct.pack("<QQ?Q", 0, 0, False, 0)
+        sampling = struct.pack("<qddqddddqQQ1sQiQid4?", 9, 1, 1, -1, 0, 0, 0, 1, 0, 1, 1, b"x", 1, 3, 1, 4, -1.5, *[False] * 4)
+        yield b"\0" + request + scores + thoughts + sampling + struct.pack("<6Q?Q", *[0] * 6, True, 11)  # grammars, lists, a seed
         head = struct.pack("<Qqqqdd8III", 7, 12, 4, 0, 0.5, 1, 2, 2, 1, 0, 0, 4, 0, 0, 0, 5)
         end = struct.pack("<BBBiQ", 0, 0, 1, 2, 0) + struct.pack("<3q", 5, 1, 2)  # a finish, and drafts
         yield b"\1" + struct.pack("<Q", 1) + head + struct.pack("<2i2fqq4h", 8, 9, -1, -2, 3, 2, 0, 3, 1, 2) + end
