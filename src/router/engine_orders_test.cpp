@@ -11,6 +11,16 @@ using Cause = engine::FinishReason::Cause;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+TEST(Router, LoadsOfItsEnginesAddUpWithTheirDrafts) {
+  Routed routed(2);
+  routed.engines[0].drafts = {.num_drafted = 5, .num_kept = 2, .num_steps = 3};
+  routed.engines[1].drafts = {.num_drafted = 1, .num_kept = 1, .num_steps = 4};
+  const auto load = routed.router.load();
+  ASSERT_TRUE(load);
+  EXPECT_EQ(load->num_kv_tokens, 2000);
+  EXPECT_EQ(load->drafts, (DraftCounts{.num_drafted = 6, .num_kept = 3, .num_steps = 7}));
+}
+
 TEST(Router, APauseThatAbortsAndAnUpdateThatAbortsEndRequestsForGood) {
   for (const bool by_update : {false, true}) {
     Routed routed(2);
