@@ -138,6 +138,14 @@ std::vector<FlagRow> engine_flags() {
       works("--rollout-draft-text-mb", &C::rollout_draft_text_mb,
             "memory of an engine in MiB for ended responses that are guessed from")
           .with("--rollout-drafts suffix"),
+      works("--rollout-noise", &C::rollout_noise,
+            "what the random numbers of a response belong to. sample: that sample of the run. "
+            "prompt: the prompt and "
+            "the place in its group, so that later epochs begin like earlier ones, whose responses "
+            "are better guesses "
+            "then (docs/speculation.md)",
+            {"sample", "prompt"})
+          .when(kGeneration),
       works(
           "--sglang-speculative-algorithm", &C::sglang_speculative_algorithm,
           "NGRAM: the same as --rollout-drafts suffix; EAGLE, EAGLE3, NEXTN and STANDALONE need a "

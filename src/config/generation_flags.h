@@ -168,6 +168,7 @@ struct EngineFlags {
   Flag<std::optional<int64_t>> rollout_draft_tokens;  // most of a sequence and step; default 7
   Flag<bool> rollout_draft_always{false};
   Flag<int64_t> rollout_draft_text_mb{256};
+  Flag<std::string> rollout_noise{"sample"};
   /// SGLang's words for them (config/rules_drafts.cpp).
   Flag<std::string> sglang_speculative_algorithm;
   Flag<std::optional<int64_t>> sglang_speculative_num_steps;

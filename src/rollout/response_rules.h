@@ -18,7 +18,8 @@ struct ResponseRules {
   std::optional<int64_t> max_context_length;  // prompt and response together
   /// Draws the samples; empty: the engine does, in one turn.
   GenerateFn generate;
-  uint64_t seed = 0;                   // draws are keyed by (seed, sample ordinal)
+  uint64_t seed = 0;                   // draws are keyed by (seed, sample ordinal),
+  bool draws_by_prompt = false;        // or by (seed, tokens of the prompt, index in the group)
   bool is_evaluation = false;          // no filter is asked, and sample hooks are told
   bool keeps_top_p_ids = false;        // record the nucleus of each token, for the trainer's replay
   bool keeps_top_p_log_probs = false;  // and the sampler's log-probs in it

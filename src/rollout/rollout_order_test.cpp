@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "core/sampled_tokens.h"
@@ -81,6 +83,42 @@ TEST(Rollout, ARunRepeatsHoweverEngineAndRewardsAreTimed) {
     EXPECT_GT(std::ranges::count_if(first, begins("back")), 3);
     for (int again = 0; again < 8; ++again)
       ASSERT_EQ(trace_of_a_run(num_slots, refills_at_once), first);
+  }
+}
+
+TEST(Rollout, DrawsByPromptAreThoseOfEveryEpoch) {
+  for (const bool by_prompt : {false, true}) {
+    World world;
+    world.rules.seed = 7;
+    world.rules.draws_by_prompt = by_prompt;
+    world.prompts.on_take = [&](int64_t count) {
+      std::vector<Group> groups;
+      for (int64_t i = 0; i < count; ++i, ++world.next) {
+        Group group = group_of(world.next, 2);
+        // Three prompts, again and again.
+        for (Sample& sample : group.samples)
+          sample.tokens[0] = static_cast<TokenId>(100 + world.next % 3);
+        groups.push_back(std::move(group));
+      }
+      return groups;
+    };
+    std::mutex mutex;
+    std::map<TokenId, std::set<uint64_t>> seeds;
+    world.engine.length_of = [&](const engine::GenerateRequest& request) {
+      const std::lock_guard lock(mutex);
+      seeds[request.input_ids[0]].insert(request.sampling.sampling_seed.value());
+      return int64_t{3};
+    };
+    Rollout rollout(world.engine, world.config, world.hooks);
+    for (int step = 0; step < 3; ++step) world.run(rollout, step);
+    ASSERT_EQ(seeds.size(), 3U);
+    for (const auto& [prompt, of_prompt] : seeds)
+      EXPECT_EQ(of_prompt.size(), by_prompt ? 2U : 6U) << prompt;
+    if (by_prompt) {
+      std::set<uint64_t> all;
+      for (const auto& [prompt, of_prompt] : seeds) all.insert(of_prompt.begin(), of_prompt.end());
+      EXPECT_EQ(all.size(), 6U);
+    }
   }
 }
 

@@ -57,6 +57,12 @@ uint64_t draw_key(uint64_t seed, int64_t ordinal) {
   return splitmix64(seed + static_cast<uint64_t>(ordinal) * kGoldenRatio64);
 }
 
+uint64_t draw_key(uint64_t seed, std::span<const TokenId> prompt, int64_t index_in_group) {
+  uint64_t key = seed;
+  for (const TokenId id : prompt) key = splitmix64(key ^ static_cast<uint64_t>(id));
+  return draw_key(key, index_in_group);
+}
+
 Session::Session(const RolloutContext& context, ResponseRules rules, std::string name)
     : context_(context),
       rules_(std::move(rules)),
@@ -246,7 +252,11 @@ engine::GenerateRequest Session::request_for(const GroupInFlight& flight,
   request.num_sampled = sample.response_length();
   request.sampling = rules_.sampling;
   request.sampling.max_new_tokens = remaining_tokens(sample, rules_);
-  request.sampling.sampling_seed = draw_key(rules_.seed, sample.ordinal);
+  request.sampling.sampling_seed =
+      rules_.draws_by_prompt
+          ? draw_key(rules_.seed, std::span(sample.tokens).first(sample.prompt_length),
+                     sample.index_in_group)
+          : draw_key(rules_.seed, sample.ordinal);
   request.return_logprob = true;
   request.return_free_logprobs = request.sampling.is_constrained();
   request.return_top_p_token_ids = rules_.keeps_top_p_ids;

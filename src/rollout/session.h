@@ -42,6 +42,8 @@ struct RolloutContext {
 
 /// Key of the random numbers of a sample.
 uint64_t draw_key(uint64_t seed, int64_t ordinal);
+/// The same in every epoch: of a prompt and a place in its group.
+uint64_t draw_key(uint64_t seed, std::span<const TokenId> prompt, int64_t index_in_group);
 
 /// One sample of a group in flight.
 struct Draw {

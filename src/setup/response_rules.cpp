@@ -25,6 +25,7 @@ rollout::ResponseRules training_rules(const config::RunConfig& config) {
     rules.topk_log_probs = config.score_centering_top_k;
   rules.keeps_routed_experts = config.use_rollout_routing_replay;
   rules.seed = static_cast<uint64_t>(config.seed);
+  rules.draws_by_prompt = config.rollout_noise == "prompt";
   rules.reward_problem = [key = config.reward_key](const json::value& reward) {
     return reward_problem(reward, key);
   };
@@ -51,6 +52,7 @@ rollout::ResponseRules evaluation_rules(const config::EvalSetConfig& set,
   sampling.no_stop_trim = set.no_stop_trim;
   if (config.eval_max_context_len) rules.max_context_length = config.eval_max_context_len;
   rules.seed = static_cast<uint64_t>(config.seed) + 1;  // draws of its own
+  rules.draws_by_prompt = false;
   rules.reward_problem = [key = config.eval_reward_key](const json::value& reward) {
     return reward_problem(reward, key);
   };
