@@ -13,8 +13,7 @@ namespace {
 constexpr double kReserveAfterRetraction = 0.2;  // added to the share
 constexpr double kReserveDecay = 0.995;          // per step
 constexpr double kLeastReserve = 0.05;
-constexpr int64_t kMaxSkipped =
-    256;  // siblings passed over in one step's search for admissible requests
+constexpr int64_t kMaxSkipped = 256;  // siblings passed over in a step's search for requests
 
 int64_t num_common(std::span<const TokenKey> a, std::span<const TokenKey> b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
@@ -305,15 +304,13 @@ std::vector<Chunk> Scheduler::plan_step() {
 int64_t Scheduler::room_for_drafts(const Chunk& chunk, int64_t wanted) {
   Request& request = *chunk.request;
   const auto num_tokens = static_cast<int64_t>(request.tokens.size());
-  // Behind the last draft one more token is drawn.
   int64_t room = std::min(wanted, request.max_tokens - num_tokens - 1);
   const RotarySwitch& at = config_.rotary_switch;
   if (at.length > 0 && request.rotary_offset == 0) room = std::min(room, at.length - num_tokens);
-  if (room <= 0) return 0;
   const int64_t computed = request.num_computed + chunk.num_tokens;
-  if (ensure_pages(request, computed + room)) return room;
-  const int64_t there = static_cast<int64_t>(request.pages.size()) * config_.page_tokens;
-  return std::min(room, there - computed);
+  if (room > 0 && !ensure_pages(request, computed + room))
+    room = static_cast<int64_t>(request.pages.size()) * config_.page_tokens - computed;
+  return std::max<int64_t>(room, 0);
 }
 
 void Scheduler::advance(const Chunk& chunk) {

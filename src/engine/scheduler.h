@@ -76,7 +76,7 @@ class Scheduler {
   std::vector<Chunk> plan_step();
 
   /// As many of `wanted` tokens more than those of `chunk` as the request may be given drafts for: there
-  /// are pages, the response may become so long, and the rotation stays.
+  /// are pages, the response may become longer still, and the rotation stays.
   int64_t room_for_drafts(const Chunk& chunk, int64_t wanted);
 
   /// The chunk was computed: its keys and values are in the pages.
