@@ -245,6 +245,7 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
                    .c_str(),
                stderr);
     const ForcedLengths::PromptTokens prompt_tokens = forced.take_prompt_tokens();
+    const DraftCounts drafts = forced.take_drafts();
     const double mean_running = meter.take();
     run.ledger.generated += result.end.generated_tokens;
     run.ledger.discarded += result.end.discarded_tokens;
@@ -257,6 +258,7 @@ AprilRun run_april(engine::Engine& engine, int64_t vocab_size, train::Trainer* t
     run.training_seconds += seconds_between(sampled, end);
     run.prompt_tokens += prompt_tokens.all;
     run.cached_tokens += prompt_tokens.found;
+    run.drafts += drafts;
     run.mean_running +=
         (mean_running - run.mean_running) / static_cast<double>(run.steps);  // steps are alike
   };

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/draft_options.h"
 #include "bench/made_up_model.h"
 #include "engine/engine.h"
 #include "train/trainer.h"
@@ -41,6 +42,7 @@ struct AprilOptions {
   /// again.
   bool updates_weights = false;
   int64_t micro_batch_tokens = 16384;
+  DraftOptions drafts;
 };
 
 /// Of the response of a sample. A function of its ordinal alone, so that every form and every part
@@ -63,6 +65,7 @@ struct AprilRun {
   int64_t prompt_tokens = 0;    // of requests that ended; what was sampled before is prompt
   int64_t cached_tokens = 0;    // of those, found in the prefix tree
   double mean_running = 0;      // requests in the engine's steps, over time
+  DraftCounts drafts;
   /// Tokens of all steps, those before included: generated = kept + discarded + pending.
   struct Ledger {
     int64_t generated = 0;

@@ -155,6 +155,7 @@ void measure_april(const AprilOptions& options) {
   config.max_prefill_tokens = 8192;
   config.context_length = options.prompt_tokens + longest_april_length(options);
   config.kv_cache_bytes = cache_bytes(options, *network);
+  config.drafts = options.drafts.settings();
   engine::Engine engine(*network, config, clock);
   const FullBatchRates rates = full_batch_rates(engine, options, shape.vocab_size);
   const std::string device =
@@ -166,6 +167,7 @@ void measure_april(const AprilOptions& options) {
     check(run.ledger.adds_up(), "generated = kept + discarded + pending");
     speeds[form] = run.groups_per_second();
     json::object line = line_of(options, form, run, rates);
+    put_drafts(line, options.drafts, run.drafts);
     line["trains"] = options.trains;
     line["updates_weights"] = options.trains || options.updates_weights;
     line["model"] = options.shape.model;
@@ -215,6 +217,7 @@ int april(const std::string& name, Arguments arguments) {
                  "Without training too: new weights after each step, so that what was handed back "
                  "is prefilled again");
   flags.count("--max-tokens-per-gpu", options.micro_batch_tokens, "Of a micro-batch");
+  flags.drafts(options.drafts);
   if (const auto exit_code = flags.take(arguments)) return *exit_code;
   measure_april(options);
   return 0;

@@ -9,6 +9,7 @@
 
 #include "bench/arguments.h"
 #include "bench/clone_file.h"
+#include "bench/draft_options.h"
 #include "bench/machine.h"
 #include "bench/made_up_model.h"
 #include "bench/rank_processes.h"
@@ -42,6 +43,20 @@ class Flags final : public CLI::App {
   void repeats(int& value, const char* which) { range("--repeats", value, 1, 1000, which); }
   void device(std::string& value, const char* text) {
     add("--device", value, text)->check(CLI::IsMember({"cpu", "cuda"}));
+  }
+  void drafts(DraftOptions& options) {
+    constexpr int kMostDrafts = 15;
+    CLI::Option* most =
+        add("--drafts", options.most,
+            "Drafts of each sequence in a step, at most; 0: none, one token a step");
+    most->check(CLI::Range(0, kMostDrafts));
+    add("--acceptance", options.acceptance,
+        "Chance that a draft counts as right where those before it do, whatever is drawn")
+        ->check(CLI::Range(0.0, 1.0))
+        ->needs(most);
+    add_flag("--draft-always", options.always,
+             "As many drafts in each step, also where they cost more than they save")
+        ->needs(most);
   }
   void prefill(int64_t& value) { add("--chunked-prefill-size", value, "Prompt tokens per step"); }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <charconv>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,6 +33,10 @@ class ForcedLengths final : public engine::ForwardingClient {
                               all_ += update.prompt_tokens;
                               found_ += update.cached_tokens;
                             }
+                            {
+                              const std::lock_guard lock(mutex_);
+                              drafts_ += update.drafts;
+                            }
                             on_update(std::move(update));
                           });
   }
@@ -43,6 +48,12 @@ class ForcedLengths final : public engine::ForwardingClient {
   };
   PromptTokens take_prompt_tokens() {
     return {.all = all_.exchange(0), .found = found_.exchange(0)};
+  }
+
+  /// Of all requests since the call before.
+  DraftCounts take_drafts() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(drafts_, {});
   }
 
   /// "rollout-17.0": sample 17, given out for the first time.
@@ -60,6 +71,8 @@ class ForcedLengths final : public engine::ForwardingClient {
  private:
   std::atomic<int64_t> all_{0};
   std::atomic<int64_t> found_{0};
+  std::mutex mutex_;
+  DraftCounts drafts_;  // guarded by mutex_
   const int64_t prompt_tokens_;
   const std::function<int64_t(int64_t)> length_of_;
 };

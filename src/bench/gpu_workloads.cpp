@@ -39,6 +39,7 @@ struct GpuWorkloadOptions {
   bool nccl_alone = false;   // of ranks: small ones too
   bool has_profile = false;  // what fills the first rank's GPU, one more run of each workload
   AdapterOptions adapters;
+  DraftOptions drafts;
 };
 
 /// The further ranks of an engine, with a directory that says what the model is.
@@ -100,6 +101,7 @@ void run_model(const WorkloadFile& file, const std::string& model,
       open_made_up_adapters(*network, options.adapters, *config.mesh,
                             ranks ? &ranks->ranks->followers() : nullptr);  // outlives the engine
   config.adapters = adapters.get();
+  config.drafts = options.drafts.settings();
   config.kv_cache_bytes = most_free_bytes();
   engine::Engine engine(*network, config, clock,
                         ranks ? ranks->ranks->make_runner() : engine::make_step_runner);
@@ -107,8 +109,9 @@ void run_model(const WorkloadFile& file, const std::string& model,
   for (const Workload* each : workloads) {
     Workload workload = *each;
     workload.adapters = names_of(options.adapters);
-    json::object line = run_workload(engine, *network, workload, limits, options.repeats,
-                                     options.shares_prompt_reads, clock, options.tp);
+    json::object line =
+        run_workload(engine, *network, workload, limits, options.repeats,
+                     options.shares_prompt_reads, clock, options.tp, options.drafts);
     if (ranks) {
       line["ranks"] = options.tp;
       line["sums"] = options.nccl_alone ? "NCCL" : "peer memory";
@@ -174,6 +177,7 @@ int gpu_workloads(const std::string& name, Arguments arguments) {
               "An adapter of this rank beside all linear layers");
   flags.range("--adapters", options.adapters.count, 0, 256,
               "With --lora-rank: so many, which requests name in turn; 0: one that all rows take");
+  flags.drafts(options.drafts);
   flags.add_flag("--profile", options.has_profile,
                  "What fills the first GPU's time: kernels, collectives, gaps");
   if (const auto exit_code = flags.take(arguments)) return *exit_code;

@@ -53,12 +53,26 @@ std::vector<engine::GenerateRequest> requests_of(const Workload& workload, int64
   return requests;
 }
 
-/// Seconds from the first request to the last token. `output_length` 0: the workload's own.
-double run_once(engine::Engine& engine, const Workload& workload, int64_t output_length,
-                const Clock& clock) {
+struct WorkloadRun {
+  double seconds = 0;  // from the first request to the last token
+  DraftCounts drafts;
+};
+
+/// `output_length` 0: the workload's own.
+WorkloadRun run_once(engine::Engine& engine, const Workload& workload, int64_t output_length,
+                     const Clock& clock) {
   const Clock::TimePoint start = clock.now();
   const auto results = generate_all(engine, requests_of(workload, output_length));
-  return seconds_between(start, clock.now());
+  WorkloadRun run{.seconds = seconds_between(start, clock.now())};
+  for (const engine::GenerateUpdate& result : results) run.drafts += result.drafts;
+  return run;
+}
+
+/// Of the steps behind those of `earlier`.
+DraftCounts difference(const DraftCounts& all, const DraftCounts& earlier) {
+  return {.num_drafted = all.num_drafted - earlier.num_drafted,
+          .num_kept = all.num_kept - earlier.num_kept,
+          .num_steps = all.num_steps - earlier.num_steps};
 }
 
 /// Counts of one model, for floors.
@@ -243,10 +257,11 @@ WorkloadFile read_workloads(const std::filesystem::path& path) {
 
 json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,
                           const kernels::GpuLimits& limits, int repeats, bool shares_prompt_reads,
-                          const Clock& clock, int num_ranks) {
+                          const Clock& clock, int num_ranks, const DraftOptions& drafts) {
   Costs costs = costs_of(network, engine.kv_dtype(), limits, num_ranks);
   double best = 1e300;
   json::array all;
+  DraftCounts counts;  // of runs that count; of decode, in the timed window
   std::optional<VisitedExpertsMeter> visited;
   // One run before those that count: batch sizes are recorded, products measured.
   for (int repeat = -1; repeat < repeats; ++repeat) {
@@ -254,14 +269,17 @@ json::object run_workload(engine::Engine& engine, model::Network& network, const
     if (repeat == 0) visited.emplace(network.weights().flat());
     if (workload.kind == Workload::Kind::kDecode) {
       run_once(engine, workload, 1, clock);  // fills the prefix tree
-      const double brief = run_once(engine, workload, workload.short_output_length, clock);
-      const double full = run_once(engine, workload, 0, clock);
-      seconds = (full - brief) /
+      const WorkloadRun brief = run_once(engine, workload, workload.short_output_length, clock);
+      const WorkloadRun full = run_once(engine, workload, 0, clock);
+      if (repeat >= 0) counts += difference(full.drafts, brief.drafts);
+      seconds = (full.seconds - brief.seconds) /
                 static_cast<double>(workload.output_lengths.front() - workload.short_output_length);
     } else {
       engine::or_throw(engine.flush_cache());
       const bool is_warm_up = repeat < 0 && workload.kind == Workload::Kind::kThroughput;
-      seconds = run_once(engine, workload, is_warm_up ? 32 : 0, clock);
+      const WorkloadRun run = run_once(engine, workload, is_warm_up ? 32 : 0, clock);
+      if (repeat >= 0) counts += run.drafts;
+      seconds = run.seconds;
     }
     if (repeat < 0) continue;
     all.emplace_back(seconds);
@@ -279,7 +297,7 @@ json::object run_workload(engine::Engine& engine, model::Network& network, const
     floor = tokens / throughput_floor(workload, costs, shares_prompt_reads);
     fraction = value / floor;
   } else if (workload.kind == Workload::Kind::kDecode) {
-    unit = "ms per step";
+    unit = drafts.most == 0 ? "ms per step" : "ms per token";
     value = best * 1e3;
     floor = decode_floor(workload, costs) * 1e3;
     fraction = floor / value;
@@ -299,6 +317,9 @@ json::object run_workload(engine::Engine& engine, model::Network& network, const
                    {"copy_tb_per_second", limits.copy_bytes_per_second * 1e-12},
                    {"matrix_tflops", limits.flops_per_second * 1e-12}};
   if (costs.expert_bytes > 0) out["visited_experts"] = costs.visited_experts;
+  put_drafts(out, drafts, counts);
+  if (drafts.most > 0 && workload.kind == Workload::Kind::kDecode)
+    out["ms_per_step"] = value * tokens_per_step(counts);
   return out;
 }
 

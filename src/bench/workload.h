@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/draft_options.h"
 #include "core/clock.h"
 #include "core/json.h"
 #include "engine/engine.h"
@@ -56,10 +57,11 @@ WorkloadFile read_workloads(const std::filesystem::path& path);
 /// the device: "visited_experts" of a layer, mean of the steps. `shares_prompt_reads`: of the
 /// engine; then the floor counts a group's prompt once a step. `num_ranks` share the model, of which
 /// `network` has this one's slices: the floor is that of one of them, without what they say to one
-/// another.
+/// another. `drafts`: of the engine; a decode workload then tells milliseconds per token of a sequence, and
+/// "ms_per_step". Floors stay those of one token a step.
 json::object run_workload(engine::Engine& engine, model::Network& network, const Workload& workload,
                           const kernels::GpuLimits& limits, int repeats, bool shares_prompt_reads,
-                          const Clock& clock, int num_ranks = 1);
+                          const Clock& clock, int num_ranks = 1, const DraftOptions& drafts = {});
 
 /// What fills the time of this process' GPU (bench/device_profile.h): a decode step, the mean of 32
 /// of them with their prompts cached; prompts as a whole; of a throughput all with their first 64

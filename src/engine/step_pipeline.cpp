@@ -233,7 +233,9 @@ std::optional<FinishReason> StepPipeline::add_tokens(const StepInFlight::Part& p
     const TokenId drawn = sampled.id;
     tell_experts(part, position);
     ends = add_token(request, position, std::move(sampled), version);
-    if (ends || num_kept == num_drafts || part.drafts[num_kept] != drawn) break;
+    if (ends || num_kept == num_drafts ||
+        !drafts_->is_right(request, position, part.drafts[num_kept], drawn))
+      break;
     // The next row was computed behind the tokens that are there now.
     scheduler_.advance({.request = &request, .num_tokens = 1});
     request.tokens.push_back(kPendingToken);

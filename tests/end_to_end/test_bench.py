@@ -30,6 +30,16 @@ def test_april_prints_each_form_its_ledger_and_the_ratios():
     assert alone["first_step"] == 7 and alone["training_seconds"] < forms[0]["training_seconds"]
 
 
+def test_april_counts_drafts_of_a_given_acceptance():
+    sizes = ["--prompts", "3", "--samples", "2", "--prompt-tokens", "20", "--length-scale", "0.02", "--steps", "1", "--forms", "sync"]
+    (none,) = lines_of("april-tiny", *sizes, "--drafts", "3", "--acceptance", "0", "--draft-always")
+    assert none["drafts"] == 3 and none["drafted"] > 0 and none["drafts_kept"] == 0 and none["tokens_per_step"] == 1
+    (all_right,) = lines_of("april-tiny", *sizes, "--drafts", "3", "--acceptance", "1", "--draft-always")
+    assert all_right["drafts_kept"] == all_right["drafted"] > 0 and all_right["kept_tokens"] == none["kept_tokens"]
+    done = run_slime([str(SLIME), "bench", "april-tiny", "--draft-always", "--device", "cpu"], cwd=ROOT)
+    assert done.returncode == 2 and "--drafts" in done.stderr
+
+
 def test_a_form_or_mode_that_is_none_is_refused_with_those_there_are():
     for arguments, words in [
         (("april-tiny", "--forms", "async"), "sync, partial, partial-early, partial-late or sync-double"),

@@ -47,6 +47,7 @@ class Responses {
       all.prompt_tokens = update.prompt_tokens;
       all.cached_tokens = update.cached_tokens;
       all.num_retractions = update.num_retractions;
+      all.drafts += update.drafts;
       EXPECT_FALSE(all.finish.has_value()) << update.rid << " got an update after its last one";
       all.finish = update.finish;
       changed_.notify_all();

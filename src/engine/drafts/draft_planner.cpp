@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/drafts/draft_choice.h"
+#include "engine/drafts/forced_drafts.h"
 #include "engine/step_runner.h"
 
 namespace slime::engine {
@@ -56,8 +57,12 @@ void DraftPlanner::add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler) 
   for (std::size_t i = 0; i < drafting.size(); ++i) {
     Request& request = *drafting[i]->request;
     follow(request);
-    request.drafting->text->propose(scheduler.room_for_drafts(*drafting[i], settings_.most),
-                                    drafts[i]);
+    const int64_t room = scheduler.room_for_drafts(*drafting[i], settings_.most);
+    if (settings_.forced_acceptance) {
+      propose_forced(request, room, *settings_.forced_acceptance, drafts[i]);
+    } else {
+      request.drafting->text->propose(room, drafts[i]);
+    }
     if (!settings_.always) request.drafting->acceptance.calibrate(drafts[i]);
   }
   if (!settings_.always && num_rows > 0) {
@@ -79,6 +84,13 @@ void DraftPlanner::note_step(std::span<const Chunk> chunks, double seconds) {
     num_rows += chunk.num_tokens;
   }
   costs_.observe(num_rows, seconds);
+}
+
+bool DraftPlanner::is_right(const Request& request, int64_t position, TokenId draft,
+                            TokenId drawn) const {
+  if (settings_.forced_acceptance)
+    return is_forced_right(request, position, *settings_.forced_acceptance);
+  return draft == drawn;
 }
 
 void DraftPlanner::note_kept(const Request& request, int64_t num_drafted, int64_t num_kept) {

@@ -33,6 +33,9 @@ class DraftPlanner {
   /// The step of these chunks took so long, from its launch until its tokens were known.
   void note_step(std::span<const Chunk> chunks, double seconds);
 
+  /// Whether `draft`, of the request's token at `position`, is right where the model draws `drawn`.
+  bool is_right(const Request& request, int64_t position, TokenId draft, TokenId drawn) const;
+
   /// A step of the request had `num_drafted` drafts, and drew the first `num_kept` of them itself.
   void note_kept(const Request& request, int64_t num_drafted, int64_t num_kept);
 
