@@ -94,10 +94,10 @@ std::vector<kernels::SampledToken> draw_on_cpu(
     const std::vector<std::unique_ptr<Request>>& requests, const Tensor& logits_RV) {
   std::vector<SampleJob> jobs;
   for (std::size_t row = 0; row < requests.size(); ++row)
-    jobs.push_back({requests[row].get(),
-                    {logits_RV.data_ptr<float>() + static_cast<int64_t>(row) * kVocab,
-                     static_cast<std::size_t>(kVocab)},
-                    {}});
+    jobs.push_back({.request = requests[row].get(),
+                    .position = static_cast<int64_t>(requests[row]->tokens.size()),
+                    .logits_V = {logits_RV.data_ptr<float>() + static_cast<int64_t>(row) * kVocab,
+                                 static_cast<std::size_t>(kVocab)}});
   sample(jobs, kEosIds);
   std::vector<kernels::SampledToken> tokens;
   for (auto& job : jobs) tokens.push_back(std::move(job.token));
