@@ -8,8 +8,16 @@ namespace {
 /// Keeps a sum of weights that all vanished from dividing by zero.
 constexpr double kTiny = 1e-20;
 
+/// ATen's sigmoid of float32 on a CPU depends in its last bit on where a number lies in the tensor: numbers
+/// that fill no vector go through another exponential function. In float64 both round to the same float32.
+Tensor sigmoid_of(const Tensor& logits_TE) {
+  if (logits_TE.is_cpu() && logits_TE.scalar_type() == at::kFloat)
+    return logits_TE.to(at::kDouble).sigmoid().to(at::kFloat);
+  return logits_TE.sigmoid();
+}
+
 Tensor scores_of(const Tensor& logits_TE, RouterScore score) {
-  return score == RouterScore::kSigmoid ? logits_TE.sigmoid() : logits_TE.softmax(-1);
+  return score == RouterScore::kSigmoid ? sigmoid_of(logits_TE) : logits_TE.softmax(-1);
 }
 
 /// What is chosen by: experts outside of the best groups cannot be.
