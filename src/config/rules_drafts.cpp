@@ -94,7 +94,7 @@ void apply_counts(ParsedFlags& flags, Problems& problems) {
   problems.require(config.sglang_speculative_eagle_topk.value_or(1) == 1,
                    fmt::format("{} {}: guesses are one chain; use 1, or leave it out", kTopk,
                                config.sglang_speculative_eagle_topk.value_or(1)));
-  bound("--rollout-draft-text-mb", config.rollout_draft_text_mb, 0, kMostTextMib);
+  bound("--rollout-draft-text-mb", config.rollout_draft_text_mb, 1, kMostTextMib);
   config.rollout_draft_tokens.stems_from(config.sglang_speculative_num_draft_tokens);
   config.rollout_draft_tokens.stems_from(config.sglang_speculative_num_steps);
   config.rollout_drafts.stems_from(config.sglang_speculative_eagle_topk);

@@ -92,7 +92,8 @@ TEST(RolloutDrafts, CountsThatDisagreeOrAreOutOfBoundsAreRefused) {
        {std::pair{"--rollout-draft-tokens 0", "--rollout-draft-tokens 0: should be between 1 and"},
         std::pair{"--rollout-draft-tokens 16", "should be between 1 and 15"},
         std::pair{"--sglang-speculative-num-draft-tokens 1", "should be between 2 and 16"},
-        std::pair{"--rollout-draft-text-mb -1", "--rollout-draft-text-mb -1: should be between"},
+        std::pair{"--rollout-draft-text-mb 0",
+                  "--rollout-draft-text-mb 0: should be between 1 and"},
         std::pair{"--sglang-speculative-num-steps 3 --sglang-speculative-num-draft-tokens 6",
                   "--sglang-speculative-num-draft-tokens 6 and --sglang-speculative-num-steps 3: "
                   "choose one"},

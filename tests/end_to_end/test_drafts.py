@@ -1,15 +1,16 @@
 """Runs whose engines draft (`--rollout-drafts suffix`): responses, log-probs and weights are those of the run without drafts, to the bit."""
 
 import json
+import subprocess
+import sys
 
 import pytest
-from conftest import metric, numbers_that_repeat, run_slime, train_command, weights
+from conftest import ROOT, metric, numbers_that_repeat, run_slime, train_command, weights
 
 # Near-greedy samples of a random model repeat themselves and one another, so that many guesses are right.
 LONG = ["--rollout-max-response-len", "40", "--rollout-temperature", "0.01"]
 ALWAYS = ["--rollout-drafts", "suffix", "--rollout-draft-always"]
 PLACES = {
-    "here": [],
     "elsewhere": ["--rollout-num-gpus", "1"],
     "two ranks": ["--rollout-num-gpus", "2", "--rollout-num-gpus-per-engine", "2"],
 }
@@ -18,7 +19,7 @@ DRAFTS = {
     "always": ALWAYS,
     "one": [*ALWAYS, "--rollout-draft-tokens", "1"],
     "few at a time": [*ALWAYS, "--sglang-max-running-requests", "3"],
-    "no texts of earlier responses": [*ALWAYS, "--rollout-draft-text-mb", "0"],
+    "few texts": [*ALWAYS, "--rollout-draft-text-mb", "1"],
     "SGLang's words": ["--sglang-speculative-algorithm", "NGRAM", "--sglang-speculative-num-draft-tokens", "4", "--rollout-draft-always"],
 }
 OF_TIME = ("generation_seconds", "cached_tokens", "spec_info")
@@ -76,27 +77,30 @@ def check_same(drafted, plain):
 
 
 @pytest.fixture(scope="module")
+def wide(work, tmp_path_factory):
+    """The same with a model of two key-value heads."""
+    folder = tmp_path_factory.mktemp("wide")
+    maker = [sys.executable, ROOT / "tools" / "tiny_model.py", folder / "model", "--hidden", "128"]
+    subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
+    (folder / "data").symlink_to(work / "data")
+    return folder
+
+
+@pytest.fixture(scope="module")
 def plain(work, tmp_path_factory):
-    """Runs without drafts, by the place of their engine; each is made once."""
-    made = {}
-
-    def of(place):
-        if place not in made:
-            made[place] = run(work, tmp_path_factory.mktemp("plain") / "run", PLACES[place])
-        return made[place]
-
-    return of
+    """A run without drafts."""
+    return run(work, tmp_path_factory.mktemp("plain") / "run", [])
 
 
 def test_without_the_flag_nothing_is_drafted(plain):
-    assert not any("spec_info" in line for line in lines(plain("here")))
-    assert not metric(plain("here"), "rollout/spec_accept_rate")
+    assert not any("spec_info" in line for line in lines(plain))
+    assert not metric(plain, "rollout/spec_accept_rate")
 
 
 @pytest.mark.parametrize("how", DRAFTS)
 def test_a_run_with_drafts_is_the_run_without(work, plain, tmp_path, how):
     drafted = run(work, tmp_path / "run", DRAFTS[how])
-    check_same(drafted, plain("here"))
+    check_same(drafted, plain)
     told = [line["spec_info"] for line in lines(drafted)]
     assert [info["completion_token_num"] for info in told] == [line["response_length"] for line in lines(drafted)]
     lengths, rates = metric(drafted, "rollout/spec_accept_length"), metric(drafted, "rollout/spec_accept_rate")
@@ -109,9 +113,9 @@ def test_a_run_with_drafts_is_the_run_without(work, plain, tmp_path, how):
 
 
 @pytest.mark.parametrize("place", ["elsewhere", "two ranks"])
-def test_engines_in_other_processes_draft_and_tell_of_it(work, plain, tmp_path, place):
-    drafted = run(work, tmp_path / "run", [*PLACES[place], *ALWAYS])
-    check_same(drafted, plain(place))
+def test_engines_in_other_processes_draft_and_tell_of_it(wide, tmp_path, place):
+    drafted = run(wide, tmp_path / "run", [*PLACES[place], *ALWAYS])
+    check_same(drafted, run(wide, tmp_path / "plain", PLACES[place]))
     assert sum(line["spec_info"]["spec_accept_token_num"] for line in lines(drafted)) > 0
 
 
