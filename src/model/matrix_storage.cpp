@@ -68,6 +68,14 @@ WeightBuffers WeightBuffers::empty_like() const {
   return {room(flat_N), room(constants_C), room(codes_Q), room(scales_S)};
 }
 
+WeightBuffers WeightBuffers::beginning_as(const WeightBuffers& shorter) const {
+  const auto beginning = [](const Tensor& x, const Tensor& like) {
+    return x.defined() ? x.narrow(0, 0, like.size(0)) : Tensor();
+  };
+  return {beginning(flat_N, shorter.flat_N), beginning(constants_C, shorter.constants_C),
+          beginning(codes_Q, shorter.codes_Q), beginning(scales_S, shorter.scales_S)};
+}
+
 void WeightBuffers::copy_from(const WeightBuffers& other, bool non_blocking) const {
   copy_where_defined(flat_N, other.flat_N, non_blocking);
   copy_where_defined(constants_C, other.constants_C, non_blocking);

@@ -26,6 +26,9 @@ struct WeightBuffers {
   int64_t num_bytes() const;
   /// Room for as much, on the same device.
   WeightBuffers empty_like() const;
+  /// Views of as much of these as there is in `shorter`, from the beginning: of a network with draft layers what one
+  /// without them has.
+  WeightBuffers beginning_as(const WeightBuffers& shorter) const;
   /// Of buffers of the same shapes. Where `non_blocking`, after what the current stream has to do.
   void copy_from(const WeightBuffers& other, bool non_blocking = false) const;
 };

@@ -14,6 +14,7 @@
 #include "kernels/soft_cap.h"
 #include "model/adapters.h"
 #include "model/families/family.h"
+#include "model/layers/draft_layer.h"
 #include "model/model_files.h"
 #include "model/pipeline_layers.h"
 
@@ -142,6 +143,18 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
       },
       precision.matrices);
   return network;
+}
+
+std::string why_no_draft_layers(const ModelConfig& config) {
+  if (config.drafts.count == 0) return "config.json tells of no draft layer";
+  const std::vector<std::string> problems = draft_layer_problems(config);
+  return problems.empty() ? "" : problems.front();
+}
+
+ModelConfig read_config_with_drafts(const std::filesystem::path& directory) {
+  ModelConfig config = read_model_config(directory);
+  compute_drafts(config.drafts, ModelFiles(directory), directory);
+  return config;
 }
 
 void check_weight_files(const std::filesystem::path& directory) {

@@ -124,6 +124,14 @@ inline DraftLayers draft_layers_of(const ModelConfig& config) {
   return config.drafts.computed > 0 ? DraftLayers::kComputed : DraftLayers::kCarried;
 }
 
+/// Why the draft layers of a model cannot be computed, by its config.json alone: it has none, or what is wrong
+/// with them. Empty: they can, where its weight files have them.
+std::string why_no_draft_layers(const ModelConfig& config);
+
+/// config.json of `directory`, with its draft layers computed: for make_blank_network(). Throws ConfigError where
+/// config.json or the headers of the weight files tell of none.
+ModelConfig read_config_with_drafts(const std::filesystem::path& directory);
+
 /// Whether the weight files of `directory` are those of its config.json, by their headers alone: no
 /// weight is read. Throws ConfigError as load_network does.
 void check_weight_files(const std::filesystem::path& directory);

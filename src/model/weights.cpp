@@ -258,10 +258,12 @@ void Weights::Builder::allocate(const Precision& precision) {
   };
   const int64_t num_elements = num_elements_ + num_expert_elements_;
   const Weights* shared = precision.shared;
-  check(shared == nullptr || (shared->flat_.size(0) == num_elements &&
+  // Longer by draft layers, which stand behind all others.
+  check(shared == nullptr || (shared->flat_.size(0) >= num_elements &&
                               shared->flat_.scalar_type() == precision.weights),
-        "networks that share numbers have one shape and precision");
-  weights_.flat_ = shared != nullptr ? shared->flat_ : zeros(num_elements, precision.weights);
+        "networks that share numbers have one shape, but for draft layers, and one precision");
+  weights_.flat_ = shared != nullptr ? shared->flat_.narrow(0, 0, num_elements)
+                                     : zeros(num_elements, precision.weights);
   weights_.experts_begin_ = num_elements_;
   if (shared != nullptr) {
     weights_.codes_ = shared->codes_;
@@ -284,7 +286,7 @@ void Weights::Builder::allocate(const Precision& precision) {
   int64_t size = 0;
   for (const Constant& constant : constants_) size += product(constant.shape);
   weights_.flat_constants_ = shared != nullptr
-                                 ? shared->flat_constants_
+                                 ? shared->flat_constants_.narrow(0, 0, size)
                                  : at::zeros({size}, weights_.flat_.options().dtype(at::kFloat));
   int64_t offset = 0;
   for (Constant& constant : constants_) {

@@ -34,8 +34,9 @@ struct Precision {
 
   at::Device device = at::kCPU;  // kCUDA after kernels::open_gpu()
 
-  /// Numbers of a network of the same shape and precision, which this one has in the place of its own: several
-  /// adapters over one base. Nobody changes them. Null: it has its own.
+  /// Numbers of a network of the same shape and precision, or of one with draft layers behind that, which this one
+  /// has in the place of its own: several adapters over one base, or what is trained of an engine's network. One
+  /// network at most changes them. Null: it has its own.
   const Weights* shared = nullptr;
 
   /// The best pair of this machine for "bfloat16", "float16", "float32" or "float64". bfloat16

@@ -10,17 +10,14 @@
 namespace slime::model {
 namespace {
 
+void refuse_drafts(std::vector<std::string>& problems, bool is_so, const char* what) {
+  if (is_so) problems.push_back(std::string("draft layers are not computed ") + what);
+}
+
 void check_drafts(const ModelConfig& config, const comm::Mesh& mesh) {
-  const DraftConfig& drafts = config.drafts;
-  std::vector<std::string> problems;
-  const auto refuse = [&](bool is_so, const char* what) {
-    if (is_so) problems.push_back(std::string("draft layers are not computed ") + what);
-  };
-  refuse(!config.indexer.in_layer.empty(), "with sparse attention");
-  refuse(drafts.has_own_embedding, "with an embedding of their own (mtp_use_dedicated_embeddings)");
-  refuse(drafts.computed > 1 && !drafts.around.empty(), "where several have one projection");
-  refuse(mesh.sizes().pp > 1, "where pipeline stages divide the layers");
-  refuse(TensorParallel(mesh).cuts_rows, "with sequence parallelism");
+  std::vector<std::string> problems = draft_layer_problems(config);
+  refuse_drafts(problems, mesh.sizes().pp > 1, "where pipeline stages divide the layers");
+  refuse_drafts(problems, TensorParallel(mesh).cuts_rows, "with sequence parallelism");
   if (!problems.empty()) throw ConfigError(problems);
 }
 
@@ -35,6 +32,17 @@ ModelConfig with_draft_layers(const ModelConfig& config) {
 }
 
 }  // namespace
+
+std::vector<std::string> draft_layer_problems(const ModelConfig& config) {
+  const DraftConfig& drafts = config.drafts;
+  std::vector<std::string> problems;
+  refuse_drafts(problems, !config.indexer.in_layer.empty(), "with sparse attention");
+  refuse_drafts(problems, drafts.has_own_embedding,
+                "with an embedding of their own (mtp_use_dedicated_embeddings)");
+  refuse_drafts(problems, drafts.count > 1 && !drafts.around.empty(),
+                "where several have one projection");
+  return problems;
+}
 
 DraftLayer::DraftLayer(const ModelConfig& config, int64_t which, const comm::Mesh& mesh,
                        const RotaryTable& rotary, Weights::Builder& builder,

@@ -14,11 +14,16 @@
 
 #include <array>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "model/layers/block_chain.h"
 #include "model/layers/decoder_block.h"
 
 namespace slime::model {
+
+/// What is not computed of a model's draft layers, by its configuration alone; empty: nothing.
+std::vector<std::string> draft_layer_problems(const ModelConfig& config);
 
 class DraftLayer {
  public:
