@@ -75,6 +75,8 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
   require(weights != at::kDouble, "dtype = float64: the engine computes in float32 or bfloat16");
   require(!config.records_experts || model.has_experts(),
           "--enable-return-routed-experts: the model has no experts");
+  require(!config.drafts.layer || network.num_draft_layers() > 0,
+          "drafts.layer: the network was loaded without its draft layer");
   const PageWindow window = page_window(config, network);
   const int64_t page_bytes =
       window.num_tables() *

@@ -7,7 +7,7 @@
 #include "core/best_seconds.h"
 #include "core/error.h"
 #include "engine/cache_shape.h"
-#include "engine/page_tables.h"
+#include "engine/paged_plans.h"
 #include "engine/prompt_scores.h"
 #include "engine/sampler.h"
 #include "engine/served_adapters.h"
@@ -45,6 +45,7 @@ ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config
       states_(network.blocks(), config.num_states),
       attention_(cache_, states_),
       queries_per_head_(cache_of_tokens(network.blocks()).queries_per_head),
+      draft_passes_(attention_, queries_per_head_),
       computes_all_rows_(config.computes_all_rows),
       eos_ids_(config.eos_ids) {
   const model::ModelConfig& model = network.config();
@@ -56,22 +57,6 @@ ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config
 void ModelRunner::copy_page(PageId from, PageId to) {
   cache_.copy_page(from, to);
   if (experts_) experts_->copy_page(from, to);
-}
-
-/// One by one, though groups of layers with a window share prefixes in the same places.
-std::vector<kernels::PagedPlan> ModelRunner::plans_of(
-    std::span<const Chunk> chunks, std::vector<kernels::PagedSequence> sequences) const {
-  std::vector<kernels::PagedPlan> plans;
-  for (std::size_t group = 0; group <= chunks[0].request->window_pages.size(); ++group) {
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-      const Request& request = *chunks[i].request;
-      check(request.window_pages.size() == chunks[0].request->window_pages.size(),
-            "requests have the same page tables");
-      sequences[i].pages = table_of(request, group).data();
-    }
-    plans.push_back(kernels::make_paged_plan(sequences, queries_per_head_));
-  }
-  return plans;
 }
 
 void ModelRunner::record_experts(std::span<const Chunk> chunks, const Tensor& made_TYK) {
@@ -100,14 +85,15 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_
   batch.rotary_row_T = int64_tensor(num_tokens);
   auto* ids = batch.ids_T.data_ptr<int64_t>();
   auto* rotary_rows = batch.rotary_row_T.data_ptr<int64_t>();
+  std::vector<const Request*> requests;
   std::vector<kernels::PagedSequence> sequences;
-  sequences.reserve(chunks.size());
   std::vector<StateId> states;
   std::vector<MediaRun> media;
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     const Request& request = *chunk.request;
     append_media(media, chunk, row);
+    requests.push_back(&request);
     sequences.push_back({.first_row = row,
                          .num_rows = chunk.num_tokens,
                          .num_keys = request.num_computed + chunk.num_tokens});
@@ -128,7 +114,8 @@ Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_
       slots.insert(slots.end(), static_cast<std::size_t>(chunk.num_tokens), slot_of(chunk));
     batch.adapter_T = index_of(slots);
   }
-  attention_.begin_step(plans_of(chunks, std::move(sequences)), std::move(states));
+  attention_.begin_step(paged_plans(requests, std::move(sequences), queries_per_head_),
+                        std::move(states));
   if (!experts_) return network_->forward(batch, attention_);
   const model::ModelConfig& model = network_->config();
   model::RouterPass routers;
@@ -171,43 +158,53 @@ void ModelRunner::release_memory() {
 }
 
 void ModelRunner::copy_weights(const FreshWeights& fresh) {
-  copy_seconds_ = best_seconds(1, [&] { network_->trained().buffers().copy_from(fresh); });
+  const FreshWeights own = network_->trained().buffers();
+  // A trainer has no draft layers, which stand behind all other weights and stay as they are.
+  const FreshWeights to = network_->num_draft_layers() > 0 ? own.beginning_as(fresh) : own;
+  copy_seconds_ = best_seconds(1, [&] { to.copy_from(fresh); });
 }
 
 bool ModelRunner::launch(std::span<const Chunk> chunks) {
-  sampled_.assign(chunks.size(), std::nullopt);
-  behind_drafts_.assign(chunks.size(), {});
+  outcome_ = {};
+  outcome_.sampled.assign(chunks.size(), std::nullopt);
+  outcome_.behind_drafts.assign(chunks.size(), {});
+  outcome_.foretold.assign(chunks.size(), {});
   std::vector<int64_t> rows;  // last ones of chunks that draw, with those of drafts
-  std::vector<SampleJob> jobs;
-  int64_t row = 0;
+  int64_t num_rows = 0;
   for (const Chunk& chunk : chunks) {
-    row += chunk.num_tokens;
+    num_rows += chunk.num_tokens;
+    if (!draws_token(chunk)) continue;
+    for (int64_t i = chunk.num_drafts; i >= 0; --i) rows.push_back(num_rows - 1 - i);
+  }
+  const Tensor sampled_R = static_cast<int64_t>(rows.size()) < num_rows ? index_of(rows) : Tensor();
+  const bool scores = std::ranges::any_of(chunks, scores_prompt);
+  const bool feeds_layer = std::ranges::any_of(chunks, &Chunk::feeds_draft_layer);
+  const bool wants_all = scores || computes_all_rows_ || feeds_layer;
+  const Tensor hidden_TH = forward(chunks, wants_all ? Tensor() : sampled_R);
+  for (int64_t i = 0, first_row = 0; scores && i < std::ssize(chunks); ++i) {
+    outcome_.scores.push_back(score(chunks[i], hidden_TH, first_row));
+    first_row += chunks[i].num_tokens;
+  }
+  const bool picks = wants_all && sampled_R.defined();
+  if (!rows.empty()) draw(chunks, picks ? hidden_TH.index_select(0, sampled_R) : hidden_TH);
+  if (feeds_layer)
+    outcome_.foretold = draft_passes_.run(*network_, chunks, hidden_TH, drawn_ids(chunks));
+  return false;
+}
+
+void ModelRunner::draw(std::span<const Chunk> chunks, const Tensor& hidden_RH) {
+  std::vector<SampleJob> jobs;
+  std::vector<int64_t> slots;
+  for (const Chunk& chunk : chunks) {
     if (!draws_token(chunk)) continue;
     const auto end = static_cast<int64_t>(chunk.request->tokens.size());
     for (int64_t i = chunk.num_drafts; i >= 0; --i) {
-      rows.push_back(row - 1 - i);
       jobs.push_back(
           {.request = chunk.request, .position = end - i, .num_drafts = chunk.num_drafts});
+      slots.push_back(slot_of(chunk));
     }
   }
-  const Tensor sampled_R = static_cast<int64_t>(rows.size()) < row ? index_of(rows) : Tensor();
-  const bool scores = std::ranges::any_of(chunks, scores_prompt);
-  const bool wants_all = scores || computes_all_rows_;
-  Tensor hidden_RH = forward(chunks, wants_all ? Tensor() : sampled_R);
-  scores_.clear();
-  for (int64_t i = 0, first_row = 0; scores && i < std::ssize(chunks); ++i) {
-    scores_.push_back(score(chunks[i], hidden_RH, first_row));
-    first_row += chunks[i].num_tokens;
-  }
-  if (wants_all && sampled_R.defined()) hidden_RH = hidden_RH.index_select(0, sampled_R);
-  if (rows.empty()) return false;
-  if (chooses_adapters()) {
-    std::vector<int64_t> slots;
-    for (const Chunk& chunk : chunks)
-      if (draws_token(chunk))
-        slots.insert(slots.end(), static_cast<std::size_t>(1 + chunk.num_drafts), slot_of(chunk));
-    network_->adapters()->take(index_of(slots));
-  }
+  if (chooses_adapters()) network_->adapters()->take(index_of(slots));
   const Tensor logits_RV = network_->logits(hidden_RH);
   for (std::size_t i = 0; i < jobs.size(); ++i)
     jobs[i].logits_V = row_of(logits_RV, static_cast<int64_t>(i));
@@ -215,25 +212,40 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
   std::size_t next = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     if (!draws_token(chunks[i])) continue;
-    sampled_[i] = std::move(jobs[next++].token);
+    outcome_.sampled[i] = std::move(jobs[next++].token);
     for (int64_t draft = 0; draft < chunks[i].num_drafts; ++draft)
-      behind_drafts_[i].push_back(std::move(jobs[next++].token));
+      outcome_.behind_drafts[i].push_back(std::move(jobs[next++].token));
   }
-  return false;
+}
+
+std::vector<std::vector<TokenId>> ModelRunner::drawn_ids(std::span<const Chunk> chunks) const {
+  std::vector<std::vector<TokenId>> drawn(chunks.size());
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (!outcome_.sampled[i]) continue;
+    drawn[i].push_back(outcome_.sampled[i]->id);
+    for (const kernels::SampledToken& token : outcome_.behind_drafts[i])
+      drawn[i].push_back(token.id);
+  }
+  return drawn;
 }
 
 std::vector<std::optional<kernels::SampledToken>> ModelRunner::collect() {
-  return std::exchange(sampled_, {});
+  return std::exchange(outcome_.sampled, {});
 }
 
 std::vector<kernels::SampledToken> ModelRunner::take_behind_drafts(std::size_t chunk) {
-  check(chunk < behind_drafts_.size(), "a chunk with drafts is of the collected step");
-  return std::move(behind_drafts_[chunk]);
+  check(chunk < outcome_.behind_drafts.size(), "a chunk with drafts is of the collected step");
+  return std::move(outcome_.behind_drafts[chunk]);
+}
+
+std::vector<Draft> ModelRunner::take_foretold(std::size_t chunk) {
+  check(chunk < outcome_.foretold.size(), "a chunk that is foretold is of the collected step");
+  return std::move(outcome_.foretold[chunk]);
 }
 
 std::vector<kernels::SampledToken> ModelRunner::take_scores(std::size_t chunk) {
-  check(chunk < scores_.size(), "a chunk that scores is of the collected step");
-  return std::move(scores_[chunk]);
+  check(chunk < outcome_.scores.size(), "a chunk that scores is of the collected step");
+  return std::move(outcome_.scores[chunk]);
 }
 
 }  // namespace slime::engine

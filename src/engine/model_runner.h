@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "engine/draft_passes.h"
 #include "engine/expert_pages.h"
 #include "engine/paged_attention.h"
 #include "engine/step_runner.h"
@@ -23,30 +24,37 @@ class ModelRunner final : public StepRunner {
   std::vector<kernels::SampledToken> take_scores(std::size_t chunk) override;
   bool verifies_drafts() const override { return true; }
   std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override;
+  bool has_draft_layer() const override { return network_->num_draft_layers() > 0; }
+  std::vector<Draft> take_foretold(std::size_t chunk) override;
   void copy_weights(const FreshWeights& fresh) override;
   void exchange_network(model::Network& network) override {
     network_ = &network;
     copy_seconds_ = 0;
   }
   double wait_for_weights() override { return copy_seconds_; }
-  void reset() override {
-    sampled_.clear();
-    behind_drafts_.clear();
-    scores_.clear();
-  }
+  void reset() override { outcome_ = {}; }
   void release_memory() override;
   void resume_memory() override {}  // comes back as it is written
   at::ScalarType kv_dtype() const override { return cache_.dtype(); }
   void append_experts(const CachedRows& rows, std::vector<int16_t>& out) const override;
 
  private:
+  /// Of the launched step, by chunk.
+  struct Outcome {
+    std::vector<std::optional<kernels::SampledToken>> sampled;
+    std::vector<std::vector<kernels::SampledToken>> behind_drafts;
+    std::vector<std::vector<kernels::SampledToken>> scores;  // empty: none scores
+    std::vector<std::vector<Draft>> foretold;
+  };
+
   bool chooses_adapters() const;
   void record_experts(std::span<const Chunk> chunks, const Tensor& made_TYK);
   /// Hidden states of the wanted rows (TokenBatch).
   Tensor forward(std::span<const Chunk> chunks, const Tensor& wanted_R);
-  /// Of the step, by group of layers. `sequences`: its rows, without pages.
-  std::vector<kernels::PagedPlan> plans_of(std::span<const Chunk> chunks,
-                                           std::vector<kernels::PagedSequence> sequences) const;
+  /// Tokens of the chunks that draw some, from the hidden states of their rows that do.
+  void draw(std::span<const Chunk> chunks, const Tensor& hidden_RH);
+  /// Their ids by chunk, that of the first draft's place first.
+  std::vector<std::vector<TokenId>> drawn_ids(std::span<const Chunk> chunks) const;
   /// Of a chunk whose first row is `first_row` of the step.
   std::vector<kernels::SampledToken> score(const Chunk& chunk, const Tensor& hidden_TH,
                                            int64_t first_row);
@@ -57,11 +65,10 @@ class ModelRunner final : public StepRunner {
   PagedAttention attention_;
   std::optional<ExpertPages> experts_;
   const int64_t queries_per_head_;
+  DraftPasses draft_passes_;
   const bool computes_all_rows_;
   const std::vector<TokenId> eos_ids_;
-  std::vector<std::optional<kernels::SampledToken>> sampled_;      // of the launched step
-  std::vector<std::vector<kernels::SampledToken>> behind_drafts_;  // by chunk
-  std::vector<std::vector<kernels::SampledToken>> scores_;         // by chunk; empty: none scores
+  Outcome outcome_;
   double copy_seconds_ = 0;
 };
 

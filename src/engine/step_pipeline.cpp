@@ -71,6 +71,8 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
   if (config.drafts.most > 0) {
     if (!runner_->verifies_drafts())
       throw ConfigError("drafts are verified on CPUs; this engine is on a GPU");
+    if (config.drafts.layer && !runner_->has_draft_layer())
+      throw ConfigError("this engine's runner does not compute the model's draft layer");
     if (states_.num_states() == 0) drafts_.emplace(config.drafts);
   }
   report();
@@ -105,7 +107,8 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
         .request = &request,
         .completes = chunk.completes(),
         .position = static_cast<int64_t>(request.tokens.size()) - chunk.num_drafts,
-        .num_scores = begin_scores(chunk)};
+        .num_scores = begin_scores(chunk),
+        .is_foretold = chunk.num_foretold > 0};
     part.drafts.assign(request.tokens.begin() + part.position, request.tokens.end());
     request.tokens.resize(static_cast<std::size_t>(part.position));
     request.verifies_drafts = chunk.num_drafts > 0;
@@ -192,6 +195,7 @@ void StepPipeline::collect() {
     if (!part.completes) continue;
     std::vector<kernels::SampledToken> behind;
     if (!part.drafts.empty()) behind = runner_->take_behind_drafts(i);
+    if (part.is_foretold) drafts_->note_foretold(*part.request, runner_->take_foretold(i));
     num_sampled += publish(part, std::move(tokens[i]), std::move(behind), step.version);
   }
   progress_.step_ended();

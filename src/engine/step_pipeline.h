@@ -115,6 +115,7 @@ class StepPipeline {
       int64_t position = 0;         // of the sampled token in Request::tokens
       int64_t num_scores = 0;       // log-probs of prompt tokens that come with it
       std::vector<TokenId> drafts;  // of the tokens behind the sampled one
+      bool is_foretold = false;     // a draft layer says what may come behind those
       /// Where choices of experts are that the caller has not been told yet: a request that is
       /// retracted while its step is in flight has no pages any more.
       int64_t first_page = 0;

@@ -16,6 +16,10 @@ std::vector<kernels::SampledToken> StepRunner::take_behind_drafts(std::size_t) {
   throw BugError("this runner does not verify drafts");
 }
 
+std::vector<Draft> StepRunner::take_foretold(std::size_t) {
+  throw BugError("this runner has no draft layer");
+}
+
 void StepRunner::append_experts(const CachedRows&, std::vector<int16_t>&) const {
   throw BugError("this runner does not record experts");
 }

@@ -19,6 +19,7 @@
 #include "core/error.h"
 #include "core/expected.h"
 #include "core/weight_checksums.h"
+#include "engine/drafts/draft.h"
 #include "engine/scheduler.h"
 #include "kernels/cpu/sample.h"
 #include "model/network.h"
@@ -65,6 +66,12 @@ class StepRunner {
   /// What the step that was collected last drew behind each draft of a chunk, in order; the token before
   /// the first draft is collect()'s. Once, before the next call of launch().
   virtual std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk);
+
+  /// Chunks may feed a draft layer, which the network computes.
+  virtual bool has_draft_layer() const { return false; }
+  /// What that layer foretold in the step that was collected last: the tokens behind the last one that a chunk
+  /// drew and that is right, Chunk::num_foretold of them. Once, before the next call of launch().
+  virtual std::vector<Draft> take_foretold(std::size_t chunk);
 
   /// The engine's other ranks read their slices of a checkpoint, for the copy_weights() that follows.
   /// Whoever brings weights, one at a time.

@@ -8,7 +8,6 @@
 namespace slime::engine {
 namespace {
 
-constexpr double kPriorRatio = 0.3;
 constexpr double kPriorWeight = 2;  // in drafts: the first ones already say more
 
 }  // namespace
@@ -44,7 +43,7 @@ void Acceptance::told(int64_t num_drafted, int64_t num_kept) {
 }
 
 double Acceptance::ratio() const {
-  double num_right = kPriorWeight * kPriorRatio;
+  double num_right = kPriorWeight * prior_ratio_;
   double num_foretold = kPriorWeight;
   for (const Tested& each : std::span(tested_).first(std::min(num_tested_, kLast))) {
     num_right += each.is_right ? 1 : 0;

@@ -31,6 +31,15 @@ TEST(Acceptance, BeginsWithThreeInTen) {
   EXPECT_DOUBLE_EQ(drafts[1].chance, 0.09 * 0.25);
 }
 
+TEST(Acceptance, OfADraftLayerBeginsWithMore) {
+  Acceptance acceptance(Acceptance::kPriorOfLayer);
+  auto drafts = made_drafts(2, 0.5);
+  acceptance.calibrate(drafts);
+  EXPECT_DOUBLE_EQ(drafts[0].chance, 0.7 * 0.5);
+  acceptance.told(2, 0);
+  EXPECT_DOUBLE_EQ(acceptance.ratio(), (2 * 0.7) / (0.5 + 2));
+}
+
 TEST(Acceptance, DraftsBehindTheFirstWrongOneDoNotCount) {
   Acceptance a, b;
   one_step(a, made_drafts(7), 1);  // right, wrong, and five that tell nothing

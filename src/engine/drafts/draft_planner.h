@@ -1,7 +1,7 @@
 #pragma once
 
-/// Planner of drafts: which requests of a step get how many, and what became of them
-/// (docs/decisions/0163-drafts.md).
+/// Planner of drafts: which requests of a step get how many, from which source, and what became of them
+/// (docs/decisions/0163-drafts.md, 0164-mtp-layers.md).
 
 #include <cstdint>
 #include <memory>
@@ -18,8 +18,12 @@ namespace slime::engine {
 
 /// Of a request that may get drafts.
 struct Drafting {
-  std::shared_ptr<DraftTexts::Text> text;
-  Acceptance acceptance;
+  std::shared_ptr<DraftTexts::Text> text;  // null: no drafts come from texts so far
+  Acceptance of_texts;
+  Acceptance of_layer{Acceptance::kPriorOfLayer};
+  std::vector<Draft> foretold;  // by the draft layer, in the step before
+  int64_t num_wanted = 1;       // of those, in the next step
+  bool is_of_layer = false;     // where the drafts proposed last come from
 };
 
 class DraftPlanner {
@@ -27,7 +31,8 @@ class DraftPlanner {
   explicit DraftPlanner(const DraftSettings& settings)
       : settings_(settings), texts_(settings.text_bytes) {}
 
-  /// Appends drafts to chunks of decode, and to the tokens of their requests.
+  /// Appends drafts to chunks of decode, and to the tokens of their requests, and says what the draft layer does
+  /// with the chunks.
   void add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler);
 
   /// The step of these chunks took so long, from its launch until its tokens were known.
@@ -39,10 +44,17 @@ class DraftPlanner {
   /// A step of the request had `num_drafted` drafts, and drew the first `num_kept` of them itself.
   void note_kept(const Request& request, int64_t num_drafted, int64_t num_kept);
 
+  /// What the draft layer foretold behind the tokens that the request's step drew.
+  void note_foretold(Request& request, std::vector<Draft> foretold);
+
   /// Takes in what the request has sampled, for others and for what comes behind it.
   void follow(Request& request);
 
  private:
+  /// Of the source that is likely to have more of them right; those of the draft layer serve one step.
+  std::vector<Draft> proposed(Request& request, int64_t most);
+  void feed_layer(Chunk& chunk, Scheduler& scheduler);
+
   const DraftSettings settings_;
   DraftTexts texts_;
   StepCosts costs_;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Settings of the drafts that an engine verifies (docs/decisions/0163-drafts.md).
+/// Settings of the drafts that an engine verifies (docs/decisions/0163-drafts.md, 0164-mtp-layers.md).
 
 #include <cstdint>
 #include <optional>
@@ -9,11 +9,21 @@ namespace slime::engine {
 
 struct DraftSettings {
   int64_t most = 0;     // per sequence and step; 0: none
-  bool always = false;  // as many as the texts give, whatever they cost: for measurements and tests
+  bool always = false;  // as many as there are, whatever they cost: for measurements and tests
+  bool texts = true;    // drafts come from texts of the same prompt
+  bool layer = false;   // they come from the model's draft layer, which its network computes
   int64_t text_bytes = int64_t{256} << 20;  // for texts of earlier responses and their index
   /// In [0, 1]: any tokens are drafts, and each counts as right with this chance, whatever is drawn
   /// (engine/drafts/forced_drafts.h). For measurements alone: responses are then not the model's.
   std::optional<double> forced_acceptance;
+
+  /// The same of a network that may not compute its draft layer: drafts of other sources are left.
+  DraftSettings for_network(bool has_draft_layer) const {
+    DraftSettings settings = *this;
+    settings.layer = layer && has_draft_layer;
+    if (!settings.layer && !texts) settings.most = 0;
+    return settings;
+  }
 };
 
 }  // namespace slime::engine

@@ -56,6 +56,10 @@ class LeadingRunner final : public StepRunner {
   std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override {
     return own_->take_behind_drafts(chunk);
   }
+  bool has_draft_layer() const override { return own_->has_draft_layer(); }
+  std::vector<Draft> take_foretold(std::size_t chunk) override {
+    return own_->take_foretold(chunk);
+  }
   Expected<void> load_elsewhere(const std::filesystem::path& directory) override;
   Expected<void> change_elsewhere(const model::TensorUpdate& update, const model::Weights& changed,
                                   bool begins) override;

@@ -136,6 +136,8 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
     each_number(request, [&](const auto& number) { out.put(number); });
     out.put(chunk.num_tokens);
     out.put(chunk.num_drafts);
+    out.put(chunk.feeds_draft_layer);
+    out.put(chunk.num_foretold);
     put_counts(out, request);
     out.put(request.allowed_W);
     // A token that is still to be sampled is told again once it is, and drafts are none.
@@ -186,11 +188,14 @@ std::vector<Chunk> MirroredSteps::chunks_from(std::string_view frame) {
     Chunk chunk{.request = request.get()};
     in.get(chunk.num_tokens);
     in.get(chunk.num_drafts);
+    in.get(chunk.feeds_draft_layer);
+    in.get(chunk.num_foretold);
     get_counts(in, *request);
     in.get(request->allowed_W);
     if (request->num_computed < 0 || chunk.num_tokens < 1 ||
         chunk.num_tokens > request->num_missing() || chunk.num_drafts < 0 ||
-        chunk.num_drafts >= chunk.num_tokens)
+        chunk.num_drafts >= chunk.num_tokens || chunk.num_foretold < 0 ||
+        (chunk.num_foretold > 0 && !(chunk.feeds_draft_layer && draws_token(chunk))))
       throw FrameError("a step computes tokens that a request does not have");
     chunks.push_back(chunk);
     requests.emplace(handle, std::move(request));

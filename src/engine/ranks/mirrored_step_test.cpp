@@ -24,6 +24,9 @@ std::unique_ptr<Request> request_of(uint64_t handle, std::vector<TokenId> tokens
 
 void expect_same(const Chunk& got, const Chunk& told) {
   EXPECT_EQ(got.num_tokens, told.num_tokens);
+  EXPECT_EQ(got.num_drafts, told.num_drafts);
+  EXPECT_EQ(got.feeds_draft_layer, told.feeds_draft_layer);
+  EXPECT_EQ(got.num_foretold, told.num_foretold);
   EXPECT_EQ(got.request->handle, told.request->handle);
   EXPECT_EQ(got.request->tokens, told.request->tokens);
   EXPECT_EQ(got.request->pages, told.request->pages);
@@ -83,6 +86,26 @@ TEST(MirroredSteps, ARequestHasTheSlotOfItsAdapter) {
     EXPECT_EQ(slot_of(got[1].request->adapter), -1);
     for (Request* request : {a.get(), b.get()}) ++request->num_computed;
   }
+}
+
+TEST(MirroredSteps, ADraftLayerDoesTheSameOnAllRanks) {
+  StepFrames frames;
+  MirroredSteps mirror;
+  const auto a = request_of(1, {1, 2, 3}), b = request_of(2, {5, 6, 7});
+  a->client.sampling.max_new_tokens = b->client.sampling.max_new_tokens = 9;
+  const std::vector<Chunk> chunks{{.request = a.get(), .num_tokens = 2, .feeds_draft_layer = true},
+                                  {.request = b.get(),
+                                   .num_tokens = 3,
+                                   .num_drafts = 2,
+                                   .feeds_draft_layer = true,
+                                   .num_foretold = 4}};
+  const std::vector<Chunk> got = mirror.chunks_from(frames.frame_of(chunks));
+  ASSERT_EQ(got.size(), 2U);
+  for (std::size_t i = 0; i < got.size(); ++i) expect_same(got[i], chunks[i]);
+  const std::vector<Chunk> unfinished{
+      {.request = a.get(), .num_tokens = 1, .feeds_draft_layer = true, .num_foretold = 1}};
+  EXPECT_THROW(mirror.chunks_from(frames.frame_of(unfinished)), net::FrameError)
+      << "behind a prompt that goes on nothing is foretold";
 }
 
 TEST(MirroredSteps, AllPageTablesAreTold) {
