@@ -135,7 +135,8 @@ EvaluationResult evaluate(const config::ParsedFlags& flags, const EvaluateOption
   rollout::RolloutHooks hooks = loop::scoring_hooks(config, *text.tokenizer, plugins);
 
   const auto network =
-      model::load_network(config.hf_checkpoint.get(), roles::engine_precision(config));
+      model::load_network(config.hf_checkpoint.get(), roles::engine_precision(config),
+                          comm::Mesh::single(), roles::engine_draft_layers(config));
   if (!options.adapter.empty()) model::load_adapters(*network, options.adapter);
   engine::Engine engine(*network, roles::make_engine_config(config, text, options.kv_cache_bytes()),
                         clock);

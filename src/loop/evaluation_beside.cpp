@@ -48,7 +48,10 @@ void EvaluationBeside::begin(int64_t step, model::Network& weights,
   SecondEngine second;
   memory_.explain_shortage(estimate::Phase::kGenerate, [&] {
     second.network = roles::make_blank_copy(weights, roles::engine_precision(config_));
-    second.engine = std::make_unique<engine::Engine>(*second.network, engine_, clock_);
+    engine::EngineConfig engine = engine_;
+    // A trainer's weights come without its draft layers.
+    engine.drafts = engine.drafts.for_network(second.network->num_draft_layers() > 0);
+    second.engine = std::make_unique<engine::Engine>(*second.network, engine, clock_);
     engine::or_throw(second.engine->update_weights(
         {.version = version, .source = engine::FromNetwork{&weights}}));
   });

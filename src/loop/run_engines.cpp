@@ -59,7 +59,11 @@ std::unique_ptr<roles::Engines> engine_beside(Stations& run, const engine::Engin
                                               engine::RunningRequests running) {
   std::unique_ptr<model::Network> own;
   run.records.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
-    own = roles::make_blank_copy(*run.topology.network, roles::engine_precision(run.config));
+    const bool drafts = roles::engine_draft_layers(run.config) == model::DraftLayers::kComputed;
+    own = drafts
+              ? model::load_network(weights_directory(run), roles::engine_precision(run.config),
+                                    comm::Mesh::single(), model::DraftLayers::kComputed)
+              : roles::make_blank_copy(*run.topology.network, roles::engine_precision(run.config));
   });
   const roles::Turns turns{.takes = run.config.takes_turns(),
                            .offloads = run.records.memory.plan().offloads()};
@@ -193,9 +197,10 @@ void start_engines(Stations& run, roles::TrainersApart* apart) {
   } else if (apart != nullptr) {
     run.topology.engines = start_rank_engines(run, *apart, version, running);
   } else if (!has_own) {
-    run.topology.engines =
-        std::make_unique<roles::EngineHere>(*run.topology.network, config, version, running,
-                                            plan.offloads(), run.records.memory, run.launch.clock);
+    model::Network& network =
+        run.topology.drafting ? *run.topology.drafting : *run.topology.network;
+    run.topology.engines = std::make_unique<roles::EngineHere>(
+        network, config, version, running, plan.offloads(), run.records.memory, run.launch.clock);
   } else {
     run.topology.engines = engine_beside(run, config, version, running);
   }

@@ -47,7 +47,8 @@ model::Precision host_precision(const config::RunConfig& config) {
 }  // namespace
 
 std::unique_ptr<model::Network> load_on_host(const Stations& run) {
-  auto network = model::load_network(weights_directory(run), host_precision(run.config));
+  auto network = model::load_network(weights_directory(run), host_precision(run.config),
+                                     comm::Mesh::single(), roles::engine_draft_layers(run.config));
   roles::add_run_adapters(run.config, *network, run.course.start.adapter);
   return network;
 }
@@ -58,9 +59,12 @@ void plan_memory(Stations& run, const model::Precision& precision,
                  const train::TrainConfig* trainer, bool is_taken) {
   const Topology& topology = run.topology;
   model::Network& network = topology.network ? *topology.network : *topology.published;
+  model::Network& of_engine = topology.drafting ? *topology.drafting : network;
   estimate::MemoryNeeds needs = estimate::memory_needs(
-      run.config, network, network, precision, trainer, roles::layout_of(run.config),
+      run.config, of_engine, network, precision, trainer, roles::layout_of(run.config),
       run.config.generates(), run.data.longest_prompt());
+  // Of what the engine has alone.
+  if (&of_engine != &network) needs.whole_weights -= network.weights().num_bytes();
   if (topology.shared != nullptr)
     needs.other_adapters = topology.shared->bytes_beside(network.trained().num_elements());
   run.records.memory.plan(
@@ -158,13 +162,29 @@ roles::TrainersApart* open_trainers_apart(Stations& run, const train::Warn& note
   return opened;
 }
 
+/// What is trained where engine and trainer have the same numbers: of the network that the engine drafts with all
+/// that stands before its draft layers.
+std::unique_ptr<model::Network> load_shared(Stations& run, model::Precision precision) {
+  run.topology.drafting = model::load_network(weights_directory(run), precision,
+                                              comm::Mesh::single(), model::DraftLayers::kComputed);
+  precision.shared = &run.topology.drafting->weights();
+  return model::load_network(weights_directory(run), precision);
+}
+
+std::unique_ptr<model::Network> load_trained(Stations& run, const model::Precision& precision) {
+  if (run.topology.shared != nullptr)
+    return run.topology.shared->network(weights_directory(run), precision);
+  const bool drafts = run.config.generates() && run.config.num_engine_workers == 0 &&
+                      roles::engine_draft_layers(run.config) == model::DraftLayers::kComputed;
+  if (drafts && run.config.shares_weights()) return load_shared(run, precision);
+  return model::load_network(weights_directory(run), precision);
+}
+
 /// The only rank is in this process.
 void open_trainers_here(Stations& run, const model::Precision& precision, const train::Warn& note) {
   const config::RunConfig& config = run.config;
   run.records.memory.explain_shortage(estimate::Phase::kTrain, [&] {
-    run.topology.network = run.topology.shared != nullptr
-                               ? run.topology.shared->network(weights_directory(run), precision)
-                               : model::load_network(weights_directory(run), precision);
+    run.topology.network = load_trained(run, precision);
     roles::add_run_adapters(config, *run.topology.network, run.course.start.adapter);
   });
   train::TrainConfig trainer = setup::make_train_config(
@@ -193,7 +213,8 @@ void open_no_trainers(Stations& run, const model::Precision& precision) {
   std::unique_ptr<model::Network>& network =
       run.config.num_engine_workers > 0 ? run.topology.published : run.topology.network;
   run.records.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
-    network = model::load_network(weights_directory(run), precision);
+    network = model::load_network(weights_directory(run), precision, comm::Mesh::single(),
+                                  roles::engine_draft_layers(run.config));
     roles::add_run_adapters(run.config, *network, run.course.start.adapter);
   });
   plan_memory(run, precision, nullptr, false);
@@ -247,6 +268,19 @@ void check_same_model(const config::RunConfig& config, const std::string& weight
 
 }  // namespace
 
+namespace {
+
+/// Of --rollout-drafts suffix+mtp, of which half has no effect.
+std::string note_of_drafts(const config::RunConfig& config, const model::ModelConfig& model) {
+  if (!config.generates() || !config.names_draft_layer() || !config.names_texts()) return "";
+  const std::string why = model::why_no_draft_layers(model);
+  if (why.empty()) return "";
+  return fmt::format("--rollout-drafts {}: guesses come from texts alone: {}",
+                     config.rollout_drafts.peek(), why);
+}
+
+}  // namespace
+
 roles::TrainersApart* load_networks(Stations& run, std::vector<std::string>& notes) {
   const auto note = [&notes](const std::string& line) { notes.push_back(line); };
   if (run.config.device != "cpu" && run.config.num_threads > kernels::kMostHostThreads) {
@@ -257,6 +291,7 @@ roles::TrainersApart* load_networks(Stations& run, std::vector<std::string>& not
   run.topology.model = shape;
   roles::check_shape(run.config, shape);
   check_same_model(run.config, weights_directory(run), shape);
+  if (const std::string line = note_of_drafts(run.config, shape); !line.empty()) note(line);
   roles::TrainersApart* apart = nullptr;
   if (trains_apart(run.config)) {
     apart = open_trainers_apart(run, note);

@@ -30,6 +30,9 @@ struct Topology {
   model::ModelConfig model;
   /// Of this process; null where nothing is computed here. What engines in workers have is published.
   std::unique_ptr<model::Network> network, published;
+  /// With draft layers, for an engine in this process: all numbers before those are the ones of `network`, which is
+  /// trained. Null: the engine has that, or one of its own.
+  std::unique_ptr<model::Network> drafting;
   std::unique_ptr<plugin::TrainerFunctions> functions;  // of the user's, which TrainersHere calls
   std::unique_ptr<roles::KeptEngines> session;          // --rollout-session-id
   std::unique_ptr<roles::Trainers> trainers;

@@ -58,9 +58,21 @@ void translate_training(const config::RunConfig& config, const model::ModelConfi
   critic.critic_load.get();
 }
 
+/// Of a model that is not known all of them.
+void translate_drafts(const config::RunConfig& config, const model::ModelConfig* model) {
+  if (model != nullptr) {
+    roles::draft_settings(config, *model);
+    return;
+  }
+  if (!config.has_drafts()) return;
+  config.rollout_draft_tokens.get();
+  config.rollout_draft_always.get();
+  if (config.names_texts()) config.rollout_draft_text_mb.get();
+}
+
 void translate_engines(const config::RunConfig& config, const model::ModelConfig* model) {
   roles::engine_settings(config);
-  if (model == nullptr || model->delta.in_layer.empty()) roles::draft_settings(config);
+  translate_drafts(config, model);
   if (!config.rollout_session_id.get().empty()) roles::kept_engines_config(config);
   if (config.has_external_engines()) {
     roles::external_engines_config(config);

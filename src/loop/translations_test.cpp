@@ -27,6 +27,7 @@ namespace {
 using config::FlagRow;
 using config::FlagStatus;
 using config::ParsedFlags;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -298,6 +299,24 @@ TEST(UnreadFlags, OfDraftsWhereThereAreNone) {
   model::ModelConfig model;
   model.delta.in_layer = {true, false};
   EXPECT_THAT(notes(policy() + drafts, &model), HasSubstr("--rollout-drafts has no effect"));
+}
+
+TEST(UnreadFlags, OfADraftLayerThatAModelDoesNotHave) {
+  const Words layer{"--rollout-drafts", "mtp", "--rollout-draft-tokens", "3"};
+  const Words eagle{"--sglang-speculative-algorithm", "EAGLE"};
+  EXPECT_THAT(notes(policy() + layer), IsEmpty());
+  model::ModelConfig model;
+  EXPECT_THAT(notes(policy() + layer, &model), HasSubstr("--rollout-drafts has no effect"));
+  EXPECT_THAT(notes(policy() + eagle, &model),
+              AllOf(HasSubstr("--sglang-speculative-algorithm has no effect"),
+                    HasSubstr("EAGLE or NEXTN where config.json tells")));
+  model.drafts.count = 1;
+  EXPECT_THAT(notes(policy() + layer, &model), IsEmpty());
+  EXPECT_THAT(notes(policy() + eagle, &model), IsEmpty());
+  EXPECT_THAT(notes(policy() + layer + Words{"--rollout-draft-text-mb", "3"}, &model),
+              HasSubstr("--rollout-draft-text-mb has no effect"));
+  model.drafts.has_own_embedding = true;
+  EXPECT_THAT(notes(policy() + layer, &model), HasSubstr("--rollout-drafts has no effect"));
 }
 
 /// The main forms of a run: each flag that works counts in one of them at least.

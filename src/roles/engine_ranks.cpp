@@ -50,11 +50,15 @@ std::unique_ptr<model::Network> network_of(const EngineRankStart& start,
                                            const model::Precision& precision,
                                            const comm::Mesh& mesh) {
   if (start.loads_weights) {
-    auto network = model::load_network(start.directory, precision, mesh);
+    auto network = model::load_network(
+        start.directory, precision, mesh,
+        start.computes_drafts ? model::DraftLayers::kComputed : model::DraftLayers::kCarried);
     if (start.trains_adapters) add_run_adapters(*start.trains_adapters, *network, "", mesh);
     return network;
   }
-  const model::ModelConfig shape = model::read_model_config(start.directory);
+  const model::ModelConfig shape = start.computes_drafts
+                                       ? model::read_config_with_drafts(start.directory)
+                                       : model::read_model_config(start.directory);
   return start.made_up_bound > 0
              ? model::make_uniform_network(shape, precision, start.made_up_bound, mesh)
              : model::make_blank_network(shape, precision, mesh);

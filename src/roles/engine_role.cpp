@@ -39,6 +39,7 @@ std::unique_ptr<EngineRanks> start_ranks(const EngineStart& start,
                .dtype = config.dtype,
                .loads_weights = trains_adapters,
                .trains_adapters = trains_adapters ? std::optional(config) : std::nullopt,
+               .computes_drafts = engine_draft_layers(config) == model::DraftLayers::kComputed,
                .num_ranks = static_cast<int>(config.rollout_num_gpus_per_engine),
                .num_threads = start.num_threads,
                .collective_milliseconds =
@@ -58,7 +59,10 @@ EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& ide
     : identity_(identity), ranks_(start_ranks(start, identity, clock, std::move(on_lost))) {
   const config::RunConfig& config = start.config;
   const comm::Mesh& mesh = ranks_ ? ranks_->mesh() : comm::Mesh::single();
-  const model::ModelConfig shape = model::read_model_config(config.hf_checkpoint);
+  const bool drafts = engine_draft_layers(config) == model::DraftLayers::kComputed;
+  const model::ModelConfig shape = drafts
+                                       ? model::read_config_with_drafts(config.hf_checkpoint.get())
+                                       : model::read_model_config(config.hf_checkpoint);
   const model::Precision precision = model::precision_on(config.device, config.dtype);
   const auto make_networks = [&] {
     if (!config.trains_adapters()) {

@@ -123,9 +123,10 @@ struct EngineRankStart {
   bool loads_weights = false;  // of the directory; otherwise they are sent
   /// Of a run that trains adapters, which are what is sent.
   std::optional<config::RunConfig> trains_adapters = std::nullopt;
-  double made_up_bound = 0;  // where above 0 weights are uniform within it: for measuring speed
-  bool nccl_alone = false;   // on GPUs: all of them (engine/ranks/peer_group.h)
-  int rank = 0;              // 1, 2, ...
+  bool computes_drafts = false;  // the model's draft layers (model::DraftLayers)
+  double made_up_bound = 0;      // where above 0 weights are uniform within it: for measuring speed
+  bool nccl_alone = false;       // on GPUs: all of them (engine/ranks/peer_group.h)
+  int rank = 0;                  // 1, 2, ...
   int num_ranks = 0;
   int port = 0;  // where rank 0 listens
   int num_threads = 0;

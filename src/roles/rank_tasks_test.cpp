@@ -142,6 +142,9 @@ TEST(RankTasks, OrAFurtherRankOfAnEngine) {
                         .collective_milliseconds = 5};
   EXPECT_TRUE(is_engine_rank_start(to_frame(start)));
   EXPECT_FALSE(engine_rank_start_from(to_frame(start)).trains_adapters);
+  EXPECT_FALSE(engine_rank_start_from(to_frame(start)).computes_drafts);
+  start.computes_drafts = true;
+  EXPECT_TRUE(engine_rank_start_from(to_frame(start)).computes_drafts);
   config::RunConfig run;
   run.lora_rank = 8;
   run.target_modules = std::vector<std::string>{"q_proj"};

@@ -245,11 +245,25 @@ engine::EngineConfig engine_settings(const config::RunConfig& config) {
   return engine;
 }
 
-engine::DraftSettings draft_settings(const config::RunConfig& config) {
+engine::DraftSettings draft_settings(const config::RunConfig& config,
+                                     const model::ModelConfig& model) {
+  if (!model.delta.in_layer.empty()) return {};
+  const bool has_layer = config.names_draft_layer() && model::why_no_draft_layers(model).empty();
+  if (config.names_draft_layer() && !has_layer && !config.names_texts()) return {};
   if (!config.has_drafts()) return {};
-  return {.most = config.rollout_draft_tokens.value_or(7),
-          .always = config.rollout_draft_always,
-          .text_bytes = config.rollout_draft_text_mb << 20};
+  engine::DraftSettings settings{.most = config.rollout_draft_tokens.value_or(7),
+                                 .always = config.rollout_draft_always,
+                                 .texts = config.names_texts(),
+                                 .layer = has_layer};
+  if (settings.texts) settings.text_bytes = config.rollout_draft_text_mb << 20;
+  return settings;
+}
+
+model::DraftLayers engine_draft_layers(const config::RunConfig& config) {
+  const bool computes =
+      config.names_draft_layer() &&
+      draft_settings(config, model::read_model_config(config.hf_checkpoint)).layer;
+  return computes ? model::DraftLayers::kComputed : model::DraftLayers::kCarried;
 }
 
 engine::GrammarConfig grammar_config(const config::RunConfig& config) {
@@ -265,7 +279,7 @@ engine::EngineConfig make_engine_config(const config::RunConfig& config,
     return tokenizer->token_bytes(id);
   };
   const model::ModelConfig model = model::read_model_config(config.hf_checkpoint);
-  if (model.delta.in_layer.empty()) engine.drafts = draft_settings(config);
+  engine.drafts = draft_settings(config, model);
   engine.eos_token_ids = engine::end_tokens(model, text.tokenizer.get()).ids;
   engine.constraints = engine::make_grammar_constraints(
       text.tokenizer.get(), model.vocab_size, engine.eos_token_ids, grammar_config(config));

@@ -48,8 +48,13 @@ std::chrono::local_days first_day(const std::optional<train::Checkpoint>& checkp
 
 /// What the flags alone say of an engine.
 engine::EngineConfig engine_settings(const config::RunConfig& config);
-/// Of engines whose model may have drafts: layers of gated delta nets cannot step back.
-engine::DraftSettings draft_settings(const config::RunConfig& config);
+/// Of the run's engines of this model: layers of gated delta nets cannot step back, and a draft layer that
+/// config.json does not tell of, or that is not computed, drafts nothing.
+engine::DraftSettings draft_settings(const config::RunConfig& config,
+                                     const model::ModelConfig& model);
+/// What those engines' networks do with the model's draft layers. Reads config.json of --hf-checkpoint where the run
+/// wants drafts of them.
+model::DraftLayers engine_draft_layers(const config::RunConfig& config);
 engine::EngineConfig make_engine_config(const config::RunConfig& config,
                                         const setup::ModelText& text, int64_t kv_cache_bytes);
 

@@ -26,6 +26,10 @@ TEST(UpdateCheck, ADifferenceEndsTheRunWithTheTensorsNames) {
   EXPECT_THAT(problem_of(WeightChecksums{{"norm.weight", 9}, {"head.weight", 2}}),
               HasSubstr("2 of 3 tensors of the engines are not those of the trainer: embed.weight, "
                         "norm.weight"));
+  EXPECT_EQ(
+      problem_of(WeightChecksums{
+          {"norm.weight", 1}, {"head.weight", 2}, {"embed.weight", 3}, {"of a draft layer", 4}}),
+      "none");
   EXPECT_THAT(problem_of(failure("engine 1 is lost")),
               HasSubstr("--check-weight-update-equal: engine 1 is lost"));
 }
