@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "model/network.h"
 
 namespace slime::cli {
 namespace {
@@ -20,18 +21,34 @@ std::string without_capitals(std::string word) {
   return word;
 }
 
+/// SGLang's words for the model's own draft layer. With EAGLE it means a draft model in files of its own too.
+bool is_draft_layer(const std::string& algorithm) {
+  return algorithm == "nextn" || algorithm == "eagle";
+}
+
 /// Why the engine drafts nothing; empty: it does.
 std::string why_no_drafts(const std::string& algorithm, const std::string& device,
-                          bool has_states) {
-  if (algorithm != "ngram")
+                          const model::ModelConfig& model) {
+  if (algorithm != "ngram" && !is_draft_layer(algorithm))
     return "no draft model is computed, and answers are the same without one; on CPUs NGRAM saves "
            "time without a model";
   if (device != "cpu") return "drafts are verified on CPUs so far; answers are the same";
-  if (has_states) return "layers of gated delta nets cannot step back; answers are the same";
-  return "";
+  if (!model.delta.in_layer.empty())
+    return "layers of gated delta nets cannot step back; answers are the same";
+  const std::string why = is_draft_layer(algorithm) ? model::why_no_draft_layers(model) : "";
+  return why.empty() ? ""
+                     : why + "; answers are the same, and NGRAM saves time without such a layer";
 }
 
-int64_t most_drafts(const DraftOptions& options) {
+int64_t most_drafts(const DraftOptions& options, const std::string& who) {
+  const bool is_layer = is_draft_layer(without_capitals(options.algorithm));
+  if (options.topk != 1 && is_layer) {
+    // The size of a tree says nothing of a chain.
+    const int64_t most = options.num_steps.value_or(kUsualDrafts);
+    fmt::print(stderr, "{}: --speculative-eagle-topk {}: guesses are one chain, of {} at most\n",
+               who, options.topk, most);
+    return most;
+  }
   if (options.topk != 1) {
     throw ConfigError(
         fmt::format("--speculative-eagle-topk {}: guesses are one chain; use 1, or leave it out",
@@ -53,50 +70,55 @@ int64_t most_drafts(const DraftOptions& options) {
 
 void add_draft_options(CLI::App& app, DraftOptions& options) {
   app.add_option("--speculative-algorithm", options.algorithm,
-                 "NGRAM: guess next tokens from the prompt and from earlier answers to it, and "
-                 "verify them in one step, where that is faster; answers stay the same");
+                 "guess next tokens and verify them in one step, where that is faster; answers "
+                 "stay the same. NGRAM: from the prompt and from earlier answers to it; NEXTN or "
+                 "EAGLE: by the model's own layer for multi-token prediction");
   app.add_option(
          "--speculative-num-draft-tokens", options.num_draft_tokens,
-         "with NGRAM: tokens of a request and step, the last known one among them; default: "
+         "with an algorithm: tokens of a request and step, the last known one among them; default: "
          "8")
       ->check(CLI::PositiveNumber);
   app.add_option("--speculative-num-steps", options.num_steps,
-                 "with NGRAM: the same, without the last known token")
+                 "with an algorithm: the same, without the last known token")
       ->check(CLI::PositiveNumber);
-  app.add_option("--speculative-eagle-topk", options.topk, "with NGRAM: 1, guesses are one chain")
+  app.add_option("--speculative-eagle-topk", options.topk,
+                 "with an algorithm: 1, guesses are one chain")
       ->check(CLI::PositiveNumber);
-  app.add_flag("--speculative-always", options.always,
-               "with NGRAM: verify all guesses, also where that is slower: for measurements");
+  app.add_flag(
+      "--speculative-always", options.always,
+      "with an algorithm: verify all guesses, also where that is slower: for measurements");
 }
 
 engine::DraftSettings draft_settings_of(const DraftOptions& options, const std::string& device,
-                                        bool has_states, const std::string& who) {
+                                        const model::ModelConfig& model, const std::string& who) {
   const std::string algorithm = without_capitals(options.algorithm);
   const auto tell = [&who](const std::string& flag, std::string_view why) {
     fmt::print(stderr, "{}: {} has no effect: {}\n", who, flag, why);
   };
   if (algorithm == "none" || algorithm.empty()) {
-    constexpr std::string_view kNoAlgorithm = "it counts with --speculative-algorithm NGRAM";
+    constexpr std::string_view kNoAlgorithm =
+        "it counts with --speculative-algorithm NGRAM or NEXTN";
     if (options.num_draft_tokens) tell("--speculative-num-draft-tokens", kNoAlgorithm);
     if (options.num_steps) tell("--speculative-num-steps", kNoAlgorithm);
     if (options.topk != 1) tell("--speculative-eagle-topk", kNoAlgorithm);
     if (options.always) tell("--speculative-always", kNoAlgorithm);
     return {};
   }
-  if (const std::string why = why_no_drafts(algorithm, device, has_states); !why.empty()) {
+  if (const std::string why = why_no_drafts(algorithm, device, model); !why.empty()) {
     tell("--speculative-algorithm " + options.algorithm, why);
     return {};
   }
-  const int64_t most = most_drafts(options);
+  const int64_t most = most_drafts(options, who);
   if (most < 1 || most > kMostDrafts) {
     throw ConfigError(
-        options.num_draft_tokens
+        options.num_draft_tokens && options.topk == 1
             ? fmt::format("--speculative-num-draft-tokens {}: should be between 2 and {}", most + 1,
                           kMostDrafts + 1)
             : fmt::format("--speculative-num-steps {}: should be between 1 and {}", most,
                           kMostDrafts));
   }
-  return {.most = most, .always = options.always};
+  const bool is_layer = is_draft_layer(algorithm);
+  return {.most = most, .always = options.always, .texts = !is_layer, .layer = is_layer};
 }
 
 }  // namespace slime::cli

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/drafts/draft_settings.h"
+#include "model/config.h"
 
 namespace slime::cli {
 
@@ -21,10 +22,11 @@ struct DraftOptions {
 
 void add_draft_options(CLI::App& app, DraftOptions& options);
 
-/// What the options mean for an engine on this device. Where nothing is drafted, a line of `who`
+/// What the options mean for an engine of this model on this device. Where nothing is drafted, a line of `who`
 /// ("slime serve") on standard error says why: what drafts change is time alone. Throws ConfigError for
-/// counts that contradict each other. `has_states`: the model has layers that cannot step back.
+/// counts that contradict each other. With DraftSettings::layer the network is to be loaded with
+/// model::DraftLayers::kComputed.
 engine::DraftSettings draft_settings_of(const DraftOptions& options, const std::string& device,
-                                        bool has_states, const std::string& who);
+                                        const model::ModelConfig& model, const std::string& who);
 
 }  // namespace slime::cli

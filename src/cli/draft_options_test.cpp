@@ -19,8 +19,14 @@ struct DraftsSaid {
   std::string says;
 };
 
+model::ModelConfig model_with_layer() {
+  model::ModelConfig model;
+  model.drafts.count = 1;
+  return model;
+}
+
 DraftsSaid drafts_of(const std::vector<std::string>& words, const std::string& device = "cpu",
-                     bool has_states = false) {
+                     const model::ModelConfig& model = {}) {
   DraftOptions options;
   CLI::App app("Serves.", "slime serve");
   add_draft_options(app, options);
@@ -28,7 +34,7 @@ DraftsSaid drafts_of(const std::vector<std::string>& words, const std::string& d
   testing::internal::CaptureStderr();
   DraftsSaid said;
   try {
-    said.settings = draft_settings_of(options, device, has_states, "slime serve");
+    said.settings = draft_settings_of(options, device, model, "slime serve");
   } catch (const ConfigError& error) {
     said.says = error.what();
   }
@@ -42,6 +48,7 @@ TEST(DraftOptions, NgramDraftsSevenUnlessItIsSaidHowMany) {
   const DraftsSaid plain = drafts_of({"--speculative-algorithm", "NGRAM"});
   EXPECT_EQ(plain.settings.most, 7);
   EXPECT_FALSE(plain.settings.always);
+  EXPECT_TRUE(plain.settings.texts && !plain.settings.layer);
   EXPECT_EQ(plain.says, "");
   EXPECT_EQ(drafts_of({"--speculative-algorithm", "ngram", "--speculative-num-draft-tokens", "4"})
                 .settings.most,
@@ -52,6 +59,24 @@ TEST(DraftOptions, NgramDraftsSevenUnlessItIsSaidHowMany) {
                                      "--speculative-eagle-topk", "1", "--speculative-always"});
   EXPECT_EQ(both.settings.most, 3);
   EXPECT_TRUE(both.settings.always);
+}
+
+TEST(DraftOptions, NextnAndEagleAreTheModelsDraftLayer) {
+  for (const std::string word : {"NEXTN", "EAGLE", "nextn"}) {
+    const DraftsSaid given =
+        drafts_of({"--speculative-algorithm", word, "--speculative-num-steps", "3",
+                   "--speculative-num-draft-tokens", "4", "--speculative-eagle-topk", "1"},
+                  "cpu", model_with_layer());
+    EXPECT_EQ(given.says, "") << word;
+    EXPECT_EQ(given.settings.most, 3) << word;
+    EXPECT_TRUE(given.settings.layer && !given.settings.texts) << word;
+  }
+  const DraftsSaid tree =
+      drafts_of({"--speculative-algorithm", "EAGLE", "--speculative-num-steps", "5",
+                 "--speculative-num-draft-tokens", "64", "--speculative-eagle-topk", "8"},
+                "cpu", model_with_layer());
+  EXPECT_EQ(tree.settings.most, 5);
+  EXPECT_THAT(tree.says, HasSubstr("--speculative-eagle-topk 8: guesses are one chain, of 5"));
 }
 
 TEST(DraftOptions, CountsThatCannotBeMeantAreRefused) {
@@ -70,15 +95,24 @@ TEST(DraftOptions, WhereNothingIsDraftedALineSaysWhy) {
   const DraftsSaid eagle = drafts_of({"--speculative-algorithm", "EAGLE", "--speculative-num-steps",
                                       "5", "--speculative-eagle-topk", "8"});
   EXPECT_EQ(eagle.settings.most, 0);
-  EXPECT_THAT(
-      eagle.says,
-      HasSubstr("slime serve: --speculative-algorithm EAGLE has no effect: no draft model"));
-  const DraftsSaid gpu = drafts_of({"--speculative-algorithm", "NGRAM"}, "cuda");
-  EXPECT_EQ(gpu.settings.most, 0);
-  EXPECT_THAT(gpu.says, HasSubstr("NGRAM has no effect: drafts are verified on CPUs so far"));
-  const DraftsSaid states = drafts_of({"--speculative-algorithm", "NGRAM"}, "cpu", true);
-  EXPECT_EQ(states.settings.most, 0);
-  EXPECT_THAT(states.says, HasSubstr("gated delta nets"));
+  EXPECT_THAT(eagle.says, HasSubstr("slime serve: --speculative-algorithm EAGLE has no effect: "
+                                    "config.json tells of no draft layer"));
+  EXPECT_THAT(drafts_of({"--speculative-algorithm", "EAGLE3"}, "cpu", model_with_layer()).says,
+              HasSubstr("EAGLE3 has no effect: no draft model"));
+  model::ModelConfig own_embedding = model_with_layer();
+  own_embedding.drafts.has_own_embedding = true;
+  EXPECT_THAT(drafts_of({"--speculative-algorithm", "NEXTN"}, "cpu", own_embedding).says,
+              HasSubstr("NEXTN has no effect: draft layers are not computed with an embedding"));
+  for (const std::string word : {"NGRAM", "NEXTN"}) {
+    const DraftsSaid gpu = drafts_of({"--speculative-algorithm", word}, "cuda", model_with_layer());
+    EXPECT_EQ(gpu.settings.most, 0);
+    EXPECT_THAT(gpu.says, HasSubstr(word + " has no effect: drafts are verified on CPUs so far"));
+    model::ModelConfig states = model_with_layer();
+    states.delta.in_layer = {true, false};
+    const DraftsSaid none = drafts_of({"--speculative-algorithm", word}, "cpu", states);
+    EXPECT_EQ(none.settings.most, 0);
+    EXPECT_THAT(none.says, HasSubstr("gated delta nets"));
+  }
   EXPECT_THAT(drafts_of({"--speculative-num-steps", "3"}).says,
               HasSubstr("--speculative-num-steps has no effect: it counts with"));
 }

@@ -110,6 +110,7 @@ std::unique_ptr<roles::EngineRanks> start_ranks(const ServeOptions& options,
                     .device = options.device.device,
                     .dtype = dtype,
                     .loads_weights = true,
+                    .computes_drafts = options.engine.drafts.layer,
                     .nccl_alone = options.nccl_alone,
                     .num_ranks = options.tp_size,
                     .num_threads = num_threads,
@@ -220,6 +221,8 @@ int serve(std::span<const std::string> arguments) {
   const std::string name = options.model == word ? folder_name(directory) : name_of_word(word);
   const model::ModelConfig config = model::read_model_config(directory);
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
+  options.engine.drafts =
+      draft_settings_of(options.drafts, options.device.device, config, "slime serve");
   const auto tokenizer =
       options.skip_tokenizer_init ? nullptr : open_tokenizer(tokenizer_of(options));
   if (tokenizer == nullptr) tell_flags_without_chat(options);
@@ -233,7 +236,8 @@ int serve(std::span<const std::string> arguments) {
     options.engine.mesh = &ranks->mesh();
   }
   const auto network = model::load_network(
-      directory, model::precision_on(options.device.device, dtype), *options.engine.mesh);
+      directory, model::precision_on(options.device.device, dtype), *options.engine.mesh,
+      options.engine.drafts.layer ? model::DraftLayers::kComputed : model::DraftLayers::kCarried);
 
   const auto adapters = open_adapters(options, *network, ranks.get());
   options.engine.adapters = adapters.get();
@@ -247,8 +251,6 @@ int serve(std::span<const std::string> arguments) {
         std::min(options.engine.kv_cache_bytes,
                  bytes_of_tokens(options.engine, *network, options.max_total_tokens));
   }
-  options.engine.drafts = draft_settings_of(options.drafts, options.device.device,
-                                            !config.delta.in_layer.empty(), "slime serve");
   options.engine.enable_prefix_cache = !options.disable_radix_cache;
   options.engine.seed = options.random_seed.value_or(std::random_device{}());
   if (tokenizer != nullptr) {

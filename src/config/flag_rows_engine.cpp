@@ -125,16 +125,18 @@ std::vector<FlagRow> engine_flags() {
             "fp8: the same as --rollout-precision fp8")
           .when(kGeneration),
       works("--rollout-drafts", &C::rollout_drafts,
-            "suffix: guess next tokens from texts of the same prompt and verify them in one step, "
-            "where that is faster; responses stay the same (docs/speculation.md)",
-            {"none", "suffix"})
-          .with("engines of this run on CPUs, and models without gated delta nets"),
+            "guess next tokens and verify them in one step, where that is faster; responses stay "
+            "the same (docs/speculation.md). suffix: from texts of the same prompt; mtp: by the "
+            "model's own layer for multi-token prediction; suffix+mtp: by either",
+            {"none", "suffix", "mtp", "suffix+mtp"})
+          .with("engines of this run on CPUs, models without gated delta nets, and mtp with models "
+                "whose config.json tells of such a layer"),
       works("--rollout-draft-tokens", &C::rollout_draft_tokens,
             "most guesses of a sequence and step, 1 to 15; default 7")
-          .with("--rollout-drafts suffix"),
+          .with("--rollout-drafts suffix or mtp"),
       works("--rollout-draft-always", &C::rollout_draft_always,
-            "verify all guesses that the texts give, also where that is slower: for measurements")
-          .with("--rollout-drafts suffix"),
+            "verify all guesses that there are, also where that is slower: for measurements")
+          .with("--rollout-drafts suffix or mtp"),
       works("--rollout-draft-text-mb", &C::rollout_draft_text_mb,
             "memory of an engine in MiB for ended responses that are guessed from")
           .with("--rollout-drafts suffix"),
@@ -146,21 +148,21 @@ std::vector<FlagRow> engine_flags() {
             "then (docs/speculation.md)",
             {"sample", "prompt"})
           .when(kGeneration),
-      works(
-          "--sglang-speculative-algorithm", &C::sglang_speculative_algorithm,
-          "NGRAM: the same as --rollout-drafts suffix; EAGLE, EAGLE3, NEXTN and STANDALONE need a "
-          "draft model and have no effect")
-          .with("--sglang-speculative-algorithm NGRAM"),
+      works("--sglang-speculative-algorithm", &C::sglang_speculative_algorithm,
+            "NGRAM: the same as --rollout-drafts suffix; EAGLE and NEXTN: the same as mtp; EAGLE3 "
+            "and STANDALONE need a draft model and have no effect")
+          .with("NGRAM, and with EAGLE or NEXTN where config.json tells of a layer for multi-token "
+                "prediction"),
       works("--sglang-speculative-num-draft-tokens", &C::sglang_speculative_num_draft_tokens,
-            "with NGRAM or --rollout-drafts suffix: tokens of a sequence and step, the last known "
+            "with an algorithm or --rollout-drafts: tokens of a sequence and step, the last known "
             "one among them; N is the same as --rollout-draft-tokens N - 1")
-          .with("--sglang-speculative-algorithm NGRAM"),
+          .with("--sglang-speculative-algorithm NGRAM or NEXTN"),
       works("--sglang-speculative-num-steps", &C::sglang_speculative_num_steps,
             "with them: the same as --rollout-draft-tokens")
-          .with("--sglang-speculative-algorithm NGRAM"),
+          .with("--sglang-speculative-algorithm NGRAM or NEXTN"),
       works("--sglang-speculative-eagle-topk", &C::sglang_speculative_eagle_topk,
             "with them: 1, because guesses are one chain")
-          .with("--sglang-speculative-algorithm NGRAM"),
+          .with("--sglang-speculative-algorithm NGRAM or NEXTN"),
       works("--kv-cache-gb", &C::kv_cache_gb,
             "memory of the KV cache in GiB; 0: 2 on the CPU, on a GPU what a full batch of the "
             "longest requests needs, if there is room")

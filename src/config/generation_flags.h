@@ -185,6 +185,13 @@ struct EngineFlags {
   /// --sglang-kv-cache-dtype in the engine's words.
   std::string kv_cache_dtype() const;
   bool has_drafts() const { return rollout_drafts != "none"; }
+  /// What its word names, by a look that does not count as one: the model may have no draft layer.
+  bool names_texts() const {
+    return rollout_drafts.peek() == "suffix" || rollout_drafts.peek() == "suffix+mtp";
+  }
+  bool names_draft_layer() const {
+    return rollout_drafts.peek() == "mtp" || rollout_drafts.peek() == "suffix+mtp";
+  }
   /// The engine's matrices are stored as codes (docs/decisions/0127-fp8-rollout.md).
   bool has_codes() const { return rollout_precision == "fp8"; }
 };

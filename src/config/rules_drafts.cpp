@@ -25,10 +25,17 @@ std::string in_capitals(std::string word) {
   return word;
 }
 
+/// SGLang's words for the model's own draft layer. With EAGLE it means a draft model in files of its own too.
+bool is_draft_layer(std::string_view algorithm) {
+  return algorithm == "EAGLE" || algorithm == "NEXTN";
+}
+
 /// "--rollout-drafts suffix", or SGLang's flag that means it.
 std::string drafts_said(const ParsedFlags& flags) {
-  return flags.gives("--rollout-drafts") ? "--rollout-drafts suffix"
-                                         : fmt::format("{} NGRAM", kSpeculation);
+  const RunConfig& config = flags.config;
+  return flags.gives("--rollout-drafts")
+             ? fmt::format("--rollout-drafts {}", config.rollout_drafts)
+             : fmt::format("{} {}", kSpeculation, config.sglang_speculative_algorithm);
 }
 
 /// Flags of published scripts whose draft model is not computed here.
@@ -39,20 +46,29 @@ void tell_no_draft_model(ParsedFlags& flags) {
   }
 }
 
-/// NGRAM is --rollout-drafts suffix. Others change time alone, so that they are left out.
+/// NGRAM is --rollout-drafts suffix, EAGLE and NEXTN are mtp. Others change time alone, so that they are left out.
 void apply_algorithm(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
-  const std::string algorithm = in_capitals(config.sglang_speculative_algorithm.get());
-  if (algorithm == "NGRAM") {
-    problems.require(config.has_drafts() || !flags.gives("--rollout-drafts"),
-                     fmt::format("--rollout-drafts none and {} NGRAM: choose one", kSpeculation));
-    config.rollout_drafts.stems_from(config.sglang_speculative_algorithm);
-    config.rollout_drafts = "suffix";
+  const Flag<std::string>& given = config.sglang_speculative_algorithm;
+  const std::string algorithm = in_capitals(given.get());
+  const bool says_drafts = flags.gives("--rollout-drafts");
+  const auto has_no_effect = [&](std::string_view why) {
+    flags.warnings.push_back(fmt::format("{} {} has no effect: {}", kSpeculation, given, why));
+  };
+  if (algorithm == "NGRAM" || (is_draft_layer(algorithm) && !says_drafts)) {
+    problems.require(!says_drafts || config.names_texts(),
+                     fmt::format("--rollout-drafts {} and {} NGRAM: choose one",
+                                 config.rollout_drafts, kSpeculation));
+    config.rollout_drafts.stems_from(given);
+    if (!says_drafts) config.rollout_drafts = algorithm == "NGRAM" ? "suffix" : "mtp";
+  } else if (is_draft_layer(algorithm)) {
+    if (!config.names_draft_layer())
+      has_no_effect(
+          fmt::format("--rollout-drafts {} says what is drafted from", config.rollout_drafts));
   } else if (!config.has_drafts()) {
     tell_no_draft_model(flags);
   } else if (!algorithm.empty() && algorithm != "NONE") {
-    flags.warnings.push_back(fmt::format("{} {} has no effect: {}", kSpeculation,
-                                         config.sglang_speculative_algorithm, kNoDraftModel));
+    has_no_effect(kNoDraftModel);
   }
 }
 
@@ -60,11 +76,39 @@ void apply_algorithm(ParsedFlags& flags, Problems& problems) {
 std::string why_no_drafts(const RunConfig& config) {
   if (config.has_external_engines())
     return "the servers of --rollout-external-engine-addrs draft by their own command lines "
-           "(slime serve --speculative-algorithm NGRAM)";
+           "(slime serve --speculative-algorithm NGRAM or NEXTN)";
   if (config.is_on_gpus())
     return "drafts are verified on CPUs so far; on a GPU the same responses are drawn token by "
            "token";
   return "";
+}
+
+/// Why the engines of this run do not compute the model's draft layer; empty: they do, where it has one.
+std::string why_no_layer(const RunConfig& config) {
+  if (config.trains_adapters())
+    return "engines of adapters compute the model without its draft layer";
+  if (config.has_codes())
+    return "with --rollout-precision fp8 engines compute the model without its draft layer";
+  if (config.has_engines_over_ranks())
+    return "engines over the ranks that train compute the model without its draft layer; those of "
+           "--num-engine-workers compute it";
+  if (config.takes_requests) return "trainers by requests have engines without draft layers";
+  return "";
+}
+
+/// Leaves the draft layer out with a note, and keeps other sources.
+void apply_layer(ParsedFlags& flags) {
+  RunConfig& config = flags.config;
+  const std::string why = config.names_draft_layer() ? why_no_layer(config) : "";
+  if (why.empty()) return;
+  if (config.names_texts()) {
+    flags.warnings.push_back(
+        fmt::format("{}: guesses come from texts alone: {}", drafts_said(flags), why));
+    config.rollout_drafts = "suffix";
+    return;
+  }
+  flags.warnings.push_back(fmt::format("{} has no effect: {}", drafts_said(flags), why));
+  config.rollout_drafts = "none";
 }
 
 /// Of all flags that say how many drafts there are.
@@ -88,12 +132,21 @@ void apply_counts(ParsedFlags& flags, Problems& problems) {
     config.rollout_draft_tokens = drafts;
   };
   take("--rollout-draft-tokens", config.rollout_draft_tokens, 0);
-  // SGLang counts the last known token, which is computed with the drafts.
-  take(kNumTokens, config.sglang_speculative_num_draft_tokens, 1);
+  const int64_t topk = config.sglang_speculative_eagle_topk.value_or(1);
+  const bool has_tree =
+      topk != 1 && is_draft_layer(in_capitals(config.sglang_speculative_algorithm.get()));
+  if (has_tree) {
+    flags.warnings.push_back(
+        fmt::format("{} {}: guesses are one chain, of {}", kTopk, topk, kNumSteps));
+    config.rollout_draft_tokens.stems_from(config.sglang_speculative_num_draft_tokens);
+  } else {
+    // SGLang counts the last known token, which is computed with the drafts.
+    take(kNumTokens, config.sglang_speculative_num_draft_tokens, 1);
+  }
   take(kNumSteps, config.sglang_speculative_num_steps, 0);
-  problems.require(config.sglang_speculative_eagle_topk.value_or(1) == 1,
-                   fmt::format("{} {}: guesses are one chain; use 1, or leave it out", kTopk,
-                               config.sglang_speculative_eagle_topk.value_or(1)));
+  problems.require(
+      has_tree || topk == 1,
+      fmt::format("{} {}: guesses are one chain; use 1, or leave it out", kTopk, topk));
   bound("--rollout-draft-text-mb", config.rollout_draft_text_mb, 1, kMostTextMib);
   config.rollout_draft_tokens.stems_from(config.sglang_speculative_num_draft_tokens);
   config.rollout_draft_tokens.stems_from(config.sglang_speculative_num_steps);
@@ -107,14 +160,17 @@ void check_drafts(ParsedFlags& flags, Problems& problems) {
   if (!config.generates()) return;
   apply_algorithm(flags, problems);
   if (!config.has_drafts()) return;
-  apply_counts(flags, problems);
   if (const std::string why = why_no_drafts(config); !why.empty()) {
     flags.warnings.push_back(fmt::format("{} has no effect: {}", drafts_said(flags), why));
     config.rollout_drafts = "none";
     return;
   }
+  apply_layer(flags);
+  if (!config.has_drafts()) return;
+  apply_counts(flags, problems);
   // Functions of the user's that count drafts ask `args` for this name.
-  config.given_aliases["sglang_speculative_algorithm"] = "NGRAM";
+  config.given_aliases["sglang_speculative_algorithm"] =
+      config.names_draft_layer() ? "EAGLE" : "NGRAM";
 }
 
 }  // namespace slime::config

@@ -63,6 +63,56 @@ TEST(RolloutDrafts, NgramOfSglangIsSuffix) {
       HasSubstr("--rollout-drafts none and --sglang-speculative-algorithm NGRAM: choose one"));
 }
 
+TEST(RolloutDrafts, EagleAndNextnOfSglangAreTheModelsDraftLayer) {
+  for (const std::string word : {"EAGLE", "NEXTN", "nextn"}) {
+    const CheckedDrafts given = checked_drafts("--sglang-speculative-algorithm " + word +
+                                               " --sglang-speculative-num-steps 3 "
+                                               "--sglang-speculative-eagle-topk 1 "
+                                               "--sglang-speculative-num-draft-tokens 4");
+    EXPECT_EQ(given.error, "") << word;
+    EXPECT_EQ(given.drafts(), "mtp") << word;
+    EXPECT_EQ(given.most(), 3) << word;
+    EXPECT_THAT(given.flags.warnings, Not(Contains(HasSubstr("no effect")))) << word;
+    EXPECT_TRUE(given.flags.config.names_draft_layer());
+    EXPECT_FALSE(given.flags.config.names_texts());
+  }
+  const CheckedDrafts both =
+      checked_drafts("--rollout-drafts suffix+mtp --sglang-speculative-algorithm EAGLE");
+  EXPECT_EQ(both.error, "");
+  EXPECT_EQ(both.drafts(), "suffix+mtp");
+  EXPECT_TRUE(both.flags.config.names_draft_layer() && both.flags.config.names_texts());
+  EXPECT_THAT(both.flags.warnings, Not(Contains(HasSubstr("no effect"))));
+  EXPECT_THAT(checked_drafts("--rollout-drafts mtp --sglang-speculative-algorithm NGRAM").error,
+              HasSubstr("--rollout-drafts mtp and --sglang-speculative-algorithm NGRAM: choose"));
+}
+
+TEST(RolloutDrafts, ATreeOfTheModelsDraftLayerIsOneChainOfItsSteps) {
+  const CheckedDrafts tree = checked_drafts(
+      "--sglang-speculative-algorithm EAGLE --sglang-speculative-num-steps 5 "
+      "--sglang-speculative-eagle-topk 8 --sglang-speculative-num-draft-tokens 64");
+  EXPECT_EQ(tree.error, "");
+  EXPECT_EQ(tree.drafts(), "mtp");
+  EXPECT_EQ(tree.most(), 5);
+  EXPECT_THAT(tree.flags.warnings,
+              Contains(HasSubstr("--sglang-speculative-eagle-topk 8: guesses are one chain")));
+}
+
+TEST(RolloutDrafts, TheDraftLayerIsLeftOutWithANoteWhereEnginesDoNotComputeIt) {
+  for (const std::string words :
+       {"--lora-rank 4", "--rollout-precision fp8", "--actor-num-gpus-per-node 2 --colocate"}) {
+    const CheckedDrafts alone = checked_drafts("--rollout-drafts mtp " + words);
+    EXPECT_EQ(alone.drafts(), "none") << words;
+    EXPECT_THAT(alone.flags.warnings,
+                Contains(AllOf(HasSubstr("--rollout-drafts mtp has no effect"),
+                               HasSubstr("without its draft layer"))))
+        << words;
+    const CheckedDrafts with_texts = checked_drafts("--rollout-drafts suffix+mtp " + words);
+    EXPECT_EQ(with_texts.drafts(), "suffix") << words;
+    EXPECT_THAT(with_texts.flags.warnings, Contains(HasSubstr("guesses come from texts alone")))
+        << words;
+  }
+}
+
 TEST(RolloutDrafts, UsersFunctionsSeeTheNameThatTheyAskFor) {
   const auto algorithm = [](const std::string& words) {
     return flags_for_users(checked_drafts(words).flags.config).at("sglang_speculative_algorithm");
@@ -106,7 +156,7 @@ TEST(RolloutDrafts, CountsThatDisagreeOrAreOutOfBoundsAreRefused) {
 }
 
 TEST(RolloutDrafts, ADraftModelIsLeftOutWithAllThatBelongsToIt) {
-  for (const std::string algorithm : {"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"}) {
+  for (const std::string algorithm : {"EAGLE3", "STANDALONE"}) {
     const CheckedDrafts given =
         checked_drafts("--sglang-speculative-algorithm " + algorithm +
                        " --sglang-speculative-num-steps 3 --sglang-speculative-eagle-topk 4 "
@@ -125,7 +175,11 @@ TEST(RolloutDrafts, ADraftModelIsLeftOutWithAllThatBelongsToIt) {
   EXPECT_EQ(both.error, "");
   EXPECT_EQ(both.drafts(), "suffix");
   EXPECT_THAT(both.flags.warnings,
-              Contains(HasSubstr("--sglang-speculative-algorithm EAGLE has no effect")));
+              Contains(HasSubstr("--sglang-speculative-algorithm EAGLE has no effect: "
+                                 "--rollout-drafts suffix says")));
+  EXPECT_THAT(checked_drafts("--rollout-drafts suffix --sglang-speculative-algorithm EAGLE3")
+                  .flags.warnings,
+              Contains(HasSubstr("--sglang-speculative-algorithm EAGLE3 has no effect: no draft")));
 }
 
 TEST(RolloutDrafts, AreTimeAloneSoThatTheyAreLeftOutWithANoteWhereTheyAreNotVerified) {
@@ -136,6 +190,9 @@ TEST(RolloutDrafts, AreTimeAloneSoThatTheyAreLeftOutWithANoteWhereTheyAreNotVeri
                   "--rollout-drafts suffix has no effect: drafts are verified on CPUs so far"},
         std::pair{std::string("--device cuda --sglang-speculative-algorithm NGRAM"),
                   "--sglang-speculative-algorithm NGRAM has no effect: drafts are verified on"},
+        std::pair{std::string("--device cuda --sglang-speculative-algorithm EAGLE "
+                              "--sglang-speculative-num-draft-tokens 64"),
+                  "--sglang-speculative-algorithm EAGLE has no effect: drafts are verified on"},
         std::pair{external + "--rollout-drafts suffix",
                   "--rollout-drafts suffix has no effect: the servers of"}}) {
     const CheckedDrafts given = checked_drafts(words);
