@@ -1,7 +1,10 @@
-"""A server that drafts (`--speculative-algorithm NGRAM`) answers what one without drafts does, and tells of its drafts."""
+"""A server that drafts (`--speculative-algorithm NGRAM`, NEXTN) answers what one without drafts does, and tells of its drafts."""
+
+import subprocess
+import sys
 
 import pytest
-from server_process import Server
+from server_process import ROOT, Server
 from test_serve import make_model
 
 DRAFTS = ["--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "5", "--speculative-always"]
@@ -82,3 +85,53 @@ def test_metrics_and_the_servers_state_tell_of_drafts(servers):
     assert status == 200 and "sglang:spec_accept_length{" in text and "sglang:spec_accept_rate{" in text
     assert drafting.get("/server_info")[1]["internal_states"][0]["avg_spec_accept_length"] >= 1
     assert "sglang:spec_" not in plain.get("/metrics")[1]
+
+
+def make_layered(model, *more):
+    """A model with a draft layer that says what the model repeats."""
+    made = [sys.executable, ROOT / "tools" / "tiny_model.py", model, "--draft-layer", "--hidden", "128", *more]
+    subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
+    return model
+
+
+@pytest.fixture(scope="module")
+def layered(tmp_path_factory):
+    """Without drafts, with those of the model's layer, and with those of two ranks; and a folder that they read weights of."""
+    folder = tmp_path_factory.mktemp("layer")
+    model = str(make_layered(folder / "model"))
+    eagle = ["--speculative-algorithm", "EAGLE", "--speculative-num-steps", "3", "--speculative-eagle-topk", "1"]
+    layer = [*eagle, "--speculative-num-draft-tokens", "4", "--speculative-always"]
+    root = ["--weights-root", str(folder)]
+    with Server(model, *root) as plain, Server(model, *root, *layer) as drafting, Server(model, *layer, "--tp-size", "2") as ranks:
+        yield plain, drafting, ranks, folder
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_answer_with_the_models_draft_layer_is_the_one_without(layered, form):
+    plain, drafting, _, _ = layered
+    expected, reply = ask(plain, body_of(form)), ask(drafting, body_of(form))
+    assert what_was_drawn(reply) == what_was_drawn(expected)
+    meta = reply["meta_info"]
+    assert SPEC <= meta.keys() and meta["spec_num_proposed_drafts"] > 0
+    assert meta["spec_num_proposed_drafts"] <= 3 * meta["spec_verify_ct"]
+    if form == "greedy":  # this model repeats its last token, and its layer says so
+        assert meta["spec_accept_length"] > 2
+
+
+def test_ranks_draft_with_their_parts_of_the_layer(layered):
+    plain, _, ranks, _ = layered
+    expected, reply = ask(plain, body_of("greedy")), ask(ranks, body_of("greedy"))
+    assert reply["output_ids"] == expected["output_ids"]
+    assert reply["meta_info"]["spec_accept_length"] > 2
+
+
+def test_new_weights_of_a_directory_bring_the_layers(layered):
+    plain, drafting, _, folder = layered
+    body = {"model_path": str(make_layered(folder / "second", "--seed", "2"))}
+    for server in (plain, drafting):
+        status, reply = server.post("/update_weights_from_disk", body)
+        assert status == 200 and reply["success"], reply
+    for form in ("greedy", "drawn"):
+        reply = ask(drafting, body_of(form))
+        assert what_was_drawn(reply) == what_was_drawn(ask(plain, body_of(form)))
+        assert reply["meta_info"]["spec_num_proposed_drafts"] > 0
