@@ -175,7 +175,7 @@ TEST(Validate, PromisesThatAGpuDoesNotKeepAreRefusedThere) {
 TEST(Validate, SpeculationIsTimeAloneAndANoteOnAnyDevice) {
   for (const std::string device : {"cpu", "cuda"}) {
     const Checked result =
-        checked("--rm-type math --sglang-speculative-algorithm EAGLE --device " + device);
+        checked("--rm-type math --sglang-speculative-algorithm EAGLE3 --device " + device);
     EXPECT_EQ(result.error, "");
     EXPECT_THAT(result.flags.warnings,
                 Contains(HasSubstr("--sglang-speculative-algorithm has no effect: no draft model "
