@@ -150,8 +150,7 @@ const std::map<std::string, Names> kRefused = {
     {"qwen3-4b", {}},
     {"moe-with-latent-attention", {}},
     {"linear-attention-and-gates",
-     {"--multimodal-keys", "--enable-mtp-training", "--fp8-format", "--fp8-recipe",
-      "--rollout-max-response-len"}},
+     {"--multimodal-keys", "--fp8-format", "--fp8-recipe", "--rollout-max-response-len"}},
     {"disaggregated-and-external", {"--sglang-config"}},
 };
 

@@ -79,10 +79,15 @@ std::vector<FlagRow> shape_flags() {
       accepted("--moe-token-dispatcher-type", kValue, kOneDispatcher),
       accepted("--moe-enable-deepep", kSwitch, kOneDispatcher),
       accepted("--moe-token-drop-policy", kValue, "no token is dropped"),
-      refused("--enable-mtp-training", kSwitch,
-              "leave it out: layers that predict further tokens are not trained"),
-      accepted("--mtp-loss-scaling-factor", kValue,
-               "has a meaning with --enable-mtp-training only"),
+      works(
+          "--enable-mtp-training", &C::enable_mtp_training,
+          "train the model's layer for multi-token prediction on the samples too, so that it goes "
+          "on foretelling what the policy draws; the policy's gradient stays the same "
+          "(docs/speculation.md)")
+          .when(kTraining),
+      works("--mtp-loss-scaling-factor", &C::mtp_loss_scaling_factor,
+            "what the mean of its negative log-probs counts beside the policy's loss")
+          .with("--enable-mtp-training"),
   };
   for (FlagRow& flag : flags_read_from_config()) flags.push_back(std::move(flag));
   return flags;

@@ -65,6 +65,8 @@ void check_async(ParsedFlags& flags, Problems& problems);
 void check_adapters(ParsedFlags& flags, Problems& problems);
 
 void check_batches(RunConfig& config, Problems& problems);
+/// --enable-mtp-training.
+void check_draft_training(const RunConfig& config, Problems& problems);
 /// How ranks divide the work. A part of check_batches().
 void check_ranks(const RunConfig& config, Problems& problems);
 

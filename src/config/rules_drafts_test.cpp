@@ -113,6 +113,32 @@ TEST(RolloutDrafts, TheDraftLayerIsLeftOutWithANoteWhereEnginesDoNotComputeIt) {
   }
 }
 
+TEST(DraftTraining, IsOfWholeModelsOnProcessors) {
+  const std::string train = "--enable-mtp-training ";
+  const CheckedDrafts given =
+      checked_drafts(train + "--mtp-loss-scaling-factor 0.2 --mtp-num-layers 1");
+  EXPECT_EQ(given.error, "");
+  EXPECT_TRUE(given.flags.config.enable_mtp_training.peek());
+  EXPECT_EQ(given.flags.config.mtp_loss_scaling_factor.peek(), 0.2);
+  EXPECT_EQ(checked_drafts(train + "--actor-num-gpus-per-node 2 --colocate").error, "")
+      << "each rank has the whole model";
+  EXPECT_EQ(checked_drafts(train + "--rollout-drafts mtp").error, "");
+  for (const auto& [words, says] :
+       {std::pair{"--mtp-loss-scaling-factor 0", "--mtp-loss-scaling-factor 0: is above 0"},
+        std::pair{"--tensor-model-parallel-size 2 --actor-num-gpus-per-node 2",
+                  "--enable-mtp-training: not with tensor, pipeline, context or expert"},
+        std::pair{"--lora-rank 4", "--enable-mtp-training: not with adapters"}}) {
+    EXPECT_THAT(checked_drafts(train + words).error, HasSubstr(says)) << words;
+  }
+  EXPECT_THAT(checked_drafts("--device cuda " + train).error,
+              HasSubstr("--enable-mtp-training: not with --device cuda"));
+  EXPECT_EQ(checked_drafts("--debug-rollout-only --tensor-model-parallel-size 2 "
+                           "--actor-num-gpus-per-node 2 " +
+                           train)
+                .error,
+            "");
+}
+
 TEST(RolloutDrafts, UsersFunctionsSeeTheNameThatTheyAskFor) {
   const auto algorithm = [](const std::string& words) {
     return flags_for_users(checked_drafts(words).flags.config).at("sglang_speculative_algorithm");

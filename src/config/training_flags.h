@@ -67,6 +67,8 @@ struct AlgorithmFlags {
   Flag<std::string> moe_router_load_balancing_type{"aux_loss"};
   Flag<double> moe_aux_loss_coeff{0};
   Flag<double> moe_z_loss_coeff{0};
+  Flag<bool> enable_mtp_training{false};  // docs/speculation.md
+  Flag<double> mtp_loss_scaling_factor{0.1};
   Flag<bool> moe_router_enable_expert_bias{false};
   Flag<std::optional<double>> moe_router_bias_update_rate;  // default 1e-3
   Flag<bool> use_opsm{false};

@@ -207,6 +207,7 @@ void apply_rules(ParsedFlags& flags, std::vector<std::string>* absent) {
   check_rollout_functions(flags, problems);
   check_generate(flags, problems);
   check_batches(config, problems);
+  check_draft_training(config, problems);
   check_output(flags, problems);
   check_queue(flags, problems);
   check_rollout_buffer(flags, problems);

@@ -59,8 +59,11 @@ std::unique_ptr<roles::Engines> engine_beside(Stations& run, const engine::Engin
                                               engine::RunningRequests running) {
   std::unique_ptr<model::Network> own;
   run.records.memory.explain_shortage(estimate::Phase::kGenerate, [&] {
-    const bool drafts = roles::engine_draft_layers(run.config) == model::DraftLayers::kComputed;
-    own = drafts
+    // The trainer has it where it trains it.
+    const bool adds_layer =
+        roles::engine_draft_layers(run.config) == model::DraftLayers::kComputed &&
+        run.topology.network->num_draft_layers() == 0;
+    own = adds_layer
               ? model::load_network(weights_directory(run), roles::engine_precision(run.config),
                                     comm::Mesh::single(), model::DraftLayers::kComputed)
               : roles::make_blank_copy(*run.topology.network, roles::engine_precision(run.config));

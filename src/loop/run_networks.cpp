@@ -174,6 +174,9 @@ std::unique_ptr<model::Network> load_shared(Stations& run, model::Precision prec
 std::unique_ptr<model::Network> load_trained(Stations& run, const model::Precision& precision) {
   if (run.topology.shared != nullptr)
     return run.topology.shared->network(weights_directory(run), precision);
+  const model::DraftLayers trained = roles::trained_draft_layers(run.config);
+  if (trained == model::DraftLayers::kComputed)
+    return model::load_network(weights_directory(run), precision, comm::Mesh::single(), trained);
   const bool drafts = run.config.generates() && run.config.num_engine_workers == 0 &&
                       roles::engine_draft_layers(run.config) == model::DraftLayers::kComputed;
   if (drafts && run.config.shares_weights()) return load_shared(run, precision);
@@ -291,6 +294,7 @@ roles::TrainersApart* load_networks(Stations& run, std::vector<std::string>& not
   run.topology.model = shape;
   roles::check_shape(run.config, shape);
   check_same_model(run.config, weights_directory(run), shape);
+  if (trains(run.config)) roles::check_draft_layer(run.config, shape);
   if (const std::string line = note_of_drafts(run.config, shape); !line.empty()) note(line);
   roles::TrainersApart* apart = nullptr;
   if (trains_apart(run.config)) {

@@ -335,6 +335,7 @@ std::vector<Words> main_forms() {
       policy() + Words{"--use-tis", "--custom-tis-function-path", kMis, "--use-rs"},
       policy() + Words{"--use-score-centering"},
       policy() + Words{"--sglang-speculative-algorithm", "NGRAM"},
+      policy() + Words{"--sglang-speculative-algorithm", "EAGLE", "--enable-mtp-training"},
       policy() + Words{"--environment", "gym:mine:make"},
       policy() + Words{"--lora-rank", "8"},
       policy() + Words{"--use-opd", "--opd-type", "megatron", "--opd-teacher-load", "/nowhere"},

@@ -189,16 +189,24 @@ class Decoder final : public Network {
   int64_t num_draft_layers() const override { return static_cast<int64_t>(drafts_.size()); }
   Tensor draft(int64_t layer, const Tensor& hidden_TH, const TokenBatch& batch,
                Attention& attention) override {
-    check(!at::GradMode::is_enabled(), "draft layers compute without gradients");
     check(batch.routers == nullptr, "choices of experts are those of the other layers");
     check(hidden_TH.size(0) == batch.num_tokens(), "each hidden state has a token behind it");
     const DraftLayer& draft = *drafts_.at(static_cast<size_t>(layer));
     if (adapters() != nullptr) adapters()->begin(batch);
     const bool wants_some = batch.wanted_R.defined();
     const bool picks_last = wants_some && adapters() != nullptr && adapters()->chooses_by_row();
-    Stream stream =
-        computed(draft.block(), drafts_have_chain_, draft.joined(hidden_TH, embeddings(batch)),
-                 batch, attention, wants_some && !picks_last);
+    Tensor embedding_TH;
+    {
+      const at::NoGradGuard no_grad;  // the embedding is the trunk's
+      embedding_TH = embeddings(batch);
+    }
+    // Gradients of the layer's own weights need inputs that have some.
+    const auto leaf = [](const Tensor& x) {
+      return at::GradMode::is_enabled() ? x.detach().requires_grad_() : x;
+    };
+    Stream stream = computed(draft.block(), drafts_have_chain_,
+                             draft.joined(leaf(hidden_TH), leaf(embedding_TH)), batch, attention,
+                             wants_some && !picks_last);
     if (picks_last) stream = stream.rows(batch.wanted_R);
     return normed(stream, draft.last_norm(), batch);
   }
@@ -216,6 +224,13 @@ class Decoder final : public Network {
     kernels::LinearLogProbOptions capped = options;
     capped.cap = config_.logit_cap;
     return model::log_probs(hidden_RH, head(), vocabulary_, target_R, capped, tp_);
+  }
+  kernels::LogProbs draft_log_probs(const Tensor& hidden_RH,
+                                    const Tensor& target_R) const override {
+    kernels::MatrixParam still = head();
+    still.grad = Tensor();
+    return model::log_probs(hidden_RH, still, vocabulary_, target_R, {.cap = config_.logit_cap},
+                            tp_);
   }
   Tensor logits(const Tensor& hidden_RH) const override {
     return model::logits(hidden_RH, head(), vocabulary_, config_.vocab_size, config_.logit_cap,

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
+
 #include "comm/unconnected_group.h"
 #include "core/error.h"
 #include "model/chaining_for_tests.h"
@@ -162,10 +164,53 @@ TEST_P(GoldenDrafts, AreOneMoreBlockToAMachine) {
   EXPECT_EQ(told, network_->weights().num_parameters());
 }
 
-TEST_P(GoldenDrafts, ComputeWithoutGradients) {
-  const Tensor hidden_TH = hidden();
-  at::AutoGradMode grad_mode(true);
-  EXPECT_THROW(draft_of(*network_, hidden_TH, sequence_of(tokens_behind())), BugError);
+/// The mean log-prob of the tokens behind those that the layer sees.
+Tensor loss_of_drafts(Network& network, const Tensor& hidden_TH, const std::vector<int64_t>& tokens,
+                      Attention& attention, const TokenBatch& batch) {
+  const Tensor drafted_TH = network.draft(0, hidden_TH, batch, attention);
+  const int64_t count = batch.num_tokens() - 1;
+  const Tensor target_R =
+      at::tensor(std::vector<int64_t>(tokens.begin() + 1, tokens.end()), at::kLong);
+  return -network.draft_log_probs(drafted_TH.narrow(0, 0, count), target_R).logprob_R.mean();
+}
+
+TEST_P(GoldenDrafts, HaveGradientsOfTheirOwnWeightsAlone) {
+  const auto network = with_drafts(draft_fixture(GetParam()), "float64");
+  const TokenBatch sequence = sequence_of(ids_), behind = sequence_of(tokens_behind());
+  TreeAttention trunk(sequence);
+  const Tensor hidden_TH = network->forward(sequence, trunk);
+  Weights& weights = network->weights();
+  weights.enable_grad();
+  {
+    const at::AutoGradMode grad_mode(true);
+    TreeAttention attention(behind);
+    loss_of_drafts(*network, hidden_TH, tokens_behind(), attention, behind).backward();
+  }
+  const auto value = [&] {
+    TreeAttention attention(behind);
+    return loss_of_drafts(*network, hidden_TH, tokens_behind(), attention, behind).item<double>();
+  };
+  const int64_t trunk_end =
+      load_network(draft_fixture(GetParam()), Precision::of("float32"))->weights().num_elements();
+  EXPECT_EQ(weights.grad().narrow(0, 0, trunk_end).count_nonzero().item<int64_t>(), 0);
+  int64_t num_checked = 0;
+  for (const NamedWeight& weight : weights.tensors()) {
+    if (weight.offset < trunk_end) continue;
+    const Tensor grad = Weights::view(weights.grad(), weight).view({-1}),
+                 numbers = Weights::view(weights.flat(), weight).view({-1});
+    // The element that matters most; of an expert that nobody visits there is none.
+    const int64_t at = grad.abs().argmax().item<int64_t>();
+    const double told = grad[at].item<double>(), before = numbers[at].item<double>();
+    constexpr double kStep = 1e-5;
+    numbers[at].fill_(before + kStep);
+    const double above = value();
+    numbers[at].fill_(before - kStep);
+    const double below = value();
+    numbers[at].fill_(before);
+    EXPECT_NEAR((above - below) / (2 * kStep), told, 1e-6 + 1e-4 * std::abs(told)) << weight.name;
+    num_checked += told != 0 ? 1 : 0;
+  }
+  EXPECT_GT(num_checked, 8);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenDrafts,

@@ -212,6 +212,11 @@ Tensor Network::draft(int64_t /*layer*/, const Tensor& /*hidden_TH*/, const Toke
   throw BugError("draft() is for networks with draft layers");
 }
 
+kernels::LogProbs Network::draft_log_probs(const Tensor& /*hidden_RH*/,
+                                           const Tensor& /*target_R*/) const {
+  throw BugError("draft_log_probs() is for networks with draft layers");
+}
+
 Weights& Network::trained() {
   const bool has_one = adapters_ && !adapters_->chooses_by_row() && adapters_->at(0);
   return has_one ? adapters_->weights() : weights();

@@ -60,9 +60,12 @@ class Network {
   /// Hidden states of such a layer behind its norm: [T, H], or those of TokenBatch::wanted_R. Row i belongs to
   /// the token at some position p: hidden_TH[i] is what forward(), or a draft layer, returned for it, ids_T[i]
   /// the token at p + 1, rotary_row_T[i] the row of p, and logits() predict the token at p + 2. To `attention`
-  /// it is layer config().num_layers + layer. Routers are free. Without gradients.
+  /// it is layer config().num_layers + layer. Routers are free. Under grad mode the backward adds to gradients of
+  /// that layer's weights alone, so the trunk, its embedding and its output layer do not know of it.
   virtual Tensor draft(int64_t layer, const Tensor& hidden_TH, const TokenBatch& batch,
                        Attention& attention);
+  /// log_probs() of such hidden states, without a gradient of the output layer.
+  virtual kernels::LogProbs draft_log_probs(const Tensor& hidden_RH, const Tensor& target_R) const;
 
   /// Room for such a stream of a batch of which the rank has these tokens.
   virtual Tensor empty_stream(int64_t num_tokens) const = 0;

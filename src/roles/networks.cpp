@@ -61,20 +61,23 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config, model:
                                          const model::Precision& precision,
                                          const comm::Mesh& mesh) {
   train::OtherNetworks others;
-  const auto load = [&](const std::string& directory) {
-    return model::load_network(directory, precision, mesh);
+  const auto load = [&](const std::string& directory,
+                        model::DraftLayers drafts = model::DraftLayers::kCarried) {
+    return model::load_network(directory, precision, mesh, drafts);
   };
+  // Of the shape of what is trained, whose numbers they may get.
+  const model::DraftLayers drafts = model::draft_layers_of(trained.config());
   // Beside adapters the reference is the network without them, unless it began elsewhere.
   const bool is_base = config.trains_adapters() && !setup::is_model_directory(config.load);
   if (config.needs_reference() && !is_base) {
-    others.reference = load(setup::reference_directory(config, [](const std::string&) {}));
+    others.reference = load(setup::reference_directory(config, [](const std::string&) {}), drafts);
   }
   if (config.use_opd && config.opd_type == "megatron")
     others.teacher = load(config.opd_teacher_load);
   if (config.has_advantages() && config.keep_old_actor)
     others.old_actor = trained.adapters() != nullptr
                            ? model::with_another_adapter(trained, precision, mesh)
-                           : load(config.hf_checkpoint);
+                           : load(config.hf_checkpoint, drafts);
   if (config.has_critic()) {
     const std::string& own =
         config.critic != nullptr ? config.critic->critic_load : config.critic_load;

@@ -259,7 +259,24 @@ engine::DraftSettings draft_settings(const config::RunConfig& config,
   return settings;
 }
 
+model::DraftLayers trained_draft_layers(const config::RunConfig& config) {
+  const bool trains = config.enable_mtp_training && !config.debug_rollout_only;
+  return trains ? model::DraftLayers::kComputed : model::DraftLayers::kCarried;
+}
+
+void check_draft_layer(const config::RunConfig& config, const model::ModelConfig& model) {
+  if (trained_draft_layers(config) == model::DraftLayers::kCarried) return;
+  if (const std::string why = model::why_no_draft_layers(model); !why.empty())
+    throw ConfigError("--enable-mtp-training: " + why + "; leave it out");
+  if (model.drafts.count > 1)
+    throw ConfigError(
+        fmt::format("--enable-mtp-training: one layer is trained, and config.json tells of {}",
+                    model.drafts.count));
+}
+
 model::DraftLayers engine_draft_layers(const config::RunConfig& config) {
+  if (trained_draft_layers(config) == model::DraftLayers::kComputed)
+    return model::DraftLayers::kComputed;
   const bool computes =
       config.names_draft_layer() &&
       draft_settings(config, model::read_model_config(config.hf_checkpoint)).layer;

@@ -24,6 +24,7 @@
 #include "roles/rank_memory.h"
 #include "roles/rank_tasks.h"
 #include "roles/run_adapters.h"
+#include "roles/run_start.h"
 #include "roles/trainer_role.h"
 #include "setup/train_config.h"
 #include "train/checkpoint.h"
@@ -167,11 +168,12 @@ class Worker final {
   }
   /// Where engines hold the model otherwise than the ranks do, theirs has a network of its own.
   void load_networks(const model::Precision& precision) {
-    network_ = model::load_network(weights_directory(), precision, *mesh_);
+    const model::DraftLayers drafts = trained_draft_layers(start_.config);
+    network_ = model::load_network(weights_directory(), precision, *mesh_, drafts);
     add_run_adapters(start_.config, *network_, start_.adapter, *mesh_);
     if (has_engine() && (group_ || !layout_.holds_model_whole())) {
       const comm::Mesh& mesh = group_ ? group_->mesh() : comm::Mesh::single();
-      own_weights_ = model::load_network(weights_directory(), precision, mesh);
+      own_weights_ = model::load_network(weights_directory(), precision, mesh, drafts);
       add_run_adapters(start_.config, *own_weights_, start_.adapter, mesh);
     }
   }

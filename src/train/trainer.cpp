@@ -18,6 +18,7 @@
 #include "model/adapters.h"
 #include "train/bad_numbers.h"
 #include "train/columns.h"
+#include "train/draft_training.h"
 #include "train/kept_logits.h"
 #include "train/level_cost.h"
 #include "train/log_prob_difference.h"
@@ -70,6 +71,8 @@ Trainer::Trainer(model::Network& network, const TrainConfig& config, const Clock
   check(!needs_reference(config_) || others_.reference != nullptr || network.adapters() != nullptr,
         "a divergence has a reference");
   check(!config_.has_teacher_model || others_.teacher != nullptr, "a teacher has a network");
+  check(!config_.draft_loss_scale || network.num_draft_layers() == 1,
+        "a draft layer that is trained is the network's only one");
   if (config_.keep_old_actor) {
     check(others_.old_actor != nullptr, "keep-old-actor has a network to keep weights in");
     rollout_actor_ = network_.trained().flat().clone();
@@ -294,7 +297,7 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
     if (!micro_batch.has_response()) continue;
     const Tensor advantage_T = columns.advantage.gather(micro_batch.samples);
     // A loss of the user's says itself that it has no gradient.
-    const bool trains = config_.users_loss || asked.losses.is_on() ||
+    const bool trains = config_.users_loss || asked.losses.is_on() || config_.draft_loss_scale ||
                         !zero_advantage_is_inert(config_) ||
                         advantage_T.count_nonzero().item<int64_t>() > 0;
     if (trains) last = items.size();
@@ -314,10 +317,23 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
         if (!std::isfinite(value))
           problems.push_back(describe_bad_loss(batch, micro_batch, pass, columns, value));
         add(sums, loss.metrics);
+        // Before the backward of the pass: ranks sum gradients as those of the last layers are complete.
+        if (config_.draft_loss_scale)
+          add(sums, {{"mtp_loss", train_draft_layer(micro_batch, hidden_LH, plan, problems)}});
         if (reduces && last == i) optimizer_.reduction().begin_last_backward();
         return loss.sum;
       });
   return sum(mesh_.pp(), sums, "metrics of the last stage");
+}
+
+double Trainer::train_draft_layer(const MicroBatch& micro_batch, const Tensor& hidden_LH,
+                                  const StepPlan& plan, std::vector<std::string>& problems) {
+  // Gradients and metrics are divided by the denominator: of means, those of micro-batches are.
+  const double each = plan.denominator / static_cast<double>(plan.num_micro_batches);
+  const double mean = accumulate_draft_gradients(network_, micro_batch, hidden_LH,
+                                                 *config_.draft_loss_scale * each);
+  if (!std::isfinite(mean)) problems.push_back("the loss of the draft layer is not finite");
+  return mean * each;
 }
 
 StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, int64_t place,

@@ -69,6 +69,8 @@ struct TrainConfig {
   /// Before each training step, with clean gradients: calls of train() before this one, over the whole
   /// run, and the step's place in this one.
   std::function<void(int64_t rollouts_done, int64_t step)> before_train_step;
+  /// The network's draft layer is trained too, and its loss counts so much (train/draft_training.h).
+  std::optional<double> draft_loss_scale;
   algo::Reduction reduction = algo::Reduction::kPerRollout;
   double temperature = 1.0;  // of the rollout; > 0
   /// Whose choices of experts training visits again (spec section 14): those of the pass for old
@@ -303,6 +305,9 @@ class Trainer final {
   /// gradients are reduced next, and a part of that may begin.
   algo::MetricSums accumulate(const TrainBatch& batch, const StepPlan& plan, Columns& columns,
                               std::vector<std::string>& problems, bool reduces);
+  /// Gradients of the draft layer of a micro-batch. Its part of the metric train/mtp_loss.
+  double train_draft_layer(const MicroBatch& micro_batch, const Tensor& hidden_LH,
+                           const StepPlan& plan, std::vector<std::string>& problems);
   /// `place`: of the step in its rollout step.
   StepReport train_step(const TrainBatch& batch, const StepPlan& plan, int64_t place,
                         Columns& columns);

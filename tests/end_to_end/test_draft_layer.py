@@ -68,20 +68,26 @@ def check_same(drafted, plain):
     assert metrics_but_drafts(drafted) == metrics_but_drafts(plain)
 
 
+def tensors(path):
+    """Name to dtype and bytes, of a weight file."""
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + size])
+    header.pop("__metadata__", None)
+    return {
+        name: (entry["dtype"], data[8 + size + entry["data_offsets"][0] : 8 + size + entry["data_offsets"][1]]) for name, entry in header.items()
+    }
+
+
 def num_kept(run_dir):
     return sum(line["spec_info"]["spec_accept_token_num"] for line in lines(run_dir))
 
 
 def draft_layer(folder):
-    """Bytes of the layer's tensors in the weight files of a folder, by name."""
+    """The layer's tensors in the weight files of a folder."""
     found = {}
     for path in folder.glob("*.safetensors"):
-        data = path.read_bytes()
-        (size,) = struct.unpack("<Q", data[:8])
-        for name, entry in json.loads(data[8 : 8 + size]).items():
-            if ".mtp_layers." in name:
-                begin, end = entry["data_offsets"]
-                found[name] = (entry["dtype"], data[8 + size + begin : 8 + size + end])
+        found |= {name: value for name, value in tensors(path).items() if ".mtp_layers." in name}
     return found
 
 
@@ -152,3 +158,39 @@ def test_where_there_is_no_layer_a_line_says_so(work, tmp_path):
         done = run_slime([*train_command(work, tmp_path / "run", extra=words), "--dry-run"])
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"{words[0]} has no effect" in done.stdout + done.stderr
+
+
+TRAINED = ["--enable-mtp-training", "--mtp-num-layers", "1", "--mtp-loss-scaling-factor", "0.2"]
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_the_layer_is_trained_beside_a_policy_that_does_not_know_of_it(drafting, tmp_path, place):
+    # The norm of all gradients bounds each of them: without that bound the policy's are its own.
+    bare = ["--clip-grad", "0", *PLACES[place]]
+    plain = run(drafting, tmp_path / "plain", bare)
+    trained = run(drafting, tmp_path / "trained", [*bare, *TRAINED, *ALWAYS, "--check-weight-update-equal"])
+    assert samples(trained) == samples(plain)
+    before, after = tensors(plain / "latest" / "model.safetensors"), tensors(trained / "latest" / "model.safetensors")
+    assert before.keys() == after.keys()
+    layer = {name for name in before if ".mtp_layers." in name}
+    assert all(after[name] == before[name] for name in before.keys() - layer)
+    assert len(layer) == 16 and all(after[name] != before[name] for name in layer if not name.endswith("k_proj.bias"))
+    losses = metric(trained, "train/mtp_loss")
+    assert len(losses) == 3 and losses[-1] < losses[0]
+    assert num_kept(trained) > 0
+
+
+def test_a_trained_layer_goes_on_from_a_checkpoint(drafting, tmp_path):
+    whole = run(drafting, tmp_path / "whole", [*TRAINED, *ALWAYS], rollouts=3)
+    parts = run(drafting, tmp_path / "parts", [*TRAINED, *ALWAYS], rollouts=2)
+    command = train_command(drafting, parts, rollouts=3, extra=[*LONG, *TRAINED, *ALWAYS])
+    command[command.index("--rollout-max-response-len") + 1] = "30"
+    done = run_slime(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert weights(parts) == weights(whole)
+
+
+def test_a_layer_that_is_not_there_is_not_trained(work, tmp_path):
+    done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=TRAINED))
+    assert done.returncode != 0
+    assert "--enable-mtp-training: config.json tells of no draft layer" in done.stdout + done.stderr
