@@ -63,10 +63,12 @@ inline std::vector<engine::GenerateRequest> requests_of_all_forms(int64_t vocab_
 /// Answers to them twice, the second time behind the first: drafts are the responses of the first.
 inline std::vector<engine::GenerateUpdate> answers_to(std::vector<engine::GenerateRequest> requests,
                                                       TestEngine& bench) {
+  static int num_calls = 0;  // an engine may be asked several times
+  const std::string call = std::to_string(num_calls++);
   std::vector<engine::GenerateUpdate> answers;
   for (const std::string round : {"first", "second"}) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      requests[i].rid = round + std::to_string(i);
+      requests[i].rid = call + " " + round + " " + std::to_string(i);
       bench.submit(requests[i]);
     }
     for (const engine::GenerateRequest& request : requests)
