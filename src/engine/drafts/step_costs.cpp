@@ -60,7 +60,7 @@ double StepCosts::seconds(int64_t num_rows) const {
     return there.seconds * std::max(1.0, rows / (2 * there.mean_rows));
   }
   for (int larger = at + 1; larger < kBuckets; ++larger)
-    if (is_measured(larger)) return buckets_[larger].seconds;
+    if (is_measured(larger)) return buckets_[larger].seconds * rows / buckets_[larger].mean_rows;
   return 1;
 }
 

@@ -6,8 +6,9 @@
 /// mean of medians of five steps, so a single slow step says nothing; one step alone does not count as measured,
 /// since the first of a kind is often slow. What no step measured for 1,024 steps is forgotten: contexts grow.
 ///
-/// Where nothing is measured, rows cost nothing: as the next smaller measured bucket, so that they are tried; beyond
-/// twice its rows in proportion, so that they are tried step by step.
+/// What is not measured looks cheap, so that it is tried: more rows cost nothing beside the next smaller measured
+/// bucket, beyond twice its rows in proportion; fewer than are measured cost in proportion too, so that an engine
+/// that has always drafted finds out what a step without drafts takes.
 
 #include <array>
 #include <cstdint>

@@ -34,7 +34,14 @@ TEST(StepCosts, WhereNothingIsMeasuredAreThoseOfFewerRows) {
   EXPECT_DOUBLE_EQ(costs.seconds(16), 2);
   EXPECT_DOUBLE_EQ(costs.seconds(32), 4) << "in proportion beyond twice as many";
   EXPECT_DOUBLE_EQ(costs.seconds(128), 10);
-  EXPECT_DOUBLE_EQ(costs.seconds(1), 2) << "none has fewer";
+}
+
+TEST(StepCosts, OfFewerRowsThanAnyMeasuredAreInProportion) {
+  StepCosts costs;
+  observe_often(costs, 64, 10.0);
+  EXPECT_DOUBLE_EQ(costs.seconds(16), 2.5);
+  observe_often(costs, 16, 9.0);
+  EXPECT_DOUBLE_EQ(costs.seconds(16), 9);
 }
 
 TEST(StepCosts, OneStepAloneIsNotAMeasurement) {
