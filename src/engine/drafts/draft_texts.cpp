@@ -28,7 +28,7 @@ struct DraftTexts::Store {
 
   /// Moved to `running`.
   Prompts::iterator find_or_add(std::span<const TokenId> prompt, std::string_view salt);
-  /// Moved to `idle` if its last response ended.
+  /// One of its responses ended: moved to `idle` if it was the last that ran.
   void settle(Prompts::iterator prompt);
   void drop_idle();
   std::unordered_multimap<uint64_t, Prompts::iterator>::iterator entry_of(
@@ -66,8 +66,13 @@ DraftTexts::Store::Prompts::iterator DraftTexts::Store::find_or_add(std::span<co
 }
 
 void DraftTexts::Store::settle(Prompts::iterator prompt) {
-  if (!prompt->is_running()) idle.splice(idle.end(), running, prompt);
+  const bool is_running = prompt->is_running();
+  if (!is_running) idle.splice(idle.end(), running, prompt);
   drop_idle();
+  // A prompt that always has a running response is never dropped, and where texts do not grow, its new index is never
+  // complete.
+  if (is_running && num_bytes > limit_bytes && prompt->num_ended() > PromptTexts::kMostEnded)
+    counted(*prompt, [&] { prompt->forget_ended(); });
 }
 
 void DraftTexts::Store::drop_idle() {

@@ -5,7 +5,8 @@
 ///
 /// A prompt is its tokens, compared whole, and a salt: whatever else makes equal tokens mean something else, such as
 /// an adapter. Prompts without running responses are dropped when memory is short, least recently used first. Where
-/// that is not enough, texts do not grow: drafts then come from what is there.
+/// that is not enough, texts do not grow: drafts then come from what is there, until too many responses to a running
+/// prompt ended, which all go.
 ///
 ///   auto text = texts.begin(prompt, salt);
 ///   text->follow(response);          // each step, when its tokens are settled

@@ -106,6 +106,23 @@ TEST(DraftTexts, TextsDoNotGrowBeyondTheBoundAndAreDroppedWhenTheyEnd) {
   EXPECT_EQ(texts.num_prompts(), 0);
 }
 
+TEST(DraftTexts, ThoseOfAPromptThatAlwaysRunsStayWithinTheBound) {
+  constexpr int64_t kLimit = 100'000;
+  DraftTexts texts(kLimit);
+  const auto always = texts.begin(TokenIds{1, 2}, "");
+  always->follow(TokenIds{7, 8, 9});
+  for (TokenId i = 1; i <= 500; ++i)
+    texts.begin(TokenIds{1, 2}, "")->follow(ids_counted_from(1000 * i, 60));
+  EXPECT_LE(texts.num_bytes(), kLimit * 3 / 2) << "a table may double in a call";
+  texts.begin(TokenIds{1, 2}, "")->follow(ids_counted_from(900'000, 60));
+  const auto next = texts.begin(TokenIds{1, 2}, "");
+  next->follow(TokenIds{900'020, 900'021});
+  EXPECT_EQ(drafted(*next, 1), (TokenIds{900'022})) << "texts grow again";
+  always->follow(TokenIds{7, 8, 9});
+  next->follow(TokenIds{7, 8});
+  EXPECT_EQ(drafted(*next, 1), (TokenIds{9})) << "what runs is indexed anew";
+}
+
 TEST(DraftTexts, MayEndBeforeItsTexts) {
   std::optional<DraftTexts> texts(std::in_place, 1 << 20);
   const auto text = texts->begin(TokenIds{1}, "");

@@ -16,6 +16,7 @@ PromptTexts::PromptTexts(std::span<const TokenId> prompt, std::string_view salt)
 }
 
 PromptTexts::Handle PromptTexts::begin() {
+  if (is_full()) forget_ended();
   running_.push_back({.text = index_->begin(prompt_)});
   return std::prev(running_.end());
 }
@@ -28,9 +29,18 @@ void PromptTexts::end(Handle response) {
   next_->begin();
 }
 
+void PromptTexts::forget_ended() {
+  ended_.clear();
+  next_.reset();
+  index_ = std::make_unique<SuffixIndex>();
+  index_->begin();
+  for (Response& each : running_) each = {.text = index_->begin(prompt_)};
+}
+
 void PromptTexts::follow(Handle response, std::span<const TokenId> tokens) {
   int64_t budget = kPiece;
   for (int64_t i = index_->size(response->text); i < std::ssize(tokens) && budget > 0; ++i) {
+    if (index_->is_full()) return;
     index_->append(response->text, tokens[i]);
     --budget;
   }
@@ -39,8 +49,10 @@ void PromptTexts::follow(Handle response, std::span<const TokenId> tokens) {
 }
 
 int64_t PromptTexts::index_prompt(SuffixIndex& index, int64_t budget) const {
-  for (int64_t i = index.size(0); i < std::ssize(prompt_) && budget > 0; ++i, --budget)
+  for (int64_t i = index.size(0); i < std::ssize(prompt_) && budget > 0; ++i, --budget) {
+    if (index.is_full()) return 0;
     index.append(0, prompt_[i]);
+  }
   return budget;
 }
 
@@ -48,9 +60,10 @@ void PromptTexts::fill_next(int64_t budget) {
   budget = index_prompt(*next_, budget);
   for (std::list<Response>* responses : {&ended_, &running_}) {
     for (Response& each : *responses) {
+      if (next_->is_full()) return;
       if (each.next_text == 0) each.next_text = next_->begin(prompt_);
       for (int64_t i = next_->size(each.next_text); i < index_->size(each.text); ++i, --budget) {
-        if (budget == 0) return;
+        if (budget == 0 || next_->is_full()) return;
         next_->append(each.next_text, index_->token(each.text, i));
       }
     }

@@ -37,6 +37,8 @@ class PromptTexts {
   /// The response stays among those that ended. When there are more than kMostEnded, the older half is left out of a
   /// new index, which replaces the old one when it has all the others.
   void end(Handle response);
+  /// Leaves out all responses that ended, for their memory. Running ones and the prompt are indexed anew.
+  void forget_ended();
   bool is_running() const { return !running_.empty(); }
 
   /// Appends what is new in a response, and goes on with the prompt and the new index: 64 tokens a call in all, which

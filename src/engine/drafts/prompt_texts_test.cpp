@@ -77,6 +77,26 @@ TEST(PromptTexts, LeavesOutTheOldestResponsesWhenTooManyEnded) {
   EXPECT_EQ(texts.index().token(running->text, std::ssize(tokens) - 1), 7);
 }
 
+TEST(PromptTexts, ForgetsWhatEndedAndIndexesTheRestAnew) {
+  PromptTexts texts(ids_from(0, 10), "");
+  const auto running = texts.begin();
+  texts.follow(running, ids_from(500, 20));
+  for (TokenId i = 0; i <= PromptTexts::kMostEnded; ++i) {
+    const auto response = texts.begin();
+    texts.follow(response, ids_from(1000 * (i + 1), 40));
+    texts.end(response);
+  }
+  const int64_t bytes = texts.num_bytes();
+  texts.forget_ended();
+  EXPECT_EQ(texts.num_ended(), 0);
+  EXPECT_LT(texts.num_bytes(), bytes / 10);
+  EXPECT_TRUE(drafted_behind(texts, {65'005, 65'006}).empty());
+  texts.follow(running, ids_from(500, 21));
+  EXPECT_EQ(drafted_behind(texts, {519}), (std::vector<TokenId>{520}));
+  EXPECT_EQ(drafted_behind(texts, {9}), (std::vector<TokenId>{500}));
+  EXPECT_EQ(drafted_behind(texts, {3}), (std::vector<TokenId>{4}));
+}
+
 TEST(PromptTexts, ResponsesThatBeginAndEndWhileTheIndexIsReplacedAreKept) {
   PromptTexts texts(ids_from(0, 10), "");
   for (TokenId i = 0; i <= PromptTexts::kMostEnded; ++i) {
