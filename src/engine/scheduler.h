@@ -75,8 +75,10 @@ class Scheduler {
   /// nothing is left to do.
   std::vector<Chunk> plan_step();
 
-  /// As many of `wanted` tokens more than those of `chunk` as the request may be given drafts for: there
-  /// are pages, the response may become longer still, and the rotation stays.
+  /// At most so many of `wanted` tokens more than those of `chunk` may the request be given drafts for: the
+  /// response may become longer still, and the rotation stays.
+  int64_t most_drafts(const Chunk& chunk, int64_t wanted) const;
+  /// The same where there are pages, which the request gets.
   int64_t room_for_drafts(const Chunk& chunk, int64_t wanted);
 
   /// The chunk was computed: its keys and values are in the pages.

@@ -88,17 +88,20 @@ void DraftPlanner::add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler) 
   // The longest response first: it is the one that others will wait for.
   std::ranges::stable_sort(drafting, std::greater(),
                            [](const Chunk* it) { return it->request->num_new_tokens(); });
+  // Of a step that is full already none is chosen.
+  const int64_t most = settings_.always || num_rows < kMostRows ? settings_.most : 0;
   std::vector<std::vector<Draft>> drafts;
-  for (const Chunk* chunk : drafting) {
-    const int64_t room = scheduler.room_for_drafts(*chunk, settings_.most);
-    drafts.push_back(proposed(*chunk->request, room));
-  }
+  for (const Chunk* chunk : drafting)
+    drafts.push_back(proposed(*chunk->request, scheduler.most_drafts(*chunk, most)));
   if (!settings_.always && num_rows > 0) {
     const std::vector<int64_t> chosen = choose_drafts(drafts, num_rows, kMostRows, costs_);
     for (std::size_t i = 0; i < drafts.size(); ++i)
       drafts[i].resize(static_cast<std::size_t>(chosen[i]));
   }
   for (std::size_t i = 0; i < drafting.size(); ++i) {
+    // Pages are for those that are chosen alone: others may need them.
+    const int64_t room = scheduler.room_for_drafts(*drafting[i], std::ssize(drafts[i]));
+    drafts[i].resize(static_cast<std::size_t>(room));
     for (const Draft& draft : drafts[i]) drafting[i]->request->tokens.push_back(draft.id);
     drafting[i]->num_drafts = static_cast<int64_t>(drafts[i].size());
     drafting[i]->num_tokens += drafting[i]->num_drafts;

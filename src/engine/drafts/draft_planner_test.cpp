@@ -98,6 +98,23 @@ TEST(DraftPlanner, NothingIsForetoldThatCannotBeVerified) {
   EXPECT_FALSE(scored.plan().feeds_draft_layer);
 }
 
+TEST(DraftPlanner, PagesAreTakenForDraftsThatThereAre) {
+  DraftSettings settings = kLayerAlone;
+  settings.always = false;
+  PlannedRequest planned(settings, different_tokens(15), 30);
+  planned.end(planned.plan(), 0, {5});
+  Chunk chunk = planned.plan();
+  EXPECT_EQ(chunk.num_drafts, 0);
+  EXPECT_EQ(planned.request().pages.size(), 1U) << "of 16 tokens";
+  planned.end(chunk, 0, {6});
+  for (TokenId drawn = 7; drawn < 22; ++drawn) planned.end(planned.plan(), 0, {drawn});
+  EXPECT_EQ(planned.request().pages.size(), 2U);
+  planned.planner().note_foretold(planned.request(), {{7, 0.9}});
+  chunk = planned.plan();
+  EXPECT_EQ(chunk.num_drafts, 1);
+  EXPECT_EQ(planned.request().pages.size(), 3U);
+}
+
 TEST(DraftPlanner, OneGuessMoreIsMadeThanWasRight) {
   DraftSettings settings = kLayerAlone;
   settings.always = false;
