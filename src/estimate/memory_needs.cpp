@@ -6,6 +6,7 @@
 #include "config/users_functions.h"
 #include "core/divide_up.h"
 #include "engine/cache_shape.h"
+#include "engine/drafts/draft_settings.h"
 #include "engine/engine.h"
 #include "engine/expert_pages.h"
 #include "engine/gpu_sparse_attention.h"
@@ -110,6 +111,15 @@ int64_t most_sampled(const config::RunConfig& config) {
   return config.eval_interval ? config.sglang_max_running_requests.get() : step_requests(config);
 }
 
+/// Rows of a step for `sampled` requests that draw, each with its drafts. A look: where the model has no draft layer,
+/// --rollout-drafts has no effect.
+int64_t drawn_rows(const config::RunConfig& config, int64_t sampled) {
+  if (config.rollout_drafts.peek() == "none") return sampled;
+  const int64_t most = sampled * (1 + config.rollout_draft_tokens.peek().value_or(7));
+  if (config.rollout_draft_always.peek()) return most;
+  return std::max(sampled, std::min(most, engine::kMostDraftedRows));
+}
+
 /// Memory of the steps of an engine that draws for `sampled` requests of at most `longest` tokens at
 /// once, besides keys and values: activations, logits, recordings, what packed attention gathers.
 int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
@@ -120,8 +130,10 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
   int64_t row = 0;  // of a token on its way through the widest block
   for (const model::BlockNeeds& block : network.blocks())
     row = std::max(row, element * block.costs.passing);
-  if (precision.device.is_cpu())
-    return (config.sglang_chunked_prefill_size + sampled) * row + sampled * model.vocab_size * 4;
+  if (precision.device.is_cpu()) {
+    const int64_t drawn = drawn_rows(config, sampled);
+    return (config.sglang_chunked_prefill_size + drawn) * row + drawn * model.vocab_size * 4;
+  }
   const int64_t chunk = config.sglang_chunked_prefill_size;
   const model::CacheSpec& cache = engine::cache_of_tokens(network.blocks());
   const bool is_latent = cache.value_size == 0;

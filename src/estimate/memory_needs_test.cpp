@@ -64,6 +64,22 @@ TEST(MemoryNeeds, ChoicesOfExpertsLieBesideThePagesOfAllTables) {
   EXPECT_EQ(needs_of(config, *network).expert_page_bytes, 2 * engine::expert_page_bytes(*network));
 }
 
+TEST(MemoryNeeds, RowsOfDraftsHaveLogitsToo) {
+  const auto network = network_of("qwen3");
+  config::RunConfig config = run();
+  config.sglang_max_running_requests = 200;
+  const auto workspace = [&] { return needs_of(config, *network).engine_workspace; };
+  const int64_t plain = workspace();
+  config.rollout_drafts = "suffix";
+  config.rollout_draft_tokens = 3;
+  const int64_t each = (workspace() - plain) / (3 * 200);
+  EXPECT_GT(each, network->config().vocab_size * 4);
+  config.rollout_draft_tokens = 15;
+  EXPECT_EQ(workspace() - plain, (1024 - 200) * each) << "where they pay";
+  config.rollout_draft_always = true;
+  EXPECT_EQ(workspace() - plain, 15 * 200 * each);
+}
+
 TEST(MemoryNeeds, MatricesInEightBitsAreCountedAsTheyAreStored) {
   const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
   const model::ModelConfig model = model::read_model_config(directory);

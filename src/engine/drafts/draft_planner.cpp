@@ -12,8 +12,6 @@
 namespace slime::engine {
 namespace {
 
-constexpr int64_t kMostRows = 1024;  // of a step with drafts
-
 /// A chunk whose request may get drafts: its last token is known, and what may follow is not bound to
 /// tokens that nobody knows yet.
 bool may_have_drafts(const Chunk& chunk) {
@@ -89,12 +87,12 @@ void DraftPlanner::add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler) 
   std::ranges::stable_sort(drafting, std::greater(),
                            [](const Chunk* it) { return it->request->num_new_tokens(); });
   // Of a step that is full already none is chosen.
-  const int64_t most = settings_.always || num_rows < kMostRows ? settings_.most : 0;
+  const int64_t most = settings_.always || num_rows < kMostDraftedRows ? settings_.most : 0;
   std::vector<std::vector<Draft>> drafts;
   for (const Chunk* chunk : drafting)
     drafts.push_back(proposed(*chunk->request, scheduler.most_drafts(*chunk, most)));
   if (!settings_.always && num_rows > 0) {
-    const std::vector<int64_t> chosen = choose_drafts(drafts, num_rows, kMostRows, costs_);
+    const std::vector<int64_t> chosen = choose_drafts(drafts, num_rows, kMostDraftedRows, costs_);
     for (std::size_t i = 0; i < drafts.size(); ++i)
       drafts[i].resize(static_cast<std::size_t>(chosen[i]));
   }

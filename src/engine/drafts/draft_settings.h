@@ -7,6 +7,9 @@
 
 namespace slime::engine {
 
+/// Of a step with drafts, unless they are verified whatever they cost.
+inline constexpr int64_t kMostDraftedRows = 1024;
+
 struct DraftSettings {
   int64_t most = 0;     // per sequence and step; 0: none
   bool always = false;  // as many as there are, whatever they cost: for measurements and tests
