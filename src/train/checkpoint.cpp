@@ -233,6 +233,11 @@ StoredTensors find_tensors(const fs::path& checkpoint, const StoredBuffer& store
   for (const std::string& name : missing) {
     problems.push_back(fmt::format("{}: no {} of {}", directory.string(), stored.stem, name));
   }
+  if (!missing.empty() && !found.places.empty()) {
+    problems.push_back(directory.string() +
+                       ": is of a run that trained fewer tensors, such as one without "
+                       "--enable-mtp-training; --no-load-optim begins with zero moments");
+  }
   if (!problems.empty()) throw ConfigError(problems);
   return found;
 }

@@ -190,6 +190,17 @@ def test_a_trained_layer_goes_on_from_a_checkpoint(drafting, tmp_path):
     assert weights(parts) == weights(whole)
 
 
+def test_a_run_that_begins_to_train_the_layer_has_no_moments_of_it(drafting, tmp_path):
+    run(drafting, tmp_path / "run", [], rollouts=1)
+    command = train_command(drafting, tmp_path / "run", rollouts=2, extra=[*LONG, *TRAINED])
+    command[command.index("--rollout-max-response-len") + 1] = "30"
+    refused = run_slime(command)
+    assert refused.returncode != 0
+    assert "--no-load-optim" in refused.stdout + refused.stderr
+    done = run_slime([*command, "--no-load-optim"])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_layer_that_is_not_there_is_not_trained(work, tmp_path):
     done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=TRAINED))
     assert done.returncode != 0
