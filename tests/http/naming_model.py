@@ -33,7 +33,8 @@ def head_update(version: int) -> str:
     return base64.b64encode(safetensors({"lm_head.weight": head_of(version)})).decode()
 
 
-def make_naming_model(folder: Path, version: int = 0, groups: int = 1, head_dim: int = 32) -> Path:
+def make_naming_model(folder: Path, version: int = 0, groups: int = 1, head_dim: int = 32, tensors: dict | None = None) -> Path:
+    """`tensors`: by name, those that are others."""
     folder.mkdir(parents=True)
     heads, inner = 2, 64
 
@@ -55,7 +56,7 @@ def make_naming_model(folder: Path, version: int = 0, groups: int = 1, head_dim:
         layer + "self_attn.v_proj.weight": zeros(groups * head_dim, HIDDEN), layer + "self_attn.o_proj.weight": zeros(HIDDEN, heads * head_dim),
         layer + "self_attn.q_norm.weight": ones(head_dim), layer + "self_attn.k_norm.weight": ones(head_dim),
         layer + "mlp.gate_proj.weight": zeros(inner, HIDDEN), layer + "mlp.up_proj.weight": zeros(inner, HIDDEN),
-        layer + "mlp.down_proj.weight": zeros(HIDDEN, inner)}))
+        layer + "mlp.down_proj.weight": zeros(HIDDEN, inner), **(tensors or {})}))
     (folder / "config.json").write_text(json.dumps({
         "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": VOCAB, "hidden_size": HIDDEN, "intermediate_size": inner,
         "num_hidden_layers": 1, "num_attention_heads": heads, "num_key_value_heads": groups, "head_dim": head_dim,
