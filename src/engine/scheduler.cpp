@@ -301,24 +301,6 @@ std::vector<Chunk> Scheduler::plan_step() {
   return chunks;
 }
 
-int64_t Scheduler::most_drafts(const Chunk& chunk, int64_t wanted) const {
-  const Request& request = *chunk.request;
-  const auto num_tokens = static_cast<int64_t>(request.tokens.size());
-  int64_t room = std::min(wanted, request.max_tokens - num_tokens - 1);
-  const RotarySwitch& at = config_.rotary_switch;
-  if (at.length > 0 && request.rotary_offset == 0) room = std::min(room, at.length - num_tokens);
-  return std::max<int64_t>(room, 0);
-}
-
-int64_t Scheduler::room_for_drafts(const Chunk& chunk, int64_t wanted) {
-  Request& request = *chunk.request;
-  int64_t room = most_drafts(chunk, wanted);
-  const int64_t computed = request.num_computed + chunk.num_tokens;
-  if (room > 0 && !ensure_pages(request, computed + room))
-    room = static_cast<int64_t>(request.pages.size()) * config_.page_tokens - computed;
-  return std::max<int64_t>(room, 0);
-}
-
 void Scheduler::advance(const Chunk& chunk) {
   Request& request = *chunk.request;
   request.num_in_state = request.num_computed += chunk.num_tokens;
