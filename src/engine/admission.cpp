@@ -136,8 +136,8 @@ void Admission::admit(Submission submission, Scheduler& scheduler) {
   std::vector<std::string> problems = problems_with(client);
   if (scheduler.find(client.rid) != nullptr)
     problems.push_back(fmt::format("rid {} is already running", client.rid));
-  std::shared_ptr<const LoadedAdapter> adapter;
-  if (!client.adapter.empty()) {
+  std::shared_ptr<const LoadedAdapter> adapter = std::move(client.adapter_version);
+  if (adapter == nullptr && !client.adapter.empty()) {
     if (config_.adapters != nullptr) adapter = config_.adapters->find(client.adapter);
     if (adapter == nullptr) {
       problems.push_back(

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -32,6 +33,8 @@ struct WeightDelta;
 }  // namespace slime::model
 
 namespace slime::engine {
+
+struct LoadedAdapter;
 
 /// The sampling parameters, with SGLang's names, defaults and ranges. A new one is a member here and a
 /// line in engine/sampling_fields.h, which has the ranges: docs/adding_a_sampling_parameter.md.
@@ -93,6 +96,9 @@ struct GenerateRequest {
   std::string grammar_field;  // what the client calls the grammar; empty: as `sampling` does
   /// Name of a loaded adapter; empty: the model as it is.
   std::string adapter;
+  /// Of that name, for requests that have to take the same; stays in this process. Null: the version that is
+  /// loaded when the engine admits the request.
+  std::shared_ptr<const LoadedAdapter> adapter_version;
   /// Prefixes are shared among requests with the same salt alone.
   std::string cache_salt;
   bool return_logprob = false;

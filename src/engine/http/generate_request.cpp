@@ -124,7 +124,7 @@ GenerateRequest read_request(const json::object& body, std::size_t index, const 
   request.routed_experts_start_len = whole("routed_experts_start_len", 0);
   request.num_sampled = whole("num_sampled", 0);
   request.cache_salt = joined_salt(text("cache_salt"), text("extra_key"));
-  request.adapter = adapter_named(model, text("lora_path"));
+  take_adapter_named(model, text("lora_path"), request);
   request.rid = text("rid");
   return request;
 }

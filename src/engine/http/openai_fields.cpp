@@ -44,9 +44,8 @@ void read_openai_fields(const FieldReader& fields, const ServedModel& model, Ope
   const auto flag = [&](const char* name) { return fields.boolean(name).value_or(false); };
   request.sampling = model.sampling_defaults;
   form.model = fields.text("model", 1024).value_or("default");
-  request.adapter = adapter_of_model(model, form.model);
-  if (const auto name = fields.text("lora_path", 256))
-    request.adapter = adapter_named(model, *name);
+  take_adapter_of_model(model, form.model, request);
+  if (const auto name = fields.text("lora_path", 256)) take_adapter_named(model, *name, request);
   form.n = static_cast<std::size_t>(fields.integer("n", 1, Limits::kMaxN).value_or(1));
   form.streams = flag("stream");
   if (const auto options = fields.fields("stream_options")) {

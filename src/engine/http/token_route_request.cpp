@@ -77,7 +77,7 @@ TokenRouteCall parse_token_route_call(const json::object& body, const ServedMode
   request.sampling = model.sampling_defaults;
   request.stream_interval = model.stream_interval;
   call.model = fields.text("model", 1024).value_or(model.name);
-  request.adapter = adapter_of_model(model, call.model);
+  take_adapter_of_model(model, call.model, request);
   call.request_id = fields.text("request_id", Limits::kMaxRidBytes).value_or("");
   if (call.request_id.empty()) call.request_id = make_rid();
   call.streams = fields.boolean("stream").value_or(false);
