@@ -61,7 +61,7 @@ class Client(threading.Thread):
         self.is_over = threading.Event()
         self.wrong, self.num_answers, self.num_refused, self.num_tokens, self.num_scores, self.num_cached = [], 0, 0, 0, 0, 0
         self.num_overtaken = 0  # answers that ended when another version was loaded
-        self.num_split = 0  # calls whose samples, each of which is a request, are of two versions
+        self.num_split = 0  # calls whose samples are of two versions
 
     def run(self):
         try:
@@ -249,6 +249,7 @@ def test_no_token_is_of_another_version(tmp_path, nightly, ranks, room):
               f"{versions.num_unloads} by unloading, {versions.num_retries} tried again; "
               f"memory {sizes[-1] / 2**20:.0f} MiB, {growth / 2**20:+.1f} MiB; {total}")
         assert total["num_overtaken"] > count // 5, "updates met running requests"
+        assert total["num_split"] == 0, "all samples of a call are of one version"
         assert total["num_cached"] > 0, "prefixes of a version are found again"
         assert room < 16 or versions.num_retries == 0
         # A server that kept what it replaces would have 40 of them more, or 800.
