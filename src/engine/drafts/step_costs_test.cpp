@@ -84,8 +84,10 @@ TEST(StepCosts, AreForgottenAfterAThousandOtherSteps) {
 
 TEST(StepCosts, OfAnyNumberOfRowsAreMeasured) {
   StepCosts costs;
-  for (int64_t rows = 1; rows <= 2048; ++rows) observe_often(costs, rows, 1.0, 2);
-  for (int64_t rows = 1; rows <= 2048; ++rows) EXPECT_DOUBLE_EQ(costs.seconds(rows), 1) << rows;
+  for (int64_t rows = 1; rows <= 2048; ++rows) {
+    observe_often(costs, rows, 1.0, 2);
+    EXPECT_DOUBLE_EQ(costs.seconds(rows), 1) << rows;
+  }
   observe_often(costs, int64_t{1} << 40, 7.0, 2);
   EXPECT_DOUBLE_EQ(costs.seconds(int64_t{1} << 40), 7);
 }
