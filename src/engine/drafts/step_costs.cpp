@@ -43,6 +43,16 @@ bool StepCosts::is_measured(int bucket) const {
   return that.num_steps >= kMeasured && num_steps_ - that.last_step <= kForgotten;
 }
 
+int StepCosts::measured_from(int bucket, int direction) const {
+  while (bucket >= 0 && bucket < kBuckets && !is_measured(bucket)) bucket += direction;
+  return bucket < kBuckets ? bucket : -1;
+}
+
+double StepCosts::slope(int fewer, int more) const {
+  return (buckets_[more].seconds - buckets_[fewer].seconds) /
+         (buckets_[more].mean_rows - buckets_[fewer].mean_rows);
+}
+
 double StepCosts::seconds(int64_t num_rows) const {
   const auto rows = static_cast<double>(num_rows);
   const int at = bucket_of(num_rows);
@@ -54,14 +64,14 @@ double StepCosts::seconds(int64_t num_rows) const {
     const double part = (rows - here.mean_rows) / (there.mean_rows - here.mean_rows);
     return here.seconds + part * (there.seconds - here.seconds);
   }
-  for (int smaller = at - 1; smaller >= 0; --smaller) {
-    if (!is_measured(smaller)) continue;
-    const Bucket& there = buckets_[smaller];
-    return there.seconds * std::max(1.0, rows / (2 * there.mean_rows));
-  }
-  for (int larger = at + 1; larger < kBuckets; ++larger)
-    if (is_measured(larger)) return buckets_[larger].seconds * rows / buckets_[larger].mean_rows;
-  return 1;
+  const int below = measured_from(at - 1, -1), above = measured_from(at + 1, 1);
+  if (below < 0 && above < 0) return 1;
+  if (below < 0) return buckets_[above].seconds * rows / buckets_[above].mean_rows;
+  const Bucket& fewer = buckets_[below];
+  if (above >= 0) return fewer.seconds + slope(below, above) * (rows - fewer.mean_rows);
+  const int further = measured_from(below - 1, -1);
+  if (further < 0) return fewer.seconds * std::max(1.0, rows / (2 * fewer.mean_rows));
+  return fewer.seconds + std::max(0.0, slope(further, below)) * (rows - fewer.mean_rows);
 }
 
 }  // namespace slime::engine

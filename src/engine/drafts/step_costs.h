@@ -6,9 +6,10 @@
 /// mean of medians of five steps, so a single slow step says nothing; one step alone does not count as measured,
 /// since the first of a kind is often slow. What no step measured for 1,024 steps is forgotten: contexts grow.
 ///
-/// What is not measured looks cheap, so that it is tried: more rows cost nothing beside the next smaller measured
-/// bucket, beyond twice its rows in proportion; fewer than are measured cost in proportion too, so that an engine
-/// that has always drafted finds out what a step without drafts takes.
+/// Between measured buckets rows are interpolated, beyond them they cost what the last ones did, each. Where one bucket
+/// alone is measured, more rows look free, beyond twice as many in proportion, so that they are tried; and fewer rows
+/// than any that were measured cost in proportion, so that an engine that has always drafted finds out what a step
+/// without drafts takes.
 
 #include <array>
 #include <cstdint>
@@ -37,6 +38,9 @@ class StepCosts {
 
   static int bucket_of(int64_t num_rows);
   bool is_measured(int bucket) const;
+  /// The first measured bucket from here on, -1 where there is none. `direction`: 1 or -1.
+  int measured_from(int bucket, int direction) const;
+  double slope(int fewer, int more) const;  // seconds a row, of measured buckets
 
   std::array<Bucket, kBuckets> buckets_;
   int64_t num_steps_ = 0;
