@@ -22,7 +22,7 @@ struct DraftOptions {
 
 void add_draft_options(CLI::App& app, DraftOptions& options);
 
-/// What the options mean for an engine of this model on this device. Where nothing is drafted, a line of `who`
+/// Settings, by the options, of an engine of this model on this device. Where nothing is drafted, a line of `who`
 /// ("slime serve") on standard error says why: what drafts change is time alone. Throws ConfigError for
 /// counts that contradict each other. With DraftSettings::layer the network is to be loaded with
 /// model::DraftLayers::kComputed.

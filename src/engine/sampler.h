@@ -27,7 +27,7 @@ struct SampleJob {
 /// Runs on ATen's threads, one row each. `eos_ids` end a response unless it ignores them.
 void sample(std::span<SampleJob> jobs, const std::vector<TokenId>& eos_ids);
 
-/// How the token at `position` of this request is sampled.
+/// Options of the draw of the token at `position` of this request.
 kernels::SampleOptions sample_options(const Request& request, int64_t position);
 /// The next one.
 kernels::SampleOptions sample_options(const Request& request);

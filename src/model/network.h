@@ -109,8 +109,8 @@ class Network {
   std::shared_ptr<Adapters> adapters_;
 };
 
-/// What becomes of the draft layers of a model's files (ModelConfig::drafts). Carried ones take no memory, and
-/// are saved as they were, however far the model has moved away from them.
+/// Treatment of the draft layers of a model's files (ModelConfig::drafts). Carried ones take no memory, and are
+/// saved as they were, however far the model has moved away from them.
 enum class DraftLayers { kCarried, kComputed };
 
 /// Reads config.json and the safetensors of `directory`. Throws ConfigError that lists every
@@ -122,7 +122,7 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
                                       const Precision& precision,
                                       const comm::Mesh& mesh = comm::Mesh::single(),
                                       DraftLayers drafts = DraftLayers::kCarried);
-/// How such a network was loaded.
+/// Treatment that a loaded network's draft layers had.
 inline DraftLayers draft_layers_of(const ModelConfig& config) {
   return config.drafts.computed > 0 ? DraftLayers::kComputed : DraftLayers::kCarried;
 }

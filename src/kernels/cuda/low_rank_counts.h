@@ -8,8 +8,8 @@
 
 namespace slime::kernels::cuda {
 
-/// Those of a network, whose passes come one after the other: the same at every call. Null where `stream` is being
-/// recorded and there are none yet, or where there have been too many networks. May be called from any thread.
+/// Counters of a network, the same at every call, since its passes come one after the other. Null where `stream` is
+/// being recorded and there are none yet, or where there have been too many networks. May be called from any thread.
 unsigned* low_rank_counts(const AdapterRows& network, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

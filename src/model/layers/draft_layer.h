@@ -22,7 +22,7 @@
 
 namespace slime::model {
 
-/// What is not computed of a model's draft layers, by its configuration alone; empty: nothing.
+/// Reason why a model's draft layers are not computed, by its configuration alone; empty: they are.
 std::vector<std::string> draft_layer_problems(const ModelConfig& config);
 
 class DraftLayer {
