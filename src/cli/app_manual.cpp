@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 #include <string_view>
+
+#include "core/lower_case.h"
 
 namespace slime::cli {
 namespace {
@@ -42,8 +43,7 @@ TypeText parse_type(const std::string& text) {
 
 help::Names names_by(std::string_view name, const TypeText& type, std::string_view checks) {
   using enum help::Names;
-  std::string word(name);
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string word = lower_case(std::string(name));
   const auto is = [&](std::string_view each) { return word == each || type.type == each; };
   if (is("model") || is("--model") || is("--tokenizer-path") || is("MODEL")) return kModel;
   if (word.starts_with("run_dir") || is("run") || is("RUN")) return kRun;

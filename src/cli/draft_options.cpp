@@ -2,47 +2,32 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <string_view>
 
+#include "core/draft_words.h"
 #include "core/error.h"
 #include "model/network.h"
 
 namespace slime::cli {
 namespace {
 
-constexpr int64_t kUsualDrafts = 7;
-constexpr int64_t kMostDrafts = 15;
-
-std::string without_capitals(std::string word) {
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
-  return word;
-}
-
-/// SGLang's words for the model's own draft layer. With EAGLE it means a draft model in files of its own too.
-bool is_draft_layer(const std::string& algorithm) {
-  return algorithm == "nextn" || algorithm == "eagle";
-}
-
 /// Why the engine drafts nothing; empty: it does.
-std::string why_no_drafts(const std::string& algorithm, const std::string& device,
+std::string why_no_drafts(DraftWord word, const std::string& device,
                           const model::ModelConfig& model) {
-  if (algorithm != "ngram" && !is_draft_layer(algorithm))
+  if (word == DraftWord::kOther)
     return "no draft model is computed, and answers are the same without one; on CPUs NGRAM saves "
            "time without a model";
   if (device != "cpu") return "drafts are verified on CPUs so far; answers are the same";
   if (!model.delta.in_layer.empty())
     return "layers of gated delta nets cannot step back; answers are the same";
-  const std::string why = is_draft_layer(algorithm) ? model::why_no_draft_layers(model) : "";
+  const std::string why = word == DraftWord::kLayer ? model::why_no_draft_layers(model) : "";
   return why.empty() ? ""
                      : why + "; answers are the same, and NGRAM saves time without such a layer";
 }
 
-int64_t most_drafts(const DraftOptions& options, const std::string& who) {
-  const bool is_layer = is_draft_layer(without_capitals(options.algorithm));
-  if (options.topk != 1 && is_layer) {
+int64_t most_drafts(const DraftOptions& options, DraftWord word, const std::string& who) {
+  if (options.topk != 1 && word == DraftWord::kLayer) {
     // The size of a tree says nothing of a chain.
     const int64_t most = options.num_steps.value_or(kUsualDrafts);
     fmt::print(stderr, "{}: --speculative-eagle-topk {}: guesses are one chain, of {} at most\n",
@@ -91,11 +76,11 @@ void add_draft_options(CLI::App& app, DraftOptions& options) {
 
 engine::DraftSettings draft_settings_of(const DraftOptions& options, const std::string& device,
                                         const model::ModelConfig& model, const std::string& who) {
-  const std::string algorithm = without_capitals(options.algorithm);
+  const DraftWord word = draft_word_of(options.algorithm);
   const auto tell = [&who](const std::string& flag, std::string_view why) {
     fmt::print(stderr, "{}: {} has no effect: {}\n", who, flag, why);
   };
-  if (algorithm == "none" || algorithm.empty()) {
+  if (word == DraftWord::kNone) {
     constexpr std::string_view kNoAlgorithm =
         "it counts with --speculative-algorithm NGRAM or NEXTN";
     if (options.num_draft_tokens) tell("--speculative-num-draft-tokens", kNoAlgorithm);
@@ -104,11 +89,11 @@ engine::DraftSettings draft_settings_of(const DraftOptions& options, const std::
     if (options.always) tell("--speculative-always", kNoAlgorithm);
     return {};
   }
-  if (const std::string why = why_no_drafts(algorithm, device, model); !why.empty()) {
+  if (const std::string why = why_no_drafts(word, device, model); !why.empty()) {
     tell("--speculative-algorithm " + options.algorithm, why);
     return {};
   }
-  const int64_t most = most_drafts(options, who);
+  const int64_t most = most_drafts(options, word, who);
   if (most < 1 || most > kMostDrafts) {
     throw ConfigError(
         options.num_draft_tokens && options.topk == 1
@@ -117,7 +102,7 @@ engine::DraftSettings draft_settings_of(const DraftOptions& options, const std::
             : fmt::format("--speculative-num-steps {}: should be between 1 and {}", most,
                           kMostDrafts));
   }
-  const bool is_layer = is_draft_layer(algorithm);
+  const bool is_layer = word == DraftWord::kLayer;
   return {.most = most, .always = options.always, .texts = !is_layer, .layer = is_layer};
 }
 

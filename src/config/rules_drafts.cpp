@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <string>
 #include <string_view>
 
 #include "config/flag_rows.h"
 #include "config/rules.h"
+#include "core/draft_words.h"
 
 namespace slime::config {
 namespace {
@@ -17,18 +16,7 @@ constexpr std::string_view kSpeculation = "--sglang-speculative-algorithm";
 constexpr std::string_view kNumTokens = "--sglang-speculative-num-draft-tokens";
 constexpr std::string_view kNumSteps = "--sglang-speculative-num-steps";
 constexpr std::string_view kTopk = "--sglang-speculative-eagle-topk";
-constexpr int64_t kMostDrafts = 15;
 constexpr int64_t kMostTextMib = int64_t{1} << 20;
-
-std::string in_capitals(std::string word) {
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::toupper(c); });
-  return word;
-}
-
-/// SGLang's words for the model's own draft layer. With EAGLE it means a draft model in files of its own too.
-bool is_draft_layer(std::string_view algorithm) {
-  return algorithm == "EAGLE" || algorithm == "NEXTN";
-}
 
 /// "--rollout-drafts suffix", or SGLang's flag that means it.
 std::string drafts_said(const ParsedFlags& flags) {
@@ -50,25 +38,35 @@ void tell_no_draft_model(ParsedFlags& flags) {
 void apply_algorithm(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
   const Flag<std::string>& given = config.sglang_speculative_algorithm;
-  const std::string algorithm = in_capitals(given.get());
+  const DraftWord word = draft_word_of(given.get());
   const bool says_drafts = flags.gives("--rollout-drafts");
   const auto has_no_effect = [&](std::string_view why) {
     flags.warnings.push_back(fmt::format("{} {} has no effect: {}", kSpeculation, given, why));
   };
-  if (algorithm == "NGRAM" || (is_draft_layer(algorithm) && !says_drafts)) {
+  if (word == DraftWord::kTexts || (word == DraftWord::kLayer && !says_drafts)) {
     problems.require(!says_drafts || config.names_texts(),
                      fmt::format("--rollout-drafts {} and {} NGRAM: choose one",
                                  config.rollout_drafts, kSpeculation));
     config.rollout_drafts.stems_from(given);
-    if (!says_drafts) config.rollout_drafts = algorithm == "NGRAM" ? "suffix" : "mtp";
-  } else if (is_draft_layer(algorithm)) {
+    if (!says_drafts) config.rollout_drafts = word == DraftWord::kTexts ? "suffix" : "mtp";
+  } else if (word == DraftWord::kLayer) {
     if (!config.names_draft_layer())
       has_no_effect(
           fmt::format("--rollout-drafts {} says what is drafted from", config.rollout_drafts));
   } else if (!config.has_drafts()) {
     tell_no_draft_model(flags);
-  } else if (!algorithm.empty() && algorithm != "NONE") {
+  } else if (word == DraftWord::kOther) {
     has_no_effect(kNoDraftModel);
+  }
+}
+
+void tell_of_noise(ParsedFlags& flags) {
+  if (flags.config.rollout_noise == "prompt" &&
+      !flags.config.custom_generate_function_path.get().empty()) {
+    flags.warnings.emplace_back(
+        "--rollout-noise prompt has no effect on requests that --custom-generate-function-path "
+        "writes: their "
+        "random numbers are those of their sampling_seed");
   }
 }
 
@@ -134,7 +132,7 @@ void apply_counts(ParsedFlags& flags, Problems& problems) {
   take("--rollout-draft-tokens", config.rollout_draft_tokens, 0);
   const int64_t topk = config.sglang_speculative_eagle_topk.value_or(1);
   const bool has_tree =
-      topk != 1 && is_draft_layer(in_capitals(config.sglang_speculative_algorithm.get()));
+      topk != 1 && draft_word_of(config.sglang_speculative_algorithm.get()) == DraftWord::kLayer;
   if (has_tree) {
     flags.warnings.push_back(
         fmt::format("{} {}: guesses are one chain, of {}", kTopk, topk, kNumSteps));
@@ -158,6 +156,7 @@ void apply_counts(ParsedFlags& flags, Problems& problems) {
 void check_drafts(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
   if (!config.generates()) return;
+  tell_of_noise(flags);
   apply_algorithm(flags, problems);
   if (!config.has_drafts()) return;
   if (const std::string why = why_no_drafts(config); !why.empty()) {

@@ -51,6 +51,13 @@ TEST(RolloutDrafts, AreOffUnlessSomebodyAsks) {
   EXPECT_THAT(checked_drafts("--rollout-drafts eagle").error, HasSubstr("--rollout-drafts"));
 }
 
+TEST(RolloutDrafts, NoiseOfThePromptIsNotThatOfRequestsThatAFunctionWrites) {
+  const auto notes = [](const std::string& words) { return checked_drafts(words).flags.warnings; };
+  EXPECT_THAT(notes("--rollout-noise prompt"), Not(Contains(HasSubstr("--rollout-noise"))));
+  EXPECT_THAT(notes("--rollout-noise prompt --custom-generate-function-path my.generate"),
+              Contains(HasSubstr("--rollout-noise prompt has no effect on requests that")));
+}
+
 TEST(RolloutDrafts, NgramOfSglangIsSuffix) {
   for (const std::string word : {"NGRAM", "ngram"}) {
     const CheckedDrafts given = checked_drafts("--sglang-speculative-algorithm " + word);

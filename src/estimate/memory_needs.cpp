@@ -5,6 +5,7 @@
 #include "config/eval_config.h"
 #include "config/users_functions.h"
 #include "core/divide_up.h"
+#include "core/draft_words.h"
 #include "engine/cache_shape.h"
 #include "engine/drafts/draft_settings.h"
 #include "engine/engine.h"
@@ -115,7 +116,7 @@ int64_t most_sampled(const config::RunConfig& config) {
 /// --rollout-drafts has no effect.
 int64_t drawn_rows(const config::RunConfig& config, int64_t sampled) {
   if (config.rollout_drafts.peek() == "none") return sampled;
-  const int64_t most = sampled * (1 + config.rollout_draft_tokens.peek().value_or(7));
+  const int64_t most = sampled * (1 + config.rollout_draft_tokens.peek().value_or(kUsualDrafts));
   if (config.rollout_draft_always.peek()) return most;
   return std::max(sampled, std::min(most, engine::kMostDraftedRows));
 }

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
+#include "core/lower_case.h"
 #include "core/nearest_name.h"
 #include "help/wrapped.h"
 
@@ -15,11 +15,7 @@ namespace {
 
 constexpr std::size_t kMostFound = 30;
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
+std::string lower(std::string_view text) { return lower_case(std::string(text)); }
 
 /// "learning_rate" and "--Learning-Rate" are one word.
 std::string bare(std::string_view word) {

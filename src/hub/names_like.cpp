@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <functional>
 
+#include "core/lower_case.h"
 #include "core/nearest_name.h"
 
 namespace slime::hub {
@@ -35,9 +35,7 @@ constexpr auto kKnown = std::to_array<std::string_view>({
 std::string last_part(std::string_view name) {
   while (name.ends_with('/')) name.remove_suffix(1);
   name.remove_prefix(name.rfind('/') + 1);  // npos + 1 is 0
-  std::string part(name.substr(0, name.find('@')));
-  std::ranges::transform(part, part.begin(), [](unsigned char c) { return std::tolower(c); });
-  return part;
+  return lower_case(std::string(name.substr(0, name.find('@'))));
 }
 
 bool is_near(const std::string& word, const std::string& name) {

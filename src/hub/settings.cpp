@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "core/lower_case.h"
 
 namespace slime::hub {
 namespace {
@@ -16,9 +17,9 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestToken = 4096;
 
-bool is_true(std::string word) {
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::toupper(c); });
-  return word == "1" || word == "ON" || word == "YES" || word == "TRUE";
+bool is_true(const std::string& given) {
+  const std::string word = lower_case(given);
+  return word == "1" || word == "on" || word == "yes" || word == "true";
 }
 
 /// "~/x" with the home folder, as the hub's tools read it.
