@@ -294,7 +294,6 @@ roles::TrainersApart* load_networks(Stations& run, std::vector<std::string>& not
   run.topology.model = shape;
   roles::check_shape(run.config, shape);
   check_same_model(run.config, weights_directory(run), shape);
-  if (trains(run.config)) roles::check_draft_layer(run.config, shape);
   if (const std::string line = note_of_drafts(run.config, shape); !line.empty()) note(line);
   roles::TrainersApart* apart = nullptr;
   if (trains_apart(run.config)) {

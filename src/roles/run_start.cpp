@@ -7,6 +7,7 @@
 
 #include "config/eval_config.h"
 #include "core/calendar.h"
+#include "core/draft_words.h"
 #include "core/error.h"
 #include "engine/end_tokens.h"
 #include "engine/grammar_constraints.h"
@@ -131,6 +132,17 @@ void check_choices(const config::RunConfig& config, const model::ModelConfig& mo
   }
 }
 
+void check_draft_layer(const config::RunConfig& config, const model::ModelConfig& model,
+                       std::vector<std::string>& problems) {
+  if (trained_draft_layers(config) == model::DraftLayers::kCarried) return;
+  if (const std::string why = model::why_no_draft_layers(model); !why.empty())
+    problems.push_back("--enable-mtp-training: " + why + "; leave it out");
+  if (model.drafts.count > 1)
+    problems.push_back(
+        fmt::format("--enable-mtp-training: one layer is trained, and config.json tells of {}",
+                    model.drafts.count));
+}
+
 }  // namespace
 
 void check_shape(const config::RunConfig& config, const model::ModelConfig& model) {
@@ -161,6 +173,7 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
   }
   if (config.true_on_policy) check_on_policy(model, problems);
   check_experts(config, model, problems);
+  check_draft_layer(config, model, problems);
   if (config.has_codes() && config.generates() && config.device != "cpu" && model.has_experts()) {
     problems.emplace_back(
         "--rollout-precision fp8: a GPU has no products of experts in codes in this version; leave "
@@ -251,7 +264,7 @@ engine::DraftSettings draft_settings(const config::RunConfig& config,
   const bool has_layer = config.names_draft_layer() && model::why_no_draft_layers(model).empty();
   if (config.names_draft_layer() && !has_layer && !config.names_texts()) return {};
   if (!config.has_drafts()) return {};
-  engine::DraftSettings settings{.most = config.rollout_draft_tokens.value_or(7),
+  engine::DraftSettings settings{.most = config.rollout_draft_tokens.value_or(kUsualDrafts),
                                  .always = config.rollout_draft_always,
                                  .texts = config.names_texts(),
                                  .layer = has_layer};
@@ -262,16 +275,6 @@ engine::DraftSettings draft_settings(const config::RunConfig& config,
 model::DraftLayers trained_draft_layers(const config::RunConfig& config) {
   const bool trains = config.enable_mtp_training && !config.debug_rollout_only;
   return trains ? model::DraftLayers::kComputed : model::DraftLayers::kCarried;
-}
-
-void check_draft_layer(const config::RunConfig& config, const model::ModelConfig& model) {
-  if (trained_draft_layers(config) == model::DraftLayers::kCarried) return;
-  if (const std::string why = model::why_no_draft_layers(model); !why.empty())
-    throw ConfigError("--enable-mtp-training: " + why + "; leave it out");
-  if (model.drafts.count > 1)
-    throw ConfigError(
-        fmt::format("--enable-mtp-training: one layer is trained, and config.json tells of {}",
-                    model.drafts.count));
 }
 
 model::DraftLayers engine_draft_layers(const config::RunConfig& config) {

@@ -52,13 +52,11 @@ engine::EngineConfig engine_settings(const config::RunConfig& config);
 /// config.json does not tell of, or that is not computed, drafts nothing.
 engine::DraftSettings draft_settings(const config::RunConfig& config,
                                      const model::ModelConfig& model);
-/// What a trained network does with the model's draft layers: --enable-mtp-training.
+/// Treatment of draft layers in a trained network: computed with --enable-mtp-training.
 model::DraftLayers trained_draft_layers(const config::RunConfig& config);
-/// What those engines' networks do with them: those of a trainer that has them do too, whose weights are all
+/// The same in the networks of its engines: also computed where a trainer has them, all of whose weights are
 /// published. Reads config.json of --hf-checkpoint where the run wants drafts of them.
 model::DraftLayers engine_draft_layers(const config::RunConfig& config);
-/// Throws ConfigError where the run trains a draft layer that the model does not have, or several.
-void check_draft_layer(const config::RunConfig& config, const model::ModelConfig& model);
 engine::EngineConfig make_engine_config(const config::RunConfig& config,
                                         const setup::ModelText& text, int64_t kv_cache_bytes);
 

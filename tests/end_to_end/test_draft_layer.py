@@ -202,6 +202,7 @@ def test_a_run_that_begins_to_train_the_layer_has_no_moments_of_it(drafting, tmp
 
 
 def test_a_layer_that_is_not_there_is_not_trained(work, tmp_path):
-    done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=TRAINED))
-    assert done.returncode != 0
-    assert "--enable-mtp-training: config.json tells of no draft layer" in done.stdout + done.stderr
+    for how in ([], ["--dry-run"]):
+        done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=[*TRAINED, *how]))
+        assert done.returncode != 0
+        assert "--enable-mtp-training: config.json tells of no draft layer" in done.stdout + done.stderr
