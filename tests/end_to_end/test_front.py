@@ -13,7 +13,7 @@ import sys
 import termios
 
 import pytest
-from conftest import SLIME, run_slime, train_command
+from conftest import ROOT, SLIME, run_slime, train_command
 from golden_models import golden_models, shapes
 
 VERBS = ["train", "serve", "session", "doctor"]  # one of each way in which a command reads its words
@@ -288,3 +288,9 @@ def test_a_stage_of_a_script_ends_with_a_line_and_not_as_if_it_were_the_end(work
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("stage 1 of 2 is done: rollout steps 1 of 1, ")
     assert "talk to it" not in done.stdout and f"{tmp_path / 'run'}/latest" in done.stdout
+
+
+def test_the_page_of_flags_is_that_of_the_flag_table():
+    done = run("train", "--help-markdown")
+    assert done.returncode == 0, done.stderr
+    assert (ROOT / "docs" / "flags.md").read_text() == done.stdout
