@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The two quickstarts in every form of training: synchronous, one step ahead, fully asynchronous, colocated, APRIL, and adapters.
+"""The two quickstarts in every form of training: synchronous, one step ahead, fully asynchronous, colocated, APRIL, with drafts, and adapters.
 
     python3 bench/learning/forms.py run OUT_DIR --task arithmetic [--forms sync,async-1] [--seeds 1,2,3] [--jobs 2]
     python3 bench/learning/forms.py table OUT_DIR...            # Markdown
@@ -37,6 +37,9 @@ FORMS = {
     "async-16": [*ASYNC, "--max-staleness", "16"],
     "async-16-tis": [*ASYNC, "--max-staleness", "16", "--use-tis"],
     "colocated": [*ASYNC, "--colocate"],
+    "drafts": ["train", "--rollout-drafts", "suffix"],
+    "prompt-noise": ["train", "--rollout-noise", "prompt"],
+    "prompt-noise-drafts": ["train", "--rollout-noise", "prompt", "--rollout-drafts", "suffix"],
     "lora-1": ["train", "--lora-rank", "1", "--lr", "{ten_times_lr}"],
     "lora-8": ["train", "--lora-rank", "8", "--lr", "{ten_times_lr}"],
     "lora-32": ["train", "--lora-rank", "32", "--lr", "{ten_times_lr}"],
