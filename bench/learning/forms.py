@@ -49,10 +49,10 @@ SETTINGS = {"arithmetic": ("arithmetic.sh", "64", "2e-3"), "smollm2": ("smollm2.
 
 
 def flags_of(script: str) -> list[list[str]]:
-    """What each `"$slime" train` of a quickstart is given, without the folders."""
+    """What each `"$slime" train` of a quickstart is given, without the folders and without what it leaves to its caller."""
     text = (ROOT / "examples/quickstart" / script).read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = re.findall(r'^"\$slime" train (.*)"\$@"$', text, re.MULTILINE)
-    return [shlex.split(line) for line in lines]
+    lines = re.findall(r'^(?:\w+="[^"]*" )?"\$slime" train (.*)"\$@"$', text, re.MULTILINE)
+    return [[word for word in shlex.split(line) if not word.startswith("${")] for line in lines]
 
 
 def with_folders(flags: list[str], folders: dict[str, str]) -> list[str]:
