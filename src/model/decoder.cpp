@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -174,6 +175,9 @@ class Decoder final : public Network {
     if (adapters() != nullptr) adapters()->begin(batch);
     const bool is_first = is_first_stage_ && chunk == 0;
     const bool is_last = is_last_stage_ && static_cast<size_t>(chunk) + 1 == chunks_.size();
+    check(batch.captured == nullptr || (is_first && is_last && !at::GradMode::is_enabled() &&
+                                        !batch.wanted_R.defined() && !tp_.cuts_rows),
+          "hidden states are captured of all rows of a whole model, without gradients");
     const bool wants_some = is_last && batch.wanted_R.defined();
     check(!wants_some || (!at::GradMode::is_enabled() && !tp_.cuts_rows),
           "some rows alone are wanted without gradients and where a rank has all of them");
@@ -209,6 +213,13 @@ class Decoder final : public Network {
                              wants_some && !picks_last);
     if (picks_last) stream = stream.rows(batch.wanted_R);
     return normed(stream, draft.last_norm(), batch);
+  }
+
+  Tensor embedded(const TokenBatch& batch) const override {
+    const at::NoGradGuard no_grad;
+    return with_media(
+        model::embedded(batch.ids_T, embedding_, vocabulary_, precision_.activations, tp_), batch,
+        tp_);
   }
 
   Tensor empty_stream(int64_t num_tokens) const override {
@@ -267,7 +278,7 @@ class Decoder final : public Network {
   Stream computed(Blocks blocks, bool has_chain, const Tensor& input_TH, const TokenBatch& batch,
                   Attention& attention, bool wants_some) const {
     if (has_chain && attention.chains() != nullptr && !at::GradMode::is_enabled() &&
-        is_free(batch.routers)) {
+        is_free(batch.routers) && batch.captured == nullptr) {
       return chained(blocks, input_TH, batch, attention, wants_some, config_.norm_eps,
                      {.sum = rank_collectives_.get(), .adds_biases = tp_.ranks.rank() == 0});
     }
@@ -290,6 +301,7 @@ class Decoder final : public Network {
                  bool wants_some) const {
     for (size_t i = 0; i < blocks.size(); ++i) {
       const auto& block = blocks[i];
+      capture(batch, i, stream);
       if (tell_ && i > 0 && at::GradMode::is_enabled()) {
         const variable_list out =
             TellBackward::apply(stream.residual_TH, stream.update_TH, &tell_, begin_of_block(i));
@@ -305,7 +317,22 @@ class Decoder final : public Network {
         stream = block->forward(stream, batch.rotary_row_T, attention, batch.routers);
       }
     }
+    capture(batch, blocks.size(), stream);
     return stream;
+  }
+
+  /// What enters block `i`, where the batch wants it: a sum of its own, since blocks write into the residual.
+  static void capture(const TokenBatch& batch, size_t i, const Stream& stream) {
+    if (batch.captured == nullptr) return;
+    HiddenCapture& captured = *batch.captured;
+    const auto at = std::ranges::find(captured.layers, static_cast<int64_t>(i));
+    if (at == captured.layers.end()) return;
+    const int64_t width = stream.residual_TH.size(1), wanted = std::ssize(captured.layers);
+    if (at == captured.layers.begin())
+      captured.hidden_TC =
+          at::empty({stream.residual_TH.size(0), wanted * width}, stream.residual_TH.options());
+    captured.hidden_TC.narrow(1, (at - captured.layers.begin()) * width, width)
+        .copy_(sum_of(stream));
   }
 
   /// In the flat buffer, of the only range's.
@@ -317,8 +344,8 @@ class Decoder final : public Network {
 
   Tensor embeddings(const TokenBatch& batch) const {
     return with_media(
-        scaled(embedded(batch.ids_T, embedding_, vocabulary_, precision_.activations, tp_)), batch,
-        tp_);
+        scaled(model::embedded(batch.ids_T, embedding_, vocabulary_, precision_.activations, tp_)),
+        batch, tp_);
   }
 
   Tensor scaled(const Tensor& x_LH) const {

@@ -212,6 +212,10 @@ Tensor Network::draft(int64_t /*layer*/, const Tensor& /*hidden_TH*/, const Toke
   throw BugError("draft() is for networks with draft layers");
 }
 
+Tensor Network::embedded(const TokenBatch& /*batch*/) const {
+  throw BugError("embedded() is for networks with an embedding");
+}
+
 kernels::LogProbs Network::draft_log_probs(const Tensor& /*hidden_RH*/,
                                            const Tensor& /*target_R*/) const {
   throw BugError("draft_log_probs() is for networks with draft layers");

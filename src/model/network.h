@@ -64,6 +64,9 @@ class Network {
   /// that layer's weights alone, so the trunk, its embedding and its output layer do not know of it.
   virtual Tensor draft(int64_t layer, const Tensor& hidden_TH, const TokenBatch& batch,
                        Attention& attention);
+  /// The embedding of the batch's ids, [T, H] in the activation precision, for a draft model: without the family's
+  /// scale; rows of attachments as they are. Without gradients.
+  virtual Tensor embedded(const TokenBatch& batch) const;
   /// log_probs() of such hidden states, without a gradient of the output layer.
   virtual kernels::LogProbs draft_log_probs(const Tensor& hidden_RH, const Tensor& target_R) const;
 

@@ -23,6 +23,14 @@ struct RouterPass;
 
 using kernels::Segment;  // {begin, end, parent}
 
+/// Hidden states that a pass hands out beside its result, for a draft model (model/eagle3.h).
+struct HiddenCapture {
+  /// Blocks whose inputs are wanted, ascending; the number of blocks: what the last one returns.
+  std::vector<int64_t> layers;
+  /// The result: [T, layers * H], side by side in that order, before any norm.
+  Tensor hidden_TC;
+};
+
 struct TokenBatch {
   Tensor ids_T;  // int64, on the model's device
   /// int64: which row of the rotary tables turns it. Text: its position in its own sequence, or that and
@@ -33,6 +41,9 @@ struct TokenBatch {
   /// Choices of experts (model/router_pass.h), of the same rows; null: routers are free and nobody
   /// asks. Outlives the backward of the batch.
   RouterPass* routers = nullptr;
+  /// Null: none are wanted, and nothing is computed for it. Of whole models, without gradients, and of all rows:
+  /// wanted_R is undefined.
+  HiddenCapture* captured = nullptr;
   /// int64: hidden states are wanted of these rows alone, in this order; undefined: of all. Without
   /// gradients; what follows the last layer's mixer is then computed for no others.
   Tensor wanted_R;
