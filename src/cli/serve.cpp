@@ -153,8 +153,7 @@ int64_t bytes_of_tokens(const engine::EngineConfig& config, model::Network& netw
                         int64_t num_tokens) {
   const engine::PageWindow window = engine::page_window(config, network);
   const int64_t pages = divide_up<int64_t>(num_tokens, kernels::kPageTokens) * window.num_tables();
-  return pages * engine::kv_page_bytes(network, engine::kv_storage_type(config, network),
-                                       window.num_groups) +
+  return pages * engine::cache_page_bytes(config, network) +
          engine::num_states_of(config, network) * engine::state_bytes(network.blocks());
 }
 

@@ -14,7 +14,7 @@ struct Chunk {
   Request* request = nullptr;
   int64_t num_tokens = 0;
   int64_t num_drafts = 0;
-  /// The model's draft layer takes in those of its tokens that are right (docs/decisions/0164-mtp-layers.md),
+  /// The draft layer or model takes in those of its tokens that are right (docs/decisions/0164-mtp-layers.md),
   /// and behind the token that is drawn last it foretells so many.
   bool feeds_draft_layer = false;
   int64_t num_foretold = 0;

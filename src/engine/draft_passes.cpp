@@ -31,20 +31,22 @@ int64_t num_right(const Chunk& chunk, std::span<const TokenId> drawn) {
   return std::ranges::mismatch(drafts, drawn).in1 - drafts.begin();
 }
 
-/// The layer's best guess, and how likely it is by what the layer says.
-Draft guess_of(const Tensor& logits_RV, int64_t row, const Request& request, double chance_before) {
+/// The best guess, and how likely it is by what the drafter says.
+Draft guess_of(const Drafter& drafter, const Tensor& logits_RV, int64_t row, const Request& request,
+               double chance_before) {
   const auto vocab = static_cast<std::size_t>(logits_RV.size(1));
   const kernels::SampledToken best = kernels::sample_row(
       {logits_RV.const_data_ptr<float>() + row * logits_RV.size(1), vocab},
       {.temperature = logprob_temperature(request.client.sampling), .greedy = true});
   const double chance = std::exp(static_cast<double>(best.log_prob));
-  return {.id = best.id, .chance = std::isnan(chance) ? 0 : chance_before * chance};
+  return {.id = drafter.token_of(best.id),
+          .chance = std::isnan(chance) ? 0 : chance_before * chance};
 }
 
 }  // namespace
 
-Tensor DraftPasses::pass(model::Network& network, const Tensor& hidden_RH, Rows rows,
-                         const std::vector<int64_t>& wanted) {
+Tensor DraftPasses::pass(Drafter& drafter, model::Network& network, const Tensor& hidden_RH,
+                         Rows rows, const std::vector<int64_t>& wanted) {
   model::TokenBatch batch;
   batch.ids_T = numbers_of(rows.ids);
   batch.rotary_row_T = numbers_of(rows.rotary_rows);
@@ -56,10 +58,10 @@ Tensor DraftPasses::pass(model::Network& network, const Tensor& hidden_RH, Rows 
   model::put_media(batch, rows.media, network.media_source());
   attention_.begin_step(paged_plans(rows.requests, std::move(rows.sequences), queries_per_head_),
                         {});
-  return network.draft(0, hidden_RH, batch, attention_);
+  return drafter.pass(hidden_RH, batch, attention_);
 }
 
-void DraftPasses::foretell(model::Network& network, const Tensor& hidden_RH,
+void DraftPasses::foretell(Drafter& drafter, model::Network& network, const Tensor& hidden_RH,
                            std::span<const Chunk> chunks, std::span<const Tail> tails,
                            std::vector<std::vector<Draft>>& foretold) {
   if (chooses_adapters(network)) {
@@ -67,17 +69,17 @@ void DraftPasses::foretell(model::Network& network, const Tensor& hidden_RH,
     for (const Tail& tail : tails) slots.push_back(slot_of(chunks[tail.chunk].request->adapter));
     network.adapters()->take(numbers_of(slots));
   }
-  const Tensor logits_RV = network.logits(hidden_RH);
+  const Tensor logits_RV = drafter.logits(hidden_RH);
   kernels::cpu::parallel_chunks(std::ssize(tails), [&](int64_t i) {
     std::vector<Draft>& guesses = foretold[tails[i].chunk];
     const double before = guesses.empty() ? 1 : guesses.back().chance;
-    guesses.push_back(guess_of(logits_RV, i, *chunks[tails[i].chunk].request, before));
+    guesses.push_back(guess_of(drafter, logits_RV, i, *chunks[tails[i].chunk].request, before));
   });
 }
 
-std::vector<std::vector<Draft>> DraftPasses::run(model::Network& network,
+std::vector<std::vector<Draft>> DraftPasses::run(Drafter& drafter, model::Network& network,
                                                  std::span<const Chunk> chunks,
-                                                 const Tensor& hidden_TH,
+                                                 const Tensor& hidden_TC,
                                                  std::span<const std::vector<TokenId>> drawn) {
   std::vector<std::vector<Draft>> foretold(chunks.size());
   Rows rows;
@@ -119,11 +121,11 @@ std::vector<std::vector<Draft>> DraftPasses::run(model::Network& network,
     tails.push_back({.chunk = i, .position = num_there - 1});
   }
   if (taken.empty()) return foretold;
-  const Tensor fed_RH =
-      std::ssize(taken) == first_row ? hidden_TH : hidden_TH.index_select(0, numbers_of(taken));
-  Tensor last_RH = pass(network, fed_RH, std::move(rows), wanted);
+  const Tensor fed_RC =
+      std::ssize(taken) == first_row ? hidden_TC : hidden_TC.index_select(0, numbers_of(taken));
+  Tensor last_RH = pass(drafter, network, drafter.first_states(fed_RC), std::move(rows), wanted);
   while (!tails.empty()) {
-    foretell(network, last_RH, chunks, tails, foretold);
+    foretell(drafter, network, last_RH, chunks, tails, foretold);
     std::vector<Tail> longer;
     std::vector<int64_t> kept;
     Rows next;
@@ -145,7 +147,8 @@ std::vector<std::vector<Draft>> DraftPasses::run(model::Network& network,
     if (tails.empty()) break;
     std::vector<int64_t> all(kept.size());
     std::iota(all.begin(), all.end(), 0);
-    last_RH = pass(network, last_RH.index_select(0, numbers_of(kept)), std::move(next), all);
+    last_RH =
+        pass(drafter, network, last_RH.index_select(0, numbers_of(kept)), std::move(next), all);
   }
   return foretold;
 }

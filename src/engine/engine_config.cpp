@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "engine/cache_shape.h"
 #include "engine/page_pool.h"
+#include "engine/paged_kv_cache.h"
 #include "engine/state_pool.h"
 #include "engine/step_runner.h"
 #include "kernels/cpu/paged_attention.h"
@@ -77,10 +78,11 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
           "--enable-return-routed-experts: the model has no experts");
   require(!config.drafts.layer || network.num_draft_layers() > 0,
           "drafts.layer: the network was loaded without its draft layer");
+  require(!config.drafts.model || config.draft_model != nullptr, "drafts.model: there is none");
+  require(!config.drafts.model || config.mesh->sizes().tp == 1,
+          "drafts.model: engines of several ranks compute no draft model");
   const PageWindow window = page_window(config, network);
-  const int64_t page_bytes =
-      window.num_tables() *
-      kv_page_bytes(network, kv_storage_type(config, network), window.num_groups);
+  const int64_t page_bytes = window.num_tables() * cache_page_bytes(config, network);
   require(config.kv_cache_bytes >= page_bytes,
           fmt::format("kv_cache_bytes = {}: one page of {} tokens takes {} bytes",
                       config.kv_cache_bytes, kernels::kPageTokens, page_bytes));
@@ -113,16 +115,24 @@ PageWindow page_window(const EngineConfig& config, const model::Network& network
   const PageWindow window =
       page_window(network.blocks(), model.window,
                   config.context_length > 0 ? config.context_length : model.max_positions);
+  // A draft model sees all tokens, in the pages of layers that do.
+  if (config.drafts.model && window.num_groups == 0) return {};
   // Choices of experts lie beside pages and are told when a prompt is whole; pages of layers that see all
   // tokens do not go.
   return config.records_experts && window.num_groups == 0 ? PageWindow{} : window;
 }
 
+int64_t cache_page_bytes(const EngineConfig& config, model::Network& network) {
+  const at::ScalarType type = kv_storage_type(config, network);
+  const int64_t of_network = kv_page_bytes(network, type, page_window(config, network).num_groups);
+  return config.draft_model == nullptr
+             ? of_network
+             : of_network + PagedKvCache::page_bytes(config.draft_model->blocks(), type);
+}
+
 int64_t num_pages_of(const EngineConfig& config, model::Network& network) {
   const int64_t states = num_states_of(config, network) * state_bytes(network.blocks());
-  const int64_t affordable =
-      (config.kv_cache_bytes - states) / kv_page_bytes(network, kv_storage_type(config, network),
-                                                       page_window(config, network).num_groups);
+  const int64_t affordable = (config.kv_cache_bytes - states) / cache_page_bytes(config, network);
   return std::min<int64_t>(affordable, std::numeric_limits<PageId>::max());
 }
 

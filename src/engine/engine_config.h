@@ -14,6 +14,7 @@
 #include "engine/page_window.h"
 #include "engine/stop_checker.h"
 #include "engine/token_constraint.h"
+#include "model/eagle3.h"
 #include "model/network.h"
 
 namespace slime::engine {
@@ -49,6 +50,8 @@ struct EngineConfig {
   bool stages_weights = false;
   bool records_experts = false;  // for requests that want to know them
   DraftSettings drafts;
+  /// With drafts.model: for this network (model::load_eagle3). Updates of weights leave it as it is.
+  std::shared_ptr<const model::Eagle3> draft_model;
   /// Of the engine's ranks, of which this is the first (engine/ranks/followers.h); it outlives the
   /// engine, whose thread meets the others on it.
   const comm::Mesh* mesh = &comm::Mesh::single();
@@ -78,6 +81,9 @@ int64_t num_states_of(int64_t kv_cache_bytes, int64_t state_bytes, int64_t max_r
 
 /// What requests give back, and so how layers are grouped in pages.
 PageWindow page_window(const EngineConfig& config, const model::Network& network);
+
+/// What a page takes, over the layers of the network that it has and that of the draft model.
+int64_t cache_page_bytes(const EngineConfig& config, model::Network& network);
 
 /// As many pages as the rest of the budget affords.
 int64_t num_pages_of(const EngineConfig& config, model::Network& network);

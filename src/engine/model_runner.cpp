@@ -45,7 +45,11 @@ ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config
       states_(network.blocks(), config.num_states),
       attention_(cache_, states_),
       queries_per_head_(cache_of_tokens(network.blocks()).queries_per_head),
-      draft_passes_(attention_, queries_per_head_),
+      draft_model_(config.draft_model),
+      draft_cache_(draft_cache_of(config)),
+      draft_passes_(
+          draft_cache_ ? draft_cache_->attention : attention_,
+          draft_model_ ? draft_model_->blocks().front().cache.queries_per_head : queries_per_head_),
       computes_all_rows_(config.computes_all_rows),
       eos_ids_(config.eos_ids) {
   const model::ModelConfig& model = network.config();
@@ -53,9 +57,16 @@ ModelRunner::ModelRunner(model::Network& network, const StepRunnerConfig& config
     experts_.emplace(config.num_pages, kernels::kPageTokens, model.routing_width());
 }
 
+std::unique_ptr<ModelRunner::DraftCache> ModelRunner::draft_cache_of(
+    const StepRunnerConfig& config) {
+  if (config.draft_model == nullptr) return nullptr;
+  return std::make_unique<DraftCache>(*config.draft_model, config.kv_dtype, config.num_pages);
+}
+
 /// Also of layers with a window: what lies beside those is nobody's.
 void ModelRunner::copy_page(PageId from, PageId to) {
   cache_.copy_page(from, to);
+  if (draft_cache_) draft_cache_->cache.copy_page(from, to);
   if (experts_) experts_->copy_page(from, to);
 }
 
@@ -76,11 +87,13 @@ void ModelRunner::append_experts(const CachedRows& rows, std::vector<int16_t>& o
   if (experts_) experts_->append(rows, out);
 }
 
-Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_R) {
+Tensor ModelRunner::forward(std::span<const Chunk> chunks, const Tensor& wanted_R,
+                            model::HiddenCapture* captured) {
   int64_t num_tokens = 0;
   for (const Chunk& chunk : chunks) num_tokens += chunk.num_tokens;
   model::TokenBatch batch;
   batch.wanted_R = wanted_R;
+  batch.captured = captured;
   batch.ids_T = int64_tensor(num_tokens);
   batch.rotary_row_T = int64_tensor(num_tokens);
   auto* ids = batch.ids_T.data_ptr<int64_t>();
@@ -155,6 +168,7 @@ bool ModelRunner::chooses_adapters() const {
 void ModelRunner::release_memory() {
   cache_.release_memory();
   states_.release_memory();
+  if (draft_cache_) draft_cache_->cache.release_memory();
 }
 
 void ModelRunner::copy_weights(const FreshWeights& fresh) {
@@ -180,16 +194,30 @@ bool ModelRunner::launch(std::span<const Chunk> chunks) {
   const bool scores = std::ranges::any_of(chunks, scores_prompt);
   const bool feeds_layer = std::ranges::any_of(chunks, &Chunk::feeds_draft_layer);
   const bool wants_all = scores || computes_all_rows_ || feeds_layer;
-  const Tensor hidden_TH = forward(chunks, wants_all ? Tensor() : sampled_R);
+  model::HiddenCapture captured;
+  const bool captures = feeds_layer && draft_model_ != nullptr;
+  if (captures) captured.layers = draft_model_->form().captured_layers;
+  const Tensor hidden_TH =
+      forward(chunks, wants_all ? Tensor() : sampled_R, captures ? &captured : nullptr);
   for (int64_t i = 0, first_row = 0; scores && i < std::ssize(chunks); ++i) {
     outcome_.scores.push_back(score(chunks[i], hidden_TH, first_row));
     first_row += chunks[i].num_tokens;
   }
   const bool picks = wants_all && sampled_R.defined();
   if (!rows.empty()) draw(chunks, picks ? hidden_TH.index_select(0, sampled_R) : hidden_TH);
-  if (feeds_layer)
-    outcome_.foretold = draft_passes_.run(*network_, chunks, hidden_TH, drawn_ids(chunks));
+  if (feeds_layer) outcome_.foretold = foretold(chunks, hidden_TH, captured);
   return false;
+}
+
+std::vector<std::vector<Draft>> ModelRunner::foretold(std::span<const Chunk> chunks,
+                                                      const Tensor& hidden_TH,
+                                                      const model::HiddenCapture& captured) {
+  if (draft_model_ == nullptr) {
+    LayerDrafter drafter(*network_);
+    return draft_passes_.run(drafter, *network_, chunks, hidden_TH, drawn_ids(chunks));
+  }
+  Eagle3Drafter drafter(*draft_model_, *network_);
+  return draft_passes_.run(drafter, *network_, chunks, captured.hidden_TC, drawn_ids(chunks));
 }
 
 void ModelRunner::draw(std::span<const Chunk> chunks, const Tensor& hidden_RH) {

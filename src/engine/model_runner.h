@@ -4,6 +4,7 @@
 ///
 /// Dimensions: T tokens of the step, H hidden, V vocabulary.
 
+#include <memory>
 #include <optional>
 
 #include "engine/draft_passes.h"
@@ -24,7 +25,9 @@ class ModelRunner final : public StepRunner {
   std::vector<kernels::SampledToken> take_scores(std::size_t chunk) override;
   bool verifies_drafts() const override { return true; }
   std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override;
-  bool has_draft_layer() const override { return network_->num_draft_layers() > 0; }
+  bool has_draft_layer() const override {
+    return draft_model_ != nullptr || network_->num_draft_layers() > 0;
+  }
   std::vector<Draft> take_foretold(std::size_t chunk) override;
   void copy_weights(const FreshWeights& fresh) override;
   void exchange_network(model::Network& network) override {
@@ -47,10 +50,26 @@ class ModelRunner final : public StepRunner {
     std::vector<std::vector<Draft>> foretold;
   };
 
+  /// Of the draft model's layer: the same pages in memory of their own, since its heads are others.
+  struct DraftCache {
+    DraftCache(const model::Eagle3& draft, at::ScalarType type, int64_t num_pages)
+        : cache(draft.blocks(), type, num_pages),
+          states(draft.blocks(), 0),
+          attention(cache, states) {}
+    PagedKvCache cache;
+    StateCache states;  // it has none
+    PagedAttention attention;
+  };
+
+  static std::unique_ptr<DraftCache> draft_cache_of(const StepRunnerConfig& config);
   bool chooses_adapters() const;
   void record_experts(std::span<const Chunk> chunks, const Tensor& made_TYK);
   /// Hidden states of the wanted rows (TokenBatch).
-  Tensor forward(std::span<const Chunk> chunks, const Tensor& wanted_R);
+  Tensor forward(std::span<const Chunk> chunks, const Tensor& wanted_R,
+                 model::HiddenCapture* captured);
+  /// Drafts behind what the step drew, from hidden states of all its rows.
+  std::vector<std::vector<Draft>> foretold(std::span<const Chunk> chunks, const Tensor& hidden_TH,
+                                           const model::HiddenCapture& captured);
   /// Tokens of the chunks that draw some, from the hidden states of their rows that do.
   void draw(std::span<const Chunk> chunks, const Tensor& hidden_RH);
   /// Their ids by chunk, that of the first draft's place first.
@@ -65,6 +84,8 @@ class ModelRunner final : public StepRunner {
   PagedAttention attention_;
   std::optional<ExpertPages> experts_;
   const int64_t queries_per_head_;
+  const std::shared_ptr<const model::Eagle3> draft_model_;  // null: there is none
+  const std::unique_ptr<DraftCache> draft_cache_;           // of it
   DraftPasses draft_passes_;
   const bool computes_all_rows_;
   const std::vector<TokenId> eos_ids_;

@@ -52,7 +52,8 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
                                     .shares_prompt_reads = config.shares_prompt_reads,
                                     .records_steps = config.records_steps,
                                     .records_experts = config.records_experts,
-                                    .eos_ids = config.eos_token_ids})),
+                                    .eos_ids = config.eos_token_ids,
+                                    .draft_model = config.draft_model})),
       tree_(pool_, kernels::kPageTokens, states_.num_states() > 0 ? &states_ : nullptr,
             page_window(config, network)),
       scheduler_(
@@ -71,8 +72,8 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
   if (config.drafts.most > 0) {
     if (!runner_->verifies_drafts())
       throw ConfigError("drafts are verified on CPUs; this engine is on a GPU");
-    if (config.drafts.layer && !runner_->has_draft_layer())
-      throw ConfigError("this engine's runner does not compute the model's draft layer");
+    if (config.drafts.foretells() && !runner_->has_draft_layer())
+      throw ConfigError("this engine's runner computes no draft layer and no draft model");
     if (states_.num_states() == 0) drafts_.emplace(config.drafts);
   }
   report();

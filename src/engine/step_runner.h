@@ -22,6 +22,7 @@
 #include "engine/drafts/draft.h"
 #include "engine/scheduler.h"
 #include "kernels/cpu/sample.h"
+#include "model/eagle3.h"
 #include "model/network.h"
 #include "model/tensor_update.h"
 
@@ -67,9 +68,9 @@ class StepRunner {
   /// the first draft is collect()'s. Once, before the next call of launch().
   virtual std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk);
 
-  /// Chunks may feed a draft layer, which the network computes.
+  /// Chunks may feed a draft layer, which the network computes, or a draft model.
   virtual bool has_draft_layer() const { return false; }
-  /// What that layer foretold in the step that was collected last: the tokens behind the last one that a chunk
+  /// What it foretold in the step that was collected last: the tokens behind the last one that a chunk
   /// drew and that is right, Chunk::num_foretold of them. Once, before the next call of launch().
   virtual std::vector<Draft> take_foretold(std::size_t chunk);
 
@@ -126,6 +127,8 @@ struct StepRunnerConfig {
   /// Of several ranks another one records them: then none leaves rows of the last layer out.
   bool computes_all_rows = false;
   std::vector<TokenId> eos_ids;
+  /// On a CPU, of one rank: chunks may feed it in the place of a draft layer. Null: there is none.
+  std::shared_ptr<const model::Eagle3> draft_model;
 };
 
 /// The precision of the cache for a kv_cache_dtype of EngineConfig. On a GPU the attention kernels

@@ -104,7 +104,7 @@ void DraftPlanner::add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler) 
     drafting[i]->num_drafts = static_cast<int64_t>(drafts[i].size());
     drafting[i]->num_tokens += drafting[i]->num_drafts;
   }
-  if (!settings_.layer) return;
+  if (!settings_.foretells()) return;
   for (Chunk& chunk : chunks) feed_layer(chunk, scheduler);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Planner of drafts: which requests of a step get how many, from which source, and what became of them
-/// (docs/decisions/0163-drafts.md, 0164-mtp-layers.md).
+/// (docs/decisions/0163-drafts.md, 0164-mtp-layers.md, 0165-eagle3.md).
 
 #include <cstdint>
 #include <memory>
@@ -21,7 +21,7 @@ struct Drafting {
   std::shared_ptr<DraftTexts::Text> text;  // null: no drafts come from texts so far
   Acceptance of_texts;
   Acceptance of_layer{Acceptance::kPriorOfLayer};
-  std::vector<Draft> foretold;  // by the draft layer, in the step before
+  std::vector<Draft> foretold;  // by the draft layer or model, in the step before
   int64_t num_wanted = 1;       // of those, in the next step
   bool is_of_layer = false;     // where the drafts proposed last come from
 };
