@@ -11,6 +11,7 @@
 #include "cli/run_model.h"
 #include "cluster/launch_environment.h"
 #include "config/eval_config.h"
+#include "core/draft_words.h"
 #include "core/error.h"
 #include "hub/names_like.h"
 
@@ -157,6 +158,11 @@ void find_names(config::ParsedFlags& flags, hub::Wanted wanted, bool may_downloa
   find_model(config.load, "--load", true, wanted, hub, absent);
   find_model(config.critic_load, "--critic-load", true, wanted, hub, absent);
   find_model(config.opd_teacher_load, "--opd-teacher-load", true, wanted, hub, absent);
+  const bool drafts =
+      config.names_draft_model() || draft_word_of(config.sglang_speculative_algorithm.peek(),
+                                                  /*has_model=*/true) == DraftWord::kModel;
+  if (drafts && config.device.peek() == "cpu")
+    find_model(config.rollout_draft_model, "--rollout-draft-model", false, wanted, hub, absent);
   if (wanted != hub::Wanted::kConfig) {
     std::vector<std::string> paths = config.prompt_data.peek();
     for (std::string& path : paths) path = find_data(path, "train", "--prompt-data", hub, absent);

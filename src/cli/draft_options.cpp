@@ -13,21 +13,24 @@ namespace slime::cli {
 namespace {
 
 /// Why the engine drafts nothing; empty: it does.
-std::string why_no_drafts(DraftWord word, const std::string& device,
+std::string why_no_drafts(DraftWord word, const DraftOptions& options, const std::string& device,
                           const model::ModelConfig& model) {
   if (word == DraftWord::kOther)
-    return "no draft model is computed, and answers are the same without one; on CPUs NGRAM saves "
-           "time without a model";
+    return "draft models of this kind are not computed, and answers are the same without one; on "
+           "CPUs NGRAM saves time without a model";
   if (device != "cpu") return "drafts are verified on CPUs so far; answers are the same";
   if (!model.delta.in_layer.empty())
     return "layers of gated delta nets cannot step back; answers are the same";
+  if (word == DraftWord::kModel && options.num_ranks > 1)
+    return fmt::format("with --tp-size {} no draft model is computed; answers are the same",
+                       options.num_ranks);
   const std::string why = word == DraftWord::kLayer ? model::why_no_draft_layers(model) : "";
   return why.empty() ? ""
                      : why + "; answers are the same, and NGRAM saves time without such a layer";
 }
 
 int64_t most_drafts(const DraftOptions& options, DraftWord word, const std::string& who) {
-  if (options.topk != 1 && word == DraftWord::kLayer) {
+  if (options.topk != 1 && word != DraftWord::kTexts) {
     // The size of a tree says nothing of a chain.
     const int64_t most = options.num_steps.value_or(kUsualDrafts);
     fmt::print(stderr, "{}: --speculative-eagle-topk {}: guesses are one chain, of {} at most\n",
@@ -54,10 +57,14 @@ int64_t most_drafts(const DraftOptions& options, DraftWord word, const std::stri
 }  // namespace
 
 void add_draft_options(CLI::App& app, DraftOptions& options) {
-  app.add_option("--speculative-algorithm", options.algorithm,
-                 "guess next tokens and verify them in one step, where that is faster; answers "
-                 "stay the same. NGRAM: from the prompt and from earlier answers to it; NEXTN or "
-                 "EAGLE: by the model's own layer for multi-token prediction");
+  app.add_option(
+      "--speculative-algorithm", options.algorithm,
+      "guess next tokens and verify them in one step, where that is faster; answers "
+      "stay the same. NGRAM: from the prompt and from earlier answers to it; NEXTN or "
+      "EAGLE: by the model's own layer for multi-token prediction; EAGLE3, or EAGLE with "
+      "a path: by --speculative-draft-model-path");
+  app.add_option("--speculative-draft-model-path,--speculative-draft-model", options.model,
+                 "with EAGLE3 or EAGLE: directory or name of an EAGLE-3 draft model");
   app.add_option(
          "--speculative-num-draft-tokens", options.num_draft_tokens,
          "with an algorithm: tokens of a request and step, the last known one among them; default: "
@@ -76,23 +83,33 @@ void add_draft_options(CLI::App& app, DraftOptions& options) {
 
 engine::DraftSettings draft_settings_of(const DraftOptions& options, const std::string& device,
                                         const model::ModelConfig& model, const std::string& who) {
-  const DraftWord word = draft_word_of(options.algorithm);
+  const DraftWord word = draft_word_of(options.algorithm, !options.model.empty());
+  constexpr std::string_view kNoModel = "it counts with --speculative-algorithm EAGLE3, or EAGLE";
   const auto tell = [&who](const std::string& flag, std::string_view why) {
     fmt::print(stderr, "{}: {} has no effect: {}\n", who, flag, why);
   };
   if (word == DraftWord::kNone) {
     constexpr std::string_view kNoAlgorithm =
-        "it counts with --speculative-algorithm NGRAM or NEXTN";
+        "it counts with --speculative-algorithm NGRAM, NEXTN or EAGLE3";
     if (options.num_draft_tokens) tell("--speculative-num-draft-tokens", kNoAlgorithm);
     if (options.num_steps) tell("--speculative-num-steps", kNoAlgorithm);
     if (options.topk != 1) tell("--speculative-eagle-topk", kNoAlgorithm);
     if (options.always) tell("--speculative-always", kNoAlgorithm);
+    if (!options.model.empty()) tell("--speculative-draft-model-path", kNoModel);
     return {};
   }
-  if (const std::string why = why_no_drafts(word, device, model); !why.empty()) {
+  if (const std::string why = why_no_drafts(word, options, device, model); !why.empty()) {
     tell("--speculative-algorithm " + options.algorithm, why);
     return {};
   }
+  if (word == DraftWord::kModel && options.model.empty()) {
+    throw ConfigError(fmt::format(
+        "--speculative-algorithm {}: needs --speculative-draft-model-path DIR, the directory of an "
+        "EAGLE-3 draft model for this model",
+        options.algorithm));
+  }
+  if (word != DraftWord::kModel && !options.model.empty())
+    tell("--speculative-draft-model-path", kNoModel);
   const int64_t most = most_drafts(options, word, who);
   if (most < 1 || most > kMostDrafts) {
     throw ConfigError(
@@ -102,8 +119,11 @@ engine::DraftSettings draft_settings_of(const DraftOptions& options, const std::
             : fmt::format("--speculative-num-steps {}: should be between 1 and {}", most,
                           kMostDrafts));
   }
-  const bool is_layer = word == DraftWord::kLayer;
-  return {.most = most, .always = options.always, .texts = !is_layer, .layer = is_layer};
+  return {.most = most,
+          .always = options.always,
+          .texts = word == DraftWord::kTexts,
+          .layer = word == DraftWord::kLayer,
+          .model = word == DraftWord::kModel};
 }
 
 }  // namespace slime::cli

@@ -25,6 +25,7 @@
 #include "core/calendar.h"
 #include "core/clock.h"
 #include "core/divide_up.h"
+#include "core/draft_words.h"
 #include "core/error.h"
 #include "core/folder_name.h"
 #include "core/safe_text.h"
@@ -38,6 +39,7 @@
 #include "engine/state_pool.h"
 #include "engine/step_runner.h"
 #include "kernels/cpu/paged_attention.h"
+#include "model/eagle3.h"
 #include "model/network.h"
 #include "model/placement.h"
 #include "roles/engine_ranks.h"
@@ -194,6 +196,18 @@ std::unique_ptr<engine::ServedAdapters> open_adapters(const ServeOptions& option
   return adapters;
 }
 
+/// The directory of the draft model, where it is not the model itself, as in scripts for DeepSeek-V3.
+void find_draft_model(DraftOptions& drafts, const std::string& word,
+                      const std::filesystem::path& directory) {
+  if (drafts.model == word) drafts.model.clear();
+  const bool is_read = draft_word_of(drafts.algorithm, /*has_model=*/true) == DraftWord::kModel;
+  if (drafts.model.empty() || !is_read) return;
+  drafts.model = model_by_name(drafts.model, hub::Wanted::kModel, "--speculative-draft-model-path",
+                               "slime serve");
+  std::error_code unknown;
+  if (std::filesystem::equivalent(drafts.model, directory, unknown)) drafts.model.clear();
+}
+
 }  // namespace
 
 int serve(std::span<const std::string> arguments) {
@@ -220,8 +234,13 @@ int serve(std::span<const std::string> arguments) {
   const std::string name = options.model == word ? folder_name(directory) : name_of_word(word);
   const model::ModelConfig config = model::read_model_config(directory);
   const std::string dtype = options.dtype == "auto" ? config.dtype : options.dtype;
+  options.drafts.num_ranks = options.tp_size;
+  find_draft_model(options.drafts, word, directory);
   options.engine.drafts =
       draft_settings_of(options.drafts, options.device.device, config, "slime serve");
+  if (options.engine.drafts.model)
+    options.engine.draft_model = model::load_eagle3(
+        options.drafts.model, config, model::precision_on(options.device.device, dtype));
   const auto tokenizer =
       options.skip_tokenizer_init ? nullptr : open_tokenizer(tokenizer_of(options));
   if (tokenizer == nullptr) tell_flags_without_chat(options);

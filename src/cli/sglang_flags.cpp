@@ -20,8 +20,6 @@ constexpr std::string_view kOneEngine =
 constexpr std::string_view kOneHost = "all ranks are on this machine";
 constexpr std::string_view kOwnPath = "the program chooses its own kernels";
 constexpr std::string_view kOwnGraphs = "decode steps are recorded where there is a GPU";
-constexpr std::string_view kNoDraftModel =
-    "no draft model is computed; on CPUs --speculative-algorithm NGRAM saves time without one";
 constexpr std::string_view kNoSplit = "each server computes prompts and responses";
 constexpr std::string_view kOwnLog = "the server prints only what a person must know";
 constexpr std::string_view kWeightsStay = "weights stay where they are when memory is released";
@@ -73,7 +71,6 @@ constexpr auto kFlags = std::to_array<SglangFlag>({
     value("--moe-runner-backend", "auto", kOwnPath),
     word("--enable-deterministic-inference",
          "on the CPU draws do not depend on the batch; on a GPU they may"),
-    value("--speculative-draft-model-path,--speculative-draft-model", "", kNoDraftModel),
     // Where it computes.
     value("--dp-size,--data-parallel-size,--dp", "1", kOneEngine),
     value("--ep-size,--expert-parallel-size,--ep", "1", kOneEngine),

@@ -127,10 +127,14 @@ std::vector<FlagRow> engine_flags() {
       works("--rollout-drafts", &C::rollout_drafts,
             "guess next tokens and verify them in one step, where that is faster; responses stay "
             "the same (docs/speculation.md). suffix: from texts of the same prompt; mtp: by the "
-            "model's own layer for multi-token prediction; suffix+mtp: by either",
-            {"none", "suffix", "mtp", "suffix+mtp"})
+            "model's own layer for multi-token prediction; eagle3: by --rollout-draft-model; "
+            "suffix+mtp, suffix+eagle3: by either",
+            {"none", "suffix", "mtp", "eagle3", "suffix+mtp", "suffix+eagle3"})
           .with("engines of this run on CPUs, models without gated delta nets, and mtp with models "
                 "whose config.json tells of such a layer"),
+      works("--rollout-draft-model", &C::rollout_draft_model,
+            "with eagle3: directory or name of an EAGLE-3 draft model for this model")
+          .with("--rollout-drafts eagle3, on CPUs"),
       works("--rollout-draft-tokens", &C::rollout_draft_tokens,
             "most guesses of a sequence and step, 1 to 15; default 7")
           .with("--rollout-drafts suffix or mtp"),
@@ -149,10 +153,13 @@ std::vector<FlagRow> engine_flags() {
             {"sample", "prompt"})
           .when(kGeneration),
       works("--sglang-speculative-algorithm", &C::sglang_speculative_algorithm,
-            "NGRAM: the same as --rollout-drafts suffix; EAGLE and NEXTN: the same as mtp; EAGLE3 "
-            "and STANDALONE need a draft model and have no effect")
+            "NGRAM: the same as --rollout-drafts suffix; NEXTN, and EAGLE without a draft model: "
+            "the same as mtp; EAGLE3, and EAGLE with one: the same as eagle3; STANDALONE has no "
+            "effect")
           .with("NGRAM, and with EAGLE or NEXTN where config.json tells of a layer for multi-token "
                 "prediction"),
+      alias("--sglang-speculative-draft-model-path", {.same_as = "--rollout-draft-model"},
+            "with EAGLE3 or EAGLE: directory or name of an EAGLE-3 draft model"),
       works("--sglang-speculative-num-draft-tokens", &C::sglang_speculative_num_draft_tokens,
             "with an algorithm or --rollout-drafts: tokens of a sequence and step, the last known "
             "one among them; N is the same as --rollout-draft-tokens N - 1")
@@ -258,8 +265,7 @@ std::vector<FlagRow> engine_flags() {
       accepted("--sglang-mamba-scheduler-strategy", kValue, kGpuPath),
       accepted("--sglang-enable-deterministic-inference", kSwitch,
                "on the CPU draws do not depend on the batch; on a GPU they may, and it is refused"),
-      accepted("--sglang-speculative-draft-attention-backend", kValue, kNoDraftModel),
-      accepted("--sglang-speculative-draft-model-path", kValue, kNoDraftModel),
+      accepted("--sglang-speculative-draft-attention-backend", kValue, kGpuPath),
       accepted("--sglang-reasoning-parser", kValue, "only agents' adapters read it"),
       accepted("--sglang-tool-call-parser", kValue, "only agents' adapters read it"),
       accepted("--sglang-log-level", kValue, "there is one log")

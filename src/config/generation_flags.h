@@ -166,6 +166,7 @@ struct EngineFlags {
   Flag<std::string> rollout_precision{"auto"};
   Flag<std::string> rollout_drafts{"none"};           // docs/speculation.md
   Flag<std::optional<int64_t>> rollout_draft_tokens;  // most of a sequence and step; default 7
+  Flag<std::string> rollout_draft_model;              // directory of an EAGLE-3 draft model
   Flag<bool> rollout_draft_always{false};
   Flag<int64_t> rollout_draft_text_mb{256};
   Flag<std::string> rollout_noise{"sample"};
@@ -186,12 +187,9 @@ struct EngineFlags {
   std::string kv_cache_dtype() const;
   bool has_drafts() const { return rollout_drafts != "none"; }
   /// What its word names, by a look that does not count as one: the model may have no draft layer.
-  bool names_texts() const {
-    return rollout_drafts.peek() == "suffix" || rollout_drafts.peek() == "suffix+mtp";
-  }
-  bool names_draft_layer() const {
-    return rollout_drafts.peek() == "mtp" || rollout_drafts.peek() == "suffix+mtp";
-  }
+  bool names_texts() const { return rollout_drafts.peek().starts_with("suffix"); }
+  bool names_draft_layer() const { return rollout_drafts.peek().ends_with("mtp"); }
+  bool names_draft_model() const { return rollout_drafts.peek().ends_with("eagle3"); }
   /// The engine's matrices are stored as codes (docs/decisions/0127-fp8-rollout.md).
   bool has_codes() const { return rollout_precision == "fp8"; }
 };

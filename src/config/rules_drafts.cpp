@@ -16,6 +16,7 @@ constexpr std::string_view kSpeculation = "--sglang-speculative-algorithm";
 constexpr std::string_view kNumTokens = "--sglang-speculative-num-draft-tokens";
 constexpr std::string_view kNumSteps = "--sglang-speculative-num-steps";
 constexpr std::string_view kTopk = "--sglang-speculative-eagle-topk";
+constexpr std::string_view kModelPath = "--rollout-draft-model";
 constexpr int64_t kMostTextMib = int64_t{1} << 20;
 
 /// "--rollout-drafts suffix", or SGLang's flag that means it.
@@ -34,29 +35,49 @@ void tell_no_draft_model(ParsedFlags& flags) {
   }
 }
 
-/// NGRAM is --rollout-drafts suffix, EAGLE and NEXTN are mtp. Others change time alone, so that they are left out.
+/// A directory that is not the model's own, in which DeepSeek's scripts find its layer.
+bool has_draft_model(const RunConfig& config) {
+  const std::string& path = config.rollout_draft_model.peek();
+  return !path.empty() && path != config.hf_checkpoint.peek();
+}
+
+DraftWord word_of(const RunConfig& config, const std::string& algorithm) {
+  return draft_word_of(algorithm, has_draft_model(config));
+}
+
+bool names_source(const RunConfig& config, DraftWord word) {
+  if (word == DraftWord::kTexts) return config.names_texts();
+  return word == DraftWord::kLayer ? config.names_draft_layer() : config.names_draft_model();
+}
+
+/// NGRAM is --rollout-drafts suffix, EAGLE and NEXTN are mtp, EAGLE3 and EAGLE with a model are eagle3. Others change
+/// time alone, so that they are left out.
 void apply_algorithm(ParsedFlags& flags, Problems& problems) {
   RunConfig& config = flags.config;
   const Flag<std::string>& given = config.sglang_speculative_algorithm;
-  const DraftWord word = draft_word_of(given.get());
+  const DraftWord word = word_of(config, given.get());
   const bool says_drafts = flags.gives("--rollout-drafts");
   const auto has_no_effect = [&](std::string_view why) {
     flags.warnings.push_back(fmt::format("{} {} has no effect: {}", kSpeculation, given, why));
   };
-  if (word == DraftWord::kTexts || (word == DraftWord::kLayer && !says_drafts)) {
+  const bool is_computed = word == DraftWord::kLayer || word == DraftWord::kModel;
+  if (word == DraftWord::kTexts || (is_computed && !says_drafts)) {
     problems.require(!says_drafts || config.names_texts(),
                      fmt::format("--rollout-drafts {} and {} NGRAM: choose one",
                                  config.rollout_drafts, kSpeculation));
     config.rollout_drafts.stems_from(given);
-    if (!says_drafts) config.rollout_drafts = word == DraftWord::kTexts ? "suffix" : "mtp";
-  } else if (word == DraftWord::kLayer) {
-    if (!config.names_draft_layer())
+    if (says_drafts) return;
+    config.rollout_drafts = word == DraftWord::kTexts   ? "suffix"
+                            : word == DraftWord::kLayer ? "mtp"
+                                                        : "eagle3";
+  } else if (is_computed) {
+    if (!names_source(config, word))
       has_no_effect(
           fmt::format("--rollout-drafts {} says what is drafted from", config.rollout_drafts));
-  } else if (!config.has_drafts()) {
-    tell_no_draft_model(flags);
-  } else if (word == DraftWord::kOther) {
+  } else if (word == DraftWord::kOther && config.has_drafts()) {
     has_no_effect(kNoDraftModel);
+  } else if (word == DraftWord::kOther) {
+    tell_no_draft_model(flags);
   }
 }
 
@@ -74,7 +95,7 @@ void tell_of_noise(ParsedFlags& flags) {
 std::string why_no_drafts(const RunConfig& config) {
   if (config.has_external_engines())
     return "the servers of --rollout-external-engine-addrs draft by their own command lines "
-           "(slime serve --speculative-algorithm NGRAM or NEXTN)";
+           "(slime serve --speculative-algorithm NGRAM, NEXTN or EAGLE3)";
   if (config.is_on_gpus())
     return "drafts are verified on CPUs so far; on a GPU the same responses are drawn token by "
            "token";
@@ -94,10 +115,26 @@ std::string why_no_layer(const RunConfig& config) {
   return "";
 }
 
-/// Leaves the draft layer out with a note, and keeps other sources.
+/// Why the engines of this run compute no draft model; empty: they do.
+std::string why_no_model(const RunConfig& config) {
+  if (config.trains_adapters()) return "engines of adapters compute no draft model";
+  if (config.has_codes()) return "with --rollout-precision fp8 engines compute no draft model";
+  if (config.has_engines_over_ranks())
+    return "engines over the ranks that train compute no draft model; those of "
+           "--num-engine-workers do";
+  if (config.rollout_num_gpus_per_engine > 1)
+    return fmt::format("with --rollout-num-gpus-per-engine {} engines compute no draft model",
+                       config.rollout_num_gpus_per_engine);
+  if (config.takes_requests) return "trainers by requests have engines without draft models";
+  return "";
+}
+
+/// Leaves the draft layer or model out with a note, and keeps other sources.
 void apply_layer(ParsedFlags& flags) {
   RunConfig& config = flags.config;
-  const std::string why = config.names_draft_layer() ? why_no_layer(config) : "";
+  std::string why;
+  if (config.names_draft_layer()) why = why_no_layer(config);
+  if (config.names_draft_model()) why = why_no_model(config);
   if (why.empty()) return;
   if (config.names_texts()) {
     flags.warnings.push_back(
@@ -131,8 +168,8 @@ void apply_counts(ParsedFlags& flags, Problems& problems) {
   };
   take("--rollout-draft-tokens", config.rollout_draft_tokens, 0);
   const int64_t topk = config.sglang_speculative_eagle_topk.value_or(1);
-  const bool has_tree =
-      topk != 1 && draft_word_of(config.sglang_speculative_algorithm.get()) == DraftWord::kLayer;
+  const DraftWord word = word_of(config, config.sglang_speculative_algorithm.get());
+  const bool has_tree = topk != 1 && (word == DraftWord::kLayer || word == DraftWord::kModel);
   if (has_tree) {
     flags.warnings.push_back(
         fmt::format("{} {}: guesses are one chain, of {}", kTopk, topk, kNumSteps));
@@ -151,6 +188,21 @@ void apply_counts(ParsedFlags& flags, Problems& problems) {
   config.rollout_drafts.stems_from(config.sglang_speculative_eagle_topk);
 }
 
+/// A draft model that nobody named.
+void check_draft_model_given(const ParsedFlags& flags, Problems& problems) {
+  const RunConfig& config = flags.config;
+  if (!config.names_draft_model() || has_draft_model(config)) return;
+  const std::string& path = config.rollout_draft_model.peek();
+  problems.require(
+      false,
+      path.empty()
+          ? fmt::format("{}: needs {} DIR, the directory of an EAGLE-3 draft model",
+                        drafts_said(flags), kModelPath)
+          : fmt::format("{} {}: is the model itself; {} needs an EAGLE-3 draft model for it, "
+                        "and --rollout-drafts mtp takes its own layer",
+                        kModelPath, path, drafts_said(flags)));
+}
+
 }  // namespace
 
 void check_drafts(ParsedFlags& flags, Problems& problems) {
@@ -167,9 +219,11 @@ void check_drafts(ParsedFlags& flags, Problems& problems) {
   apply_layer(flags);
   if (!config.has_drafts()) return;
   apply_counts(flags, problems);
+  check_draft_model_given(flags, problems);
   // Functions of the user's that count drafts ask `args` for this name.
-  config.given_aliases["sglang_speculative_algorithm"] =
-      config.names_draft_layer() ? "EAGLE" : "NGRAM";
+  config.given_aliases["sglang_speculative_algorithm"] = config.names_draft_model()   ? "EAGLE3"
+                                                         : config.names_draft_layer() ? "EAGLE"
+                                                                                      : "NGRAM";
 }
 
 }  // namespace slime::config

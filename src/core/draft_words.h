@@ -16,16 +16,20 @@ inline constexpr int64_t kMostDrafts = 15;
 enum class DraftWord {
   kNone,
   kTexts,  // NGRAM
-  kLayer,  // NEXTN, EAGLE: the model's own layer. With EAGLE SGLang means a model in files of its own too.
-  kOther,  // a draft model in files of its own
+  kLayer,  // NEXTN, and EAGLE without a draft model: the model's own layer
+  kModel,  // EAGLE3, and EAGLE with a draft model
+  kOther,  // a draft model of another kind
 };
 
-/// Of --speculative-algorithm, in capitals or not.
-inline DraftWord draft_word_of(const std::string& algorithm) {
+/// Of --speculative-algorithm, in capitals or not. `has_model`: --speculative-draft-model-path names a directory that
+/// is not the model's own.
+inline DraftWord draft_word_of(const std::string& algorithm, bool has_model) {
   const std::string word = lower_case(algorithm);
   if (word.empty() || word == "none") return DraftWord::kNone;
   if (word == "ngram") return DraftWord::kTexts;
-  return word == "nextn" || word == "eagle" ? DraftWord::kLayer : DraftWord::kOther;
+  if (word == "eagle3") return DraftWord::kModel;
+  if (word == "eagle") return has_model ? DraftWord::kModel : DraftWord::kLayer;
+  return word == "nextn" ? DraftWord::kLayer : DraftWord::kOther;
 }
 
 }  // namespace slime

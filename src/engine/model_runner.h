@@ -14,6 +14,7 @@
 
 namespace slime::engine {
 
+/// One class because a step's parts share the caches, and what it drew.
 class ModelRunner final : public StepRunner {
  public:
   ModelRunner(model::Network& network, const StepRunnerConfig& config);

@@ -1,6 +1,7 @@
 #include "estimate/memory_needs.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "config/eval_config.h"
 #include "config/users_functions.h"
@@ -17,6 +18,7 @@
 #include "kernels/gpu/packed_prompts.h"
 #include "kernels/gpu/recorded_rows.h"
 #include "kernels/gpu/sparse.h"
+#include "model/eagle3.h"
 #include "setup/cache_precision.h"
 #include "setup/evaluation_plan.h"
 
@@ -47,19 +49,34 @@ int64_t longest_request(const config::RunConfig& config, const model::ModelConfi
   return std::min(limit, config.rollout_max_context_len.value_or(prompt + response));
 }
 
+/// Null where the run's engines compute none.
+std::shared_ptr<const model::Eagle3> draft_model_of(const config::RunConfig& config,
+                                                    const model::ModelConfig& model) {
+  if (!config.names_draft_model() || !model.delta.in_layer.empty()) return nullptr;
+  return model::outline_eagle3(config.rollout_draft_model.peek(), model);
+}
+
+/// Weights of the draft model, and what its passes hold: states of a step's rows, logits of its ids.
+int64_t draft_model_bytes(const model::Eagle3& draft, const model::Precision& precision,
+                          int64_t num_rows, int64_t num_drawn) {
+  const auto stored = static_cast<int64_t>(c10::elementSize(precision.weights)),
+             computed = static_cast<int64_t>(c10::elementSize(precision.activations));
+  return draft.weights().num_elements() * stored +
+         num_rows * draft.blocks().front().costs.passing * computed +
+         num_drawn * draft.form().draft_vocab * 4;
+}
+
 void set_pages(const config::RunConfig& config, model::Network& network,
                const model::Precision& precision, MemoryNeeds& needs) {
-  const engine::PageWindow window = engine::page_window(
-      engine::EngineConfig{.context_length = config.sglang_context_length.value_or(0),
-                           .records_experts = config.use_rollout_routing_replay},
-      network);
+  engine::EngineConfig engine{
+      .kv_cache_dtype = setup::kv_cache_dtype(config, precision.activations),
+      .context_length = config.sglang_context_length.value_or(0),
+      .records_experts = config.use_rollout_routing_replay};
+  engine.draft_model = draft_model_of(config, network.config());
+  engine.drafts.model = engine.draft_model != nullptr;
+  const engine::PageWindow window = engine::page_window(engine, network);
   const int64_t tables = window.num_tables();
-  needs.kv_page_bytes =
-      tables *
-      engine::kv_page_bytes(
-          network,
-          engine::kv_storage_type(setup::kv_cache_dtype(config, precision.activations), network),
-          window.num_groups);
+  needs.kv_page_bytes = tables * engine::cache_page_bytes(engine, network);
   needs.state_bytes = engine::state_bytes(network.blocks());
   if (config.use_rollout_routing_replay && precision.device.is_cpu())
     needs.expert_page_bytes = tables * engine::expert_page_bytes(network);  // at most
@@ -133,7 +150,11 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
     row = std::max(row, element * block.costs.passing);
   if (precision.device.is_cpu()) {
     const int64_t drawn = drawn_rows(config, sampled);
-    return (config.sglang_chunked_prefill_size + drawn) * row + drawn * model.vocab_size * 4;
+    const int64_t rows = config.sglang_chunked_prefill_size + drawn,
+                  of_target = rows * row + drawn * model.vocab_size * 4;
+    const auto draft = draft_model_of(config, model);
+    return draft == nullptr ? of_target
+                            : of_target + draft_model_bytes(*draft, precision, rows, sampled);
   }
   const int64_t chunk = config.sglang_chunked_prefill_size;
   const model::CacheSpec& cache = engine::cache_of_tokens(network.blocks());

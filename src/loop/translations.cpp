@@ -68,6 +68,7 @@ void translate_drafts(const config::RunConfig& config, const model::ModelConfig*
   config.rollout_draft_tokens.get();
   config.rollout_draft_always.get();
   if (config.names_texts()) config.rollout_draft_text_mb.get();
+  if (config.names_draft_model()) config.rollout_draft_model.get();
 }
 
 void translate_engines(const config::RunConfig& config, const model::ModelConfig* model) {

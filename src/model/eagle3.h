@@ -49,6 +49,7 @@ struct Eagle3Form {
   bool has_token_map = false;
 };
 
+/// One class because its members are the parameters of one pass, whose places the builder keeps.
 class Eagle3 {
  public:
   /// Weights are zeros; load_eagle3() fills them.

@@ -13,7 +13,9 @@
 #include "engine/grammar_constraints.h"
 #include "kernels/cpu/processor.h"
 #include "model/config.h"
+#include "model/eagle3.h"
 #include "model/pipeline_layers.h"
+#include "model/placement.h"
 #include "roles/engine_ranks.h"
 #include "roles/rank_tasks.h"
 #include "setup/cache_precision.h"
@@ -143,6 +145,18 @@ void check_draft_layer(const config::RunConfig& config, const model::ModelConfig
                     model.drafts.count));
 }
 
+/// Of the run's draft model, by its config.json and the headers of its weights. Where a dry run does not find the
+/// directory, it is one of another machine.
+void check_draft_model(const config::RunConfig& config, const model::ModelConfig& model,
+                       std::vector<std::string>& problems) {
+  if (!config.generates() || !config.names_draft_model() || !model.delta.in_layer.empty()) return;
+  const std::filesystem::path directory = config.rollout_draft_model.peek();
+  if (directory.empty()) return;  // the flags' own problem
+  if (config.dry_run && !std::filesystem::exists(directory)) return;
+  for (const std::string& problem : model::eagle3_problems(directory, model))
+    problems.push_back("--rollout-draft-model: " + problem);
+}
+
 }  // namespace
 
 void check_shape(const config::RunConfig& config, const model::ModelConfig& model) {
@@ -174,6 +188,7 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
   if (config.true_on_policy) check_on_policy(model, problems);
   check_experts(config, model, problems);
   check_draft_layer(config, model, problems);
+  check_draft_model(config, model, problems);
   if (config.has_codes() && config.generates() && config.device != "cpu" && model.has_experts()) {
     problems.emplace_back(
         "--rollout-precision fp8: a GPU has no products of experts in codes in this version; leave "
@@ -269,6 +284,7 @@ engine::DraftSettings draft_settings(const config::RunConfig& config,
                                  .texts = config.names_texts(),
                                  .layer = has_layer};
   if (settings.texts) settings.text_bytes = config.rollout_draft_text_mb << 20;
+  settings.model = config.names_draft_model() && !config.rollout_draft_model.get().empty();
   return settings;
 }
 
@@ -300,6 +316,9 @@ engine::EngineConfig make_engine_config(const config::RunConfig& config,
   };
   const model::ModelConfig model = model::read_model_config(config.hf_checkpoint);
   engine.drafts = draft_settings(config, model);
+  if (engine.drafts.model)
+    engine.draft_model = model::load_eagle3(config.rollout_draft_model.get(), model,
+                                            model::precision_on(config.device, config.dtype));
   engine.eos_token_ids = engine::end_tokens(model, text.tokenizer.get()).ids;
   engine.constraints = engine::make_grammar_constraints(
       text.tokenizer.get(), model.vocab_size, engine.eos_token_ids, grammar_config(config));
