@@ -3,9 +3,10 @@
 /// Draft passes of a CPU step: the draft layer, or the draft model, over the tokens of the step that are right, and
 /// again behind what it foretold (docs/decisions/0164-mtp-layers.md, 0165-eagle3.md).
 ///
-/// It takes the hidden state of the token at position p together with the token at p + 1, and its logits
-/// foretell the one at p + 2. So it goes behind the step's draws. Its keys at p lie in the pages of the request, as
-/// those of any layer (a draft model's in a cache of its own); what later passes of a step write behind the last token is written again by the next step.
+/// It takes the hidden state of the token at position p together with the token at p + 1, and its logits foretell the
+/// one at p + 2. So it goes behind the step's draws. Its keys at p lie in the pages of the request, as those of any
+/// layer (a draft model's in a cache of its own); what later passes of a step write behind the last token is written
+/// again by the next step.
 ///
 ///   prompt a b c d, e drawn       first pass    h_a b, h_b c, h_c d, h_d e      foretells f of h_d e
 ///   three to be foretold          two more      y_d f at position 4, y f' at position 5
@@ -33,9 +34,10 @@ class DraftPasses {
       : attention_(attention), queries_per_head_(queries_per_head) {}
 
   /// Of the chunks that feed it. `hidden_TC`: states of all rows of all chunks, as Drafter::first_states() takes them.
-  /// `network`: the one that made them, whose adapters rows may choose. `drawn`: by chunk, what was drawn behind its last known token and behind each of its drafts; nothing where nothing is
-  /// drawn. Returns Chunk::num_foretold guesses for each chunk, with their chances by its own probabilities
-  /// at the request's temperature. Of ranks that divide the model, all call it together and get the same.
+  /// `network`: the one that made them, whose adapters rows may choose. `drawn`: by chunk, what was drawn behind its
+  /// last known token and behind each of its drafts; nothing where nothing is drawn. Returns Chunk::num_foretold
+  /// guesses for each chunk, with their chances by its own probabilities at the request's temperature. Of ranks
+  /// that divide the model, all call it together and get the same.
   std::vector<std::vector<Draft>> run(Drafter& drafter, model::Network& network,
                                       std::span<const Chunk> chunks, const Tensor& hidden_TC,
                                       std::span<const std::vector<TokenId>> drawn);
