@@ -79,6 +79,40 @@ TEST(DraftOptions, NextnAndEagleAreTheModelsDraftLayer) {
   EXPECT_THAT(tree.says, HasSubstr("--speculative-eagle-topk 8: guesses are one chain, of 5"));
 }
 
+TEST(DraftOptions, Eagle3IsADraftModelAndSoIsEagleWithOne) {
+  for (const std::string word : {"EAGLE3", "EAGLE", "eagle3"}) {
+    const DraftsSaid given =
+        drafts_of({"--speculative-algorithm", word, "--speculative-draft-model-path", "/models/e",
+                   "--speculative-num-steps", "3", "--speculative-eagle-topk", "4",
+                   "--speculative-num-draft-tokens", "16"});
+    EXPECT_THAT(given.says, HasSubstr("--speculative-eagle-topk 4: guesses are one chain, of 3"));
+    EXPECT_EQ(given.settings.most, 3) << word;
+    EXPECT_TRUE(given.settings.model && !given.settings.layer && !given.settings.texts) << word;
+  }
+  EXPECT_TRUE(drafts_of({"--speculative-algorithm", "EAGLE", "--speculative-draft-model", "/e"})
+                  .settings.model)
+      << "SGLang's other name of the option";
+  EXPECT_THAT(drafts_of({"--speculative-algorithm", "EAGLE3"}).says,
+              HasSubstr("EAGLE3: needs --speculative-draft-model-path DIR"));
+  for (const std::vector<std::string>& words : {std::vector<std::string>{},
+                                                {"--speculative-algorithm", "NGRAM"},
+                                                {"--speculative-algorithm", "NEXTN"}}) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"--speculative-draft-model-path", "/models/e"});
+    EXPECT_THAT(drafts_of(all, "cpu", model_with_layer()).says,
+                HasSubstr("--speculative-draft-model-path has no effect: it counts with "
+                          "--speculative-algorithm EAGLE3"));
+  }
+}
+
+TEST(DraftOptions, RanksComputeNoDraftModel) {
+  DraftOptions options{.algorithm = "EAGLE3", .model = "/models/e", .num_ranks = 2};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(draft_settings_of(options, "cpu", {}, "slime serve").most, 0);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("EAGLE3 has no effect: with --tp-size 2 no draft model is computed"));
+}
+
 TEST(DraftOptions, CountsThatCannotBeMeantAreRefused) {
   const auto says = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"--speculative-algorithm", "NGRAM"});
@@ -97,13 +131,13 @@ TEST(DraftOptions, WhereNothingIsDraftedALineSaysWhy) {
   EXPECT_EQ(eagle.settings.most, 0);
   EXPECT_THAT(eagle.says, HasSubstr("slime serve: --speculative-algorithm EAGLE has no effect: "
                                     "config.json tells of no draft layer"));
-  EXPECT_THAT(drafts_of({"--speculative-algorithm", "EAGLE3"}, "cpu", model_with_layer()).says,
-              HasSubstr("EAGLE3 has no effect: no draft model"));
+  EXPECT_THAT(drafts_of({"--speculative-algorithm", "STANDALONE"}, "cpu", model_with_layer()).says,
+              HasSubstr("STANDALONE has no effect: draft models of this kind are not computed"));
   model::ModelConfig own_embedding = model_with_layer();
   own_embedding.drafts.has_own_embedding = true;
   EXPECT_THAT(drafts_of({"--speculative-algorithm", "NEXTN"}, "cpu", own_embedding).says,
               HasSubstr("NEXTN has no effect: draft layers are not computed with an embedding"));
-  for (const std::string word : {"NGRAM", "NEXTN"}) {
+  for (const std::string word : {"NGRAM", "NEXTN", "EAGLE3"}) {
     const DraftsSaid gpu = drafts_of({"--speculative-algorithm", word}, "cuda", model_with_layer());
     EXPECT_EQ(gpu.settings.most, 0);
     EXPECT_THAT(gpu.says, HasSubstr(word + " has no effect: drafts are verified on CPUs so far"));

@@ -120,6 +120,70 @@ TEST(RolloutDrafts, TheDraftLayerIsLeftOutWithANoteWhereEnginesDoNotComputeIt) {
   }
 }
 
+TEST(RolloutDrafts, Eagle3OfSglangIsADraftModelAndSoIsEagleWithOne) {
+  const std::string path = "--sglang-speculative-draft-model-path /models/eagle3 ";
+  for (const std::string word : {"EAGLE3", "EAGLE", "eagle3"}) {
+    const CheckedDrafts given =
+        checked_drafts(path + "--sglang-speculative-algorithm " + word +
+                       " --sglang-speculative-num-steps 5 --sglang-speculative-eagle-topk 8 "
+                       "--sglang-speculative-num-draft-tokens 64");
+    EXPECT_EQ(given.error, "") << word;
+    EXPECT_EQ(given.drafts(), "eagle3") << word;
+    EXPECT_EQ(given.most(), 5) << word << ": a tree is a chain of its steps";
+    EXPECT_EQ(given.flags.config.rollout_draft_model.peek(), "/models/eagle3");
+    EXPECT_THAT(given.flags.warnings, Not(Contains(HasSubstr("no effect")))) << word;
+    EXPECT_TRUE(given.flags.config.names_draft_model());
+    EXPECT_FALSE(given.flags.config.names_draft_layer() || given.flags.config.names_texts());
+    EXPECT_EQ(flags_for_users(given.flags.config).at("sglang_speculative_algorithm"), "EAGLE3");
+  }
+  const CheckedDrafts both = checked_drafts(
+      "--rollout-drafts suffix+eagle3 --rollout-draft-model /models/eagle3 "
+      "--sglang-speculative-algorithm EAGLE3");
+  EXPECT_EQ(both.error, "");
+  EXPECT_TRUE(both.flags.config.names_draft_model() && both.flags.config.names_texts());
+  EXPECT_EQ(checked_drafts(path + "--sglang-speculative-algorithm NEXTN").drafts(), "mtp");
+  EXPECT_EQ(checked_drafts("--sglang-speculative-draft-model-path /nowhere/model "
+                           "--sglang-speculative-algorithm EAGLE")
+                .drafts(),
+            "mtp")
+      << "the model itself, as in scripts for its own layer";
+}
+
+TEST(RolloutDrafts, ADraftModelHasToBeNamed) {
+  for (const std::string words : {"--rollout-drafts eagle3", "--rollout-drafts suffix+eagle3",
+                                  "--sglang-speculative-algorithm EAGLE3"}) {
+    EXPECT_THAT(
+        checked_drafts(words).error,
+        HasSubstr(words + ": needs --rollout-draft-model DIR, the directory of an EAGLE-3"));
+  }
+  EXPECT_THAT(checked_drafts("--rollout-drafts eagle3 --rollout-draft-model /nowhere/model").error,
+              HasSubstr("--rollout-draft-model /nowhere/model: is the model itself"));
+}
+
+TEST(RolloutDrafts, TheDraftModelIsLeftOutWithANoteWhereEnginesDoNotComputeIt) {
+  for (const std::string words :
+       {"--lora-rank 4", "--rollout-precision fp8", "--actor-num-gpus-per-node 2 --colocate",
+        "--rollout-num-gpus 2 --rollout-num-gpus-per-engine 2"}) {
+    const CheckedDrafts alone =
+        checked_drafts("--rollout-drafts eagle3 --rollout-draft-model /models/eagle3 " + words);
+    EXPECT_EQ(alone.drafts(), "none") << words;
+    EXPECT_THAT(alone.flags.warnings,
+                Contains(AllOf(HasSubstr("--rollout-drafts eagle3 has no effect"),
+                               HasSubstr("no draft model"))))
+        << words;
+    const CheckedDrafts with_texts = checked_drafts(
+        "--rollout-drafts suffix+eagle3 --rollout-draft-model /models/eagle3 " + words);
+    EXPECT_EQ(with_texts.drafts(), "suffix") << words;
+    EXPECT_THAT(with_texts.flags.warnings, Contains(HasSubstr("guesses come from texts alone")))
+        << words;
+  }
+  // On a GPU nothing is verified, so nothing is missing.
+  const CheckedDrafts gpu = checked_drafts("--device cuda --sglang-speculative-algorithm EAGLE3");
+  EXPECT_EQ(gpu.error, "");
+  EXPECT_EQ(gpu.drafts(), "none");
+  EXPECT_THAT(gpu.flags.warnings, Contains(HasSubstr("drafts are verified on CPUs so far")));
+}
+
 TEST(DraftTraining, IsOfWholeModelsOnProcessors) {
   const std::string train = "--enable-mtp-training ";
   const CheckedDrafts given =
@@ -188,20 +252,17 @@ TEST(RolloutDrafts, CountsThatDisagreeOrAreOutOfBoundsAreRefused) {
   }
 }
 
-TEST(RolloutDrafts, ADraftModelIsLeftOutWithAllThatBelongsToIt) {
-  for (const std::string algorithm : {"EAGLE3", "STANDALONE"}) {
-    const CheckedDrafts given =
-        checked_drafts("--sglang-speculative-algorithm " + algorithm +
-                       " --sglang-speculative-num-steps 3 --sglang-speculative-eagle-topk 4 "
-                       "--sglang-speculative-num-draft-tokens 32");
-    EXPECT_EQ(given.error, "") << algorithm;
-    EXPECT_EQ(given.drafts(), "none") << algorithm;
-    for (const std::string flag : {"algorithm", "num-steps", "eagle-topk", "num-draft-tokens"}) {
-      EXPECT_THAT(given.flags.warnings,
-                  Contains(AllOf(HasSubstr("--sglang-speculative-" + flag + " has no effect"),
-                                 HasSubstr("--rollout-drafts suffix"))))
-          << algorithm;
-    }
+TEST(RolloutDrafts, ADraftModelOfAnotherKindIsLeftOutWithAllThatBelongsToIt) {
+  const CheckedDrafts given = checked_drafts(
+      "--sglang-speculative-algorithm STANDALONE --sglang-speculative-num-steps 3 "
+      "--sglang-speculative-eagle-topk 4 --sglang-speculative-num-draft-tokens 32");
+  EXPECT_EQ(given.error, "");
+  EXPECT_EQ(given.drafts(), "none");
+  for (const std::string flag : {"algorithm", "num-steps", "eagle-topk", "num-draft-tokens"}) {
+    EXPECT_THAT(given.flags.warnings,
+                Contains(AllOf(HasSubstr("--sglang-speculative-" + flag + " has no effect"),
+                               HasSubstr("--rollout-drafts suffix"))))
+        << flag;
   }
   const CheckedDrafts both =
       checked_drafts("--rollout-drafts suffix --sglang-speculative-algorithm EAGLE");
@@ -210,9 +271,14 @@ TEST(RolloutDrafts, ADraftModelIsLeftOutWithAllThatBelongsToIt) {
   EXPECT_THAT(both.flags.warnings,
               Contains(HasSubstr("--sglang-speculative-algorithm EAGLE has no effect: "
                                  "--rollout-drafts suffix says")));
-  EXPECT_THAT(checked_drafts("--rollout-drafts suffix --sglang-speculative-algorithm EAGLE3")
-                  .flags.warnings,
-              Contains(HasSubstr("--sglang-speculative-algorithm EAGLE3 has no effect: no draft")));
+  EXPECT_THAT(
+      checked_drafts("--rollout-drafts suffix --sglang-speculative-algorithm EAGLE3")
+          .flags.warnings,
+      Contains(HasSubstr("--sglang-speculative-algorithm EAGLE3 has no effect: --rollout-drafts")));
+  EXPECT_THAT(
+      checked_drafts("--rollout-drafts suffix --sglang-speculative-algorithm STANDALONE")
+          .flags.warnings,
+      Contains(HasSubstr("STANDALONE has no effect: draft models of this kind are not computed")));
 }
 
 TEST(RolloutDrafts, AreTimeAloneSoThatTheyAreLeftOutWithANoteWhereTheyAreNotVerified) {

@@ -175,12 +175,12 @@ TEST(Validate, PromisesThatAGpuDoesNotKeepAreRefusedThere) {
 TEST(Validate, SpeculationIsTimeAloneAndANoteOnAnyDevice) {
   for (const std::string device : {"cpu", "cuda"}) {
     const Checked result =
-        checked("--rm-type math --sglang-speculative-algorithm EAGLE3 --device " + device);
+        checked("--rm-type math --sglang-speculative-algorithm STANDALONE --device " + device);
     EXPECT_EQ(result.error, "");
     EXPECT_THAT(result.flags.warnings,
-                Contains(HasSubstr("--sglang-speculative-algorithm has no effect: no draft model "
-                                   "is computed, and responses are the same without one; "
-                                   "on CPUs --rollout-drafts suffix saves time")));
+                Contains(HasSubstr("--sglang-speculative-algorithm has no effect: draft models of "
+                                   "this kind are not computed, and responses are the same without "
+                                   "one; on CPUs --rollout-drafts suffix saves time")));
   }
 }
 

@@ -319,6 +319,21 @@ TEST(UnreadFlags, OfADraftLayerThatAModelDoesNotHave) {
   EXPECT_THAT(notes(policy() + layer, &model), HasSubstr("--rollout-drafts has no effect"));
 }
 
+TEST(UnreadFlags, OfADraftModelThatIsNotAskedFor) {
+  const Words path{"--rollout-draft-model", "/models/eagle3"};
+  const Words eagle3 = Words{"--rollout-drafts", "eagle3"} + path;
+  EXPECT_THAT(notes(policy() + eagle3), IsEmpty());
+  model::ModelConfig model;
+  EXPECT_THAT(notes(policy() + eagle3, &model), IsEmpty());
+  EXPECT_THAT(notes(policy() + path, &model),
+              AllOf(HasSubstr("--rollout-draft-model has no effect"),
+                    HasSubstr("it counts with --rollout-drafts eagle3, on CPUs")));
+  EXPECT_THAT(notes(policy() + Words{"--rollout-drafts", "suffix"} + path, &model),
+              HasSubstr("--rollout-draft-model has no effect"));
+  model.delta.in_layer = {true, false};
+  EXPECT_THAT(notes(policy() + eagle3, &model), HasSubstr("--rollout-drafts has no effect"));
+}
+
 /// The main forms of a run: each flag that works counts in one of them at least.
 std::vector<Words> main_forms() {
   const Words gpu{"--device", "cuda"};
@@ -336,6 +351,7 @@ std::vector<Words> main_forms() {
       policy() + Words{"--use-score-centering"},
       policy() + Words{"--sglang-speculative-algorithm", "NGRAM"},
       policy() + Words{"--sglang-speculative-algorithm", "EAGLE", "--enable-mtp-training"},
+      policy() + Words{"--rollout-drafts", "eagle3", "--rollout-draft-model", "/nowhere"},
       policy() + Words{"--environment", "gym:mine:make"},
       policy() + Words{"--lora-rank", "8"},
       policy() + Words{"--use-opd", "--opd-type", "megatron", "--opd-teacher-load", "/nowhere"},

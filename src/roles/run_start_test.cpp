@@ -9,6 +9,8 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/temporary_folder.h"
+#include "model/eagle3_for_tests.h"
 
 namespace slime::roles {
 namespace {
@@ -117,6 +119,36 @@ TEST(CheckShape, NumbersOfScriptsAreThoseOfTheModel) {
                                        "nothing of the kind"),
                              HasSubstr("--rotary-percent 0.5: config.json of --hf-checkpoint "
                                        "says 1")));
+}
+
+TEST(DraftModels, ThatDoNotFitAreToldWithTheOtherProblemsOfTheModel) {
+  const model::ModelConfig model = model_of("qwen3");
+  config::RunConfig config;
+  config.rollout_drafts = "eagle3";
+  const TemporaryFolder folder("slime-draft-model");
+  config.rollout_draft_model = folder.path().string();
+  EXPECT_THAT(
+      problem_of(config, model),
+      HasSubstr("--rollout-draft-model: " + folder.path().string() + ": has no config.json"));
+  model::Eagle3Files files = model::random_eagle3(model);
+  files.write(folder.path());
+  EXPECT_EQ(problem_of(config, model), "");
+  EXPECT_TRUE(draft_settings(config, model).model);
+  config.rollout_drafts = "suffix+eagle3";
+  EXPECT_TRUE(draft_settings(config, model).model && draft_settings(config, model).texts);
+  files.config["vocab_size"] = 7;
+  files.tensors.erase("fc.weight");
+  files.write(folder.path());
+  config.moe_router_topk = 3;
+  EXPECT_THAT(problem_of(config, model),
+              testing::AllOf(HasSubstr("vocab_size is 7"), HasSubstr("tensor fc.weight is missing"),
+                             HasSubstr("--moe-router-topk 3")));
+  // Elsewhere it may be there.
+  config.moe_router_topk = std::nullopt;
+  config.rollout_draft_model = "/nowhere";
+  EXPECT_THAT(problem_of(config, model), HasSubstr("--rollout-draft-model: /nowhere: has no"));
+  config.dry_run = true;
+  EXPECT_EQ(problem_of(config, model), "");
 }
 
 }  // namespace
