@@ -140,10 +140,10 @@ def test_turns_of_a_users_function_add_up(work, tmp_path):
 
 
 def test_what_changes_nothing_is_said(work, tmp_path):
-    eagle = ["--sglang-speculative-algorithm", "EAGLE3", "--sglang-speculative-num-steps", "3", "--sglang-speculative-eagle-topk", "1"]
-    done = run_slime([*train_command(work, tmp_path / "run", extra=eagle), "--dry-run"])
+    words = ["--sglang-speculative-algorithm", "STANDALONE", "--sglang-speculative-num-steps", "3", "--sglang-speculative-eagle-topk", "1"]
+    done = run_slime([*train_command(work, tmp_path / "run", extra=words), "--dry-run"])
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "--sglang-speculative-algorithm has no effect: no draft model is computed" in done.stdout + done.stderr
+    assert "--sglang-speculative-algorithm has no effect: draft models of this kind are not computed" in done.stdout + done.stderr
     done = run_slime([*train_command(work, tmp_path / "run", extra=["--rollout-draft-tokens", "3"]), "--dry-run"])
     assert "--rollout-draft-tokens has no effect" in done.stdout + done.stderr
     done = run_slime([*train_command(work, tmp_path / "run", extra=["--rollout-drafts", "suffix", "--rollout-draft-tokens", "16"]), "--dry-run"])

@@ -1,10 +1,10 @@
-"""A server that drafts (`--speculative-algorithm NGRAM`, NEXTN) answers what one without drafts does, and tells of its drafts."""
+"""A server that drafts (`--speculative-algorithm NGRAM`, NEXTN, EAGLE3) answers what one without drafts does, and tells of its drafts."""
 
 import subprocess
 import sys
 
 import pytest
-from server_process import ROOT, Server
+from server_process import PROGRAM, ROOT, Server
 from test_serve import make_model
 
 DRAFTS = ["--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "5", "--speculative-always"]
@@ -135,3 +135,50 @@ def test_new_weights_of_a_directory_bring_the_layers(layered):
         reply = ask(drafting, body_of(form))
         assert what_was_drawn(reply) == what_was_drawn(ask(plain, body_of(form)))
         assert reply["meta_info"]["spec_num_proposed_drafts"] > 0
+
+
+@pytest.fixture(scope="module")
+def with_model(tmp_path_factory):
+    """Without drafts, and with those of an EAGLE-3 draft model that says what the model repeats; and their folder."""
+    folder = tmp_path_factory.mktemp("eagle3")
+    model, draft = folder / "model", folder / "draft"
+    subprocess.run([sys.executable, ROOT / "tools" / "tiny_model.py", model], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, ROOT / "tools" / "tiny_eagle3.py", model, draft], check=True)
+    eagle = ["--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", str(draft), "--speculative-num-steps", "3"]
+    root = ["--weights-root", str(folder)]
+    with Server(str(model), *root) as plain, Server(str(model), *root, *eagle, "--speculative-always") as drafting:
+        yield plain, drafting, folder
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_answer_with_an_eagle3_model_is_the_one_without(with_model, form):
+    plain, drafting, _ = with_model
+    expected, reply = ask(plain, body_of(form)), ask(drafting, body_of(form))
+    assert what_was_drawn(reply) == what_was_drawn(expected)
+    meta = reply["meta_info"]
+    assert SPEC <= meta.keys() and meta["spec_num_proposed_drafts"] > 0
+    assert meta["spec_num_proposed_drafts"] <= 3 * meta["spec_verify_ct"]
+    if form == "greedy":  # this model repeats its last token, and its draft model says so
+        assert meta["spec_accept_length"] > 3 and meta["spec_accept_rate"] > 0.9
+
+
+def test_new_weights_of_a_directory_leave_the_eagle3_model(with_model):
+    plain, drafting, folder = with_model
+    second = folder / "second"
+    subprocess.run([sys.executable, ROOT / "tools" / "tiny_model.py", second, "--seed", "2"], check=True, stdout=subprocess.DEVNULL)
+    for server in (plain, drafting):
+        status, reply = server.post("/update_weights_from_disk", {"model_path": str(second)})
+        assert status == 200 and reply["success"], reply
+    for form in ("greedy", "drawn"):
+        reply = ask(drafting, body_of(form))
+        assert what_was_drawn(reply) == what_was_drawn(ask(plain, body_of(form)))
+        assert reply["meta_info"]["spec_num_proposed_drafts"] > 0
+
+
+def test_a_directory_that_is_no_eagle3_model_ends_the_server_at_once(with_model):
+    _, _, folder = with_model
+    words = ["serve", "--device", "cpu", "--model", str(folder / "model"), "--speculative-algorithm", "EAGLE", "--speculative-draft-model-path"]
+    for path, says in ((folder / "second", "no EAGLE-3 draft model that is known"), (folder, "has no config.json")):
+        done = subprocess.run([str(PROGRAM), *words, str(path)], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert says in done.stderr
