@@ -147,6 +147,8 @@ LISTED = [
     ("docs/parallel.md", "slime serve --model DIR --tp-size 2 --device cuda", GPU),
     ("docs/server.md", "slime serve:", SHOWN),
     ("docs/speculation.md", "slime train ... --rollout-drafts mtp --enable-mtp-training", f"{COVERED}: tests/end_to_end/test_draft_layer.py, with such a layer"),
+    ("docs/speculation.md", "slime train ... --rollout-drafts eagle3", f"{COVERED}: tests/end_to_end/test_eagle3.py, with a tiny draft model"),
+    ("docs/speculation.md", "slime serve --model path/to/model --speculative-algorithm EAGLE3", f"{COVERED}: tests/http/test_draft_routes.py, with a tiny draft model"),
     ("docs/speculation.md", "slime serve --model path/to/MiMo", f"{COVERED}: tests/http/test_draft_routes.py, with a tiny model"),
     ("docs/lora.md", "slime inspect", "needs adapters that a run has made"),
     ("docs/lora.md", "slime logprobs", f"{COVERED}: tests/end_to_end/test_lora.py"),
