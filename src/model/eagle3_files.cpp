@@ -182,9 +182,9 @@ ModelFiles::Surplus surplus_of_draft(const std::string& name) {
 }
 
 /// Fills `problems`; throws ConfigError where nothing more can be said.
-Eagle3Form form_of(const std::filesystem::path& directory, const ModelFiles& files,
-                   const json::object& config, const ModelConfig& target,
-                   std::vector<std::string>& problems) {
+Eagle3Form eagle3_form_of(const std::filesystem::path& directory, const ModelFiles& files,
+                          const json::object& config, const ModelConfig& target,
+                          std::vector<std::string>& problems) {
   const std::string where = (directory / "config.json").string();
   const FieldReader fields(config, where + ": ", problems);
   Eagle3Form form;
@@ -218,7 +218,7 @@ Eagle3Form checked_form(const std::filesystem::path& directory, const ModelFiles
                         const ModelConfig& target, std::vector<std::string>& problems) {
   const json::object config = read_eagle3_config(directory);
   check_kind(directory, config);
-  Eagle3Form form = form_of(directory, files, config, target, problems);
+  Eagle3Form form = eagle3_form_of(directory, files, config, target, problems);
   try {
     const Eagle3 outline(form, target, {.device = at::kMeta});
     files.check_headers(outline.weights(), StoredForm::kPlain, 0, surplus_of_draft);
