@@ -8,6 +8,12 @@
 
 namespace slime::engine {
 
+/// In which order a step adds (docs/decisions/0167-verification.md).
+enum class StepArithmetic {
+  kFast,      // as is fastest for its rows; of an engine that verifies nothing, every step
+  kTraining,  // as the trainer's forward pass, whatever rows are in the step
+};
+
 /// The next `num_tokens` missing tokens of a request. The last `num_drafts` of them are guesses
 /// (docs/decisions/0163-drafts.md), and the last of its tokens while the step is launched.
 struct Chunk {
@@ -18,6 +24,11 @@ struct Chunk {
   /// and behind the token that is drawn last it foretells so many.
   bool feeds_draft_layer = false;
   int64_t num_foretold = 0;
+  /// Of all chunks of a step the same.
+  StepArithmetic arithmetic = StepArithmetic::kFast;
+  /// Its token is a draft for a later step in training arithmetic, which writes its keys and values again
+  /// (EngineConfig::verify_tokens). One token, which draws the next; fast.
+  bool is_tentative = false;
   bool completes() const { return num_tokens == request->num_missing(); }
 };
 

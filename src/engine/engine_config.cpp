@@ -81,6 +81,17 @@ EngineConfig completed(EngineConfig config, model::Network& network) {
   require(!config.drafts.model || config.draft_model != nullptr, "drafts.model: there is none");
   require(!config.drafts.model || config.mesh->sizes().tp == 1,
           "drafts.model: engines of several ranks compute no draft model");
+  if (config.verify_tokens != 0) {
+    require(config.verify_tokens > 0 && config.verify_tokens < config.max_prefill_tokens,
+            fmt::format("verify_tokens = {}: at least 0, and less than max_prefill_tokens, {}",
+                        config.verify_tokens, config.max_prefill_tokens));
+    require(config.drafts.most == 0,
+            "verify_tokens: drafts of other sources are not verified beside tentative tokens");
+    require(!config.records_experts,
+            "verify_tokens: choices of experts are not recorded, training makes the same");
+    require(state_bytes(network.blocks()) == 0,
+            "verify_tokens: the model has layers that keep states, which cannot step back");
+  }
   const PageWindow window = page_window(config, network);
   const int64_t page_bytes = window.num_tables() * cache_page_bytes(config, network);
   require(config.kv_cache_bytes >= page_bytes,

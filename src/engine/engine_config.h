@@ -52,6 +52,10 @@ struct EngineConfig {
   DraftSettings drafts;
   /// With drafts.model: for this network (model::load_eagle3). Updates of weights leave it as it is.
   std::shared_ptr<const model::Eagle3> draft_model;
+  /// So many tokens of a request are drawn by fast steps before one in the trainer's arithmetic verifies
+  /// them, which alone says what the response is (docs/decisions/0167-verification.md). 0: every step is
+  /// as fast as it can be, and its draws are the response.
+  int64_t verify_tokens = 0;
   /// Of the engine's ranks, of which this is the first (engine/ranks/followers.h); it outlives the
   /// engine, whose thread meets the others on it.
   const comm::Mesh* mesh = &comm::Mesh::single();

@@ -25,6 +25,7 @@ class ModelRunner final : public StepRunner {
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   std::vector<kernels::SampledToken> take_scores(std::size_t chunk) override;
   bool verifies_drafts() const override { return true; }
+  bool has_exact_steps() const override { return true; }  // there is one arithmetic
   std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override;
   bool has_draft_layer() const override {
     return draft_model_ != nullptr || network_->num_draft_layers() > 0;

@@ -6,6 +6,7 @@
 /// `pages`; what is left has to be computed: a whole prompt, the rest of one, or one new token. A
 /// retracted request drops its pages, keeps its tokens and is like a new one with a longer prompt.
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -17,6 +18,7 @@
 #include "engine/page_pool.h"
 #include "engine/state_pool.h"
 #include "engine/stop_checker.h"
+#include "engine/tentative.h"
 #include "engine/token_constraint.h"
 
 namespace slime::engine {
@@ -77,6 +79,7 @@ struct Request {
   std::vector<uint32_t> allowed_W;
   std::shared_ptr<Drafting> drafting;  // engine/drafts/draft_planner.h; null: no drafts so far
   bool verifies_drafts = false;        // the step in flight does: it may draw more than one token
+  Tentative tentative;                 // with EngineConfig::verify_tokens
   GenerateUpdate pending;              // what the caller has not been told yet
   std::optional<Clock::TimePoint> admitted;
   int64_t cached_tokens = 0;  // of the prompt, at the first admission
@@ -84,6 +87,9 @@ struct Request {
 
   int64_t num_missing() const { return static_cast<int64_t>(tokens.size()) - num_computed; }
   int64_t num_new_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_length; }
+  int64_t num_tentative() const {
+    return tentative.is_open() ? static_cast<int64_t>(tokens.size()) - tentative.begin : 0;
+  }
   bool wants_input_scores() const { return client.return_logprob && client.logprob_start_len >= 0; }
   /// Log-probs of the prompt are wanted from here on; position 0 has none.
   int64_t first_scored_position() const { return std::max<int64_t>(client.logprob_start_len, 1); }
@@ -93,6 +99,17 @@ struct Request {
 inline bool awaits_token(const Request& request) {
   return (request.constraint != nullptr || request.verifies_drafts) &&
          request.tokens.back() == kPendingToken;
+}
+
+/// Back to what is verified; keys and values that fast steps wrote do not count any more.
+inline void drop_tentative(Request& request) {
+  Tentative& tentative = request.tentative;
+  if (!tentative.is_open()) return;
+  const auto size = static_cast<int64_t>(request.tokens.size());
+  const int64_t num_verified = std::min(size, tentative.begin);
+  request.tokens.resize(static_cast<std::size_t>(num_verified));
+  request.num_computed = std::min(request.num_computed, num_verified - 1);
+  tentative.close();
 }
 
 /// Of the rotary tables, for the token at `index`.

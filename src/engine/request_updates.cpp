@@ -1,5 +1,6 @@
 #include "engine/request_updates.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -60,6 +61,21 @@ std::optional<FinishReason> add_token(Request& request, int64_t position,
   if (request.constraint && request.constraint->is_over()) return stopped_by(token.id);
   if (position + 1 >= request.max_tokens) return out_of_length();
   return std::nullopt;
+}
+
+void add_tentative(Request& request, int64_t position, int64_t round,
+                   const kernels::SampledToken& token) {
+  Tentative& tentative = request.tentative;
+  if (!tentative.is_open() || tentative.round != round ||
+      position >= static_cast<int64_t>(request.tokens.size()))
+    return;
+  if (!tentative.stop) tentative.stop.emplace(*request.stop);
+  request.tokens[position] = token.id;
+  tentative.ends = std::isnan(token.log_prob) || tentative.stop->push(token.id).has_value();
+  if (!tentative.ends) return;
+  // Without that of a step in flight either.
+  request.tokens.resize(position);
+  request.num_computed = std::min(request.num_computed, position - 1);
 }
 
 bool is_due(const Request& request) {

@@ -19,6 +19,11 @@ FinishReason out_of_length();
 std::optional<FinishReason> add_token(Request& request, int64_t position,
                                       kernels::SampledToken token, WeightVersion version);
 
+/// Adds what a fast step of `round` drew at `position`, as long as nothing else became of the request's
+/// tentative tokens meanwhile. One that would end the response is left to the step that verifies.
+void add_tentative(Request& request, int64_t position, int64_t round,
+                   const kernels::SampledToken& token);
+
 /// The caller wants to be told now.
 bool is_due(const Request& request);
 

@@ -134,21 +134,6 @@ bool Scheduler::awaits_sibling(Request& request, int64_t num_matched) const {
   });
 }
 
-std::optional<StateId> Scheduler::take_state() {
-  if (states_->num_free() == 0) tree_.evict_state();
-  return states_->allocate();
-}
-
-void Scheduler::plan_snapshots(Request& request, int64_t num_known) const {
-  request.snapshots_at.clear();
-  if (states_ == nullptr || !config_.shares_prefixes) return;
-  for (const int64_t position : {num_known, request.prompt_length - 1}) {
-    const bool is_new = request.snapshots_at.empty() || position > request.snapshots_at.back();
-    if (is_new && position > request.num_computed && position < request.prompt_length)
-      request.snapshots_at.push_back(position);
-  }
-}
-
 void Scheduler::halt_for_those_that_wait(std::vector<Chunk>& chunks) {
   if (states_ == nullptr || !config_.shares_prefixes) return;
   const std::size_t count = std::min<std::size_t>(waiting_.size(), kMaxSkipped);
@@ -243,25 +228,9 @@ int64_t Scheduler::prefill_budget() const {
   return decodes ? std::min(alone, config_.prefill_beside_decode) : alone;
 }
 
-std::vector<Chunk> Scheduler::plan_step() {
-  std::vector<Chunk> chunks;
-  if (running_.empty() && waiting_.empty()) return chunks;  // and nothing is learnt from it
-  int64_t budget = prefill_budget();
+bool Scheduler::schedule_running(const std::function<bool(Request&)>& schedule) {
   reserve_share_ = std::max(kLeastReserve, reserve_share_ * kReserveDecay);
   bool had_to_retract = false;
-  const auto schedule = [&](Request& request) {
-    if (request.draws_last || awaits_token(request)) return true;
-    switch_rotation(request);
-    const int64_t missing = request.num_missing();
-    int64_t num_tokens = missing == 1 ? 1 : std::min(missing, budget);
-    if (!request.snapshots_at.empty())
-      num_tokens = std::min(num_tokens, request.snapshots_at.front() - request.num_computed);
-    if (num_tokens == 0) return true;
-    if (!ensure_pages(request, request.num_computed + num_tokens)) return false;
-    if (missing > 1) budget -= num_tokens;
-    chunks.push_back({&request, num_tokens});
-    return true;
-  };
   for (std::size_t i = 0; i < running_.size(); ++i) {
     while (i < running_.size() && !schedule(*running_[i])) {
       check(running_.size() > 1, "a request fits into the pool on its own");
@@ -269,8 +238,44 @@ std::vector<Chunk> Scheduler::plan_step() {
       had_to_retract = true;
     }
   }
-  if (had_to_retract) {
-    reserve_share_ = std::min(1.0, reserve_share_ + kReserveAfterRetraction);
+  if (had_to_retract) reserve_share_ = std::min(1.0, reserve_share_ + kReserveAfterRetraction);
+  return had_to_retract;
+}
+
+std::vector<Chunk> Scheduler::plan_step() {
+  std::vector<Chunk> chunks;
+  if (running_.empty() && waiting_.empty()) return chunks;  // and nothing is learnt from it
+  // Of prompts, and of chunks with several tokens together.
+  int64_t budget = prefill_budget(), rows = config_.max_prefill_tokens;
+  const StepArithmetic arithmetic =
+      config_.verify_tokens > 0 ? StepArithmetic::kTraining : StepArithmetic::kFast;
+  const auto schedule = [&](Request& request) {
+    if (request.draws_last || awaits_token(request)) return true;
+    switch_rotation(request);
+    const int64_t drafts = request.num_tentative();
+    // What fast steps wrote is computed again.
+    const int64_t computed =
+        request.tentative.is_open() ? request.tentative.begin - 1 : request.num_computed;
+    const int64_t missing = static_cast<int64_t>(request.tokens.size()) - computed;
+    if (drafts > 0 && missing > rows) return true;  // in a later step
+    int64_t num_tokens = missing == 1 || drafts > 0 ? missing : std::min(missing, budget);
+    if (!request.snapshots_at.empty())
+      num_tokens = std::min(num_tokens, request.snapshots_at.front() - computed);
+    if (num_tokens == 0) return true;
+    if (!ensure_pages(request, computed + num_tokens)) return false;
+    request.num_computed = computed;
+    if (missing > 1) rows -= num_tokens;
+    if (missing > 1 && drafts == 0) budget -= num_tokens;
+    budget = std::min(budget, rows);
+    chunks.push_back({.request = &request,
+                      .num_tokens = num_tokens,
+                      .num_drafts = drafts,
+                      .arithmetic = arithmetic});
+    return true;
+  };
+  num_blocked_ = 0;
+  if (schedule_running(schedule)) {
+    num_blocked_ = num_waiting();
     return chunks;
   }
   int64_t num_skipped = 0;
@@ -289,12 +294,16 @@ std::vector<Chunk> Scheduler::plan_step() {
         continue;
       }
     }
-    if (!admit(request)) break;
+    if (!admit(request)) {
+      num_blocked_ = num_waiting();
+      break;
+    }
     running_.push_back(std::move(*it));
     it = waiting_.erase(it);
     if (schedule(*running_.back())) continue;
     check(running_.size() > 1, "a request fits into the pool on its own");
     retract_newest();  // its own pages did not suffice after all: it waits
+    num_blocked_ = num_waiting();
     break;
   }
   halt_for_those_that_wait(chunks);
@@ -304,6 +313,7 @@ std::vector<Chunk> Scheduler::plan_step() {
 void Scheduler::advance(const Chunk& chunk) {
   Request& request = *chunk.request;
   request.num_in_state = request.num_computed += chunk.num_tokens;
+  if (chunk.is_tentative) return;
   if (states_ != nullptr) return advance_with_state(request);
   const bool is_whole = request.num_computed >= request.prompt_length;
   const bool gives_back = config_.window.first_kept(request.num_computed) >
@@ -327,18 +337,6 @@ void Scheduler::give_back_behind_window(Request& request) {
   }
 }
 
-void Scheduler::advance_with_state(Request& request) {
-  if (request.snapshots_at.empty() || request.snapshots_at.front() != request.num_computed) return;
-  request.snapshots_at.erase(request.snapshots_at.begin());
-  // The request holds its own state, so a snapshot takes another one's place or a free one.
-  if (const auto state = take_state()) {
-    copy_state_(request.state, *state);
-    if (!tree_.insert(prefix_keys(request, request.num_computed), request.pages, *state))
-      states_->release(*state);
-  }
-  if (request.snapshots_at.empty()) request.prompt_is_recorded = true;
-}
-
 bool Scheduler::is_current(const Request& request) const {
   return request.pages.empty() ||
          (!request.outlives_weights && pool_.is_current(request.pages[request.num_given_back]));
@@ -358,6 +356,7 @@ void Scheduler::keep_running() {
 }
 
 void Scheduler::give_back_pages(Request& request, bool keeps_prefixes) {
+  drop_tentative(request);
   if (keeps_prefixes && config_.shares_prefixes && request.num_computed > 0 &&
       is_current(request)) {
     std::optional<StateId> state;
@@ -408,6 +407,7 @@ void Scheduler::drop_all() {
 
 std::unique_ptr<Request> Scheduler::remove(Request& request) {
   by_rid_.erase(request.client.rid);
+  num_blocked_ = 0;
   const auto is_it = [&](const auto& entry) { return entry.get() == &request; };
   std::unique_ptr<Request> taken;
   if (const auto it = std::find_if(running_.begin(), running_.end(), is_it); it != running_.end()) {

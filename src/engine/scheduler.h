@@ -56,6 +56,17 @@ struct SchedulerConfig {
   bool shares_prefixes = true;        // false: no prefix tree
   PageWindow window;                  // that of the prefix tree
   RotarySwitch rotary_switch;
+  int64_t verify_tokens = 0;  // EngineConfig::verify_tokens
+};
+
+/// Requests of a moment, as to what they can do in a fast step.
+struct AheadCounts {
+  int64_t num_able = 0;  // decode ahead
+  int64_t num_full = 0;  // have as many tentative tokens as may be
+  int64_t num_stalled =
+      0;  // need a step in training arithmetic for another reason, or to be admitted
+  int64_t rows_to_verify = 0;
+  int64_t rows_stalled = 0;  // of stalled requests; no more are counted when there are enough
 };
 
 class Scheduler {
@@ -74,6 +85,12 @@ class Scheduler {
   /// Admits, retracts, and returns the next step; every chunk has its pages. Empty only when
   /// nothing is left to do.
   std::vector<Chunk> plan_step();
+
+  /// With verify_tokens: the next fast step, a tentative token of each request that may decode ahead
+  /// (may_decode_ahead); retracts, and admits none. plan_step() is then the next step in training
+  /// arithmetic, and verifies what has been collected.
+  std::vector<Chunk> plan_ahead();
+  AheadCounts ahead_counts(int64_t enough_rows) const;
 
   /// At most so many of `wanted` tokens more than those of `chunk` may the request be given drafts for: the
   /// response may become longer still, and the rotation stays.
@@ -139,6 +156,11 @@ class Scheduler {
   void give_back_pages(Request& request, bool keeps_prefixes);
   void give_back_all(Request& request, bool keeps_prefixes);
   void retract_newest();
+  /// Calls `schedule` for each running request; where it has no page, the newest is retracted, until it has.
+  /// Whether one was.
+  bool schedule_running(const std::function<bool(Request&)>& schedule);
+  bool may_decode_ahead(const Request& request) const;
+  int64_t most_drafts(const Request& request, int64_t wanted) const;
 
   const SchedulerConfig config_;
   PagePool& pool_;
@@ -151,6 +173,8 @@ class Scheduler {
   std::deque<std::unique_ptr<Request>> waiting_;
   std::unordered_map<std::string_view, Request*> by_rid_;  // all of both
   int64_t num_pages_given_back_ = 0;
+  int64_t num_blocked_ =
+      0;  // of those that wait, when the last step was planned for which pages did not suffice
   double reserve_share_ = 0.3;  // of the tokens that running requests may still write
 };
 

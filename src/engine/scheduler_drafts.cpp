@@ -7,7 +7,10 @@
 namespace slime::engine {
 
 int64_t Scheduler::most_drafts(const Chunk& chunk, int64_t wanted) const {
-  const Request& request = *chunk.request;
+  return most_drafts(*chunk.request, wanted);
+}
+
+int64_t Scheduler::most_drafts(const Request& request, int64_t wanted) const {
   const auto num_tokens = static_cast<int64_t>(request.tokens.size());
   int64_t room = std::min(wanted, request.max_tokens - num_tokens - 1);
   const RotarySwitch& at = config_.rotary_switch;

@@ -52,6 +52,7 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
                                     .shares_prompt_reads = config.shares_prompt_reads,
                                     .records_steps = config.records_steps,
                                     .records_experts = config.records_experts,
+                                    .verify_tokens = config.verify_tokens,
                                     .eos_ids = config.eos_token_ids,
                                     .draft_model = config.draft_model})),
       tree_(pool_, kernels::kPageTokens, states_.num_states() > 0 ? &states_ : nullptr,
@@ -63,7 +64,8 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
            .prefill_beside_decode = config.prefill_beside_decode,
            .shares_prefixes = config.enable_prefix_cache,
            .window = page_window(config, network),
-           .rotary_switch = {network.config().rotary_switch(), network.config().max_positions}},
+           .rotary_switch = {network.config().rotary_switch(), network.config().max_positions},
+           .verify_tokens = config.verify_tokens},
           pool_, tree_, clock, [this](PageId from, PageId to) { runner_->copy_page(from, to); },
           states_.num_states() > 0 ? &states_ : nullptr,
           [this](StateId from, StateId to) { runner_->copy_state(from, to); }),
@@ -76,6 +78,11 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
       throw ConfigError("this engine's runner computes no draft layer and no draft model");
     if (states_.num_states() == 0) drafts_.emplace(config.drafts);
   }
+  if (config.verify_tokens > 0) {
+    if (!runner_->has_exact_steps())
+      throw ConfigError("verify_tokens: this engine's device has no steps in training arithmetic");
+    rounds_.emplace(config.max_prefill_tokens);
+  }
   report();
 }
 
@@ -84,9 +91,17 @@ bool StepPipeline::has_work() const {
          (may_step() && scheduler_.num_running() + scheduler_.num_waiting() > 0);
 }
 
+std::vector<Chunk> StepPipeline::plan() {
+  if (!rounds_) return scheduler_.plan_step();
+  if (!rounds_->ends_with(scheduler_)) return scheduler_.plan_ahead();
+  // Tokens are known before they are verified.
+  if (std::ranges::any_of(in_flight_, &StepInFlight::is_fast)) drain();
+  return scheduler_.plan_step();
+}
+
 void StepPipeline::step() {
   if (!may_step()) return;
-  std::vector<Chunk> chunks = scheduler_.plan_step();
+  std::vector<Chunk> chunks = plan();
   admission_.note_line(scheduler_.num_waiting() > 0);
   mask_tokens(chunks);
   if (chunks.empty()) return drain();
@@ -97,7 +112,8 @@ void StepPipeline::step() {
 
 void StepPipeline::launch(std::vector<Chunk> chunks) {
   const kernels::TraceRange range("engine step");
-  StepInFlight step{.parts = {}, .version = version_};
+  StepInFlight step{
+      .parts = {}, .version = version_, .is_fast = !chunks.empty() && chunks.front().is_tentative};
   const Clock::TimePoint begin = clock_.now();
   const bool runs_ahead = runner_->launch(chunks);
   int64_t num_sampled = 0;
@@ -109,6 +125,8 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
         .completes = chunk.completes(),
         .position = static_cast<int64_t>(request.tokens.size()) - chunk.num_drafts,
         .num_scores = begin_scores(chunk),
+        .is_tentative = chunk.is_tentative,
+        .round = request.tentative.round,
         .is_foretold = chunk.num_foretold > 0};
     part.drafts.assign(request.tokens.begin() + part.position, request.tokens.end());
     request.tokens.resize(static_cast<std::size_t>(part.position));
@@ -117,7 +135,14 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
       part.first_page = request.num_routed / kernels::kPageTokens;
       part.pages.assign(request.pages.begin() + part.first_page, request.pages.end());
     }
-    scheduler_.advance({.request = &request, .num_tokens = chunk.num_tokens - chunk.num_drafts});
+    if (!chunk.is_tentative) {
+      if (rounds_) request.tentative.close();
+    } else if (!request.tentative.is_open()) {
+      request.tentative.begin = part.position;
+    }
+    scheduler_.advance({.request = &request,
+                        .num_tokens = chunk.num_tokens - chunk.num_drafts,
+                        .is_tentative = chunk.is_tentative});
     if (draws) {
       request.sampled_row = num_sampled++;
       request.tokens.push_back(kPendingToken);
@@ -194,6 +219,10 @@ void StepPipeline::collect() {
     if (part.request == nullptr) continue;
     if (part.num_scores > 0) append_scores(*part.request, runner_->take_scores(i));
     if (!part.completes) continue;
+    if (part.is_tentative) {
+      add_tentative(*part.request, part.position, part.round, *tokens[i]);
+      continue;
+    }
     std::vector<kernels::SampledToken> behind;
     if (!part.drafts.empty()) behind = runner_->take_behind_drafts(i);
     if (part.is_foretold) drafts_->note_foretold(*part.request, runner_->take_foretold(i));
@@ -232,27 +261,37 @@ std::optional<FinishReason> StepPipeline::add_tokens(const StepInFlight::Part& p
   Request& request = *part.request;
   const auto num_drafts = static_cast<int64_t>(part.drafts.size());
   int64_t num_kept = 0;
+  bool is_redrawn = false;
   std::optional<FinishReason> ends;
   for (;;) {
     const int64_t position = part.position + num_kept;
     const TokenId drawn = sampled.id;
     tell_experts(part, position);
     ends = add_token(request, position, std::move(sampled), version);
-    if (ends || num_kept == num_drafts ||
-        !drafts_->is_right(request, position, part.drafts[num_kept], drawn))
-      break;
-    // The next row was computed behind the tokens that are there now.
-    scheduler_.advance({.request = &request, .num_tokens = 1});
+    if (num_kept == num_drafts) break;
+    const TokenId draft = part.drafts[num_kept];
+    is_redrawn = drafts_ ? !drafts_->is_right(request, position, draft, drawn) : draft != drawn;
+    if (ends || is_redrawn) break;
+    // The next row was computed behind the tokens that are there now. A request that was retracted meanwhile
+    // has no rows any more.
+    if (!request.pages.empty()) scheduler_.advance({.request = &request, .num_tokens = 1});
     request.tokens.push_back(kPendingToken);
     sampled = std::move(behind[num_kept++]);
   }
-  if (drafts_) {
-    const DraftCounts counts{.num_drafted = num_drafts, .num_kept = num_kept, .num_steps = 1};
-    request.pending.drafts += counts;
-    draft_counts_ += counts;
-    drafts_->note_kept(request, num_drafts, num_kept);
-  }
+  if (drafts_ || rounds_) count_drafts(request, num_drafts, num_kept, is_redrawn);
   return ends;
+}
+
+void StepPipeline::count_drafts(Request& request, int64_t num_drafts, int64_t num_kept,
+                                bool is_redrawn) {
+  DraftCounts counts{.num_drafted = num_drafts, .num_kept = num_kept, .num_steps = 1};
+  if (rounds_) {
+    counts.num_compared = num_kept + (is_redrawn ? 1 : 0);
+    counts.num_redrawn = is_redrawn ? 1 : 0;
+  }
+  request.pending.drafts += counts;
+  draft_counts_ += counts;
+  if (drafts_) drafts_->note_kept(request, num_drafts, num_kept);
 }
 
 void StepPipeline::tell_experts(const StepInFlight::Part& part, int64_t end) {

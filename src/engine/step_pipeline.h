@@ -31,6 +31,7 @@
 #include "engine/scheduler.h"
 #include "engine/state_pool.h"
 #include "engine/step_runner.h"
+#include "engine/verification_rounds.h"
 
 namespace slime::engine {
 
@@ -115,6 +116,8 @@ class StepPipeline {
       int64_t position = 0;         // of the sampled token in Request::tokens
       int64_t num_scores = 0;       // log-probs of prompt tokens that come with it
       std::vector<TokenId> drafts;  // of the tokens behind the sampled one
+      bool is_tentative = false;    // what is drawn waits for verification
+      int64_t round = 0;            // Tentative::round
       bool is_foretold = false;     // a draft layer says what may come behind those
       /// Where choices of experts are that the caller has not been told yet: a request that is
       /// retracted while its step is in flight has no pages any more.
@@ -123,9 +126,12 @@ class StepPipeline {
     };
     std::vector<Part> parts;    // per chunk
     WeightVersion version = 0;  // of the weights that it computes with
+    bool is_fast = false;       // its tokens are tentative
   };
 
   bool may_step() const { return !is_paused_ && !is_asleep_; }
+  /// Of the next step. With verification a fast one, or one in training arithmetic.
+  std::vector<Chunk> plan();
   void launch(std::vector<Chunk> chunks);
   /// Of requests with a constraint: what the step may draw. Those that cannot go on end, and their chunks
   /// are taken out; so are those of which it is not known soon enough, for this step.
@@ -140,6 +146,8 @@ class StepPipeline {
                                          kernels::SampledToken sampled,
                                          std::vector<kernels::SampledToken> behind,
                                          WeightVersion version);
+  /// What became of the drafts of a step of the request, of which the first `num_kept` were right.
+  void count_drafts(Request& request, int64_t num_drafts, int64_t num_kept, bool is_redrawn);
   void finish(Request& request, FinishReason reason);
   /// Tells whom rows before `end` visited, where the caller asked.
   void tell_experts(const StepInFlight::Part& part, int64_t end);
@@ -153,7 +161,8 @@ class StepPipeline {
   Scheduler scheduler_;
   Admission admission_;
   MaskThreads mask_threads_;
-  std::optional<DraftPlanner> drafts_;  // none: no request gets drafts
+  std::optional<DraftPlanner> drafts_;        // none: no request gets drafts
+  std::optional<VerificationRounds> rounds_;  // none: what steps draw is the response
   DraftCounts draft_counts_;
   std::deque<StepInFlight> in_flight_;  // oldest first; two at most
   WeightVersion version_ = 0;           // of the steps that are launched next

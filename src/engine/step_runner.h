@@ -68,6 +68,11 @@ class StepRunner {
   /// the first draft is collect()'s. Once, before the next call of launch().
   virtual std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk);
 
+  /// Steps in training arithmetic have the bits of the trainer's forward pass: Chunk::arithmetic, where
+  /// StepRunnerConfig::verify_tokens is not 0. They have prompts, and chunks with drafts: tokens that
+  /// fast steps drew, whose keys and values are written again.
+  virtual bool has_exact_steps() const { return false; }
+
   /// Chunks may feed a draft layer, which the network computes, or a draft model.
   virtual bool has_draft_layer() const { return false; }
   /// What it foretold in the step that was collected last: the tokens behind the last one that a chunk
@@ -126,6 +131,9 @@ struct StepRunnerConfig {
   bool records_experts = false;
   /// Of several ranks another one records them: then none leaves rows of the last layer out.
   bool computes_all_rows = false;
+  /// EngineConfig::verify_tokens. A step in training arithmetic has at most max_prefill_tokens rows of
+  /// chunks with several, one row of others, and draws at each row of a draft.
+  int64_t verify_tokens = 0;
   std::vector<TokenId> eos_ids;
   /// On a CPU, of one rank: chunks may feed it in the place of a draft layer. Null: there is none.
   std::shared_ptr<const model::Eagle3> draft_model;

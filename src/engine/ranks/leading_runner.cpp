@@ -32,6 +32,7 @@ void each_field(Config& config, const Fn& fn) {
   fn(config.records_steps);
   fn(config.records_experts);
   fn(config.computes_all_rows);
+  fn(config.verify_tokens);
   fn(config.eos_ids);
 }
 

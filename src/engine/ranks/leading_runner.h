@@ -56,6 +56,7 @@ class LeadingRunner final : public StepRunner {
   std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override {
     return own_->take_behind_drafts(chunk);
   }
+  bool has_exact_steps() const override { return own_->has_exact_steps(); }
   bool has_draft_layer() const override { return own_->has_draft_layer(); }
   std::vector<Draft> take_foretold(std::size_t chunk) override {
     return own_->take_foretold(chunk);

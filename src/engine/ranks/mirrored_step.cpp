@@ -138,10 +138,11 @@ std::string StepFrames::frame_of(std::span<const Chunk> chunks) {
     out.put(chunk.num_drafts);
     out.put(chunk.feeds_draft_layer);
     out.put(chunk.num_foretold);
+    out.put(chunk.arithmetic == StepArithmetic::kTraining);
     put_counts(out, request);
     out.put(request.allowed_W);
     // A token that is still to be sampled is told again once it is, and drafts are none.
-    const auto settled = request.tokens.end() - chunk.num_drafts;
+    const auto settled = request.tokens.end() - std::max(chunk.num_drafts, request.num_tentative());
     const auto pending = std::find(request.tokens.begin() + std::min(now.num_tokens, num_tokens),
                                    settled, kPendingToken);
     now.num_tokens = pending - request.tokens.begin();
@@ -190,6 +191,9 @@ std::vector<Chunk> MirroredSteps::chunks_from(std::string_view frame) {
     in.get(chunk.num_drafts);
     in.get(chunk.feeds_draft_layer);
     in.get(chunk.num_foretold);
+    bool is_exact = false;
+    in.get(is_exact);
+    if (is_exact) chunk.arithmetic = StepArithmetic::kTraining;
     get_counts(in, *request);
     in.get(request->allowed_W);
     if (request->num_computed < 0 || chunk.num_tokens < 1 ||
