@@ -247,10 +247,15 @@ double Sample::reward_value(const std::string& reward_key) const {
 }
 
 json::object to_json(const DraftCounts& drafts) {
-  return {{"spec_accept_token_num", drafts.num_kept},
-          {"spec_draft_token_num", drafts.num_drafted},
-          {"spec_verify_ct", drafts.num_steps},
-          {"completion_token_num", drafts.num_tokens()}};
+  json::object info{{"spec_accept_token_num", drafts.num_kept},
+                    {"spec_draft_token_num", drafts.num_drafted},
+                    {"spec_verify_ct", drafts.num_steps},
+                    {"completion_token_num", drafts.num_tokens()}};
+  if (drafts.num_compared > 0) {
+    info["verify_compared_token_num"] = drafts.num_compared;
+    info["verify_redrawn_token_num"] = drafts.num_redrawn;
+  }
+  return info;
 }
 
 DraftCounts draft_counts_from(const json::object& spec_info) {
@@ -260,7 +265,9 @@ DraftCounts draft_counts_from(const json::object& spec_info) {
   };
   return {.num_drafted = count("spec_draft_token_num"),
           .num_kept = count("spec_accept_token_num"),
-          .num_steps = count("spec_verify_ct")};
+          .num_steps = count("spec_verify_ct"),
+          .num_compared = count("verify_compared_token_num"),
+          .num_redrawn = count("verify_redrawn_token_num")};
 }
 
 json::object to_json(const Sample& sample) {

@@ -123,7 +123,8 @@ struct Group {
 json::object to_json(const Sample& sample);
 Sample sample_from_json(const json::object& object, std::string_view where);
 
-/// The original's `spec_info`: counts of drafts, of steps, and of the tokens that those drew.
+/// The original's `spec_info`: counts of drafts, of steps, and of the tokens that those drew; with verification
+/// (docs/exact.md) of tokens compared and redrawn too.
 json::object to_json(const DraftCounts& drafts);
 /// Counts that are absent, or no number of anything, are 0.
 DraftCounts draft_counts_from(const json::object& spec_info);

@@ -60,6 +60,12 @@ TEST(Sample, HasItsDraftsByTheNamesOfTheOriginal) {
                                                   {"spec_verify_ct", 2},
                                                   {"completion_token_num", 3}}));
   EXPECT_EQ(sample_from_json(object, "test").drafts, sample.drafts);
+  sample.drafts.num_compared = 3;
+  sample.drafts.num_redrawn = 1;
+  const json::object verified = to_json(sample);
+  EXPECT_EQ(verified.at("spec_info").at("verify_compared_token_num"), 3);
+  EXPECT_EQ(verified.at("spec_info").at("verify_redrawn_token_num"), 1);
+  EXPECT_EQ(sample_from_json(verified, "test").drafts, sample.drafts);
   const json::object odd{{"spec_verify_ct", -3}, {"spec_accept_token_num", "many"}};
   EXPECT_EQ(draft_counts_from(odd), DraftCounts{});
 }

@@ -76,6 +76,7 @@ Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_
   double repetitive = 0;
   double constrained = 0, response_tokens = 0;
   double accept_rates = 0, accept_lengths = 0, drafting = 0;
+  DraftCounts drafts;
   for (const Group& group : groups) {
     for (const Sample& sample : group.samples) {
       constrained += static_cast<double>(std::ranges::count(sample.constrained, 1));
@@ -87,6 +88,7 @@ Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_
       accept_rates += sample.drafts.accept_rate();
       accept_lengths += sample.drafts.accept_length();
       drafting += sample.drafts.num_steps > 0 ? 1 : 0;
+      drafts += sample.drafts;
       if (!sample.top_p_offsets.empty() && !sample.remove_sample) {
         kept_ids += static_cast<double>(sample.top_p_ids.size());
         replayed_tokens += static_cast<double>(sample.effective_response_length());
@@ -111,6 +113,7 @@ Metrics sample_metrics(std::span<const Group> groups, const std::string& reward_
     metrics[prefix + "spec_accept_rate"] = accept_rates / drafting;
     metrics[prefix + "spec_accept_length"] = accept_lengths / drafting;
   }
+  if (drafts.num_compared > 0) metrics[prefix + "verify_redrawn"] = drafts.redrawn_share();
   if (replayed_tokens > 0)
     metrics[prefix + "top_p_kept_vocab_per_token"] = kept_ids / replayed_tokens;
   if (prompt_tokens > 0) metrics[prefix + "prefix_cache_hit_rate"] = cached / prompt_tokens;

@@ -36,6 +36,21 @@ TEST(RolloutMetrics, SummariseLengthsRewardsAndCacheHits) {
   EXPECT_EQ(mean_reward(groups, ""), 0.25);
 }
 
+TEST(RolloutMetrics, RedrawnTokensAreAShareOfThoseCompared) {
+  std::vector<Group> groups{{.samples = std::vector<Sample>(3)}};
+  for (Sample& sample : groups[0].samples) {
+    sample.tokens = {1, 2};
+    sample.prompt_length = 1;
+  }
+  EXPECT_FALSE(sample_metrics(groups, "", "rollout/").contains("rollout/verify_redrawn"));
+  groups[0].samples[0].drafts = {
+      .num_drafted = 9, .num_kept = 7, .num_compared = 8, .num_redrawn = 1};
+  groups[0].samples[1].drafts = {
+      .num_drafted = 4, .num_kept = 1, .num_compared = 2, .num_redrawn = 1};
+  const Metrics metrics = sample_metrics(groups, "", "rollout/");
+  EXPECT_EQ(metrics.at("rollout/verify_redrawn"), 0.2);
+}
+
 TEST(RolloutMetrics, DraftsAreMeansOverSamplesThatHaveSome) {
   std::vector<Group> groups{scored_group({1, 0, 0}, {4, 6, 1})};
   EXPECT_FALSE(sample_metrics(groups, "", "rollout/").contains("rollout/spec_accept_rate"));

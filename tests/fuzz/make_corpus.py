@@ -267,14 +267,14 @@ def seeds(target):
         sampling = struct.pack("<qddqddddqQQ1sQiQid4?", 9, 1, 1, -1, 0, 0, 0, 1, 0, 1, 1, b"x", 1, 3, 1, 4, -1.5, *[False] * 4)
         yield b"\0" + request + scores + thoughts + sampling + struct.pack("<6Q?Q", *[0] * 6, True, 11)  # grammars, lists, a seed
         head = struct.pack("<Qqqqdd8III", 7, 12, 4, 0, 0.5, 1, 2, 2, 1, 0, 0, 4, 0, 0, 0, 5)
-        end = struct.pack("<BBBiQ", 0, 0, 1, 2, 0) + struct.pack("<3q", 5, 1, 2)  # a finish, and drafts
+        end = struct.pack("<BBBiQ", 0, 0, 1, 2, 0) + struct.pack("<5q", 5, 1, 2, 2, 1)  # a finish, and drafts
         yield b"\1" + struct.pack("<Q", 1) + head + struct.pack("<2i2fqq4h", 8, 9, -1, -2, 3, 2, 0, 3, 1, 2) + end
         yield b"\2" + struct.pack("<QQQ4s", 8, 4, 4, b"abcd")
         rest = struct.pack("<qQQQB", 0, 4, 3, 17, 0)  # epoch, publication, base, changes, check
         yield b"\3" + struct.pack("<QBBqBQ2sQB?", 1, 5, 2, 3, 1, 2, b"/m", 0, 2, False) + rest
         yield b"\3" + struct.pack("<QBBqBQQ2fB?", 3, 5, 2, 4, 3, 0, 2, 0.5, -0.5, 0, True) + rest
         yield b"\3" + struct.pack("<QBBqBQQB?", 2, 7, 2, 0, 0, 0, 0, 0, False) + rest
-        load = struct.pack("<6q3d?10qd3q", *range(6), 0, 0.5, 1, False, *range(10), 0.25, 7, 3, 5)  # grammars and drafts at its end
+        load = struct.pack("<6q3d?10qd5q", *range(6), 0, 0.5, 1, False, *range(10), 0.25, 7, 3, 5, 4, 1)  # grammars and drafts at its end
         yield b"\4" + struct.pack("<Q??", 1, False, True) + load + struct.pack("<dQ2sQ", 0.004, 2, b"\1\2", 0)
         yield b"\5\1"
         yield b"\6" + struct.pack("<Q", 3)

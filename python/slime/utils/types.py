@@ -78,6 +78,15 @@ class Sample:
         spec_draft_token_num: int = 0
         spec_verify_ct: int = 0
         completion_token_num: int = 0
+        # With --rollout-verify-tokens: tokens that were compared with the trainer's arithmetic, and those drawn otherwise by it.
+        verify_compared_token_num: int = 0
+        verify_redrawn_token_num: int = 0
+
+        def to_dict(self):
+            counts = super().to_dict()
+            if self.verify_compared_token_num == 0:
+                del counts["verify_compared_token_num"], counts["verify_redrawn_token_num"]
+            return counts
 
         @property
         def spec_accept_rate(self):
@@ -92,6 +101,8 @@ class Sample:
                 ("spec_accept_token_num", "spec_num_correct_drafts"),
                 ("spec_draft_token_num", "spec_num_proposed_drafts"),
                 ("spec_verify_ct", "spec_verify_ct"),
+                ("verify_compared_token_num", ""),
+                ("verify_redrawn_token_num", ""),
             ):
                 setattr(self, name, getattr(self, name) + meta_info.get(name, meta_info.get(newer, 0)))
             self.completion_token_num += meta_info.get("completion_tokens", 0)

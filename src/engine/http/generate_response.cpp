@@ -50,6 +50,10 @@ void append_drafts(std::string& out, const DraftCounts& drafts) {
                  "\"spec_accept_length\":{}",
                  drafts.num_steps, drafts.num_drafted, drafts.num_kept, drafts.num_drafted,
                  drafts.num_kept, drafts.accept_rate(), drafts.accept_length());
+  if (drafts.num_compared == 0) return;
+  fmt::format_to(std::back_inserter(out),
+                 ",\"verify_compared_token_num\":{},\"verify_redrawn_token_num\":{}",
+                 drafts.num_compared, drafts.num_redrawn);
 }
 
 }  // namespace

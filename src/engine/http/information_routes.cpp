@@ -107,6 +107,7 @@ json::object to_json(const ApiState& state, const EngineLoad& load) {
     object["avg_spec_accept_length"] = load.drafts.accept_length();
     object["spec_accept_rate"] = load.drafts.accept_rate();
   }
+  if (load.drafts.num_compared > 0) object["verify_redrawn_rate"] = load.drafts.redrawn_share();
   return object;
 }
 
@@ -120,6 +121,12 @@ void add_drafts(MetricsText& text, const DraftCounts& drafts) {
                drafts.num_steps);
   text.counter("spec_proposed_drafts_total", "Drafts that were verified.", drafts.num_drafted);
   text.counter("spec_correct_drafts_total", "Drafts that were right.", drafts.num_kept);
+  if (drafts.num_compared == 0) return;
+  text.counter("verify_compared_total",
+               "Tokens of fast steps that were compared with the trainer's arithmetic.",
+               drafts.num_compared);
+  text.counter("verify_redrawn_total", "Of those, tokens that it drew otherwise.",
+               drafts.num_redrawn);
 }
 
 void add_load(MetricsText& text, const ApiState& state, const EngineLoad& load) {

@@ -72,6 +72,8 @@ void each_load_field(Load& load, const Fn& fn) {
   fn(load.drafts.num_drafted);
   fn(load.drafts.num_kept);
   fn(load.drafts.num_steps);
+  fn(load.drafts.num_compared);
+  fn(load.drafts.num_redrawn);
 }
 
 }  // namespace

@@ -90,7 +90,8 @@ RemoteUpdates some_updates() {
   updates[1].update.input_asked = {{}, {{-9, 3}}};
   updates[1].update.scored_by = 6;
   updates[1].update.versions = {{3, 1}, {4, 1}};
-  updates[1].update.drafts = {.num_drafted = 5, .num_kept = 1, .num_steps = 1};
+  updates[1].update.drafts = {
+      .num_drafted = 5, .num_kept = 1, .num_steps = 1, .num_compared = 2, .num_redrawn = 1};
   updates[1].update.finish = FinishReason{.kind = FinishReason::Kind::kStop, .matched = "\n\n"};
   updates[2] = {.number = 3, .update = {}};
   updates[2].update.finish = aborted(FinishReason::Cause::kOutOfMemory, "no room");
@@ -139,6 +140,8 @@ TEST(RemoteFrames, UpdatesThatDoNotAddUpAreRefused) {
   refuses([](GenerateUpdate& u) { u.output_ids[0] = -4; }, "below 0");
   refuses([](GenerateUpdate& u) { u.drafts.num_kept = 6; }, "kept more drafts than it had");
   refuses([](GenerateUpdate& u) { u.drafts.num_kept = -1; }, "kept more drafts than it had");
+  refuses([](GenerateUpdate& u) { u.drafts.num_compared = 6; }, "compared more drafts than it had");
+  refuses([](GenerateUpdate& u) { u.drafts.num_redrawn = 3; }, "redrew more than it compared");
 }
 
 TEST(RemoteFrames, CallsAnswersAndWeightsArriveAsTheyWere) {
@@ -169,18 +172,19 @@ TEST(RemoteFrames, CallsAnswersAndWeightsArriveAsTheyWere) {
   for (const ControlCall& each : {changes, checks})
     EXPECT_EQ(control_call_from(to_frame(each)), each);
   EXPECT_EQ(control_call_from(to_frame(exports)), exports);
-  const ControlAnswer answer{.number = 9,
-                             .error = "no such file",
-                             .load = {.num_running = 3, .is_paused = true, .drafts = {9, 4, 6}},
-                             .copy_seconds = 0.004,
-                             .handle = std::string("\0\xff", 2)};
+  const ControlAnswer answer{
+      .number = 9,
+      .error = "no such file",
+      .load = {.num_running = 3, .is_paused = true, .drafts = {9, 4, 6, 5, 1}},
+      .copy_seconds = 0.004,
+      .handle = std::string("\0\xff", 2)};
   const ControlAnswer got = control_answer_from(to_frame(answer));
   EXPECT_EQ(got.copy_seconds, 0.004);
   EXPECT_EQ(got.handle, std::string("\0\xff", 2));
   EXPECT_EQ(got.error, "no such file");
   EXPECT_EQ(got.load.num_running, 3);
   EXPECT_TRUE(got.load.is_paused);
-  EXPECT_EQ(got.load.drafts, (DraftCounts{9, 4, 6}));
+  EXPECT_EQ(got.load.drafts, (DraftCounts{9, 4, 6, 5, 1}));
   const std::string frame = to_frame(WeightPiece{.total_bytes = 10, .offset = 4, .bytes = "abcd"});
   EXPECT_EQ(weight_piece_from(frame).bytes, "abcd");
   EXPECT_EQ(weight_piece_from(frame).offset, 4u);

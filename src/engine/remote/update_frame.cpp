@@ -142,6 +142,8 @@ void put_drafts(BinaryWriter& out, const DraftCounts& drafts) {
   out.put(drafts.num_drafted);
   out.put(drafts.num_kept);
   out.put(drafts.num_steps);
+  out.put(drafts.num_compared);
+  out.put(drafts.num_redrawn);
 }
 
 DraftCounts get_drafts(BinaryReader& in) {
@@ -149,9 +151,14 @@ DraftCounts get_drafts(BinaryReader& in) {
   in.get(drafts.num_drafted);
   in.get(drafts.num_kept);
   in.get(drafts.num_steps);
+  in.get(drafts.num_compared);
+  in.get(drafts.num_redrawn);
   if (!has_counts(drafts)) throw FrameError("an update is said to have drafts, and has none");
   if (drafts.num_kept < 0 || drafts.num_kept > drafts.num_drafted || drafts.num_steps < 0)
     throw FrameError("an update kept more drafts than it had");
+  if (drafts.num_redrawn < 0 || drafts.num_redrawn > drafts.num_compared ||
+      drafts.num_compared > drafts.num_drafted)
+    throw FrameError("an update compared more drafts than it had, or redrew more than it compared");
   return drafts;
 }
 
