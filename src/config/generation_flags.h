@@ -153,6 +153,10 @@ struct EngineGroup {
   std::map<std::string, std::string> flags;  // and their words
 };
 
+/// Of RunConfig::verify_tokens(), on GPUs.
+inline constexpr int64_t kUsualVerifyTokens = 16;
+inline constexpr int64_t kMostVerifyTokens = 64;
+
 /// The engine of this run: batch, cache, memory.
 struct EngineFlags {
   Flag<int64_t> sglang_server_concurrency{512};
@@ -169,6 +173,7 @@ struct EngineFlags {
   Flag<std::string> rollout_draft_model;              // directory of an EAGLE-3 draft model
   Flag<bool> rollout_draft_always{false};
   Flag<int64_t> rollout_draft_text_mb{256};
+  Flag<std::optional<int64_t>> rollout_verify_tokens;  // RunConfig::verify_tokens()
   Flag<std::string> rollout_noise{"sample"};
   /// SGLang's words for them (config/rules_drafts.cpp).
   Flag<std::string> sglang_speculative_algorithm;

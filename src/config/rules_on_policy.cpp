@@ -43,6 +43,24 @@ void check_same_bits(const RunConfig& config, Problems& problems) {
          fmt::format("needs --rollout-temperature above 0; it is {}", config.rollout_temperature));
 }
 
+/// Fast steps whose tokens a step with the trainer's bits verifies.
+void check_verification(const RunConfig& config, Problems& problems) {
+  constexpr std::string_view kTokens = "--rollout-verify-tokens";
+  const int64_t tokens = config.verify_tokens();
+  problems.require(
+      tokens >= 0 && tokens <= kMostVerifyTokens,
+      fmt::format("{} {}: should be between 0 and {}", kTokens, tokens, kMostVerifyTokens));
+  if (tokens == 0) return;
+  problems.require(tokens < config.sglang_chunked_prefill_size,
+                   fmt::format("{} {}: a step of --sglang-chunked-prefill-size {} verifies them "
+                               "and the token before; use less",
+                               kTokens, tokens, config.sglang_chunked_prefill_size));
+  problems.require(
+      !config.has_drafts(),
+      fmt::format("{} {} and --rollout-drafts {}: tokens are verified once; choose one", kTokens,
+                  tokens, config.rollout_drafts));
+}
+
 /// What corrects a difference that is not there. With partial rollouts some tokens are of older weights.
 void leave_out_corrections(ParsedFlags& flags) {
   RunConfig& config = flags.config;
@@ -63,6 +81,7 @@ void leave_out_corrections(ParsedFlags& flags) {
 void check_on_policy(ParsedFlags& flags, Problems& problems) {
   if (!flags.config.true_on_policy) return;
   check_same_bits(flags.config, problems);
+  check_verification(flags.config, problems);
   leave_out_corrections(flags);
 }
 

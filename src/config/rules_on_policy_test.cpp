@@ -65,6 +65,32 @@ TEST(OnPolicy, WhatMakesUpForADifferenceIsLeftOutAndSaid) {
   EXPECT_TRUE(partial.config.use_tis) << "some tokens are of older weights";
 }
 
+TEST(OnPolicy, TokensAreVerifiedWhereTheFlagSaysSo) {
+  EXPECT_EQ(on_policy_with("").config.verify_tokens(), 0) << "CPUs have one arithmetic";
+  EXPECT_EQ(on_policy_with("--rollout-verify-tokens 8").config.verify_tokens(), 8);
+  EXPECT_EQ(on_policy_with("--rollout-verify-tokens 0").config.verify_tokens(), 0);
+  RunConfig gpu;
+  gpu.true_on_policy = true;
+  gpu.device = "cuda";
+  EXPECT_EQ(gpu.verify_tokens(), 16);
+  gpu.true_on_policy = false;
+  EXPECT_EQ(gpu.verify_tokens(), 0);
+}
+
+TEST(OnPolicy, TokensAreVerifiedOnceAndInOneStep) {
+  const auto says = [](const std::string& flags, const std::string& what) {
+    EXPECT_THAT([&] { on_policy_with(flags); },
+                testing::ThrowsMessage<ConfigError>(HasSubstr(what)))
+        << flags;
+  };
+  says("--rollout-verify-tokens 65", "--rollout-verify-tokens 65: should be between 0 and 64");
+  says("--rollout-verify-tokens -1", "--rollout-verify-tokens -1: should be between 0 and 64");
+  says("--rollout-verify-tokens 16 --sglang-chunked-prefill-size 16",
+       "a step of --sglang-chunked-prefill-size 16 verifies them and the token before");
+  says("--rollout-verify-tokens 8 --rollout-drafts suffix",
+       "--rollout-verify-tokens 8 and --rollout-drafts suffix: tokens are verified once");
+}
+
 TEST(OnPolicy, TheOriginalsWordMeansTheSame) {
   EXPECT_TRUE(on_policy_with("--true-on-policy-mode").config.true_on_policy);
 }

@@ -80,6 +80,12 @@ struct RunConfig : ModelFlags,
 
   bool is_on_gpus() const { return device == "cuda" || device == "hip"; }
 
+  /// So many tokens are drawn before the trainer's arithmetic verifies them (docs/exact.md); 0: every step has it.
+  int64_t verify_tokens() const {
+    if (!true_on_policy.peek()) return 0;
+    return rollout_verify_tokens.value_or(is_on_gpus() ? kUsualVerifyTokens : 0);
+  }
+
   /// Of --adapter: this is one of several runs over one base, in one process (loop/adapter_runs.h). Empty: it
   /// is alone.
   std::string adapter_name;

@@ -132,6 +132,9 @@ int64_t most_sampled(const config::RunConfig& config) {
 /// Rows of a step for `sampled` requests that draw, each with its drafts. A look: where the model has no draft layer,
 /// --rollout-drafts has no effect.
 int64_t drawn_rows(const config::RunConfig& config, int64_t sampled) {
+  // A step that verifies has all tentative tokens of all requests, if they fit.
+  if (const int64_t tentative = config.verify_tokens(); tentative > 0)
+    return std::min(sampled * (1 + tentative), sampled + config.sglang_chunked_prefill_size);
   if (config.rollout_drafts.peek() == "none") return sampled;
   const int64_t most = sampled * (1 + config.rollout_draft_tokens.peek().value_or(kUsualDrafts));
   if (config.rollout_draft_always.peek()) return most;

@@ -80,6 +80,22 @@ TEST(MemoryNeeds, RowsOfDraftsHaveLogitsToo) {
   EXPECT_EQ(workspace() - plain, 15 * 200 * each);
 }
 
+TEST(MemoryNeeds, RowsOfTokensThatAreVerifiedHaveLogitsToo) {
+  const auto network = network_of("qwen3");
+  config::RunConfig config = run();
+  config.sglang_max_running_requests = 200;
+  config.sglang_chunked_prefill_size = 2048;
+  const auto workspace = [&] { return needs_of(config, *network).engine_workspace; };
+  const int64_t plain = workspace();
+  config.rollout_verify_tokens = 8;
+  EXPECT_EQ(workspace(), plain) << "without --true-on-policy it has no effect";
+  config.true_on_policy = true;
+  const int64_t each = (workspace() - plain) / (8 * 200);
+  EXPECT_GT(each, network->config().vocab_size * 4);
+  config.rollout_verify_tokens = 16;
+  EXPECT_EQ(workspace() - plain, 2048 * each) << "as many as a step computes";
+}
+
 TEST(MemoryNeeds, MatricesInEightBitsAreCountedAsTheyAreStored) {
   const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
   const model::ModelConfig model = model::read_model_config(directory);

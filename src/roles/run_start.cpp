@@ -269,6 +269,7 @@ engine::EngineConfig engine_settings(const config::RunConfig& config) {
   engine.context_length = config.sglang_context_length.value_or(0);
   engine.enable_prefix_cache = !config.sglang_disable_radix_cache;
   engine.records_experts = config.use_rollout_routing_replay;
+  engine.verify_tokens = config.verify_tokens();
   engine.seed = static_cast<uint64_t>(config.seed);
   return engine;
 }
