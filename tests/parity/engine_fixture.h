@@ -88,8 +88,9 @@ class TestEngine {
   TestEngine(const std::string& model, engine::EngineConfig config,
              const model::Precision& precision)
       : TestEngine(model::load_network(golden_models::directory(model), precision), config) {}
-  TestEngine(std::unique_ptr<model::Network> network, engine::EngineConfig config)
-      : network_(std::move(network)), engine_(*network_, small(config), clock_) {}
+  TestEngine(std::unique_ptr<model::Network> network, engine::EngineConfig config,
+             const engine::MakeStepRunner& make_runner = engine::make_step_runner)
+      : network_(std::move(network)), engine_(*network_, small(config), clock_, make_runner) {}
 
   engine::Engine& engine() { return engine_; }
   model::Network& network() { return *network_; }

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "core/random.h"
-#include "core/splitmix64.h"
 #include "engine_fixture.h"
+#include "hashing_runner.h"
 
 namespace slime {
 namespace {
@@ -22,6 +22,7 @@ using engine::GenerateRequest;
 using engine::GenerateUpdate;
 using engine::RunningRequests;
 using testing::greedy_request;
+using testing::HashingRunner;
 
 /// A model that names the weights which draw: version v draws a token whose label is v. What is not
 /// the label depends on everything before the token and on the weights.
@@ -31,6 +32,7 @@ struct NamingModel {
   std::function<int64_t(TokenId)> label;
   int64_t num_labels = 1;
   engine::MakeStepRunner make_runner = engine::make_step_runner;
+  int64_t verify_tokens = 0;
 };
 
 /// The first channel of each token's state is large, and in the output layer one row alone reads
@@ -78,80 +80,6 @@ NamingModel real_model() {
   naming.num_labels = kVocab;
   return naming;
 }
-
-/// A device with a step in flight, like a GPU, whose network is a chain of hashes: the key of a
-/// token is a hash of the key before it, the token and the weights.
-class HashingRunner final : public engine::StepRunner {
- public:
-  static constexpr int64_t kLabels = 24, kRest = 16;
-  HashingRunner(model::Network& network, const engine::StepRunnerConfig& config)
-      : keys_(static_cast<std::size_t>(config.num_pages * kPage)),
-        weights_(network.weights().flat()[0].item<float>()) {}
-
-  void copy_page(engine::PageId from, engine::PageId to) override {
-    std::copy_n(keys_.begin() + from * kPage, kPage, keys_.begin() + to * kPage);
-  }
-  bool launch(std::span<const engine::Chunk> chunks) override {
-    Step step;
-    std::vector<TokenId> sampled;
-    for (const engine::Chunk& chunk : chunks) {
-      const engine::Request& request = *chunk.request;
-      uint64_t key = 0;
-      for (int64_t i = 0; i < chunk.num_tokens; ++i) {
-        const int64_t position = request.num_computed + i;
-        TokenId id = request.tokens[position];
-        if (id == engine::kPendingToken) id = last_sampled_.at(request.sampled_row);
-        const uint64_t before = position == 0 ? 0 : key_at(request, position - 1);
-        key = splitmix64(before * 31 + static_cast<uint64_t>(id) * 1009 +
-                         static_cast<uint64_t>(weights_) * 65537);
-        key_at(request, position) = key;
-      }
-      step.emplace_back();
-      if (!engine::draws_token(chunk)) continue;
-      const auto label = static_cast<int64_t>(weights_) % kLabels;
-      const auto id = static_cast<TokenId>(label * kRest + static_cast<int64_t>(key % kRest));
-      step.back() = kernels::SampledToken{.id = id, .log_prob = -1};
-      sampled.push_back(id);
-    }
-    last_sampled_ = std::move(sampled);
-    in_flight_.push_back(std::move(step));
-    return true;
-  }
-  std::vector<std::optional<kernels::SampledToken>> collect() override {
-    Step step = std::move(in_flight_.front());
-    in_flight_.pop_front();
-    return step;
-  }
-  void copy_weights(const engine::FreshWeights& fresh) override {
-    changed_in_flight += in_flight_.empty() ? 0 : 1;
-    weights_ = fresh.flat_N[0].item<float>();
-  }
-  void exchange_network(model::Network& network) override {
-    copy_weights({network.weights().flat(), {}});
-  }
-  double wait_for_weights() override { return 0; }
-  void reset() override { in_flight_.clear(); }
-  void release_memory() override {}
-  void resume_memory() override {}
-  at::ScalarType kv_dtype() const override { return at::kFloat; }
-
-  /// Updates that came while a step was in flight, of all runners.
-  inline static std::atomic<int64_t> changed_in_flight = 0;
-
- private:
-  using Step = std::vector<std::optional<kernels::SampledToken>>;
-  static constexpr int64_t kPage = 16;
-
-  uint64_t& key_at(const engine::Request& request, int64_t position) {
-    return keys_[static_cast<std::size_t>(request.pages[position / kPage] * kPage +
-                                          position % kPage)];
-  }
-
-  std::vector<uint64_t> keys_;
-  float weights_;
-  std::vector<TokenId> last_sampled_;
-  std::deque<Step> in_flight_;
-};
 
 NamingModel model_with_a_step_in_flight() {
   NamingModel naming;
@@ -230,13 +158,15 @@ class Storm {
 
   std::unique_ptr<engine::Engine> make_engine(model::Network& network) {
     const int64_t page = engine::kv_page_bytes(network, at::kFloat);
-    return std::make_unique<engine::Engine>(network,
-                                            engine::EngineConfig{.max_running_requests = 32,
-                                                                 .max_prefill_tokens = 200,
-                                                                 .kv_cache_bytes = 160 * page,
-                                                                 .num_threads = 1,
-                                                                 .context_length = 128},
-                                            clock_, naming_.make_runner);
+    return std::make_unique<engine::Engine>(
+        network,
+        engine::EngineConfig{.max_running_requests = 32,
+                             .max_prefill_tokens = 200,
+                             .kv_cache_bytes = 160 * page,
+                             .num_threads = 1,
+                             .context_length = 128,
+                             .verify_tokens = naming_.verify_tokens},
+        clock_, naming_.make_runner);
   }
 
   GenerateRequest request_of(const Call& call) const {
@@ -436,6 +366,19 @@ INSTANTIATE_TEST_SUITE_P(Modes, UpdateStormInFlight,
                            if (info.param == RunningRequests::kKeep) return "Keep";
                            return info.param == RunningRequests::kAbort ? "Abort" : "Recompute";
                          });
+
+/// Fast steps draw other tokens now and then, and write keys that no prompt may meet. Tokens that old weights drew
+/// ahead are verified by the new ones.
+TEST_P(UpdateStormInFlight, NothingIsMislabelledWhereTokensAreVerified) {
+  for (const int64_t tokens : {1, 5}) {
+    NamingModel naming = model_with_a_step_in_flight();
+    naming.verify_tokens = tokens;
+    const int64_t before = HashingRunner::verified;
+    Storm(naming, {.updates = 20}).run(GetParam());
+    Storm(naming, {.outstanding = 100, .updates = 500, .longest = 30}).run(GetParam());
+    EXPECT_GT(HashingRunner::verified - before, 1000);
+  }
+}
 
 /// Versions are numbers that callers choose; weights may come back under the number of others.
 TEST(UpdateStorm, AnOldNumberForNewWeightsPoisonsNoPrefix) {

@@ -1,5 +1,6 @@
 /// Models with windows in some layers on a device that has a step in flight, like a GPU: requests that end,
-/// are aborted or retracted while their pages come and go never read a page of somebody else's.
+/// are aborted or retracted while their pages come and go never read a page of somebody else's, nor one that
+/// nobody verified.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,8 @@ uint64_t hash_behind(uint64_t before, TokenId id) {
 TokenId sampled_behind(uint64_t hash) { return static_cast<TokenId>(hash % 300); }
 
 /// The key of a token is a hash of all tokens up to it, and another one in each group of layers. Each
-/// token reads what its layers would.
+/// token reads what its layers would. Fast steps write other keys, which they alone may read, and draw another token
+/// now and then.
 class ReadingRunner final : public engine::StepRunner {
  public:
   ReadingRunner(model::Network&, const engine::StepRunnerConfig& config)
@@ -38,11 +40,18 @@ class ReadingRunner final : public engine::StepRunner {
   void copy_page(PageId from, PageId to) override {
     std::copy_n(keys_.begin() + from * kPage, kPage, keys_.begin() + to * kPage);
   }
+  bool has_exact_steps() const override { return true; }
   bool launch(std::span<const engine::Chunk> chunks) override {
     Step step;
     std::vector<TokenId> sampled;
     for (const engine::Chunk& chunk : chunks) {
       const engine::Request& request = *chunk.request;
+      const uint64_t noise = chunk.is_tentative ? kFastNoise : 0;
+      const auto num_tokens = static_cast<int64_t>(request.tokens.size());
+      // Of the last verified token and those behind it.
+      const int64_t first_fast = !chunk.is_tentative           ? num_tokens
+                                 : request.tentative.is_open() ? request.tentative.begin - 1
+                                                               : num_tokens - 1;
       std::vector<uint64_t> hashes;
       const int64_t end = request.num_computed + chunk.num_tokens;
       for (int64_t i = 0; i < end; ++i) {
@@ -53,26 +62,37 @@ class ReadingRunner final : public engine::StepRunner {
       }
       for (std::size_t group = 0; group <= kGroups; ++group) {
         for (int64_t i = request.num_computed; i < end; ++i)
-          key_at(request, group, i) = hashes[static_cast<std::size_t>(i)] + group;
+          key_at(request, group, i) = hashes[static_cast<std::size_t>(i)] + group + noise;
         const int64_t first =
             group == 0 ? 0 : std::max<int64_t>(0, request.num_computed - kWindow + 1);
         for (int64_t i = first; i < end; ++i)
-          EXPECT_EQ(key_at(request, group, i), hashes[static_cast<std::size_t>(i)] + group)
+          EXPECT_EQ(key_at(request, group, i),
+                    hashes[static_cast<std::size_t>(i)] + group + (i < first_fast ? 0 : noise))
               << "position " << i << " of group " << group;
       }
-      step.emplace_back();
+      step.tokens.emplace_back();
+      step.behind.emplace_back();
       if (!engine::draws_token(chunk)) continue;
-      step.back() = kernels::SampledToken{.id = sampled_behind(hashes.back()), .log_prob = -1};
-      sampled.push_back(step.back()->id);
+      for (int64_t i = end - 1 - chunk.num_drafts; i < end; ++i) {
+        uint64_t hash = hashes[static_cast<std::size_t>(i)];
+        if (chunk.is_tentative && hash / 1000 % 6 == 0) ++hash;
+        step.behind.back().push_back({.id = sampled_behind(hash), .log_prob = -1});
+      }
+      step.tokens.back() = step.behind.back().front();
+      step.behind.back().erase(step.behind.back().begin());
+      sampled.push_back(step.tokens.back()->id);
     }
     last_sampled_ = std::move(sampled);
     in_flight_.push_back(std::move(step));
     return true;
   }
   std::vector<std::optional<kernels::SampledToken>> collect() override {
-    Step step = std::move(in_flight_.front());
+    collected_ = std::move(in_flight_.front());
     in_flight_.pop_front();
-    return step;
+    return collected_.tokens;
+  }
+  std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override {
+    return std::move(collected_.behind.at(chunk));
   }
   void copy_weights(const engine::FreshWeights&) override {}
   void exchange_network(model::Network&) override {}
@@ -83,7 +103,11 @@ class ReadingRunner final : public engine::StepRunner {
   at::ScalarType kv_dtype() const override { return at::kFloat; }
 
  private:
-  using Step = std::vector<std::optional<kernels::SampledToken>>;
+  struct Step {
+    std::vector<std::optional<kernels::SampledToken>> tokens;
+    std::vector<std::vector<kernels::SampledToken>> behind;
+  };
+  static constexpr uint64_t kFastNoise = 1000;
 
   uint64_t& key_at(const engine::Request& request, std::size_t group, int64_t position) {
     const PageId page =
@@ -94,6 +118,7 @@ class ReadingRunner final : public engine::StepRunner {
   std::vector<uint64_t> keys_;
   std::vector<TokenId> last_sampled_;
   std::deque<Step> in_flight_;
+  Step collected_;
 };
 
 /// Prompts of groups of four, some of which begin alike; a few tokens end a response.
@@ -120,13 +145,16 @@ std::vector<TokenId> expected_response(const GenerateRequest& request) {
   return response;
 }
 
-TEST(EngineWindowsInFlight, NobodyReadsAPageOfSomebodyElses) {
+class EngineWindowsInFlight : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(EngineWindowsInFlight, NobodyReadsAPageOfSomebodyElses) {
   const auto network =
       model::load_network(golden_models::directory(kModel), model::Precision::of("float32"));
   // Tight: some three requests run at once. Roomy: all that ended stay.
   for (const int64_t num_pages : {140, 6000}) {
     engine::EngineConfig config{.max_running_requests = 16, .max_prefill_tokens = 24};
     config.eos_token_ids = {0};
+    config.verify_tokens = GetParam();
     config.kv_cache_bytes = num_pages * engine::kv_page_bytes(*network, at::kFloat, kGroups);
     const SystemClock clock;
     testing::Responses responses;
@@ -163,11 +191,18 @@ TEST(EngineWindowsInFlight, NobodyReadsAPageOfSomebodyElses) {
       ++num_whole;
     }
     EXPECT_GT(num_whole, kRequests / 2);
+    const DraftCounts counts = engine.load()->drafts;
+    EXPECT_EQ(counts.num_redrawn > 0, GetParam() > 0);
+    if (GetParam() > 0) {
+      EXPECT_NEAR(counts.redrawn_share(), 1.0 / 6, 0.05);
+    }
     EXPECT_GT(engine.load()->num_kv_tokens_given_back, 0);
     EXPECT_TRUE(*engine.flush_cache());
     EXPECT_EQ(engine.load()->num_kv_tokens_used, 0) << "pages leaked";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(VerifyTokens, EngineWindowsInFlight, ::testing::Values(0, 1, 8, 20));
 
 }  // namespace
 }  // namespace slime
