@@ -135,12 +135,12 @@ TEST(SchedulerAhead, WhatDoesNotFitIntoAStepIsVerifiedByALaterOne) {
 }
 
 TEST(SchedulerAhead, WhereNoPageIsFreeTheNewestRequestIsRetractedWithoutItsTentativeTokens) {
-  Bench bench(ahead_config(), /*num_pages=*/6);
+  Bench bench(ahead_config(), /*num_pages=*/8);
   Request& older = bench.submit(numbered_prompt(0, 7), 12);
   Request& newer = bench.submit(numbered_prompt(50, 7), 12);
   run_exact(bench, 0, 100);
   ASSERT_EQ(bench.scheduler().num_running(), 2);
-  // Two pages each; the rows of tentative tokens take the fifth and the sixth, then the third of the older one.
+  // Four pages each, and the step that verifies wants a fifth for the older one.
   int64_t num_fast = 0;
   while (bench.scheduler().num_running() == 2 && num_fast < 12) {
     for (int i = 0; i < kVerified; ++i, ++num_fast) run_fast(bench, 101);

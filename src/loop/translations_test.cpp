@@ -290,6 +290,13 @@ TEST(UnreadFlags, MayBeForFunctionsOfTheUsers) {
       HasSubstr("functions of yours find it in `args`"));
 }
 
+TEST(UnreadFlags, OfVerificationWithoutExactMode) {
+  const Words tokens{"--rollout-verify-tokens", "8"};
+  EXPECT_THAT(notes(policy() + tokens), HasSubstr("--rollout-verify-tokens has no effect"));
+  EXPECT_THAT(notes(policy() + tokens), HasSubstr("it counts with --true-on-policy"));
+  EXPECT_THAT(notes(policy() + tokens + Words{"--true-on-policy"}), IsEmpty());
+}
+
 TEST(UnreadFlags, OfDraftsWhereThereAreNone) {
   const std::string plain = notes(policy() + Words{"--rollout-draft-tokens", "3"});
   EXPECT_THAT(plain, HasSubstr("--rollout-draft-tokens has no effect"));

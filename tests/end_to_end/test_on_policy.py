@@ -74,6 +74,54 @@ def test_engine_and_trainer_agree_to_the_bit(models, tmp_path, model, dtype, for
         assert not metric(tmp_path / "run", "perf/log_probs_time"), "old log-probs are the engine's"
 
 
+VERIFIED = {
+    "plain": [],
+    "one": ["--rollout-verify-tokens", "1"],
+    "chunked prompts": ["--sglang-chunked-prefill-size", "16"],
+    "few at a time": ["--sglang-max-running-requests", "3"],
+    "stop strings": ["--rollout-stop", "7", "1 "],
+}
+OF_TIME = ("generation_seconds", "cached_tokens", "spec_info")
+
+
+def lines(run_dir):
+    return [json.loads(line) for path in sorted((run_dir / "rollouts").glob("step_*.jsonl")) for line in path.open()]
+
+
+@pytest.mark.parametrize("form", VERIFIED)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_run_that_verifies_fast_tokens_is_the_run_without(models, tmp_path, model, form):
+    extra = ["--rollout-verify-tokens", "8", *VERIFIED[form]]
+    verified, plain = tmp_path / "verified", tmp_path / "plain"
+    differences, _ = agree(command(models[model], verified, dtype="bfloat16", extra=extra), verified)
+    without = [word for word in VERIFIED[form] if form != "one"]
+    assert agree(command(models[model], plain, dtype="bfloat16", extra=without), plain)[0] == differences
+    assert differences and not any(differences)
+    told = lines(verified)
+    kept = [[{name: value for name, value in line.items() if name not in OF_TIME} for line in lines(run_dir)] for run_dir in (verified, plain)]
+    assert kept[0] == kept[1]
+    assert weights(verified) == weights(plain)
+    assert not any(metric(verified, "rollout/verify_redrawn")) and len(metric(verified, "rollout/verify_redrawn")) == 3
+    assert not metric(plain, "rollout/verify_redrawn")
+    assert sum(line["spec_info"]["verify_compared_token_num"] for line in told) > 0
+    assert [line["spec_info"]["completion_token_num"] for line in told] == [line["response_length"] for line in told]
+
+
+def test_partial_rollouts_whose_tokens_are_verified_agree(models, tmp_path):
+    partial = ["--partial-rollout", "--over-sampling-batch-size", "8", "--sglang-max-running-requests", "5", "--rollout-verify-tokens", "8"]
+    agree(command(models["dense"], tmp_path / "run", rollouts=6, extra=partial), tmp_path / "run")
+    drawn = lines(tmp_path / "run")
+    assert any(len(sample["weight_versions"]) > 1 for sample in drawn), "no response went on behind an update"
+
+
+def test_turns_whose_tokens_are_verified_agree(models, tmp_path):
+    (tmp_path / "turns.py").write_text(TURNS)
+    extra = ["--custom-generate-function-path", str(tmp_path / "turns.py"), "--rollout-verify-tokens", "3"]
+    differences, _ = agree(command(models["dense"], tmp_path / "run", dtype="bfloat16", extra=extra), tmp_path / "run")
+    assert differences and not any(differences)
+    assert metric(tmp_path / "run", "rollout/verify_redrawn") == [0, 0, 0]
+
+
 def test_without_the_flag_attention_adds_in_its_own_order(models, tmp_path):
     made = command(models["dense"], tmp_path / "run", dtype="bfloat16")
     made.remove("--true-on-policy")
