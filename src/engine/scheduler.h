@@ -69,6 +69,7 @@ struct AheadCounts {
   int64_t rows_stalled = 0;  // of stalled requests; no more are counted when there are enough
 };
 
+/// One class because who runs, who waits and which pages they hold decide one another.
 class Scheduler {
  public:
   using CopyPageFn = std::function<void(PageId from, PageId to)>;
