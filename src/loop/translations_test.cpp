@@ -18,6 +18,7 @@
 #include "config/unread_flags.h"
 #include "config/validate.h"
 #include "core/error.h"
+#include "loop/translations_for_tests.h"
 #include "model/config.h"
 #include "setup/scores.h"
 
@@ -31,34 +32,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using Words = std::vector<std::string>;
 
 const std::string kMis = "examples.train_infer_mismatch_helper.mis.compute_mis_weights_with_cp";
 
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-/// A run that draws and trains, with nothing but what it needs.
-Words policy() {
-  return {"--hf-checkpoint",
-          "/nowhere",
-          "--prompt-data",
-          "/nowhere.jsonl",
-          "--rm-type",
-          "math",
-          "--num-rollout",
-          "10",
-          "--rollout-batch-size",
-          "4",
-          "--n-samples-per-prompt",
-          "4",
-          "--rollout-max-response-len",
-          "8",
-          "--device",
-          "cpu"};
-}
 Words rows(const std::string& loss) {
   Words words{"--hf-checkpoint",
               "/nowhere",
@@ -75,24 +51,6 @@ Words rows(const std::string& loss) {
   if (loss == "sft_loss")
     words = words + Words{"--rollout-function-path", "slime.rollout.sft_rollout.generate_rollout"};
   return words;
-}
-
-/// The flags as --dry-run has them behind all that a run would translate.
-ParsedFlags translated(const Words& words, const model::ModelConfig* model = nullptr) {
-  ParsedFlags flags = config::parse_flags(words);
-  std::vector<std::string> absent;
-  config::complete_and_validate(flags, absent);
-  make_translations(flags.config, model);
-  config::note_unread_flags(flags);
-  return flags;
-}
-
-/// Of a run whose data ask for nothing.
-std::string notes(const Words& words, const model::ModelConfig* model = nullptr) {
-  const ParsedFlags flags = translated(words, model);
-  Words told = flags.warnings;
-  for (const std::string& note : config::unread_at_start(flags)) told.push_back(note);
-  return fmt::format("{}", fmt::join(told, "\n"));
 }
 
 TEST(UnreadFlags, AreToldWhereTheirAlgorithmIsAnother) {
@@ -288,57 +246,6 @@ TEST(UnreadFlags, MayBeForFunctionsOfTheUsers) {
   EXPECT_THAT(
       notes(policy() + Words{"--gamma", "0.9", "--custom-generate-function-path", "mine.generate"}),
       HasSubstr("functions of yours find it in `args`"));
-}
-
-TEST(UnreadFlags, OfVerificationWithoutExactMode) {
-  const Words tokens{"--rollout-verify-tokens", "8"};
-  EXPECT_THAT(notes(policy() + tokens), HasSubstr("--rollout-verify-tokens has no effect"));
-  EXPECT_THAT(notes(policy() + tokens), HasSubstr("it counts with --true-on-policy"));
-  EXPECT_THAT(notes(policy() + tokens + Words{"--true-on-policy"}), IsEmpty());
-}
-
-TEST(UnreadFlags, OfDraftsWhereThereAreNone) {
-  const std::string plain = notes(policy() + Words{"--rollout-draft-tokens", "3"});
-  EXPECT_THAT(plain, HasSubstr("--rollout-draft-tokens has no effect"));
-  EXPECT_THAT(plain, HasSubstr("it counts with --rollout-drafts suffix"));
-  const Words drafts{"--rollout-drafts", "suffix", "--rollout-draft-tokens", "3"};
-  EXPECT_THAT(notes(policy() + drafts), IsEmpty());
-  model::ModelConfig model;
-  model.delta.in_layer = {true, false};
-  EXPECT_THAT(notes(policy() + drafts, &model), HasSubstr("--rollout-drafts has no effect"));
-}
-
-TEST(UnreadFlags, OfADraftLayerThatAModelDoesNotHave) {
-  const Words layer{"--rollout-drafts", "mtp", "--rollout-draft-tokens", "3"};
-  const Words eagle{"--sglang-speculative-algorithm", "EAGLE"};
-  EXPECT_THAT(notes(policy() + layer), IsEmpty());
-  model::ModelConfig model;
-  EXPECT_THAT(notes(policy() + layer, &model), HasSubstr("--rollout-drafts has no effect"));
-  EXPECT_THAT(notes(policy() + eagle, &model),
-              AllOf(HasSubstr("--sglang-speculative-algorithm has no effect"),
-                    HasSubstr("EAGLE or NEXTN where config.json tells")));
-  model.drafts.count = 1;
-  EXPECT_THAT(notes(policy() + layer, &model), IsEmpty());
-  EXPECT_THAT(notes(policy() + eagle, &model), IsEmpty());
-  EXPECT_THAT(notes(policy() + layer + Words{"--rollout-draft-text-mb", "3"}, &model),
-              HasSubstr("--rollout-draft-text-mb has no effect"));
-  model.drafts.has_own_embedding = true;
-  EXPECT_THAT(notes(policy() + layer, &model), HasSubstr("--rollout-drafts has no effect"));
-}
-
-TEST(UnreadFlags, OfADraftModelThatIsNotAskedFor) {
-  const Words path{"--rollout-draft-model", "/models/eagle3"};
-  const Words eagle3 = Words{"--rollout-drafts", "eagle3"} + path;
-  EXPECT_THAT(notes(policy() + eagle3), IsEmpty());
-  model::ModelConfig model;
-  EXPECT_THAT(notes(policy() + eagle3, &model), IsEmpty());
-  EXPECT_THAT(notes(policy() + path, &model),
-              AllOf(HasSubstr("--rollout-draft-model has no effect"),
-                    HasSubstr("it counts with --rollout-drafts eagle3, on CPUs")));
-  EXPECT_THAT(notes(policy() + Words{"--rollout-drafts", "suffix"} + path, &model),
-              HasSubstr("--rollout-draft-model has no effect"));
-  model.delta.in_layer = {true, false};
-  EXPECT_THAT(notes(policy() + eagle3, &model), HasSubstr("--rollout-drafts has no effect"));
 }
 
 /// The main forms of a run: each flag that works counts in one of them at least.
