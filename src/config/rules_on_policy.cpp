@@ -44,7 +44,7 @@ void check_same_bits(const RunConfig& config, Problems& problems) {
 }
 
 /// Fast steps whose tokens a step with the trainer's bits verifies.
-void check_verification(const RunConfig& config, Problems& problems) {
+void check_verification(RunConfig& config, Problems& problems) {
   constexpr std::string_view kTokens = "--rollout-verify-tokens";
   const int64_t tokens = config.verify_tokens();
   problems.require(
@@ -59,6 +59,8 @@ void check_verification(const RunConfig& config, Problems& problems) {
       !config.has_drafts(),
       fmt::format("{} {} and --rollout-drafts {}: tokens are verified once; choose one", kTokens,
                   tokens, config.rollout_drafts));
+  // Functions of the user's that count what was verified ask `args` for this name.
+  config.given_aliases["sglang_speculative_algorithm"] = "VERIFY";
 }
 
 /// What corrects a difference that is not there. With partial rollouts some tokens are of older weights.

@@ -67,7 +67,10 @@ TEST(OnPolicy, WhatMakesUpForADifferenceIsLeftOutAndSaid) {
 
 TEST(OnPolicy, TokensAreVerifiedWhereTheFlagSaysSo) {
   EXPECT_EQ(on_policy_with("").config.verify_tokens(), 0) << "CPUs have one arithmetic";
-  EXPECT_EQ(on_policy_with("--rollout-verify-tokens 8").config.verify_tokens(), 8);
+  const ParsedFlags given = on_policy_with("--rollout-verify-tokens 8");
+  EXPECT_EQ(given.config.verify_tokens(), 8);
+  EXPECT_EQ(given.config.given_aliases.at("sglang_speculative_algorithm"), "VERIFY")
+      << "users' functions count";
   EXPECT_EQ(on_policy_with("--rollout-verify-tokens 0").config.verify_tokens(), 0);
   RunConfig gpu;
   gpu.true_on_policy = true;

@@ -109,6 +109,11 @@ def test_speculative_counters_count_only_with_an_algorithm():
     assert sample.spec_info.spec_verify_ct == 0
     sample.append_response_tokens(Namespace(sglang_speculative_algorithm="X"), tokens=[1], log_probs=[0], meta_info=meta)
     assert math.isclose(sample.spec_info.spec_accept_length, 3.0)
+    assert "verify_compared_token_num" not in sample.spec_info.to_dict()
+    verified = {**meta, "verify_compared_token_num": 4, "verify_redrawn_token_num": 1}
+    sample.append_response_tokens(Namespace(sglang_speculative_algorithm="VERIFY"), tokens=[1], log_probs=[0], meta_info=verified)
+    again = Sample.SpecInfo.from_dict(sample.spec_info.to_dict())
+    assert (again.verify_compared_token_num, again.verify_redrawn_token_num, again.spec_verify_ct) == (4, 1, 4)
 
 
 def test_torch_stays_away():

@@ -35,11 +35,23 @@ TEST(GenerateResponse, CountsDraftsByNewNamesAndOldOnes) {
   EXPECT_DOUBLE_EQ(meta.at("spec_accept_rate").to_number<double>(), 2.0 / 3);
 }
 
+TEST(GenerateResponse, CountsTokensThatWereVerified) {
+  GenerateResponse response({}, nullptr, {});
+  response.add(tokens_with_drafts(
+      {8, 9, 4},
+      {.num_drafted = 3, .num_kept = 2, .num_steps = 1, .num_compared = 3, .num_redrawn = 1}));
+  const json::object meta = meta_of(response);
+  EXPECT_EQ(meta.at("verify_compared_token_num"), 3);
+  EXPECT_EQ(meta.at("verify_redrawn_token_num"), 1);
+}
+
 TEST(GenerateResponse, OfAnEngineWithoutDraftsHasNoCountsOfThem) {
   GenerateResponse response({}, nullptr, {});
   response.add(tokens_with_drafts({7}, {}));
   for (const auto& member : meta_of(response))
-    EXPECT_FALSE(std::string_view(member.key()).starts_with("spec_")) << member.key();
+    EXPECT_FALSE(std::string_view(member.key()).starts_with("spec_") ||
+                 std::string_view(member.key()).starts_with("verify_"))
+        << member.key();
 }
 
 }  // namespace

@@ -78,6 +78,13 @@ TEST(InformationRoutes, DraftsAreToldWhereTheEngineHasSome) {
                            "sglang:spec_correct_drafts_total{model_name=\"ascii\"} 6\n"})
     EXPECT_NE(metrics().find(line), std::string::npos) << line << metrics();
   EXPECT_EQ(at(state(), "/internal_states/0/avg_spec_accept_length"), 2.5);
+  EXPECT_EQ(metrics().find("sglang:verify_"), std::string::npos);
+  test.engine.drafts.num_compared = 8;
+  test.engine.drafts.num_redrawn = 2;
+  for (const char* line : {"sglang:verify_compared_total{model_name=\"ascii\"} 8\n",
+                           "sglang:verify_redrawn_total{model_name=\"ascii\"} 2\n"})
+    EXPECT_NE(metrics().find(line), std::string::npos) << line << metrics();
+  EXPECT_EQ(at(state(), "/internal_states/0/verify_redrawn_rate"), 0.25);
   EXPECT_EQ(at(state(), "/internal_states/0/spec_accept_rate"), 0.75);
 }
 
