@@ -82,7 +82,14 @@ void BlockExecutor::run_block(Extent block) {
   block_waiting_ = 0;
   is_block_true_ = true;
   error_ = nullptr;
-  const unsigned first = options_.is_descending ? count - 1 : 0;
+  unsigned first = options_.is_descending ? count - 1 : 0;
+  const auto absent = static_cast<unsigned>(options_.absent_thread);
+  if (options_.absent_thread >= 0 && absent < count) {
+    threads_[absent].state = State::kEnded;
+    --group_live_[absent / kGroupLanes];
+    if (--block_live_ == 0) return;
+    if (absent == first) first = options_.is_descending ? first - 1 : first + 1;
+  }
   prepare(first);
   caller_->switch_to(*fibres_[first]);
   if (error_ == nullptr && block_live_ == 0) return;
@@ -149,7 +156,9 @@ void BlockExecutor::wait(State state) {
   hand_over();
 }
 
-void BlockExecutor::wait_for_block() { wait(State::kAtBlock); }
+void BlockExecutor::wait_for_block() {
+  if (!options_.passes_barriers) wait(State::kAtBlock);
+}
 
 bool BlockExecutor::all_of_block(bool is_true) {
   is_block_true_ = is_block_true_ && is_true;
@@ -157,7 +166,9 @@ bool BlockExecutor::all_of_block(bool is_true) {
   return was_block_true_;
 }
 
-void BlockExecutor::wait_for_group() { wait(State::kAtGroup); }
+void BlockExecutor::wait_for_group() {
+  if (!options_.passes_barriers) wait(State::kAtGroup);
+}
 
 void BlockExecutor::offer(uint64_t word) {
   // Two words in turn: whoever is ahead offers its next one before all have read this one.

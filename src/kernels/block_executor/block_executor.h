@@ -38,8 +38,15 @@ class BlockExecutor {
   struct Options {
     unsigned wave_lanes = 32;  // or 64
     bool is_descending = false;
-    /// For tests of tests: an exchange with the lane at this distance is one at half of it. 0: none.
+    // Mistakes, for tests of tests.
+    /// An exchange with the lane at this distance is one at half of it. 0: none.
     unsigned mistaken_distance = 0;
+    /// What is asked of this lane of a group comes from its neighbour. -1: none.
+    int mistaken_lane = -1;
+    /// Barriers of the block and of groups hold nobody up.
+    bool passes_barriers = false;
+    /// This thread of each block never runs. -1: none.
+    int absent_thread = -1;
   };
 
   BlockExecutor() : BlockExecutor(Options{}) {}

@@ -118,5 +118,22 @@ TEST(BlockExecutor, ALackingBarrierGivesOtherNumbersInOneOfTheTwoOrders) {
   EXPECT_NE(last_written(false), last_written(true));
 }
 
+TEST(BlockExecutor, PlantedMistakesHoldNobodyUpAndLeaveOneThreadOut) {
+  BlockExecutor hasty({.passes_barriers = true}), short_of_one({.absent_thread = 0});
+  int shared = 0, seen = 0, runs = 0;
+  hasty.run({1}, {32}, 0, [&] {
+    if (place().thread.x == 31) shared = 1;
+    here().wait_for_block();
+    if (place().thread.x == 0) seen = shared;
+  });
+  EXPECT_EQ(seen, 0);
+  short_of_one.run({2}, {32}, 0, [&] {
+    here().wait_for_block();
+    runs += here().ballot(true) == 0xfffffffeU ? 1 : 0;
+  });
+  EXPECT_EQ(runs, 62);
+  short_of_one.run({2}, {1}, 0, [&] { ADD_FAILURE() << "the only thread is left out"; });
+}
+
 }  // namespace
 }  // namespace slime::kernels

@@ -53,6 +53,7 @@ __device__ inline uint64_t wave_ballot(bool is_true) {
 __device__ inline unsigned exchange_distance(int distance) {
   return static_cast<unsigned>(distance);
 }
+__device__ inline unsigned exchange_lane(int lane) { return static_cast<unsigned>(lane) & 31U; }
 /// Lanes of a wave run in step; what is to be kept in order is the memory.
 __device__ inline void sync_lanes() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");

@@ -149,6 +149,12 @@ inline unsigned exchange_distance(int distance) {
   const auto there = static_cast<unsigned>(distance);
   return there == BlockExecutor::current().options().mistaken_distance ? there / 2 : there;
 }
+inline unsigned exchange_lane(int lane) {
+  const auto there = static_cast<unsigned>(lane) % BlockExecutor::kGroupLanes;
+  const bool is_mistaken =
+      static_cast<int>(there) == BlockExecutor::current().options().mistaken_lane;
+  return is_mistaken ? there ^ 1U : there;
+}
 
 inline float sum_rn(float a, float b) { return a + b; }
 inline double sum_rn(double a, double b) { return a + b; }

@@ -5,6 +5,7 @@
 ///   lane_of_wave()                this thread's
 ///   from_wave_lane(x, lane)       the x of that lane of the wave, which is in the group
 ///   wave_ballot(is_true)          a bit for each lane of the wave; those of other groups mean nothing
+///   exchange_lane(lane), exchange_distance(distance)  the same numbers, but where a test plants a mistake
 ///
 /// Matrix products are sums of plain multiplications here, whose operands come from other lanes one by one: right,
 /// and slow. No matrix instruction is used.
@@ -39,7 +40,7 @@ __device__ inline unsigned lane_of_group() { return lane_of_wave() & (kGroupLane
 
 template <typename T>
 __device__ inline T shuffle(T x, int lane) {
-  return from_wave_lane(x, group_begin() + (static_cast<unsigned>(lane) & (kGroupLanes - 1)));
+  return from_wave_lane(x, group_begin() + exchange_lane(lane));
 }
 template <typename T>
 __device__ inline T shuffle_xor(T x, int distance) {

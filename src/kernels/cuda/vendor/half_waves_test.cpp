@@ -37,6 +37,16 @@ TEST_P(HalfWaves, AGroupOf32LanesIsAsAWarp) {
   }
 }
 
+TEST(HalfWavesWithAMistake, OneLaneGivesItsNeighboursNumber) {
+  BlockExecutor executor({.wave_lanes = 64, .mistaken_lane = 6});
+  executor.run({1}, {64}, 0, [&] {
+    const int i = static_cast<int>(threadIdx.x), first = i / 32 * 32;
+    EXPECT_EQ(shuffle(i, 6), first + 7);
+    EXPECT_EQ(shuffle(i, 7), first + 7);
+    EXPECT_EQ(shuffle_xor(i, 1), i ^ 1);
+  });
+}
+
 /// [16, 16] by [16, 8], of small integers: sums are exact in any order.
 template <typename T>
 void expect_product(BlockExecutor& executor, const std::vector<float>& a,
