@@ -82,7 +82,8 @@ function(slime_hip_library)
   set_target_properties(slime_hip PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE CXX EXPORT_COMPILE_COMMANDS OFF)
 
   # What of it runs on any device is tested on the CPU.
-  add_library(slime_hip_on_cpu OBJECT ${CMAKE_SOURCE_DIR}/src/kernels/hip/products.cpp)
+  add_library(slime_hip_on_cpu OBJECT ${CMAKE_SOURCE_DIR}/src/kernels/hip/fused_attention.cpp
+                                      ${CMAKE_SOURCE_DIR}/src/kernels/hip/products.cpp)
   target_link_libraries(slime_hip_on_cpu PRIVATE slime_torch_flags)
   set_property(GLOBAL APPEND PROPERTY SLIME_TEST_OBJECTS slime_hip_on_cpu)
 endfunction()
