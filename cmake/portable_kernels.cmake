@@ -18,13 +18,11 @@ set(slime_portable_kernels
     rows/rows sampling/sample sampling/sample_truncated sparse/index_rows sparse/index_scores training/add_rows training/adamw
     training/rotate_backward training/rows_backward training/softmax)
 
-# Those that unit tests run on the CPU, compiled as C++ for the block executor (src/kernels/block_executor).
-set(slime_kernels_run_on_cpu products/low_rank products/low_rank_many rows/rows sampling/sample sampling/sample_truncated
-    training/adamw training/softmax)
-
+# Unit tests run all of them on the CPU, compiled as C++ for the block executor (src/kernels/block_executor). A test compares this list
+# with what is compared (src/kernels/cuda/vendor/kernel_cases_test.cpp).
 function(slime_kernels_on_cpu)
   set(sources)
-  foreach(name IN LISTS slime_kernels_run_on_cpu)
+  foreach(name IN LISTS slime_portable_kernels)
     string(REPLACE "/" "_" unit ${name})
     set(source ${CMAKE_BINARY_DIR}/kernels_on_cpu/${unit}.cpp)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"kernels/cuda/${name}.cu\"\n" @ONLY)

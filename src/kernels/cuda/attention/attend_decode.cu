@@ -261,7 +261,8 @@ void run(const Arguments& arguments, Stream stream) {
 }  // namespace
 
 bool has_decode(Number number, int head_dim, int group) {
-  return has_tiles(number, head_dim, false) && head_dim <= 128 && group <= kMostDecodeRows;
+  return number != Number::kFloat32 && (head_dim == 64 || head_dim == 128) &&
+         group <= kMostDecodeRows;
 }
 
 void attend_decode(const AttendCall& call, const DecodeArrays& plan, const RotateCall* rotate,
