@@ -77,6 +77,7 @@ void BlockExecutor::run_block(Extent block) {
   threads_.assign(count, Thread{});
   group_live_.assign(groups, 0);
   group_waiting_.assign(groups, 0);
+  wave_waiting_.assign((count + options_.wave_lanes - 1) / options_.wave_lanes, 0);
   for (unsigned i = 0; i < count; ++i) ++group_live_[i / kGroupLanes];
   block_live_ = count;
   block_waiting_ = 0;
@@ -102,7 +103,7 @@ void BlockExecutor::run_block(Extent block) {
   };
   throw BugError("threads wait for each other: " + at(State::kAtBlock) +
                  " at a barrier of the block, " + at(State::kAtGroup) +
-                 " for lanes of their group");
+                 " for lanes of their group, " + at(State::kAtWave) + " for lanes of their wave");
 }
 
 void BlockExecutor::prepare(unsigned index) {
@@ -117,6 +118,15 @@ void BlockExecutor::open_group(unsigned group) {
   const unsigned end = std::min<unsigned>((group + 1) * kGroupLanes, threads_.size());
   for (unsigned i = group * kGroupLanes; i < end; ++i)
     if (threads_[i].state == State::kAtGroup) threads_[i].state = State::kRuns;
+}
+
+void BlockExecutor::open_wave(unsigned wave) {
+  const unsigned begin = wave * options_.wave_lanes,
+                 end = std::min<unsigned>(begin + options_.wave_lanes, threads_.size());
+  if (wave_waiting_[wave] < end - begin) return;
+  wave_waiting_[wave] = 0;
+  for (unsigned i = begin; i < end; ++i)
+    if (threads_[i].state == State::kAtWave) threads_[i].state = State::kRuns;
 }
 
 void BlockExecutor::open_block() {
@@ -149,6 +159,9 @@ void BlockExecutor::wait(State state) {
   if (state == State::kAtBlock) {
     ++block_waiting_;
     open_block();
+  } else if (state == State::kAtWave) {
+    ++wave_waiting_[mine / options_.wave_lanes];
+    open_wave(mine / options_.wave_lanes);
   } else {
     ++group_waiting_[mine / kGroupLanes];
     open_group(mine / kGroupLanes);
@@ -184,6 +197,20 @@ uint64_t BlockExecutor::exchange(uint64_t offered, unsigned from_lane) {
   check(other / kGroupLanes == mine / kGroupLanes, "lanes exchange numbers within their group");
   // A lane that is not there, as in a block of 16 threads, has nothing; its number is not used.
   return other < threads_.size() ? threads_[other].word[threads_[mine].exchanges % 2] : 0;
+}
+
+void BlockExecutor::gather_wave(uint64_t offered, uint64_t (&all)[64]) {
+  Thread& thread = threads_[running_];
+  const unsigned turn = ++thread.wave_exchanges % 2;
+  thread.wave_word[turn] = offered;
+  const unsigned wave = running_ / options_.wave_lanes * options_.wave_lanes;
+  wait(State::kAtWave);
+  for (unsigned lane = 0; lane < 64; ++lane) {
+    const bool is_mistaken = static_cast<int>(lane) == options_.mistaken_lane;
+    const unsigned from = is_mistaken ? lane ^ 1U : lane;
+    const bool is_there = from < options_.wave_lanes && wave + from < threads_.size();
+    all[lane] = is_there ? threads_[wave + from].wave_word[turn] : 0;
+  }
 }
 
 uint64_t BlockExecutor::ballot(bool is_true) {

@@ -74,13 +74,18 @@ class BlockExecutor {
   /// A bit for each lane of the wave. Those of another group are what it was asked last.
   uint64_t ballot(bool is_true);
   void wait_for_group();
+  /// Every lane of the wave offers a word and gets those of all, in the order of the lanes; of lanes that are not there,
+  /// zeros. As a matrix instruction it has no part for some of the lanes: where one has ended it throws BugError.
+  void gather_wave(uint64_t offered, uint64_t (&all)[64]);
 
  private:
-  enum class State { kRuns, kAtBlock, kAtGroup, kEnded };
+  enum class State { kRuns, kAtBlock, kAtGroup, kAtWave, kEnded };
   struct Thread {
     State state = State::kRuns;
     unsigned exchanges = 0;
     uint64_t word[2] = {};  // offered in even and in odd exchanges
+    unsigned wave_exchanges = 0;
+    uint64_t wave_word[2] = {};  // likewise: groups of a wave are not equally far
   };
 
   void body();
@@ -88,6 +93,7 @@ class BlockExecutor {
   void prepare(unsigned index);
   /// Opens the barriers at which all that still run have arrived.
   void open_group(unsigned group);
+  void open_wave(unsigned wave);
   void open_block();
   void wait(State state);
   /// To the group; returns when all of it have offered.
@@ -99,7 +105,7 @@ class BlockExecutor {
   std::unique_ptr<Fibre> caller_;
   std::vector<std::unique_ptr<Fibre>> fibres_;
   std::vector<Thread> threads_;
-  std::vector<unsigned> group_live_, group_waiting_;
+  std::vector<unsigned> group_live_, group_waiting_, wave_waiting_;
   unsigned block_live_ = 0, block_waiting_ = 0, running_ = 0;
   bool is_block_true_ = true, was_block_true_ = true;
   const std::function<void()>* kernel_ = nullptr;

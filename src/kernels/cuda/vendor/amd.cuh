@@ -80,5 +80,40 @@ __device__ inline float fast_divide(float a, float b) { return a * reciprocal_fl
 }  // namespace slime::kernels::cuda
 
 #include "kernels/cuda/vendor/half_waves.cuh"
+#include "kernels/cuda/vendor/tile_layout.cuh"
+
+namespace slime::kernels::cuda {
+
+/// One instruction. All lanes of the wave are there: it looks at none's absence.
+template <typename T>
+__device__ inline void multiply_tiles(TileLayout<64>, float (&c)[4], const uint32_t (&a)[2],
+                                      const uint32_t (&b)[2]) {
+#ifdef __HIP_DEVICE_COMPILE__
+  using Sums = float __attribute__((ext_vector_type(4)));
+  struct Words {
+    uint32_t word[2];
+  };
+  const Words of_a{a[0], a[1]}, of_b{b[0], b[1]};
+  Sums sums = {c[0], c[1], c[2], c[3]};
+  if constexpr (std::is_same_v<T, Float16>) {
+    using Four = _Float16 __attribute__((ext_vector_type(4)));
+    sums = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(Four, of_a),
+                                                 __builtin_bit_cast(Four, of_b), sums, 0, 0, 0);
+  } else {
+    using Four = short __attribute__((ext_vector_type(4)));
+    sums = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(Four, of_a),
+                                                     __builtin_bit_cast(Four, of_b), sums, 0, 0, 0);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) c[i] = sums[i];
+#endif
+}
+
+template <typename Body>
+void with_tiles(Stream /*stream*/, const Body& body) {
+  body(TileLayout<64>{});
+}
+
+}  // namespace slime::kernels::cuda
 
 #endif

@@ -36,6 +36,7 @@ inline int shared_bytes_of_processor() {
   return all;
 }
 inline bool has_decode_kernels() { return true; }
+inline bool attends_in_tiles() { return true; }
 
 /// 64 KiB on gfx942 and 160 KiB on gfx950: a launch that asks for more fails.
 template <auto kKernel>

@@ -174,6 +174,7 @@ inline float reciprocal_flushed(float x) { return 1.0F / x; }
 inline int num_processors() { return 2; }
 inline int shared_bytes_of_processor() { return 64 << 10; }
 inline bool has_decode_kernels() { return true; }
+inline bool attends_in_tiles() { return true; }
 template <auto kKernel>
 void allow_shared_memory(int) {}
 enum SharedShare : unsigned { kDriverChooses = ~0U };
@@ -197,3 +198,40 @@ bool has_code(void (*)(Parameters...)) {
 }  // namespace slime::kernels::cuda
 
 #include "kernels/cuda/vendor/half_waves.cuh"
+#include "kernels/cuda/vendor/tile_layout.cuh"
+
+namespace slime::kernels::cuda {
+
+/// As the fragments of a group are.
+template <typename T>
+void multiply_tiles(TileLayout<32>, float (&c)[8], const uint32_t (&a)[4], const uint32_t (&b)[4]) {
+  float left[4] = {c[0], c[1], c[2], c[3]}, right[4] = {c[4], c[5], c[6], c[7]};
+  multiply<T>(left, a[0], a[1], a[2], a[3], b[0], b[1]);
+  multiply<T>(right, a[0], a[1], a[2], a[3], b[2], b[3]);
+  for (int i = 0; i < 4; ++i) c[i] = left[i], c[4 + i] = right[i];
+}
+
+/// From what the instruction's documentation says of registers, not from TileLayout: a test compares the two. With q = lane / 16 and
+/// n = lane % 16 a lane has numbers a[n][4q .. 4q + 3], b[4q .. 4q + 3][n] and c[4q .. 4q + 3][n].
+template <typename T>
+void multiply_tiles(TileLayout<64>, float (&c)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
+  BlockExecutor& executor = BlockExecutor::current();
+  const unsigned lane = lane_of_wave();
+  uint64_t of_a[64], of_b[64];
+  executor.gather_wave(uint64_t{a[1]} << 32 | a[0], of_a);
+  executor.gather_wave(uint64_t{b[1]} << 32 | b[0], of_b);
+  const auto number = [](const uint64_t(&words)[64], unsigned n, unsigned k) {
+    return static_cast<float>(
+        number_of<T>(static_cast<uint16_t>(words[16 * (k / 4) + n] >> 16 * (k % 4))));
+  };
+  for (unsigned i = 0; i < 4; ++i)
+    for (unsigned k = 0; k < 16; ++k)
+      c[i] += number(of_a, 4 * (lane / 16) + i, k) * number(of_b, lane % 16, k);
+}
+
+template <typename Body>
+void with_tiles(Stream stream, const Body& body) {
+  stream->options().wave_lanes == 64 ? body(TileLayout<64>{}) : body(TileLayout<32>{});
+}
+
+}  // namespace slime::kernels::cuda

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/vendor/tile_layout.cuh"
+
 namespace slime::kernels::cuda {
 
 template <typename T>
@@ -29,6 +31,16 @@ __device__ inline void multiply(float (&c)[4], uint32_t a0, uint32_t a1, uint32_
   }
 }
 
+template <typename T>
+__device__ inline void multiply_tiles(TileLayout<32>, float (&c)[8], const uint32_t (&a)[4],
+                                      const uint32_t (&b)[4]) {
+  float left[4] = {c[0], c[1], c[2], c[3]}, right[4] = {c[4], c[5], c[6], c[7]};
+  multiply<T>(left, a[0], a[1], a[2], a[3], b[0], b[1]);
+  multiply<T>(right, a[0], a[1], a[2], a[3], b[2], b[3]);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) c[i] = left[i], c[4 + i] = right[i];
+}
+
 __device__ inline void load_matrices(uint32_t (&to)[4], uint32_t line_of_lane) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -46,6 +58,11 @@ __device__ inline void load_turned(uint32_t (&to)[4], uint32_t line_of_lane) {
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(line_of_lane)
                : "memory");
+}
+
+template <typename Body>
+void with_tiles(Stream /*stream*/, const Body& body) {
+  body(TileLayout<32>{});
 }
 
 #if SLIME_HAS_PIECES

@@ -93,4 +93,7 @@ inline int shared_bytes_of_processor() {
 /// Whether kernels under SLIME_HAS_DECODE are there (vendor.cuh).
 inline bool has_decode_kernels() { return compute_capability_major() == 9; }
 
+/// There are FlashInfer's tiles.
+inline bool attends_in_tiles() { return false; }
+
 }  // namespace slime::kernels::cuda

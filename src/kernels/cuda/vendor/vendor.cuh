@@ -17,6 +17,9 @@
 ///                   store_shared, load_shared_if; copy_piece and its waits: 16 bytes into shared memory; and
 ///                   SLIME_DYNAMIC_SHARED(name)
 ///   fragments       multiply, load_matrices, load_turned (kernels/cuda/tensor_core.cuh says the layout)
+///   tiles           multiply_tiles<T>(layout, c, a, b) by a whole wave (tile_layout.cuh); on the host with_tiles(stream, body),
+///                   which calls body(layout) with the processor's, and attends_in_tiles(): whether attention of rows without
+///                   other kernels should take it
 ///   order           grid_dependency_wait, launch_dependents
 ///   host            launch, allow_shared_memory, has_code, num_processors, shared_bytes_of_processor,
 ///                   has_decode_kernels
