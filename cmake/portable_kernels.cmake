@@ -12,7 +12,7 @@
 #   attention/attend_tiles_*    FlashInfer's tiles (cp.async and mma of its own)
 # HIP's answers for them are in src/kernels/hip/absent_kernels.cpp.
 set(slime_portable_kernels
-    attention/apply_sinks attention/attend_decode attention/attend_plain attention/gather_pages attention/merge_records
+    attention/apply_sinks attention/attend_decode attention/attend_plain attention/attend_rows attention/gather_pages attention/merge_records
     attention/norm_rotate delta/delta_gates delta/paged_delta experts/visits fp8/fp8_quantise latent/latent_plain
     latent/latent_products products/low_rank products/low_rank_many products/product_probe_rows products/skinny_linear
     rows/rows sampling/sample sampling/sample_truncated sparse/index_rows sparse/index_scores training/add_rows training/adamw

@@ -180,10 +180,11 @@ NOTES = """
 """
 
 
-def checked_code(tmp_path, monkeypatch, *, instructions=9, spilled=1, lanes=64, table=""):
+def checked_code(tmp_path, monkeypatch, *, instructions=9, spilled=1, lanes=64, table="", of_matrices=(), first="s_load_dwordx2"):
     """check_amd_code.py on one code object of one kernel: its status."""
     checker = tool("check_amd_code")
-    text = DISASSEMBLY.replace("\ts_endpgm\n", "\ts_endpgm\n" * (instructions - 1))
+    monkeypatch.setattr(checker, "OF_MATRICES", of_matrices)
+    text = DISASSEMBLY.replace("\ts_endpgm\n", "\ts_endpgm\n" * (instructions - 1)).replace("s_load_dwordx2", first)
     monkeypatch.setattr(checker, "tool", lambda name, *_: NOTES.format(spilled=spilled, lanes=lanes) if name == "llvm-readelf" else text)
     (tmp_path / "table.tsv").write_text(table)
     monkeypatch.setattr("sys.argv", ["check", str(tmp_path / "table.tsv"), str(tmp_path / "add.gfx942.co")])
@@ -197,9 +198,11 @@ def test_code_for_amd_is_neither_empty_nor_spills_more_than_the_table(tmp_path, 
         ({"instructions": 8}, "is empty: 8 instructions"),
         ({"spilled": 2}, "spills 2 vector and 2 scalar registers; the table has 1 and 2"),
         ({"lanes": 32}, "has waves of 32 lanes"),
+        ({"of_matrices": ("add_kernel",)}, "has no matrix instruction"),
     ):
         assert checked_code(tmp_path, monkeypatch, table=table, **change) == 1
         assert said in capsys.readouterr().err
+    assert checked_code(tmp_path, monkeypatch, table=table, of_matrices=("add_kernel",), first="v_mfma_f32_16x16x16_bf16") == 0
     assert checked_code(tmp_path, monkeypatch, spilled=0) == 1, "a kernel that is not in the table spills nothing"
 
 

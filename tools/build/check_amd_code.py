@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks code objects for AMD's GPUs without such a GPU: none is empty, waves have 64 lanes, registers spill no more than
-a table says.
+"""Checks code objects for AMD's GPUs without such a GPU: none is empty, waves have 64 lanes, kernels that are written for
+matrix instructions have some, registers spill no more than a table says.
 
     python3 tools/build/check_amd_code.py TABLE OBJECT...            # prints what is wrong, exits 1 if anything is
     python3 tools/build/check_amd_code.py --write TABLE OBJECT...    # writes the table anew, where it has become smaller;
@@ -22,6 +22,8 @@ TOOLS = Path(os.environ.get("SLIME_LLVM", "/usr/lib/llvm-22/bin"))
 # A kernel that returns at once has two or three; one that does anything reads its arguments first.
 FEWEST_INSTRUCTIONS = 9
 PADDING = ("s_nop", "s_code_end")
+# Kernels that multiply by v_mfma_* (src/kernels/cuda/vendor/tile_layout.cuh): every instance of them.
+OF_MATRICES = ("attend_rows_kernel",)
 
 
 def tool(name: str, *arguments: str) -> str:
@@ -38,13 +40,13 @@ def kernels_of(notes: str) -> list[dict[str, str]]:
     return kernels
 
 
-def instructions_of(disassembly: str) -> Counter:
-    """Instructions of each symbol, without what fills it up behind its end."""
+def instructions_of(disassembly: str, prefix: str = "") -> Counter:
+    """Instructions of each symbol that begin so, without what fills it up behind its end."""
     counts, symbol = Counter(), ""
     for line in disassembly.splitlines():
         if match := re.match(r"^[0-9a-f]+ <(.+)>:$", line):
             symbol = match[1]
-        elif line.startswith("\t") and (words := line.split()) and words[0] not in PADDING:
+        elif line.startswith("\t") and (words := line.split()) and words[0] not in PADDING and words[0].startswith(prefix):
             counts[symbol] += 1
     return counts
 
@@ -59,7 +61,8 @@ def check(objects: list[Path]) -> tuple[list[str], dict[tuple[str, str], tuple[i
     for path in objects:
         processor = path.name.split(".")[-2]
         kernels = kernels_of(tool("llvm-readelf", "--notes", str(path)))
-        instructions = instructions_of(tool("llvm-objdump", "-d", str(path)))
+        disassembly = tool("llvm-objdump", "-d", str(path))
+        instructions, of_matrices = instructions_of(disassembly), instructions_of(disassembly, "v_mfma_")
         if not kernels:
             problems.append(f"{path.name}: no kernel")
         for kernel in kernels:
@@ -67,6 +70,8 @@ def check(objects: list[Path]) -> tuple[list[str], dict[tuple[str, str], tuple[i
             symbol = kernel["name"]
             if instructions[symbol] < FEWEST_INSTRUCTIONS:
                 problems.append(f"{path.name}: {symbol} is empty: {instructions[symbol]} instructions")
+            if plain_name(symbol) in OF_MATRICES and of_matrices[symbol] == 0:
+                problems.append(f"{path.name}: {symbol} has no matrix instruction")
             if kernel["wavefront_size"] != "64":
                 problems.append(f"{path.name}: {symbol} has waves of {kernel['wavefront_size']} lanes")
             key = (plain_name(symbol), processor)

@@ -242,8 +242,8 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
         "attention sinks are in the precision of the rows");
   if (!has_tiles_here) {
     check(!is_decode && !has_packed, "decode is planned where has_decode_attention says so");
-    attend_plain(attend, array<int64_t>(batch.index_T), array<int32_t>(batch.row_sequence_T),
-                 stream);
+    const auto run = is_for_attend_rows(attend) ? attend_rows : attend_plain;
+    run(attend, array<int64_t>(batch.index_T), array<int32_t>(batch.row_sequence_T), stream);
     return out_TC;
   }
   for (const TileLaunch& launch : batch.tiles) {

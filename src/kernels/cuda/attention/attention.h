@@ -78,6 +78,14 @@ struct AttendCall {
 void attend_plain(const AttendCall& call, const int64_t* positions_T, const int32_t* row_sequence_T,
                   Stream stream);
 
+/// The same by matrix instructions (kernels/cuda/vendor/tile_layout.cuh), 16 rows at a time: 16-bit precisions, head sizes
+/// 64, 96, 128 and 256, pages that are not in fp8. Probabilities are rounded to the precision of the rows.
+bool has_attend_rows(Number number, int head_dim, bool is_fp8);
+void attend_rows(const AttendCall& call, const int64_t* positions_T, const int32_t* row_sequence_T,
+                 Stream stream);
+/// Whether a step without other kernels takes it: on AMD's GPUs, where sequences have several rows on average.
+bool is_for_attend_rows(const AttendCall& call);
+
 /// One launch of tiles (kernels/gpu/gpu.h, TileLaunch).
 struct UnitArrays {
   int tile = 16;

@@ -21,18 +21,20 @@ struct PlainShape {
   bool has_sinks = false;
 };
 
-/// Rows of three sequences: a prompt, a row behind one, and rows that go on in the middle of a page.
-double error_of_plain_attention(BlockExecutor& executor, const PlainShape& shape) {
+/// Rows of four sequences: a prompt, a row behind one, rows that go on in the middle of a page, and a prompt that ends in a
+/// second tile. Slots that nobody has written hold no numbers.
+double error_of_plain_attention(BlockExecutor& executor, decltype(attend_plain)& attend,
+                                const PlainShape& shape) {
   struct Span {
     int64_t rows, keys;
   };
-  const std::vector<Span> spans{{5, 5}, {1, 40}, {3, 19}};
+  const std::vector<Span> spans{{5, 5}, {1, 40}, {3, 19}, {18, 18}};
   const auto [heads, type, attention, has_sinks] = shape;
   const int64_t q = heads.num_heads, kv = heads.num_kv_heads, dim = heads.head_dim;
-  const Tensor keys = random({7, kv, 16, dim}, type), values = random({7, kv, 16, dim}, type);
-  const Tensor qkv = random({9, (q + 2 * kv) * dim}, type), sinks = random({q}, type);
-  const Tensor order = at::randperm(7, at::TensorOptions(at::kInt));
-  const Tensor out = unwritten({9, q * dim}, type);
+  const Tensor keys = random({9, kv, 16, dim}, type), values = random({9, kv, 16, dim}, type);
+  const Tensor qkv = random({27, (q + 2 * kv) * dim}, type), sinks = random({q}, type);
+  const Tensor order = at::randperm(9, at::TensorOptions(at::kInt));
+  const Tensor out = unwritten({27, q * dim}, type);
   std::vector<int32_t> page_starts{0}, row_sequence;
   std::vector<int64_t> positions;
   std::vector<Tensor> expected;
@@ -52,6 +54,9 @@ double error_of_plain_attention(BlockExecutor& executor, const PlainShape& shape
       row_sequence.push_back(static_cast<int32_t>(page_starts.size()) - 1);
     }
     page_starts.push_back(static_cast<int32_t>(first + count));
+    if (const int64_t behind = 16 * count - span.keys; behind > 0)
+      for (const Tensor& pages : {keys, values})
+        pages[order[first + count - 1].item<int64_t>()].narrow(1, 16 - behind, behind).fill_(NAN);
   }
   AttendCall call;
   call.number = to_number(type);
@@ -59,18 +64,18 @@ double error_of_plain_attention(BlockExecutor& executor, const PlainShape& shape
   call.paged.pages = order.data_ptr<int32_t>();
   call.paged.keys = keys.data_ptr();
   call.paged.values = values.data_ptr();
-  call.paged.num_sequences = 3;
+  call.paged.num_sequences = 4;
   call.q = qkv.data_ptr();
   call.row_stride = qkv.size(1);
   call.out_TC = out.data_ptr();
-  call.rows = 9;
+  call.rows = 27;
   call.num_heads = static_cast<int>(q), call.num_kv_heads = static_cast<int>(kv);
   call.head_dim = static_cast<int>(dim);
   call.scale = static_cast<float>(attention.scale);
   call.cap = static_cast<float>(attention.cap);
   call.window = attention.window;
   call.sinks_N = has_sinks ? sinks.data_ptr() : nullptr;
-  attend_plain(call, positions.data(), row_sequence.data(), &executor);
+  attend(call, positions.data(), row_sequence.data(), &executor);
   return error_of(out, at::cat(expected), rounding_bound(type));
 }
 
@@ -172,11 +177,29 @@ double error_of_rotation(BlockExecutor& executor, const RotateShape& shape) {
 std::vector<KernelCase> attention_cases() {
   std::vector<KernelCase> cases;
   const auto plain = [&](const char* what, const PlainShape& shape) {
-    cases.push_back({"attention/attend_plain",
-                     what,
-                     [shape](BlockExecutor& on) { return error_of_plain_attention(on, shape); },
-                     {exchange_mistake(16), exchange_mistake(2), absent_thread(3)}});
+    cases.push_back(
+        {"attention/attend_plain",
+         what,
+         [shape](BlockExecutor& on) { return error_of_plain_attention(on, attend_plain, shape); },
+         {exchange_mistake(16), exchange_mistake(2), absent_thread(3)}});
   };
+  const auto by_tiles = [&](const char* what, const PlainShape& shape) {
+    cases.push_back(
+        {"attention/attend_rows",
+         what,
+         [shape](BlockExecutor& on) { return error_of_plain_attention(on, attend_rows, shape); },
+         {exchange_mistake(2),
+          barrier_mistake(),
+          lane_mistake(18),
+          {.wave_lanes = 32, .mistaken_lane = 5}}});
+  };
+  by_tiles("RowsByTiles", {.heads = {4, 2, 64, 0}, .type = at::kBFloat16, .attention = {0.2}});
+  by_tiles("RowsByTilesWithAllTheyHave", {.heads = {3, 1, 96, 0},
+                                          .type = at::kHalf,
+                                          .attention = {.scale = 0.15, .window = 9, .cap = 0.8},
+                                          .has_sinks = true});
+  by_tiles("RowsByTilesOfLongHeads",
+           {.heads = {2, 2, 256, 0}, .type = at::kBFloat16, .attention = {0.08}});
   plain("PlainAttention", {.heads = {6, 2, 40, 0}, .attention = {0.2}});
   plain("PlainAttentionWithAllItHas", {.heads = {4, 4, 256, 0},
                                        .type = at::kHalf,
