@@ -165,6 +165,13 @@ def test_a_library_for_amd_lacks_nothing_but_what_is_named(tmp_path, library_and
     assert len(problems) == (problem is not None) and (problem is None or problems[0].endswith(problem)), problems
 
 
+def test_a_bare_machine_has_its_packages_before_the_wheel_is_fetched():
+    said = "for name in require_amd_compiler require_packages require_amd_root; do eval \"$name() { echo $name; }\"; done"
+    script = f"SLIME_DEPS=/tmp; source tools/build/hip.sh; {said}; build() {{ echo build $*; exit 0; }}; hip"
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split("\n")[:4] == ["require_amd_compiler", "require_packages", "require_amd_root", "build release slime_hip"], done.stderr
+
+
 DISASSEMBLY = """
 0000000000001000 <_ZN5slime7kernels4cuda12_GLOBAL__N_110add_kernelEPf>:
 \ts_load_dwordx2 s[0:1], s[4:5], 0x0

@@ -64,6 +64,7 @@ hip() {
   local begin=$SECONDS library=build/release/libslime_hip.so table=tools/build/amd_spilled_registers.tsv names torch=$SLIME_DEPS/torch/lib
   names=$(hip_processors)
   require_amd_compiler
+  require_packages  # python3-venv, by which the wheel comes
   require_amd_root
   build release slime_hip
   if [[ -n ${SLIME_HIP_ROCM:-} ]]; then
