@@ -60,17 +60,20 @@ inline std::vector<engine::GenerateRequest> requests_of_all_forms(int64_t vocab_
   return requests;
 }
 
-/// Answers to them twice, the second time behind the first: drafts are the responses of the first.
+/// Answers to them twice, the second time behind the first: drafts are the responses of the first. Each time the engine
+/// has all of them before its first step, so that steps have the same requests on a machine of any speed.
 inline std::vector<engine::GenerateUpdate> answers_to(std::vector<engine::GenerateRequest> requests,
                                                       TestEngine& bench) {
   static int num_calls = 0;  // an engine may be asked several times
   const std::string call = std::to_string(num_calls++);
   std::vector<engine::GenerateUpdate> answers;
   for (const std::string round : {"first", "second"}) {
+    EXPECT_TRUE(bench.engine().pause(engine::PauseMode::kInPlace));
     for (std::size_t i = 0; i < requests.size(); ++i) {
       requests[i].rid = call + " " + round + " " + std::to_string(i);
       bench.submit(requests[i]);
     }
+    EXPECT_TRUE(bench.engine().resume());
     for (const engine::GenerateRequest& request : requests)
       answers.push_back(bench.responses().wait(request.rid));
   }
