@@ -127,7 +127,9 @@ std::vector<int64_t> captured_layers(const FieldReader& fields, const ModelConfi
   if (!names_outputs && !fields.has(kLayers)) return usual_layers(target, fields);
   const FieldReader& from = names_outputs ? *eagle : fields;
   std::vector<int64_t> layers = from.numbers<int64_t>(kLayers);
-  for (int64_t& layer : layers) layer += names_outputs ? 1 : 0;
+  // No sum of what a file says may be larger than a number can be.
+  for (int64_t& layer : layers)
+    layer = std::min(layer, target.num_layers + 1) + (names_outputs ? 1 : 0);
   std::ranges::sort(layers);
   const bool are_right = std::ssize(layers) == kNumCaptured && layers.front() >= 0 &&
                          layers.back() <= target.num_layers &&
@@ -146,11 +148,14 @@ void check_hidden_sizes(const Eagle3Form& form, const ModelConfig& target,
                             "another model",
                             form.target_hidden, target.hidden_size));
   }
-  if (form.layer.hidden_size != target.hidden_size && form.embedding.empty())
-    fields.note("hidden_size",
-                fmt::format("is {}: without the tensor embed_tokens.weight it must be "
-                            "the model's {}",
-                            form.layer.hidden_size, target.hidden_size));
+  if (form.layer.hidden_size == target.hidden_size) return;
+  const auto needs = [&](bool has_tensor, std::string_view tensor) {
+    if (has_tensor) return;
+    fields.note("hidden_size", fmt::format("is {}: without the tensor {} it must be the model's {}",
+                                           form.layer.hidden_size, tensor, target.hidden_size));
+  };
+  needs(!form.embedding.empty(), "embed_tokens.weight");
+  needs(form.has_head, "lm_head.weight");
 }
 
 void check_token_map(const ModelFiles& files, const Eagle3Form& form, const std::string& directory,

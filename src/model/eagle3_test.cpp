@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "core/error.h"
 #include "model/eagle3_for_tests.h"
 #include "model/golden_models_for_tests.h"
@@ -236,6 +238,16 @@ TEST_F(Eagle3Models, ThatDoNotFitAreRefusedWithAllThatIsWrong) {
   files = random_eagle3(config(), 32);
   files.tensors.erase("embed_tokens.weight");
   EXPECT_THAT(problems_of(files), HasSubstr("without the tensor embed_tokens.weight it must be"));
+  // The target's output layer takes states of its own size alone.
+  files = random_eagle3(config(), 32);
+  files.tensors.erase("lm_head.weight");
+  files.config["draft_vocab_size"] = config().vocab_size;
+  files.tensors.at("d2t") = at::zeros({config().vocab_size}, at::kLong);
+  EXPECT_THAT(problems_of(files), HasSubstr("without the tensor lm_head.weight it must be"));
+  files = random_eagle3(config());
+  files.config["eagle_config"] = json::object{
+      {"eagle_aux_hidden_state_layer_ids", json::array{0, 1, std::numeric_limits<int64_t>::max()}}};
+  EXPECT_THAT(problems_of(files), HasSubstr("must be 3 different layers"));
   files = random_eagle3(config());
   files.config.erase("eagle_config");
   EXPECT_THAT(problems_of(files), HasSubstr("three layers of a model of 3 have to be named"));
