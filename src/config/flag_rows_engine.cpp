@@ -130,17 +130,18 @@ std::vector<FlagRow> engine_flags() {
             "model's own layer for multi-token prediction; eagle3: by --rollout-draft-model; "
             "suffix+mtp, suffix+eagle3: by either",
             {"none", "suffix", "mtp", "eagle3", "suffix+mtp", "suffix+eagle3"})
-          .with("engines of this run on CPUs, models without gated delta nets, and mtp with models "
-                "whose config.json tells of such a layer"),
+          .with(
+              "engines of this run on CPUs, models without gated delta nets, mtp with models whose "
+              "config.json tells of such a layer, and eagle3 with --rollout-draft-model"),
       works("--rollout-draft-model", &C::rollout_draft_model,
             "with eagle3: directory or name of an EAGLE-3 draft model for this model")
           .with("--rollout-drafts eagle3, on CPUs"),
       works("--rollout-draft-tokens", &C::rollout_draft_tokens,
             "most guesses of a sequence and step, 1 to 15; default 7")
-          .with("--rollout-drafts suffix or mtp"),
+          .with("--rollout-drafts suffix, mtp or eagle3"),
       works("--rollout-draft-always", &C::rollout_draft_always,
             "verify all guesses that there are, also where that is slower: for measurements")
-          .with("--rollout-drafts suffix or mtp"),
+          .with("--rollout-drafts suffix, mtp or eagle3"),
       works("--rollout-draft-text-mb", &C::rollout_draft_text_mb,
             "memory of an engine in MiB for ended responses that are guessed from")
           .with("--rollout-drafts suffix"),
@@ -161,20 +162,20 @@ std::vector<FlagRow> engine_flags() {
             "NGRAM: the same as --rollout-drafts suffix; NEXTN, and EAGLE without a draft model: "
             "the same as mtp; EAGLE3, and EAGLE with one: the same as eagle3; STANDALONE has no "
             "effect")
-          .with("NGRAM, and with EAGLE or NEXTN where config.json tells of a layer for multi-token "
-                "prediction"),
+          .with("NGRAM, with EAGLE or NEXTN where config.json tells of a layer for multi-token "
+                "prediction, and with EAGLE3 or EAGLE and --rollout-draft-model"),
       alias("--sglang-speculative-draft-model-path", {.same_as = "--rollout-draft-model"},
             "with EAGLE3 or EAGLE: directory or name of an EAGLE-3 draft model"),
       works("--sglang-speculative-num-draft-tokens", &C::sglang_speculative_num_draft_tokens,
             "with an algorithm or --rollout-drafts: tokens of a sequence and step, the last known "
             "one among them; N is the same as --rollout-draft-tokens N - 1")
-          .with("--sglang-speculative-algorithm NGRAM or NEXTN"),
+          .with("--sglang-speculative-algorithm NGRAM, NEXTN or EAGLE3"),
       works("--sglang-speculative-num-steps", &C::sglang_speculative_num_steps,
             "with them: the same as --rollout-draft-tokens")
-          .with("--sglang-speculative-algorithm NGRAM or NEXTN"),
+          .with("--sglang-speculative-algorithm NGRAM, NEXTN or EAGLE3"),
       works("--sglang-speculative-eagle-topk", &C::sglang_speculative_eagle_topk,
             "with them: 1, because guesses are one chain")
-          .with("--sglang-speculative-algorithm NGRAM or NEXTN"),
+          .with("--sglang-speculative-algorithm NGRAM, NEXTN or EAGLE3"),
       works("--kv-cache-gb", &C::kv_cache_gb,
             "memory of the KV cache in GiB; 0: 2 on the CPU, on a GPU what a full batch of the "
             "longest requests needs, if there is room")

@@ -23,7 +23,7 @@ TEST(UnreadFlags, OfVerificationWithoutExactMode) {
 TEST(UnreadFlags, OfDraftsWhereThereAreNone) {
   const std::string plain = notes(policy() + Words{"--rollout-draft-tokens", "3"});
   EXPECT_THAT(plain, HasSubstr("--rollout-draft-tokens has no effect"));
-  EXPECT_THAT(plain, HasSubstr("it counts with --rollout-drafts suffix"));
+  EXPECT_THAT(plain, HasSubstr("it counts with --rollout-drafts suffix, mtp or eagle3"));
   const Words drafts{"--rollout-drafts", "suffix", "--rollout-draft-tokens", "3"};
   EXPECT_THAT(notes(policy() + drafts), IsEmpty());
   model::ModelConfig model;
