@@ -97,8 +97,8 @@ class Eagle3 {
   BlockNeeds needs_;
 };
 
-/// Every reason why `directory` is no EAGLE-3 draft model for a target of this configuration, from config.json and the
-/// headers of its weight files; empty: it is one.
+/// Every reason why `directory` is no EAGLE-3 draft model for a target of this configuration, from config.json, the
+/// headers of its weight files and the ids of its vocabulary; empty: it is one.
 std::vector<std::string> eagle3_problems(const std::filesystem::path& directory,
                                          const ModelConfig& target);
 

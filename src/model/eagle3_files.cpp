@@ -31,11 +31,14 @@ constexpr std::string_view kInverseMap = "t2d";
 
 json::object read_eagle3_config(const std::filesystem::path& directory) {
   const auto path = directory / "config.json";
-  if (!std::filesystem::exists(path)) {
+  std::error_code error;  // links that lead nowhere
+  if (!std::filesystem::exists(path, error)) {
     throw ConfigError(
-        fmt::format("{}: has no config.json; an EAGLE-3 draft model is a directory "
-                    "with config.json and model.safetensors",
-                    directory.string()));
+        fmt::format("{}: {}; an EAGLE-3 draft model is a directory with config.json "
+                    "and model.safetensors",
+                    directory.string(),
+                    std::filesystem::is_directory(directory, error) ? "has no config.json"
+                                                                    : "is no directory"));
   }
   const json::value value = read_json_file(path, size_t{16} << 20);
   if (!value.is_object()) throw ConfigError(path.string() + ": must hold a JSON object");
@@ -55,7 +58,11 @@ void check_kind(const std::filesystem::path& directory, const json::object& conf
   const std::string word = lower_case(name);
   const auto refuse = [&](std::string_view what) {
     throw ConfigError(
-        fmt::format("{}: architectures \"{}\" is {}", directory.string(), name, what));
+        name.empty()
+            ? fmt::format("{}: config.json names no architecture, as "
+                          "\"architectures\": [\"LlamaForCausalLMEagle3\"]: it is {}",
+                          directory.string(), what)
+            : fmt::format("{}: architectures \"{}\" is {}", directory.string(), name, what));
   };
   constexpr std::string_view kInstead =
       "EAGLE-3 draft models are computed (LlamaForCausalLMEagle3); without a draft model guesses "
@@ -127,16 +134,19 @@ std::vector<int64_t> captured_layers(const FieldReader& fields, const ModelConfi
   if (!names_outputs && !fields.has(kLayers)) return usual_layers(target, fields);
   const FieldReader& from = names_outputs ? *eagle : fields;
   std::vector<int64_t> layers = from.numbers<int64_t>(kLayers);
-  // No sum of what a file says may be larger than a number can be.
-  for (int64_t& layer : layers)
-    layer = std::min(layer, target.num_layers + 1) + (names_outputs ? 1 : 0);
+  const int64_t to_input = names_outputs ? 1 : 0;
   std::ranges::sort(layers);
-  const bool are_right = std::ssize(layers) == kNumCaptured && layers.front() >= 0 &&
-                         layers.back() <= target.num_layers &&
+  const bool are_right = std::ssize(layers) == kNumCaptured && layers.front() >= -to_input &&
+                         layers.back() <= target.num_layers - to_input &&
                          std::ranges::adjacent_find(layers) == layers.end();
-  from.expect(are_right, kLayers,
-              fmt::format("must be {} different layers of the model's {}", kNumCaptured,
-                          target.num_layers));
+  if (!are_right) {
+    from.note(
+        kLayers,
+        fmt::format("must be {} different layers, of {} to {} (a layer's {} is read)", kNumCaptured,
+                    -to_input, target.num_layers - to_input, names_outputs ? "output" : "input"));
+    return {};
+  }
+  for (int64_t& layer : layers) layer += to_input;
   return layers;
 }
 
@@ -242,12 +252,13 @@ std::vector<TokenId> token_ids_of(const Eagle3Form& form, const ModelFiles& file
   const Tensor offsets = files.tensors().at(name).file->read(name).to(at::kLong).contiguous();
   const auto* offset = offsets.const_data_ptr<int64_t>();
   for (size_t i = 0; i < ids.size(); ++i) {
-    const int64_t id = static_cast<int64_t>(i) + offset[i];
-    if (offset[i] < -kMostIds || offset[i] > kMostIds || id < 0 || id >= form.layer.vocab_size) {
+    // No sum of what a file says before it is known to be small.
+    const int64_t id = static_cast<int64_t>(i) + std::clamp(offset[i], -kMostIds, kMostIds);
+    if (id < 0 || id >= form.layer.vocab_size) {
       throw ConfigError(
-          fmt::format("{}: tensor {} maps id {} of the draft vocabulary to {}, which "
-                      "is none of the model's {} ids",
-                      directory, name, i, id, form.layer.vocab_size));
+          fmt::format("{}: tensor {} has {} for id {} of the draft vocabulary: that sum is none of "
+                      "the model's {} ids",
+                      directory, name, offset[i], i, form.layer.vocab_size));
     }
     ids[i] = static_cast<TokenId>(id);
   }
@@ -269,7 +280,9 @@ std::vector<std::string> eagle3_problems(const std::filesystem::path& directory,
   std::vector<std::string> problems;
   try {
     check_kind(directory, read_eagle3_config(directory));  // says more than that files are missing
-    checked_form(directory, ModelFiles(directory), target, problems);
+    const ModelFiles files(directory);
+    const Eagle3Form form = checked_form(directory, files, target, problems);
+    if (problems.empty()) token_ids_of(form, files, directory.string());
   } catch (const ConfigError& error) {
     append_lines(error, problems);
   }

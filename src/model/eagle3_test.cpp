@@ -256,6 +256,15 @@ TEST_F(Eagle3Models, ThatDoNotFitAreRefusedWithAllThatIsWrong) {
   EXPECT_THAT(problems_of(files), HasSubstr("tensor lm_head.weight is missing"));
 }
 
+TEST_F(Eagle3Models, WhoseFilesAreLinksThatLeadNowhereAreRefused) {
+  random_eagle3(config()).write(folder_.path());
+  const auto path = folder_.path() / "config.json";
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("config.json", path);
+  EXPECT_THAT(eagle3_problems(folder_.path(), config()),
+              ElementsAre(HasSubstr("has no config.json")));
+}
+
 TEST_F(Eagle3Models, OfOtherKindsAreRefusedByTheirName) {
   for (const auto& [name, says] :
        {std::pair{"LlamaForCausalLMEagle", "an EAGLE draft model of version 1 or 2"},
@@ -277,18 +286,21 @@ TEST_F(Eagle3Models, OfOtherKindsAreRefusedByTheirName) {
   speculators.config["transformer_layer_config"] = json::object{};
   EXPECT_THAT(problems_of(speculators), HasSubstr("the speculators library"));
   EXPECT_THAT(eagle3_problems(folder_.path() / "nowhere", config()),
-              ElementsAre(HasSubstr("has no config.json")));
+              ElementsAre(HasSubstr("is no directory")));
+  Eagle3Files nameless = random_eagle3(config());
+  nameless.config["architectures"] = "LlamaForCausalLMEagle3";
+  EXPECT_THAT(problems_of(nameless), HasSubstr("config.json names no architecture"));
 }
 
 TEST_F(Eagle3Models, WhoseIdsAreNotTheTargetsAreRefusedWhereTheyAreRead) {
   Eagle3Files files = random_eagle3(config());
   files.tensors.at("d2t")[3].fill_(config().vocab_size);
-  files.write(folder_.path());
+  EXPECT_THAT(problems_of(files), HasSubstr("for id 3 of the draft vocabulary"));
   try {
     load_eagle3(folder_.path(), config(), Precision::of("float32"));
     FAIL() << "an id beyond the vocabulary was taken";
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("d2t maps id 3 of the draft vocabulary to"));
+    EXPECT_THAT(error.what(), HasSubstr("for id 3 of the draft vocabulary"));
   }
 }
 
