@@ -199,13 +199,21 @@ std::unique_ptr<engine::ServedAdapters> open_adapters(const ServeOptions& option
 /// The directory of the draft model, where it is not the model itself, as in scripts for DeepSeek-V3.
 void find_draft_model(DraftOptions& drafts, const std::string& word,
                       const std::filesystem::path& directory) {
-  if (drafts.model == word) drafts.model.clear();
   const bool is_read = draft_word_of(drafts.algorithm, /*has_model=*/true) == DraftWord::kModel;
   if (drafts.model.empty() || !is_read) return;
-  drafts.model = model_by_name(drafts.model, hub::Wanted::kModel, "--speculative-draft-model-path",
-                               "slime serve");
+  const std::string given = drafts.model;
+  if (given != word)
+    drafts.model =
+        model_by_name(given, hub::Wanted::kModel, "--speculative-draft-model-path", "slime serve");
   std::error_code unknown;
-  if (std::filesystem::equivalent(drafts.model, directory, unknown)) drafts.model.clear();
+  if (given != word && !std::filesystem::equivalent(drafts.model, directory, unknown)) return;
+  drafts.model.clear();
+  if (draft_word_of(drafts.algorithm, /*has_model=*/false) == DraftWord::kModel) {
+    throw ConfigError(fmt::format(
+        "--speculative-draft-model-path {}: is the model itself; --speculative-algorithm "
+        "{} needs an EAGLE-3 draft model for it, and NEXTN takes its own layer",
+        given, drafts.algorithm));
+  }
 }
 
 }  // namespace

@@ -182,3 +182,6 @@ def test_a_directory_that_is_no_eagle3_model_ends_the_server_at_once(with_model)
         done = subprocess.run([str(PROGRAM), *words, str(path)], capture_output=True, text=True, timeout=60)
         assert done.returncode == 2, done.stdout + done.stderr
         assert says in done.stderr
+    words[words.index("EAGLE")] = "EAGLE3"
+    done = subprocess.run([str(PROGRAM), *words, str(folder / "model")], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "is the model itself" in done.stderr, done.stderr
