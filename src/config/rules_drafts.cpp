@@ -70,10 +70,11 @@ void apply_algorithm(ParsedFlags& flags, Problems& problems) {
     config.rollout_drafts = word == DraftWord::kTexts   ? "suffix"
                             : word == DraftWord::kLayer ? "mtp"
                                                         : "eagle3";
+  } else if (is_computed && names_source(config, word)) {
+    config.rollout_drafts.stems_from(given);
   } else if (is_computed) {
-    if (!names_source(config, word))
-      has_no_effect(
-          fmt::format("--rollout-drafts {} says what is drafted from", config.rollout_drafts));
+    has_no_effect(
+        fmt::format("--rollout-drafts {} says what is drafted from", config.rollout_drafts));
   } else if (word == DraftWord::kOther && config.has_drafts()) {
     has_no_effect(kNoDraftModel);
   } else if (word == DraftWord::kOther) {

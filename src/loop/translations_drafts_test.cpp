@@ -55,6 +55,9 @@ TEST(UnreadFlags, OfADraftModelThatIsNotAskedFor) {
   EXPECT_THAT(notes(policy() + eagle3), IsEmpty());
   model::ModelConfig model;
   EXPECT_THAT(notes(policy() + eagle3, &model), IsEmpty());
+  for (const char* word : {"EAGLE3", "EAGLE"})
+    EXPECT_THAT(notes(policy() + eagle3 + Words{"--sglang-speculative-algorithm", word}, &model),
+                IsEmpty());
   EXPECT_THAT(notes(policy() + path, &model),
               AllOf(HasSubstr("--rollout-draft-model has no effect"),
                     HasSubstr("it counts with --rollout-drafts eagle3, on CPUs")));

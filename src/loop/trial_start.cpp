@@ -254,9 +254,12 @@ void try_model(config::ParsedFlags& flags, TrialStart& start) {
           fmt::format("--hf-checkpoint {}: there are no weights", directory.string()));
     }
   });
-  if (config.names_draft_model() && !fs::exists(config.rollout_draft_model.peek()))
+  std::error_code error;  // links that lead nowhere
+  if (config.generates() && config.names_draft_model() &&
+      !fs::exists(config.rollout_draft_model.peek(), error)) {
     start.absent.push_back(
         fmt::format("--rollout-draft-model {}: is not here", config.rollout_draft_model.peek()));
+  }
   attempt(start.problems, [&] { try_other_models(config, start.problems); });
   attempt(start.problems, [&] { read_first_rows(flags, start.problems); });
   // Data or a checkpoint that are elsewhere may ask for any of them.

@@ -152,7 +152,8 @@ void check_draft_model(const config::RunConfig& config, const model::ModelConfig
   if (!config.generates() || !config.names_draft_model() || !model.delta.in_layer.empty()) return;
   const std::filesystem::path directory = config.rollout_draft_model.peek();
   if (directory.empty()) return;  // the flags' own problem
-  if (config.dry_run && !std::filesystem::exists(directory)) return;
+  std::error_code error;          // links that lead nowhere
+  if (config.dry_run && !std::filesystem::exists(directory, error)) return;
   for (const std::string& problem : model::eagle3_problems(directory, model))
     problems.push_back("--rollout-draft-model: " + problem);
 }

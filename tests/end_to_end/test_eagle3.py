@@ -139,3 +139,7 @@ def test_other_directories_are_refused_by_name(work, draft, tmp_path):
     done = run_slime([*command_of(work, tmp_path / "run", words_of(tmp_path / "elsewhere")), "--dry-run"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "--rollout-draft-model" in done.stdout + done.stderr
+    # Nobody looks for the draft model of a run that does not generate.
+    replay = ["--debug-train-only", "--load-debug-rollout-data", str(tmp_path / "none.jsonl"), "--rollout-drafts", "eagle3"]
+    done = run_slime([*command_of(work, tmp_path / "run", replay), "--dry-run"])
+    assert "--rollout-draft-model :" not in done.stdout + done.stderr
