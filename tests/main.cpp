@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "kernels/cpu/vector_math.h"
 #include "kernels/gpu/for_tests.h"
 
 namespace {
@@ -24,5 +25,6 @@ int main(int argc, char** argv) {
   // LibTorch looks for its CUDA side once, when a test first draws random numbers, say: it must be
   // in the process by then.
   slime::kernels::why_no_gpu();
+  slime::kernels::cpu::call_vector_math_once();
   return RUN_ALL_TESTS();
 }

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/safe_text.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace slime::cli {
 namespace {
@@ -54,6 +55,7 @@ std::vector<std::string> begin_program(int argc, char** argv) {
   // A limit of file sizes (ulimit -f) is an error of the write too, as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
   raise_descriptor_limit();
+  kernels::cpu::call_vector_math_once();
   return words;
 }
 
