@@ -5,7 +5,7 @@
 
 It guesses that the last token comes again, which is what untrained models with tied embeddings mostly do: `fc` hands on what
 enters the model's first layer, the embedding of a token; attention and feed-forward layer add nothing; the output layer is the
-embedding. All ids but the first 32 are in the draft vocabulary, so that `d2t` says something. The files are the same on every machine.
+embedding. All ids but the first eight are in the draft vocabulary, so that `d2t` says something. The files are the same on every machine.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import json
 import struct
 from pathlib import Path
 
-LEFT_OUT = 32  # ids at the beginning of the vocabulary
+LEFT_OUT = 8  # ids at the beginning of the vocabulary, which are control characters
 
 
 def read_tensor(directory: Path, name: str) -> tuple[list[int], array.array]:
