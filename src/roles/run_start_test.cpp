@@ -146,7 +146,8 @@ TEST(DraftModels, ThatDoNotFitAreToldWithTheOtherProblemsOfTheModel) {
   // Elsewhere it may be there.
   config.moe_router_topk = std::nullopt;
   config.rollout_draft_model = "/nowhere";
-  EXPECT_THAT(problem_of(config, model), HasSubstr("--rollout-draft-model: /nowhere: has no"));
+  EXPECT_THAT(problem_of(config, model),
+              HasSubstr("--rollout-draft-model: /nowhere: is no directory"));
   config.dry_run = true;
   EXPECT_EQ(problem_of(config, model), "");
 }
