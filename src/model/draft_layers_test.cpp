@@ -16,6 +16,7 @@
 #include "model/model_files.h"
 #include "model/network.h"
 #include "model/save.h"
+#include "model/token_batch_for_tests.h"
 
 namespace slime::model {
 namespace {
@@ -48,16 +49,6 @@ double largest_difference(const Tensor& a, const json::value& golden) {
   const Tensor b = numbers_of(golden);
   check(a.sizes() == b.sizes(), "what is compared has one shape");
   return (a.to(at::kDouble) - b).abs().max().item<double>();
-}
-
-/// One sequence from its beginning.
-TokenBatch sequence_of(const std::vector<int64_t>& ids) {
-  TokenBatch batch;
-  const auto size = static_cast<int64_t>(ids.size());
-  batch.ids_T = at::tensor(ids, at::kLong);
-  batch.rotary_row_T = at::arange(size, at::kLong);
-  batch.segments = {{0, size, -1}};
-  return batch;
 }
 
 Tensor draft_of(Network& network, const Tensor& hidden_TH, const TokenBatch& batch) {

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "model/eagle3_for_tests.h"
 #include "model/golden_models_for_tests.h"
+#include "model/token_batch_for_tests.h"
 #include "model/tree_attention.h"
 
 namespace slime::model {
@@ -24,15 +25,6 @@ using ::testing::Not;
 
 /// Of float32 against float64 over one layer and three states of the target.
 constexpr double kEagle3Tolerance = 1e-4;
-
-TokenBatch eagle3_batch(const std::vector<int64_t>& ids) {
-  TokenBatch batch;
-  const auto size = static_cast<int64_t>(ids.size());
-  batch.ids_T = at::tensor(ids, at::kLong);
-  batch.rotary_row_T = at::arange(size, at::kLong);
-  batch.segments = {{0, size, -1}};
-  return batch;
-}
 
 Tensor eagle3_pass(const Eagle3& draft, const Network& target, const Tensor& x_TH,
                    const TokenBatch& batch) {
@@ -83,7 +75,7 @@ class Eagle3Models : public ::testing::Test {
   }
   /// Of the target, as the draft model reads them.
   Tensor states(const Eagle3& draft) {
-    TokenBatch batch = eagle3_batch(ids_);
+    TokenBatch batch = sequence_of(ids_);
     HiddenCapture captured{.layers = draft.form().captured_layers};
     batch.captured = &captured;
     TreeAttention attention(batch);
@@ -100,14 +92,14 @@ class Eagle3Models : public ::testing::Test {
     const Tensor expected_x_TH = reference.fused(hidden_TC.to(at::kDouble));
     EXPECT_LT(eagle3_difference(x_TH, expected_x_TH), kEagle3Tolerance);
     const Tensor kept_TH = x_TH.clone();
-    const Tensor y_TH = eagle3_pass(*draft, *target_, x_TH, eagle3_batch(behind_));
+    const Tensor y_TH = eagle3_pass(*draft, *target_, x_TH, sequence_of(behind_));
     EXPECT_TRUE(x_TH.equal(kept_TH)) << "the caller's states are left as they are";
     const Tensor expected_y_TH = reference.pass(expected_x_TH, embedding_TH);
     EXPECT_LT(eagle3_difference(y_TH, expected_y_TH), kEagle3Tolerance);
     EXPECT_LT(eagle3_difference(draft->logits(y_TH, *target_), reference.logits(expected_y_TH)),
               kEagle3Tolerance);
     // Wanted rows are those rows, and there may be none.
-    TokenBatch some = eagle3_batch(behind_);
+    TokenBatch some = sequence_of(behind_);
     some.wanted_R = at::tensor(std::vector<int64_t>{11, 2}, at::kLong);
     EXPECT_TRUE(
         eagle3_pass(*draft, *target_, x_TH, some).equal(y_TH.index_select(0, some.wanted_R)));
@@ -165,7 +157,7 @@ TEST_F(Eagle3Models, ContinueGreedilyAsTheReference) {
   std::vector<int64_t> tokens = behind_;
   Tensor x_TH = draft->fused(hidden_TC);
   for (const Eagle3Reference::Guess& guess : expected) {
-    TokenBatch batch = eagle3_batch(tokens);
+    TokenBatch batch = sequence_of(tokens);
     batch.wanted_R = at::tensor({batch.num_tokens() - 1}, at::kLong);
     const Tensor last_1H = eagle3_pass(*draft, *target_, x_TH, batch);
     const auto best = draft->logits(last_1H, *target_)[0].argmax().item<int64_t>();
@@ -311,7 +303,7 @@ TEST_P(CapturedStates, AreTheStreamAndLeaveTheModelsResultAsItIs) {
   const at::NoGradGuard no_grad;
   const auto network = load_network(golden_models::directory(GetParam()), Precision::of("float32"));
   const int64_t layers = network->config().num_layers, hidden = network->config().hidden_size;
-  TokenBatch batch = eagle3_batch({5, 9, 2, 77, 31, 9, 5});
+  TokenBatch batch = sequence_of({5, 9, 2, 77, 31, 9, 5});
   const auto run = [&](HiddenCapture* captured) {
     batch.captured = captured;
     TreeAttention attention(batch);
@@ -350,7 +342,7 @@ INSTANTIATE_TEST_SUITE_P(Models, CapturedStates, ::testing::ValuesIn(golden_mode
 TEST(CapturedStatesOfBatches, AreOfAllRows) {
   const at::NoGradGuard no_grad;
   const auto network = load_network(golden_models::directory("qwen3"), Precision::of("float32"));
-  TokenBatch batch = eagle3_batch({5, 9, 2});
+  TokenBatch batch = sequence_of({5, 9, 2});
   HiddenCapture captured{.layers = {0}};
   batch.captured = &captured;
   batch.wanted_R = at::tensor(std::vector<int64_t>{2}, at::kLong);

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "model/network.h"
+#include "model/token_batch_for_tests.h"
 #include "model/tree_attention.h"
 #include "text/packed_files_for_tests.h"
 
@@ -45,10 +46,8 @@ std::vector<double> log_probs(Network& network, std::vector<int64_t> ids) {
   const auto size = static_cast<int64_t>(ids.size());
   const ModelConfig& config = network.config();
   const bool is_long = config.rotary_switch() > 0 && size > config.rotary_switch();
-  TokenBatch batch;
-  batch.ids_T = at::tensor(ids, at::kLong);
-  batch.rotary_row_T = at::arange(size, at::kLong) + (is_long ? config.max_positions : 0);
-  batch.segments = {{0, size, -1}};
+  TokenBatch batch = sequence_of(ids);
+  if (is_long) batch.rotary_row_T += config.max_positions;
   TreeAttention attention(batch);
   const Tensor log_p = network.logits(network.forward(batch, attention)).log_softmax(1);
   std::vector<double> out;

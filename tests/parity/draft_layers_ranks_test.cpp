@@ -6,20 +6,12 @@
 
 #include "model/golden_models_for_tests.h"
 #include "model/network.h"
+#include "model/token_batch_for_tests.h"
 #include "model/tree_attention.h"
 #include "rank_threads.h"
 
 namespace slime::parity {
 namespace {
-
-model::TokenBatch drafted_tokens(const std::vector<int64_t>& ids) {
-  model::TokenBatch batch;
-  const auto size = static_cast<int64_t>(ids.size());
-  batch.ids_T = at::tensor(ids, at::kLong);
-  batch.rotary_row_T = at::arange(size, at::kLong);
-  batch.segments = {{0, size, -1}};
-  return batch;
-}
 
 /// Logits of the drafts behind a sequence, in float64.
 Tensor draft_logits(const std::string& name, const comm::Mesh& mesh) {
@@ -27,8 +19,8 @@ Tensor draft_logits(const std::string& name, const comm::Mesh& mesh) {
   const auto network =
       model::load_network(std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/drafts" / name,
                           model::Precision::of("float64"), mesh, model::DraftLayers::kComputed);
-  const model::TokenBatch batch = drafted_tokens({5, 6, 7, 8, 9, 150, 2}),
-                          behind = drafted_tokens({6, 7, 8, 9, 150, 2, 1});
+  const model::TokenBatch batch = model::sequence_of({5, 6, 7, 8, 9, 150, 2}),
+                          behind = model::sequence_of({6, 7, 8, 9, 150, 2, 1});
   model::TreeAttention attention(batch), attention_of_draft(behind);
   const Tensor hidden_TH = network->forward(batch, attention);
   return network->logits(network->draft(0, hidden_TH, behind, attention_of_draft));

@@ -11,6 +11,7 @@
 #include "draft_cases.h"
 #include "eagle3_cases.h"
 #include "engine/model_runner.h"
+#include "model/token_batch_for_tests.h"
 #include "model/tree_attention.h"
 
 namespace slime {
@@ -102,11 +103,7 @@ class Eagle3OfModel : public ::testing::TestWithParam<const char*> {
   /// The reference's guesses behind `tokens` and `drawn`.
   std::vector<Eagle3Reference::Guess> expected(const std::vector<TokenId>& tokens, TokenId drawn,
                                                int64_t count) {
-    model::TokenBatch batch;
-    const auto size = std::ssize(tokens);
-    batch.ids_T = at::tensor(std::vector<int64_t>(tokens.begin(), tokens.end()), at::kLong);
-    batch.rotary_row_T = at::arange(size, at::kLong);
-    batch.segments = {{0, size, -1}};
+    model::TokenBatch batch = model::sequence_of({tokens.begin(), tokens.end()});
     model::HiddenCapture captured{.layers = draft_->form().captured_layers};
     batch.captured = &captured;
     model::TreeAttention attention(batch);
