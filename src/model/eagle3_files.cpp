@@ -78,6 +78,23 @@ void check_kind(const std::filesystem::path& directory, const json::object& conf
   refuse(fmt::format("no EAGLE-3 draft model that is known; {}", kInstead));
 }
 
+json::object eagle3_config(const std::filesystem::path& directory) {
+  json::object config = read_eagle3_config(directory);
+  check_kind(directory, config);
+  return config;
+}
+
+/// A directory with its configuration and its open files. Throws ConfigError where it is another kind of draft model, or
+/// none.
+struct Eagle3Directory {
+  explicit Eagle3Directory(const std::filesystem::path& directory)
+      : path(directory), config(eagle3_config(directory)), files(directory) {}
+
+  const std::filesystem::path path;
+  const json::object config;  // before the files: it says more than that some are missing
+  const ModelFiles files;
+};
+
 /// Where the files have it: "model." or nothing before `name`.
 std::string prefix_of(const ModelFiles& files, const std::string& name) {
   return files.tensors().contains("model." + name) ? "model." : "";
@@ -197,13 +214,13 @@ ModelFiles::Surplus surplus_of_draft(const std::string& name) {
 }
 
 /// Fills `problems`; throws ConfigError where nothing more can be said.
-Eagle3Form eagle3_form_of(const std::filesystem::path& directory, const ModelFiles& files,
-                          const json::object& config, const ModelConfig& target,
+Eagle3Form eagle3_form_of(const Eagle3Directory& directory, const ModelConfig& target,
                           std::vector<std::string>& problems) {
-  const std::string where = (directory / "config.json").string();
-  const FieldReader fields(config, where + ": ", problems);
+  const ModelFiles& files = directory.files;
+  const std::string where = (directory.path / "config.json").string();
+  const FieldReader fields(directory.config, where + ": ", problems);
   Eagle3Form form;
-  form.layer = layer_of(config, target, where);
+  form.layer = layer_of(directory.config, target, where);
   check_layer(form.layer, target, fields);
   form.target_hidden =
       fields.integer("target_hidden_size", 1, kMostIds).value_or(form.layer.hidden_size);
@@ -220,36 +237,30 @@ Eagle3Form eagle3_form_of(const std::filesystem::path& directory, const ModelFil
   form.has_head = files.tensors().contains("lm_head.weight");
   form.has_token_map = files.tensors().contains(std::string(kTokenMap));
   check_hidden_sizes(form, target, fields);
-  check_token_map(files, form, directory.string(), problems);
+  check_token_map(files, form, directory.path.string(), problems);
   return form;
 }
 
-void append_lines(const ConfigError& error, std::vector<std::string>& problems) {
-  problems.emplace_back(error.what());
-}
-
 /// The form, and all problems of configuration and headers.
-Eagle3Form checked_form(const std::filesystem::path& directory, const ModelFiles& files,
-                        const ModelConfig& target, std::vector<std::string>& problems) {
-  const json::object config = read_eagle3_config(directory);
-  check_kind(directory, config);
-  Eagle3Form form = eagle3_form_of(directory, files, config, target, problems);
+Eagle3Form checked_form(const Eagle3Directory& directory, const ModelConfig& target,
+                        std::vector<std::string>& problems) {
+  Eagle3Form form = eagle3_form_of(directory, target, problems);
   try {
     const Eagle3 outline(form, target, {.device = at::kMeta});
-    files.check_headers(outline.weights(), StoredForm::kPlain, 0, surplus_of_draft);
+    directory.files.check_headers(outline.weights(), StoredForm::kPlain, 0, surplus_of_draft);
   } catch (const ConfigError& error) {
-    append_lines(error, problems);
+    problems.emplace_back(error.what());
   }
   return form;
 }
 
-std::vector<TokenId> token_ids_of(const Eagle3Form& form, const ModelFiles& files,
-                                  const std::string& directory) {
+std::vector<TokenId> token_ids_of(const Eagle3Directory& directory, const Eagle3Form& form) {
   std::vector<TokenId> ids(static_cast<size_t>(form.draft_vocab));
   std::iota(ids.begin(), ids.end(), 0);
   if (!form.has_token_map) return ids;
   const std::string name(kTokenMap);
-  const Tensor offsets = files.tensors().at(name).file->read(name).to(at::kLong).contiguous();
+  const Tensor offsets =
+      directory.files.tensors().at(name).file->read(name).to(at::kLong).contiguous();
   const auto* offset = offsets.const_data_ptr<int64_t>();
   for (size_t i = 0; i < ids.size(); ++i) {
     // No sum of what a file says before it is known to be small.
@@ -258,17 +269,16 @@ std::vector<TokenId> token_ids_of(const Eagle3Form& form, const ModelFiles& file
       throw ConfigError(
           fmt::format("{}: tensor {} has {} for id {} of the draft vocabulary: that sum is none of "
                       "the model's {} ids",
-                      directory, name, offset[i], i, form.layer.vocab_size));
+                      directory.path.string(), name, offset[i], i, form.layer.vocab_size));
     }
     ids[i] = static_cast<TokenId>(id);
   }
   return ids;
 }
 
-Eagle3Form right_form(const std::filesystem::path& directory, const ModelFiles& files,
-                      const ModelConfig& target) {
+Eagle3Form right_form(const Eagle3Directory& directory, const ModelConfig& target) {
   std::vector<std::string> problems;
-  Eagle3Form form = checked_form(directory, files, target, problems);
+  Eagle3Form form = checked_form(directory, target, problems);
   if (!problems.empty()) throw ConfigError(problems);
   return form;
 }
@@ -279,31 +289,29 @@ std::vector<std::string> eagle3_problems(const std::filesystem::path& directory,
                                          const ModelConfig& target) {
   std::vector<std::string> problems;
   try {
-    check_kind(directory, read_eagle3_config(directory));  // says more than that files are missing
-    const ModelFiles files(directory);
-    const Eagle3Form form = checked_form(directory, files, target, problems);
-    if (problems.empty()) token_ids_of(form, files, directory.string());
+    const Eagle3Directory opened(directory);
+    const Eagle3Form form = checked_form(opened, target, problems);
+    if (problems.empty()) token_ids_of(opened, form);
   } catch (const ConfigError& error) {
-    append_lines(error, problems);
+    problems.emplace_back(error.what());
   }
   return problems;
 }
 
 std::shared_ptr<const Eagle3> load_eagle3(const std::filesystem::path& directory,
                                           const ModelConfig& target, const Precision& precision) {
-  check_kind(directory, read_eagle3_config(directory));
-  const ModelFiles files(directory);
-  const Eagle3Form form = right_form(directory, files, target);
+  const Eagle3Directory opened(directory);
+  const Eagle3Form form = right_form(opened, target);
   auto draft = std::make_shared<Eagle3>(form, target, precision);
-  files.read_into(draft->weights(), StoredForm::kPlain, 0, surplus_of_draft);
-  draft->set_token_ids(token_ids_of(form, files, directory.string()));
+  opened.files.read_into(draft->weights(), StoredForm::kPlain, 0, surplus_of_draft);
+  draft->set_token_ids(token_ids_of(opened, form));
   return draft;
 }
 
 std::shared_ptr<const Eagle3> outline_eagle3(const std::filesystem::path& directory,
                                              const ModelConfig& target) {
-  const ModelFiles files(directory);
-  return std::make_shared<Eagle3>(right_form(directory, files, target), target,
+  const Eagle3Directory opened(directory);
+  return std::make_shared<Eagle3>(right_form(opened, target), target,
                                   Precision{.device = at::kMeta});
 }
 
