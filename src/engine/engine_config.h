@@ -86,7 +86,7 @@ int64_t num_states_of(int64_t kv_cache_bytes, int64_t state_bytes, int64_t max_r
 /// What requests give back, and so how layers are grouped in pages.
 PageWindow page_window(const EngineConfig& config, const model::Network& network);
 
-/// What a page takes, over the layers of the network that it has and that of the draft model.
+/// Bytes of a page in all layers that it has keys of: the network's, and the draft model's.
 int64_t cache_page_bytes(const EngineConfig& config, model::Network& network);
 
 /// As many pages as the rest of the budget affords.

@@ -33,7 +33,7 @@
 
 namespace slime::model {
 
-/// What a directory says of a draft model for a target.
+/// Sizes, options and tensor names of a draft model, as its directory has them for a target.
 struct Eagle3Form {
   ModelConfig layer;          // of a Llama with one layer; positions are the target's
   int64_t target_hidden = 0;  // G

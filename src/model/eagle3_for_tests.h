@@ -27,7 +27,7 @@
 
 namespace slime::model {
 
-/// What a directory holds. Tests change it before it is written.
+/// Configuration and tensors of a draft model's directory, which tests change before they write it.
 struct Eagle3Files {
   static constexpr int64_t kHeads = 4, kKvHeads = 1, kHeadSize = 24, kWidth = 56;
 
@@ -114,7 +114,7 @@ inline Eagle3Files random_eagle3(const ModelConfig& target, int64_t hidden = 0) 
   return files;
 }
 
-/// What the files compute, all tokens of one sequence at once.
+/// The draft model in float64, written from its definition: all tokens of one sequence at once.
 class Eagle3Reference {
  public:
   explicit Eagle3Reference(const Eagle3Files& files) : files_(files) {}

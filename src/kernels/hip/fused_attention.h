@@ -40,7 +40,7 @@ struct FusedFunctions {
                               double scale)>
       backward;
 };
-/// Those of the CPU, or of LibTorch's CUDA or ROCm side.
+/// LibTorch's functions for a CPU, or for a GPU of its CUDA or ROCm build.
 FusedFunctions fused_functions(at::Device device);
 
 /// Not for several threads at once.

@@ -45,11 +45,11 @@ std::vector<KernelCase> training_cases();
 
 // The mistakes of most cases.
 
-/// An exchange with the lane at this distance is one at half of it.
+/// A shuffle over this distance that reaches half as far.
 inline BlockExecutor::Options exchange_mistake(unsigned distance) {
   return {.wave_lanes = 64, .mistaken_distance = distance};
 }
-/// What is asked of this lane comes from its neighbour.
+/// A shuffle from this lane that reads its neighbour instead.
 inline BlockExecutor::Options lane_mistake(int lane) {
   return {.wave_lanes = 64, .mistaken_lane = lane};
 }
