@@ -46,6 +46,8 @@ FORMS = {
 }
 # Script, twice its batch of prompts, and ten times its learning rate, which is what adapters want.
 SETTINGS = {"arithmetic": ("arithmetic.sh", "64", "2e-3"), "smollm2": ("smollm2.sh", "32", "3e-4")}
+# What makes the data, and the file of prompts among them.
+DATA = {"arithmetic": ("arithmetic_task.py", "rl.jsonl"), "smollm2": ("times_table.py", "train.jsonl")}
 
 
 def flags_of(script: str) -> list[list[str]]:
@@ -123,6 +125,17 @@ def run(options: argparse.Namespace) -> int:
     return int(any("error" in result for result in curves.values()))
 
 
+def make_data(folder: Path, task: str, prompts: int | None) -> None:
+    tool, file = DATA[task]
+    subprocess.run([sys.executable, ROOT / "tools" / tool, folder], check=True)
+    if prompts is None:
+        return
+    rows = (folder / file).read_text(encoding="utf-8").splitlines(keepends=True)
+    if not 0 < prompts <= len(rows):
+        raise SystemExit(f"--prompts {prompts}: the task has {len(rows)}")
+    (folder / file).write_text("".join(rows[:prompts]), encoding="utf-8")
+
+
 def load(folders: list[Path]) -> dict:
     curves = {}
     for folder in folders:
@@ -189,7 +202,9 @@ def main() -> int:
     runs.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     runs.add_argument("--cores", type=int, default=2, help="of each run")
     runs.add_argument("--slime", type=Path, default=ROOT / "build/release/slime")
-    runs.add_argument("--data", type=Path, help="made by tools/arithmetic_task.py or tools/times_table.py")
+    data = runs.add_mutually_exclusive_group()
+    data.add_argument("--data", type=Path, help="made by tools/arithmetic_task.py or tools/times_table.py")
+    data.add_argument("--prompts", type=int, help="train on the first so many of the task's, for more epochs")
     runs.add_argument("--model", type=Path, help="smollm2: its directory")
     runs.add_argument("--more", default="", help="flags for all runs")
     runs.set_defaults(act=run)
@@ -203,8 +218,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.act is run and options.data is None:
         options.data = options.out / "data"
-        tool = "arithmetic_task.py" if options.task == "arithmetic" else "times_table.py"
-        subprocess.run([sys.executable, ROOT / "tools" / tool, options.data], check=True)
+        make_data(options.data, options.task, options.prompts)
     return options.act(options)
 
 

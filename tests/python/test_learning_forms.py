@@ -25,3 +25,12 @@ def test_each_stage_of_a_quickstart_is_found(forms, script, stages):
         words = forms.with_folders(flags, folders)
         assert "--hf-checkpoint" in words and "--run-dir" in words
         assert not [word for word in words if "$" in word]
+
+
+def test_the_first_prompts_alone_are_kept(forms, tmp_path):
+    forms.make_data(tmp_path / "all", "arithmetic", None)
+    forms.make_data(tmp_path / "few", "arithmetic", 3)
+    whole = (tmp_path / "all" / "rl.jsonl").read_text().splitlines()
+    assert (tmp_path / "few" / "rl.jsonl").read_text().splitlines() == whole[:3]
+    with pytest.raises(SystemExit, match="--prompts 5000: the task has 4000"):
+        forms.make_data(tmp_path / "more", "arithmetic", 5000)
