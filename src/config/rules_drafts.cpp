@@ -103,39 +103,31 @@ std::string why_no_drafts(const RunConfig& config) {
   return "";
 }
 
-/// Why the engines of this run do not compute the model's draft layer; empty: they do, where it has one.
-std::string why_no_layer(const RunConfig& config) {
-  if (config.trains_adapters())
-    return "engines of adapters compute the model without its draft layer";
-  if (config.has_codes())
-    return "with --rollout-precision fp8 engines compute the model without its draft layer";
+/// Why the engines of this run do without the draft layer or model that it names; empty: they compute it, the layer
+/// where the model has one.
+std::string why_nothing_foretells(const RunConfig& config) {
+  const bool is_model = config.names_draft_model();
+  const std::string_view without =
+      is_model ? "compute no draft model" : "compute the model without its draft layer";
+  if (config.trains_adapters()) return fmt::format("engines of adapters {}", without);
+  if (config.has_codes()) return fmt::format("with --rollout-precision fp8 engines {}", without);
   if (config.has_engines_over_ranks())
-    return "engines over the ranks that train compute the model without its draft layer; those of "
-           "--num-engine-workers compute it";
-  if (config.takes_requests) return "trainers by requests have engines without draft layers";
-  return "";
-}
-
-/// Why the engines of this run compute no draft model; empty: they do.
-std::string why_no_model(const RunConfig& config) {
-  if (config.trains_adapters()) return "engines of adapters compute no draft model";
-  if (config.has_codes()) return "with --rollout-precision fp8 engines compute no draft model";
-  if (config.has_engines_over_ranks())
-    return "engines over the ranks that train compute no draft model; those of "
-           "--num-engine-workers do";
-  if (config.rollout_num_gpus_per_engine > 1)
-    return fmt::format("with --rollout-num-gpus-per-engine {} engines compute no draft model",
-                       config.rollout_num_gpus_per_engine);
-  if (config.takes_requests) return "trainers by requests have engines without draft models";
+    return fmt::format("engines over the ranks that train {}; those of --num-engine-workers {}",
+                       without, is_model ? "do" : "compute it");
+  if (is_model && config.rollout_num_gpus_per_engine > 1)
+    return fmt::format("with --rollout-num-gpus-per-engine {} engines {}",
+                       config.rollout_num_gpus_per_engine, without);
+  if (config.takes_requests)
+    return fmt::format("trainers by requests have engines without draft {}",
+                       is_model ? "models" : "layers");
   return "";
 }
 
 /// Leaves the draft layer or model out with a note, and keeps other sources.
 void apply_layer(ParsedFlags& flags) {
   RunConfig& config = flags.config;
-  std::string why;
-  if (config.names_draft_layer()) why = why_no_layer(config);
-  if (config.names_draft_model()) why = why_no_model(config);
+  if (!config.names_draft_layer() && !config.names_draft_model()) return;
+  const std::string why = why_nothing_foretells(config);
   if (why.empty()) return;
   if (config.names_texts()) {
     flags.warnings.push_back(
