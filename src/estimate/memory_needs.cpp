@@ -67,13 +67,14 @@ int64_t draft_model_bytes(const model::Eagle3& draft, const model::Precision& pr
 }
 
 void set_pages(const config::RunConfig& config, model::Network& network,
-               const model::Precision& precision, MemoryNeeds& needs) {
+               const model::Precision& precision, std::shared_ptr<const model::Eagle3> draft,
+               MemoryNeeds& needs) {
   engine::EngineConfig engine{
       .kv_cache_dtype = setup::kv_cache_dtype(config, precision.activations),
       .context_length = config.sglang_context_length.value_or(0),
       .records_experts = config.use_rollout_routing_replay};
-  engine.draft_model = draft_model_of(config, network.config());
-  engine.drafts.model = engine.draft_model != nullptr;
+  engine.drafts.model = draft != nullptr;
+  engine.draft_model = std::move(draft);
   const engine::PageWindow window = engine::page_window(engine, network);
   const int64_t tables = window.num_tables();
   needs.kv_page_bytes = tables * engine::cache_page_bytes(engine, network);
@@ -142,10 +143,10 @@ int64_t drawn_rows(const config::RunConfig& config, int64_t sampled) {
 }
 
 /// Memory of the steps of an engine that draws for `sampled` requests of at most `longest` tokens at
-/// once, besides keys and values: activations, logits, recordings, what packed attention gathers.
+/// once, besides keys and values: activations, logits, recordings, what packed attention gathers. `draft`: may be null.
 int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
-                               const model::Precision& precision, int64_t sampled,
-                               int64_t longest) {
+                               const model::Eagle3* draft, const model::Precision& precision,
+                               int64_t sampled, int64_t longest) {
   const model::ModelConfig& model = network.config();
   const auto element = static_cast<int64_t>(c10::elementSize(precision.activations));
   int64_t row = 0;  // of a token on its way through the widest block
@@ -155,7 +156,6 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
     const int64_t drawn = drawn_rows(config, sampled);
     const int64_t rows = config.sglang_chunked_prefill_size + drawn,
                   of_target = rows * row + drawn * model.vocab_size * 4;
-    const auto draft = draft_model_of(config, model);
     return draft == nullptr ? of_target
                             : of_target + draft_model_bytes(*draft, precision, rows, sampled);
   }
@@ -232,11 +232,12 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     needs.train.weights = weights;
   }
   if (has_engine) {
-    set_pages(config, network, precision, needs);
+    const auto draft = draft_model_of(config, model);
+    set_pages(config, network, precision, draft, needs);
     if (model.latent.kv_rank > 0) needs.ranks_of_one_cache = config.ranks_of_own_engine();
     needs.step_requests = step_requests(config);
     if (needs.has_engine) {
-      needs.engine_workspace = engine_workspace_bytes(config, network, precision,
+      needs.engine_workspace = engine_workspace_bytes(config, network, draft.get(), precision,
                                                       most_sampled(config), needs.longest_request);
       if (!precision.device.is_cpu()) needs.engine_transient = kTimingBytes;
     } else {
@@ -252,8 +253,8 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
     if (setup::evaluates_beside(config)) {
       needs.eval_requests = setup::evaluation_requests(config);
       needs.eval_weights = engine_weight_bytes(config, network, precision);
-      needs.eval_workspace = engine_workspace_bytes(config, network, precision, needs.eval_requests,
-                                                    needs.longest_request);
+      needs.eval_workspace = engine_workspace_bytes(config, network, draft.get(), precision,
+                                                    needs.eval_requests, needs.longest_request);
     }
   }
   return needs;
@@ -263,9 +264,11 @@ MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network&
                                 const model::Precision& precision, int64_t longest_prompt) {
   MemoryNeeds needs;
   needs.longest_request = longest_request(config, network.config(), longest_prompt);
-  set_pages(config, network, precision, needs);
-  needs.engine_workspace = engine_workspace_bytes(
-      config, network, precision, config.sglang_max_running_requests, needs.longest_request);
+  const auto draft = draft_model_of(config, network.config());
+  set_pages(config, network, precision, draft, needs);
+  needs.engine_workspace =
+      engine_workspace_bytes(config, network, draft.get(), precision,
+                             config.sglang_max_running_requests, needs.longest_request);
   if (network.config().latent.kv_rank > 0)
     needs.ranks_of_one_cache = config.rollout_num_gpus_per_engine;
   // Steps are recorded for each of its two networks.

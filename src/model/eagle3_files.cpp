@@ -241,17 +241,20 @@ Eagle3Form eagle3_form_of(const Eagle3Directory& directory, const ModelConfig& t
   return form;
 }
 
-/// The form, and all problems of configuration and headers.
-Eagle3Form checked_form(const Eagle3Directory& directory, const ModelConfig& target,
-                        std::vector<std::string>& problems) {
+/// The draft model without memory, or all problems of configuration and headers.
+std::shared_ptr<const Eagle3> checked_outline(const Eagle3Directory& directory,
+                                              const ModelConfig& target,
+                                              std::vector<std::string>& problems) {
   Eagle3Form form = eagle3_form_of(directory, target, problems);
   try {
-    const Eagle3 outline(form, target, {.device = at::kMeta});
-    directory.files.check_headers(outline.weights(), StoredForm::kPlain, 0, surplus_of_draft);
+    auto outline =
+        std::make_shared<Eagle3>(std::move(form), target, Precision{.device = at::kMeta});
+    directory.files.check_headers(outline->weights(), StoredForm::kPlain, 0, surplus_of_draft);
+    return outline;
   } catch (const ConfigError& error) {
     problems.emplace_back(error.what());
+    return nullptr;
   }
-  return form;
 }
 
 std::vector<TokenId> token_ids_of(const Eagle3Directory& directory, const Eagle3Form& form) {
@@ -276,11 +279,12 @@ std::vector<TokenId> token_ids_of(const Eagle3Directory& directory, const Eagle3
   return ids;
 }
 
-Eagle3Form right_form(const Eagle3Directory& directory, const ModelConfig& target) {
+std::shared_ptr<const Eagle3> outline_of(const Eagle3Directory& directory,
+                                         const ModelConfig& target) {
   std::vector<std::string> problems;
-  Eagle3Form form = checked_form(directory, target, problems);
+  auto outline = checked_outline(directory, target, problems);
   if (!problems.empty()) throw ConfigError(problems);
-  return form;
+  return outline;
 }
 
 }  // namespace
@@ -290,8 +294,8 @@ std::vector<std::string> eagle3_problems(const std::filesystem::path& directory,
   std::vector<std::string> problems;
   try {
     const Eagle3Directory opened(directory);
-    const Eagle3Form form = checked_form(opened, target, problems);
-    if (problems.empty()) token_ids_of(opened, form);
+    const auto outline = checked_outline(opened, target, problems);
+    if (problems.empty()) token_ids_of(opened, outline->form());
   } catch (const ConfigError& error) {
     problems.emplace_back(error.what());
   }
@@ -301,18 +305,15 @@ std::vector<std::string> eagle3_problems(const std::filesystem::path& directory,
 std::shared_ptr<const Eagle3> load_eagle3(const std::filesystem::path& directory,
                                           const ModelConfig& target, const Precision& precision) {
   const Eagle3Directory opened(directory);
-  const Eagle3Form form = right_form(opened, target);
-  auto draft = std::make_shared<Eagle3>(form, target, precision);
+  auto draft = std::make_shared<Eagle3>(outline_of(opened, target)->form(), target, precision);
   opened.files.read_into(draft->weights(), StoredForm::kPlain, 0, surplus_of_draft);
-  draft->set_token_ids(token_ids_of(opened, form));
+  draft->set_token_ids(token_ids_of(opened, draft->form()));
   return draft;
 }
 
 std::shared_ptr<const Eagle3> outline_eagle3(const std::filesystem::path& directory,
                                              const ModelConfig& target) {
-  const Eagle3Directory opened(directory);
-  return std::make_shared<Eagle3>(right_form(opened, target), target,
-                                  Precision{.device = at::kMeta});
+  return outline_of(Eagle3Directory(directory), target);
 }
 
 }  // namespace slime::model
