@@ -204,7 +204,9 @@ def test_samples_are_read_page_by_page(work):
 
 
 def test_out_of_order_is_refused_by_name_and_the_run_goes_on(work):
-    with start(train_command(work, work / "loop-order", rollouts=3)) as run:
+    # 48 optimizer steps a rollout: training goes on while it is asked for something else.
+    many = ["--rollout-batch-size", "48", "--n-samples-per-prompt", "16"]
+    with start(train_command(work, work / "loop-order", rollouts=3, extra=many)) as run:
         with pytest.raises(slime.Refused, match=r"generate\(2\): the next rollout is 0"):
             run.generate(2)
         with pytest.raises(slime.Refused, match="--eval-interval"):
