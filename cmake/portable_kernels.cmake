@@ -14,9 +14,9 @@
 set(slime_portable_kernels
     attention/apply_sinks attention/attend_decode attention/attend_plain attention/attend_rows attention/gather_pages attention/merge_records
     attention/norm_rotate delta/delta_gates delta/paged_delta experts/visits fp8/fp8_quantise latent/latent_plain
-    latent/latent_products products/low_rank products/low_rank_many products/product_probe_rows products/skinny_linear
-    rows/rows sampling/sample sampling/sample_truncated sparse/index_rows sparse/index_scores training/add_rows training/adamw
-    training/rotate_backward training/rows_backward training/softmax)
+    latent/latent_products products/low_rank products/low_rank_down_many products/low_rank_many products/product_probe_rows
+    products/skinny_linear rows/rows sampling/sample sampling/sample_truncated sparse/index_rows sparse/index_scores
+    training/add_rows training/adamw training/rotate_backward training/rows_backward training/softmax)
 
 # Unit tests run all of them on the CPU, compiled as C++ for the block executor (src/kernels/block_executor). A test compares this list
 # with what is compared (src/kernels/cuda/vendor/kernel_cases_test.cpp).

@@ -116,6 +116,13 @@ void multiply_up(Number number, const Tensor& h_STR, const LowRankPlan& plan, co
 
 /// x times the first factors, added over the splits: [T, R] of all pairs. The plan forgets its splits.
 Tensor summed_down(const Tensor& x_TI, LowRankPlan& plan) {
+  const Tensor h_TR = at::empty({x_TI.size(0), plan.down.ranks}, x_TI.options().dtype(at::kFloat));
+  const LowRankDown call = down_call(x_TI, plan, h_TR);
+  if (has_low_rank_down_many(call)) {
+    low_rank_down_many(number_of(x_TI), call, stream_of(x_TI));
+    plan.forget_splits();
+    return h_TR;
+  }
   const Tensor h_STR = multiply_down(x_TI, plan);
   if (h_STR.size(0) == 1) return h_STR[0];
   return add_splits(x_TI, h_STR, plan);

@@ -134,6 +134,10 @@ struct LowRankColumns {
 void low_rank_down(Number number, const LowRankDown& call, Stream stream);
 /// The splits of each factor added in order, to one: for many rows, before their way up. May not be in place.
 void low_rank_sums(const LowRankDown& call, float* h_TR, Stream stream);
+/// Both at once: h complete, [T, R] in h_STR, with the same bits. Enough rows to fill the processors, of one adapter, and
+/// factors in whole pieces of 16 bytes.
+bool has_low_rank_down_many(const LowRankDown& call);
+void low_rank_down_many(Number number, const LowRankDown& call, Stream stream);
 void low_rank_up(Number number, const LowRankUp& call, Stream stream);
 void low_rank_fill(Number number, const LowRankFill& call, Stream stream);
 void low_rank_columns(Number number, const LowRankColumns& call, Stream stream);

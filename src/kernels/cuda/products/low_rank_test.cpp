@@ -194,6 +194,44 @@ TEST_P(LowRank, SumsOfSplitsHaveTheBitsOfTheWayUp) {
   EXPECT_TRUE(at::equal(up(summed, y, at::kFloat, from_h), at_once));
 }
 
+/// Forward of all pairs; back of those whose ranks are whole pieces. The last rows and the last split are ragged.
+TEST_P(LowRank, OfManyRowsHasTheBitsOfSummedSplits) {
+  const Tensor x = at::randn({133, kInputs}).to(at::kBFloat16);
+  const Tensor dy = at::randn({133, kOutputs}).to(at::kBFloat16);
+  for (const bool is_back : {false, true}) {
+    const Tensor& from = is_back ? dy : x;
+    LowRankFactors factors = factors_down(is_back);
+    if (is_back) factors.count = 2;
+    LowRankDown call;
+    call.x_TI = from.data_ptr();
+    call.pitch = from.size(1);
+    call.rows = 133;
+    call.factors = factors;
+    call.h_pitch = factors.ranks;
+    const Tensor splits = down(from, factors), many = at::full({133, factors.ranks}, NAN),
+                 summed = many.clone();
+    call.h_STR = splits.data_ptr<float>();
+    low_rank_sums(call, summed.data_ptr<float>(), &executor_);
+    call.h_STR = many.data_ptr<float>();
+    ASSERT_TRUE(has_low_rank_down_many(call)) << is_back;
+    low_rank_down_many(Number::kBFloat16, call, &executor_);
+    const int64_t ranks = is_back ? kPairs[0].rank + kPairs[1].rank : factors.ranks;
+    EXPECT_TRUE(at::equal(many.narrow(1, 0, ranks), summed.narrow(1, 0, ranks))) << is_back;
+    EXPECT_FALSE(many.narrow(1, 0, ranks).isnan().any().item<bool>()) << is_back;
+  }
+}
+
+TEST_P(LowRank, OfManyRowsNeedsWholePiecesAndOneAdapter) {
+  LowRankDown call;
+  call.rows = 133;
+  call.factors = factors_down(true);  // one is of a single rank
+  EXPECT_FALSE(has_low_rank_down_many(call));
+  call.factors.count = 2;
+  EXPECT_TRUE(has_low_rank_down_many(call));
+  call.by_row.tiles = 1;
+  EXPECT_FALSE(has_low_rank_down_many(call));
+}
+
 /// Slot 0 has all pairs, slot 1 those of the first outputs with other ranks to come before; some rows take none.
 TEST_P(LowRank, RowsThatTakeAdaptersOfTheirOwn) {
   constexpr int kRows = 21;
