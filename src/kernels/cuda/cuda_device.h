@@ -170,7 +170,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
   bool has_code_chain(const BlockChain& chain) const;
   Tensor code_chain(const BlockChain& chain) const;
   void add_factor_grads_(const std::vector<PairRange>& ranges, const Tensor& dy_TO,
-                         const Tensor& x_TI, const Tensor& h_TR, const Tensor& dh_TR) const;
+                         const Tensor& x_TI, const Tensor& scaled_h_TR,
+                         const Tensor& scaled_dh_TR) const;
   Tensor stored_product(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
                         cudaStream_t stream) const;
   Tensor expert_chain(const BlockChain& chain) const;

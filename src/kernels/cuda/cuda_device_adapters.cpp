@@ -114,18 +114,37 @@ void multiply_up(Number number, const Tensor& h_STR, const LowRankPlan& plan, co
   low_rank_up(number, call, stream_of(y_TO));
 }
 
-/// x times the first factors, added over the splits: [T, R] of all pairs. The plan forgets its splits.
-Tensor summed_down(const Tensor& x_TI, LowRankPlan& plan) {
-  const Tensor h_TR = at::empty({x_TI.size(0), plan.down.ranks}, x_TI.options().dtype(at::kFloat));
-  const LowRankDown call = down_call(x_TI, plan, h_TR);
+/// x times the first factors, added over the splits: [T, R] of all pairs. The plan forgets its splits. `scaled_TR`:
+/// defined, receives scale * h in the precision of x.
+Tensor summed_down(const Tensor& x_TI, LowRankPlan& plan, const Tensor& scaled_TR) {
+  Tensor h_TR = at::empty({x_TI.size(0), plan.down.ranks}, x_TI.options().dtype(at::kFloat));
+  LowRankDown call = down_call(x_TI, plan, h_TR);
   if (has_low_rank_down_many(call)) {
+    if (scaled_TR.defined()) call.scaled_TR = scaled_TR.data_ptr();
     low_rank_down_many(number_of(x_TI), call, stream_of(x_TI));
     plan.forget_splits();
     return h_TR;
   }
   const Tensor h_STR = multiply_down(x_TI, plan);
-  if (h_STR.size(0) == 1) return h_STR[0];
-  return add_splits(x_TI, h_STR, plan);
+  h_TR = h_STR.size(0) == 1 ? h_STR[0] : add_splits(x_TI, h_STR, plan);
+  for (int i = 0; scaled_TR.defined() && i < plan.down.count; ++i) {
+    const LowRankFactor& factor = plan.down.of[i];
+    scaled_TR.narrow(1, factor.column, factor.rank)
+        .copy_(h_TR.narrow(1, factor.column, factor.rank) * factor.scale);
+  }
+  return h_TR;
+}
+
+/// Memory of scale * h, as gradients of factors multiply it.
+Tensor empty_scaled(const Tensor& x_TI, const LowRankPlan& plan) {
+  return at::empty({x_TI.size(0), plan.down.ranks}, x_TI.options());
+}
+
+/// scale * h as gradients of factors multiply it.
+Tensor scaled_down(const Tensor& x_TI, LowRankPlan& plan) {
+  Tensor scaled_TR = empty_scaled(x_TI, plan);
+  summed_down(x_TI, plan, scaled_TR);
+  return scaled_TR;
 }
 
 /// Additions of the second factors by themselves, in the precision of x: [T, outputs].
@@ -279,7 +298,7 @@ Tensor CudaDevice::linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI
       !is_plain_of(base_OI, x_TI))
     return ReferenceDevice::linear_with_pairs(x_TI, weight_OI, bias_O);
   LowRankPlan plan(ranges, Way::kForward);
-  const Tensor h_TR = summed_down(x_TI, plan);
+  const Tensor h_TR = summed_down(x_TI, plan, {});
   const Tensor y_TO = filled(h_TR, plan, x_TI, weight_OI.outputs());
   const Tensor workspace = product_workspace(x_TI);
   LinearCall call = product_call(y_TO, x_TI, base_OI, bias_O);
@@ -298,7 +317,7 @@ Tensor CudaDevice::gated_linear_with_pairs(const Tensor& x_TI, const Matrix& wei
   GatedProduct call = gated_call(x_TI, base_2FI, bias_2F);
   const cudaStream_t stream = stream_of(x_TI);
   LowRankPlan plan(ranges, Way::kForward);
-  const Tensor h_TR = summed_down(x_TI, plan);
+  const Tensor h_TR = summed_down(x_TI, plan, {});
   LowRankColumns more;
   more.h_TR = h_TR.const_data_ptr<float>();
   more.h_pitch = plan.up.ranks;
@@ -319,20 +338,18 @@ Tensor CudaDevice::gated_linear_with_pairs(const Tensor& x_TI, const Matrix& wei
   return y_TF;
 }
 
-/// dB += dy^T (s h) and dA += (s dh)^T x, of factors in the precision of x.
+/// dB += dy^T (s h) and dA += (s dh)^T x; both h scaled, in the precision of x.
 void CudaDevice::add_factor_grads_(const std::vector<PairRange>& ranges, const Tensor& dy_TO,
-                                   const Tensor& x_TI, const Tensor& h_TR,
-                                   const Tensor& dh_TR) const {
+                                   const Tensor& x_TI, const Tensor& scaled_h_TR,
+                                   const Tensor& scaled_dh_TR) const {
   int64_t column = 0;
   for (const PairRange& range : ranges) {
     const LowRankPair& pair = *range.pair;
     const int64_t rank = pair.a.value.size(0), begin = std::exchange(column, column + rank);
     if (!pair.a.grad.defined()) continue;
-    const auto scaled = [&](const Tensor& product_TR) {
-      return (product_TR.narrow(1, begin, rank) * pair.scale).to(x_TI.scalar_type());
-    };
-    add_linear_weight_grad_(range.of_b(pair.b.grad), range.of_matrix(dy_TO), scaled(h_TR));
-    add_linear_weight_grad_(pair.a.grad, scaled(dh_TR), x_TI);
+    add_linear_weight_grad_(range.of_b(pair.b.grad), range.of_matrix(dy_TO),
+                            scaled_h_TR.narrow(1, begin, rank));
+    add_linear_weight_grad_(pair.a.grad, scaled_dh_TR.narrow(1, begin, rank), x_TI);
   }
 }
 
@@ -344,8 +361,9 @@ Tensor CudaDevice::pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
       dy_TO.scalar_type() != x_TI.scalar_type() || !is_plain_of(base_OI, x_TI))
     return ReferenceDevice::pairs_backward(weight_OI, dy_TO, x_TI);
   LowRankPlan forward(ranges, Way::kForward), back(ranges, Way::kBack);
-  const Tensor dh_TR = summed_down(dy_TO, back);
-  add_factor_grads_(ranges, dy_TO, x_TI, summed_down(x_TI, forward), dh_TR);
+  const Tensor scaled_dh_TR = empty_scaled(dy_TO, back);
+  const Tensor dh_TR = summed_down(dy_TO, back, scaled_dh_TR);
+  add_factor_grads_(ranges, dy_TO, x_TI, scaled_down(x_TI, forward), scaled_dh_TR);
   Tensor dx_TI = filled(dh_TR, back, x_TI, x_TI.size(1));
   at::addmm_out(dx_TI, dx_TI, dy_TO, base_OI.values);
   return dx_TI;
@@ -369,7 +387,7 @@ void CudaDevice::add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& d
       dy_TO.scalar_type() != x_TI.scalar_type())
     return ReferenceDevice::add_pairs_weight_grad_(weight_OI, dy_TO, x_TI);
   LowRankPlan forward(ranges, Way::kForward), back(ranges, Way::kBack);
-  add_factor_grads_(ranges, dy_TO, x_TI, summed_down(x_TI, forward), summed_down(dy_TO, back));
+  add_factor_grads_(ranges, dy_TO, x_TI, scaled_down(x_TI, forward), scaled_down(dy_TO, back));
 }
 
 }  // namespace slime::kernels::cuda

@@ -87,6 +87,8 @@ struct LowRankDown {
   LowRankRows by_row;
   int h_pitch = 0;         // ranks of a row of h
   float* h_STR = nullptr;  // most splits of a factor
+  /// As x: scale * h, which gradients of factors multiply. Of low_rank_down_many() alone; may be null.
+  void* scaled_TR = nullptr;
 };
 
 struct LowRankUp {

@@ -152,9 +152,11 @@ __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < 4; ++i) {
         const int row = first_row + 32 * warp + 16 * half + group + i / 2 * 8;
         const int rank = first_rank + 8 * n + 2 * quarter + i % 2;
-        if (row < call.rows && rank < factor.rank)
-          call.h_STR[static_cast<int64_t>(row) * call.h_pitch + factor.column + rank] =
-              total[half][n][i];
+        if (row >= call.rows || rank >= factor.rank) continue;
+        const int64_t index = static_cast<int64_t>(row) * call.h_pitch + factor.column + rank;
+        call.h_STR[index] = total[half][n][i];
+        if (call.scaled_TR != nullptr)
+          static_cast<T*>(call.scaled_TR)[index] = from_float<T>(factor.scale * total[half][n][i]);
       }
     }
   }

@@ -202,6 +202,7 @@ TEST_P(LowRank, OfManyRowsHasTheBitsOfSummedSplits) {
     const Tensor& from = is_back ? dy : x;
     LowRankFactors factors = factors_down(is_back);
     if (is_back) factors.count = 2;
+    for (LowRankFactor& factor : factors.of) factor.scale = kScale;
     LowRankDown call;
     call.x_TI = from.data_ptr();
     call.pitch = from.size(1);
@@ -209,15 +210,19 @@ TEST_P(LowRank, OfManyRowsHasTheBitsOfSummedSplits) {
     call.factors = factors;
     call.h_pitch = factors.ranks;
     const Tensor splits = down(from, factors), many = at::full({133, factors.ranks}, NAN),
-                 summed = many.clone();
+                 summed = many.clone(), scaled = many.to(at::kBFloat16);
     call.h_STR = splits.data_ptr<float>();
     low_rank_sums(call, summed.data_ptr<float>(), &executor_);
     call.h_STR = many.data_ptr<float>();
+    call.scaled_TR = scaled.data_ptr();
     ASSERT_TRUE(has_low_rank_down_many(call)) << is_back;
     low_rank_down_many(Number::kBFloat16, call, &executor_);
     const int64_t ranks = is_back ? kPairs[0].rank + kPairs[1].rank : factors.ranks;
     EXPECT_TRUE(at::equal(many.narrow(1, 0, ranks), summed.narrow(1, 0, ranks))) << is_back;
     EXPECT_FALSE(many.narrow(1, 0, ranks).isnan().any().item<bool>()) << is_back;
+    EXPECT_TRUE(at::equal(scaled.narrow(1, 0, ranks),
+                          (many.narrow(1, 0, ranks) * kScale).to(at::kBFloat16)))
+        << is_back;
   }
 }
 
