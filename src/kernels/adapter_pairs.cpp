@@ -98,7 +98,7 @@ Tensor LayerKernels::add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Mat
 }
 
 Tensor LayerKernels::linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI,
-                                       const Tensor& bias_O) const {
+                                       const Tensor& bias_O, Tensor* /*hidden*/) const {
   const Device& device = whole(*this);
   const Matrix base_OI = weight_OI.without_adapters();
   if (x_TI.scalar_type() == accumulator_of(x_TI)) {
@@ -112,11 +112,11 @@ Tensor LayerKernels::linear_with_pairs(const Tensor& x_TI, const Matrix& weight_
 
 Tensor LayerKernels::gated_linear_with_pairs(const Tensor& x_TI, const Matrix& weight_2FI,
                                              const Tensor& bias_2F) const {
-  return whole(*this).swiglu(linear_with_pairs(x_TI, weight_2FI, bias_2F));
+  return whole(*this).swiglu(linear_with_pairs(x_TI, weight_2FI, bias_2F, nullptr));
 }
 
 Tensor GradientKernels::pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
-                                       const Tensor& x_TI) const {
+                                       const Tensor& x_TI, const Tensor& /*hidden*/) const {
   const Device& device = whole(*this);
   device.add_pairs_weight_grad_(weight_OI, dy_TO, x_TI);
   Tensor dx_TI = device.linear_input_grad(dy_TO, weight_OI.without_adapters());

@@ -136,12 +136,13 @@ MatrixParam in_this_pass(const MatrixParam& weight) {
   return numbered;
 }
 
-Tensor adapted_linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O) {
+Tensor adapted_linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
+                      Tensor* hidden) {
   const Device& device = kernels_for(x_TI);
   if (weight_OI.adapters == nullptr) return device.linear(x_TI, weight_OI, bias_O);
   const Matrix base_OI = weight_OI.without_adapters();
   if (!adds(weight_OI.adapters)) return device.linear(x_TI, base_OI, bias_O);
-  return device.linear_with_pairs(x_TI, weight_OI, bias_O);
+  return device.linear_with_pairs(x_TI, weight_OI, bias_O, hidden);
 }
 
 void adapted_linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
@@ -189,11 +190,13 @@ void add_adapted_weight_grad_(const MatrixParam& weight_OI, const Tensor& dy_TO,
   device.add_pairs_weight_grad_(matrix, dy_TO, x_TI);
 }
 
-Tensor adapted_backward(const MatrixParam& weight_OI, const Tensor& dy_TO, const Tensor& x_TI) {
+Tensor adapted_backward(const MatrixParam& weight_OI, const Tensor& dy_TO, const Tensor& x_TI,
+                        const Tensor& hidden) {
   const Matrix& matrix = weight_OI.matrix;
   const Device& device = kernels_for(dy_TO);
   if (weight_OI.grad.defined()) device.add_linear_weight_grad_(weight_OI.grad, dy_TO, x_TI);
-  if (adds(matrix.adapters) && dy_TO.size(0) > 0) return device.pairs_backward(matrix, dy_TO, x_TI);
+  if (adds(matrix.adapters) && dy_TO.size(0) > 0)
+    return device.pairs_backward(matrix, dy_TO, x_TI, hidden);
   return device.linear_input_grad(dy_TO, matrix.without_adapters());
 }
 

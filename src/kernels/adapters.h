@@ -119,15 +119,18 @@ MatrixParam in_this_pass(const MatrixParam& weight);
 
 // As the functions of kernels::Device of these names.
 
-Tensor adapted_linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O);
+/// `hidden` not null: becomes what adapted_backward() of this product may take in the place of computing x A^T again.
+Tensor adapted_linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
+                      Tensor* hidden = nullptr);
 void adapted_linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                          const Tensor& bias_O);
 Tensor adapted_gated_linear(const Tensor& x_TI, const Matrix& weight_2FI, const Tensor& bias_2F);
 Tensor adapted_logits(const Tensor& x_TI, const Matrix& weight_OI);
 Tensor adapted_input_grad(const Tensor& dy_TO, const Matrix& weight_OI);
 void adapted_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO, const Matrix& weight_OI);
-/// Adds to the gradients of the matrix and of its pairs; returns dx.
-Tensor adapted_backward(const MatrixParam& weight_OI, const Tensor& dy_TO, const Tensor& x_TI);
+/// Adds to the gradients of the matrix and of its pairs; returns dx. `hidden`: of adapted_linear(), or undefined.
+Tensor adapted_backward(const MatrixParam& weight_OI, const Tensor& dy_TO, const Tensor& x_TI,
+                        const Tensor& hidden = {});
 /// Into the gradients of the matrix and of its pairs.
 void add_adapted_weight_grad_(const MatrixParam& weight_OI, const Tensor& dy_TO,
                               const Tensor& x_TI);

@@ -38,9 +38,9 @@ class GradientKernels {
                                      const Matrix& weight_OI) const;
   virtual void add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& dy_TO,
                                       const Tensor& x_TI) const;
-  /// The way back through a matrix with adapters: its pairs' gradients, and dx.
-  virtual Tensor pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
-                                const Tensor& x_TI) const;
+  /// The way back through a matrix with adapters: its pairs' gradients, and dx. `hidden`: of linear_with_pairs().
+  virtual Tensor pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO, const Tensor& x_TI,
+                                const Tensor& hidden) const;
 
   /// grad_O += column sums of dy.
   virtual void add_bias_grad_(Tensor grad_O, const Tensor& dy_TO) const = 0;

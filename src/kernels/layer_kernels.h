@@ -37,9 +37,10 @@ class LayerKernels {
   virtual Tensor add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                            at::ScalarType precision) const;
 
-  /// linear() and gated_linear() of a matrix with adapters.
+  /// linear() and gated_linear() of a matrix with adapters. `hidden` not null: becomes x A^T as pairs_backward() of
+  /// this product takes it, or stays undefined where that computes it again.
   virtual Tensor linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI,
-                                   const Tensor& bias_O) const;
+                                   const Tensor& bias_O, Tensor* hidden) const;
   virtual Tensor gated_linear_with_pairs(const Tensor& x_TI, const Matrix& weight_2FI,
                                          const Tensor& bias_2F) const;
 

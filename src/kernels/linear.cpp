@@ -18,18 +18,21 @@ using torch::autograd::variable_list;
 struct Linear : torch::autograd::Function<Linear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_TI, const MatrixParam& weight,
                         const Param& bias) {
-    ctx->save_for_backward({x_TI});
+    Tensor hidden;
+    Tensor y_TO = adapted_linear(x_TI, weight.matrix, bias.value, &hidden);
+    ctx->save_for_backward({x_TI, hidden});
     keep(ctx, "weight", weight);
     ctx->saved_data["bias_grad"] = bias.grad;
-    return adapted_linear(x_TI, weight.matrix, bias.value);
+    return y_TO;
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const Tensor x_TI = ctx->get_saved_variables()[0];
+    const variable_list saved = ctx->get_saved_variables();
+    const Tensor x_TI = saved[0], hidden = saved[1];
     const Tensor dy_TO = grads[0].contiguous();
     const MatrixParam weight = kept_matrix_param(ctx, "weight");
     const Tensor bias_grad = ctx->saved_data["bias_grad"].toTensor();
     if (bias_grad.defined()) kernels_for(dy_TO).add_bias_grad_(bias_grad, dy_TO);
-    return {adapted_backward(weight, dy_TO, x_TI), Tensor(), Tensor()};
+    return {adapted_backward(weight, dy_TO, x_TI, hidden), Tensor(), Tensor()};
   }
 };
 

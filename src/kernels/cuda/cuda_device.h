@@ -111,12 +111,12 @@ class CudaDevice final : public cpu::ReferenceDevice,
   bool place_pairs(MatrixAdapters& adapters) const override;
   Tensor add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                    at::ScalarType precision) const override;
-  Tensor linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI,
-                           const Tensor& bias_O) const override;
+  Tensor linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
+                           Tensor* hidden) const override;
   Tensor gated_linear_with_pairs(const Tensor& x_TI, const Matrix& weight_2FI,
                                  const Tensor& bias_2F) const override;
-  Tensor pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
-                        const Tensor& x_TI) const override;
+  Tensor pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO, const Tensor& x_TI,
+                        const Tensor& hidden) const override;
   void add_pairs_input_grad_(const Tensor& dx_TI, const Tensor& dy_TO,
                              const Matrix& weight_OI) const override;
   void add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& dy_TO,

@@ -291,14 +291,16 @@ Tensor CudaDevice::add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matri
 /// y = x W^T + h B^T of many rows: the addition is stored first, in the precision of x, and the product adds to it.
 /// Both written and read in 16 bits, it costs a quarter of a product's result in float32.
 Tensor CudaDevice::linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI,
-                                     const Tensor& bias_O) const {
+                                     const Tensor& bias_O, Tensor* hidden) const {
   const std::vector<PairRange> ranges = ranges_of(weight_OI);
   const Matrix base_OI = weight_OI.without_adapters();
   if (!has_many_rows(x_TI) || !has_kernels(x_TI, ranges) || !is_whole(weight_OI.outputs()) ||
       !is_plain_of(base_OI, x_TI))
-    return ReferenceDevice::linear_with_pairs(x_TI, weight_OI, bias_O);
+    return ReferenceDevice::linear_with_pairs(x_TI, weight_OI, bias_O, hidden);
   LowRankPlan plan(ranges, Way::kForward);
-  const Tensor h_TR = summed_down(x_TI, plan, {});
+  // Two bytes a token and rank are kept, from which the backward makes the gradients of B.
+  if (hidden != nullptr) *hidden = empty_scaled(x_TI, plan);
+  const Tensor h_TR = summed_down(x_TI, plan, hidden != nullptr ? *hidden : Tensor());
   const Tensor y_TO = filled(h_TR, plan, x_TI, weight_OI.outputs());
   const Tensor workspace = product_workspace(x_TI);
   LinearCall call = product_call(y_TO, x_TI, base_OI, bias_O);
@@ -353,17 +355,22 @@ void CudaDevice::add_factor_grads_(const std::vector<PairRange>& ranges, const T
   }
 }
 
-Tensor CudaDevice::pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO,
-                                  const Tensor& x_TI) const {
+Tensor CudaDevice::pairs_backward(const Matrix& weight_OI, const Tensor& dy_TO, const Tensor& x_TI,
+                                  const Tensor& hidden) const {
   const std::vector<PairRange> ranges = ranges_of(weight_OI);
   const Matrix base_OI = weight_OI.without_adapters();
   if (!has_many_rows(x_TI) || !has_kernels(x_TI, ranges) || !has_kernels(dy_TO, ranges) ||
       dy_TO.scalar_type() != x_TI.scalar_type() || !is_plain_of(base_OI, x_TI))
-    return ReferenceDevice::pairs_backward(weight_OI, dy_TO, x_TI);
-  LowRankPlan forward(ranges, Way::kForward), back(ranges, Way::kBack);
+    return ReferenceDevice::pairs_backward(weight_OI, dy_TO, x_TI, hidden);
+  LowRankPlan back(ranges, Way::kBack);
   const Tensor scaled_dh_TR = empty_scaled(dy_TO, back);
   const Tensor dh_TR = summed_down(dy_TO, back, scaled_dh_TR);
-  add_factor_grads_(ranges, dy_TO, x_TI, scaled_down(x_TI, forward), scaled_dh_TR);
+  const auto computed_again = [&] {
+    LowRankPlan forward(ranges, Way::kForward);
+    return scaled_down(x_TI, forward);
+  };
+  add_factor_grads_(ranges, dy_TO, x_TI, hidden.defined() ? hidden : computed_again(),
+                    scaled_dh_TR);
   Tensor dx_TI = filled(dh_TR, back, x_TI, x_TI.size(1));
   at::addmm_out(dx_TI, dx_TI, dy_TO, base_OI.values);
   return dx_TI;

@@ -207,7 +207,7 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   };
   // As adapted_linear(), which is the program's and not in this library.
   const auto whole = [&](const Tensor& x_TI, const Matrix& weight_HI, const Tensor& bias_H) {
-    return adds(weight_HI.adapters) ? linear_with_pairs(x_TI, weight_HI, bias_H)
+    return adds(weight_HI.adapters) ? linear_with_pairs(x_TI, weight_HI, bias_H, nullptr)
                                     : linear(x_TI, weight_HI.without_adapters(), bias_H);
   };
   const auto add_whole = [&](const Tensor& x_TI, const Matrix& weight_HI, const Tensor& bias_H,
