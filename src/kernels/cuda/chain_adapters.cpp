@@ -73,9 +73,11 @@ ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsign
   call_.made = counts;
 }
 
-ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream)
+ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream,
+                             unsigned* ready)
     : ChainAddition(x_TI, weight_OI) {
   if (call_.h_TR == nullptr) return;
+  if (!are_by_row(weight_OI)) call_.ready = ready;
   LowRankHidden hidden;
   hidden.x_TI = pointer(x_TI);
   hidden.rows = static_cast<int>(x_TI.size(0));
@@ -85,6 +87,7 @@ ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaSt
   hidden.by_row.table = call_.down_table;
   hidden.h_pitch = call_.h_pitch;
   hidden.h_TR = call_.h_TR;
+  hidden.ready = call_.ready;
   low_rank_hidden(hidden, stream);
 }
 

@@ -19,8 +19,9 @@ class ChainAddition {
  public:
   /// Of a product of few rows, whose kernel makes h itself. `counts`: of the network (LowRankAddition::made).
   ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsigned* counts);
-  /// Of any other: h is on its way on `stream`, where the product goes next.
-  ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream);
+  /// Of any other: h is on its way on `stream`, where the kernel that adds it goes next. `ready`: of the matrix
+  /// (LowRankAddition::ready), for a product that reads x before h is there; null: it waits for h.
+  ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream, unsigned* ready);
 
   const LowRankAddition& call() const { return call_; }
 

@@ -34,6 +34,11 @@ unsigned* counts_of(const Matrix& weight_OI, cudaStream_t stream) {
   return has_addition(weight_OI) ? low_rank_counts(*weight_OI.adapters->rows, stream) : nullptr;
 }
 
+/// Those of the matrix likewise.
+unsigned* flag_of(const Matrix& weight_OI, cudaStream_t stream) {
+  return has_addition(weight_OI) ? low_rank_counts(*weight_OI.adapters, stream) : nullptr;
+}
+
 bool is_narrow(const BlockChain& chain, cudaStream_t stream) {
   const int64_t rows = chain.residual_TH.size(0);
   const auto has = [&](const Matrix& weight_OI) {
@@ -147,7 +152,7 @@ Tensor CudaDevice::stored_product(const Tensor& x_TI, const Matrix& weight_OI, c
   if (!has_addition(weight_OI)) return linear(x_TI, weight_OI.without_adapters(), bias_O);
   const Tensor sum_TO = product(x_TI, weight_OI.without_adapters(), {}, /*float_result=*/true);
   if (bias_O.defined()) sum_TO.add_(bias_O);
-  const ChainAddition addition(x_TI, weight_OI, stream);
+  const ChainAddition addition(x_TI, weight_OI, stream, nullptr);
   Tensor y_TO = at::empty(sum_TO.sizes(), x_TI.options());
   LowRankUp up;
   up.h_STR = addition.call().h_TR;
@@ -178,7 +183,8 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   const bool is_wide = has_wide_product(Number::kBFloat16, rows);
   const auto options = chain.residual_TH.options();
   const auto multiply = [&](ChainProduct& product) {
-    const ChainAddition addition(product.x_TI, product.weight_OI, stream);
+    const ChainAddition addition(product.x_TI, product.weight_OI, stream,
+                                 flag_of(product.weight_OI, stream));
     product.call.addition = addition.call();
     is_wide ? wide_product(product.call, stream) : batch_product(product.call, stream);
   };

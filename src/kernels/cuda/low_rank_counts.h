@@ -1,6 +1,6 @@
 #pragma once
 
-/// Counters in device memory, by which thread blocks of a kernel wait for each other (LowRankAddition::made).
+/// Counters in device memory, by which thread blocks wait for each other (LowRankAddition::made and ready).
 
 #include <cuda_runtime.h>
 
@@ -8,8 +8,10 @@
 
 namespace slime::kernels::cuda {
 
-/// Counters of a network, the same at every call, since its passes come one after the other. Null where `stream` is
-/// being recorded and there are none yet, or where there have been too many networks. May be called from any thread.
+/// Two numbers of a network, whose passes come one after the other, or of one of its matrices, whose products do: the same
+/// at every call. Null where `stream` is being recorded and there are none yet, or where there have been too many. May be
+/// called from any thread.
 unsigned* low_rank_counts(const AdapterRows& network, cudaStream_t stream);
+unsigned* low_rank_counts(const MatrixAdapters& matrix, cudaStream_t stream);
 
 }  // namespace slime::kernels::cuda

@@ -170,6 +170,23 @@ TEST_P(CudaAdaptedChain, EqualsItsPartsWithMergedMatrices) {
   }
 }
 
+/// Chains that follow each other without a pause: kernels of several are under way, and wait for each other's numbers.
+TEST_P(CudaAdaptedChain, HasTheSameBitsInEachOfManyPasses) {
+  SLIME_NEEDS_GPU();
+  open_gpu();
+  at::manual_seed(7);
+  AdaptedChain adapted(GetParam(), kRowCounts.back());
+  const BlockChains* chains = block_chains_for(adapted.output.on_gpu().values);
+  for (const int64_t rows : kRowCounts) {
+    std::vector<BlockChain> parts;
+    for (int i = 0; i < 20; ++i) parts.push_back(adapted.on_gpu(rows));
+    if (!chains->has_block_chain(parts.front())) GTEST_SKIP() << "this GPU has no chain";
+    std::vector<Tensor> results;
+    for (const BlockChain& part : parts) results.push_back(chains->block_chain(part));
+    for (const Tensor& result : results) EXPECT_TRUE(result.equal(results.front())) << rows;
+  }
+}
+
 /// Tiles of rows that take the same adapter: slot 0, slot 1 or none, by turns.
 AdapterTiles tiles_by_turns(int64_t rows, std::vector<int64_t>& slot_T) {
   std::vector<int32_t> slots, members;

@@ -11,6 +11,7 @@
 #include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/products/batch_product_epilogue.cuh"
 #include "kernels/cuda/products/low_rank_addition.cuh"
+#include "kernels/cuda/products/low_rank_ready.cuh"
 #include "kernels/cuda/products/pipeline.cuh"
 #include "kernels/cuda/products/warpgroup.cuh"
 
@@ -57,7 +58,11 @@ template <int kSlabs>
 __device__ void load_x(const Arguments& a, const Pipeline& pipeline, uint32_t x_full, int begin,
                        int end) {
   prefetch_map(a.x);
-  grid_dependency_wait();
+  if (a.addition.ready != nullptr) {
+    wait_for_announced_x(a.addition.ready);
+  } else {
+    grid_dependency_wait();
+  }
   fence_async_global();
   PipelineState state;
   for (int k_tile = begin; k_tile < end; ++k_tile) {
@@ -136,7 +141,7 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads)
     return;
   }
   const bool adds = split == 0 && a.addition.h_TR != nullptr;
-  grid_dependency_wait();
+  if (adds && a.addition.by_row.tiles > 0) grid_dependency_wait();  // the tiles are the step's
   if (adds) {
     find_slots(a.addition, threads, slot_T);
     prefetch_addition(a.addition, a.tiling.block_outputs(), threads,
@@ -144,6 +149,7 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads)
   }
   float sum[kRows / 2] = {};
   multiply_tiles<kRows, kSlabs>(a, pipeline, x_full, end - begin, group, sum);
+  grid_dependency_wait();  // h, and results that others may still read
   if (adds) {
     sync_consumers(threads);  // slots
     const int first = kGroupOutputs * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;

@@ -75,6 +75,9 @@ struct LowRankAddition {
   /// Not null: the product's kernel makes h itself, its thread blocks some ranks each. Two numbers, 0 between kernels:
   /// the thread blocks that have made theirs, and those that have waited for them.
   unsigned* made = nullptr;
+  /// Not null: the kernel before makes h, and says in the first of two numbers when x is there. The product reads x then,
+  /// and waits for that kernel's end before its epilogue. 0 between passes; the second one counts who has seen it.
+  unsigned* ready = nullptr;
   LowRankFactors down;                         // A of each pair
   const LowRankFactors* down_table = nullptr;  // by slot
 };

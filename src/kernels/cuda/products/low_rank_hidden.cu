@@ -7,6 +7,7 @@
 #include "core/divide_up.h"
 #include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/products/low_rank_addition.cuh"
+#include "kernels/cuda/products/low_rank_ready.cuh"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -95,7 +96,11 @@ __global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads)
     }
   };
   load_factor();
-  if constexpr (!kByRow) grid_dependency_wait();
+  if constexpr (!kByRow) {
+    grid_dependency_wait();
+    if (call.ready != nullptr && blockIdx.x == 0 && blockIdx.y == 0 && thread == 0)
+      announce_x(call.ready);
+  }
   int row_of_lane[kRowTiles][2];
 #pragma unroll
   for (int tile = 0; tile < kRowTiles; ++tile) {

@@ -22,6 +22,7 @@ struct LowRankHidden {
   LowRankRows by_row;
   int h_pitch = 0;
   float* h_TR = nullptr;
+  unsigned* ready = nullptr;  // LowRankAddition::ready; not of rows that take adapters of their own
 };
 
 /// True for bfloat16 and compute capability 9.0.

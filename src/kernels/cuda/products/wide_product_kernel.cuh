@@ -14,6 +14,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/products/batch_product.h"
+#include "kernels/cuda/products/low_rank_ready.cuh"
 #include "kernels/cuda/products/pipeline.cuh"
 #include "kernels/cuda/products/warpgroup.cuh"
 #include "kernels/cuda/products/wide_product_addition.cuh"
@@ -57,7 +58,11 @@ __device__ void load_tiles(const Arguments& a, const Pipeline& pipeline, int beg
   const int prefetched = min(end - begin, pipeline.stages);
   for (int i = 0; i < prefetched; ++i) load_weights(blockIdx.x, begin + i, i);
   prefetch_map(a.x);
-  grid_dependency_wait();
+  if (a.addition.ready != nullptr) {
+    wait_for_announced_x(a.addition.ready);
+  } else {
+    grid_dependency_wait();
+  }
   fence_async_global();
   for (int i = 0; i < prefetched; ++i) load_x(begin + i, i);
   PipelineState state;
@@ -221,7 +226,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
   increase_registers<240>();
-  grid_dependency_wait();
   if constexpr (kAdds) {
     prefetch_addition(a.addition, kOutputs, kConsumerThreads, [&](int column) {
       return output_of<kOutputs, kPairs>(a.units, blockIdx.x, column);
@@ -237,6 +241,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         has_last
             ? multiply_tiles<kOutputs, kRows, kTiles>(pipeline, state, end - begin, group, sum)
             : multiply_tiles<kOutputs, kRows, kMostUsed>(pipeline, state, end - begin, group, sum);
+    grid_dependency_wait();  // h, and results that others may still read
     const auto release_stage = [&] {
       if (threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
     };
