@@ -117,6 +117,105 @@ __device__ inline void prefetch_addition(const LowRankAddition& call, int count,
   });
 }
 
+inline constexpr int kHeldSteps = 2;
+
+/// A lane's first ranks, of kHeldSteps steps, of the first factor that has some of its warp's outputs, where all rows take
+/// one adapter: loaded before the main loop.
+struct HeldFactor {
+  int which = -1;
+  FourRanks b[kHeldSteps][2];  // of both halves of a fragment
+
+  /// output_of(half): a lane's output of the half, -1: there is none.
+  template <typename OutputOf>
+  __device__ void load(const LowRankAddition& call, const OutputOf& output_of) {
+    const int quarter = threadIdx.x % 4;
+    for (int i = 0; i < call.factors.count && which < 0; ++i) {
+      const LowRankFactor& factor = call.factors.of[i];
+      bool has_some = false;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int output = output_of(half);
+        has_some = has_some || (output >= factor.begin && output < factor.end);
+      }
+      if (!any_lane(has_some)) continue;
+      which = i;
+#pragma unroll
+      for (int step = 0; step < kHeldSteps; ++step) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          b[step][half] =
+              ranks_of_output(factor, output_of(half), kRanksOfStep * step + 4 * quarter);
+      }
+    }
+  }
+};
+
+/// Floats of a row of h in shared memory: what eight lanes read at once lies in different banks.
+__device__ inline int staged_pitch(const LowRankAddition& call) {
+  return (call.h_pitch + 31) / 32 * 32 + 16;
+}
+
+/// h of all rows into shared memory, by all of `threads`, before they synchronise.
+__device__ inline void stage_hidden(const LowRankAddition& call, int rows, int threads,
+                                    float* staged) {
+  const int pitch = staged_pitch(call);
+  if (call.h_pitch % 4 == 0) {
+    const int fours = call.h_pitch / 4;
+    for (int n = threadIdx.x; n < rows * fours; n += threads)
+      *reinterpret_cast<float4*>(staged + n / fours * pitch + n % fours * 4) =
+          load_past_l1(reinterpret_cast<const float4*>(call.h_TR) + n);
+    return;
+  }
+  for (int n = threadIdx.x; n < rows * call.h_pitch; n += threads)
+    staged[n / call.h_pitch * pitch + n % call.h_pitch] = load_past_l1(call.h_TR + n);
+}
+
+/// As add_low_rank() of one tile of outputs, of rows that take one adapter, with h in shared memory: the same sums in the
+/// same order.
+template <int kColumns, typename OutputOf>
+__device__ inline void add_held_factor(const LowRankAddition& call, int rows,
+                                       const HeldFactor& held, const float* staged,
+                                       const OutputOf& output_of, float* sum) {
+  const int lane = threadIdx.x % 32, group = lane / 4, quarter = lane % 4;
+  const int pitch = staged_pitch(call);
+  for (int which = 0; which < call.factors.count; ++which) {
+    const LowRankFactor& factor = call.factors.of[which];
+    bool has_some = false;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int output = output_of(half);
+      has_some = has_some || (output >= factor.begin && output < factor.end);
+    }
+    if (!any_lane(has_some)) continue;
+    const auto add = [&](int first, const FourRanks& upper, const FourRanks& lower) {
+      const int rank = first + 4 * quarter;
+#pragma unroll
+      for (int column = 0; column < kColumns; ++column) {
+        const int row = 8 * column + group;
+        const float* line = staged + row * pitch + factor.column;
+        float4 h = make_float4(0, 0, 0, 0);
+        if (row < rows)
+          h = load_four(line + rank, factor.rank - rank, factor.column % 4 == 0,
+                        [](const auto* from) { return *from; });
+        float(&of)[4] = *reinterpret_cast<float(*)[4]>(sum + column * 4);
+        const FourRanks parts[2] = {packed(h), packed(rest_of(h))};
+#pragma unroll
+        for (const FourRanks& part : parts)
+          multiply<BFloat16>(of, upper.low, lower.low, upper.high, lower.high, part.low, part.high);
+      }
+    };
+    const bool is_held = which == held.which;
+#pragma unroll
+    for (int step = 0; step < kHeldSteps; ++step)
+      if (is_held && kRanksOfStep * step < factor.rank)
+        add(kRanksOfStep * step, held.b[step][0], held.b[step][1]);
+    for (int first = is_held ? kRanksOfStep * kHeldSteps : 0; first < factor.rank;
+         first += kRanksOfStep)
+      add(first, ranks_of_output(factor, output_of(0), first + 4 * quarter),
+          ranks_of_output(factor, output_of(1), first + 4 * quarter));
+  }
+}
+
 /// Adds to accumulators of which outputs are M and rows N: fragment (tile, column) is at sum[(tile * kColumns + column)
 /// * 4], output_of(tile, half) is a lane's output (-1: none), its row 8 column + lane / 4. Of several warps that share
 /// the outputs each takes every `sharers`-th step of ranks.
