@@ -32,15 +32,38 @@ struct RankOfPairs {
   }
 };
 
-/// Asks for the lines of A that this thread block multiplies, before x is there. Not where rows choose: the slots are the
-/// step's.
+inline constexpr int kHeldFours = 8;
+
+/// A thread's first numbers of the line of A of the first rank that this thread block multiplies, four at once: loaded before
+/// x is there. Not where rows choose: the slots are the step's.
+struct HeldLine {
+  float4 four[kHeldFours];
+  bool is_there = false;
+
+  __device__ void load(const LowRankAddition& call, int inputs, int makers, int thread,
+                       int threads) {
+    const int rank = blockIdx.x;
+    is_there = call.by_row.tiles == 0 && rank < min(makers, call.down.ranks);
+    if (!is_there) return;
+    const RankOfPairs of(call.down, rank);
+#pragma unroll
+    for (int held = 0; held < kHeldFours; ++held) {
+      const int i = held * threads + thread;
+      if (i < inputs / 4) four[held] = load_read_only(reinterpret_cast<const float4*>(of.line) + i);
+    }
+  }
+};
+
+/// Asks for the lines of A that this thread block multiplies and does not hold.
 __device__ inline void prefetch_share(const LowRankAddition& call, int inputs, int makers,
                                       int thread, int threads) {
   if (call.by_row.tiles > 0) return;
   constexpr int kLine = 32;  // floats
   for (int rank = blockIdx.x; rank < call.down.ranks; rank += makers) {
     const RankOfPairs of(call.down, rank);
-    for (int i = thread; i < inputs / kLine; i += threads) prefetch_to_l2(of.line + i * kLine);
+    const int begin = rank == static_cast<int>(blockIdx.x) ? 4 * kHeldFours * threads / kLine : 0;
+    for (int i = begin + thread; i < inputs / kLine; i += threads)
+      prefetch_to_l2(of.line + i * kLine);
   }
 }
 
@@ -49,7 +72,8 @@ __device__ inline void prefetch_share(const LowRankAddition& call, int inputs, i
 template <typename FourOf, typename Sync>
 __device__ inline void make_share(const LowRankAddition& call, int rows, int inputs,
                                   const int* slot_T, int makers, int thread, int threads,
-                                  float* parts, const FourOf& four_of, const Sync& sync) {
+                                  const HeldLine& held, float* parts, const FourOf& four_of,
+                                  const Sync& sync) {
   if (static_cast<int>(blockIdx.x) >= makers) return;
   for (int row = 0; row < rows; ++row) {
     const bool chooses = call.by_row.tiles > 0;
@@ -58,14 +82,23 @@ __device__ inline void make_share(const LowRankAddition& call, int rows, int inp
     for (int rank = blockIdx.x; rank < factors.ranks; rank += makers) {
       const RankOfPairs of(factors, rank);
       float sum = 0;
-#pragma unroll 4
-      for (int i = thread; i < inputs / 4; i += threads) {
-        const FourRanks a = packed(load_read_only(reinterpret_cast<const float4*>(of.line) + i));
+      const auto add = [&](const float4& line, int i) {
+        const FourRanks a = packed(line);
         const uint2 x = four_of(row, i);
         const float2 a_low = unpack<BFloat16>(a.low), a_high = unpack<BFloat16>(a.high);
         const float2 x_low = unpack<BFloat16>(x.x), x_high = unpack<BFloat16>(x.y);
         sum += a_low.x * x_low.x + a_low.y * x_low.y + a_high.x * x_high.x + a_high.y * x_high.y;
+      };
+      const auto* const line = reinterpret_cast<const float4*>(of.line);
+      int begin = thread;
+      if (held.is_there && rank == static_cast<int>(blockIdx.x)) {
+#pragma unroll
+        for (int i = 0; i < kHeldFours; ++i)
+          if (i * threads + thread < inputs / 4) add(held.four[i], i * threads + thread);
+        begin += kHeldFours * threads;
       }
+#pragma unroll 4
+      for (int i = begin; i < inputs / 4; i += threads) add(load_read_only(line + i), i);
       sum = warp_sum(sum);
       if (thread % 32 == 0) parts[thread / 32] = sum;
       sync();

@@ -226,10 +226,13 @@ __device__ inline void sync_with_h() {
 __device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const int* slot_T,
                                        float* parts) {
   const int thread = threadIdx.x - kThreads - 32, makers = cuda::makers(a.processors);
+  HeldLine held;
+  held.load(a.call.addition, a.call.inputs, makers, thread, kShareThreads);
   prefetch_share(a.call.addition, a.call.inputs, makers, thread, kShareThreads);
   wait_for_x();
   make_share(
-      a.call.addition, a.call.rows, a.call.inputs, slot_T, makers, thread, kShareThreads, parts,
+      a.call.addition, a.call.rows, a.call.inputs, slot_T, makers, thread, kShareThreads, held,
+      parts,
       [&](int row, int i) {
         return load_shared_pair(x + row * SharedLayout::row_bytes(a.call.inputs) + 8 * i);
       },
