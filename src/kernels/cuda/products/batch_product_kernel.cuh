@@ -168,7 +168,8 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads, 2)
     add_held_factor<kRows / 8>(a.addition, a.rows, held, staged, output_of_half, sum);
   } else if (adds) {
     add_low_rank<1, kRows / 8>(
-        a.addition, a.rows, slot_T, 0, 1, [&](int, int half) { return output_of_half(half); }, sum);
+        a.addition, a.rows, slot_T, 0, 1, HeldStep<1>(),
+        [&](int, int half) { return output_of_half(half); }, sum);
   }
   if (a.epilogue == Epilogue::kSplitK) {
     write_partial_sums<kRows>(a, group, sum);

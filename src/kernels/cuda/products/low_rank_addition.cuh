@@ -216,13 +216,54 @@ __device__ inline void add_held_factor(const LowRankAddition& call, int rows,
   }
 }
 
+/// A lane's numbers of a step of ranks for its outputs. True: some lane of the warp has some.
+template <int kTiles, typename OutputOf>
+__device__ inline bool load_step(const LowRankAddition& call, const LowRankFactor& factor,
+                                 int first, const OutputOf& output_of, FourRanks (&b)[kTiles][2]) {
+  const int rank = first + 4 * (threadIdx.x % 4);
+  bool has_some = false;
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int output = output_of(tile, half);
+      const int of_factors = output < 0 ? -1 : output + call.first_output;
+      has_some = has_some || (of_factors >= factor.begin && of_factors < factor.end);
+      b[tile][half] = ranks_of_output(factor, of_factors, rank);
+    }
+  }
+  return any_lane(has_some);
+}
+
+/// The first step that add_low_rank() takes, loaded while h is on its way. Of rows that take one adapter.
+template <int kTiles>
+struct HeldStep {
+  int which = -1, first = 0;  // factor, rank
+  FourRanks b[kTiles][2];
+
+  template <typename OutputOf>
+  __device__ void load(const LowRankAddition& call, int sharer, int sharers,
+                       const OutputOf& output_of) {
+    int step = 0;
+    for (int i = 0; i < call.factors.count; ++i) {
+      const LowRankFactor& factor = call.factors.of[i];
+      for (int rank = 0; rank < factor.rank; rank += kRanksOfStep, ++step) {
+        if (step % sharers != sharer || !load_step(call, factor, rank, output_of, b)) continue;
+        which = i;
+        first = rank;
+        return;
+      }
+    }
+  }
+};
+
 /// Adds to accumulators of which outputs are M and rows N: fragment (tile, column) is at sum[(tile * kColumns + column)
 /// * 4], output_of(tile, half) is a lane's output (-1: none), its row 8 column + lane / 4. Of several warps that share
-/// the outputs each takes every `sharers`-th step of ranks.
+/// the outputs each takes every `sharers`-th step of ranks. `held`: of the same arguments, or nothing.
 template <int kTiles, int kColumns, typename OutputOf>
 __device__ inline void add_low_rank(const LowRankAddition& call, int rows, const int* slot_T,
-                                    int sharer, int sharers, const OutputOf& output_of,
-                                    float* sum) {
+                                    int sharer, int sharers, const HeldStep<kTiles>& held,
+                                    const OutputOf& output_of, float* sum) {
   const int lane = threadIdx.x % 32, group = lane / 4, quarter = lane % 4;
   for_each_adapter(call, slot_T, [&](const LowRankFactors& factors, auto takes) {
     int step = 0;
@@ -232,18 +273,15 @@ __device__ inline void add_low_rank(const LowRankAddition& call, int rows, const
         if (step % sharers != sharer) continue;
         const int rank = first + 4 * quarter;
         FourRanks b[kTiles][2];
-        bool has_some = false;
+        if (which == held.which && first == held.first) {
 #pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile) {
+          for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const int output = output_of(tile, half);
-            const int of_factors = output < 0 ? -1 : output + call.first_output;
-            has_some = has_some || (of_factors >= factor.begin && of_factors < factor.end);
-            b[tile][half] = ranks_of_output(factor, of_factors, rank);
+            for (int half = 0; half < 2; ++half) b[tile][half] = held.b[tile][half];
           }
+        } else if (!load_step(call, factor, first, output_of, b)) {
+          continue;
         }
-        if (!any_lane(has_some)) continue;
 #pragma unroll
         for (int column = 0; column < kColumns; ++column) {
           const int row = 8 * column + group;

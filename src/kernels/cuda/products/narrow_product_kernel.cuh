@@ -305,21 +305,28 @@ __device__ void multiply_stages(const Arguments& a, const Pipeline& pipeline, ui
   }
 }
 
+/// A lane's outputs in the fragments of its warp.
+template <int kSlabs>
+struct OutputOfLane {
+  const Arguments& a;
+
+  __device__ int operator()(int tile, int half) const {
+    using Warps = WarpTiling<kSlabs>;
+    const int group = threadIdx.x / 32 / Warps::kSlices;
+    return output_of(
+        a.tiling, units_of(a),
+        kTileOutputs * (Warps::kGroups * tile + group) + threadIdx.x % 32 / 4 + 8 * half);
+  }
+};
+
 /// Adds what the adapters do: each slice some of their ranks. With a norm h too is what is yet to be divided by the
 /// root mean square.
 template <int kSlabs, int kTiles>
-__device__ void add_adapters(const Arguments& a, const int* slot_T,
+__device__ void add_adapters(const Arguments& a, const int* slot_T, const HeldStep<kTiles>& held,
                              float (&sum)[WarpTiling<kSlabs>::kSets][kTiles][4]) {
   using Warps = WarpTiling<kSlabs>;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int slice = warp % Warps::kSlices, group = warp / Warps::kSlices;
-  add_low_rank<kTiles, 1>(
-      a.call.addition, a.call.rows, slot_T, slice, Warps::kSlices,
-      [&](int tile, int half) {
-        return output_of(a.tiling, units_of(a),
-                         kTileOutputs * (Warps::kGroups * tile + group) + lane / 4 + 8 * half);
-      },
-      &sum[0][0][0]);
+  add_low_rank<kTiles, 1>(a.call.addition, a.call.rows, slot_T, threadIdx.x / 32 % Warps::kSlices,
+                          Warps::kSlices, held, OutputOfLane<kSlabs>{a}, &sum[0][0][0]);
 }
 
 /// Epilogue: adds up the warps' accumulators through shared memory (`sums`), divides by the root
@@ -425,8 +432,13 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   if (makes_share) arrive_with_x();
   float sum[WarpTiling<kSlabs>::kSets][kTiles][4] = {};
   multiply_stages<kSlabs, kTiles>(a, pipeline, x, sum);
+  HeldStep<kTiles> held;
+  // Of more tiles the registers would be the kernel's most.
+  if (kTiles <= 4 && makes_share && addition.by_row.tiles == 0)
+    held.load(addition, threadIdx.x / 32 % WarpTiling<kSlabs>::kSlices, WarpTiling<kSlabs>::kSlices,
+              OutputOfLane<kSlabs>{a});
   if (makes_share) sync_with_h();
-  if (adds) add_adapters<kSlabs, kTiles>(a, slot_T, sum);
+  if (adds) add_adapters<kSlabs, kTiles>(a, slot_T, held, sum);
   write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.layout.sums_begin), sum,
                                 squares_of_warps);
 #endif
