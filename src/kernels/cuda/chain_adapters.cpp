@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "kernels/adapters.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/low_rank_counts.h"
 #include "kernels/cuda/low_rank_pairs.h"
 #include "kernels/cuda/products/low_rank_hidden.h"
 #include "kernels/cuda/products/narrow_product.h"
@@ -67,10 +68,14 @@ ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI) {
   call_.h_TR = h_TR_.data_ptr<float>();
 }
 
-ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsigned* counts)
+ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsigned* counts,
+                             float* polled)
     : ChainAddition(x_TI, weight_OI) {
   check(call_.h_TR == nullptr || counts != nullptr, "kernels that make h count who has");
   call_.made = counts;
+  if (call_.h_TR == nullptr || polled == nullptr || h_TR_.numel() > kLowRankPolled) return;
+  call_.h_TR = polled;
+  call_.is_polled = true;
 }
 
 ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream,

@@ -17,8 +17,9 @@ bool has_chain_addition(const Matrix& weight_OI, int64_t rows);
 /// Addition of adapters to a product of the chain, with the memory of h.
 class ChainAddition {
  public:
-  /// Of a product of few rows, whose kernel makes h itself. `counts`: of the network (LowRankAddition::made).
-  ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsigned* counts);
+  /// Of a product of few rows, whose kernel makes h itself. `counts`: of the network (LowRankAddition::made); `polled`: its
+  /// low_rank_polled(), or null.
+  ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsigned* counts, float* polled);
   /// Of any other: h is on its way on `stream`, where the kernel that adds it goes next. `ready`: of the matrix
   /// (LowRankAddition::ready), for a product that reads x before h is there; null: it waits for h.
   ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream, unsigned* ready);

@@ -66,8 +66,11 @@ Tensor narrow(ChainProduct product, const Tensor& y, const NormPrologue& norm,
               cudaStream_t stream) {
   product.call.y = y.data_ptr();
   product.call.float_result = y.scalar_type() == at::kFloat;
+  float* const polled = has_addition(product.weight_OI)
+                            ? low_rank_polled(*product.weight_OI.adapters->rows, stream)
+                            : nullptr;
   const ChainAddition addition(product.x_TI, product.weight_OI,
-                               counts_of(product.weight_OI, stream));
+                               counts_of(product.weight_OI, stream), polled);
   product.call.addition = addition.call();
   narrow_product(product.call, norm, stream);
   return y;

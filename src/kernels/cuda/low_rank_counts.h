@@ -14,4 +14,9 @@ namespace slime::kernels::cuda {
 unsigned* low_rank_counts(const AdapterRows& network, cudaStream_t stream);
 unsigned* low_rank_counts(const MatrixAdapters& matrix, cudaStream_t stream);
 
+/// Memory of h of a network's products that wait for its numbers themselves (LowRankAddition::is_polled), kLowRankPolled of
+/// them. Null as above.
+inline constexpr int64_t kLowRankPolled = 4096;
+float* low_rank_polled(const AdapterRows& network, cudaStream_t stream);
+
 }  // namespace slime::kernels::cuda

@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads, 2)
     sync_consumers(threads);
     add_held_factor<kRows / 8>(a.addition, a.rows, held, staged, output_of_half, sum);
   } else if (adds) {
-    add_low_rank<1, kRows / 8>(
+    add_low_rank<1, kRows / 8, false>(
         a.addition, a.rows, slot_T, 0, 1, HeldStep<1>(),
         [&](int, int half) { return output_of_half(half); }, sum);
   }

@@ -64,6 +64,9 @@ struct LowRankRows {
   int most_splits = 0;
 };
 
+/// Bits of a number of h that is not there yet: a NaN that no instruction returns.
+inline constexpr uint32_t kNotMade = 0xffffffff;
+
 /// Addition to the rows of a product's result before they are rounded: h B^T, h in float32 as two numbers of 16 bits.
 struct LowRankAddition {
   float* h_TR = nullptr;  // scale * x A^T; null: nothing is added
@@ -75,6 +78,9 @@ struct LowRankAddition {
   /// Not null: the product's kernel makes h itself, its thread blocks some ranks each. Two numbers, 0 between kernels:
   /// the thread blocks that have made theirs, and those that have waited for them.
   unsigned* made = nullptr;
+  /// With `made`: all numbers of h are kNotMade between products, and thread blocks wait for the numbers themselves; the last
+  /// one that has them sets them back.
+  bool is_polled = false;
   /// Not null: the kernel before makes h, and says in the first of two numbers when x is there. The product reads x then,
   /// and waits for that kernel's end before its epilogue. 0 between passes; the second one counts who has seen it.
   unsigned* ready = nullptr;

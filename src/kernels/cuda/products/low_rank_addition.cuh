@@ -54,6 +54,40 @@ __device__ inline FourRanks ranks_of_output(const LowRankFactor& factor, int out
                           [](const auto* from) { return load_read_only(from); }));
 }
 
+/// A number of h for thread blocks that wait for it, and such numbers when they are there.
+__device__ inline void store_made(float* to, float x) {
+  const uint32_t bits = __float_as_uint(x) == kNotMade ? 0x7fffffffU : __float_as_uint(x);
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(bits) : "memory");
+}
+__device__ inline float load_made(const float* from) {
+  uint32_t bits = kNotMade;
+  do {
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(bits) : "l"(from) : "memory");
+  } while (bits == kNotMade);
+  return __uint_as_float(bits);
+}
+__device__ inline float4 load_made(const float4* from) {
+  uint4 bits;
+  do {
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                 : "l"(from)
+                 : "memory");
+  } while (bits.x == kNotMade || bits.y == kNotMade || bits.z == kNotMade || bits.w == kNotMade);
+  return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
+                     __uint_as_float(bits.w));
+}
+
+/// A row's h when it is there, 0 where `is_there` is false.
+__device__ inline float4 polled_ranks_of_row(const LowRankAddition& call,
+                                             const LowRankFactor& factor, int row, bool is_there,
+                                             int rank) {
+  if (!is_there) return make_float4(0, 0, 0, 0);
+  const float* line = call.h_TR + static_cast<int64_t>(row) * call.h_pitch + factor.column;
+  return load_four(line + rank, factor.rank - rank, has_whole_fours(line, 0),
+                   [](const auto* from) { return load_made(from); });
+}
+
 /// A row's h, 0 where `is_there` is false.
 __device__ inline float4 ranks_of_row(const LowRankAddition& call, const LowRankFactor& factor,
                                       int row, bool is_there, int rank) {
@@ -260,7 +294,8 @@ struct HeldStep {
 /// Adds to accumulators of which outputs are M and rows N: fragment (tile, column) is at sum[(tile * kColumns + column)
 /// * 4], output_of(tile, half) is a lane's output (-1: none), its row 8 column + lane / 4. Of several warps that share
 /// the outputs each takes every `sharers`-th step of ranks. `held`: of the same arguments, or nothing.
-template <int kTiles, int kColumns, typename OutputOf>
+/// kMayPoll: h may be LowRankAddition::is_polled.
+template <int kTiles, int kColumns, bool kMayPoll, typename OutputOf>
 __device__ inline void add_low_rank(const LowRankAddition& call, int rows, const int* slot_T,
                                     int sharer, int sharers, const HeldStep<kTiles>& held,
                                     const OutputOf& output_of, float* sum) {
@@ -285,7 +320,14 @@ __device__ inline void add_low_rank(const LowRankAddition& call, int rows, const
 #pragma unroll
         for (int column = 0; column < kColumns; ++column) {
           const int row = 8 * column + group;
-          const float4 h = ranks_of_row(call, factor, row, row < rows && takes(row), rank);
+          const bool is_there = row < rows && takes(row);
+          float4 h;
+          if (kMayPoll && call.is_polled) {
+            h = polled_ranks_of_row(call, factor, row, is_there, rank);
+            sync_lanes();
+          } else {
+            h = ranks_of_row(call, factor, row, is_there, rank);
+          }
           const FourRanks parts[2] = {packed(h), packed(rest_of(h))};
 #pragma unroll
           for (int tile = 0; tile < kTiles; ++tile) {

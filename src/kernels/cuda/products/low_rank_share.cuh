@@ -105,13 +105,14 @@ __device__ inline void make_share(const LowRankAddition& call, int rows, int inp
       if (thread == 0) {
         float total = 0;
         for (int warp = 0; warp < threads / 32; ++warp) total += parts[warp];
-        call.h_TR[static_cast<int64_t>(row) * call.h_pitch + of.column] = of.scale * total;
+        float* const to = call.h_TR + static_cast<int64_t>(row) * call.h_pitch + of.column;
+        call.is_polled ? store_made(to, of.scale * total) : void(*to = of.scale * total);
       }
       sync();
     }
   }
   // Behind this thread's own stores, which are all there are.
-  if (thread == 0)
+  if (thread == 0 && !call.is_polled)
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(call.made) : "memory");
 }
 
@@ -129,6 +130,19 @@ __device__ inline void forget_shares(const LowRankAddition& call) {
   if (waited + 1 < gridDim.x) return;
   call.made[0] = 0;  // nobody looks any more
   call.made[1] = 0;
+}
+
+/// The same of numbers that are waited for themselves, by a warp.
+__device__ inline void forget_polled(const LowRankAddition& call, int rows) {
+  const int lane = threadIdx.x % 32;
+  unsigned waited = 0;
+  if (lane == 0) {
+    __threadfence();  // behind the reads of this thread block
+    waited = atomicAdd(call.made + 1, 1U);
+  }
+  if (shuffle(waited, 0) + 1 < gridDim.x) return;
+  for (int n = lane; n < rows * call.h_pitch; n += 32) call.h_TR[n] = __uint_as_float(kNotMade);
+  if (lane == 0) call.made[1] = 0;
 }
 
 #endif

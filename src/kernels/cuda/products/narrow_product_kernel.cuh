@@ -216,7 +216,8 @@ __device__ inline void wait_for_x() {
   asm volatile("bar.sync 2, %0;" ::"r"(kThreads + kShareThreads) : "memory");
 }
 
-/// Named barrier 4: consumers wait for one warp, which waits for all of h.
+/// Named barrier 4: consumers wait for one warp, which waits for all of h; or, where they wait for its numbers themselves,
+/// that warp for them.
 constexpr int kWaitingThreads = kThreads + 32;
 __device__ inline void sync_with_h() {
   asm volatile("bar.sync 4, %0;" ::"r"(kWaitingThreads) : "memory");
@@ -239,6 +240,10 @@ __device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const int
       [] { asm volatile("bar.sync 3, %0;" ::"r"(kShareThreads)
                         : "memory"); });
   if (thread >= 32) return;
+  if (a.call.addition.is_polled) {
+    sync_with_h();  // consumers have it
+    return forget_polled(a.call.addition, a.call.rows);
+  }
   if (thread == 0) wait_for_shares(a.call.addition, makers);
   __syncwarp();
   sync_with_h();
@@ -325,8 +330,9 @@ template <int kSlabs, int kTiles>
 __device__ void add_adapters(const Arguments& a, const int* slot_T, const HeldStep<kTiles>& held,
                              float (&sum)[WarpTiling<kSlabs>::kSets][kTiles][4]) {
   using Warps = WarpTiling<kSlabs>;
-  add_low_rank<kTiles, 1>(a.call.addition, a.call.rows, slot_T, threadIdx.x / 32 % Warps::kSlices,
-                          Warps::kSlices, held, OutputOfLane<kSlabs>{a}, &sum[0][0][0]);
+  add_low_rank<kTiles, 1, true>(a.call.addition, a.call.rows, slot_T,
+                                threadIdx.x / 32 % Warps::kSlices, Warps::kSlices, held,
+                                OutputOfLane<kSlabs>{a}, &sum[0][0][0]);
 }
 
 /// Epilogue: adds up the warps' accumulators through shared memory (`sums`), divides by the root
@@ -437,8 +443,10 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   if (kTiles <= 4 && makes_share && addition.by_row.tiles == 0)
     held.load(addition, threadIdx.x / 32 % WarpTiling<kSlabs>::kSlices, WarpTiling<kSlabs>::kSlices,
               OutputOfLane<kSlabs>{a});
-  if (makes_share) sync_with_h();
+  const bool polls = makes_share && addition.is_polled;
+  if (makes_share && !polls) sync_with_h();
   if (adds) add_adapters<kSlabs, kTiles>(a, slot_T, held, sum);
+  if (polls) sync_with_h();
   write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.layout.sums_begin), sum,
                                 squares_of_warps);
 #endif
