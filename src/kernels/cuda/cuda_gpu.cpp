@@ -208,11 +208,12 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
       has_tiled_attention(heads, call.qkv_TE.scalar_type(), call.keys.scalar_type());
   check(rotate.is_fp8 ? has_tiles_here : call.keys.scalar_type() == call.qkv_TE.scalar_type(),
         "keys and values are in the precision of the rows, or in fp8 where there are tiles");
-  // In a step of nothing but decode the attention kernel does it: a launch less.
+  // In a step of nothing but decode the attention kernel does it: a launch less. Its thread blocks write keys while
+  // others read.
   const bool has_packed = !batch.packed.own.pairs.empty();
   rotate.keeps_keys = has_packed;
   const bool is_decode = batch.tiles.empty() && !has_packed && batch.decode.num_units > 0;
-  const bool rotates_first = !is_decode || rotate.has_float_norms;
+  const bool rotates_first = !is_decode || rotate.has_float_norms || batch.sees_new_keys;
   if (rotates_first) norm_rotate(rotate, stream);
 
   Tensor out_TC = at::empty({rows, heads.num_heads * heads.head_dim}, call.qkv_TE.options());

@@ -19,9 +19,10 @@ struct alignas(16) DecodeSegment {
   int32_t num_pages = 0;
   int32_t last_tokens = kPageTokens;  // tokens in its last page
   int32_t first_key = 0;              // position of its first key in each of its sequences
-  // 1: its last page gets the key of this very step. Then it has one member, and no other segment
-  // of the step has that page: its thread block writes the key and nobody else reads it.
-  int32_t is_fresh = 0;
+  // So many of its last pages get keys of this very step. Where each row sees its own new key alone that is
+  // one page of one member, which no other segment has: its thread block may write the key, and nobody else
+  // reads it. Where rows see new keys of others (PagedBatch::sees_new_keys) all are written before.
+  int32_t num_fresh = 0;
   int32_t unused = 0;
 };
 

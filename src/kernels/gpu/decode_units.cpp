@@ -25,6 +25,7 @@ struct Run {
   int64_t end = 0;
   int row_sets = 1;
   int64_t iteration_pages = kDecodeWarps;  // with one row set
+  int64_t first_fresh = 0;  // its first page that gets keys of this step; may be beyond `end`
 
   int64_t pages_per_iteration() const { return iteration_pages / row_sets; }
   int64_t iterations() const { return divide_up(end - begin, pages_per_iteration()); }
@@ -55,7 +56,10 @@ class Runs {
 
  private:
   int64_t num_pages(int32_t s) const { return static_cast<int64_t>(sequences_[s].pages.size()); }
-  /// Pages that others may read too: not the one that is being filled.
+  int64_t first_fresh_page(int32_t s) const {
+    return (sequences_[s].num_keys - sequences_[s].num_new_keys) / kPageTokens;
+  }
+  /// Pages that others may read too: not the one that gets its key.
   std::span<const int32_t> old_pages(int32_t s) const {
     return sequences_[s].pages.first(num_pages(s) - 1);
   }
@@ -63,8 +67,10 @@ class Runs {
   void add(std::vector<int32_t> members, int64_t begin, int64_t end) {
     if (begin >= end) return;
     const auto rows = static_cast<int>(members.size() * options_.group);
-    runs_.push_back(
-        {std::move(members), begin, end, decode_row_sets(rows), options_.iteration_pages});
+    int64_t first_fresh = end;
+    for (const int32_t s : members) first_fresh = std::min(first_fresh, first_fresh_page(s));
+    runs_.push_back({std::move(members), begin, end, decode_row_sets(rows),
+                     options_.iteration_pages, first_fresh});
   }
 
   /// The members agree on pages [0, agreed), and pages [0, done) are in runs already. Groups them
@@ -192,10 +198,10 @@ DecodePlan plan_decode(std::span<const DecodeSequence> sequences, int64_t num_la
       segment.pages_offset = static_cast<int32_t>(sequence.pages_offset + begin);
       segment.num_pages = static_cast<int32_t>(end - begin);
       segment.first_key = static_cast<int32_t>(begin * kPageTokens);
-      if (end == static_cast<int64_t>(sequence.pages.size())) {
+      if (end == static_cast<int64_t>(sequence.pages.size()))
         segment.last_tokens = static_cast<int32_t>((sequence.num_keys - 1) % kPageTokens + 1);
-        segment.is_fresh = 1;
-      }
+      segment.num_fresh =
+          static_cast<int32_t>(std::clamp<int64_t>(end - run.first_fresh, 0, end - begin));
       plan.segments.push_back(segment);
       for (const int32_t s : run.members)
         plan.members.push_back({static_cast<int32_t>(sequences[s].index),

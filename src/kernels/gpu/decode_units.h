@@ -32,8 +32,11 @@ struct DecodeSequence {
   int64_t index = 0;               // among the sequences of the step
   int64_t row = 0;                 // its query row in the step
   int64_t num_keys = 0;            // all tokens, the new one included
-  std::span<const int32_t> pages;  // the last one gets the new key
+  std::span<const int32_t> pages;  // the last one gets its new key
   int64_t pages_offset = 0;        // of the first page in PagedBatch::pages
+  /// The last keys that are of this step: its own, and those of rows before it that verify drafts, which have
+  /// the same pages.
+  int64_t num_new_keys = 1;
 };
 
 struct DecodeOptions {

@@ -55,7 +55,7 @@ int64_t check_plan(const DecodePlan& plan, const Batch& batch, int64_t num_launc
     num_read += segment.num_pages;
     EXPECT_GT(segment.num_pages, 0);
     for (int p = 0; p < segment.num_pages; ++p) ++times_read[flat[segment.pages_offset + p]];
-    if (segment.is_fresh == 1) {
+    if (segment.num_fresh == 1) {
       EXPECT_EQ(segment.num_members, 1);
       fresh_pages.push_back(flat[segment.pages_offset + segment.num_pages - 1]);
     }
@@ -66,7 +66,8 @@ int64_t check_plan(const DecodePlan& plan, const Batch& batch, int64_t num_launc
       for (int p = 0; p < segment.num_pages; ++p)
         EXPECT_EQ(flat[segment.pages_offset + p], pages[segment.first_key / 16 + p]);
       next_key[member.sequence] += (segment.num_pages - 1) * 16 + segment.last_tokens;
-      EXPECT_EQ(segment.is_fresh == 1, next_key[member.sequence] == batch.lengths[member.sequence]);
+      EXPECT_EQ(segment.num_fresh == 1,
+                next_key[member.sequence] == batch.lengths[member.sequence]);
       if (member.record < 0) {
         EXPECT_EQ(next_key[member.sequence], batch.lengths[member.sequence]);
         EXPECT_EQ(segment.first_key, 0);
@@ -185,6 +186,58 @@ TEST(DecodeUnits, ShareASystemPromptAndThenThePromptOfAGroup) {
   const DecodePlan plan = plan_decode(batch.sequences(), 16, kH200);
   // Thirteen agree on 19 pages, which takes two segments; three groups on 31 more.
   EXPECT_EQ(check_plan(plan, batch, 16), 2 * 19 + 3 * 31 + 12 + 1);
+}
+
+/// Rows of one sequence that verify drafts: row j sees `computed` + 1 + j keys.
+std::vector<DecodeSequence> rows_with_drafts(const std::vector<int32_t>& pages, int64_t computed,
+                                             int64_t num_rows) {
+  std::vector<DecodeSequence> rows;
+  for (int64_t j = 0; j < num_rows; ++j) {
+    const int64_t num_keys = computed + 1 + j;
+    rows.push_back({j, j, num_keys, std::span(pages).first((num_keys + 15) / 16), 0, j + 1});
+  }
+  return rows;
+}
+
+TEST(DecodeUnits, OfRowsThatVerifyDraftsReadOldPagesOnce) {
+  std::vector<int32_t> pages(42);
+  std::iota(pages.begin(), pages.end(), 0);
+  // The keys of two rows go to page 40, those of two to page 41.
+  const DecodePlan plan = plan_decode(rows_with_drafts(pages, 40 * 16 + 14, 4), 4, kH200);
+  int64_t num_read = 0;
+  for (const DecodeSegment& segment : plan.segments) num_read += segment.num_pages;
+  EXPECT_EQ(num_read, 40 + 1 + 1 + 2 + 2);
+}
+
+TEST(DecodeUnits, SayWhichPagesGetKeysOfTheStep) {
+  for (const int64_t group : {1, 2, 4, 8, 32}) {
+    for (const int64_t old_pages : {0, 1, 6, 7, 40}) {
+      for (const int64_t filled : {0, 7, 14, 15}) {
+        for (const int64_t num_rows : {1, 2, 8, 12, 16}) {
+          SCOPED_TRACE(::testing::Message() << group << " heads, " << old_pages << " pages and "
+                                            << filled << " keys, " << num_rows << " rows");
+          const int64_t computed = old_pages * 16 + filled;
+          std::vector<int32_t> pages((computed + num_rows + 15) / 16);
+          std::iota(pages.begin(), pages.end(), 0);
+          DecodeOptions options = kH200;
+          options.group = group;
+          const DecodePlan plan =
+              plan_decode(rows_with_drafts(pages, computed, num_rows), num_rows, options);
+          std::vector<int64_t> next_key(num_rows, 0);
+          for (const DecodeSegment& segment : plan.segments) {
+            const int64_t begin = segment.first_key / 16, end = begin + segment.num_pages;
+            EXPECT_EQ(segment.num_fresh, std::max<int64_t>(0, end - std::max(begin, old_pages)));
+            for (int m = 0; m < segment.num_members; ++m) {
+              const int32_t row = plan.members[segment.first_member + m].sequence;
+              EXPECT_EQ(segment.first_key, next_key[row]);
+              next_key[row] += (segment.num_pages - 1) * 16 + segment.last_tokens;
+            }
+          }
+          for (int64_t row = 0; row < num_rows; ++row) EXPECT_EQ(next_key[row], computed + 1 + row);
+        }
+      }
+    }
+  }
 }
 
 TEST(DecodeUnits, OfManyShapesFitTheirRoom) {

@@ -67,6 +67,8 @@ struct PagedBatch {
   std::vector<TileLaunch> tiles;
   PackedLaunch packed;
   DecodeLaunch decode;
+  /// Rows of decode see new keys of other rows, whose drafts they verify: all are written before any is read.
+  bool sees_new_keys = false;
 };
 
 struct PagedCall {

@@ -72,9 +72,9 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
     is_loaded = true;
   };
   // Keys and values but this step's were written by earlier ones: no need to wait for them. Without
-  // rotation here, pages that get a key now come from the kernel before this one.
+  // rotation here, pages that get keys now come from the kernel before this one.
   const bool rotates = arguments.rotates;
-  if (now.is_there() && (rotates || !(now.segment.is_fresh && is_last_page(now.segment, now.page))))
+  if (now.is_there() && (rotates || now.page < now.segment.num_pages - now.segment.num_fresh))
     load();
   const StepHeads<T, Kv, kDim> heads(arguments, kv_head);
   StepHead<kDim> step_head;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(32 * kWarps, decode_blocks_per_processor(kDim,
     int fresh_page = -1;  // whose last row is in shared memory
     if (rotates) {
       int64_t fresh_offset = 0;  // of the step's key in the cache: PagedBatch::slot_T in elements
-      if (now.segment.is_fresh) {
+      if (now.segment.num_fresh) {
         fresh_page = now.segment.num_pages - 1;
         fresh_offset = head_offset + page_offset(now.segment, fresh_page) +
                        (now.segment.last_tokens - 1) * kDim;

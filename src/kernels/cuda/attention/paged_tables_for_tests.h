@@ -31,6 +31,12 @@ struct PagedTables {
     close(span.num_rows, static_cast<int64_t>(ids.size()), (span.num_keys - 1) % kPageTokens + 1);
   }
 
+  /// Its rows as sequences of their own, each in the pages up to its key: those of a request that verifies drafts.
+  void add_rows(const PagedSpan& span, std::span<const int64_t> ids) {
+    for (int64_t keys = span.num_keys - span.num_rows + 1; keys <= span.num_keys; ++keys)
+      add({1, keys}, ids.first(static_cast<std::size_t>((keys + kPageTokens - 1) / kPageTokens)));
+  }
+
   /// Rows of a recorded step that belong to nobody, in the page that is nobody's.
   void pad(int64_t rows, int64_t spare_page) {
     const auto nobody = static_cast<int32_t>(last.size());

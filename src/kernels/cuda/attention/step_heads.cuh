@@ -73,7 +73,7 @@ class StepHeads {
 
   /// Query heads come first, then the key, then the value.
   __device__ static int count(const Share& share) {
-    return share.num_rows + 2 * share.segment.is_fresh;
+    return share.num_rows + 2 * share.segment.num_fresh;
   }
 
   /// One of kHeadsAtOnce heads from `first` on, with what its norm and rotation need: these loads

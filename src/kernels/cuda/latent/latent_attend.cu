@@ -45,7 +45,7 @@ struct Run {
   int pages_offset = 0, num_keys = 0;
   const int32_t* slots = nullptr;  // of chosen tokens
   int record = -1;
-  bool is_fresh = true;  // its last key, or in a prompt more of them, is of this step
+  int num_old = 0;  // keys before any of this step
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -81,7 +81,8 @@ __device__ inline Run run_of(const Arguments& a, int index) {
   run.record = member.z;
   run.pages_offset = segment.pages_offset;
   run.num_keys = (segment.num_pages - 1) * kPageTokens + segment.last_tokens;
-  run.is_fresh = segment.is_fresh != 0;
+  run.num_old = segment.num_fresh == 0 ? run.num_keys + kKeys
+                                       : (segment.num_pages - segment.num_fresh) * kPageTokens;
   return run;
 }
 
@@ -132,7 +133,7 @@ __device__ inline void load(const Arguments& a, const Shared& shared, int index,
     const auto slot_of = [&](int key) { return __ldcg(run.slots + min(key, run.num_keys - 1)); };
     int next_slot = run.slots == nullptr ? 0 : slot_of(lane);
     for (int tile = 0; tile < tiles; ++tile, ++loaded) {
-      if (!has_query && (tile == kStages || (run.is_fresh && tile + 1 == tiles))) {
+      if (!has_query && (tile == kStages || (tile + 1) * kKeys > run.num_old)) {
         load_query();
         has_query = true;
       }

@@ -42,11 +42,12 @@ struct LatentCase {
   at::ScalarType type = at::kBFloat16;
   bool rotates_pairs = true;
   std::vector<PagedSpan> spans;
-  int64_t padding = 0;       // rows of a recorded step that belong to nobody
-  bool has_plan = true;      // otherwise all rows are attended by themselves
-  int64_t num_expanded = 0;  // prompts
-  int64_t num_chosen = 0;    // of the tokens that a row of decode sees, at most; 0: all
-  int64_t pair_rank = 0;     // of an adapter beside the expanding product; 0: there is none
+  int64_t padding = 0;           // rows of a recorded step that belong to nobody
+  bool has_plan = true;          // otherwise all rows are attended by themselves
+  bool verifies_drafts = false;  // each row is a sequence: those of a span see each other's keys
+  int64_t num_expanded = 0;      // prompts
+  int64_t num_chosen = 0;        // of the tokens that a row of decode sees, at most; 0: all
+  int64_t pair_rank = 0;         // of an adapter beside the expanding product; 0: there is none
 
   LatentCall call;
   PagedBatch batch;
@@ -96,14 +97,15 @@ struct LatentCase {
     // What is behind the chosen tokens of a row is no place in the cache.
     Tensor chosen_TC =
         at::full({rows + padding, most_chosen}, -(1 << 30), at::TensorOptions(at::kInt));
-    int64_t row = 0;
+    int64_t row = 0, first_page = 0;
     for (const PagedSpan& span : spans) {
       const int64_t earlier = span.num_keys - span.num_rows;
       std::vector<int64_t> places, ids;
-      const int64_t first_page = tables.page_starts.back(), count = (span.num_keys + 15) / 16;
+      const int64_t count = (span.num_keys + 15) / 16;
       for (int64_t p = 0; p < count; ++p) ids.push_back(page_order[first_page + p].item<int64_t>());
       for (int64_t p = 0; p < span.num_keys; ++p) places.push_back(ids[p / 16] * 16 + p % 16);
-      tables.add(span, ids);
+      first_page += count;
+      verifies_drafts ? tables.add_rows(span, ids) : tables.add(span, ids);
       const Tensor place_K = at::tensor(places, at::kLong);
       const Tensor old_KE = numbers({earlier, size}, type);
       flat_rows.index_copy_(0, place_K.narrow(0, 0, earlier), old_KE);
@@ -169,8 +171,9 @@ struct LatentCase {
       return;
     }
     if (!has_plan || !open_gpu().has_latent_units(size, type)) return;
-    const bool is_decode =
-        std::ranges::all_of(spans, [](const PagedSpan& span) { return span.num_rows == 1; });
+    const bool is_decode = verifies_drafts || std::ranges::all_of(spans, [](const PagedSpan& span) {
+                             return span.num_rows == 1;
+                           });
     is_decode ? plan(tables) : plan_prompts(tables);
   }
 
@@ -193,13 +196,16 @@ struct LatentCase {
 
   void plan(const PagedTables& tables) {
     std::vector<DecodeSequence> sequences;
-    for (std::size_t s = 0; s < spans.size(); ++s) {
-      const auto sequence = static_cast<int64_t>(s);
-      sequences.push_back({sequence, sequence, spans[s].num_keys, tables.pages_of(sequence),
-                           tables.page_starts[s]});
+    for (const PagedSpan& span : spans) {
+      for (int64_t j = 1; j <= span.num_rows; ++j) {
+        const auto sequence = std::ssize(sequences);
+        sequences.push_back({sequence, sequence, span.num_keys - span.num_rows + j,
+                             tables.pages_of(sequence),
+                             tables.page_starts[static_cast<std::size_t>(sequence)], j});
+      }
     }
     const DecodePlan plan =
-        plan_decode(sequences, static_cast<int64_t>(spans.size()) + padding,
+        plan_decode(sequences, std::ssize(sequences) + padding,
                     latent_decode_options(shape.num_heads, open_gpu().num_processors()));
     batch.decode = to_launch(plan, at::kCUDA);
   }
@@ -243,6 +249,19 @@ TEST(GpuLatentAttention, DecodesOneSequenceOfAnyLength) {
     LatentCase one;
     one.spans = rows_of_one({length});
     SCOPED_TRACE(length);
+    expect_exact(one);
+  }
+}
+
+/// Places of new rows hold no numbers before.
+TEST(GpuLatentAttention, DecodesRowsThatVerifyDrafts) {
+  SLIME_NEEDS_GPU();
+  for (int round = 0; round < 5; ++round) {
+    LatentCase one;
+    one.spans = {{4, 4}, {4, 30}, {8, 662}, {1, 300}, {2, 17}, {16, 40}, {5, 65}, {8, 5000}};
+    one.verifies_drafts = true;
+    one.padding = 3;
+    SCOPED_TRACE(round);
     expect_exact(one);
   }
 }
