@@ -33,7 +33,9 @@ std::vector<int64_t> adapter_slots(std::span<const Chunk> chunks, int64_t rows) 
 std::vector<int64_t> drawing_slots(std::span<const Chunk> chunks) {
   std::vector<int64_t> slots;
   for (const Chunk& chunk : chunks)
-    if (draws_token(chunk)) slots.push_back(slot_of(chunk.request->adapter));
+    if (draws_token(chunk))
+      slots.insert(slots.end(), static_cast<std::size_t>(1 + chunk.num_drafts),
+                   slot_of(chunk.request->adapter));
   return slots;
 }
 

@@ -39,6 +39,10 @@ class GpuAttention final : public model::Attention {
   /// Whether steps of decode are launched alike, whatever the lengths of their sequences.
   bool has_recordable_decode() const { return !has_indexers_ || sparse_keys_ > 0; }
 
+  /// Whether rows of decode may see new keys of others, whose drafts they verify: kernels that choose tokens
+  /// score each row's own new key alone.
+  bool verifies_drafts_in_decode() const { return !has_indexers_; }
+
  private:
   /// With the pages of the layer's group.
   const kernels::PagedBatch& batch_of(int layer) const;

@@ -25,37 +25,28 @@ constexpr int32_t kNoState = -1;  // of padding
 
 int64_t pages_of(int64_t num_tokens) { return (num_tokens + kPageTokens - 1) / kPageTokens; }
 
-int64_t keys_of(const Chunk& chunk) { return chunk.request->num_computed + chunk.num_tokens; }
+/// Rows that draw tokens, at most, and those of a recorded step.
+int64_t most_drawing_rows(const StepRunnerConfig& config) {
+  return std::max(config.max_running_requests * (1 + config.most_drafts),
+                  kernels::kRecordedRows.back());
+}
 
-/// Sequences with one row; `first_page`: of the group's table in the list of pages.
-std::vector<kernels::DecodeSequence> single_rows(std::span<const Chunk> chunks, std::size_t group,
-                                                 int64_t first_page) {
-  std::vector<kernels::DecodeSequence> sequences;
-  int64_t row = 0, page = first_page;
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    const Chunk& chunk = chunks[i];
-    const int64_t num_pages = pages_of(keys_of(chunk));
-    if (chunk.num_tokens == 1) {
-      const std::span<const PageId> pages(table_of(*chunk.request, group));
-      sequences.push_back({static_cast<int64_t>(i), row, keys_of(chunk),
-                           pages.first(static_cast<std::size_t>(num_pages)), page});
-    }
-    row += chunk.num_tokens;
-    page += num_pages;
-  }
-  return sequences;
+/// Page tables of a step: one of each request, or in a recorded step one of each row.
+int64_t most_tables(const StepRunnerConfig& config) {
+  const int64_t rows = config.max_running_requests * (1 + config.most_drafts);
+  return std::max(config.max_running_requests, std::min(rows, kernels::kRecordedRows.back()));
 }
 
 /// An upper bound of what StepBlock holds: per row, per sequence, per tile, per page, and the lists
 /// of decode; a part of it again for each further page table.
 int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions& decode) {
-  const int64_t sequences = std::max(config.max_running_requests, kernels::kRecordedRows.back());
+  const int64_t sequences = most_drawing_rows(config);
   const int64_t rows = config.max_prefill_tokens + sequences;
   const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
   const int64_t tables = 1 + config.num_window_groups, kinds = config.num_window_groups > 0 ? 2 : 1;
   const int64_t segments = static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments,
                 members = static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members,
-                pages = 4 * config.max_running_requests * (pages_of(config.context_length) + 1);
+                pages = 4 * most_tables(config) * (pages_of(config.context_length) + 1);
   return 88 * rows + 200 * sequences + 32 * (rows * 2 + 4096) +
          kinds * (4 * lists.units + members) + tables * (segments + pages) +
          config.num_window_groups * (4 * rows + 16 * sequences + 64) +
@@ -64,7 +55,7 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
 
 /// Tiles of all rows and of those that draw.
 int64_t adapter_bytes(const StepRunnerConfig& config, int64_t num_adapters) {
-  const int64_t draw = std::max(config.max_running_requests, kernels::kRecordedRows.back());
+  const int64_t draw = most_drawing_rows(config);
   return adapter_tile_bytes(config.max_prefill_tokens + draw, num_adapters) +
          adapter_tile_bytes(draw, num_adapters);
 }
@@ -131,31 +122,31 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
       block_(block_bytes(config, decode_) + adapter_bytes(config, num_adapters_), device) {}
 
 /// Which units of attention there are: those of prompts, and those of sequences with one row.
-void GpuInputBlock::fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode,
-                               GpuStepInputs& in) {
+void GpuInputBlock::fill_units(std::span<const StepSequence> sequences, int64_t rows,
+                               bool is_decode, GpuStepInputs& in) {
   std::vector<kernels::PagedSpan> spans;
   int64_t row = 0, table_pages = 0;
-  spans.reserve(chunks.size());
-  for (const Chunk& chunk : chunks) {
-    spans.push_back({chunk.num_tokens, keys_of(chunk)});
-    row += chunk.num_tokens;
-    table_pages += pages_of(keys_of(chunk));
+  spans.reserve(sequences.size());
+  for (const StepSequence& sequence : sequences) {
+    spans.push_back({sequence.num_rows, sequence.num_keys()});
+    row += sequence.num_rows;
+    table_pages += sequence.num_pages();
   }
   table_pages += rows - row;
   in.spans = spans;
   if (is_latent_ && !(is_decode && has_decode_)) {
-    if (has_packed_ && !is_decode) add_packed(chunks, kernels::plan_expanded(spans), in);
+    if (has_packed_ && !is_decode) add_packed(sequences, kernels::plan_expanded(spans), in);
     if (has_decode_) add_tiles(kernels::plan_absorbed(spans), row, in);
     return;
   }
-  if (has_packed_ && !is_decode) add_packed(chunks, kernels::plan_packed(spans), in);
+  if (has_packed_ && !is_decode) add_packed(sequences, kernels::plan_packed(spans), in);
   if (!is_latent_) plan_tiles(spans, row, is_decode ? rows : 0, in);
   const bool has_single_rows =
-      std::ranges::any_of(chunks, [](const Chunk& chunk) { return chunk.num_tokens == 1; });
+      std::ranges::any_of(sequences, [](const StepSequence& it) { return it.num_rows == 1; });
   if (!has_decode_ || !has_single_rows) return;
-  const int64_t launched = is_decode ? rows : static_cast<int64_t>(chunks.size());
+  const int64_t launched = is_decode ? rows : static_cast<int64_t>(sequences.size());
   const auto plan = [&](std::size_t group, int64_t first_page) {
-    return kernels::plan_decode(single_rows(chunks, group, first_page), launched, decode_);
+    return kernels::plan_decode(single_rows(sequences, group, first_page), launched, decode_);
   };
   add_decode(plan(0, 0), launched, table_pages, {&in.batch, 1});
   if (!in.window_batches.empty())
@@ -242,11 +233,11 @@ void GpuInputBlock::add_tiles(const kernels::UnitPlan& plan, int64_t rows, GpuSt
   in.batch.tiles.push_back(std::move(launch));
 }
 
-void GpuInputBlock::add_packed(std::span<const Chunk> chunks, kernels::PackedPlan plan,
+void GpuInputBlock::add_packed(std::span<const StepSequence> sequences, kernels::PackedPlan plan,
                                GpuStepInputs& in) {
   std::vector<int32_t> pages;
   for (const auto& [sequence, num_pages] : plan.contexts) {
-    const auto first = chunks[sequence].request->pages.begin();
+    const auto first = sequences[sequence].request->pages.begin();
     pages.insert(pages.end(), first, first + num_pages);
   }
   if (!pages.empty()) {
@@ -258,20 +249,20 @@ void GpuInputBlock::add_packed(std::span<const Chunk> chunks, kernels::PackedPla
   in.batch.packed.earlier = std::move(plan.earlier);
 }
 
-void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, std::span<const int64_t> places,
-                                   int64_t rows, bool is_decode, GpuStepInputs& in) {
+void GpuInputBlock::fill_attention(std::span<const StepSequence> all,
+                                   std::span<const int64_t> places, int64_t rows, bool is_decode,
+                                   GpuStepInputs& in) {
   const auto device = [&](at::ScalarType type, int64_t count) {
     return block_.last_on_device(type, count);
   };
-  const auto num_chunks = static_cast<int64_t>(chunks.size());
   // Each row of padding is a sequence of its own, with one key in the spare page.
   int64_t num_tokens = 0, num_pages = 0;
-  for (const Chunk& chunk : chunks) {
-    num_tokens += chunk.num_tokens;
-    num_pages += pages_of(keys_of(chunk));
+  for (const StepSequence& it : all) {
+    num_tokens += it.num_rows;
+    num_pages += it.num_pages();
   }
   const int64_t padding = rows - num_tokens;
-  const int64_t sequences = num_chunks + padding;
+  const int64_t sequences = std::ssize(all) + padding;
   const auto spare = static_cast<int32_t>(spare_page_);
 
   const auto ids = block_.add<int64_t>(rows);
@@ -303,13 +294,15 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, std::span<cons
   const auto states = block_.add<int32_t>(has_states_ ? sequences : 0);
   if (has_states_) in.batch.state_S = device(at::kInt, sequences);
 
-  fill_units(chunks, rows, is_decode, in);
+  fill_units(all, rows, is_decode, in);
   // Last, because their number changes from step to step: all tables are one list.
   const int64_t table_pages = num_pages + padding,
                 all_pages = (1 + num_window_groups_) * table_pages;
   const auto pages = block_.add<int32_t>(all_pages);
   in.batch.pages = device(at::kInt, all_pages);
+  in.batch.sees_new_keys = in.verifies_drafts;
   for (kernels::PagedBatch& batch : in.window_batches) {
+    batch.sees_new_keys = in.verifies_drafts;
     batch.row_sequence_T = in.batch.row_sequence_T;
     batch.index_T = in.batch.index_T;
     batch.query_starts = in.batch.query_starts;
@@ -319,10 +312,10 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, std::span<cons
   }
 
   int64_t row = 0, page = 0, sequence = 0;
-  for (const Chunk& chunk : chunks) {
-    const Request& request = *chunk.request;
+  for (const StepSequence& it : all) {
+    const Request& request = *it.request;
     query_starts[sequence] = static_cast<int32_t>(row);
-    const int64_t num_keys = keys_of(chunk);
+    const int64_t num_keys = it.num_keys();
     last_page_tokens[sequence] = static_cast<int32_t>((num_keys - 1) % kPageTokens + 1);
     if (has_states_) states[sequence] = request.state;
     for (std::size_t group = 0; group < slots_by_group.size(); ++group) {
@@ -330,17 +323,17 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, std::span<cons
       const int64_t first = static_cast<int64_t>(group) * table_pages + page;
       starts_by_group[group][sequence] = static_cast<int32_t>(first);
       // What was given back is behind the window, where kernels do not look.
-      std::transform(table.begin(), table.begin() + pages_of(num_keys), pages.begin() + first,
+      std::transform(table.begin(), table.begin() + it.num_pages(), pages.begin() + first,
                      [&](PageId id) { return id == kNoPage ? spare : id; });
-      for (int64_t i = 0; i < chunk.num_tokens; ++i) {
-        const int64_t position = request.num_computed + i;
+      for (int64_t i = 0; i < it.num_rows; ++i) {
+        const int64_t position = it.begin + i;
         slots_by_group[group][row + i] = static_cast<int32_t>(
             table[position / kPageTokens] * kPageTokens + position % kPageTokens);
       }
     }
-    page += pages_of(num_keys);
-    for (int64_t i = 0; i < chunk.num_tokens; ++i, ++row) {
-      const int64_t index = request.num_computed + i;
+    page += it.num_pages();
+    for (int64_t i = 0; i < it.num_rows; ++i, ++row) {
+      const int64_t index = it.begin + i;
       const TokenId id = request.tokens[index];
       ids[row] = id == kPendingToken ? -places[request.sampled_row] - 1 : id;
       indices[row] = index;
@@ -371,14 +364,21 @@ void GpuInputBlock::fill_attention(std::span<const Chunk> chunks, std::span<cons
 void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,
                                   std::span<const kernels::RowExtras> extras, int64_t rows,
                                   bool is_decode, GpuStepInputs& in) {
-  std::vector<const Request*> sampled;
+  struct Drawing {
+    const Request* request = nullptr;
+    int64_t position = 0;  // of the token that is drawn
+  };
+  std::vector<Drawing> sampled;
   std::vector<int64_t> sampled_rows;
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     row += chunk.num_tokens;
     if (!draws_token(chunk)) continue;
-    sampled.push_back(chunk.request);
-    sampled_rows.push_back(row - 1);
+    const auto next = static_cast<int64_t>(chunk.request->tokens.size());
+    for (int64_t i = chunk.num_drafts; i >= 0; --i) {
+      sampled.push_back({chunk.request, next - i});
+      sampled_rows.push_back(row - 1 - i);
+    }
   }
   const auto count = static_cast<int64_t>(sampled.size());
   const int64_t launched = is_decode ? rows : count;
@@ -407,9 +407,10 @@ void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,
     min_ps[i] = 0;
     top_ks[i] = 0;
     if (i >= count) continue;
-    const SamplingParams& params = sampled[i]->client.sampling;
+    const auto& [request, position] = sampled[i];
+    const SamplingParams& params = request->client.sampling;
     const bool greedy = is_greedy(params);
-    if (!greedy) uniforms[i] = uniform_of(*sampled[i]);
+    if (!greedy) uniforms[i] = uniform_of(*request, position);
     temperatures[i] = static_cast<float>(logprob_temperature(params));
     top_ps[i] = static_cast<float>(params.top_p);
     min_ps[i] = static_cast<float>(params.min_p);
@@ -430,10 +431,13 @@ GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
                                   std::span<const int64_t> places, int64_t rows, bool is_decode) {
   GpuStepInputs in;
   in.is_decode = is_decode;
+  in.verifies_drafts = is_decode && std::ranges::any_of(chunks, [](const Chunk& chunk) {
+                         return chunk.num_drafts > 0;
+                       });
   block_.begin();
   fill_sampling(chunks, extras, rows, is_decode, in);
   if (num_adapters_ > 0) fill_adapters(chunks, rows, in);
-  fill_attention(chunks, places, rows, is_decode, in);
+  fill_attention(sequences_of(chunks, is_decode), places, rows, is_decode, in);
   block_.send();
   return in;
 }

@@ -11,6 +11,7 @@
 #include "engine/scheduler.h"
 #include "engine/step_block.h"
 #include "engine/step_runner.h"
+#include "engine/step_sequences.h"
 #include "kernels/adapters.h"
 #include "kernels/gpu/decode_units.h"
 #include "kernels/gpu/gpu.h"
@@ -29,6 +30,7 @@ struct GpuStepInputs {
   std::vector<kernels::PagedBatch> window_batches;
   std::vector<kernels::PagedSpan> spans;  // of the sequences, on the host, without padding
   bool is_decode = false;                 // a row of each sequence, and rows of padding
+  bool verifies_drafts = false;           // with it: rows of a request see each other's keys
   kernels::SampleRows sampling;
   kernels::AdapterTiles adapters;  // undefined: all rows take the network's adapter, or none
   kernels::AdapterTiles sampled_adapters;  // the same of the sampled rows
@@ -41,7 +43,8 @@ class GpuInputBlock {
                 at::Device device);
 
   /// Fills the block, sends it on the current stream and describes it. `rows`: T, at least the
-  /// chunks' tokens; more are padding. `is_decode`: each chunk is one token that draws the next.
+  /// chunks' tokens; more are padding. `is_decode`: each chunk is one token that draws the next, or with drafts
+  /// that are verified row by row.
   /// The same number of rows of decode gives the same places in the block. `extras`: of the rows
   /// that draw; empty where none has one. `places`: where the step before put the tokens that it drew
   /// (Request::sampled_row counts these).
@@ -49,9 +52,10 @@ class GpuInputBlock {
                      std::span<const int64_t> places, int64_t rows, bool is_decode);
 
  private:
-  void fill_attention(std::span<const Chunk> chunks, std::span<const int64_t> places, int64_t rows,
-                      bool is_decode, GpuStepInputs& in);
-  void fill_units(std::span<const Chunk> chunks, int64_t rows, bool is_decode, GpuStepInputs& in);
+  void fill_attention(std::span<const StepSequence> sequences, std::span<const int64_t> places,
+                      int64_t rows, bool is_decode, GpuStepInputs& in);
+  void fill_units(std::span<const StepSequence> sequences, int64_t rows, bool is_decode,
+                  GpuStepInputs& in);
   /// Of sequences with one row in groups whose pages are shared in the same places, `table_pages` behind
   /// one another.
   void add_decode(const kernels::DecodePlan& plan, int64_t launched, int64_t table_pages,
@@ -60,7 +64,8 @@ class GpuInputBlock {
                   GpuStepInputs& in);
   void add_tiles(const kernels::UnitPlan& plan, int64_t rows, GpuStepInputs& in,
                  kernels::TiledLayers layers = kernels::TiledLayers::kAll);
-  void add_packed(std::span<const Chunk> chunks, kernels::PackedPlan plan, GpuStepInputs& in);
+  void add_packed(std::span<const StepSequence> sequences, kernels::PackedPlan plan,
+                  GpuStepInputs& in);
   void fill_sampling(std::span<const Chunk> chunks, std::span<const kernels::RowExtras> extras,
                      int64_t rows, bool is_decode, GpuStepInputs& in);
   void fill_adapters(std::span<const Chunk> chunks, int64_t rows, GpuStepInputs& in);

@@ -27,9 +27,10 @@ int64_t num_chunks(int64_t vocab_size) {
   return (vocab_size + kernels::kMassChunk - 1) / kernels::kMassChunk;
 }
 
-bool wants_changes(const Request& request) {
+/// Of the token at `position`.
+bool wants_changes(const Request& request, int64_t position) {
   const SamplingParams& params = request.client.sampling;
-  return has_penalties(params) || !params.logit_bias.empty() || is_too_short(request);
+  return has_penalties(params) || !params.logit_bias.empty() || is_too_short(request, position);
 }
 
 /// Appends the numbers of a list.
@@ -121,34 +122,33 @@ std::vector<kernels::RowExtras> GpuRowExtras::plan(std::span<const Chunk> chunks
   int64_t num_words = 0, num_masses = 0;
   std::vector<std::pair<std::size_t, int64_t>>
       masses;  // rows that report them, and where they begin
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    if (!draws_token(chunks[i])) continue;
-    Request& request = *chunks[i].request;
+  const auto add = [&](std::size_t chunk, int64_t row_of_chunk, int64_t position) {
+    Request& request = *chunks[chunk].request;
     kernels::RowExtras& extras = rows.emplace_back();
     if (!request.allowed_W.empty()) masked.emplace_back(rows.size() - 1, &request);
-    if (wants_changes(request)) {
+    if (wants_changes(request, position)) {
       if (!request.logit_changes.defined()) request.logit_changes = make_changes(request);
       extras.changes = static_cast<kernels::LogitChanges*>(request.logit_changes.data_ptr());
-      extras.forbids = is_too_short(request) ? 1 : 0;
+      extras.forbids = is_too_short(request, position) ? 1 : 0;
       has_any = true;
     }
     const bool asks_ids = !request.client.token_ids_logprob.empty();
     const bool tells_masses = request.client.return_free_logprobs && !request.allowed_W.empty();
     if (request.client.top_logprobs_num == 0 && !request.client.return_top_p_token_ids &&
         !asks_ids && !tells_masses)
-      continue;
-    const kernels::SampleOptions options = sample_options(request);
+      return;
+    const kernels::SampleOptions options = sample_options(request, position);
     const bool keeps_ids = options.keeps_ids && kernels::is_truncated(options, vocab_size_);
     const bool lists = options.num_top > 0 || keeps_ids || asks_ids;
-    if (!lists && !tells_masses) continue;
-    RowReport& report =
-        reports.emplace_back(RowReport{.chunk = static_cast<int64_t>(i), .options = options});
+    if (!lists && !tells_masses) return;
+    RowReport& report = reports.emplace_back(
+        RowReport{.chunk = static_cast<int64_t>(chunk), .row = row_of_chunk, .options = options});
     if (tells_masses) {
       report.mass = num_masses;
       masses.emplace_back(rows.size() - 1, num_masses);
       num_masses += num_chunks(vocab_size_);
     }
-    if (!lists) continue;
+    if (!lists) return;
     report.num_listed = asks_ids ? vocab_size_ : std::min(options.num_top, vocab_size_);
     extras.num_top = static_cast<int32_t>(report.num_listed);
     extras.keeps_ids = keeps_ids ? 1 : 0;
@@ -158,6 +158,12 @@ std::vector<kernels::RowExtras> GpuRowExtras::plan(std::span<const Chunk> chunks
     words.emplace_back(rows.size() - 1, num_words);
     num_words += kernels::report_words(vocab_size_, report.num_listed, keeps_ids, keeps_log_probs);
     has_any = true;
+  };
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (!draws_token(chunks[i])) continue;
+    const int64_t num_drafts = chunks[i].num_drafts;
+    const int64_t first = static_cast<int64_t>(chunks[i].request->tokens.size()) - num_drafts;
+    for (int64_t row = 0; row <= num_drafts; ++row) add(i, row, first + row);
   }
   if (!masked.empty()) send_masks(masked, turn, rows);
   if (!has_any && masked.empty()) return {};

@@ -11,6 +11,7 @@
 #include "engine/cache_shape.h"
 #include "engine/device_copies.h"
 #include "engine/prompt_scores.h"
+#include "engine/sampler.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/gpu/recorded_rows.h"
 #include "model/adapters.h"
@@ -147,7 +148,8 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       prompt_inputs_(gpu_, network, config, keys_.device()),
       extras_(config.eos_ids, network.config().vocab_size, keys_.device()),
       prompt_scores_(gpu_, network, config.max_prefill_tokens + config.max_running_requests),
-      results_(std::max(config.max_running_requests, kernels::kRecordedRows.back()),
+      results_(std::max(config.max_running_requests * (1 + config.most_drafts),
+                        kernels::kRecordedRows.back()),
                keys_.device()),
       copy_begins_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT),
       copy_ends_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT) {
@@ -162,6 +164,7 @@ GpuRunner::~GpuRunner() { stream_.synchronize(); }
 void GpuRunner::reset() {
   launched_.clear();
   scored_.clear();
+  behind_drafts_.clear();
   recorded_.clear();
   if (experts_) experts_->reset();
 }
@@ -224,12 +227,18 @@ double GpuRunner::wait_for_weights() {
 }
 
 bool GpuRunner::is_recordable(const Chunk& chunk) const {
-  return chunk.num_tokens == 1 && draws_token(chunk) && !scores_prompt(chunk) && !has_media(chunk);
+  return chunk.num_tokens == 1 + chunk.num_drafts && draws_token(chunk) && !scores_prompt(chunk) &&
+         !has_media(chunk) && (chunk.num_drafts == 0 || attention_.verifies_drafts_in_decode());
+}
+
+bool GpuRunner::verifies_drafts_of(const Request& request) const {
+  return !has_penalties(request.client.sampling);
 }
 
 GpuRunner::Parts GpuRunner::parts_of(std::span<const Chunk> chunks) const {
-  const auto recordable =
-      std::ranges::count_if(chunks, [this](const Chunk& chunk) { return is_recordable(chunk); });
+  int64_t recordable = 0;  // rows
+  for (const Chunk& chunk : chunks)
+    if (is_recordable(chunk)) recordable += chunk.num_tokens;
   // Without kernels lengths decide which operations there are.
   const bool records =
       attention_.has_recordable_decode() && recordable <= kernels::kRecordedRows.back();
@@ -238,6 +247,7 @@ GpuRunner::Parts GpuRunner::parts_of(std::span<const Chunk> chunks) const {
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     const bool is_decode = records && is_recordable(chunks[i]);
     (is_decode ? parts.decode : parts.prompts).push_back(chunks[i]);
+    (is_decode ? parts.num_decode_rows : parts.num_prompt_rows) += chunks[i].num_tokens;
     (is_decode ? parts.chunk_of : others).push_back(i);
   }
   parts.chunk_of.insert(parts.chunk_of.end(), others.begin(), others.end());
@@ -298,8 +308,9 @@ Tensor GpuRunner::launch_decode(GpuStepInputs in, int64_t rows) {
     compute(in, made_TYK);
     return made_TYK;
   }
-  const auto [entry, is_new] = recorded_.try_emplace({network_, rows});
+  const auto [entry, is_new] = recorded_.try_emplace({network_, rows, in.verifies_drafts});
   Recorded& recorded = entry->second;
+  has_prepared_ = recorded.graph == nullptr;
   if (is_new) {
     recorded.made_TYK = room_for_experts(rows);
     compute(in, recorded.made_TYK);
@@ -349,12 +360,11 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
   const c10::StreamGuard guard(stream_);
   forget_steps_of_other_adapters();
   clear_states(chunks);
+  has_prepared_ = false;
   Launched launched;
   launched.turn = results_.turn = 1 - results_.turn;
   const Parts parts = parts_of(chunks);
-  const auto num_decode = static_cast<int64_t>(parts.decode.size());
-  int64_t num_prompt_rows = 0;
-  for (const Chunk& chunk : parts.prompts) num_prompt_rows += chunk.num_tokens;
+  const int64_t num_decode = parts.num_decode_rows, num_prompt_rows = parts.num_prompt_rows;
 
   std::vector<Chunk> ordered = parts.decode;
   ordered.insert(ordered.end(), parts.prompts.begin(), parts.prompts.end());
@@ -369,8 +379,15 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
   };
   launched.row_of_chunk.assign(chunks.size(), -1);
   int64_t num_sampled = 0;
-  for (std::size_t i = 0; i < ordered.size(); ++i)
-    if (draws_token(ordered[i])) launched.row_of_chunk[parts.chunk_of[i]] = num_sampled++;
+  for (std::size_t i = 0; i < ordered.size(); ++i) {
+    const Chunk& chunk = ordered[i];
+    if (!draws_token(chunk)) continue;
+    launched.row_of_chunk[parts.chunk_of[i]] = num_sampled;
+    num_sampled += 1 + chunk.num_drafts;
+    if (chunk.num_drafts == 0) continue;
+    launched.drafts_of_chunk.resize(chunks.size(), 0);
+    launched.drafts_of_chunk[parts.chunk_of[i]] = chunk.num_drafts;
+  }
 
   const int64_t decode_rows = num_decode == 0 ? 0 : padded_rows(num_decode);
   GpuStepInputs decode_in, prompt_in;
@@ -411,21 +428,33 @@ std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
   const int32_t* tokens = results.const_data_ptr<int32_t>();
   const auto* log_probs = reinterpret_cast<const float*>(tokens + results.size(1));
   std::vector<std::optional<kernels::SampledToken>> out(launched.row_of_chunk.size());
+  const auto take = [&](int64_t row, kernels::SampledToken& token) {
+    token.id = tokens[row];
+    token.log_prob = log_probs[row];
+  };
   for (std::size_t i = 0; i < out.size(); ++i) {
     const int64_t row = launched.row_of_chunk[i];
     if (row < 0) continue;
-    out[i].emplace();
-    out[i]->id = tokens[row];
-    out[i]->log_prob = log_probs[row];
+    take(row, out[i].emplace());
+  }
+  behind_drafts_.assign(launched.drafts_of_chunk.size(), {});
+  for (std::size_t i = 0; i < behind_drafts_.size(); ++i) {
+    behind_drafts_[i].resize(static_cast<std::size_t>(launched.drafts_of_chunk[i]));
+    int64_t row = launched.row_of_chunk[i];
+    for (kernels::SampledToken& token : behind_drafts_[i]) take(++row, token);
   }
   const int32_t* num_kept = tokens + 2 * results.size(1);
+  const auto kept_of = [&](const RowReport& report) {
+    return num_kept[launched.row_of_chunk[report.chunk] + report.row];
+  };
   const auto read = [&](const RowReport& report) {
-    extras_.read(report, launched.turn, num_kept[launched.row_of_chunk[report.chunk]],
-                 *out[report.chunk]);
+    kernels::SampledToken& token =
+        report.row == 0 ? *out[report.chunk] : behind_drafts_[report.chunk][report.row - 1];
+    extras_.read(report, launched.turn, kept_of(report), token);
   };
   std::vector<const RowReport*> handed_over;  // each is work for a core
   for (const RowReport& report : launched.reports) {
-    if (report.word >= 0 && num_kept[launched.row_of_chunk[report.chunk]] == kernels::kHandedOver) {
+    if (report.word >= 0 && kept_of(report) == kernels::kHandedOver) {
       handed_over.push_back(&report);
     } else {
       read(report);
@@ -434,6 +463,11 @@ std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
   kernels::cpu::parallel_chunks(static_cast<int64_t>(handed_over.size()),
                                 [&](int64_t i) { read(*handed_over[i]); });
   return out;
+}
+
+std::vector<kernels::SampledToken> GpuRunner::take_behind_drafts(std::size_t chunk) {
+  check(chunk < behind_drafts_.size(), "a chunk with drafts is of the collected step");
+  return std::move(behind_drafts_[chunk]);
 }
 
 std::vector<kernels::SampledToken> GpuRunner::take_scores(std::size_t chunk) {

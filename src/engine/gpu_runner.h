@@ -10,6 +10,10 @@
 /// record nothing, and take all rows of a step together. Everything is sampled on the device, whatever
 /// its sampling extras.
 ///
+/// Rows that verify drafts (docs/decisions/0163-drafts.md) are rows of decode, each a sequence of its own in the
+/// pages of its request, in recordings apart from those without. Networks with indexers take such chunks as
+/// they take prompts. Requests with penalties get no drafts: the device counts what each draws.
+///
 /// One class because all of its parts are what a launched step reads and writes, on its stream.
 ///
 /// All work goes to one stream of the runner's own; weights that another stream changed must be
@@ -23,7 +27,8 @@
 #include <deque>
 #include <map>
 #include <span>
-#include <utility>
+#include <tuple>
+#include <vector>
 
 #include "engine/cache_groups.h"
 #include "engine/gpu_attention.h"
@@ -48,8 +53,12 @@ class GpuRunner final : public StepRunner {
   void copy_page(PageId from, PageId to) override;
   void copy_state(StateId from, StateId to) override;
   bool launch(std::span<const Chunk> chunks) override;
+  bool was_usual_launch() const override { return !has_prepared_; }
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   std::vector<kernels::SampledToken> take_scores(std::size_t chunk) override;
+  bool verifies_drafts() const override { return true; }
+  bool verifies_drafts_of(const Request& request) const override;
+  std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override;
   void copy_weights(const FreshWeights& fresh) override;
   void exchange_network(model::Network& network) override;
   double wait_for_weights() override;
@@ -69,7 +78,9 @@ class GpuRunner final : public StepRunner {
     int turn = 0;
   };
   struct Launched {
-    std::vector<int64_t> row_of_chunk;  // of the results; -1: draws none
+    /// Of the results; -1: draws none. Rows behind its drafts follow.
+    std::vector<int64_t> row_of_chunk;
+    std::vector<int64_t> drafts_of_chunk;  // empty: no chunk has any
     std::vector<RowReport> reports;
     std::vector<ScoredChunk> scored;
     int turn = 0;  // which of the result blocks
@@ -78,6 +89,7 @@ class GpuRunner final : public StepRunner {
   struct Parts {
     std::vector<Chunk> decode, prompts;
     std::vector<std::size_t> chunk_of;  // of the step, of each of both
+    int64_t num_decode_rows = 0, num_prompt_rows = 0;
   };
 
   /// Tables have it in the place of pages that were given back; masked numbers are finite.
@@ -125,14 +137,17 @@ class GpuRunner final : public StepRunner {
   std::vector<int64_t> places_;      // in results_, of the tokens that the step launched last draws
   std::vector<ScoredChunk> scored_;  // of the step that was collected last
   int scored_turn_ = 0;
+  std::vector<std::vector<kernels::SampledToken>>
+      behind_drafts_;                   // of the same, by chunk; or empty
   c10::Event copy_begins_, copy_ends_;  // of new weights, timed; of an exchange: together
   struct Recorded {
     GpuStepInputs inputs;                      // keeps the views alive
     Tensor made_TYK;                           // forward()'s
     std::unique_ptr<kernels::GpuGraph> graph;  // null: ran once, not recorded yet
   };
-  /// By the network whose weights are read, and padded rows.
-  std::map<std::pair<const model::Network*, int64_t>, Recorded> recorded_;
+  /// By the network whose weights are read, padded rows, and whether some verify drafts.
+  std::map<std::tuple<const model::Network*, int64_t, bool>, Recorded> recorded_;
+  bool has_prepared_ = false;  // the step launched last is the first or the second of its recording
   int64_t adapter_changes_ = 0;  // model::Adapters::num_changes() when they were recorded
 };
 

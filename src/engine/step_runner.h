@@ -54,6 +54,10 @@ class StepRunner {
   /// False: collect first.
   virtual bool launch(std::span<const Chunk> chunks) = 0;
 
+  /// Whether the last launch() took as long as such a launch takes again: the first ones of a number of rows may
+  /// be prepared for those that follow.
+  virtual bool was_usual_launch() const { return true; }
+
   /// Waits for the oldest launched step. A token per chunk, in order; nothing for those that draw
   /// none. Does not touch the requests.
   virtual std::vector<std::optional<kernels::SampledToken>> collect() = 0;
@@ -62,8 +66,9 @@ class StepRunner {
   /// (engine/prompt_scores.h), in order. Once, before the next call of launch().
   virtual std::vector<kernels::SampledToken> take_scores(std::size_t chunk);
 
-  /// Chunks may have drafts.
+  /// Chunks may have drafts, those of requests of which it says so.
   virtual bool verifies_drafts() const { return false; }
+  virtual bool verifies_drafts_of(const Request& /*request*/) const { return verifies_drafts(); }
   /// What the step that was collected last drew behind each draft of a chunk, in order; the token before
   /// the first draft is collect()'s. Once, before the next call of launch().
   virtual std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk);
@@ -125,6 +130,7 @@ struct StepRunnerConfig {
   int64_t num_window_groups = 0;  // PageWindow::num_groups
   int64_t max_running_requests = 0;
   int64_t max_prefill_tokens = 0;
+  int64_t most_drafts = 0;  // of a chunk
   int64_t context_length = 0;
   bool shares_prompt_reads = true;  // on a GPU (kernels/gpu/decode_units.h)
   bool records_steps = true;        // on a GPU

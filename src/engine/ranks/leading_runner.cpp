@@ -27,6 +27,7 @@ void each_field(Config& config, const Fn& fn) {
   fn(config.num_window_groups);
   fn(config.max_running_requests);
   fn(config.max_prefill_tokens);
+  fn(config.most_drafts);
   fn(config.context_length);
   fn(config.shares_prompt_reads);
   fn(config.records_steps);

@@ -48,11 +48,15 @@ class LeadingRunner final : public StepRunner {
   void copy_page(PageId from, PageId to) override;
   void copy_state(StateId from, StateId to) override;
   bool launch(std::span<const Chunk> chunks) override;
+  bool was_usual_launch() const override { return own_->was_usual_launch(); }
   std::vector<std::optional<kernels::SampledToken>> collect() override;
   std::vector<kernels::SampledToken> take_scores(std::size_t chunk) override {
     return own_->take_scores(chunk);
   }
   bool verifies_drafts() const override { return own_->verifies_drafts(); }
+  bool verifies_drafts_of(const Request& request) const override {
+    return own_->verifies_drafts_of(request);
+  }
   std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override {
     return own_->take_behind_drafts(chunk);
   }
