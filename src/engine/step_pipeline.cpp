@@ -34,6 +34,16 @@ Cause cause_of(const std::exception& error) {
   return is_out_of_memory(error) ? Cause::kOutOfMemory : Cause::kEngineFailed;
 }
 
+/// Of a step of nothing but decode; 0: prompts are in it.
+int64_t decode_rows_of(std::span<const Chunk> chunks) {
+  int64_t rows = 0;
+  for (const Chunk& chunk : chunks) {
+    if (chunk.num_tokens - chunk.num_drafts > 1) return 0;
+    rows += chunk.num_tokens;
+  }
+  return rows;
+}
+
 }  // namespace
 
 StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, const Clock& clock,
@@ -48,6 +58,7 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
                                     .num_window_groups = page_window(config, network).num_groups,
                                     .max_running_requests = config.max_running_requests,
                                     .max_prefill_tokens = config.max_prefill_tokens,
+                                    .most_drafts = config.drafts.most,
                                     .context_length = config.context_length,
                                     .shares_prompt_reads = config.shares_prompt_reads,
                                     .records_steps = config.records_steps,
@@ -72,8 +83,7 @@ StepPipeline::StepPipeline(model::Network& network, const EngineConfig& config, 
       admission_(config, network, pool_.num_pages()),
       mask_threads_(kMaskThreads) {
   if (config.drafts.most > 0) {
-    if (!runner_->verifies_drafts())
-      throw ConfigError("drafts are verified on CPUs; this engine is on a GPU");
+    check(runner_->verifies_drafts(), "the runner of an engine with drafts verifies them");
     if (config.drafts.foretells() && !runner_->has_draft_layer())
       throw ConfigError("this engine's runner computes no draft layer and no draft model");
     if (states_.num_states() == 0) drafts_.emplace(config.drafts);
@@ -101,20 +111,32 @@ std::vector<Chunk> StepPipeline::plan() {
 
 void StepPipeline::step() {
   if (!may_step()) return;
+  Clock::TimePoint planned;
+  if (drafts_) {
+    planned = clock_.now();
+    // Drafts follow the last token.
+    if (drafts_->wants_known_tokens()) drain();
+  }
   std::vector<Chunk> chunks = plan();
   admission_.note_line(scheduler_.num_waiting() > 0);
   mask_tokens(chunks);
   if (chunks.empty()) return drain();
-  if (drafts_) drafts_->add_drafts(chunks, scheduler_);
-  launch(std::move(chunks));
+  if (drafts_) {
+    drafts_->add_drafts(chunks, scheduler_, [this](const Request& request) {
+      return runner_->verifies_drafts_of(request);
+    });
+  }
+  launch(std::move(chunks), planned);
   while (in_flight_.size() > 1) collect();
 }
 
-void StepPipeline::launch(std::vector<Chunk> chunks) {
+void StepPipeline::launch(std::vector<Chunk> chunks, Clock::TimePoint planned) {
   const kernels::TraceRange range("engine step");
-  StepInFlight step{
-      .parts = {}, .version = version_, .is_fast = !chunks.empty() && chunks.front().is_tentative};
-  const Clock::TimePoint begin = clock_.now();
+  StepInFlight step{.parts = {},
+                    .version = version_,
+                    .is_fast = !chunks.empty() && chunks.front().is_tentative,
+                    .planned = planned};
+  if (drafts_) step.decode_rows = decode_rows_of(chunks);
   const bool runs_ahead = runner_->launch(chunks);
   int64_t num_sampled = 0;
   for (const Chunk& chunk : chunks) {
@@ -151,9 +173,19 @@ void StepPipeline::launch(std::vector<Chunk> chunks) {
     step.parts.push_back(std::move(part));
   }
   in_flight_.push_back(std::move(step));
-  if (runs_ahead) return;
-  drain();
-  if (drafts_) drafts_->note_step(chunks, seconds_between(begin, clock_.now()));
+  if (drafts_ && !runner_->was_usual_launch()) {
+    // The one before is collected later too.
+    for (StepInFlight& each : in_flight_) each.decode_rows = 0;
+  }
+  if (!runs_ahead) drain();
+}
+
+/// Between two collections, not on the device: a step that is planned when the one before is collected has the round
+/// trip to the host in its time, one that ran ahead has not, and drafts have to pay for that too.
+void StepPipeline::note_seconds(const StepInFlight& step) {
+  const Clock::TimePoint now = clock_.now();
+  const Clock::TimePoint begin = std::max(step.planned, std::exchange(collected_at_, now));
+  if (step.decode_rows > 0) drafts_->note_step(step.decode_rows, seconds_between(begin, now));
 }
 
 void StepPipeline::begin_mask(Request& request) {
@@ -213,6 +245,7 @@ void StepPipeline::collect() {
   std::vector<std::optional<kernels::SampledToken>> tokens = runner_->collect();
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
+  if (drafts_) note_seconds(step);
   int64_t num_sampled = 0;
   for (std::size_t i = 0; i < step.parts.size(); ++i) {
     const StepInFlight::Part& part = step.parts[i];

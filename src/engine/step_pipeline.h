@@ -6,7 +6,8 @@
 /// the requests' callers (request_updates.h). On a device with its own clock the next step is
 /// launched before the one before it is collected, so two may be in flight. A request with a
 /// TokenConstraint takes part in every other one of these, because its mask needs the token before; the
-/// others are in each. Masks are found out on other threads (mask_threads.h).
+/// others are in each. Masks are found out on other threads (mask_threads.h). Where drafts are likely
+/// (engine/drafts/draft_expectation.h), a step is collected before the next one is planned.
 ///
 /// Owned by the engine's thread; callbacks are called on it.
 
@@ -127,12 +128,17 @@ class StepPipeline {
     std::vector<Part> parts;    // per chunk
     WeightVersion version = 0;  // of the weights that it computes with
     bool is_fast = false;       // its tokens are tentative
+    Clock::TimePoint planned;   // from here on; of an engine with drafts
+    int64_t decode_rows = 0;    // 0: its seconds say nothing of decode
   };
 
+  /// Tells how long a step took that was collected now.
+  void note_seconds(const StepInFlight& step);
   bool may_step() const { return !is_paused_ && !is_asleep_; }
   /// Of the next step. With verification a fast one, or one in training arithmetic.
   std::vector<Chunk> plan();
-  void launch(std::vector<Chunk> chunks);
+  /// `planned`: when its planning began.
+  void launch(std::vector<Chunk> chunks, Clock::TimePoint planned);
   /// Of requests with a constraint: what the step may draw. Those that cannot go on end, and their chunks
   /// are taken out; so are those of which it is not known soon enough, for this step.
   void mask_tokens(std::vector<Chunk>& chunks);
@@ -164,6 +170,7 @@ class StepPipeline {
   std::optional<DraftPlanner> drafts_;        // none: no request gets drafts
   std::optional<VerificationRounds> rounds_;  // none: what steps draw is the response
   DraftCounts draft_counts_;
+  Clock::TimePoint collected_at_;       // the last step, of an engine with drafts
   std::deque<StepInFlight> in_flight_;  // oldest first; two at most
   WeightVersion version_ = 0;           // of the steps that are launched next
   bool is_paused_ = false;

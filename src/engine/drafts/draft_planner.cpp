@@ -14,10 +14,10 @@ namespace {
 
 /// A chunk whose request may get drafts: its last token is known, and what may follow is not bound to
 /// tokens that nobody knows yet.
-bool may_have_drafts(const Chunk& chunk) {
+bool may_have_drafts(const Chunk& chunk, const DraftPlanner::VerifiesFn& verifies) {
   const Request& request = *chunk.request;
   return chunk.num_tokens == 1 && draws_token(chunk) && request.constraint == nullptr &&
-         request.state < 0 && request.tokens.back() != kPendingToken;
+         request.state < 0 && request.tokens.back() != kPendingToken && verifies(request);
 }
 
 /// Texts of other adapters and other tenants are never drafts.
@@ -76,12 +76,15 @@ std::vector<Draft> DraftPlanner::proposed(Request& request, int64_t most) {
   return drafting.is_of_layer ? of_layer : of_texts;
 }
 
-void DraftPlanner::add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler) {
+void DraftPlanner::add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler,
+                              const VerifiesFn& verifies) {
   std::vector<Chunk*> drafting;
   int64_t num_rows = 0;
+  bool runs_ahead = false;
   for (Chunk& chunk : chunks) {
     num_rows += chunk.num_tokens;
-    if (may_have_drafts(chunk)) drafting.push_back(&chunk);
+    runs_ahead |= chunk.request->tokens.back() == kPendingToken;
+    if (may_have_drafts(chunk, verifies)) drafting.push_back(&chunk);
   }
   // The longest response first: it is the one that others will wait for.
   std::ranges::stable_sort(drafting, std::greater(),
@@ -104,8 +107,11 @@ void DraftPlanner::add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler) 
     drafting[i]->num_drafts = static_cast<int64_t>(drafts[i].size());
     drafting[i]->num_tokens += drafting[i]->num_drafts;
   }
-  if (!settings_.foretells()) return;
-  for (Chunk& chunk : chunks) feed_layer(chunk, scheduler);
+  if (settings_.foretells())
+    for (Chunk& chunk : chunks) feed_layer(chunk, scheduler);
+  if (runs_ahead) return expectation_.ran_ahead();
+  expectation_.planned(
+      std::ranges::any_of(drafting, [](const Chunk* chunk) { return chunk->num_drafts > 0; }));
 }
 
 void DraftPlanner::feed_layer(Chunk& chunk, Scheduler& scheduler) {
@@ -124,15 +130,6 @@ void DraftPlanner::feed_layer(Chunk& chunk, Scheduler& scheduler) {
 
 void DraftPlanner::note_foretold(Request& request, std::vector<Draft> foretold) {
   drafting_of(request).foretold = std::move(foretold);
-}
-
-void DraftPlanner::note_step(std::span<const Chunk> chunks, double seconds) {
-  int64_t num_rows = 0;
-  for (const Chunk& chunk : chunks) {
-    if (chunk.num_tokens - chunk.num_drafts > 1) return;  // a prompt's step says nothing of decode
-    num_rows += chunk.num_tokens;
-  }
-  costs_.observe(num_rows, seconds);
 }
 
 bool DraftPlanner::is_right(const Request& request, int64_t position, TokenId draft,

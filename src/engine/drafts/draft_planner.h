@@ -4,11 +4,13 @@
 /// (docs/decisions/0163-drafts.md, 0164-mtp-layers.md, 0165-eagle3.md).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "engine/drafts/acceptance.h"
+#include "engine/drafts/draft_expectation.h"
 #include "engine/drafts/draft_settings.h"
 #include "engine/drafts/draft_texts.h"
 #include "engine/drafts/step_costs.h"
@@ -31,12 +33,19 @@ class DraftPlanner {
   explicit DraftPlanner(const DraftSettings& settings)
       : settings_(settings), texts_(settings.text_bytes) {}
 
-  /// Appends drafts to chunks of decode, and to the tokens of their requests, and says what the draft layer does
-  /// with the chunks.
-  void add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler);
+  /// Whether drafts of a request are verified where its steps are computed.
+  using VerifiesFn = std::function<bool(const Request&)>;
 
-  /// The step of these chunks took so long, from its launch until its tokens were known.
-  void note_step(std::span<const Chunk> chunks, double seconds);
+  /// The next step is likely to get drafts, or it is time to try: no step should be in flight when it is planned.
+  bool wants_known_tokens() const { return settings_.always || expectation_.is_due(); }
+
+  /// Appends drafts to chunks of decode, and to the tokens of their requests, where `verifies` says so, and says
+  /// what the draft layer does with the chunks.
+  void add_drafts(std::vector<Chunk>& chunks, Scheduler& scheduler, const VerifiesFn& verifies);
+
+  /// A step of so many rows, all of decode, took so long: from when the tokens of the one before were known, or
+  /// from when it was planned where that is later, until its own were known.
+  void note_step(int64_t num_rows, double seconds) { costs_.observe(num_rows, seconds); }
 
   /// Whether `draft`, of the request's token at `position`, is right where the model draws `drawn`.
   bool is_right(const Request& request, int64_t position, TokenId draft, TokenId drawn) const;
@@ -58,6 +67,7 @@ class DraftPlanner {
   const DraftSettings settings_;
   DraftTexts texts_;
   StepCosts costs_;
+  DraftExpectation expectation_;
 };
 
 }  // namespace slime::engine

@@ -24,10 +24,10 @@ class PlannedRequest {
   DraftPlanner& planner() { return planner_; }
   Request& request() { return request_; }
 
-  Chunk plan() {
+  Chunk plan(bool verifies = true) {
     std::vector<Chunk> chunks = bench_.scheduler().plan_step();
     EXPECT_EQ(chunks.size(), 1U);
-    planner_.add_drafts(chunks, bench_.scheduler());
+    planner_.add_drafts(chunks, bench_.scheduler(), [&](const Request&) { return verifies; });
     return chunks.at(0);
   }
   /// The drafts that the chunk has.
@@ -148,6 +148,19 @@ TEST(DraftPlanner, TheSourceOfWhichMoreAreLikelyToBeRightIsTaken) {
   does_not.end(does_not.plan(), 0, {4});
   does_not.planner().note_foretold(does_not.request(), {{9, 0.1}, {9, 0.01}});
   EXPECT_EQ(does_not.drafts_of(does_not.plan()), (std::vector<TokenId>{9, 9}));
+}
+
+TEST(DraftPlanner, RequestsWhoseDraftsAreNotVerifiedGetNone) {
+  DraftSettings texts_alone = kLayerAlone;
+  texts_alone.texts = true;
+  texts_alone.layer = false;
+  PlannedRequest repeats(texts_alone, {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3}, 30);
+  repeats.end(repeats.plan(), 0, {4});
+  Chunk chunk = repeats.plan(/*verifies=*/false);
+  EXPECT_EQ(chunk.num_tokens, 1);
+  EXPECT_EQ(chunk.num_drafts, 0);
+  repeats.end(chunk, 0, {1});
+  EXPECT_EQ(repeats.plan().num_drafts, 3);
 }
 
 TEST(DraftPlanner, AsksNothingOfALayerThatThereIsNot) {
