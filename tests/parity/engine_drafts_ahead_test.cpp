@@ -1,0 +1,213 @@
+/// Drafts on a device that computes a step while the next one is planned: when steps are in flight, and responses,
+/// which are those without drafts.
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+
+#include "core/splitmix64.h"
+#include "engine_fixture.h"
+
+namespace slime {
+namespace {
+
+using engine::EngineConfig;
+using engine::GenerateRequest;
+using engine::GenerateUpdate;
+
+/// Its network is a chain of hashes: the key of a token is a hash of the key before it and of the token, and makes
+/// the log-prob. Three of four tokens follow from the one before them alone, as texts of siblings tell, and one from
+/// key and seed. Requests of seed 0 are not verified.
+class ChainRunner final : public engine::StepRunner {
+ public:
+  struct Counts {
+    std::atomic<int64_t> launches = 0, ahead = 0, with_drafts = 0;
+  };
+  ChainRunner(const engine::StepRunnerConfig& config, Counts& counts)
+      : keys_(static_cast<std::size_t>(config.num_pages * kPage)), counts_(counts) {}
+
+  void copy_page(engine::PageId from, engine::PageId to) override {
+    std::copy_n(keys_.begin() + from * kPage, kPage, keys_.begin() + to * kPage);
+  }
+  bool launch(std::span<const engine::Chunk> chunks) override {
+    ++counts_.launches;
+    counts_.ahead += in_flight_.empty() ? 0 : 1;
+    ChainStep step;
+    std::vector<TokenId> sampled;
+    for (const engine::Chunk& chunk : chunks) {
+      const engine::Request& request = *chunk.request;
+      counts_.with_drafts += chunk.num_drafts > 0 ? 1 : 0;
+      std::vector<kernels::SampledToken>& drawn = step.emplace_back();
+      for (int64_t i = 0; i < chunk.num_tokens; ++i) {
+        const int64_t position = request.num_computed + i;
+        TokenId id = request.tokens[position];
+        if (id == engine::kPendingToken) {
+          EXPECT_EQ(chunk.num_drafts, 0) << "drafts follow a token that is known";
+          id = last_sampled_.at(request.sampled_row);
+        }
+        const uint64_t before = position == 0 ? 0 : key_at(request, position - 1);
+        key_at(request, position) = splitmix64(before * 31 + static_cast<uint64_t>(id) * 1009);
+        if (engine::draws_token(chunk) && i >= chunk.num_tokens - 1 - chunk.num_drafts)
+          drawn.push_back(draw(request, position, id));
+      }
+      if (!drawn.empty()) sampled.push_back(drawn.front().id);
+    }
+    last_sampled_ = std::move(sampled);
+    in_flight_.push_back(std::move(step));
+    return true;
+  }
+  std::vector<std::optional<kernels::SampledToken>> collect() override {
+    collected_ = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    std::vector<std::optional<kernels::SampledToken>> first;
+    for (const auto& drawn : collected_)
+      first.push_back(drawn.empty() ? std::nullopt : std::optional(drawn.front()));
+    return first;
+  }
+  bool verifies_drafts() const override { return true; }
+  bool verifies_drafts_of(const engine::Request& request) const override {
+    return request.seed != 0;
+  }
+  std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override {
+    return {collected_[chunk].begin() + 1, collected_[chunk].end()};
+  }
+  void copy_weights(const engine::FreshWeights&) override {}
+  void exchange_network(model::Network&) override {}
+  double wait_for_weights() override { return 0; }
+  void reset() override { in_flight_.clear(); }
+  void release_memory() override {}
+  void resume_memory() override {}
+  at::ScalarType kv_dtype() const override { return at::kFloat; }
+
+ private:
+  using ChainStep = std::vector<std::vector<kernels::SampledToken>>;  // by chunk
+  static constexpr int64_t kPage = 16;
+
+  /// Behind the token `id` at `position`.
+  kernels::SampledToken draw(const engine::Request& request, int64_t position, TokenId id) {
+    const uint64_t key = key_at(request, position);
+    const uint64_t next = key % 4 == 0 ? key + request.seed * 7919 : static_cast<uint64_t>(id);
+    return {.id = static_cast<TokenId>(10 + splitmix64(next) % 200),
+            .log_prob = -static_cast<float>((key >> 8) % 1000) / 1000};
+  }
+  uint64_t& key_at(const engine::Request& request, int64_t position) {
+    return keys_[static_cast<std::size_t>(request.pages[position / kPage] * kPage +
+                                          position % kPage)];
+  }
+
+  std::vector<uint64_t> keys_;
+  Counts& counts_;
+  std::vector<TokenId> last_sampled_;
+  std::deque<ChainStep> in_flight_;
+  ChainStep collected_;
+};
+
+struct ChainOutcome {
+  std::vector<GenerateUpdate> updates;
+  DraftCounts drafts;
+  int64_t launches = 0, ahead = 0, with_drafts = 0, num_retractions = 0;
+};
+
+/// Two groups of eight samples, one after the other; requests whose seed is `seed_of` their number.
+ChainOutcome run_chain(const EngineConfig& given, const std::function<uint64_t(uint64_t)>& seed_of,
+                       int64_t new_tokens = 90) {
+  const at::NoGradGuard no_grad;
+  const SystemClock clock;
+  const auto network =
+      model::load_network(golden_models::directory("qwen3"), model::Precision::of("float32"));
+  EngineConfig config = given;
+  if (config.kv_cache_bytes == EngineConfig{}.kv_cache_bytes) config.kv_cache_bytes = 8 << 20;
+  ChainRunner::Counts counts;
+  testing::Responses responses;
+  engine::Engine engine(*network, config, clock,
+                        [&](model::Network&, const engine::StepRunnerConfig& it) {
+                          return std::make_unique<ChainRunner>(it, counts);
+                        });
+  ChainOutcome outcome;
+  for (uint64_t group = 0; group < 2; ++group) {
+    for (uint64_t i = 0; i < 8; ++i) {
+      GenerateRequest request = testing::sampled_request(
+          testing::some_tokens(21), new_tokens + static_cast<int64_t>(i), seed_of(8 * group + i));
+      request.rid = std::to_string(8 * group + i);
+      engine.submit(request, responses.sink());
+    }
+    for (uint64_t i = 0; i < 8; ++i) {
+      outcome.updates.push_back(responses.wait(std::to_string(8 * group + i)));
+      outcome.drafts += outcome.updates.back().drafts;
+      outcome.num_retractions += outcome.updates.back().num_retractions;
+    }
+  }
+  outcome.launches = counts.launches;
+  outcome.ahead = counts.ahead;
+  outcome.with_drafts = counts.with_drafts;
+  return outcome;
+}
+
+uint64_t seed_behind(uint64_t number) { return 1 + number; }
+
+void expect_same_responses(const ChainOutcome& got, const ChainOutcome& wanted) {
+  ASSERT_EQ(got.updates.size(), wanted.updates.size());
+  for (std::size_t i = 0; i < got.updates.size(); ++i) {
+    EXPECT_EQ(got.updates[i].output_ids, wanted.updates[i].output_ids) << i;
+    EXPECT_EQ(got.updates[i].output_log_probs, wanted.updates[i].output_log_probs) << i;
+  }
+}
+
+TEST(EngineDraftsAhead, ResponsesAreThoseWithoutDrafts) {
+  const ChainOutcome plain = run_chain({}, seed_behind);
+  EXPECT_GT(plain.ahead, plain.launches / 2);
+  for (const int64_t most : {1, 4, 9}) {
+    EngineConfig config;
+    config.drafts = {.most = most, .always = true};
+    const ChainOutcome drafted = run_chain(config, seed_behind);
+    expect_same_responses(drafted, plain);
+    EXPECT_EQ(drafted.ahead, 0) << "each step may get drafts";
+    EXPECT_LT(drafted.launches, plain.launches);
+    EXPECT_GT(drafted.drafts.num_kept, 100);
+    EXPECT_LT(drafted.drafts.num_kept, drafted.drafts.num_drafted);
+  }
+}
+
+TEST(EngineDraftsAhead, ResponsesAreThoseWithoutDraftsWherePagesAreScarce) {
+  EngineConfig config;
+  config.kv_cache_bytes = 480 << 10;  // 20 pages; a request takes 8
+  const ChainOutcome plain = run_chain(config, seed_behind);
+  config.drafts = {.most = 6, .always = true};
+  const ChainOutcome drafted = run_chain(config, seed_behind);
+  expect_same_responses(drafted, plain);
+  EXPECT_GT(plain.num_retractions + drafted.num_retractions, 0);
+}
+
+TEST(EngineDraftsAhead, ResponsesAreThoseWithoutDraftsWhereTheyAreChosen) {
+  EngineConfig config;
+  const ChainOutcome plain = run_chain(config, seed_behind);
+  config.drafts = {.most = 6};
+  expect_same_responses(run_chain(config, seed_behind), plain);
+}
+
+TEST(EngineDraftsAhead, RequestsThatTheRunnerDoesNotVerifyGetNone) {
+  EngineConfig config;
+  const auto every_other = [](uint64_t number) { return number % 2 * (1 + number); };
+  const ChainOutcome plain = run_chain(config, every_other);
+  config.drafts = {.most = 4, .always = true};
+  const ChainOutcome drafted = run_chain(config, every_other);
+  expect_same_responses(drafted, plain);
+  for (std::size_t i = 0; i < drafted.updates.size(); ++i)
+    EXPECT_EQ(drafted.updates[i].drafts.num_drafted > 0, i % 2 == 1) << i;
+}
+
+/// All but one step of 9, 17 and from then on 33.
+TEST(EngineDraftsAhead, StepsRunAheadWhereNoneGetsDrafts) {
+  EngineConfig config;
+  config.drafts = {.most = 4};
+  const ChainOutcome drafted = run_chain(
+      config, [](uint64_t) { return 0; }, 150);
+  EXPECT_EQ(drafted.with_drafts, 0);
+  EXPECT_GT(drafted.ahead, drafted.launches * 8 / 10);
+  EXPECT_LT(drafted.ahead, drafted.launches);
+}
+
+}  // namespace
+}  // namespace slime
