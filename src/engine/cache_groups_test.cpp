@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/cache_shape.h"
-#include "engine/gpu_runner.h"
+#include "engine/gpu_caches.h"
 #include "engine/paged_kv_cache.h"
 
 namespace slime::engine {
@@ -38,8 +38,8 @@ TEST(CacheGroups, OfLayersInTurnsAreOneOfEachKind) {
   }
   EXPECT_EQ(PagedKvCache::page_bytes(blocks, at::kFloat, groups),
             PagedKvCache::page_bytes(layers(2), at::kFloat));
-  EXPECT_EQ(GpuRunner::page_bytes(blocks, at::kBFloat16, groups),
-            GpuRunner::page_bytes(layers(2), at::kBFloat16, one_group(layers(2))));
+  EXPECT_EQ(gpu_page_bytes(blocks, at::kBFloat16, groups),
+            gpu_page_bytes(layers(2), at::kBFloat16, one_group(layers(2))));
 }
 
 TEST(CacheGroups, OfFiveLayersWithAWindowToAFullOneAreSeven) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "engine/gpu_runner.h"
+#include "engine/gpu_caches.h"
 #include "engine/paged_kv_cache.h"
 
 namespace slime::engine {
@@ -58,7 +58,7 @@ TEST(CacheShape, OfIndexersAddsToThePagesOfTheLayersThatHaveOne) {
   EXPECT_EQ(index_size(blocks), 8);
   EXPECT_EQ(index_size(std::vector{plain}), 0);
   // Latents in bfloat16, keys of indexers in float32.
-  EXPECT_EQ(GpuRunner::page_bytes(blocks, at::kBFloat16, one_group(blocks)),
+  EXPECT_EQ(gpu_page_bytes(blocks, at::kBFloat16, one_group(blocks)),
             16 * (3 * 24 * 2 + 2 * 8 * 4));
   model::BlockNeeds other = choosing;
   other.cache.index_size = 16;

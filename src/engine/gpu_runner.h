@@ -46,10 +46,6 @@ class GpuRunner final : public StepRunner {
   GpuRunner(model::Network& network, const StepRunnerConfig& config);
   ~GpuRunner() override;
 
-  /// What one page takes over the layers that it has.
-  static int64_t page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype,
-                            const CacheGroups& groups);
-
   void copy_page(PageId from, PageId to) override;
   void copy_state(StateId from, StateId to) override;
   bool launch(std::span<const Chunk> chunks) override;

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "engine/cache_groups.h"
+#include "engine/gpu_caches.h"
 #include "engine/gpu_runner.h"
 #include "engine/model_runner.h"
 #include "model/weight_checksums.h"
@@ -43,7 +44,7 @@ int64_t kv_page_bytes(model::Network& network, at::ScalarType kv_dtype, int64_t 
   const CacheGroups groups =
       cache_groups(network.blocks(), network.config().window, num_window_groups);
   return network.weights().flat().is_cuda()
-             ? GpuRunner::page_bytes(network.blocks(), kv_dtype, groups)
+             ? gpu_page_bytes(network.blocks(), kv_dtype, groups)
              : PagedKvCache::page_bytes(network.blocks(), kv_dtype, groups);
 }
 
