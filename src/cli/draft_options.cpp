@@ -16,11 +16,15 @@ namespace {
 std::string why_no_drafts(DraftWord word, const DraftOptions& options, const std::string& device,
                           const model::ModelConfig& model) {
   if (word == DraftWord::kOther)
-    return "draft models of this kind are not computed, and answers are the same without one; on "
-           "CPUs NGRAM saves time without a model";
-  if (device != "cpu") return "drafts are verified on CPUs so far; answers are the same";
+    return "draft models of this kind are not computed, and answers are the same without one; "
+           "NGRAM saves time without a model";
   if (!model.delta.in_layer.empty())
     return "layers of gated delta nets cannot step back; answers are the same";
+  if (word == DraftWord::kTexts) return "";
+  if (device != "cpu") {
+    return fmt::format("no draft {} on GPUs yet; answers are the same, and NGRAM saves time there",
+                       word == DraftWord::kLayer ? "layer" : "model");
+  }
   if (word == DraftWord::kModel && options.num_ranks > 1)
     return fmt::format("with --tp-size {} no draft model is computed; answers are the same",
                        options.num_ranks);

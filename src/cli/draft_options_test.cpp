@@ -61,6 +61,13 @@ TEST(DraftOptions, NgramDraftsSevenUnlessItIsSaidHowMany) {
   EXPECT_TRUE(both.settings.always);
 }
 
+TEST(DraftOptions, NgramDraftsOnGpusToo) {
+  const DraftsSaid gpu = drafts_of({"--speculative-algorithm", "NGRAM"}, "cuda");
+  EXPECT_EQ(gpu.says, "");
+  EXPECT_EQ(gpu.settings.most, 7);
+  EXPECT_TRUE(gpu.settings.texts && !gpu.settings.layer);
+}
+
 TEST(DraftOptions, NextnAndEagleAreTheModelsDraftLayer) {
   for (const std::string word : {"NEXTN", "EAGLE", "nextn"}) {
     const DraftsSaid given =
@@ -137,15 +144,21 @@ TEST(DraftOptions, WhereNothingIsDraftedALineSaysWhy) {
   own_embedding.drafts.has_own_embedding = true;
   EXPECT_THAT(drafts_of({"--speculative-algorithm", "NEXTN"}, "cpu", own_embedding).says,
               HasSubstr("NEXTN has no effect: draft layers are not computed with an embedding"));
-  for (const std::string word : {"NGRAM", "NEXTN", "EAGLE3"}) {
+  for (const std::string word : {"NEXTN", "EAGLE", "EAGLE3"}) {
     const DraftsSaid gpu = drafts_of({"--speculative-algorithm", word}, "cuda", model_with_layer());
     EXPECT_EQ(gpu.settings.most, 0);
-    EXPECT_THAT(gpu.says, HasSubstr(word + " has no effect: drafts are verified on CPUs so far"));
-    model::ModelConfig states = model_with_layer();
-    states.delta.in_layer = {true, false};
-    const DraftsSaid none = drafts_of({"--speculative-algorithm", word}, "cpu", states);
-    EXPECT_EQ(none.settings.most, 0);
-    EXPECT_THAT(none.says, HasSubstr("gated delta nets"));
+    EXPECT_FALSE(gpu.settings.layer || gpu.settings.model);
+    const std::string source = word == "EAGLE3" ? "model" : "layer";
+    EXPECT_THAT(gpu.says, HasSubstr(word + " has no effect: no draft " + source + " on GPUs yet"));
+  }
+  for (const std::string device : {"cpu", "cuda"}) {
+    for (const std::string word : {"NGRAM", "NEXTN", "EAGLE3"}) {
+      model::ModelConfig states = model_with_layer();
+      states.delta.in_layer = {true, false};
+      const DraftsSaid none = drafts_of({"--speculative-algorithm", word}, device, states);
+      EXPECT_EQ(none.settings.most, 0);
+      EXPECT_THAT(none.says, HasSubstr("gated delta nets"));
+    }
   }
   EXPECT_THAT(drafts_of({"--speculative-num-steps", "3"}).says,
               HasSubstr("--speculative-num-steps has no effect: it counts with"));

@@ -192,7 +192,7 @@ inline constexpr std::string_view kWholeEngines = "every engine does prefill and
 inline constexpr std::string_view kRanksOfEngine =
     "--rollout-num-gpus-per-engine ranks share all of an engine's layers, experts and cache";
 inline constexpr std::string_view kNoDraftModel =
-    "draft models of this kind are not computed, and responses are the same without one; on CPUs "
+    "draft models of this kind are not computed, and responses are the same without one; "
     "--rollout-drafts suffix saves time without a model";
 
 std::vector<FlagRow> model_flags();

@@ -131,8 +131,8 @@ std::vector<FlagRow> engine_flags() {
             "suffix+mtp, suffix+eagle3: by either",
             {"none", "suffix", "mtp", "eagle3", "suffix+mtp", "suffix+eagle3"})
           .with(
-              "engines of this run on CPUs, models without gated delta nets, mtp with models whose "
-              "config.json tells of such a layer, and eagle3 with --rollout-draft-model"),
+              "engines of this run, models without gated delta nets, mtp on CPUs with models whose "
+              "config.json tells of such a layer, and eagle3 on CPUs with --rollout-draft-model"),
       works("--rollout-draft-model", &C::rollout_draft_model,
             "with eagle3: directory or name of an EAGLE-3 draft model for this model")
           .with("--rollout-drafts eagle3, on CPUs"),
@@ -162,8 +162,8 @@ std::vector<FlagRow> engine_flags() {
             "NGRAM: the same as --rollout-drafts suffix; NEXTN, and EAGLE without a draft model: "
             "the same as mtp; EAGLE3, and EAGLE with one: the same as eagle3; STANDALONE has no "
             "effect")
-          .with("NGRAM, with EAGLE or NEXTN where config.json tells of a layer for multi-token "
-                "prediction, and with EAGLE3 or EAGLE and --rollout-draft-model"),
+          .with("NGRAM, and on CPUs with EAGLE or NEXTN where config.json tells of a layer for "
+                "multi-token prediction, and with EAGLE3 or EAGLE and --rollout-draft-model"),
       alias("--sglang-speculative-draft-model-path", {.same_as = "--rollout-draft-model"},
             "with EAGLE3 or EAGLE: directory or name of an EAGLE-3 draft model"),
       works("--sglang-speculative-num-draft-tokens", &C::sglang_speculative_num_draft_tokens,

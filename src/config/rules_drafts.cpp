@@ -97,9 +97,6 @@ std::string why_no_drafts(const RunConfig& config) {
   if (config.has_external_engines())
     return "the servers of --rollout-external-engine-addrs draft by their own command lines "
            "(slime serve --speculative-algorithm NGRAM, NEXTN or EAGLE3)";
-  if (config.is_on_gpus())
-    return "drafts are verified on CPUs so far; on a GPU the same responses are drawn token by "
-           "token";
   return "";
 }
 
@@ -109,6 +106,9 @@ std::string why_nothing_foretells(const RunConfig& config) {
   const bool is_model = config.names_draft_model();
   const std::string_view without =
       is_model ? "compute no draft model" : "compute the model without its draft layer";
+  if (config.is_on_gpus())
+    return fmt::format("no draft {} on GPUs yet: engines there {}", is_model ? "model" : "layer",
+                       is_model ? "compute the model alone" : without);
   if (config.trains_adapters()) return fmt::format("engines of adapters {}", without);
   if (config.has_codes()) return fmt::format("with --rollout-precision fp8 engines {}", without);
   if (config.has_engines_over_ranks())

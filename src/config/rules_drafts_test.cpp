@@ -177,11 +177,17 @@ TEST(RolloutDrafts, TheDraftModelIsLeftOutWithANoteWhereEnginesDoNotComputeIt) {
     EXPECT_THAT(with_texts.flags.warnings, Contains(HasSubstr("guesses come from texts alone")))
         << words;
   }
-  // On a GPU nothing is verified, so nothing is missing.
+  // On a GPU no draft model is computed, so that none is missing.
   const CheckedDrafts gpu = checked_drafts("--device cuda --sglang-speculative-algorithm EAGLE3");
   EXPECT_EQ(gpu.error, "");
   EXPECT_EQ(gpu.drafts(), "none");
-  EXPECT_THAT(gpu.flags.warnings, Contains(HasSubstr("drafts are verified on CPUs so far")));
+  EXPECT_THAT(gpu.flags.warnings, Contains(HasSubstr("no draft model on GPUs yet")));
+  const CheckedDrafts gpu_texts = checked_drafts(
+      "--device cuda --rollout-drafts suffix+eagle3 --rollout-draft-model /models/eagle3");
+  EXPECT_EQ(gpu_texts.error, "");
+  EXPECT_EQ(gpu_texts.drafts(), "suffix");
+  EXPECT_THAT(gpu_texts.flags.warnings,
+              Contains(HasSubstr("guesses come from texts alone: no draft model on GPUs yet")));
 }
 
 TEST(DraftTraining, IsOfWholeModelsOnProcessors) {
@@ -284,24 +290,41 @@ TEST(RolloutDrafts, ADraftModelOfAnotherKindIsLeftOutWithAllThatBelongsToIt) {
 TEST(RolloutDrafts, AreTimeAloneSoThatTheyAreLeftOutWithANoteWhereTheyAreNotVerified) {
   const std::string external =
       "--rollout-external-engine-addrs 127.0.0.1:1 --update-weight-disk-dir /w ";
-  for (const auto& [words, says] :
-       {std::pair{std::string("--device cuda --rollout-drafts suffix"),
-                  "--rollout-drafts suffix has no effect: drafts are verified on CPUs so far"},
-        std::pair{std::string("--device cuda --sglang-speculative-algorithm NGRAM"),
-                  "--sglang-speculative-algorithm NGRAM has no effect: drafts are verified on"},
-        std::pair{std::string("--device cuda --sglang-speculative-algorithm EAGLE "
-                              "--sglang-speculative-num-draft-tokens 64"),
-                  "--sglang-speculative-algorithm EAGLE has no effect: drafts are verified on"},
-        std::pair{external + "--rollout-drafts suffix",
-                  "--rollout-drafts suffix has no effect: the servers of"}}) {
+  const CheckedDrafts elsewhere = checked_drafts(external + "--rollout-drafts suffix");
+  EXPECT_EQ(elsewhere.error, "");
+  EXPECT_EQ(elsewhere.drafts(), "none");
+  EXPECT_THAT(elsewhere.flags.warnings,
+              Contains(HasSubstr("--rollout-drafts suffix has no effect: the servers of")));
+  for (const std::string words :
+       {"--rollout-drafts suffix --true-on-policy", "--device cuda --rollout-drafts suffix",
+        "--device cuda --sglang-speculative-algorithm NGRAM"}) {
     const CheckedDrafts given = checked_drafts(words);
     EXPECT_EQ(given.error, "") << words;
-    EXPECT_EQ(given.drafts(), "none") << words;
-    EXPECT_THAT(given.flags.warnings, Contains(HasSubstr(says))) << words;
+    EXPECT_EQ(given.drafts(), "suffix") << words;
+    EXPECT_THAT(given.flags.warnings,
+                Not(Contains(AllOf(HasSubstr("draft"), HasSubstr("has no effect")))))
+        << words;
   }
-  const CheckedDrafts exact = checked_drafts("--rollout-drafts suffix --true-on-policy");
-  EXPECT_EQ(exact.error, "");
-  EXPECT_EQ(exact.drafts(), "suffix");
+}
+
+TEST(RolloutDrafts, TheDraftLayerIsLeftOutWithANoteOnGpus) {
+  for (const auto& [words, says] :
+       {std::pair{"--rollout-drafts mtp",
+                  "--rollout-drafts mtp has no effect: no draft layer on GPUs yet"},
+        std::pair{"--sglang-speculative-algorithm EAGLE --sglang-speculative-num-draft-tokens 64 "
+                  "--sglang-speculative-eagle-topk 8",
+                  "--sglang-speculative-algorithm EAGLE has no effect: no draft layer on GPUs"}}) {
+    const CheckedDrafts alone = checked_drafts(std::string("--device cuda ") + words);
+    EXPECT_EQ(alone.error, "") << words;
+    EXPECT_EQ(alone.drafts(), "none") << words;
+    EXPECT_THAT(alone.flags.warnings, Contains(HasSubstr(says))) << words;
+  }
+  const CheckedDrafts both = checked_drafts("--device cuda --rollout-drafts suffix+mtp");
+  EXPECT_EQ(both.error, "");
+  EXPECT_EQ(both.drafts(), "suffix");
+  EXPECT_FALSE(both.flags.config.names_draft_layer());
+  EXPECT_THAT(both.flags.warnings,
+              Contains(HasSubstr("guesses come from texts alone: no draft layer on GPUs yet")));
 }
 
 }  // namespace
