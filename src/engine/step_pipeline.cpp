@@ -305,8 +305,8 @@ std::optional<FinishReason> StepPipeline::add_tokens(const StepInFlight::Part& p
     const TokenId draft = part.drafts[num_kept];
     is_redrawn = drafts_ ? !drafts_->is_right(request, position, draft, drawn) : draft != drawn;
     if (ends || is_redrawn) break;
-    // The next row was computed behind the tokens that are there now. A request that was retracted meanwhile
-    // has no rows any more.
+    // The next row was computed behind the tokens that are there now. A request that was retracted meanwhile has
+    // no pages with its keys any more: it keeps the token and computes it again.
     if (!request.pages.empty()) scheduler_.advance({.request = &request, .num_tokens = 1});
     request.tokens.push_back(kPendingToken);
     sampled = std::move(behind[num_kept++]);

@@ -6,8 +6,11 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
+#include <map>
 
 #include "core/splitmix64.h"
+#include "engine/step_pipeline.h"
 #include "engine_fixture.h"
 
 namespace slime {
@@ -24,6 +27,9 @@ class ChainRunner final : public engine::StepRunner {
  public:
   struct Counts {
     std::atomic<int64_t> launches = 0, ahead = 0, with_drafts = 0;
+    // Of the last chunk with drafts, for a test that makes the steps itself.
+    const engine::Request* drafted = nullptr;
+    int64_t drafted_launch = 0;
   };
   ChainRunner(const engine::StepRunnerConfig& config, Counts& counts)
       : keys_(static_cast<std::size_t>(config.num_pages * kPage)), counts_(counts) {}
@@ -38,7 +44,11 @@ class ChainRunner final : public engine::StepRunner {
     std::vector<TokenId> sampled;
     for (const engine::Chunk& chunk : chunks) {
       const engine::Request& request = *chunk.request;
-      counts_.with_drafts += chunk.num_drafts > 0 ? 1 : 0;
+      if (chunk.num_drafts > 0) {
+        ++counts_.with_drafts;
+        counts_.drafted = &request;
+        counts_.drafted_launch = counts_.launches;
+      }
       std::vector<kernels::SampledToken>& drawn = step.emplace_back();
       for (int64_t i = 0; i < chunk.num_tokens; ++i) {
         const int64_t position = request.num_computed + i;
@@ -207,6 +217,97 @@ TEST(EngineDraftsAhead, StepsRunAheadWhereNoneGetsDrafts) {
   EXPECT_EQ(drafted.with_drafts, 0);
   EXPECT_GT(drafted.ahead, drafted.launches * 8 / 10);
   EXPECT_LT(drafted.ahead, drafted.launches);
+}
+
+/// A millisecond later at each look, so that steps take about equally long.
+class SteadyClock final : public Clock {
+ public:
+  TimePoint now() const override { return TimePoint(std::chrono::milliseconds(++num_looks_)); }
+  double unix_seconds() const override { return static_cast<double>(num_looks_) / 1000; }
+
+ private:
+  mutable std::atomic<int64_t> num_looks_{0};
+};
+
+/// Steps by hand over a cache of so many pages.
+class ChainSteps {
+ public:
+  ChainSteps(model::Network& network, int64_t num_pages)
+      : config_(engine::completed(
+            {.kv_cache_bytes = num_pages * engine::kv_page_bytes(network, at::kFloat),
+             .drafts = {.most = 6}},
+            network)),
+        progress_(clock_),
+        pipeline_(network, config_, clock_, progress_,
+                  [this](model::Network&, const engine::StepRunnerConfig& it) {
+                    return std::make_unique<ChainRunner>(it, counts_);
+                  }) {}
+
+  const ChainRunner::Counts& counts() const { return counts_; }
+  bool has_work() const { return pipeline_.has_work(); }
+  void step() { pipeline_.step(); }
+  void admit(const std::string& rid, GenerateRequest request) {
+    request.rid = rid;
+    pipeline_.admit({.handle = {},
+                     .request = std::move(request),
+                     .on_update = [this](GenerateUpdate it) { ended_[it.rid] = std::move(it); },
+                     .submitted = clock_.now()});
+  }
+  bool has_ended(const std::string& rid) const { return ended_.contains(rid); }
+  const GenerateUpdate& answer(const std::string& rid) const { return ended_.at(rid); }
+
+ private:
+  SteadyClock clock_;
+  const EngineConfig config_;
+  engine::EngineProgress progress_;
+  ChainRunner::Counts counts_;
+  std::map<std::string, GenerateUpdate> ended_;
+  engine::StepPipeline pipeline_;
+};
+
+/// Four requests without drafts decode, and steps run ahead. One more joins whose prompt is cached but for its last
+/// token, so that it has drafts in its first step, and in the next step the four need a page each: there are too few,
+/// the newest request is retracted, and then its drafts turn out to be right.
+TEST(EngineDraftsAhead, DraftsOfARequestThatWasRetractedMeanwhileAreKeptWithoutItsKeys) {
+  constexpr int64_t kPage = 16, kCached = 2 * kPage + 1, kNewTokens = 12;
+  const at::NoGradGuard no_grad;
+  const auto network =
+      model::load_network(golden_models::directory("qwen3"), model::Precision::of("float32"));
+  const GenerateRequest drafted =
+      testing::sampled_request(testing::some_tokens(kCached, 100), kNewTokens, 5);
+  int64_t num_retracted = 0;
+  for (int64_t num_pages = 16; num_pages <= 18; ++num_pages) {
+    for (int64_t prompt = kPage + 1; prompt <= kPage + 6; ++prompt) {
+      ChainSteps steps(*network, num_pages);
+      steps.admit("earlier", drafted);
+      while (steps.has_work()) steps.step();
+      for (TokenId i = 0; i < 4; ++i) {
+        steps.admit("plain " + std::to_string(i),
+                    testing::sampled_request(testing::some_tokens(prompt, 3 + i),
+                                             4 * kPage - 4 - prompt, /*seed=*/0));
+      }
+      // The next step computes their last tokens on the third page.
+      for (int64_t computed = prompt; computed < 3 * kPage; ++computed) steps.step();
+      const int64_t num_launches = steps.counts().launches;
+      steps.admit("drafted", drafted);
+      while (steps.has_work()) {
+        const ChainRunner::Counts& counts = steps.counts();
+        const int64_t num_ahead = counts.ahead;
+        steps.step();
+        if (counts.drafted_launch <= num_launches || steps.has_ended("drafted")) continue;
+        // The step with drafts was in flight when this one was planned, and is collected now.
+        const bool was_in_flight =
+            counts.launches == counts.drafted_launch + 1 && counts.ahead > num_ahead;
+        if (!was_in_flight || !counts.drafted->pages.empty()) continue;
+        ++num_retracted;
+        EXPECT_GT(counts.drafted->num_new_tokens(), 1) << "a draft was right";
+        EXPECT_EQ(counts.drafted->num_computed, 0) << "nothing is, without pages";
+      }
+      EXPECT_EQ(steps.answer("drafted").output_ids, steps.answer("earlier").output_ids);
+      EXPECT_EQ(steps.answer("drafted").output_log_probs, steps.answer("earlier").output_log_probs);
+    }
+  }
+  EXPECT_GT(num_retracted, 0);
 }
 
 }  // namespace
