@@ -119,10 +119,14 @@ int64_t recorded_rows(int64_t sampled) {
   return at == sizes.end() ? sizes.back() : *at;
 }
 
-/// Sizes of steps that appear as `sampled` requests end one after another.
-int64_t recorded_steps(int64_t sampled) {
-  return std::ranges::upper_bound(kernels::kRecordedRows, recorded_rows(sampled)) -
-         kernels::kRecordedRows.begin();
+/// Sizes of steps that appear as `sampled` requests end one after another, and those of steps with drafts, of which
+/// `drawn` rows are the most.
+int64_t recorded_steps(int64_t sampled, int64_t drawn) {
+  const auto sizes = [](int64_t rows) -> int64_t {
+    return std::ranges::upper_bound(kernels::kRecordedRows, recorded_rows(rows)) -
+           kernels::kRecordedRows.begin();
+  };
+  return sizes(sampled) + (drawn > sampled ? sizes(drawn) : 0);
 }
 
 /// As many as the run's engine ever has at once.
@@ -132,14 +136,18 @@ int64_t most_sampled(const config::RunConfig& config) {
 
 /// Rows of a step for `sampled` requests that draw, each with its drafts. A look: where the model has no draft layer,
 /// --rollout-drafts has no effect.
-int64_t drawn_rows(const config::RunConfig& config, int64_t sampled) {
-  // A step that verifies has all tentative tokens of all requests, if they fit.
-  if (const int64_t tentative = config.verify_tokens(); tentative > 0)
-    return std::min(sampled * (1 + tentative), sampled + config.sglang_chunked_prefill_size);
+int64_t drafted_rows(const config::RunConfig& config, int64_t sampled) {
   if (config.rollout_drafts.peek() == "none") return sampled;
   const int64_t most = sampled * (1 + config.rollout_draft_tokens.peek().value_or(kUsualDrafts));
   if (config.rollout_draft_always.peek()) return most;
   return std::max(sampled, std::min(most, engine::kMostDraftedRows));
+}
+
+/// The same of one that verifies: it has all tentative tokens of all requests, if they fit.
+int64_t drawn_rows(const config::RunConfig& config, int64_t sampled) {
+  const int64_t tentative = config.verify_tokens();
+  if (tentative == 0) return drafted_rows(config, sampled);
+  return std::min(sampled * (1 + tentative), sampled + config.sglang_chunked_prefill_size);
 }
 
 /// Memory of the steps of an engine that draws for `sampled` requests of at most `longest` tokens at
@@ -159,6 +167,7 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
     return draft == nullptr ? of_target
                             : of_target + draft_model_bytes(*draft, precision, rows, sampled);
   }
+  const int64_t drawn = drafted_rows(config, sampled);
   const int64_t chunk = config.sglang_chunked_prefill_size;
   const model::CacheSpec& cache = engine::cache_of_tokens(network.blocks());
   const bool is_latent = cache.value_size == 0;
@@ -175,14 +184,14 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
                (cache.key_size + latent.kv_rank + model.head_dim + 2 * latent.value_dim);
     const kernels::DecodeOptions options =
         kernels::latent_decode_options(cache.queries_per_head, kMultiprocessors);
-    records = kernels::decode_limits(sampled, options).records * cache.queries_per_head *
+    records = kernels::decode_limits(drawn, options).records * cache.queries_per_head *
               latent.kv_rank * static_cast<int64_t>(sizeof(float));
   }
   const int64_t packed = element * (gathered * of_gathered + chunk * of_chunk) + records;
   int64_t sparse = 0;
   if (model.indexer.count > 0) {
     sparse =
-        engine::GpuSparseAttention::workspace_bytes(model.indexer, {.rows = chunk + sampled,
+        engine::GpuSparseAttention::workspace_bytes(model.indexer, {.rows = chunk + drawn,
                                                                     .longest = longest,
                                                                     .num_heads = model.num_heads,
                                                                     .row_size = cache.key_size});
@@ -196,9 +205,8 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
         kMultiprocessors);
   }
   // Once launched kernel by kernel, once recorded.
-  return (config.sglang_chunked_prefill_size + 2 * sampled) * row +
-         2 * sampled * model.vocab_size * 4 + recorded_steps(sampled) * kRecordedStepBytes +
-         packed + sparse;
+  return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
+         recorded_steps(sampled, drawn) * kRecordedStepBytes + packed + sparse;
 }
 
 /// Of a network like this one whose matrices are in the form that the engine has them in.
@@ -273,8 +281,9 @@ MemoryNeeds engine_memory_needs(const config::RunConfig& config, model::Network&
     needs.ranks_of_one_cache = config.rollout_num_gpus_per_engine;
   // Steps are recorded for each of its two networks.
   if (precision.device.is_cuda()) {
+    const int64_t sampled = config.sglang_max_running_requests;
     needs.engine_workspace +=
-        recorded_steps(config.sglang_max_running_requests) * kRecordedStepBytes;
+        recorded_steps(sampled, drafted_rows(config, sampled)) * kRecordedStepBytes;
     needs.engine_transient = kTimingBytes;
   }
   // An adapter's second network has the numbers of the first.

@@ -96,6 +96,26 @@ TEST(MemoryNeeds, RowsOfTokensThatAreVerifiedHaveLogitsToo) {
   EXPECT_EQ(workspace() - plain, 2048 * each) << "as many as a step computes";
 }
 
+/// 48 requests with three drafts each: up to 192 rows, once launched and once recorded, in recordings of their own.
+TEST(MemoryNeeds, RowsOfDraftsHaveLogitsAndRecordingsOnAGpuToo) {
+  const auto network = network_of("qwen3");
+  config::RunConfig config = run();
+  config.sglang_max_running_requests = 48;
+  model::Precision precision = model::Precision::of("float32");
+  precision.device = at::kCUDA;
+  const auto workspace = [&] {
+    return engine_memory_needs(config, *network, precision, 0).engine_workspace;
+  };
+  const int64_t plain = workspace();
+  config.rollout_drafts = "suffix";
+  config.rollout_draft_tokens = 3;
+  // Recorded steps of 1 to 192 rows have 13 sizes, for each of two networks.
+  constexpr int64_t kRecordings = 2 * 13 * (int64_t{8} << 20);
+  const int64_t more = workspace() - plain - kRecordings;
+  EXPECT_GT(more, 2 * 3 * 48 * network->config().vocab_size * 4);
+  EXPECT_EQ(more % (2 * 3 * 48), 0);
+}
+
 TEST(MemoryNeeds, MatricesInEightBitsAreCountedAsTheyAreStored) {
   const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
   const model::ModelConfig model = model::read_model_config(directory);
