@@ -18,9 +18,9 @@ Tiling tiling_of(int inputs, int outputs, Epilogue epilogue) {
              : output_tiling(inputs, outputs, epilogue == Epilogue::kSwiglu, num_processors());
 }
 
-template <int kRows, int kSlabs>
+template <int kRows, int kSlabs, bool kAdds>
 void run(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
-  constexpr auto kKernel = batch_product_kernel<kRows, kSlabs>;
+  constexpr auto kKernel = batch_product_kernel<kRows, kSlabs, kAdds>;
   Arguments a;
   a.layout = SharedLayout(tiling, kRows, call.rows, num_processors());
   a.weights = tile_map(Number::kBFloat16, call.weight_OI, call.outputs, call.inputs, tiling.box,
@@ -38,6 +38,12 @@ void run(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
   allow_shared_memory<kKernel>(kPipelineBytes);
   launch(kKernel, dim3(tiling.tiles, tiling.splits), dim3(128 * tiling.groups() + kProducerThreads),
          a.layout.bytes, stream, a);
+}
+
+template <int kRows, int kSlabs>
+void run_with_addition(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
+  call.addition.h_TR != nullptr ? run<kRows, kSlabs, true>(call, tiling, stream)
+                                : run<kRows, kSlabs, false>(call, tiling, stream);
 }
 
 }  // namespace
@@ -59,11 +65,11 @@ void batch_product(const BatchProduct& call, cudaStream_t stream) {
     constexpr int kRows = decltype(rows)::value;
     switch (tiling.slabs) {
       case 1:
-        return run<kRows, 1>(call, tiling, stream);
+        return run_with_addition<kRows, 1>(call, tiling, stream);
       case 2:
-        return run<kRows, 2>(call, tiling, stream);
+        return run_with_addition<kRows, 2>(call, tiling, stream);
       default:
-        return run<kRows, 4>(call, tiling, stream);
+        return run_with_addition<kRows, 4>(call, tiling, stream);
     }
   };
   if (call.rows <= 8) {

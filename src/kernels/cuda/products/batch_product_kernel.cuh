@@ -54,11 +54,11 @@ __device__ void load_weights(const Arguments& a, const Pipeline& pipeline, int b
 }
 
 /// Producer of x, by another thread, after the preceding kernels.
-template <int kSlabs>
+template <int kSlabs, bool kAdds>
 __device__ void load_x(const Arguments& a, const Pipeline& pipeline, uint32_t x_full, int begin,
                        int end) {
   prefetch_map(a.x);
-  if (a.addition.ready != nullptr) {
+  if (kAdds && a.addition.ready != nullptr) {
     wait_for_announced_x(a.addition.ready);
   } else {
     grid_dependency_wait();
@@ -110,8 +110,8 @@ __device__ void multiply_tiles(const Arguments& a, const Pipeline& pipeline, uin
 #endif
 
 /// kRows: N of the wgmma instruction, rows of x rounded up to 8, 16, 32 or 64. kSlabs:
-/// Tiling::slabs.
-template <int kRows, int kSlabs>
+/// Tiling::slabs. kAdds: has an addition, for which registers are held through the main loop.
+template <int kRows, int kSlabs, bool kAdds>
 __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads, 2)
     batch_product_kernel(const __grid_constant__ Arguments a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -137,39 +137,44 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads, 2)
   __syncthreads();
   if (threadIdx.x >= threads) {
     if (threadIdx.x == threads) load_weights<kSlabs>(a, pipeline, begin, end);
-    if (threadIdx.x == threads + 32) load_x<kSlabs>(a, pipeline, x_full, begin, end);
+    if (threadIdx.x == threads + 32) load_x<kSlabs, kAdds>(a, pipeline, x_full, begin, end);
     return;
   }
-  const bool adds = split == 0 && a.addition.h_TR != nullptr;
-  // Of more rows there are no registers for factors, since two thread blocks may share a multiprocessor.
-  const bool holds = adds && kRows <= 32 && a.addition.by_row.tiles == 0 &&
-                     4 * a.rows * staged_pitch(a.addition) <= a.layout.bytes;
-  const int first = kGroupOutputs * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-  const auto output_of_half = [&](int half) {
-    return output_of(a.tiling, a.units, first + 8 * half);
-  };
-  HeldFactor held;
-  if (holds) {
-    held.load(a.addition, output_of_half);
-  } else if (adds) {
-    if (a.addition.by_row.tiles > 0) grid_dependency_wait();  // the tiles are the step's
-    find_slots(a.addition, threads, slot_T);
-    prefetch_addition(a.addition, a.tiling.block_outputs(), threads,
-                      [&](int local) { return output_of(a.tiling, a.units, local); });
-  }
   float sum[kRows / 2] = {};
-  multiply_tiles<kRows, kSlabs>(a, pipeline, x_full, end - begin, group, sum);
-  grid_dependency_wait();             // h, and results that others may still read
-  if (adds) sync_consumers(threads);  // slots, and no warp still reads the stages
-  if (holds) {
-    auto* const staged = reinterpret_cast<float*>(memory);
-    stage_hidden(a.addition, a.rows, threads, staged);
-    sync_consumers(threads);
-    add_held_factor<kRows / 8>(a.addition, a.rows, held, staged, output_of_half, sum);
-  } else if (adds) {
-    add_low_rank<1, kRows / 8, false>(
-        a.addition, a.rows, slot_T, 0, 1, HeldStep<1>(),
-        [&](int, int half) { return output_of_half(half); }, sum);
+  if constexpr (!kAdds) {
+    grid_dependency_wait();  // results that others may still read
+    multiply_tiles<kRows, kSlabs>(a, pipeline, x_full, end - begin, group, sum);
+  } else {
+    const bool adds = split == 0;
+    // Of more rows there are no registers for factors, since two thread blocks may share a multiprocessor.
+    const bool holds = adds && kRows <= 32 && a.addition.by_row.tiles == 0 &&
+                       4 * a.rows * staged_pitch(a.addition) <= a.layout.bytes;
+    const int first = kGroupOutputs * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    const auto output_of_half = [&](int half) {
+      return output_of(a.tiling, a.units, first + 8 * half);
+    };
+    HeldFactor held;
+    if (holds) {
+      held.load(a.addition, output_of_half);
+    } else if (adds) {
+      if (a.addition.by_row.tiles > 0) grid_dependency_wait();  // the tiles are the step's
+      find_slots(a.addition, threads, slot_T);
+      prefetch_addition(a.addition, a.tiling.block_outputs(), threads,
+                        [&](int local) { return output_of(a.tiling, a.units, local); });
+    }
+    multiply_tiles<kRows, kSlabs>(a, pipeline, x_full, end - begin, group, sum);
+    grid_dependency_wait();             // h, and results that others may still read
+    if (adds) sync_consumers(threads);  // slots, and no warp still reads the stages
+    if (holds) {
+      auto* const staged = reinterpret_cast<float*>(memory);
+      stage_hidden(a.addition, a.rows, threads, staged);
+      sync_consumers(threads);
+      add_held_factor<kRows / 8>(a.addition, a.rows, held, staged, output_of_half, sum);
+    } else if (adds) {
+      add_low_rank<1, kRows / 8, false>(
+          a.addition, a.rows, slot_T, 0, 1, HeldStep<1>(),
+          [&](int, int half) { return output_of_half(half); }, sum);
+    }
   }
   if (a.epilogue == Epilogue::kSplitK) {
     write_partial_sums<kRows>(a, group, sum);

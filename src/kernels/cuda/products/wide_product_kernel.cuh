@@ -37,7 +37,7 @@ inline constexpr int kConsumerThreads = 128 * kGroups, kThreads = kConsumerThrea
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// The producer, by one thread.
-template <int kOutputs, int kRows, bool kPairs>
+template <int kOutputs, int kRows, bool kPairs, bool kAdds>
 __device__ void load_tiles(const Arguments& a, const Pipeline& pipeline, int begin, int end) {
   constexpr SharedLayout kLayout(kRows, kOutputs, kMaxStages);
   const auto load_weights = [&](int tile, int k_tile, int slot) {
@@ -58,7 +58,7 @@ __device__ void load_tiles(const Arguments& a, const Pipeline& pipeline, int beg
   const int prefetched = min(end - begin, pipeline.stages);
   for (int i = 0; i < prefetched; ++i) load_weights(blockIdx.x, begin + i, i);
   prefetch_map(a.x);
-  if (a.addition.ready != nullptr) {
+  if (kAdds && a.addition.ready != nullptr) {
     wait_for_announced_x(a.addition.ready);
   } else {
     grid_dependency_wait();
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (group == kGroups) {
     decrease_registers<24>();
     if (threadIdx.x == kConsumerThreads)
-      load_tiles<kOutputs, kRows, kPairs>(a, pipeline, begin, end);
+      load_tiles<kOutputs, kRows, kPairs, kAdds>(a, pipeline, begin, end);
     return;
   }
   increase_registers<240>();
@@ -230,6 +230,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     prefetch_addition(a.addition, kOutputs, kConsumerThreads, [&](int column) {
       return output_of<kOutputs, kPairs>(a.units, blockIdx.x, column);
     });
+  } else {
+    grid_dependency_wait();  // results that others may still read
   }
   constexpr SharedLayout kLayout(kRows, kOutputs, kMaxStages);
   constexpr int kMostUsed = kTiles > 1 ? kTiles - 1 : 1;
@@ -241,7 +243,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         has_last
             ? multiply_tiles<kOutputs, kRows, kTiles>(pipeline, state, end - begin, group, sum)
             : multiply_tiles<kOutputs, kRows, kMostUsed>(pipeline, state, end - begin, group, sum);
-    grid_dependency_wait();  // h, and results that others may still read
+    if constexpr (kAdds) grid_dependency_wait();  // h, and results that others may still read
     const auto release_stage = [&] {
       if (threadIdx.x % 128 == 0) arrive(pipeline.empty + 8 * last);
     };
