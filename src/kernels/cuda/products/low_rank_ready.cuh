@@ -2,6 +2,10 @@
 
 /// A flag by which a product reads x before h is there (LowRankAddition::ready): set by the kernel that makes h, which is
 /// launched between the kernel that writes x and the product.
+///
+/// The product looks before it waits for any kernel. So its thread blocks of the pass before must have seen the flag and
+/// taken it back, which is so because a pass has a product once and begins with a copy of its inputs: behind a copy
+/// nothing starts early.
 
 #include "kernels/cuda/launch.cuh"
 
