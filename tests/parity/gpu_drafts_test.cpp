@@ -11,6 +11,7 @@
 #include "draft_cases.h"
 #include "engine_beside_trainer.h"
 #include "kernels/gpu/for_tests.h"
+#include "made_up_adapter.h"
 #include "narrow_deepseek.h"
 
 namespace slime::gpu_drafts {
@@ -191,18 +192,6 @@ TEST(GpuDrafts, OfAForcedAcceptanceAreCountedAsOnTheCpu) {
   }
 }
 
-model::ModelConfig dense(int64_t head_dim) {
-  json::object shape = json::parse(R"({
-      "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 512,
-      "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 8,
-      "num_key_value_heads": 2, "intermediate_size": 512, "max_position_embeddings": 1024,
-      "rope_theta": 10000, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
-      "hidden_act": "silu", "eos_token_id": 2})")
-                           .as_object();
-  shape["head_dim"] = head_dim;
-  return model::parse_model_config(shape, "dense");
-}
-
 model::ModelConfig windowed(int64_t head_dim) {
   json::object shape = json::parse(R"({
       "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "vocab_size": 512,
@@ -241,6 +230,7 @@ struct Bfloat16Case {
   std::function<model::ModelConfig()> config;
   double bound;  // of made-up weights: their log-probs spread over some nats
   const char* kv_cache_dtype = "auto";
+  int64_t lora_rank = 0;  // of an adapter that all rows take; 0: there is none
 };
 
 struct Found {
@@ -291,6 +281,7 @@ TEST_P(GpuDraftsInBfloat16, LogProbsAreTheTrainersAsWithoutDrafts) {
   at::manual_seed(7);
   const auto network = model::make_uniform_network(GetParam().config(),
                                                    Precision::on_gpu("bfloat16"), GetParam().bound);
+  if (GetParam().lora_rank > 0) testing::add_made_up_adapter(*network, GetParam().lora_rank);
   EngineConfig config;
   config.kv_cache_bytes = 256 << 20;
   config.kv_cache_dtype = GetParam().kv_cache_dtype;
@@ -311,13 +302,15 @@ TEST_P(GpuDraftsInBfloat16, LogProbsAreTheTrainersAsWithoutDrafts) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, GpuDraftsInBfloat16,
-    ::testing::Values(Bfloat16Case{"heads_of_64", [] { return dense(64); }, 0.6},
-                      Bfloat16Case{"heads_of_128", [] { return dense(128); }, 0.6},
-                      Bfloat16Case{"heads_of_256", [] { return windowed(256); }, 0.3},
-                      Bfloat16Case{"fp8_cache", [] { return dense(128); }, 0.6, "fp8_e4m3"},
-                      Bfloat16Case{"windows", [] { return windowed(64); }, 0.3},
-                      Bfloat16Case{"experts", [] { return with_experts(); }, 0.3},
-                      Bfloat16Case{"latent", [] { return latent(); }, 0.45}),
+    ::testing::Values(
+        Bfloat16Case{"heads_of_64", [] { return testing::narrow_qwen3(64); }, 0.6},
+        Bfloat16Case{"heads_of_128", [] { return testing::narrow_qwen3(128); }, 0.6},
+        Bfloat16Case{"heads_of_256", [] { return windowed(256); }, 0.3},
+        Bfloat16Case{"fp8_cache", [] { return testing::narrow_qwen3(128); }, 0.6, "fp8_e4m3"},
+        Bfloat16Case{"adapter", [] { return testing::narrow_qwen3(128); }, 0.6, "auto", 32},
+        Bfloat16Case{"windows", [] { return windowed(64); }, 0.3},
+        Bfloat16Case{"experts", [] { return with_experts(); }, 0.3},
+        Bfloat16Case{"latent", [] { return latent(); }, 0.45}),
     [](const auto& info) { return std::string(info.param.name); });
 
 /// Steps without drafts are those of an engine without: bit for bit, on one sequence, of a text that nothing
@@ -325,7 +318,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(GpuDrafts, StepsWithoutDraftsHaveTheBitsOfAnEngineWithout) {
   SLIME_NEEDS_GPU();
   at::manual_seed(7);
-  const auto network = model::make_uniform_network(dense(128), Precision::on_gpu("bfloat16"), 0.6);
+  const auto network =
+      model::make_uniform_network(testing::narrow_qwen3(128), Precision::on_gpu("bfloat16"), 0.6);
   GenerateRequest request = sampled_request(some_tokens(300), 100, 5);
   request.sampling.frequency_penalty = 1e-3;  // none for it
   std::vector<GenerateUpdate> updates;
