@@ -240,6 +240,64 @@ TEST(DecodeUnits, SayWhichPagesGetKeysOfTheStep) {
   }
 }
 
+/// Groups of samples that share their prompt's pages, some of them with drafts whose keys end a page: of each segment the
+/// pages that any row of the step writes are among those that it names.
+TEST(DecodeUnits, OfGroupsThatVerifyDraftsNameAllPagesThatAnyRowWrites) {
+  for (const int64_t group : {1, 4, 16}) {
+    for (const int64_t samples : {1, 3, 9}) {
+      for (const int64_t most_drafts : {0, 1, 7, 15}) {
+        SCOPED_TRACE(::testing::Message()
+                     << group << " heads, " << samples << " samples, " << most_drafts << " drafts");
+        std::vector<std::vector<int32_t>> pages;  // of each request
+        std::vector<int64_t> computed, num_rows;
+        int32_t next_page = 0;
+        for (int64_t prompt = 0; prompt < 3; ++prompt) {
+          std::vector<int32_t> shared(1 + 20 * prompt);
+          std::iota(shared.begin(), shared.end(), next_page);
+          next_page += static_cast<int32_t>(shared.size());
+          for (int64_t i = 0; i < samples; ++i) {
+            computed.push_back(16 * std::ssize(shared) + 13 * i);
+            num_rows.push_back(1 + (i + prompt) % (most_drafts + 1));
+            pages.push_back(shared);
+            while (16 * std::ssize(pages.back()) < computed.back() + num_rows.back())
+              pages.back().push_back(next_page++);
+          }
+        }
+        std::vector<DecodeSequence> rows;
+        std::vector<int32_t> flat;
+        std::map<int32_t, bool> is_written;
+        for (std::size_t r = 0; r < pages.size(); ++r) {
+          for (int64_t j = 0; j < num_rows[r]; ++j) {
+            const int64_t num_keys = computed[r] + 1 + j, row = std::ssize(rows);
+            const auto seen = std::span(pages[r]).first((num_keys + 15) / 16);
+            is_written[seen.back()] = true;
+            rows.push_back({row, row, num_keys, seen, std::ssize(flat), j + 1});
+            flat.insert(flat.end(), seen.begin(), seen.end());
+          }
+        }
+        DecodeOptions options = kH200;
+        options.group = group;
+        const DecodePlan plan = plan_decode(rows, std::ssize(rows), options);
+        std::map<int32_t, int64_t> next_key;
+        for (const DecodeSegment& segment : plan.segments) {
+          for (int32_t p = 0; p < segment.num_pages - segment.num_fresh; ++p)
+            EXPECT_FALSE(is_written[flat[segment.pages_offset + p]]);
+          for (int32_t m = 0; m < segment.num_members; ++m) {
+            const int32_t row = plan.members[segment.first_member + m].sequence;
+            EXPECT_EQ(segment.first_key, next_key[row]);
+            for (int32_t p = 0; p < segment.num_pages; ++p)
+              EXPECT_EQ(flat[segment.pages_offset + p],
+                        rows[row].pages[segment.first_key / 16 + p]);
+            next_key[row] += (segment.num_pages - 1) * 16 + segment.last_tokens;
+          }
+        }
+        for (const DecodeSequence& row : rows)
+          EXPECT_EQ(next_key[static_cast<int32_t>(row.row)], row.num_keys);
+      }
+    }
+  }
+}
+
 TEST(DecodeUnits, OfManyShapesFitTheirRoom) {
   for (const int64_t group : {1, 3, 4, 7, 16, 32}) {
     for (const int64_t size : {2, 3, 5, 9, 17}) {
