@@ -6,6 +6,7 @@
 /// linked in; a GPU side is one more implementation, loaded at run time (docs/how/kernels.md).
 
 #include "core/tensor.h"
+#include "kernels/arithmetic.h"
 #include "kernels/gradient_kernels.h"
 #include "kernels/layer_kernels.h"
 
@@ -29,6 +30,11 @@ class Device : public LayerKernels, public GradientKernels {
   /// them; 0: none.
   virtual void leave_processors(int /*count*/) const {}
 
+  /// Forward passes of this thread add in this order from now on. CPUs have one order for any rows, and ignore it.
+  virtual void compute_in(Arithmetic /*arithmetic*/) const {}
+  /// Of this thread.
+  virtual Arithmetic arithmetic() const { return Arithmetic::kFast; }
+
   Tensor add_rms_norm_backward(const Tensor& dsum_TH, const Tensor& dy_TH, const Tensor& sum_TH,
                                const Tensor& weight_H, double eps, Tensor grad_H) const override;
 };
@@ -49,6 +55,22 @@ class RoomForMessages final {
 
  private:
   const Device& device_;
+};
+
+/// Forward passes of this thread add in this order while it lives.
+class ArithmeticScope final {
+ public:
+  ArithmeticScope(const Device& device, Arithmetic arithmetic)
+      : device_(device), before_(device.arithmetic()) {
+    device_.compute_in(arithmetic);
+  }
+  ~ArithmeticScope() { device_.compute_in(before_); }
+  ArithmeticScope(const ArithmeticScope&) = delete;
+  ArithmeticScope& operator=(const ArithmeticScope&) = delete;
+
+ private:
+  const Device& device_;
+  const Arithmetic before_;
 };
 
 /// Precision of gradients, statistics and logits: float64 for float64, float32 for everything else.
