@@ -24,6 +24,7 @@ bool is_normed_by_ours(const Tensor& x, const Tensor& weight) {
 }
 
 thread_local int processors_left = 0;  // by products: see leave_processors()
+thread_local Arithmetic order_of_sums = Arithmetic::kFast;
 
 }  // namespace
 
@@ -115,8 +116,10 @@ Tensor CudaDevice::product_workspace(const Tensor& x_TI) {
 
 void CudaDevice::product_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                               const Tensor& bias_O) const {
+  const LinearCall call = product_call(y_TO, x_TI, weight_OI, bias_O);
+  if (arithmetic() == Arithmetic::kTraining) return invariant_linear_.run(call, stream_of(x_TI));
   const Tensor workspace = product_workspace(x_TI);
-  linear_.run(product_call(y_TO, x_TI, weight_OI, bias_O), workspace.data_ptr(), stream_of(x_TI));
+  linear_.run(call, workspace.data_ptr(), stream_of(x_TI));
 }
 
 std::vector<ProductCandidate> CudaDevice::product_candidates(const Tensor& x_TI,
@@ -149,6 +152,10 @@ void CudaDevice::leave_processors(int count) const {
   processors_left = count;
   leave_processors_of_library(count);
 }
+
+void CudaDevice::compute_in(Arithmetic arithmetic) const { order_of_sums = arithmetic; }
+
+Arithmetic CudaDevice::arithmetic() const { return order_of_sums; }
 
 Tensor CudaDevice::logits(const Tensor& x_TI, const Matrix& weight_OI) const {
   if (multiplies_codes(x_TI, weight_OI)) return code_product(x_TI, weight_OI, {}, true);
@@ -219,7 +226,8 @@ bool CudaDevice::has_gated(const Tensor& x_TI, const Matrix& weight_2FI, const T
 
 Tensor CudaDevice::gated_linear(const Tensor& x_TI, const Matrix& weight_2FI,
                                 const Tensor& bias_2F) const {
-  if (!has_gated(x_TI, weight_2FI, bias_2F))
+  // Training has the product and the activation, whose order of sums may be another one.
+  if (arithmetic() == Arithmetic::kTraining || !has_gated(x_TI, weight_2FI, bias_2F))
     return ReferenceDevice::gated_linear(x_TI, weight_2FI, bias_2F);
   GatedProduct call = gated_call(x_TI, weight_2FI, bias_2F);
   Tensor y_TF = at::empty({call.rows, call.units}, x_TI.options());

@@ -13,6 +13,7 @@
 #include "kernels/block_chain.h"
 #include "kernels/cpu/reference.h"
 #include "kernels/cuda/attention/packed_attention.h"
+#include "kernels/cuda/products/batch_invariant_linear.h"
 #include "kernels/cuda/products/gated_product.h"
 #include "kernels/cuda/products/linear.h"
 #include "kernels/delta_kernels.h"
@@ -66,6 +67,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
   void linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                    const Tensor& bias_O) const override;
   void leave_processors(int count) const override;
+  void compute_in(Arithmetic arithmetic) const override;
+  Arithmetic arithmetic() const override;
   Tensor logits(const Tensor& x_TI, const Matrix& weight_OI) const override;
   Tensor rms_norm(const Tensor& x_TH, const Tensor& weight_H, double eps) const override;
   Tensor add_rms_norm_(Tensor x_TH, const Tensor& update_TH, const Tensor& weight_H,
@@ -202,7 +205,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
   PackedAttention* packed_attention(const Tensor& heads_TE, const RotaryShape& heads,
                                     const TreeAttentionShape& shape) const;
 
-  mutable Linear linear_;  // has its own lock
+  mutable Linear linear_;                          // has its own lock
+  mutable BatchInvariantLinear invariant_linear_;  // likewise
   mutable std::mutex visited_mutex_;
   mutable Tensor visited_2_;  // guarded; of VisitedExperts, on the device
   mutable std::mutex attention_mutex_;

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <stdexcept>
+
+#include "kernels/cuda/products/batch_invariant_linear.h"
 #include "kernels/hip/products.h"
 
 /// Products through ATen, which takes hipBLASLt's or rocBLAS's kernel; none of ours is tried beside it.
@@ -47,6 +50,17 @@ void Linear::run(const LinearCall& call, void* /*workspace*/, cudaStream_t /*str
 
 std::vector<ProductCandidate> Linear::candidates(const LinearCall&, void*, cudaStream_t) {
   return {};
+}
+
+/// Algorithms of hipBLASLt are not chosen here: --true-on-policy is refused before.
+struct BatchInvariantLinear::Plan {};
+
+BatchInvariantLinear::BatchInvariantLinear() = default;
+
+BatchInvariantLinear::~BatchInvariantLinear() = default;
+
+void BatchInvariantLinear::run(const LinearCall& /*call*/, cudaStream_t /*stream*/) {
+  throw std::runtime_error("there are no products in training arithmetic on AMD's GPUs");
 }
 
 /// ATen has no such bound here.

@@ -36,6 +36,8 @@ int cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, int attribute, con
 int cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, int type, uint64_t rows,
                                uint64_t columns, int64_t leading);
 int cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout);
+int cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, int attribute,
+                                     const void* value, size_t bytes);
 int cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference);
 int cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference);
 int cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, int attribute,
@@ -45,6 +47,13 @@ int cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t
                                    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                    cublasLtMatmulPreference_t preference, int num_requested,
                                    cublasLtMatmulHeuristicResult_t* results, int* num_returned);
+int cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                            cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                            cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                            const cublasLtMatmulAlgo_t* algo,
+                            cublasLtMatmulHeuristicResult_t* result);
+int cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algo, int attribute,
+                                         void* value, size_t bytes, size_t* bytes_written);
 int cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
                    const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                    cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
@@ -70,6 +79,10 @@ inline constexpr int kTransposed = 1;
 inline constexpr int kDescTransA = 3, kDescEpilogue = 7, kDescBiasPointer = 8, kDescProcessors = 15,
                      kDescBiasDataType = 26;
 inline constexpr int kEpilogueBias = 4;
-inline constexpr int kPreferenceMaxWorkspaceBytes = 1;
+inline constexpr int kPreferenceMaxWorkspaceBytes = 1, kPreferenceReductionSchemes = 3;
+inline constexpr int kPreferenceMinAlignments[] = {5, 6, 7, 8};  // of a, b, c, d
+inline constexpr int kLayoutColumns = 3;
+inline constexpr int kConfigSplitK = 2, kConfigReductionScheme = 3;
+inline constexpr uint32_t kReductionNone = 0;
 
 }  // namespace slime::kernels::cuda::cublaslt
