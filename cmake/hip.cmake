@@ -18,7 +18,7 @@ endif()
 
 # Host sources of src/kernels/cuda that HIP has others of (src/kernels/hip), or has no kernels for.
 set(slime_host_of_cuda_alone
-    attention/attend_tiles attention/packed_attention cuda_gpu_peers driver_table library
+    attention/attend_exact attention/attend_tiles attention/packed_attention cuda_gpu_peers driver_table library
     peers/cuda_peer_collectives products/batch_invariant_linear products/linear products/tile_map torch_side)
 
 # OUT: an object with the kernels of src/kernels/cuda/NAME.cu for each processor. The code objects lie beside it, for checks. clang

@@ -9,7 +9,8 @@
 #   experts/norm_route, sparse/choose_tokens, products/low_rank_hidden
 #                               clusters of thread blocks, which read each other's shared memory
 #   peers/peer_kernels          loads and stores at system scope by PTX, multimem
-#   attention/attend_tiles_*    FlashInfer's tiles (cp.async and mma of its own)
+#   attention/attend_tiles_*, attention/attend_exact_*
+#                               FlashInfer's tiles (cp.async and mma of its own)
 # HIP's answers for them are in src/kernels/hip/absent_kernels.cpp.
 set(slime_portable_kernels
     attention/apply_sinks attention/attend_decode attention/attend_plain attention/attend_rows attention/gather_pages attention/merge_records

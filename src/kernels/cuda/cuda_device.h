@@ -125,6 +125,11 @@ class CudaDevice final : public cpu::ReferenceDevice,
   void add_pairs_weight_grad_(const Matrix& weight_OI, const Tensor& dy_TO,
                               const Tensor& x_TI) const override;
 
+  // Training arithmetic: cuda_device_exact.cpp
+  Tensor tree_attention_in_pages(const Tensor& heads_TE, const std::vector<Segment>& segments,
+                                 const RotaryShape& heads, const TreeAttentionShape& shape,
+                                 const Tensor& sinks_N, Tensor& logsumexp_TN) const override;
+
   // Training: cuda_device_training.cpp
   void add_rows_(Tensor sum_VH, const Tensor& row_T, const Tensor& x_TH) const override;
   void linear_input_grad_into(const Tensor& dx_TI, const Tensor& dy_TO,
@@ -188,6 +193,10 @@ class CudaDevice final : public cpu::ReferenceDevice,
                        const RoutedExperts& experts) const;
   Tensor sum_of_visits(const Tensor& rows_SH, const Tensor& place_TK,
                        const Tensor& weight_TK) const;
+  /// Of these segments, made once for all layers: cuda_device_exact.cpp. Under attention_mutex_.
+  struct ExactBatch;
+  const ExactBatch& exact_batch(const Tensor& heads_TE, const std::vector<Segment>& segments,
+                                const RotaryShape& heads) const;
   // Attention whose window ends in other segments, as sequences: cuda_device_windows.cpp. Under
   // attention_mutex_.
   struct WindowedBatch;
@@ -212,6 +221,7 @@ class CudaDevice final : public cpu::ReferenceDevice,
   mutable std::mutex attention_mutex_;
   mutable std::unique_ptr<PackedAttention> attention_;  // guarded; cuDNN is loaded by training only
   mutable std::shared_ptr<const WindowedBatch> windowed_;  // guarded; of the last batch
+  mutable std::shared_ptr<const ExactBatch> exact_;        // likewise
 };
 
 }  // namespace slime::kernels::cuda

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/decode_records.h"
+#include "kernels/cuda/attention/exact_arrays.h"
 #include "kernels/cuda/peer_memory.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/sampling/sample.h"
@@ -114,6 +115,10 @@ bool CudaGpu::has_packed_attention(const RotaryShape& heads, at::ScalarType type
   return PackedAttention::supports(type, heads) && compute_capability_major() >= 9;
 }
 
+bool CudaGpu::has_exact_attention(const RotaryShape& heads, at::ScalarType type) const {
+  return type == at::kBFloat16 && has_exact(Number::kBFloat16, static_cast<int>(heads.head_dim));
+}
+
 /// Plans of engines are coarse: prompts come in all lengths.
 PackedAttention& CudaGpu::packed_on(cudaStream_t stream) const {
   return packed_
@@ -175,6 +180,26 @@ void CudaGpu::decode_attention(const PagedCall& call, const AttendCall& attend,
                                const RotateCall* rotate) const {
   const DecodeRecords records(call.batch->decode, attend.num_heads, attend.head_dim);
   attend_decode(attend, records.plan, rotate, stream_of(call.qkv_TE));
+}
+
+void CudaGpu::exact_attention(const PagedCall& call, const AttendCall& attend) const {
+  const PagedBatch& batch = *call.batch;
+  check(batch.tiles.empty() && batch.packed.own.pairs.empty() && batch.decode.num_units == 0 &&
+            attend.window == 0 && !attend.paged.is_fp8,
+        "a step in training arithmetic has no other launches, no windows and plain pages");
+  ExactArrays plan = exact_arrays(batch.exact, batch.pages);
+  plan.entry_tokens = kPageTokens;
+  plan.token_stride = attend.head_dim;
+  plan.head_stride = plan.token_stride * kPageTokens;
+  plan.entry_stride = plan.head_stride * attend.num_kv_heads;
+  const cudaStream_t stream = stream_of(call.qkv_TE);
+  Tensor logsumexp_TN;
+  if (attend.sinks_N != nullptr)
+    logsumexp_TN =
+        at::empty({attend.rows, attend.num_heads}, call.qkv_TE.options().dtype(at::kFloat));
+  float* to_base_2 = logsumexp_TN.defined() ? logsumexp_TN.data_ptr<float>() : nullptr;
+  attend_exact(attend, plan, to_base_2, stream);
+  if (to_base_2 != nullptr) apply_sinks(attend, to_base_2, /*is_base_2=*/true, stream);
 }
 
 Tensor CudaGpu::paged_attention(const PagedCall& call) const {
@@ -241,6 +266,10 @@ Tensor CudaGpu::paged_attention(const PagedCall& call) const {
   const bool has_sinks = call.sinks_N.defined();
   check(!has_sinks || call.sinks_N.scalar_type() == call.qkv_TE.scalar_type(),
         "attention sinks are in the precision of the rows");
+  if (batch.exact.num_units > 0) {
+    exact_attention(call, attend);
+    return out_TC;
+  }
   if (!has_tiles_here) {
     check(!is_decode && !has_packed, "decode is planned where has_decode_attention says so");
     const auto run = is_for_attend_rows(attend) ? attend_rows : attend_plain;

@@ -47,6 +47,7 @@ class CudaGpu final : public Gpu, public PeerDevice {
                            at::ScalarType cache) const override;
   bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const override;
   bool has_packed_attention(const RotaryShape& heads, at::ScalarType type) const override;
+  bool has_exact_attention(const RotaryShape& heads, at::ScalarType type) const override;
   Tensor paged_attention(const PagedCall& call) const override;
   Tensor paged_delta(const DeltaCall& call) const override;
   // cuda_gpu_latent.cpp
@@ -69,6 +70,7 @@ class CudaGpu final : public Gpu, public PeerDevice {
  private:
   void packed_attention(const PagedCall& call, const AttendCall& attend,
                         const Tensor& out_TC) const;
+  void exact_attention(const PagedCall& call, const AttendCall& attend) const;
   /// What the two levels of a PackedLaunch look at; undefined: keys are behind the queries in their rows.
   struct PackedKeys {
     Tensor own_CX, earlier_CX;

@@ -32,6 +32,9 @@ class EngineKernels {
   virtual bool has_decode_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
   /// True when long prompts without a window may go into a PackedLaunch.
   virtual bool has_packed_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
+  /// True when steps in training arithmetic have an ExactLaunch for layers without a window, and the trainer
+  /// tree_attention_in_pages().
+  virtual bool has_exact_attention(const RotaryShape& heads, at::ScalarType type) const = 0;
   /// Writes the step's keys and values into their slots, then attends. Returns [T, N D].
   virtual Tensor paged_attention(const PagedCall& call) const = 0;
   /// Advances the states of the step's sequences by their rows. Returns float32 [T, N V].

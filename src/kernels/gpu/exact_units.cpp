@@ -29,10 +29,9 @@ void add_exact_runs(ExactPlan& plan, const ExactSequence& sequence) {
 
 }  // namespace
 
-/// A run has at most 64 rows: one head alone would leave half of a larger tile empty. The sums of wider heads than 128
-/// would not fit into registers.
-int64_t exact_tile(int64_t head_dim, int64_t group) {
-  return head_dim > 128 || group == 1 ? 64 : 128;
+/// A run has at most 64 rows: one head alone would leave half of a larger tile empty.
+int64_t exact_tile(int64_t most_tile, int64_t group) {
+  return group == 1 ? kExactKeyTile : most_tile;
 }
 
 ExactPlan plan_exact(std::span<const ExactSequence> sequences, int64_t num_entries, int64_t group,

@@ -22,8 +22,9 @@ namespace slime::kernels {
 
 inline constexpr int64_t kExactKeyTile = 64;
 
-/// Query rows times heads of a unit: a function of the shape alone. `group`: query heads per key-value head.
-int64_t exact_tile(int64_t head_dim, int64_t group);
+/// Query rows times heads of a unit: a function of the shape alone. `most_tile`: most_tile_rows() of the head size
+/// (kernels/gpu/paged_units.h). `group`: query heads per key-value head.
+int64_t exact_tile(int64_t most_tile, int64_t group);
 
 /// New rows of a sequence, which lie together, behind the keys of earlier ones.
 struct ExactSequence {

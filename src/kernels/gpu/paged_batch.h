@@ -11,6 +11,7 @@
 #include "core/tensor.h"
 #include "kernels/device.h"
 #include "kernels/gated_delta.h"
+#include "kernels/gpu/exact_units.h"
 #include "kernels/gpu/packed_prompts.h"
 #include "kernels/page.h"
 
@@ -67,6 +68,7 @@ struct PagedBatch {
   std::vector<TileLaunch> tiles;
   PackedLaunch packed;
   DecodeLaunch decode;
+  ExactLaunch exact;  // of steps in training arithmetic, which have no other launch
   /// Rows of decode see new keys of other rows, whose drafts they verify: all are written before any is read.
   bool sees_new_keys = false;
 };

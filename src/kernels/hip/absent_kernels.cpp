@@ -27,6 +27,9 @@ namespace {
 bool has_tiles(Number, int, bool) { return false; }
 void attend_tiles(const AttendCall&, const UnitArrays&, Stream) { absent("attend_tiles"); }
 
+bool has_exact(Number, int) { return false; }
+void attend_exact(const AttendCall&, const ExactArrays&, float*, Stream) { absent("attend_exact"); }
+
 bool has_latent_attend() { return false; }
 void attend_latent_rows(const LatentAttend&, Stream) { absent("attend_latent_rows"); }
 void attend_latent_units(const LatentAttend&, const DecodeArrays&, Stream) {

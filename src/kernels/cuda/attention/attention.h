@@ -114,6 +114,34 @@ bool has_tiles(Number number, int head_dim, bool is_fp8);
 /// bfloat16 and float16.
 void attend_tiles(const AttendCall& call, const UnitArrays& units, Stream stream);
 
+/// Keys of a tile in training arithmetic (kernels/gpu/exact_units.h).
+inline constexpr int kExactTileKeys = 64;
+
+/// A plan of kernels/gpu/exact_units.h on the device, and where its tables lead: to pages, or to rows, which are pages
+/// of one token.
+struct ExactArrays {
+  int64_t tile = 0, num_runs = 0, num_units = 0;
+  const int32_t* first_row_R = nullptr;
+  const int32_t* num_rows_R = nullptr;
+  const int32_t* num_keys_R = nullptr;
+  const int32_t* entry_starts = nullptr;  // [R + 1]
+  const int32_t* run_U = nullptr;
+  const int32_t* tile_U = nullptr;
+  const int32_t* zero_U = nullptr;
+  const int32_t* most_keys = nullptr;  // [1]
+  const int32_t* entries = nullptr;    // of all tables
+  int64_t entry_tokens = kPageTokens;
+  int64_t entry_stride = 0, head_stride = 0, token_stride = 0;  // numbers, of keys and of values
+};
+
+/// bfloat16 and head sizes 64, 128 and 256.
+bool has_exact(Number number, int head_dim);
+
+/// A row's bits depend on its query and on the keys and values up to its own alone. Without windows; sinks are not in
+/// the softmax (apply_sinks). logsumexp_TN, to the base of 2: null, or written for the plan's rows.
+void attend_exact(const AttendCall& call, const ExactArrays& plan, float* logsumexp_TN,
+                  Stream stream);
+
 struct GatherCall {
   Number number = Number::kBFloat16;  // of the rows; not float32
   const int32_t* pages_P = nullptr;

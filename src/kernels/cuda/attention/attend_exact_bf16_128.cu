@@ -1,0 +1,6 @@
+#include "kernels/cuda/attention/attend_exact.cuh"
+
+namespace slime::kernels::cuda {
+template void attend_exact_of<__nv_bfloat16, 128>(const AttendCall&, const ExactArrays&, float*,
+                                                  cudaStream_t);
+}
