@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/drawn_rows.h"
 #include "engine/served_adapters.h"
 #include "model/adapters.h"
 
@@ -32,10 +33,8 @@ std::vector<int64_t> adapter_slots(std::span<const Chunk> chunks, int64_t rows) 
 
 std::vector<int64_t> drawing_slots(std::span<const Chunk> chunks) {
   std::vector<int64_t> slots;
-  for (const Chunk& chunk : chunks)
-    if (draws_token(chunk))
-      slots.insert(slots.end(), static_cast<std::size_t>(1 + chunk.num_drafts),
-                   slot_of(chunk.request->adapter));
+  for (const DrawnRow& drawn : drawn_rows(chunks))
+    slots.push_back(slot_of(chunks[drawn.chunk].request->adapter));
   return slots;
 }
 

@@ -3,15 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "engine/adapter_tiles.h"
 #include "engine/cache_shape.h"
+#include "engine/drawn_rows.h"
 #include "engine/page_tables.h"
-#include "engine/sampler.h"
-#include "engine/sampling_params.h"
 #include "kernels/gpu/latent_prompts.h"
 #include "kernels/gpu/paged_units.h"
 #include "kernels/gpu/recorded_rows.h"
@@ -25,12 +23,6 @@ constexpr int32_t kNoState = -1;  // of padding
 
 int64_t pages_of(int64_t num_tokens) { return (num_tokens + kPageTokens - 1) / kPageTokens; }
 
-/// Rows that draw tokens, at most, and those of a recorded step.
-int64_t most_drawing_rows(const StepRunnerConfig& config) {
-  return std::max(config.max_running_requests * (1 + config.most_drafts),
-                  kernels::kRecordedRows.back());
-}
-
 /// Page tables of a step: one of each request, or in a recorded step one of each row.
 int64_t most_tables(const StepRunnerConfig& config) {
   const int64_t rows = config.max_running_requests * (1 + config.most_drafts);
@@ -40,7 +32,7 @@ int64_t most_tables(const StepRunnerConfig& config) {
 /// An upper bound of what StepBlock holds: per row, per sequence, per tile, per page, and the lists
 /// of decode; a part of it again for each further page table.
 int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions& decode) {
-  const int64_t sequences = most_drawing_rows(config);
+  const int64_t sequences = most_drawn_rows(config);
   const int64_t rows = config.max_prefill_tokens + sequences;
   const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
   const int64_t tables = 1 + config.num_window_groups, kinds = config.num_window_groups > 0 ? 2 : 1;
@@ -55,7 +47,7 @@ int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions
 
 /// Tiles of all rows and of those that draw.
 int64_t adapter_bytes(const StepRunnerConfig& config, int64_t num_adapters) {
-  const int64_t draw = most_drawing_rows(config);
+  const int64_t draw = most_drawn_rows(config);
   return adapter_tile_bytes(config.max_prefill_tokens + draw, num_adapters) +
          adapter_tile_bytes(draw, num_adapters);
 }
@@ -359,71 +351,6 @@ void GpuInputBlock::fill_attention(std::span<const StepSequence> all,
   for (std::size_t group = 0; group < starts_by_group.size(); ++group)
     starts_by_group[group][sequence] =
         static_cast<int32_t>(static_cast<int64_t>(group) * table_pages + page);
-}
-
-void GpuInputBlock::fill_sampling(std::span<const Chunk> chunks,
-                                  std::span<const kernels::RowExtras> extras, int64_t rows,
-                                  bool is_decode, GpuStepInputs& in) {
-  struct Drawing {
-    const Request* request = nullptr;
-    int64_t position = 0;  // of the token that is drawn
-  };
-  std::vector<Drawing> sampled;
-  std::vector<int64_t> sampled_rows;
-  int64_t row = 0;
-  for (const Chunk& chunk : chunks) {
-    row += chunk.num_tokens;
-    if (!draws_token(chunk)) continue;
-    const auto next = static_cast<int64_t>(chunk.request->tokens.size());
-    for (int64_t i = chunk.num_drafts; i >= 0; --i) {
-      sampled.push_back({chunk.request, next - i});
-      sampled_rows.push_back(row - 1 - i);
-    }
-  }
-  const auto count = static_cast<int64_t>(sampled.size());
-  const int64_t launched = is_decode ? rows : count;
-  if (!is_decode && count < rows) {
-    block_.add(view(sampled_rows));
-    in.sampled_rows_R = block_.last_on_device(at::kLong, count);
-  }
-  const auto uniforms = block_.add<double>(launched);
-  in.sampling.uniform_R = block_.last_on_device(at::kDouble, launched);
-  const auto temperatures = block_.add<float>(launched);
-  in.sampling.temperature_R = block_.last_on_device(at::kFloat, launched);
-  const auto top_ps = block_.add<float>(launched);
-  in.sampling.top_p_R = block_.last_on_device(at::kFloat, launched);
-  const auto min_ps = block_.add<float>(launched);
-  in.sampling.min_p_R = block_.last_on_device(at::kFloat, launched);
-  const auto top_ks = block_.add<int32_t>(launched);
-  in.sampling.top_k_R = block_.last_on_device(at::kInt, launched);
-  constexpr auto kExtrasBytes = static_cast<int64_t>(sizeof(kernels::RowExtras));
-  const auto wish_room = block_.add<kernels::RowExtras>(launched);
-  in.sampling.extras_R = block_.last_on_device(at::kByte, launched * kExtrasBytes);
-  std::ranges::fill(wish_room, kernels::RowExtras{});
-  std::ranges::copy(extras, wish_room.begin());
-  for (int64_t i = 0; i < launched; ++i) {
-    uniforms[i] = 0.5;
-    temperatures[i] = top_ps[i] = 1;
-    min_ps[i] = 0;
-    top_ks[i] = 0;
-    if (i >= count) continue;
-    const auto& [request, position] = sampled[i];
-    const SamplingParams& params = request->client.sampling;
-    const bool greedy = is_greedy(params);
-    if (!greedy) uniforms[i] = uniform_of(*request, position);
-    temperatures[i] = static_cast<float>(logprob_temperature(params));
-    top_ps[i] = static_cast<float>(params.top_p);
-    min_ps[i] = static_cast<float>(params.min_p);
-    const int64_t top_k = std::min<int64_t>(params.top_k, std::numeric_limits<int32_t>::max());
-    top_ks[i] = greedy ? 0 : static_cast<int32_t>(top_k);
-  }
-}
-
-void GpuInputBlock::fill_adapters(std::span<const Chunk> chunks, int64_t rows, GpuStepInputs& in) {
-  in.adapters = add_adapter_tiles(block_, adapter_slots(chunks, rows), num_adapters_);
-  in.sampled_adapters = in.sampled_rows_R.defined()
-                            ? add_adapter_tiles(block_, drawing_slots(chunks), num_adapters_)
-                            : in.adapters;
 }
 
 GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,

@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/drawn_rows.h"
 #include "engine/sampler.h"
-#include "engine/step_runner.h"
 
 namespace slime::engine {
 namespace {
@@ -122,33 +122,33 @@ std::vector<kernels::RowExtras> GpuRowExtras::plan(std::span<const Chunk> chunks
   int64_t num_words = 0, num_masses = 0;
   std::vector<std::pair<std::size_t, int64_t>>
       masses;  // rows that report them, and where they begin
-  const auto add = [&](std::size_t chunk, int64_t row_of_chunk, int64_t position) {
-    Request& request = *chunks[chunk].request;
+  for (const DrawnRow& drawn : drawn_rows(chunks)) {
+    Request& request = *chunks[drawn.chunk].request;
     kernels::RowExtras& extras = rows.emplace_back();
     if (!request.allowed_W.empty()) masked.emplace_back(rows.size() - 1, &request);
-    if (wants_changes(request, position)) {
+    if (wants_changes(request, drawn.position)) {
       if (!request.logit_changes.defined()) request.logit_changes = make_changes(request);
       extras.changes = static_cast<kernels::LogitChanges*>(request.logit_changes.data_ptr());
-      extras.forbids = is_too_short(request, position) ? 1 : 0;
+      extras.forbids = is_too_short(request, drawn.position) ? 1 : 0;
       has_any = true;
     }
     const bool asks_ids = !request.client.token_ids_logprob.empty();
     const bool tells_masses = request.client.return_free_logprobs && !request.allowed_W.empty();
     if (request.client.top_logprobs_num == 0 && !request.client.return_top_p_token_ids &&
         !asks_ids && !tells_masses)
-      return;
-    const kernels::SampleOptions options = sample_options(request, position);
+      continue;
+    const kernels::SampleOptions options = sample_options(request, drawn.position);
     const bool keeps_ids = options.keeps_ids && kernels::is_truncated(options, vocab_size_);
     const bool lists = options.num_top > 0 || keeps_ids || asks_ids;
-    if (!lists && !tells_masses) return;
-    RowReport& report = reports.emplace_back(
-        RowReport{.chunk = static_cast<int64_t>(chunk), .row = row_of_chunk, .options = options});
+    if (!lists && !tells_masses) continue;
+    RowReport& report = reports.emplace_back(RowReport{
+        .chunk = static_cast<int64_t>(drawn.chunk), .draw = drawn.draw, .options = options});
     if (tells_masses) {
       report.mass = num_masses;
       masses.emplace_back(rows.size() - 1, num_masses);
       num_masses += num_chunks(vocab_size_);
     }
-    if (!lists) return;
+    if (!lists) continue;
     report.num_listed = asks_ids ? vocab_size_ : std::min(options.num_top, vocab_size_);
     extras.num_top = static_cast<int32_t>(report.num_listed);
     extras.keeps_ids = keeps_ids ? 1 : 0;
@@ -158,12 +158,6 @@ std::vector<kernels::RowExtras> GpuRowExtras::plan(std::span<const Chunk> chunks
     words.emplace_back(rows.size() - 1, num_words);
     num_words += kernels::report_words(vocab_size_, report.num_listed, keeps_ids, keeps_log_probs);
     has_any = true;
-  };
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    if (!draws_token(chunks[i])) continue;
-    const int64_t num_drafts = chunks[i].num_drafts;
-    const int64_t first = static_cast<int64_t>(chunks[i].request->tokens.size()) - num_drafts;
-    for (int64_t row = 0; row <= num_drafts; ++row) add(i, row, first + row);
   }
   if (!masked.empty()) send_masks(masked, turn, rows);
   if (!has_any && masked.empty()) return {};

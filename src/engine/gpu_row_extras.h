@@ -22,7 +22,7 @@ namespace slime::engine {
 /// much of the distribution that leaves.
 struct RowReport {
   int64_t chunk = 0;       // of the step
-  int64_t row = 0;         // of those that the chunk draws: 0, or behind so many drafts
+  int64_t draw = 0;        // of those of the chunk: DrawnRow::draw
   int64_t word = -1;       // in the host block of the step's turn; -1: only masses are reported
   int64_t num_listed = 0;  // best tokens that the kernel lists: all where some are asked for by id
   int64_t mass = -1;       // the first one in the host block of masses; -1: none are reported

@@ -9,10 +9,10 @@
 #include "core/error.h"
 #include "engine/cache_shape.h"
 #include "engine/device_copies.h"
+#include "engine/drawn_rows.h"
 #include "engine/gpu_caches.h"
 #include "engine/prompt_scores.h"
 #include "engine/sampler.h"
-#include "kernels/cpu/thread_pool.h"
 #include "kernels/gpu/recorded_rows.h"
 #include "model/adapters.h"
 #include "model/router_pass.h"
@@ -72,9 +72,7 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
       prompt_inputs_(gpu_, network, config, keys_.device()),
       extras_(config.eos_ids, network.config().vocab_size, keys_.device()),
       prompt_scores_(gpu_, network, config.max_prefill_tokens + config.max_running_requests),
-      results_(std::max(config.max_running_requests * (1 + config.most_drafts),
-                        kernels::kRecordedRows.back()),
-               keys_.device()),
+      results_(most_drawn_rows(config), keys_.device()),
       copy_begins_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT),
       copy_ends_(keys_.device().type(), c10::EventFlag::BACKEND_DEFAULT) {
   if (config.records_experts && network.config().has_experts())
@@ -214,14 +212,6 @@ Tensor GpuRunner::forward(const GpuStepInputs& in, const Tensor& made_TYK, const
   return network_->forward(batch, attention_);
 }
 
-void GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_RH, int64_t place) {
-  if (in.sampled_adapters.defined()) network_->adapters()->take(in.sampled_adapters);
-  const Tensor logits_RV = network_->logits(hidden_RH);
-  const int64_t rows = logits_RV.size(0);
-  const auto room = [&](int64_t which) { return results_.on_device[which].narrow(0, place, rows); };
-  gpu_.sample(logits_RV, in.sampling, {room(0), room(1).view(at::kFloat), room(2)});
-}
-
 Tensor GpuRunner::launch_decode(GpuStepInputs in, int64_t rows) {
   const auto compute = [this](const GpuStepInputs& inputs, const Tensor& made_TYK) {
     gpu_.resolve_ids_(inputs.ids_T, results_.on_device[0]);
@@ -302,15 +292,13 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
                                                       static_cast<std::size_t>(end - begin));
   };
   launched.row_of_chunk.assign(chunks.size(), -1);
+  launched.drafts_of_chunk.assign(chunks.size(), 0);
   int64_t num_sampled = 0;
-  for (std::size_t i = 0; i < ordered.size(); ++i) {
-    const Chunk& chunk = ordered[i];
-    if (!draws_token(chunk)) continue;
-    launched.row_of_chunk[parts.chunk_of[i]] = num_sampled;
-    num_sampled += 1 + chunk.num_drafts;
-    if (chunk.num_drafts == 0) continue;
-    launched.drafts_of_chunk.resize(chunks.size(), 0);
-    launched.drafts_of_chunk[parts.chunk_of[i]] = chunk.num_drafts;
+  for (const DrawnRow& drawn : drawn_rows(ordered)) {
+    const std::size_t chunk = parts.chunk_of[drawn.chunk];
+    if (drawn.draw == 0) launched.row_of_chunk[chunk] = num_sampled;
+    launched.drafts_of_chunk[chunk] = drawn.draw;  // in the end that of its last row
+    ++num_sampled;
   }
 
   const int64_t decode_rows = num_decode == 0 ? 0 : padded_rows(num_decode);
@@ -337,67 +325,6 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
     if (row >= 0) places_.push_back(row);
   launched_.push_back(std::move(launched));
   return true;
-}
-
-std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
-  check(!launched_.empty(), "a step is launched before it is collected");
-  Launched launched = std::move(launched_.front());
-  launched_.pop_front();
-  results_.ready[launched.turn]
-      .synchronize();  // sync: the step's tokens, while the next one computes
-  if (experts_) experts_->collect();
-  scored_ = std::move(launched.scored);
-  scored_turn_ = launched.turn;
-  const Tensor& results = results_.on_host[launched.turn];
-  const int32_t* tokens = results.const_data_ptr<int32_t>();
-  const auto* log_probs = reinterpret_cast<const float*>(tokens + results.size(1));
-  std::vector<std::optional<kernels::SampledToken>> out(launched.row_of_chunk.size());
-  const auto take = [&](int64_t row, kernels::SampledToken& token) {
-    token.id = tokens[row];
-    token.log_prob = log_probs[row];
-  };
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const int64_t row = launched.row_of_chunk[i];
-    if (row < 0) continue;
-    take(row, out[i].emplace());
-  }
-  behind_drafts_.assign(launched.drafts_of_chunk.size(), {});
-  for (std::size_t i = 0; i < behind_drafts_.size(); ++i) {
-    behind_drafts_[i].resize(static_cast<std::size_t>(launched.drafts_of_chunk[i]));
-    int64_t row = launched.row_of_chunk[i];
-    for (kernels::SampledToken& token : behind_drafts_[i]) take(++row, token);
-  }
-  const int32_t* num_kept = tokens + 2 * results.size(1);
-  const auto kept_of = [&](const RowReport& report) {
-    return num_kept[launched.row_of_chunk[report.chunk] + report.row];
-  };
-  const auto read = [&](const RowReport& report) {
-    kernels::SampledToken& token =
-        report.row == 0 ? *out[report.chunk] : behind_drafts_[report.chunk][report.row - 1];
-    extras_.read(report, launched.turn, kept_of(report), token);
-  };
-  std::vector<const RowReport*> handed_over;  // each is work for a core
-  for (const RowReport& report : launched.reports) {
-    if (report.word >= 0 && kept_of(report) == kernels::kHandedOver) {
-      handed_over.push_back(&report);
-    } else {
-      read(report);
-    }
-  }
-  kernels::cpu::parallel_chunks(static_cast<int64_t>(handed_over.size()),
-                                [&](int64_t i) { read(*handed_over[i]); });
-  return out;
-}
-
-std::vector<kernels::SampledToken> GpuRunner::take_behind_drafts(std::size_t chunk) {
-  check(chunk < behind_drafts_.size(), "a chunk with drafts is of the collected step");
-  return std::move(behind_drafts_[chunk]);
-}
-
-std::vector<kernels::SampledToken> GpuRunner::take_scores(std::size_t chunk) {
-  const auto scored = std::ranges::find(scored_, chunk, &ScoredChunk::chunk);
-  check(scored != scored_.end(), "a chunk that scores is of the collected step");
-  return prompt_scores_.read(std::move(*scored), scored_turn_);
 }
 
 }  // namespace slime::engine

@@ -76,7 +76,7 @@ class GpuRunner final : public StepRunner {
   struct Launched {
     /// Of the results; -1: draws none. Rows behind its drafts follow.
     std::vector<int64_t> row_of_chunk;
-    std::vector<int64_t> drafts_of_chunk;  // empty: no chunk has any
+    std::vector<int64_t> drafts_of_chunk;
     std::vector<RowReport> reports;
     std::vector<ScoredChunk> scored;
     int turn = 0;  // which of the result blocks
@@ -133,8 +133,7 @@ class GpuRunner final : public StepRunner {
   std::vector<int64_t> places_;      // in results_, of the tokens that the step launched last draws
   std::vector<ScoredChunk> scored_;  // of the step that was collected last
   int scored_turn_ = 0;
-  std::vector<std::vector<kernels::SampledToken>>
-      behind_drafts_;                   // of the same, by chunk; or empty
+  std::vector<std::vector<kernels::SampledToken>> behind_drafts_;  // of the same, by chunk
   c10::Event copy_begins_, copy_ends_;  // of new weights, timed; of an exchange: together
   struct Recorded {
     GpuStepInputs inputs;                      // keeps the views alive
