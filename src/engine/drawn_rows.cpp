@@ -23,8 +23,9 @@ std::vector<DrawnRow> drawn_rows(std::span<const Chunk> chunks) {
 }
 
 int64_t most_drawn_rows(const StepRunnerConfig& config) {
-  return std::max(config.max_running_requests * (1 + config.most_drafts),
-                  kernels::kRecordedRows.back());
+  const int64_t rows = std::max(config.max_running_requests * (1 + config.most_drafts),
+                                kernels::kRecordedRows.back());
+  return config.verify_tokens > 0 ? rows + config.max_prefill_tokens : rows;
 }
 
 }  // namespace slime::engine

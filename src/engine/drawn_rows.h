@@ -22,6 +22,10 @@ struct DrawnRow {
 /// In the order of the rows.
 std::vector<DrawnRow> drawn_rows(std::span<const Chunk> chunks);
 
+/// Rows whose logits exist at once where a step in training arithmetic draws on a GPU (gpu_prompt_scores.cpp has the
+/// same): there a row's logits are the same in any block.
+inline constexpr int64_t kDrawnBlockRows = 256;
+
 /// Of a step on a GPU at most, and at least those of a recorded step.
 int64_t most_drawn_rows(const StepRunnerConfig& config);
 

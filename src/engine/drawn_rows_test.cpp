@@ -41,5 +41,17 @@ TEST(DrawnRows, ARequestThatWantsNoTokenDrawsNone) {
   EXPECT_TRUE(drawn_rows(chunks).empty());
 }
 
+TEST(DrawnRows, AreAtMostThoseOfAllDraftsOrOfAStepThatVerifies) {
+  StepRunnerConfig config;
+  config.max_running_requests = 200;
+  config.max_prefill_tokens = 2048;
+  EXPECT_EQ(most_drawn_rows(config), 1024) << "of the largest recorded step";
+  config.most_drafts = 7;
+  EXPECT_EQ(most_drawn_rows(config), 1600);
+  config.most_drafts = 0;
+  config.verify_tokens = 16;
+  EXPECT_EQ(most_drawn_rows(config), 1024 + 2048);
+}
+
 }  // namespace
 }  // namespace slime::engine

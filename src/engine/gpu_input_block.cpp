@@ -9,6 +9,7 @@
 #include "engine/adapter_tiles.h"
 #include "engine/cache_shape.h"
 #include "engine/drawn_rows.h"
+#include "engine/exact_steps.h"
 #include "engine/page_tables.h"
 #include "kernels/gpu/latent_prompts.h"
 #include "kernels/gpu/paged_units.h"
@@ -32,14 +33,17 @@ int64_t most_tables(const StepRunnerConfig& config) {
 /// An upper bound of what StepBlock holds: per row, per sequence, per tile, per page, and the lists
 /// of decode; a part of it again for each further page table.
 int64_t block_bytes(const StepRunnerConfig& config, const kernels::DecodeOptions& decode) {
-  const int64_t sequences = most_drawn_rows(config);
+  const int64_t drawn = most_drawn_rows(config);
+  // Rows that draw behind tentative tokens are no sequences of their own.
+  const int64_t sequences = config.verify_tokens > 0 ? drawn - config.max_prefill_tokens : drawn;
+  constexpr auto kDrawnBytes = static_cast<int64_t>(40 + sizeof(kernels::RowExtras));
   const int64_t rows = config.max_prefill_tokens + sequences;
   const kernels::DecodeLimits lists = kernels::decode_limits(sequences, decode);
   const int64_t tables = 1 + config.num_window_groups, kinds = config.num_window_groups > 0 ? 2 : 1;
   const int64_t segments = static_cast<int64_t>(sizeof(kernels::DecodeSegment)) * lists.segments,
                 members = static_cast<int64_t>(sizeof(kernels::DecodeMember)) * lists.members,
                 pages = 4 * most_tables(config) * (pages_of(config.context_length) + 1);
-  return 88 * rows + 200 * sequences + 32 * (rows * 2 + 4096) +
+  return 88 * rows + 200 * sequences + kDrawnBytes * (drawn - sequences) + 32 * (rows * 2 + 4096) +
          kinds * (4 * lists.units + members) + tables * (segments + pages) +
          config.num_window_groups * (4 * rows + 16 * sequences + 64) +
          4 * pages_of(kernels::kMostGatheredRows) + (1 << 16);
@@ -116,6 +120,7 @@ GpuInputBlock::GpuInputBlock(const kernels::Gpu& gpu, model::Network& network,
 /// Which units of attention there are: those of prompts, and those of sequences with one row.
 void GpuInputBlock::fill_units(std::span<const StepSequence> sequences, int64_t rows,
                                bool is_decode, GpuStepInputs& in) {
+  if (in.arithmetic == StepArithmetic::kTraining) return add_exact(sequences, in);
   std::vector<kernels::PagedSpan> spans;
   int64_t row = 0, table_pages = 0;
   spans.reserve(sequences.size());
@@ -143,6 +148,23 @@ void GpuInputBlock::fill_units(std::span<const StepSequence> sequences, int64_t 
   add_decode(plan(0, 0), launched, table_pages, {&in.batch, 1});
   if (!in.window_batches.empty())
     add_decode(plan(1, table_pages), launched, table_pages, in.window_batches);
+}
+
+/// Tables of pages lie in the order of the sequences.
+void GpuInputBlock::add_exact(std::span<const StepSequence> sequences, GpuStepInputs& in) {
+  std::vector<kernels::ExactSequence> planned;
+  int64_t row = 0, page = 0;
+  for (const StepSequence& sequence : sequences) {
+    planned.push_back({row, sequence.num_rows, sequence.num_keys(), page});
+    row += sequence.num_rows;
+    page += sequence.num_pages();
+  }
+  const int64_t tile = kernels::exact_tile(splits_keys_.most_tile, decode_.group);
+  const kernels::ExactPlan plan = kernels::plan_exact(planned, page, decode_.group, tile);
+  in.batch.exact = kernels::exact_launch(plan, [&](const std::vector<int32_t>& list) {
+    block_.add(view(list));
+    return block_.last_on_device(at::kInt, static_cast<int64_t>(list.size()));
+  });
 }
 
 void GpuInputBlock::add_decode(const kernels::DecodePlan& plan, int64_t launched,
@@ -358,6 +380,7 @@ GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
                                   std::span<const int64_t> places, int64_t rows, bool is_decode) {
   GpuStepInputs in;
   in.is_decode = is_decode;
+  in.arithmetic = arithmetic_of(chunks);
   in.verifies_drafts = is_decode && std::ranges::any_of(chunks, [](const Chunk& chunk) {
                          return chunk.num_drafts > 0;
                        });

@@ -31,6 +31,7 @@ struct GpuStepInputs {
   std::vector<kernels::PagedSpan> spans;  // of the sequences, on the host, without padding
   bool is_decode = false;                 // a row of each sequence, and rows of padding
   bool verifies_drafts = false;           // with it: rows of a request see each other's keys
+  StepArithmetic arithmetic = StepArithmetic::kFast;
   kernels::SampleRows sampling;
   kernels::AdapterTiles adapters;  // undefined: all rows take the network's adapter, or none
   kernels::AdapterTiles sampled_adapters;  // the same of the sampled rows
@@ -44,7 +45,7 @@ class GpuInputBlock {
 
   /// Fills the block, sends it on the current stream and describes it. `rows`: T, at least the
   /// chunks' tokens; more are padding. `is_decode`: each chunk is one token that draws the next, or with drafts
-  /// that are verified row by row.
+  /// that are verified row by row. Steps in training arithmetic are neither decode nor padded.
   /// The same number of rows of decode gives the same places in the block. `extras`: of the rows
   /// that draw; empty where none has one. `places`: where the step before put the tokens that it drew
   /// (Request::sampled_row counts these).
@@ -56,6 +57,7 @@ class GpuInputBlock {
                       int64_t rows, bool is_decode, GpuStepInputs& in);
   void fill_units(std::span<const StepSequence> sequences, int64_t rows, bool is_decode,
                   GpuStepInputs& in);
+  void add_exact(std::span<const StepSequence> sequences, GpuStepInputs& in);
   /// Of sequences with one row in groups whose pages are shared in the same places, `table_pages` behind
   /// one another.
   void add_decode(const kernels::DecodePlan& plan, int64_t launched, int64_t table_pages,

@@ -10,6 +10,7 @@
 #include "engine/cache_shape.h"
 #include "engine/device_copies.h"
 #include "engine/drawn_rows.h"
+#include "engine/exact_steps.h"
 #include "engine/gpu_caches.h"
 #include "engine/prompt_scores.h"
 #include "engine/sampler.h"
@@ -47,6 +48,11 @@ StepRunnerConfig without_prompts(StepRunnerConfig config) {
   return config;
 }
 
+kernels::Arithmetic arithmetic_for(StepArithmetic arithmetic) {
+  return arithmetic == StepArithmetic::kTraining ? kernels::Arithmetic::kTraining
+                                                 : kernels::Arithmetic::kFast;
+}
+
 }  // namespace
 
 GpuRunner::Results::Results(int64_t rows, at::Device device)
@@ -60,6 +66,7 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
     : gpu_(kernels::opened_gpu()),
       network_(&network),
       config_(config),
+      has_exact_steps_(engine::has_exact_steps(gpu_, network, config)),
       stream_(new_stream(network.weights().flat().device())),
       memory_(gpu_.reserve_memory(memory_bytes(network, config))),
       keys_(cache_half(network, config, *memory_, 0)),
@@ -149,8 +156,9 @@ double GpuRunner::wait_for_weights() {
 }
 
 bool GpuRunner::is_recordable(const Chunk& chunk) const {
-  return chunk.num_tokens == 1 + chunk.num_drafts && draws_token(chunk) && !scores_prompt(chunk) &&
-         !has_media(chunk) && (chunk.num_drafts == 0 || attention_.verifies_drafts_in_decode());
+  return chunk.arithmetic == StepArithmetic::kFast && chunk.num_tokens == 1 + chunk.num_drafts &&
+         draws_token(chunk) && !scores_prompt(chunk) && !has_media(chunk) &&
+         (chunk.num_drafts == 0 || attention_.verifies_drafts_in_decode());
 }
 
 bool GpuRunner::verifies_drafts_of(const Request& request) const {
@@ -272,6 +280,10 @@ void GpuRunner::forget_steps_of_other_adapters() {
 
 bool GpuRunner::launch(std::span<const Chunk> chunks) {
   const c10::StreamGuard guard(stream_);
+  const StepArithmetic arithmetic = arithmetic_of(chunks);
+  check(arithmetic == StepArithmetic::kFast || has_exact_steps_,
+        "steps are in training arithmetic where has_exact_steps() says so");
+  const kernels::ArithmeticScope scope(gpu_.device(), arithmetic_for(arithmetic));
   forget_steps_of_other_adapters();
   clear_states(chunks);
   has_prepared_ = false;

@@ -12,7 +12,8 @@
 ///
 /// Rows that verify drafts (docs/decisions/0163-drafts.md) are rows of decode, each a sequence of its own in the
 /// pages of its request, in recordings apart from those without. Networks with indexers take such chunks as
-/// they take prompts. Requests with penalties get no drafts: the device counts what each draws.
+/// they take prompts. Requests with penalties get no drafts: the device counts what each draws. Steps in training
+/// arithmetic (docs/decisions/0168-training-arithmetic.md) are launched kernel by kernel, with all their rows together.
 ///
 /// One class because all of its parts are what a launched step reads and writes, on its stream.
 ///
@@ -55,6 +56,7 @@ class GpuRunner final : public StepRunner {
   bool verifies_drafts() const override { return true; }
   bool verifies_drafts_of(const Request& request) const override;
   std::vector<kernels::SampledToken> take_behind_drafts(std::size_t chunk) override;
+  bool has_exact_steps() const override { return has_exact_steps_; }
   void copy_weights(const FreshWeights& fresh) override;
   void exchange_network(model::Network& network) override;
   double wait_for_weights() override;
@@ -102,6 +104,8 @@ class GpuRunner final : public StepRunner {
                  std::span<const MediaRun> media = {});
   /// Sampled tokens of the rows, to results_ from `place` on.
   void draw(const GpuStepInputs& in, const Tensor& hidden_RH, int64_t place);
+  /// The same of rows [begin, begin + hidden_RH.size(0)) of them.
+  void draw_block(const GpuStepInputs& in, const Tensor& hidden_RH, int64_t begin, int64_t place);
   /// Launches the rows of decode; returns their choices of experts.
   Tensor launch_decode(GpuStepInputs in, int64_t rows);
   /// The others, which draw to results_ from `place` on; appends to `launched` what they score.
@@ -114,6 +118,7 @@ class GpuRunner final : public StepRunner {
   kernels::Gpu& gpu_;
   model::Network* network_;
   const StepRunnerConfig config_;
+  const bool has_exact_steps_;
   c10::Stream stream_;
   std::unique_ptr<kernels::GpuMemory> memory_;  // of keys_ to states_PX_
   // [layers of a page, pages + 1, K, 16, D]; the last page is where padding writes. Values are undefined

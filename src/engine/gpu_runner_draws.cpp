@@ -6,18 +6,42 @@
 #include <utility>
 
 #include "core/error.h"
+#include "engine/drawn_rows.h"
 #include "engine/gpu_runner.h"
 #include "kernels/cpu/thread_pool.h"
 #include "model/adapters.h"
 
 namespace slime::engine {
+namespace {
+
+/// Of a tensor that has as many numbers of each of `rows` drawing rows.
+Tensor drawn_part(const Tensor& x, int64_t rows, int64_t begin, int64_t count) {
+  if (!x.defined()) return x;
+  const int64_t each = x.size(0) / rows;
+  return x.narrow(0, begin * each, count * each);
+}
+
+}  // namespace
 
 void GpuRunner::draw(const GpuStepInputs& in, const Tensor& hidden_RH, int64_t place) {
   if (in.sampled_adapters.defined()) network_->adapters()->take(in.sampled_adapters);
+  const int64_t rows = hidden_RH.size(0);
+  const int64_t block = in.arithmetic == StepArithmetic::kTraining ? kDrawnBlockRows : rows;
+  for (int64_t begin = 0; begin < rows; begin += block)
+    draw_block(in, hidden_RH.narrow(0, begin, std::min(block, rows - begin)), begin, place + begin);
+}
+
+void GpuRunner::draw_block(const GpuStepInputs& in, const Tensor& hidden_RH, int64_t begin,
+                           int64_t place) {
   const Tensor logits_RV = network_->logits(hidden_RH);
-  const int64_t rows = logits_RV.size(0);
+  const int64_t rows = logits_RV.size(0), all = in.sampling.uniform_R.size(0);
+  const auto own = [&](const Tensor& x) { return drawn_part(x, all, begin, rows); };
+  const kernels::SampleRows& of = in.sampling;
   const auto room = [&](int64_t which) { return results_.on_device[which].narrow(0, place, rows); };
-  gpu_.sample(logits_RV, in.sampling, {room(0), room(1).view(at::kFloat), room(2)});
+  gpu_.sample(logits_RV,
+              {own(of.uniform_R), own(of.temperature_R), own(of.top_p_R), own(of.min_p_R),
+               own(of.top_k_R), own(of.extras_R)},
+              {room(0), room(1).view(at::kFloat), room(2)});
 }
 
 std::vector<std::optional<kernels::SampledToken>> GpuRunner::collect() {
