@@ -95,8 +95,9 @@ class LayerKernels {
                                 const RotaryShape& heads, const TreeAttentionShape& shape,
                                 Tensor& logsumexp_TN) const = 0;
 
-  /// The same with the bits of the engine's paged attention, for whatever else is in the batch. The
-  /// sinks (undefined: none) are in the result and in the statistics. On CPUs with AVX2 alone.
+  /// The same with the bits of the engine's paged attention, on a GPU those of its steps in training arithmetic, for
+  /// whatever else is in the batch. The sinks (undefined: none) are in the result and in the statistics. On CPUs with
+  /// AVX2, and on GPUs where EngineKernels::has_exact_attention() says so, without windows.
   virtual Tensor tree_attention_in_pages(const Tensor& heads_TE,
                                          const std::vector<Segment>& segments,
                                          const RotaryShape& heads, const TreeAttentionShape& shape,

@@ -19,7 +19,7 @@ struct TreeAttentionShape {
   double scale = 1;
   int64_t window = 0;     // 0: all earlier tokens
   double cap = 0;         // of the scaled scores (kernels/soft_cap.h); 0: none
-  bool in_pages = false;  // forward with the arithmetic of the engine's paged attention
+  bool in_pages = false;  // forward by tree_attention_in_pages()
 };
 
 /// How logits enter the softmax: divided by the temperature, after a cap that they already have.

@@ -12,6 +12,7 @@
 
 #include "core/divide_up.h"
 #include "core/error.h"
+#include "kernels/device.h"
 #include "kernels/rms_norm.h"
 #include "model/adapters.h"
 #include "model/layers/block_chain.h"
@@ -56,6 +57,7 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     ctx->saved_data["block"] = reinterpret_cast<int64_t>(block);
     ctx->saved_data["attention"] = reinterpret_cast<int64_t>(attention);
     ctx->saved_data["routers"] = reinterpret_cast<int64_t>(routers);
+    ctx->saved_data["arithmetic"] = static_cast<int64_t>(kernels::kernels_for(sum_TH).arithmetic());
     const Stream out = block->forward({sum_TH.clone(), {}}, positions_T, *attention, routers);
     return {out.residual_TH, out.update_TH};
   }
@@ -65,6 +67,10 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     auto* attention = reinterpret_cast<Attention*>(ctx->saved_data["attention"].toInt());
     auto* routers = reinterpret_cast<RouterPass*>(ctx->saved_data["routers"].toInt());
     const Tensor sum_TH = ctx->get_saved_variables()[0].detach().requires_grad_();
+    // Of the thread that went forward.
+    const kernels::ArithmeticScope scope(
+        kernels::kernels_for(sum_TH),
+        static_cast<kernels::Arithmetic>(ctx->saved_data["arithmetic"].toInt()));
     at::AutoGradMode grad_mode(true);
     const Stream out =
         block->forward({sum_TH, {}}, ctx->saved_data["positions"].toTensor(), *attention, routers);

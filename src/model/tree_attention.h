@@ -32,7 +32,7 @@ class TreeAttention final : public Attention {
   /// States go from the end of a segment to the beginnings of those that continue it.
   Tensor attend_delta(const DeltaLayer& layer, const kernels::DeltaTokens& in) override;
 
-  /// From now on with the bits of the engine's attention on the CPU (TreeAttentionShape::in_pages; latents
+  /// From now on with the bits of the engine's attention (TreeAttentionShape::in_pages; latents
   /// absorbed). Gradients are those of the usual forms. Of one rank, in networks without delta nets.
   void attend_in_pages() { in_pages_ = true; }
 

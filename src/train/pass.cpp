@@ -105,7 +105,14 @@ void Pass::ask_routers(const comm::Mesh& mesh, RoutingOfPass& routing) {
   rows_.own.routers = &routers_;
 }
 
+kernels::Arithmetic Pass::arithmetic() const {
+  return micro_batch_.attends_in_pages ? kernels::Arithmetic::kTraining
+                                       : kernels::Arithmetic::kFast;
+}
+
 Tensor Pass::forward(int chunk, const Tensor& stream_LH) {
+  const kernels::ArithmeticScope scope(kernels::kernels_for(network_.weights().flat()),
+                                       arithmetic());
   return network_.forward_chunk(chunk, stream_LH, rows_.own, attention_);
 }
 
@@ -129,6 +136,8 @@ Tensor Pass::of_all_ranks(const Tensor& x, const Tensor& place, int64_t size) co
 kernels::LogProbs Pass::log_probs(const Tensor& hidden_LH,
                                   const kernels::LinearLogProbOptions& options,
                                   bool lists_centered) const {
+  const kernels::ArithmeticScope scope(kernels::kernels_for(network_.weights().flat()),
+                                       arithmetic());
   const PackedBatch& packed = micro_batch_.packed;
   const kernels::KeptTokens &kept = micro_batch_.kept, &centered = micro_batch_.centered;
   const bool replays = kept.ids.defined(), lists = lists_centered && centered.ids.defined();

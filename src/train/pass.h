@@ -7,6 +7,7 @@
 /// S and T as in train/packing.h.
 
 #include "comm/mesh.h"
+#include "kernels/arithmetic.h"
 #include "kernels/linear_logprob.h"
 #include "model/context_rows.h"
 #include "model/network.h"
@@ -53,6 +54,8 @@ class Pass final {
   Tensor values(const Tensor& hidden_LH, const model::ValueHead& head) const;
 
  private:
+  /// Of its forward pass, logits included.
+  kernels::Arithmetic arithmetic() const;
   void ask_routers(const comm::Mesh& mesh, RoutingOfPass& routing);
   /// Some of `size` scored ids, which other ranks have the rest of.
   struct Scored {
