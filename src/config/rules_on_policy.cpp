@@ -9,13 +9,29 @@ namespace {
 
 constexpr std::string_view kTrueOnPolicy = "--true-on-policy";
 
+/// What kernels in the trainer's order lack on a GPU (docs/decisions/0168-training-arithmetic.md).
+void check_on_gpu(const RunConfig& config, Problems& problems) {
+  const auto refuse = [&](bool is_so, const std::string& why) {
+    problems.require(!is_so, fmt::format("{}: {}", kTrueOnPolicy, why));
+  };
+  refuse(config.device == "hip",
+         "engine and trainer add in different orders on AMD's GPUs; use --device cpu, or leave it "
+         "out");
+  if (config.device != "cuda") return;
+  refuse(config.verify_tokens() == 0,
+         "a GPU decodes in another order than it trains; leave --rollout-verify-tokens 0 out");
+  refuse(
+      config.dtype != "bfloat16",
+      fmt::format("a GPU has the trainer's order in bfloat16; --dtype is {}", config.dtype.get()));
+  refuse(config.trains_adapters(),
+         "a GPU adds adapters in orders that depend on the rows of a step; train the weights");
+}
+
 /// Where the engine does not compute what the trainer does, or draws from something else.
 void check_same_bits(const RunConfig& config, Problems& problems) {
   const auto refuse = [&](bool is_so, const std::string& why) {
     problems.require(!is_so, fmt::format("{}: {}", kTrueOnPolicy, why));
   };
-  refuse(config.is_on_gpus(),
-         "engine and trainer add in different orders on a GPU; use --device cpu, or leave it out");
   refuse(config.world_size() > 1 || config.num_engine_workers > 0 || config.has_external_engines(),
          "several ranks and engines elsewhere add in another order than one process; train with "
          "one rank and its own engine");
@@ -83,6 +99,7 @@ void leave_out_corrections(ParsedFlags& flags) {
 void check_on_policy(ParsedFlags& flags, Problems& problems) {
   if (!flags.config.true_on_policy) return;
   check_same_bits(flags.config, problems);
+  check_on_gpu(flags.config, problems);
   check_verification(flags.config, problems);
   leave_out_corrections(flags);
 }

@@ -46,7 +46,11 @@ TEST_P(OnPolicyRefuses, WhatChangesBits) {
 INSTANTIATE_TEST_SUITE_P(
     All, OnPolicyRefuses,
     testing::Values(
-        OnPolicyRefusal{"--device cuda", "engine and trainer add in different orders on a GPU"},
+        OnPolicyRefusal{"--device hip", "engine and trainer add in different orders on AMD's GPUs"},
+        OnPolicyRefusal{"--device cuda --rollout-verify-tokens 0",
+                        "a GPU decodes in another order"},
+        OnPolicyRefusal{"--device cuda --fp32", "a GPU has the trainer's order in bfloat16"},
+        OnPolicyRefusal{"--device cuda --lora-rank 8", "a GPU adds adapters in orders"},
         OnPolicyRefusal{"--actor-num-gpus-per-node 2", "several ranks and engines elsewhere"},
         OnPolicyRefusal{"--rollout-num-gpus 1", "several ranks and engines elsewhere"},
         OnPolicyRefusal{"--train-async", "needs tokens of the weights that are trained"},
@@ -92,6 +96,12 @@ TEST(OnPolicy, TokensAreVerifiedOnceAndInOneStep) {
        "a step of --sglang-chunked-prefill-size 16 verifies them and the token before");
   says("--rollout-verify-tokens 8 --rollout-drafts suffix",
        "--rollout-verify-tokens 8 and --rollout-drafts suffix: tokens are verified once");
+}
+
+TEST(OnPolicy, AGpuThatVerifiesIsTaken) {
+  const RunConfig config = on_policy_with("--device cuda").config;
+  EXPECT_TRUE(config.true_on_policy);
+  EXPECT_EQ(config.verify_tokens(), 16);
 }
 
 TEST(OnPolicy, TheOriginalsWordMeansTheSame) {

@@ -97,8 +97,27 @@ void check_experts(const config::RunConfig& config, const model::ModelConfig& mo
   }
 }
 
+/// Where a GPU has no kernels in the trainer's order (docs/decisions/0168-training-arithmetic.md).
+void check_on_policy_on_gpu(const model::ModelConfig& model, std::vector<std::string>& problems) {
+  const auto refuse = [&](bool is_so, const std::string& why) {
+    if (is_so)
+      problems.push_back(fmt::format("--true-on-policy --device cuda: {}; use --device cpu", why));
+  };
+  refuse(model.has_experts(), "the model has experts, whose routers have no rule for ties yet");
+  refuse(model.latent.kv_rank > 0,
+         "the model has latent attention, which prompts and training compute in two forms");
+  refuse(std::ranges::any_of(model.window, [](int64_t tokens) { return tokens > 0; }),
+         "the model has sliding windows, which attention in the trainer's order has not");
+  const bool has_heads = model.head_dim == 64 || model.head_dim == 128 || model.head_dim == 256;
+  refuse(model.latent.kv_rank == 0 && !has_heads,
+         fmt::format("the model has heads of {} numbers; attention in the trainer's order has 64, "
+                     "128 and 256",
+                     model.head_dim));
+}
+
 /// Where the trainer has no attention with the engine's bits (docs/exact.md).
-void check_on_policy(const model::ModelConfig& model, std::vector<std::string>& problems) {
+void check_on_policy(const config::RunConfig& config, const model::ModelConfig& model,
+                     std::vector<std::string>& problems) {
   const auto refuse = [&](bool is_so, const char* why) {
     if (is_so) problems.push_back(fmt::format("--true-on-policy: {}; leave it out", why));
   };
@@ -107,6 +126,7 @@ void check_on_policy(const model::ModelConfig& model, std::vector<std::string>& 
          "it adds in another order");
   refuse(!model.delta.in_layer.empty(),
          "the model has gated delta nets, whose prompts go by chunks and decode by tokens");
+  if (config.is_on_gpus()) return check_on_policy_on_gpu(model, problems);
   refuse(!kernels::cpu::has_avx2(),
          "this processor has no AVX2, without which the engine's attention is not the trainer's");
 }
@@ -186,7 +206,7 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
     problems.push_back(fmt::format("--score-centering-top-k {}: the model has {} ids",
                                    config.score_centering_top_k.peek(), model.vocab_size));
   }
-  if (config.true_on_policy) check_on_policy(model, problems);
+  if (config.true_on_policy) check_on_policy(config, model, problems);
   check_experts(config, model, problems);
   check_draft_layer(config, model, problems);
   check_draft_model(config, model, problems);

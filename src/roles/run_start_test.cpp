@@ -67,6 +67,28 @@ TEST(MissingFields, OfAnEvaluationAreToldWhereItNamesFieldsOfItsOwn) {
             "row has input, functions)");
 }
 
+TEST(CheckShape, NamesWhatAGpuCannotAddInTheTrainersOrder) {
+  config::RunConfig config;
+  config.true_on_policy = true;
+  config.device = "cuda";
+  const auto says = [&](const std::string& fixture, const auto& change) {
+    model::ModelConfig model = model_of(fixture);
+    change(model);
+    return problem_of(config, model);
+  };
+  EXPECT_EQ(says("qwen3", [](model::ModelConfig& model) { model.head_dim = 128; }), "");
+  EXPECT_THAT(says("qwen3", [](model::ModelConfig& model) { model.head_dim = 96; }),
+              HasSubstr("--true-on-policy --device cuda: the model has heads of 96 numbers"));
+  EXPECT_THAT(says("qwen3",
+                   [](model::ModelConfig& model) {
+                     model.head_dim = 64;
+                     model.window.front() = 100;
+                   }),
+              HasSubstr("--true-on-policy --device cuda: the model has sliding windows"));
+  EXPECT_THAT(says("qwen3_moe", [](model::ModelConfig& model) { model.head_dim = 64; }),
+              HasSubstr("--true-on-policy --device cuda: the model has experts"));
+}
+
 TEST(CheckShape, NamesTheStageThatWouldTakeAnothersChoiceOfTokens) {
   model::ModelConfig model = model_of("glm_moe_dsa");
   model.indexer.in_layer = {true, false, true};
