@@ -14,6 +14,8 @@ void measure_step_kernels(const model::ModelConfig& config, const KernelLines& l
 void measure_paged_attention(const model::ModelConfig& config, const KernelLines& lines);
 /// Sparse attention of a layer of DeepSeek-V3.2 in decode: the choice of tokens, and attention to them.
 void measure_sparse_kernels(const KernelLines& lines);
+/// Training arithmetic (docs/exact.md) next to other runs': lines "exact-..." and "fast-...".
+void measure_exact_kernels(const model::ModelConfig& config, const KernelLines& lines);
 /// What a training step of 8 x 2,048 tokens calls.
 void measure_training_kernels(const model::ModelConfig& config, const KernelLines& lines);
 

@@ -40,6 +40,7 @@ struct GpuTrainOptions {
   int repeats = 5;  // the median counts
   bool state_on_host = false;
   int64_t lora_rank = 0;     // of an adapter that is trained in the place of the weights; 0: none
+  bool is_exact = false;     // forward passes in training arithmetic (docs/exact.md)
   bool has_profile = false;  // what fills a step (bench/device_profile.h), a line of each rank
   RankOptions ranks;
 };
@@ -153,6 +154,7 @@ void measure_gpu_train_step(const GpuTrainOptions& options) {
   const SystemClock clock;
   train::TrainConfig train_config;
   train_config.recompute = options.recompute;
+  train_config.in_training_arithmetic = options.is_exact;
   train_config.adam.on_host = options.state_on_host;
   train_config.lr = {.lr = 1e-6, .style = train::DecayStyle::kConstant};
   const int64_t sequences = options.sequences * devices;
@@ -207,6 +209,7 @@ void measure_gpu_train_step(const GpuTrainOptions& options) {
        static_cast<double>(free_before - kernels::opened_gpu().free_bytes()) / (int64_t{1} << 30)},
       {"gpu", kernels::opened_gpu().description()}};
   if (options.lora_rank > 0) line["lora_rank"] = options.lora_rank;
+  if (options.is_exact) line["exact"] = true;
   if (devices == 1) {
     line["forward_ms"] = 1e3 * median(forwards);
   } else {
@@ -238,12 +241,18 @@ int gpu_train_step(const std::string& name, Arguments arguments) {
               "Trains an adapter of this rank beside all linear layers; 0: all weights");
   flags.add_flag("--optimizer-cpu-offload", options.state_on_host,
                  "Master weights and moments in host memory");
+  flags.add_flag("--exact", options.is_exact,
+                 "Forward passes in the order of sums of --true-on-policy, of one device");
   flags.add_flag("--profile", options.has_profile,
                  "What fills a step: kernels, collectives, gaps, a line of each rank");
   flags.ranks(options.ranks, name, arguments,
               "Several GPUs of this machine: dp2, tp2-sp, pp2-chunks2, cp2, dp2-cp2, ...; "
               "--sequences are for each of them");
   if (const auto exit_code = flags.take(arguments)) return *exit_code;
+  if (options.is_exact && (options.ranks.layout != "1" || options.lora_rank > 0))
+    throw ConfigError(
+        "--exact: one device that trains all weights computes so; leave --layout and "
+        "--lora-rank out");
   measure_gpu_train_step(options);
   return 0;
 }

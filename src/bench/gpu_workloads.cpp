@@ -35,9 +35,10 @@ struct GpuWorkloadOptions {
   std::string kv_cache_dtype = "auto";
   std::string rollout_precision = "auto";
   bool shares_prompt_reads = true;
-  int tp = 1;                // ranks of the engine, each with a GPU of this machine
-  bool nccl_alone = false;   // of ranks: small ones too
-  bool has_profile = false;  // what fills the first rank's GPU, one more run of each workload
+  int tp = 1;                 // ranks of the engine, each with a GPU of this machine
+  bool nccl_alone = false;    // of ranks: small ones too
+  int64_t verify_tokens = 0;  // of EngineConfig
+  bool has_profile = false;   // what fills the first rank's GPU, one more run of each workload
   AdapterOptions adapters;
   DraftOptions drafts;
 };
@@ -97,6 +98,7 @@ void run_model(const WorkloadFile& file, const std::string& model,
     config.context_length = std::max(config.context_length, longest_request(*workload));
   config.kv_cache_dtype = options.kv_cache_dtype;
   config.shares_prompt_reads = options.shares_prompt_reads;
+  config.verify_tokens = options.verify_tokens;
   const auto adapters =
       open_made_up_adapters(*network, options.adapters, *config.mesh,
                             ranks ? &ranks->ranks->followers() : nullptr);  // outlives the engine
@@ -117,6 +119,7 @@ void run_model(const WorkloadFile& file, const std::string& model,
       line["sums"] = options.nccl_alone ? "NCCL" : "peer memory";
     }
     if (has_codes) line["rollout_precision"] = options.rollout_precision;
+    if (options.verify_tokens > 0) line["verify_tokens"] = options.verify_tokens;
     if (options.kv_cache_dtype != "auto") line["kv_cache_dtype"] = options.kv_cache_dtype;
     if (options.adapters.rank > 0) {
       line["lora_rank"] = options.adapters.rank;
@@ -177,6 +180,9 @@ int gpu_workloads(const std::string& name, Arguments arguments) {
               "An adapter of this rank beside all linear layers");
   flags.range("--adapters", options.adapters.count, 0, 256,
               "With --lora-rank: so many, which requests name in turn; 0: one that all rows take");
+  flags.range("--verify-tokens", options.verify_tokens, 0, 64,
+              "So many tokens are decoded before the trainer's arithmetic verifies them, in which "
+              "prompts are computed too; 0: all steps are fast");
   flags.drafts(options.drafts);
   flags.add_flag("--profile", options.has_profile,
                  "What fills the first GPU's time: kernels, collectives, gaps");

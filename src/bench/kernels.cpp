@@ -80,6 +80,7 @@ void measure_gpu_kernels(const ShapeOptions& shape, const std::string& only) {
   const KernelLines lines{.limits = kernels::measure_gpu_limits(), .only = only};
   measure_step_kernels(config, lines);
   measure_training_kernels(config, lines);
+  measure_exact_kernels(config, lines);
   kernels::opened_gpu().release_unused_memory();
   measure_paged_attention(config, lines);
   measure_sparse_kernels(lines);

@@ -27,6 +27,7 @@ struct PromptScoresOptions {
   int64_t prompt_tokens = 2048;  // of each
   int64_t num_top = 0;
   int64_t max_prefill_tokens = 8192;
+  bool is_exact = false;  // in training arithmetic (docs/exact.md)
   int repeats = 2;
 };
 
@@ -62,6 +63,7 @@ void measure_prompt_scores(const PromptScoresOptions& options) {
   engine::EngineConfig config;
   config.max_running_requests = std::max<int64_t>(options.prompts, 1);
   config.max_prefill_tokens = options.max_prefill_tokens;
+  config.verify_tokens = options.is_exact ? 1 : 0;  // prompts of engines that verify
   config.context_length = options.prompt_tokens + 1;
   config.kv_cache_bytes = cache_bytes_on(options.device);
   engine::Engine engine(*network, config, clock);
@@ -82,6 +84,7 @@ void measure_prompt_scores(const PromptScoresOptions& options) {
                    {"prompts", options.prompts},
                    {"prompt_tokens", options.prompt_tokens},
                    {"top_logprobs", options.num_top},
+                   {"exact", options.is_exact},
                    {"model", options.shape.model},
                    {"device", options.device == "cuda" ? kernels::opened_gpu().description()
                                                        : std::string("cpu")}});
@@ -99,6 +102,7 @@ int prompt_scores(const std::string& name, Arguments arguments) {
   flags.count("--prompt-tokens", options.prompt_tokens, "Of each");
   flags.range("--top-logprobs", options.num_top, 0, 1000, "Best tokens of each position");
   flags.prefill(options.max_prefill_tokens);
+  flags.add_flag("--exact", options.is_exact, "Prompts in the order of sums of --true-on-policy");
   flags.repeats(options.repeats, "The fastest counts");
   if (const auto exit_code = flags.take(arguments)) return *exit_code;
   measure_prompt_scores(options);

@@ -81,6 +81,8 @@ struct TrainConfig {
   double router_bias_update_rate = 0;  // of selection biases; 0: they stay
   /// The engine's log-probs are this trainer's to the bit, and checked to be: see on_policy.h.
   bool true_on_policy = false;
+  /// Forward passes have the order of sums of that, and nothing is compared: for measurements.
+  bool in_training_arithmetic = false;
   bool replays_top_p = false;   // log-probs are taken in the nucleus the token was sampled from
   bool keep_old_actor = false;  // old log-probs come from weights that lag (spec 4.5)
   int64_t update_weights_interval = 1;  // rollout steps between hand-overs to the engine
