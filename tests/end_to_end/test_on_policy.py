@@ -167,8 +167,8 @@ def test_delta_nets_whose_prompts_go_by_chunks_are_refused(models, tmp_path):
     assert done.returncode == 2 and "--true-on-policy: the model has gated delta nets" in done.stdout + done.stderr
 
 
-def test_a_gpu_is_refused(models, tmp_path):
+def test_what_a_gpu_cannot_add_in_the_trainers_order_is_refused(models, tmp_path):
     made = command(models["dense"], tmp_path / "run")
     made[made.index("--device") + 1] = "cuda"
     done = subprocess.run([str(SLIME), *made[1:]], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "engine and trainer add in different orders on a GPU" in done.stdout + done.stderr
+    assert done.returncode == 2 and "a GPU has the trainer's order in bfloat16; --dtype is float32" in done.stdout + done.stderr

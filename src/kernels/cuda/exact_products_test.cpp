@@ -35,7 +35,7 @@ const ExactProduct kExactProducts[] = {
     {"ragged", 1032, 136, false, true},
 };
 
-Tensor on_gpu(at::IntArrayRef shape, double scale = 1) {
+Tensor made_on_gpu(at::IntArrayRef shape, double scale = 1) {
   return (at::randn(shape, at::TensorOptions(at::kFloat).device(at::kCUDA)) * scale)
       .to(at::kBFloat16);
 }
@@ -48,8 +48,8 @@ TEST_P(GpuExactProducts, GiveARowTheSameBitsAmongAnyOthers) {
   const ArithmeticScope scope(gpu, Arithmetic::kTraining);
   const auto& [name, outputs, inputs, has_float_result, has_bias] = GetParam();
   const int64_t most = has_float_result && outputs > 10000 ? 1100 : 4200;
-  const Tensor weight = on_gpu({outputs, inputs}, 0.05), x = on_gpu({most, inputs});
-  const Tensor bias = has_bias ? on_gpu({outputs}) : Tensor();
+  const Tensor weight = made_on_gpu({outputs, inputs}, 0.05), x = made_on_gpu({most, inputs});
+  const Tensor bias = has_bias ? made_on_gpu({outputs}) : Tensor();
   const auto multiply = [&](const Tensor& rows) {
     return has_float_result ? gpu.logits(rows, weight) : gpu.linear(rows, weight, bias);
   };
@@ -73,10 +73,10 @@ TEST_P(GpuExactProducts, AreTheSameProducts) {
   SLIME_NEEDS_GPU();
   const Device& gpu = open_gpu().device();
   const auto& [name, outputs, inputs, has_float_result, has_bias] = GetParam();
-  const Tensor weight = on_gpu({outputs, inputs}, 0.05);
-  const Tensor bias = has_bias ? on_gpu({outputs}) : Tensor();
+  const Tensor weight = made_on_gpu({outputs, inputs}, 0.05);
+  const Tensor bias = has_bias ? made_on_gpu({outputs}) : Tensor();
   for (const int64_t count : {1, 100, 700, 1100}) {
-    const Tensor x = on_gpu({count, inputs});
+    const Tensor x = made_on_gpu({count, inputs});
     const Tensor exact = [&] {
       const ArithmeticScope scope(gpu, Arithmetic::kTraining);
       return has_float_result ? gpu.logits(x, weight) : gpu.linear(x, weight, bias);
@@ -99,7 +99,7 @@ TEST(GpuExact, GatesAreThoseOfProductAndActivation) {
   SLIME_NEEDS_GPU();
   const Device& gpu = open_gpu().device();
   const ArithmeticScope scope(gpu, Arithmetic::kTraining);
-  const Tensor weight = on_gpu({2 * 3072, 1024}, 0.05), x = on_gpu({2000, 1024});
+  const Tensor weight = made_on_gpu({2 * 3072, 1024}, 0.05), x = made_on_gpu({2000, 1024});
   EXPECT_TRUE(gpu.gated_linear(x, weight, {}).equal(gpu.swiglu(gpu.linear(x, weight, {}))));
   EXPECT_TRUE(gpu.gated_linear(x.narrow(0, 900, 30), weight, {})
                   .equal(gpu.gated_linear(x, weight, {}).narrow(0, 900, 30)));
@@ -110,10 +110,10 @@ TEST(GpuExact, RowsOfNormsActivationsAndRotationsAreAlone) {
   SLIME_NEEDS_GPU();
   const Device& gpu = open_gpu().device();
   constexpr int64_t kRows = 1100, kHidden = 2560, kDim = 128;
-  const Tensor x = on_gpu({kRows, kHidden}), update = on_gpu({kRows, kHidden}),
-               weight = on_gpu({kHidden});
+  const Tensor x = made_on_gpu({kRows, kHidden}), update = made_on_gpu({kRows, kHidden}),
+               weight = made_on_gpu({kHidden});
   const RotaryShape heads{16, 2, kDim, 1e-6};
-  const Tensor norm = on_gpu({kDim});
+  const Tensor norm = made_on_gpu({kDim});
   const auto floats = at::TensorOptions(at::kFloat).device(at::kCUDA);
   const Tensor angle = at::rand({kRows, kDim / 2}, floats) * 6, cos = angle.cos(),
                sin = angle.sin(), positions = at::arange(kRows, floats.dtype(at::kLong));

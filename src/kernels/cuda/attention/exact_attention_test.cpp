@@ -50,7 +50,8 @@ std::vector<int64_t> counted(int64_t begin, int64_t end) {
 }
 
 /// Heads of packed rows, normed and rotated, each at its position.
-Tensor rotated(const ExactHeads& of, const Tensor& qkv_TE, const std::vector<Segment>& segments) {
+Tensor rotated_heads(const ExactHeads& of, const Tensor& qkv_TE,
+                     const std::vector<Segment>& segments) {
   std::vector<int64_t> positions, ends;
   for (const Segment& segment : segments) {
     const int64_t before = segment.parent < 0 ? 0 : ends[static_cast<std::size_t>(segment.parent)];
@@ -62,10 +63,12 @@ Tensor rotated(const ExactHeads& of, const Tensor& qkv_TE, const std::vector<Seg
 }
 
 /// The trainer's attention over segments of packed rows.
-Tensor trained(const ExactHeads& of, const Tensor& qkv_TE, const std::vector<Segment>& segments) {
+Tensor trained_attention(const ExactHeads& of, const Tensor& qkv_TE,
+                         const std::vector<Segment>& segments) {
   Tensor statistics;
-  return open_gpu().device().tree_attention_in_pages(
-      rotated(of, qkv_TE, segments), segments, of.heads, of.attention, of.sinks_N, statistics);
+  return open_gpu().device().tree_attention_in_pages(rotated_heads(of, qkv_TE, segments), segments,
+                                                     of.heads, of.attention, of.sinks_N,
+                                                     statistics);
 }
 
 /// The engine's pages of some sequences, and steps over them.
@@ -175,7 +178,7 @@ TEST_P(GpuExactAttention, GivesTheTrainersBitsInChunksOfAnySize) {
   const ExactHeads of = heads();
   for (const int64_t length : {1, 63, 64, 65, 300, 2100}) {
     const Tensor qkv = of.qkv(length);
-    const Tensor expected = trained(of, qkv, {{0, length, -1}});
+    const Tensor expected = trained_attention(of, qkv, {{0, length, -1}});
     ASSERT_TRUE(at::isfinite(expected).all().item<bool>());
     for (const int64_t size : {int64_t{1}, int64_t{7}, int64_t{64}, int64_t{1000}, length}) {
       if (size == 1 && length > 300) continue;
@@ -196,7 +199,7 @@ TEST_P(GpuExactAttention, GivesTheSameBitsInRandomStepsOfSeveralSequences) {
     for (int64_t s = 0; s < 1 + below(6); ++s) sequences.push_back(of.qkv(1 + below(700)));
     std::vector<Tensor> expected;
     for (const Tensor& qkv : sequences)
-      expected.push_back(trained(of, qkv, {{0, qkv.size(0), -1}}));
+      expected.push_back(trained_attention(of, qkv, {{0, qkv.size(0), -1}}));
     // Two ways through the same sequences.
     for (int way = 0; way < 2; ++way) {
       ExactPages pages(of, sequences);
@@ -226,7 +229,7 @@ TEST_P(GpuExactAttention, GivesASharedPromptsResponsesTheBitsOfWholeSequences) {
   const std::vector<Segment> tree{
       {0, 333, -1}, {333, 470, 0}, {470, 481, 1}, {481, 900, 0}, {900, 1000, -1}};
   const Tensor qkv = of.qkv(1000);
-  const Tensor y = trained(of, qkv, tree);
+  const Tensor y = trained_attention(of, qkv, tree);
   for (std::size_t i = 0; i < tree.size(); ++i) {
     std::vector<Tensor> chain;
     for (auto at = static_cast<int32_t>(i); at >= 0; at = tree[static_cast<std::size_t>(at)].parent)
@@ -234,7 +237,7 @@ TEST_P(GpuExactAttention, GivesASharedPromptsResponsesTheBitsOfWholeSequences) {
                                             tree[static_cast<std::size_t>(at)].end));
     const Tensor sequence = at::cat(chain);
     const int64_t own = tree[i].end - tree[i].begin, length = sequence.size(0);
-    const Tensor alone = trained(of, sequence, {{0, length, -1}});
+    const Tensor alone = trained_attention(of, sequence, {{0, length, -1}});
     EXPECT_TRUE(y.slice(0, tree[i].begin, tree[i].end).equal(alone.narrow(0, length - own, own)))
         << "segment " << i;
   }
@@ -247,7 +250,7 @@ TEST_P(GpuExactAttention, IsTheTrainersUsualAttentionUpToRounding) {
   if (of.has_sinks || of.attention.cap > 0) GTEST_SKIP() << "the usual kernels have them elsewhere";
   const Device& gpu = open_gpu().device();
   const std::vector<Segment> tree{{0, 200, -1}, {200, 420, 0}, {420, 500, 0}};
-  const Tensor rows = rotated(of, of.qkv(500), tree);
+  const Tensor rows = rotated_heads(of, of.qkv(500), tree);
   const TreeAttentionShape plain{of.attention.scale, 0};
   Tensor exact_statistics, statistics;
   const Tensor exact = gpu.tree_attention_in_pages(rows, tree, of.heads, of.attention, {},
