@@ -9,6 +9,7 @@
 #include "core/draft_words.h"
 #include "engine/cache_shape.h"
 #include "engine/drafts/draft_settings.h"
+#include "engine/drawn_rows.h"
 #include "engine/engine.h"
 #include "engine/expert_pages.h"
 #include "engine/gpu_sparse_attention.h"
@@ -204,8 +205,12 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
          .rank = model.latent.kv_rank},
         kMultiprocessors);
   }
+  // Logits of a step that verifies come in blocks.
+  const int64_t launched =
+      std::max(drawn, std::min(drawn_rows(config, sampled), engine::kDrawnBlockRows));
   // Once launched kernel by kernel, once recorded.
-  return (config.sglang_chunked_prefill_size + 2 * drawn) * row + 2 * drawn * model.vocab_size * 4 +
+  return (config.sglang_chunked_prefill_size + 2 * drawn) * row +
+         (launched + drawn) * model.vocab_size * 4 +
          recorded_steps(sampled, drawn) * kRecordedStepBytes + packed + sparse;
 }
 

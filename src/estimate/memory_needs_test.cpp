@@ -116,6 +116,25 @@ TEST(MemoryNeeds, RowsOfDraftsHaveLogitsAndRecordingsOnAGpuToo) {
   EXPECT_EQ(more % (2 * 3 * 48), 0);
 }
 
+/// A step that verifies is not recorded, and its logits come in blocks of 256 rows.
+TEST(MemoryNeeds, AStepThatVerifiesOnAGpuHasABlockOfLogits) {
+  const auto network = network_of("qwen3");
+  config::RunConfig config = run();
+  config.sglang_max_running_requests = 8;
+  config.sglang_chunked_prefill_size = 2048;
+  model::Precision precision = model::Precision::of("bfloat16");
+  precision.device = at::kCUDA;
+  const auto workspace = [&] {
+    return engine_memory_needs(config, *network, precision, 0).engine_workspace;
+  };
+  const int64_t plain = workspace(), each = network->config().vocab_size * 4;
+  config.true_on_policy = true;
+  config.rollout_verify_tokens = 16;
+  EXPECT_EQ(workspace() - plain, 16 * 8 * each);
+  config.rollout_verify_tokens = 64;
+  EXPECT_EQ(workspace() - plain, (256 - 8) * each);
+}
+
 TEST(MemoryNeeds, MatricesInEightBitsAreCountedAsTheyAreStored) {
   const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
   const model::ModelConfig model = model::read_model_config(directory);
