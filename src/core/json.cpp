@@ -8,12 +8,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <utility>
 
 #include "core/error.h"
 #include "core/expected.h"
 #include "core/json_events.h"
+#include "core/regular_file.h"
 
 namespace slime {
 namespace {
@@ -340,20 +340,7 @@ const json::string* big_integer_digits(const json::value& value) {
 }
 
 json::value read_json_file(const std::filesystem::path& path, std::size_t limit_bytes) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  if (error)
-    throw ConfigError(fmt::format("{}: cannot be read: {}", path.string(), error.message()));
-  if (size > limit_bytes) {
-    throw ConfigError(fmt::format("{}: {} bytes of JSON, more than the limit of {}", path.string(),
-                                  size, limit_bytes));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text(size, '\0');
-  if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
-    throw ConfigError(fmt::format("{}: cannot be read", path.string()));
-  }
-  return parse_json(text, path.string());
+  return parse_json(read_regular_file(path, limit_bytes, "JSON"), path.string());
 }
 
 std::string python_float_text(double number) {

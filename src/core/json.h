@@ -51,8 +51,8 @@ std::optional<std::string> find_duplicate_key(std::string_view text);
 /// follows a mistake in the text is not looked at.
 std::size_t count_keys(std::string_view text, std::size_t limit);
 
-/// Reads a whole JSON file. Throws ConfigError when it is missing, unreadable, too large or
-/// malformed.
+/// Reads a whole JSON file. Throws ConfigError when it is missing, no regular file, unreadable, too large
+/// or malformed.
 json::value read_json_file(const std::filesystem::path& path,
                            std::size_t limit_bytes = std::size_t{256} << 20);
 

@@ -163,8 +163,7 @@ double AdapterRules::scale_of(const std::string& module, int64_t of_rank) const 
 
 AdapterConfig read_adapter_config(const fs::path& directory) {
   const fs::path path = directory / "adapter_config.json";
-  // A pipe would be waited for.
-  if (!fs::is_regular_file(path))
+  if (!fs::exists(path))
     throw ConfigError(
         fmt::format("{} has no adapter_config.json: it is no adapter of PEFT", directory.string()));
   const json::value value = read_json_file(path);

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/temporary_folder.h"
 #include "model/adapters.h"
 #include "model/golden_models_for_tests.h"
 
@@ -24,11 +25,15 @@ std::vector<std::string> modules(const AdapterConfig& config, const char* model)
 }
 
 TEST(AdapterFiles, ThatAreNoRegularFilesAreNotWaitedFor) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "pipes";
-  std::filesystem::create_directories(folder);
-  ASSERT_EQ(::mkfifo((folder / "adapter_config.json").c_str(), 0600), 0);
-  EXPECT_THROW(read_adapter_config(folder), ConfigError);
-  std::filesystem::remove_all(folder);
+  const TemporaryFolder folder("slime-pipes");
+  const std::string pipe = (folder.path() / "adapter_config.json").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  try {
+    read_adapter_config(folder.path());
+    FAIL() << "a pipe was read";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.what(), pipe + ": is a pipe, not a regular file");
+  }
 }
 
 TEST(AdapterTargets, AreNamesOrTheirEnds) {

@@ -22,7 +22,7 @@ constexpr const char* kTensorFile = "adapter_model.safetensors";
 
 fs::path file_of(const fs::path& directory) {
   const fs::path path = directory / kTensorFile;
-  if (fs::is_regular_file(path)) return path;
+  if (fs::exists(path)) return path;
   if (fs::exists(directory / "adapter_model.bin")) {
     throw ConfigError(fmt::format(
         "{} has adapter_model.bin, which may run code when it is read: save the adapter again with "

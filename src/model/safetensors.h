@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/regular_file.h"
 #include "core/tensor.h"
 #include "model/slices.h"
 
@@ -37,10 +38,6 @@ class SafetensorsFile final {
  public:
   /// Throws ConfigError naming the file and what is wrong with it: all problems of its header.
   explicit SafetensorsFile(const std::filesystem::path& path);
-  ~SafetensorsFile();
-  SafetensorsFile(SafetensorsFile&& other) noexcept;
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
@@ -58,8 +55,7 @@ class SafetensorsFile final {
   void read_bytes(void* out, uint64_t offset, uint64_t size) const;
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
-  uint64_t size_ = 0;
+  RegularFile file_;
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };

@@ -1,8 +1,6 @@
 #include <ATen/ATen.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/regular_file.h"
 #include "model/safetensors.h"
 
 namespace slime::model {
@@ -103,47 +102,23 @@ std::string safetensors_dtype(at::ScalarType dtype) {
   throw ConfigError(fmt::format("safetensors has no name for {}", c10::toString(dtype)));
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0)
-    throw ConfigError(fmt::format(
-        "{}: cannot be opened: {}{}", path.string(), std::strerror(errno),
-        errno == EMFILE
-            ? "; a checkpoint needs one for each shard: raise the hard limit (ulimit -Hn)"
-            : ""));
-  try {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-      throw ConfigError(fmt::format("{}: is not a regular file", path.string()));
-    }
-    size_ = static_cast<uint64_t>(status.st_size);
-    parse_header();
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
-  }
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : path_(path),
+      file_(open_regular_file(
+          path, "; a checkpoint needs one for each shard: raise the hard limit (ulimit -Hn)")) {
+  parse_header();
 }
-
-SafetensorsFile::~SafetensorsFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      size_(other.size_),
-      tensors_(std::move(other.tensors_)),
-      metadata_(std::move(other.metadata_)) {}
 
 void SafetensorsFile::parse_header() {
   const std::string where = path_.string();
   uint64_t length = 0;
-  if (size_ < sizeof(length)) throw ConfigError(where + ": too short for a safetensors file");
+  if (file_.num_bytes < sizeof(length))
+    throw ConfigError(where + ": too short for a safetensors file");
   read_bytes(&length, 0, sizeof(length));
-  if (length > kMaxHeaderBytes || length > size_ - sizeof(length)) {
+  if (length > kMaxHeaderBytes || length > file_.num_bytes - sizeof(length)) {
     throw ConfigError(
         fmt::format("{}: the header claims {} bytes, the file has {}: truncated or not safetensors",
-                    where, length, size_ - sizeof(length)));
+                    where, length, file_.num_bytes - sizeof(length)));
   }
   std::string text(length, '\0');
   read_bytes(text.data(), sizeof(length), length);
@@ -165,7 +140,7 @@ void SafetensorsFile::parse_header() {
       continue;
     }
     StoredTensor tensor;
-    const std::string problem = parse_entry(member.value(), data_begin, size_, tensor);
+    const std::string problem = parse_entry(member.value(), data_begin, file_.num_bytes, tensor);
     if (!problem.empty()) {
       problems.push_back(fmt::format("{}: tensor {} {}", where, name, problem));
       if (problems.size() >= kMaxTensorProblems) break;
@@ -188,9 +163,9 @@ void SafetensorsFile::parse_header() {
     }
     next = tensor.end;
   }
-  if (problems.empty() && next != size_) {
-    problems.push_back(
-        fmt::format("{}: {} bytes after the last tensor belong to none", where, size_ - next));
+  if (problems.empty() && next != file_.num_bytes) {
+    problems.push_back(fmt::format("{}: {} bytes after the last tensor belong to none", where,
+                                   file_.num_bytes - next));
   }
   if (!problems.empty()) throw ConfigError(problems);
 }
@@ -198,8 +173,9 @@ void SafetensorsFile::parse_header() {
 void SafetensorsFile::read_bytes(void* out, uint64_t offset, uint64_t size) const {
   auto* to = static_cast<char*>(out);
   while (size > 0) {
-    const ssize_t got = ::pread(descriptor_, to, std::min<uint64_t>(size, uint64_t{1} << 30),
-                                static_cast<off_t>(offset));
+    const ssize_t got =
+        ::pread(file_.descriptor.get(), to, std::min<uint64_t>(size, uint64_t{1} << 30),
+                static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
       throw ConfigError(

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -127,7 +128,10 @@ TEST_F(Safetensors, NameWhatIsWrongWithADamagedFile) {
   EXPECT_THAT(problem_of(write_raw(uint64_t{1} << 62, "{}")), HasSubstr("header claims"));
   EXPECT_THAT(problem_of(write_raw(3, "{}")), HasSubstr("header claims"));
   EXPECT_THAT(problem_of(directory_ / "absent"), HasSubstr("cannot be opened"));
-  EXPECT_THAT(problem_of(directory_), HasSubstr("not a regular file"));
+  EXPECT_THAT(problem_of(directory_), HasSubstr("is a directory, not a regular file"));
+  // Where opening it were all, the test would wait for a writer.
+  ASSERT_EQ(::mkfifo((directory_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(problem_of(directory_ / "pipe"), HasSubstr("pipe: is a pipe, not a regular file"));
   std::ofstream(directory_ / "short") << "abc";
   EXPECT_THAT(problem_of(directory_ / "short"), HasSubstr("too short"));
 }

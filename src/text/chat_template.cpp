@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "core/regular_file.h"
 #include "text/unicode/python_text.h"
 
 namespace slime::text {
@@ -22,21 +22,8 @@ tl::unexpected<TemplateError> refused(std::string message) {
   return tl::make_unexpected(TemplateError{TemplateErrorKind::kRefused, std::move(message), 0});
 }
 
-std::string read_text_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  if (error)
-    throw ConfigError(fmt::format("{}: cannot be read: {}", path.string(), error.message()));
-  if (size > kTemplateLimitBytes) {
-    throw ConfigError(fmt::format("{}: {} bytes, more than a chat template may have ({})",
-                                  path.string(), size, kTemplateLimitBytes));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text(size, '\0');
-  if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
-    throw ConfigError(fmt::format("{}: cannot be read", path.string()));
-  }
-  return text;
+std::string read_template(const std::filesystem::path& path) {
+  return read_regular_file(path, kTemplateLimitBytes, "a chat template");
 }
 
 std::optional<json::object> read_object_if_there(const std::filesystem::path& path) {
@@ -169,7 +156,7 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& model_directory,
                                 const std::filesystem::path& template_file) {
   ChatTemplate chat;
   static_cast<void>(chat.read_special_tokens(model_directory));
-  chat.add("default", read_text_file(template_file), template_file.string());
+  chat.add("default", read_template(template_file), template_file.string());
   return chat;
 }
 
@@ -201,12 +188,12 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& model_directory) {
   };
 
   if (const auto path = model_directory / "chat_template.jinja"; std::filesystem::exists(path))
-    chat.add("default", read_text_file(path), path.string());
+    chat.add("default", read_template(path), path.string());
   if (const auto folder = model_directory / "additional_chat_templates";
       std::filesystem::is_directory(folder)) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       if (entry.path().extension() != ".jinja") continue;
-      chat.add(entry.path().stem().string(), read_text_file(entry.path()), entry.path().string());
+      chat.add(entry.path().stem().string(), read_template(entry.path()), entry.path().string());
     }
   }
   if (!chat.templates_.empty()) return chat;

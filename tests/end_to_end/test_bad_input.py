@@ -57,6 +57,16 @@ def change_json(name, **fields):
     return change
 
 
+def put_a_pipe_for(name):
+    """Whoever opens it and waits never gets a byte."""
+
+    def spoil(model):
+        (model / name).unlink()
+        os.mkfifo(model / name)
+
+    return spoil
+
+
 BOTTOMLESS = "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 
@@ -74,6 +84,9 @@ ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% 
         (change_json("tokenizer_config.json", chat_template=BOTTOMLESS), "line 1: chat template: the template nests deeper"),
         (change_json("tokenizer_config.json", chat_template=ENDLESS), "line 1: chat template: the template "),
         (change_json("tokenizer_config.json", chat_template="a\n{% for %}"), "chat template, line 2"),
+        (put_a_pipe_for("model.safetensors"), "/model/model.safetensors: is a pipe, not a regular file"),
+        (put_a_pipe_for("config.json"), "/model/config.json: is a pipe, not a regular file"),
+        (put_a_pipe_for("tokenizer.json"), "/model/tokenizer.json: is a pipe, not a regular file"),
     ],
 )
 def test_a_model_that_cannot_work_is_refused_with_its_reason(work, tmp_path, spoil, says):

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "core/error.h"
+#include "core/regular_file.h"
 #include "text/tokenizer/tiktoken_file.h"
 #include "text/tokenizer/tokenizer_config.h"
 #include "text/tokenizer/tokenizer_json.h"
@@ -35,21 +35,6 @@ std::optional<std::filesystem::path> find_tiktoken_file(const std::filesystem::p
   return *std::min_element(found.begin(), found.end());
 }
 
-std::string read_text_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  if (error || size > kFileLimitBytes) {
-    throw ConfigError(
-        fmt::format("{}: cannot be read, or larger than {} bytes", path.string(), kFileLimitBytes));
-  }
-  std::string text(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
-    throw ConfigError(fmt::format("{}: cannot be read", path.string()));
-  }
-  return text;
-}
-
 }  // namespace
 
 std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& directory) {
@@ -65,7 +50,8 @@ std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& director
     definition =
         read_tokenizer_json(read_json_file(json_file, kFileLimitBytes), json_file.string());
   } else if (const auto ranks = find_tiktoken_file(directory)) {
-    definition = read_tiktoken_file(read_text_file(*ranks), config, ranks->string());
+    definition = read_tiktoken_file(read_regular_file(*ranks, kFileLimitBytes, "ranks"), config,
+                                    ranks->string());
   } else {
     throw ConfigError(fmt::format(
         "{}: holds neither tokenizer.json nor a tiktoken file (*.tiktoken, tiktoken.model)",
