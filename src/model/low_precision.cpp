@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "core/error.h"
 
@@ -104,14 +105,17 @@ std::string low_precision_problem(StoredForm form, int64_t fp8_block,
   return {};
 }
 
-void check_factors(const std::string& name, const Tensor& factors) {
+void check_factors(const std::filesystem::path& file, const std::string& name,
+                   const Tensor& factors) {
   const bool are_fine = factors.scalar_type() == at::kByte
                             ? factors.ne(255).all().item<bool>()
                             : at::isfinite(factors).all().item<bool>();
-  if (!are_fine)
-    throw ConfigError(fmt::format("tensor {} has a factor that is not a finite number", name));
+  const auto refuse = [&](std::string_view what) {
+    throw ConfigError(fmt::format("{}: tensor {} has {}", file.string(), name, what));
+  };
+  if (!are_fine) refuse("a factor that is not a finite number");
   if (factors.is_floating_point() && factors.lt(0).any().item<bool>())
-    throw ConfigError(fmt::format("tensor {} has a negative factor: the file is damaged", name));
+    refuse("a negative factor: the file is damaged");
 }
 
 Tensor from_fp8_blocks(const Tensor& weight_OI, const Tensor& scale, int64_t block) {

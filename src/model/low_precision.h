@@ -9,6 +9,7 @@
 ///   INT4 in groups   STEM.weight_packed int32 [O, I / 8], STEM.weight_scale [O, I / group]: eight
 ///                    numbers from -8 to 7 each
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,9 @@ std::string low_precision_problem(StoredForm form, int64_t fp8_block,
                                   const std::vector<StoredHeader>& parts,
                                   const std::vector<int64_t>& full_shape);
 
-/// Throws ConfigError that names the tensor where a factor is not a finite number.
-void check_factors(const std::string& name, const Tensor& factors);
+/// Throws ConfigError that names file and tensor where a factor is negative or not a finite number.
+void check_factors(const std::filesystem::path& file, const std::string& name,
+                   const Tensor& factors);
 
 /// float32 [O, I]. `block`: rows and columns of one. Throws ConfigError for shapes that do not fit.
 Tensor from_fp8_blocks(const Tensor& weight_OI, const Tensor& scale, int64_t block);

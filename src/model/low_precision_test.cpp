@@ -95,7 +95,7 @@ TEST(LowPrecision, HeadersAreCheckedAndTheTensorIsNamed) {
 TEST(LowPrecision, AFactorThatIsNoNumberIsRefusedByName) {
   const auto refusal = [](const Tensor& factors) {
     try {
-      check_factors("a.weight_scale", factors);
+      check_factors("a.safetensors", "a.weight_scale", factors);
     } catch (const ConfigError& error) {
       return std::string(error.what());
     }
@@ -103,10 +103,10 @@ TEST(LowPrecision, AFactorThatIsNoNumberIsRefusedByName) {
   };
   EXPECT_EQ(refusal(at::tensor({1.0F, 2.0F})), "none");
   EXPECT_EQ(refusal(at::tensor({1.0F, NAN})),
-            "tensor a.weight_scale has a factor that is not a finite number");
+            "a.safetensors: tensor a.weight_scale has a factor that is not a finite number");
   EXPECT_NE(refusal(at::tensor({1.0F, INFINITY})), "none");
   EXPECT_EQ(refusal(at::tensor({1.0F, -2.0F})),
-            "tensor a.weight_scale has a negative factor: the file is damaged");
+            "a.safetensors: tensor a.weight_scale has a negative factor: the file is damaged");
   EXPECT_EQ(refusal(at::tensor({0.0F, 2.0F})), "none") << "of a block of zeros";
   EXPECT_EQ(refusal(at::tensor({0, 254}, at::kByte)), "none");
   EXPECT_NE(refusal(at::tensor({0, 255}, at::kByte)), "none");

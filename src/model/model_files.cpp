@@ -53,7 +53,8 @@ bool has_full_exponent(const Tensor& x, T exponent) {
 }
 
 /// Weights of a run that has diverged: nothing right comes of them.
-void check_finite(const std::string& name, const Tensor& stored) {
+void check_finite(const std::filesystem::path& file, const std::string& name,
+                  const Tensor& stored) {
   const Tensor x = stored.contiguous();
   const at::ScalarType type = x.scalar_type();
   const bool is_wrong = type == at::kBFloat16 ? has_full_exponent<uint16_t>(x, 0x7f80)
@@ -62,9 +63,9 @@ void check_finite(const std::string& name, const Tensor& stored) {
                                               : !at::isfinite(x).all().item<bool>();
   if (is_wrong) {
     throw ConfigError(
-        fmt::format("tensor {} has numbers that are not finite in {}: these are "
+        fmt::format("{}: tensor {} has numbers that are not finite in {}: these are "
                     "weights of a run that has diverged, or the file is damaged",
-                    name, c10::toString(type)));
+                    file.string(), name, c10::toString(type)));
   }
 }
 
@@ -140,6 +141,10 @@ std::vector<CarriedTensor> ModelFiles::opened_again(const std::vector<std::strin
   return carried;
 }
 
+const std::filesystem::path& ModelFiles::file_of(const std::string& name) const {
+  return tensors_.at(name).file->path();
+}
+
 bool ModelFiles::is_low_precision(StoredForm form, const std::string& name) const {
   if (form == StoredForm::kPlain) return false;
   return std::ranges::all_of(stored_names(form, name),
@@ -162,7 +167,7 @@ Tensor ModelFiles::read_low_precision(const NamedWeight& weight, StoredForm form
   std::vector<Tensor> parts;
   const std::vector<std::string> names = stored_names(form, weight.name);
   for (const std::string& name : names) parts.push_back(tensors_.at(name).file->read(name));
-  check_factors(names[1], parts[1]);
+  check_factors(file_of(names[1]), names[1], parts[1]);
   const Tensor whole = form == StoredForm::kFp8Blocks
                            ? from_fp8_blocks(parts[0], parts[1], fp8_block)
                            : from_int4_groups(parts[0], parts[1]);
@@ -211,7 +216,7 @@ void ModelFiles::read_mxfp4(const NamedWeight& weight, const Tensor& out) const 
   for (const Slice& slice : of_experts) {
     for (int64_t expert = slice.begin; expert < slice.end; ++expert, ++place) {
       const Tensor factors = of_expert(scales, expert);
-      check_factors(names[1], factors);
+      check_factors(file_of(names[1]), names[1], factors);
       const Tensor matrix = from_mxfp4(of_expert(blocks, expert), factors);
       out[place].copy_(own.of(matrix.transpose(0, 1)));
     }
@@ -256,7 +261,8 @@ std::vector<std::string> ModelFiles::check_headers(const Weights& weights, Store
 
 void ModelFiles::read_numbers(const NamedWeight& weight, StoredForm form, int64_t fp8_block,
                               const Tensor& out) const {
-  if (!is_low_precision(form, weight.name)) {
+  const bool is_low = is_low_precision(form, weight.name);
+  if (!is_low) {
     const TensorLocation& location = tensors_.at(weight.name);
     location.file->read(*location.tensor, weight.slices, out);
   } else if (form == StoredForm::kMxfp4) {
@@ -264,7 +270,8 @@ void ModelFiles::read_numbers(const NamedWeight& weight, StoredForm form, int64_
   } else {
     Tensor(out).copy_(read_low_precision(weight, form, fp8_block));
   }
-  check_finite(weight.name, out);
+  check_finite(file_of(is_low ? stored_names(form, weight.name).front() : weight.name), weight.name,
+               out);
 }
 
 void ModelFiles::read_codes(const NamedWeight& weight, StoredForm form, int64_t fp8_block,
@@ -279,11 +286,11 @@ void ModelFiles::read_codes(const NamedWeight& weight, StoredForm form, int64_t 
     const std::vector<std::string> names = stored_names(form, weight.name);
     const Tensor of_file = tensors_.at(names[0]).file->read(names[0]),
                  factors = tensors_.at(names[1]).file->read(names[1]);
-    check_factors(names[1], factors);
+    check_factors(file_of(names[1]), names[1], factors);
     constexpr int kNoNumber = 0x7f;  // with either sign
     if (of_file.view(at::kByte).bitwise_and(kNoNumber).eq(kNoNumber).any().item<bool>())
-      throw ConfigError(
-          fmt::format("tensor {} has codes of no number: the file is damaged", names[0]));
+      throw ConfigError(fmt::format("{}: tensor {} has codes of no number: the file is damaged",
+                                    file_of(names[0]).string(), names[0]));
     codes.copy_(of_file);
     scales.copy_(factors);
     return;

@@ -50,6 +50,8 @@ class ModelFiles final {
  private:
   void check_tensor(const std::string& name, const std::vector<int64_t>& shape,
                     std::vector<std::string>& problems) const;
+  /// Of a tensor that is there.
+  const std::filesystem::path& file_of(const std::string& name) const;
   /// Whether the files hold it in `form`, and not plainly.
   bool is_low_precision(StoredForm form, const std::string& name) const;
   /// A problem where the headers of what it is made of do not mean the weight.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -290,6 +291,16 @@ TEST_F(ModelDirectory, ReportsMissingMisshapenAndSurplusTensorsTogether) {
                                HasSubstr("model.norm.weight is [97], config.json means [96]"),
                                HasSubstr("up_proj.weight holds I64"),
                                HasSubstr("model.layers.3.mlp.up_proj.weight belongs to no part")));
+}
+
+TEST_F(ModelDirectory, OfNumbersThatAreNotFiniteIsRefusedByFileAndTensor) {
+  write("qwen2", [](NamedTensors& tensors) {
+    for (auto& [name, tensor] : tensors)
+      if (name == "model.norm.weight") tensor = at::full_like(tensor, NAN);
+  });
+  EXPECT_THAT(problem_of(),
+              HasSubstr((directory_ / "model.safetensors").string() +
+                        ": tensor model.norm.weight has numbers that are not finite"));
 }
 
 TEST_F(ModelDirectory, MayHoldTheTiedHeadAgain) {
