@@ -37,8 +37,14 @@ int64_t most_drafts(const DraftOptions& options, DraftWord word, const std::stri
   if (options.topk != 1 && word != DraftWord::kTexts) {
     // The size of a tree says nothing of a chain.
     const int64_t most = options.num_steps.value_or(kUsualDrafts);
-    fmt::print(stderr, "{}: --speculative-eagle-topk {}: guesses are one chain, of {} at most\n",
-               who, options.topk, most);
+    fmt::print(stderr,
+               "{}: --speculative-eagle-topk {}: guesses are one chain, of {} at most{}; use 1, or "
+               "leave it out\n",
+               who, options.topk, most,
+               options.num_draft_tokens
+                   ? fmt::format(" (--speculative-num-draft-tokens {} is of a tree)",
+                                 *options.num_draft_tokens)
+                   : "");
     return most;
   }
   if (options.topk != 1) {

@@ -83,7 +83,9 @@ TEST(DraftOptions, NextnAndEagleAreTheModelsDraftLayer) {
                  "--speculative-num-draft-tokens", "64", "--speculative-eagle-topk", "8"},
                 "cpu", model_with_layer());
   EXPECT_EQ(tree.settings.most, 5);
-  EXPECT_THAT(tree.says, HasSubstr("--speculative-eagle-topk 8: guesses are one chain, of 5"));
+  EXPECT_THAT(tree.says,
+              HasSubstr("--speculative-eagle-topk 8: guesses are one chain, of 5 at most "
+                        "(--speculative-num-draft-tokens 64 is of a tree); use 1"));
 }
 
 TEST(DraftOptions, Eagle3IsADraftModelAndSoIsEagleWithOne) {

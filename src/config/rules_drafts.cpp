@@ -163,15 +163,18 @@ void apply_counts(ParsedFlags& flags, Problems& problems) {
   const int64_t topk = config.sglang_speculative_eagle_topk.value_or(1);
   const DraftWord word = word_of(config, config.sglang_speculative_algorithm.get());
   const bool has_tree = topk != 1 && (word == DraftWord::kLayer || word == DraftWord::kModel);
-  if (has_tree) {
-    flags.warnings.push_back(
-        fmt::format("{} {}: guesses are one chain, of {}", kTopk, topk, kNumSteps));
-    config.rollout_draft_tokens.stems_from(config.sglang_speculative_num_draft_tokens);
-  } else {
-    // SGLang counts the last known token, which is computed with the drafts.
-    take(kNumTokens, config.sglang_speculative_num_draft_tokens, 1);
-  }
+  const Flag<std::optional<int64_t>>& tokens = config.sglang_speculative_num_draft_tokens;
+  // SGLang counts the last known token, which is computed with the drafts.
+  if (!has_tree) take(kNumTokens, tokens, 1);
   take(kNumSteps, config.sglang_speculative_num_steps, 0);
+  if (has_tree) {
+    const std::string of_tree =
+        tokens.get() ? fmt::format("; {} {} is of a tree", kNumTokens, *tokens.get()) : "";
+    flags.warnings.push_back(
+        fmt::format("{} {}: guesses are one chain, of {} at most ({}{}); use 1, or leave it out",
+                    kTopk, topk, config.rollout_draft_tokens.peek().value_or(kUsualDrafts),
+                    said.empty() ? "the default" : said, of_tree));
+  }
   problems.require(
       has_tree || topk == 1,
       fmt::format("{} {}: guesses are one chain; use 1, or leave it out", kTopk, topk));
@@ -187,13 +190,12 @@ void check_draft_model_given(const ParsedFlags& flags, Problems& problems) {
   if (!config.names_draft_model() || has_draft_model(config)) return;
   const std::string& path = config.rollout_draft_model.peek();
   problems.require(
-      false,
-      path.empty()
-          ? fmt::format("{}: needs {} DIR, the directory of an EAGLE-3 draft model",
-                        drafts_said(flags), kModelPath)
-          : fmt::format("{} {}: is the model itself; {} needs an EAGLE-3 draft model for it, "
-                        "and --rollout-drafts mtp takes its own layer",
-                        kModelPath, path, drafts_said(flags)));
+      false, path.empty()
+                 ? fmt::format("{}: needs {} DIR, the directory of an EAGLE-3 draft model",
+                               drafts_said(flags), kModelPath)
+                 : fmt::format("{}: is the model itself; {} needs an EAGLE-3 draft model for it, "
+                               "and --rollout-drafts mtp takes its own layer",
+                               flags.how_said(kModelPath, path), drafts_said(flags)));
 }
 
 }  // namespace

@@ -100,8 +100,24 @@ TEST(RolloutDrafts, ATreeOfTheModelsDraftLayerIsOneChainOfItsSteps) {
   EXPECT_EQ(tree.error, "");
   EXPECT_EQ(tree.drafts(), "mtp");
   EXPECT_EQ(tree.most(), 5);
-  EXPECT_THAT(tree.flags.warnings,
-              Contains(HasSubstr("--sglang-speculative-eagle-topk 8: guesses are one chain")));
+  EXPECT_THAT(
+      tree.flags.warnings,
+      Contains("--sglang-speculative-eagle-topk 8: guesses are one chain, of 5 at most "
+               "(--sglang-speculative-num-steps 5; --sglang-speculative-num-draft-tokens 64 "
+               "is of a tree); use 1, or leave it out"));
+}
+
+TEST(RolloutDrafts, OfATreeWithoutStepsNoStepsAreNamed) {
+  const std::string tree =
+      "--sglang-speculative-algorithm EAGLE --sglang-speculative-eagle-topk 4 ";
+  const CheckedDrafts given = checked_drafts(tree);
+  EXPECT_EQ(given.error, "");
+  EXPECT_EQ(given.most(), std::nullopt);
+  EXPECT_THAT(given.flags.warnings,
+              Contains("--sglang-speculative-eagle-topk 4: guesses are one chain, of 7 at most "
+                       "(the default); use 1, or leave it out"));
+  EXPECT_THAT(checked_drafts(tree + "--rollout-draft-tokens 5").flags.warnings,
+              Contains(HasSubstr("of 5 at most (--rollout-draft-tokens 5); use 1")));
 }
 
 TEST(RolloutDrafts, TheDraftLayerIsLeftOutWithANoteWhereEnginesDoNotComputeIt) {
@@ -158,6 +174,10 @@ TEST(RolloutDrafts, ADraftModelHasToBeNamed) {
   }
   EXPECT_THAT(checked_drafts("--rollout-drafts eagle3 --rollout-draft-model /nowhere/model").error,
               HasSubstr("--rollout-draft-model /nowhere/model: is the model itself"));
+  EXPECT_THAT(checked_drafts("--sglang-speculative-algorithm EAGLE3 "
+                             "--sglang-speculative-draft-model-path /nowhere/model")
+                  .error,
+              HasSubstr("--sglang-speculative-draft-model-path /nowhere/model: is the model"));
 }
 
 TEST(RolloutDrafts, TheDraftModelIsLeftOutWithANoteWhereEnginesDoNotComputeIt) {
