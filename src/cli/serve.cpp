@@ -248,7 +248,8 @@ int serve(std::span<const std::string> arguments) {
       draft_settings_of(options.drafts, options.device.device, config, "slime serve");
   if (options.engine.drafts.model)
     options.engine.draft_model = model::load_eagle3(
-        options.drafts.model, config, model::precision_on(options.device.device, dtype));
+        options.drafts.model, config, model::precision_on(options.device.device, dtype),
+        "--speculative-draft-model-path");
   const auto tokenizer =
       options.skip_tokenizer_init ? nullptr : open_tokenizer(tokenizer_of(options));
   if (tokenizer == nullptr) tell_flags_without_chat(options);

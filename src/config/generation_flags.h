@@ -8,11 +8,15 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/flag.h"
 
 namespace slime::config {
+
+/// Directory of an EAGLE-3 draft model.
+inline constexpr std::string_view kDraftModelFlag = "--rollout-draft-model";
 
 /// Prompt files and how their rows are read.
 struct DataFlags {
@@ -170,7 +174,7 @@ struct EngineFlags {
   Flag<std::string> rollout_precision{"auto"};
   Flag<std::string> rollout_drafts{"none"};           // docs/speculation.md
   Flag<std::optional<int64_t>> rollout_draft_tokens;  // most of a sequence and step; default 7
-  Flag<std::string> rollout_draft_model;              // directory of an EAGLE-3 draft model
+  Flag<std::string> rollout_draft_model;              // kDraftModelFlag
   Flag<bool> rollout_draft_always{false};
   Flag<int64_t> rollout_draft_text_mb{256};
   Flag<std::optional<int64_t>> rollout_verify_tokens;  // RunConfig::verify_tokens()

@@ -16,7 +16,6 @@ constexpr std::string_view kSpeculation = "--sglang-speculative-algorithm";
 constexpr std::string_view kNumTokens = "--sglang-speculative-num-draft-tokens";
 constexpr std::string_view kNumSteps = "--sglang-speculative-num-steps";
 constexpr std::string_view kTopk = "--sglang-speculative-eagle-topk";
-constexpr std::string_view kModelPath = "--rollout-draft-model";
 constexpr int64_t kMostTextMib = int64_t{1} << 20;
 
 /// "--rollout-drafts suffix", or SGLang's flag that means it.
@@ -192,10 +191,10 @@ void check_draft_model_given(const ParsedFlags& flags, Problems& problems) {
   problems.require(
       false, path.empty()
                  ? fmt::format("{}: needs {} DIR, the directory of an EAGLE-3 draft model",
-                               drafts_said(flags), kModelPath)
+                               drafts_said(flags), kDraftModelFlag)
                  : fmt::format("{}: is the model itself; {} needs an EAGLE-3 draft model for it, "
                                "and --rollout-drafts mtp takes its own layer",
-                               flags.how_said(kModelPath, path), drafts_said(flags)));
+                               flags.how_said(kDraftModelFlag, path), drafts_said(flags)));
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ int64_t longest_request(const config::RunConfig& config, const model::ModelConfi
 std::shared_ptr<const model::Eagle3> draft_model_of(const config::RunConfig& config,
                                                     const model::ModelConfig& model) {
   if (!config.names_draft_model() || !model.delta.in_layer.empty()) return nullptr;
-  return model::outline_eagle3(config.rollout_draft_model.peek(), model);
+  return model::outline_eagle3(config.rollout_draft_model.peek(), model, config::kDraftModelFlag);
 }
 
 /// Weights of the draft model, and what its passes hold: states of a step's rows, logits of its ids.

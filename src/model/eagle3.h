@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/token_span.h"
@@ -98,16 +99,18 @@ class Eagle3 {
 };
 
 /// Every reason why `directory` is no EAGLE-3 draft model for a target of this configuration, from config.json, the
-/// headers of its weight files and the ids of its vocabulary; empty: it is one.
+/// headers of its weight files and the ids of its vocabulary; empty: it is one. `flag`: what named the directory, before
+/// each reason.
 std::vector<std::string> eagle3_problems(const std::filesystem::path& directory,
-                                         const ModelConfig& target);
+                                         const ModelConfig& target, std::string_view flag = "");
 
 /// Throws ConfigError with those, or with what is wrong with the tensors' contents.
 std::shared_ptr<const Eagle3> load_eagle3(const std::filesystem::path& directory,
-                                          const ModelConfig& target, const Precision& precision);
+                                          const ModelConfig& target, const Precision& precision,
+                                          std::string_view flag = "");
 
 /// The same without memory, for what it costs.
 std::shared_ptr<const Eagle3> outline_eagle3(const std::filesystem::path& directory,
-                                             const ModelConfig& target);
+                                             const ModelConfig& target, std::string_view flag = "");
 
 }  // namespace slime::model

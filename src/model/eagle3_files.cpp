@@ -279,6 +279,27 @@ std::vector<TokenId> token_ids_of(const Eagle3Directory& directory, const Eagle3
   return ids;
 }
 
+/// Each line of `problems` behind "FLAG: ".
+std::string behind_flag(std::string_view flag, std::string_view problems) {
+  if (flag.empty()) return std::string(problems);
+  std::string text = fmt::format("{}: ", flag);
+  for (const char letter : problems) {
+    text += letter;
+    if (letter == '\n') text += fmt::format("{}: ", flag);
+  }
+  return text;
+}
+
+/// What `make` returns; its ConfigError with `flag`.
+template <typename Make>
+auto named_by(std::string_view flag, const Make& make) {
+  try {
+    return make();
+  } catch (const ConfigError& error) {
+    throw ConfigError(behind_flag(flag, error.what()));
+  }
+}
+
 std::shared_ptr<const Eagle3> outline_of(const Eagle3Directory& directory,
                                          const ModelConfig& target) {
   std::vector<std::string> problems;
@@ -290,7 +311,7 @@ std::shared_ptr<const Eagle3> outline_of(const Eagle3Directory& directory,
 }  // namespace
 
 std::vector<std::string> eagle3_problems(const std::filesystem::path& directory,
-                                         const ModelConfig& target) {
+                                         const ModelConfig& target, std::string_view flag) {
   std::vector<std::string> problems;
   try {
     const Eagle3Directory opened(directory);
@@ -299,21 +320,25 @@ std::vector<std::string> eagle3_problems(const std::filesystem::path& directory,
   } catch (const ConfigError& error) {
     problems.emplace_back(error.what());
   }
+  for (std::string& problem : problems) problem = behind_flag(flag, problem);
   return problems;
 }
 
 std::shared_ptr<const Eagle3> load_eagle3(const std::filesystem::path& directory,
-                                          const ModelConfig& target, const Precision& precision) {
-  const Eagle3Directory opened(directory);
-  auto draft = std::make_shared<Eagle3>(outline_of(opened, target)->form(), target, precision);
-  opened.files.read_into(draft->weights(), StoredForm::kPlain, 0, surplus_of_draft);
-  draft->set_token_ids(token_ids_of(opened, draft->form()));
-  return draft;
+                                          const ModelConfig& target, const Precision& precision,
+                                          std::string_view flag) {
+  return named_by(flag, [&]() -> std::shared_ptr<const Eagle3> {
+    const Eagle3Directory opened(directory);
+    auto draft = std::make_shared<Eagle3>(outline_of(opened, target)->form(), target, precision);
+    opened.files.read_into(draft->weights(), StoredForm::kPlain, 0, surplus_of_draft);
+    draft->set_token_ids(token_ids_of(opened, draft->form()));
+    return draft;
+  });
 }
 
 std::shared_ptr<const Eagle3> outline_eagle3(const std::filesystem::path& directory,
-                                             const ModelConfig& target) {
-  return outline_of(Eagle3Directory(directory), target);
+                                             const ModelConfig& target, std::string_view flag) {
+  return named_by(flag, [&] { return outline_of(Eagle3Directory(directory), target); });
 }
 
 }  // namespace slime::model

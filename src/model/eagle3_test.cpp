@@ -7,7 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
+#include <sstream>
 
 #include "core/error.h"
 #include "model/eagle3_for_tests.h"
@@ -293,6 +295,33 @@ TEST_F(Eagle3Models, WhoseIdsAreNotTheTargetsAreRefusedWhereTheyAreRead) {
     FAIL() << "an id beyond the vocabulary was taken";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("for id 3 of the draft vocabulary"));
+  }
+}
+
+TEST_F(Eagle3Models, AreRefusedBehindTheFlagThatNamedThem) {
+  Eagle3Files files = random_eagle3(config());
+  files.config["vocab_size"] = 7;
+  files.tensors.erase("fc.weight");
+  files.tensors.erase("norm.weight");
+  files.write(folder_.path());
+  std::string all;
+  for (const std::string& problem : eagle3_problems(folder_.path(), config(), "--draft"))
+    all += problem + "\n";
+  std::istringstream lines(all);
+  int num_lines = 0;
+  for (std::string line; std::getline(lines, line); ++num_lines)
+    EXPECT_THAT(line, ::testing::StartsWith("--draft: " + folder_.path().string()));
+  EXPECT_GE(num_lines, 3);
+  for (const auto& make :
+       {std::function([&] { outline_eagle3(folder_.path(), config(), "--draft"); }),
+        std::function(
+            [&] { load_eagle3(folder_.path(), config(), Precision::of("float32"), "--draft"); })}) {
+    try {
+      make();
+      FAIL() << "it was taken";
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.what() + std::string("\n"), all);
+    }
   }
 }
 

@@ -174,8 +174,8 @@ void check_draft_model(const config::RunConfig& config, const model::ModelConfig
   if (directory.empty()) return;  // the flags' own problem
   std::error_code error;          // links that lead nowhere
   if (config.dry_run && !std::filesystem::exists(directory, error)) return;
-  for (const std::string& problem : model::eagle3_problems(directory, model))
-    problems.push_back("--rollout-draft-model: " + problem);
+  for (std::string& problem : model::eagle3_problems(directory, model, config::kDraftModelFlag))
+    problems.push_back(std::move(problem));
 }
 
 }  // namespace
@@ -340,7 +340,8 @@ engine::EngineConfig make_engine_config(const config::RunConfig& config,
   engine.drafts = draft_settings(config, model);
   if (engine.drafts.model)
     engine.draft_model = model::load_eagle3(config.rollout_draft_model.get(), model,
-                                            model::precision_on(config.device, config.dtype));
+                                            model::precision_on(config.device, config.dtype),
+                                            config::kDraftModelFlag);
   engine.eos_token_ids = engine::end_tokens(model, text.tokenizer.get()).ids;
   engine.constraints = engine::make_grammar_constraints(
       text.tokenizer.get(), model.vocab_size, engine.eos_token_ids, grammar_config(config));

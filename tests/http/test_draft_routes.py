@@ -181,7 +181,8 @@ def test_a_directory_that_is_no_eagle3_model_ends_the_server_at_once(with_model)
     for path, says in ((folder / "second", "no EAGLE-3 draft model that is known"), (folder, "has no config.json")):
         done = subprocess.run([str(PROGRAM), *words, str(path)], capture_output=True, text=True, timeout=60)
         assert done.returncode == 2, done.stdout + done.stderr
-        assert says in done.stderr
+        (line,) = (line for line in done.stderr.splitlines() if says in line)
+        assert f"--speculative-draft-model-path: {path}: " in line, line
     words[words.index("EAGLE")] = "EAGLE3"
     done = subprocess.run([str(PROGRAM), *words, str(folder / "model")], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "is the model itself" in done.stderr, done.stderr
