@@ -30,7 +30,8 @@ std::vector<Chunk> Scheduler::plan_ahead() {
 AheadCounts Scheduler::ahead_counts(int64_t enough_rows) const {
   AheadCounts counts;
   for (const auto& request : running_) {
-    if (request->draws_last || awaits_token(*request)) continue;
+    // A prompt that is scored alone has nothing left to compute while its last step is in flight.
+    if (request->draws_last || awaits_token(*request) || request->num_missing() == 0) continue;
     const int64_t num_tentative = request->num_tentative();
     if (num_tentative > 0) counts.rows_to_verify += 1 + num_tentative;
     if (may_decode_ahead(*request)) {

@@ -38,7 +38,7 @@ std::vector<Chunk> run_exact(Bench& bench, int64_t num_kept, TokenId drawn) {
     EXPECT_FALSE(chunk.is_tentative);
     EXPECT_EQ(chunk.arithmetic, StepArithmetic::kTraining);
     const int64_t kept = std::min(num_kept, chunk.num_drafts);
-    const bool draws = chunk.completes();
+    const bool draws = chunk.completes() && request.max_tokens > request.prompt_length;
     request.tokens.resize(request.tokens.size() -
                           static_cast<std::size_t>(chunk.num_drafts - kept));
     request.tentative.close();
@@ -205,6 +205,22 @@ TEST(VerificationRounds, RequestsThatAreAQuarterOfThoseThatDecodeDoNotWait) {
   decode(bench, 5, 1);
   bench.scheduler().all().front()->tentative.ends = true;
   EXPECT_TRUE(rounds.ends_with(bench.scheduler()));
+}
+
+TEST(VerificationRounds, PromptsThatAreScoredAloneEndOneRoundAndNoMore) {
+  Bench bench(ahead_config(), /*num_pages=*/64);
+  VerificationRounds rounds(/*most_rows=*/512);
+  decode(bench, 4, 0);
+  Request& scored = bench.submit(numbered_prompt(900, 3), /*max_new_tokens=*/0);
+  EXPECT_TRUE(rounds.ends_with(bench.scheduler())) << "its prompt is of training arithmetic";
+  run_exact(bench, 0, 7);
+  ASSERT_EQ(scored.num_missing(), 0) << "its step is in flight";
+  EXPECT_EQ(bench.scheduler().ahead_counts(512).num_stalled, 0);
+  for (int64_t i = 0; i < kVerified; ++i) {
+    EXPECT_FALSE(rounds.ends_with(bench.scheduler())) << i;
+    run_fast(bench, 8);
+  }
+  EXPECT_TRUE(rounds.ends_with(bench.scheduler())) << "the others have all their tokens";
 }
 
 TEST(VerificationRounds, PromptsThatWaitForPagesEndNoRound) {
