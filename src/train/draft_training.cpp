@@ -41,7 +41,7 @@ DraftRows draft_rows_of(const MicroBatch& micro_batch) {
     }
     if (length > 1)
       rows.tokens.segments.push_back({.begin = first, .end = first + length - 1, .parent = -1});
-    for (int64_t position = std::max<int64_t>(prompt, 2); position < length; ++position) {
+    for (int64_t position = std::max(prompt, kFirstPredicted); position < length; ++position) {
       if (!trained_T[start_R[q] + position - prompt]) continue;
       counted.push_back(first + position - 2);
       targets.push_back(id_U[row_L[position]]);
@@ -58,6 +58,17 @@ DraftRows draft_rows_of(const MicroBatch& micro_batch) {
 
 }  // namespace
 
+int64_t num_predictions(const MicroBatch& micro_batch) {
+  const auto* start_R = micro_batch.starts.const_data_ptr<int64_t>();
+  const auto* trained_T = micro_batch.trained_T.const_data_ptr<bool>();
+  int64_t count = 0;
+  for (std::size_t q = 0; q < micro_batch.packed.lengths.size(); ++q) {
+    const std::span trained(trained_T + start_R[q], trained_T + start_R[q + 1]);
+    count += num_predictions(micro_batch.packed.lengths[q], trained);
+  }
+  return count;
+}
+
 double accumulate_draft_gradients(model::Network& network, const MicroBatch& micro_batch,
                                   const Tensor& hidden_UH, double scale) {
   check(hidden_UH.size(0) == micro_batch.packed.tokens.num_tokens(),
@@ -71,13 +82,13 @@ double accumulate_draft_gradients(model::Network& network, const MicroBatch& mic
   const Tensor hidden_DH = hidden_UH.detach().index_select(0, rows.row_D.to(device));
   model::TreeAttention attention(rows.tokens);
   const Tensor drafted_DH = network.draft(0, hidden_DH, rows.tokens, attention);
-  const Tensor mean =
+  const Tensor loss =
       -network
            .draft_log_probs(kernels::pick_rows(drafted_DH, rows.counted_P.to(device)),
                             rows.target_P.to(device))
-           .logprob_R.mean();
-  (mean * scale).backward();
-  return mean.item<double>();
+           .logprob_R.sum(at::kDouble);
+  (loss * scale).backward();
+  return loss.item<double>();
 }
 
 }  // namespace slime::train

@@ -6,8 +6,11 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "model/tree_attention.h"
 #include "train/network_for_tests.h"
+#include "train/share.h"
 
 namespace slime::train {
 namespace {
@@ -93,6 +96,66 @@ TEST_P(DraftTraining, LossIsTheMeanOverTokensThatTrain) {
   Trainer trainer(*network, with_draft_loss(0.1), kClock);
   const TrainReport report = trainer.train(make_train_batch(groups, {}));
   EXPECT_NEAR(report.steps.at(0).metrics.at("train/mtp_loss"), expected, 1e-9);
+}
+
+/// float64, and sums in another order.
+constexpr double kOtherOrder = 1e-8;
+
+TEST_P(DraftTraining, LossAndGradientAreThoseOfAllTokensHoweverSamplesArePacked) {
+  const TrainBatch batch = make_train_batch(layer_groups(), {});  // of 6, 3, 6 and 3 predictions
+  const double expected = slow_draft_loss(*layered(GetParam(), "float64"), layer_groups());
+  const int64_t trunk =
+      layered(GetParam(), "float64", model::DraftLayers::kCarried)->weights().num_elements();
+  for (const algo::Reduction reduction :
+       {algo::Reduction::kPerRollout, algo::Reduction::kPerToken}) {
+    const double denominator = reduction == algo::Reduction::kPerToken ? 18 : 4;
+    Tensor whole;
+    const auto expect_same = [&](const Tensor& grad_N, double loss, const std::string& how) {
+      EXPECT_NEAR(loss / denominator, expected, 1e-9) << how;
+      const Tensor own = grad_N.narrow(0, trunk, grad_N.size(0) - trunk);
+      if (!whole.defined()) whole = own.clone();
+      const double size = whole.abs().max().item<double>();
+      ASSERT_GT(size, 0);
+      EXPECT_LT((own - whole).abs().max().item<double>(), kOtherOrder * size) << how;
+    };
+    TrainConfig config = with_draft_loss(0.1);
+    config.reduction = reduction;
+    config.batching.use_dynamic_batch_size = false;
+    for (const int64_t samples : {4, 3, 2, 1}) {
+      config.batching.micro_batch_size = samples;
+      const auto network = layered(GetParam(), "float64");
+      Trainer trainer(*network, config, kClock);
+      const algo::MetricSums sums = trainer.accumulate_gradients(batch);
+      expect_same(network->weights().grad(), sums.at("mtp_loss"),
+                  "in micro-batches of " + std::to_string(samples));
+    }
+    // Two ranks, of one and of three samples.
+    std::vector<BatchShare> shares(2);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      BatchShare& share = shares[rank];
+      for (int64_t i = rank == 0 ? 0 : 1; i < (rank == 0 ? 1 : 4); ++i) {
+        share.batch.samples.push_back(batch.samples[static_cast<std::size_t>(i)]);
+        share.batch_indices.push_back(i);
+      }
+      StepShare& step = share.steps.emplace_back();
+      step.micro_batches.emplace_back(share.batch.samples.size());
+      std::iota(step.micro_batches[0].begin(), step.micro_batches[0].end(), 0);
+      step.num_executions = 4;
+      step.denominator = denominator;
+      step.num_micro_batches = 2;
+      step.num_predictions = 18;
+    }
+    Tensor sum_N;
+    double loss = 0;
+    for (const BatchShare& share : shares) {
+      const auto network = layered(GetParam(), "float64");
+      Trainer trainer(*network, config, kClock);
+      loss += trainer.accumulate_gradients(share).at("mtp_loss");
+      const Tensor own_N = network->weights().grad().clone();
+      sum_N = sum_N.defined() ? sum_N + own_N : own_N;
+    }
+    expect_same(sum_N, loss, "on two ranks");
+  }
 }
 
 TEST_P(DraftTraining, ThePolicysGradientIsTheOneWithoutItToTheBit) {

@@ -11,6 +11,7 @@
 #include "algo/packed.h"
 #include "core/error.h"
 #include "core/sampler_record.h"
+#include "train/draft_training.h"
 
 namespace slime::train {
 namespace {
@@ -222,8 +223,12 @@ StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> mi
   StepPlan plan;
   std::unordered_set<int64_t> executions;
   double tokens = 0;
+  int64_t predictions = 0;
   for (Indices& members : micro_batches) {
-    for (const int64_t i : members) executions.insert(samples[i].rollout_id);
+    for (const int64_t i : members) {
+      executions.insert(samples[i].rollout_id);
+      predictions += num_predictions(samples[i].total_length(), std::span(samples[i].loss_mask));
+    }
     plan.micro_batches.push_back(make_micro_batch(samples, std::move(members), options));
     tokens += algo::token_denominator(plan.micro_batches.back().trained_T,
                                       plan.micro_batches.back().starts);
@@ -231,6 +236,7 @@ StepPlan make_step(std::span<const TrainSample> samples, std::vector<Indices> mi
   plan.num_executions = static_cast<int64_t>(executions.size());
   plan.num_micro_batches =
       std::max<int64_t>(1, std::ranges::count_if(plan.micro_batches, &MicroBatch::has_response));
+  plan.num_predictions = std::max<int64_t>(1, predictions);
   plan.denominator = options.reduction == algo::Reduction::kPerToken
                          ? tokens
                          : static_cast<double>(plan.num_executions);

@@ -43,6 +43,8 @@ struct StepPlan {
   double denominator = 1;      // of loss, gradient and metrics: G, or trained tokens
   int64_t num_micro_batches =
       1;  // of all ranks, those without a response left out: none computes them
+  int64_t num_predictions =
+      1;  // of a draft layer, of all ranks (train/draft_training.h); at least one
 };
 
 struct PlanOptions {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "train/draft_training.h"
 
 namespace slime::train {
 namespace {
@@ -16,7 +17,7 @@ StepShare count_step(const TrainBatch& batch, const std::vector<std::vector<Indi
   std::unordered_set<int64_t> executions;
   double tokens = 0;
   StepShare step;
-  step.num_micro_batches = 0;
+  step.num_micro_batches = step.num_predictions = 0;
   for (const std::vector<Indices>& rank : ranks) {
     for (const Indices& micro_batch : rank) {
       step.num_micro_batches += std::ranges::any_of(
@@ -26,10 +27,12 @@ StepShare count_step(const TrainBatch& batch, const std::vector<std::vector<Indi
         executions.insert(sample.rollout_id);
         const auto trained = std::ranges::count_if(sample.loss_mask, [](uint8_t m) { return m; });
         tokens += static_cast<double>(std::max<int64_t>(trained, 1));
+        step.num_predictions += num_predictions(sample.total_length(), std::span(sample.loss_mask));
       }
     }
   }
   step.num_micro_batches = std::max<int64_t>(step.num_micro_batches, 1);
+  step.num_predictions = std::max<int64_t>(step.num_predictions, 1);
   step.num_executions = static_cast<int64_t>(executions.size());
   step.denominator =
       reduction == algo::Reduction::kPerToken ? tokens : static_cast<double>(step.num_executions);
@@ -71,6 +74,7 @@ std::vector<StepPlan> plan_share(const BatchShare& share, const PlanOptions& giv
     plan.num_executions = step.num_executions;
     plan.denominator = step.denominator;
     plan.num_micro_batches = step.num_micro_batches;
+    plan.num_predictions = step.num_predictions;
     plans.push_back(std::move(plan));
   }
   return plans;

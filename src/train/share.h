@@ -21,6 +21,7 @@ struct StepShare {
   int64_t num_executions = 0;          // G: of all ranks
   double denominator = 1;              // of loss, gradient and metrics: of all ranks
   int64_t num_micro_batches = 1;       // of all ranks: those with a response, at least one
+  int64_t num_predictions = 1;         // of a draft layer: of all ranks, at least one
   bool operator==(const StepShare&) const = default;
 };
 

@@ -12,7 +12,7 @@
 namespace slime::train {
 namespace {
 
-constexpr uint32_t kVersion = 6;
+constexpr uint32_t kVersion = 7;
 
 class Writer {
  public:
@@ -100,6 +100,7 @@ std::string to_frame(const BatchShare& share) {
     out.put(step.num_executions);
     out.put(step.denominator);
     out.put(step.num_micro_batches);
+    out.put(step.num_predictions);
     out.put(static_cast<uint64_t>(step.micro_batches.size()));
     for (const Indices& micro_batch : step.micro_batches) out.put(micro_batch);
   }
@@ -131,6 +132,7 @@ BatchShare share_from_frame(std::string_view bytes) {
     in.get(step.num_executions);
     in.get(step.denominator);
     in.get(step.num_micro_batches);
+    in.get(step.num_predictions);
     step.micro_batches.resize(in.count(sizeof(uint64_t)));
     for (Indices& micro_batch : step.micro_batches) in.get(micro_batch);
   }

@@ -41,8 +41,11 @@ TEST(Share, EachRankGetsItsMicroBatchesOfEachStep) {
   EXPECT_EQ(shares[0].batch_indices, (Indices{0, 3}));
   EXPECT_EQ(shares[1].batch_indices, (Indices{1, 2}));
   EXPECT_EQ(shares[1].batch.samples[0].ordinal, 1);
-  const StepShare expected{
-      .micro_batches = {{0}, {1}}, .num_executions = 4, .denominator = 4, .num_micro_batches = 4};
+  const StepShare expected{.micro_batches = {{0}, {1}},
+                           .num_executions = 4,
+                           .denominator = 4,
+                           .num_micro_batches = 4,
+                           .num_predictions = 3 + 7 + 2 + 6};
   EXPECT_EQ(shares[0].steps, std::vector<StepShare>{expected});
   EXPECT_EQ(shares[1].steps, std::vector<StepShare>{expected});
 }
@@ -57,6 +60,18 @@ TEST(Share, DenominatorsAreThoseOfAllRanks) {
   EXPECT_EQ(shares[0].steps[0].denominator, 1 + 7);
   EXPECT_EQ(shares[1].steps[1].denominator, 2 + 6);
   EXPECT_EQ(shares[1].steps[1].num_executions, 2);
+}
+
+/// Of a draft layer: trained tokens that two others precede.
+TEST(Share, PredictionsAreThoseOfAllRanks) {
+  TrainBatch batch = batch_of({5, 9, 4, 8});
+  batch.samples[0].loss_mask = {0, 0, 0};
+  batch.samples[2].loss_mask = {1, 1, 1};  // of a prompt of one token
+  for (const BatchShare& share : divide(batch, two_ranks(4), {}))
+    EXPECT_EQ(share.steps.at(0).num_predictions, 7 + 2 + 6);
+  PlanOptions options = two_ranks(4);
+  options.batching.dp = 1;
+  EXPECT_EQ(plan_steps(batch, options, {}).at(0).num_predictions, 7 + 2 + 6);
 }
 
 /// Terms of routers are means over the micro-batches that are computed.

@@ -328,12 +328,12 @@ algo::MetricSums Trainer::accumulate(const TrainBatch& batch, const StepPlan& pl
 
 double Trainer::train_draft_layer(const MicroBatch& micro_batch, const Tensor& hidden_LH,
                                   const StepPlan& plan, std::vector<std::string>& problems) {
-  // Gradients and metrics are divided by the denominator: of means, those of micro-batches are.
-  const double each = plan.denominator / static_cast<double>(plan.num_micro_batches);
-  const double mean = accumulate_draft_gradients(network_, micro_batch, hidden_LH,
+  // Gradients and metrics are divided by the denominator later, this loss is by its own predictions.
+  const double each = plan.denominator / static_cast<double>(plan.num_predictions);
+  const double loss = accumulate_draft_gradients(network_, micro_batch, hidden_LH,
                                                  *config_.draft_loss_scale * each);
-  if (!std::isfinite(mean)) problems.push_back("the loss of the draft layer is not finite");
-  return mean * each;
+  if (!std::isfinite(loss)) problems.push_back("the loss of the draft layer is not finite");
+  return loss * each;
 }
 
 StepReport Trainer::train_step(const TrainBatch& batch, const StepPlan& plan, int64_t place,

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "kernels/device.h"
 #include "train/columns.h"
+#include "train/draft_training.h"
 #include "train/trainer.h"
 
 namespace slime::train {
@@ -94,14 +95,19 @@ void Trainer::postprocess(const TrainBatch& batch, std::vector<StepPlan>& plans,
   put(trained, batch, table.samples, table.trained_T);
   for (StepPlan& plan : plans) {
     double tokens = 0;
+    int64_t predictions = 0;
     for (MicroBatch& micro_batch : plan.micro_batches) {
       micro_batch.trained_T = trained.gather(micro_batch.samples);
       micro_batch.weight_T = token_weights_of(batch, micro_batch, micro_batch.trained_T);
       tokens += algo::token_denominator(micro_batch.trained_T, micro_batch.starts);
+      if (config_.draft_loss_scale) predictions += num_predictions(micro_batch);
     }
-    if (config_.reduction != algo::Reduction::kPerToken) continue;
-    const double own[] = {tokens};
-    plan.denominator = sum(ranks_, own, "counting trained tokens").front();
+    const bool is_per_token = config_.reduction == algo::Reduction::kPerToken;
+    if (!is_per_token && !config_.draft_loss_scale) continue;
+    const double own[] = {tokens, static_cast<double>(predictions)};
+    const std::vector<double> all = sum(ranks_, own, "counting trained tokens");
+    if (is_per_token) plan.denominator = all[0];
+    plan.num_predictions = std::max<int64_t>(static_cast<int64_t>(all[1]), 1);
   }
 }
 
