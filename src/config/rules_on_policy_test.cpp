@@ -65,6 +65,12 @@ TEST(OnPolicy, WhatMakesUpForADifferenceIsLeftOutAndSaid) {
   EXPECT_FALSE(plain.config.use_rollout_routing_replay);
   EXPECT_THAT(plain.warnings,
               testing::Contains(HasSubstr("--use-tis has no effect with --true-on-policy")));
+  const ParsedFlags verified =
+      on_policy_with("--use-rollout-routing-replay --rollout-verify-tokens 8");
+  EXPECT_FALSE(verified.config.use_rollout_routing_replay);
+  EXPECT_THAT(verified.warnings,
+              testing::Contains(HasSubstr("--use-rollout-routing-replay has no effect with")))
+      << "before an engine is made that would refuse it";
   const ParsedFlags partial = on_policy_with("--use-tis --partial-rollout");
   EXPECT_TRUE(partial.config.use_tis) << "some tokens are of older weights";
 }

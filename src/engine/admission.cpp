@@ -115,7 +115,11 @@ std::vector<std::string> Admission::problems_with(const GenerateRequest& request
     problems.emplace_back("return_top_p_log_probs needs return_top_p_token_ids");
   if (request.return_routed_experts && !config_.records_experts) {
     problems.emplace_back(
-        "return_routed_experts needs an engine that records them (--enable-return-routed-experts)");
+        config_.verify_tokens > 0
+            ? "return_routed_experts: an engine that verifies its tokens (--rollout-verify-tokens) "
+              "records no choices of experts, because the trainer makes the same; leave it out"
+            : "return_routed_experts needs an engine that records them (slime serve "
+              "--enable-return-routed-experts, slime train --use-rollout-routing-replay)");
   }
   if (request.routed_experts_start_len < 0 || request.routed_experts_start_len > prompt_length) {
     problems.push_back(fmt::format("routed_experts_start_len is {}, of {} input_ids",

@@ -320,6 +320,19 @@ TEST_F(EngineVerificationBeyondRopeSwitch, SequencesAreComputedAnew) {
   expect_counted(bench, perturbation);
 }
 
+TEST(EngineVerification, RequestsForChoicesOfExpertsAreRefusedWithTheReason) {
+  for (const auto& [tokens, says] :
+       {std::pair{8, "an engine that verifies its tokens (--rollout-verify-tokens)"},
+        std::pair{0, "slime serve --enable-return-routed-experts"}}) {
+    TestEngine bench("qwen3_moe", verifying(tokens));
+    GenerateRequest request = greedy_request(some_tokens(9), 5);
+    request.return_routed_experts = true;
+    const GenerateUpdate got = bench.generate(request);
+    EXPECT_EQ(got.finish->cause, engine::FinishReason::Cause::kBadRequest);
+    EXPECT_THAT(got.finish->message, ::testing::HasSubstr(says));
+  }
+}
+
 void expect_refused(const std::string& model, const EngineConfig& config, const std::string& why) {
   EXPECT_THAT([&] { TestEngine bench(model, config); },
               ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr(why)));
