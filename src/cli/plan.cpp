@@ -3,15 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
 
 #include "cli/by_name.h"
 #include "cli/options.h"
 #include "config/parse_flags.h"
+#include "config/rules.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "estimate/plan.h"
 #include "model/config.h"
+#include "model/eagle3.h"
+#include "model/network.h"
 #include "roles/run_adapters.h"
+#include "roles/run_start.h"
 
 namespace slime::cli {
 namespace {
@@ -61,6 +68,63 @@ model::Recompute recompute_of(const config::RunConfig& config) {
                                                      : model::Recompute::kNone;
 }
 
+void tell_planner(const std::string& sentence) { fmt::print(stderr, "slime plan: {}\n", sentence); }
+
+/// Nothing, and a sentence, where its files are not here.
+std::optional<estimate::DraftShape> draft_model_here(const config::RunConfig& config,
+                                                     const model::ModelConfig& model) {
+  const std::filesystem::path directory = config.rollout_draft_model.get();
+  std::error_code unknown;
+  const auto has = [&](const char* name) {
+    return std::filesystem::exists(directory / name, unknown);
+  };
+  // A directory without config.json is another mistake, which reading it names.
+  const bool is_here = has("config.json")
+                           ? has("model.safetensors") || has("model.safetensors.index.json")
+                           : std::filesystem::exists(directory, unknown);
+  if (is_here)
+    return estimate::draft_model_shape(
+        *model::outline_eagle3(directory, model, config::kDraftModelFlag));
+  tell_planner(fmt::format("{} {}: is not counted, its files are not here", config::kDraftModelFlag,
+                           directory.string()));
+  return std::nullopt;
+}
+
+/// What the run's engines draft with, and whether the trainer trains it too. What has no effect, or is not counted, is
+/// said.
+std::vector<estimate::DraftShape> planned_drafts(const config::ParsedFlags& flags,
+                                                 const model::ModelConfig& model) {
+  config::ParsedFlags checked = flags;
+  config::Problems others({}), problems({});
+  config::check_engine_workers(checked, others);  // a plan does without much that a run needs
+  checked.warnings.clear();
+  config::check_drafts(checked, problems);
+  config::check_draft_training(checked.config, problems);
+  problems.throw_if_any();
+  for (const std::string& warning : checked.warnings) tell_planner(warning);
+  const config::RunConfig& config = checked.config;
+  const bool is_trained = roles::trained_draft_layers(config) == model::DraftLayers::kComputed;
+  const bool drafts = config.generates() && config.has_drafts();
+  const std::string why = model::why_no_draft_layers(model);
+  if (is_trained && !why.empty()) throw ConfigError("--enable-mtp-training: " + why);
+  if (drafts && !model.delta.in_layer.empty()) {
+    tell_planner(fmt::format(
+        "--rollout-drafts {} has no effect: layers of gated delta nets cannot step back",
+        config.rollout_drafts));
+  } else if (drafts && config.names_draft_layer() && !why.empty()) {
+    tell_planner(fmt::format("--rollout-drafts {}: no layer: {}", config.rollout_drafts, why));
+  }
+  const auto settings = drafts ? roles::draft_settings(config, model) : engine::DraftSettings{};
+  std::vector<estimate::DraftShape> counted;
+  if (settings.layer || is_trained) {
+    counted.push_back(estimate::draft_layers_shape(model));
+    counted.back().are_trained = is_trained;
+  }
+  if (settings.model)
+    if (auto draft = draft_model_here(config, model)) counted.push_back(*std::move(draft));
+  return counted;
+}
+
 estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Options& options) {
   const config::RunConfig& config = flags.config;
   if (config.hf_checkpoint.empty())
@@ -68,6 +132,7 @@ estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Opti
   estimate::PlanConfig plan;
   plan.model = model::read_model_config(config.hf_checkpoint);
   if (config.trains_adapters()) plan.adapters = roles::adapter_form(config, plan.model);
+  plan.drafts = planned_drafts(flags, plan.model);
   plan.workload.prompts = config.rollout_batch_size;
   plan.workload.samples = config.n_samples_per_prompt;
   plan.workload.prompt_tokens = options.prompt_tokens;
@@ -95,6 +160,9 @@ estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Opti
       .ep = wanted("--expert-model-parallel-size", config.expert_model_parallel_size),
       .etp = config.expert_tensor_parallel_size,
       .sequence_parallel = config.sequence_parallel};
+  // Ranks that train a draft layer have the whole model.
+  if (std::ranges::any_of(plan.drafts, &estimate::DraftShape::are_trained))
+    plan.wanted.tp = plan.wanted.pp = plan.wanted.cp = plan.wanted.ep = 1;
   plan.num_shown = options.num_shown;
   plan.rates.device_bytes = static_cast<int64_t>(options.device_gb * 1e9);
   set(plan.rates.products, options.products_tflops, 1e12);

@@ -135,4 +135,20 @@ ModelShape shape_of(const model::ModelConfig& config, const model::AdapterForm* 
   return shape;
 }
 
+DraftShape draft_layers_shape(const model::ModelConfig& config) {
+  model::ModelConfig with = config;
+  with.drafts.computed = with.drafts.count;
+  const auto plain = model::make_blank_network(config, kPlannedPrecision),
+             layered = model::make_blank_network(with, kPlannedPrecision);
+  const auto own = layered->blocks().subspan(plain->blocks().size());
+  return {.parameters = layered->weights().num_parameters() - plain->weights().num_parameters(),
+          .are_layers = true,
+          .blocks = {own.begin(), own.end()}};
+}
+
+DraftShape draft_model_shape(const model::Eagle3& draft) {
+  return {.parameters = draft.weights().num_parameters(),
+          .blocks = {draft.blocks().begin(), draft.blocks().end()}};
+}
+
 }  // namespace slime::estimate

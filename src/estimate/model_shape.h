@@ -10,6 +10,7 @@
 #include "model/adapter_config.h"
 #include "model/config.h"
 #include "model/costs.h"
+#include "model/eagle3.h"
 
 namespace slime::estimate {
 
@@ -40,6 +41,16 @@ struct BlockShape {
   int64_t parameters() const { return whole + sliced + experts; }
 };
 
+/// Draft layers of the model, or a draft model: what engines that draft with them hold besides (docs/speculation.md).
+struct DraftShape {
+  int64_t parameters = 0;
+  /// Layers are divided among the ranks of an engine and published with the other weights; a draft model is whole on
+  /// each rank, and stays as it is.
+  bool are_layers = false;
+  bool are_trained = false;  // by the ranks of the last layers
+  std::vector<model::BlockNeeds> blocks;
+};
+
 struct ModelShape {
   std::string model_type;
   int64_t hidden = 0;
@@ -51,6 +62,7 @@ struct ModelShape {
   AdapterShape embedding_adapters, head_adapters;
   bool trains_adapters = false;
   std::vector<BlockShape> blocks;
+  std::vector<DraftShape> drafts;  // not among the blocks and the parameters
 
   int64_t parameters() const;
   /// Numbers of all adapters; 0 where the parameters themselves are trained.
@@ -62,5 +74,10 @@ struct ModelShape {
 /// Throws ConfigError for a model type that is not known. `adapters`: what is trained in the place of the
 /// parameters; null: those are.
 ModelShape shape_of(const model::ModelConfig& config, const model::AdapterForm* adapters = nullptr);
+
+/// Of all draft layers that config.json tells of. Throws ConfigError where they are not computed
+/// (model::why_no_draft_layers).
+DraftShape draft_layers_shape(const model::ModelConfig& config);
+DraftShape draft_model_shape(const model::Eagle3& draft);
 
 }  // namespace slime::estimate

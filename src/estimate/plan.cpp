@@ -40,8 +40,11 @@ void choose_engines(Plan& plan) {
   if (engines.devices < 1)
     throw ConfigError("--rollout-num-gpus: engines need at least one device");
   const int64_t room = room_of_engine(plan);
-  const double weights = kElementBytes * static_cast<double>(plan.shape.parameters());
-  const double copies = engines.are_apart ? 2 : 1;
+  const auto takes_too_much = [&](int64_t devices) {
+    const EngineMemory own = engine_weights(plan.shape, devices, engines.are_apart);
+    return static_cast<double>(own.weights + own.staged) >
+           kMostForWeights * static_cast<double>(room);
+  };
   if (config.per_engine) {
     engines.per_engine = *config.per_engine;
     if (engines.per_engine < 1 || engines.devices % engines.per_engine != 0) {
@@ -50,9 +53,7 @@ void choose_engines(Plan& plan) {
                       engines.per_engine, engines.devices));
     }
   } else {
-    while (engines.per_engine * 2 <= engines.devices &&
-           copies * weights / static_cast<double>(engines.per_engine) >
-               kMostForWeights * static_cast<double>(room))
+    while (engines.per_engine * 2 <= engines.devices && takes_too_much(engines.per_engine))
       engines.per_engine *= 2;
   }
   engines.cross_hosts =
@@ -70,6 +71,7 @@ Plan make_plan(PlanConfig config) {
   Plan plan{.config = std::move(config)};
   const auto& adapters = plan.config.adapters;
   plan.shape = shape_of(plan.config.model, adapters ? &*adapters : nullptr);
+  plan.shape.drafts = plan.config.drafts;
   plan.candidates = candidates(plan.shape, divisible_of(plan.config.model), plan.config.workload,
                                plan.config.trainers, plan.config.wanted, plan.config.rates);
   choose_engines(plan);

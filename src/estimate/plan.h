@@ -19,6 +19,7 @@ struct PlanConfig {
   model::ModelConfig model;
   /// Adapters that are trained in the place of the model's weights; nothing: those are trained.
   std::optional<model::AdapterForm> adapters;
+  std::vector<DraftShape> drafts;  // what the engines draft with
   Workload workload;
   Devices trainers;
   bool colocates = true;

@@ -240,6 +240,68 @@ TEST(PlanAdapters, TravelAlone) {
             4.0 * static_cast<double>(plan.shape.adapters()) / 2);
 }
 
+TEST(PlanDrafts, DraftLayersHaveABlockAndAProjection) {
+  const DraftShape layer = draft_layers_shape(parsed(glm45_config()));
+  // Queries and output, keys and values, experts and the shared one, the router, [5120, 10240] of the projection.
+  const double numbers = 2 * 5120.0 * 12288 + 2 * 5120.0 * 1024 + 161 * 3 * 5120.0 * 1536 +
+                         160 * 5120.0 + 5120.0 * 10240;
+  EXPECT_NEAR(static_cast<double>(layer.parameters), numbers, 1e5) << "norms and biases";
+  EXPECT_TRUE(layer.are_layers);
+  ASSERT_EQ(layer.blocks.size(), 1U);
+  EXPECT_EQ(layer.blocks[0].cache.numbers_per_token(), 2 * 8 * 128);
+}
+
+TEST(PlanDrafts, TakeRoomOfEngines) {
+  ModelShape shape = shape_of(parsed(dense_config()));
+  const int64_t room = 10'000'000, without_tokens = 150;
+  model::BlockNeeds needs;
+  needs.cache = shape.blocks[0].cache;  // of two key heads
+  for (const bool are_layers : {true, false}) {
+    for (const bool is_apart : {true, false}) {
+      shape.drafts.clear();
+      const EngineMemory plain = engine_memory(shape, 2, room, is_apart, without_tokens);
+      EXPECT_EQ(plain.drafts, 0);
+      shape.drafts = {{.parameters = 1000, .are_layers = are_layers, .blocks = {needs}}};
+      const EngineMemory with = engine_memory(shape, 2, room, is_apart, without_tokens);
+      const int64_t own = are_layers ? 1000 : 2000;  // bytes: a layer is divided
+      EXPECT_EQ(with.drafts, own);
+      EXPECT_EQ(with.weights, plain.weights + own);
+      EXPECT_EQ(with.staged, plain.staged + (is_apart && are_layers ? own : 0));
+      EXPECT_EQ(with.weights + with.staged + with.keys_and_values, room);
+      // Four blocks of 32 numbers on a device, and one more of as many or of all 64.
+      EXPECT_NEAR(
+          with.tokens,
+          static_cast<double>(with.keys_and_values) / (2.0 * (4 * 32 + (are_layers ? 32 : 64))),
+          1e-6);
+    }
+  }
+}
+
+TEST(PlanDrafts, LayersThatAreTrainedTakeRoomOfTrainersAndTravel) {
+  PlanConfig config = dense_plan();
+  config.trainers = {1, 1};
+  config.colocates = false;
+  config.rollout_devices = 1;
+  const Plan plain = make_plan(config);
+  model::BlockNeeds needs;
+  needs.cache = plain.shape.blocks[0].cache;
+  needs.costs = plain.shape.blocks[0].costs;
+  config.drafts = {{.parameters = 1000, .are_layers = true, .blocks = {needs}}};
+  const Plan carried = make_plan(config);
+  config.drafts[0].are_trained = true;
+  const Plan trained = make_plan(config);
+  const auto memory = [](const Plan& plan) { return plan.best().stages.front().memory; };
+  EXPECT_EQ(memory(carried).peak(), memory(plain).peak());
+  EXPECT_EQ(carried.update.bytes, plain.update.bytes);
+  EXPECT_EQ(memory(trained).weights, memory(plain).weights + 2000);
+  EXPECT_EQ(memory(trained).gradients, memory(plain).gradients + 4000);
+  EXPECT_EQ(memory(trained).optimizer, memory(plain).optimizer + 12000);
+  EXPECT_GT(memory(trained).activations, memory(plain).activations);
+  EXPECT_EQ(trained.update.bytes, plain.update.bytes + 2000);
+  EXPECT_THAT(to_table(trained), HasSubstr("of them to draft with"));
+  EXPECT_THAT(to_table(plain), ::testing::Not(HasSubstr("to draft with")));
+}
+
 TEST(PlanMemory, IsDividedByTheAxes) {
   const ModelShape shape = shape_of(parsed(glm45_config()));
   Workload workload;

@@ -44,6 +44,11 @@ TrainerRank rank_of(const ModelShape& shape, const comm::ParallelLayout& layout,
   const bool is_tied = shape.head == 0;
   if (stage == 0 || (rank.has_head && is_tied)) rank.dense += shape.embedding / layout.tp;
   if (rank.has_head) rank.dense += shape.hidden + shape.head / layout.tp;
+  for (const DraftShape& draft : shape.drafts) {
+    if (!draft.are_trained || !rank.has_head) continue;
+    rank.dense += draft.parameters / layout.tp;
+    for (const model::BlockNeeds& block : draft.blocks) rank.blocks.push_back(block.costs);
+  }
   if (stage == 0) add_adapters(shape.embedding_adapters);
   if (rank.has_head) add_adapters(shape.head_adapters);
   // One forward, one backward: a stage holds as many as there are stages from it to the end.
@@ -63,11 +68,22 @@ std::vector<Stage> stages_of(const ModelShape& shape, const comm::ParallelLayout
   return stages;
 }
 
+EngineMemory engine_weights(const ModelShape& shape, int64_t tp, bool is_apart) {
+  constexpr auto kBytes = static_cast<int64_t>(kElementBytes);
+  EngineMemory memory{.weights = kBytes * shape.parameters() / tp};
+  memory.staged = is_apart ? memory.weights : 0;
+  for (const DraftShape& draft : shape.drafts) {
+    const int64_t own = kBytes * draft.parameters / (draft.are_layers ? tp : 1);
+    memory.weights += own;
+    memory.drafts += own;
+    if (is_apart && draft.are_layers) memory.staged += own;
+  }
+  return memory;
+}
+
 EngineMemory engine_memory(const ModelShape& shape, int64_t tp, int64_t bytes, bool is_apart,
                            int64_t request_tokens) {
-  EngineMemory memory;
-  memory.weights = static_cast<int64_t>(kElementBytes) * shape.parameters() / tp;
-  memory.staged = is_apart ? memory.weights : 0;
+  EngineMemory memory = engine_weights(shape, tp, is_apart);
   memory.keys_and_values = std::max<int64_t>(0, bytes - memory.weights - memory.staged);
   double numbers = 0;  // on a device, of a token of such a request in the mean
   const int64_t length = std::max<int64_t>(request_tokens, 1);
@@ -77,6 +93,13 @@ EngineMemory engine_memory(const ModelShape& shape, int64_t tp, int64_t bytes, b
     const int64_t divided = std::clamp<int64_t>(block.cache.heads, 1, tp);
     numbers += static_cast<double>(block.cache.numbers_per_token() * window.most_held(length, 0)) /
                static_cast<double>(divided * length);
+  }
+  for (const DraftShape& draft : shape.drafts) {
+    for (const model::BlockNeeds& block : draft.blocks) {
+      const int64_t divided = draft.are_layers ? std::clamp<int64_t>(block.cache.heads, 1, tp) : 1;
+      numbers +=
+          static_cast<double>(block.cache.numbers_per_token()) / static_cast<double>(divided);
+    }
   }
   if (numbers > 0)
     memory.tokens = static_cast<double>(memory.keys_and_values) / (kElementBytes * numbers);

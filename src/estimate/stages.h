@@ -28,10 +28,14 @@ std::vector<Stage> stages_of(const ModelShape& shape, const comm::ParallelLayout
 
 struct EngineMemory {  // of a device, in bytes
   int64_t weights = 0;
+  int64_t drafts = 0;           // of the weights: those of draft layers and models
   int64_t staged = 0;           // the second buffer for new weights, of engines apart
   int64_t keys_and_values = 0;  // what is left
   double tokens = 0;            // that these hold, over all devices of the engine
 };
+
+/// Weights of one of `tp` devices of an engine, and what of them is of drafts.
+EngineMemory engine_weights(const ModelShape& shape, int64_t tp, bool is_apart);
 
 /// `tp` devices of one engine, `bytes` of each for it. `is_apart`: it has a device of its own and
 /// gets weights while it generates. `request_tokens`: of a request in the mean; keys and values that

@@ -67,6 +67,8 @@ void print_memory(const Plan& plan, Buffer out) {
         gb(memory.others), gb(memory.activations), gb(memory.logits), gb(memory.peak()));
   }
   fmt::format_to(out, "GB of an engine's device\n  weights {:.1f}", gb(plan.engine.weights));
+  if (plan.engine.drafts > 0)
+    fmt::format_to(out, ", {:.1f} of them to draft with", gb(plan.engine.drafts));
   if (plan.engine.staged > 0)
     fmt::format_to(out, ", second buffer for new ones {:.1f}", gb(plan.engine.staged));
   fmt::format_to(out, ", keys and values {:.1f}: {:.0f} tokens an engine\n",
@@ -181,6 +183,7 @@ json::object to_json(const Plan& plan) {
                                   {"last_layers", layout.last_layers}}},
           {"trainer_memory", std::move(stages)},
           {"engine_memory", json::object{{"weights_bytes", plan.engine.weights},
+                                         {"draft_bytes", plan.engine.drafts},
                                          {"staged_bytes", plan.engine.staged},
                                          {"keys_and_values_bytes", plan.engine.keys_and_values},
                                          {"tokens", plan.engine.tokens}}},

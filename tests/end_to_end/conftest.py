@@ -1,8 +1,10 @@
 """A tiny model and a small task, made once per test session with the project's own tools."""
 
 import json
+import math
 import os
 import random
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +64,21 @@ def sft_command(work, run_dir, data, *, rollouts, extra=()):
 
 def run_slime(command, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+
+
+def planned(work, *words):
+    """What `slime plan` predicts of an engine's device, and what it says."""
+    command = [str(SLIME), "plan", "--hf-checkpoint", str(work / "model"), "--rollout-batch-size", "4", "--json", *words]
+    done = run_slime(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)["engine_memory"], done.stderr
+
+
+def sizes_in(folder):
+    """How many numbers the tensors of a model directory have, by name."""
+    data = (folder / "model.safetensors").read_bytes()
+    header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
+    return {name: math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
 
 
 def numbers_that_repeat(run_dir):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, metric, numbers_that_repeat, run_slime, train_command, weights
+from conftest import ROOT, metric, numbers_that_repeat, planned, run_slime, sizes_in, train_command, weights
 
 # Near-greedy samples of this model repeat their last token, which is what its draft layer hands on.
 LONG = ["--rollout-temperature", "0.01"]
@@ -206,3 +206,17 @@ def test_a_layer_that_is_not_there_is_not_trained(work, tmp_path):
         done = run_slime(train_command(work, tmp_path / "run", rollouts=1, extra=[*TRAINED, *how]))
         assert done.returncode != 0
         assert "--enable-mtp-training: config.json tells of no draft layer" in done.stdout + done.stderr
+
+
+def test_a_plan_counts_the_layer_or_says_why_it_does_not(work, drafting):
+    plain, said = planned(drafting)
+    assert plain["draft_bytes"] == 0 and said == ""
+    numbers = sum(size for name, size in sizes_in(drafting / "model").items() if name.startswith("model.mtp_layers."))
+    for words in (["--rollout-drafts", "mtp"], EAGLE, ["--enable-mtp-training"]):
+        counted, said = planned(drafting, *words)
+        assert counted["draft_bytes"] == 2 * numbers and said == ""
+        assert counted["weights_bytes"] == plain["weights_bytes"] + 2 * numbers
+        assert counted["tokens"] < plain["tokens"]
+    counted, said = planned(work, "--rollout-drafts", "mtp")
+    assert counted["draft_bytes"] == 0
+    assert "slime plan: --rollout-drafts mtp: no layer: config.json tells of no draft layer" in said

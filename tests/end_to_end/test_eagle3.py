@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, metric, numbers_that_repeat, run_slime, train_command, weights
+from conftest import ROOT, SLIME, metric, numbers_that_repeat, planned, run_slime, sizes_in, train_command, weights
 
 # Near-greedy samples of this model repeat their last token, which is what its draft model guesses.
 LONG = ["--rollout-temperature", "0.01"]
@@ -143,3 +143,29 @@ def test_other_directories_are_refused_by_name(work, draft, tmp_path):
     replay = ["--debug-train-only", "--load-debug-rollout-data", str(tmp_path / "none.jsonl"), "--rollout-drafts", "eagle3"]
     done = run_slime([*command_of(work, tmp_path / "run", replay), "--dry-run"])
     assert "--rollout-draft-model :" not in done.stdout + done.stderr
+
+
+def test_a_plan_counts_the_draft_model_or_says_that_it_does_not(work, draft, tmp_path):
+    plain, said = planned(work)
+    assert plain["draft_bytes"] == 0 and said == ""
+    numbers = sum(size for name, size in sizes_in(draft).items() if name not in ("d2t", "t2d"))
+    sglang = ["--sglang-speculative-algorithm", "EAGLE3", "--sglang-speculative-draft-model-path", str(draft)]
+    for words in (words_of(draft), sglang, [*words_of(draft), "--rollout-num-gpus", "1"]):
+        counted, said = planned(work, *words)
+        assert said == ""
+        assert counted["draft_bytes"] == 2 * numbers
+        assert counted["weights_bytes"] == plain["weights_bytes"] + 2 * numbers
+        assert counted["tokens"] < plain["tokens"]
+    away = tmp_path / "elsewhere"
+    for words, says in (
+        (words_of(away), f"slime plan: --rollout-draft-model {away}: is not counted, its files are not here"),
+        ([*words_of(draft), "--device", "cuda"], "slime plan: --rollout-drafts eagle3 has no effect: drafts are verified on CPUs so far"),
+        ([*words_of(draft), "--lora-rank", "4"], "has no effect: engines of adapters compute no draft model"),
+    ):
+        counted, said = planned(work, *words)
+        assert counted["draft_bytes"] == 0
+        assert says in said
+    (tmp_path / "no_model").mkdir()
+    command = [str(SLIME), "plan", "--hf-checkpoint", str(work / "model"), *words_of(tmp_path / "no_model")]
+    done = run_slime(command)
+    assert done.returncode == 2 and f"--rollout-draft-model: {tmp_path / 'no_model'}: has no config.json" in done.stderr
