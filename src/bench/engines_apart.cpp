@@ -1,7 +1,6 @@
 #include "bench/engines_apart.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <utility>
@@ -37,32 +36,35 @@ constexpr int64_t kFirstTokens = 32;
 
 /// Of `slime train`, for its engines.
 std::vector<std::string> arguments(const EnginesApart& engines, const MadeUpDirectory& directory) {
-  return {"--device",
-          engines.device,
-          "--dtype",
-          engines.device == "cuda" ? "bfloat16" : "float32",
-          "--hf-checkpoint",
-          directory.model().string(),
-          "--prompt-data",
-          directory.prompts().string(),
-          "--rm-type",
-          "random",
-          "--num-rollout",
-          "1",
-          "--rollout-batch-size",
-          "1",
-          "--n-samples-per-prompt",
-          "2",
-          "--rollout-num-gpus",
-          std::to_string(engines.engines),
-          "--rollout-max-response-len",
-          std::to_string(engines.context - engines.prompt_tokens),
-          "--sglang-context-length",
-          std::to_string(engines.context),
-          "--sglang-max-running-requests",
-          std::to_string(engines.sequences),
-          "--sglang-chunked-prefill-size",
-          std::to_string(kPrefillTokens)};
+  std::vector<std::string> words{"--device",
+                                 engines.device,
+                                 "--dtype",
+                                 engines.device == "cuda" ? "bfloat16" : "float32",
+                                 "--hf-checkpoint",
+                                 directory.model().string(),
+                                 "--prompt-data",
+                                 directory.prompts().string(),
+                                 "--rm-type",
+                                 "random",
+                                 "--num-rollout",
+                                 "1",
+                                 "--rollout-batch-size",
+                                 "1",
+                                 "--n-samples-per-prompt",
+                                 "2",
+                                 "--rollout-num-gpus",
+                                 std::to_string(engines.engines),
+                                 "--rollout-max-response-len",
+                                 std::to_string(engines.context - engines.prompt_tokens),
+                                 "--sglang-context-length",
+                                 std::to_string(engines.context),
+                                 "--sglang-max-running-requests",
+                                 std::to_string(engines.sequences),
+                                 "--sglang-chunked-prefill-size",
+                                 std::to_string(kPrefillTokens)};
+  if (engines.lora_rank > 0)
+    words.insert(words.end(), {"--lora-rank", std::to_string(engines.lora_rank), "--lr", "1e-5"});
+  return words;
 }
 
 config::RunConfig flags_of(const std::vector<std::string>& arguments) {
@@ -71,21 +73,11 @@ config::RunConfig flags_of(const std::vector<std::string>& arguments) {
   return std::move(flags.config);
 }
 
-/// In the host's memory, so that every GPU has an engine; one block of random numbers again and again.
+/// In the host's memory, so that every GPU has an engine.
 std::unique_ptr<model::Network> weights_on_host(const EngineCountOptions& options,
                                                 const model::ModelConfig& shape) {
-  constexpr int64_t kBlock = int64_t{1} << 22;
-  const at::NoGradGuard no_grad;
   const at::ScalarType type = options.device == "cuda" ? at::kBFloat16 : at::kFloat;
-  auto network = model::make_blank_network(shape, {.weights = type, .activations = at::kFloat});
-  const Tensor block =
-      at::empty({kBlock}, at::kFloat).uniform_(-kGenerationWeightBound, kGenerationWeightBound);
-  const Tensor flat = network->weights().flat(), numbers = block.to(type);
-  for (int64_t begin = 0; begin < flat.numel(); begin += kBlock) {
-    const int64_t size = std::min(kBlock, flat.numel() - begin);
-    flat.narrow(0, begin, size).copy_(numbers.narrow(0, 0, size));
-  }
-  return network;
+  return make_up_network_on_host(shape, type, kGenerationWeightBound);
 }
 
 std::vector<engine::GenerateRequest> requests_of(const EngineCountOptions& options, int64_t count,

@@ -20,6 +20,7 @@ struct EnginesApart {
   int64_t sequences = 256;     // in one engine at once
   int64_t prompt_tokens = 256;
   int64_t context = 2048;  // of a sequence, at most
+  int64_t lora_rank = 0;   // of an adapter that updates bring; 0: they bring all weights
 };
 
 /// `directory`: of the shape; outlives the engines. Throws ConfigError for flags that no run may have.

@@ -18,22 +18,10 @@ namespace {
 /// Of A and B: what they add to a product stays small.
 constexpr double kBound = 1e-2;
 
-std::shared_ptr<model::AdapterTensors> make_up(model::Network& network, int64_t rank,
-                                               const comm::Mesh& mesh) {
-  model::AdapterConfig config;
-  config.rank = rank;
-  config.alpha = static_cast<double>(rank);
-  config.targets = {"all-linear"};
-  auto tensors = std::make_shared<model::AdapterTensors>(
-      network.config(), network.weights(), model::form_of(config, network.config()), mesh);
-  tensors->weights().flat().uniform_(-kBound, kBound);
-  return tensors;
-}
-
 /// Whole, whichever slices of it the network takes.
 void write_made_up_adapter(model::Network& network, int64_t rank, const comm::Mesh& mesh,
                            const std::filesystem::path& directory) {
-  const auto tensors = make_up(network, rank, mesh);
+  const auto tensors = make_up_adapter(network, rank, mesh);
   std::vector<model::TensorToWrite> whole;
   for (const model::NamedWeight& weight : tensors->weights().tensors()) {
     whole.push_back({weight.name, weight.full_shape, at::kFloat, [shape = weight.full_shape] {
@@ -45,10 +33,31 @@ void write_made_up_adapter(model::Network& network, int64_t rank, const comm::Me
 
 }  // namespace
 
+std::shared_ptr<model::AdapterTensors> make_up_adapter(model::Network& network, int64_t rank,
+                                                       const comm::Mesh& mesh) {
+  model::AdapterConfig config;
+  config.rank = rank;
+  config.alpha = static_cast<double>(rank);
+  config.targets = {"all-linear"};
+  auto tensors = std::make_shared<model::AdapterTensors>(
+      network.config(), network.weights(), model::form_of(config, network.config()), mesh);
+  tensors->weights().flat().uniform_(-kBound, kBound);
+  return tensors;
+}
+
 void add_made_up_adapter(model::Network& network, int64_t rank, const comm::Mesh& mesh) {
   auto adapters = std::make_shared<model::Adapters>(network, 1);
-  adapters->put(0, make_up(network, rank, mesh));
+  adapters->put(0, make_up_adapter(network, rank, mesh));
   network.set_adapters(std::move(adapters));
+}
+
+std::unique_ptr<model::Network> with_made_up_adapter(model::Network& network) {
+  const bool is_on_gpu = network.weights().flat().is_cuda();
+  const auto precision =
+      is_on_gpu ? model::Precision::on_gpu("bfloat16") : model::Precision::of("float32");
+  auto other = model::with_another_adapter(network, precision);
+  other->trained().flat().uniform_(-kBound, kBound);
+  return other;
 }
 
 std::unique_ptr<engine::ServedAdapters> open_made_up_adapters(model::Network& network,

@@ -17,9 +17,16 @@ struct AdapterOptions {
   int64_t count = 0;  // that requests name in turn; 0: one that all rows take, as in a run
 };
 
+/// Tensors for a network, on its device, on which they stay.
+std::shared_ptr<model::AdapterTensors> make_up_adapter(
+    model::Network& network, int64_t rank, const comm::Mesh& mesh = comm::Mesh::single());
+
 /// One that all rows take, as trainers and engines of a run have it.
 void add_made_up_adapter(model::Network& network, int64_t rank,
                          const comm::Mesh& mesh = comm::Mesh::single());
+
+/// Over the weights of `network`, which outlives it and has an adapter: with another of the same form.
+std::unique_ptr<model::Network> with_made_up_adapter(model::Network& network);
 
 /// The same of an engine, on its further ranks too (null: there are none), or `count` of them that its requests may
 /// name: "0", "1", ...; null: they may name none.

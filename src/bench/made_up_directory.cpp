@@ -18,8 +18,7 @@ MadeUpDirectory::MadeUpDirectory(const MadeUpDirectoryOptions& options) {
   const model::ModelConfig shape = read_shape(options.shape);
   fs::create_directories(model());
   if (options.has_weights) {
-    const auto network = model::make_uniform_network(
-        shape, {.weights = at::kBFloat16, .activations = at::kFloat}, kTrainingWeightBound);
+    const auto network = make_up_network_on_host(shape, at::kBFloat16, kTrainingWeightBound);
     model::save_network(*network, model());
   } else {
     std::ofstream(model() / "config.json")

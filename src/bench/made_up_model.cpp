@@ -1,7 +1,10 @@
 #include "bench/made_up_model.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -43,6 +46,21 @@ std::unique_ptr<model::Network> make_up_network_on(const std::string& device,
     return model::make_uniform_network(shape, model::Precision::of("float32"), bound);
   kernels::open_gpu();
   return make_up_network(shape, bound);
+}
+
+std::unique_ptr<model::Network> make_up_network_on_host(const model::ModelConfig& shape,
+                                                        at::ScalarType type, double bound) {
+  constexpr int64_t kBlock = (int64_t{1} << 22) + 15;  // no divisor of rows: none are alike
+  const at::NoGradGuard no_grad;
+  auto network = model::make_blank_network(shape, {.weights = type, .activations = at::kFloat});
+  const Tensor flat = network->weights().flat();
+  const int64_t block = std::min(kBlock, flat.numel());
+  const Tensor numbers = at::empty({block}, at::kFloat).uniform_(-bound, bound).to(type);
+  for (int64_t begin = 0; begin < flat.numel(); begin += block) {
+    const int64_t size = std::min(block, flat.numel() - begin);
+    flat.narrow(0, begin, size).copy_(numbers.narrow(0, 0, size));
+  }
+  return network;
 }
 
 int64_t cache_bytes_on(const std::string& device) {

@@ -40,6 +40,10 @@ std::unique_ptr<model::Network> make_up_network_on(const std::string& device,
                                                    const model::ModelConfig& shape,
                                                    double bound = kGenerationWeightBound);
 
+/// In the host's memory, fast for large models: one block of random numbers again and again, in `type`.
+std::unique_ptr<model::Network> make_up_network_on_host(const model::ModelConfig& shape,
+                                                        at::ScalarType type, double bound);
+
 /// For keys and values: most_free_bytes(), on "cpu" a gibibyte.
 int64_t cache_bytes_on(const std::string& device);
 

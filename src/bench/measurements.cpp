@@ -5,6 +5,7 @@
 namespace slime::bench {
 
 // Each in the file of its name, but for those with another one beside them.
+int adapter_updates(const std::string& name, Arguments arguments);
 int agents(const std::string& name, Arguments arguments);
 int algo(const std::string& name, Arguments arguments);
 int april(const std::string& name, Arguments arguments);  // april_measurement.cpp
@@ -34,6 +35,7 @@ int update_pause(const std::string& name, Arguments arguments);
 
 std::span<const Measurement> measurements() {
   static constexpr auto kMeasurements = std::to_array<Measurement>({
+      {"adapter-updates", "how long a new adapter takes until requests take it", adapter_updates},
       {"agents", "agents whose prompts meet requests that decode: tokens per second, waits",
        agents},
       {"algo", "loss and gradient on a million tokens, next to the speed of memory", algo},

@@ -26,6 +26,7 @@ struct UpdatePauseOptions {
   /// Engines in processes of their own, as `slime train --rollout-num-gpus` starts them; 0: one in this
   /// process.
   int64_t engines_apart = 0;
+  int64_t lora_rank = 0;  // above 0: an adapter is new, beside weights that stay
 };
 
 /// Who decodes, and how it is brought new weights.
@@ -47,8 +48,9 @@ UpdatedEngine engine_here(engine::Engine& engine, model::Network& fresh, const s
 ///
 /// A pause is the time from the last token of the old weights to the first of the new ones, less
 /// the median of that time between two steps of the same weights. `copy_ms` is the engine's own
-/// measure: how long the weights were copied while no step ran. Throws ConfigError when the engine
-/// ends a sequence that nobody ended.
+/// measure: how long the weights were copied while no step ran. `in_use_ms` is the time from the call
+/// with new weights to the first token that they gave. Throws ConfigError when the engine ends a
+/// sequence that nobody ended.
 json::object measure_update_pause(const UpdatedEngine& engine, const UpdatePauseOptions& options,
                                   const std::string& mode);
 

@@ -79,6 +79,30 @@ def test_update_pause_of_an_engine_apart_says_how_long_the_weights_were_on_their
     assert line["transfer_ms"] > 0 and line["transfer_gb_per_second"] > 0
 
 
+@pytest.mark.parametrize("apart", [(), ("--engines-apart", "1")], ids=["here", "apart"])
+def test_update_pause_of_an_adapter_says_when_it_is_in_use(apart):
+    sizes = ["--modes", "keep", "--sequences", "8", "--steps-per-update", "5", "--updates", "4"]
+    (line,) = lines_of("update-pause-tiny", "--lora-rank", "4", *sizes, *apart)
+    (whole,) = lines_of("update-pause-tiny", *sizes, *apart)
+    assert line["updates"] == 4 and line["lora_rank"] == 4
+    assert 0 < line["bytes_copied"] < whole["bytes_copied"]  # the adapter alone
+    for each in (line, whole):
+        assert each["worst_in_use_ms"] >= each["in_use_ms"] > 0
+        assert each["in_use_ms"] > each["copy_ms"]
+
+
+def test_adapter_updates_print_each_source():
+    sizes = ["--sequences", "4", "--lora-rank", "4", "--steps-per-update", "3", "--updates", "3", "--prompt-tokens", "20"]
+    lines = lines_of("adapter-updates-tiny", *sizes)
+    assert [line["source"] for line in lines] == ["trainer", "host", "directory"]
+    for line in lines:
+        assert line["updates"] == 3 and line["bytes"] > 0 and line["lora_rank"] == 4
+        assert line["worst_ms"] >= line["value"] > line["loaded_ms"] > 0 and line["first_token_ms"] > 0
+        assert line["worst_gap_ms"] >= line["longest_gap_ms"] > 0 and line["normal_step_ms"] > 0
+    done = run_slime([str(SLIME), "bench", "adapter-updates-tiny", "--sources", "disk", "--device", "cpu"], cwd=ROOT)
+    assert done.returncode != 0 and "--sources" in done.stderr
+
+
 def test_agents_print_tokens_per_second_and_their_waits():
     sizes = ["--agents", "3", "--turns", "2", "--prompt-tokens", "40", "--growth", "30", "--new-tokens", "8"]
     (line,) = lines_of("agents-tiny", *sizes, "--chunked-prefill-size", "16")
