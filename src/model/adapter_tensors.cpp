@@ -51,6 +51,7 @@ struct ExpertName {
   std::string matrix;  // "up_proj"
 };
 std::optional<ExpertName> expert_of(const std::string& module) {
+  if (module.find(".experts.") == std::string::npos) return std::nullopt;  // an expression is slow
   static const std::regex kExpert(R"((.*\.experts)\.(\d+)\.([^.]+))");
   std::smatch found;
   if (!std::regex_match(module, found, kExpert)) return std::nullopt;
