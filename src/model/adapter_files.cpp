@@ -270,10 +270,12 @@ void write_adapter(const fs::path& directory, const AdapterForm& form,
 
 void write_adapter(const fs::path& directory, const AdapterTensors& tensors) {
   check_whole(tensors.weights());
+  // One copy: each waits for what the device has to do.
+  const Tensor host_N = tensors.weights().flat().cpu();
   std::vector<TensorToWrite> whole;
   for (const NamedWeight& weight : tensors.weights().tensors()) {
-    const Tensor view = Weights::view(tensors.weights().flat(), weight);
-    whole.push_back({weight.name, weight.full_shape, at::kFloat, [view] { return view.cpu(); }});
+    const Tensor view = Weights::view(host_N, weight);
+    whole.push_back({weight.name, weight.full_shape, at::kFloat, [view] { return view; }});
   }
   write_adapter(directory, tensors.form(), whole);
   sync_directory(directory);
