@@ -8,7 +8,8 @@
 ///   STORE/MODEL/snapshots/NUMBER                 of sampling sessions
 ///   STORE/.service/{sessions,models,samplers}/   an object of JSON for each
 ///
-/// Written before a client is told, and not synced: it is there after kill -9, not after a power cut.
+/// Written before a client is told (adapters for sampling after it, while the request is here:
+/// tinker/save_writer.h), and not synced: it is there after kill -9, not after a power cut.
 
 #include <cstdint>
 #include <filesystem>

@@ -47,7 +47,10 @@ Service::Service(const config::RunConfig& config, ServiceConfig service, const C
           std::chrono::floor<std::chrono::days>(local_time(clock.unix_seconds())))),
       clock_(clock),
       journal_(service_.takes_paths ? nullptr : std::make_unique<Journal>(service_.store)),
-      futures_(journal_ ? journal_->num_starts() : 1) {
+      futures_(journal_ ? journal_->num_starts() : 1),
+      saves_(std::make_unique<SaveWriter>([&config](const NamedSave& save) {
+        write_saved_adapter(config, *save.snapshot, save.run_file, save.directory);
+      })) {
   try {
     chat_.emplace(text::ChatTemplate::load(config.hf_checkpoint.get()));
   } catch (const ConfigError& error) {

@@ -33,6 +33,7 @@
 #include "tinker/refusal.h"
 #include "tinker/request_order.h"
 #include "tinker/sampler.h"
+#include "tinker/save_writer.h"
 #include "tinker/trained_model.h"
 
 namespace slime::tinker {
@@ -153,6 +154,8 @@ class Service {
   json::object described_run(const std::string& id, const std::filesystem::path& newest) const;
   json::object run_of(const Model& model) const;
   ModelJob saving_job(const json::object& body, const std::string& kind, bool is_restored);
+  /// Takes a snapshot of an adapter, which is written behind the answer.
+  void save_behind(Model& model, const std::filesystem::path& directory, bool overwrites);
   ModelJob loading_job(const json::object& body);
   ModelJob pass_job(bool is_forward_only, std::function<TrainingBody()> read);
   ModelJob message_job(std::shared_ptr<const std::string> message);
@@ -220,6 +223,10 @@ class Service {
   SharedSnapshot stored_snapshot(const std::filesystem::path& directory);
   std::filesystem::path place_of(const std::string& model, const std::string& name,
                                  const std::string& kind) const;
+  /// Where a path of a client is, whether there is something or not.
+  std::filesystem::path named_by(const std::string& path) const;
+  /// The same where weights are, when those that are to be written there are. Throws Refusal for a model that is being
+  /// restored, whose saves may be to come.
   std::filesystem::path found(const std::string& path) const;
   /// Of what a client saved. Throws ConfigError for a name that no model has.
   std::filesystem::path saved_folder(const std::string& model, const std::string& kind) const;
@@ -268,6 +275,8 @@ class Service {
   int64_t num_samplers_ = 0;
   int64_t num_snapshots_ = 0;
   int64_t num_sequences_ = 0;
+
+  const std::unique_ptr<SaveWriter> saves_;  // last: it writes while the others are there
 };
 
 }  // namespace slime::tinker

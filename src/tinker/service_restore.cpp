@@ -159,6 +159,7 @@ int64_t Service::restore_requests(const SharedModel& model, int64_t done) {
 
 void Service::save_state(Model& model) {
   or_refuse(503, [&] {
+    saves_->finish([&](const NamedSave& save) { return save.model == model.id; });
     save_snapshots(model);
     model.trained->save(journal_->state(model.id, model.num_done), true);
   });

@@ -64,10 +64,14 @@ json::object Service::session_heartbeat(const json::object& body) {
 }
 
 json::object Service::finish_session(const std::string& session) {
+  const auto is_its = [&](const NamedSave& save) { return save.model.starts_with(session + ":"); };
   std::vector<std::string> ended;
-  {
+  for (bool is_done = false; !is_done;) {
+    // Their requests are forgotten with the session.
+    or_refuse(503, [&] { saves_->finish(is_its); });
     const std::lock_guard lock(mutex_);
-    ended = end_session(session);
+    is_done = !saves_->has(is_its);
+    if (is_done) ended = end_session(session);
   }
   forget_models(ended);
   return {{"type", "finish_session"}};
@@ -106,7 +110,9 @@ void Service::end_silent_sessions() {
   std::unique_lock lock(mutex_);
   std::vector<std::string> silent, ended;
   for (const auto& [id, session] : sessions_) {
-    if (!session.is_over && session.heard < steady_clock::now() - service_.longest_silence)
+    const auto is_its = [&](const NamedSave& save) { return save.model.starts_with(id + ":"); };
+    if (!session.is_over && session.heard < steady_clock::now() - service_.longest_silence &&
+        !saves_->has(is_its))
       silent.push_back(id);
   }
   for (const std::string& id : silent) {

@@ -35,6 +35,11 @@ std::optional<std::string> time_of(const fs::path& path) {
 }  // namespace
 
 json::object Service::checkpoints(const std::string& model) const {
+  // What cannot be written is not listed.
+  try {
+    saves_->finish([&](const NamedSave& save) { return save.model == model; });
+  } catch (const ConfigError&) {
+  }
   json::array all;
   const auto add = [&](const char* kind, const char* type) {
     std::set<fs::path> names;

@@ -23,6 +23,8 @@ namespace {
 constexpr std::size_t kKeptSnapshots = 4;
 /// The same of adapters, which are small.
 constexpr std::size_t kKeptAdapters = 64;
+/// Snapshots that are answered and not written.
+constexpr std::size_t kMostUnwritten = 4;
 constexpr std::size_t kLongestName = 128;
 constexpr std::string_view kScheme = "tinker://";
 
@@ -32,11 +34,6 @@ bool is_name(std::string_view name) {
            return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' ||
                   c == '-';
          });
-}
-
-void remove_folders(const std::vector<fs::path>& folders) {
-  std::error_code ignored;
-  for (const fs::path& folder : folders) fs::remove_all(folder, ignored);
 }
 
 std::string sampler_name(const std::string& session, int64_t number) {
@@ -69,27 +66,32 @@ fs::path Service::place_of(const std::string& model, const std::string& name,
   return folder / name;
 }
 
+fs::path Service::named_by(const std::string& path) const {
+  if (path.starts_with("/") && service_.takes_paths) return path;
+  if (!path.starts_with(kScheme))
+    throw ConfigError(fmt::format("path {}: should begin with {}", path, kScheme));
+  const std::string rest = path.substr(kScheme.size());
+  const std::size_t first = rest.find('/'), last = rest.rfind('/');
+  const std::string model = rest.substr(0, first);
+  const std::string name = last == std::string::npos ? "" : rest.substr(last + 1);
+  const std::string kind =
+      first == std::string::npos || last <= first ? "" : rest.substr(first + 1, last - first - 1);
+  if (!is_name(name)) throw ConfigError(fmt::format("path {}: there is none of this form", path));
+  return saved_folder(model, kind) / name;
+}
+
 fs::path Service::found(const std::string& path) const {
-  fs::path directory;
-  if (path.starts_with("/")) {
-    if (!service_.takes_paths)
-      throw ConfigError(fmt::format("path {}: should begin with {}", path, kScheme));
-    directory = path;
-  } else {
-    if (!path.starts_with(kScheme))
-      throw ConfigError(fmt::format("path {}: should begin with {}", path, kScheme));
-    const std::string rest = path.substr(kScheme.size());
-    const std::size_t first = rest.find('/'), last = rest.rfind('/');
-    const std::string model = rest.substr(0, first);
-    const std::string name = last == std::string::npos ? "" : rest.substr(last + 1);
-    const std::string kind =
-        first == std::string::npos || last <= first ? "" : rest.substr(first + 1, last - first - 1);
-    if (!is_name(name)) throw ConfigError(fmt::format("path {}: there is none of this form", path));
-    directory = saved_folder(model, kind) / name;
+  const fs::path directory = named_by(path);
+  saves_->finish([&](const NamedSave& save) { return save.directory == directory; });
+  if (fs::is_directory(directory)) return directory;
+  if (path.starts_with(kScheme)) {
+    const std::lock_guard lock(mutex_);
+    const auto of =
+        models_.find(path.substr(kScheme.size(), path.find('/', kScheme.size()) - kScheme.size()));
+    if (of != models_.end() && !of->second->is_restored())
+      throw Refusal(503, fmt::format("{} is being restored", of->first));
   }
-  if (!fs::is_directory(directory))
-    throw ConfigError(fmt::format("path {}: there are no such weights", path));
-  return directory;
+  throw ConfigError(fmt::format("path {}: there are no such weights", path));
 }
 
 json::object Service::save_weights(const json::object& body) {
@@ -102,6 +104,12 @@ json::object Service::save_weights_for_sampler(const json::object& body) {
 
 json::object Service::load_weights(const json::object& body) {
   const FieldReader fields(body, "");
+  // Before this request is written down, so that one that is done again finds it. The future says what is wrong.
+  try {
+    const fs::path directory = named_by(fields.text("path", 4096).value_or(""));
+    saves_->finish([&](const NamedSave& save) { return save.directory == directory; });
+  } catch (const ConfigError&) {
+  }
   if (fields.has("model_id")) return enqueue("load_weights", body);
   const std::string path = fields.required().text("path", 4096).value_or("");
   const std::string session = fields.required().text("session_id", 256).value_or("");
@@ -135,7 +143,11 @@ Service::ModelJob Service::saving_job(const json::object& body, const std::strin
     const bool overwrites = is_restored || fields.boolean("overwrite").value_or(false);
     return [this, name, kind, overwrites, type](Model& model) -> Answer {
       const fs::path directory = place_of(model.id, name, kind);
-      model.trained->save(directory, overwrites, {{"user_metadata", model.user_metadata}});
+      if (kind == "sampler_weights" && model.trained->adapter() != nullptr) {
+        save_behind(model, directory, overwrites);
+      } else {
+        model.trained->save(directory, overwrites, {{"user_metadata", model.user_metadata}});
+      }
       const bool is_path = name.starts_with("/");
       return json::object{
           {"path",
@@ -146,7 +158,9 @@ Service::ModelJob Service::saving_job(const json::object& body, const std::strin
   const auto number = fields.integer("sampling_session_seq_id", 0);
   return [this, number, seq_id, type](Model& model) -> Answer {
     SharedSnapshot taken;
-    stand_still([&] { taken = model.trained->snapshot(); });
+    // A copy of an adapter is nobody's yet: engines go on.
+    const auto take = [&] { taken = model.trained->snapshot(); };
+    model.trained->adapter() != nullptr ? take() : stand_still(take);
     json::object answer = open_sampling_session(
         number ? sampler_name(model.session, *number)
                : fmt::format("{}:sample:{}-{}", model.session, model.number, seq_id),
@@ -155,6 +169,28 @@ Service::ModelJob Service::saving_job(const json::object& body, const std::strin
     answer["updates"] = taken->updates;
     return answer;
   };
+}
+
+void Service::save_behind(Model& model, const fs::path& directory, bool overwrites) {
+  saves_->finish([&](const NamedSave& save) { return save.directory == directory; });
+  TrainedModel::check_saved_to(directory, overwrites);
+  saves_->wait_for_room(kMostUnwritten);
+  NamedSave save{.model = model.id,
+                 .directory = directory,
+                 .snapshot = model.trained->snapshot(),
+                 .run_file = model.trained->run_file({{"user_metadata", model.user_metadata}})};
+  const auto bytes = save.snapshot->adapter->weights().flat().nbytes();
+  std::error_code unknown;
+  const fs::space_info room = fs::space(directory.parent_path(), unknown);
+  if (unknown || room.available < (kMostUnwritten + 1) * bytes ||
+      !fs::is_directory(directory.parent_path(), unknown)) {
+    // The answer says what goes wrong.
+    write_saved_adapter(config_, *save.snapshot, save.run_file, directory);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  require_session(model.session);  // what ends has been written (finish_session)
+  saves_->add(std::move(save));
 }
 
 json::object Service::open_sampling_session(const std::string& id, const std::string& model,
@@ -170,7 +206,7 @@ json::object Service::open_sampling_session(const std::string& id, const std::st
                      .directory = {}};
     unused = keep_newest(id);
   }
-  remove_folders(unused);
+  saves_->remove(unused);
   return {{"sampling_session_id", id}};
 }
 
@@ -242,8 +278,11 @@ json::object Service::create_sampling_session(const json::object& body) {
               .model = {},
               .order = 0,
               .directory = {}};
-  or_refuse(
-      404, [&] { named.snapshot = path.empty() ? base_snapshot() : stored_snapshot(found(path)); });
+  or_refuse(404, [&] {
+    if (!path.empty()) named.snapshot = saves_->find(named_by(path));
+    if (!named.snapshot)
+      named.snapshot = path.empty() ? base_snapshot() : stored_snapshot(found(path));
+  });
   const auto number = fields.integer("sampling_session_seq_id", 0);
   std::unique_lock lock(mutex_);
   require_session(session);  // it may have ended while the weights were read
@@ -257,7 +296,7 @@ json::object Service::create_sampling_session(const json::object& body) {
   std::vector<fs::path> unused;
   if (!is_base) unused = keep_newest(id);
   lock.unlock();
-  remove_folders(unused);
+  saves_->remove(unused);
   return {{"sampling_session_id", id}};
 }
 
@@ -292,7 +331,8 @@ SharedSnapshot Service::snapshot_of(const std::string& sampling_session) {
   if (named.snapshot) return named.snapshot;
   or_refuse(404, [&] {
     if (named.is_base) named.snapshot = base_snapshot();
-    if (!named.path.empty()) named.directory = found(named.path);
+    if (!named.path.empty()) named.snapshot = saves_->find(named_by(named.path));
+    if (!named.path.empty() && !named.snapshot) named.directory = found(named.path);
     if (!named.directory.empty()) named.snapshot = stored_snapshot(named.directory);
   });
   if (!named.snapshot) {
@@ -309,7 +349,7 @@ SharedSnapshot Service::snapshot_of(const std::string& sampling_session) {
     known->second.snapshot = named.snapshot;
     if (!named.is_base) unused = keep_newest(sampling_session);
   }
-  remove_folders(unused);
+  saves_->remove(unused);
   return named.snapshot;
 }
 

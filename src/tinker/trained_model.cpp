@@ -125,7 +125,7 @@ train::GivenUpdateReport TrainedModel::update(const train::GivenUpdate& update) 
   return report;
 }
 
-void TrainedModel::save(const fs::path& directory, bool overwrites, json::object more) {
+void TrainedModel::check_saved_to(const fs::path& directory, bool overwrites) {
   std::error_code ignored;
   if (fs::exists(directory, ignored) && !overwrites)
     throw ConfigError(fmt::format("{}: is there already", directory.string()));
@@ -133,6 +133,15 @@ void TrainedModel::save(const fs::path& directory, bool overwrites, json::object
       !fs::is_empty(directory, ignored))
     throw ConfigError(fmt::format(
         "{}: holds no weights that were saved here, and is not overwritten", directory.string()));
+}
+
+json::object TrainedModel::run_file(json::object more) const {
+  more["updates"] = updates_;
+  return train::run_file(*trainer_, 0, more);
+}
+
+void TrainedModel::save(const fs::path& directory, bool overwrites, json::object more) {
+  check_saved_to(directory, overwrites);
   take_slot();
   more["updates"] = updates_;
   write_whole(directory, [&](const fs::path& part) {
@@ -253,6 +262,14 @@ void write_snapshot(const Snapshot& snapshot, const fs::path& directory) {
       model::save_network(*snapshot.network, part);
     }
     return part;
+  });
+}
+
+void write_saved_adapter(const config::RunConfig& config, const Snapshot& snapshot,
+                         const json::object& run_file, const fs::path& directory) {
+  write_whole(directory, [&](const fs::path& part) {
+    return train::save_adapter({.root = part, .model_source = config.hf_checkpoint.get()},
+                               *snapshot.adapter, run_file);
   });
 }
 

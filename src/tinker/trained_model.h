@@ -42,6 +42,10 @@ class TrainedModel {
   /// A model directory, with the optimizer's state beside it. Throws ConfigError when it cannot be written,
   /// or is there and `overwrites` is not set. `more`: fields of its run.json.
   void save(const std::filesystem::path& directory, bool overwrites, json::object more = {});
+  /// What save() throws before it writes anything.
+  static void check_saved_to(const std::filesystem::path& directory, bool overwrites);
+  /// What run.json of a save says now (train::run_file).
+  json::object run_file(json::object more) const;
   /// Weights of a model directory, or of an adapter's with the same matrices; `restores`: moments and step
   /// counter too, which it has to have. `adapter`: the directory's, where it is open already.
   void load(const std::filesystem::path& directory, bool restores,
@@ -80,6 +84,11 @@ SharedSnapshot adapter_snapshot(model::Network& base, const std::filesystem::pat
 
 /// A directory that the two functions above read. Throws ConfigError.
 void write_snapshot(const Snapshot& snapshot, const std::filesystem::path& directory);
+
+/// What save() writes of an adapter but for the optimizer, in the place of what is there. `run_file`: of the
+/// moment of the snapshot. Any thread. Throws ConfigError.
+void write_saved_adapter(const config::RunConfig& config, const Snapshot& snapshot,
+                         const json::object& run_file, const std::filesystem::path& directory);
 
 /// Whether the device has products with several adapters in this precision.
 bool has_adapters(const config::RunConfig& config);

@@ -23,6 +23,7 @@
 
 #include "core/json.h"
 #include "core/weight_checksums.h"
+#include "model/adapter_tensors.h"
 #include "train/trainer.h"
 
 namespace slime::train {
@@ -45,6 +46,13 @@ struct CheckpointConfig {
 /// every layout, and each of them can read it.
 std::filesystem::path save_checkpoint(const CheckpointConfig& config, int64_t iteration,
                                       Trainer& trainer, const json::object& run);
+/// What run.json says of a trainer as it is now; `run` as for save_checkpoint().
+json::object run_file(const Trainer& trainer, int64_t iteration, const json::object& run);
+/// The same as iteration 0 of an adapter that was copied from a trainer, without the optimizer: `run_file` is
+/// of that moment. Any thread.
+std::filesystem::path save_adapter(const CheckpointConfig& config,
+                                   const model::AdapterTensors& tensors,
+                                   const json::object& run_file);
 /// What rank 0's peers do while it saves.
 void join_save(Trainer& trainer, bool save_optimizer);
 

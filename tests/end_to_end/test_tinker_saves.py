@@ -1,0 +1,128 @@
+"""`save_weights_for_sampler` with a name: answered from a copy, written after that, and there whatever happens between."""
+
+import json
+import signal
+import time
+
+import pytest
+from test_tinker_messages import DATA, model, open_model, program, read_samples, scores, start, train  # noqa: F401
+
+
+def samplers_folder(store, model):  # noqa: F811
+    return store / model.replace(":", "%3A") / "sampler_weights"
+
+
+def save(program, model, seq_id, name="one", **more):  # noqa: F811
+    made = program.post("save_weights_for_sampler", model_id=model, seq_id=seq_id, path=name, **more)
+    return program.result(made["request_id"])
+
+
+def sampler_at(program, session, number, path):  # noqa: F811
+    return program.post("create_sampling_session", session_id=session, sampling_session_seq_id=number, model_path=path)["sampling_session_id"]
+
+
+def log_probs(program, sampler, seq_id):  # noqa: F811
+    return read_samples(scores(program, sampler, seq_id))["prompt_logprobs"]
+
+
+@pytest.fixture
+def held_up(tmp_path):
+    """Called with a model and a name: nothing can be written there until what it returns is called."""
+
+    def hold_up(model, name="one"):  # noqa: F811
+        folder = samplers_folder(tmp_path / "store", model)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to("nothing")  # a directory does not take the place of a link
+        return (folder / name).unlink
+
+    return hold_up
+
+
+def test_a_save_is_a_directory_of_peft_without_the_optimizer(program, tmp_path):  # noqa: F811
+    session, trained = open_model(program)
+    train(program, trained, DATA, 1, steps=2)
+    path = save(program, trained, 5)["path"]
+    assert path == f"tinker://{trained}/sampler_weights/one"
+    info = program.post("weights_info", tinker_path=path)  # when it is written
+    assert info["is_lora"] and info["lora_rank"] == 4
+    folder = samplers_folder(tmp_path / "store", trained) / "one"
+    assert {"adapter_config.json", "adapter_model.safetensors", "run.json", "COMMITTED"} <= {each.name for each in folder.iterdir()}
+    assert not (folder / "optimizer").exists()
+    assert json.loads((folder / "run.json").read_text())["run"]["updates"] == 2
+    again = save(program, trained, 6)
+    assert again["category"] == "user" and "is there already" in again["error"]
+    train(program, trained, DATA, 7, steps=1)
+    before = log_probs(program, sampler_at(program, session, 0, path), 0)
+    assert save(program, trained, 9, overwrite=True)["path"] == path
+    assert log_probs(program, sampler_at(program, session, 1, path), 0) != before
+    for seq_id, restores in [(10, False), (11, True)]:
+        body = {"model_id": trained, "seq_id": seq_id, "path": path, "optimizer": restores}
+        loaded = program.result(program.post("load_weights", **body)["request_id"])
+        assert ("error" in loaded) == restores, loaded
+        assert not restores or "without the optimizer's state" in loaded["error"]
+
+
+def test_what_is_not_written_yet_is_sampled_and_never_listed(program, held_up):  # noqa: F811
+    session, trained = open_model(program)
+    train(program, trained, DATA, 1, steps=2)
+    let_go = held_up(trained)
+    path = save(program, trained, 5)["path"]
+    sampler = sampler_at(program, session, 0, path)
+    before = log_probs(program, sampler, 0)
+    train(program, trained, DATA, 6, steps=1)
+    assert log_probs(program, sampler, 1) == before  # the copy is of its moment
+    status, listed = program.call(f"training_runs/{trained}/checkpoints", method="GET")
+    assert status == 200 and listed["checkpoints"] == []
+    status, answer = program.call("weights_info", {"tinker_path": path})
+    assert status == 404 and "cannot be written" in answer["detail"], answer
+    let_go()
+    assert program.post("weights_info", tinker_path=path)["is_lora"]
+    assert log_probs(program, sampler_at(program, session, 1, path), 0) == before
+    assert any("is not written yet" in line for line in program.lines)
+
+
+@pytest.mark.parametrize("state_seconds", [0, 1000], ids=["with-states", "without"])
+def test_a_killed_server_writes_what_it_had_answered(start, tmp_path, held_up, state_seconds):  # noqa: F811
+    flags = ["--state-seconds", str(state_seconds)]
+    program = start("store", *flags)  # noqa: F811
+    session, trained = open_model(program)
+    train(program, trained, DATA, 1, steps=2)
+    let_go = held_up(trained)
+    path = save(program, trained, 5)["path"]
+    sampler = sampler_at(program, session, 0, path)
+    before = log_probs(program, sampler, 0)
+    train(program, trained, DATA, 6, steps=2)  # behind each a state is due, which would forget the save
+    program.stop(signal.SIGKILL)
+    let_go()
+    assert not (samplers_folder(tmp_path / "store", trained) / "one").exists()
+    program = start("store", *flags)
+    assert log_probs(program, sampler, 1) == before
+    assert program.post("weights_info", tinker_path=path)["lora_rank"] == 4
+    assert log_probs(program, sampler_at(program, session, 1, path), 0) == before
+
+
+def test_a_session_ends_when_what_it_saved_is_written(start, held_up):  # noqa: F811
+    program = start("store", "--silence-seconds", "2")  # noqa: F811
+    session, trained = open_model(program)
+    let_go = held_up(trained)
+    path = save(program, trained, 1)["path"]
+    status, answer = program.call(f"sessions/{session}/finish", {"reason": {"type": "success"}})
+    assert status == 503 and "cannot be written" in answer["detail"], answer
+    time.sleep(4)  # nor does it end by its silence
+    assert program.call("get_info", {"model_id": trained})[0] == 200
+    let_go()
+    assert program.call(f"sessions/{session}/finish", {"reason": {"type": "success"}})[0] == 200
+    program.stop(signal.SIGKILL)
+    program = start("store")
+    opened = program.post("create_session", tags=[], sdk_version="0.38.0", type="create_session")["session_id"]
+    made = program.result(program.post("load_weights", session_id=opened, model_seq_id=0, path=path)["request_id"])
+    assert made["path"] == path
+
+
+def test_a_server_that_is_stopped_writes_all(start, tmp_path):  # noqa: F811
+    program = start("store", "--state-seconds", "1000")  # noqa: F811
+    _, trained = open_model(program)
+    for seq_id in range(1, 9):
+        assert "path" in save(program, trained, seq_id, f"number-{seq_id}")
+    program.stop()
+    assert len(list(samplers_folder(tmp_path / "store", trained).iterdir())) == 8
