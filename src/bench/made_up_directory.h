@@ -11,6 +11,10 @@
 
 namespace slime::bench {
 
+/// Writes such a model into a folder, which is made: with a tokenizer, and with weights in bfloat16 or without.
+void write_made_up_model(const ShapeOptions& shape, const std::filesystem::path& folder,
+                         bool has_weights);
+
 struct MadeUpDirectoryOptions {
   ShapeOptions shape;
   bool has_weights = true;  // bfloat16; without them it is of use where they come from elsewhere

@@ -22,6 +22,7 @@ int grpo_command(const std::string& name, Arguments arguments);  // train_comman
 int grpo_step(const std::string& name, Arguments arguments);
 int hand_over(const std::string& name, Arguments arguments);      // colocation.cpp
 int kernels_alone(const std::string& name, Arguments arguments);  // kernels.cpp
+int made_up_model(const std::string& name, Arguments arguments);  // made_up_directory.cpp
 int plugin_calls(const std::string& name, Arguments arguments);
 int prompt_scores(const std::string& name, Arguments arguments);
 int rank_collectives(const std::string& name, Arguments arguments);
@@ -53,6 +54,7 @@ std::span<const Measurement> measurements() {
       {"grpo-step", "one step of the loop: generate, train, hand the weights over", grpo_step},
       {"hand-over", "new weights to the engine of the same GPU", hand_over},
       {"kernels", "products of the decoder; --device cuda: every kernel of a GPU", kernels_alone},
+      {"made-up-model", "writes a model directory, for commands that are measured", made_up_model},
       {"plugin-calls", "trivial rewards of a user's Python function", plugin_calls},
       {"prompt-scores", "log-probs of prompts: prompt tokens per second", prompt_scores},
       {"rank-collectives", "sums of small tensors over GPUs, next to NCCL", rank_collectives},

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 from conftest import ROOT, SLIME, run_slime
@@ -101,6 +102,26 @@ def test_adapter_updates_print_each_source():
         assert line["worst_gap_ms"] >= line["longest_gap_ms"] > 0 and line["normal_step_ms"] > 0
     done = run_slime([str(SLIME), "bench", "adapter-updates-tiny", "--sources", "disk", "--device", "cpu"], cwd=ROOT)
     assert done.returncode != 0 and "--sources" in done.stderr
+
+
+def test_a_made_up_model_is_a_directory_that_commands_take(tmp_path):
+    made = [str(SLIME), "bench", "made-up-model", "--model", "qwen3-tiny", "--out", str(tmp_path / "model")]
+    done = run_slime(made, cwd=ROOT)
+    assert done.returncode == 0 and json.loads(done.stdout)["value"] > 0, done.stderr
+    shown = run_slime([str(SLIME), "inspect", str(tmp_path / "model")], cwd=ROOT)
+    assert shown.returncode == 0, shown.stderr
+    again = run_slime(made, cwd=ROOT)
+    assert again.returncode != 0 and "is there already" in again.stderr
+
+
+def test_calls_of_tinker_are_measured_row_by_row():
+    script = [sys.executable, str(ROOT / "bench/tinker/calls.py"), "--program", str(SLIME), "--shape", "qwen3-tiny", "--rank", "4"]
+    done = run_slime([*script, "--calls", "3", "--row-seconds", "5", "--only", "optim_step", "sampler", "1 token"], cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    rows = {row["call"]: row for row in map(json.loads, done.stdout.splitlines())}
+    for name in ("optim_step", "save_weights_for_sampler", "save_weights_for_sampler, by name", "save_weights_for_sampler and 1 token of it"):
+        assert rows[name]["whole_p50_ms"] > 0 and rows[name]["rank"] == 4, rows
+    assert "healthz" not in rows and rows["optim_step"]["beyond_p50_ms"] > 0
 
 
 def test_agents_print_tokens_per_second_and_their_waits():
