@@ -23,7 +23,6 @@ namespace slime::train {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kRunFile = "run.json";
 constexpr const char* kMasters = "master";  // of the actor; the critic's have a prefix
 
 constexpr uint64_t kShardBytes = uint64_t{5} << 30;
@@ -136,7 +135,7 @@ void give(const WholeTensors& layout, const HeldBuffer& buffer) {
 bool is_companion(const fs::path& path) {
   static const std::set<std::string> kSuffixes{".json", ".jinja", ".txt", ".model", ".tiktoken"};
   const std::string name = path.filename().string();
-  if (name == "config.json" || name == kRunFile || name.ends_with(".index.json")) return false;
+  if (name == "config.json" || name == "run.json" || name.ends_with(".index.json")) return false;
   return kSuffixes.contains(path.extension().string());
 }
 
@@ -330,7 +329,7 @@ Checkpoint read_checkpoint(const fs::path& directory, int64_t iteration) {
   Checkpoint checkpoint;
   checkpoint.directory = directory;
   checkpoint.iteration = iteration;
-  const fs::path path = directory / kRunFile;
+  const fs::path path = directory / "run.json";
   const json::value run = read_json_file(path);
   if (!run.is_object()) throw ConfigError(path.string() + ": must hold a JSON object");
   const FieldReader fields = FieldReader(run.get_object(), path.string() + ": ").required();
@@ -361,7 +360,7 @@ fs::path save_checkpoint(const CheckpointConfig& config, int64_t iteration, Trai
       model::write_sharded(directory / stored.folder(), stored.stem,
                            tensors_of(layouts.of(*stored.layout), stored.buffer), kShardBytes);
     }
-    model::write_file(directory / kRunFile, to_pretty_json(run_file(trainer, iteration, run)));
+    model::write_file(directory / "run.json", to_pretty_json(run_file(trainer, iteration, run)));
   };
   return write_checkpoint_directory(config.root, iteration, fill);
 }
@@ -378,7 +377,7 @@ fs::path save_adapter(const CheckpointConfig& config, const model::AdapterTensor
   return write_checkpoint_directory(config.root, 0, [&](const fs::path& directory) {
     copy_companions(config.model_source, directory);
     model::write_adapter(directory, tensors);
-    model::write_file(directory / kRunFile, to_pretty_json(run_file));
+    model::write_file(directory / "run.json", to_pretty_json(run_file));
   });
 }
 
