@@ -11,9 +11,6 @@
 namespace slime::model {
 namespace {
 
-/// A cache line; kernels read whole packs of codes and of factors.
-constexpr int64_t kAlignment = 128;
-
 /// [begin, end) of `size` numbers in blocks: whole ones, but for those at the end.
 bool is_of_blocks(const Slice& slice, int64_t size, int64_t block) {
   return slice.begin % block == 0 && (slice.end % block == 0 || slice.end == size);
@@ -33,23 +30,6 @@ std::vector<int64_t> rows_of(const MatrixPart& part) {
   return of_all;
 }
 
-/// Where slices cut blocks, a rank's numbers would differ from those of one rank.
-std::string problem_of(const MatrixPart& part, const kernels::FormatRow& format) {
-  const auto dims = static_cast<int>(part.full_shape.size());
-  for (const Slice& slice : part.slices.all()) {
-    const int64_t size = part.full_shape[static_cast<size_t>(slice.dim)];
-    const int64_t block = slice.dim == dims - 1   ? format.block_columns
-                          : slice.dim == dims - 2 ? format.block_rows
-                                                  : 1;
-    if (block == 0 ? slice.begin == 0 && slice.end == size : is_of_blocks(slice, size, block))
-      continue;
-    return fmt::format("{} {} to {} of {} cut its {} blocks",
-                       slice.dim == dims - 1 ? "columns" : "rows", slice.begin, slice.end, size,
-                       format.word);
-  }
-  return {};
-}
-
 void copy_where_defined(const Tensor& to, const Tensor& from, bool non_blocking) {
   if (to.defined()) Tensor(to).copy_(from, non_blocking);
 }
@@ -61,6 +41,13 @@ int64_t WeightBuffers::num_bytes() const {
   for (const Tensor* tensor : {&flat_N, &constants_C, &codes_Q, &scales_S})
     if (tensor->defined()) bytes += static_cast<int64_t>(tensor->nbytes());
   return bytes;
+}
+
+std::vector<Tensor> WeightBuffers::numbers() const {
+  std::vector<Tensor> all;
+  for (const Tensor* tensor : {&flat_N, &codes_Q, &scales_S})
+    if (tensor->defined()) all.push_back(*tensor);
+  return all;
 }
 
 WeightBuffers WeightBuffers::empty_like() const {
@@ -83,12 +70,61 @@ void WeightBuffers::copy_from(const WeightBuffers& other, bool non_blocking) con
   copy_where_defined(scales_S, other.scales_S, non_blocking);
 }
 
+/// Where slices cut blocks, a rank's numbers would differ from those of one rank.
+std::string slice_problem(kernels::MatrixFormat matrices, const MatrixPart& part) {
+  const kernels::FormatRow& format = kernels::row_of(matrices);
+  const auto dims = static_cast<int>(part.full_shape.size());
+  for (const Slice& slice : part.slices.all()) {
+    const int64_t size = part.full_shape[static_cast<size_t>(slice.dim)];
+    const int64_t block = slice.dim == dims - 1   ? format.block_columns
+                          : slice.dim == dims - 2 ? format.block_rows
+                                                  : 1;
+    if (block == 0 ? slice.begin == 0 && slice.end == size : is_of_blocks(slice, size, block))
+      continue;
+    return fmt::format("{} {} to {} of {} cut its {} blocks",
+                       slice.dim == dims - 1 ? "columns" : "rows", slice.begin, slice.end, size,
+                       format.word);
+  }
+  return {};
+}
+
+std::vector<int64_t> factors_shape(kernels::MatrixFormat format, std::vector<int64_t> shape) {
+  const kernels::FormatRow& row = kernels::row_of(format);
+  shape[shape.size() - 2] = kernels::scale_rows(row, shape[shape.size() - 2]);
+  shape.back() = kernels::scale_columns(row, shape.back());
+  return shape;
+}
+
+Slices factor_slices(kernels::MatrixFormat format, const Slices& slices,
+                     const std::vector<int64_t>& full_shape) {
+  const kernels::FormatRow& row = kernels::row_of(format);
+  const auto dims = static_cast<int>(full_shape.size());
+  std::vector<Slice> of_factors;
+  for (const Slice& slice : slices.all()) {
+    const int64_t block = slice.dim == dims - 1   ? row.block_columns
+                          : slice.dim == dims - 2 ? row.block_rows
+                                                  : 1;
+    if (block == 0) continue;  // all of it
+    of_factors.push_back({slice.dim, slice.begin / block, divide_up(slice.end, block)});
+  }
+  return Slices(std::move(of_factors)).simplified(factors_shape(format, full_shape));
+}
+
+std::vector<Tensor> codes_of(kernels::MatrixFormat format, const Tensor& plain) {
+  int64_t code_bytes = 0, num_scales = 0;
+  const MatrixStorage storage(format, {{plain.sizes().vec(), {}}}, code_bytes, num_scales);
+  WeightBuffers room;
+  room.codes_Q = at::empty({code_bytes}, plain.options().dtype(at::kByte));
+  room.scales_S = at::empty({num_scales}, plain.options().dtype(at::kFloat));
+  storage.convert(plain.contiguous(), room);
+  return storage.part(room, 0);
+}
+
 MatrixStorage::MatrixStorage(kernels::MatrixFormat format, const std::vector<MatrixPart>& parts,
-                             int64_t& code_bytes, int64_t& num_scales, std::string& problem)
+                             int64_t& code_bytes, int64_t& num_scales)
     : format_(format), codes_begin_(code_bytes), scales_begin_(num_scales) {
   const kernels::FormatRow& row = kernels::row_of(format);
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (problem.empty()) problem = problem_of(parts[i], row);
     inputs_ = parts[i].slices.shape(parts[i].full_shape).back();
     for (const int64_t rows : rows_of(parts[i])) {
       pieces_.push_back({i, rows, kernels::scale_rows(row, rows)});
@@ -97,9 +133,9 @@ MatrixStorage::MatrixStorage(kernels::MatrixFormat format, const std::vector<Mat
     }
   }
   scale_columns_ = kernels::scale_columns(row, inputs_);
-  code_bytes +=
-      round_up(outputs_ * inputs_ * static_cast<int64_t>(c10::elementSize(row.code)), kAlignment);
-  num_scales += round_up(scale_rows_ * scale_columns_, kAlignment);
+  code_bytes += round_up(outputs_ * inputs_ * static_cast<int64_t>(c10::elementSize(row.code)),
+                         kStorageAlignment);
+  num_scales += round_up(scale_rows_ * scale_columns_, kStorageAlignment);
 }
 
 Tensor MatrixStorage::codes_in(const WeightBuffers& buffers) const {

@@ -24,6 +24,8 @@ struct WeightBuffers {
 
   bool defined() const { return flat_N.defined(); }
   int64_t num_bytes() const;
+  /// Those that there are but for constants, in the order in which they travel (model/whole_weights.h).
+  std::vector<Tensor> numbers() const;
   /// Room for as much, on the same device.
   WeightBuffers empty_like() const;
   /// Views of as much of these as there is in `shorter`, from the beginning: of a network with draft layers what one
@@ -39,12 +41,27 @@ struct MatrixPart {
   Slices slices;                    // of this rank
 };
 
+/// Why a rank cannot hold these slices in this format: they cut blocks. Empty: it can.
+std::string slice_problem(kernels::MatrixFormat format, const MatrixPart& part);
+
+/// Elements at whose multiples codes and factors of a matrix begin: a cache line; kernels read whole packs.
+inline constexpr int64_t kStorageAlignment = 128;
+
+/// Of the factors of a tensor of files, or of slices of one: [B, C] of [O, I], [E, B, C] of [E, O, I].
+std::vector<int64_t> factors_shape(kernels::MatrixFormat format, std::vector<int64_t> shape);
+/// The factors of slices of whole blocks of such a tensor.
+Slices factor_slices(kernels::MatrixFormat format, const Slices& slices,
+                     const std::vector<int64_t>& full_shape);
+/// Codes [O, I] and factors [B, C] of a whole tensor, in the shape of both for stacks, [E O, I] and [E B, C]; on
+/// the device of its numbers.
+std::vector<Tensor> codes_of(kernels::MatrixFormat format, const Tensor& plain);
+
 class MatrixStorage {
  public:
   /// Behind `code_bytes` and `num_scales` that others take in the buffers, which grow by what this one takes.
-  /// A sentence that says why a rank cannot hold its slices in this format goes to `problem`.
+  /// No part has a slice_problem().
   MatrixStorage(kernels::MatrixFormat format, const std::vector<MatrixPart>& parts,
-                int64_t& code_bytes, int64_t& num_scales, std::string& problem);
+                int64_t& code_bytes, int64_t& num_scales);
 
   /// Points the matrix at its place.
   void point_at(const WeightBuffers& buffers, kernels::Matrix& matrix) const;

@@ -291,8 +291,9 @@ void ModelFiles::read_codes(const NamedWeight& weight, StoredForm form, int64_t 
     if (of_file.view(at::kByte).bitwise_and(kNoNumber).eq(kNoNumber).any().item<bool>())
       throw ConfigError(fmt::format("{}: tensor {} has codes of no number: the file is damaged",
                                     file_of(names[0]).string(), names[0]));
-    codes.copy_(of_file);
-    scales.copy_(factors);
+    // As bytes, which can be put together.
+    codes.view(at::kByte).copy_(weight.slices.of(of_file.view(at::kByte)).view(codes.sizes()));
+    scales.copy_(factor_slices(matrices, weight.slices, weight.full_shape).of(factors));
     return;
   }
   const Tensor plain = at::empty(weight.shape, at::TensorOptions(trained));

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/xxhash64.h"
+#include "model/stored_parts.h"
 
 namespace slime::model {
 namespace {
@@ -31,12 +32,7 @@ uint64_t checksum_of_bytes(const std::vector<uint64_t>& numbers) {
 uint64_t own_checksum_of(const Weights& weights, size_t i) {
   std::vector<uint64_t> checksums;
   for (const Tensor& stored : weights.stored(i)) checksums.push_back(checksum_of(stored));
-  return checksums.size() == 1 ? checksums[0] : checksum_of_bytes(checksums);
-}
-
-/// Slices are put together as long as they are plain.
-bool is_told_by_each(const NamedWeight& weight) {
-  return weight.slices.is_whole() || weight.offset < 0;
+  return combined_checksum(checksums);
 }
 
 /// Of all ranks, in their order.
@@ -53,22 +49,22 @@ std::vector<std::vector<Number>> told_by_all(const std::vector<Number>& own,
 }
 
 /// At rank 0 the tensor, elsewhere undefined. `slices`: of each rank.
-Tensor put_together(const Weights& weights, const NamedWeight& weight,
-                    const std::vector<Slices>& slices, comm::RankGroup& ranks) {
-  const Tensor own = Weights::view(weights.flat(), weight);
+Tensor put_together(const StoredPart& part, const std::vector<Slices>& slices,
+                    comm::RankGroup& ranks) {
+  const Tensor& own = part.value;
   using Direction = comm::Message::Direction;
   if (ranks.rank() != 0) {
     const std::array messages{comm::Message{Direction::kSend, 0, own}};
     ranks.exchange(messages, "gather", kWhat);
     return {};
   }
-  const Tensor whole = at::empty(weight.full_shape, own.options());
-  weight.slices.place(own, whole);
+  const Tensor whole = at::empty(part.full_shape, own.options());
+  part.slices.place(own, whole);
   std::vector<comm::Message> messages;
   for (int rank = 1; rank < ranks.size(); ++rank) {
     const Slices& theirs = slices[static_cast<std::size_t>(rank)];
     messages.push_back(
-        {Direction::kReceive, rank, at::empty(theirs.shape(weight.full_shape), own.options())});
+        {Direction::kReceive, rank, at::empty(theirs.shape(part.full_shape), own.options())});
   }
   ranks.exchange(messages, "gather", kWhat);
   for (const comm::Message& message : messages)
@@ -77,6 +73,10 @@ Tensor put_together(const Weights& weights, const NamedWeight& weight,
 }
 
 }  // namespace
+
+uint64_t combined_checksum(const std::vector<uint64_t>& of_parts) {
+  return of_parts.size() == 1 ? of_parts[0] : checksum_of_bytes(of_parts);
+}
 
 uint64_t checksum_of(const Tensor& tensor) {
   const Tensor here = tensor.to(at::kCPU).contiguous();  // sync: it is read here
@@ -96,15 +96,14 @@ WeightChecksums checksums_of(const Weights& weights) {
 WeightChecksums checksums_of(const Weights& weights, comm::RankGroup& ranks) {
   if (ranks.is_alone()) return checksums_of(weights);
   const at::NoGradGuard no_grad;
+  const std::vector<StoredPart> parts = stored_parts(weights);
   std::vector<Slice> own_slices;
-  std::vector<uint64_t>
-      own_copies;  // of what each rank has whole, and of its slices in other formats
-  for (size_t i = 0; i < weights.tensors().size(); ++i) {
-    const NamedWeight& weight = weights.tensors()[i];
-    if (is_told_by_each(weight)) {
-      own_copies.push_back(own_checksum_of(weights, i));
+  std::vector<uint64_t> own_copies;  // of what each rank has whole
+  for (const StoredPart& part : parts) {
+    if (part.slices.is_whole()) {
+      own_copies.push_back(checksum_of(part.value));
     } else {
-      own_slices.insert(own_slices.end(), weight.slices.all().begin(), weight.slices.all().end());
+      own_slices.insert(own_slices.end(), part.slices.all().begin(), part.slices.all().end());
     }
   }
   for (const NamedConstant& constant : weights.constants())
@@ -119,21 +118,25 @@ WeightChecksums checksums_of(const Weights& weights, comm::RankGroup& ranks) {
     return std::ranges::count(of_ranks, of_ranks[0]) == ranks.size() ? of_ranks[0]
                                                                      : checksum_of_bytes(of_ranks);
   };
-  WeightChecksums checksums;
   std::size_t next_slice = 0;
-  for (const NamedWeight& weight : weights.tensors()) {
-    if (is_told_by_each(weight)) {
-      checksums.push_back({weight.name, checksum_of_copies()});
-      continue;
-    }
-    const std::size_t first = std::exchange(next_slice, next_slice + weight.slices.all().size());
+  /// At rank 0; elsewhere it is nothing's.
+  const auto checksum_of_part = [&](const StoredPart& part) -> uint64_t {
+    if (part.slices.is_whole()) return checksum_of_copies();
+    const std::size_t first = std::exchange(next_slice, next_slice + part.slices.all().size());
     std::vector<Slices> of_ranks;
     for (const std::vector<Slice>& told : slices)
       of_ranks.emplace_back(
           std::vector<Slice>(told.begin() + static_cast<std::ptrdiff_t>(first),
                              told.begin() + static_cast<std::ptrdiff_t>(next_slice)));
-    const Tensor whole = put_together(weights, weight, of_ranks, ranks);
-    if (whole.defined()) checksums.push_back({weight.name, checksum_of(whole)});
+    const Tensor whole = put_together(part, of_ranks, ranks);
+    return whole.defined() ? checksum_of(whole) : 0;
+  };
+  WeightChecksums checksums;
+  auto part = parts.begin();
+  for (const NamedWeight& weight : weights.tensors()) {
+    std::vector<uint64_t> of_parts{checksum_of_part(*part++)};
+    if (weight.offset < 0) of_parts.push_back(checksum_of_part(*part++));
+    checksums.push_back({weight.name, combined_checksum(of_parts)});
   }
   for (const NamedConstant& constant : weights.constants())
     checksums.push_back({constant.name, checksum_of_copies()});

@@ -15,17 +15,19 @@ json::object to_json(const TensorLayout& tensor) {
           {"shape", json::value_from(tensor.shape)},
           {"full_shape", json::value_from(tensor.full_shape)},
           {"slices", std::move(slices)},
-          {"offset", tensor.offset}};
+          {"offset", tensor.offset},
+          {"element", tensor.element}};
 }
 
 std::string to_text(const Weights& weights) {
   json::array tensors, constants;
-  for (const NamedWeight& weight : weights.tensors())
-    tensors.push_back(
-        to_json({weight.name, weight.shape, weight.full_shape, weight.slices, weight.offset}));
+  for (const StoredPart& part : stored_parts(weights))
+    tensors.push_back(to_json({part.name, part.value.sizes().vec(), part.full_shape, part.slices,
+                               part.offset, part.value.element_size()}));
   for (const NamedConstant& constant : weights.constants()) {
     const std::vector<int64_t> shape = constant.value.sizes().vec();
-    constants.push_back(to_json({constant.name, shape, shape, {}, 0}));
+    constants.push_back(
+        to_json({constant.name, shape, shape, {}, 0, constant.value.element_size()}));
   }
   return json_text(json::object{{"num_elements", weights.num_elements()},
                                 {"experts_begin", weights.experts_begin()},
@@ -46,7 +48,8 @@ TensorLayout tensor_from(const json::value& value) {
           .shape = numbers("shape"),
           .full_shape = numbers("full_shape"),
           .slices = Slices(std::move(slices)),
-          .offset = value.at("offset").to_number<int64_t>()};
+          .offset = value.at("offset").to_number<int64_t>(),
+          .element = value.at("element").to_number<int64_t>()};
 }
 
 WeightLayout weights_from(const json::value& value) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/divide_up.h"
 #include "core/error.h"
 #include "kernels/cpu/processor.h"
 #include "kernels/device.h"
@@ -103,10 +104,17 @@ void Weights::make_buffers(const Weights& plain, const WeightBuffers& to) const 
 
 std::vector<Tensor> Weights::stored(size_t i) const {
   if (tensors_[i].offset >= 0) return {view(flat_, tensors_[i])};
-  const auto of = std::ranges::find_if(params_, [i](const Parameter& param) {
-    return !param.is_tied && param.first <= i && i < param.end;
-  });
+  // Tied ones stand behind all others, which are in the order of their tensors.
+  const auto tied = std::ranges::find_if(params_, &Parameter::is_tied);
+  const auto of =
+      std::prev(std::ranges::upper_bound(params_.begin(), tied, i, {}, &Parameter::first));
   return of->stored->part(buffers(), i - of->first);
+}
+
+kernels::MatrixFormat Weights::matrices() const {
+  const auto stored = std::ranges::find_if(
+      params_, [](const Parameter& param) { return param.stored.has_value() && !param.is_tied; });
+  return stored == params_.end() ? kernels::MatrixFormat::kPlain : stored->matrix->matrix.format;
 }
 
 WeightBuffers Weights::buffers() const { return {flat_, flat_constants_, codes_, scales_}; }
@@ -162,8 +170,6 @@ void Weights::Builder::add(Parameter param, std::vector<Component> components) {
     weight.keeps_stored_precision = component.keeps_stored_precision;
     weight.is_of_own_expert = component.is_of_own_expert;
     weight.shape = weight.slices.shape(weight.full_shape);
-    weight.whole_offset = weights_.num_whole_elements_;
-    weights_.num_whole_elements_ += product(weight.full_shape);
     weight.decays = weight.shape.size() >= 2 && !component.is_bias;
     const int64_t row = weight.shape.empty() ? 1 : product(weight.shape) / weight.shape[0];
     param.room = component.room_rows * row;
@@ -175,7 +181,6 @@ void Weights::Builder::add(Parameter param, std::vector<Component> components) {
     weights_.tensors_.push_back(std::move(weight));
   }
   param.end = weights_.tensors_.size();
-  weights_.num_whole_elements_ = aligned(weights_.num_whole_elements_);
   weights_.params_.push_back(std::move(param));
 }
 
@@ -199,12 +204,33 @@ void Weights::Builder::store(Parameter& param, kernels::MatrixFormat format,
     NamedWeight& weight = weights_.tensors_[i];
     weight.offset = -1;
     parts.push_back({weight.full_shape, weight.slices});
+    if (const std::string problem = slice_problem(format, parts.back()); !problem.empty())
+      problems.push_back(fmt::format("{}: {}", weight.name, problem));
   }
   param.fused.offset = -1;
-  std::string problem;
-  param.stored.emplace(format, parts, code_bytes_, num_scales_, problem);
-  if (!problem.empty())
-    problems.push_back(fmt::format("{}: {}", weights_.tensors_[param.first].name, problem));
+  param.stored.emplace(format, parts, code_bytes_, num_scales_);
+}
+
+/// In the buffers of a network that holds every tensor whole.
+void Weights::Builder::lay_out_whole(const Parameter& param, kernels::MatrixFormat format) {
+  int64_t &elements = weights_.num_whole_elements_, &codes = weights_.num_whole_codes_,
+          &factors = weights_.num_whole_factors_;
+  for (size_t i = param.first; i < param.end; ++i) {
+    NamedWeight& weight = weights_.tensors_[i];
+    if (!param.stored) {
+      weight.whole_offset = elements;
+      elements += product(weight.full_shape);
+      continue;
+    }
+    weight.whole_offset = codes;
+    weight.whole_factors = factors;
+    codes += product(weight.full_shape) *
+             static_cast<int64_t>(c10::elementSize(kernels::row_of(format).code));
+    factors += product(factors_shape(format, weight.full_shape));
+  }
+  elements = aligned(elements);
+  codes = round_up(codes, kStorageAlignment);
+  factors = round_up(factors, kStorageAlignment);
 }
 
 void Weights::Builder::lay_out(const Precision& precision) {
@@ -216,6 +242,7 @@ void Weights::Builder::lay_out(const Precision& precision) {
     } else {
       lay_out(param);
     }
+    lay_out_whole(param, precision.matrices);
   }
   if (!problems.empty()) throw ConfigError(problems);
   const auto place_behind = [&](NamedWeight& weight) {

@@ -55,9 +55,11 @@ struct NamedWeight {
   Slices slices;
   /// Elements from the start of the flat buffer; -1 where its matrix has another format (MatrixStorage).
   int64_t offset = 0;
-  /// The same in the buffer of tensor-parallel size one (model/whole_weights.h).
+  /// The same in the buffer of tensor-parallel size one (model/whole_weights.h); of codes bytes from the start of
+  /// theirs.
   int64_t whole_offset = 0;
-  bool decays = false;  // weight decay applies: two or more dimensions
+  int64_t whole_factors = -1;  // of codes: their factors, from the start of those
+  bool decays = false;         // weight decay applies: two or more dimensions
   /// All tensor-parallel ranks hold it whole and each computes a partial gradient: the sum over
   /// them is the gradient (model/layers/tensor_parallel.h).
   bool has_partial_grad = false;
@@ -95,8 +97,10 @@ class Weights {
  public:
   /// Elements of the flat buffer, padding (always zero) included.
   int64_t num_elements() const { return flat_.size(0); }
-  /// The same of a network that holds the tensors of this one whole.
+  /// The same of a network that holds the tensors of this one whole, and its codes and factors.
   int64_t num_whole_elements() const { return num_whole_elements_; }
+  int64_t num_whole_codes() const { return num_whole_codes_; }
+  int64_t num_whole_factors() const { return num_whole_factors_; }
   /// Elements from here on are of experts that ranks have divided among themselves: other ranks hold the
   /// same ones (comm::Mesh::edp) than those that hold the same rest (dp_cp). Without such: the end.
   int64_t experts_begin() const { return experts_begin_; }
@@ -129,6 +133,8 @@ class Weights {
   int64_t num_bytes() const;
   /// Whether some matrices have another format than plain.
   bool has_formats() const { return codes_.defined(); }
+  /// Of those matrices; kPlain: there are none.
+  kernels::MatrixFormat matrices() const;
   /// What tensors()[i] is stored as: its view, or codes and factors.
   std::vector<Tensor> stored(size_t i) const;
   const std::vector<CarriedTensor>& carried() const { return carried_; }
@@ -167,7 +173,7 @@ class Weights {
   Tensor grad_;
   int64_t experts_begin_ = 0;
   std::vector<NamedWeight> tensors_;
-  int64_t num_whole_elements_ = 0;
+  int64_t num_whole_elements_ = 0, num_whole_codes_ = 0, num_whole_factors_ = 0;
   std::vector<NamedConstant> constants_;
   std::vector<CarriedTensor> carried_;
   std::vector<WidelyStored> widely_stored_;

@@ -46,6 +46,7 @@ struct Weights::Builder {
   void add(Parameter param, std::vector<Component> components);
   void lay_out(const Precision& precision);
   void lay_out(Parameter& param);
+  void lay_out_whole(const Parameter& param, kernels::MatrixFormat format);
   void store(Parameter& param, kernels::MatrixFormat format, std::vector<std::string>& problems);
   void point(Parameter& param) const;
   void check_products(const Precision& precision) const;
