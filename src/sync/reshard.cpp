@@ -60,8 +60,9 @@ Box as_own(const Box& box, const Slices::Piece& piece) {
 }
 
 /// Where a box of what a rank has of a tensor begins in its flat buffer, if it is one run of it;
-/// otherwise -1.
+/// otherwise, and of codes and factors, which are not there, -1.
 int64_t run_begin(const TensorLayout& tensor, const Box& box) {
+  if (tensor.offset < 0) return -1;
   int64_t begin = 0;
   bool is_cut = false;  // by a dimension before this one: then this one has to be whole
   for (std::size_t d = 0; d < box.size(); ++d) {
@@ -72,16 +73,22 @@ int64_t run_begin(const TensorLayout& tensor, const Box& box) {
   return tensor.offset + begin;
 }
 
-/// A part of what `weights` has of tensor or constant `index`.
-Tensor view_of(const model::Weights& weights, std::size_t index, const Box& box) {
-  const std::size_t count = weights.tensors().size();
-  const bool is_constant = index >= count;
-  return model::box_of(is_constant ? weights.constants()[index - count].value
-                                   : model::Weights::view(weights.flat(), weights.tensors()[index]),
-                       box);
-}
-
 }  // namespace
+
+/// What a rank has of tensors, as they are stored, and of constants; views.
+class Reshard::Views {
+ public:
+  explicit Views(const model::Weights& weights) {
+    for (model::StoredPart& part : model::stored_parts(weights))
+      values_.push_back(std::move(part.value));
+    for (const model::NamedConstant& constant : weights.constants())
+      values_.push_back(constant.value);
+  }
+  Tensor of(std::size_t index, const Box& box) const { return model::box_of(values_[index], box); }
+
+ private:
+  std::vector<Tensor> values_;
+};
 
 /// The layouts of what ranks have and of what they need.
 class Reshard::Plan {
@@ -156,7 +163,6 @@ class Reshard::Plan {
 Reshard::Reshard(const comm::Mesh& mesh, const model::Weights& from, const model::Weights& to)
     : mesh_(mesh), from_(from), to_(to) {
   const Plan plan(mesh, from, to);
-  const int64_t element = from.flat().element_size();
   // Names in the order in which the ranks have them: the same everywhere.
   std::map<std::string, std::vector<std::pair<int, std::size_t>>> targets;
   std::vector<std::string> names;
@@ -173,6 +179,7 @@ Reshard::Reshard(const comm::Mesh& mesh, const model::Weights& from, const model
   for (const std::string& name : names) {
     const auto& places = targets[name];
     const TensorLayout& layout = tensor_of(plan.need(places[0].first), places[0].second);
+    const int64_t element = layout.element;
     int64_t size = element;
     for (const int64_t dim : layout.full_shape) size *= dim;
     if (bytes + size > kBatchBytes) {
@@ -207,11 +214,13 @@ Reshard::Reshard(const comm::Mesh& mesh, const model::Weights& from, const model
 
 void Reshard::run() const {
   const at::NoGradGuard no_grad;
-  for (const std::vector<Shipment>& shipments : batches_) run(shipments);
+  const Views from(from_), to(to_);
+  for (const std::vector<Shipment>& shipments : batches_) run(shipments, from, to);
   mesh_.world().barrier(kWhat);
 }
 
-void Reshard::run(const std::vector<Shipment>& shipments) const {
+void Reshard::run(const std::vector<Shipment>& shipments, const Views& from,
+                  const Views& to) const {
   using Direction = comm::Message::Direction;
   const at::Device device = from_.flat().device();
   std::vector<comm::Message> messages;
@@ -221,15 +230,14 @@ void Reshard::run(const std::vector<Shipment>& shipments) const {
     const comm::Range& run = shipment.run;
     if (shipment.from() == shipment.to()) {
       for (const Move& move : shipment.moves)
-        copies.emplace_back(view_of(to_, move.target, move.target_box),
-                            view_of(from_, move.source, move.source_box));
+        copies.emplace_back(to.of(move.target, move.target_box),
+                            from.of(move.source, move.source_box));
     } else if (shipment.from() == mesh_.rank()) {
-      const Tensor sent = run.size() > 0
-                              ? from_.flat().narrow(0, run.begin, run.size())
-                              : view_of(from_, first.source, first.source_box).contiguous();
+      const Tensor sent = run.size() > 0 ? from_.flat().narrow(0, run.begin, run.size())
+                                         : from.of(first.source, first.source_box).contiguous();
       messages.push_back({Direction::kSend, shipment.to(), sent});
     } else {
-      const Tensor place = view_of(to_, first.target, first.target_box);
+      const Tensor place = to.of(first.target, first.target_box);
       const bool is_in_place =
           shipment.moves.size() == 1 && place.device() == device && place.is_contiguous();
       const auto options = place.options().device(device);
@@ -239,7 +247,7 @@ void Reshard::run(const std::vector<Shipment>& shipments) const {
       messages.push_back({Direction::kReceive, shipment.from(), taken});
       if (is_in_place) continue;
       for (const Move& move : shipment.moves) {
-        const Tensor its_place = view_of(to_, move.target, move.target_box);
+        const Tensor its_place = to.of(move.target, move.target_box);
         copies.emplace_back(
             its_place,
             run.size() > 0

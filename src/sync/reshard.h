@@ -18,9 +18,9 @@ namespace slime::sync {
 class Reshard final {
  public:
   /// All ranks make it together: who needs which part of what is computed here, once. `from`: the
-  /// trained weights of this rank; `to`: those of its engine, with tensors of the same names and
-  /// precision, on any device. All three outlive the object. Throws BugError for weights that nobody
-  /// has.
+  /// trained weights of this rank, or codes of them; `to`: those of its engine, with tensors of the same
+  /// names, precision and format, on any device. All three outlive the object. Throws BugError for
+  /// weights that nobody has.
   Reshard(const comm::Mesh& mesh, const model::Weights& from, const model::Weights& to);
 
   /// Overwrites the weights and constants of `to`. All ranks call it together; when it returns all of
@@ -33,8 +33,8 @@ class Reshard final {
   int64_t bytes_received() const { return bytes_received_; }
 
  private:
-  /// A part of a tensor and who has it; `source` and `target` count tensors, then constants, of the
-  /// ranks' weights.
+  /// A part of a tensor and who has it; `source` and `target` count stored parts (model/stored_parts.h),
+  /// then constants, of the ranks' weights.
   struct Move {
     int from = 0;
     int to = 0;
@@ -54,8 +54,9 @@ class Reshard final {
     comm::Range run;
   };
   class Plan;
+  class Views;
 
-  void run(const std::vector<Shipment>& shipments) const;
+  void run(const std::vector<Shipment>& shipments, const Views& from, const Views& to) const;
 
   const comm::Mesh& mesh_;
   const model::Weights& from_;
