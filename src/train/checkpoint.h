@@ -60,10 +60,12 @@ void join_save(Trainer& trainer, bool save_optimizer);
 /// ranks call this together, and behind it whole_constants() (train/whole_tensors.h) where they want those.
 using TakeTensor = std::function<void(const std::string& name, const Tensor& whole)>;
 void gather_weights(Trainer& trainer, const TakeTensor& take);
-/// Into `whole` at rank 0, which has a network of the whole model; null at its peers.
+/// Into `whole` at rank 0, which has a network of the whole model, plain or in another format; null at its peers.
 void gather_weights(Trainer& trainer, model::Network* whole);
-/// Of the same tensors and of the constants, at rank 0; elsewhere there are none.
-WeightChecksums whole_checksums(Trainer& trainer);
+/// Of the same tensors and of the constants, at rank 0; elsewhere there are none. Of tensors that networks with
+/// such matrices have as codes those of codes and factors.
+WeightChecksums whole_checksums(Trainer& trainer,
+                                kernels::MatrixFormat matrices = kernels::MatrixFormat::kPlain);
 
 struct Checkpoint {
   std::filesystem::path directory;  // give it to model::load_network

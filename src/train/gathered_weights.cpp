@@ -4,9 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
+#include "model/stored_parts.h"
 #include "model/weight_checksums.h"
 #include "train/checkpoint.h"
 #include "train/whole_tensors.h"
@@ -33,13 +38,15 @@ void gather_weights(Trainer& trainer, const TakeTensor& take) {
 }
 
 void gather_weights(Trainer& trainer, model::Network* whole) {
-  std::map<std::string_view, const model::NamedWeight*> targets;
+  std::map<std::string, Tensor> targets;
+  std::optional<model::StoredForms> forms;
   if (whole != nullptr) {
-    for (const model::NamedWeight& weight : whole->trained().tensors())
-      targets[weight.name] = &weight;
+    for (model::StoredPart& part : model::stored_parts(whole->trained()))
+      targets.emplace(std::move(part.name), std::move(part.value));
+    forms.emplace(whole->trained());
   }
   gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
-    model::Weights::view(whole->trained().flat(), *targets.at(name)).copy_(tensor);
+    for (const auto& [part, value] : forms->parts_of(name, tensor)) targets.at(part).copy_(value);
   });
   const auto constants = whole_constants(trainer.mesh(), trainer.network().weights());
   for (const model::NamedConstant& constant : constants) {
@@ -47,10 +54,15 @@ void gather_weights(Trainer& trainer, model::Network* whole) {
   }
 }
 
-WeightChecksums whole_checksums(Trainer& trainer) {
+WeightChecksums whole_checksums(Trainer& trainer, kernels::MatrixFormat matrices) {
   WeightChecksums checksums;
+  std::optional<model::StoredForms> forms;
+  if (trainer.mesh().rank() == 0) forms.emplace(trainer.network().config(), matrices);
   gather_weights(trainer, [&](const std::string& name, const Tensor& tensor) {
-    checksums.push_back({name, model::checksum_of(tensor)});
+    std::vector<uint64_t> of_parts;
+    for (const auto& part : forms->parts_of(name, tensor))
+      of_parts.push_back(model::checksum_of(part.value));
+    checksums.push_back({name, model::combined_checksum(of_parts)});
   });
   const auto constants = whole_constants(trainer.mesh(), trainer.network().trained());
   if (trainer.mesh().rank() > 0) return checksums;
