@@ -44,6 +44,16 @@ TEST(RolloutPrecision, AnEngineWithCodesTakesTurnsWithWeightsOfItsOwn) {
   EXPECT_FALSE(warns(completed("--rollout-precision fp8 --use-rollout-logprobs")));
 }
 
+TEST(RolloutPrecision, EnginesElsewhereAndOfSeveralRanksHaveCodesToo) {
+  for (const char* where :
+       {"--rollout-num-gpus 2", "--rollout-num-gpus 2 --rollout-num-gpus-per-engine 2",
+        "--actor-num-gpus-per-node 2", "--actor-num-gpus-per-node 2 --colocate"}) {
+    const ParsedFlags parsed = completed(std::string("--rollout-precision fp8 ") + where);
+    EXPECT_TRUE(parsed.config.has_codes()) << where;
+    EXPECT_FALSE(parsed.config.shares_weights()) << where;
+  }
+}
+
 TEST(RolloutPrecision, WhatItCannotBeIsRefusedInTheWordsThatWereTyped) {
   const auto refusal = [](const std::string& flags) -> std::string {
     try {
@@ -56,11 +66,13 @@ TEST(RolloutPrecision, WhatItCannotBeIsRefusedInTheWordsThatWereTyped) {
   const auto expect_said = [&](const std::string& flags, const std::string& said) {
     EXPECT_NE(refusal(flags).find(said), std::string::npos) << refusal(flags);
   };
-  const std::string place = ": needs an engine in the process that trains";
-  expect_said("--rollout-precision fp8 --actor-num-gpus-per-node 2",
-              "--rollout-precision fp8" + place);
-  expect_said("--sglang-quantization fp8 --rollout-num-gpus 2",
-              "--sglang-quantization fp8" + place);
+  const std::string apart = "--sglang-quantization fp8 --rollout-num-gpus 2 ";
+  expect_said(apart + "--update-weight-mode delta",
+              "--sglang-quantization fp8 and --update-weight-mode delta: codes are sent whole");
+  expect_said(apart + "--update-weight-transport disk --update-weight-disk-dir /tmp/x",
+              "--sglang-quantization fp8 and --update-weight-transport disk");
+  expect_said("--rollout-precision fp8 --rollout-external-engine-addrs 127.0.0.1:30000",
+              "--rollout-precision fp8: servers that others started");
   expect_said("--rollout-precision int4", "--rollout-precision int4");
   expect_said("--sglang-quantization awq", "--sglang-quantization awq");
 }

@@ -188,16 +188,24 @@ void check_engine_workers(ParsedFlags& flags, Problems& problems) {
   config.num_engine_workers = std::max<int64_t>(1, devices / per_engine);
 }
 
-/// Engines whose matrices are codes have weights of their own, made of whole plain ones.
+/// Engines whose matrices are codes have weights of their own, made of whole plain ones by the sender.
 void check_rollout_precision(ParsedFlags& flags, Problems& problems) {
   const RunConfig& config = flags.config;
   if (!config.has_codes() || !config.generates()) return;
   const std::string said = flags.how_said("--rollout-precision", "fp8");
-  problems.require(
-      config.num_engine_workers == 0 && config.world_size() == 1,
-      said +
-          ": needs an engine in the process that trains; several ranks, and engines elsewhere "
-          "(--rollout-num-gpus without --colocate), have plain weights");
+  problems.require(!config.has_external_engines(),
+                   said +
+                       ": servers that others started store what they were started with; leave it "
+                       "out, or leave out --rollout-external-engine-addrs");
+  if (config.num_engine_workers > 0) {
+    problems.require(config.update_weight_mode == "full",
+                     fmt::format("{} and --update-weight-mode {}: codes are sent whole; use full",
+                                 said, config.update_weight_mode));
+    problems.require(config.update_weight_transport != "disk",
+                     said +
+                         " and --update-weight-transport disk: model directories of a run are "
+                         "plain; leave the second out, and codes are sent");
+  }
   problems.require(!flags.gives("--force-fp8-ue8m0-scale"),
                    said +
                        " and --force-fp8-ue8m0-scale: scales are float32 numbers of any value; "

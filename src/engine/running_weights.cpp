@@ -24,7 +24,7 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
   }
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (running[i].name == fresh[i].name && running[i].shape == fresh[i].shape &&
-        running[i].whole_offset == fresh[i].whole_offset) {
+        running[i].full_shape == fresh[i].full_shape) {
       continue;
     }
     return fmt::format("{} [{}] stands where the running model has {} [{}]", fresh[i].name,

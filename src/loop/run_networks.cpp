@@ -47,10 +47,17 @@ model::Precision host_precision(const config::RunConfig& config) {
 }  // namespace
 
 std::unique_ptr<model::Network> load_on_host(const Stations& run) {
-  auto network = model::load_network(weights_directory(run), host_precision(run.config),
-                                     comm::Mesh::single(), roles::engine_draft_layers(run.config));
+  model::Precision precision = host_precision(run.config);
+  auto network = model::load_network(weights_directory(run), precision, comm::Mesh::single(),
+                                     roles::engine_draft_layers(run.config));
   roles::add_run_adapters(run.config, *network, run.course.start.adapter);
-  return network;
+  precision.matrices = roles::engine_matrices(run.config);
+  if (precision.matrices == kernels::MatrixFormat::kPlain) return network;
+  // Of the numbers that are trained, also where files have codes of their own.
+  const at::NoGradGuard no_grad;
+  auto codes = model::make_blank_network(network->config(), precision);
+  codes->weights().copy_from(network->weights());
+  return codes;
 }
 
 namespace {
@@ -136,6 +143,7 @@ void copy_published(Stations& run, model::Precision precision) {
   if (run.topology.published) return;  // carried
   if (run.records.memory.plan().publishes_on_host())
     precision = {.weights = precision.weights, .activations = at::kFloat};
+  precision.matrices = roles::engine_matrices(run.config);
   run.records.memory.explain_shortage(estimate::Phase::kTrain, [&] {
     const at::NoGradGuard no_grad;
     run.topology.published = model::make_blank_network(run.topology.network->config(), precision);

@@ -15,6 +15,7 @@
 #include "loop/step_abandoned.h"
 #include "loop/sync_loop.h"
 #include "report/training_outcomes.h"
+#include "roles/networks.h"
 #include "roles/update_check.h"
 #include "setup/flush_rule.h"
 
@@ -211,7 +212,8 @@ void StationSteps::check_update() {
   if (!run_.config.check_weight_update_equal || num_checked_updates_ >= kChecked) return;
   if (!trains(run_.config) || !run_.config.generates()) return;
   ++num_checked_updates_;
-  const WeightChecksums trained = run_.topology.trainers->weight_checksums();
+  const WeightChecksums trained =
+      run_.topology.trainers->weight_checksums(roles::engine_matrices(run_.config));
   const auto engines =
       run_.topology.engines->client().check_weights(engine::WeightCheck::kChecksum);
   roles::require_same_weights(trained, engines);

@@ -155,7 +155,8 @@ void EngineRanks::end(const std::string& why) {
 void follow_engine(const EngineRankStart& start, const cluster::RunIdentity& identity,
                    int descriptor) {
   at::set_num_threads(start.num_threads);
-  const model::Precision precision = model::precision_on(start.device, start.dtype);
+  model::Precision precision = model::precision_on(start.device, start.dtype);
+  if (start.has_codes) precision.matrices = kernels::MatrixFormat::kFp8Blocks;
   const auto mesh = connect(start, identity, nullptr);
   engine::FollowingRank rank(descriptor, *mesh, precision, network_of(start, precision, *mesh));
   // What is planned for keys and values leaves room for it; later there may be none.

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "estimate/memory_needs.h"
 #include "estimate/process_memory.h"
@@ -39,6 +41,7 @@ std::unique_ptr<EngineRanks> start_ranks(const EngineStart& start,
                .dtype = config.dtype,
                .loads_weights = trains_adapters,
                .trains_adapters = trains_adapters ? std::optional(config) : std::nullopt,
+               .has_codes = config.has_codes(),
                .computes_drafts = engine_draft_layers(config) == model::DraftLayers::kComputed,
                .num_ranks = static_cast<int>(config.rollout_num_gpus_per_engine),
                .num_threads = start.num_threads,
@@ -52,6 +55,19 @@ std::unique_ptr<EngineRanks> start_ranks(const EngineStart& start,
       clock);
 }
 
+/// Handles of all that new weights are written to.
+std::vector<std::string> exported(const model::Weights& weights) {
+  std::vector<std::string> handles;
+  for (const Tensor& buffer : weights.buffers().numbers())
+    handles.push_back(kernels::opened_gpu().export_memory(buffer));
+  return handles;
+}
+
+/// Whether the ranks that train bring codes into them, for an engine that stands still meanwhile.
+bool has_codes_brought(const config::RunConfig& config, model::Network& weights) {
+  return config.takes_turns() && !config.keeps_engine_weights && weights.weights().has_formats();
+}
+
 }  // namespace
 
 EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
@@ -63,7 +79,7 @@ EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& ide
   const model::ModelConfig shape = drafts
                                        ? model::read_config_with_drafts(config.hf_checkpoint.get())
                                        : model::read_model_config(config.hf_checkpoint);
-  const model::Precision precision = model::precision_on(config.device, config.dtype);
+  const model::Precision precision = engine_precision(config);
   const auto make_networks = [&] {
     if (!config.trains_adapters()) {
       first_ = model::make_blank_network(shape, precision, mesh);
@@ -82,8 +98,8 @@ EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& ide
     device_ = kernels::opened_gpu().description();
     kernels::opened_gpu().make_exportable(make_networks);
     if (!ranks_) {  // each rank has slices: the trainer does not know them
-      networks_.running_handle = kernels::opened_gpu().export_memory(first_->trained().flat());
-      networks_.second_handle = kernels::opened_gpu().export_memory(other_->trained().flat());
+      networks_.running_handles = exported(first_->trained());
+      networks_.second_handles = exported(other_->trained());
     }
   }
   networks_.running = first_.get();
@@ -98,8 +114,8 @@ EngineRole::EngineRole(const EngineStart& start, const cluster::RunIdentity& ide
                        model::Network& weights, EngineGroup* group, const Clock& clock)
     : identity_(identity) {
   networks_.running = &weights;
-  if (!start.config.shares_weights()) {
-    first_ = make_blank_copy(weights, model::precision_on(start.config.device, start.config.dtype));
+  if (!start.config.shares_weights() && !has_codes_brought(start.config, weights)) {
+    first_ = make_blank_copy(weights, engine_precision(start.config));
     networks_.running = first_.get();
     in_place_ = engine::FromNetwork{&weights};
   }

@@ -34,7 +34,7 @@ class EngineRole final {
              std::function<void(const std::string&)> on_lost);
   /// Over `weights`, which the trainer changes while the engine is paused; they are slices where this
   /// rank leads `group`, which is null elsewhere. Where trainer and engine do not take turns the engine
-  /// has a copy of them, which updates make anew. Both outlive the role.
+  /// has a copy of them, or codes, which updates make anew. Both outlive the role.
   EngineRole(const EngineStart& start, const cluster::RunIdentity& identity,
              model::Network& weights, EngineGroup* group, const Clock& clock);
 

@@ -112,9 +112,10 @@ EngineWorkers::EngineWorkers(EngineWorkersConfig config, model::Network& publish
       epoch_(config_.identity.epoch),
       router_({}, clock),
       hear_(std::move(hear)) {
-  const Tensor& published_N = published_.trained().flat();
-  const bool is_on_host = trained_ != nullptr && published_N.is_cpu();
-  if (is_on_host && trained_->trained().flat().is_cuda()) locked_.emplace(published_N);
+  const bool is_on_host = trained_ != nullptr && published_.trained().flat().is_cpu();
+  if (is_on_host && trained_->trained().flat().is_cuda())
+    for (const Tensor& buffer : published_.trained().buffers().numbers())
+      locked_.emplace_back(buffer);
   publisher_.begin();
   lives_.reserve(static_cast<std::size_t>(config_.count));
   for (int index = 0; index < config_.count; ++index)
@@ -337,6 +338,13 @@ void EngineWorkers::update_from(model::Network& network, const Tensor& before_N)
 void EngineWorkers::publish(const FetchWeights& fetch) {
   const at::NoGradGuard no_grad;
   const Tensor& published_N = published_.trained().flat();
+  if (trained_ != nullptr && published_.trained().has_formats()) {  // codes made there are sent
+    is_whole_ = false;
+    published_.trained().copy_from(trained_->trained());
+    wait_for(trained_->trained().flat());
+    is_whole_ = true;
+    return update_from(published_, Tensor());
+  }
   if (trained_ != nullptr) {  // from device to device
     update_from(*trained_, published_N);
     published_.trained().copy_from(trained_->trained());

@@ -18,6 +18,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,10 +68,11 @@ struct EngineWorkersConfig {
 /// serve follows from all three.
 class EngineWorkers final : public Engines {
  public:
-  /// Starts the processes and waits until all serve the weights of `published`, as `version`. It and
-  /// `clock` outlive the object, as does `launcher`. `trained`: the network whose weights they are, where it is whole in this
-  /// process, for which new ones go from there; or null. `hear`: what an engine does from now on, from
-  /// any thread. Throws ConfigError when one does not start.
+  /// Starts the processes and waits until all serve the weights of `published`, as `version`. Where
+  /// engines have codes it has them too. It and `clock` outlive the object, as does `launcher`.
+  /// `trained`: the network whose weights they are, where it is whole in this process, for which new ones
+  /// go from there; or null. `hear`: what an engine does from now on, from any thread. Throws ConfigError
+  /// when one does not start.
   EngineWorkers(EngineWorkersConfig config, model::Network& published, model::Network* trained,
                 WeightVersion version, cluster::Launcher& launcher, const Clock& clock,
                 Hear hear = nullptr);
@@ -133,9 +135,9 @@ class EngineWorkers final : public Engines {
   cluster::Launcher& launcher_;
   const Clock& clock_;
   model::Network& published_;
-  model::Network* trained_;                     // guarded by weights_mutex_
-  const bool has_open_gpu_;                     // this process has: it may write to others
-  std::optional<kernels::LockedPages> locked_;  // of published_, on the host of a GPU
+  model::Network* trained_;                 // guarded by weights_mutex_
+  const bool has_open_gpu_;                 // this process has: it may write to others
+  std::list<kernels::LockedPages> locked_;  // of published_, on the host of a GPU
   /// Shared: who sends the published weights to one engine; exclusive: an update of all.
   std::shared_mutex weights_mutex_;
   WeightVersion version_;  // guarded by weights_mutex_, as the next; of published_

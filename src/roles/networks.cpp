@@ -86,9 +86,13 @@ train::OtherNetworks load_other_networks(const config::RunConfig& config, model:
   return others;
 }
 
+kernels::MatrixFormat engine_matrices(const config::RunConfig& config) {
+  return config.has_codes() ? kernels::MatrixFormat::kFp8Blocks : kernels::MatrixFormat::kPlain;
+}
+
 model::Precision engine_precision(const config::RunConfig& config) {
   model::Precision precision = model::precision_on(config.device, config.dtype);
-  if (config.has_codes()) precision.matrices = kernels::MatrixFormat::kFp8Blocks;
+  precision.matrices = engine_matrices(config);
   return precision;
 }
 

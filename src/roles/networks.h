@@ -28,7 +28,9 @@ void check_weight_lists(const config::RunConfig& config, const model::ModelConfi
 train::OtherNetworks load_other_networks(const config::RunConfig& config, model::Network& trained,
                                          const model::Precision& precision, const comm::Mesh& mesh);
 
-/// Of the networks that this run's engines compute with. Opens the GPU.
+/// Of the matrices of the networks that this run's engines compute with.
+kernels::MatrixFormat engine_matrices(const config::RunConfig& config);
+/// Of those networks. Opens the GPU.
 model::Precision engine_precision(const config::RunConfig& config);
 
 /// A network of the same shape with zeros for weights, which updates of the weights fill, and with what

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 #include "config/resolved.h"
 #include "core/error.h"
 #include "core/field_reader.h"
+#include "kernels/matrix_formats.h"
 #include "net/binary.h"
 
 namespace slime::roles {
@@ -27,11 +29,18 @@ SaveTask save_task_from(std::string_view text) {
   }
 }
 
+/// What engines store matters.
+bool is_of_format(RankTask kind) {
+  return kind == RankTask::kGather || kind == RankTask::kChecksums;
+}
+
 }  // namespace
 
 std::string to_frame(const TrainerTask& task) {
   std::string frame(1, static_cast<char>(task.kind));
   if (task.kind == RankTask::kTrain) frame += train::to_frame(task.share);
+  if (is_of_format(task.kind) && task.matrices != kernels::MatrixFormat::kPlain)
+    frame += kernels::row_of(task.matrices).word;
   if (task.kind == RankTask::kMeet) frame += fmt::format("{} {}", task.port, task.address);
   if (task.kind == RankTask::kSave) {
     const train::CheckpointConfig& config = task.save.config;
@@ -59,6 +68,11 @@ TrainerTask trainer_task_from(std::string_view frame) {
     check(error == std::errc{} && task.port >= 0 && rest != end && *rest == ' ' && rest + 1 != end,
           "ranks meet at a port of an address");
     task.address.assign(rest + 1, end);
+  } else if (is_of_format(task.kind) && frame.size() > 1) {
+    const auto formats = kernels::matrix_formats();
+    const auto row = std::ranges::find(formats, frame.substr(1), &kernels::FormatRow::word);
+    check(row != formats.end(), "a format of matrices has a row in the table");
+    task.matrices = row->format;
   } else {
     check(frame.size() == 1, "nothing follows the kind of such a task");
   }
@@ -142,6 +156,7 @@ std::string to_frame(const EngineRankStart& start) {
       {"loads_weights", start.loads_weights},
       {"trains_adapters",
        start.trains_adapters ? config::to_json(*start.trains_adapters) : json::object()},
+      {"has_codes", start.has_codes},
       {"computes_drafts", start.computes_drafts},
       {"made_up_bound", start.made_up_bound},
       {"nccl_alone", start.nccl_alone},
@@ -170,6 +185,7 @@ EngineRankStart engine_rank_start_from(std::string_view frame) {
       .dtype = *fields.text("dtype"),
       .loads_weights = *fields.boolean("loads_weights"),
       .trains_adapters = run.empty() ? std::nullopt : std::optional(config::run_config_from(run)),
+      .has_codes = *fields.boolean("has_codes"),
       .computes_drafts = *fields.boolean("computes_drafts"),
       .made_up_bound = *fields.number("made_up_bound", 0, 1),
       .nccl_alone = *fields.boolean("nccl_alone"),

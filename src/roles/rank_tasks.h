@@ -13,6 +13,7 @@
 #include "config/run_config.h"
 #include "core/json.h"
 #include "core/weight_checksums.h"
+#include "kernels/matrix.h"
 #include "report/run_memory.h"
 #include "train/checkpoint.h"
 #include "train/share.h"
@@ -32,7 +33,8 @@ enum class RankTask : char {
       't',  // train::BatchShare; the answer: log-probs of its samples, of rank 0 train::TrainReport
   kPublished = 'p',   // the engines have got the new weights; no answer
   kSave = 'c',        // SaveTask as JSON: rank 0 saves, and answers with the directory
-  kGather = 'g',      // rank 0 answers with the weights of all, in pieces, then an empty answer
+  kGather = 'g',      // rank 0 answers with the weights of all, in pieces, then an empty answer;
+                      // of a format's matrices with codes and factors (model/stored_parts.h)
   kBring = 'w',       // the weights of all to the engines over the ranks; an empty answer
   kChecksums = 'k',   // rank 0 answers with the checksums of the weights of all
   kRelease = 'r',     // give back what is held for training alone; an empty answer
@@ -54,6 +56,8 @@ struct TrainerTask {
   std::string address = {};      // of kMeet: rank 0's host
   int port = 0;                  // of kMeet: where rank 0 listens there
   SaveTask save = {};            // of kSave
+  /// Of kGather and kChecksums: of the engines' networks.
+  kernels::MatrixFormat matrices = kernels::MatrixFormat::kPlain;
 };
 
 std::string to_frame(const TrainerTask& task);
@@ -123,6 +127,7 @@ struct EngineRankStart {
   bool loads_weights = false;  // of the directory; otherwise they are sent
   /// Of a run that trains adapters, which are what is sent.
   std::optional<config::RunConfig> trains_adapters = std::nullopt;
+  bool has_codes = false;        // EngineFlags::has_codes()
   bool computes_drafts = false;  // the model's draft layers (model::DraftLayers)
   double made_up_bound = 0;      // where above 0 weights are uniform within it: for measuring speed
   bool nccl_alone = false;       // on GPUs: all of them (engine/ranks/peer_group.h)

@@ -36,6 +36,12 @@ TEST(RankTasks, TravelAsFrames) {
   EXPECT_EQ(meet.address, "10.0.0.2");
   for (const RankTask kind : {RankTask::kGather, RankTask::kBring, RankTask::kChecksums})
     EXPECT_EQ(trainer_task_from(to_frame({.kind = kind})).kind, kind);
+  for (const RankTask kind : {RankTask::kGather, RankTask::kChecksums}) {
+    const TrainerTask coded{.kind = kind, .matrices = kernels::MatrixFormat::kFp8Blocks};
+    EXPECT_EQ(trainer_task_from(to_frame({.kind = kind})).matrices, kernels::MatrixFormat::kPlain);
+    EXPECT_EQ(trainer_task_from(to_frame(coded)).kind, kind);
+    EXPECT_EQ(trainer_task_from(to_frame(coded)).matrices, coded.matrices);
+  }
   EXPECT_EQ(to_frame({.kind = RankTask::kRelease}).size(), 1u);
   EXPECT_EQ(trainer_task_from(to_frame({.kind = RankTask::kRelease})).kind, RankTask::kRelease);
 }
@@ -50,6 +56,8 @@ TEST(RankTasks, BytesThatAreNoTaskAreRefused) {
   EXPECT_THROW(trainer_task_from("ppp"), BugError);
   EXPECT_THROW(trainer_task_from("c"), BugError);
   EXPECT_THROW(trainer_task_from("c{}"), BugError);
+  EXPECT_THROW(trainer_task_from("gfp4-blocks"), BugError);
+  EXPECT_THROW(trainer_task_from("wfp8-blocks"), BugError);
   for (const char* frame : {"mx", "m4711", "m4711 ", "m 10.0.0.2"})
     EXPECT_THROW(trainer_task_from(frame), BugError) << frame;
   EXPECT_THROW(trainer_task_from(frame.substr(0, frame.size() - 1)), BugError);

@@ -16,6 +16,7 @@
 #include "model/eagle3.h"
 #include "model/pipeline_layers.h"
 #include "model/placement.h"
+#include "roles/code_slices.h"
 #include "roles/engine_ranks.h"
 #include "roles/rank_tasks.h"
 #include "setup/cache_precision.h"
@@ -215,6 +216,7 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
         "--rollout-precision fp8: a GPU has no products of experts in codes in this version; leave "
         "it out, or use --device cpu");
   }
+  check_code_slices(config, model, problems);
   check_choices(config, model, problems);
   if (!model.has_experts()) {
     const auto needs_experts = [&](const char* flag, bool given) {

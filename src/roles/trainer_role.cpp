@@ -1,9 +1,11 @@
 #include "roles/trainer_role.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "comm/nccl_mesh.h"
 #include "core/error.h"
@@ -19,7 +21,7 @@ constexpr int64_t kPieceBytes = int64_t{16} << 20;
 
 using Answer = std::function<void(std::string_view)>;
 
-void send_weights(train::Trainer& trainer, const Answer& answer) {
+void send_weights(train::Trainer& trainer, const model::StoredForms& forms, const Answer& answer) {
   const auto send = [&](const std::string& name, const Tensor& whole) {
     const Tensor tensor = whole.to(at::kCPU).contiguous();
     const auto* bytes = static_cast<const char*>(tensor.const_data_ptr());
@@ -31,7 +33,9 @@ void send_weights(train::Trainer& trainer, const Answer& answer) {
                                  .bytes = {bytes + offset, length}}));
     }
   };
-  train::gather_weights(trainer, send);
+  train::gather_weights(trainer, [&](const std::string& name, const Tensor& whole) {
+    for (const auto& part : forms.parts_of(name, whole)) send(part.name, part.value);
+  });
   const auto constants = train::whole_constants(trainer.mesh(), trainer.network().weights());
   if (trainer.mesh().rank() > 0) return;
   for (const model::NamedConstant& constant : constants) send(constant.name, constant.value);
@@ -62,10 +66,24 @@ TrainerRole::TrainerRole(const comm::Mesh& mesh, model::Network& network,
     : trainer_(network, config, clock, std::move(others), mesh) {}
 
 void TrainerRole::reshard_to(model::Network& engine) {
-  reshard_.emplace(trainer_.mesh(), trainer_.network().trained(), engine.trained());
+  const model::Weights* from = &trainer_.network().trained();
+  if (engine.trained().has_formats()) {
+    codes_ = model::make_blank_network(trainer_.network().config(),
+                                       {.weights = from->flat().scalar_type(),
+                                        .activations = at::kFloat,
+                                        .matrices = engine.trained().matrices(),
+                                        .device = from->flat().device()},
+                                       trainer_.mesh());
+    from = &codes_->trained();
+  }
+  reshard_.emplace(trainer_.mesh(), *from, engine.trained());
 }
 
 void TrainerRole::bring_weights() {
+  if (codes_) {
+    const at::NoGradGuard no_grad;
+    codes_->trained().copy_from(trainer_.network().trained());
+  }
   if (reshard_) reshard_->run();
   if (gathers_) train::gather_weights(trainer_, whole_);
   const Tensor& trained_N = trainer_.network().weights().flat();
@@ -74,6 +92,14 @@ void TrainerRole::bring_weights() {
   c10::impl::VirtualGuardImpl(trained_N.device().type())
       .getStream(trained_N.device())
       .synchronize();
+}
+
+/// Rank 0 alone makes codes of what it gathers.
+const model::StoredForms& TrainerRole::forms_of(kernels::MatrixFormat matrices) {
+  if (trainer_.mesh().rank() > 0) matrices = kernels::MatrixFormat::kPlain;
+  if (!forms_ || forms_->matrices() != matrices)
+    forms_.emplace(trainer_.network().config(), matrices);
+  return *forms_;
 }
 
 void TrainerRole::carry_out(const TrainerTask& task, const Answer& answer) {
@@ -85,12 +111,12 @@ void TrainerRole::carry_out(const TrainerTask& task, const Answer& answer) {
     case RankTask::kSave:
       return save(trainer_, task.save, answer);
     case RankTask::kGather:
-      return send_weights(trainer_, answer);
+      return send_weights(trainer_, forms_of(task.matrices), answer);
     case RankTask::kBring:
       bring_weights();
       return answer("");
     case RankTask::kChecksums: {
-      const WeightChecksums checksums = train::whole_checksums(trainer_);
+      const WeightChecksums checksums = train::whole_checksums(trainer_, task.matrices);
       if (trainer_.mesh().rank() == 0) answer(to_frame(checksums));
       return;
     }

@@ -4,6 +4,7 @@
 /// is told comes as tasks. A run of one process has its trainer in that (TrainersHere).
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "comm/mesh.h"
 #include "comm/socket_mesh.h"
 #include "core/clock.h"
+#include "model/stored_parts.h"
 #include "roles/rank_tasks.h"
 #include "sync/reshard.h"
 #include "train/trainer.h"
@@ -35,7 +37,8 @@ class TrainerRole final {
   const train::Trainer& trainer() const { return trainer_; }
 
   /// kBring brings the weights of all ranks into `engine`, which each of them has, holds the model
-  /// otherwise than the ranks do and outlives the role. All ranks call it together.
+  /// otherwise than the ranks do and outlives the role. Where it has codes each rank makes those of its
+  /// slices first. All ranks call it together. Throws ConfigError where such slices cut blocks.
   void reshard_to(model::Network& engine);
   /// The same into `whole`, a network of the whole model that rank 0 alone has; null on the others.
   void gather_to(model::Network* whole) {
@@ -46,7 +49,11 @@ class TrainerRole final {
   void bring_weights();
 
  private:
+  const model::StoredForms& forms_of(kernels::MatrixFormat matrices);
+
   train::Trainer trainer_;
+  std::optional<model::StoredForms> forms_;  // of what was gathered last
+  std::unique_ptr<model::Network> codes_;    // of this rank's slices, where engines have some
   std::optional<sync::Reshard> reshard_;
   bool gathers_ = false;
   model::Network* whole_ = nullptr;

@@ -26,7 +26,9 @@ void TrainersHere::gather_weights(model::Network& whole) {
   whole.trained().copy_from(trainer_.network().trained());
 }
 
-WeightChecksums TrainersHere::weight_checksums() { return train::whole_checksums(trainer_); }
+WeightChecksums TrainersHere::weight_checksums(kernels::MatrixFormat matrices) {
+  return train::whole_checksums(trainer_, matrices);
+}
 
 std::filesystem::path TrainersHere::save(const train::CheckpointConfig& config, int64_t iteration,
                                          const json::object& run) {
@@ -41,7 +43,7 @@ void NoTrainers::gather_weights(model::Network&) {
   throw BugError("a run without training has no new weights");
 }
 
-WeightChecksums NoTrainers::weight_checksums() {
+WeightChecksums NoTrainers::weight_checksums(kernels::MatrixFormat) {
   throw BugError("a run without training has no weights but those it was given");
 }
 

@@ -33,10 +33,11 @@ class Trainers {
   virtual train::TrainReport train(const train::TrainBatch& batch) = 0;
   /// The engines have got these weights.
   virtual void weights_published() = 0;
-  /// The weights of all ranks as they are now in `whole`, a network of the whole model.
+  /// The weights of all ranks as they are now in `whole`, a network of the whole model, plain or in another
+  /// format; then codes are made of whole tensors before they travel.
   virtual void gather_weights(model::Network& whole) = 0;
-  /// Of the weights that gather_weights() would bring.
-  virtual WeightChecksums weight_checksums() = 0;
+  /// Of the weights that gather_weights() would bring into a network with such matrices.
+  virtual WeightChecksums weight_checksums(kernels::MatrixFormat matrices) = 0;
   /// Writes a checkpoint and returns its directory (train/checkpoint.h).
   virtual std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
                                      const json::object& run) = 0;
@@ -65,7 +66,7 @@ class TrainersHere final : public Trainers {
   train::TrainReport train(const train::TrainBatch& batch) override;
   void weights_published() override { trainer_.weights_published(); }
   void gather_weights(model::Network& whole) override;
-  WeightChecksums weight_checksums() override;
+  WeightChecksums weight_checksums(kernels::MatrixFormat matrices) override;
   std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
                              const json::object& run) override;
   void release_memory() override { trainer_.release_gradients(); }
@@ -84,7 +85,7 @@ class NoTrainers final : public Trainers {
   train::TrainReport train(const train::TrainBatch&) override;
   void weights_published() override {}
   void gather_weights(model::Network&) override;
-  WeightChecksums weight_checksums() override;
+  WeightChecksums weight_checksums(kernels::MatrixFormat matrices) override;
   std::filesystem::path save(const train::CheckpointConfig&, int64_t, const json::object&) override;
   void release_memory() override {}
   const std::atomic<bool>& has_failed() const override { return has_failed_; }

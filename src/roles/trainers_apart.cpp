@@ -6,11 +6,15 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "model/stored_parts.h"
 #include "roles/batch_shares.h"
 #include "train/rank_report.h"
 
@@ -144,18 +148,19 @@ train::TrainReport TrainersApart::train(const train::TrainBatch& batch) {
 }
 
 void TrainersApart::gather_weights(model::Network& whole) {
-  tell_all({.kind = RankTask::kGather});
-  std::map<std::string_view, Tensor> targets;
-  for (const model::NamedWeight& weight : whole.trained().tensors())
-    targets[weight.name] = model::Weights::view(whole.trained().flat(), weight);
+  tell_all({.kind = RankTask::kGather, .matrices = whole.trained().matrices()});
+  std::map<std::string, Tensor, std::less<>> targets;
+  for (model::StoredPart& part : model::stored_parts(whole.trained()))
+    targets.emplace(std::move(part.name), std::move(part.value));
   for (const model::NamedConstant& constant : whole.weights().constants())
     targets[constant.name] = constant.value;
   for (;;) {
     const std::string frame = workers_.answer(0, kWorkTimeout);
     if (frame.empty()) return;
     const NamedPiece piece = named_piece_from(frame);
-    check(targets.contains(piece.name), "a piece is of a tensor of the model");
-    const Tensor& target = targets.at(piece.name);
+    const auto found = targets.find(piece.name);
+    check(found != targets.end(), "a piece is of a tensor of the model");
+    const Tensor& target = found->second;
     check(target.is_cpu() && target.is_contiguous(), "the controller's weights are whole tensors");
     check(piece.offset <= target.nbytes() && piece.bytes.size() <= target.nbytes() - piece.offset,
           "a piece is of its tensor");
@@ -164,8 +169,8 @@ void TrainersApart::gather_weights(model::Network& whole) {
   }
 }
 
-WeightChecksums TrainersApart::weight_checksums() {
-  tell_all({.kind = RankTask::kChecksums});
+WeightChecksums TrainersApart::weight_checksums(kernels::MatrixFormat matrices) {
+  tell_all({.kind = RankTask::kChecksums, .matrices = matrices});
   return checksums_from(workers_.answer(0, kWorkTimeout));
 }
 

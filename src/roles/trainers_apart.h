@@ -46,7 +46,7 @@ class TrainersApart final : public Trainers {
   train::TrainReport train(const train::TrainBatch& batch) override;
   void weights_published() override { tell_all({.kind = RankTask::kPublished}); }
   void gather_weights(model::Network& whole) override;
-  WeightChecksums weight_checksums() override;
+  WeightChecksums weight_checksums(kernels::MatrixFormat matrices) override;
   std::filesystem::path save(const train::CheckpointConfig& config, int64_t iteration,
                              const json::object& run) override;
   /// Of all ranks, and of what their allocators hold.

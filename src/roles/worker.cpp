@@ -88,12 +88,12 @@ class Worker final {
   /// trains; a rank of an engine that another rank leads; or nothing.
   void start_engine(const EngineStart& start) {
     check(trainer_.has_value(), "ranks train before they generate");
-    if (!start_.config.has_engine_on_each_rank()) {
-      if (!layout_.holds_model_whole()) trainer_->gather_to(own_weights_.get());
-      if (start_.rank > 0) return link_.answer("");
-    } else if (own_weights_) {
-      trainer_->reshard_to(*own_weights_);
-    }
+    const bool is_on_each = start_.config.has_engine_on_each_rank();
+    if (is_on_each && own_weights_) trainer_->reshard_to(*own_weights_);
+    if (!is_on_each && !layout_.holds_model_whole()) trainer_->gather_to(own_weights_.get());
+    // Codes of what is trained, also where files have others. All ranks do this together.
+    if (start_.config.has_codes()) trainer_->bring_weights();
+    if (!is_on_each && start_.rank > 0) return link_.answer("");
     if (group_ && !group_->leads()) return follow();
     memory_.explain_shortage(estimate::Phase::kGenerate, [&] {
       engine_.emplace(start, identity_, *engine_weights(), group_ ? &*group_ : nullptr, clock_);
@@ -121,7 +121,7 @@ class Worker final {
         if (!stop.stop_requested()) link_.report_failure(cause, error.what());
       };
       try {
-        group_->follow(*own_weights_, precision());
+        group_->follow(*own_weights_, engine_precision(start_.config));
       } catch (const comm::GroupError& error) {
         fail(cluster::FailureCause::kPeers, error);
       } catch (const std::exception& error) {
@@ -166,14 +166,17 @@ class Worker final {
     if (!flags.has_engines_over_ranks()) return false;
     return flags.has_engine_on_each_rank() || start_.rank == 0;
   }
-  /// Where engines hold the model otherwise than the ranks do, theirs has a network of its own.
+  /// Where engines hold the model otherwise than the ranks do, theirs has a network of its own. Of codes it gets
+  /// what is trained before the first request, as later.
   void load_networks(const model::Precision& precision) {
     const model::DraftLayers drafts = trained_draft_layers(start_.config);
     network_ = model::load_network(weights_directory(), precision, *mesh_, drafts);
     add_run_adapters(start_.config, *network_, start_.adapter, *mesh_);
     if (has_engine() && (group_ || !layout_.holds_model_whole())) {
       const comm::Mesh& mesh = group_ ? group_->mesh() : comm::Mesh::single();
-      own_weights_ = model::load_network(weights_directory(), precision, mesh, drafts);
+      model::Precision own = precision;
+      own.matrices = engine_matrices(start_.config);
+      own_weights_ = model::load_network(weights_directory(), own, mesh, drafts);
       add_run_adapters(start_.config, *own_weights_, start_.adapter, mesh);
     }
   }

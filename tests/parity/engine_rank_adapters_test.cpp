@@ -253,8 +253,8 @@ TEST(EngineRanksWithAdapters, APublishedOneIsSlicedOnEachRank) {
         model::with_another_adapter(two.network(), model::Precision::of("float32"), two.mesh());
     TwoNetworks networks{.running = &two.network(),
                          .second = second.get(),
-                         .running_handle = {},
-                         .second_handle = {}};
+                         .running_handles = {},
+                         .second_handles = {}};
     std::array<int, 2> ends{};
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
     RemoteEngine remote(ends[0], {.weight_piece_bytes = 1'007});

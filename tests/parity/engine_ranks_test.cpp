@@ -181,8 +181,10 @@ TEST_P(WeightsOfRanks, AreTheirSlicesOfThoseThatAreSentAndTheNextTokensAreTheirs
   const int64_t vocabulary = std::min<int64_t>(300, two.network().config().vocab_size);
   const auto second = model::make_blank_network(two.network().config(),
                                                 model::Precision::of("float32"), two.mesh());
-  TwoNetworks networks{
-      .running = &two.network(), .second = second.get(), .running_handle = {}, .second_handle = {}};
+  TwoNetworks networks{.running = &two.network(),
+                       .second = second.get(),
+                       .running_handles = {},
+                       .second_handles = {}};
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
   RemoteEngine remote(ends[0], {.weight_piece_bytes = 10'007});

@@ -415,8 +415,8 @@ TEST_P(GpuEngineRanksWeights, EachRankTakesItsSlicesAndTheNextTokensAreTheirs) {
         const auto second = model::make_blank_network(two.network().config(), precision, mesh);
         engine::TwoNetworks networks{.running = &two.network(),
                                      .second = second.get(),
-                                     .running_handle = {},
-                                     .second_handle = {}};
+                                     .running_handles = {},
+                                     .second_handles = {}};
         std::array<int, 2> ends{};
         ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
         engine::RemoteEngine remote(ends[0], {.weight_piece_bytes = 10'007});

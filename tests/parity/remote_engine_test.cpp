@@ -37,8 +37,8 @@ struct ServedEngine {
                                    model::Precision::of("float32"))),
         networks{.running = &bench.network(),
                  .second = second.get(),
-                 .running_handle = {},
-                 .second_handle = {}} {
+                 .running_handles = {},
+                 .second_handles = {}} {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
     remote = std::make_unique<RemoteEngine>(ends[0], config);
     server = std::make_unique<EngineServer>(bench.engine(), ends[1], networks);

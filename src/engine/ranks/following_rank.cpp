@@ -193,16 +193,16 @@ void FollowingRank::exchange() {
 }
 
 void FollowingRank::load(const std::filesystem::path& directory) {
-  // A GPU has no room for a third network.
-  const bool is_on_host = precision_.device.is_cuda();
+  // A GPU has no room for a third network; codes are made of numbers, as rank 0 does.
+  const bool is_copied = precision_.device.is_cuda() || running_->weights().has_formats();
   std::unique_ptr<model::Network> loaded = model::load_network(
       directory,
-      is_on_host ? model::Precision{.weights = precision_.weights, .activations = at::kFloat}
-                 : precision_,
+      is_copied ? model::Precision{.weights = precision_.weights, .activations = at::kFloat}
+                : precision_,
       mesh_, model::draft_layers_of(running_->config()));
-  if (loaded->weights().num_elements() != running_->weights().num_elements())
+  if (loaded->weights().num_parameters() != running_->weights().num_parameters())
     throw ConfigError(directory.string() + ": is another model than the running one");
-  if (!is_on_host) {
+  if (!is_copied) {
     second_ = std::move(loaded);
   } else {
     begin_second();

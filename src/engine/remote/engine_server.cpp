@@ -273,7 +273,7 @@ ControlAnswer EngineServer::carry_out(const ControlCall& call) {
     }
     case Kind::kExportWeights: {
       const std::lock_guard lock(weights_mutex_);
-      answer.handle = networks_.second_handle;
+      answer.handles = networks_.second_handles;
       break;
     }
     case Kind::kBeginDelta: {
@@ -327,7 +327,7 @@ Expected<void> EngineServer::bring(const ControlCall& call) {
       arrived_bytes_ = 0;
       return exchange_networks(call);
     case ControlCall::Source::kWritten:
-      if (networks_.second_handle.empty())
+      if (networks_.second_handles.empty())
         return failure("nobody can have written the new weights");
       arrived_bytes_ = 0;
       return exchange_networks(call);
@@ -360,7 +360,7 @@ Expected<void> EngineServer::exchange_networks(const ControlCall& call) {
                                                 .stays_paused = call.stays_paused});
   if (!done) return done;
   std::swap(networks_.running, networks_.second);
-  std::swap(networks_.running_handle, networks_.second_handle);
+  std::swap(networks_.running_handles, networks_.second_handles);
   return {};
 }
 

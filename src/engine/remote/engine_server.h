@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "core/bounded_queue.h"
 #include "engine/client.h"
@@ -32,8 +33,9 @@ struct TwoNetworks {
   /// Null: no weights are taken over the connection. Those that come are the whole model's, whichever
   /// slices of it the network holds.
   model::Network* second = nullptr;
-  // For a client that writes their weights itself (kernels/gpu/peer_memory.h); or empty.
-  std::string running_handle, second_handle;
+  // For a client that writes their weights itself (kernels/gpu/peer_memory.h), of each of their buffers
+  // (WeightBuffers::numbers); or empty.
+  std::vector<std::string> running_handles, second_handles;
 };
 
 struct EngineServerConfig {

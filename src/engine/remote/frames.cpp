@@ -213,7 +213,8 @@ std::string to_frame(const ControlAnswer& answer) {
   out.put(answer.is_flushed);
   each_load_field(answer.load, [&](const auto& field) { out.put(field); });
   out.put(answer.copy_seconds);
-  out.put(answer.handle);
+  out.put(static_cast<uint64_t>(answer.handles.size()));
+  for (const std::string& handle : answer.handles) out.put(handle);
   out.put(static_cast<uint64_t>(answer.checksums.size()));
   for (const TensorChecksum& tensor : answer.checksums) {
     out.put(tensor.name);
@@ -232,7 +233,8 @@ ControlAnswer control_answer_from(std::string_view frame) {
   in.get(answer.is_flushed);
   each_load_field(answer.load, [&](auto& field) { in.get(field); });
   in.get(answer.copy_seconds);
-  in.get(answer.handle);
+  answer.handles.resize(in.count(sizeof(uint64_t)));
+  for (std::string& handle : answer.handles) in.get(handle);
   answer.checksums.resize(in.count(2 * sizeof(uint64_t)));
   for (TensorChecksum& tensor : answer.checksums) {
     in.get(tensor.name);

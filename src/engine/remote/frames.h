@@ -83,7 +83,7 @@ struct ControlCall {
     kWake,
     kUpdateWeights,
     kLoad,
-    kExportWeights,  // the answer has the handle of the second network's weights
+    kExportWeights,  // the answer has the handles of the second network's weights
     kBeginDelta,     // pieces of what changed since `base` follow; an error: the server has others
     kCheckWeights    // the answer has checksums
   };
@@ -117,8 +117,9 @@ struct ControlAnswer {
   EngineLoad load;          // of kLoad
   /// Of kUpdateWeights: how long the engine computed nothing because weights were copied.
   double copy_seconds = 0;
-  /// Of kExportWeights (kernels/gpu/peer_memory.h); empty: they come as frames.
-  std::string handle;
+  /// Of kExportWeights (kernels/gpu/peer_memory.h), of each of WeightBuffers::numbers(); empty: they come
+  /// as frames.
+  std::vector<std::string> handles;
   WeightChecksums checksums;  // of kCheckWeights
 };
 std::string to_frame(const ControlAnswer& answer);

@@ -177,10 +177,10 @@ TEST(RemoteFrames, CallsAnswersAndWeightsArriveAsTheyWere) {
       .error = "no such file",
       .load = {.num_running = 3, .is_paused = true, .drafts = {9, 4, 6, 5, 1}},
       .copy_seconds = 0.004,
-      .handle = std::string("\0\xff", 2)};
+      .handles = {std::string("\0\xff", 2), "", "x"}};
   const ControlAnswer got = control_answer_from(to_frame(answer));
   EXPECT_EQ(got.copy_seconds, 0.004);
-  EXPECT_EQ(got.handle, std::string("\0\xff", 2));
+  EXPECT_EQ(got.handles, (std::vector<std::string>{std::string("\0\xff", 2), "", "x"}));
   EXPECT_EQ(got.error, "no such file");
   EXPECT_EQ(got.load.num_running, 3);
   EXPECT_TRUE(got.load.is_paused);

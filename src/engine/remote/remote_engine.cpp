@@ -223,13 +223,17 @@ Expected<EngineLoad> RemoteEngine::load() const {
   return answer->load;
 }
 
-Expected<ControlCall::Source> RemoteEngine::bring_weights(const Tensor& flat_N) {
-  const Expected<kernels::PeerMemory*> peer = peer_memory();
-  if (!peer) return tl::make_unexpected(peer.error());
-  transfer_.is_direct = *peer != nullptr;
-  if (*peer != nullptr) {
+Expected<ControlCall::Source> RemoteEngine::bring_weights(const std::vector<Tensor>& buffers) {
+  const Expected<std::vector<kernels::PeerMemory*>> peers = peer_memory();
+  if (!peers) return tl::make_unexpected(peers.error());
+  transfer_.is_direct = !peers->empty();
+  if (transfer_.is_direct) {
+    if (peers->size() != buffers.size())
+      return failure(config_.name + " has exported memory for weights of another format");
     try {
-      transfer_.seconds = (*peer)->write(flat_N);
+      transfer_.seconds = 0;
+      for (std::size_t i = 0; i < buffers.size(); ++i)
+        transfer_.seconds += (*peers)[i]->write(buffers[i]);
     } catch (const std::runtime_error& error) {
       return failure(fmt::format("{}: {}", config_.name, error.what()));
     }
@@ -237,43 +241,51 @@ Expected<ControlCall::Source> RemoteEngine::bring_weights(const Tensor& flat_N) 
   }
   const SystemClock clock;
   const auto begin = clock.now();
-  const Expected<void> sent = send_weights(flat_N);
+  const Expected<void> sent = send_weights(buffers);
   if (!sent) return tl::make_unexpected(sent.error());
   transfer_.seconds = seconds_between(begin, clock.now());
   return ControlCall::Source::kSent;
 }
 
 /// That it is not possible is no error: `transfer_` says why, and nobody asks again.
-Expected<kernels::PeerMemory*> RemoteEngine::peer_memory() {
-  if (!config_.writes_to_peer || !transfer_.why_frames.empty()) return nullptr;
+Expected<std::vector<kernels::PeerMemory*>> RemoteEngine::peer_memory() {
+  using Peers = std::vector<kernels::PeerMemory*>;
+  if (!config_.writes_to_peer || !transfer_.why_frames.empty()) return Peers();
   const auto answer = ask({.kind = Kind::kExportWeights}, config_.answer_limit);
   if (!answer) return tl::make_unexpected(answer.error());
-  if (answer->handle.empty()) {
+  if (answer->handles.empty()) {
     transfer_.why_frames = "it has exported no memory";
-    return nullptr;
+    return Peers();
   }
-  const auto known = peers_.find(answer->handle);
-  if (known != peers_.end()) return known->second.get();
+  Peers peers;
   try {
-    std::unique_ptr<kernels::PeerMemory> peer =
-        kernels::opened_gpu().open_peer_memory(answer->handle);
-    return peers_.emplace(answer->handle, std::move(peer)).first->second.get();
+    for (const std::string& handle : answer->handles) {
+      std::unique_ptr<kernels::PeerMemory>& peer = peers_[handle];
+      if (peer == nullptr) peer = kernels::opened_gpu().open_peer_memory(handle);
+      peers.push_back(peer.get());
+    }
   } catch (const std::runtime_error& error) {
     transfer_.why_frames = error.what();
-    return nullptr;
+    return Peers();
   }
+  return peers;
 }
 
-Expected<void> RemoteEngine::send_weights(const Tensor& weights_N) {
-  const Tensor flat_N = weights_N.cpu();  // sync: they are read here
-  const std::string_view all(static_cast<const char*>(flat_N.data_ptr()), flat_N.nbytes());
+Expected<void> RemoteEngine::send_weights(const std::vector<Tensor>& buffers) {
   const auto most = static_cast<std::size_t>(config_.weight_piece_bytes);
-  for (std::size_t offset = 0; offset < all.size(); offset += most) {
-    Expected<void> sent = send_piece(
-        EngineFrame::kWeights,
-        to_frame(WeightPiece{
-            .total_bytes = all.size(), .offset = offset, .bytes = all.substr(offset, most)}));
-    if (!sent) return sent;
+  std::size_t total = 0, begin = 0;
+  for (const Tensor& buffer : buffers) total += buffer.nbytes();
+  for (const Tensor& buffer : buffers) {
+    const Tensor here = buffer.cpu();  // sync: they are read here
+    const std::string_view all(static_cast<const char*>(here.const_data_ptr()), here.nbytes());
+    for (std::size_t offset = 0; offset < all.size(); offset += most) {
+      Expected<void> sent = send_piece(
+          EngineFrame::kWeights,
+          to_frame(WeightPiece{
+              .total_bytes = total, .offset = begin + offset, .bytes = all.substr(offset, most)}));
+      if (!sent) return sent;
+    }
+    begin += all.size();
   }
   return {};
 }
@@ -354,10 +366,12 @@ Expected<void> RemoteEngine::update_weights(const WeightUpdate& update) {
       if (updated || why_lost()) return updated;
       transfer_.why_whole = updated.error().message;
     }
-    const Expected<ControlCall::Source> brought = bring_weights(weights.flat());
+    const std::vector<Tensor> buffers = weights.buffers().numbers();
+    const Expected<ControlCall::Source> brought = bring_weights(buffers);
     if (!brought) return tl::make_unexpected(brought.error());
     call.source = *brought;
-    transfer_.bytes = static_cast<int64_t>(weights.flat().nbytes());
+    transfer_.bytes = 0;
+    for (const Tensor& buffer : buffers) transfer_.bytes += static_cast<int64_t>(buffer.nbytes());
   } else if (std::holds_alternative<Exchange>(update.source)) {
     return failure("an engine elsewhere computes with no network of this process");
   } else if (std::holds_alternative<FromTensors>(update.source)) {

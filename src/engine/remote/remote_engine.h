@@ -68,9 +68,9 @@ class RemoteEngine final : public EngineClient {
   Expected<bool> flush_cache() override;
   Expected<void> sleep() override;
   Expected<void> wake() override;
-  /// FromNetwork: the weights are written into the far end's second network, from device to device, or
-  /// sent, in pieces that leave room for other frames between them; the engine goes on
-  /// meanwhile. Or what changed is, if the far end has what it begins with. FromDirectory: a path that the far end reads. InPlace: whoever
+  /// FromNetwork: the weights, numbers or codes as the far end has them, are written into the far end's
+  /// second network, from device to device, or sent, in pieces that leave room for other frames between
+  /// them; the engine goes on meanwhile. Or what changed is, if the far end has what it begins with. FromDirectory: a path that the far end reads. InPlace: whoever
   /// shares the memory of the far end has changed it. Updates come one at a time.
   Expected<void> update_weights(const WeightUpdate& update) override;
   Expected<WeightChecksums> check_weights(WeightCheck check) override;
@@ -113,10 +113,10 @@ class RemoteEngine final : public EngineClient {
   Expected<ControlAnswer> ask(ControlCall call, std::chrono::milliseconds limit) const;
   Expected<void> order(ControlCall call) const;
   /// Into the far end's second network: kWritten or kSent.
-  Expected<ControlCall::Source> bring_weights(const Tensor& flat_N);
-  /// Of the far end's second network; null: it cannot be written to.
-  Expected<kernels::PeerMemory*> peer_memory();
-  Expected<void> send_weights(const Tensor& flat_N);
+  Expected<ControlCall::Source> bring_weights(const std::vector<Tensor>& buffers);
+  /// Of the buffers of the far end's second network; none: it cannot be written to.
+  Expected<std::vector<kernels::PeerMemory*>> peer_memory();
+  Expected<void> send_weights(const std::vector<Tensor>& buffers);
   /// Brings what changed and has the far end go on with it.
   Expected<void> update_by(const model::WeightDelta& delta, ControlCall call);
   Expected<void> send_delta(const model::WeightDelta& delta);

@@ -164,7 +164,7 @@ TEST(RemoteEngine, WhereNothingIsExportedItSaysSoAndNobodyCanHaveWrittenWeights)
     return control_answer_from(client.receive()->payload);
   };
   const ControlAnswer exported = ask({.number = 1, .kind = ControlCall::Kind::kExportWeights});
-  EXPECT_EQ(exported.handle, "");
+  EXPECT_TRUE(exported.handles.empty());
   EXPECT_FALSE(exported.error);
   const ControlAnswer written = ask({.number = 2,
                                      .kind = ControlCall::Kind::kUpdateWeights,
