@@ -150,6 +150,7 @@ estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Opti
   plan.colocates = config.colocate || plan.rollout_devices == 0;
   if (flags.gives("--rollout-num-gpus-per-engine"))
     plan.per_engine = config.rollout_num_gpus_per_engine;
+  plan.has_codes = config.has_codes();
   const auto wanted = [&](const char* flag, int64_t value) {
     return flags.gives(flag) ? std::optional(value) : std::nullopt;
   };

@@ -214,13 +214,26 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
          recorded_steps(sampled, drawn) * kRecordedStepBytes + packed + sparse;
 }
 
-/// Of a network like this one whose matrices are in the form that the engine has them in.
-int64_t engine_weight_bytes(const config::RunConfig& config, model::Network& network,
-                            model::Precision precision) {
-  if (!config.has_codes() || network.weights().has_formats()) return network.weights().num_bytes();
+/// Of a network like this one, whole or slices, whose matrices are in the form that the engine has them in.
+int64_t stored_bytes(const config::RunConfig& config, model::Network& network,
+                     model::Precision precision) {
+  const model::Weights& weights = network.weights();
+  if (!config.has_codes() || weights.has_formats()) return weights.num_bytes();
   precision.matrices = kernels::MatrixFormat::kFp8Blocks;
   precision.device = at::kMeta;
-  return model::make_blank_network(network.config(), precision)->weights().num_bytes();
+  const auto whole = model::make_blank_network(network.config(), precision);
+  const int64_t all = whole->weights().num_parameters(), here = weights.num_parameters();
+  if (here == all) return whole->weights().num_bytes();
+  // As much of each kind of matrices as of the others.
+  return static_cast<int64_t>(static_cast<double>(whole->weights().num_bytes()) *
+                              static_cast<double>(here) / static_cast<double>(all));
+}
+
+/// Of an engine over ranks that train, which bring codes into its weights while it stands still: those lie in no
+/// second buffer, but a rank whose slices are others makes codes of its own first.
+bool gets_codes_brought(const config::RunConfig& config, model::Network& network,
+                        model::Network& trained) {
+  return config.takes_turns() && &network != &trained && network.weights().has_formats();
 }
 
 }  // namespace
@@ -254,18 +267,21 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
                                                       most_sampled(config), needs.longest_request);
       if (!precision.device.is_cpu()) needs.engine_transient = kTimingBytes;
     } else {
-      needs.published_weights = weights;
+      needs.published_weights = stored_bytes(config, network, precision);
     }
     const bool is_engines_alone = trainer == nullptr && config.has_codes();
-    if (needs.has_engine && !config.shares_weights() && !is_engines_alone) {
-      needs.engine_weights = engine_weight_bytes(config, network, precision);
+    if (needs.has_engine && gets_codes_brought(config, network, trained)) {
+      if (config.has_engine_on_each_rank())
+        needs.staged_weights = stored_bytes(config, trained, precision);
+    } else if (needs.has_engine && !config.shares_weights() && !is_engines_alone) {
+      needs.engine_weights = stored_bytes(config, network, precision);
       const bool is_staged = network.weights().flat().is_cuda() || config.has_codes() ||
                              network.weights().has_formats();
       needs.staged_weights = is_staged ? needs.engine_weights : 0;
     }
     if (setup::evaluates_beside(config)) {
       needs.eval_requests = setup::evaluation_requests(config);
-      needs.eval_weights = engine_weight_bytes(config, network, precision);
+      needs.eval_weights = stored_bytes(config, network, precision);
       needs.eval_workspace = engine_workspace_bytes(config, network, draft.get(), precision,
                                                     needs.eval_requests, needs.longest_request);
     }

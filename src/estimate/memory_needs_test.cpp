@@ -158,5 +158,48 @@ TEST(MemoryNeeds, MatricesInEightBitsAreCountedAsTheyAreStored) {
             0);
 }
 
+TEST(MemoryNeeds, CodesForEnginesElsewhereAreWhatIsPublished) {
+  const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
+  const model::ModelConfig model = model::read_model_config(directory);
+  const model::Precision plain_precision{.weights = at::kBFloat16, .activations = at::kFloat};
+  model::Precision precision = plain_precision;
+  precision.matrices = kernels::MatrixFormat::kFp8Blocks;
+  const auto plain = model::make_blank_network(model, plain_precision),
+             stored = model::make_blank_network(model, precision);
+  config::RunConfig config = run();
+  config.rollout_precision = "fp8";
+  config.num_engine_workers = 2;
+  const train::TrainConfig trainer;
+  const MemoryNeeds needs =
+      memory_needs(config, *plain, *plain, plain_precision, &trainer, {}, true, 0);
+  EXPECT_EQ(needs.published_weights, stored->weights().num_bytes());
+  EXPECT_EQ(needs.engine_weights, 0) << "those are in another process";
+  const MemoryNeeds apart = engine_memory_needs(config, *stored, precision, 0);
+  EXPECT_EQ(apart.engine_weights, stored->weights().num_bytes());
+  EXPECT_EQ(apart.staged_weights, apart.engine_weights);
+}
+
+TEST(MemoryNeeds, CodesThatRanksBringLieInNoSecondBuffer) {
+  const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
+  const model::ModelConfig model = model::read_model_config(directory);
+  const model::Precision plain_precision{.weights = at::kBFloat16, .activations = at::kFloat};
+  model::Precision precision = plain_precision;
+  precision.matrices = kernels::MatrixFormat::kFp8Blocks;
+  const auto plain = model::make_blank_network(model, plain_precision),
+             stored = model::make_blank_network(model, precision);
+  config::RunConfig config = run();
+  config.rollout_precision = "fp8";
+  config.actor_num_gpus_per_node = 2;
+  config.colocate = true;
+  config.rollout_num_gpus = 2;
+  ASSERT_TRUE(config.has_engine_on_each_rank());
+  const train::TrainConfig trainer;
+  const MemoryNeeds needs =
+      memory_needs(config, *stored, *plain, plain_precision, &trainer, {}, true, 0);
+  EXPECT_EQ(needs.whole_weights, stored->weights().num_bytes());
+  EXPECT_EQ(needs.engine_weights, 0);
+  EXPECT_EQ(needs.staged_weights, stored->weights().num_bytes()) << "codes of the rank's slices";
+}
+
 }  // namespace
 }  // namespace slime::estimate

@@ -151,4 +151,10 @@ DraftShape draft_model_shape(const model::Eagle3& draft) {
           .blocks = {draft.blocks().begin(), draft.blocks().end()}};
 }
 
+int64_t coded_weight_bytes(const model::ModelConfig& config) {
+  const model::Precision precision{
+      .weights = at::kBFloat16, .matrices = kernels::MatrixFormat::kFp8Blocks, .device = at::kMeta};
+  return model::make_blank_network(config, precision)->weights().num_bytes();
+}
+
 }  // namespace slime::estimate

@@ -61,6 +61,8 @@ struct ModelShape {
   /// Of embedding and output layer, where adapters are asked for there.
   AdapterShape embedding_adapters, head_adapters;
   bool trains_adapters = false;
+  /// Bytes of all weights as engines store them where they have codes (coded_weight_bytes); 0: they are plain.
+  int64_t coded_bytes = 0;
   std::vector<BlockShape> blocks;
   std::vector<DraftShape> drafts;  // not among the blocks and the parameters
 
@@ -70,6 +72,10 @@ struct ModelShape {
   /// Those that a token's forward pass multiplies with.
   int64_t active_parameters(const model::ModelConfig& config) const;
 };
+
+/// Of the weights of an engine of one rank whose matrices are codes (kernels::MatrixFormat::kFp8Blocks), the rest
+/// bfloat16.
+int64_t coded_weight_bytes(const model::ModelConfig& config);
 
 /// Throws ConfigError for a model type that is not known. `adapters`: what is trained in the place of the
 /// parameters; null: those are.

@@ -72,6 +72,7 @@ Plan make_plan(PlanConfig config) {
   const auto& adapters = plan.config.adapters;
   plan.shape = shape_of(plan.config.model, adapters ? &*adapters : nullptr);
   plan.shape.drafts = plan.config.drafts;
+  if (plan.config.has_codes) plan.shape.coded_bytes = coded_weight_bytes(plan.config.model);
   plan.candidates = candidates(plan.shape, divisible_of(plan.config.model), plan.config.workload,
                                plan.config.trainers, plan.config.wanted, plan.config.rates);
   choose_engines(plan);

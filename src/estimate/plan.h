@@ -25,6 +25,7 @@ struct PlanConfig {
   bool colocates = true;
   int64_t rollout_devices = 0;        // of engines that are apart
   std::optional<int64_t> per_engine;  // devices of an engine; nothing: as few as hold the model
+  bool has_codes = false;             // engines store their matrices as codes
   Wanted wanted;
   Rates rates;
   int64_t num_shown = 5;  // layouts, of those that fit

@@ -393,6 +393,51 @@ TEST(PlanLayouts, WhatDoesNotFitIsSaid) {
   EXPECT_THAT(to_table(plan), HasSubstr("this does not fit"));
 }
 
+json::object qwen3_4b_config() {
+  return {{"model_type", "qwen3"},
+          {"architectures", json::array{"Qwen3ForCausalLM"}},
+          {"attention_bias", false},
+          {"hidden_size", 2560},
+          {"intermediate_size", 9728},
+          {"num_hidden_layers", 36},
+          {"num_attention_heads", 32},
+          {"num_key_value_heads", 8},
+          {"head_dim", 128},
+          {"vocab_size", 151936},
+          {"max_position_embeddings", 40960},
+          {"rms_norm_eps", 1e-6},
+          {"rope_theta", 1000000.0},
+          {"tie_word_embeddings", true},
+          {"hidden_act", "silu"},
+          {"torch_dtype", "bfloat16"}};
+}
+
+TEST(PlanMemory, OfCodesIsAByteANumberOfTheMatrices) {
+  PlanConfig config{.model = parsed(qwen3_4b_config())};
+  config.trainers = {.hosts = 1, .per_host = 2};
+  config.colocates = false;
+  config.rollout_devices = 1;
+  config.workload = dense_plan().workload;
+  const Plan plain = make_plan(config);
+  config.has_codes = true;
+  const Plan codes = make_plan(config);
+  // q and o 4096, k and v 1024 rows or columns; gates, ups and downs.
+  const double numbers = 36.0 * 2560 * (2 * 4096 + 2 * 1024 + 3 * 9728),
+               embedding = 151936.0 * 2560 * 2;
+  EXPECT_NEAR(static_cast<double>(codes.engine.weights),
+              embedding + numbers * (1 + 4.0 / (128 * 128)), 1e-3 * numbers);
+  EXPECT_NEAR(static_cast<double>(codes.engine.weights) / (1 << 30), 4.11, 0.04);
+  EXPECT_EQ(codes.engine.staged, codes.engine.weights);
+  EXPECT_NEAR(codes.update.bytes, static_cast<double>(codes.engine.weights), 1);
+  EXPECT_NEAR(codes.update.bytes / plain.update.bytes, 0.55, 0.01) << "the embedding is plain";
+  // On the trainer's devices they are a copy, twice while an update is brought.
+  config.colocates = true;
+  const Plan together = make_plan(config);
+  EXPECT_EQ(together.engine.staged, together.engine.weights);
+  config.has_codes = false;
+  EXPECT_EQ(make_plan(config).engine.staged, 0);
+}
+
 TEST(PlanMemory, KeysBehindAWindowAreGivenBack) {
   ModelShape shape;
   const model::CacheSpec cache{.heads = 2, .key_size = 16, .value_size = 16};

@@ -68,10 +68,15 @@ std::vector<Stage> stages_of(const ModelShape& shape, const comm::ParallelLayout
   return stages;
 }
 
+double engine_weight_bytes(const ModelShape& shape) {
+  if (shape.coded_bytes > 0) return static_cast<double>(shape.coded_bytes);
+  return kElementBytes * static_cast<double>(shape.parameters());
+}
+
 EngineMemory engine_weights(const ModelShape& shape, int64_t tp, bool is_apart) {
   constexpr auto kBytes = static_cast<int64_t>(kElementBytes);
-  EngineMemory memory{.weights = kBytes * shape.parameters() / tp};
-  memory.staged = is_apart ? memory.weights : 0;
+  EngineMemory memory{.weights = static_cast<int64_t>(engine_weight_bytes(shape)) / tp};
+  memory.staged = is_apart || shape.coded_bytes > 0 ? memory.weights : 0;
   for (const DraftShape& draft : shape.drafts) {
     const int64_t own = kBytes * draft.parameters / (draft.are_layers ? tp : 1);
     memory.weights += own;

@@ -29,11 +29,13 @@ std::vector<Stage> stages_of(const ModelShape& shape, const comm::ParallelLayout
 struct EngineMemory {  // of a device, in bytes
   int64_t weights = 0;
   int64_t drafts = 0;           // of the weights: those of draft layers and models
-  int64_t staged = 0;           // the second buffer for new weights, of engines apart
+  int64_t staged = 0;           // the second buffer for new weights, of engines apart or with codes
   int64_t keys_and_values = 0;  // what is left
   double tokens = 0;            // that these hold, over all devices of the engine
 };
 
+/// Of the weights of a whole engine.
+double engine_weight_bytes(const ModelShape& shape);
 /// Weights of one of `tp` devices of an engine, and what of them is of drafts.
 EngineMemory engine_weights(const ModelShape& shape, int64_t tp, bool is_apart);
 

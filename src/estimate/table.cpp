@@ -94,7 +94,9 @@ void print_messages(const Plan& plan, Buffer out) {
   if (plan.update.bytes > 0) {
     print(plan.update);
   } else {
-    fmt::format_to(out, "  new weights: the engines read those that are trained, nothing moves\n");
+    fmt::format_to(out, "  new weights: the engines {}, nothing moves\n",
+                   plan.config.has_codes ? "make codes of those that are trained"
+                                         : "read those that are trained");
   }
   const StepTime& time = plan.best().time;
   const double tflops =
