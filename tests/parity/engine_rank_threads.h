@@ -67,9 +67,10 @@ inline std::vector<engine::GenerateUpdate> expected_of(
 
 class ParallelEngine {
  public:
-  /// `served`: so many adapters that requests may name; 0: none.
+  /// `served`: so many adapters that requests may name; 0: none. `precision`: of what `make` makes.
   ParallelEngine(const MakeSlices& make, int tp, engine::EngineConfig config = {},
-                 int64_t served = 0) {
+                 int64_t served = 0,
+                 const model::Precision& precision = model::Precision::of("float32")) {
     if (config.kv_cache_bytes == engine::EngineConfig{}.kv_cache_bytes)
       config.kv_cache_bytes = 8 << 20;
     std::vector<int> own_ends;
@@ -79,10 +80,10 @@ class ParallelEngine {
       EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
       own_ends.push_back(ends[0]);
       their_ends_.push_back(ends[1]);
-      threads_.emplace_back([make, tp, rank, port, end = ends[1]] {
+      threads_.emplace_back([make, tp, rank, port, precision, end = ends[1]] {
         try {
           const auto mesh = meet(tp, rank, port, nullptr);
-          engine::FollowingRank(end, *mesh, model::Precision::of("float32"), make(*mesh)).follow();
+          engine::FollowingRank(end, *mesh, precision, make(*mesh)).follow();
         } catch (const comm::GroupError&) {  // what the first rank makes of it is what is tested
         }
       });
