@@ -1,10 +1,10 @@
 #include "kernels/cuda/experts/expert_product.h"
 
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
 
 #include "kernels/cuda/experts/expert_product_kernel.cuh"
+#include "kernels/cuda/experts/expert_tiling.h"
 #include "kernels/cuda/products/tile_map.h"
 
 namespace slime::kernels::cuda {
@@ -12,51 +12,12 @@ namespace {
 
 using namespace experts;
 
-/// Requested and not received, unless the caller says otherwise: enough to cover the memory's
-/// latency, and little enough that x need not wait long behind it.
-constexpr int kBytesInFlight = 64 << 10;
-
-/// How many experts are visited if the router is even.
-double expected_experts(const ExpertProduct& call) {
-  const double missed =
-      std::pow(1.0 - static_cast<double>(call.per_token) / call.experts, call.rows);
-  return call.experts * (1.0 - missed);
-}
-
-/// Units of a tile: as many as leave the fewest of the thread blocks without work in the last round.
-int choose_tile_units(const ExpertProduct& call) {
-  constexpr int kOfItem = 8;  // what an item costs beside its units
-  const int step = call.is_gated ? 8 : 16;
-  const int most = std::min(call.is_gated ? kTileRows / 2 : kTileRows, round_up(call.units, step));
-  const double experts = expected_experts(call);
-  int best = most;
-  double best_cost = 1e30;
-  for (int units = most; units >= most / 2; units -= step) {
-    const double items = experts * divide_up(call.units, units);
-    const double cost = std::ceil(items / num_processors()) * (units + kOfItem);
-    if (cost >= best_cost) continue;
-    best_cost = cost;
-    best = units;
-  }
-  return best;
-}
-
-/// Shorter chunks leave room for more stages; what an expert has beyond a chunk reads its weights
-/// again, out of the L2 cache. An expert has a visit of a row at most once, so chunks as long as the
-/// rows are never cut.
-int choose_chunk_rows(const ExpertProduct& call) {
-  constexpr int kLong = 64, kShort = 32;
-  // Three quarters full on average: of random visits a twentieth of the experts has more.
-  const bool is_sparse = 4 * call.rows * call.per_token <= 3 * kShort * call.experts;
-  return std::min(call.rows, is_sparse ? kShort : kLong);
-}
-
 template <int kRows, bool kGated>
 void run(const ExpertProduct& call, cudaStream_t stream) {
   constexpr auto kKernel = expert_product_kernel<kRows, kGated>;
   Arguments a;
   a.call = call;
-  a.tile_units = choose_tile_units(call);
+  a.tile_units = choose_tile_units(call, num_processors());
   a.tiles = divide_up(call.units, a.tile_units);
   a.k_tiles = divide_up(call.inputs, kStageInputs);
   const int stage_bytes = kSlabs * 128 * a.tile_units * (kGated ? 2 : 1);

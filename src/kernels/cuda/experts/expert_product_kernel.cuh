@@ -11,6 +11,7 @@
 
 #include <cuda.h>
 
+#include "kernels/cuda/experts/expert_tiling.h"
 #include "kernels/cuda/experts/expert_work.cuh"
 #include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/products/pipeline.cuh"
@@ -20,17 +21,19 @@
 namespace slime::kernels::cuda::experts {
 
 inline constexpr int kSlabs = 2, kSlabInputs = 64, kStageInputs = kSlabs * kSlabInputs;
-inline constexpr int kTileRows = 128;  // of weights
 inline constexpr int kSlabBytes = 128 * kTileRows, kWeightBytes = kSlabs * kSlabBytes;
 inline constexpr int kGatherThreads = 64;
 inline constexpr int kConsumerThreads = 256, kThreads = kConsumerThreads + 128;
 inline constexpr int kMaxStages = 6;
 inline constexpr int kSharedBytes = 212 << 10;  // dynamic; the list of work comes on top
 
-template <int kRows>
+template <int kMostRows>
 struct Layout {
+  static constexpr int kRows = kMostRows;
+  /// Of the weights of a stage: copies, the inputs of each, and where x begins behind them.
+  static constexpr int kCopies = kSlabs, kInputs = kSlabInputs, kXBegin = kWeightBytes;
   static constexpr int kXBytes = kSlabs * 128 * kRows;
-  static constexpr int kStride = kWeightBytes + kXBytes;
+  static constexpr int kStride = kXBegin + kXBytes;
   /// Results of a tile, [row, pitch]: what a warp writes at once lies in different banks.
   static constexpr int kPitch = kTileRows + 8;
   static constexpr int kResultBytes = kRows * kPitch * 2;
@@ -68,8 +71,8 @@ __device__ void for_each_item(const Arguments& a, const Work& work, const Fn& fn
     fn(work.chunk[item / a.tiles], item % a.tiles);
 }
 
-/// Producer of the weights, by one thread.
-template <int kRows, bool kGated>
+/// Producer of the weights, by one thread. L: a Layout, or one like it.
+template <typename L, bool kGated>
 __device__ void load_weights(const Arguments& a, const Work& work, const Pipeline& pipeline) {
   const int slab_bytes = 128 * a.tile_units * (kGated ? 2 : 1);
   PipelineState state, oldest;  // oldest: of the stages that may still be in flight
@@ -82,11 +85,11 @@ __device__ void load_weights(const Arguments& a, const Work& work, const Pipelin
         oldest.advance(1, pipeline.stages);
       }
       const uint32_t barrier = pipeline.full + 8 * state.stage;
-      const uint32_t to = pipeline.memory + state.stage * Layout<kRows>::kStride;
-      arrive_expect_tx(barrier, kSlabs * slab_bytes);
+      const uint32_t to = pipeline.memory + state.stage * L::kStride;
+      arrive_expect_tx(barrier, L::kCopies * slab_bytes);
 #pragma unroll
-      for (int slab = 0; slab < kSlabs; ++slab) {
-        const int input = k_tile * kStageInputs + slab * kSlabInputs;
+      for (int slab = 0; slab < L::kCopies; ++slab) {
+        const int input = k_tile * kStageInputs + slab * L::kInputs;
         if constexpr (kGated) {
           copy_expert_pairs(to + slab * kSlabBytes, a.weights, input, chunk.expert,
                             tile * a.tile_units / 8, barrier);
@@ -103,17 +106,17 @@ __device__ void load_weights(const Arguments& a, const Work& work, const Pipelin
 /// Producers of x, by two warps. Pieces of 16 bytes are stored as tile_map() swizzles them: a thread
 /// has one piece of every fourth row. Where rows are and where they go is worked out once an item:
 /// two warps that did it for each piece of each stage were slower than the memory.
-template <int kRows, bool kGated>
+template <typename L, bool kGated>
 __device__ void gather_x(const Arguments& a, const Work& work, const Pipeline& pipeline,
                          uint32_t x_full) {
-  constexpr int kPieces = kSlabs * 8;  // of a row in a stage
+  constexpr int kRows = L::kRows, kPieces = kSlabs * 8;  // of a row in a stage
   constexpr int kStep = kGatherThreads / kPieces, kEach = kRows / kStep;
   static_assert(kStep == 4);  // so that rows of a thread have two swizzles, even and odd ones
   const int thread = static_cast<int>(threadIdx.x) % kGatherThreads;
   const int first_row = thread / kPieces, slab = thread % kPieces / 8, piece = thread % 8;
   const int first_input = slab * kSlabInputs + piece * 8;
   const auto* x = static_cast<const __nv_bfloat16*>(a.call.x);
-  const uint32_t line = pipeline.memory + kWeightBytes + slab * 128 * kRows + 128 * first_row;
+  const uint32_t line = pipeline.memory + L::kXBegin + slab * 128 * kRows + 128 * first_row;
   const uint32_t to_even = line + ((piece ^ first_row) << 4);
   const uint32_t to_odd = line + 128 * kStep + ((piece ^ (first_row + kStep)) << 4);
   PipelineState state;
@@ -132,7 +135,7 @@ __device__ void gather_x(const Arguments& a, const Work& work, const Pipeline& p
     int input = first_input;
     for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile, ++loaded, input += kStageInputs) {
       if (loaded >= pipeline.stages) wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
-      const uint32_t stage = state.stage * Layout<kRows>::kStride;
+      const uint32_t stage = state.stage * L::kStride;
       const bool is_inside = input < a.call.inputs;
       const auto* at = x + (is_inside ? input : 0);
       const int bytes = is_inside ? 16 : 0;
@@ -179,10 +182,10 @@ __device__ void multiply(const Pipeline& pipeline, uint32_t x_full, PipelineStat
 }
 
 /// From accumulators through shared memory, [row, unit], to memory, 16 bytes a thread at once.
-template <int kRows, bool kGated>
+template <typename L, bool kGated>
 __device__ void write_results(const Arguments& a, const Work& work, const Chunk& chunk, int tile,
-                              int group, const float (&sum)[kRows / 2], __nv_bfloat16* results) {
-  constexpr int kPitch = Layout<kRows>::kPitch;
+                              int group, const float (&sum)[L::kRows / 2], __nv_bfloat16* results) {
+  constexpr int kRows = L::kRows, kPitch = L::kPitch;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   sync_consumers(kConsumerThreads);  // nobody still reads the results of the item before
 #pragma unroll
@@ -242,10 +245,10 @@ __global__ void __launch_bounds__(kThreads, 1)
                       a.call.per_token, a.call.experts, kRows);
   if (threadIdx.x >= kConsumerThreads) {
     const int warp = (threadIdx.x - kConsumerThreads) / 32;
-    if (threadIdx.x == kConsumerThreads) load_weights<kRows, kGated>(a, work, pipeline);
+    if (threadIdx.x == kConsumerThreads) load_weights<L, kGated>(a, work, pipeline);
     if (warp >= 2) {
       grid_dependency_wait();
-      gather_x<kRows, kGated>(a, work, pipeline, shared_address(x_full));
+      gather_x<L, kGated>(a, work, pipeline, shared_address(x_full));
     }
     return;
   }
@@ -259,7 +262,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   PipelineState state;
   for_each_item(a, work, [&](const Chunk& chunk, int tile) {
     multiply<kRows>(pipeline, shared_address(x_full), state, a.k_tiles, group, sum);
-    write_results<kRows, kGated>(a, work, chunk, tile, group, sum, results);
+    write_results<L, kGated>(a, work, chunk, tile, group, sum, results);
   });
 #endif
 }
