@@ -2,62 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/cuda/code_products.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/fp8/products.h"
 
 namespace slime::kernels::cuda {
 namespace {
 
 using fp8::Product;
-
-bool is_codes(const Matrix& matrix) {
-  return matrix.format == MatrixFormat::kFp8Blocks && matrix.adapters == nullptr;
-}
-
-/// Whether the kernels take it: columns of whole copies, outputs of whole stores.
-bool has_kernels(const Matrix& matrix) {
-  return is_codes(matrix) && matrix.inputs() % 16 == 0 && matrix.outputs() % 8 == 0 &&
-         matrix.values.dim() == 2 && matrix.values.is_contiguous() && is_aligned(matrix.values) &&
-         matrix.scales.is_contiguous() && matrix.scale_row_O.is_contiguous();
-}
-
-/// Rows of activations as codes.
-struct CodeRows {
-  CodeRows(int64_t rows, int64_t inputs, const at::TensorOptions& options)
-      : codes_TI(at::empty({rows, inputs}, options.dtype(at::kByte))),
-        factors_CP(at::empty({fp8::factor_rows(inputs), fp8::factor_pitch(rows)},
-                             options.dtype(at::kFloat))) {}
-  fp8::Rows of() const { return {codes_TI.data_ptr<uint8_t>(), factors_CP.data_ptr<float>()}; }
-
-  Tensor codes_TI, factors_CP;
-};
-
-CodeRows codes_of(const Tensor& x_TI, cudaStream_t stream) {
-  const int64_t rows = x_TI.size(0), inputs = x_TI.size(1);
-  CodeRows codes(rows, inputs, x_TI.options());
-  fp8::quantise_rows(number_of(x_TI), pointer(x_TI), codes.of(), rows, inputs, stream);
-  return codes;
-}
-
-Product product_of(const Matrix& weight_OI, const Tensor& bias_O, int64_t rows, const Tensor& y) {
-  Product product;
-  product.weight = {static_cast<const uint8_t*>(weight_OI.values.const_data_ptr()),
-                    weight_OI.scales.const_data_ptr<float>(),
-                    weight_OI.scale_row_O.const_data_ptr<int64_t>()};
-  product.bias_O = pointer(bias_O);
-  product.rows = static_cast<int>(rows);
-  product.inputs = static_cast<int>(weight_OI.inputs());
-  product.outputs = static_cast<int>(weight_OI.outputs());
-  product.float_result = y.scalar_type() == at::kFloat;
-  product.y = y.data_ptr();
-  return product;
-}
-
-void multiply(Product product, const CodeRows& x, cudaStream_t stream) {
-  product.x = x.of();
-  product.rows <= fp8::kMostFewRows ? fp8::few_product(product, stream)
-                                    : fp8::many_product(product, stream);
-}
 
 /// The products of a block of any number of rows.
 class CodeChain {
@@ -75,13 +26,14 @@ class CodeChain {
     const CodeRows gated = gated_codes(input);
     if (!chain_.next_norm_H.defined()) {
       Tensor update_TH = at::empty({rows_, hidden_}, options_);
-      multiply(product_of(chain_.down_HF, chain_.down_bias_H, rows_, update_TH), gated, stream_);
+      multiply_codes(code_product_of(chain_.down_HF, chain_.down_bias_H, rows_, update_TH), gated,
+                     stream_);
       return update_TH;
     }
     const CodeRows next = added_norm(gated, chain_.down_HF, chain_.down_bias_H, chain_.next_norm_H);
     Tensor heads_TE = at::empty({rows_, chain_.next_qkv_EH.outputs()}, options_);
-    multiply(product_of(chain_.next_qkv_EH, chain_.next_qkv_bias_E, rows_, heads_TE), next,
-             stream_);
+    multiply_codes(code_product_of(chain_.next_qkv_EH, chain_.next_qkv_bias_E, rows_, heads_TE),
+                   next, stream_);
     return heads_TE;
   }
 
@@ -97,9 +49,9 @@ class CodeChain {
                            ? fp8::few_product_splits(inputs, outputs)
                            : fp8::many_product_splits(static_cast<int>(rows_), inputs, outputs);
     const Tensor partials_STH = at::empty({splits, rows_, hidden_}, options_.dtype(at::kFloat));
-    Product product = product_of(weight_HI, {}, rows_, partials_STH);
+    Product product = code_product_of(weight_HI, {}, rows_, partials_STH);
     product.epilogue = Product::Epilogue::kSplitK;
-    multiply(product, x, stream_);
+    multiply_codes(product, x, stream_);
     CodeRows normed(rows_, hidden_, options_);
     fp8::norm_rows(chain_.residual_TH.data_ptr(), partials_STH.const_data_ptr<float>(), splits,
                    pointer(bias_H), pointer(norm_H), normed.of(), rows_, hidden_,
@@ -108,15 +60,8 @@ class CodeChain {
   }
 
   CodeRows gated_codes(const CodeRows& input) const {
-    const int64_t width = chain_.down_HF.inputs();
-    Tensor y = at::empty({rows_, is_few() ? width : 2 * width}, options_);
-    Product product = product_of(chain_.gate_up_2FH, chain_.gate_up_bias_2F, rows_, y);
-    if (is_few()) product.epilogue = Product::Epilogue::kSwiglu;
-    multiply(product, input, stream_);
-    if (is_few()) return codes_of(y, stream_);
-    CodeRows gated(rows_, width, options_);
-    fp8::swiglu_rows(pointer(y), gated.of(), rows_, width, stream_);
-    return gated;
+    return gated_code_rows(input, chain_.gate_up_2FH, chain_.gate_up_bias_2F, rows_, options_,
+                           stream_);
   }
 
   const BlockChain& chain_;
@@ -143,7 +88,7 @@ Tensor narrow_code_chain(const BlockChain& chain, cudaStream_t stream) {
     const int splits = fp8::few_product_splits(static_cast<int>(weight_HI.inputs()),
                                                static_cast<int>(weight_HI.outputs()));
     Tensor added_STH = at::empty({splits, rows, hidden}, options.dtype(at::kFloat));
-    Product product = product_of(weight_HI, bias_H, rows, added_STH);
+    Product product = code_product_of(weight_HI, bias_H, rows, added_STH);
     product.epilogue = Product::Epilogue::kSplitK;
     fp8::narrow_product(product, pointer(x_TI), {}, stream);
     return added_STH;
@@ -160,14 +105,15 @@ Tensor narrow_code_chain(const BlockChain& chain, cudaStream_t stream) {
   const Tensor output_STH = split(chain.output_HC, chain.output_bias_H, chain.attended_TC);
   const Tensor sum_TH = at::empty_like(chain.residual_TH),
                gated_TF = at::empty({rows, chain.down_HF.inputs()}, options);
-  Product gate_up = product_of(chain.gate_up_2FH, chain.gate_up_bias_2F, rows, gated_TF);
+  Product gate_up = code_product_of(chain.gate_up_2FH, chain.gate_up_bias_2F, rows, gated_TF);
   gate_up.epilogue = Product::Epilogue::kSwiglu;
   fp8::narrow_product(gate_up, nullptr,
                       norm_of(chain.residual_TH, output_STH, chain.post_norm_H, sum_TH), stream);
   const Tensor down_STH = split(chain.down_HF, chain.down_bias_H, gated_TF);
   Tensor heads_TE = at::empty({rows, chain.next_qkv_EH.outputs()}, options);
-  fp8::narrow_product(product_of(chain.next_qkv_EH, chain.next_qkv_bias_E, rows, heads_TE), nullptr,
-                      norm_of(sum_TH, down_STH, chain.next_norm_H, chain.residual_TH), stream);
+  fp8::narrow_product(code_product_of(chain.next_qkv_EH, chain.next_qkv_bias_E, rows, heads_TE),
+                      nullptr, norm_of(sum_TH, down_STH, chain.next_norm_H, chain.residual_TH),
+                      stream);
   return heads_TE;
 }
 
@@ -192,23 +138,19 @@ bool CudaDevice::make_codes(MatrixFormat format, const Tensor& plain_OI, const T
 }
 
 bool CudaDevice::multiplies_codes(const Tensor& x_TI, const Matrix& weight_OI) const {
-  return has_kernels(weight_OI) && is_plain(x_TI) && x_TI.size(0) > 0 && fp8::has_products();
+  return has_code_products(weight_OI) && is_plain(x_TI) && x_TI.size(0) > 0 && fp8::has_products();
 }
 
 Tensor CudaDevice::code_product(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
                                 bool float_result) const {
-  const cudaStream_t stream = stream_of(x_TI);
-  Tensor y_TO = at::empty({x_TI.size(0), weight_OI.outputs()},
-                          float_result ? x_TI.options().dtype(at::kFloat) : x_TI.options());
-  multiply(product_of(weight_OI, bias_O, x_TI.size(0), y_TO), codes_of(x_TI, stream), stream);
-  return y_TO;
+  return code_linear(x_TI, weight_OI, bias_O, float_result, stream_of(x_TI));
 }
 
 bool CudaDevice::has_code_chain(const BlockChain& chain) const {
   if (chain.experts != nullptr || chain.ranks != nullptr || !fp8::has_products()) return false;
   for (const Matrix* matrix : {&chain.output_HC, &chain.gate_up_2FH, &chain.down_HF})
-    if (!has_kernels(*matrix)) return false;
-  if (chain.next_qkv_EH.defined() && !has_kernels(chain.next_qkv_EH)) return false;
+    if (!has_code_products(*matrix)) return false;
+  if (chain.next_qkv_EH.defined() && !has_code_products(chain.next_qkv_EH)) return false;
   for (const Tensor* tensor :
        {&chain.attended_TC, &chain.residual_TH, &chain.output_bias_H, &chain.post_norm_H,
         &chain.gate_up_bias_2F, &chain.down_bias_H, &chain.next_norm_H, &chain.next_qkv_bias_E})

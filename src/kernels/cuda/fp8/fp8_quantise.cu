@@ -1,5 +1,7 @@
 #include "kernels/cuda/fp8/quantise.h"
 
+#include <algorithm>
+
 #include "kernels/cuda/fp8/e4m3.cuh"
 #include "kernels/cuda/partial_sums.cuh"
 #include "kernels/cuda/tensor_core.cuh"
@@ -165,6 +167,43 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
+/// A thread block has kRowsAtOnce rows of eight numbers a thread.
+constexpr int kRowsAtOnce = 4;
+template <typename T>
+__global__ void __launch_bounds__(kThreads) numbers_kernel(ExpertNumbers from, T* numbers_EOI) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kRowsAtOnce,
+                column = (static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * 8,
+                columns = divide_up(from.inputs, int64_t{kBlock}),
+                rows = from.experts * from.outputs;
+  launch_dependents();
+  grid_dependency_wait();
+  if (column >= from.inputs) return;
+  uint2 codes[kRowsAtOnce];
+  float factor[kRowsAtOnce];
+#pragma unroll
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    const int64_t row = first + r, expert = row / from.outputs;
+    if (row >= rows) continue;
+    codes[r] = *reinterpret_cast<const uint2*>(from.codes_EOI + row * from.inputs + column);
+    const int64_t of_row =
+        expert * from.factor_rows + from.factor_row_O[row - expert * from.outputs];
+    factor[r] = from.factors_EBC[of_row * columns + column / kBlock];
+  }
+#pragma unroll
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    if (first + r >= rows) continue;
+    Pack<T, 8> eight;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t four = i < 2 ? codes[r].x : codes[r].y;
+      const float2 two = unpack<Float16>(unpack_fp8(i % 2 == 0 ? four & 0xffffU : four >> 16));
+      eight.x[2 * i] = from_float<T>(two.x * factor[r]);
+      eight.x[2 * i + 1] = from_float<T>(two.y * factor[r]);
+    }
+    *reinterpret_cast<Pack<T, 8>*>(numbers_EOI + (first + r) * from.inputs + column) = eight;
+  }
+}
+
 dim3 grid_of_rows(int64_t rows, int64_t inputs) {
   return dim3(static_cast<unsigned>(divide_up(inputs, int64_t{4 * kThreads})),
               static_cast<unsigned>(rows));
@@ -189,6 +228,21 @@ void quantise_blocks(Number number, const void* plain_OI, uint8_t* codes_OI, flo
     using T = decltype(type);
     launch(quantise_blocks_kernel<T>, grid, dim3(kThreads), 0, stream,
            static_cast<const T*>(plain_OI), codes_OI, factors_BC, outputs, inputs);
+  });
+}
+
+void write_numbers(Number number, const ExpertNumbers& from, void* numbers_EOI, Stream stream) {
+  if (from.inputs % 8 != 0)
+    throw std::runtime_error("numbers of a matrix of rows of " + std::to_string(from.inputs) +
+                             " codes: rows are multiples of 8");
+  const int64_t threads = std::min(int64_t{kThreads}, round_up(from.inputs / 8, int64_t{32}));
+  const dim3 grid(
+      static_cast<unsigned>(divide_up(from.experts * from.outputs, int64_t{kRowsAtOnce})),
+      static_cast<unsigned>(divide_up(from.inputs, 8 * threads)));
+  with_type(number, [&](auto type) {
+    using T = decltype(type);
+    launch(numbers_kernel<T>, grid, dim3(static_cast<unsigned>(threads)), 0, stream, from,
+           static_cast<T*>(numbers_EOI));
   });
 }
 

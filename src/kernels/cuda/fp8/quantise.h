@@ -1,6 +1,6 @@
 #pragma once
 
-/// Codes and factors: of weights at an update of an engine, of activations before a product.
+/// Codes and factors: of weights at an update of an engine, of activations before a product; and the numbers of experts again.
 ///
 /// Factors of rows are [C, P]: a row of factors for each block of 128 inputs, P = factor_pitch(rows). Device
 /// memory, 16-byte aligned; codes are bytes. Asynchronous on `stream`; std::runtime_error when a launch fails.
@@ -36,5 +36,16 @@ void norm_rows(void* x_TH, const float* partials_STH, int num_splits, const void
                const void* weight_H, const Rows& to, int64_t rows, int64_t hidden, float eps,
                Stream stream);
 inline constexpr int64_t kMostNormed = 16384;
+
+/// Matrices of experts as codes. C = inputs / 128, rounded up.
+struct ExpertNumbers {
+  const uint8_t* codes_EOI = nullptr;
+  const float* factors_EBC = nullptr;
+  const int64_t* factor_row_O = nullptr;  // of each output of an expert, below B
+  int64_t experts = 0, outputs = 0, inputs = 0;
+  int64_t factor_rows = 0;  // B
+};
+/// The other way: each code times its factor in float32, then rounded. Inputs are a multiple of 8.
+void write_numbers(Number number, const ExpertNumbers& from, void* numbers_EOI, Stream stream);
 
 }  // namespace slime::kernels::cuda::fp8

@@ -93,6 +93,31 @@ double error_of_normed_rows(BlockExecutor& executor, int64_t hidden) {
   return std::max(error_of(x, sum, rounding_bound(at::kBFloat16)), made.error_of_numbers(exact));
 }
 
+/// Bits of the numbers that kernels/matrix_formats.h makes of experts' codes, whose parts end within blocks.
+double error_of_expert_numbers(BlockExecutor& executor, at::ScalarType type) {
+  const int64_t experts = 3, part = 150, inputs = 264;
+  Matrix stack;
+  stack.format = MatrixFormat::kFp8Blocks;
+  const Tensor bytes = at::randint(0, 256, {experts, 2 * part, inputs}, at::kLong);
+  const Tensor codes =
+      at::where(bytes.remainder(128) == 127, at::zeros_like(bytes), bytes).to(at::kByte);
+  stack.values = codes.view(at::kFloat8_e4m3fn);
+  stack.scales = random({experts, 4, 3}).abs() + 0.1;
+  const Tensor row = at::arange(part, at::kLong).div_(128, "floor");
+  stack.scale_row_O = at::cat({row, row + 2});
+  const Tensor numbers = at::empty(codes.sizes(), at::TensorOptions(type));
+  fp8::write_numbers(to_number(type),
+                     {.codes_EOI = codes.data_ptr<uint8_t>(),
+                      .factors_EBC = stack.scales.data_ptr<float>(),
+                      .factor_row_O = stack.scale_row_O.data_ptr<int64_t>(),
+                      .experts = experts,
+                      .outputs = 2 * part,
+                      .inputs = inputs,
+                      .factor_rows = 4},
+                     numbers.data_ptr(), &executor);
+  return error_of_bits(numbers, numbers_of(stack, type));
+}
+
 }  // namespace
 
 std::vector<KernelCase> fp8_cases() {
@@ -107,6 +132,10 @@ std::vector<KernelCase> fp8_cases() {
                      "CodesOfRowsOf" + of,
                      [type](BlockExecutor& on) { return error_of_quantised_rows(on, type); },
                      {exchange_mistake(16), absent_thread(200)}});
+    cases.push_back({"fp8/fp8_quantise",
+                     "NumbersOfCodesOf" + of,
+                     [type](BlockExecutor& on) { return error_of_expert_numbers(on, type); },
+                     {absent_thread(17)}});
   }
   cases.push_back({"fp8/fp8_quantise",
                    "CodesOfGatedRows",
