@@ -185,6 +185,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
   Tensor expert_chain(const BlockChain& chain) const;
   Tensor expert_chain_of_ranks(const BlockChain& chain) const;
   bool has_chained_experts(const Tensor& x_TH, const RoutedExperts& experts) const;
+  /// Whether all its matrices but the router are in codes that kernels have.
+  bool has_coded_expert_chain(const BlockChain& chain) const;
   /// What the shared expert returns, [T, H]: in float32 for the prologue of a narrow product.
   Tensor visit_shared(const Tensor& x_TH, const RoutedExperts& experts, bool float_result) const;
   Tensor sum_with_shared(const Tensor& rows_VH, const Tensor& weight_TK,

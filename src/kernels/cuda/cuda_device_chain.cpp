@@ -132,7 +132,7 @@ Tensor narrow_chain(const BlockChain& chain, cudaStream_t stream) {
 
 bool CudaDevice::has_block_chain(const BlockChain& chain) const {
   if (arithmetic() == Arithmetic::kTraining) return false;
-  if (has_code_chain(chain)) return true;
+  if (has_code_chain(chain) || has_coded_expert_chain(chain)) return true;
   const int64_t rows = chain.residual_TH.size(0);
   if (!has_batch_product(Number::kBFloat16, rows) && !has_wide_product(Number::kBFloat16, rows))
     return false;

@@ -1,10 +1,14 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
 #include <mutex>
 #include <utility>
 
 #include "core/error.h"
+#include "kernels/cuda/code_products.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/experts/expert_codes.h"
 #include "kernels/cuda/experts/expert_product.h"
 #include "kernels/cuda/experts/norm_route.h"
 #include "kernels/cuda/experts/visits.h"
@@ -82,18 +86,52 @@ Tensor output_parts(const BlockChain& chain, cudaStream_t stream) {
   return parts;
 }
 
+/// Both matrices of the experts are codes that a kernel may read as they lie.
+bool are_codes(const RoutedExperts& experts) {
+  return std::ranges::all_of(std::array{&experts.gate_up, &experts.down}, [](const Matrix* codes) {
+    return is_codes(*codes) && codes->values.is_contiguous() && is_aligned(codes->values) &&
+           codes->scales.is_contiguous() && codes->scale_row_O.is_contiguous();
+  });
+}
+
+/// Of experts in codes more rows than a product takes come in pieces, each of which reads the experts: up to here that is
+/// less than the numbers of all experts would be, which would first be written (cuda_device_grouped.cpp).
+constexpr int64_t kMostCodedRows = 1024;
+
+int64_t rows_at_once(int64_t rows, int64_t per_token) {
+  return std::min({rows, int64_t{kMostExpertRows}, kMostExpertVisits / per_token});
+}
+
+/// Of plain weights or codes.
+void multiply_visits(ExpertProduct call, const Matrix& weights_EUI, cudaStream_t stream) {
+  call.weights = weights_EUI.values.const_data_ptr();
+  if (!is_codes(weights_EUI)) return expert_product(call, stream);
+  expert_codes({.product = call,
+                .factors_EBC = weights_EUI.scales.const_data_ptr<float>(),
+                .factor_row_U = weights_EUI.scale_row_O.const_data_ptr<int64_t>(),
+                .factor_rows = static_cast<int>(weights_EUI.scales.size(1))},
+               stream);
+}
+
 }  // namespace
 
 bool CudaDevice::has_routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const {
-  if (!is_plain(x_TH)) return false;
-  for (const Matrix* matrix : {&experts.router_EH, &experts.gate_up, &experts.down})
-    if (!is_plain(*matrix)) return false;
   const Tensor& bias = experts.selection_bias_E;
+  const int64_t rows = x_TH.size(0), hidden = x_TH.size(1), count = experts.count(),
+                width = experts.width(), per_token = experts.rule.per_token;
+  if (!is_plain(x_TH) || rows == 0 || !is_plain(experts.router_EH) ||
+      !has_norm_route(hidden, count, per_token))
+    return false;
   if (bias.defined() && (bias.scalar_type() != at::kFloat || !bias.is_contiguous())) return false;
-  const int64_t rows = x_TH.size(0), hidden = x_TH.size(1), per_token = experts.rule.per_token;
-  return rows > 0 && has_norm_route(hidden, experts.count(), per_token) &&
-         has_expert_product(rows, per_token, experts.count(), hidden, experts.width()) &&
-         has_expert_product(rows, per_token, experts.count(), experts.width(), hidden);
+  if (are_codes(experts)) {
+    const int64_t at_once = rows_at_once(rows, per_token);
+    return rows <= kMostCodedRows && at_once > 0 &&
+           has_expert_codes(at_once, per_token, count, hidden, width) &&
+           has_expert_codes(at_once, per_token, count, width, hidden);
+  }
+  return is_plain(experts.gate_up) && is_plain(experts.down) &&
+         has_expert_product(rows, per_token, count, hidden, width) &&
+         has_expert_product(rows, per_token, count, width, hidden);
 }
 
 /// What each visit returns, [T K, H], before its weight.
@@ -104,28 +142,35 @@ Tensor CudaDevice::visit_experts(const Tensor& x_TH, const Tensor& expert_TK,
     const std::lock_guard lock(visited_mutex_);
     if (!visited_2_.defined()) visited_2_ = at::zeros({2}, x_TH.options().dtype(at::kLong));
   }
-  const Tensor gated_VF = at::empty({expert_TK.numel(), experts.width()}, x_TH.options());
-  const Tensor rows_VH = at::empty({expert_TK.numel(), x_TH.size(1)}, x_TH.options());
-  ExpertProduct call;
-  call.expert_V = expert_TK.const_data_ptr<int32_t>();
-  call.rows = static_cast<int>(expert_TK.size(0));
-  call.per_token = static_cast<int>(expert_TK.size(1));
-  call.experts = static_cast<int>(experts.count());
-  call.is_gated = true;
-  call.x = pointer(x_TH);
-  call.weights = pointer(experts.gate_up);
-  call.inputs = static_cast<int>(x_TH.size(1));
-  call.units = static_cast<int>(experts.width());
-  call.y_VU = gated_VF.data_ptr();
-  call.visited = reinterpret_cast<unsigned long long*>(visited_2_.data_ptr<int64_t>());
-  expert_product(call, stream);
-  call.is_gated = false;
-  call.x = pointer(gated_VF);
-  call.weights = pointer(experts.down);
-  std::swap(call.inputs, call.units);
-  call.y_VU = rows_VH.data_ptr();
-  call.visited = nullptr;
-  expert_product(call, stream);
+  const int64_t rows = expert_TK.size(0), per_token = expert_TK.size(1);
+  const Tensor gated_VF = at::empty({rows * per_token, experts.width()}, x_TH.options());
+  const Tensor rows_VH = at::empty({rows * per_token, x_TH.size(1)}, x_TH.options());
+  const int64_t at_once = rows_at_once(rows, per_token);
+  for (int64_t begin = 0; begin < rows; begin += at_once) {
+    const int64_t count = std::min(at_once, rows - begin);
+    const auto of_piece = [&](const Tensor& all, int64_t of_row) {
+      return all.narrow(0, begin * of_row, count * of_row);
+    };
+    const Tensor gated = of_piece(gated_VF, per_token);
+    ExpertProduct call;
+    call.expert_V = of_piece(expert_TK, 1).const_data_ptr<int32_t>();
+    call.rows = static_cast<int>(count);
+    call.per_token = static_cast<int>(per_token);
+    call.experts = static_cast<int>(experts.count());
+    call.is_gated = true;
+    call.x = pointer(of_piece(x_TH, 1));
+    call.inputs = static_cast<int>(x_TH.size(1));
+    call.units = static_cast<int>(experts.width());
+    call.y_VU = gated.data_ptr();
+    call.visited = reinterpret_cast<unsigned long long*>(visited_2_.data_ptr<int64_t>());
+    multiply_visits(call, experts.gate_up, stream);
+    call.is_gated = false;
+    call.x = pointer(gated);
+    std::swap(call.inputs, call.units);
+    call.y_VU = of_piece(rows_VH, per_token).data_ptr();
+    call.visited = nullptr;
+    multiply_visits(call, experts.down, stream);
+  }
   return rows_VH;
 }
 
@@ -171,10 +216,27 @@ bool CudaDevice::has_chained_experts(const Tensor& x_TH, const RoutedExperts& ex
           experts.shared_down.inputs() % kBatchProductInputs == 0);
 }
 
+bool CudaDevice::has_coded_expert_chain(const BlockChain& chain) const {
+  if (chain.experts == nullptr || chain.ranks != nullptr || !fp8::has_products()) return false;
+  const RoutedExperts& experts = *chain.experts;
+  for (const Tensor* tensor : {&chain.attended_TC, &chain.residual_TH, &chain.output_bias_H,
+                               &chain.post_norm_H, &chain.next_norm_H, &chain.next_qkv_bias_E})
+    if (!is_plain(*tensor)) return false;
+  if (!are_codes(experts) || !has_routed_experts(chain.residual_TH, experts) ||
+      !has_code_products(chain.output_HC))
+    return false;
+  if (chain.next_qkv_EH.defined() && !has_code_products(chain.next_qkv_EH)) return false;
+  return !experts.shared_down.defined() ||
+         (has_code_products(experts.shared_gate_up) && has_code_products(experts.shared_down) &&
+          experts.shared_gate_up.outputs() % 16 == 0);
+}
+
 Tensor CudaDevice::visit_shared(const Tensor& x_TH, const RoutedExperts& experts,
                                 bool float_result) const {
   if (!experts.shared_down.defined()) return {};
   const cudaStream_t stream = stream_of(x_TH);
+  if (is_codes(experts.shared_down))
+    return gated_code_mlp(x_TH, experts.shared_gate_up, experts.shared_down, stream);
   const int64_t rows = x_TH.size(0);
   const auto options = x_TH.options();
   const auto multiply = [&](const BatchProduct& product) {
@@ -260,12 +322,14 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
   const cudaStream_t stream = stream_of(chain.residual_TH);
   const int64_t rows = chain.residual_TH.size(0), hidden = chain.residual_TH.size(1);
   const auto options = chain.residual_TH.options();
-  const bool is_batch = has_batch_product(Number::kBFloat16, rows);
+  const bool is_coded = is_codes(chain.output_HC);
+  const bool is_batch = !is_coded && has_batch_product(Number::kBFloat16, rows);
 
   Choices choices = choices_of(experts, rows);
   RouteCall& route = choices.call;
   // Alive until the kernels that read them are launched.
-  const Tensor parts_STH = output_parts(chain, stream);
+  const Tensor parts_STH = is_coded ? code_parts(chain.attended_TC, chain.output_HC, stream)
+                                    : output_parts(chain, stream);
   Tensor update_TH;
   if (parts_STH.defined()) {
     route.splits = static_cast<int>(parts_STH.size(0));
@@ -284,7 +348,7 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
   route.eps = static_cast<float>(chain.eps);
   norm_route(route, stream);
 
-  const bool ends_narrow = chain.next_norm_H.defined() &&
+  const bool ends_narrow = chain.next_norm_H.defined() && !is_coded &&
                            has_narrow_product(Number::kBFloat16, rows, chain.next_qkv_EH.inputs());
   const Tensor shared_TH = visit_shared(input_TH, experts, ends_narrow);
   const Tensor rows_VH = visit_experts(input_TH, choices.expert_TK, experts);

@@ -3,12 +3,21 @@
 #include <ATen/ATen.h>
 
 #include "core/error.h"
+#include "kernels/cuda/code_products.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/experts/grouped_product.h"
 #include "kernels/cuda/experts/visits.h"
 
 namespace slime::kernels::cuda {
 namespace {
+
+/// Codes become numbers for the call: of a layer's experts at once, which for thousands of rows costs little beside their
+/// products (docs/decisions/0127-fp8-rollout.md).
+Matrix as_numbers(const Matrix& weight_EOI, const Tensor& x) {
+  return weight_EOI.format == MatrixFormat::kPlain
+             ? weight_EOI
+             : Matrix(numbers_of_experts(weight_EOI, x.scalar_type()));
+}
 
 bool has_fast_product(const Tensor& x, const Matrix& weight_EOI) {
   return is_plain(x) && is_plain(weight_EOI) &&
@@ -67,21 +76,24 @@ Tensor plain_product(const Tensor& x_SI, const Matrix& matrix_EOI, const GroupSt
 
 }  // namespace
 
-Tensor CudaDevice::grouped_linear(const Tensor& x_SI, const Matrix& weight_EOI,
+Tensor CudaDevice::grouped_linear(const Tensor& x_SI, const Matrix& matrix_EOI,
                                   const GroupStarts& starts) const {
+  const Matrix weight_EOI = as_numbers(matrix_EOI, x_SI);
   return has_fast_product(x_SI, weight_EOI) ? fast_product(x_SI, weight_EOI, starts, false)
                                             : plain_product(x_SI, weight_EOI, starts, false);
 }
 
-Tensor CudaDevice::grouped_gated_linear(const Tensor& x_SI, const Matrix& weight_EOI,
+Tensor CudaDevice::grouped_gated_linear(const Tensor& x_SI, const Matrix& matrix_EOI,
                                         const GroupStarts& starts) const {
+  const Matrix weight_EOI = as_numbers(matrix_EOI, x_SI);
   return has_fast_product(x_SI, weight_EOI) && weight_EOI.outputs() % 16 == 0
              ? fast_product(x_SI, weight_EOI, starts, false, true)
              : ReferenceDevice::grouped_gated_linear(x_SI, weight_EOI, starts);
 }
 
-Tensor CudaDevice::grouped_input_grad(const Tensor& dy_SO, const Matrix& weight_EOI,
+Tensor CudaDevice::grouped_input_grad(const Tensor& dy_SO, const Matrix& matrix_EOI,
                                       const GroupStarts& starts) const {
+  const Matrix weight_EOI = as_numbers(matrix_EOI, dy_SO);
   return has_fast_product(dy_SO, weight_EOI) ? fast_product(dy_SO, weight_EOI, starts, true)
                                              : plain_product(dy_SO, weight_EOI, starts, true);
 }

@@ -1,6 +1,7 @@
 #include "core/error.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/cuda_gpu.h"
+#include "kernels/cuda/experts/expert_codes.h"
 #include "kernels/cuda/experts/expert_product.h"
 #include "kernels/cuda/experts/grouped_product.h"
 #include "kernels/cuda/experts/norm_route.h"
@@ -49,6 +50,8 @@ void norm_route(const RouteCall&, Stream) { absent("norm_route"); }
 
 bool has_expert_product(int64_t, int64_t, int64_t, int64_t, int64_t) { return false; }
 void expert_product(const ExpertProduct&, Stream) { absent("expert_product"); }
+bool has_expert_codes(int64_t, int64_t, int64_t, int64_t, int64_t) { return false; }
+void expert_codes(const ExpertCodes&, Stream) { absent("expert_codes"); }
 
 bool has_grouped_product(int64_t, int64_t, int64_t) { return false; }
 void grouped_product(const GroupedProduct&, Stream) { absent("grouped_product"); }

@@ -8,6 +8,7 @@
 #include <initializer_list>
 
 #include "kernels/block_chain.h"
+#include "kernels/cuda/experts/experts_for_tests.h"
 #include "kernels/cuda/gpu_test_tensors.h"
 #include "kernels/expert_visits.h"
 #include "kernels/routed_experts.h"
@@ -15,13 +16,7 @@
 namespace slime::kernels {
 namespace {
 
-struct Shape {
-  const char* name = "";
-  int64_t hidden = 0, width = 0, experts = 0;
-  RouterRule rule;
-  bool has_bias = false;
-  double of_bias = 0;  // how far selection biases are apart
-};
+using Shape = ExpertShape;
 
 /// Sizes that end within a tile, a stage and a thread block's share; all rows at the same experts.
 constexpr Shape kSmall{"Small", 64, 32, 8, {3, false, true, 1}, false, 0};
@@ -29,76 +24,6 @@ constexpr Shape kRagged{"Ragged", 288, 88, 13, {2, false, false, 1}, false, 0};
 constexpr Shape kBiased{"Biased", 160, 136, 40, {10, true, true, 2.5}, true, 0.2};
 constexpr Shape kSameForAll{"SameForAll", 128, 64, 32, {4, true, false, 1}, true, 50};
 constexpr Shape kManyExperts{"Many", 320, 24, 300, {8, false, true, 1}, false, 0};
-
-RoutedExperts random_experts(const Shape& shape) {
-  const auto matrix = [](int64_t outputs, int64_t inputs) {
-    return (numbers({outputs, inputs}, at::kFloat) / std::sqrt(static_cast<double>(inputs)))
-        .to(at::kBFloat16);
-  };
-  RoutedExperts out;
-  out.router_EH = matrix(shape.experts, shape.hidden) * 2;
-  if (shape.has_bias) out.selection_bias_E = numbers({shape.experts}, at::kFloat) * shape.of_bias;
-  out.rule = shape.rule;
-  out.gate_up =
-      Matrix(matrix(shape.experts * 2 * shape.width, shape.hidden)).stacked(shape.experts);
-  out.down = Matrix(matrix(shape.experts * shape.hidden, shape.width)).stacked(shape.experts);
-  return out;
-}
-
-RoutedExperts experts_on_gpu(const RoutedExperts& from) {
-  RoutedExperts out = from;
-  for (Tensor* tensor : {&out.router_EH.values, &out.selection_bias_E, &out.gate_up.values,
-                         &out.down.values, &out.shared_gate_up.values, &out.shared_down.values})
-    *tensor = to_gpu(*tensor);
-  return out;
-}
-
-/// Whom rows visit, from the best score on; scores in double.
-struct Choice {
-  Tensor expert_TK, score_TK;
-};
-Choice choice_of(const Tensor& x_TH, const RoutedExperts& experts) {
-  const Tensor logits = wide(x_TH).mm(wide(experts.router_EH.plain()).t());
-  const Tensor scores = experts.rule.is_sigmoid ? logits.sigmoid() : logits.softmax(-1);
-  const Tensor choice =
-      experts.selection_bias_E.defined() ? scores + wide(experts.selection_bias_E) : scores;
-  const Tensor expert_TK = std::get<1>(choice.topk(experts.rule.per_token, -1));
-  return {expert_TK, scores.gather(1, expert_TK)};
-}
-
-/// In double, visit by visit.
-struct Expected {
-  Tensor y_TH;
-  std::vector<int64_t> visited;  // experts that the first so many rows visit; [T + 1]
-};
-
-Expected expected_of(const Tensor& x_TH, const RoutedExperts& experts) {
-  const Tensor x = wide(x_TH);
-  auto [expert_TK, weight_TK] = choice_of(x_TH, experts);
-  if (experts.rule.normalizes) weight_TK = weight_TK / weight_TK.sum(-1, true);
-  weight_TK = weight_TK * experts.rule.scaling;
-  const int64_t width = experts.width();
-  const Tensor gate_up = wide(experts.gate_up.plain()), down = wide(experts.down.plain());
-  Expected out{at::zeros_like(x), {0}};
-  std::vector<bool> is_visited(static_cast<size_t>(experts.count()), false);
-  for (int64_t t = 0; t < x.size(0); ++t) {
-    for (int64_t k = 0; k < experts.rule.per_token; ++k) {
-      const auto e = expert_TK[t][k].item<int64_t>();
-      is_visited[static_cast<size_t>(e)] = true;
-      const Tensor both = gate_up[e].mv(x[t]);
-      const Tensor gated = at::silu(both.narrow(0, 0, width)) * both.narrow(0, width, width);
-      out.y_TH[t].add_(down[e].mv(gated) * weight_TK[t][k]);
-    }
-    out.visited.push_back(std::count(is_visited.begin(), is_visited.end(), true));
-  }
-  if (experts.shared_down.defined()) {
-    const int64_t shared = experts.shared_down.inputs();
-    const Tensor both = x.mm(wide(experts.shared_gate_up.plain()).t());
-    const Tensor gated = at::silu(both.narrow(1, 0, shared)) * both.narrow(1, shared, shared);
-    out.y_TH.add_(gated.mm(wide(experts.shared_down.plain()).t()));
-  }
-  return out;
-}
 
 void expect_equal_to_loops(const Shape& shape, std::initializer_list<int64_t> row_counts) {
   at::manual_seed(11);
@@ -184,13 +109,6 @@ TEST(CudaExperts, ARowThatIsNotANumberVisitsSomeExpertsAndLeavesTheOthersAlone) 
   const Tensor with_nan_TH = kernels->routed_experts(x_TH, fast);
   for (const int64_t row : {0, 1, 3, 4}) EXPECT_TRUE(at::equal(with_nan_TH[row], y_TH[row]));
   EXPECT_TRUE(with_nan_TH[2].isnan().all().item<bool>());
-}
-
-/// Of nine rows in ten, the worst: in single rows an intermediate rounds the other way, and they
-/// visit another expert.
-double error_of_most_rows(const Tensor& a, const Tensor& exact) {
-  const Tensor x = wide(a.cpu()), y = wide(exact);
-  return ((x - y).norm(2, {1}) / y.norm(2, {1})).quantile(0.9).item<double>();
 }
 
 void expect_chain(int64_t shared_width) {

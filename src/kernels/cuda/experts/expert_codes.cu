@@ -1,0 +1,244 @@
+/// The kernel of kernels/cuda/experts/expert_codes.h, which is that of expert_product_kernel.cuh but for its weights: a
+/// stage has 128 inputs, one block, whose codes the consumers turn into bfloat16 in registers. Those are the first operand
+/// of a wgmma, and x is the second, in shared memory. The sums of a block are multiplied with its factor and added up in
+/// float32.
+///
+/// A tile's lines are where they are in bfloat16: of gates and ups in turns of eight, so that a thread has a gate
+/// and its up.
+
+#include <algorithm>
+#include <type_traits>
+
+#include "kernels/cuda/experts/expert_codes.h"
+#include "kernels/cuda/experts/expert_product_kernel.cuh"
+#include "kernels/cuda/experts/wgmma_registers.cuh"
+#include "kernels/cuda/experts/wide_codes.h"
+#include "kernels/cuda/fp8/tile_maps.h"
+
+namespace slime::kernels::cuda {
+namespace {
+
+using namespace experts;
+
+constexpr int kMostCodeStages = 12;
+
+/// As experts::Layout: weights are one copy of 128 inputs.
+template <int kMostRows>
+struct CodeLayout {
+  static constexpr int kRows = kMostRows;
+  static constexpr int kCopies = 1, kInputs = kStageInputs, kXBegin = kStageInputs * kTileRows;
+  static constexpr int kStride = kXBegin + kSlabs * 128 * kRows;
+  static constexpr int kPitch = Layout<kRows>::kPitch;
+  static constexpr int kResultBytes = Layout<kRows>::kResultBytes;
+  static constexpr int kFitting = (kSharedBytes - kResultBytes) / kStride;
+  static constexpr int kStages = kFitting < kMostCodeStages ? kFitting : kMostCodeStages;
+  static constexpr int kBytes = kStages * kStride + kResultBytes;
+  static_assert(mask_bytes(kMostExpertRows, kMostExperts) <= kBytes);
+};
+
+struct CodeArguments : Arguments {
+  const float* factors_EBC = nullptr;
+  const int64_t* factor_row_U = nullptr;
+  int factor_rows = 0;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// Two codes at an address of shared memory as two numbers of bfloat16.
+__device__ inline uint32_t load_wide(uint32_t address) {
+  uint32_t codes, wide;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=r"(codes) : "r"(address) : "memory");
+  const uint32_t small = as_small_bfloat16(__byte_perm(codes, 0, 0x1404));
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(wide) : "r"(small), "r"(kTwoTimes2To120));
+  return wide;
+}
+
+/// Factors of the two lines of a tile that a thread has sums of, one for each stage.
+struct LineFactors {
+  const float *low, *high;
+};
+
+template <bool kGated>
+__device__ LineFactors factors_of(const CodeArguments& a, const Chunk& chunk, int tile, int group) {
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, units = a.call.units;
+  const int unit =
+      tile * a.tile_units + (kGated ? 32 * group + 8 * warp : 64 * group + 16 * warp) + lane / 4;
+  // Lines behind the last unit are not stored.
+  const int low = min(unit, units - 1), high = kGated ? units + low : min(unit + 8, units - 1);
+  const float* of_expert =
+      a.factors_EBC + static_cast<int64_t>(chunk.expert) * a.factor_rows * a.k_tiles;
+  return {of_expert + __ldg(a.factor_row_U + low) * a.k_tiles,
+          of_expert + __ldg(a.factor_row_U + high) * a.k_tiles};
+}
+
+/// Main loop of a consumer warpgroup over one item: the sums of its 64 lines.
+template <typename L>
+__device__ void multiply_codes(const Pipeline& pipeline, uint32_t x_full, PipelineState& state,
+                               int count, int group, const LineFactors& factors,
+                               float (&sum)[L::kRows / 2]) {
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, line = lane / 4;
+  // Lines are 128 bytes, a multiple of eight of them to begin with; a piece of 16 codes is one step of the products.
+  const uint32_t own = 128 * (64 * group + 16 * warp + line) + 2 * (lane % 4);
+  float of_low = __ldg(factors.low), of_high = __ldg(factors.high);
+  float dot[L::kRows / 2] =
+      {};  // once: what a product overwrites is no reason to clear it each time
+#pragma unroll
+  for (float& s : sum) s = 0;
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    const float low = of_low, high = of_high;
+    if (i + 1 < count) of_low = __ldg(factors.low + i + 1), of_high = __ldg(factors.high + i + 1);
+    wait(pipeline.full + 8 * state.stage, state.phase);
+    const uint32_t stage = pipeline.memory + state.stage * L::kStride;
+    uint32_t weights[kStageInputs / 16][4];
+#pragma unroll
+    for (int k = 0; k < kStageInputs / 16; ++k) {
+      const uint32_t piece = stage + own + ((k ^ line) << 4);  // swizzled as tile_map() says
+      weights[k][0] = load_wide(piece);
+      weights[k][1] = load_wide(piece + 8 * 128);
+      weights[k][2] = load_wide(piece + 8);
+      weights[k][3] = load_wide(piece + 8 * 128 + 8);
+    }
+    wait(x_full + 8 * state.stage, state.phase);
+    fence_async_shared();  // x was not written by TMA, and is read as if it were
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kStageInputs / 16; ++k) {
+      constexpr int kOfSlab = kSlabInputs / 16;
+      const uint64_t x =
+          matrix_descriptor(stage + L::kXBegin + k / kOfSlab * 128 * L::kRows) + 2 * (k % kOfSlab);
+      wgmma_of_registers(dot, weights[k], x, k > 0);
+    }
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
+    settle(dot);
+    __syncwarp();  // all lanes have read their codes
+    if (lane == 0) arrive(pipeline.empty + 8 * state.stage);
+#pragma unroll
+    for (int n = 0; n < L::kRows / 8; ++n) {
+      sum[4 * n] += dot[4 * n] * low;
+      sum[4 * n + 1] += dot[4 * n + 1] * low;
+      sum[4 * n + 2] += dot[4 * n + 2] * high;
+      sum[4 * n + 3] += dot[4 * n + 3] * high;
+    }
+    state.advance(1, pipeline.stages);
+  }
+}
+
+#endif
+
+/// As expert_product_kernel().
+template <int kRows, bool kGated>
+__global__ void __launch_bounds__(kThreads, 1)
+    expert_codes_kernel(const __grid_constant__ CodeArguments a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using L = CodeLayout<kRows>;
+  extern __shared__ __align__(1024) unsigned char memory[];
+  __shared__ Work work;
+  __shared__ uint64_t full[kMostCodeStages], x_full[kMostCodeStages], empty[kMostCodeStages];
+  const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
+                          L::kStages};
+  if (threadIdx.x == kConsumerThreads) {
+    prefetch_map(a.weights);
+    for (int i = 0; i < L::kStages; ++i) {
+      init_barrier(pipeline.full + 8 * i, 1);
+      init_barrier(shared_address(x_full) + 8 * i, kGatherThreads);
+      init_barrier(pipeline.empty + 8 * i, kConsumerThreads / 32);  // of each warp
+    }
+    fence_barrier_init();
+  }
+  // The kernel behind the gated product reads expert_V at once: its start is also the sign that
+  // this one has seen expert_V complete.
+  if constexpr (kGated) grid_dependency_wait();
+  launch_dependents();
+  list_work<kThreads>(work, reinterpret_cast<uint32_t*>(memory), a.call.expert_V, a.call.rows,
+                      a.call.per_token, a.call.experts, kRows);
+  if (threadIdx.x >= kConsumerThreads) {
+    const int warp = (threadIdx.x - kConsumerThreads) / 32;
+    if (threadIdx.x == kConsumerThreads) load_weights<L, kGated>(a, work, pipeline);
+    if (warp >= 2) {
+      grid_dependency_wait();
+      gather_x<L, kGated>(a, work, pipeline, shared_address(x_full));
+    }
+    return;
+  }
+  grid_dependency_wait();
+  if (a.call.visited != nullptr && blockIdx.x == 0 && threadIdx.x < 2)
+    atomicAdd(a.call.visited + threadIdx.x,
+              threadIdx.x == 0 ? 1ULL : static_cast<unsigned long long>(work.num_visited));
+  const int group = threadIdx.x / 128;
+  auto* results = reinterpret_cast<__nv_bfloat16*>(memory + L::kStages * L::kStride);
+  float sum[kRows / 2];
+  PipelineState state;
+  for_each_item(a, work, [&](const Chunk& chunk, int tile) {
+    const LineFactors factors = factors_of<kGated>(a, chunk, tile, group);
+    multiply_codes<L>(pipeline, shared_address(x_full), state, a.k_tiles, group, factors, sum);
+    write_results<L, kGated>(a, work, chunk, tile, group, sum, results);
+  });
+#endif
+}
+
+/// As expert_pair_map() and row_map() of numbers.
+template <bool kGated>
+CUtensorMap map_of(const ExpertProduct& call, int tile_units) {
+  const auto width = static_cast<cuuint64_t>(call.inputs),
+             units = static_cast<cuuint64_t>(call.units),
+             experts = static_cast<cuuint64_t>(call.experts);
+  const auto box = static_cast<cuuint32_t>(tile_units);
+  if constexpr (kGated) {
+    return fp8::encoded<4>(call.weights, {width, 8, 2 * experts, units / 8},
+                           {width, units * width, 8 * width}, {kStageInputs, 8, 2, box / 8});
+  } else {
+    return fp8::encoded<2>(call.weights, {width, experts * units}, {width}, {kStageInputs, box});
+  }
+}
+
+template <int kRows, bool kGated>
+void run(const ExpertCodes& codes, cudaStream_t stream) {
+  constexpr auto kKernel = expert_codes_kernel<kRows, kGated>;
+  using L = CodeLayout<kRows>;
+  const ExpertProduct& call = codes.product;
+  CodeArguments a;
+  a.call = call;
+  a.factors_EBC = codes.factors_EBC;
+  a.factor_row_U = codes.factor_row_U;
+  a.factor_rows = codes.factor_rows;
+  a.tile_units = choose_tile_units(call, num_processors());
+  a.tiles = divide_up(call.units, a.tile_units);
+  a.k_tiles = divide_up(call.inputs, kStageInputs);
+  const int stage_bytes = kStageInputs * a.tile_units * (kGated ? 2 : 1);
+  const int in_flight = call.bytes_in_flight > 0 ? call.bytes_in_flight : kBytesInFlight;
+  a.stages_in_flight = std::clamp(in_flight / stage_bytes, 1, L::kStages);
+  a.weights = map_of<kGated>(call, a.tile_units);
+  allow_shared_memory<kKernel>(L::kBytes);
+  const int visits = call.rows * call.per_token;
+  const int64_t most_items = int64_t{std::min(call.experts + visits / kRows, visits)} * a.tiles;
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(most_items, num_processors()));
+  launch(kKernel, dim3(blocks), dim3(kThreads), L::kBytes, stream, a);
+}
+
+}  // namespace
+
+bool has_expert_codes(int64_t rows, int64_t per_token, int64_t experts, int64_t inputs,
+                      int64_t units) {
+  return has_expert_product(rows, per_token, experts, inputs, units) && inputs % 16 == 0;
+}
+
+void expert_codes(const ExpertCodes& codes, cudaStream_t stream) {
+  const ExpertProduct& call = codes.product;
+  if (!has_expert_codes(call.rows, call.per_token, call.experts, call.inputs, call.units))
+    throw std::runtime_error("no such product of experts in codes");
+  if (call.chunk_rows > 0 && call.chunk_rows < std::min(call.rows, 32))
+    throw std::runtime_error("chunks of so few rows may be too many to list");
+  const auto with_rows = [&](auto rows) {
+    constexpr int kRows = decltype(rows)::value;
+    call.is_gated ? run<kRows, true>(codes, stream) : run<kRows, false>(codes, stream);
+  };
+  const int chunk_rows = call.chunk_rows > 0 ? call.chunk_rows : choose_chunk_rows(call);
+  if (chunk_rows <= 8) return with_rows(std::integral_constant<int, 8>());
+  if (chunk_rows <= 16) return with_rows(std::integral_constant<int, 16>());
+  if (chunk_rows <= 32) return with_rows(std::integral_constant<int, 32>());
+  with_rows(std::integral_constant<int, 64>());
+}
+
+}  // namespace slime::kernels::cuda

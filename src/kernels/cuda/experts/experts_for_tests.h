@@ -1,0 +1,105 @@
+#pragma once
+
+/// Routed experts of tests, and plain loops on the CPU that compute with them.
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/cuda/gpu_test_tensors.h"
+#include "kernels/matrix_formats.h"
+#include "kernels/routed_experts.h"
+
+namespace slime::kernels {
+
+struct ExpertShape {
+  const char* name = "";
+  int64_t hidden = 0, width = 0, experts = 0;
+  RouterRule rule;
+  bool has_bias = false;
+  double of_bias = 0;  // how far selection biases are apart
+};
+
+inline RoutedExperts random_experts(const ExpertShape& shape) {
+  const auto matrix = [](int64_t outputs, int64_t inputs) {
+    return (numbers({outputs, inputs}, at::kFloat) / std::sqrt(static_cast<double>(inputs)))
+        .to(at::kBFloat16);
+  };
+  RoutedExperts out;
+  out.router_EH = matrix(shape.experts, shape.hidden) * 2;
+  if (shape.has_bias) out.selection_bias_E = numbers({shape.experts}, at::kFloat) * shape.of_bias;
+  out.rule = shape.rule;
+  out.gate_up =
+      Matrix(matrix(shape.experts * 2 * shape.width, shape.hidden)).stacked(shape.experts);
+  out.down = Matrix(matrix(shape.experts * shape.hidden, shape.width)).stacked(shape.experts);
+  return out;
+}
+
+inline RoutedExperts experts_on_gpu(const RoutedExperts& from) {
+  RoutedExperts out = from;
+  out.selection_bias_E = to_gpu(from.selection_bias_E);
+  for (Matrix* matrix :
+       {&out.router_EH, &out.gate_up, &out.down, &out.shared_gate_up, &out.shared_down})
+    for (Tensor* tensor : {&matrix->values, &matrix->scales, &matrix->scale_row_O})
+      *tensor = to_gpu(*tensor);
+  return out;
+}
+
+/// Whom rows visit, from the best score on; scores in double.
+struct Choice {
+  Tensor expert_TK, score_TK;
+};
+inline Choice choice_of(const Tensor& x_TH, const RoutedExperts& experts) {
+  const Tensor logits = wide(x_TH).mm(wide(experts.router_EH.plain()).t());
+  const Tensor scores = experts.rule.is_sigmoid ? logits.sigmoid() : logits.softmax(-1);
+  const Tensor choice =
+      experts.selection_bias_E.defined() ? scores + wide(experts.selection_bias_E) : scores;
+  const Tensor expert_TK = std::get<1>(choice.topk(experts.rule.per_token, -1));
+  return {expert_TK, scores.gather(1, expert_TK)};
+}
+
+/// In double, visit by visit, with the numbers that codes mean.
+struct Expected {
+  Tensor y_TH;
+  std::vector<int64_t> visited;  // experts that the first so many rows visit; [T + 1]
+};
+
+inline Expected expected_of(const Tensor& x_TH, const RoutedExperts& experts) {
+  const Tensor x = wide(x_TH);
+  auto [expert_TK, weight_TK] = choice_of(x_TH, experts);
+  if (experts.rule.normalizes) weight_TK = weight_TK / weight_TK.sum(-1, true);
+  weight_TK = weight_TK * experts.rule.scaling;
+  const int64_t width = experts.width();
+  const Tensor gate_up = numbers_of(experts.gate_up, at::kDouble),
+               down = numbers_of(experts.down, at::kDouble);
+  Expected out{at::zeros_like(x), {0}};
+  std::vector<bool> is_visited(static_cast<size_t>(experts.count()), false);
+  for (int64_t t = 0; t < x.size(0); ++t) {
+    for (int64_t k = 0; k < experts.rule.per_token; ++k) {
+      const auto e = expert_TK[t][k].item<int64_t>();
+      is_visited[static_cast<size_t>(e)] = true;
+      const Tensor both = gate_up[e].mv(x[t]);
+      const Tensor gated = at::silu(both.narrow(0, 0, width)) * both.narrow(0, width, width);
+      out.y_TH[t].add_(down[e].mv(gated) * weight_TK[t][k]);
+    }
+    out.visited.push_back(std::count(is_visited.begin(), is_visited.end(), true));
+  }
+  if (experts.shared_down.defined()) {
+    const int64_t shared = experts.shared_down.inputs();
+    const Tensor both = x.mm(numbers_of(experts.shared_gate_up, at::kDouble).t());
+    const Tensor gated = at::silu(both.narrow(1, 0, shared)) * both.narrow(1, shared, shared);
+    out.y_TH.add_(gated.mm(numbers_of(experts.shared_down, at::kDouble).t()));
+  }
+  return out;
+}
+
+/// Of nine rows in ten, the worst: in single rows an intermediate rounds the other way, and they
+/// visit another expert.
+inline double error_of_most_rows(const Tensor& a, const Tensor& exact) {
+  const Tensor x = wide(a.cpu()), y = wide(exact);
+  return ((x - y).norm(2, {1}) / y.norm(2, {1})).quantile(0.9).item<double>();
+}
+
+}  // namespace slime::kernels
