@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <array>
+
 #include "core/divide_up.h"
 #include "core/error.h"
 #include "kernels/device.h"
@@ -168,16 +170,39 @@ void MatrixStorage::convert(const Tensor& plain, const WeightBuffers& to) const 
   const Tensor plain_OI = plain.view({outputs_, inputs_}), codes_OI = codes_in(to),
                scales_BC = scales_in(to);
   const kernels::Device& device = kernels::kernels_for(plain);
+  struct Range {
+    int64_t begin, rows, scale_begin, scale_rows;
+  };
+  const auto parts_of = [&](const Range& range) {
+    return std::array{plain_OI.narrow(0, range.begin, range.rows),
+                      codes_OI.narrow(0, range.begin, range.rows),
+                      scales_BC.narrow(0, range.scale_begin, range.scale_rows)};
+  };
+  // Pieces that end with their blocks have the blocks of one matrix: experts are thousands of pieces, and a kernel
+  // makes those of a layer at once. Without one each is made alone, which takes less memory on the way.
+  std::vector<Range> pieces;
+  const auto make = [&] {
+    if (pieces.empty()) return;
+    Range all = pieces.front();
+    all.rows = pieces.back().begin + pieces.back().rows - all.begin;
+    all.scale_rows = pieces.back().scale_begin + pieces.back().scale_rows - all.scale_begin;
+    const auto [all_OI, all_codes, all_scales] = parts_of(all);
+    if (!device.make_codes(format_, all_OI, all_codes, all_scales)) {
+      for (const Range& piece : pieces) {
+        const auto [part_OI, part_codes, part_scales] = parts_of(piece);
+        kernels::quantise_(row, part_OI, part_codes, part_scales);
+      }
+    }
+    pieces.clear();
+  };
   int64_t begin = 0, first = 0;
   for (const Piece& piece : pieces_) {
-    const Tensor part_OI = plain_OI.narrow(0, begin, piece.rows),
-                 part_codes = codes_OI.narrow(0, begin, piece.rows),
-                 part_scales = scales_BC.narrow(0, first, piece.scale_rows);
-    if (!device.make_codes(format_, part_OI, part_codes, part_scales))
-      kernels::quantise_(row, part_OI, part_codes, part_scales);
+    pieces.push_back({begin, piece.rows, first, piece.scale_rows});
     begin += piece.rows;
     first += piece.scale_rows;
+    if (piece.rows % row.block_rows != 0) make();
   }
+  make();
 }
 
 std::vector<Tensor> MatrixStorage::part(const WeightBuffers& buffers, size_t index) const {
