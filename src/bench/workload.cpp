@@ -101,10 +101,15 @@ Costs costs_of(model::Network& network, at::ScalarType kv_dtype, const kernels::
   Costs costs;
   costs.weight_bytes = static_cast<double>(weights.always * number_bytes);
   costs.expert_bytes = static_cast<double>(weights.expert * number_bytes);
-  if (network.weights().has_formats() && weights.num_experts == 0) {
+  if (network.weights().has_formats()) {
     const model::WeightBuffers stored = network.weights().buffers();
-    costs.weight_bytes += static_cast<double>(stored.codes_Q.nbytes() + stored.scales_S.nbytes()) -
-                          static_cast<double>(stored.codes_Q.numel() * number_bytes);
+    const auto coded = static_cast<double>(stored.codes_Q.numel());
+    const double code_bytes = 1 + static_cast<double>(stored.scales_S.nbytes()) / coded;
+    const auto of_experts = static_cast<double>(weights.num_experts * weights.expert);
+    const bool are_experts_coded = coded >= of_experts;
+    if (are_experts_coded) costs.expert_bytes = static_cast<double>(weights.expert) * code_bytes;
+    costs.weight_bytes += (coded - (are_experts_coded ? of_experts : 0)) *
+                          (code_bytes - static_cast<double>(number_bytes));
   }
   costs.flops = 2.0 * static_cast<double>(weights.multiplied());
   for (const model::BlockNeeds& block : network.blocks()) {

@@ -151,6 +151,15 @@ int64_t drawn_rows(const config::RunConfig& config, int64_t sampled) {
   return std::min(sampled * (1 + tentative), sampled + config.sglang_chunked_prefill_size);
 }
 
+/// Numbers that prompts' products make of the codes of a layer's experts, gates and ups at a time
+/// (kernels/cuda/cuda_device_grouped.cpp). Experts in turns stay plain.
+int64_t expert_numbers_bytes(const config::RunConfig& config, const model::ModelConfig& model,
+                             int64_t element) {
+  const model::ExpertsConfig& experts = model.experts;
+  if (!config.has_codes() || !model.has_experts() || experts.are_in_turns) return 0;
+  return element * experts.count * 2 * experts.width * model.hidden_size;
+}
+
 /// Memory of the steps of an engine that draws for `sampled` requests of at most `longest` tokens at
 /// once, besides keys and values: activations, logits, recordings, what packed attention gathers. `draft`: may be null.
 int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Network& network,
@@ -211,7 +220,8 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
   // Once launched kernel by kernel, once recorded.
   return (config.sglang_chunked_prefill_size + 2 * drawn) * row +
          (launched + drawn) * model.vocab_size * 4 +
-         recorded_steps(sampled, drawn) * kRecordedStepBytes + packed + sparse;
+         recorded_steps(sampled, drawn) * kRecordedStepBytes + packed + sparse +
+         expert_numbers_bytes(config, model, element);
 }
 
 /// Of a network like this one, whole or slices, whose matrices are in the form that the engine has them in.

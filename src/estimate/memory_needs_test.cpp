@@ -201,5 +201,20 @@ TEST(MemoryNeeds, CodesThatRanksBringLieInNoSecondBuffer) {
   EXPECT_EQ(needs.staged_weights, stored->weights().num_bytes()) << "codes of the rank's slices";
 }
 
+/// Of a layer's gates and ups, which are made for the products of prompts.
+TEST(MemoryNeeds, NumbersOfExpertsInCodesAreCountedOnAGpu) {
+  const auto network = network_of("qwen3_moe"), dense = network_of("qwen3");
+  const auto workspace = [](const std::string& rollout_precision, model::Network& of) {
+    config::RunConfig config = run();
+    config.rollout_precision = rollout_precision;
+    model::Precision precision = model::Precision::of("float32");
+    precision.device = at::kCUDA;
+    return engine_memory_needs(config, of, precision, 0).engine_workspace;
+  };
+  // Eight experts of 32 gates and as many ups of 64 numbers, in float32.
+  EXPECT_EQ(workspace("fp8", *network) - workspace("auto", *network), 8 * 2 * 32 * 64 * 4);
+  EXPECT_EQ(workspace("fp8", *dense), workspace("auto", *dense));
+}
+
 }  // namespace
 }  // namespace slime::estimate

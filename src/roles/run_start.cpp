@@ -211,11 +211,6 @@ void check_shape(const config::RunConfig& config, const model::ModelConfig& mode
   check_experts(config, model, problems);
   check_draft_layer(config, model, problems);
   check_draft_model(config, model, problems);
-  if (config.has_codes() && config.generates() && config.device != "cpu" && model.has_experts()) {
-    problems.emplace_back(
-        "--rollout-precision fp8: a GPU has no products of experts in codes in this version; leave "
-        "it out, or use --device cpu");
-  }
   check_code_slices(config, model, problems);
   check_choices(config, model, problems);
   if (!model.has_experts()) {
