@@ -48,7 +48,7 @@ struct CodeArguments : Arguments {
 __device__ inline uint32_t load_wide(uint32_t address) {
   uint32_t codes, wide;
   asm volatile("ld.shared.u16 %0, [%1];" : "=r"(codes) : "r"(address) : "memory");
-  const uint32_t small = as_small_bfloat16(__byte_perm(codes, 0, 0x1404));
+  const uint32_t small = as_small_bfloat16(__byte_perm(codes, 0, 0x4140));
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(wide) : "r"(small), "r"(kTwoTimes2To120));
   return wide;
 }

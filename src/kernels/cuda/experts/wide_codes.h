@@ -3,7 +3,7 @@
 /// Two e4m3 codes as two numbers of bfloat16 by integer arithmetic, but for a power of two: sign, exponent and digits
 /// of a code are put where bfloat16 has them, whose exponents have a bias of 127 instead of 7.
 ///
-///   code   s eeee ddd              number = 2^120 times bfloat16  s 0000eeee ddd0000
+///   code  s eeee ddd        bfloat16  s 0000eeee ddd0000  =  2^-120 times the number
 ///
 /// That holds for subnormal codes, too, and for zeros with their signs. The codes of no number, 0x7f and 0xff, become 480.
 
@@ -18,9 +18,11 @@ namespace slime::kernels::cuda::experts {
 /// What the numbers lack, as two numbers of bfloat16.
 inline constexpr uint32_t kTwoTimes2To120 = 0x7b807b80;
 
-/// `spread`: the codes in bits 8 to 15 and 24 to 31, zeros elsewhere.
-SLIME_ANYWHERE constexpr uint32_t as_small_bfloat16(uint32_t spread) {
-  return (spread & 0x80008000U) | (spread >> 4 & 0x07f007f0U);
+/// `codes`: in bits 0 to 7 and 16 to 23, zeros elsewhere. Multiplications are other units' work than logic, which is what
+/// there is most of.
+SLIME_ANYWHERE constexpr uint32_t as_small_bfloat16(uint32_t codes) {
+  const uint32_t moved = codes << 4;          // signs are in bits 11 and 27
+  return moved + (moved & 0x08000800U) * 15;  // and then in bits 15 and 31
 }
 
 }  // namespace slime::kernels::cuda::experts

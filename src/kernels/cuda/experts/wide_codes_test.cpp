@@ -17,7 +17,7 @@ TEST(WideCodes, AreTheNumbersButForAPowerOfTwo) {
   EXPECT_EQ(kTwoTimes2To120 >> 16, kTwoTimes2To120 & 0xffffU);
   for (uint32_t code = 0; code < 256; ++code) {
     const uint32_t other = 255 - code;
-    const uint32_t wide = as_small_bfloat16(code << 8 | other << 24);
+    const uint32_t wide = as_small_bfloat16(code | other << 16);
     const auto expect_number = [](uint32_t bits, uint32_t of) {
       const float number = std::ldexp(of_bfloat16(bits), 120);
       const bool is_number = (of & 0x7fU) != 0x7fU;
