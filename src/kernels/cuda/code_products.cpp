@@ -27,6 +27,15 @@ bool has_code_products(const Matrix& matrix) {
          matrix.scales.is_contiguous() && matrix.scale_row_O.is_contiguous();
 }
 
+bool are_codes(const RoutedExperts& experts) {
+  for (const Matrix* codes : {&experts.gate_up, &experts.down}) {
+    if (!is_codes(*codes) || !codes->values.is_contiguous() || !is_aligned(codes->values) ||
+        !codes->scales.is_contiguous() || !codes->scale_row_O.is_contiguous())
+      return false;
+  }
+  return true;
+}
+
 CodeRows::CodeRows(int64_t rows, int64_t inputs, const at::TensorOptions& options)
     : codes_TI(at::empty({rows, inputs}, options.dtype(at::kByte))),
       factors_CP(at::empty({fp8::factor_rows(inputs), fp8::factor_pitch(rows)},
@@ -59,17 +68,22 @@ void multiply_codes(fp8::Product product, const CodeRows& x, cudaStream_t stream
   is_few(product.rows) ? fp8::few_product(product, stream) : fp8::many_product(product, stream);
 }
 
-Tensor code_linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
-                   bool float_result, cudaStream_t stream) {
+void code_linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                      const Tensor& bias_O, cudaStream_t stream) {
   const int64_t rows = x_TI.size(0);
-  Tensor y_TO = at::empty({rows, weight_OI.outputs()},
-                          float_result ? x_TI.options().dtype(at::kFloat) : x_TI.options());
   const fp8::Product product = code_product_of(weight_OI, bias_O, rows, y_TO);
   if (fp8::has_narrow_product(rows, weight_OI.inputs())) {
     multiply_narrow(product, x_TI, stream);
   } else {
     multiply_codes(product, codes_of(x_TI, stream), stream);
   }
+}
+
+Tensor code_linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
+                   bool float_result, cudaStream_t stream) {
+  Tensor y_TO = at::empty({x_TI.size(0), weight_OI.outputs()},
+                          float_result ? x_TI.options().dtype(at::kFloat) : x_TI.options());
+  code_linear_into(y_TO, x_TI, weight_OI, bias_O, stream);
   return y_TO;
 }
 
@@ -104,8 +118,8 @@ CodeRows gated_code_rows(const CodeRows& x, const Matrix& gate_up_2FI, const Ten
   return gated;
 }
 
-Tensor gated_code_mlp(const Tensor& x_TI, const Matrix& gate_up_2FI, const Matrix& down_OF,
-                      cudaStream_t stream) {
+void gated_code_mlp_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& gate_up_2FI,
+                         const Matrix& down_OF, cudaStream_t stream) {
   const int64_t rows = x_TI.size(0);
   if (fp8::has_narrow_product(rows, x_TI.size(1)) &&
       fp8::has_narrow_product(rows, down_OF.inputs())) {
@@ -113,13 +127,11 @@ Tensor gated_code_mlp(const Tensor& x_TI, const Matrix& gate_up_2FI, const Matri
     fp8::Product product = code_product_of(gate_up_2FI, {}, rows, gated_TF);
     product.epilogue = fp8::Product::Epilogue::kSwiglu;
     multiply_narrow(product, x_TI, stream);
-    return code_linear(gated_TF, down_OF, {}, false, stream);
+    return code_linear_into(y_TO, gated_TF, down_OF, {}, stream);
   }
   const CodeRows gated =
       gated_code_rows(codes_of(x_TI, stream), gate_up_2FI, {}, rows, x_TI.options(), stream);
-  Tensor y_TO = at::empty({rows, down_OF.outputs()}, x_TI.options());
   multiply_codes(code_product_of(down_OF, {}, rows, y_TO), gated, stream);
-  return y_TO;
 }
 
 Tensor numbers_of_experts(const Matrix& codes_EOI, at::ScalarType precision) {

@@ -8,6 +8,7 @@
 #include "core/tensor.h"
 #include "kernels/cuda/fp8/products.h"
 #include "kernels/matrix.h"
+#include "kernels/routed_experts.h"
 
 namespace slime::kernels::cuda {
 
@@ -15,6 +16,9 @@ namespace slime::kernels::cuda {
 bool is_codes(const Matrix& matrix);
 /// Whether the kernels take it: [O, I], columns of whole copies, outputs of whole stores.
 bool has_code_products(const Matrix& matrix);
+
+/// Both matrices of the experts are codes that a kernel may read as they lie.
+bool are_codes(const RoutedExperts& experts);
 
 /// Rows of activations as codes.
 struct CodeRows {
@@ -30,7 +34,9 @@ fp8::Product code_product_of(const Matrix& weight_OI, const Tensor& bias_O, int6
                              const Tensor& y);
 void multiply_codes(fp8::Product product, const CodeRows& x, cudaStream_t stream);
 
-/// x W^T + b: bfloat16, or float32.
+/// x W^T + b, into bfloat16 or float32.
+void code_linear_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
+                      const Tensor& bias_O, cudaStream_t stream);
 Tensor code_linear(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,
                    bool float_result, cudaStream_t stream);
 /// x W^T as partial sums, float32 [S, T, O].
@@ -38,9 +44,9 @@ Tensor code_parts(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stre
 /// silu(gate) * up of x, as codes; gate_up's outputs are a multiple of 16.
 CodeRows gated_code_rows(const CodeRows& x, const Matrix& gate_up_2FI, const Tensor& bias_2F,
                          int64_t rows, const at::TensorOptions& options, cudaStream_t stream);
-/// W_down (silu(gate) * up) of x, bfloat16.
-Tensor gated_code_mlp(const Tensor& x_TI, const Matrix& gate_up_2FI, const Matrix& down_OF,
-                      cudaStream_t stream);
+/// W_down (silu(gate) * up) of x, into bfloat16 or float32.
+void gated_code_mlp_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& gate_up_2FI,
+                         const Matrix& down_OF, cudaStream_t stream);
 
 /// The numbers of experts' codes [E, O, I], in this precision.
 Tensor numbers_of_experts(const Matrix& codes_EOI, at::ScalarType precision);

@@ -46,6 +46,12 @@ bool are_norms_ours(const Tensor& rows, const Tensor& q_norm_D, const Tensor& k_
 /// The current stream of the tensor's device.
 cudaStream_t stream_of(const Tensor& tensor);
 
+/// Where experts in codes add what few rows visit, times its weight (kernels/cuda/experts/expert_codes.h).
+struct VisitParts {
+  Tensor parts_KTH;  // float32
+  Tensor weight_TK;  // float32
+};
+
 class CudaDevice final : public cpu::ReferenceDevice,
                          public BlockChains,
                          public ExpertKernels,
@@ -187,12 +193,15 @@ class CudaDevice final : public cpu::ReferenceDevice,
   bool has_chained_experts(const Tensor& x_TH, const RoutedExperts& experts) const;
   /// Whether all its matrices but the router are in codes that kernels have.
   bool has_coded_expert_chain(const BlockChain& chain) const;
+  Tensor narrow_code_end(const BlockChain& chain, const Tensor& input_TH, const Tensor& sum_TH,
+                         const Tensor& expert_TK, const Tensor& weight_TK) const;
   /// What the shared expert returns, [T, H]: in float32 for the prologue of a narrow product.
   Tensor visit_shared(const Tensor& x_TH, const RoutedExperts& experts, bool float_result) const;
   Tensor sum_with_shared(const Tensor& rows_VH, const Tensor& weight_TK,
                          const Tensor& shared_TH) const;
-  Tensor visit_experts(const Tensor& x_TH, const Tensor& expert_TK,
-                       const RoutedExperts& experts) const;
+  /// What each visit returns, [T K, H], before its weight; with `parts`, nothing: it goes there.
+  Tensor visit_experts(const Tensor& x_TH, const Tensor& expert_TK, const RoutedExperts& experts,
+                       const VisitParts* parts = nullptr) const;
   Tensor sum_of_visits(const Tensor& rows_SH, const Tensor& place_TK,
                        const Tensor& weight_TK) const;
   /// Of these segments, made once for all layers: cuda_device_exact.cpp. Under attention_mutex_.

@@ -1,7 +1,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <mutex>
 #include <utility>
 
@@ -86,14 +85,6 @@ Tensor output_parts(const BlockChain& chain, cudaStream_t stream) {
   return parts;
 }
 
-/// Both matrices of the experts are codes that a kernel may read as they lie.
-bool are_codes(const RoutedExperts& experts) {
-  return std::ranges::all_of(std::array{&experts.gate_up, &experts.down}, [](const Matrix* codes) {
-    return is_codes(*codes) && codes->values.is_contiguous() && is_aligned(codes->values) &&
-           codes->scales.is_contiguous() && codes->scale_row_O.is_contiguous();
-  });
-}
-
 /// Of experts in codes more rows than a product takes come in pieces, each of which reads the experts: up to here that is
 /// less than the numbers of all experts would be, which would first be written (cuda_device_grouped.cpp).
 constexpr int64_t kMostCodedRows = 1024;
@@ -102,15 +93,20 @@ int64_t rows_at_once(int64_t rows, int64_t per_token) {
   return std::min({rows, int64_t{kMostExpertRows}, kMostExpertVisits / per_token});
 }
 
-/// Of plain weights or codes.
-void multiply_visits(ExpertProduct call, const Matrix& weights_EUI, cudaStream_t stream) {
+/// Of plain weights or codes. `parts`: null, or of codes.
+void multiply_visits(ExpertProduct call, const Matrix& weights_EUI, const VisitParts* parts,
+                     cudaStream_t stream) {
   call.weights = weights_EUI.values.const_data_ptr();
   if (!is_codes(weights_EUI)) return expert_product(call, stream);
-  expert_codes({.product = call,
-                .factors_EBC = weights_EUI.scales.const_data_ptr<float>(),
-                .factor_row_U = weights_EUI.scale_row_O.const_data_ptr<int64_t>(),
-                .factor_rows = static_cast<int>(weights_EUI.scales.size(1))},
-               stream);
+  ExpertCodes codes{.product = call,
+                    .factors_EBC = weights_EUI.scales.const_data_ptr<float>(),
+                    .factor_row_U = weights_EUI.scale_row_O.const_data_ptr<int64_t>(),
+                    .factor_rows = static_cast<int>(weights_EUI.scales.size(1))};
+  if (parts != nullptr) {
+    codes.parts_KTU = parts->parts_KTH.data_ptr<float>();
+    codes.visit_weight_V = parts->weight_TK.const_data_ptr<float>();
+  }
+  expert_codes(codes, stream);
 }
 
 }  // namespace
@@ -134,9 +130,8 @@ bool CudaDevice::has_routed_experts(const Tensor& x_TH, const RoutedExperts& exp
          has_expert_product(rows, per_token, count, width, hidden);
 }
 
-/// What each visit returns, [T K, H], before its weight.
 Tensor CudaDevice::visit_experts(const Tensor& x_TH, const Tensor& expert_TK,
-                                 const RoutedExperts& experts) const {
+                                 const RoutedExperts& experts, const VisitParts* parts) const {
   const cudaStream_t stream = stream_of(x_TH);
   {
     const std::lock_guard lock(visited_mutex_);
@@ -144,7 +139,8 @@ Tensor CudaDevice::visit_experts(const Tensor& x_TH, const Tensor& expert_TK,
   }
   const int64_t rows = expert_TK.size(0), per_token = expert_TK.size(1);
   const Tensor gated_VF = at::empty({rows * per_token, experts.width()}, x_TH.options());
-  const Tensor rows_VH = at::empty({rows * per_token, x_TH.size(1)}, x_TH.options());
+  const Tensor rows_VH =
+      parts == nullptr ? at::empty({rows * per_token, x_TH.size(1)}, x_TH.options()) : Tensor();
   const int64_t at_once = rows_at_once(rows, per_token);
   for (int64_t begin = 0; begin < rows; begin += at_once) {
     const int64_t count = std::min(at_once, rows - begin);
@@ -163,13 +159,13 @@ Tensor CudaDevice::visit_experts(const Tensor& x_TH, const Tensor& expert_TK,
     call.units = static_cast<int>(experts.width());
     call.y_VU = gated.data_ptr();
     call.visited = reinterpret_cast<unsigned long long*>(visited_2_.data_ptr<int64_t>());
-    multiply_visits(call, experts.gate_up, stream);
+    multiply_visits(call, experts.gate_up, nullptr, stream);
     call.is_gated = false;
     call.x = pointer(gated);
     std::swap(call.inputs, call.units);
-    call.y_VU = of_piece(rows_VH, per_token).data_ptr();
+    call.y_VU = parts == nullptr ? of_piece(rows_VH, per_token).data_ptr() : nullptr;
     call.visited = nullptr;
-    multiply_visits(call, experts.down, stream);
+    multiply_visits(call, experts.down, parts, stream);
   }
   return rows_VH;
 }
@@ -216,29 +212,17 @@ bool CudaDevice::has_chained_experts(const Tensor& x_TH, const RoutedExperts& ex
           experts.shared_down.inputs() % kBatchProductInputs == 0);
 }
 
-bool CudaDevice::has_coded_expert_chain(const BlockChain& chain) const {
-  if (chain.experts == nullptr || chain.ranks != nullptr || !fp8::has_products()) return false;
-  const RoutedExperts& experts = *chain.experts;
-  for (const Tensor* tensor : {&chain.attended_TC, &chain.residual_TH, &chain.output_bias_H,
-                               &chain.post_norm_H, &chain.next_norm_H, &chain.next_qkv_bias_E})
-    if (!is_plain(*tensor)) return false;
-  if (!are_codes(experts) || !has_routed_experts(chain.residual_TH, experts) ||
-      !has_code_products(chain.output_HC))
-    return false;
-  if (chain.next_qkv_EH.defined() && !has_code_products(chain.next_qkv_EH)) return false;
-  return !experts.shared_down.defined() ||
-         (has_code_products(experts.shared_gate_up) && has_code_products(experts.shared_down) &&
-          experts.shared_gate_up.outputs() % 16 == 0);
-}
-
 Tensor CudaDevice::visit_shared(const Tensor& x_TH, const RoutedExperts& experts,
                                 bool float_result) const {
   if (!experts.shared_down.defined()) return {};
   const cudaStream_t stream = stream_of(x_TH);
-  if (is_codes(experts.shared_down))
-    return gated_code_mlp(x_TH, experts.shared_gate_up, experts.shared_down, stream);
   const int64_t rows = x_TH.size(0);
   const auto options = x_TH.options();
+  if (is_codes(experts.shared_down)) {
+    Tensor out_TH = at::empty(x_TH.sizes(), options);
+    gated_code_mlp_into(out_TH, x_TH, experts.shared_gate_up, experts.shared_down, stream);
+    return out_TH;
+  }
   const auto multiply = [&](const BatchProduct& product) {
     if (has_narrow_product(Number::kBFloat16, rows, product.inputs)) {
       narrow_product(product, {}, stream);
@@ -348,6 +332,9 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
   route.eps = static_cast<float>(chain.eps);
   norm_route(route, stream);
 
+  if (is_coded && chain.next_norm_H.defined() &&
+      fp8::has_narrow_product(rows, chain.next_qkv_EH.inputs()))
+    return narrow_code_end(chain, input_TH, sum_TH, choices.expert_TK, choices.weight_TK);
   const bool ends_narrow = chain.next_norm_H.defined() && !is_coded &&
                            has_narrow_product(Number::kBFloat16, rows, chain.next_qkv_EH.inputs());
   const Tensor shared_TH = visit_shared(input_TH, experts, ends_narrow);

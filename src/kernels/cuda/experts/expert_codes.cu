@@ -40,6 +40,8 @@ struct CodeArguments : Arguments {
   const float* factors_EBC = nullptr;
   const int64_t* factor_row_U = nullptr;
   int factor_rows = 0;
+  float* parts_KTU = nullptr;
+  const float* visit_weight_V = nullptr;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -125,10 +127,34 @@ __device__ void multiply_codes(const Pipeline& pipeline, uint32_t x_full, Pipeli
   }
 }
 
+/// Of few rows, for a kernel that adds up what they visit.
+template <typename L>
+__device__ void write_parts(const CodeArguments& a, const Work& work, const Chunk& chunk, int tile,
+                            int group, const float (&sum)[L::kRows / 2]) {
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, units = a.call.units;
+  const int begin = tile * a.tile_units, line = 64 * group + 16 * warp + lane / 4;
+  const int lines = min(a.tile_units, units - begin);
+#pragma unroll
+  for (int n = 0; n < L::kRows / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = 8 * n + 2 * (lane % 4) + i;
+      if (row >= chunk.rows) continue;
+      const int visit = work.visit[chunk.first + row], token = visit / a.call.per_token,
+                choice = visit - token * a.call.per_token;
+      const float weight = __ldcg(a.visit_weight_V + visit);
+      float* to =
+          a.parts_KTU + (static_cast<int64_t>(choice) * a.call.rows + token) * units + begin + line;
+      if (line < lines) to[0] = sum[4 * n + i] * weight;
+      if (line + 8 < lines) to[8] = sum[4 * n + 2 + i] * weight;
+    }
+  }
+}
+
 #endif
 
-/// As expert_product_kernel().
-template <int kRows, bool kGated>
+/// As expert_product_kernel(). kParts: results are partial sums.
+template <int kRows, bool kGated, bool kParts>
 __global__ void __launch_bounds__(kThreads, 1)
     expert_codes_kernel(const __grid_constant__ CodeArguments a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -173,7 +199,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   for_each_item(a, work, [&](const Chunk& chunk, int tile) {
     const LineFactors factors = factors_of<kGated>(a, chunk, tile, group);
     multiply_codes<L>(pipeline, shared_address(x_full), state, a.k_tiles, group, factors, sum);
-    write_results<L, kGated>(a, work, chunk, tile, group, sum, results);
+    if constexpr (kParts) {
+      write_parts<L>(a, work, chunk, tile, group, sum);
+    } else {
+      write_results<L, kGated>(a, work, chunk, tile, group, sum, results);
+    }
   });
 #endif
 }
@@ -193,9 +223,9 @@ CUtensorMap map_of(const ExpertProduct& call, int tile_units) {
   }
 }
 
-template <int kRows, bool kGated>
+template <int kRows, bool kGated, bool kParts = false>
 void run(const ExpertCodes& codes, cudaStream_t stream) {
-  constexpr auto kKernel = expert_codes_kernel<kRows, kGated>;
+  constexpr auto kKernel = expert_codes_kernel<kRows, kGated, kParts>;
   using L = CodeLayout<kRows>;
   const ExpertProduct& call = codes.product;
   CodeArguments a;
@@ -203,6 +233,8 @@ void run(const ExpertCodes& codes, cudaStream_t stream) {
   a.factors_EBC = codes.factors_EBC;
   a.factor_row_U = codes.factor_row_U;
   a.factor_rows = codes.factor_rows;
+  a.parts_KTU = codes.parts_KTU;
+  a.visit_weight_V = codes.visit_weight_V;
   a.tile_units = choose_tile_units(call, num_processors());
   a.tiles = divide_up(call.units, a.tile_units);
   a.k_tiles = divide_up(call.inputs, kStageInputs);
@@ -230,6 +262,11 @@ void expert_codes(const ExpertCodes& codes, cudaStream_t stream) {
     throw std::runtime_error("no such product of experts in codes");
   if (call.chunk_rows > 0 && call.chunk_rows < std::min(call.rows, 32))
     throw std::runtime_error("chunks of so few rows may be too many to list");
+  if (codes.parts_KTU != nullptr) {
+    if (call.is_gated || call.rows > kMostPartRows)
+      throw std::runtime_error("partial sums of so many rows of experts, or of gated ones");
+    return run<kMostPartRows, false, true>(codes, stream);
+  }
   const auto with_rows = [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
     call.is_gated ? run<kRows, true>(codes, stream) : run<kRows, false>(codes, stream);

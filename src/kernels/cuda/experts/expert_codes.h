@@ -24,7 +24,12 @@ struct ExpertCodes {
   const int64_t* factor_row_U =
       nullptr;          // of each output of an expert, [2U] of gates and ups: below B
   int factor_rows = 0;  // B
+  /// Of at most kMostPartRows rows, not gated: instead of y, what each visit returns times its weight, float32, as K
+  /// partial sums of the rows. Null: y.
+  float* parts_KTU = nullptr;
+  const float* visit_weight_V = nullptr;
 };
+inline constexpr int kMostPartRows = 8;
 
 /// Whether sizes are within reach.
 bool has_expert_codes(int64_t rows, int64_t per_token, int64_t experts, int64_t inputs,
