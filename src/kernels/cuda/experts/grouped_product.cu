@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "core/divide_up.h"
+#include "kernels/cuda/experts/grouped_work.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/products/gated_epilogue.cuh"
@@ -28,7 +29,6 @@ constexpr int kRowBytes = 2 * kTileRows * kDepth;  // the operand with the tile'
 constexpr int kStageBytes = kRowBytes + 2 * kTileColumns * kDepth;
 constexpr int kStages = 4, kSharedBytes = kStages * kStageBytes;
 constexpr int kGroups = 2, kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
-constexpr int kMostExperts = 512;
 
 /// kForwardGated: SwiGLU is the epilogue; columns are pairs, a tile has 128 gates and then their ups.
 enum class Kind { kForward, kForwardGated, kInputGradient, kWeightGradient };
@@ -52,54 +52,12 @@ struct Arguments {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// What thread blocks share out among themselves; each makes the list anew.
-struct Work {
-  int start[kMostExperts + 1], item[kMostExperts + 1];  // first row, first item of an expert
-};
+using Work = GroupedWork;
+using Item = GroupedItem;
 
-__device__ void list_work(const Arguments& a, Work& work) {
-  for (int e = threadIdx.x; e <= a.experts; e += kThreads) work.start[e] = a.starts_E1[e];
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    int first = 0;
-    for (int base = 0; base < a.experts; base += 32) {
-      const int e = base + static_cast<int>(threadIdx.x);
-      const int rows = e < a.experts ? work.start[e + 1] - work.start[e] : 0;
-      const int row_tiles =
-          a.row_tiles > 0 ? (rows > 0 ? a.row_tiles : 0) : (rows + kTileRows - 1) / kTileRows;
-      const int own = row_tiles * a.column_tiles;
-      int sum = own;
-      for (int offset = 1; offset < 32; offset *= 2) {
-        const int below = __shfl_up_sync(0xffffffffU, sum, offset);
-        if (threadIdx.x >= offset) sum += below;
-      }
-      if (e < a.experts) work.item[e] = first + sum - own;
-      first += __shfl_sync(0xffffffffU, sum, 31);
-    }
-    if (threadIdx.x == 0) work.item[a.experts] = first;
-  }
-  __syncthreads();
-}
-
-struct Item {
-  int expert, row_tile, column_tile;
-  int first, rows;  // of the expert
-};
-
-/// Calls fn(item) for those of this thread block. Row tiles follow one another: they read the same
-/// columns.
 template <typename Fn>
 __device__ void for_each_item(const Arguments& a, const Work& work, const Fn& fn) {
-  const int items = work.item[a.experts];
-  int e = 0;
-#pragma unroll 1
-  for (int i = blockIdx.x; i < items; i += gridDim.x) {
-    while (i >= work.item[e + 1]) ++e;
-    const int first = work.start[e], rows = work.start[e + 1] - first;
-    const int row_tiles = a.row_tiles > 0 ? a.row_tiles : (rows + kTileRows - 1) / kTileRows;
-    const int local = i - work.item[e];
-    fn(Item{e, local % row_tiles, local / row_tiles, first, rows});
-  }
+  for_each_grouped_item<kTileRows>(work, a.experts, a.row_tiles, fn);
 }
 
 __device__ int depth_tiles(const Arguments& a, const Item& item) {
@@ -305,7 +263,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   launch_dependents();
   grid_dependency_wait();
-  list_work(a, work);
+  list_grouped_work<kThreads, kTileRows>(work, a.starts_E1, a.experts, a.row_tiles, a.column_tiles);
   const int group = threadIdx.x / 128;
   if (group == kGroups) {
     decrease_registers<24>();
@@ -348,7 +306,7 @@ void check_sizes(int64_t experts, int64_t outputs, int64_t inputs) {
 }  // namespace
 
 bool has_grouped_product(int64_t experts, int64_t outputs, int64_t inputs) {
-  return compute_capability_major() == 9 && experts <= kMostExperts && outputs % 8 == 0 &&
+  return compute_capability_major() == 9 && experts <= kMostGroupedExperts && outputs % 8 == 0 &&
          inputs % 8 == 0;
 }
 

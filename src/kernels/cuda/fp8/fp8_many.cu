@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/fp8/copies.cuh"
+#include "kernels/cuda/fp8/many_rows.cuh"
 #include "kernels/cuda/fp8/products.h"
 #include "kernels/cuda/fp8/tile_maps.h"
 #include "kernels/cuda/fp8/wgmma_e4m3.cuh"
@@ -114,18 +115,6 @@ __device__ inline int64_t factor_row_of(const Arguments& a, int first) {
   return row == __ldg(rows + last) ? row : -1;
 }
 
-/// Loads that stay where they are: kept in registers over all slabs they would take those of the sums.
-__device__ inline float load_here(const float* from) {
-  float x;
-  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(from));
-  return x;
-}
-__device__ inline int64_t load_here(const int64_t* from) {
-  int64_t x;
-  asm volatile("ld.global.nc.s64 %0, [%1];" : "=l"(x) : "l"(from));
-  return x;
-}
-
 /// Where a tile has outputs of several rows of factors, as parts that do not end with blocks have.
 __device__ void add_slab(const Arguments& a, float (&sum)[64], const float (&dot)[64], float low,
                          float high, int first, int slab) {
@@ -141,21 +130,6 @@ __device__ void add_slab(const Arguments& a, float (&sum)[64], const float (&dot
       sum[4 * j + 2 + i] += dot[4 * j + 2 + i] * (high * of_w);
     }
   }
-}
-
-/// Four lanes have two numbers each of four groups of eight: afterwards each has a group.
-__device__ inline uint4 turned(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-  const int lane = threadIdx.x % 4;
-  const auto exchange = [](uint32_t& own, uint32_t& other, bool is_odd, int with) {
-    const uint32_t sent = is_odd ? own : other;
-    const uint32_t got = __shfl_xor_sync(0xffffffffU, sent, with);
-    (is_odd ? own : other) = got;
-  };
-  exchange(a, b, lane & 1, 1);
-  exchange(c, d, lane & 1, 1);
-  exchange(a, c, lane & 2, 2);
-  exchange(b, d, lane & 2, 2);
-  return make_uint4(a, b, c, d);
 }
 
 __device__ void store_tile(const Arguments& a, const Place& place, int row,
