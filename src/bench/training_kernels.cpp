@@ -8,9 +8,11 @@
 
 #include "bench/gpu_kernels.h"
 #include "bench/harness.h"
+#include "core/error.h"
 #include "kernels/adamw.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/linear_logprob.h"
+#include "kernels/matrix_formats.h"
 
 namespace slime::bench {
 namespace {
@@ -103,6 +105,28 @@ struct TrainingBench {
     time("weight-gradient", work, [&] { device.add_linear_weight_grad_(grad, dy, x); });
   }
 
+  /// Of experts [E, O, I] whose outputs end with blocks.
+  kernels::Matrix codes_of(const Tensor& weight_EOI) const {
+    const kernels::FormatRow& format = kernels::row_of(kernels::MatrixFormat::kFp8Blocks);
+    const int64_t experts = weight_EOI.size(0), outputs = weight_EOI.size(1),
+                  inputs = weight_EOI.size(2);
+    const Tensor plain_OI = weight_EOI.view({experts * outputs, inputs});
+    kernels::Matrix codes;
+    codes.format = format.format;
+    codes.values = at::empty(plain_OI.sizes(), plain_OI.options().dtype(format.code));
+    codes.scales = at::empty(
+        {experts * kernels::scale_rows(format, outputs), kernels::scale_columns(format, inputs)},
+        plain_OI.options().dtype(at::kFloat));
+    codes.scale_row_O =
+        at::arange(outputs, plain_OI.options().dtype(at::kLong)).div_(format.block_rows, "floor");
+    check(outputs % format.block_rows == 0 &&
+              device.make_codes(format.format, plain_OI, codes.values, codes.scales),
+          "a GPU makes codes of whole blocks");
+    codes.values = codes.values.view({experts, outputs, inputs});
+    codes.scales = codes.scales.view({experts, -1, codes.scales.size(-1)});
+    return codes;
+  }
+
   /// Of a model with experts: gates and ups of all experts of a layer, rows spread evenly, beside
   /// LibTorch's grouped products in the same run.
   void grouped_products() const {
@@ -126,6 +150,11 @@ struct TrainingBench {
     time("grouped-gated", work, [&] { device.grouped_gated_linear(x, weight, there); });
     time("grouped-gated-unfused", work,
          [&] { device.swiglu(device.grouped_linear(x, weight, there)); });
+    if (outputs % 128 == 0 && device.has_format(kernels::MatrixFormat::kFp8Blocks)) {
+      const kernels::Matrix codes = codes_of(weight);
+      time("grouped-codes", work, [&] { device.grouped_linear(x, codes, there); });
+      time("grouped-codes-gated", work, [&] { device.grouped_gated_linear(x, codes, there); });
+    }
     time("grouped-input-gradient", work, [&] { device.grouped_input_grad(dy, weight, there); });
     time("grouped-input-gradient-torch", work, [&] { at::_grouped_mm(dy, weight, ends); });
     time("grouped-weight-gradient", gradient,

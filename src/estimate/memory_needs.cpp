@@ -151,13 +151,17 @@ int64_t drawn_rows(const config::RunConfig& config, int64_t sampled) {
   return std::min(sampled * (1 + tentative), sampled + config.sglang_chunked_prefill_size);
 }
 
-/// Numbers that prompts' products make of the codes of a layer's experts, gates and ups at a time
-/// (kernels/cuda/cuda_device_grouped.cpp). Experts in turns stay plain.
-int64_t expert_numbers_bytes(const config::RunConfig& config, const model::ModelConfig& model,
-                             int64_t element) {
+/// What prompts' products make for experts in codes (kernels/cuda/cuda_device_grouped.cpp): codes of the visits' rows, or, where
+/// no kernel multiplies them, numbers of a layer's gates and ups. Experts in turns stay plain.
+int64_t coded_expert_bytes(const config::RunConfig& config, const model::ModelConfig& model,
+                           at::ScalarType activations) {
   const model::ExpertsConfig& experts = model.experts;
   if (!config.has_codes() || !model.has_experts() || experts.are_in_turns) return 0;
-  return element * experts.count * 2 * experts.width * model.hidden_size;
+  const int64_t hidden = model.hidden_size;
+  if (activations == at::kBFloat16 && hidden % 16 == 0 && experts.width % 16 == 0)
+    return config.sglang_chunked_prefill_size * experts.per_token * hidden;
+  return static_cast<int64_t>(c10::elementSize(activations)) * experts.count * 2 * experts.width *
+         hidden;
 }
 
 /// Memory of the steps of an engine that draws for `sampled` requests of at most `longest` tokens at
@@ -221,7 +225,7 @@ int64_t engine_workspace_bytes(const config::RunConfig& config, const model::Net
   return (config.sglang_chunked_prefill_size + 2 * drawn) * row +
          (launched + drawn) * model.vocab_size * 4 +
          recorded_steps(sampled, drawn) * kRecordedStepBytes + packed + sparse +
-         expert_numbers_bytes(config, model, element);
+         coded_expert_bytes(config, model, precision.activations);
 }
 
 /// Of a network like this one, whole or slices, whose matrices are in the form that the engine has them in.

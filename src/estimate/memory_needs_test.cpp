@@ -201,19 +201,23 @@ TEST(MemoryNeeds, CodesThatRanksBringLieInNoSecondBuffer) {
   EXPECT_EQ(needs.staged_weights, stored->weights().num_bytes()) << "codes of the rank's slices";
 }
 
-/// Of a layer's gates and ups, which are made for the products of prompts.
-TEST(MemoryNeeds, NumbersOfExpertsInCodesAreCountedOnAGpu) {
+TEST(MemoryNeeds, WhatPromptsMakeForExpertsInCodesIsCountedOnAGpu) {
   const auto network = network_of("qwen3_moe"), dense = network_of("qwen3");
-  const auto workspace = [](const std::string& rollout_precision, model::Network& of) {
-    config::RunConfig config = run();
-    config.rollout_precision = rollout_precision;
-    model::Precision precision = model::Precision::of("float32");
+  const auto more = [](const std::string& dtype, model::Network& of) {
+    model::Precision precision = model::Precision::of(dtype);
+    precision.activations = precision.weights;
     precision.device = at::kCUDA;
-    return engine_memory_needs(config, of, precision, 0).engine_workspace;
+    config::RunConfig config = run();
+    const auto workspace = [&] {
+      return engine_memory_needs(config, of, precision, 0).engine_workspace;
+    };
+    const int64_t plain = workspace();
+    config.rollout_precision = "fp8";
+    return workspace() - plain;
   };
-  // Eight experts of 32 gates and as many ups of 64 numbers, in float32.
-  EXPECT_EQ(workspace("fp8", *network) - workspace("auto", *network), 8 * 2 * 32 * 64 * 4);
-  EXPECT_EQ(workspace("fp8", *dense), workspace("auto", *dense));
+  EXPECT_EQ(more("bfloat16", *network), 16 * 3 * 64) << "codes of three visits of 16 tokens";
+  EXPECT_EQ(more("float32", *network), 8 * 2 * 32 * 64 * 4) << "gates and ups of eight experts";
+  EXPECT_EQ(more("bfloat16", *dense), 0);
 }
 
 }  // namespace

@@ -101,8 +101,8 @@ TEST(GpuExpertCodes, AreThoseOfTheCpu) {
   }
 }
 
-/// 1,400 tokens at once go through the products of prompts, of numbers that are made of the codes; in pieces of 500
-/// through those that read codes. A CPU has the same codes, and does not round activations.
+/// 1,400 tokens at once go through the products of prompts, which make codes of rows, too; in pieces of 500 through those
+/// that do not. A CPU has the same codes, and does not round activations.
 TEST(GpuExpertCodes, PromptsOfAnyLengthHaveTheLogProbsOfTheSameCodes) {
   SLIME_NEEDS_GPU();
   if (!multiplies_codes()) GTEST_SKIP() << "it multiplies no codes";
@@ -126,7 +126,7 @@ TEST(GpuExpertCodes, PromptsOfAnyLengthHaveTheLogProbsOfTheSameCodes) {
   RecordProperty("apart", std::to_string(apart));
   RecordProperty("from_cpu", std::to_string(from_cpu));
   EXPECT_GT(moved, 1e-3) << "nothing was rounded";
-  EXPECT_LT(apart, 0.5 * moved);
+  EXPECT_LT(apart, 0.8 * moved);
   // The GPU also rounds what products of attention's matrices read.
   EXPECT_LT(from_cpu, 0.85 * moved);
 }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/fp8/grouped.h"
 #include "kernels/matrix_formats.h"
 
 namespace slime::kernels::cuda {
@@ -15,6 +16,22 @@ void multiply_narrow(const fp8::Product& product, const Tensor& x_TI, cudaStream
   fp8::narrow_product(product, pointer(x_TI), {}, stream);
 }
 
+/// Codes that kernels read as they lie.
+bool are_whole(const Matrix& codes) {
+  return is_codes(codes) && codes.values.is_contiguous() && is_aligned(codes.values) &&
+         codes.scales.is_contiguous() && codes.scale_row_O.is_contiguous();
+}
+
+fp8::ExpertNumbers numbers_call(const Matrix& codes_EOI) {
+  return {.codes_EOI = static_cast<const uint8_t*>(codes_EOI.values.const_data_ptr()),
+          .factors_EBC = codes_EOI.scales.const_data_ptr<float>(),
+          .factor_row_O = codes_EOI.scale_row_O.const_data_ptr<int64_t>(),
+          .experts = codes_EOI.values.size(0),
+          .outputs = codes_EOI.outputs(),
+          .inputs = codes_EOI.inputs(),
+          .factor_rows = codes_EOI.scales.size(1)};
+}
+
 }  // namespace
 
 bool is_codes(const Matrix& matrix) {
@@ -22,18 +39,12 @@ bool is_codes(const Matrix& matrix) {
 }
 
 bool has_code_products(const Matrix& matrix) {
-  return is_codes(matrix) && matrix.inputs() % 16 == 0 && matrix.outputs() % 8 == 0 &&
-         matrix.values.dim() == 2 && matrix.values.is_contiguous() && is_aligned(matrix.values) &&
-         matrix.scales.is_contiguous() && matrix.scale_row_O.is_contiguous();
+  return are_whole(matrix) && matrix.inputs() % 16 == 0 && matrix.outputs() % 8 == 0 &&
+         matrix.values.dim() == 2;
 }
 
 bool are_codes(const RoutedExperts& experts) {
-  for (const Matrix* codes : {&experts.gate_up, &experts.down}) {
-    if (!is_codes(*codes) || !codes->values.is_contiguous() || !is_aligned(codes->values) ||
-        !codes->scales.is_contiguous() || !codes->scale_row_O.is_contiguous())
-      return false;
-  }
-  return true;
+  return are_whole(experts.gate_up) && are_whole(experts.down);
 }
 
 CodeRows::CodeRows(int64_t rows, int64_t inputs, const at::TensorOptions& options)
@@ -134,23 +145,31 @@ void gated_code_mlp_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& g
   multiply_codes(code_product_of(down_OF, {}, rows, y_TO), gated, stream);
 }
 
+bool has_grouped_code_linear(const Tensor& x_SI, const Matrix& codes_EOI) {
+  return is_plain(x_SI) && x_SI.size(0) > 0 && are_whole(codes_EOI) &&
+         fp8::has_grouped_codes(codes_EOI.values.size(0), codes_EOI.outputs(), codes_EOI.inputs());
+}
+
+Tensor grouped_code_linear(const Tensor& x_SI, const Matrix& codes_EOI, const int32_t* starts_E1) {
+  const cudaStream_t stream = stream_of(x_SI);
+  const CodeRows x = codes_of(x_SI, stream);
+  Tensor y_SO = at::empty({x_SI.size(0), codes_EOI.outputs()}, x_SI.options());
+  fp8::grouped_codes({.x = x.of(),
+                      .weight = numbers_call(codes_EOI),
+                      .starts_E1 = starts_E1,
+                      .rows = x_SI.size(0),
+                      .y_SO = y_SO.data_ptr()},
+                     stream);
+  return y_SO;
+}
+
 Tensor numbers_of_experts(const Matrix& codes_EOI, at::ScalarType precision) {
-  const bool is_ours = is_codes(codes_EOI) && codes_EOI.inputs() % 8 == 0 &&
-                       precision != at::kDouble && codes_EOI.values.is_contiguous() &&
-                       is_aligned(codes_EOI.values) && codes_EOI.scales.is_contiguous() &&
-                       codes_EOI.scale_row_O.is_contiguous();
-  if (!is_ours) return numbers_of(codes_EOI, precision);
+  if (!are_whole(codes_EOI) || codes_EOI.inputs() % 8 != 0 || precision == at::kDouble)
+    return numbers_of(codes_EOI, precision);
   Tensor numbers_EOI =
       at::empty(codes_EOI.values.sizes(), codes_EOI.values.options().dtype(precision));
-  fp8::write_numbers(number_of(numbers_EOI),
-                     {.codes_EOI = static_cast<const uint8_t*>(codes_EOI.values.const_data_ptr()),
-                      .factors_EBC = codes_EOI.scales.const_data_ptr<float>(),
-                      .factor_row_O = codes_EOI.scale_row_O.const_data_ptr<int64_t>(),
-                      .experts = codes_EOI.values.size(0),
-                      .outputs = codes_EOI.outputs(),
-                      .inputs = codes_EOI.inputs(),
-                      .factor_rows = codes_EOI.scales.size(1)},
-                     numbers_EOI.data_ptr(), stream_of(numbers_EOI));
+  fp8::write_numbers(number_of(numbers_EOI), numbers_call(codes_EOI), numbers_EOI.data_ptr(),
+                     stream_of(numbers_EOI));
   return numbers_EOI;
 }
 

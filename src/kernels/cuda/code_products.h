@@ -48,6 +48,11 @@ CodeRows gated_code_rows(const CodeRows& x, const Matrix& gate_up_2FI, const Ten
 void gated_code_mlp_into(const Tensor& y_TO, const Tensor& x_TI, const Matrix& gate_up_2FI,
                          const Matrix& down_OF, cudaStream_t stream);
 
+/// Whether products of rows that have a matrix each, [E, O, I], have a kernel.
+bool has_grouped_code_linear(const Tensor& x_SI, const Matrix& codes_EOI);
+/// Rows lie in the order of the experts; bfloat16.
+Tensor grouped_code_linear(const Tensor& x_SI, const Matrix& codes_EOI, const int32_t* starts_E1);
+
 /// The numbers of experts' codes [E, O, I], in this precision.
 Tensor numbers_of_experts(const Matrix& codes_EOI, at::ScalarType precision);
 

@@ -11,8 +11,7 @@
 namespace slime::kernels::cuda {
 namespace {
 
-/// Codes become numbers for the call: of a layer's experts at once, which for thousands of rows costs little beside their
-/// products (docs/decisions/0127-fp8-rollout.md).
+/// Codes that no product has become numbers for the call: those of a layer's experts at once.
 Matrix as_numbers(const Matrix& weight_EOI, const Tensor& x) {
   return weight_EOI.format == MatrixFormat::kPlain
              ? weight_EOI
@@ -78,6 +77,8 @@ Tensor plain_product(const Tensor& x_SI, const Matrix& matrix_EOI, const GroupSt
 
 Tensor CudaDevice::grouped_linear(const Tensor& x_SI, const Matrix& matrix_EOI,
                                   const GroupStarts& starts) const {
+  if (has_grouped_code_linear(x_SI, matrix_EOI))
+    return grouped_code_linear(x_SI, matrix_EOI, starts_of(starts));
   const Matrix weight_EOI = as_numbers(matrix_EOI, x_SI);
   return has_fast_product(x_SI, weight_EOI) ? fast_product(x_SI, weight_EOI, starts, false)
                                             : plain_product(x_SI, weight_EOI, starts, false);
@@ -85,6 +86,8 @@ Tensor CudaDevice::grouped_linear(const Tensor& x_SI, const Matrix& matrix_EOI,
 
 Tensor CudaDevice::grouped_gated_linear(const Tensor& x_SI, const Matrix& matrix_EOI,
                                         const GroupStarts& starts) const {
+  if (has_grouped_code_linear(x_SI, matrix_EOI))
+    return swiglu(grouped_code_linear(x_SI, matrix_EOI, starts_of(starts)));
   const Matrix weight_EOI = as_numbers(matrix_EOI, x_SI);
   return has_fast_product(x_SI, weight_EOI) && weight_EOI.outputs() % 16 == 0
              ? fast_product(x_SI, weight_EOI, starts, false, true)

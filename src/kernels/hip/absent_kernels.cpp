@@ -5,6 +5,7 @@
 #include "kernels/cuda/experts/expert_product.h"
 #include "kernels/cuda/experts/grouped_product.h"
 #include "kernels/cuda/experts/norm_route.h"
+#include "kernels/cuda/fp8/grouped.h"
 #include "kernels/cuda/fp8/products.h"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/products/batch_product.h"
@@ -90,6 +91,8 @@ bool has_narrow_product(int64_t, int64_t) { return false; }
 void narrow_product(const Product&, const void*, const Norm&, Stream) {
   absent("fp8::narrow_product");
 }
+bool has_grouped_codes(int64_t, int64_t, int64_t) { return false; }
+void grouped_codes(const GroupedCodes&, Stream) { absent("fp8::grouped_codes"); }
 
 }  // namespace fp8
 

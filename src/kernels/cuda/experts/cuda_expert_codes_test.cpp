@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "kernels/block_chain.h"
 #include "kernels/cuda/experts/experts_for_tests.h"
@@ -170,15 +171,53 @@ TEST(CudaExpertCodes, ChainWithASharedExpert) {
   expect_coded_chain(128);
 }
 
-/// Prompts: numbers are made of codes, as the CPU makes them, and multiplied as plain ones are.
-TEST(CudaExpertCodes, GroupedProductsAreThoseOfTheNumbers) {
+/// Rows in the order of experts, with these many each, in several tiles and none; rows are multiplied as the numbers that their
+/// codes mean.
+void expect_grouped_products(std::initializer_list<int64_t> counts, int64_t part, int64_t inputs) {
+  at::manual_seed(9);
+  const Device& gpu = open_gpu().device();
+  const auto experts = static_cast<int64_t>(counts.size());
+  const Matrix codes = stored_experts(experts, {part, part}, inputs), there = on_gpu(codes);
+  const Tensor numbers_EOI = numbers_of(codes, at::kDouble);
+  std::vector<int64_t> starts{0};
+  for (const int64_t count : counts) starts.push_back(starts.back() + count);
+  const Tensor x = numbers({starts.back(), inputs}, at::kBFloat16), meant = wide(as_codes_mean(x));
+  std::vector<Tensor> rows;
+  for (int64_t e = 0; e < experts; ++e) {
+    const auto at = static_cast<size_t>(e);
+    rows.push_back(meant.narrow(0, starts[at], starts[at + 1] - starts[at]).mm(numbers_EOI[e].t()));
+  }
+  const Tensor exact = at::cat(rows);
+  const GroupStarts on_device(to_gpu(starts, at::kInt));
+  EXPECT_LT(relative_error(gpu.grouped_linear(to_gpu(x), there, on_device), exact), 4e-3);
+  const Tensor gated = at::silu(exact.narrow(1, 0, part)) * exact.narrow(1, part, part);
+  // Gates and ups are rounded where they are stored.
+  EXPECT_LT(relative_error(gpu.grouped_gated_linear(to_gpu(x), there, on_device), gated), 8e-3);
+}
+
+TEST(CudaExpertCodes, GroupedProductsOfTilesOf128Rows) {
+  SLIME_NEEDS_GPU();
+  if (!open_gpu().device().has_format(MatrixFormat::kFp8Blocks)) GTEST_SKIP();
+  expect_grouped_products({37, 0, 130, 1, 0, 255, 2}, 200, 272);  // parts end within blocks
+  expect_grouped_products({129, 3, 300}, 256, 256);
+  expect_grouped_products({5, 6}, 8, 16);
+}
+
+TEST(CudaExpertCodes, GroupedProductsOfTilesOf256Rows) {
+  SLIME_NEEDS_GPU();
+  if (!open_gpu().device().has_format(MatrixFormat::kFp8Blocks)) GTEST_SKIP();
+  expect_grouped_products({1001, 0, 255}, 200, 272);
+  expect_grouped_products({770, 515}, 256, 640);
+}
+
+/// Where rows are not bfloat16, numbers are made of codes, as the CPU makes them, and multiplied as plain ones are.
+TEST(CudaExpertCodes, GroupedProductsOfOtherRowsAreThoseOfTheNumbers) {
   SLIME_NEEDS_GPU();
   const Device& gpu = open_gpu().device();
   if (!gpu.has_format(MatrixFormat::kFp8Blocks)) GTEST_SKIP() << "it multiplies no codes";
   at::manual_seed(9);
-  constexpr int64_t kExperts = 6, kInputs = 136, kWidth = 200;
-  const Matrix codes = stored_experts(kExperts, {kWidth, kWidth}, kInputs);
-  Matrix there = on_gpu(codes);
+  constexpr int64_t kExperts = 6, kInputs = 136, kWidth = 200;  // columns of no whole copies
+  const Matrix codes = stored_experts(kExperts, {kWidth, kWidth}, kInputs), there = on_gpu(codes);
   const Tensor expert_TK = at::randint(0, kExperts - 1, {70, 3}, at::kLong);  // one has no visits
   const ExpertVisits visits = group_by_expert(to_gpu(expert_TK), kExperts);
   for (const auto type : {at::kBFloat16, at::kHalf, at::kFloat}) {

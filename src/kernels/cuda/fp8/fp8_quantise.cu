@@ -88,8 +88,8 @@ __device__ void write_block(const float4& x, bool is_inside, const Rows& to, int
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     quantise_rows_kernel(const T* x_TI, Rows to, int64_t inputs, int64_t pitch) {
-  const int64_t row = blockIdx.y,
-                column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
+  const int64_t row = blockIdx.x,
+                column = (static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x) * 4;
   launch_dependents();
   if (column / kBlock * kBlock >= inputs) return;  // all of a warp
   grid_dependency_wait();
@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     swiglu_rows_kernel(const BFloat16* gate_up_T2F, Rows to, int64_t width, int64_t pitch) {
-  const int64_t row = blockIdx.y,
-                column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
+  const int64_t row = blockIdx.x,
+                column = (static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x) * 4;
   launch_dependents();
   if (column / kBlock * kBlock >= width) return;
   grid_dependency_wait();
@@ -204,9 +204,10 @@ __global__ void __launch_bounds__(kThreads) numbers_kernel(ExpertNumbers from, T
   }
 }
 
+/// Of any number of rows: the first size of a grid may be large.
 dim3 grid_of_rows(int64_t rows, int64_t inputs) {
-  return dim3(static_cast<unsigned>(divide_up(inputs, int64_t{4 * kThreads})),
-              static_cast<unsigned>(rows));
+  return dim3(static_cast<unsigned>(rows),
+              static_cast<unsigned>(divide_up(inputs, int64_t{4 * kThreads})));
 }
 
 void check_inputs(int64_t inputs) {
@@ -249,11 +250,8 @@ void write_numbers(Number number, const ExpertNumbers& from, void* numbers_EOI, 
 void quantise_rows(Number number, const void* x_TI, const Rows& to, int64_t rows, int64_t inputs,
                    Stream stream) {
   check_inputs(inputs);
-  constexpr int64_t kMostRows = 65535;  // of a grid
   with_type(number, [&](auto type) {
     using T = decltype(type);
-    if (rows > kMostRows)
-      throw std::runtime_error("codes of " + std::to_string(rows) + " rows at once");
     launch(quantise_rows_kernel<T>, grid_of_rows(rows, inputs), dim3(kThreads), 0, stream,
            static_cast<const T*>(x_TI), to, inputs, factor_pitch(rows));
   });
