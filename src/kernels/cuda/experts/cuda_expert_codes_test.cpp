@@ -92,7 +92,7 @@ TEST(CudaExpertCodes, AllCodesAreTheirNumbers) {
   constexpr int64_t k256 = 0x78, kOne = 0x38;
   const Tensor units = (at::eye(kSize, at::kLong) * kOne).to(at::kByte);
   const auto of_all = [](const Tensor& one) {
-    return one.unsqueeze(0).repeat({kExperts, 1, 1}).view(blocks().code);
+    return one.unsqueeze(0).repeat({kExperts, 1, 1}).view(fp8_blocks().code);
   };
   experts.gate_up.values = of_all(at::cat({at::full_like(ups, k256), ups}));
   experts.down.values = of_all(units);
@@ -103,7 +103,8 @@ TEST(CudaExpertCodes, AllCodesAreTheirNumbers) {
   const ExpertKernels* kernels = expert_kernels_for(there);
   if (!kernels->has_routed_experts(there, fast)) GTEST_SKIP() << "this GPU has no such kernels";
   const Tensor exact = expected_of(x_TH, experts).y_TH;
-  EXPECT_TRUE(at::equal(exact[3], wide(ups.view(blocks().code).to(at::kFloat)).select(1, 3) * 256));
+  EXPECT_TRUE(
+      at::equal(exact[3], wide(ups.view(fp8_blocks().code).to(at::kFloat)).select(1, 3) * 256));
   EXPECT_TRUE(at::equal(wide(kernels->routed_experts(there, fast).cpu()), exact));
 }
 
@@ -115,15 +116,16 @@ void expect_coded_chain(int64_t shared_width) {
   RoutedExperts experts =
       random_coded_experts({"", kHidden, 144, 40, {4, true, true, 2.5}, true, 0.2});
   if (shared_width > 0) {
-    experts.shared_gate_up = stored({shared_width, shared_width}, kHidden);
-    experts.shared_down = stored({kHidden}, shared_width);
+    experts.shared_gate_up = stored_codes({shared_width, shared_width}, kHidden);
+    experts.shared_down = stored_codes({kHidden}, shared_width);
   }
   const RoutedExperts fast = experts_on_gpu(experts);
   const Tensor attended = numbers({kMostRows, kAttended}, at::kBFloat16),
                residual = numbers({kMostRows, kHidden}, at::kBFloat16),
                post_norm = numbers({kHidden}, at::kBFloat16),
                next_norm = numbers({kHidden}, at::kBFloat16);
-  const Matrix output = stored({kHidden}, kAttended), qkv = stored({256, 64, 64}, kHidden);
+  const Matrix output = stored_codes({kHidden}, kAttended),
+               qkv = stored_codes({256, 64, 64}, kHidden);
   const auto product = [](const Tensor& x, const Matrix& matrix) {
     return wide(as_codes_mean(x.to(at::kBFloat16))).mm(numbers_of(matrix, at::kDouble).t());
   };
@@ -137,13 +139,13 @@ void expect_coded_chain(int64_t shared_width) {
       BlockChain chain;
       chain.attended_TC = to_gpu(attended).narrow(0, 0, rows);
       chain.residual_TH = to_gpu(residual).narrow(0, 0, rows).clone();
-      chain.output_HC = on_gpu(output);
+      chain.output_HC = codes_on_gpu(output);
       chain.post_norm_H = to_gpu(post_norm);
       chain.experts = &fast;
       chain.eps = 1e-5;
       if (!is_last) {
         chain.next_norm_H = to_gpu(next_norm);
-        chain.next_qkv_EH = on_gpu(qkv);
+        chain.next_qkv_EH = codes_on_gpu(qkv);
       }
       const BlockChains* chains = block_chains_for(chain.residual_TH);
       if (!open_gpu().device().has_format(MatrixFormat::kFp8Blocks)) GTEST_SKIP();
@@ -177,7 +179,7 @@ void expect_grouped_products(std::initializer_list<int64_t> counts, int64_t part
   at::manual_seed(9);
   const Device& gpu = open_gpu().device();
   const auto experts = static_cast<int64_t>(counts.size());
-  const Matrix codes = stored_experts(experts, {part, part}, inputs), there = on_gpu(codes);
+  const Matrix codes = stored_experts(experts, {part, part}, inputs), there = codes_on_gpu(codes);
   const Tensor numbers_EOI = numbers_of(codes, at::kDouble);
   std::vector<int64_t> starts{0};
   for (const int64_t count : counts) starts.push_back(starts.back() + count);
@@ -217,7 +219,8 @@ TEST(CudaExpertCodes, GroupedProductsOfOtherRowsAreThoseOfTheNumbers) {
   if (!gpu.has_format(MatrixFormat::kFp8Blocks)) GTEST_SKIP() << "it multiplies no codes";
   at::manual_seed(9);
   constexpr int64_t kExperts = 6, kInputs = 136, kWidth = 200;  // columns of no whole copies
-  const Matrix codes = stored_experts(kExperts, {kWidth, kWidth}, kInputs), there = on_gpu(codes);
+  const Matrix codes = stored_experts(kExperts, {kWidth, kWidth}, kInputs),
+               there = codes_on_gpu(codes);
   const Tensor expert_TK = at::randint(0, kExperts - 1, {70, 3}, at::kLong);  // one has no visits
   const ExpertVisits visits = group_by_expert(to_gpu(expert_TK), kExperts);
   for (const auto type : {at::kBFloat16, at::kHalf, at::kFloat}) {

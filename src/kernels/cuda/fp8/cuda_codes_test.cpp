@@ -18,7 +18,7 @@ void expect_code_products(std::initializer_list<int64_t> parts, int64_t inputs,
                           std::initializer_list<int64_t> row_counts) {
   at::manual_seed(3);
   const Device& gpu = open_gpu().device();
-  const Matrix matrix = stored(parts, inputs), there = on_gpu(matrix);
+  const Matrix matrix = stored_codes(parts, inputs), there = codes_on_gpu(matrix);
   const Tensor numbers_OI = numbers_of(matrix, at::kDouble),
                bias = numbers({matrix.outputs()}, at::kBFloat16);
   for (const int64_t rows : row_counts) {
@@ -42,9 +42,9 @@ TEST(CudaCodes, AreThoseOfTheCpu) {
   for (const auto type : {at::kBFloat16, at::kFloat}) {
     const Tensor plain = numbers({300, 456}, type);
     plain.narrow(0, 0, 128).narrow(1, 0, 128).zero_();
-    const Tensor codes = at::empty({300, 456}, blocks().code),
+    const Tensor codes = at::empty({300, 456}, fp8_blocks().code),
                  scales = at::empty({3, 4}, at::kFloat);
-    quantise_(blocks(), plain, codes, scales);
+    quantise_(fp8_blocks(), plain, codes, scales);
     const Tensor there = to_gpu(at::empty_like(codes)), factors = to_gpu(at::empty_like(scales));
     ASSERT_TRUE(gpu.make_codes(MatrixFormat::kFp8Blocks, to_gpu(plain), there, factors));
     EXPECT_TRUE(factors.to(at::kCPU).equal(scales));
@@ -74,15 +74,15 @@ BlockChain random_chain_of_codes(int64_t rows, bool has_bias) {
   BlockChain chain;
   chain.attended_TC = numbers({rows, kAttended}, at::kBFloat16);
   chain.residual_TH = numbers({rows, kHidden}, at::kBFloat16);
-  chain.output_HC = stored({kHidden}, kAttended);
+  chain.output_HC = stored_codes({kHidden}, kAttended);
   chain.output_bias_H = bias(kHidden);
   chain.post_norm_H = numbers({kHidden}, at::kBFloat16);
-  chain.gate_up_2FH = stored({kWidth, kWidth}, kHidden);
+  chain.gate_up_2FH = stored_codes({kWidth, kWidth}, kHidden);
   chain.gate_up_bias_2F = bias(2 * kWidth);
-  chain.down_HF = stored({kHidden}, kWidth);
+  chain.down_HF = stored_codes({kHidden}, kWidth);
   chain.down_bias_H = bias(kHidden);
   chain.next_norm_H = numbers({kHidden}, at::kBFloat16);
-  chain.next_qkv_EH = stored({512, 128, 128}, kHidden);
+  chain.next_qkv_EH = stored_codes({512, 128, 128}, kHidden);
   chain.next_qkv_bias_E = bias(kHeads);
   chain.eps = 1e-5;
   return chain;
@@ -90,7 +90,7 @@ BlockChain random_chain_of_codes(int64_t rows, bool has_bias) {
 
 BlockChain chain_on_gpu(BlockChain chain) {
   for (Matrix* matrix : {&chain.output_HC, &chain.gate_up_2FH, &chain.down_HF, &chain.next_qkv_EH})
-    if (matrix->defined()) *matrix = on_gpu(*matrix);
+    if (matrix->defined()) *matrix = codes_on_gpu(*matrix);
   for (Tensor* tensor :
        {&chain.attended_TC, &chain.residual_TH, &chain.output_bias_H, &chain.post_norm_H,
         &chain.gate_up_bias_2F, &chain.down_bias_H, &chain.next_norm_H, &chain.next_qkv_bias_E})
