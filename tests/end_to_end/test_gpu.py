@@ -89,6 +89,19 @@ def test_engine_and_trainer_agree_on_what_was_drawn(work, dtype):
     assert max(differences) < (1e-4 if dtype == "--fp32" else 1e-2)
 
 
+def test_an_engine_has_experts_in_codes_of_what_is_trained(work, tmp_path):
+    model = [sys.executable, ROOT / "tools" / "tiny_model.py", tmp_path / "model", "--experts", "4"]
+    subprocess.run(model, check=True, stdout=subprocess.DEVNULL)
+    (tmp_path / "data").symlink_to(work / "data")
+    run_dir = tmp_path / "codes"
+    command = train_command(tmp_path, run_dir, rollouts=3, extra=["--device", "cuda", "--rollout-precision", "fp8", "--use-tis"])
+    command[command.index("--fp32")] = "--bf16"
+    finished(command)
+    mismatch = metric(run_dir, "train/train_rollout_k3")
+    assert len(mismatch) == 3
+    assert all(1e-7 < k3 < 1e-2 for k3 in mismatch), mismatch
+
+
 LORA = ["--lora-rank", "8", "--lr", "2e-3"]
 
 

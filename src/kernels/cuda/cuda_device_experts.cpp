@@ -158,7 +158,9 @@ Tensor CudaDevice::visit_experts(const Tensor& x_TH, const Tensor& expert_TK,
     call.inputs = static_cast<int>(x_TH.size(1));
     call.units = static_cast<int>(experts.width());
     call.y_VU = gated.data_ptr();
-    call.visited = reinterpret_cast<unsigned long long*>(visited_2_.data_ptr<int64_t>());
+    // Of whole steps, as decode has them.
+    if (at_once == rows)
+      call.visited = reinterpret_cast<unsigned long long*>(visited_2_.data_ptr<int64_t>());
     multiply_visits(call, experts.gate_up, nullptr, stream);
     call.is_gated = false;
     call.x = pointer(gated);
