@@ -51,7 +51,8 @@ __device__ inline uint32_t load_wide(uint32_t address) {
   uint32_t codes, wide;
   asm volatile("ld.shared.u16 %0, [%1];" : "=r"(codes) : "r"(address) : "memory");
   const uint32_t small = as_small_bfloat16(__byte_perm(codes, 0, 0x4140));
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(wide) : "r"(small), "r"(kTwoTimes2To120));
+  // Volatile: otherwise it would be done where the number is used, when products wait for it.
+  asm volatile("mul.rn.bf16x2 %0, %1, %2;" : "=r"(wide) : "r"(small), "r"(kTwoTimes2To120));
   return wide;
 }
 
@@ -73,49 +74,64 @@ __device__ LineFactors factors_of(const CodeArguments& a, const Chunk& chunk, in
           of_expert + __ldg(a.factor_row_U + high) * a.k_tiles};
 }
 
-/// Main loop of a consumer warpgroup over one item: the sums of its 64 lines.
+/// A thread's operands of one stage.
+using StageWeights = uint32_t[kStageInputs / 16][4];
+
+/// `line`: this thread's first one of the stage, a multiple of eight and lane / 4.
+__device__ inline void load_stage(StageWeights& weights, uint32_t line) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int k = 0; k < kStageInputs / 16; ++k) {
+    // A piece of 16 codes is one step of the products; it is swizzled as tile_map() says.
+    const uint32_t piece = line + ((k ^ lane / 4) << 4) + 2 * (lane % 4);
+    weights[k][0] = load_wide(piece);
+    weights[k][1] = load_wide(piece + 8 * 128);
+    weights[k][2] = load_wide(piece + 8);
+    weights[k][3] = load_wide(piece + 8 * 128 + 8);
+  }
+}
+
+/// Main loop of a consumer warpgroup over one item: the sums of its 64 lines. While one stage is multiplied codes of the
+/// next become numbers, in registers of their own.
 template <typename L>
 __device__ void multiply_codes(const Pipeline& pipeline, uint32_t x_full, PipelineState& state,
                                int count, int group, const LineFactors& factors,
                                float (&sum)[L::kRows / 2]) {
-  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, line = lane / 4;
-  // Lines are 128 bytes, a multiple of eight of them to begin with; a piece of 16 codes is one step of the products.
-  const uint32_t own = 128 * (64 * group + 16 * warp + line) + 2 * (lane % 4);
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const uint32_t own = 128 * (64 * group + 16 * warp + lane / 4);
   float of_low = __ldg(factors.low), of_high = __ldg(factors.high);
   float dot[L::kRows / 2] =
       {};  // once: what a product overwrites is no reason to clear it each time
 #pragma unroll
   for (float& s : sum) s = 0;
-#pragma unroll 1
-  for (int i = 0; i < count; ++i) {
-    const float low = of_low, high = of_high;
-    if (i + 1 < count) of_low = __ldg(factors.low + i + 1), of_high = __ldg(factors.high + i + 1);
+  StageWeights even, odd;
+  const auto load = [&](StageWeights& weights) {
     wait(pipeline.full + 8 * state.stage, state.phase);
-    const uint32_t stage = pipeline.memory + state.stage * L::kStride;
-    uint32_t weights[kStageInputs / 16][4];
-#pragma unroll
-    for (int k = 0; k < kStageInputs / 16; ++k) {
-      const uint32_t piece = stage + own + ((k ^ line) << 4);  // swizzled as tile_map() says
-      weights[k][0] = load_wide(piece);
-      weights[k][1] = load_wide(piece + 8 * 128);
-      weights[k][2] = load_wide(piece + 8);
-      weights[k][3] = load_wide(piece + 8 * 128 + 8);
-    }
-    wait(x_full + 8 * state.stage, state.phase);
+    load_stage(weights, pipeline.memory + state.stage * L::kStride + own);
+  };
+  const auto multiply = [&](int i, const StageWeights& weights, StageWeights& next) {
+    const int stage = state.stage;
+    const float low = of_low, high = of_high;
+    const bool has_next = i + 1 < count;
+    if (has_next) of_low = __ldg(factors.low + i + 1), of_high = __ldg(factors.high + i + 1);
+    wait(x_full + 8 * stage, state.phase);
     fence_async_shared();  // x was not written by TMA, and is read as if it were
+    const uint32_t x = pipeline.memory + stage * L::kStride + L::kXBegin;
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kStageInputs / 16; ++k) {
       constexpr int kOfSlab = kSlabInputs / 16;
-      const uint64_t x =
-          matrix_descriptor(stage + L::kXBegin + k / kOfSlab * 128 * L::kRows) + 2 * (k % kOfSlab);
-      wgmma_of_registers(dot, weights[k], x, k > 0);
+      wgmma_of_registers(dot, weights[k],
+                         matrix_descriptor(x + k / kOfSlab * 128 * L::kRows) + 2 * (k % kOfSlab),
+                         k > 0);
     }
     wgmma_commit_group();
+    state.advance(1, pipeline.stages);
+    if (has_next) load(next);
     wgmma_wait_group<0>();
     settle(dot);
     __syncwarp();  // all lanes have read their codes
-    if (lane == 0) arrive(pipeline.empty + 8 * state.stage);
+    if (lane == 0) arrive(pipeline.empty + 8 * stage);
 #pragma unroll
     for (int n = 0; n < L::kRows / 8; ++n) {
       sum[4 * n] += dot[4 * n] * low;
@@ -123,7 +139,12 @@ __device__ void multiply_codes(const Pipeline& pipeline, uint32_t x_full, Pipeli
       sum[4 * n + 2] += dot[4 * n + 2] * high;
       sum[4 * n + 3] += dot[4 * n + 3] * high;
     }
-    state.advance(1, pipeline.stages);
+  };
+  load(even);
+#pragma unroll 1
+  for (int i = 0; i < count; i += 2) {
+    multiply(i, even, odd);
+    if (i + 1 < count) multiply(i + 1, odd, even);
   }
 }
 
