@@ -6,7 +6,7 @@
 ///   y(v, u) = sum over blocks c of 128 inputs: factor(expert(v), row(u), c) dot_c(v, u)
 ///
 /// x stays in bfloat16, and codes are numbers of bfloat16: only sums are rounded, in float32
-/// (docs/decisions/0127-fp8-rollout.md).
+/// (docs/how/experts.md).
 
 #include <cuda_runtime.h>
 

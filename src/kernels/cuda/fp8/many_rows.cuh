@@ -1,6 +1,6 @@
 #pragma once
 
-/// What products of many rows of codes share (compute capability 9.0).
+/// Loads and exchanges that products of many rows of codes share (compute capability 9.0).
 
 #include <cstdint>
 
