@@ -193,8 +193,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
   bool has_chained_experts(const Tensor& x_TH, const RoutedExperts& experts) const;
   /// Whether all its matrices but the router are in codes that kernels have.
   bool has_coded_expert_chain(const BlockChain& chain) const;
-  Tensor narrow_code_end(const BlockChain& chain, const Tensor& input_TH, const Tensor& sum_TH,
-                         const Tensor& expert_TK, const Tensor& weight_TK) const;
+  Tensor few_code_end(const BlockChain& chain, const Tensor& input_TH, const Tensor& sum_TH,
+                      const Tensor& expert_TK, const Tensor& weight_TK) const;
   /// What the shared expert returns, [T, H]: in float32 for the prologue of a narrow product.
   Tensor visit_shared(const Tensor& x_TH, const RoutedExperts& experts, bool float_result) const;
   Tensor sum_with_shared(const Tensor& rows_VH, const Tensor& weight_TK,

@@ -53,9 +53,9 @@ class CodeChain {
     product.epilogue = Product::Epilogue::kSplitK;
     multiply_codes(product, x, stream_);
     CodeRows normed(rows_, hidden_, options_);
-    fp8::norm_rows(chain_.residual_TH.data_ptr(), partials_STH.const_data_ptr<float>(), splits,
-                   pointer(bias_H), pointer(norm_H), normed.of(), rows_, hidden_,
-                   static_cast<float>(chain_.eps), stream_);
+    fp8::norm_rows(pointer(chain_.residual_TH), chain_.residual_TH.data_ptr(),
+                   partials_STH.const_data_ptr<float>(), splits, pointer(bias_H), pointer(norm_H),
+                   normed.of(), rows_, hidden_, static_cast<float>(chain_.eps), stream_);
     return normed;
   }
 

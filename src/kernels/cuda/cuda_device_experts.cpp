@@ -142,6 +142,7 @@ Tensor CudaDevice::visit_experts(const Tensor& x_TH, const Tensor& expert_TK,
   const Tensor rows_VH =
       parts == nullptr ? at::empty({rows * per_token, x_TH.size(1)}, x_TH.options()) : Tensor();
   const int64_t at_once = rows_at_once(rows, per_token);
+  check(parts == nullptr || at_once == rows, "partial sums of visits are those of a whole step");
   for (int64_t begin = 0; begin < rows; begin += at_once) {
     const int64_t count = std::min(at_once, rows - begin);
     const auto of_piece = [&](const Tensor& all, int64_t of_row) {
@@ -334,9 +335,9 @@ Tensor CudaDevice::expert_chain(const BlockChain& chain) const {
   route.eps = static_cast<float>(chain.eps);
   norm_route(route, stream);
 
-  if (is_coded && chain.next_norm_H.defined() &&
-      fp8::has_narrow_product(rows, chain.next_qkv_EH.inputs()))
-    return narrow_code_end(chain, input_TH, sum_TH, choices.expert_TK, choices.weight_TK);
+  if (is_coded && chain.next_norm_H.defined() && rows <= fp8::kMostFewRows &&
+      rows_at_once(rows, experts.rule.per_token) == rows)
+    return few_code_end(chain, input_TH, sum_TH, choices.expert_TK, choices.weight_TK);
   const bool ends_narrow = chain.next_norm_H.defined() && !is_coded &&
                            has_narrow_product(Number::kBFloat16, rows, chain.next_qkv_EH.inputs());
   const Tensor shared_TH = visit_shared(input_TH, experts, ends_narrow);

@@ -148,7 +148,7 @@ __device__ void multiply_codes(const Pipeline& pipeline, uint32_t x_full, Pipeli
   }
 }
 
-/// Of few rows, for a kernel that adds up what they visit.
+/// For a kernel that adds up what rows visit.
 template <typename L>
 __device__ void write_parts(const CodeArguments& a, const Work& work, const Chunk& chunk, int tile,
                             int group, const float (&sum)[L::kRows / 2]) {
@@ -283,13 +283,12 @@ void expert_codes(const ExpertCodes& codes, cudaStream_t stream) {
     throw std::runtime_error("no such product of experts in codes");
   if (call.chunk_rows > 0 && call.chunk_rows < std::min(call.rows, 32))
     throw std::runtime_error("chunks of so few rows may be too many to list");
-  if (codes.parts_KTU != nullptr) {
-    if (call.is_gated || call.rows > kMostPartRows)
-      throw std::runtime_error("partial sums of so many rows of experts, or of gated ones");
-    return run<kMostPartRows, false, true>(codes, stream);
-  }
+  const bool has_parts = codes.parts_KTU != nullptr;
+  if (has_parts && (call.is_gated || call.rows > kMostPartRows))
+    throw std::runtime_error("partial sums of so many rows of experts, or of gated ones");
   const auto with_rows = [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
+    if (has_parts) return run<kRows, false, true>(codes, stream);
     call.is_gated ? run<kRows, true>(codes, stream) : run<kRows, false>(codes, stream);
   };
   const int chunk_rows = call.chunk_rows > 0 ? call.chunk_rows : choose_chunk_rows(call);

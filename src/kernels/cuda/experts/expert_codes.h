@@ -29,7 +29,7 @@ struct ExpertCodes {
   float* parts_KTU = nullptr;
   const float* visit_weight_V = nullptr;
 };
-inline constexpr int kMostPartRows = 8;
+inline constexpr int kMostPartRows = 128;
 
 /// Whether sizes are within reach.
 bool has_expert_codes(int64_t rows, int64_t per_token, int64_t experts, int64_t inputs,

@@ -120,8 +120,9 @@ __global__ void __launch_bounds__(kThreads)
 /// loads come first: each round of them is the latency of the second level cache.
 template <int kHeld>
 __global__ void __launch_bounds__(1024)
-    norm_rows_kernel(uint2* x_TH, const float4* partials_STH, int num_splits, const uint2* bias_H,
-                     const uint2* weight_H, Rows to, int64_t hidden, int64_t pitch, float eps) {
+    norm_rows_kernel(const uint2* x_TH, uint2* sum_TH, const float4* partials_STH, int num_splits,
+                     const uint2* bias_H, const uint2* weight_H, Rows to, int64_t hidden,
+                     int64_t pitch, float eps) {
   constexpr int kAtOnce = kHeld == 1 ? 8 : 4;
   __shared__ float scratch[33];
   const int64_t row = blockIdx.x, fours = hidden / 4, stride = gridDim.x * fours;
@@ -151,7 +152,7 @@ __global__ void __launch_bounds__(1024)
     const float4 before = unpack_four(held[h]);
     held[h] = make_uint2(pack<BFloat16>(before.x + sum[h].x, before.y + sum[h].y),
                          pack<BFloat16>(before.z + sum[h].z, before.w + sum[h].w));
-    if (i < fours) x_TH[row * fours + i] = held[h];
+    if (i < fours) sum_TH[row * fours + i] = held[h];
     const float4 now = unpack_four(held[h]);
     squares += now.x * now.x + now.y * now.y + now.z * now.z + now.w * now.w;
   }
@@ -264,9 +265,9 @@ void swiglu_rows(const void* gate_up_T2F, const Rows& to, int64_t rows, int64_t 
          static_cast<const BFloat16*>(gate_up_T2F), to, width, factor_pitch(rows));
 }
 
-void norm_rows(void* x_TH, const float* partials_STH, int num_splits, const void* bias_H,
-               const void* weight_H, const Rows& to, int64_t rows, int64_t hidden, float eps,
-               Stream stream) {
+void norm_rows(const void* x_TH, void* sum_TH, const float* partials_STH, int num_splits,
+               const void* bias_H, const void* weight_H, const Rows& to, int64_t rows,
+               int64_t hidden, float eps, Stream stream) {
   check_inputs(hidden);
   if (hidden > kMostNormed)
     throw std::runtime_error("norms of rows of " + std::to_string(hidden) + " numbers");
@@ -276,7 +277,8 @@ void norm_rows(void* x_TH, const float* partials_STH, int num_splits, const void
     const auto threads = static_cast<unsigned>(
         round_up(divide_up(hidden / 4, static_cast<int64_t>(held)), int64_t{32}));
     launch(kernel, dim3(static_cast<unsigned>(rows)), dim3(threads), 0, stream,
-           static_cast<uint2*>(x_TH), reinterpret_cast<const float4*>(partials_STH), num_splits,
+           static_cast<const uint2*>(x_TH), static_cast<uint2*>(sum_TH),
+           reinterpret_cast<const float4*>(partials_STH), num_splits,
            static_cast<const uint2*>(bias_H), static_cast<const uint2*>(weight_H), to, hidden,
            factor_pitch(rows), eps);
   };

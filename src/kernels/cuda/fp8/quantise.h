@@ -30,11 +30,11 @@ void quantise_rows(Number number, const void* x_TI, const Rows& to, int64_t rows
 void swiglu_rows(const void* gate_up_T2F, const Rows& to, int64_t rows, int64_t width,
                  Stream stream);
 
-/// add_partials_rms_norm() (kernels/cuda/rows/rows.h) whose result is rounded to bfloat16 and becomes codes.
-/// Inputs are a multiple of 4, at most kMostNormed.
-void norm_rows(void* x_TH, const float* partials_STH, int num_splits, const void* bias_H,
-               const void* weight_H, const Rows& to, int64_t rows, int64_t hidden, float eps,
-               Stream stream);
+/// add_partials_rms_norm() (kernels/cuda/rows/rows.h) whose result is rounded to bfloat16 and becomes codes. The sum may be
+/// x. Inputs are a multiple of 4, at most kMostNormed.
+void norm_rows(const void* x_TH, void* sum_TH, const float* partials_STH, int num_splits,
+               const void* bias_H, const void* weight_H, const Rows& to, int64_t rows,
+               int64_t hidden, float eps, Stream stream);
 inline constexpr int64_t kMostNormed = 16384;
 
 /// Matrices of experts as codes. C = inputs / 128, rounded up.
