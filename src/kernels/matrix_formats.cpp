@@ -59,7 +59,10 @@ void quantise_(const FormatRow& format, const Tensor& plain_OI, const Tensor& co
   const Tensor wide_OI = plain_OI.to(at::kFloat);
   const int64_t outputs = wide_OI.size(0), inputs = wide_OI.size(1);
   // Of the numbers' device, which the codes need not have.
-  const Tensor factors_BC = amax_of(format, wide_OI).clamp_min_(kSmallestAmax).div_(kLargestE4m3);
+  // By a tensor: on GPUs LibTorch multiplies with the reciprocal of a number, which rounds once more.
+  const Tensor factors_BC = amax_of(format, wide_OI)
+                                .clamp_min_(kSmallestAmax)
+                                .div_(at::scalar_tensor(kLargestE4m3, wide_OI.options()));
   const Tensor scales_OC = factors_BC.repeat_interleave(format.block_rows, 0).narrow(0, 0, outputs);
   // A cast of more than the largest code is not a number everywhere.
   Tensor codes = codes_OI, scales = scales_BC;
