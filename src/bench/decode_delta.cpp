@@ -11,6 +11,7 @@
 #include "bench/harness.h"
 #include "core/json_lines.h"
 #include "kernels/gated_delta.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/gpu/limits.h"
 
 namespace slime::bench {
