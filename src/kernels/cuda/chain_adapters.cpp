@@ -78,6 +78,20 @@ ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsign
   call_.is_polled = true;
 }
 
+std::optional<ChainAddition> ChainAddition::made_by(const BatchProduct& product, const Tensor& x_TI,
+                                                    const Matrix& weight_OI, unsigned* flags) {
+  if (flags == nullptr || !has_addition(weight_OI) || are_by_row(weight_OI)) return std::nullopt;
+  ChainAddition addition;
+  addition.set_rows_and_factors(weight_OI);
+  BatchProduct call = product;
+  call.addition = addition.call_;
+  if (!makes_low_rank_hidden(call)) return std::nullopt;
+  addition.h_TR_ = at::empty({low_rank_hidden_numbers(call)}, x_TI.options().dtype(at::kFloat));
+  addition.call_.h_TR = addition.h_TR_.data_ptr<float>();
+  addition.call_.flags = flags;
+  return addition;
+}
+
 ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream,
                              unsigned* ready)
     : ChainAddition(x_TI, weight_OI) {

@@ -4,6 +4,9 @@
 
 #include <cuda_runtime.h>
 
+#include <optional>
+
+#include "kernels/cuda/products/batch_product.h"
 #include "kernels/cuda/products/low_rank.h"
 #include "kernels/matrix.h"
 
@@ -24,9 +27,15 @@ class ChainAddition {
   /// (LowRankAddition::ready), for a product that reads x before h is there; null: it waits for h.
   ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, cudaStream_t stream, unsigned* ready);
 
+  /// Of a product of a batch whose kernel makes h itself, if it can with these `flags` (LowRankAddition::flags), which may
+  /// be null.
+  static std::optional<ChainAddition> made_by(const BatchProduct& product, const Tensor& x_TI,
+                                              const Matrix& weight_OI, unsigned* flags);
+
   const LowRankAddition& call() const { return call_; }
 
  private:
+  ChainAddition() = default;
   /// With room for h.
   ChainAddition(const Tensor& x_TI, const Matrix& weight_OI);
   void set_rows_and_factors(const Matrix& weight_OI);

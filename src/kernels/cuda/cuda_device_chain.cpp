@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 
+#include <optional>
+
 #include "kernels/adapters.h"
 #include "kernels/cuda/chain_adapters.h"
 #include "kernels/cuda/cuda_device.h"
@@ -32,6 +34,13 @@ struct ChainProduct {
 /// Those of the network where this product has an addition.
 unsigned* counts_of(const Matrix& weight_OI, cudaStream_t stream) {
   return has_addition(weight_OI) ? low_rank_counts(*weight_OI.adapters->rows, stream) : nullptr;
+}
+
+/// Flags of the network where a batch's product can make what is added itself (ChainAddition::made_by()).
+std::optional<ChainAddition> made_by(const ChainProduct& product, cudaStream_t stream) {
+  if (!has_addition(product.weight_OI)) return std::nullopt;
+  return ChainAddition::made_by(product.call, product.x_TI, product.weight_OI,
+                                low_rank_flags(*product.weight_OI.adapters->rows, stream));
 }
 
 /// Those of the matrix likewise.
@@ -187,9 +196,11 @@ Tensor CudaDevice::block_chain(const BlockChain& chain) const {
   const bool is_wide = has_wide_product(Number::kBFloat16, rows);
   const auto options = chain.residual_TH.options();
   const auto multiply = [&](ChainProduct& product) {
-    const ChainAddition addition(product.x_TI, product.weight_OI, stream,
-                                 flag_of(product.weight_OI, stream));
-    product.call.addition = addition.call();
+    std::optional<ChainAddition> addition;
+    if (!is_wide) addition = made_by(product, stream);
+    if (!addition)
+      addition.emplace(product.x_TI, product.weight_OI, stream, flag_of(product.weight_OI, stream));
+    product.call.addition = addition->call();
     is_wide ? wide_product(product.call, stream) : batch_product(product.call, stream);
   };
   const auto splits_of = [&](const Matrix& weight_OI) {

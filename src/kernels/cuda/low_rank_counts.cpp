@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "kernels/cuda/products/batch_product.h"
 #include "kernels/cuda/products/low_rank.h"
 #include "kernels/cuda/recording.h"
 
@@ -63,6 +64,11 @@ unsigned* low_rank_counts(const AdapterRows& network, cudaStream_t stream) {
 
 unsigned* low_rank_counts(const MatrixAdapters& matrix, cudaStream_t stream) {
   return counts_for(&matrix, stream);
+}
+
+unsigned* low_rank_flags(const AdapterRows& network, cudaStream_t stream) {
+  static Places places(/*most=*/256, sizeof(unsigned) * kMostHiddenFlags, /*first_byte=*/0);
+  return static_cast<unsigned*>(places.of(&network, stream));
 }
 
 float* low_rank_polled(const AdapterRows& network, cudaStream_t stream) {

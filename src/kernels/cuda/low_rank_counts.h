@@ -1,6 +1,7 @@
 #pragma once
 
-/// Counters in device memory, by which thread blocks wait for each other (LowRankAddition::made and ready).
+/// Counters in device memory, by which thread blocks wait for each other (LowRankAddition::made, ready and
+/// flags).
 
 #include <cuda_runtime.h>
 
@@ -13,6 +14,10 @@ namespace slime::kernels::cuda {
 /// called from any thread.
 unsigned* low_rank_counts(const AdapterRows& network, cudaStream_t stream);
 unsigned* low_rank_counts(const MatrixAdapters& matrix, cudaStream_t stream);
+
+/// Flags of a network's products of a batch that make h themselves (LowRankAddition::flags), kMostHiddenFlags of them. Null
+/// as above.
+unsigned* low_rank_flags(const AdapterRows& network, cudaStream_t stream);
 
 /// Memory of h of a network's products that wait for its numbers themselves (LowRankAddition::is_polled), kLowRankPolled of
 /// them. Null as above.

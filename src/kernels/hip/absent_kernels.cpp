@@ -60,6 +60,8 @@ void grouped_gradient(const GroupedGradient&, Stream) { absent("grouped_gradient
 
 bool has_batch_product(Number, int64_t) { return false; }
 int batch_product_splits(int, int) { absent("batch_product"); }
+bool makes_low_rank_hidden(const BatchProduct&) { return false; }
+int64_t low_rank_hidden_numbers(const BatchProduct&) { absent("batch_product"); }
 void batch_product(const BatchProduct&, Stream) { absent("batch_product"); }
 
 bool has_wide_product(Number, int64_t) { return false; }

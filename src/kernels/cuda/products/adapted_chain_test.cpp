@@ -2,11 +2,15 @@
 /// matrices into which the adapters are merged.
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <array>
 #include <cmath>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "kernels/adapters.h"
@@ -185,6 +189,58 @@ TEST_P(CudaAdaptedChain, HasTheSameBitsInEachOfManyPasses) {
     for (const BlockChain& part : parts) results.push_back(chains->block_chain(part));
     for (const Tensor& result : results) EXPECT_TRUE(result.equal(results.front())) << rows;
   }
+}
+
+/// Up to 32 rows the products make h themselves, with more a kernel before each does.
+TEST_P(CudaAdaptedChain, HasTheSameBitsWhicheverKernelMakesH) {
+  SLIME_NEEDS_GPU();
+  open_gpu();
+  at::manual_seed(8);
+  constexpr int64_t kAllRows = 64;
+  AdaptedChain adapted(GetParam(), kAllRows);
+  const BlockChains* chains = block_chains_for(adapted.output.on_gpu().values);
+  for (const bool is_on : {false, true}) {
+    adapted.rows.is_on = is_on;
+    const BlockChain all = adapted.on_gpu(kAllRows);
+    if (!chains->has_block_chain(all)) GTEST_SKIP() << "this GPU has no chain";
+    const Tensor of_all = chains->block_chain(all);
+    for (const int64_t rows : {3, 8, 16, 17, 32}) {
+      const Tensor result = chains->block_chain(adapted.on_gpu(rows));
+      EXPECT_TRUE(result.equal(of_all.narrow(0, 0, rows)))
+          << rows << (is_on ? "" : " without: the products themselves differ");
+    }
+  }
+}
+
+/// Two networks' products wait for their own thread blocks, and share the multiprocessors.
+TEST_P(CudaAdaptedChain, HasTheSameBitsBesideAnotherOnItsOwnStream) {
+  SLIME_NEEDS_GPU();
+  open_gpu();
+  at::manual_seed(9);
+  constexpr int64_t kRows = 32;
+  AdaptedChain first(GetParam(), kRows), second(GetParam(), kRows);
+  const BlockChains* chains = block_chains_for(first.output.on_gpu().values);
+  if (!chains->has_block_chain(first.on_gpu(kRows))) GTEST_SKIP() << "this GPU has no chain";
+  const std::array<const AdaptedChain*, 2> both = {&first, &second};
+  std::array<bool, 2> are_equal = {};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < both.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const at::NoGradGuard no_grad;
+      const c10::impl::VirtualGuardImpl device(at::kCUDA);
+      const c10::StreamGuard guard(
+          device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0), i == 0));
+      std::vector<BlockChain> parts;
+      for (int pass = 0; pass < 50; ++pass) parts.push_back(both[i]->on_gpu(kRows));
+      std::vector<Tensor> results;
+      for (const BlockChain& part : parts) results.push_back(chains->block_chain(part));
+      are_equal[i] = true;
+      for (const Tensor& result : results)
+        are_equal[i] = are_equal[i] && result.equal(results.front());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(are_equal[0] && are_equal[1]);
 }
 
 /// Tiles of rows that take the same adapter: slot 0, slot 1 or none, by turns.

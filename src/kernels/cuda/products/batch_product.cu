@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/products/batch_product_hidden.h"
 #include "kernels/cuda/products/batch_product_kernel.cuh"
 #include "kernels/cuda/products/tile_map.h"
 
@@ -22,7 +23,12 @@ template <int kRows, int kSlabs, bool kAdds>
 void run(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
   constexpr auto kKernel = batch_product_kernel<kRows, kSlabs, kAdds>;
   Arguments a;
-  a.layout = SharedLayout(tiling, kRows, call.rows, num_processors());
+  const bool makes = call.addition.flags != nullptr;
+  if (makes && !makes_low_rank_hidden(call))
+    throw std::runtime_error("a product of a batch that cannot make h");
+  a.layout =
+      SharedLayout(tiling, kRows, call.rows, num_processors(),
+                   makes ? hidden_bytes(call.rows, staged_hidden_pitch(call.addition.h_pitch)) : 0);
   a.weights = tile_map(Number::kBFloat16, call.weight_OI, call.outputs, call.inputs, tiling.box,
                        tiling.is_pairs ? 1 : tiling.slabs);
   a.x =
@@ -34,10 +40,12 @@ void run(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
   a.float_result = call.float_result;
   a.rows = call.rows;
   a.units = tiling.is_pairs ? call.outputs / 2 : call.outputs;
+  a.x_TI = call.x_TI;
+  a.inputs = call.inputs;
   a.addition = call.addition;
+  const int threads = 128 * tiling.groups() + kProducerThreads + (makes ? kShareThreads : 0);
   allow_shared_memory<kKernel>(kPipelineBytes);
-  launch(kKernel, dim3(tiling.tiles, tiling.splits), dim3(128 * tiling.groups() + kProducerThreads),
-         a.layout.bytes, stream, a);
+  launch(kKernel, dim3(tiling.tiles, tiling.splits), dim3(threads), a.layout.bytes, stream, a);
 }
 
 template <int kRows, int kSlabs>
@@ -54,6 +62,18 @@ bool has_batch_product(Number number, int64_t rows) {
 
 int batch_product_splits(int inputs, int outputs) {
   return tiling_of(inputs, outputs, Epilogue::kSplitK).splits;
+}
+
+bool makes_low_rank_hidden(const BatchProduct& call) {
+  const LowRankAddition& addition = call.addition;
+  return call.rows <= kMostMakingRows && addition.by_row.tiles == 0 &&
+         tiling_of(call.inputs, call.outputs, call.epilogue).is_alone(num_processors()) &&
+         hidden_bytes(call.rows, staged_hidden_pitch(addition.down.ranks)) <= kMostHiddenBytes &&
+         kFirstHiddenFlag + hidden_units(addition.down, call.rows) <= kMostHiddenFlags;
+}
+
+int64_t low_rank_hidden_numbers(const BatchProduct& call) {
+  return hidden_numbers(call.addition.down, call.rows);
 }
 
 void batch_product(const BatchProduct& call, cudaStream_t stream) {

@@ -22,6 +22,8 @@ struct Arguments {
   Epilogue epilogue = Epilogue::kStore;
   bool float_result = false;
   int rows = 0, units = 0;  // units: outputs, or gate-up pairs
+  const void* x_TI = nullptr;
+  int inputs = 0;
   SharedLayout layout;
   LowRankAddition addition;
 };

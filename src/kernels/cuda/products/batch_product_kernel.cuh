@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/products/batch_product_epilogue.cuh"
+#include "kernels/cuda/products/batch_product_share.cuh"
 #include "kernels/cuda/products/low_rank_addition.cuh"
 #include "kernels/cuda/products/low_rank_ready.cuh"
 #include "kernels/cuda/products/pipeline.cuh"
@@ -109,16 +110,26 @@ __device__ void multiply_tiles(const Arguments& a, const Pipeline& pipeline, uin
 
 #endif
 
+/// Whether kernels may make adapters' h themselves, by warps behind the producers.
+constexpr bool may_make_hidden(int rows, bool adds) { return adds && rows <= kMostMakingRows; }
+/// For __launch_bounds__: such kernels have a multiprocessor for themselves, and 72 registers as the others.
+constexpr int most_threads(bool may_make) {
+  return may_make ? 896 : 128 * kMostGroups + kProducerThreads;
+}
+
 /// kRows: N of the wgmma instruction, rows of x rounded up to 8, 16, 32 or 64. kSlabs:
 /// Tiling::slabs. kAdds: has an addition, for which registers are held through the main loop.
 template <int kRows, int kSlabs, bool kAdds>
-__global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads, 2)
+__global__ void __launch_bounds__(most_threads(may_make_hidden(kRows, kAdds)),
+                                  may_make_hidden(kRows, kAdds) ? 1 : 2)
     batch_product_kernel(const __grid_constant__ Arguments a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ Barriers barriers;
   __shared__ int slot_T[kMostBatchRows];
-  const int threads = static_cast<int>(blockDim.x) - kProducerThreads, group = threadIdx.x / 128;
+  const bool makes = may_make_hidden(kRows, kAdds) && a.addition.flags != nullptr;
+  const int threads = static_cast<int>(blockDim.x) - kProducerThreads - (makes ? kShareThreads : 0);
+  const int group = threadIdx.x / 128;
   const Pipeline pipeline{shared_address(memory), shared_address(barriers.full),
                           shared_address(barriers.empty), a.layout.stages};
   const uint32_t x_full = shared_address(barriers.x_full);
@@ -138,6 +149,12 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads, 2)
   if (threadIdx.x >= threads) {
     if (threadIdx.x == threads) load_weights<kSlabs>(a, pipeline, begin, end);
     if (threadIdx.x == threads + 32) load_x<kSlabs, kAdds>(a, pipeline, x_full, begin, end);
+    if constexpr (may_make_hidden(kRows, kAdds)) {
+      const int behind = static_cast<int>(threadIdx.x) - threads - kProducerThreads;
+      if (behind >= 0)
+        make_hidden(a, behind, threads, split == 0,
+                    reinterpret_cast<float*>(memory + a.layout.hidden_begin));
+    }
     return;
   }
   float sum[kRows / 2] = {};
@@ -148,7 +165,7 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads, 2)
     const bool adds = split == 0;
     // Of more rows there are no registers for factors, since two thread blocks may share a multiprocessor.
     const bool holds = adds && kRows <= 32 && a.addition.by_row.tiles == 0 &&
-                       4 * a.rows * staged_pitch(a.addition) <= a.layout.bytes;
+                       (makes || 4 * a.rows * staged_pitch(a.addition) <= a.layout.bytes);
     const int first = kGroupOutputs * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     const auto output_of_half = [&](int half) {
       return output_of(a.tiling, a.units, first + 8 * half);
@@ -159,13 +176,18 @@ __global__ void __launch_bounds__(128 * kMostGroups + kProducerThreads, 2)
     } else if (adds) {
       if (a.addition.by_row.tiles > 0) grid_dependency_wait();  // the tiles are the step's
       find_slots(a.addition, threads, slot_T);
-      prefetch_addition(a.addition, a.tiling.block_outputs(), threads,
+      prefetch_addition(a.addition, a.tiling.block_outputs(), threadIdx.x, threads,
                         [&](int local) { return output_of(a.tiling, a.units, local); });
     }
     multiply_tiles<kRows, kSlabs>(a, pipeline, x_full, end - begin, group, sum);
-    grid_dependency_wait();             // h, and results that others may still read
-    if (adds) sync_consumers(threads);  // slots, and no warp still reads the stages
-    if (holds) {
+    grid_dependency_wait();                       // h, and results that others may still read
+    if (adds && !makes) sync_consumers(threads);  // slots, and no warp still reads the stages
+    if (holds && makes) {
+      wait_for_hidden(threads);
+      add_held_factor<kRows / 8>(a.addition, a.rows, held,
+                                 reinterpret_cast<const float*>(memory + a.layout.hidden_begin),
+                                 output_of_half, sum);
+    } else if (holds) {
       auto* const staged = reinterpret_cast<float*>(memory);
       stage_hidden(a.addition, a.rows, threads, staged);
       sync_consumers(threads);

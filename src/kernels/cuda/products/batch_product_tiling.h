@@ -50,6 +50,8 @@ struct Tiling {
 
   constexpr int block_outputs() const { return is_pairs ? 2 * box : box; }
   constexpr int groups() const { return divide_up(block_outputs(), kGroupOutputs); }
+  /// A multiprocessor has one block at most.
+  constexpr bool is_alone(int processors) const { return tiles * splits <= processors; }
 };
 
 /// Stages are so deep that a copy is some kilobytes. inputs: a multiple of 64.
@@ -104,11 +106,13 @@ struct SharedLayout {
   /// engine longer than copying.
   int x_rows = 0;
   int stages_in_flight = 0;  // whose weights may be in flight
+  int hidden_begin = 0;      // of h, where the kernel makes it
   int bytes = 0;             // total
 
   constexpr SharedLayout() = default;
-  /// rows: as multiplied, 8, 16, 32 or 64; rows_there: those that x has.
-  constexpr SharedLayout(const Tiling& tiling, int rows, int rows_there, int processors)
+  /// rows: as multiplied, 8, 16, 32 or 64; rows_there: those that x has. hidden_bytes: of h behind the stages.
+  constexpr SharedLayout(const Tiling& tiling, int rows, int rows_there, int processors,
+                         int hidden_bytes = 0)
       : x_rows(round_up(rows_there, 8)) {
     constexpr int kAlignment = 1024;
     const auto aligned = [](int size) { return round_up(size, kAlignment); };
@@ -119,13 +123,14 @@ struct SharedLayout {
         std::max(128 * (outputs * (tiling.slabs - 1) + kGroupOutputs * tiling.groups()),
                  x_begin + 128 * (x_rows * (tiling.slabs - 1) + rows));
     const int beyond = aligned(std::max(0, reached - stage_stride));
-    const bool is_alone = tiling.tiles * tiling.splits <= processors;
-    const int room = is_alone ? kPipelineBytes : kHalfPipelineBytes;
+    const bool is_alone = tiling.is_alone(processors);
+    const int room = (is_alone ? kPipelineBytes : kHalfPipelineBytes) - hidden_bytes;
     const int k_tiles = divide_up(tiling.k_tiles, tiling.splits);
     stages = std::min({(room - beyond) / stage_stride, kMaxStages, k_tiles});
     stages_in_flight = std::clamp(bytes_in_flight(k_tiles * x_begin) / x_begin, 1, stages);
-    bytes = std::max({stages * stage_stride + beyond, sums_bytes(tiling, rows),
-                      is_alone ? kLeastSharedBytes : 0});
+    hidden_begin = stages * stage_stride + beyond;
+    bytes = std::max(
+        {hidden_begin + hidden_bytes, sums_bytes(tiling, rows), is_alone ? kLeastSharedBytes : 0});
   }
 
   /// Leading dimension of the accumulators, in floats: rows that a warp writes at once lie in

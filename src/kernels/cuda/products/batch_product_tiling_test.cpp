@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/products/batch_product_hidden.h"
 #include "kernels/cuda/products/product_sizes_for_tests.h"
 
 namespace slime::kernels::cuda::batch {
@@ -57,6 +58,38 @@ TEST(BatchProductCut, CoversOutputsAndInputsWithinSharedMemory) {
     expect_to_fit(output_tiling(hidden, heads, false, kProcessors), hidden, heads);
     expect_to_fit(output_tiling(hidden, 151'936, false, kProcessors), hidden, 151'936);
   }
+}
+
+TEST(BatchProductCut, LeavesRoomForWhatAdaptersAdd) {
+  for (const auto& [hidden, attended, width, heads] : kTrainedModels) {
+    SCOPED_TRACE(hidden);
+    for (const Tiling& tiling : {split_k_tiling(attended, hidden, kProcessors),
+                                 output_tiling(hidden, 2 * width, true, kProcessors),
+                                 split_k_tiling(width, hidden, kProcessors),
+                                 output_tiling(hidden, heads, false, kProcessors)}) {
+      if (!tiling.is_alone(kProcessors)) continue;
+      for (const int rows : {8, 16, 32}) {
+        const int bytes = hidden_bytes(rows, staged_hidden_pitch(96));
+        EXPECT_LE(bytes, kMostHiddenBytes);
+        const SharedLayout layout(tiling, rows, rows, kProcessors, bytes);
+        expect_to_fit(layout, tiling, rows);
+        EXPECT_GE(layout.hidden_begin, layout.stages * layout.stage_stride);
+        EXPECT_LE(layout.hidden_begin + bytes, layout.bytes);
+        EXPECT_EQ(layout.hidden_begin % 16, 0);
+      }
+    }
+  }
+}
+
+TEST(BatchProductCut, CountsUnitsOfWhatAdaptersAdd) {
+  LowRankFactors factors;
+  factors.count = 2;
+  factors.of[0].rank = 32;
+  factors.of[1].rank = 9;
+  EXPECT_EQ(hidden_chunks(factors), 4 + 2);
+  EXPECT_EQ(hidden_units(factors, 16), 6 * kHiddenShares);
+  EXPECT_EQ(hidden_units(factors, 17), 2 * 6 * kHiddenShares);
+  EXPECT_EQ(hidden_numbers(factors, 17), 6 * kHiddenShares * 17 * kUnitRanks);
 }
 
 TEST(BatchProductCut, GivesNearlyEveryProcessorABlock) {

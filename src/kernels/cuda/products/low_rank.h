@@ -84,9 +84,15 @@ struct LowRankAddition {
   /// Not null: the kernel before makes h, and says in the first of two numbers when x is there. The product reads x then,
   /// and waits for that kernel's end before its epilogue. 0 between passes; the second one counts who has seen it.
   unsigned* ready = nullptr;
+  /// Not null: a batch's product makes h itself, in units of which each has a flag (batch_product_share.cuh). h_TR is the
+  /// units' memory. 0 between kernels.
+  unsigned* flags = nullptr;
   LowRankFactors down;                         // A of each pair
   const LowRankFactors* down_table = nullptr;  // by slot
 };
+
+/// Floats of a row of h in shared memory: what eight lanes read at once lies in different banks.
+constexpr int staged_hidden_pitch(int ranks) { return (ranks + 31) / 32 * 32 + 16; }
 
 struct LowRankDown {
   const void* x_TI = nullptr;  // 16 bytes at once

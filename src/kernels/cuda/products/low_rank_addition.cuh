@@ -130,13 +130,14 @@ __device__ inline int output_of(const Tiling& tiling, int units, int local) {
   return local < tiling.block_outputs() && unit < units ? half * units + unit : -1;
 }
 
-/// Brings the factors of outputs into the second-level cache: output_of(i) for i < count, -1: there is none.
+/// Brings the factors of outputs into the second-level cache: output_of(i) for i < count, -1: there is none. By
+/// `threads`, of which this is number `thread`.
 template <typename OutputOf>
-__device__ inline void prefetch_addition(const LowRankAddition& call, int count, int threads,
-                                         const OutputOf& output_of) {
+__device__ inline void prefetch_addition(const LowRankAddition& call, int count, int thread,
+                                         int threads, const OutputOf& output_of) {
   if (call.h_TR == nullptr) return;
   for_each_adapter(call, nullptr, [&](const LowRankFactors& factors, auto) {
-    for (int i = threadIdx.x; i < count; i += threads) {
+    for (int i = thread; i < count; i += threads) {
       const int output = output_of(i);
       if (output < 0) continue;
       for (int which = 0; which < factors.count; ++which) {
@@ -184,9 +185,8 @@ struct HeldFactor {
   }
 };
 
-/// Floats of a row of h in shared memory: what eight lanes read at once lies in different banks.
 __device__ inline int staged_pitch(const LowRankAddition& call) {
-  return (call.h_pitch + 31) / 32 * 32 + 16;
+  return staged_hidden_pitch(call.h_pitch);
 }
 
 /// h of all rows into shared memory, by all of `threads`, before they synchronise.

@@ -14,10 +14,10 @@ namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr int kCluster = 8;  // thread blocks that share the inputs
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
+constexpr int kCluster = kHiddenShares;  // thread blocks that share the inputs
+constexpr int kWarps = kHiddenChains, kThreads = 32 * kWarps;
 constexpr int kRanks = 16;  // of a cluster: two fragments
-constexpr int kStepInputs = 16;
+constexpr int kStepInputs = kHiddenStep;
 /// Steps of a warp whose factors are in flight; fewer where rows need the registers.
 constexpr int ahead(int row_tiles) { return row_tiles > 1 ? 2 : 4; }
 constexpr unsigned kAllShared = 100;

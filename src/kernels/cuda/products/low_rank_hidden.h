@@ -12,6 +12,10 @@
 
 namespace slime::kernels::cuda {
 
+/// The order of a sum, whichever kernel makes h: chain c of a range of the inputs has every kHiddenChains-th step of
+/// kHiddenStep inputs from its c-th step on; a range adds its chains up, and a number of h its kHiddenShares ranges.
+inline constexpr int kHiddenShares = 8, kHiddenChains = 8, kHiddenStep = 16;
+
 /// `inputs` must be a multiple of it, and pairs 16-byte aligned.
 inline constexpr int kLowRankHiddenInputs = 64;
 

@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   }
   if (adds) {
     find_slots(addition, kThreads, slot_T);
-    prefetch_addition(addition, a.tiling.block_outputs(), kThreads,
+    prefetch_addition(addition, a.tiling.block_outputs(), threadIdx.x, kThreads,
                       [&](int local) { return output_of(a.tiling, units_of(a), local); });
   }
   sync_consumers(kThreads);
