@@ -81,8 +81,7 @@ struct HiddenUnit {
   /// Step `i` of chain `chain`.
   __device__ int step(int chain, int i) const { return begin + chain + kHiddenChains * i; }
   __device__ float4 ranks(int step) const {
-    if (line == nullptr || step >= end) return make_float4(0, 0, 0, 0);
-    return load_read_only(reinterpret_cast<const float4*>(line + kHiddenStep * step));
+    return load_read_only_if(line != nullptr && step < end, line + kHiddenStep * step);
   }
   __device__ void prefetch(int thread) const {
     constexpr int kLineSteps = 32 / kHiddenStep;
@@ -91,9 +90,9 @@ struct HiddenUnit {
       prefetch_to_l2(line + kHiddenStep * step);
   }
   __device__ uint2 inputs(const Arguments& a, int step, int half) const {
-    if (rows[half] < 0 || step >= end) return make_uint2(0, 0);
     const int64_t first = static_cast<int64_t>(rows[half]) * a.inputs + kHiddenStep * step;
-    return load_past_l1(static_cast<const uint2*>(a.x_TI) + first / 4 + threadIdx.x % 4);
+    return load_past_l1_if(rows[half] >= 0 && step < end,
+                           static_cast<const uint2*>(a.x_TI) + first / 4 + threadIdx.x % 4);
   }
 };
 

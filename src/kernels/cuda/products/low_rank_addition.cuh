@@ -45,6 +45,39 @@ __device__ inline bool has_whole_fours(const float* from, int64_t pitch) {
          0;
 }
 
+/// Loads where `wanted`, else 0, without a branch: a conversion behind a branch would wait for its number before the next
+/// load is asked for.
+__device__ inline float4 load_read_only_if(bool wanted, const float* from) {
+  float4 x = make_float4(0, 0, 0, 0);
+  asm(
+      "{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4]; }"
+      : "+f"(x.x), "+f"(x.y), "+f"(x.z), "+f"(x.w)
+      : "l"(from), "r"(static_cast<uint32_t>(wanted)));
+  return x;
+}
+__device__ inline float4 load_past_l1_if(bool wanted, const float* from) {
+  float4 x = make_float4(0, 0, 0, 0);
+  asm volatile(
+      "{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4]; }"
+      : "+f"(x.x), "+f"(x.y), "+f"(x.z), "+f"(x.w)
+      : "l"(from), "r"(static_cast<uint32_t>(wanted))
+      : "memory");
+  return x;
+}
+__device__ inline uint2 load_past_l1_if(bool wanted, const uint2* from) {
+  uint2 x = make_uint2(0, 0);
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %3, 0; @p ld.global.cg.v2.u32 {%0, %1}, [%2]; }"
+               : "+r"(x.x), "+r"(x.y)
+               : "l"(from), "r"(static_cast<uint32_t>(wanted))
+               : "memory");
+  return x;
+}
+
+/// Whether all of a factor's ranks are read as fours.
+__device__ inline bool has_only_fours(const LowRankFactor& factor) {
+  return factor.rank % 4 == 0 && has_whole_fours(factor.values, factor.pitch);
+}
+
 /// The factor's numbers of an output, 0 outside of its range; `rank`: the lane's first.
 __device__ inline FourRanks ranks_of_output(const LowRankFactor& factor, int output, int rank) {
   if (output < factor.begin || output >= factor.end) return {};
@@ -52,6 +85,32 @@ __device__ inline FourRanks ranks_of_output(const LowRankFactor& factor, int out
   return packed(load_four(line + rank, factor.rank - rank,
                           has_whole_fours(factor.values, factor.pitch),
                           [](const auto* from) { return load_read_only(from); }));
+}
+
+/// The same of output_of(i) from rank_of(i) on for i < kCount. The loads of kAtOnce of them are in flight at once.
+template <int kAtOnce, int kCount, typename OutputOf, typename RankOf>
+__device__ inline void load_outputs(const LowRankFactor& factor, const OutputOf& output_of,
+                                    const RankOf& rank_of, FourRanks (&b)[kCount]) {
+  if (!has_only_fours(factor)) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) b[i] = ranks_of_output(factor, output_of(i), rank_of(i));
+    return;
+  }
+#pragma unroll
+  for (int begin = 0; begin < kCount; begin += kAtOnce) {
+    float4 four[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (begin + i >= kCount) continue;
+      const int output = output_of(begin + i), rank = rank_of(begin + i);
+      const bool is_there = output >= factor.begin && output < factor.end && rank < factor.rank;
+      four[i] = load_read_only_if(is_there,
+                                  factor.values + (output - factor.begin) * factor.pitch + rank);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (begin + i < kCount) b[begin + i] = packed(four[i]);
+  }
 }
 
 /// A number of h for thread blocks that wait for it, and such numbers when they are there.
@@ -174,13 +233,10 @@ struct HeldFactor {
       }
       if (!any_lane(has_some)) continue;
       which = i;
-#pragma unroll
-      for (int step = 0; step < kHeldSteps; ++step) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          b[step][half] =
-              ranks_of_output(factor, output_of(half), kRanksOfStep * step + 4 * quarter);
-      }
+      load_outputs<2 * kHeldSteps>(
+          factor, [&](int n) { return output_of(n % 2); },
+          [&](int n) { return kRanksOfStep * (n / 2) + 4 * quarter; },
+          reinterpret_cast<FourRanks(&)[2 * kHeldSteps]>(b));
     }
   }
 };
@@ -255,18 +311,25 @@ template <int kTiles, typename OutputOf>
 __device__ inline bool load_step(const LowRankAddition& call, const LowRankFactor& factor,
                                  int first, const OutputOf& output_of, FourRanks (&b)[kTiles][2]) {
   const int rank = first + 4 * (threadIdx.x % 4);
+  const auto of_factors = [&](int i) {
+    const int output = output_of(i / 2, i % 2);
+    return output < 0 ? -1 : output + call.first_output;
+  };
   bool has_some = false;
 #pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) {
+  for (int i = 0; i < 2 * kTiles; ++i)
+    has_some = has_some || (of_factors(i) >= factor.begin && of_factors(i) < factor.end);
+  if (!any_lane(has_some)) return false;
+  if constexpr (kTiles <= 2) {
+    load_outputs<2 * kTiles>(
+        factor, of_factors, [&](int) { return rank; },
+        reinterpret_cast<FourRanks(&)[2 * kTiles]>(b));
+  } else {  // of more tiles the registers would be the kernel's most
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int output = output_of(tile, half);
-      const int of_factors = output < 0 ? -1 : output + call.first_output;
-      has_some = has_some || (of_factors >= factor.begin && of_factors < factor.end);
-      b[tile][half] = ranks_of_output(factor, of_factors, rank);
-    }
+    for (int i = 0; i < 2 * kTiles; ++i)
+      b[i / 2][i % 2] = ranks_of_output(factor, of_factors(i), rank);
   }
-  return any_lane(has_some);
+  return true;
 }
 
 /// The first step that add_low_rank() takes, loaded while h is on its way. Of rows that take one adapter.
