@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(most_threads(may_make_hidden(kRows, kAdds)),
       add_held_factor<kRows / 8>(a.addition, a.rows, held, staged, output_of_half, sum);
     } else if (adds) {
       add_low_rank<1, kRows / 8, false>(
-          a.addition, a.rows, slot_T, 0, 1, HeldStep<1>(),
+          a.addition, a.rows, slot_T, nullptr, 0, 1, HeldStep<1>(),
           [&](int, int half) { return output_of_half(half); }, sum);
     }
   }

@@ -49,8 +49,7 @@ __device__ inline bool has_whole_fours(const float* from, int64_t pitch) {
 /// load is asked for.
 __device__ inline float4 load_read_only_if(bool wanted, const float* from) {
   float4 x = make_float4(0, 0, 0, 0);
-  asm(
-      "{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4]; }"
+  asm("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4]; }"
       : "+f"(x.x), "+f"(x.y), "+f"(x.z), "+f"(x.w)
       : "l"(from), "r"(static_cast<uint32_t>(wanted)));
   return x;
@@ -189,11 +188,11 @@ __device__ inline int output_of(const Tiling& tiling, int units, int local) {
   return local < tiling.block_outputs() && unit < units ? half * units + unit : -1;
 }
 
-/// Brings the factors of outputs into the second-level cache: output_of(i) for i < count, -1: there is none. By
-/// `threads`, of which this is number `thread`.
-template <typename OutputOf>
-__device__ inline void prefetch_addition(const LowRankAddition& call, int count, int thread,
-                                         int threads, const OutputOf& output_of) {
+/// visit(line, rank) for the factors' numbers of outputs: output_of(i) for i < count, -1: there is none. By `threads`, of
+/// which this is number `thread`.
+template <typename OutputOf, typename Visit>
+__device__ inline void for_each_line(const LowRankAddition& call, int count, int thread,
+                                     int threads, const OutputOf& output_of, const Visit& visit) {
   if (call.h_TR == nullptr) return;
   for_each_adapter(call, nullptr, [&](const LowRankFactors& factors, auto) {
     for (int i = thread; i < count; i += threads) {
@@ -203,10 +202,31 @@ __device__ inline void prefetch_addition(const LowRankAddition& call, int count,
         const LowRankFactor& factor = factors.of[which];
         const int from_begin = output + call.first_output - factor.begin;
         if (from_begin < 0 || output + call.first_output >= factor.end) continue;
-        const float* line = factor.values + from_begin * factor.pitch;
-        constexpr int kLine = 32;  // floats
-        for (int rank = 0; rank < factor.rank; rank += kLine) prefetch_to_l2(line + rank);
+        visit(factor.values + from_begin * factor.pitch, factor.rank);
       }
+    }
+  });
+}
+
+/// Brings them into the second-level cache.
+template <typename OutputOf>
+__device__ inline void prefetch_addition(const LowRankAddition& call, int count, int thread,
+                                         int threads, const OutputOf& output_of) {
+  constexpr int kLine = 32;  // floats
+  for_each_line(call, count, thread, threads, output_of, [](const float* line, int ranks) {
+    for (int rank = 0; rank < ranks; rank += kLine) prefetch_to_l2(line + rank);
+  });
+}
+
+/// Brings them into this multiprocessor's first-level cache, for loads that wait for each other.
+template <typename OutputOf>
+__device__ inline void touch_addition(const LowRankAddition& call, int count, int thread,
+                                      int threads, const OutputOf& output_of) {
+  constexpr int kSector = 8;  // floats
+  for_each_line(call, count, thread, threads, output_of, [](const float* line, int ranks) {
+    for (int rank = 0; rank < ranks; rank += kSector) {
+      [[maybe_unused]] float x;
+      asm volatile("ld.global.nc.L1::evict_last.f32 %0, [%1];" : "=f"(x) : "l"(line + rank));
     }
   });
 }
@@ -357,11 +377,12 @@ struct HeldStep {
 /// Adds to accumulators of which outputs are M and rows N: fragment (tile, column) is at sum[(tile * kColumns + column)
 /// * 4], output_of(tile, half) is a lane's output (-1: none), its row 8 column + lane / 4. Of several warps that share
 /// the outputs each takes every `sharers`-th step of ranks. `held`: of the same arguments, or nothing.
-/// kMayPoll: h may be LowRankAddition::is_polled.
+/// `shared`: h in shared memory, rows of h_pitch floats, or null. kMayPoll: h may be there, or LowRankAddition::is_polled.
 template <int kTiles, int kColumns, bool kMayPoll, typename OutputOf>
 __device__ inline void add_low_rank(const LowRankAddition& call, int rows, const int* slot_T,
-                                    int sharer, int sharers, const HeldStep<kTiles>& held,
-                                    const OutputOf& output_of, float* sum) {
+                                    const float* shared, int sharer, int sharers,
+                                    const HeldStep<kTiles>& held, const OutputOf& output_of,
+                                    float* sum) {
   const int lane = threadIdx.x % 32, group = lane / 4, quarter = lane % 4;
   for_each_adapter(call, slot_T, [&](const LowRankFactors& factors, auto takes) {
     int step = 0;
@@ -385,7 +406,11 @@ __device__ inline void add_low_rank(const LowRankAddition& call, int rows, const
           const int row = 8 * column + group;
           const bool is_there = row < rows && takes(row);
           float4 h;
-          if (kMayPoll && call.is_polled) {
+          if (kMayPoll && shared != nullptr) {
+            const float* line = shared + row * call.h_pitch + factor.column;
+            h = load_four(line + rank, is_there ? factor.rank - rank : 0, false,
+                          [](const auto* from) { return *from; });
+          } else if (kMayPoll && call.is_polled) {
             h = polled_ranks_of_row(call, factor, row, is_there, rank);
             sync_lanes();
           } else {

@@ -34,6 +34,13 @@ struct RankOfPairs {
 
 inline constexpr int kHeldFours = 8;
 
+/// The first-level cache is for the factors that are added.
+__device__ inline float4 load_four_once(const float* from) {
+  const uint4 bits = load_once(from);
+  return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
+                     __uint_as_float(bits.w));
+}
+
 /// A thread's first numbers of the line of A of the first rank that this thread block multiplies, four at once: loaded before
 /// x is there. Not where rows choose: the slots are the step's.
 struct HeldLine {
@@ -49,7 +56,7 @@ struct HeldLine {
 #pragma unroll
     for (int held = 0; held < kHeldFours; ++held) {
       const int i = held * threads + thread;
-      if (i < inputs / 4) four[held] = load_read_only(reinterpret_cast<const float4*>(of.line) + i);
+      if (i < inputs / 4) four[held] = load_four_once(of.line + 4 * i);
     }
   }
 };
@@ -89,7 +96,6 @@ __device__ inline void make_share(const LowRankAddition& call, int rows, int inp
         const float2 x_low = unpack<BFloat16>(x.x), x_high = unpack<BFloat16>(x.y);
         sum += a_low.x * x_low.x + a_low.y * x_low.y + a_high.x * x_high.x + a_high.y * x_high.y;
       };
-      const auto* const line = reinterpret_cast<const float4*>(of.line);
       int begin = thread;
       if (held.is_there && rank == static_cast<int>(blockIdx.x)) {
 #pragma unroll
@@ -98,7 +104,7 @@ __device__ inline void make_share(const LowRankAddition& call, int rows, int inp
         begin += kHeldFours * threads;
       }
 #pragma unroll 4
-      for (int i = begin; i < inputs / 4; i += threads) add(load_read_only(line + i), i);
+      for (int i = begin; i < inputs / 4; i += threads) add(load_four_once(of.line + 4 * i), i);
       sum = warp_sum(sum);
       if (thread % 32 == 0) parts[thread / 32] = sum;
       sync();
@@ -122,6 +128,21 @@ __device__ inline void wait_for_shares(const LowRankAddition& call, int makers) 
   do {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(made) : "l"(call.made) : "memory");
   } while (made < static_cast<unsigned>(makers));
+}
+
+/// h of all rows into shared memory, rows of h_pitch floats, as its numbers come. By `threads`, of which this is number
+/// `thread`.
+__device__ inline void stage_polled(const LowRankAddition& call, int rows, const int* slot_T,
+                                    int thread, int threads, float* staged) {
+  const bool chooses = call.by_row.tiles > 0;
+  for (int row = 0; row < rows; ++row) {
+    if (chooses && slot_T[row] < 0) continue;
+    const LowRankFactors& factors = chooses ? call.down_table[slot_T[row]] : call.down;
+    for (int rank = thread; rank < factors.ranks; rank += threads) {
+      const int at = row * call.h_pitch + RankOfPairs(factors, rank).column;
+      staged[at] = load_made(call.h_TR + at);
+    }
+  }
 }
 
 /// By one thread, when its thread block has waited: the last one sets the numbers back.

@@ -69,13 +69,36 @@ __device__ inline void sync_with_h() {
   asm volatile("bar.sync 4, %0;" ::"r"(kWaitingThreads) : "memory");
 }
 
+/// Numbers of h that shared memory has room for, where its numbers are waited for themselves: the warps that make h then
+/// wait while the others multiply weights.
+inline constexpr int kStagedNumbers = 512;
+__device__ inline bool stages_h(const Arguments& a) {
+  return a.call.addition.is_polled && a.call.rows * a.call.addition.h_pitch <= kStagedNumbers;
+}
+/// Named barrier 5: consumers wait for h in shared memory.
+__device__ inline void arrive_with_staged() {
+  asm volatile("bar.arrive 5, %0;" ::"r"(kThreads + kShareThreads) : "memory");
+}
+__device__ inline void wait_for_staged() {
+  asm volatile("bar.sync 5, %0;" ::"r"(kThreads + kShareThreads) : "memory");
+}
+__device__ inline void sync_share() {
+  asm volatile("bar.sync 3, %0;" ::"r"(kShareThreads) : "memory");
+}
+
 /// By the warps behind the producer. With a norm h is of x before the division by its root mean square.
 __device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const int* slot_T,
-                                       float* parts) {
+                                       float* parts, float* staged) {
   const int thread = threadIdx.x - kThreads - 32, makers = cuda::makers(a.processors);
   HeldLine held;
   held.load(a.call.addition, a.call.inputs, makers, thread, kShareThreads);
   prefetch_share(a.call.addition, a.call.inputs, makers, thread, kShareThreads);
+  const auto touch = [&] {
+    touch_addition(a.call.addition, a.tiling.block_outputs(), thread, kShareThreads,
+                   [&](int local) { return output_of(a.tiling, units_of(a), local); });
+  };
+  const bool chooses = a.call.addition.by_row.tiles > 0;  // the tiles are the step's
+  if (!chooses) touch();
   wait_for_x();
   make_share(
       a.call.addition, a.call.rows, a.call.inputs, slot_T, makers, thread, kShareThreads, held,
@@ -83,8 +106,15 @@ __device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const int
       [&](int row, int i) {
         return load_shared_pair(x + row * SharedLayout::row_bytes(a.call.inputs) + 8 * i);
       },
-      [] { asm volatile("bar.sync 3, %0;" ::"r"(kShareThreads)
-                        : "memory"); });
+      [] { sync_share(); });
+  if (chooses) touch();
+  if (stages_h(a)) {
+    stage_polled(a.call.addition, a.call.rows, slot_T, thread, kShareThreads, staged);
+    arrive_with_staged();
+    sync_share();  // all have what they waited for
+    if (thread < 32) forget_polled(a.call.addition, a.call.rows);
+    return;
+  }
   if (thread >= 32) return;
   if (a.call.addition.is_polled) {
     sync_with_h();  // consumers have it
@@ -173,10 +203,11 @@ struct OutputOfLane {
 /// Adds what the adapters do: each slice some of their ranks. With a norm h too is what is yet to be divided by the
 /// root mean square.
 template <int kSlabs, int kTiles>
-__device__ void add_adapters(const Arguments& a, const int* slot_T, const HeldStep<kTiles>& held,
+__device__ void add_adapters(const Arguments& a, const int* slot_T, const float* staged,
+                             const HeldStep<kTiles>& held,
                              float (&sum)[WarpTiling<kSlabs>::kSets][kTiles][4]) {
   using Warps = WarpTiling<kSlabs>;
-  add_low_rank<kTiles, 1, true>(a.call.addition, a.call.rows, slot_T,
+  add_low_rank<kTiles, 1, true>(a.call.addition, a.call.rows, slot_T, staged,
                                 threadIdx.x / 32 % Warps::kSlices, Warps::kSlices, held,
                                 OutputOfLane<kSlabs>{a}, &sum[0][0][0]);
 }
@@ -250,6 +281,7 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   __shared__ float squares_of_warps[kMostRows][kWarps];
   __shared__ int slot_T[kMostRows];
   __shared__ float parts[kShareWarps];  // of a number of h
+  __shared__ float staged[kStagedNumbers];
   const Pipeline pipeline{shared_address(memory), shared_address(barriers.full),
                           shared_address(barriers.empty), a.layout.stages};
   launch_dependents();
@@ -267,7 +299,7 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   const bool adds = addition.h_TR != nullptr, makes_share = adds && addition.made != nullptr;
   if (threadIdx.x >= kThreads) {
     if (threadIdx.x == kThreads) load_weights(a, pipeline);
-    if (threadIdx.x >= kThreads + 32) make_share_of_x(a, x, slot_T, parts);
+    if (threadIdx.x >= kThreads + 32) make_share_of_x(a, x, slot_T, parts, staged);
     return;
   }
   if (a.norm.weight_I == nullptr) {
@@ -275,11 +307,7 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   } else {
     load_normed_x(a, x, pipeline.memory + a.layout.norm_begin, squares_of_warps);
   }
-  if (adds) {
-    find_slots(addition, kThreads, slot_T);
-    prefetch_addition(addition, a.tiling.block_outputs(), threadIdx.x, kThreads,
-                      [&](int local) { return output_of(a.tiling, units_of(a), local); });
-  }
+  if (adds) find_slots(addition, kThreads, slot_T);
   sync_consumers(kThreads);
   if (makes_share) arrive_with_x();
   float sum[WarpTiling<kSlabs>::kSets][kTiles][4] = {};
@@ -289,9 +317,11 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   if (kTiles <= 4 && makes_share && addition.by_row.tiles == 0)
     held.load(addition, threadIdx.x / 32 % WarpTiling<kSlabs>::kSlices, WarpTiling<kSlabs>::kSlices,
               OutputOfLane<kSlabs>{a});
-  const bool polls = makes_share && addition.is_polled;
-  if (makes_share && !polls) sync_with_h();
-  if (adds) add_adapters<kSlabs, kTiles>(a, slot_T, held, sum);
+  const bool is_staged = makes_share && stages_h(a);
+  const bool polls = makes_share && addition.is_polled && !is_staged;
+  if (is_staged) wait_for_staged();
+  if (makes_share && !polls && !is_staged) sync_with_h();
+  if (adds) add_adapters<kSlabs, kTiles>(a, slot_T, is_staged ? staged : nullptr, held, sum);
   if (polls) sync_with_h();
   write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.layout.sums_begin), sum,
                                 squares_of_warps);
