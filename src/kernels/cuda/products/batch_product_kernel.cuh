@@ -164,8 +164,9 @@ __global__ void __launch_bounds__(most_threads(may_make_hidden(kRows, kAdds)),
   } else {
     const bool adds = split == 0;
     // Of more rows there are no registers for factors, since two thread blocks may share a multiprocessor.
-    const bool holds = adds && kRows <= 32 && a.addition.by_row.tiles == 0 &&
-                       (makes || 4 * a.rows * staged_pitch(a.addition) <= a.layout.bytes);
+    const bool stages = adds && a.addition.by_row.tiles == 0 &&
+                        (makes || 4 * a.rows * staged_pitch(a.addition) <= a.layout.bytes);
+    const bool holds = stages && kRows <= 32;
     const int first = kGroupOutputs * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     const auto output_of_half = [&](int half) {
       return output_of(a.tiling, a.units, first + 8 * half);
@@ -176,8 +177,8 @@ __global__ void __launch_bounds__(most_threads(may_make_hidden(kRows, kAdds)),
     } else if (adds) {
       if (a.addition.by_row.tiles > 0) grid_dependency_wait();  // the tiles are the step's
       find_slots(a.addition, threads, slot_T);
-      prefetch_addition(a.addition, a.tiling.block_outputs(), threadIdx.x, threads,
-                        [&](int local) { return output_of(a.tiling, a.units, local); });
+      touch_addition(a.addition, a.tiling.block_outputs(), threadIdx.x, threads,
+                     [&](int local) { return output_of(a.tiling, a.units, local); });
     }
     multiply_tiles<kRows, kSlabs>(a, pipeline, x_full, end - begin, group, sum);
     grid_dependency_wait();                       // h, and results that others may still read
@@ -187,15 +188,18 @@ __global__ void __launch_bounds__(most_threads(may_make_hidden(kRows, kAdds)),
       add_held_factor<kRows / 8>(a.addition, a.rows, held,
                                  reinterpret_cast<const float*>(memory + a.layout.hidden_begin),
                                  output_of_half, sum);
-    } else if (holds) {
-      auto* const staged = reinterpret_cast<float*>(memory);
+    }
+    auto* const staged = reinterpret_cast<float*>(memory);
+    if (stages && !makes) {
       stage_hidden(a.addition, a.rows, threads, staged);
       sync_consumers(threads);
+    }
+    if (holds && !makes) {
       add_held_factor<kRows / 8>(a.addition, a.rows, held, staged, output_of_half, sum);
-    } else if (adds) {
+    } else if (adds && !holds) {
       add_low_rank<1, kRows / 8, false>(
-          a.addition, a.rows, slot_T, nullptr, 0, 1, HeldStep<1>(),
-          [&](int, int half) { return output_of_half(half); }, sum);
+          a.addition, a.rows, slot_T, stages ? staged : nullptr, staged_pitch(a.addition), 0, 1,
+          HeldStep<1>(), [&](int, int half) { return output_of_half(half); }, sum);
     }
   }
   if (a.epilogue == Epilogue::kSplitK) {

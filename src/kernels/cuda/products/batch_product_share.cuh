@@ -266,8 +266,8 @@ __device__ inline void make_hidden(const Arguments& a, int thread, int threads, 
     for (int index = mine; index < units; index += blocks) HiddenUnit(a, index).prefetch(thread);
   }
   if (needs_all)
-    prefetch_addition(a.addition, a.tiling.block_outputs(), thread, kShareThreads,
-                      [&](int local) { return output_of(a.tiling, a.units, local); });
+    touch_addition(a.addition, a.tiling.block_outputs(), thread, kShareThreads,
+                   [&](int local) { return output_of(a.tiling, a.units, local); });
   grid_dependency_wait();
   if (mine < units) make_unit(a, mine, thread, &held, staged);
   for (int index = mine + blocks; index < units; index += blocks)

@@ -155,6 +155,21 @@ __device__ inline float4 ranks_of_row(const LowRankAddition& call, const LowRank
                    [](const auto* from) { return load_past_l1(from); });
 }
 
+/// The same of row_of(i) for i < kCount, all loads of which are in flight at once.
+template <int kCount, typename RowOf>
+__device__ inline void load_rows(const LowRankAddition& call, const LowRankFactor& factor, int rows,
+                                 int rank, const RowOf& row_of, float4 (&h)[kCount]) {
+  const float* const first = call.h_TR + factor.column + rank;
+  const bool has_fours = factor.rank % 4 == 0 && factor.column % 4 == 0 && call.h_pitch % 4 == 0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int row = row_of(i);
+    h[i] = has_fours ? load_past_l1_if(row < rows && rank < factor.rank,
+                                       first + static_cast<int64_t>(row) * call.h_pitch)
+                     : ranks_of_row(call, factor, row, row < rows, rank);
+  }
+}
+
 /// The adapter that each row takes; `slot_T`: shared memory of `rows` numbers. Where rows take adapters of their own,
 /// and by all of `threads`, before they synchronise.
 __device__ inline void find_slots(const LowRankAddition& call, int threads, int* slot_T) {
@@ -188,11 +203,12 @@ __device__ inline int output_of(const Tiling& tiling, int units, int local) {
   return local < tiling.block_outputs() && unit < units ? half * units + unit : -1;
 }
 
-/// visit(line, rank) for the factors' numbers of outputs: output_of(i) for i < count, -1: there is none. By `threads`, of
-/// which this is number `thread`.
-template <typename OutputOf, typename Visit>
-__device__ inline void for_each_line(const LowRankAddition& call, int count, int thread,
-                                     int threads, const OutputOf& output_of, const Visit& visit) {
+/// Brings the factors of outputs into this multiprocessor's first-level cache, of which the pipelines use nothing: the
+/// epilogue's loads, some of which wait for each other, then take a tenth of the time. output_of(i) for i < count, -1:
+/// there is none. By `threads`, of which this is number `thread`.
+template <typename OutputOf>
+__device__ inline void touch_addition(const LowRankAddition& call, int count, int thread,
+                                      int threads, const OutputOf& output_of) {
   if (call.h_TR == nullptr) return;
   for_each_adapter(call, nullptr, [&](const LowRankFactors& factors, auto) {
     for (int i = thread; i < count; i += threads) {
@@ -202,31 +218,13 @@ __device__ inline void for_each_line(const LowRankAddition& call, int count, int
         const LowRankFactor& factor = factors.of[which];
         const int from_begin = output + call.first_output - factor.begin;
         if (from_begin < 0 || output + call.first_output >= factor.end) continue;
-        visit(factor.values + from_begin * factor.pitch, factor.rank);
+        const float* line = factor.values + from_begin * factor.pitch;
+        constexpr int kSector = 8;  // floats
+        for (int rank = 0; rank < factor.rank; rank += kSector) {
+          [[maybe_unused]] float x;
+          asm volatile("ld.global.nc.L1::evict_last.f32 %0, [%1];" : "=f"(x) : "l"(line + rank));
+        }
       }
-    }
-  });
-}
-
-/// Brings them into the second-level cache.
-template <typename OutputOf>
-__device__ inline void prefetch_addition(const LowRankAddition& call, int count, int thread,
-                                         int threads, const OutputOf& output_of) {
-  constexpr int kLine = 32;  // floats
-  for_each_line(call, count, thread, threads, output_of, [](const float* line, int ranks) {
-    for (int rank = 0; rank < ranks; rank += kLine) prefetch_to_l2(line + rank);
-  });
-}
-
-/// Brings them into this multiprocessor's first-level cache, for loads that wait for each other.
-template <typename OutputOf>
-__device__ inline void touch_addition(const LowRankAddition& call, int count, int thread,
-                                      int threads, const OutputOf& output_of) {
-  constexpr int kSector = 8;  // floats
-  for_each_line(call, count, thread, threads, output_of, [](const float* line, int ranks) {
-    for (int rank = 0; rank < ranks; rank += kSector) {
-      [[maybe_unused]] float x;
-      asm volatile("ld.global.nc.L1::evict_last.f32 %0, [%1];" : "=f"(x) : "l"(line + rank));
     }
   });
 }
@@ -270,10 +268,19 @@ __device__ inline void stage_hidden(const LowRankAddition& call, int rows, int t
                                     float* staged) {
   const int pitch = staged_pitch(call);
   if (call.h_pitch % 4 == 0) {
-    const int fours = call.h_pitch / 4;
-    for (int n = threadIdx.x; n < rows * fours; n += threads)
-      *reinterpret_cast<float4*>(staged + n / fours * pitch + n % fours * 4) =
-          load_past_l1(reinterpret_cast<const float4*>(call.h_TR) + n);
+    constexpr int kAtOnce = 4;
+    const int fours = call.h_pitch / 4, all = rows * fours;
+    for (int begin = threadIdx.x; begin < all; begin += kAtOnce * threads) {
+      float4 h[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        h[i] = load_past_l1_if(begin + i * threads < all, call.h_TR + 4 * (begin + i * threads));
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int n = begin + i * threads;
+        if (n < all) *reinterpret_cast<float4*>(staged + n / fours * pitch + n % fours * 4) = h[i];
+      }
+    }
     return;
   }
   for (int n = threadIdx.x; n < rows * call.h_pitch; n += threads)
@@ -377,10 +384,10 @@ struct HeldStep {
 /// Adds to accumulators of which outputs are M and rows N: fragment (tile, column) is at sum[(tile * kColumns + column)
 /// * 4], output_of(tile, half) is a lane's output (-1: none), its row 8 column + lane / 4. Of several warps that share
 /// the outputs each takes every `sharers`-th step of ranks. `held`: of the same arguments, or nothing.
-/// `shared`: h in shared memory, rows of h_pitch floats, or null. kMayPoll: h may be there, or LowRankAddition::is_polled.
+/// `shared`: h in shared memory, rows of `pitch` floats, or null. kMayPoll: h may be LowRankAddition::is_polled.
 template <int kTiles, int kColumns, bool kMayPoll, typename OutputOf>
 __device__ inline void add_low_rank(const LowRankAddition& call, int rows, const int* slot_T,
-                                    const float* shared, int sharer, int sharers,
+                                    const float* shared, int pitch, int sharer, int sharers,
                                     const HeldStep<kTiles>& held, const OutputOf& output_of,
                                     float* sum) {
   const int lane = threadIdx.x % 32, group = lane / 4, quarter = lane % 4;
@@ -406,9 +413,10 @@ __device__ inline void add_low_rank(const LowRankAddition& call, int rows, const
           const int row = 8 * column + group;
           const bool is_there = row < rows && takes(row);
           float4 h;
-          if (kMayPoll && shared != nullptr) {
-            const float* line = shared + row * call.h_pitch + factor.column;
-            h = load_four(line + rank, is_there ? factor.rank - rank : 0, false,
+          if (shared != nullptr) {
+            const float* line = shared + row * pitch + factor.column;
+            h = load_four(line + rank, is_there ? factor.rank - rank : 0,
+                          !kMayPoll && factor.column % 4 == 0,
                           [](const auto* from) { return *from; });
           } else if (kMayPoll && call.is_polled) {
             h = polled_ranks_of_row(call, factor, row, is_there, rank);

@@ -46,9 +46,8 @@ struct ClusterRows {
 
 /// Four inputs of a row.
 __device__ inline uint2 four_inputs(const LowRankHidden& call, int row, int input) {
-  if (row < 0) return make_uint2(0, 0);
   const int64_t four = (static_cast<int64_t>(row) * call.inputs + input) / 4;
-  return load_past_l1(static_cast<const uint2*>(call.x_TI) + four);
+  return load_past_l1_if(row >= 0, static_cast<const uint2*>(call.x_TI) + four);
 }
 
 #endif
@@ -88,14 +87,20 @@ __global__ void SLIME_CLUSTER_OF(kCluster) __launch_bounds__(kThreads)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int rank = first_rank + 8 * half + group, at = step + kWarps * i;
-        a[i][half] = make_float4(0, 0, 0, 0);
-        if (rank < factor.rank && at < end)
-          a[i][half] = load_read_only(reinterpret_cast<const float4*>(
-              factor.values + rank * factor.pitch + kStepInputs * at + 4 * quarter));
+        a[i][half] =
+            load_read_only_if(rank < factor.rank && at < end,
+                              factor.values + rank * factor.pitch + kStepInputs * at + 4 * quarter);
       }
     }
   };
   load_factor();
+  // The others wait in the second-level cache.
+  for (int at = step + kWarps * kAhead; at < end && quarter == 0; at += kWarps) {
+#pragma unroll
+    for (int rank = first_rank + group; rank < first_rank + kRanks; rank += 8)
+      if (rank < factor.rank)
+        prefetch_to_l2(factor.values + rank * factor.pitch + kStepInputs * at);
+  }
   if constexpr (!kByRow) {
     grid_dependency_wait();
     if (call.ready != nullptr && blockIdx.x == 0 && blockIdx.y == 0 && thread == 0)

@@ -208,8 +208,8 @@ __device__ void add_adapters(const Arguments& a, const int* slot_T, const float*
                              float (&sum)[WarpTiling<kSlabs>::kSets][kTiles][4]) {
   using Warps = WarpTiling<kSlabs>;
   add_low_rank<kTiles, 1, true>(a.call.addition, a.call.rows, slot_T, staged,
-                                threadIdx.x / 32 % Warps::kSlices, Warps::kSlices, held,
-                                OutputOfLane<kSlabs>{a}, &sum[0][0][0]);
+                                a.call.addition.h_pitch, threadIdx.x / 32 % Warps::kSlices,
+                                Warps::kSlices, held, OutputOfLane<kSlabs>{a}, &sum[0][0][0]);
 }
 
 /// Epilogue: adds up the warps' accumulators through shared memory (`sums`), divides by the root

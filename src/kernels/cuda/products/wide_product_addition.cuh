@@ -31,13 +31,23 @@ __device__ inline int output_of(int units, int tile, int column) {
 template <int kOutputs, bool kPairs>
 __device__ inline void stage_factor(const LowRankFactor& factor, int units, int tile, int first,
                                     int threads, uint32_t* staged) {
-  constexpr int kFours = kStagedRanks / 4;
-  for (int n = threadIdx.x; n < kOutputs * kFours; n += threads) {
-    const int column = n / kFours, four = n % kFours;
-    const int output = output_of<kOutputs, kPairs>(units, tile, column);
-    const FourRanks ranks = ranks_of_output(factor, output, first + 4 * four);
-    *reinterpret_cast<uint2*>(staged + column * kStagedPitch + 2 * four) =
-        make_uint2(ranks.low, ranks.high);
+  constexpr int kFours = kStagedRanks / 4, kAtOnce = 2;
+  for (int begin = threadIdx.x; begin < kOutputs * kFours; begin += kAtOnce * threads) {
+    FourRanks ranks[kAtOnce];
+    load_outputs<kAtOnce>(
+        factor,
+        [&](int i) {
+          const int column = (begin + i * threads) / kFours;
+          return column < kOutputs ? output_of<kOutputs, kPairs>(units, tile, column) : -1;
+        },
+        [&](int i) { return first + (begin + i * threads) % kFours * 4; }, ranks);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int n = begin + i * threads;
+      if (n < kOutputs * kFours)
+        *reinterpret_cast<uint2*>(staged + n / kFours * kStagedPitch + n % kFours * 2) =
+            make_uint2(ranks[i].low, ranks[i].high);
+    }
   }
 }
 
@@ -67,14 +77,17 @@ __device__ inline void add_adapters(const LowRankAddition& call, int rows, int u
 #pragma unroll 1
       for (int step = first; step < min(first + kStagedRanks, factor.rank); step += kRanksOfStep) {
         FourRanks high[kTiles][2], low[kTiles][2];
+        float4 h[kTiles][2];
+        load_rows<2 * kTiles>(
+            call, factor, rows, step + 4 * quarter,
+            [&](int i) { return row_of(i / 2) + 8 * (i % 2); },
+            reinterpret_cast<float4(&)[2 * kTiles]>(h));
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            const int row = row_of(t) + 8 * half;
-            const float4 h = ranks_of_row(call, factor, row, row < rows, step + 4 * quarter);
-            high[t][half] = packed(h);
-            low[t][half] = packed(rest_of(h));
+            high[t][half] = packed(h[t][half]);
+            low[t][half] = packed(rest_of(h[t][half]));
           }
         }
         const uint32_t* line = staged + group * kStagedPitch + (step - first) / 2 + 2 * quarter;
