@@ -14,6 +14,10 @@ constexpr int kOutputs = 64;   // of a thread block on the way up
 constexpr int kManyRows = 64;  // more have tiles of 64, fewer of 16
 
 constexpr int kColumnPairs = kColumns / 2;
+/// Steps of columns whose numbers are in flight: few rows wait for memory, more have other thread blocks beside them.
+constexpr int steps_ahead(int row_tiles) { return row_tiles == 1 ? 4 : 1; }
+/// Splits of h likewise.
+constexpr int splits_at_once(int row_tiles) { return row_tiles == 1 ? 4 : 1; }
 
 /// A block's rows: neighbours, or those of a tile.
 template <typename Call, int kRowTiles, bool kByRow>
@@ -40,7 +44,7 @@ struct BlockRows {
 /// A block: 16 kRowTiles rows, 32 ranks of one factor, one split. Its warps take 16 of each 64 columns.
 template <typename T, int kRowTiles, bool kByRow>
 __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ LowRankDown call) {
-  constexpr int kRows = 16 * kRowTiles;
+  constexpr int kRows = 16 * kRowTiles, kAhead = steps_ahead(kRowTiles);
   __shared__ __align__(16) uint32_t a_RC[kRanks][kColumnPairs + kPad];
   __shared__ __align__(16) uint32_t x_TC[kRows][kColumnPairs + kPad];
   __shared__ float sums[kWarps][kRows][kRanks + 1];
@@ -65,59 +69,63 @@ __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ 
   // Four numbers of a line at once, whichever way it lies: of a factor that is not turned two neighbouring lines.
   constexpr int kFactorLoads = kRanks * kColumns / 4 / kThreads;
   const bool is_whole = has_whole_fours(factor);
-  float4 a_next[kFactorLoads];
-  uint4 x_next[kRowTiles];
-  const auto load_factor = [&](int column) {
+  float4 a_next[kAhead][kFactorLoads];
+  uint4 x_next[kAhead][kRowTiles];
+  const auto load_factor = [&](int column, float4(&a)[kFactorLoads]) {
 #pragma unroll
     for (int i = 0; i < kFactorLoads; ++i) {
       const int n = i * kThreads + thread, of_two = i / 2 * kThreads + thread;
       const int m = factor.is_turned ? n % (kColumns / 4) * 4 : of_two / (kRanks / 4) * 2 + i % 2;
       const int rank = factor.is_turned ? n / (kColumns / 4) : of_two % (kRanks / 4) * 4;
-      a_next[i] = four_of_line(factor, column + m - factor.begin, first_rank + rank, is_whole);
+      a[i] = four_of_line(factor, column + m - factor.begin, first_rank + rank, is_whole);
     }
   };
-  const auto load_x = [&](int column) {
+  const auto load_x = [&](int column, uint4(&x)[kRowTiles]) {
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
       const int n = i * kThreads + thread, row = rows[n / 8], at = column + n % 8 * 8;
-      x_next[i] = make_uint4(0, 0, 0, 0);
+      x[i] = make_uint4(0, 0, 0, 0);
       if (row >= 0 && at < end)
-        x_next[i] = *reinterpret_cast<const uint4*>(static_cast<const T*>(call.x_TI) +
-                                                    row * call.pitch + at);
+        x[i] = *reinterpret_cast<const uint4*>(static_cast<const T*>(call.x_TI) + row * call.pitch +
+                                               at);
     }
   };
-  const auto store = [&] {
+  const auto store = [&](const float4(&a)[kFactorLoads], const uint4(&x)[kRowTiles]) {
 #pragma unroll
     for (int i = 0; i < kFactorLoads; ++i) {
       const int n = i * kThreads + thread, of_two = i / 2 * kThreads + thread;
       if (factor.is_turned) {
-        const float4& four = a_next[i];
+        const float4& four = a[i];
         *reinterpret_cast<uint2*>(&a_RC[n / (kColumns / 4)][n % (kColumns / 4) * 2]) =
             make_uint2(pack<T>(four.x, four.y), pack<T>(four.z, four.w));
       } else if (i % 2 == 0) {
 #pragma unroll
         for (int k = 0; k < 4; ++k)
           a_RC[of_two % (kRanks / 4) * 4 + k][of_two / (kRanks / 4)] =
-              pack<T>(number_of_four(a_next[i], k), number_of_four(a_next[i + 1], k));
+              pack<T>(number_of_four(a[i], k), number_of_four(a[i + 1], k));
       }
     }
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
       const int n = i * kThreads + thread;
-      *reinterpret_cast<uint4*>(&x_TC[n / 8][n % 8 * 4]) = x_next[i];
+      *reinterpret_cast<uint4*>(&x_TC[n / 8][n % 8 * 4]) = x[i];
     }
   };
 
   float sum[kRowTiles][kRanks / 8][4] = {};
-  load_factor(begin);
+#pragma unroll
+  for (int step = 0; step < kAhead; ++step)
+    if (begin + step * kColumns < end) load_factor(begin + step * kColumns, a_next[step]);
   if constexpr (!kByRow) grid_dependency_wait();
-  load_x(begin);
-  for (int column = begin; column < end; column += kColumns) {
-    store();
+#pragma unroll
+  for (int step = 0; step < kAhead; ++step)
+    if (begin + step * kColumns < end) load_x(begin + step * kColumns, x_next[step]);
+  const auto multiply_step = [&](int column, float4(&a)[kFactorLoads], uint4(&of_x)[kRowTiles]) {
+    store(a, of_x);
     __syncthreads();
-    if (column + kColumns < end) {
-      load_factor(column + kColumns);
-      load_x(column + kColumns);
+    if (column + kAhead * kColumns < end) {
+      load_factor(column + kAhead * kColumns, a);
+      load_x(column + kAhead * kColumns, of_x);
     }
     const int early = 8 * warp + quarter, late = early + 4;
 #pragma unroll
@@ -131,6 +139,12 @@ __global__ void __launch_bounds__(kThreads) down_kernel(const __grid_constant__ 
                     a_RC[8 * n + group][late]);
     }
     __syncthreads();
+  };
+  for (int first = begin; first < end; first += kAhead * kColumns) {
+#pragma unroll
+    for (int step = 0; step < kAhead; ++step)
+      if (first + step * kColumns < end)
+        multiply_step(first + step * kColumns, a_next[step], x_next[step]);
   }
 #pragma unroll
   for (int tile = 0; tile < kRowTiles; ++tile) {
@@ -175,8 +189,12 @@ __global__ void __launch_bounds__(kThreads)
 
 /// A block: 16 kRowTiles rows, 64 outputs, of which each warp has 16.
 template <typename T, typename Y, typename Out, int kRowTiles, bool kByRow>
-__global__ void __launch_bounds__(kThreads) up_kernel(const __grid_constant__ LowRankUp call) {
+__global__ void __launch_bounds__(kThreads, kRowTiles == 1 ? 5 : 4)
+    up_kernel(const __grid_constant__ LowRankUp call) {
   constexpr int kRows = 16 * kRowTiles;
+  constexpr int kFactorLoads = kOutputs * kRankPairs / kThreads;
+  constexpr int kHiddenLoads = kRows * kRankPairs / kThreads;
+  constexpr int kAtOnce = splits_at_once(kRowTiles);
   __shared__ uint32_t high_TR[kRows][kRankPairs + kPad], low_TR[kRows][kRankPairs + kPad];
   __shared__ uint32_t b_OR[kOutputs][kRankPairs + kPad];
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
@@ -195,33 +213,59 @@ __global__ void __launch_bounds__(kThreads) up_kernel(const __grid_constant__ Lo
     const LowRankFactor& factor = factors->of[which];
     if (factor.end <= first_of_matrix || factor.begin >= first_of_matrix + kOutputs) continue;
     for (int first_rank = 0; first_rank < factor.rank; first_rank += kRanks) {
+      float2 b[kFactorLoads];
 #pragma unroll
-      for (int i = 0; i < kOutputs * kRankPairs / kThreads; ++i) {
+      for (int i = 0; i < kFactorLoads; ++i) {
         const int n = i * kThreads + thread;
         const int output = factor.is_turned ? n % kOutputs : n / kRankPairs;
         const int pair = factor.is_turned ? n / kOutputs : n % kRankPairs;
-        const float2 b =
-            two_of_row(factor, first_of_matrix + output - factor.begin, first_rank + 2 * pair);
-        b_OR[output][pair] = pack<T>(b.x, b.y);
+        b[i] = two_of_row(factor, first_of_matrix + output - factor.begin, first_rank + 2 * pair);
       }
       if (waits) grid_dependency_wait();
       waits = false;
+      // Splits of all of a thread's numbers, several of them at once.
+      int64_t index[kHiddenLoads];
+      int there[kHiddenLoads];  // numbers of two
+      float h[kHiddenLoads][2] = {};
 #pragma unroll
-      for (int i = 0; i < kRows * kRankPairs / kThreads; ++i) {
+      for (int i = 0; i < kHiddenLoads; ++i) {
+        const int n = i * kThreads + thread;
+        const int row = rows[n / kRankPairs], rank = first_rank + 2 * (n % kRankPairs);
+        index[i] = static_cast<int64_t>(row) * call.h_pitch + factor.column + rank;
+        there[i] = row < 0 ? 0 : min(2, factor.rank - rank);
+      }
+      for (int split = 0; split < factor.splits; split += kAtOnce) {
+        float part[kAtOnce][kHiddenLoads][2];
+#pragma unroll
+        for (int s = 0; s < kAtOnce; ++s)
+#pragma unroll
+          for (int i = 0; i < kHiddenLoads; ++i)
+#pragma unroll
+            for (int k = 0; k < 2; ++k)
+              part[s][i][k] = split + s < factor.splits && k < there[i]
+                                  ? call.h_STR[(split + s) * pitch + index[i] + k]
+                                  : 0.0F;
+#pragma unroll
+        for (int s = 0; s < kAtOnce; ++s)
+          if (split + s < factor.splits)
+#pragma unroll
+            for (int i = 0; i < kHiddenLoads; ++i)
+#pragma unroll
+              for (int k = 0; k < 2; ++k) h[i][k] += part[s][i][k];
+      }
+#pragma unroll
+      for (int i = 0; i < kFactorLoads; ++i) {
+        const int n = i * kThreads + thread;
+        const int output = factor.is_turned ? n % kOutputs : n / kRankPairs;
+        b_OR[output][factor.is_turned ? n / kOutputs : n % kRankPairs] = pack<T>(b[i].x, b[i].y);
+      }
+#pragma unroll
+      for (int i = 0; i < kHiddenLoads; ++i) {
         const int n = i * kThreads + thread, at = n / kRankPairs, pair = n % kRankPairs;
-        const int row = rows[at];
-        float h[2];
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          const int rank = first_rank + 2 * pair + k;
-          const bool is_there = row >= 0 && rank < factor.rank;
-          const int64_t index = static_cast<int64_t>(row) * call.h_pitch + factor.column + rank;
-          h[k] = is_there ? factor.scale * sum_of_splits(call.h_STR, index, pitch, factor.splits)
-                          : 0.0F;
-        }
-        const float2 high = make_float2(rounded<T>(h[0]), rounded<T>(h[1]));
+        const float two[2] = {factor.scale * h[i][0], factor.scale * h[i][1]};
+        const float2 high = make_float2(rounded<T>(two[0]), rounded<T>(two[1]));
         high_TR[at][pair] = pack<T>(high.x, high.y);
-        low_TR[at][pair] = pack<T>(h[0] - high.x, h[1] - high.y);
+        low_TR[at][pair] = pack<T>(two[0] - high.x, two[1] - high.y);
       }
       __syncthreads();
 #pragma unroll
