@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(most_threads(may_make_hidden(kRows, kAdds)),
     } else if (adds) {
       if (a.addition.by_row.tiles > 0) grid_dependency_wait();  // the tiles are the step's
       find_slots(a.addition, threads, slot_T);
-      touch_addition(a.addition, a.tiling.block_outputs(), threadIdx.x, threads,
-                     [&](int local) { return output_of(a.tiling, a.units, local); });
+      prefetch_addition(a.addition, a.tiling.block_outputs(), threadIdx.x, threads,
+                        [&](int local) { return output_of(a.tiling, a.units, local); });
     }
     multiply_tiles<kRows, kSlabs>(a, pipeline, x_full, end - begin, group, sum);
     grid_dependency_wait();                       // h, and results that others may still read

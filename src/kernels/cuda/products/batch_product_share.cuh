@@ -265,14 +265,15 @@ __device__ inline void make_hidden(const Arguments& a, int thread, int threads, 
     // The others wait in the second-level cache.
     for (int index = mine; index < units; index += blocks) HiddenUnit(a, index).prefetch(thread);
   }
+  const auto output = [&](int local) { return output_of(a.tiling, a.units, local); };
   if (needs_all)
-    touch_addition(a.addition, a.tiling.block_outputs(), thread, kShareThreads,
-                   [&](int local) { return output_of(a.tiling, a.units, local); });
+    prefetch_addition(a.addition, a.tiling.block_outputs(), thread, kShareThreads, output);
   grid_dependency_wait();
   if (mine < units) make_unit(a, mine, thread, &held, staged);
   for (int index = mine + blocks; index < units; index += blocks)
     make_unit(a, index, thread, nullptr, staged);
   if (needs_all) {
+    touch_addition(a.addition, a.tiling.block_outputs(), thread, kShareThreads, output);
     bool are_made = true;
     for (int index = thread; index < units; index += kShareThreads)
       are_made = wait_for_unit(a, index) && are_made;

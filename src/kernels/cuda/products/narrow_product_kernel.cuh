@@ -93,13 +93,13 @@ __device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const int
   HeldLine held;
   held.load(a.call.addition, a.call.inputs, makers, thread, kShareThreads);
   prefetch_share(a.call.addition, a.call.inputs, makers, thread, kShareThreads);
-  const auto touch = [&] {
-    touch_addition(a.call.addition, a.tiling.block_outputs(), thread, kShareThreads,
-                   [&](int local) { return output_of(a.tiling, units_of(a), local); });
-  };
+  const auto output = [&](int local) { return output_of(a.tiling, units_of(a), local); };
   const bool chooses = a.call.addition.by_row.tiles > 0;  // the tiles are the step's
-  if (!chooses) touch();
+  if (!chooses)
+    prefetch_addition(a.call.addition, a.tiling.block_outputs(), thread, kShareThreads, output);
   wait_for_x();
+  if (chooses)
+    prefetch_addition(a.call.addition, a.tiling.block_outputs(), thread, kShareThreads, output);
   make_share(
       a.call.addition, a.call.rows, a.call.inputs, slot_T, makers, thread, kShareThreads, held,
       parts,
@@ -107,7 +107,7 @@ __device__ inline void make_share_of_x(const Arguments& a, uint32_t x, const int
         return load_shared_pair(x + row * SharedLayout::row_bytes(a.call.inputs) + 8 * i);
       },
       [] { sync_share(); });
-  if (chooses) touch();
+  touch_addition(a.call.addition, a.tiling.block_outputs(), thread, kShareThreads, output);
   if (stages_h(a)) {
     stage_polled(a.call.addition, a.call.rows, slot_T, thread, kShareThreads, staged);
     arrive_with_staged();

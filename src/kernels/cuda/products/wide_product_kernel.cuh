@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   increase_registers<240>();
   if constexpr (kAdds) {
-    touch_addition(a.addition, kOutputs, threadIdx.x, kConsumerThreads, [&](int column) {
+    prefetch_addition(a.addition, kOutputs, threadIdx.x, kConsumerThreads, [&](int column) {
       return output_of<kOutputs, kPairs>(a.units, blockIdx.x, column);
     });
   } else {
