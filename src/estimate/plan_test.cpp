@@ -1,3 +1,5 @@
+/// Plans of made-up and of published models. One file because all are made of the shapes below.
+
 #include "estimate/plan.h"
 
 #include <gmock/gmock.h>
