@@ -12,6 +12,7 @@
 #include "kernels/cuda/products/batch_product_epilogue.cuh"
 #include "kernels/cuda/products/batch_product_share.cuh"
 #include "kernels/cuda/products/low_rank_addition.cuh"
+#include "kernels/cuda/products/low_rank_prefetch.cuh"
 #include "kernels/cuda/products/low_rank_ready.cuh"
 #include "kernels/cuda/products/pipeline.cuh"
 #include "kernels/cuda/products/warpgroup.cuh"

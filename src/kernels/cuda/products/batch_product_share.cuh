@@ -18,6 +18,7 @@
 #include "kernels/cuda/products/batch_product_epilogue.cuh"
 #include "kernels/cuda/products/batch_product_hidden.h"
 #include "kernels/cuda/products/low_rank_addition.cuh"
+#include "kernels/cuda/products/low_rank_prefetch.cuh"
 
 namespace slime::kernels::cuda::batch {
 

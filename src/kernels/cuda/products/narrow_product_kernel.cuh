@@ -9,6 +9,7 @@
 /// of the mma instruction; rows of x are N, eight, of which the last real one is repeated.
 
 #include "kernels/cuda/products/async_copy.cuh"
+#include "kernels/cuda/products/low_rank_prefetch.cuh"
 #include "kernels/cuda/products/low_rank_share.cuh"
 #include "kernels/cuda/products/narrow_product_prologue.cuh"
 #include "kernels/cuda/products/pipeline.cuh"

@@ -14,6 +14,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products/async_copy.cuh"
 #include "kernels/cuda/products/batch_product.h"
+#include "kernels/cuda/products/low_rank_prefetch.cuh"
 #include "kernels/cuda/products/low_rank_ready.cuh"
 #include "kernels/cuda/products/pipeline.cuh"
 #include "kernels/cuda/products/warpgroup.cuh"
