@@ -127,13 +127,6 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& directory,
   const ModelFiles files(directory);
   if (drafts == DraftLayers::kComputed) compute_drafts(config.drafts, files, directory);
   std::unique_ptr<Network> network = make_blank_network(config, precision, mesh);
-  const comm::ParallelLayout& sizes = mesh.sizes();
-  const bool is_whole = sizes.tp == 1 && sizes.ep == 1 && sizes.etp == 1;
-  if (network->weights().has_formats() && !is_whole) {  // made from slices of numbers in memory
-    const Precision plain{.weights = precision.weights, .activations = precision.activations};
-    network->weights().copy_from(load_network(directory, plain, mesh, drafts)->weights());
-    return network;
-  }
   files.read_into(
       network->weights(), config.stored_form, config.fp8_block,
       [&](const std::string& name) {
