@@ -18,7 +18,7 @@
 namespace slime::roles {
 namespace {
 
-constexpr std::chrono::milliseconds kAnswerLimit{10'000};
+constexpr std::chrono::milliseconds kKeptAnswerLimit{10'000};
 
 void tell(const std::string& line) {
   fmt::print(stderr, "{}\n", line);
@@ -81,7 +81,7 @@ class KeptEngine final {
   }
 
   static void say(net::FrameChannel& channel, SessionFrame type, const std::string& payload) {
-    channel.send(static_cast<uint32_t>(type), payload, kAnswerLimit);
+    channel.send(static_cast<uint32_t>(type), payload, kKeptAnswerLimit);
   }
 
   const cluster::RunIdentity identity_;
