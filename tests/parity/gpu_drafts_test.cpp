@@ -78,12 +78,12 @@ class GpuDraftsOfModel : public ::testing::TestWithParam<const char*> {
 TEST_P(GpuDraftsOfModel, InFloat32ResponsesAreThoseWithoutDrafts) {
   const Precision gpu = Precision::on_gpu("float32");
   EngineConfig config;
-  config.records_experts = true;
+  config.records_experts =
+      model::read_model_config(golden_models::directory(GetParam())).has_experts();
   TestEngine plain(GetParam(), config, gpu);
   std::vector<GenerateRequest> requests =
       requests_of_all_forms(plain.network().config().vocab_size);
-  for (GenerateRequest& request : requests)
-    request.return_routed_experts = plain.network().config().has_experts();
+  for (GenerateRequest& request : requests) request.return_routed_experts = config.records_experts;
   const std::vector<GenerateUpdate> wanted = answers_to(requests, plain);
   struct Case {
     int64_t most;
@@ -178,16 +178,23 @@ TEST(GpuDrafts, MoreRowsThanARecordingHasAreVerifiedToo) {
 TEST(GpuDrafts, OfAForcedAcceptanceAreCountedAsOnTheCpu) {
   SLIME_NEEDS_GPU();
   const auto request = greedy_request(some_tokens(8), 25);
-  for (const auto& [acceptance, counts] :
-       {std::pair{0.0, DraftCounts{.num_drafted = 66, .num_kept = 0, .num_steps = 25}},
-        std::pair{1.0, DraftCounts{.num_drafted = 18, .num_kept = 18, .num_steps = 7}}}) {
+  // Once the prompt is cached, all but its last token, the first step has drafts too.
+  for (const auto& [acceptance, first, cached] :
+       {std::tuple{0.0, DraftCounts{.num_drafted = 66, .num_kept = 0, .num_steps = 25},
+                   DraftCounts{.num_drafted = 69, .num_kept = 0, .num_steps = 25}},
+        std::tuple{1.0, DraftCounts{.num_drafted = 18, .num_kept = 18, .num_steps = 7},
+                   DraftCounts{.num_drafted = 18, .num_kept = 18, .num_steps = 7}}}) {
     EngineConfig config;
     config.drafts = {.most = 3, .always = true, .forced_acceptance = acceptance};
-    TestEngine bench("qwen3", config, Precision::on_gpu("bfloat16"));
+    TestEngine on_cpu("qwen3", config, Precision::of("float32"));
+    TestEngine on_gpu("qwen3", config, Precision::on_gpu("bfloat16"));
     for (int round = 0; round < 3; ++round) {  // as it is, then recorded
-      const GenerateUpdate got = bench.generate(request);
-      EXPECT_EQ(got.output_ids.size(), 25U);
-      EXPECT_EQ(got.drafts, counts) << acceptance << ", round " << round;
+      for (TestEngine* bench : {&on_cpu, &on_gpu}) {
+        const GenerateUpdate got = bench->generate(request);
+        EXPECT_EQ(got.output_ids.size(), 25U);
+        EXPECT_EQ(got.drafts, round == 0 ? first : cached)
+            << acceptance << ", round " << round << (bench == &on_gpu ? ", GPU" : ", CPU");
+      }
     }
   }
 }
@@ -287,6 +294,7 @@ TEST_P(GpuDraftsInBfloat16, LogProbsAreTheTrainersAsWithoutDrafts) {
   config.kv_cache_dtype = GetParam().kv_cache_dtype;
   // Where two experts are close, rounding chooses: the trainer visits those that were told.
   config.records_experts = network->config().has_experts();
+  DraftCounts drafts;
   for (const int64_t count : {1, 5, 18, 70}) {
     const Found plain = beside_trainer(*network, config, count);
     for (const int64_t most : {1, 3, 7}) {
@@ -295,9 +303,13 @@ TEST_P(GpuDraftsInBfloat16, LogProbsAreTheTrainersAsWithoutDrafts) {
       RecordProperty("mean_difference_" + key, std::to_string(drafted.mean));
       EXPECT_LT(drafted.mean, 1.3 * plain.mean + 2e-3)
           << count << " requests, " << most << " drafts; without " << plain.mean;
-      EXPECT_GT(drafted.drafts.num_kept, drafted.drafts.num_steps / 16) << key;
+      EXPECT_GT(drafted.drafts.num_drafted, 0) << key;
+      drafts += drafted.drafts;
     }
   }
+  // A response leaves that of the first round where rounding chooses another of many tokens that are
+  // nearly as likely, and then shares nothing with it.
+  EXPECT_GT(drafts.num_kept, 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(
