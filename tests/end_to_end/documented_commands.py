@@ -117,6 +117,7 @@ LISTED = [
     ("docs/rocm.md", "docker", "needs docker and an AMD GPU; the page says that it was not built"),
     ("docs/rocm.md", "MODEL_DIR=/models DATA_DIR=/data bash scripts/run-qwen3-4B-amd.sh", f"{COVERED}: tests/end_to_end/test_amd.py"),
     ("docs/precision.md", "slime bench", GPU),
+    ("docs/speculation.md", "slime bench", GPU),
     ("docs/exact.md", "slime bench", GPU),
     ("docs/grammars.md", "taskset -c 0 slime bench", "needs a published tokenizer"),
     ("docs/names.md", "slime train", f"{COVERED}: tests/end_to_end/test_names.py, with a hub of its own"),
