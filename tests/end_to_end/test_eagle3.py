@@ -159,7 +159,7 @@ def test_a_plan_counts_the_draft_model_or_says_that_it_does_not(work, draft, tmp
     away = tmp_path / "elsewhere"
     for words, says in (
         (words_of(away), f"slime plan: --rollout-draft-model {away}: is not counted, its files are not here"),
-        ([*words_of(draft), "--device", "cuda"], "slime plan: --rollout-drafts eagle3 has no effect: drafts are verified on CPUs so far"),
+        ([*words_of(draft), "--device", "cuda"], "slime plan: --rollout-drafts eagle3 has no effect: no draft model on GPUs yet"),
         ([*words_of(draft), "--lora-rank", "4"], "has no effect: engines of adapters compute no draft model"),
     ):
         counted, said = planned(work, *words)
