@@ -16,9 +16,10 @@ MESSAGES = FIXTURES / "messages"
 
 
 @pytest.fixture(scope="module")
-def model(work):
-    write_model(work / "tinker-wire", work / "model")
-    return work / "tinker-wire"
+def model(work, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tinker") / "wire"
+    write_model(folder, work / "model")
+    return folder
 
 
 @pytest.fixture
