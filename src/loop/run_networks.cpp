@@ -50,14 +50,16 @@ std::unique_ptr<model::Network> load_on_host(const Stations& run) {
   model::Precision precision = host_precision(run.config);
   auto network = model::load_network(weights_directory(run), precision, comm::Mesh::single(),
                                      roles::engine_draft_layers(run.config));
-  roles::add_run_adapters(run.config, *network, run.course.start.adapter);
   precision.matrices = roles::engine_matrices(run.config);
-  if (precision.matrices == kernels::MatrixFormat::kPlain) return network;
-  // Of the numbers that are trained, also where files have codes of their own.
-  const at::NoGradGuard no_grad;
-  auto codes = model::make_blank_network(network->config(), precision);
-  codes->weights().copy_from(network->weights());
-  return codes;
+  if (precision.matrices != kernels::MatrixFormat::kPlain) {
+    // Of the numbers that are trained, also where files have codes of their own.
+    const at::NoGradGuard no_grad;
+    auto codes = model::make_blank_network(network->config(), precision);
+    codes->weights().copy_from(network->weights());
+    network = std::move(codes);
+  }
+  roles::add_run_adapters(run.config, *network, run.course.start.adapter);
+  return network;
 }
 
 namespace {

@@ -149,6 +149,23 @@ def test_an_asynchronous_run_sends_codes_while_engines_draw(blocks):
     assert (done.stdout + done.stderr).count(CHECK + ": ") == 2
 
 
+ADAPTER_ENGINES = {
+    "here": [],
+    "elsewhere": ["--rollout-num-gpus", "1"],
+    "elsewhere, of two ranks": ["--rollout-num-gpus", "2", "--rollout-num-gpus-per-engine", "2"],
+    "over the first of two ranks that train": ["--actor-num-gpus-per-node", "2"],
+    "elsewhere, with two ranks that train": ["--actor-num-gpus-per-node", "2", "--rollout-num-gpus", "1"],
+}
+
+
+@pytest.mark.parametrize("engines", ADAPTER_ENGINES)
+def test_engines_add_adapters_to_codes(blocks, engines):
+    extra = ["--lora-rank", "4", "--lr", "1e-2", *ADAPTER_ENGINES[engines]]
+    run_dir = checked(blocks, "adapters-" + engines.replace(" ", "-").replace(",", ""), extra)
+    if engines != "here":
+        assert tokens_of_step(run_dir, 0) == tokens_of_step(blocks / "precision-adapters-here", 0)
+
+
 def test_a_base_of_codes_is_coded_anew_for_engines_elsewhere(work, tmp_path):
     # What is trained are the numbers that its codes mean, in float32; engines get the codes of those, which mean the same at first.
     base = tmp_path / "base"
