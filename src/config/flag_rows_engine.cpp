@@ -147,8 +147,8 @@ std::vector<FlagRow> engine_flags() {
           .with("--rollout-drafts suffix"),
       works("--rollout-verify-tokens", &C::rollout_verify_tokens,
             "tokens that a sequence is decoded as fast as it can be before a step in the trainer's "
-            "arithmetic verifies them, 1 to 64 (docs/exact.md). Default 0: all steps have that "
-            "arithmetic, which is the only one on CPUs; responses are the same with any N")
+            "arithmetic verifies them, 1 to 64 (docs/exact.md). Default 16 on GPUs, and 0 on CPUs, "
+            "whose steps have that arithmetic anyway; responses are the same with any N")
           .with("--true-on-policy"),
       works("--rollout-noise", &C::rollout_noise,
             "what the random numbers of a response belong to. sample: that sample of the run. "
