@@ -228,6 +228,8 @@ class Service {
   /// The same where weights are, when those that are to be written there are. Throws Refusal for a model that is being
   /// restored, whose saves may be to come.
   std::filesystem::path found(const std::string& path) const;
+  /// Throws Refusal where the model of a path is being restored: what lies there may be what was overwritten.
+  void require_restored(const std::string& path) const;
   /// Of what a client saved. Throws ConfigError for a name that no model has.
   std::filesystem::path saved_folder(const std::string& model, const std::string& kind) const;
 

@@ -123,6 +123,7 @@ json::object Service::training_runs(const std::string& owner) const {
 }
 
 json::object Service::delete_checkpoint(const std::string& path) {
+  require_restored(path);
   const fs::path directory = or_refuse(404, [&] { return found(path); });
   std::error_code error;
   fs::remove_all(directory, error);

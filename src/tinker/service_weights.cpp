@@ -84,14 +84,17 @@ fs::path Service::found(const std::string& path) const {
   const fs::path directory = named_by(path);
   saves_->finish([&](const NamedSave& save) { return save.directory == directory; });
   if (fs::is_directory(directory)) return directory;
-  if (path.starts_with(kScheme)) {
-    const std::lock_guard lock(mutex_);
-    const auto of =
-        models_.find(path.substr(kScheme.size(), path.find('/', kScheme.size()) - kScheme.size()));
-    if (of != models_.end() && !of->second->is_restored())
-      throw Refusal(503, fmt::format("{} is being restored", of->first));
-  }
+  require_restored(path);
   throw ConfigError(fmt::format("path {}: there are no such weights", path));
+}
+
+void Service::require_restored(const std::string& path) const {
+  if (!path.starts_with(kScheme)) return;
+  const std::lock_guard lock(mutex_);
+  const auto of =
+      models_.find(path.substr(kScheme.size(), path.find('/', kScheme.size()) - kScheme.size()));
+  if (of != models_.end() && !of->second->is_restored())
+    throw Refusal(503, fmt::format("{} is being restored", of->first));
 }
 
 json::object Service::save_weights(const json::object& body) {
@@ -104,9 +107,13 @@ json::object Service::save_weights_for_sampler(const json::object& body) {
 
 json::object Service::load_weights(const json::object& body) {
   const FieldReader fields(body, "");
+  const std::string from = fields.text("path", 4096).value_or("");
+  // A model's own saves come before its own loads anyway.
+  const std::string own = fields.text("model_id", 256).value_or("");
+  if (own.empty() || !from.starts_with(fmt::format("{}{}/", kScheme, own))) require_restored(from);
   // Before this request is written down, so that one that is done again finds it. The future says what is wrong.
   try {
-    const fs::path directory = named_by(fields.text("path", 4096).value_or(""));
+    const fs::path directory = named_by(from);
     saves_->finish([&](const NamedSave& save) { return save.directory == directory; });
   } catch (const ConfigError&) {
   }
@@ -237,6 +244,7 @@ std::vector<fs::path> Service::keep_newest(const std::string& sampling_session) 
 
 json::object Service::weights_info(const json::object& body) {
   const std::string path = FieldReader(body, "").required().text("tinker_path", 4096).value_or("");
+  require_restored(path);
   return or_refuse(404, [&] {
     const fs::path directory = found(path);
     json::object answer{{"is_lora", false}, {"lora_rank", 0}};
@@ -272,6 +280,7 @@ json::object Service::create_sampling_session(const json::object& body) {
   if (path.empty() && base.empty()) throw Refusal(400, "base_model or model_path is missing");
   if (path.empty() && base != service_.model_name)
     throw Refusal(400, fmt::format("base_model {}: this server has {}", base, service_.model_name));
+  require_restored(path);
   Named named{.snapshot = {},
               .is_base = path.empty(),
               .path = path,
@@ -329,6 +338,7 @@ SharedSnapshot Service::snapshot_of(const std::string& sampling_session) {
   const std::lock_guard reading(reading_mutex_);
   Named named = sampler_of(sampling_session);
   if (named.snapshot) return named.snapshot;
+  require_restored(named.path);
   or_refuse(404, [&] {
     if (named.is_base) named.snapshot = base_snapshot();
     if (!named.path.empty()) named.snapshot = saves_->find(named_by(named.path));

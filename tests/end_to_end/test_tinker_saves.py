@@ -1,6 +1,7 @@
 """`save_weights_for_sampler` with a name: answered from a copy, written after that, and there whatever happens between."""
 
 import json
+import shutil
 import signal
 import time
 
@@ -126,3 +127,27 @@ def test_a_server_that_is_stopped_writes_all(start, tmp_path):  # noqa: F811
         assert "path" in save(program, trained, seq_id, f"number-{seq_id}")
     program.stop()
     assert len(list(samplers_folder(tmp_path / "store", trained).iterdir())) == 8
+
+
+def test_what_was_overwritten_is_not_sampled_while_a_server_that_was_killed_does_it_again(start, tmp_path):
+    flags = ["--state-seconds", "1000"]
+    program = start("store", *flags)  # noqa: F811
+    session, trained = open_model(program)
+    path = save(program, trained, 1)["path"]
+    assert program.post("weights_info", tinker_path=path)["is_lora"]  # it is written
+    folder = samplers_folder(tmp_path / "store", trained) / "one"
+    shutil.copytree(folder, tmp_path / "before")
+    train(program, trained, DATA, 2, steps=60)  # takes its time to be done again
+    assert save(program, trained, 122, overwrite=True)["path"] == path
+    sampler = sampler_at(program, session, 0, path)
+    expected = log_probs(program, sampler, 0)
+    assert program.post("weights_info", tinker_path=path)["is_lora"]
+    program.stop(signal.SIGKILL)
+    shutil.rmtree(folder)  # as a kill before it was written would have left it
+    shutil.move(tmp_path / "before", folder)
+    program = start("store", *flags)
+    for route, body in {"weights_info": {"tinker_path": path}, "load_weights": {"session_id": session, "model_seq_id": 1, "path": path}}.items():
+        status, answer = program.call(route, body)
+        assert status == 503 and "is being restored" in answer["detail"], answer
+    assert log_probs(program, sampler, 1) == expected
+    assert log_probs(program, sampler_at(program, session, 1, path), 0) == expected
