@@ -65,10 +65,11 @@ void SaveWriter::wait_for_room(std::size_t most) {
   std::exception_ptr problem;
   changed_.wait(lock, [&] {
     if (entries_.size() < most) return true;
-    const auto failed =
-        std::ranges::find_if(entries_, [](const Entry& entry) { return entry.problem != nullptr; });
-    if (failed != entries_.end()) problem = failed->problem;
-    return problem != nullptr;
+    // Those that have not failed make room.
+    if (std::ranges::any_of(entries_, [](const Entry& entry) { return entry.problem == nullptr; }))
+      return false;
+    problem = entries_.front().problem;
+    return true;
   });
   if (problem) std::rethrow_exception(problem);
 }
@@ -83,10 +84,13 @@ void SaveWriter::finish(const Which& which) {
   changed_.notify_all();
   std::exception_ptr problem;
   changed_.wait(lock, [&] {
-    const auto left =
-        std::ranges::find_if(entries_, [&](const Entry& entry) { return which(entry.save); });
-    if (left != entries_.end()) problem = left->problem;
-    return left == entries_.end() || problem != nullptr;
+    problem = nullptr;
+    for (const Entry& entry : entries_) {
+      if (!which(entry.save)) continue;
+      if (entry.problem == nullptr) return false;
+      if (problem == nullptr) problem = entry.problem;
+    }
+    return true;
   });
   if (problem) std::rethrow_exception(problem);
 }

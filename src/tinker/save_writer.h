@@ -48,9 +48,10 @@ class SaveWriter final {
   void add(NamedSave save);
   /// Folders that nobody reads any more, when there is nothing to write.
   void remove(const std::vector<std::filesystem::path>& folders);
-  /// Until fewer than so many are left. Throws what write() threw where one of them failed.
+  /// Until fewer than so many are left. Throws what write() threw where all of them failed.
   void wait_for_room(std::size_t most);
-  /// Until those are written, at once also where they failed before. Throws what write() threw.
+  /// Until those are written, at once also where they failed before. Throws what write() threw of the first that
+  /// failed, when the others are written.
   void finish(const Which& which);
   bool has(const Which& which) const;
   /// What is to be written there; null: nothing.

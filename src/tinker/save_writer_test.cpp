@@ -100,6 +100,29 @@ TEST(SaveWriter, WhatCannotBeWrittenStaysAndIsTriedAgainByWhoNeedsIt) {
   EXPECT_THAT(written.directories(), ElementsAre("b", "a"));
 }
 
+TEST(SaveWriter, WhatFailsHoldsUpNoOther) {
+  Written written;
+  SaveWriter writer(
+      [&](const NamedSave& save) {
+        if (save.directory == "a") throw ConfigError("a link is there");
+        written.write(save);
+      },
+      kNever);
+  writer.add(save_of("session-1:train:0", "a"));
+  EXPECT_THROW(writer.finish(at("a")), ConfigError);
+  written.open(false);
+  writer.add(save_of("session-2:train:0", "b"));
+  std::jthread opens([&] { written.open(true); });
+  writer.wait_for_room(2);
+  EXPECT_THAT(written.directories(), ElementsAre("b"));
+  opens.join();
+  written.open(false);
+  writer.add(save_of("session-1:train:0", "c"));
+  opens = std::jthread([&] { written.open(true); });
+  EXPECT_THROW(writer.finish([](const NamedSave&) { return true; }), ConfigError);
+  EXPECT_THAT(written.directories(), ElementsAre("b", "c"));
+}
+
 TEST(SaveWriter, TriesAgainByItself) {
   Written written;
   SaveWriter writer([&](const NamedSave& save) { written.write(save); },
