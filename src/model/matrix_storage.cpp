@@ -83,7 +83,7 @@ std::string slice_problem(kernels::MatrixFormat matrices, const MatrixPart& part
                                                   : 1;
     if (block == 0 ? slice.begin == 0 && slice.end == size : is_of_blocks(slice, size, block))
       continue;
-    return fmt::format("{} {} to {} of {} cut its {} blocks",
+    return fmt::format("{} {} to {} of {} cut blocks of its codes ({})",
                        slice.dim == dims - 1 ? "columns" : "rows", slice.begin, slice.end, size,
                        format.word);
   }
