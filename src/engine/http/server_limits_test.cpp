@@ -206,6 +206,7 @@ TEST(ServedModel, TheDefaultRootOfWeightsIsNeverTheWholeFileSystem) {
 
 TEST(ServedModel, TheDefaultRootInTheHubsCacheHasItsBlobs) {
   const fs::path cache = fs::path(::testing::TempDir()) / "root_of_cache" / "models--A--B";
+  fs::remove_all(cache.parent_path());  // of an earlier run
   fs::create_directories(cache / "snapshots" / "abc");
   EXPECT_EQ(default_weight_root(cache / "snapshots" / "abc"), fs::canonical(cache) / "snapshots");
   fs::create_directories(cache / "blobs");
