@@ -215,6 +215,37 @@ __device__ void write_results(const Arguments& a, const Work& work, const Chunk&
   }
 }
 
+/// By one thread. `arrivals`: of the consumers, when a stage is free.
+__device__ inline void init_stages(const CUtensorMap& weights, const Pipeline& pipeline,
+                                   uint32_t x_full, int stages, int arrivals) {
+  prefetch_map(weights);
+  for (int i = 0; i < stages; ++i) {
+    init_barrier(pipeline.full + 8 * i, 1);
+    init_barrier(x_full + 8 * i, kGatherThreads);
+    init_barrier(pipeline.empty + 8 * i, arrivals);
+  }
+  fence_barrier_init();
+}
+
+/// By the threads behind the consumers.
+template <typename L, bool kGated>
+__device__ void load_stages(const Arguments& a, const Work& work, const Pipeline& pipeline,
+                            uint32_t x_full) {
+  const int warp = (threadIdx.x - kConsumerThreads) / 32;
+  if (threadIdx.x == kConsumerThreads) load_weights<L, kGated>(a, work, pipeline);
+  if (warp >= 2) {
+    grid_dependency_wait();
+    gather_x<L, kGated>(a, work, pipeline, x_full);
+  }
+}
+
+/// Adds a call, and the experts that it visits, where somebody counts.
+__device__ inline void count_visits(const Arguments& a, const Work& work) {
+  if (a.call.visited != nullptr && blockIdx.x == 0 && threadIdx.x < 2)
+    atomicAdd(a.call.visited + threadIdx.x,
+              threadIdx.x == 0 ? 1ULL : static_cast<unsigned long long>(work.num_visited));
+}
+
 #endif
 
 /// kRows: rows of a chunk at most, N of the wgmma instruction: 8, 16, 32 or 64.
@@ -228,15 +259,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   __shared__ uint64_t full[kMaxStages], x_full[kMaxStages], empty[kMaxStages];
   const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
                           L::kStages};
-  if (threadIdx.x == kConsumerThreads) {
-    prefetch_map(a.weights);
-    for (int i = 0; i < L::kStages; ++i) {
-      init_barrier(pipeline.full + 8 * i, 1);
-      init_barrier(shared_address(x_full) + 8 * i, kGatherThreads);
-      init_barrier(pipeline.empty + 8 * i, kConsumerThreads / 128);
-    }
-    fence_barrier_init();
-  }
+  if (threadIdx.x == kConsumerThreads)
+    init_stages(a.weights, pipeline, shared_address(x_full), L::kStages, kConsumerThreads / 128);
   // The kernel behind the gated product reads expert_V at once: its start is also the sign that
   // this one has seen expert_V complete.
   if constexpr (kGated) grid_dependency_wait();
@@ -244,18 +268,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   list_work<kThreads>(work, reinterpret_cast<uint32_t*>(memory), a.call.expert_V, a.call.rows,
                       a.call.per_token, a.call.experts, kRows);
   if (threadIdx.x >= kConsumerThreads) {
-    const int warp = (threadIdx.x - kConsumerThreads) / 32;
-    if (threadIdx.x == kConsumerThreads) load_weights<L, kGated>(a, work, pipeline);
-    if (warp >= 2) {
-      grid_dependency_wait();
-      gather_x<L, kGated>(a, work, pipeline, shared_address(x_full));
-    }
+    load_stages<L, kGated>(a, work, pipeline, shared_address(x_full));
     return;
   }
   grid_dependency_wait();
-  if (a.call.visited != nullptr && blockIdx.x == 0 && threadIdx.x < 2)
-    atomicAdd(a.call.visited + threadIdx.x,
-              threadIdx.x == 0 ? 1ULL : static_cast<unsigned long long>(work.num_visited));
+  count_visits(a, work);
   const int group = threadIdx.x / 128;
   auto* results = reinterpret_cast<__nv_bfloat16*>(memory + L::kStages * L::kStride);
   float sum[kRows / 2];
