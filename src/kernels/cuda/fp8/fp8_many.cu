@@ -115,23 +115,6 @@ __device__ inline int64_t factor_row_of(const Arguments& a, int first) {
   return row == __ldg(rows + last) ? row : -1;
 }
 
-/// Where a tile has outputs of several rows of factors, as parts that do not end with blocks have.
-__device__ void add_slab(const Arguments& a, float (&sum)[64], const float (&dot)[64], float low,
-                         float high, int first, int slab) {
-  const int quarter = threadIdx.x % 4;
-#pragma unroll
-  for (int j = 0; j < 16; ++j) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int output = min(first + 8 * j + 2 * quarter + i, a.call.outputs - 1);
-      const int64_t row = load_here(a.call.weight.factor_row_O + output);
-      const float of_w = load_here(a.call.weight.factors_BC + row * a.slabs + slab);
-      sum[4 * j + i] += dot[4 * j + i] * (low * of_w);
-      sum[4 * j + 2 + i] += dot[4 * j + 2 + i] * (high * of_w);
-    }
-  }
-}
-
 __device__ void store_tile(const Arguments& a, const Place& place, int row,
                            const float (&sum)[64]) {
   const int quarter = threadIdx.x % 4;
@@ -204,16 +187,11 @@ __device__ void multiply_slabs(const Arguments& a, const Pipeline& pipeline,
         if (lane == 0) arrive(pipeline.empty + 8 * state.stage);
       }
       if constexpr (!kWhole) {
-        add_slab(a, sum[half], dot, low, high, place.output, slab);
+        add_slab(sum[half], dot, low, high,
+                 {a.call.weight.factor_row_O, a.call.weight.factors_BC + slab, a.slabs},
+                 place.output, a.call.outputs);
       } else {
-        const float of_low = low * of_w, of_high = high * of_w;
-#pragma unroll
-        for (int j = 0; j < 16; ++j) {
-          sum[half][4 * j] += dot[4 * j] * of_low;
-          sum[half][4 * j + 1] += dot[4 * j + 1] * of_low;
-          sum[half][4 * j + 2] += dot[4 * j + 2] * of_high;
-          sum[half][4 * j + 3] += dot[4 * j + 3] * of_high;
-        }
+        add_slab(sum[half], dot, low * of_w, high * of_w);
       }
     }
     state.advance(1, S::kStages);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Loads and exchanges that products of many rows of codes share (compute capability 9.0).
+/// Loads, exchanges and scaled sums that products of many rows of codes share (compute capability 9.0).
 
 #include <cstdint>
 
@@ -35,6 +35,43 @@ __device__ inline uint4 turned(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   exchange(a, c, lane & 2, 2);
   exchange(b, d, lane & 2, 2);
   return make_uint4(a, b, c, d);
+}
+
+/// Adds a slab's products of a thread's two rows, times a factor of each: the result of wgmma_block(), four numbers of
+/// eight outputs.
+__device__ inline void add_slab(float (&sum)[64], const float (&dot)[64], float low, float high) {
+#pragma unroll
+  for (int j = 0; j < 16; ++j) {
+    sum[4 * j] += dot[4 * j] * low;
+    sum[4 * j + 1] += dot[4 * j + 1] * low;
+    sum[4 * j + 2] += dot[4 * j + 2] * high;
+    sum[4 * j + 3] += dot[4 * j + 3] * high;
+  }
+}
+
+/// Factors of weights at a slab: row factor_row_O[output] of `factors`, `slabs` apart.
+struct SlabFactors {
+  const int64_t* factor_row_O;
+  const float* factors;
+  int slabs;
+};
+
+/// The same where a tile has outputs of several rows of factors, as parts that do not end with blocks have. `first`: of
+/// the tile; `outputs`: of the matrix.
+__device__ inline void add_slab(float (&sum)[64], const float (&dot)[64], float low, float high,
+                                const SlabFactors& of, int first, int outputs) {
+  const int quarter = threadIdx.x % 4;
+#pragma unroll
+  for (int j = 0; j < 16; ++j) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int output = min(first + 8 * j + 2 * quarter + i, outputs - 1);
+      const int64_t row = load_here(of.factor_row_O + output);
+      const float of_w = load_here(of.factors + row * of.slabs);
+      sum[4 * j + i] += dot[4 * j + i] * (low * of_w);
+      sum[4 * j + 2 + i] += dot[4 * j + 2 + i] * (high * of_w);
+    }
+  }
 }
 
 #endif
