@@ -203,6 +203,18 @@ __device__ inline int output_of(const Tiling& tiling, int units, int local) {
   return local < tiling.block_outputs() && unit < units ? half * units + unit : -1;
 }
 
+/// Whether one of a lane's two outputs, output_of(half), is the factor's.
+template <typename OutputOf>
+__device__ inline bool has_output(const LowRankFactor& factor, const OutputOf& output_of) {
+  bool has_some = false;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int output = output_of(half);
+    has_some = has_some || (output >= factor.begin && output < factor.end);
+  }
+  return has_some;
+}
+
 inline constexpr int kHeldSteps = 2;
 
 /// A lane's first ranks, of kHeldSteps steps, of the first factor that has some of its warp's outputs, where all rows take
@@ -217,13 +229,7 @@ struct HeldFactor {
     const int quarter = threadIdx.x % 4;
     for (int i = 0; i < call.factors.count && which < 0; ++i) {
       const LowRankFactor& factor = call.factors.of[i];
-      bool has_some = false;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int output = output_of(half);
-        has_some = has_some || (output >= factor.begin && output < factor.end);
-      }
-      if (!any_lane(has_some)) continue;
+      if (!any_lane(has_output(factor, output_of))) continue;
       which = i;
       load_outputs<2 * kHeldSteps>(
           factor, [&](int n) { return output_of(n % 2); },
@@ -271,13 +277,7 @@ __device__ inline void add_held_factor(const LowRankAddition& call, int rows,
   const int pitch = staged_pitch(call);
   for (int which = 0; which < call.factors.count; ++which) {
     const LowRankFactor& factor = call.factors.of[which];
-    bool has_some = false;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int output = output_of(half);
-      has_some = has_some || (output >= factor.begin && output < factor.end);
-    }
-    if (!any_lane(has_some)) continue;
+    if (!any_lane(has_output(factor, output_of))) continue;
     const auto add = [&](int first, const FourRanks& upper, const FourRanks& lower) {
       const int rank = first + 4 * quarter;
 #pragma unroll
