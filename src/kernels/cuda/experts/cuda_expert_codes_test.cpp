@@ -38,29 +38,10 @@ const ExpertShape kCodedShapes[] = {
     {"Blocks", 512, 400, 6, {2, false, true, 1}, false, 0},
 };
 
+/// Of more than 256 rows nobody counts the visits.
 void expect_numbers_of_loops(const ExpertShape& shape, std::initializer_list<int64_t> row_counts) {
   at::manual_seed(11);
-  const RoutedExperts experts = random_coded_experts(shape), fast = experts_on_gpu(experts);
-  const Tensor x_TH = numbers({std::max(row_counts), shape.hidden}, at::kBFloat16);
-  const Expected expected = expected_of(x_TH, experts);
-  const Tensor gpu_x_TH = to_gpu(x_TH);
-  const ExpertKernels* kernels = expert_kernels_for(gpu_x_TH);
-  ASSERT_NE(kernels, nullptr);
-  for (const int64_t rows : row_counts) {
-    const Tensor x = gpu_x_TH.narrow(0, 0, rows);
-    if (!kernels->has_routed_experts(x, fast)) GTEST_SKIP() << "this GPU has no such kernels";
-    const VisitedExperts before = kernels->visited_experts();
-    const Tensor y_TH = kernels->routed_experts(x, fast);
-    const VisitedExperts after = kernels->visited_experts();
-    // As of plain weights: what is rounded are gated numbers and what a visit returns.
-    EXPECT_LT(relative_error(y_TH, expected.y_TH.narrow(0, 0, rows)), 8e-3) << rows << " rows";
-    const bool is_counted = rows <= 256;
-    EXPECT_EQ(after.calls - before.calls, is_counted ? 1 : 0);
-    EXPECT_EQ(after.experts - before.experts,
-              is_counted ? expected.visited[static_cast<size_t>(rows)] : 0)
-        << rows << " rows";
-    EXPECT_TRUE(at::equal(kernels->routed_experts(x, fast), y_TH)) << "the same to the bit";
-  }
+  expect_equal_to_loops(shape, random_coded_experts(shape), row_counts, /*most_counted=*/256);
 }
 
 class CudaExpertCodes : public ::testing::TestWithParam<ExpertShape> {};

@@ -3,9 +3,11 @@
 /// Routed experts of tests, and plain loops on the CPU that compute with them.
 
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <vector>
 
 #include "kernels/cuda/gpu_test_tensors.h"
@@ -100,6 +102,33 @@ inline Expected expected_of(const Tensor& x_TH, const RoutedExperts& experts) {
 inline double error_of_most_rows(const Tensor& a, const Tensor& exact) {
   const Tensor x = wide(a.cpu()), y = wide(exact);
   return ((x - y).norm(2, {1}) / y.norm(2, {1})).quantile(0.9).item<double>();
+}
+
+/// Compares GPU kernels with expected_of() for so many first rows each, and counts what they visit. Steps of more than
+/// `most_counted` rows count no visits.
+inline void expect_equal_to_loops(const ExpertShape& shape, const RoutedExperts& experts,
+                                  std::initializer_list<int64_t> row_counts, int64_t most_counted) {
+  const RoutedExperts fast = experts_on_gpu(experts);
+  const Tensor x_TH = numbers({std::max(row_counts), shape.hidden}, at::kBFloat16);
+  const Expected expected = expected_of(x_TH, experts);
+  const Tensor gpu_x_TH = to_gpu(x_TH);
+  const ExpertKernels* kernels = expert_kernels_for(gpu_x_TH);
+  ASSERT_NE(kernels, nullptr);
+  for (const int64_t rows : row_counts) {
+    const Tensor x = gpu_x_TH.narrow(0, 0, rows);
+    if (!kernels->has_routed_experts(x, fast)) GTEST_SKIP() << "this GPU has no such kernels";
+    const VisitedExperts before = kernels->visited_experts();
+    const Tensor y_TH = kernels->routed_experts(x, fast);
+    const VisitedExperts after = kernels->visited_experts();
+    // What is rounded, of plain weights as of codes, are gated numbers and what a visit returns.
+    EXPECT_LT(relative_error(y_TH, expected.y_TH.narrow(0, 0, rows)), 8e-3) << rows << " rows";
+    const bool is_counted = rows <= most_counted;
+    EXPECT_EQ(after.calls - before.calls, is_counted ? 1 : 0);
+    EXPECT_EQ(after.experts - before.experts,
+              is_counted ? expected.visited[static_cast<size_t>(rows)] : 0)
+        << rows << " rows";
+    EXPECT_TRUE(at::equal(kernels->routed_experts(x, fast), y_TH)) << "the same to the bit";
+  }
 }
 
 }  // namespace slime::kernels
