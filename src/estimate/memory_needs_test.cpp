@@ -135,58 +135,56 @@ TEST(MemoryNeeds, AStepThatVerifiesOnAGpuHasABlockOfLogits) {
   EXPECT_EQ(workspace() - plain, (256 - 8) * each);
 }
 
+/// A network of bfloat16, and one like it whose matrices are codes.
+struct CodedNetworks {
+  CodedNetworks() {
+    const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
+    const model::ModelConfig model = model::read_model_config(directory);
+    stored_precision.matrices = kernels::MatrixFormat::kFp8Blocks;
+    plain = model::make_blank_network(model, plain_precision);
+    stored = model::make_blank_network(model, stored_precision);
+  }
+  const model::Precision plain_precision{.weights = at::kBFloat16, .activations = at::kFloat};
+  model::Precision stored_precision = plain_precision;
+  std::unique_ptr<model::Network> plain, stored;
+};
+
 TEST(MemoryNeeds, MatricesInEightBitsAreCountedAsTheyAreStored) {
-  const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
-  const model::ModelConfig model = model::read_model_config(directory);
-  model::Precision precision{.weights = at::kBFloat16, .activations = at::kFloat};
-  const auto plain = model::make_blank_network(model, precision);
-  precision.matrices = kernels::MatrixFormat::kFp8Blocks;
-  const auto stored = model::make_blank_network(model, precision);
+  const CodedNetworks of;
   // Three layers of (256 + 320) x 64 + 64 x (128 + 160) numbers; factors of four matrices, 128 floats each.
   constexpr int64_t kNumbers = 3 * 64 * (256 + 320 + 128 + 160), kFactors = 3 * 4 * 128 * 4;
-  EXPECT_EQ(needs_of(run(), *plain).engine_weights - needs_of(run(), *stored).engine_weights,
+  EXPECT_EQ(needs_of(run(), *of.plain).engine_weights - needs_of(run(), *of.stored).engine_weights,
             kNumbers - kFactors);
   // The trained network is plain, and its engine asks for codes, which are made beside what runs.
   config::RunConfig config = run();
   config.rollout_precision = "fp8";
-  precision.matrices = kernels::MatrixFormat::kPlain;
   const train::TrainConfig trainer;
-  const MemoryNeeds both = memory_needs(config, *plain, *plain, precision, &trainer, {}, true, 0);
-  EXPECT_EQ(both.engine_weights, needs_of(run(), *stored).engine_weights);
+  const MemoryNeeds both =
+      memory_needs(config, *of.plain, *of.plain, of.plain_precision, &trainer, {}, true, 0);
+  EXPECT_EQ(both.engine_weights, needs_of(run(), *of.stored).engine_weights);
   EXPECT_EQ(both.staged_weights, both.engine_weights);
-  EXPECT_EQ(memory_needs(run(), *plain, *plain, precision, &trainer, {}, true, 0).engine_weights,
+  EXPECT_EQ(memory_needs(run(), *of.plain, *of.plain, of.plain_precision, &trainer, {}, true, 0)
+                .engine_weights,
             0);
 }
 
 TEST(MemoryNeeds, CodesForEnginesElsewhereAreWhatIsPublished) {
-  const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
-  const model::ModelConfig model = model::read_model_config(directory);
-  const model::Precision plain_precision{.weights = at::kBFloat16, .activations = at::kFloat};
-  model::Precision precision = plain_precision;
-  precision.matrices = kernels::MatrixFormat::kFp8Blocks;
-  const auto plain = model::make_blank_network(model, plain_precision),
-             stored = model::make_blank_network(model, precision);
+  const CodedNetworks of;
   config::RunConfig config = run();
   config.rollout_precision = "fp8";
   config.num_engine_workers = 2;
   const train::TrainConfig trainer;
   const MemoryNeeds needs =
-      memory_needs(config, *plain, *plain, plain_precision, &trainer, {}, true, 0);
-  EXPECT_EQ(needs.published_weights, stored->weights().num_bytes());
+      memory_needs(config, *of.plain, *of.plain, of.plain_precision, &trainer, {}, true, 0);
+  EXPECT_EQ(needs.published_weights, of.stored->weights().num_bytes());
   EXPECT_EQ(needs.engine_weights, 0) << "those are in another process";
-  const MemoryNeeds apart = engine_memory_needs(config, *stored, precision, 0);
-  EXPECT_EQ(apart.engine_weights, stored->weights().num_bytes());
+  const MemoryNeeds apart = engine_memory_needs(config, *of.stored, of.stored_precision, 0);
+  EXPECT_EQ(apart.engine_weights, of.stored->weights().num_bytes());
   EXPECT_EQ(apart.staged_weights, apart.engine_weights);
 }
 
 TEST(MemoryNeeds, CodesThatRanksBringLieInNoSecondBuffer) {
-  const auto directory = std::filesystem::path(SLIME_SOURCE_DIR) / "tests/fixtures/models/qwen3";
-  const model::ModelConfig model = model::read_model_config(directory);
-  const model::Precision plain_precision{.weights = at::kBFloat16, .activations = at::kFloat};
-  model::Precision precision = plain_precision;
-  precision.matrices = kernels::MatrixFormat::kFp8Blocks;
-  const auto plain = model::make_blank_network(model, plain_precision),
-             stored = model::make_blank_network(model, precision);
+  const CodedNetworks of;
   config::RunConfig config = run();
   config.rollout_precision = "fp8";
   config.actor_num_gpus_per_node = 2;
@@ -195,10 +193,10 @@ TEST(MemoryNeeds, CodesThatRanksBringLieInNoSecondBuffer) {
   ASSERT_TRUE(config.has_engine_on_each_rank());
   const train::TrainConfig trainer;
   const MemoryNeeds needs =
-      memory_needs(config, *stored, *plain, plain_precision, &trainer, {}, true, 0);
-  EXPECT_EQ(needs.whole_weights, stored->weights().num_bytes());
+      memory_needs(config, *of.stored, *of.plain, of.plain_precision, &trainer, {}, true, 0);
+  EXPECT_EQ(needs.whole_weights, of.stored->weights().num_bytes());
   EXPECT_EQ(needs.engine_weights, 0);
-  EXPECT_EQ(needs.staged_weights, stored->weights().num_bytes()) << "codes of the rank's slices";
+  EXPECT_EQ(needs.staged_weights, of.stored->weights().num_bytes()) << "codes of the rank's slices";
 }
 
 TEST(MemoryNeeds, WhatPromptsMakeForExpertsInCodesIsCountedOnAGpu) {
