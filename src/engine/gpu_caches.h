@@ -14,7 +14,7 @@
 
 namespace slime::engine {
 
-/// What one page takes over the layers that it has. ConfigError where keys and values differ in size.
+/// Bytes of a page in all of its layers. Throws ConfigError where keys and values differ in size.
 int64_t gpu_page_bytes(std::span<const model::BlockNeeds> blocks, at::ScalarType dtype,
                        const CacheGroups& groups);
 

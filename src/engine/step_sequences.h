@@ -32,8 +32,8 @@ struct StepSequence {
 /// In the order of their rows. `is_decode`: of a step of decode.
 std::vector<StepSequence> sequences_of(std::span<const Chunk> chunks, bool is_decode);
 
-/// Those of one row, for attention of decode; `first_page`: of the group's table in the list of pages. They refer to
-/// the tables of the requests.
+/// Sequences of one row, as attention of decode takes them. `first_page`: of the group's table in the list of pages.
+/// They refer to the tables of the requests.
 std::vector<kernels::DecodeSequence> single_rows(std::span<const StepSequence> sequences,
                                                  std::size_t group, int64_t first_page);
 

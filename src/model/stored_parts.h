@@ -32,10 +32,10 @@ std::vector<StoredPart> stored_parts(const Weights& weights, size_t i);
 /// Of all tensors, in their order. Of plain weights one a tensor.
 std::vector<StoredPart> stored_parts(const Weights& weights);
 
-/// What a tensor of files is called there as factors of codes.
+/// Name in files of the factors of a tensor's codes.
 std::string factors_name(const std::string& name);
 
-/// How networks of one model and format store whole tensors, without one of them.
+/// Storage of whole tensors in networks of one model and format, known without such a network.
 class StoredForms {
  public:
   /// Of a network with the draft layers of `config`; kPlain: all tensors stay as they are.

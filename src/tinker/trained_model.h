@@ -85,7 +85,7 @@ SharedSnapshot adapter_snapshot(model::Network& base, const std::filesystem::pat
 /// A directory that the two functions above read. Throws ConfigError.
 void write_snapshot(const Snapshot& snapshot, const std::filesystem::path& directory);
 
-/// What save() writes of an adapter but for the optimizer, in the place of what is there. `run_file`: of the
+/// Directory of an adapter as save() writes it, without the optimizer; replaces one that is there. `run_file`: of the
 /// moment of the snapshot. Any thread. Throws ConfigError.
 void write_saved_adapter(const config::RunConfig& config, const Snapshot& snapshot,
                          const json::object& run_file, const std::filesystem::path& directory);

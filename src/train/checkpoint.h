@@ -46,7 +46,7 @@ struct CheckpointConfig {
 /// every layout, and each of them can read it.
 std::filesystem::path save_checkpoint(const CheckpointConfig& config, int64_t iteration,
                                       Trainer& trainer, const json::object& run);
-/// What run.json says of a trainer as it is now; `run` as for save_checkpoint().
+/// Content of run.json for a trainer as it is now; `run` as for save_checkpoint().
 json::object run_file(const Trainer& trainer, int64_t iteration, const json::object& run);
 /// The same as iteration 0 of an adapter that was copied from a trainer, without the optimizer: `run_file` is
 /// of that moment. Any thread.

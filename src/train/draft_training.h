@@ -25,7 +25,7 @@ namespace slime::train {
 /// The first token of a sequence that a layer predicts: two others precede it.
 inline constexpr int64_t kFirstPredicted = 2;
 
-/// How many predictions count of a sequence of `length` tokens whose last ones are trained or not.
+/// Number of counted predictions of a sequence of `length` tokens; `trained`: of its last ones.
 template <typename IsTrained>
 int64_t num_predictions(int64_t length, std::span<const IsTrained> trained) {
   const int64_t prompt = length - std::ssize(trained);

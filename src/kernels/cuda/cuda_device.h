@@ -46,7 +46,7 @@ bool are_norms_ours(const Tensor& rows, const Tensor& q_norm_D, const Tensor& k_
 /// The current stream of the tensor's device.
 cudaStream_t stream_of(const Tensor& tensor);
 
-/// Where experts in codes add what few rows visit, times its weight (kernels/cuda/experts/expert_codes.h).
+/// Results of a few rows' visits, to be added up with their weights (kernels/cuda/experts/expert_codes.h).
 struct VisitParts {
   Tensor parts_KTH;  // float32
   Tensor weight_TK;  // float32

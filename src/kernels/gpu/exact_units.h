@@ -75,7 +75,7 @@ ExactLaunch exact_launch(const ExactPlan& plan, const Add& add) {
   return launch;
 }
 
-/// What each segment with queries sees: its ancestors' rows and its own, in their order.
+/// Tables of rows of keys, one for each segment with queries: its ancestors' rows and its own, in their order.
 struct ExactTree {
   std::vector<int32_t> rows;  // the tables, one after another
   std::vector<ExactSequence> sequences;

@@ -16,7 +16,7 @@ inline constexpr int kTileRows = 128;  // of weights
 /// latency, and little enough that x need not wait long behind it.
 inline constexpr int kBytesInFlight = 64 << 10;
 
-/// How many experts are visited if the router is even.
+/// Expected number of visited experts, of a router that chooses all alike.
 inline double expected_experts(const ExpertProduct& call) {
   const double missed =
       std::pow(1.0 - static_cast<double>(call.per_token) / call.experts, call.rows);

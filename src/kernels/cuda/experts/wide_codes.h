@@ -5,7 +5,7 @@
 ///
 ///   code  s eeee ddd        bfloat16  s 0000eeee ddd0000  =  2^-120 times the number
 ///
-/// That holds for subnormal codes, too, and for zeros with their signs. The codes of no number, 0x7f and 0xff, become 480.
+/// Subnormal codes and signed zeros included. The codes of no number, 0x7f and 0xff, become 480.
 
 #include <cstdint>
 
@@ -15,7 +15,7 @@
 
 namespace slime::kernels::cuda::experts {
 
-/// What the numbers lack, as two numbers of bfloat16.
+/// 2^120 twice, in bfloat16: the power of two that as_small_bfloat16() leaves out.
 inline constexpr uint32_t kTwoTimes2To120 = 0x7b807b80;
 
 /// `codes`: in bits 0 to 7 and 16 to 23, zeros elsewhere. Multiplications are other units' work than logic, which is what
