@@ -110,7 +110,8 @@ void Service::end_silent_sessions() {
   std::unique_lock lock(mutex_);
   std::vector<std::string> silent, ended;
   for (const auto& [id, session] : sessions_) {
-    const auto is_its = [&](const NamedSave& save) { return save.model.starts_with(id + ":"); };
+    const std::string models = id + ":";
+    const auto is_its = [&](const NamedSave& save) { return save.model.starts_with(models); };
     if (!session.is_over && session.heard < steady_clock::now() - service_.longest_silence &&
         !saves_->has(is_its))
       silent.push_back(id);
