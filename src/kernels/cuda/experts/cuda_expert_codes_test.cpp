@@ -89,8 +89,8 @@ TEST(CudaExpertCodes, AllCodesAreTheirNumbers) {
   EXPECT_TRUE(at::equal(wide(kernels->routed_experts(there, fast).cpu()), exact));
 }
 
-/// Of the experts' products rows are not rounded; of the others they become codes, which one number of many gets
-/// wrong by a step where the kernels' sums are rounded otherwise (cuda_codes_test.cpp).
+/// Rows become codes before each product, which one number of many gets wrong by a step where the kernels' sums are rounded
+/// otherwise (cuda_codes_test.cpp).
 void expect_coded_chain(int64_t shared_width) {
   at::manual_seed(3);
   constexpr int64_t kHidden = 384, kAttended = 256, kMostRows = 300;

@@ -1,7 +1,7 @@
-/// The kernel of kernels/cuda/experts/expert_codes.h, which is that of expert_product_kernel.cuh but for its weights: a
-/// stage has 128 inputs, one block, whose codes the consumers turn into bfloat16 in registers. Those are the first operand
-/// of a wgmma, and x is the second, in shared memory. The sums of a block are multiplied with its factor and added up in
-/// float32.
+/// The kernel of kernels/cuda/experts/expert_codes.h, built as that of expert_product_kernel.cuh: a stage has 128 inputs, one
+/// block, and both operands are codes in shared memory. Warps that gather x make its codes while they bring it, so that
+/// neither a kernel before this one nor memory has them. The sums of a block are multiplied with its factors and added up
+/// in float32.
 ///
 /// A tile's lines are where they are in bfloat16: of gates and ups in turns of eight, so that a thread has a gate
 /// and its up.
@@ -11,9 +11,9 @@
 
 #include "kernels/cuda/experts/expert_codes.h"
 #include "kernels/cuda/experts/expert_product_kernel.cuh"
-#include "kernels/cuda/experts/wgmma_registers.cuh"
-#include "kernels/cuda/experts/wide_codes.h"
+#include "kernels/cuda/fp8/e4m3.cuh"
 #include "kernels/cuda/fp8/tile_maps.h"
+#include "kernels/cuda/fp8/wgmma_e4m3.cuh"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -21,13 +21,15 @@ namespace {
 using namespace experts;
 
 constexpr int kMostCodeStages = 12;
+/// Behind the consumers: a warp whose first thread copies weights, and warps that bring x.
+constexpr int kGatherWarps = 4, kCodeThreads = kConsumerThreads + 32 * (1 + kGatherWarps);
 
-/// As experts::Layout: weights are one copy of 128 inputs.
+/// As experts::Layout: a stage is one copy of weights, and x, [row, 128 inputs].
 template <int kMostRows>
 struct CodeLayout {
   static constexpr int kRows = kMostRows;
   static constexpr int kCopies = 1, kInputs = kStageInputs, kXBegin = kStageInputs * kTileRows;
-  static constexpr int kStride = kXBegin + kSlabs * 128 * kRows;
+  static constexpr int kStride = kXBegin + 128 * kRows;
   static constexpr int kPitch = Layout<kRows>::kPitch;
   static constexpr int kResultBytes = Layout<kRows>::kResultBytes;
   static constexpr int kFitting = (kSharedBytes - kResultBytes) / kStride;
@@ -46,17 +48,114 @@ struct CodeArguments : Arguments {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Two codes at an address of shared memory as two numbers of bfloat16.
-__device__ inline uint32_t load_wide(uint32_t address) {
-  uint32_t codes, wide;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=r"(codes) : "r"(address) : "memory");
-  const uint32_t small = as_small_bfloat16(__byte_perm(codes, 0, 0x4140));
-  // Volatile: otherwise it would be done where the number is used, when products wait for it.
-  asm volatile("mul.rn.bf16x2 %0, %1, %2;" : "=r"(wide) : "r"(small), "r"(kTwoTimes2To120));
-  return wide;
+/// Factors of x, [stage, row].
+template <typename L>
+using RowFactors = float[kMostCodeStages][L::kRows];
+
+/// Rows that a warp brings: every kGatherWarps-th of a chunk, of which a lane has four inputs of a stage.
+template <typename L>
+struct OwnRows {
+  static constexpr int kMost = L::kRows / kGatherWarps;
+  /// So many are made codes of side by side: one alone is a chain of shuffles and divisions.
+  static constexpr int kTogether = std::min(kMost, 4);
+  int count = 0;
+  uint32_t from[kMost];  // where a row's inputs begin
+  uint2 held[2][kMost];  // of the stages that come next
+};
+
+template <typename L, bool kGated>
+__device__ void find_rows(const CodeArguments& a, const Work& work, const Chunk& chunk, int warp,
+                          OwnRows<L>& own) {
+  own.count = max(0, (chunk.rows - warp + kGatherWarps - 1) / kGatherWarps);
+#pragma unroll
+  for (int j = 0; j < own.kMost; ++j) {
+    own.from[j] = 0;
+    if (j >= own.count) continue;
+    const uint32_t visit = work.visit[chunk.first + warp + kGatherWarps * j];
+    const uint32_t row = kGated ? visit / static_cast<uint32_t>(a.call.per_token) : visit;
+    own.from[j] = row * static_cast<uint32_t>(a.call.inputs);
+  }
 }
 
-/// Factors of the two lines of a tile that a thread has sums of, one for each stage.
+/// Past the L1 cache, which may hold what another kernel read here before it was complete.
+template <typename L>
+__device__ void request_rows(const CodeArguments& a, int k_tile, int count,
+                             const uint32_t (&from)[OwnRows<L>::kMost],
+                             uint2 (&held)[OwnRows<L>::kMost]) {
+  const int input = k_tile * kStageInputs + 4 * static_cast<int>(threadIdx.x % 32);
+  const auto* x = static_cast<const __nv_bfloat16*>(a.call.x) + input;
+  const bool is_inside = input < a.call.inputs;  // also false behind the last stage
+#pragma unroll
+  for (int j = 0; j < OwnRows<L>::kMost; ++j)
+    held[j] = is_inside && j < count ? __ldcg(reinterpret_cast<const uint2*>(x + from[j]))
+                                     : make_uint2(0, 0);
+}
+
+/// Codes and factors of a stage's rows to shared memory. Pieces of 16 bytes are swizzled as those of a TMA copy.
+template <typename L>
+__device__ void write_codes(uint32_t x, float (&factors)[L::kRows], int warp, int count,
+                            const uint2 (&held)[OwnRows<L>::kMost]) {
+  constexpr int kTogether = OwnRows<L>::kTogether;
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int begin = 0; begin < OwnRows<L>::kMost; begin += kTogether) {
+    if (begin >= count) break;
+    float4 number[kTogether];
+    float factor[kTogether];
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) {
+      const float2 low = unpack<__nv_bfloat16>(held[begin + j].x),
+                   high = unpack<__nv_bfloat16>(held[begin + j].y);
+      number[j] = make_float4(low.x, low.y, high.x, high.y);
+      factor[j] = fp8::largest(number[j]);
+    }
+    for (int offset = 16; offset > 0; offset /= 2)
+#pragma unroll
+      for (float& amax : factor) amax = fmaxf(amax, __shfl_xor_sync(0xffffffffU, amax, offset));
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) {
+      // Also of rows that are not there, as zeros: nobody reads them.
+      const int row = warp + kGatherWarps * (begin + j);
+      factor[j] = fp8::factor_of(factor[j]);
+      const uint32_t to = x + 128 * row + ((lane / 4 ^ row % 8) << 4) + 4 * (lane % 4);
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(fp8::codes_of(number[j], factor[j]))
+                   : "memory");
+      if (lane == 0) factors[row] = factor[j];
+    }
+  }
+}
+
+/// Producer of x, by kGatherWarps warps. Numbers of the next two stages are on their way while codes of one are made.
+template <typename L, bool kGated>
+__device__ void bring_x(const CodeArguments& a, const Work& work, const Pipeline& pipeline,
+                        uint32_t x_full, RowFactors<L>& factors, int warp) {
+  PipelineState state;
+  int loaded = 0;
+  OwnRows<L> own;
+  const auto bring = [&](int k_tile, uint2(&held)[OwnRows<L>::kMost]) {
+    if (loaded >= pipeline.stages) wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
+    write_codes<L>(pipeline.memory + state.stage * L::kStride + L::kXBegin, factors[state.stage],
+                   warp, own.count, held);
+    fence_async_shared();  // x was not written by TMA, and is read as if it were
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(x_full + 8 * state.stage);
+    request_rows<L>(a, k_tile + 2, own.count, own.from, held);
+    state.advance(1, pipeline.stages);
+    ++loaded;
+  };
+  for_each_item(a, work, [&](const Chunk& chunk, int) {
+    find_rows<L, kGated>(a, work, chunk, warp, own);
+    request_rows<L>(a, 0, own.count, own.from, own.held[0]);
+    request_rows<L>(a, 1, own.count, own.from, own.held[1]);
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < a.k_tiles; k_tile += 2) {
+      bring(k_tile, own.held[0]);
+      if (k_tile + 1 < a.k_tiles) bring(k_tile + 1, own.held[1]);
+    }
+  });
+}
+
+/// Factors of the two lines of weights of a tile that a thread has sums of, one for each stage.
 struct LineFactors {
   const float *low, *high;
 };
@@ -74,77 +173,44 @@ __device__ LineFactors factors_of(const CodeArguments& a, const Chunk& chunk, in
           of_expert + __ldg(a.factor_row_U + high) * a.k_tiles};
 }
 
-/// A thread's operands of one stage.
-using StageWeights = uint32_t[kStageInputs / 16][4];
-
-/// `line`: this thread's first one of the stage, a multiple of eight and lane / 4.
-__device__ inline void load_stage(StageWeights& weights, uint32_t line) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int k = 0; k < kStageInputs / 16; ++k) {
-    // A piece of 16 codes is one step of the products; it is swizzled as tile_map() says.
-    const uint32_t piece = line + ((k ^ lane / 4) << 4) + 2 * (lane % 4);
-    weights[k][0] = load_wide(piece);
-    weights[k][1] = load_wide(piece + 8 * 128);
-    weights[k][2] = load_wide(piece + 8);
-    weights[k][3] = load_wide(piece + 8 * 128 + 8);
-  }
-}
-
-/// Main loop of a consumer warpgroup over one item: the sums of its 64 lines. While one stage is multiplied codes of the
-/// next become numbers, in registers of their own.
+/// Main loop of a consumer warpgroup over one item: the sums of its 64 lines.
 template <typename L>
-__device__ void multiply_codes(const Pipeline& pipeline, uint32_t x_full, PipelineState& state,
-                               int count, int group, const LineFactors& factors,
-                               float (&sum)[L::kRows / 2]) {
-  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-  const uint32_t own = 128 * (64 * group + 16 * warp + lane / 4);
+__device__ void multiply_codes(const Pipeline& pipeline, uint32_t x_full,
+                               const RowFactors<L>& row_factors, PipelineState& state, int count,
+                               int group, const LineFactors& factors, float (&sum)[L::kRows / 2]) {
+  const int lane = threadIdx.x % 32;
   float of_low = __ldg(factors.low), of_high = __ldg(factors.high);
   float dot[L::kRows / 2] =
       {};  // once: what a product overwrites is no reason to clear it each time
 #pragma unroll
   for (float& s : sum) s = 0;
-  StageWeights even, odd;
-  const auto load = [&](StageWeights& weights) {
-    wait(pipeline.full + 8 * state.stage, state.phase);
-    load_stage(weights, pipeline.memory + state.stage * L::kStride + own);
-  };
-  const auto multiply = [&](int i, const StageWeights& weights, StageWeights& next) {
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
     const int stage = state.stage;
     const float low = of_low, high = of_high;
-    const bool has_next = i + 1 < count;
-    if (has_next) of_low = __ldg(factors.low + i + 1), of_high = __ldg(factors.high + i + 1);
+    if (i + 1 < count) of_low = __ldg(factors.low + i + 1), of_high = __ldg(factors.high + i + 1);
+    wait(pipeline.full + 8 * stage, state.phase);
     wait(x_full + 8 * stage, state.phase);
-    fence_async_shared();  // x was not written by TMA, and is read as if it were
-    const uint32_t x = pipeline.memory + stage * L::kStride + L::kXBegin;
+    const uint32_t weights = pipeline.memory + stage * L::kStride;
     wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < kStageInputs / 16; ++k) {
-      constexpr int kOfSlab = kSlabInputs / 16;
-      wgmma_of_registers(dot, weights[k],
-                         matrix_descriptor(x + k / kOfSlab * 128 * L::kRows) + 2 * (k % kOfSlab),
-                         k > 0);
-    }
+    fp8::wgmma_block(dot, weights + 128 * 64 * group, weights + L::kXBegin);
     wgmma_commit_group();
-    state.advance(1, pipeline.stages);
-    if (has_next) load(next);
+    float2 of_rows[L::kRows / 8];
+#pragma unroll
+    for (int n = 0; n < L::kRows / 8; ++n)
+      of_rows[n] = *reinterpret_cast<const float2*>(&row_factors[stage][8 * n + 2 * (lane % 4)]);
     wgmma_wait_group<0>();
     settle(dot);
-    __syncwarp();  // all lanes have read their codes
+    __syncwarp();  // all lanes have read their factors
     if (lane == 0) arrive(pipeline.empty + 8 * stage);
 #pragma unroll
     for (int n = 0; n < L::kRows / 8; ++n) {
-      sum[4 * n] += dot[4 * n] * low;
-      sum[4 * n + 1] += dot[4 * n + 1] * low;
-      sum[4 * n + 2] += dot[4 * n + 2] * high;
-      sum[4 * n + 3] += dot[4 * n + 3] * high;
+      sum[4 * n] += dot[4 * n] * (low * of_rows[n].x);
+      sum[4 * n + 1] += dot[4 * n + 1] * (low * of_rows[n].y);
+      sum[4 * n + 2] += dot[4 * n + 2] * (high * of_rows[n].x);
+      sum[4 * n + 3] += dot[4 * n + 3] * (high * of_rows[n].y);
     }
-  };
-  load(even);
-#pragma unroll 1
-  for (int i = 0; i < count; i += 2) {
-    multiply(i, even, odd);
-    if (i + 1 < count) multiply(i + 1, odd, even);
+    state.advance(1, pipeline.stages);
   }
 }
 
@@ -176,25 +242,31 @@ __device__ void write_parts(const CodeArguments& a, const Work& work, const Chun
 
 /// As expert_product_kernel(). kParts: results are partial sums.
 template <int kRows, bool kGated, bool kParts>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kCodeThreads, 1)
     expert_codes_kernel(const __grid_constant__ CodeArguments a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using L = CodeLayout<kRows>;
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ Work work;
   __shared__ uint64_t full[kMostCodeStages], x_full[kMostCodeStages], empty[kMostCodeStages];
+  __shared__ __align__(16) RowFactors<L> row_factors;
   const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
                           L::kStages};
   if (threadIdx.x == kConsumerThreads)
-    init_stages(a.weights, pipeline, shared_address(x_full), L::kStages, kConsumerThreads / 32);
+    init_stages(a.weights, pipeline, shared_address(x_full), L::kStages, kGatherWarps,
+                kConsumerThreads / 32);
   // The kernel behind the gated product reads expert_V at once: its start is also the sign that
   // this one has seen expert_V complete.
   if constexpr (kGated) grid_dependency_wait();
   launch_dependents();
-  list_work<kThreads>(work, reinterpret_cast<uint32_t*>(memory), a.call.expert_V, a.call.rows,
-                      a.call.per_token, a.call.experts, kRows);
+  list_work<kCodeThreads>(work, reinterpret_cast<uint32_t*>(memory), a.call.expert_V, a.call.rows,
+                          a.call.per_token, a.call.experts, kRows);
   if (threadIdx.x >= kConsumerThreads) {
-    load_stages<L, kGated>(a, work, pipeline, shared_address(x_full));
+    const int warp = (threadIdx.x - kConsumerThreads) / 32 - 1;
+    if (threadIdx.x == kConsumerThreads) load_weights<L, kGated>(a, work, pipeline);
+    if (warp < 0) return;
+    grid_dependency_wait();
+    bring_x<L, kGated>(a, work, pipeline, shared_address(x_full), row_factors, warp);
     return;
   }
   grid_dependency_wait();
@@ -205,7 +277,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   PipelineState state;
   for_each_item(a, work, [&](const Chunk& chunk, int tile) {
     const LineFactors factors = factors_of<kGated>(a, chunk, tile, group);
-    multiply_codes<L>(pipeline, shared_address(x_full), state, a.k_tiles, group, factors, sum);
+    multiply_codes<L>(pipeline, shared_address(x_full), row_factors, state, a.k_tiles, group,
+                      factors, sum);
     if constexpr (kParts) {
       write_parts<L>(a, work, chunk, tile, group, sum);
     } else {
@@ -253,7 +326,7 @@ void run(const ExpertCodes& codes, cudaStream_t stream) {
   const int visits = call.rows * call.per_token;
   const int64_t most_items = int64_t{std::min(call.experts + visits / kRows, visits)} * a.tiles;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(most_items, num_processors()));
-  launch(kKernel, dim3(blocks), dim3(kThreads), L::kBytes, stream, a);
+  launch(kKernel, dim3(blocks), dim3(kCodeThreads), L::kBytes, stream, a);
 }
 
 }  // namespace

@@ -3,10 +3,9 @@
 /// The products of experts in a decode step whose weights are e4m3 codes with blocks' factors: half the bytes of
 /// kernels/cuda/experts/expert_product.h (compute capability 9.0).
 ///
-///   y(v, u) = sum over blocks c of 128 inputs: factor(expert(v), row(u), c) dot_c(v, u)
+///   y(v, u) = sum over blocks c of 128 inputs: x_factor(v, c) factor(expert(v), row(u), c) dot_c(v, u)
 ///
-/// x stays in bfloat16, and codes are numbers of bfloat16: only sums are rounded, in float32
-/// (docs/how/experts.md).
+/// x is bfloat16 in memory, and becomes codes in blocks of 1 x 128 on its way to the products (docs/how/experts.md).
 
 #include <cuda_runtime.h>
 

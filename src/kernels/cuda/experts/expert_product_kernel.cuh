@@ -215,14 +215,14 @@ __device__ void write_results(const Arguments& a, const Work& work, const Chunk&
   }
 }
 
-/// By one thread. `arrivals`: of the consumers, when a stage is free.
+/// By one thread. Arrivals of whoever brings x, when it is there, and of the consumers, when a stage is free.
 __device__ inline void init_stages(const CUtensorMap& weights, const Pipeline& pipeline,
-                                   uint32_t x_full, int stages, int arrivals) {
+                                   uint32_t x_full, int stages, int of_x, int of_consumers) {
   prefetch_map(weights);
   for (int i = 0; i < stages; ++i) {
     init_barrier(pipeline.full + 8 * i, 1);
-    init_barrier(x_full + 8 * i, kGatherThreads);
-    init_barrier(pipeline.empty + 8 * i, arrivals);
+    init_barrier(x_full + 8 * i, of_x);
+    init_barrier(pipeline.empty + 8 * i, of_consumers);
   }
   fence_barrier_init();
 }
@@ -260,7 +260,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
                           L::kStages};
   if (threadIdx.x == kConsumerThreads)
-    init_stages(a.weights, pipeline, shared_address(x_full), L::kStages, kConsumerThreads / 128);
+    init_stages(a.weights, pipeline, shared_address(x_full), L::kStages, kGatherThreads,
+                kConsumerThreads / 128);
   // The kernel behind the gated product reads expert_V at once: its start is also the sign that
   // this one has seen expert_V complete.
   if constexpr (kGated) grid_dependency_wait();
