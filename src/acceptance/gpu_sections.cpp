@@ -125,7 +125,7 @@ void compare_recordings(const Side& side, kernels::Gpu& gpu, const Tell& tell) {
   const std::string what = fmt::format("chain of kernels, {} replays, bytes that differ", rounds);
   beside.attempt(what, [&] {
     const auto record = [&gpu](const std::function<void()>& body) {
-      return gpu.record(body, nullptr);
+      return gpu.record(body, nullptr, kernels::GraphLaunch::kWhole);
     };
     beside.none(what, kernels::replay_differences(side.device, side.place, record, rounds));
   });

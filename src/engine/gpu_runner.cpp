@@ -240,7 +240,10 @@ Tensor GpuRunner::launch_decode(GpuStepInputs in, int64_t rows) {
   }
   if (recorded.graph == nullptr) {
     recorded.inputs = std::move(in);
-    recorded.graph = gpu_.record([&] { compute(recorded.inputs, recorded.made_TYK); }, any_graph());
+    // A step with drafts is launched when nothing else runs: its drafts follow what the one before drew.
+    recorded.graph = gpu_.record([&] { compute(recorded.inputs, recorded.made_TYK); }, any_graph(),
+                                 recorded.inputs.verifies_drafts ? kernels::GraphLaunch::kPieces
+                                                                 : kernels::GraphLaunch::kWhole);
   }
   recorded.graph->replay();
   return recorded.made_TYK;

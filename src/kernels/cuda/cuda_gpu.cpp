@@ -353,8 +353,8 @@ void CudaGpu::sample(const Tensor& logits_RV, const SampleRows& rows,
 }
 
 std::unique_ptr<GpuGraph> CudaGpu::record(const std::function<void()>& body,
-                                          const GpuGraph* neighbour) {
-  return record_graph(body, neighbour);
+                                          const GpuGraph* neighbour, GraphLaunch launch) {
+  return record_graph(body, neighbour, launch);
 }
 
 }  // namespace slime::kernels::cuda

@@ -60,8 +60,8 @@ class CudaGpu final : public Gpu, public PeerDevice {
   Tensor choose_tokens(const IndexCall& call) const override;
   void sample(const Tensor& logits_RV, const SampleRows& rows,
               const SampledRows& sampled) const override;
-  std::unique_ptr<GpuGraph> record(const std::function<void()>& body,
-                                   const GpuGraph* neighbour) override;
+  std::unique_ptr<GpuGraph> record(const std::function<void()>& body, const GpuGraph* neighbour,
+                                   GraphLaunch launch) override;
   void adamw_(const Tensor& weights_N, const Tensor& master_N, const Tensor& first_moment_N,
               const Tensor& second_moment_N, const Tensor& grad_N,
               std::span<const AdamRange> ranges, const AdamStep& step) const override;

@@ -24,11 +24,69 @@ TEST(GpuRecord, ReplaysOnTheSameMemory) {
   Tensor x = at::zeros({2, 32}, weight.options()), y = at::zeros({2, 64}, weight.options());
   const auto body = [&] { y.copy_(gpu.device().linear(x, weight, {})); };
   body();
-  const auto graph = gpu.record(body, nullptr);
+  const auto graph = gpu.record(body, nullptr, GraphLaunch::kWhole);
   for (int i = 0; i < 3; ++i) {
     x.normal_();
     graph->replay();
     EXPECT_LT(relative_error(y, at::mm(x.to(at::kDouble), weight.to(at::kDouble).t())), 4e-3);
+  }
+}
+
+/// Kernels that start early (PDL) and those of ATen, each of which needs the one before.
+TEST(GpuRecord, ReplaysInPiecesAreTheKernelsOneByOne) {
+  SLIME_NEEDS_GPU();
+  Gpu& gpu = open_gpu();
+  const c10::impl::VirtualGuardImpl device(at::kCUDA);
+  const c10::StreamGuard guard(device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0)));
+  const auto on_gpu = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
+  const Tensor weight = at::randn({256, 256}, on_gpu), ones = at::ones({256}, on_gpu);
+  for (const int64_t links : {2, 8, 60}) {
+    Tensor x = at::zeros({4, 256}, on_gpu), y = at::zeros({4, 256}, on_gpu);
+    const auto body = [&] {
+      Tensor z = x;
+      for (int64_t i = 0; i < links; ++i)
+        z = gpu.device().rms_norm(gpu.device().linear(z, weight, {}), ones, 1e-6).mul_(2);
+      y.copy_(z);
+    };
+    body();
+    const auto graph = gpu.record(body, nullptr, GraphLaunch::kPieces);
+    EXPECT_EQ(graph->num_pieces() > 1, links > 2) << links;
+    for (int round = 0; round < 20; ++round) {
+      x.normal_();
+      body();
+      const Tensor wanted = y.clone();
+      y.fill_(-1);
+      graph->replay();
+      if (round % 2 == 0) graph->replay();  // behind itself
+      EXPECT_TRUE(at::equal(y, wanted)) << links << " links, round " << round;
+    }
+  }
+}
+
+/// Temporaries of both lie in the same memory.
+TEST(GpuRecord, GraphsInPiecesShareMemoryWithWholeOnes) {
+  SLIME_NEEDS_GPU();
+  Gpu& gpu = open_gpu();
+  const c10::impl::VirtualGuardImpl device(at::kCUDA);
+  const c10::StreamGuard guard(device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0)));
+  const Tensor x = at::ones({1024}, at::TensorOptions(at::kFloat).device(at::kCUDA)),
+               y = at::zeros_like(x);
+  const auto body = [&] {
+    Tensor z = x;
+    for (int64_t i = 0; i < 100; ++i) z = z + 1;
+    y.copy_(z);
+  };
+  body();
+  const auto whole = gpu.record(body, nullptr, GraphLaunch::kWhole);
+  const auto pieces = gpu.record(body, whole.get(), GraphLaunch::kPieces);
+  const auto another = gpu.record(body, pieces.get(), GraphLaunch::kPieces);
+  EXPECT_EQ(whole->num_pieces(), 1);
+  EXPECT_EQ(pieces->num_pieces(), 3);  // 101 nodes: 16, 32 and 53
+  for (const auto* graph : {&pieces, &whole, &another, &pieces}) {
+    y.zero_();
+    (*graph)->replay();
+    EXPECT_EQ(y.min().item<float>(), 101);
+    EXPECT_EQ(y.max().item<float>(), 101);
   }
 }
 
@@ -96,7 +154,7 @@ TEST(GpuRecord, OthersComputeAndGiveMemoryBackMeanwhile) {
         }).join();
         x.add_(1);
       },
-      nullptr);
+      nullptr, GraphLaunch::kWhole);
   EXPECT_EQ(failure, "");
   graph->replay();
   EXPECT_EQ(x.max().item<float>(), 3);

@@ -34,7 +34,7 @@ AllocatorUse allocator_use(int device);
 void reset_allocator_peaks(int device);
 
 /// As Gpu::record(). `neighbour` is one that this function made, or null.
-std::unique_ptr<GpuGraph> record_graph(const std::function<void()>& body,
-                                       const GpuGraph* neighbour);
+std::unique_ptr<GpuGraph> record_graph(const std::function<void()>& body, const GpuGraph* neighbour,
+                                       GraphLaunch launch);
 
 }  // namespace slime::kernels::cuda

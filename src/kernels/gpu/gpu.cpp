@@ -77,7 +77,7 @@ GpuAbilities tried_abilities(Gpu& gpu) {
   };
   try {
     const auto record = [&gpu](const std::function<void()>& body) {
-      return gpu.record(body, nullptr);
+      return gpu.record(body, nullptr, GraphLaunch::kWhole);
     };
     const int64_t wrong = replay_differences(gpu.device(), at::kCUDA, record, /*rounds=*/20);
     if (wrong > 0)

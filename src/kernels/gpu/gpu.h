@@ -6,6 +6,7 @@
 /// (docs/rocm.md); nothing here mentions them. Layers of a network use `device()`. A caller that needs one part takes that part's interface:
 /// GpuMemoryManager, EngineKernels, TrainingKernels.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,6 +25,13 @@ class GpuGraph {
  public:
   virtual ~GpuGraph() = default;
   virtual void replay() = 0;
+  virtual int64_t num_pieces() const { return 1; }
+};
+
+/// Launch of a CUDA graph on NVIDIA's GPUs. HIP's graphs are launched whole.
+enum class GraphLaunch {
+  kWhole,   // for the least time on the GPU: it is busy while the host launches
+  kPieces,  // for a GPU that idles until the first kernel starts (kernels/gpu/graph_pieces.h)
 };
 
 class Gpu : public GpuMemoryManager, public EngineKernels, public TrainingKernels {
@@ -42,7 +50,7 @@ class Gpu : public GpuMemoryManager, public EngineKernels, public TrainingKernel
   /// GPU. Recordings that never run at the same time can share the memory of their temporaries:
   /// `neighbour` is another one, alive, or null.
   virtual std::unique_ptr<GpuGraph> record(const std::function<void()>& body,
-                                           const GpuGraph* neighbour) = 0;
+                                           const GpuGraph* neighbour, GraphLaunch launch) = 0;
 };
 
 /// Platform of the GPUs that a process uses: NVIDIA's CUDA, AMD's HIP.

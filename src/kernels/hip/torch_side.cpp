@@ -66,8 +66,8 @@ void reset_allocator_peaks(int device) {
   c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(device));
 }
 
-std::unique_ptr<GpuGraph> record_graph(const std::function<void()>& body,
-                                       const GpuGraph* neighbour) {
+std::unique_ptr<GpuGraph> record_graph(const std::function<void()>& body, const GpuGraph* neighbour,
+                                       GraphLaunch /*launch*/) {
   const auto* shared = static_cast<const RecordedGraph*>(neighbour);
   return std::make_unique<RecordedGraph>(
       body, shared == nullptr ? at::cuda::MempoolId_t{0, 0} : shared->pool());

@@ -415,7 +415,8 @@ TEST(GpuLatentAttention, IsRecordedAndReplayedWithOtherNumbers) {
     one.build();
     const Tensor eager = one.attend();
     Tensor recorded;
-    const auto graph = open_gpu().record([&] { recorded = one.attend(); }, nullptr);
+    const auto graph =
+        open_gpu().record([&] { recorded = one.attend(); }, nullptr, GraphLaunch::kWhole);
     graph->replay();
     EXPECT_TRUE(at::equal(recorded, eager));
     one.call.query_TE.mul_(-0.5);

@@ -241,8 +241,8 @@ TEST(GpuSparseDecode, IsRecordedAndReplayedWithOtherLengths) {
   one.build();
   open_gpu().choose_tokens(one.call);
   Tensor recorded;
-  const auto graph =
-      open_gpu().record([&] { recorded = open_gpu().choose_tokens(one.call); }, nullptr);
+  const auto graph = open_gpu().record([&] { recorded = open_gpu().choose_tokens(one.call); },
+                                       nullptr, GraphLaunch::kWhole);
   for (const int64_t position : {899, 50, 99, 100, 620}) {
     one.batch.index_T.fill_(position);
     graph->replay();
