@@ -2,6 +2,8 @@
 
 /// Missing tokens of a request that a step computes.
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "engine/request.h"
@@ -31,6 +33,10 @@ struct Chunk {
   bool is_tentative = false;
   bool completes() const { return num_tokens == request->num_missing(); }
 };
+
+inline bool has_drafts(std::span<const Chunk> chunks) {
+  return std::ranges::any_of(chunks, [](const Chunk& chunk) { return chunk.num_drafts > 0; });
+}
 
 /// The media rows of a chunk whose first row is `row` of a step.
 inline void append_media(std::vector<MediaRun>& runs, const Chunk& chunk, int64_t row) {

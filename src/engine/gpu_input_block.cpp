@@ -377,14 +377,13 @@ void GpuInputBlock::fill_attention(std::span<const StepSequence> all,
 
 GpuStepInputs GpuInputBlock::fill(std::span<const Chunk> chunks,
                                   std::span<const kernels::RowExtras> extras,
-                                  std::span<const int64_t> places, int64_t rows, bool is_decode) {
+                                  std::span<const int64_t> places, int64_t rows, bool is_decode,
+                                  bool describes) {
   GpuStepInputs in;
   in.is_decode = is_decode;
   in.arithmetic = arithmetic_of(chunks);
-  in.verifies_drafts = is_decode && std::ranges::any_of(chunks, [](const Chunk& chunk) {
-                         return chunk.num_drafts > 0;
-                       });
-  block_.begin();
+  in.verifies_drafts = is_decode && has_drafts(chunks);
+  block_.begin(describes);
   fill_sampling(chunks, extras, rows, is_decode, in);
   if (num_adapters_ > 0) fill_adapters(chunks, rows, in);
   fill_attention(sequences_of(chunks, is_decode), places, rows, is_decode, in);

@@ -48,9 +48,10 @@ class GpuInputBlock {
   /// that are verified row by row. Steps in training arithmetic are neither decode nor padded.
   /// The same number of rows of decode gives the same places in the block. `extras`: of the rows
   /// that draw; empty where none has one. `places`: where the step before put the tokens that it drew
-  /// (Request::sampled_row counts these).
+  /// (Request::sampled_row counts these). Without `describes`, tensors of what it returns are undefined
+  /// (StepBlock::begin).
   GpuStepInputs fill(std::span<const Chunk> chunks, std::span<const kernels::RowExtras> extras,
-                     std::span<const int64_t> places, int64_t rows, bool is_decode);
+                     std::span<const int64_t> places, int64_t rows, bool is_decode, bool describes);
 
  private:
   void fill_attention(std::span<const StepSequence> sequences, std::span<const int64_t> places,

@@ -194,6 +194,11 @@ const kernels::GpuGraph* GpuRunner::any_graph() const {
   return nullptr;
 }
 
+bool GpuRunner::is_recorded(int64_t rows, bool verifies_drafts) const {
+  const auto entry = recorded_.find({network_, rows, verifies_drafts});
+  return entry != recorded_.end() && entry->second.graph != nullptr;
+}
+
 Tensor GpuRunner::room_for_experts(int64_t rows) const {
   return experts_ ? experts_->room(rows) : Tensor();
 }
@@ -319,11 +324,11 @@ bool GpuRunner::launch(std::span<const Chunk> chunks) {
   const int64_t decode_rows = num_decode == 0 ? 0 : padded_rows(num_decode);
   GpuStepInputs decode_in, prompt_in;
   if (num_decode > 0)
-    decode_in =
-        decode_inputs_.fill(parts.decode, extras_from(0, num_decode), places_, decode_rows, true);
+    decode_in = decode_inputs_.fill(parts.decode, extras_from(0, num_decode), places_, decode_rows,
+                                    true, !is_recorded(decode_rows, has_drafts(parts.decode)));
   if (num_prompt_rows > 0) {
     prompt_in = prompt_inputs_.fill(parts.prompts, extras_from(num_decode, num_sampled), places_,
-                                    num_prompt_rows, false);
+                                    num_prompt_rows, false, true);
     // Before decode draws: a prompt may end with a token of the step before.
     gpu_.resolve_ids_(prompt_in.ids_T, results_.on_device[0]);
   }

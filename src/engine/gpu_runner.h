@@ -112,6 +112,8 @@ class GpuRunner final : public StepRunner {
   Tensor launch_prompts(const Parts& parts, const GpuStepInputs& in, int64_t place,
                         Launched& launched);
   Tensor room_for_experts(int64_t rows) const;
+  /// A step of so many rows of decode is replayed, from here on.
+  bool is_recorded(int64_t rows, bool verifies_drafts) const;
   /// One of the recordings, or null.
   const kernels::GpuGraph* any_graph() const;
 

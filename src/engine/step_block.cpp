@@ -11,12 +11,14 @@ StepBlock::StepBlock(int64_t capacity_bytes, at::Device device)
     block = at::zeros({capacity_}, at::TensorOptions(at::kByte)).pin_memory();
 }
 
-void StepBlock::begin() {
+void StepBlock::begin(bool describes) {
+  describes_ = describes;
   turn_ = 1 - turn_;
   used_ = 0;
 }
 
 Tensor StepBlock::last_on_device(at::ScalarType type, int64_t count) const {
+  if (!describes_) return {};
   return device_.narrow(0, last_, count * static_cast<int64_t>(c10::elementSize(type))).view(type);
 }
 

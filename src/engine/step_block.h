@@ -21,8 +21,9 @@ class StepBlock {
  public:
   StepBlock(int64_t capacity_bytes, at::Device device);
 
-  /// Starts the next step's arrays, in the other host block.
-  void begin();
+  /// Starts the next step's arrays, in the other host block. Without `describes` last_on_device() is undefined: for
+  /// a recorded step, which has the views already.
+  void begin(bool describes = true);
 
   /// Room for `count` numbers; where they are on the host.
   template <typename T>
@@ -54,6 +55,7 @@ class StepBlock {
   Tensor host_[2];  // uint8, pinned
   Tensor device_;   // uint8
   int turn_ = 0;
+  bool describes_ = true;
   int64_t used_ = 0;
   int64_t last_ = 0;
 };
