@@ -115,12 +115,18 @@ void StepPipeline::step() {
   if (drafts_) {
     planned = clock_.now();
     // Drafts follow the last token.
-    if (drafts_->wants_known_tokens()) drain();
+    if (drafts_->wants_known_tokens()) {
+      holds_updates_ = runs_ahead_;
+      drain();
+    }
   }
   std::vector<Chunk> chunks = plan();
   admission_.note_line(scheduler_.num_waiting() > 0);
   mask_tokens(chunks);
-  if (chunks.empty()) return drain();
+  if (chunks.empty()) {
+    tell_held();
+    return drain();
+  }
   if (drafts_) {
     drafts_->add_drafts(chunks, scheduler_, [this](const Request& request) {
       return runner_->verifies_drafts_of(request);
@@ -137,7 +143,7 @@ void StepPipeline::launch(std::vector<Chunk> chunks, Clock::TimePoint planned) {
                     .is_fast = !chunks.empty() && chunks.front().is_tentative,
                     .planned = planned};
   if (drafts_) step.decode_rows = decode_rows_of(chunks);
-  const bool runs_ahead = runner_->launch(chunks);
+  runs_ahead_ = runner_->launch(chunks);
   int64_t num_sampled = 0;
   for (const Chunk& chunk : chunks) {
     Request& request = *chunk.request;
@@ -177,7 +183,8 @@ void StepPipeline::launch(std::vector<Chunk> chunks, Clock::TimePoint planned) {
     // The one before is collected later too.
     for (StepInFlight& each : in_flight_) each.decode_rows = 0;
   }
-  if (!runs_ahead) drain();
+  tell_held();
+  if (!runs_ahead_) drain();
 }
 
 void StepPipeline::begin_mask(Request& request) {
@@ -241,9 +248,9 @@ void StepPipeline::finish(Request& request, FinishReason reason) {
   request.num_computed =
       std::min(request.num_computed, static_cast<int64_t>(request.tokens.size()));
   if (drafts_ && request.num_new_tokens() > 0) drafts_->follow(request);
-  const std::unique_ptr<Request> taken = scheduler_.remove(request);
+  std::unique_ptr<Request> taken = scheduler_.remove(request);
   taken->pending.finish = std::move(reason);
-  deliver(*taken, clock_.now());
+  tell(std::move(taken));
 }
 
 void StepPipeline::finish_if(const std::function<bool(const Request&)>& matches,
@@ -264,6 +271,7 @@ void StepPipeline::forget_launched() {
 
 void StepPipeline::fail_all(const std::exception& error) {
   forget_launched();
+  tell_held();
   // What the failed step should have written into pages is not there.
   scheduler_.retract_all(/*keeps_prefixes=*/false);
   tree_.clear();

@@ -7,7 +7,8 @@
 /// launched before the one before it is collected, so two may be in flight. A request with a
 /// TokenConstraint takes part in every other one of these, because its mask needs the token before; the
 /// others are in each. Masks are found out on other threads (mask_threads.h). Where drafts are likely
-/// (engine/drafts/draft_expectation.h), a step is collected before the next one is planned.
+/// (engine/drafts/draft_expectation.h), a step is collected before the next one is planned, and callers are told
+/// behind its launch, because the device idles until then.
 ///
 /// Owned by the engine's thread; callbacks are called on it.
 
@@ -132,6 +133,12 @@ class StepPipeline {
     int64_t decode_rows = 0;    // 0: its seconds say nothing of decode
   };
 
+  /// What a caller is told later.
+  struct HeldUpdate {
+    Request* request = nullptr;
+    std::unique_ptr<Request> ended;  // the same, if it ended
+  };
+
   /// Tells how long a step took that was collected now.
   void note_seconds(const StepInFlight& step);
   bool may_step() const { return !is_paused_ && !is_asleep_; }
@@ -155,6 +162,10 @@ class StepPipeline {
   /// What became of the drafts of a step of the request, of which the first `num_kept` were right.
   void count_drafts(Request& request, int64_t num_drafts, int64_t num_kept, bool is_redrawn);
   void finish(Request& request, FinishReason reason);
+  /// Tells the caller what there is of the request, or of one that ended; where updates are held, later.
+  void tell(Request& request);
+  void tell(std::unique_ptr<Request> ended);
+  void tell_held();
   /// Tells whom rows before `end` visited, where the caller asked.
   void tell_experts(const StepInFlight::Part& part, int64_t end);
 
@@ -173,6 +184,9 @@ class StepPipeline {
   Clock::TimePoint collected_at_;       // the last step, of an engine with drafts
   std::deque<StepInFlight> in_flight_;  // oldest first; two at most
   WeightVersion version_ = 0;           // of the steps that are launched next
+  bool runs_ahead_ = false;             // the runner, when it launched last
+  bool holds_updates_ = false;          // between a collection and the launch that waits for it
+  std::vector<HeldUpdate> held_;        // at most one of each request
   bool is_paused_ = false;
   bool is_asleep_ = false;
 };

@@ -41,7 +41,27 @@ void StepPipeline::collect() {
     num_sampled += publish(part, std::move(tokens[i]), std::move(behind), step.version);
   }
   progress_.step_ended();
+  // Who hears that the engine idles has all updates.
+  if (scheduler_.num_running() + scheduler_.num_waiting() == 0) tell_held();
   report(num_sampled);
+}
+
+void StepPipeline::tell(Request& request) {
+  if (!holds_updates_) return deliver(request, clock_.now());
+  held_.push_back({.request = &request, .ended = nullptr});
+}
+
+void StepPipeline::tell(std::unique_ptr<Request> ended) {
+  // One of its updates may be held: this one has its tokens too.
+  std::erase_if(held_, [&](const HeldUpdate& held) { return held.request == ended.get(); });
+  if (!holds_updates_) return deliver(*ended, clock_.now());
+  Request* request = ended.get();
+  held_.push_back({.request = request, .ended = std::move(ended)});
+}
+
+void StepPipeline::tell_held() {
+  holds_updates_ = false;
+  for (const HeldUpdate& held : std::exchange(held_, {})) deliver(*held.request, clock_.now());
 }
 
 int64_t StepPipeline::publish(const StepInFlight::Part& part,
@@ -62,7 +82,7 @@ int64_t StepPipeline::publish(const StepInFlight::Part& part,
     return num_new;
   }
   if (sampled && request.constraint && !request.constraint->is_quick()) begin_mask(request);
-  if (is_due(request)) deliver(request, clock_.now());
+  if (is_due(request)) tell(request);
   return num_new;
 }
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <stdexcept>
 
 #include "core/splitmix64.h"
 #include "engine/step_pipeline.h"
@@ -30,6 +31,7 @@ class ChainRunner final : public engine::StepRunner {
     // Of the last chunk with drafts, for a test that makes the steps itself.
     const engine::Request* drafted = nullptr;
     int64_t drafted_launch = 0;
+    int64_t failing_launch = 0;  // throws; 0: none does
   };
   ChainRunner(const engine::StepRunnerConfig& config, Counts& counts)
       : keys_(static_cast<std::size_t>(config.num_pages * kPage)), counts_(counts) {}
@@ -38,7 +40,7 @@ class ChainRunner final : public engine::StepRunner {
     std::copy_n(keys_.begin() + from * kPage, kPage, keys_.begin() + to * kPage);
   }
   bool launch(std::span<const engine::Chunk> chunks) override {
-    ++counts_.launches;
+    if (++counts_.launches == counts_.failing_launch) throw std::runtime_error("no device");
     counts_.ahead += in_flight_.empty() ? 0 : 1;
     ChainStep step;
     std::vector<TokenId> sampled;
@@ -232,10 +234,10 @@ class SteadyClock final : public Clock {
 /// Steps by hand over a cache of so many pages.
 class ChainSteps {
  public:
-  ChainSteps(model::Network& network, int64_t num_pages)
+  ChainSteps(model::Network& network, int64_t num_pages, engine::DraftSettings drafts = {.most = 6})
       : config_(engine::completed(
             {.kv_cache_bytes = num_pages * engine::kv_page_bytes(network, at::kFloat),
-             .drafts = {.most = 6}},
+             .drafts = drafts},
             network)),
         progress_(clock_),
         pipeline_(network, config_, clock_, progress_,
@@ -246,6 +248,16 @@ class ChainSteps {
   const ChainRunner::Counts& counts() const { return counts_; }
   bool has_work() const { return pipeline_.has_work(); }
   void step() { pipeline_.step(); }
+  /// The steps fail at this launch.
+  void step_until_launch_fails(int64_t launch) {
+    counts_.failing_launch = launch;
+    try {
+      while (has_work()) step();
+      FAIL() << "no launch failed";
+    } catch (const std::runtime_error& error) {
+      pipeline_.fail_all(error);
+    }
+  }
   void admit(const std::string& rid, GenerateRequest request) {
     request.rid = rid;
     pipeline_.admit({.handle = {},
@@ -258,10 +270,15 @@ class ChainSteps {
     return found != answers_.end() && found->second.finish.has_value();
   }
   const GenerateUpdate& answer(const std::string& rid) const { return answers_.at(rid); }
+  /// How many steps were launched when each update of a request came.
+  const std::vector<int64_t>& launches_when_told(const std::string& rid) const {
+    return launches_when_told_.at(rid);
+  }
 
  private:
   /// Updates have the tokens since the last one.
   void take(const GenerateUpdate& update) {
+    launches_when_told_[update.rid].push_back(counts_.launches);
     GenerateUpdate& answer = answers_[update.rid];
     answer.finish = update.finish;
     answer.output_ids.insert(answer.output_ids.end(), update.output_ids.begin(),
@@ -275,6 +292,7 @@ class ChainSteps {
   engine::EngineProgress progress_;
   ChainRunner::Counts counts_;
   std::map<std::string, GenerateUpdate> answers_;
+  std::map<std::string, std::vector<int64_t>> launches_when_told_;
   engine::StepPipeline pipeline_;
 };
 
@@ -325,6 +343,53 @@ TEST(EngineDraftsAhead, DraftsOfARequestThatWasRetractedMeanwhileAreKeptWithoutI
     }
   }
   EXPECT_GT(num_retracted, 0);
+}
+
+/// Both join in the first step, which draws the first token of each; the shorter one ends before the other.
+TEST(EngineDraftsAhead, CallersAreToldBehindTheNextLaunch) {
+  const at::NoGradGuard no_grad;
+  const auto network =
+      model::load_network(golden_models::directory("qwen3"), model::Precision::of("float32"));
+  ChainSteps steps(*network, 64, {.most = 4, .always = true});
+  steps.admit("short", testing::sampled_request(testing::some_tokens(21, 100), 6, 5));
+  steps.admit("long", testing::sampled_request(testing::some_tokens(21), 60, 7));
+  while (steps.has_work()) steps.step();
+  EXPECT_EQ(steps.counts().ahead, 0);
+  const std::vector<int64_t>& of_long = steps.launches_when_told("long");
+  ASSERT_GT(of_long.size(), 8);
+  EXPECT_EQ(steps.answer("long").output_ids.size(), 60);
+  for (std::size_t i = 1; i + 1 < of_long.size(); ++i)
+    EXPECT_EQ(of_long[i], static_cast<int64_t>(i) + 2) << "of step " << i + 1;
+  EXPECT_EQ(of_long.back(), steps.counts().launches) << "nothing is launched behind the last one";
+  const std::vector<int64_t>& of_short = steps.launches_when_told("short");
+  EXPECT_EQ(steps.answer("short").output_ids.size(), 6);
+  for (std::size_t i = 1; i < of_short.size(); ++i)
+    EXPECT_EQ(of_short[i], static_cast<int64_t>(i) + 2) << "of step " << i + 1;
+}
+
+TEST(EngineDraftsAhead, WhereALaunchFailsCallersHaveTheTokensBefore) {
+  const at::NoGradGuard no_grad;
+  const auto network =
+      model::load_network(golden_models::directory("qwen3"), model::Precision::of("float32"));
+  const auto request = [](uint64_t seed, int64_t num_tokens) {
+    return testing::sampled_request(testing::some_tokens(21, static_cast<TokenId>(seed)),
+                                    num_tokens, seed);
+  };
+  const engine::DraftSettings drafts{.most = 4, .always = true};
+  ChainSteps whole(*network, 64, drafts), failing(*network, 64, drafts);
+  for (ChainSteps* steps : {&whole, &failing}) {
+    steps->admit("long", request(7, 60));
+    steps->admit("one token", request(5, 1));
+  }
+  while (whole.has_work()) whole.step();
+  failing.step_until_launch_fails(2);
+  EXPECT_FALSE(failing.has_work());
+  EXPECT_EQ(failing.answer("one token").output_ids, whole.answer("one token").output_ids);
+  EXPECT_EQ(failing.answer("one token").finish->kind, whole.answer("one token").finish->kind);
+  const GenerateUpdate& cut = failing.answer("long");
+  ASSERT_EQ(cut.output_ids.size(), 1) << "of the step before the one that failed";
+  EXPECT_EQ(cut.output_ids[0], whole.answer("long").output_ids[0]);
+  EXPECT_EQ(cut.finish->kind, engine::FinishReason::Kind::kAbort);
 }
 
 }  // namespace
