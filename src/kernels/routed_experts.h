@@ -4,7 +4,7 @@
 ///
 /// Router and experts of a feed-forward layer as one operation without gradients, for a few rows
 /// (decode): the device routes, finds out which experts are visited and reads their weights once.
-/// The parts, with gradients: model/layers/router.h and kernels/experts.h. And the backward between
+/// The router alone in training arithmetic (docs/decisions/0168-training-arithmetic.md). The parts, with gradients: model/layers/router.h and kernels/experts.h. And the backward between
 /// the two products of an expert.
 ///
 /// Dimensions: T tokens, K visits of each, S = T K, E experts, H hidden, F width of an expert.
@@ -56,16 +56,32 @@ struct GatedGradients {
   Tensor dweight_S;     // float32: of the visits' weights
 };
 
+/// Whom rows visit.
+struct RouterChoices {
+  Tensor expert_TK;  // int32, by descending score, equal ones by their number
+  Tensor weight_TK;  // float32
+};
+
+struct ExpertSizes {
+  int64_t hidden = 0, count = 0, width = 0, per_token = 0;
+};
+
 /// Implemented by a kernels::Device with such kernels.
 class ExpertKernels {
  public:
   virtual ~ExpertKernels() = default;
-  /// False where the kernels do not reach: shapes, precisions, too many rows.
+  /// False where the kernels do not reach: shapes, precisions, too many rows, training arithmetic.
   virtual bool has_routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const = 0;
   /// [T, H] in the precision of x.
   virtual Tensor routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const = 0;
   /// Waits for the device.
   virtual VisitedExperts visited_experts() const = 0;
+
+  /// Whether routers and experts of these sizes have training arithmetic (kernels/arithmetic.h).
+  virtual bool has_exact_experts(const ExpertSizes& sizes) const = 0;
+  /// The router alone in training arithmetic: no bit of a row depends on the other rows. Throws
+  /// BugError for sizes and precisions without it. Autograd knows nothing of it.
+  virtual RouterChoices exact_choices(const Tensor& x_TH, const RoutedExperts& experts) const = 0;
 
   /// dgated_SF: gradient of silu(gate) * up before the weights weight_S, float32. Rounded where single
   /// operations round. Nothing where the kernels do not reach.

@@ -102,6 +102,8 @@ class CudaDevice final : public cpu::ReferenceDevice,
   bool has_routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const override;
   Tensor routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const override;
   VisitedExperts visited_experts() const override;
+  bool has_exact_experts(const ExpertSizes& sizes) const override;
+  RouterChoices exact_choices(const Tensor& x_TH, const RoutedExperts& experts) const override;
   std::optional<GatedGradients> gated_gradients(const Tensor& dgated_SF, const Tensor& gate_up_S2F,
                                                 const Tensor& weight_S) const override;
   Tensor grouped_linear(const Tensor& x_SI, const Matrix& weight_EOI,

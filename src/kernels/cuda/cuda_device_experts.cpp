@@ -9,6 +9,7 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/experts/expert_codes.h"
 #include "kernels/cuda/experts/expert_product.h"
+#include "kernels/cuda/experts/grouped_product.h"
 #include "kernels/cuda/experts/norm_route.h"
 #include "kernels/cuda/experts/visits.h"
 #include "kernels/cuda/products/batch_product.h"
@@ -31,8 +32,7 @@ BatchProduct product_of(const Tensor& x_TI, const Matrix& weight_OI, const Tenso
 }
 
 /// The choices of a router's kernel, and the call that makes them; its rows are still to be named.
-struct Choices {
-  Tensor expert_TK, weight_TK;
+struct Choices : RouterChoices {
   RouteCall call;
 };
 
@@ -93,6 +93,14 @@ int64_t rows_at_once(int64_t rows, int64_t per_token) {
   return std::min({rows, int64_t{kMostExpertRows}, kMostExpertVisits / per_token});
 }
 
+/// Whether norm_route() takes the router and rows of these precisions and sizes.
+bool has_router(const Tensor& x_TH, const RoutedExperts& experts) {
+  const Tensor& bias = experts.selection_bias_E;
+  return is_plain(x_TH) && is_plain(experts.router_EH) &&
+         has_norm_route(x_TH.size(1), experts.count(), experts.rule.per_token) &&
+         (!bias.defined() || (bias.scalar_type() == at::kFloat && bias.is_contiguous()));
+}
+
 /// Of plain weights or codes. `parts`: null, or of codes.
 void multiply_visits(ExpertProduct call, const Matrix& weights_EUI, const VisitParts* parts,
                      cudaStream_t stream) {
@@ -112,13 +120,11 @@ void multiply_visits(ExpertProduct call, const Matrix& weights_EUI, const VisitP
 }  // namespace
 
 bool CudaDevice::has_routed_experts(const Tensor& x_TH, const RoutedExperts& experts) const {
-  const Tensor& bias = experts.selection_bias_E;
   const int64_t rows = x_TH.size(0), hidden = x_TH.size(1), count = experts.count(),
                 width = experts.width(), per_token = experts.rule.per_token;
-  if (!is_plain(x_TH) || rows == 0 || !is_plain(experts.router_EH) ||
-      !has_norm_route(hidden, count, per_token))
-    return false;
-  if (bias.defined() && (bias.scalar_type() != at::kFloat || !bias.is_contiguous())) return false;
+  // Training has the router, grouped products and the activation, each for any number of rows.
+  if (arithmetic() == Arithmetic::kTraining) return false;
+  if (rows == 0 || !has_router(x_TH, experts)) return false;
   if (are_codes(experts)) {
     const int64_t at_once = rows_at_once(rows, per_token);
     return rows <= kMostCodedRows && at_once > 0 &&
@@ -178,6 +184,22 @@ Tensor CudaDevice::routed_experts(const Tensor& x_TH, const RoutedExperts& exper
   choices.call.x_TH = pointer(x_TH);
   norm_route(choices.call, stream_of(x_TH));
   return sum_of_visits(visit_experts(x_TH, choices.expert_TK, experts), {}, choices.weight_TK);
+}
+
+bool CudaDevice::has_exact_experts(const ExpertSizes& sizes) const {
+  return has_norm_route(sizes.hidden, sizes.count, sizes.per_token) &&
+         has_grouped_product(sizes.count, 2 * sizes.width, sizes.hidden) &&
+         has_grouped_product(sizes.count, sizes.hidden, sizes.width);
+}
+
+RouterChoices CudaDevice::exact_choices(const Tensor& x_TH, const RoutedExperts& experts) const {
+  check(has_router(x_TH, experts),
+        "--true-on-policy was refused where routers have no training arithmetic");
+  Choices choices = choices_of(experts, x_TH.size(0));
+  choices.call.x_TH = pointer(x_TH);
+  choices.call.has_one_form = true;
+  if (x_TH.size(0) > 0) norm_route(choices.call, stream_of(x_TH));
+  return {choices.expert_TK, choices.weight_TK};
 }
 
 VisitedExperts CudaDevice::visited_experts() const {

@@ -89,7 +89,9 @@ Tensor CudaDevice::grouped_gated_linear(const Tensor& x_SI, const Matrix& matrix
   if (has_grouped_code_linear(x_SI, matrix_EOI))
     return swiglu(grouped_code_linear(x_SI, matrix_EOI, starts_of(starts)));
   const Matrix weight_EOI = as_numbers(matrix_EOI, x_SI);
-  return has_fast_product(x_SI, weight_EOI) && weight_EOI.outputs() % 16 == 0
+  // Training has the product and the activation, between which it rounds.
+  return arithmetic() != Arithmetic::kTraining && has_fast_product(x_SI, weight_EOI) &&
+                 weight_EOI.outputs() % 16 == 0
              ? fast_product(x_SI, weight_EOI, starts, false, true)
              : ReferenceDevice::grouped_gated_linear(x_SI, weight_EOI, starts);
 }

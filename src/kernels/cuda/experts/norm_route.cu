@@ -394,7 +394,9 @@ bool has_norm_route(int64_t hidden, int64_t experts, int64_t per_token) {
 void norm_route(const RouteCall& call, cudaStream_t stream) {
   if (!has_norm_route(call.hidden, call.experts, call.per_token))
     throw std::runtime_error("no such kernel of a router");
-  if (call.rows <= kMostAlone && call.norm_H != nullptr) {
+  if (call.has_one_form) {
+    run<2 * kTileRows, false>(call, stream);
+  } else if (call.rows <= kMostAlone && call.norm_H != nullptr) {
     run<kTileRows, true>(call, stream);
   } else if (call.rows <= 8 * kTileRows) {
     run<kTileRows, false>(call, stream);

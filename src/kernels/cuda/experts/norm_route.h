@@ -1,7 +1,8 @@
 #pragma once
 
 /// Fused router of a decode step: residual addition, norm, the product with the router's matrix,
-/// scores and expert choice in one kernel. Compute capability 9.0.
+/// scores and expert choice in one kernel. Without the norm it is the router of training arithmetic
+/// too: what a row computes does not depend on the other rows. Compute capability 9.0.
 ///
 /// Dimensions: T rows, H hidden, E experts, K visits of each row, S splits.
 
@@ -31,11 +32,13 @@ struct RouteCall {
   const float* selection_bias_E = nullptr;  // float32; null: none
   bool is_sigmoid = false, normalizes = false;
   float scaling = 1;
-  int32_t* expert_TK = nullptr;  // by descending score
+  int32_t* expert_TK = nullptr;  // by descending score, equal ones by their number
   float* weight_TK = nullptr;    // float32
   int16_t* chosen_TK = nullptr;  // the same choices for whoever records them; null: nobody
   int64_t chosen_stride = 0;     // from row to row
   int rows = 0, hidden = 0, experts = 0, per_token = 0;
+  /// One kernel for any number of rows (training arithmetic); otherwise the fastest for them.
+  bool has_one_form = false;
 };
 
 /// Whether sizes are within reach.
