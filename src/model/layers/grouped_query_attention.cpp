@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "kernels/device.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "model/layers/head_norm.h"
@@ -192,9 +193,12 @@ Tensor GroupedQueryAttention::normed_heads(const Tensor& qkv_TE) const {
         layer_.norm_eps, tp_);
     return at::cat({normed.query_TC, normed.key_TC, value_TC}, 1);
   }
+  const bool is_exact = kernels::kernels_for(qkv_TE).arithmetic() == kernels::Arithmetic::kTraining;
   // Rows as long as the weight: all heads of a token, or one of them.
   const auto normed = [&](int64_t begin, int64_t size, const kernels::Param& weight) {
-    const Tensor rows = qkv_TE.narrow(1, begin, size).reshape({-1, weight.value.size(0)});
+    Tensor rows = qkv_TE.narrow(1, begin, size).reshape({-1, weight.value.size(0)});
+    // Those of all heads lie apart but for a row alone, and would choose another kernel by that.
+    if (is_exact) rows = rows.contiguous();
     return kernels::rms_norm(rows, norm_weight(weight, norms_add_one_), layer_.norm_eps)
         .view({tokens, size});
   };
