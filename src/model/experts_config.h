@@ -51,6 +51,9 @@ struct ExpertsConfig {
   double swiglu_limit = 0;
   ExpertNames names;
 
+  /// Routers choose among all experts by one product, which like the experts' has no bias: the form
+  /// of fused kernels.
+  bool has_one_choice() const { return !are_in_turns && !has_router_bias && num_groups == 1; }
   bool are_in(int64_t layer) const {
     return layer < static_cast<int64_t>(in_layer.size()) && in_layer[static_cast<size_t>(layer)];
   }

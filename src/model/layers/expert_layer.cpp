@@ -4,8 +4,12 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "core/error.h"
+#include "kernels/device.h"
 #include "kernels/linear.h"
+#include "kernels/with_value.h"
 #include "model/layers/router.h"
 #include "model/layers/router_losses.h"
 #include "model/layers/row_shares.h"
@@ -17,6 +21,22 @@ namespace {
 /// Scores, routers' products and weights of visits have this precision.
 Tensor wide(const Tensor& x) {
   return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
+bool is_in_training_arithmetic(const Tensor& x) {
+  return kernels::kernels_for(x).arithmetic() == kernels::Arithmetic::kTraining;
+}
+
+/// In training arithmetic of a GPU.
+kernels::RouterChoices exact_choices(const Tensor& input_TH, const kernels::RoutedExperts& router) {
+  const kernels::ExpertKernels* kernels = kernels::expert_kernels_for(input_TH);
+  check(kernels != nullptr, "training arithmetic has a device with kernels for experts");
+  return kernels->exact_choices(input_TH, router);
+}
+
+/// Numbers of training arithmetic, which bring their own gradients nowhere: those are other runs'.
+Tensor exact_value(const Tensor& value, const std::function<Tensor()>& computed) {
+  return at::GradMode::is_enabled() ? kernels::with_value(computed(), value) : value;
 }
 
 }  // namespace
@@ -202,17 +222,33 @@ Tensor ExpertLayer::routed_on_ranks(const Tensor& input_LH, RouterPass* routers)
 }
 
 ExpertLayer::Visits ExpertLayer::visits_of(const Tensor& input_TH, RouterPass* routers) const {
-  Tensor logits_TE = kernels::linear(wide(input_TH), router_EH_, router_bias_E_);
+  if (is_in_training_arithmetic(input_TH)) return exact_visits(input_TH, routers);
   Tensor given_TK;
-  if (routers != nullptr) {
-    if (routers->losses.is_on() && at::GradMode::is_enabled())
-      logits_TE = with_router_losses(logits_TE, config_, *routers, index_);
-    if (routers->given_YTK.defined()) given_TK = routers->given_YTK[index_];
-  }
-  const Routing routing = route(logits_TE, config_, selection_bias_E_, given_TK);
+  if (!is_free(routers)) given_TK = routers->given_YTK[index_];
+  const Routing routing =
+      route(router_logits(input_TH, routers), config_, selection_bias_E_, given_TK);
   if (routers != nullptr && routers->made_YTK.defined())
     routers->made_YTK[index_].copy_(routing.expert_TK);
   return {routing.expert_TK, routing.weight_TK};
+}
+
+/// Choices and weights by one kernel for engine and trainer, for any number of rows.
+ExpertLayer::Visits ExpertLayer::exact_visits(const Tensor& input_TH, RouterPass* routers) const {
+  check(is_free(routers) && is_one_operation(),
+        "--true-on-policy was refused where routers have no training arithmetic");
+  const kernels::RouterChoices choices = exact_choices(input_TH, operation(routers));
+  const Tensor expert_TK = choices.expert_TK.to(at::kLong);
+  return {expert_TK, exact_value(choices.weight_TK, [&] {
+            return weights_of_visits(router_logits(input_TH, routers), config_, expert_TK);
+          })};
+}
+
+/// With the gradients of router losses, where they are on.
+Tensor ExpertLayer::router_logits(const Tensor& input_TH, RouterPass* routers) const {
+  const Tensor logits_TE = kernels::linear(wide(input_TH), router_EH_, router_bias_E_);
+  return routers != nullptr && routers->losses.is_on() && at::GradMode::is_enabled()
+             ? with_router_losses(logits_TE, config_, *routers, index_)
+             : logits_TE;
 }
 
 /// Whether operation() says all of what the router and the experts do.
@@ -220,8 +256,7 @@ bool ExpertLayer::is_one_operation() const {
   const bool has_adapters = router_EH_.matrix.adapters != nullptr ||
                             stack_.gate_up.matrix.adapters != nullptr ||
                             stack_.down.matrix.adapters != nullptr;
-  return routes_all_rows() && !config_.are_in_turns && !config_.has_router_bias &&
-         config_.num_groups == 1 && !has_adapters;
+  return routes_all_rows() && config_.has_one_choice() && !has_adapters;
 }
 
 kernels::RoutedExperts ExpertLayer::operation(RouterPass* routers) const {
@@ -250,8 +285,17 @@ std::optional<kernels::RoutedExperts> ExpertLayer::routed_experts(RouterPass* ro
 
 Tensor ExpertLayer::gated_shared(const Tensor& input_TH, const Tensor& output_TH) const {
   if (!shared_gate_1H_.defined()) return output_TH;
-  const Tensor gate_T1 = kernels::linear(wide(input_TH), shared_gate_1H_).sigmoid();
-  return (wide(output_TH) * gate_T1).to(output_TH.scalar_type());
+  return (wide(output_TH) * shared_gate(input_TH)).to(output_TH.scalar_type());
+}
+
+/// [T, 1]. In training arithmetic it is a router of one expert, whose weight is its score.
+Tensor ExpertLayer::shared_gate(const Tensor& input_TH) const {
+  const auto computed = [&] { return kernels::linear(wide(input_TH), shared_gate_1H_).sigmoid(); };
+  if (!is_in_training_arithmetic(input_TH)) return computed();
+  kernels::RoutedExperts router;
+  router.router_EH = shared_gate_1H_.matrix;
+  router.rule.is_sigmoid = true;
+  return exact_value(exact_choices(input_TH, router).weight_TK, computed);
 }
 
 Costs ExpertLayer::costs() const {

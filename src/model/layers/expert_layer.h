@@ -49,6 +49,9 @@ class ExpertLayer final : public FeedForward {
     Tensor expert_TK, weight_TK;
   };
   Visits visits_of(const Tensor& input_TH, RouterPass* routers) const;
+  Visits exact_visits(const Tensor& input_TH, RouterPass* routers) const;
+  Tensor router_logits(const Tensor& input_TH, RouterPass* routers) const;
+  Tensor shared_gate(const Tensor& input_TH) const;
   kernels::RoutedExperts operation(RouterPass* routers) const;
   bool is_one_operation() const;
 

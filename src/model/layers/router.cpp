@@ -30,6 +30,12 @@ Tensor in_best_groups(const Tensor& choice_TE, const ExpertsConfig& config) {
   return choice_TGE.masked_fill(is_out_TG.unsqueeze(-1), -INFINITY).view(choice_TE.sizes());
 }
 
+Tensor weights_by(const Tensor& score_TE, const ExpertsConfig& config, const Tensor& expert_TK) {
+  Tensor weight_TK = score_TE.gather(1, expert_TK);
+  if (config.normalizes) weight_TK = weight_TK / (weight_TK.sum(-1, true) + kTiny);
+  return config.scaling != 1 ? weight_TK * config.scaling : weight_TK;
+}
+
 }  // namespace
 
 Tensor shares(const Tensor& logits_TE, RouterScore score) {
@@ -48,11 +54,13 @@ Routing route(const Tensor& logits_TE, const ExpertsConfig& config, const Tensor
     const Tensor given = given_TK.to(at::kLong);
     routing.expert_TK = at::where(given.narrow(1, 0, 1) >= 0, given, routing.expert_TK);
   }
-  routing.weight_TK = score_TE.gather(1, routing.expert_TK);
-  if (config.normalizes)
-    routing.weight_TK = routing.weight_TK / (routing.weight_TK.sum(-1, true) + kTiny);
-  if (config.scaling != 1) routing.weight_TK = routing.weight_TK * config.scaling;
+  routing.weight_TK = weights_by(score_TE, config, routing.expert_TK);
   return routing;
+}
+
+Tensor weights_of_visits(const Tensor& logits_TE, const ExpertsConfig& config,
+                         const Tensor& expert_TK) {
+  return weights_by(scores_of(logits_TE, config.score), config, expert_TK);
 }
 
 }  // namespace slime::model

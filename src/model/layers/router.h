@@ -21,6 +21,10 @@ struct Routing {
 Routing route(const Tensor& logits_TE, const ExpertsConfig& config,
               const Tensor& selection_bias_E = {}, const Tensor& given_TK = {});
 
+/// Of visits to these experts, int64 [T, K], by the same scores: the second half of route().
+Tensor weights_of_visits(const Tensor& logits_TE, const ExpertsConfig& config,
+                         const Tensor& expert_TK);
+
 /// Scores of all experts whose sum is one: what router losses are of.
 Tensor shares(const Tensor& logits_TE, RouterScore score);
 
