@@ -8,8 +8,8 @@
 
 namespace slime::engine {
 
-/// True for dense networks without windows, adapters and states, in a precision and with heads that the kernels have,
-/// whose cache is in the precision of the activations.
+/// True for networks without windows, adapters and states, in a precision and with heads and experts that the kernels
+/// have, whose cache is in the precision of the activations.
 bool has_exact_steps(const kernels::Gpu& gpu, model::Network& network,
                      const StepRunnerConfig& config);
 

@@ -104,7 +104,16 @@ void check_on_policy_on_gpu(const model::ModelConfig& model, std::vector<std::st
     if (is_so)
       problems.push_back(fmt::format("--true-on-policy --device cuda: {}; use --device cpu", why));
   };
-  refuse(model.has_experts(), "the model has experts, whose routers have no rule for ties yet");
+  const model::ExpertsConfig& experts = model.experts;
+  refuse(
+      model.has_experts() && !experts.has_one_choice(),
+      "the model has experts with biases or in groups, and routers in the trainer's order choose "
+      "among all experts by one product");
+  const bool has_sizes = model.hidden_size % 8 == 0 && model.hidden_size <= 8192 &&
+                         experts.count <= 512 && experts.per_token <= 32 && experts.width % 8 == 0;
+  refuse(model.has_experts() && experts.has_one_choice() && !has_sizes,
+         "the model has more than 512 experts of a layer or 32 of a token, or sizes above 8,192 or "
+         "no multiple of eight, which routers and experts in the trainer's order have not");
   refuse(model.latent.kv_rank > 0,
          "the model has latent attention, which prompts and training compute in two forms");
   refuse(std::ranges::any_of(model.window, [](int64_t tokens) { return tokens > 0; }),

@@ -85,8 +85,24 @@ TEST(CheckShape, NamesWhatAGpuCannotAddInTheTrainersOrder) {
                      model.window.front() = 100;
                    }),
               HasSubstr("--true-on-policy --device cuda: the model has sliding windows"));
-  EXPECT_THAT(says("qwen3_moe", [](model::ModelConfig& model) { model.head_dim = 64; }),
-              HasSubstr("--true-on-policy --device cuda: the model has experts"));
+  const auto with_experts = [&](const std::string& fixture, const auto& change) {
+    return says(fixture, [&](model::ModelConfig& model) {
+      model.head_dim = 64;
+      change(model.experts);
+    });
+  };
+  EXPECT_EQ(with_experts("qwen3_moe", [](model::ExpertsConfig&) {}), "");
+  EXPECT_EQ(with_experts("minimax_m2", [](model::ExpertsConfig&) {}), "") << "sigmoids";
+  EXPECT_THAT(with_experts("qwen3_moe", [](model::ExpertsConfig& it) { it.num_groups = 2; }),
+              HasSubstr("--true-on-policy --device cuda: the model has experts with biases or in "
+                        "groups"));
+  EXPECT_THAT(with_experts("gpt_oss", [](model::ExpertsConfig&) {}),
+              testing::AllOf(HasSubstr("the model has sliding windows"),
+                             HasSubstr("the model has experts with biases or in groups")));
+  EXPECT_THAT(with_experts("qwen3_moe", [](model::ExpertsConfig& it) { it.count = 1024; }),
+              HasSubstr("the model has more than 512 experts of a layer"));
+  EXPECT_THAT(with_experts("qwen3_moe", [](model::ExpertsConfig& it) { it.width = 12; }),
+              HasSubstr("no multiple of eight"));
 }
 
 TEST(CheckShape, NamesTheStageThatWouldTakeAnothersChoiceOfTokens) {
