@@ -4,8 +4,9 @@
 ///
 /// Router and experts of a feed-forward layer as one operation without gradients, for a few rows
 /// (decode): the device routes, finds out which experts are visited and reads their weights once.
-/// The router alone in training arithmetic (docs/decisions/0168-training-arithmetic.md). The parts, with gradients: model/layers/router.h and kernels/experts.h. And the backward between
-/// the two products of an expert.
+/// The parts, with gradients: model/layers/router.h and kernels/experts.h. The router alone in
+/// training arithmetic (docs/decisions/0168-training-arithmetic.md). And the backward between the two
+/// products of an expert.
 ///
 /// Dimensions: T tokens, K visits of each, S = T K, E experts, H hidden, F width of an expert.
 

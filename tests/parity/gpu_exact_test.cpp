@@ -9,10 +9,11 @@
 #include <map>
 #include <random>
 
-#include "core/json.h"
 #include "engine_fixture.h"
+#include "exact_networks.h"
 #include "kernels/device.h"
 #include "kernels/gpu/for_tests.h"
+#include "model/router_pass.h"
 #include "model/tree_attention.h"
 
 namespace slime {
@@ -20,33 +21,18 @@ namespace {
 
 using engine::GenerateRequest;
 using engine::GenerateUpdate;
+using testing::exact_network_of;
+using testing::kAllHeads;
+using testing::kBiased;
+using testing::kExperts;
+using testing::kSharedGate;
+using testing::kSigmoid;
+using testing::kSmall;
+using testing::kTiny;
+using testing::kWideExperts;
 using testing::sampled_request;
 using testing::TestEngine;
 using Sequence = std::vector<int64_t>;
-
-constexpr const char* kTiny = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
-  "vocab_size": 1000, "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 8,
-  "num_key_value_heads": 2, "head_dim": 64, "intermediate_size": 640, "tie_word_embeddings": true,
-  "max_position_embeddings": 4096, "rope_theta": 10000, "rms_norm_eps": 1e-6,
-  "hidden_act": "silu", "initializer_range": 0.1})";
-/// The shape of Qwen3-0.6B, with fewer layers: what they compute is alike.
-constexpr const char* kSmall = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
-  "vocab_size": 151936, "hidden_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 16,
-  "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3072,
-  "tie_word_embeddings": true, "max_position_embeddings": 40960, "rope_theta": 1000000,
-  "rms_norm_eps": 1e-6, "hidden_act": "silu", "initializer_range": 0.02})";
-/// Biases of queries, keys and values, seven query heads for each of theirs, a head of its own.
-constexpr const char* kBiased = R"({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
-  "vocab_size": 1000, "hidden_size": 896, "num_hidden_layers": 2, "num_attention_heads": 14,
-  "num_key_value_heads": 2, "intermediate_size": 1216, "tie_word_embeddings": false,
-  "max_position_embeddings": 4096, "rope_theta": 1000000, "rms_norm_eps": 1e-6,
-  "hidden_act": "silu", "initializer_range": 0.1})";
-
-std::unique_ptr<model::Network> exact_network_of(const char* shape) {
-  kernels::open_gpu();
-  return model::make_network(model::parse_model_config(json::parse(shape).as_object(), "test"),
-                             model::Precision::on_gpu("bfloat16"), /*seed=*/3);
-}
 
 Sequence random_tokens(std::mt19937& random, int64_t count) {
   Sequence tokens;
@@ -120,29 +106,41 @@ struct Packed {
   }
 };
 
-/// Log-probs of each response by the trainer's forward pass.
-std::vector<Tensor> trained_log_probs(model::Network& network,
-                                      const std::vector<std::pair<Sequence, Sequence>>& sequences,
-                                      double temperature, bool shares_prompts,
-                                      bool has_gradients = false) {
-  const Packed packed(sequences, shares_prompts);
+/// By the trainer's forward pass, those of the responses end to end.
+Tensor packed_log_probs(model::Network& network,
+                        const std::vector<std::pair<Sequence, Sequence>>& sequences,
+                        double temperature, bool shares_prompts,
+                        kernels::Arithmetic arithmetic = kernels::Arithmetic::kTraining,
+                        model::RouterPass* routers = nullptr) {
+  Packed packed(sequences, shares_prompts);
+  packed.batch.routers = routers;
   std::vector<int64_t> rows, targets;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     rows.insert(rows.end(), packed.rows[i].begin(), packed.rows[i].end());
     targets.insert(targets.end(), sequences[i].second.begin(), sequences[i].second.end());
   }
-  at::AutoGradMode grad_mode(has_gradients);
-  const kernels::ArithmeticScope scope(kernels::kernels_for(network.weights().flat()),
-                                       kernels::Arithmetic::kTraining);
   model::TreeAttention attention(packed.batch);
-  attention.attend_in_pages();
-  const Tensor hidden_TH = network.forward(packed.batch, attention);
-  const Tensor log_probs =
-      network
-          .log_probs(hidden_TH.index_select(0, at::tensor(rows, at::kLong).to(at::kCUDA)),
-                     at::tensor(targets, at::kLong).to(at::kCUDA), {.temperature = temperature})
-          .logprob_R.detach()
-          .cpu();
+  if (arithmetic == kernels::Arithmetic::kTraining) attention.attend_in_pages();
+  const Tensor log_probs = [&] {
+    const kernels::ArithmeticScope scope(kernels::kernels_for(network.weights().flat()),
+                                         arithmetic);
+    const Tensor hidden_TH = network.forward(packed.batch, attention);
+    return network
+        .log_probs(hidden_TH.index_select(0, at::tensor(rows, at::kLong).to(at::kCUDA)),
+                   at::tensor(targets, at::kLong).to(at::kCUDA), {.temperature = temperature})
+        .logprob_R;
+  }();
+  if (at::GradMode::is_enabled()) log_probs.sum().backward();
+  return log_probs.detach().cpu();
+}
+
+/// Log-probs of each response.
+std::vector<Tensor> trained_log_probs(model::Network& network,
+                                      const std::vector<std::pair<Sequence, Sequence>>& sequences,
+                                      double temperature, bool shares_prompts,
+                                      bool has_gradients = false) {
+  at::AutoGradMode grad_mode(has_gradients);
+  const Tensor log_probs = packed_log_probs(network, sequences, temperature, shares_prompts);
   std::vector<Tensor> out;
   int64_t begin = 0;
   for (const auto& [prompt, response] : sequences) {
@@ -158,6 +156,7 @@ struct ExactRun {
   int64_t max_prefill = 512, max_running = 32, verify = 16;
   int64_t requests = 24, response = 40;
   double temperature = 1;
+  bool has_ties = false;
 };
 
 std::vector<GenerateRequest> exact_requests_of(const ExactRun& run) {
@@ -205,7 +204,7 @@ class GpuExactEngine : public ::testing::TestWithParam<ExactRun> {};
 TEST_P(GpuExactEngine, DrawsWithTheTrainersLogProbsToTheBit) {
   SLIME_NEEDS_GPU();
   const ExactRun& run = GetParam();
-  TestEngine bench(exact_network_of(run.shape), exact_config_of(run));
+  TestEngine bench(exact_network_of(run.shape, run.has_ties), exact_config_of(run));
   const auto requests = exact_requests_of(run);
   const auto answers = exact_answers_of(bench, requests);
   int64_t drafted = 0, kept = 0;
@@ -235,28 +234,36 @@ TEST_P(GpuExactEngine, DrawsWithTheTrainersLogProbsToTheBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Runs, GpuExactEngine,
-                         ::testing::Values(ExactRun{"tiny", kTiny},
-                                           ExactRun{"chunks_of_48", kTiny, 48},
-                                           ExactRun{"three_at_a_time", kTiny, 512, 3},
-                                           ExactRun{"one_token_each", kTiny, 512, 32, 1},
-                                           ExactRun{"five_tokens_each", kTiny, 100, 7, 5},
-                                           ExactRun{"temperature", kTiny, 512, 32, 16, 24, 40, 0.7},
-                                           ExactRun{"peaked", kTiny, 512, 32, 16, 24, 40, 0.2},
-                                           ExactRun{"biased", kBiased},
-                                           ExactRun{"small", kSmall, 2048},
-                                           ExactRun{"small_in_chunks", kSmall, 200, 9, 8}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Runs, GpuExactEngine,
+    ::testing::Values(
+        ExactRun{"tiny", kTiny}, ExactRun{"chunks_of_48", kTiny, 48},
+        ExactRun{"three_at_a_time", kTiny, 512, 3}, ExactRun{"one_token_each", kTiny, 512, 32, 1},
+        ExactRun{"five_tokens_each", kTiny, 100, 7, 5},
+        ExactRun{"temperature", kTiny, 512, 32, 16, 24, 40, 0.7},
+        ExactRun{"peaked", kTiny, 512, 32, 16, 24, 40, 0.2}, ExactRun{"biased", kBiased},
+        ExactRun{"experts", kExperts}, ExactRun{"experts_in_chunks", kExperts, 48, 7, 5},
+        ExactRun{"experts_that_tie", kExperts, 512, 32, 16, 24, 40, 1, true},
+        ExactRun{"sigmoid", kSigmoid}, ExactRun{"sigmoid_in_chunks", kSigmoid, 48, 7, 5},
+        ExactRun{"sigmoids_that_tie", kSigmoid, 100, 9, 8, 24, 40, 1, true},
+        ExactRun{"shared_gate", kSharedGate, 100}, ExactRun{"all_heads", kAllHeads, 100},
+        ExactRun{"wide_experts", kWideExperts, 2048}, ExactRun{"small", kSmall, 2048},
+        ExactRun{"small_in_chunks", kSmall, 200, 9, 8}),
+    [](const auto& info) { return std::string(info.param.name); });
 
-TEST(GpuExact, ResponsesDoNotDependOnWhatRunsBesideThem) {
-  SLIME_NEEDS_GPU();
-  const ExactRun wide{"wide", kTiny};
+class GpuExactNetworks : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { SLIME_NEEDS_GPU(); }
+};
+
+TEST_P(GpuExactNetworks, ResponsesDoNotDependOnWhatRunsBesideThem) {
+  const ExactRun wide{"wide", GetParam()};
   const auto requests = exact_requests_of(wide);
-  TestEngine bench(exact_network_of(kTiny), exact_config_of(wide));
+  TestEngine bench(exact_network_of(GetParam()), exact_config_of(wide));
   const auto together = exact_answers_of(bench, requests);
   for (const ExactRun& other :
-       {ExactRun{"narrow", kTiny, 64, 2, 3}, ExactRun{"alone", kTiny, 33, 1}}) {
-    TestEngine again(exact_network_of(kTiny), exact_config_of(other));
+       {ExactRun{"narrow", GetParam(), 64, 2, 3}, ExactRun{"alone", GetParam(), 33, 1}}) {
+    TestEngine again(exact_network_of(GetParam()), exact_config_of(other));
     const auto apart = exact_answers_of(again, requests);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       EXPECT_EQ(apart[i].output_ids, together[i].output_ids) << other.name << ", request " << i;
@@ -266,10 +273,9 @@ TEST(GpuExact, ResponsesDoNotDependOnWhatRunsBesideThem) {
   }
 }
 
-TEST(GpuExact, ScoresOfPromptsAreTheTrainers) {
-  SLIME_NEEDS_GPU();
-  const ExactRun run{"scores", kTiny, 100, 7, 4, 12, 1};
-  TestEngine bench(exact_network_of(kTiny), exact_config_of(run));
+TEST_P(GpuExactNetworks, ScoresOfPromptsAreTheTrainers) {
+  const ExactRun run{"scores", GetParam(), 100, 7, 4, 12, 1};
+  TestEngine bench(exact_network_of(GetParam()), exact_config_of(run));
   auto requests = exact_requests_of(run);
   std::vector<std::pair<Sequence, Sequence>> sequences;
   for (GenerateRequest& request : requests) {
@@ -290,9 +296,8 @@ TEST(GpuExact, ScoresOfPromptsAreTheTrainers) {
   }
 }
 
-TEST(GpuExact, TheTrainerGivesASequenceTheSameLogProbsInAnyBatchAndMode) {
-  SLIME_NEEDS_GPU();
-  const auto network = exact_network_of(kTiny);
+TEST_P(GpuExactNetworks, TheTrainerGivesASequenceTheSameLogProbsInAnyBatchAndMode) {
+  const auto network = exact_network_of(GetParam());
   network->weights().enable_grad();
   network->weights().zero_grad();
   std::mt19937 random(4);
@@ -308,6 +313,55 @@ TEST(GpuExact, TheTrainerGivesASequenceTheSameLogProbsInAnyBatchAndMode) {
     const auto again = trained_log_probs(*network, sequences, 1, true, /*has_gradients=*/true);
     for (std::size_t i = 0; i < sequences.size(); ++i)
       EXPECT_TRUE(again[i].equal(together[i])) << "sequence " << i << " of a pass with gradients";
+  }
+}
+
+std::string name_of_shape(const ::testing::TestParamInfo<const char*>& info) {
+  return info.param == kTiny ? "dense" : info.param == kExperts ? "experts" : "sigmoid";
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, GpuExactNetworks, ::testing::Values(kTiny, kExperts, kSigmoid),
+                         name_of_shape);
+
+/// With the choices of training arithmetic given to a pass of other runs. A router without a gradient would be all
+/// of its norm away; what rounding adds to sums over some hundred rows is a few hundredths.
+TEST(GpuExact, GradientsOfExpertsAreThoseOfOtherRuns) {
+  SLIME_NEEDS_GPU();
+  std::mt19937 random(5);
+  std::vector<std::pair<Sequence, Sequence>> sequences;
+  int64_t rows = 0;
+  for (const Sequence& prompt : made_up_prompts(6)) {
+    sequences.emplace_back(prompt, random_tokens(random, 60));
+    rows += std::ssize(prompt) + 60;
+  }
+  for (const char* shape : {kExperts, kSigmoid, kSharedGate}) {
+    const auto network = exact_network_of(shape);
+    model::Weights& weights = network->weights();
+    weights.enable_grad();
+    const auto gradients = [&](kernels::Arithmetic arithmetic, model::RouterPass& routers) {
+      weights.zero_grad();
+      routers.num_rows = rows;
+      const at::AutoGradMode grad_mode(true);
+      packed_log_probs(*network, sequences, 1, false, arithmetic, &routers);
+      return weights.grad().clone();
+    };
+    model::RouterPass made, given;
+    made.made_YTK =
+        at::full({network->config().num_layers, rows, network->config().experts.per_token}, -1,
+                 at::TensorOptions(at::kShort).device(at::kCUDA));
+    const Tensor exact = gradients(kernels::Arithmetic::kTraining, made);
+    given.given_YTK = made.made_YTK;
+    const Tensor usual = gradients(kernels::Arithmetic::kFast, given);
+    int64_t routers = 0;
+    for (const model::NamedWeight& weight : weights.tensors()) {
+      if (weight.name.find(".mlp.") == std::string::npos) continue;
+      const Tensor expected = model::Weights::view(usual, weight);
+      const auto norm = expected.norm().item<double>();
+      EXPECT_LE((model::Weights::view(exact, weight) - expected).norm().item<double>(), 0.15 * norm)
+          << weight.name;
+      routers += weight.name.ends_with(".gate.weight") && norm > 0;
+    }
+    EXPECT_GT(routers, 0);
   }
 }
 

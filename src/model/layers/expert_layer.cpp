@@ -34,7 +34,7 @@ kernels::RouterChoices exact_choices(const Tensor& input_TH, const kernels::Rout
   return kernels->exact_choices(input_TH, router);
 }
 
-/// Numbers of training arithmetic, which bring their own gradients nowhere: those are other runs'.
+/// Numbers of training arithmetic with the gradients of what other runs compute.
 Tensor exact_value(const Tensor& value, const std::function<Tensor()>& computed) {
   return at::GradMode::is_enabled() ? kernels::with_value(computed(), value) : value;
 }
