@@ -65,6 +65,16 @@ TEST(Router, ASelectionBiasChoosesAndDoesNotWeigh) {
   expect_weights(routing, 2.0 / 3, 8.0 / 9);
 }
 
+TEST(Router, WeightsOfVisitsAreThoseOfTheirRoute) {
+  ExpertsConfig config = two_of_four();
+  config.scaling = 1.5;
+  for (const bool normalizes : {false, true}) {
+    config.normalizes = normalizes;
+    const Routing routing = route(one_token(), config);
+    EXPECT_TRUE(weights_of_visits(one_token(), config, routing.expert_TK).equal(routing.weight_TK));
+  }
+}
+
 TEST(Router, ChoosesInsideTheBestGroups) {
   ExpertsConfig config = two_of_four();
   config.num_groups = 2;
