@@ -14,7 +14,7 @@ endif()
 # Sources of the program that libraries behind kernels::Gpu have too: the program offers them none of its functions.
 set(slime_neutral_gpu_sources
     adapter_pairs.cpp cpu/reference.cpp device.cpp gpu/attention_levels.cpp gpu/exact_units.cpp gpu/graph_pieces.cpp
-    gpu/latent_pairs.cpp gpu/sparse.cpp gpu/windowed_rows.cpp matrix.cpp matrix_formats.cpp)
+    gpu/latent_pairs.cpp gpu/ordered_levels.cpp gpu/sparse.cpp gpu/windowed_rows.cpp matrix.cpp matrix_formats.cpp)
 list(TRANSFORM slime_neutral_gpu_sources PREPEND ${CMAKE_SOURCE_DIR}/src/kernels/)
 
 function(slime_cuda_library)

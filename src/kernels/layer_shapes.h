@@ -20,6 +20,8 @@ struct TreeAttentionShape {
   int64_t window = 0;     // 0: all earlier tokens
   double cap = 0;         // of the scaled scores (kernels/soft_cap.h); 0: none
   bool in_pages = false;  // forward by tree_attention_in_pages()
+  /// Backward adds in one order, so that two runs have equal bits; otherwise a GPU may add as threads arrive.
+  bool ordered_backward = false;
 };
 
 /// How logits enter the softmax: divided by the temperature, after a cap that they already have.

@@ -69,7 +69,8 @@ struct TreeAttentionFunction : torch::autograd::Function<TreeAttentionFunction> 
     ctx->save_for_backward({heads_TE, y_TC, logsumexp_TN});
     ctx->saved_data["segments"] = to_numbers(segments);
     ctx->saved_data["sizes"] =
-        std::vector<int64_t>{heads.num_heads, heads.num_kv_heads, heads.head_dim, shape.window};
+        std::vector<int64_t>{heads.num_heads, heads.num_kv_heads, heads.head_dim, shape.window,
+                             static_cast<int64_t>(shape.ordered_backward)};
     ctx->saved_data["scale"] = shape.scale;
     ctx->saved_data["cap"] = shape.cap;
     ctx->saved_data["sinks"] = sinks.value;
@@ -81,7 +82,7 @@ struct TreeAttentionFunction : torch::autograd::Function<TreeAttentionFunction> 
     const auto sizes = ctx->saved_data["sizes"].toIntVector();
     const RotaryShape heads{sizes[0], sizes[1], sizes[2], 0};
     const TreeAttentionShape shape{ctx->saved_data["scale"].toDouble(), sizes[3],
-                                   ctx->saved_data["cap"].toDouble()};
+                                   ctx->saved_data["cap"].toDouble(), false, sizes[4] != 0};
     const auto segments = to_segments(ctx->saved_data["segments"].toIntVector());
     const Tensor dy_TC = grads[0].contiguous();
     // The statistics hold the sinks' share, so the scores' gradients are right as they are.

@@ -5,6 +5,7 @@
 #include "kernels/cuda/sampling/sample.h"
 #include "kernels/cuda/training/rows_backward.h"
 #include "kernels/gpu/attention_levels.h"
+#include "kernels/gpu/ordered_levels.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -198,7 +199,10 @@ Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
                                            const TreeAttentionShape& shape) const {
   const std::lock_guard lock(attention_mutex_);
   PackedAttention* attention = packed_attention(heads_TE, heads, shape);
-  const auto levels = attention_levels(segments, shape.window);
+  if (shape.ordered_backward && attention != nullptr &&
+      !attention->has_ordered_backward(heads_TE.scalar_type(), heads, shape))
+    attention = nullptr;  // plain products have one order
+  auto levels = attention_levels(segments, shape.window);
   if (attention != nullptr && !levels && shape.window > 0) {
     if (const WindowedBatch* batch = windowed_batch(heads_TE, segments, shape.window))
       return windowed_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, *batch, heads, shape);
@@ -206,19 +210,26 @@ Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
   if (attention == nullptr || !levels)
     return ReferenceDevice::tree_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, segments,
                                                     heads, shape);
+  if (shape.ordered_backward)
+    levels = divided_levels(*levels, ordered_rows(heads.num_heads), shape.window);
   // Where all have queries the first level writes every number.
   Tensor dheads_TE =
       are_all_queried(segments) ? at::empty_like(heads_TE) : at::zeros_like(heads_TE);
   if (levels->front().pairs.empty()) return dheads_TE;
   attention->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, levels->front(), heads, shape,
                       dheads_TE);
+  TreeAttentionShape unmasked = shape;
+  unmasked.window = 0;
+  // Pieces of a long sequence are many: each sum in 16 bits would round.
+  Tensor sum_TE =
+      shape.ordered_backward && levels->size() > 1 ? dheads_TE.to(at::kFloat) : dheads_TE;
   for (std::size_t i = 1; i < levels->size(); ++i) {
     Tensor more_TE = at::zeros_like(heads_TE);
-    attention->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, (*levels)[i], heads, {shape.scale, 0},
+    attention->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, (*levels)[i], heads, unmasked,
                         more_TE);
-    dheads_TE.add_(more_TE);
+    sum_TE.add_(more_TE);
   }
-  return dheads_TE;
+  return sum_TE.to(heads_TE.scalar_type());
 }
 
 void CudaDevice::softmax_statistics(const Tensor& logits_RV, const Tensor& target_R,

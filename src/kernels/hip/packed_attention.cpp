@@ -43,6 +43,12 @@ bool PackedAttention::has_kernels(at::ScalarType type, const RotaryShape& heads,
          fused(handle_).problem(type, heads.head_dim, at::kCUDA).empty();
 }
 
+/// LibTorch's adds as threads arrive.
+bool PackedAttention::has_ordered_backward(at::ScalarType, const RotaryShape&,
+                                           const TreeAttentionShape&) {
+  return false;
+}
+
 void PackedAttention::forward(const Tensor& heads_TE, const Tensor& keys_CX,
                               const AttentionLevel& level, const RotaryShape& heads,
                               const TreeAttentionShape& shape, Tensor out_TC, Tensor logsumexp_TN) {

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/torch_side.h"
+#include "kernels/gpu/ordered_levels.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -25,7 +26,9 @@ int64_t most_head_dim() {
 }
 
 constexpr int64_t kMaxWideHeadDim = 256;
-constexpr std::size_t kRememberedLevels = 16;
+constexpr std::size_t kRememberedLevels = 64;
+/// Powers of two, which launches are made of (kernels/gpu/ordered_levels.h): scratch is by what is planned.
+constexpr PlanRounding kOrderedRounding{1, 1, 1};
 
 enum Uid : int64_t {
   kQ = 1,
@@ -67,6 +70,15 @@ int64_t longest(const AttentionLevel& level, bool of_keys) {
   return most;
 }
 
+int64_t planned_rows(const AttentionLevel& level, bool of_keys, const PlanRounding& rounding) {
+  return rounded_up(longest(level, of_keys), rounding.row_fractions, 128);
+}
+
+int64_t planned_pairs(const AttentionLevel& level, const PlanRounding& rounding) {
+  return rounded_up(static_cast<int64_t>(level.pairs.size()), rounding.pair_fractions,
+                    rounding.least_pairs);
+}
+
 }  // namespace
 
 struct PackedAttention::Graph {
@@ -104,19 +116,24 @@ bool PackedAttention::may_have_kernels(at::ScalarType type, const RotaryShape& h
 bool PackedAttention::has_kernels(at::ScalarType type, const RotaryShape& heads,
                                   const TreeAttentionShape& shape) {
   if (supports(type, heads)) return true;
-  if (!may_have_kernels(type, heads)) return false;
-  const AttentionLevel causal{{{0, 128, 0, 128}}, true}, whole{{{0, 128, 0, 128}}, false};
-  const int64_t out = heads.num_heads * heads.head_dim,
-                in = out + 2 * heads.num_kv_heads * heads.head_dim;
-  const Strides strides{in, in, out};
-  const Key key = key_for(true, strides, type, causal, heads, shape);
-  const auto [found, is_new] = has_kernels_.try_emplace(key, false);
+  return may_have_kernels(type, heads) && has_plans(Direction::kForward, type, heads, shape) &&
+         has_plans(Direction::kBackward, type, heads, shape);
+}
+
+bool PackedAttention::has_ordered_backward(at::ScalarType type, const RotaryShape& heads,
+                                           const TreeAttentionShape& shape) {
+  return may_have_kernels(type, heads) &&
+         has_plans(Direction::kOrderedBackward, type, heads, shape);
+}
+
+bool PackedAttention::has_plans(Direction direction, at::ScalarType type, const RotaryShape& heads,
+                                const TreeAttentionShape& shape) {
+  const Key causal = smallest_key(direction, type, true, heads, shape);
+  const auto [found, is_new] = has_plans_.try_emplace(causal, false);
   if (!is_new) return found->second;
   try {
-    for (const bool is_backward : {false, true}) {
-      graph_for(key_for(is_backward, strides, type, causal, heads, shape));
-      graph_for(key_for(is_backward, strides, type, whole, heads, {shape.scale, 0}));
-    }
+    graph_for(causal);
+    graph_for(smallest_key(direction, type, false, heads, {shape.scale, 0}));
     found->second = true;
   } catch (const std::runtime_error&) {
     // Then it is computed by plain products.
@@ -124,24 +141,25 @@ bool PackedAttention::has_kernels(at::ScalarType type, const RotaryShape& heads,
   return found->second;
 }
 
-int64_t PackedAttention::planned_rows(const AttentionLevel& level, bool of_keys) const {
-  return rounded_up(longest(level, of_keys), rounding_.row_fractions, 128);
+PackedAttention::Key PackedAttention::smallest_key(Direction direction, at::ScalarType type,
+                                                   bool is_causal, const RotaryShape& heads,
+                                                   const TreeAttentionShape& shape) const {
+  const int64_t out = heads.num_heads * heads.head_dim,
+                in = out + 2 * heads.num_kv_heads * heads.head_dim;
+  return key_for(direction, {in, in, out}, type, {{{0, 128, 0, 128}}, is_causal}, heads, shape);
 }
 
-int64_t PackedAttention::planned_pairs(const AttentionLevel& level) const {
-  return rounded_up(static_cast<int64_t>(level.pairs.size()), rounding_.pair_fractions,
-                    rounding_.least_pairs);
-}
-
-PackedAttention::Key PackedAttention::key_for(bool is_backward, const Strides& strides,
+PackedAttention::Key PackedAttention::key_for(Direction direction, const Strides& strides,
                                               at::ScalarType type, const AttentionLevel& level,
                                               const RotaryShape& heads,
                                               const TreeAttentionShape& shape) const {
-  return {is_backward,
+  const PlanRounding& rounding =
+      direction == Direction::kOrderedBackward ? kOrderedRounding : rounding_;
+  return {direction,
           type,
-          planned_pairs(level),
-          planned_rows(level, false),
-          planned_rows(level, true),
+          planned_pairs(level, rounding),
+          planned_rows(level, false, rounding),
+          planned_rows(level, true, rounding),
           heads.num_heads,
           heads.num_kv_heads,
           heads.head_dim,
@@ -156,7 +174,7 @@ PackedAttention::Key PackedAttention::key_for(bool is_backward, const Strides& s
 PackedAttention::Graph& PackedAttention::graph_for(const Key& key) {
   const auto found = graphs_.find(key);
   if (found != graphs_.end()) return *found->second;
-  const auto [is_backward, type, pairs, query_rows, key_rows, num_heads, num_kv_heads, dim, causal,
+  const auto [direction, type, pairs, query_rows, key_rows, num_heads, num_kv_heads, dim, causal,
               window, in_stride, key_stride, out_stride, scale] = key;
   auto built = std::make_unique<Graph>();
   fe::graph::Graph& graph = built->graph;
@@ -214,7 +232,7 @@ PackedAttention::Graph& PackedAttention::graph_for(const Key& key) {
     if (window > 0) options.set_diagonal_band_left_bound(static_cast<int>(window));
     return options;
   };
-  if (!is_backward) {
+  if (direction == Direction::kForward) {
     auto options = attend(fe::graph::SDPA_attributes().set_name("forward"));
     options.set_generate_stats(true);
     auto [out, stats] = graph.sdpa(q, k, v, options);
@@ -226,6 +244,7 @@ PackedAttention::Graph& PackedAttention::graph_for(const Key& key) {
     const auto dout = input(kDOut, num_heads, query_rows, value_dim, out_stride, out_offset);
     const auto stats = graph.tensor(statistics(fe::graph::Tensor_attributes()));
     auto options = attend(fe::graph::SDPA_backward_attributes().set_name("backward"));
+    options.set_deterministic_algorithm(direction == Direction::kOrderedBackward);
     auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, out, dout, stats, options);
     output(dq, kDQ, num_heads, query_rows, dim, in_stride, query_offset);
     output(dk, kDK, num_kv_heads, key_rows, dim, key_stride, key_offset);
@@ -250,7 +269,9 @@ const PackedAttention::Tables& PackedAttention::tables_for(const AttentionLevel&
         known->pairs == level.pairs)
       return *known;
   }
-  const auto count = static_cast<int64_t>(level.pairs.size()), planned = planned_pairs(level);
+  const auto count = static_cast<int64_t>(level.pairs.size()),
+             planned =
+                 std::max(planned_pairs(level, rounding_), planned_pairs(level, kOrderedRounding));
   // Rows of one host tensor, so that one copy takes all: 2 of lengths, 4 of offsets.
   const Tensor host = at::zeros({6, planned + 1}, at::TensorOptions(at::kInt).pinned_memory(true));
   auto table = host.accessor<int32_t, 2>();
@@ -307,7 +328,8 @@ void PackedAttention::forward(const Tensor& heads_TE, const Tensor& keys_CX,
   const Tensor& keys = has_own_keys ? keys_CX : heads_TE;
   const Strides strides{heads_TE.size(1), keys.size(1), out_TC.size(1)};
   const Tables& tables = tables_for(level, heads, strides, heads_TE);
-  Graph& graph = graph_for(key_for(false, strides, heads_TE.scalar_type(), level, heads, shape));
+  Graph& graph =
+      graph_for(key_for(Direction::kForward, strides, heads_TE.scalar_type(), level, heads, shape));
   const int64_t first_key = has_own_keys ? 0 : heads.num_heads;
   Pack pack{{kQ, heads_TE.data_ptr()},
             {kK, at_heads(keys, first_key, dim)},
@@ -330,10 +352,23 @@ void PackedAttention::backward(const Tensor& dy_TC, const Tensor& y_TC, const Te
                                const Tensor& logsumexp_TN, const AttentionLevel& level,
                                const RotaryShape& heads, const TreeAttentionShape& shape,
                                Tensor dheads_TE) {
+  const auto launch = [&](Direction direction, const AttentionLevel& of) {
+    launch_backward(direction, dy_TC, y_TC, heads_TE, logsumexp_TN, of, heads, shape, dheads_TE);
+  };
+  if (!shape.ordered_backward) return launch(Direction::kBackward, level);
+  for (const AttentionLevel& part : ordered_launches(level, heads.num_heads))
+    launch(Direction::kOrderedBackward, part);
+}
+
+void PackedAttention::launch_backward(Direction direction, const Tensor& dy_TC, const Tensor& y_TC,
+                                      const Tensor& heads_TE, const Tensor& logsumexp_TN,
+                                      const AttentionLevel& level, const RotaryShape& heads,
+                                      const TreeAttentionShape& shape, const Tensor& dheads_TE) {
   const int64_t dim = heads.head_dim;
   const Strides strides{heads_TE.size(1), heads_TE.size(1), y_TC.size(1)};
   const Tables& tables = tables_for(level, heads, strides, heads_TE);
-  Graph& graph = graph_for(key_for(true, strides, heads_TE.scalar_type(), level, heads, shape));
+  Graph& graph =
+      graph_for(key_for(direction, strides, heads_TE.scalar_type(), level, heads, shape));
   const int64_t first_value = heads.num_heads + heads.num_kv_heads;
   Pack pack{{kQ, heads_TE.data_ptr()},
             {kK, at_heads(heads_TE, heads.num_heads, dim)},

@@ -53,6 +53,11 @@ class PackedAttention final {
                const RotaryShape& heads, const TreeAttentionShape& shape, Tensor out_TC,
                Tensor logsumexp_TN);
 
+  /// Whether backward() may be asked for one order of sums (TreeAttentionShape::ordered_backward). The
+  /// library is asked once. Its scratch is quadratic: levels should be divided (kernels/gpu/ordered_levels.h).
+  bool has_ordered_backward(at::ScalarType type, const RotaryShape& heads,
+                            const TreeAttentionShape& shape);
+
   /// Writes into dheads_TE: queries' gradients in rows that are queries, keys' and values' in rows
   /// that are keys. y_TC and logsumexp_TN may be those of a softmax over more keys than the level
   /// has: then these are the level's shares.
@@ -68,23 +73,31 @@ class PackedAttention final {
     int64_t query = 0, key = 0, out = 0;
     bool operator==(const Strides&) const = default;
   };
-  /// is backward, type, pairs, query rows, key rows, N, K, D, causal, window, strides, scale.
-  using Key = std::tuple<bool, at::ScalarType, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         bool, int64_t, int64_t, int64_t, int64_t, double>;
+  enum class Direction { kForward, kBackward, kOrderedBackward };
+  /// direction, type, pairs, query rows, key rows, N, K, D, causal, window, strides, scale.
+  using Key = std::tuple<Direction, at::ScalarType, int64_t, int64_t, int64_t, int64_t, int64_t,
+                         int64_t, bool, int64_t, int64_t, int64_t, int64_t, double>;
 
-  Key key_for(bool is_backward, const Strides& strides, at::ScalarType type,
+  Key key_for(Direction direction, const Strides& strides, at::ScalarType type,
               const AttentionLevel& level, const RotaryShape& heads,
               const TreeAttentionShape& shape) const;
+  Key smallest_key(Direction direction, at::ScalarType type, bool is_causal,
+                   const RotaryShape& heads, const TreeAttentionShape& shape) const;
+  /// Whether the library has plans for the smallest levels of this kind, causal and without a mask.
+  bool has_plans(Direction direction, at::ScalarType type, const RotaryShape& heads,
+                 const TreeAttentionShape& shape);
+  void launch_backward(Direction direction, const Tensor& dy_TC, const Tensor& y_TC,
+                       const Tensor& heads_TE, const Tensor& logsumexp_TN,
+                       const AttentionLevel& level, const RotaryShape& heads,
+                       const TreeAttentionShape& shape, const Tensor& dheads_TE);
   Graph& graph_for(const Key& key);
   const Tables& tables_for(const AttentionLevel& level, const RotaryShape& heads,
                            const Strides& strides, const Tensor& like);
-  int64_t planned_rows(const AttentionLevel& level, bool of_keys) const;
-  int64_t planned_pairs(const AttentionLevel& level) const;
 
   const PlanRounding rounding_;
   void* handle_ = nullptr;  // cudnnHandle_t
   std::map<Key, std::unique_ptr<Graph>> graphs_;
-  std::map<Key, bool> has_kernels_;  // for wide heads, by the key of the smallest backward
+  std::map<Key, bool> has_plans_;                // by the smallest causal key
   std::vector<std::unique_ptr<Tables>> tables_;  // of the last few levels: the same for all layers
 };
 

@@ -1,0 +1,88 @@
+#include "kernels/gpu/ordered_levels.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <utility>
+
+#include "core/divide_up.h"
+
+namespace slime::kernels {
+namespace {
+
+constexpr int64_t kScoreBytes = 2;
+constexpr int64_t kLeastRows = 128;  // tiles
+
+int64_t power_above(int64_t rows) {
+  return std::max(kLeastRows, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
+}
+
+/// [begin, end) of piece `i` of [first, last).
+std::pair<int64_t, int64_t> piece(int64_t first, int64_t last, int64_t i, int64_t most_rows) {
+  return {first + i * most_rows, std::min(last, first + (i + 1) * most_rows)};
+}
+
+/// Pieces of a pair that lie `shift` away from its diagonal: none has rows of another.
+void append_pieces(const AttentionPair& pair, bool is_causal, int64_t shift, int64_t most_rows,
+                   std::vector<AttentionPair>& pieces) {
+  const int64_t queries = divide_up(pair.query_end - pair.query_begin, most_rows),
+                keys = divide_up(pair.key_end - pair.key_begin, most_rows),
+                most = std::max(queries, keys);
+  if (shift >= most) return;
+  for (int64_t i = 0; i < queries; ++i) {
+    if (is_causal && i < shift) continue;  // later keys
+    const int64_t j = is_causal ? i - shift : (i + shift) % most;
+    if (j >= keys) continue;
+    const auto [query_begin, query_end] = piece(pair.query_begin, pair.query_end, i, most_rows);
+    const auto [key_begin, key_end] = piece(pair.key_begin, pair.key_end, j, most_rows);
+    pieces.push_back({query_begin, query_end, key_begin, key_end});
+  }
+}
+
+}  // namespace
+
+int64_t ordered_rows(int64_t num_heads) {
+  int64_t rows = kLeastRows;
+  while (4 * rows * rows * num_heads * kScoreBytes <= kOrderedScratchBytes) rows *= 2;
+  return rows;
+}
+
+std::vector<AttentionLevel> divided_levels(const std::vector<AttentionLevel>& levels,
+                                           int64_t most_rows, int64_t window) {
+  if (window > 0) return levels;
+  std::vector<AttentionLevel> divided;
+  for (const AttentionLevel& level : levels) {
+    for (int64_t shift = 0;; ++shift) {
+      AttentionLevel pieces{{}, level.causal && shift == 0};
+      for (const AttentionPair& pair : level.pairs)
+        append_pieces(pair, level.causal, shift, most_rows, pieces.pairs);
+      if (pieces.pairs.empty() && shift > 0) break;
+      divided.push_back(std::move(pieces));
+    }
+  }
+  return divided;
+}
+
+std::vector<AttentionLevel> ordered_launches(const AttentionLevel& level, int64_t num_heads) {
+  std::map<std::pair<int64_t, int64_t>, std::vector<AttentionPair>> of_lengths;
+  for (const AttentionPair& pair : level.pairs) {
+    of_lengths[{power_above(pair.query_end - pair.query_begin),
+                power_above(pair.key_end - pair.key_begin)}]
+        .push_back(pair);
+  }
+  std::vector<AttentionLevel> launches;
+  for (const auto& [rows, pairs] : of_lengths) {
+    const int64_t each = num_heads * rows.first * rows.second * kScoreBytes;
+    // A power of two, as plans are for powers of two.
+    const auto most = static_cast<std::ptrdiff_t>(
+        std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, kOrderedScratchBytes / each))));
+    for (auto from = pairs.begin(); from != pairs.end();) {
+      const auto to = from + std::min(most, pairs.end() - from);
+      launches.push_back({{from, to}, level.causal});
+      from = to;
+    }
+  }
+  return launches;
+}
+
+}  // namespace slime::kernels
