@@ -23,12 +23,17 @@ Tensor response_of_token(const Tensor& starts) {
 }
 
 Tensor expand_to_tokens(const Tensor& x_R, const Tensor& starts) {
-  return x_R.index_select(0, response_of_token(starts).to(x_R.device()));
+  const Tensor owner_T = response_of_token(starts).to(x_R.device());
+  // On a GPU the gradient of index_select is added as threads arrive; that of index is sorted.
+  return x_R.is_cuda() ? x_R.index({owner_T}) : x_R.index_select(0, owner_T);
 }
 
 Tensor sum_per_response(const Tensor& x_T, const Tensor& starts) {
   const Tensor zeros = at::zeros({starts.size(0) - 1}, x_T.options());
-  return zeros.index_add(0, response_of_token(starts).to(x_T.device()), x_T);
+  const Tensor owner_T = response_of_token(starts).to(x_T.device());
+  // As above.
+  return x_T.is_cuda() ? zeros.index_put({owner_T}, x_T, /*accumulate=*/true)
+                       : zeros.index_add(0, owner_T, x_T);
 }
 
 Tensor mean_per_response(const Tensor& x_T, const Tensor& trained_T, const Tensor& starts) {

@@ -312,8 +312,8 @@ void add_embedded_pairs_grad_(const MatrixAdapters& adapters, const Tensor& dy_T
     const Tensor dy = to_accumulator(dy_TH).contiguous();
     const Tensor h_TR = pair.a.value.index_select(1, ids_T).t().contiguous();
     kernels_for(dy).add_linear_weight_grad_(pair.b.grad, dy, h_TR * pair.scale);
-    Tensor(pair.a.grad)
-        .index_add_(1, ids_T, times_b_grad(kernels_for(dy), dy, pair.b.value, pair.scale).t());
+    kernels_for(dy).add_rows_(pair.a.grad.t(), ids_T,
+                              times_b_grad(kernels_for(dy), dy, pair.b.value, pair.scale));
   }
 }
 

@@ -49,7 +49,7 @@ struct CausalConv : torch::autograd::Function<CausalConv> {
     Tensor dx_RE = at::zeros_like(padded_RE);
     std::vector<Tensor> dtaps;
     for (int64_t j = 0; j < tap_JE.size(0); ++j) {
-      dx_RE.index_add_(0, source_JT[j], dsum_TE * tap_JE[j]);
+      kernels_for(dx_RE).add_rows_(dx_RE, source_JT[j], dsum_TE * tap_JE[j]);
       dtaps.push_back((dsum_TE * padded_RE.index_select(0, source_JT[j])).sum(0));
     }
     if (grad.defined()) grad.add_(at::stack(dtaps, 1).view(grad.sizes()));

@@ -93,8 +93,8 @@ class Group {
 
   void add_bias_grad(const Tensor& dy_SO, const Matrices& m) const {
     if (!m.bias_grad_EB.defined()) return;
-    m.bias_grad_EB.index_add_(0, expert_of_rows(dy_SO.size(0)),
-                              biased(dy_SO, m).to(m.bias_grad_EB.scalar_type()));
+    kernels_for(dy_SO).add_rows_(m.bias_grad_EB, expert_of_rows(dy_SO.size(0)),
+                                 biased(dy_SO, m).to(m.bias_grad_EB.scalar_type()));
   }
 
   Tensor gated(const Tensor& gate_up_S2F) const {
