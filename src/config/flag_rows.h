@@ -169,10 +169,6 @@ inline constexpr Condition kSeveralRanks{"several ranks",
                                          [](const RunConfig& c) { return c.world_size() > 1; }};
 inline constexpr Condition kSeveralHosts{"several hosts",
                                          [](const RunConfig& c) { return c.actor_num_nodes > 1; }};
-inline constexpr Condition kAsyncByClock{"slime train-async", [](const RunConfig& c) {
-                                           return c.train_async && !c.deterministic_schedule;
-                                         }};
-inline constexpr Condition kOnGpus{"GPUs", [](const RunConfig& c) { return c.is_on_gpus(); }};
 
 // Reasons that many rows share.
 inline constexpr std::string_view kAlways = "always so here";

@@ -114,13 +114,12 @@ std::vector<FlagRow> model_flags() {
       accepted("--trust-remote-code", kSwitch, "code from a model directory is never run"),
       accepted("--transformer-impl", kValue, "there is one implementation"),
       accepted("--enable-experimental", kSwitch, "there is one implementation"),
-      accepted("--deterministic-mode", kSwitch, "a run repeats bit for bit on the CPU anyway")
-          .where(kAsyncByClock,
-                 "generation and training go by the clock; --deterministic-schedule counts rounds "
-                 "instead")
-          .where(kOnGpus,
-                 "so it does on one GPU, but where cuDNN's backward of attention adds a long "
-                 "sequence in no fixed order (docs/exact.md)"),
+      works("--deterministic-mode", &C::deterministic_mode,
+            "training on a GPU adds attention's gradients in one order: two runs of the command, "
+            "and a resumed one, are equal to the bit on one card (docs/exact.md), at the cost of "
+            "time and memory. On CPUs always so; slime train-async goes by the clock without "
+            "--deterministic-schedule")
+          .with("training on GPUs; on CPUs a run repeats bit for bit anyway"),
       accepted("--train-env-vars", kValue,
                "there are no training processes; set the environment of the command")
           .where(kSeveralRanks, "ranks have the environment of the command; set it there"),

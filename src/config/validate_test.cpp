@@ -392,9 +392,6 @@ TEST(Validate, ReasonsOfFlagsWithoutEffectAreThoseOfTheRun) {
   EXPECT_THAT(reason("--offload-train"), HasSubstr("weights are shared and the optimizer stays"));
   EXPECT_THAT(reason("--offload-train --rollout-num-gpus 2"),
               HasSubstr("the trainer's weights stay where they are, and engines get what is new"));
-  EXPECT_THAT(reason("--deterministic-mode"), HasSubstr("bit for bit on the CPU anyway"));
-  EXPECT_THAT(reason("--deterministic-mode --train-async"),
-              HasSubstr("--deterministic-schedule counts rounds instead"));
 }
 
 TEST(Validate, WhatACriticHasOfItsOwnIsValidated) {

@@ -94,7 +94,8 @@ TEST(UnreadFlags, AreToldWhereTheirAlgorithmIsAnother) {
                           {"--optimizer-cpu-offload"},
                           {"--update-weight-buffer-size", "100"},
                           {"--moe-router-bias-update-rate", "0.1"},
-                          {"--eval-temperature", "0.5"}}) {
+                          {"--eval-temperature", "0.5"},
+                          {"--deterministic-mode"}}) {
     // The last of them.
     const std::string flag = *std::find_if(words.rbegin(), words.rend(),
                                            [](const auto& word) { return word.starts_with("--"); });
@@ -279,6 +280,7 @@ std::vector<Words> main_forms() {
       policy() + Words{"--rollout-data-transport", "straw"},
       policy() + Words{"--rollout-num-gpus", "1", "--rollout-session-id", "nightly"},
       policy() + gpu,
+      policy() + gpu + Words{"--deterministic-mode"},
       policy() + Words{"--actor-num-nodes", "2", "--dynamic-sampling-filter-path",
                        "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std",
                        "--apply-chat-template"},

@@ -111,7 +111,8 @@ Tensor TreeAttention::attend(const AttentionLayer& layer, const Tensor& qkv_TE,
                                    layer.norm_eps};
   const Tensor heads_TE = kernels::norm_rotate(qkv_TE, positions_T, layer.q_norm, layer.k_norm,
                                                layer.cos_PR, layer.sin_PR, heads);
-  return attended(heads_TE, heads, {layer.scale, layer.window, layer.score_cap, in_pages_},
+  return attended(heads_TE, heads,
+                  {layer.scale, layer.window, layer.score_cap, in_pages_, ordered_backward_},
                   layer.sinks);
 }
 
@@ -192,7 +193,8 @@ Tensor TreeAttention::attend_expanded(const LatentLayer& layer, const LatentInpu
       {flat(at::cat({query_TNR, in.plain_query_TNP}, 2)),
        flat(at::cat({key_TNR, expanded_TNE.narrow(2, 0, layer.plain_dim)}, 2)), flat(value_TND)},
       1);
-  const Tensor attended_TC = attended(heads_TE, {heads, heads, size, 0}, {layer.scale, 0}, {});
+  const Tensor attended_TC = attended(heads_TE, {heads, heads, size, 0},
+                                      {layer.scale, 0, 0, false, ordered_backward_}, {});
   return flat(attended_TC.view({tokens, heads, size}).narrow(2, 0, layer.value_dim));
 }
 

@@ -36,6 +36,9 @@ class TreeAttention final : public Attention {
   /// absorbed). Gradients are those of the usual forms. Of one rank, in networks without delta nets.
   void attend_in_pages() { in_pages_ = true; }
 
+  /// From now on gradients are added in one order (TreeAttentionShape::ordered_backward).
+  void order_backward() { ordered_backward_ = true; }
+
   /// Of the layer's indexer; null where nothing was chosen or it is not kept.
   const TokenChoice* choice_of(int layer) const;
 
@@ -58,6 +61,7 @@ class TreeAttention final : public Attention {
 
   ContextRows rows_;
   bool in_pages_ = false;
+  bool ordered_backward_ = false;
   std::optional<kernels::DeltaPlan> delta_plan_;  // made by the first layer that needs it
   /// By the layer with the indexer. Only the last one is kept, and those that other layers take:
   /// recomputation in the backward comes back to these.

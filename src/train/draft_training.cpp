@@ -81,6 +81,7 @@ double accumulate_draft_gradients(model::Network& network, const MicroBatch& mic
   const at::AutoGradMode grad_mode(true);
   const Tensor hidden_DH = hidden_UH.detach().index_select(0, rows.row_D.to(device));
   model::TreeAttention attention(rows.tokens);
+  if (micro_batch.orders_backward) attention.order_backward();
   const Tensor drafted_DH = network.draft(0, hidden_DH, rows.tokens, attention);
   const Tensor loss =
       -network

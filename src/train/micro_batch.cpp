@@ -130,6 +130,7 @@ MicroBatch make_micro_batch(std::span<const TrainSample> samples, Indices member
   if (options.replays_top_p) out.kept = kept_tokens(samples, members);
   if (options.centers_scores > 0) add_centered(samples, members, options, out);
   out.attends_in_pages = options.attends_in_pages;
+  out.orders_backward = options.orders_backward;
   out.samples = std::move(members);
   out.packed = pack(sequences, options.packing);
   out.starts = algo::make_starts(lengths);

@@ -33,6 +33,7 @@ struct MicroBatch {
   /// undefined: nobody recorded it. What packed.experts_UW says comes from the engine.
   Tensor visited_YLK;
   bool attends_in_pages = false;  // model::TreeAttention::attend_in_pages()
+  bool orders_backward = false;   // model::TreeAttention::order_backward()
 
   bool has_response() const { return trained_T.size(0) > 0; }
 };
@@ -64,6 +65,7 @@ struct PlanOptions {
   int64_t rotary_offset = 0;
   bool scores_as_sampled = false;
   bool attends_in_pages = false;
+  bool orders_backward = false;
   bool keeps_pairs = false;             // samples 2i and 2i + 1 share a micro-batch: preferences
   bool separates_zero_rewards = false;  // samples with reward 0 get micro-batches of their own
   at::ScalarType dtype = at::kFloat;    // of weight_T: float32 or float64

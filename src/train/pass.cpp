@@ -60,6 +60,7 @@ Pass::Pass(model::Network& network, const comm::Mesh& mesh, const MicroBatch& mi
       rows_(tokens_of(network, mesh, micro_batch), mesh),
       attention_(rows_) {
   if (micro_batch.attends_in_pages) attention_.attend_in_pages();
+  if (micro_batch.orders_backward) attention_.order_backward();
   if (routing != nullptr) ask_routers(mesh, *routing);
 }
 

@@ -36,6 +36,7 @@ PlanOptions plan_options_of(const TrainConfig& config, model::Network& network) 
   options.rotary_offset = network.config().max_positions;
   options.scores_as_sampled = config.objective == Objective::kPolicy;
   options.attends_in_pages = config.true_on_policy || config.in_training_arithmetic;
+  options.orders_backward = config.orders_backward;
   options.keeps_pairs = config.objective == Objective::kPreference;
   options.separates_zero_rewards = separates;
   options.dtype = kernels::accumulator_of(network.weights().flat());

@@ -83,6 +83,8 @@ struct TrainConfig {
   bool true_on_policy = false;
   /// Forward passes have the order of sums of that, and nothing is compared: for measurements.
   bool in_training_arithmetic = false;
+  /// Gradients of attention are added in one order, on a GPU too (TreeAttentionShape::ordered_backward).
+  bool orders_backward = false;
   bool replays_top_p = false;   // log-probs are taken in the nucleus the token was sampled from
   bool keep_old_actor = false;  // old log-probs come from weights that lag (spec 4.5)
   int64_t update_weights_interval = 1;  // rollout steps between hand-overs to the engine
