@@ -39,8 +39,10 @@ struct GpuTrainOptions {
   int64_t micro_batch_tokens = 16384;
   int repeats = 5;  // the median counts
   bool state_on_host = false;
-  int64_t lora_rank = 0;     // of an adapter that is trained in the place of the weights; 0: none
-  bool is_exact = false;     // forward passes in training arithmetic (docs/exact.md)
+  int64_t lora_rank = 0;  // of an adapter that is trained in the place of the weights; 0: none
+  bool is_exact = false;  // forward passes in training arithmetic (docs/exact.md)
+  bool is_deterministic =
+      false;                 // attention's gradients in one order, as with --deterministic-mode
   bool has_profile = false;  // what fills a step (bench/device_profile.h), a line of each rank
   RankOptions ranks;
 };
@@ -155,6 +157,7 @@ void measure_gpu_train_step(const GpuTrainOptions& options) {
   train::TrainConfig train_config;
   train_config.recompute = options.recompute;
   train_config.in_training_arithmetic = options.is_exact;
+  train_config.orders_backward = options.is_deterministic;
   train_config.adam.on_host = options.state_on_host;
   train_config.lr = {.lr = 1e-6, .style = train::DecayStyle::kConstant};
   const int64_t sequences = options.sequences * devices;
@@ -210,6 +213,7 @@ void measure_gpu_train_step(const GpuTrainOptions& options) {
       {"gpu", kernels::opened_gpu().description()}};
   if (options.lora_rank > 0) line["lora_rank"] = options.lora_rank;
   if (options.is_exact) line["exact"] = true;
+  if (options.is_deterministic) line["deterministic"] = true;
   if (devices == 1) {
     line["forward_ms"] = 1e3 * median(forwards);
   } else {
@@ -243,6 +247,8 @@ int gpu_train_step(const std::string& name, Arguments arguments) {
                  "Master weights and moments in host memory");
   flags.add_flag("--exact", options.is_exact,
                  "Forward passes in the order of sums of --true-on-policy, of one device");
+  flags.add_flag("--deterministic", options.is_deterministic,
+                 "Attention's gradients in one order, as with --deterministic-mode");
   flags.add_flag("--profile", options.has_profile,
                  "What fills a step: kernels, collectives, gaps, a line of each rank");
   flags.ranks(options.ranks, name, arguments,

@@ -43,22 +43,33 @@ struct TrainingBench {
   }
 
   void attention() const {
-    if (!lines.wants("packed-attention-forward") && !lines.wants("packed-attention-backward"))
-      return;
+    attention("packed-attention", kLength);
+    attention("packed-attention-long", kTokens);
+  }
+
+  /// Sequences of `length`; backward as threads arrive, and in one order (--deterministic-mode).
+  void attention(const std::string& name, int64_t length) const {
+    const std::string of_forward = name + "-forward", of_backward = name + "-backward",
+                      of_ordered = name + "-backward-ordered";
+    if (!lines.wants(of_forward) && !lines.wants(of_backward) && !lines.wants(of_ordered)) return;
     std::vector<kernels::Segment> segments;
-    for (int64_t i = 0; i < kSequences; ++i)
-      segments.push_back({i * kLength, (i + 1) * kLength, -1});
+    for (int64_t begin = 0; begin < kTokens; begin += length)
+      segments.push_back({begin, begin + length, -1});
     const int64_t out = config.num_heads * config.head_dim;
     const Tensor x = random_tensor({kTokens, out + 2 * config.num_kv_heads * config.head_dim});
     const Tensor dy = random_tensor({kTokens, out});
-    const kernels::TreeAttentionShape shape{1 / std::sqrt(static_cast<double>(config.head_dim)), 0};
+    const kernels::TreeAttentionShape shape{1 / std::sqrt(static_cast<double>(config.head_dim))};
     Tensor y, logsumexp;
-    const double flops = 2.0 * static_cast<double>(kTokens * kLength * out);
+    const double flops = 2.0 * static_cast<double>(kTokens * length * out);
     const auto forward = [&] { y = device.tree_attention(x, segments, heads, shape, logsumexp); };
     forward();
-    time("packed-attention-forward", {.bytes = 0, .flops = flops}, forward);
-    time("packed-attention-backward", {.bytes = 0, .flops = 2.5 * flops},
-         [&] { device.tree_attention_backward(dy, y, x, logsumexp, segments, heads, shape); });
+    time(of_forward, {.bytes = 0, .flops = flops}, forward);
+    for (const bool is_ordered : {false, true}) {
+      kernels::TreeAttentionShape of = shape;
+      of.ordered_backward = is_ordered;
+      time(is_ordered ? of_ordered : of_backward, {.bytes = 0, .flops = 2.5 * flops},
+           [&] { device.tree_attention_backward(dy, y, x, logsumexp, segments, heads, of); });
+    }
   }
 
   void rows() const {
