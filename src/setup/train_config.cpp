@@ -287,8 +287,7 @@ train::TrainConfig make_train_config(const config::RunConfig& config, int64_t nu
                     trainer.router_bias_update_rate));
   if (config.enable_mtp_training) trainer.draft_loss_scale = config.mtp_loss_scaling_factor;
   trainer.true_on_policy = config.has_advantages() && config.true_on_policy;
-  trainer.orders_backward =
-      config.is_on_gpus() && (config.deterministic_mode || trainer.true_on_policy);
+  trainer.orders_backward = config.is_on_gpus() && config.deterministic_mode;
   trainer.replays_top_p = config.has_advantages() && config.rollout_top_p < 1;
   trainer.stateless_adam = config.use_stateless_adam;
   trainer.reset_optimizer_states = config.reset_optimizer_states;
