@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/products/batch_product_hidden.h"
 #include "kernels/cuda/products/batch_product_kernel.cuh"
-#include "kernels/cuda/products/tile_map.h"
+#include "kernels/cuda/products/batch_product_launch.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -22,27 +22,13 @@ Tiling tiling_of(int inputs, int outputs, Epilogue epilogue) {
 template <int kRows, int kSlabs, bool kAdds>
 void run(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream) {
   constexpr auto kKernel = batch_product_kernel<kRows, kSlabs, kAdds>;
-  Arguments a;
   const bool makes = call.addition.flags != nullptr;
   if (makes && !makes_low_rank_hidden(call))
     throw std::runtime_error("a product of a batch that cannot make h");
-  a.layout =
-      SharedLayout(tiling, kRows, call.rows, num_processors(),
-                   makes ? hidden_bytes(call.rows, staged_hidden_pitch(call.addition.h_pitch)) : 0);
-  a.weights = tile_map(Number::kBFloat16, call.weight_OI, call.outputs, call.inputs, tiling.box,
-                       tiling.is_pairs ? 1 : tiling.slabs);
-  a.x =
-      tile_map(Number::kBFloat16, call.x_TI, call.rows, call.inputs, a.layout.x_rows, tiling.slabs);
-  a.bias_O = static_cast<const __nv_bfloat16*>(call.bias_O);
-  a.y = call.y;
-  a.tiling = tiling;
-  a.epilogue = call.epilogue;
-  a.float_result = call.float_result;
-  a.rows = call.rows;
-  a.units = tiling.is_pairs ? call.outputs / 2 : call.outputs;
-  a.x_TI = call.x_TI;
-  a.inputs = call.inputs;
-  a.addition = call.addition;
+  const SharedLayout layout(
+      tiling, kRows, call.rows, num_processors(),
+      makes ? hidden_bytes(call.rows, staged_hidden_pitch(call.addition.h_pitch)) : 0);
+  const Arguments a = arguments_of(call, tiling, layout);
   const int threads = 128 * tiling.groups() + kProducerThreads + (makes ? kShareThreads : 0);
   allow_shared_memory<kKernel>(kPipelineBytes);
   launch(kKernel, dim3(tiling.tiles, tiling.splits), dim3(threads), a.layout.bytes, stream, a);

@@ -60,15 +60,11 @@ __device__ inline float4 sum_of(const float4& a, const __nv_bfloat16* b) {
   return make_float4(a.x + low.x, a.y + low.y, a.z + high.x, a.w + high.y);
 }
 
-/// Epilogues kStore and kSwiglu. Accumulators pass through shared memory, float32 [row, output], so
-/// that stores to global memory are coalesced. `sums`: SharedLayout::sums_bytes() bytes.
+/// Accumulators into shared memory, float32 [row, output]. `sums`: SharedLayout::sums_bytes() bytes.
 template <int kRows>
-__device__ void write_outputs(const Arguments& a, float* sums, int group, int threads,
-                              const float (&sum)[kRows / 2]) {
-  const int box = a.tiling.box, outputs = a.tiling.block_outputs(),
-            pitch = SharedLayout::pitch(a.tiling);
+__device__ void store_sums(float* sums, int outputs, int pitch, int group,
+                           const float (&sum)[kRows / 2]) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-  sync_consumers(threads);  // no warp still reads the stages that `sums` overlays
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int output = kGroupOutputs * group + 16 * warp + lane / 4 + 8 * half;
@@ -80,9 +76,13 @@ __device__ void write_outputs(const Arguments& a, float* sums, int group, int th
         sums[(8 * j + 2 * (lane % 4) + i) * pitch + output] = sum[4 * j + 2 * half + i];
     }
   }
-  sync_consumers(threads);
+}
+
+/// Epilogues kStore and kSwiglu of sums in shared memory. By `threads`, of which this is number `thread`.
+__device__ inline void write_stored(const Arguments& a, float* sums, int box, int pitch, int thread,
+                                    int threads) {
   const int first = blockIdx.x * box, pieces = min(box, a.units - first) / kPiece;
-  for (int n = threadIdx.x; n < a.rows * pieces; n += threads) {
+  for (int n = thread; n < a.rows * pieces; n += threads) {
     const int row = n / pieces, output = n % pieces * kPiece;
     const auto read = [&](int from, int bias) {
       const float4 x = *reinterpret_cast<const float4*>(sums + row * pitch + from);
@@ -103,6 +103,18 @@ __device__ void write_outputs(const Arguments& a, float* sums, int group, int th
     *reinterpret_cast<uint2*>(y) =
         make_uint2(pack<__nv_bfloat16>(x.x, x.y), pack<__nv_bfloat16>(x.z, x.w));
   }
+}
+
+/// Epilogues kStore and kSwiglu. Accumulators pass through shared memory, so that stores to global memory are coalesced.
+template <int kRows>
+__device__ void write_outputs(const Arguments& a, float* sums, int group, int threads,
+                              const float (&sum)[kRows / 2]) {
+  const int box = a.tiling.box, outputs = a.tiling.block_outputs(),
+            pitch = SharedLayout::pitch(a.tiling);
+  sync_consumers(threads);  // no warp still reads the stages that `sums` overlays
+  store_sums<kRows>(sums, outputs, pitch, group, sum);
+  sync_consumers(threads);
+  write_stored(a, sums, box, pitch, threadIdx.x, threads);
 }
 
 #endif

@@ -67,13 +67,30 @@ struct HiddenUnit {
     while (of_factor >= hidden_chunks(a.addition.down.of[which]))
       of_factor -= hidden_chunks(a.addition.down.of[which++]);
     const LowRankFactor& factor = a.addition.down.of[which];
-    const int rank = of_factor * kUnitRanks + lane / 4;
-    if (rank < factor.rank) line = factor.values + rank * factor.pitch + 4 * (lane % 4);
+    set_line(factor, of_factor);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + lane / 4 + 8 * half;
       if (row < a.rows) rows[half] = row;
     }
+    set_steps(a);
+  }
+  /// Chunk `of_all` of those of all factors, and these two rows of a lane's.
+  __device__ HiddenUnit(const Arguments& a, const LowRankFactors& factors, int of_all,
+                        int of_inputs, int upper, int lower)
+      : rows{upper, lower}, chunk(of_all), share(of_inputs) {
+    int which = 0, of_factor = chunk;
+    while (of_factor >= hidden_chunks(factors.of[which]))
+      of_factor -= hidden_chunks(factors.of[which++]);
+    set_line(factors.of[which], of_factor);
+    set_steps(a);
+  }
+
+  __device__ void set_line(const LowRankFactor& factor, int of_factor) {
+    const int lane = threadIdx.x % 32, rank = of_factor * kUnitRanks + lane / 4;
+    if (rank < factor.rank) line = factor.values + rank * factor.pitch + 4 * (lane % 4);
+  }
+  __device__ void set_steps(const Arguments& a) {
     const int steps = a.inputs / kHiddenStep;
     begin = steps * share / kHiddenShares;
     end = steps * (share + 1) / kHiddenShares;
@@ -155,10 +172,11 @@ __device__ inline void multiply_steps(const Arguments& a, const HiddenUnit& unit
 inline constexpr int kChainPitch = kUnitRanks + 1;
 static_assert(4 * kHiddenChains * kUnitRows * kChainPitch <= hidden_bytes(1, 1));
 
-/// Makes unit `index` when x is there. `held`: of this unit, or null.
-__device__ inline void make_unit(const Arguments& a, int index, int thread, const HeldRanks* held,
-                                 float* of_chains) {
-  const HiddenUnit unit(a, index);
+/// A thread's number of a unit when x is there: row thread / kUnitRanks, rank thread % kUnitRanks. By kShareThreads, which
+/// sync() synchronises. `held`: of this unit, or null.
+template <typename Sync>
+__device__ inline float sum_of_unit(const Arguments& a, const HiddenUnit& unit, int thread,
+                                    const HeldRanks* held, float* of_chains, const Sync& sync) {
   float sum[kChainsOfWarp][4] = {};
   int first = 0;
   if (held != nullptr) {
@@ -177,22 +195,35 @@ __device__ inline void make_unit(const Arguments& a, int index, int thread, cons
       of_chains[(chain_of(thread, c) * kUnitRows + lane / 4 + i / 2 * 8) * kChainPitch +
                 2 * (lane % 4) + i % 2] = sum[c][i];
   }
-  sync_share();
+  sync();
   static_assert(kShareThreads == kUnitRows * kUnitRanks);
   const int row = thread / kUnitRanks, rank = thread % kUnitRanks;
   float total = 0;
 #pragma unroll
   for (int chain = 0; chain < kHiddenChains; ++chain)
     total += of_chains[(chain * kUnitRows + row) * kChainPitch + rank];
+  return total;
+}
+
+/// Behind the stores of all threads that made it, by one of them.
+__device__ inline void set_flag(const Arguments& a, int index) {
+  asm volatile(
+      "st.release.gpu.global.u32 [%0], 1;" ::"l"(a.addition.flags + kFirstHiddenFlag + index)
+      : "memory");
+}
+
+/// Makes unit `index` when x is there. `held`: of this unit, or null.
+__device__ inline void make_unit(const Arguments& a, int index, int thread, const HeldRanks* held,
+                                 float* of_chains) {
+  const HiddenUnit unit(a, index);
+  const float total = sum_of_unit(a, unit, thread, held, of_chains, sync_share);
+  const int row = thread / kUnitRanks, rank = thread % kUnitRanks;
   if (unit.first_row + row < a.rows) {
     const int line = (unit.chunk * kHiddenShares + unit.share) * a.rows + unit.first_row + row;
     a.addition.h_TR[line * kUnitRanks + rank] = total;
   }
   sync_share();  // all have stored, and nobody reads the chains any more
-  if (thread == 0)
-    asm volatile(
-        "st.release.gpu.global.u32 [%0], 1;" ::"l"(a.addition.flags + kFirstHiddenFlag + index)
-        : "memory");
+  if (thread == 0) set_flag(a, index);
 }
 
 /// True when the unit has been made; false after many looks.
