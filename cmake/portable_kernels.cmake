@@ -1,6 +1,6 @@
 # Kernels that are one source for every vendor's GPUs (src/kernels/cuda/vendor/vendor.cuh), relative to src/kernels/cuda.
 # The others need what only Hopper has:
-#   products/{wide_product,batch_product,gated_product}, experts/{expert_product,expert_codes,grouped_product}, fp8/{fp8_few,fp8_many,fp8_grouped}
+#   products/{wide_product,batch_product,batch_product_mixed,gated_product}, experts/{expert_product,expert_codes,grouped_product}, fp8/{fp8_few,fp8_many,fp8_grouped}
 #                               warpgroup matrix instructions (wgmma), tensor copies (TMA), mbarriers
 #   products/narrow_product, fp8/fp8_narrow
 #                               tensor copies, mbarriers; what adapters add to products (products/low_rank_addition.cuh,

@@ -18,6 +18,18 @@ namespace {
 
 bool are_by_row(const Matrix& weight_OI) { return weight_OI.adapters->rows->tiles.defined(); }
 
+/// Whether a batch's product makes h of all adapters that its rows take.
+bool makes_by_row(const Matrix& weight_OI, int64_t rows, BatchProduct::Epilogue epilogue) {
+  if (!has_addition(weight_OI) || !has_batch_product(Number::kBFloat16, rows)) return false;
+  BatchProduct product;
+  product.rows = static_cast<int>(rows);
+  product.inputs = static_cast<int>(weight_OI.inputs());
+  product.outputs = static_cast<int>(weight_OI.outputs());
+  product.epilogue = epilogue;
+  product.addition.by_row = rows_by_adapter(*weight_OI.adapters);
+  return makes_low_rank_hidden(product);
+}
+
 }  // namespace
 
 bool has_addition(const Matrix& weight_OI) {
@@ -26,12 +38,14 @@ bool has_addition(const Matrix& weight_OI) {
                                : !ranges_of(weight_OI).empty();
 }
 
-bool has_chain_addition(const Matrix& weight_OI, int64_t rows) {
+bool has_chain_addition(const Matrix& weight_OI, int64_t rows, BatchProduct::Epilogue epilogue) {
   if (!adds(weight_OI.adapters)) return true;
   if (!has_low_rank_hidden(Number::kBFloat16) || weight_OI.inputs() % kLowRankHiddenInputs != 0)
     return false;
-  // Each thread block would add one adapter after the other.
-  if (are_by_row(weight_OI)) return has_narrow_product(Number::kBFloat16, rows, weight_OI.inputs());
+  // Behind a kernel for h each thread block would add one adapter after the other.
+  if (are_by_row(weight_OI))
+    return has_narrow_product(Number::kBFloat16, rows, weight_OI.inputs()) ||
+           makes_by_row(weight_OI, rows, epilogue);
   const AdapterRows& taken = *weight_OI.adapters->rows;
   if (!taken.shares.empty() && !taken.takes_one()) return false;
   const std::vector<PairRange> ranges = ranges_of(weight_OI);
@@ -80,7 +94,7 @@ ChainAddition::ChainAddition(const Tensor& x_TI, const Matrix& weight_OI, unsign
 
 std::optional<ChainAddition> ChainAddition::made_by(const BatchProduct& product, const Tensor& x_TI,
                                                     const Matrix& weight_OI, unsigned* flags) {
-  if (flags == nullptr || !has_addition(weight_OI) || are_by_row(weight_OI)) return std::nullopt;
+  if (flags == nullptr || !has_addition(weight_OI)) return std::nullopt;
   ChainAddition addition;
   addition.set_rows_and_factors(weight_OI);
   BatchProduct call = product;

@@ -14,8 +14,9 @@ namespace slime::kernels::cuda {
 
 /// Whether the product of a matrix has an addition in this pass.
 bool has_addition(const Matrix& weight_OI);
-/// Whether the chain's kernels compute it for so many rows and are the faster way, or there is none.
-bool has_chain_addition(const Matrix& weight_OI, int64_t rows);
+/// Whether the chain's kernels compute it for so many rows and are the faster way, or there is none. `epilogue`: of the
+/// matrix's product where it is one of a batch.
+bool has_chain_addition(const Matrix& weight_OI, int64_t rows, BatchProduct::Epilogue epilogue);
 
 /// Addition of adapters to a product of the chain, with the memory of h.
 class ChainAddition {

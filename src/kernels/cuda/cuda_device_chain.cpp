@@ -59,10 +59,11 @@ bool is_narrow(const BlockChain& chain, cudaStream_t stream) {
 }
 
 /// Whether the kernels multiply with this matrix, if it is there, and add what its adapters do.
-bool is_in_chain(const BlockChain& chain, const Matrix& weight_OI) {
+bool is_in_chain(const BlockChain& chain, const Matrix& weight_OI,
+                 BatchProduct::Epilogue epilogue) {
   if (weight_OI.format != MatrixFormat::kPlain || !is_plain(weight_OI.values)) return false;
   const bool is_alone = chain.ranks == nullptr && chain.experts == nullptr;
-  return is_alone ? has_chain_addition(weight_OI, chain.residual_TH.size(0))
+  return is_alone ? has_chain_addition(weight_OI, chain.residual_TH.size(0), epilogue)
                   : weight_OI.adapters == nullptr;
 }
 
@@ -145,9 +146,12 @@ bool CudaDevice::has_block_chain(const BlockChain& chain) const {
   const int64_t rows = chain.residual_TH.size(0);
   if (!has_batch_product(Number::kBFloat16, rows) && !has_wide_product(Number::kBFloat16, rows))
     return false;
-  for (const Matrix* matrix :
-       {&chain.output_HC, &chain.gate_up_2FH, &chain.down_HF, &chain.next_qkv_EH})
-    if (!is_in_chain(chain, *matrix)) return false;
+  using Epilogue = BatchProduct::Epilogue;
+  if (!is_in_chain(chain, chain.output_HC, Epilogue::kSplitK) ||
+      !is_in_chain(chain, chain.gate_up_2FH, Epilogue::kSwiglu) ||
+      !is_in_chain(chain, chain.down_HF, Epilogue::kSplitK) ||
+      !is_in_chain(chain, chain.next_qkv_EH, Epilogue::kStore))
+    return false;
   for (const Tensor* tensor :
        {&chain.attended_TC, &chain.residual_TH, &chain.output_bias_H, &chain.post_norm_H,
         &chain.gate_up_bias_2F, &chain.down_bias_H, &chain.next_norm_H, &chain.next_qkv_bias_E})

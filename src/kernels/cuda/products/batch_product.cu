@@ -5,6 +5,7 @@
 #include "kernels/cuda/products/batch_product_hidden.h"
 #include "kernels/cuda/products/batch_product_kernel.cuh"
 #include "kernels/cuda/products/batch_product_launch.h"
+#include "kernels/cuda/products/batch_product_mixed.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -52,14 +53,22 @@ int batch_product_splits(int inputs, int outputs) {
 
 bool makes_low_rank_hidden(const BatchProduct& call) {
   const LowRankAddition& addition = call.addition;
-  return call.rows <= kMostMakingRows && addition.by_row.tiles == 0 &&
-         tiling_of(call.inputs, call.outputs, call.epilogue).is_alone(num_processors()) &&
-         hidden_bytes(call.rows, staged_hidden_pitch(addition.down.ranks)) <= kMostHiddenBytes &&
+  const LowRankRows& by_row = addition.by_row;
+  if (call.rows > kMostMakingRows ||
+      !tiling_of(call.inputs, call.outputs, call.epilogue).is_alone(num_processors()))
+    return false;
+  if (by_row.tiles > 0)
+    return by_row.tiles <= kMostMixedTiles &&
+           mixed_hidden_bytes(call.rows, by_row.most_chunks) <= kMostHiddenBytes &&
+           kFirstHiddenFlag + by_row.tiles * mixed_units(by_row.most_chunks) <= kMostHiddenFlags;
+  return hidden_bytes(call.rows, staged_hidden_pitch(addition.down.ranks)) <= kMostHiddenBytes &&
          kFirstHiddenFlag + hidden_units(addition.down, call.rows) <= kMostHiddenFlags;
 }
 
 int64_t low_rank_hidden_numbers(const BatchProduct& call) {
-  return hidden_numbers(call.addition.down, call.rows);
+  const LowRankRows& by_row = call.addition.by_row;
+  return by_row.tiles > 0 ? mixed_numbers(call.rows, by_row.most_chunks)
+                          : hidden_numbers(call.addition.down, call.rows);
 }
 
 void batch_product(const BatchProduct& call, cudaStream_t stream) {
@@ -67,6 +76,8 @@ void batch_product(const BatchProduct& call, cudaStream_t stream) {
     throw std::runtime_error("a product of a batch has at most " + std::to_string(kMostBatchRows) +
                              " rows");
   const Tiling tiling = tiling_of(call.inputs, call.outputs, call.epilogue);
+  if (call.addition.flags != nullptr && call.addition.by_row.tiles > 0)
+    return mixed_batch_product(call, tiling, stream);
   const auto with_rows = [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
     switch (tiling.slabs) {

@@ -41,12 +41,12 @@ inline constexpr int kMostBatchRows = 64;
 bool has_batch_product(Number number, int64_t rows);
 /// S of a product with Epilogue::kSplitK: how many partial sums `y` must hold.
 int batch_product_splits(int inputs, int outputs);
-/// Whether the kernel can make h of the addition itself, from `addition.down` (LowRankAddition::flags): few rows, one
-/// adapter, and a multiprocessor for each thread block.
+/// Whether the kernel can make h of the addition itself (LowRankAddition::flags), from `addition.down` or of rows that take
+/// adapters of their own, `addition.by_row`: few rows, and a multiprocessor for each thread block.
 bool makes_low_rank_hidden(const BatchProduct& call);
 /// Then: float32 numbers of `addition.h_TR`, and flags at most.
 int64_t low_rank_hidden_numbers(const BatchProduct& call);
-inline constexpr int kMostHiddenFlags = 1024;
+inline constexpr int kMostHiddenFlags = 4096;
 /// Asynchronous on `stream`. Throws std::runtime_error for too many rows or a failed launch.
 void batch_product(const BatchProduct& call, cudaStream_t stream);
 

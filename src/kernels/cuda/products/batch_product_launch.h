@@ -28,4 +28,7 @@ inline Arguments arguments_of(const BatchProduct& call, const Tiling& tiling,
   return a;
 }
 
+/// Of rows that take adapters of their own, which makes_low_rank_hidden() says it can multiply.
+void mixed_batch_product(const BatchProduct& call, const Tiling& tiling, cudaStream_t stream);
+
 }  // namespace slime::kernels::cuda::batch

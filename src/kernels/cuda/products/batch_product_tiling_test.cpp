@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/products/batch_product_hidden.h"
+#include "kernels/cuda/products/batch_product_mixed.h"
 #include "kernels/cuda/products/product_sizes_for_tests.h"
 
 namespace slime::kernels::cuda::batch {
@@ -79,6 +80,54 @@ TEST(BatchProductCut, LeavesRoomForWhatAdaptersAdd) {
       }
     }
   }
+}
+
+TEST(BatchProductCut, LeavesRoomForWhatSeveralAdaptersAdd) {
+  for (const auto& [hidden, attended, width, heads] : kTrainedModels) {
+    SCOPED_TRACE(hidden);
+    for (const Tiling& tiling : {split_k_tiling(attended, hidden, kProcessors),
+                                 output_tiling(hidden, 2 * width, true, kProcessors),
+                                 split_k_tiling(width, hidden, kProcessors),
+                                 output_tiling(hidden, heads, false, kProcessors)}) {
+      if (!tiling.is_alone(kProcessors)) continue;
+      EXPECT_LE(divide_up(tiling.block_outputs(), kFragmentOutputs), kMostOutputTiles);
+      for (const int rows : {8, 16, 32}) {
+        for (const int tiles : {1, 10, kMostMixedTiles}) {
+          for (const int chunks : {1, 3, 7}) {
+            const int of_hidden = mixed_hidden_bytes(rows, chunks);
+            EXPECT_LE(of_hidden, kMostHiddenBytes);
+            const MixedLayout layout(tiling, rows, rows, kProcessors, tiles, chunks);
+            const int k_tiles = divide_up(tiling.k_tiles, tiling.splits);
+            EXPECT_GE(layout.shared.stages, std::min(2, k_tiles));
+            EXPECT_LE(layout.shared.stages * layout.shared.stage_stride, layout.hidden_begin);
+            EXPECT_LE(SharedLayout::sums_bytes(tiling, rows), layout.hidden_begin);
+            EXPECT_EQ(layout.hidden_begin % 16, 0);
+            EXPECT_GE(layout.fragments_begin, layout.hidden_begin + of_hidden);
+            EXPECT_EQ(layout.fragments_begin % 16, 0);
+            EXPECT_GE(layout.fragments, 0);
+            EXPECT_LE(layout.fragments_begin + kFragmentBytes * layout.fragments,
+                      layout.shared.bytes);
+            EXPECT_LE(layout.shared.bytes, kMixedSharedBytes);
+            EXPECT_GT(2 * layout.shared.bytes, kMostSharedBytes);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Eight adapters of rank 32 beside all linear layers of Qwen3-4B, by 32 rows.
+TEST(BatchProductCut, HoldsTheFactorsOfEightAdapters) {
+  const auto room = [](const Tiling& tiling, int chunks) {
+    return MixedLayout(tiling, 32, 32, kProcessors, /*tiles=*/10, chunks).fragments;
+  };
+  constexpr int kAdapters = 8, kStepsOfRank = 2;
+  EXPECT_GE(room(output_tiling(2560, 6144, false, kProcessors), 3), kAdapters * kStepsOfRank * 3);
+  EXPECT_GE(room(split_k_tiling(4096, 2560, kProcessors), 1), kAdapters * kStepsOfRank * 4);
+  EXPECT_GE(room(split_k_tiling(9728, 2560, kProcessors), 1), kAdapters * kStepsOfRank * 4);
+  // Ten times 16 outputs, of which one has gates and ups.
+  EXPECT_GE(room(output_tiling(2560, 2 * 9728, true, kProcessors), 2),
+            kAdapters * kStepsOfRank * 11);
 }
 
 TEST(BatchProductCut, CountsUnitsOfWhatAdaptersAdd) {
