@@ -8,145 +8,13 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cmath>
-#include <memory>
 #include <thread>
 #include <vector>
 
-#include "kernels/adapters.h"
-#include "kernels/block_chain.h"
-#include "kernels/cuda/gpu_test_tensors.h"
-#include "kernels/device.h"
+#include "kernels/cuda/products/adapted_chain_for_tests.h"
 
 namespace slime::kernels {
 namespace {
-
-struct AdaptedShape {
-  const char* name = "";
-  int64_t attended = 0, hidden = 0, width = 0, heads = 0;
-};
-
-constexpr AdaptedShape kSmallAdapted{"Small", 64, 128, 256, 192},
-    kUnevenAdapted{"Uneven", 192, 640, 1088, 1096},
-    kLargeAdapted4b{"Large4b", 4096, 2560, 9728, 6144};
-
-/// Pairs of one adapter beside one matrix: outputs [begin, end) in shares of the matrix, and a rank.
-struct PairForm {
-  double begin = 0, end = 1;
-  int64_t rank = 0;
-};
-
-/// One matrix with the adapters of each slot.
-class AdaptedMatrix {
- public:
-  AdaptedMatrix(int64_t outputs, int64_t inputs, const std::vector<std::vector<PairForm>>& slots,
-                const AdapterRows& rows) {
-    const auto sized = [&](at::IntArrayRef shape, double scale) {
-      return (scale * at::randn(shape)).to(at::kBFloat16);
-    };
-    const double scale_of_input = 1 / std::sqrt(static_cast<double>(inputs));
-    plain_ = sized({outputs, inputs}, scale_of_input);
-    for (const std::vector<PairForm>& slot : slots) {
-      adapters_.of_slot.emplace_back();
-      Tensor merged = plain_.to(at::kDouble);
-      for (const PairForm& form : slot) {
-        auto pair = std::make_unique<LowRankPair>();
-        pair->begin = static_cast<int64_t>(form.begin * static_cast<double>(outputs)) / 8 * 8;
-        pair->end = static_cast<int64_t>(form.end * static_cast<double>(outputs)) / 8 * 8;
-        // Numbers of 16 bits, so that only sums differ.
-        const Tensor a = sized({form.rank, inputs}, scale_of_input);
-        const Tensor b = sized({pair->end - pair->begin, form.rank},
-                               1 / std::sqrt(static_cast<double>(form.rank)));
-        pair->scale = 0.5;
-        merged.narrow(0, pair->begin, pair->end - pair->begin)
-            .add_(b.to(at::kDouble).mm(a.to(at::kDouble)), pair->scale);
-        pair->a = Param(a.to(at::kCUDA, at::kFloat));
-        pair->b = Param(b.to(at::kCUDA, at::kFloat));
-        adapters_.of_slot.back().push_back(pair.get());
-        pairs_.push_back(std::move(pair));
-      }
-      merged_.push_back(merged);
-    }
-    adapters_.rows = &rows;
-    on_gpu_.values = plain_.to(at::kCUDA);
-    on_gpu_.adapters = &adapters_;
-  }
-  AdaptedMatrix(const AdaptedMatrix&) = delete;
-
-  MatrixAdapters& adapters() { return adapters_; }
-  const Matrix& on_gpu() const { return on_gpu_; }
-  /// -1: of rows that take none.
-  Tensor exact(int64_t slot) const {
-    return slot < 0 ? plain_.to(at::kDouble) : merged_[static_cast<size_t>(slot)];
-  }
-
- private:
-  Tensor plain_;
-  std::vector<Tensor> merged_;
-  std::vector<std::unique_ptr<LowRankPair>> pairs_;
-  MatrixAdapters adapters_;
-  Matrix on_gpu_;
-};
-
-/// The matrices between two attentions; the second adapter has fewer pairs, of other ranks.
-struct AdaptedChain {
-  AdapterRows rows;
-  AdaptedMatrix output, gate_up, down, qkv;
-  BlockChain chain;
-
-  AdaptedChain(const AdaptedShape& shape, int64_t num_rows)
-      : output(shape.hidden, shape.attended, {{{0, 1, 32}}, {{0, 1, 8}}}, rows),
-        gate_up(2 * shape.width, shape.hidden, {{{0, 0.5, 32}, {0.5, 1, 16}}, {{0.5, 1, 64}}},
-                rows),
-        down(shape.hidden, shape.width, {{{0, 1, 33}}, {}}, rows),
-        qkv(shape.heads, shape.hidden,
-            {{{0, 0.66, 32}, {0.66, 0.83, 8}, {0.83, 1, 40}}, {{0, 0.66, 1}, {0.83, 1, 4}}}, rows) {
-    const auto narrow = [](at::IntArrayRef sizes, double scale) {
-      return (scale * at::randn(sizes)).to(at::kBFloat16);
-    };
-    chain.attended_TC = narrow({num_rows, shape.attended}, 1);
-    chain.residual_TH = narrow({num_rows, shape.hidden}, 2);
-    chain.post_norm_H = narrow({shape.hidden}, 1);
-    chain.next_norm_H = narrow({shape.hidden}, 1);
-    chain.next_qkv_bias_E = narrow({shape.heads}, 0.5);
-    chain.eps = 1e-5;
-  }
-
-  std::array<AdaptedMatrix*, 4> matrices() { return {&output, &gate_up, &down, &qkv}; }
-
-  /// The first rows on the GPU.
-  BlockChain on_gpu(int64_t num_rows) const {
-    BlockChain part = chain;
-    part.attended_TC = to_gpu(chain.attended_TC.narrow(0, 0, num_rows));
-    part.residual_TH = to_gpu(chain.residual_TH.narrow(0, 0, num_rows).clone());
-    part.post_norm_H = to_gpu(chain.post_norm_H);
-    part.next_norm_H = to_gpu(chain.next_norm_H);
-    part.next_qkv_bias_E = to_gpu(chain.next_qkv_bias_E);
-    part.output_HC = output.on_gpu();
-    part.gate_up_2FH = gate_up.on_gpu();
-    part.down_HF = down.on_gpu();
-    part.next_qkv_EH = qkv.on_gpu();
-    return part;
-  }
-
-  /// All rows with the adapter of one slot, rounded where training stores results.
-  Tensor exact(int64_t slot) const {
-    const auto rounded = [](const Tensor& x) { return x.to(at::kBFloat16).to(at::kDouble); };
-    const Device& device = twin();
-    Tensor residual_TH = wide(chain.residual_TH);
-    const auto added_norm = [&](const Tensor& update_TH, const Tensor& norm_H) {
-      residual_TH = rounded(residual_TH + rounded(update_TH));
-      return rounded(device.rms_norm(residual_TH, wide(norm_H), chain.eps));
-    };
-    const Tensor input_TH = added_norm(
-        device.linear(wide(chain.attended_TC), output.exact(slot), {}), chain.post_norm_H);
-    const Tensor gated_TF =
-        rounded(device.swiglu(rounded(device.linear(input_TH, gate_up.exact(slot), {}))));
-    const Tensor next_TH =
-        added_norm(device.linear(gated_TF, down.exact(slot), {}), chain.next_norm_H);
-    return device.linear(next_TH, qkv.exact(slot), wide(chain.next_qkv_bias_E));
-  }
-};
 
 constexpr auto kRowCounts = std::to_array<int64_t>({1, 2, 3, 8, 17, 32, 64, 65, 128, 129, 256});
 /// Of the chain's tests: activations are rounded to 8 bits four times on the way.
@@ -281,7 +149,7 @@ TEST_P(CudaAdaptedChain, OfRowsWithSeveralEqualsEachOnesOwn) {
     std::vector<int64_t> slot_T;
     adapted.rows.tiles = tiles_by_turns(rows, slot_T);
     const BlockChain part = adapted.on_gpu(rows);
-    // Fused for one row and two; more take the kernels beside each product.
+    // Fused up to 32 rows, where each thread block has a multiprocessor; more take the kernels beside each product.
     if (rows == 1 && !chains->has_block_chain(part)) GTEST_SKIP() << "this GPU has no chain";
     const Tensor result = block_chain(chains, part).cpu();
     for (const int64_t slot : {-1, 0, 1}) {
