@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "core/safe_text.h"
@@ -95,6 +96,18 @@ void SaveWriter::finish(const Which& which) {
   if (problem) std::rethrow_exception(problem);
 }
 
+void SaveWriter::drop(const Which& which) {
+  std::list<Entry> dropped;  // their snapshots end without the mutex
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return writing_ == nullptr || !which(writing_->save); });
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto next = std::next(entry);
+    if (which(entry->save)) dropped.splice(dropped.end(), entries_, entry);
+    entry = next;
+  }
+  changed_.notify_all();
+}
+
 bool SaveWriter::has(const Which& which) const {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(entries_, [&](const Entry& entry) { return which(entry.save); });
@@ -123,6 +136,7 @@ void SaveWriter::remove_unused(std::unique_lock<std::mutex>& lock) {
 void SaveWriter::try_to_write(std::list<Entry>::iterator entry,
                               std::unique_lock<std::mutex>& lock) {
   std::exception_ptr problem;
+  writing_ = &*entry;
   lock.unlock();
   try {
     write_(entry->save);
@@ -132,6 +146,7 @@ void SaveWriter::try_to_write(std::list<Entry>::iterator entry,
   }
   std::list<Entry> written;  // its snapshot ends without the mutex
   lock.lock();
+  writing_ = nullptr;
   if (problem) {
     entry->problem = problem;
     entry->next_try = steady_clock::now() + pause_after_failure_;

@@ -53,6 +53,8 @@ class SaveWriter final {
   /// Until those are written, at once also where they failed before. Throws what write() threw of the first that
   /// failed, when the others are written.
   void finish(const Which& which);
+  /// Those are not written any more; one that is being written now is, before this returns.
+  void drop(const Which& which);
   bool has(const Which& which) const;
   /// What is to be written there; null: nothing.
   SharedSnapshot find(const std::filesystem::path& directory) const;
@@ -76,6 +78,7 @@ class SaveWriter final {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable_any changed_;
   std::list<Entry> entries_;
+  const Entry* writing_ = nullptr;  // of those, while the mutex is given up for it
   std::vector<std::filesystem::path> unused_;
   std::jthread thread_;  // last: it uses everything above
 };

@@ -37,6 +37,8 @@ class Written {
  public:
   void write(const NamedSave& save) {
     std::unique_lock lock(mutex_);
+    is_at_gate_ = true;
+    changed_.notify_all();
     changed_.wait(lock, [this] { return is_open_; });
     if (fails_) throw ConfigError("the disk is full");
     directories_.push_back(save.directory.string());
@@ -45,6 +47,11 @@ class Written {
     const std::lock_guard lock(mutex_);
     is_open_ = is_open;
     changed_.notify_all();
+  }
+  /// Until a write has come.
+  void wait_for_writer() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return is_at_gate_; });
   }
   void fail(bool fails) {
     const std::lock_guard lock(mutex_);
@@ -59,6 +66,7 @@ class Written {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_open_ = true;
+  bool is_at_gate_ = false;
   bool fails_ = false;
   std::vector<std::string> directories_;
 };
@@ -133,6 +141,54 @@ TEST(SaveWriter, TriesAgainByItself) {
   written.fail(false);
   while (writer.has(at("a"))) std::this_thread::yield();
   EXPECT_THAT(written.directories(), ElementsAre("a"));
+}
+
+TEST(SaveWriter, WhatIsDroppedIsNeverWrittenAndHoldsUpNobody) {
+  Written written;
+  {
+    SaveWriter writer([&](const NamedSave& save) { written.write(save); }, kNever);
+    written.fail(true);
+    writer.add(save_of("session-1:train:0", "a"));
+    EXPECT_THROW(writer.finish(at("a")), ConfigError);
+    writer.drop(at("a"));
+    EXPECT_FALSE(writer.has(at("a")));
+    EXPECT_EQ(writer.find("a"), nullptr);
+    writer.finish(at("a"));
+    written.fail(false);
+    writer.add(save_of("session-1:train:0", "b"));
+    writer.finish(at("b"));
+  }
+  EXPECT_THAT(written.directories(), ElementsAre("b"));
+}
+
+TEST(SaveWriter, WhoDropsWhatIsBeingWrittenWaitsForIt) {
+  Written written;
+  written.open(false);
+  SaveWriter writer([&](const NamedSave& save) { written.write(save); });
+  writer.add(save_of("session-1:train:0", "a"));
+  writer.add(save_of("session-1:train:0", "b"));
+  written.wait_for_writer();
+  writer.drop(at("b"));  // not for another
+  std::jthread opens([&] { written.open(true); });
+  writer.drop(at("a"));
+  EXPECT_THAT(written.directories(), ElementsAre("a"));
+  EXPECT_FALSE(writer.has(at("a")));
+}
+
+TEST(SaveWriter, WhatIsDroppedWhileItFailsIsNotTriedAgain) {
+  Written written;
+  {
+    SaveWriter writer([&](const NamedSave& save) { written.write(save); }, kNever);
+    written.open(false);
+    written.fail(true);
+    writer.add(save_of("session-1:train:0", "a"));
+    written.wait_for_writer();
+    std::jthread opens([&] { written.open(true); });
+    writer.drop(at("a"));
+    EXPECT_FALSE(writer.has(at("a")));
+    written.fail(false);
+  }
+  EXPECT_THAT(written.directories(), IsEmpty());
 }
 
 TEST(SaveWriter, AtTheEndAllIsTriedOnceMore) {

@@ -32,6 +32,18 @@ std::optional<std::string> time_of(const fs::path& path) {
                      time.hours().count(), time.minutes().count(), time.seconds().count());
 }
 
+/// What is no directory was not saved here, and stays.
+std::error_code remove_saved(const fs::path& directory) {
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) return {};
+  // Under another name first: a process that dies on the way leaves no part of it under its own.
+  const fs::path aside = directory.parent_path() / ("." + directory.filename().string() + ".gone");
+  fs::remove_all(aside, error);
+  fs::rename(directory, aside, error);
+  fs::remove_all(error ? directory : aside, error);
+  return error;
+}
+
 }  // namespace
 
 json::object Service::checkpoints(const std::string& model) const {
@@ -124,9 +136,13 @@ json::object Service::training_runs(const std::string& owner) const {
 
 json::object Service::delete_checkpoint(const std::string& path) {
   require_restored(path);
-  const fs::path directory = or_refuse(404, [&] { return found(path); });
+  const fs::path directory = or_refuse(404, [&] { return named_by(path); });
+  const auto is_it = [&](const NamedSave& save) { return save.directory == directory; };
   std::error_code error;
-  fs::remove_all(directory, error);
+  if (!saves_->has(is_it) && !fs::is_directory(directory, error))
+    throw Refusal(404, fmt::format("path {}: there are no such weights", path));
+  saves_->drop(is_it);
+  error = remove_saved(directory);
   if (error) throw Refusal(500, fmt::format("{}: {}", path, error.message()));
   return {};
 }

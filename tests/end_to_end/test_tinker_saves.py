@@ -82,6 +82,24 @@ def test_what_is_not_written_yet_is_sampled_and_never_listed(program, held_up): 
     assert any("is not written yet" in line for line in program.lines)
 
 
+def delete(program, model, name="one", kind="sampler_weights"):  # noqa: F811
+    return program.call(f"training_runs/{model}/checkpoints/{kind}/{name}", method="DELETE")[0]
+
+
+def test_what_is_not_written_yet_can_be_deleted_and_is_never_written(program, held_up, tmp_path):  # noqa: F811
+    session, trained = open_model(program)
+    train(program, trained, DATA, 1, steps=1)
+    let_go = held_up(trained)
+    path = save(program, trained, 3)["path"]
+    assert program.call("weights_info", {"tinker_path": path})[0] == 404  # it cannot be written
+    assert delete(program, trained) == 200
+    assert delete(program, trained) == 404
+    let_go()
+    assert program.call("weights_info", {"tinker_path": path})[0] == 404
+    assert program.call(f"sessions/{session}/finish", {"reason": {"type": "success"}})[0] == 200  # it waits for nothing
+    assert not list(samplers_folder(tmp_path / "store", trained).iterdir())
+
+
 @pytest.mark.parametrize("state_seconds", [0, 1000], ids=["with-states", "without"])
 def test_a_killed_server_writes_what_it_had_answered(start, tmp_path, held_up, state_seconds):  # noqa: F811
     flags = ["--state-seconds", str(state_seconds)]
