@@ -25,6 +25,7 @@ namespace {
 
 constexpr const char* kRequest = ".request";
 constexpr const char* kAnswer = ".answer";
+constexpr const char* kDeleted = ".deleted";
 /// Requests whose answers are kept beyond the newest state.
 constexpr int64_t kKeptAnswers = 256;
 
@@ -180,6 +181,39 @@ std::vector<AcceptedRequest> Journal::answers(const std::string& model) const {
   return read_requests(model, kAnswer, -1);
 }
 
+int64_t Journal::last_request(const std::string& model) const {
+  const auto all = numbered(folder(model) / "requests", kRequest);
+  return all.empty() ? 0 : all.rbegin()->first;
+}
+
+void Journal::note_deletion(const std::string& model, const std::string& name,
+                            int64_t behind) const {
+  const fs::path saved(name);
+  write_into(folder(model) / "deleted" / saved.parent_path(), saved.filename().string() + kDeleted,
+             std::to_string(behind));
+}
+
+void Journal::take_back_deletion(const std::string& model, const std::string& name) const {
+  std::error_code ignored;
+  fs::remove(folder(model) / "deleted" / (name + kDeleted), ignored);
+}
+
+std::multimap<int64_t, std::string> Journal::deletions(const std::string& model,
+                                                       int64_t behind) const {
+  std::multimap<int64_t, std::string> found;
+  const fs::path place = folder(model) / "deleted";
+  std::error_code none;
+  for (const auto& entry : fs::recursive_directory_iterator(place, none)) {
+    if (!entry.is_regular_file() || entry.path().extension() != kDeleted) continue;
+    const auto number = number_of(read_whole(entry.path()));
+    if (!number) throw ConfigError(entry.path().string() + ": should be the number of a request");
+    if (*number <= behind) continue;
+    const fs::path name = entry.path().lexically_relative(place);
+    found.emplace(*number, (name.parent_path() / name.stem()).string());
+  }
+  return found;
+}
+
 void Journal::forget(const std::string& model, int64_t up_to) const {
   std::error_code ignored;
   const auto forget_up_to = [&](const fs::path& place, const char* suffix, int64_t last) {
@@ -189,6 +223,10 @@ void Journal::forget(const std::string& model, int64_t up_to) const {
   forget_up_to(folder(model) / "requests", kRequest, up_to);
   forget_up_to(folder(model) / "requests", kAnswer, up_to - kKeptAnswers);
   forget_up_to(folder(model) / "states", "", up_to - 1);
+  write_or_tell(model, [&] {
+    for (const auto& [behind, name] : deletions(model, -1))
+      if (behind <= up_to) take_back_deletion(model, name);
+  });
   // What a process that was killed has not finished.
   for (const auto& entry : fs::directory_iterator(folder(model) / "states", ignored)) {
     if (entry.path().filename().string().starts_with(".")) fs::remove_all(entry.path(), ignored);
@@ -197,7 +235,7 @@ void Journal::forget(const std::string& model, int64_t up_to) const {
 
 void Journal::forget_model(const std::string& model) const {
   std::error_code ignored;
-  for (const char* part : {"requests", "states", "snapshots"})
+  for (const char* part : {"requests", "deleted", "states", "snapshots"})
     fs::remove_all(folder(model) / part, ignored);
 }
 

@@ -4,6 +4,7 @@
 ///
 ///   STORE/MODEL/{weights,sampler_weights}/NAME   what clients saved
 ///   STORE/MODEL/requests/7.request, 7.answer     accepted behind the newest state, and what was answered
+///   STORE/MODEL/deleted/{weights,sampler_weights}/NAME.deleted   behind which request a client deleted it
 ///   STORE/MODEL/states/6                         weights, moments and counters behind request 6
 ///   STORE/MODEL/snapshots/NUMBER                 of sampling sessions
 ///   STORE/.service/{sessions,models,samplers}/   an object of JSON for each
@@ -58,7 +59,17 @@ class Journal {
   /// In the order of their numbers, those above `behind`.
   std::vector<AcceptedRequest> requests(const std::string& model, int64_t behind) const;
   std::vector<AcceptedRequest> answers(const std::string& model) const;
-  /// Removes requests up to this number, and answers that are much older.
+  /// The highest number of those; 0: there are none.
+  int64_t last_request(const std::string& model) const;
+
+  /// A client deleted what a model saved as `name` ("weights/one") behind this request. Saves up to that are done
+  /// again after a restart, and deleted again.
+  void note_deletion(const std::string& model, const std::string& name, int64_t behind) const;
+  void take_back_deletion(const std::string& model, const std::string& name) const;
+  /// By the numbers of their requests, those above `behind`.
+  std::multimap<int64_t, std::string> deletions(const std::string& model, int64_t behind) const;
+
+  /// Removes requests and deletions up to this number, and answers that are much older.
   void forget(const std::string& model, int64_t up_to) const;
   /// Removes all of a model but what clients saved.
   void forget_model(const std::string& model) const;

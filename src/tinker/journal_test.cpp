@@ -1,6 +1,11 @@
 #include "tinker/journal.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <string>
 
 #include "core/error.h"
 #include "core/replace_file.h"
@@ -66,6 +71,8 @@ TEST_F(JournalTest, WhatCannotBeWrittenIsRefused) {
   EXPECT_EQ(status_of([&] { journal.write(Journal::Kind::kSession, "session-1", {}); }), 503);
   EXPECT_EQ(status_of([&] { journal.accept(model_, request); }), 503);
   EXPECT_EQ(status_of([&] { journal.answer(model_, request); }), 503);
+  replace_file(journal.folder(model_) / "deleted", "no folder");
+  EXPECT_EQ(status_of([&] { journal.note_deletion(model_, "weights/one", 1); }), 503);
   EXPECT_EQ(status_of([&] { journal.write(Journal::Kind::kModel, model_, {}); }), 200);
 }
 
@@ -86,6 +93,33 @@ TEST_F(JournalTest, RequestsComeBackInOrderWithAllTheirBytes) {
   EXPECT_EQ(requests[1].future, "req-10");
   EXPECT_EQ(requests[1].route, "forward_backward");
   EXPECT_TRUE(requests[1].is_message);
+}
+
+TEST_F(JournalTest, KeepsWhatWasDeletedUntilAStateIsBehindIt) {
+  using Deletions = std::multimap<int64_t, std::string>;
+  {
+    const Journal journal(store_);
+    EXPECT_TRUE(journal.deletions(model_, 0).empty());
+    EXPECT_EQ(journal.last_request(model_), 0);
+    for (const int64_t seq_id : {3, 10, 9})
+      journal.accept(model_, {.seq_id = seq_id, .route = "x", .future = "f", .body = {}});
+    EXPECT_EQ(journal.last_request(model_), 10);
+    journal.note_deletion(model_, "weights/one", 3);
+    journal.note_deletion(model_, "weights/one.part", 3);
+    journal.note_deletion(model_, "sampler_weights/one", 7);
+    journal.note_deletion(model_, "weights/one", 9);  // the last one of a name
+    journal.note_deletion(model_, "weights/not", 9);
+    journal.take_back_deletion(model_, "weights/not");
+  }
+  const Journal journal(store_);
+  EXPECT_EQ(journal.deletions(model_, 0),
+            (Deletions{{3, "weights/one.part"}, {7, "sampler_weights/one"}, {9, "weights/one"}}));
+  EXPECT_EQ(journal.deletions(model_, 7), (Deletions{{9, "weights/one"}}));
+  EXPECT_TRUE(journal.deletions("session-1:train:1", 0).empty());
+  journal.forget(model_, 7);
+  EXPECT_EQ(journal.deletions(model_, 0), (Deletions{{9, "weights/one"}}));
+  journal.forget_model(model_);
+  EXPECT_TRUE(journal.deletions(model_, 0).empty());
 }
 
 TEST_F(JournalTest, ForgetsWhatAStateHasMadeNeedless) {
@@ -109,17 +143,27 @@ TEST_F(JournalTest, ForgetsWhatAStateHasMadeNeedless) {
   EXPECT_TRUE(journal.newest_state(model_).second.empty());
 }
 
+std::string problem_of(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was wrong";
+}
+
 TEST_F(JournalTest, DamagedFilesAreNamed) {
   const Journal journal(store_);
   journal.accept(model_, {.seq_id = 3, .route = "x", .future = "f", .body = {}});
-  const fs::path file = journal.folder(model_) / "requests" / "3.request";
-  replace_file(file, "no head");
-  try {
-    (void)journal.requests(model_, 0);
-    FAIL() << "nothing was wrong";
-  } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find(file.string()), std::string::npos) << error.what();
-  }
+  journal.note_deletion(model_, "weights/one", 3);
+  const fs::path request = journal.folder(model_) / "requests" / "3.request";
+  replace_file(request, "no head");
+  EXPECT_THAT(problem_of([&] { (void)journal.requests(model_, 0); }),
+              testing::HasSubstr(request.string()));
+  const fs::path deletion = journal.folder(model_) / "deleted" / "weights" / "one.deleted";
+  replace_file(deletion, "no number");
+  EXPECT_THAT(problem_of([&] { (void)journal.deletions(model_, 0); }),
+              testing::HasSubstr(deletion.string()));
 }
 
 }  // namespace

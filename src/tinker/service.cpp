@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <mutex>
 #include <utility>
 
 #include "config/parse_flags.h"
@@ -274,8 +275,13 @@ void Service::add_job(const SharedModel& model, const AcceptedRequest& request, 
 
 void Service::do_request(Model& model, const AcceptedRequest& request, const ModelJob& job) {
   const auto start = steady_clock::now();
+  std::unique_lock saving(model.saving, std::defer_lock);
+  if (request.route.starts_with("save_weights")) saving.lock();
   Answer answer = outcome_of([&] { return job(model); });
-  model.num_done = std::max(model.num_done.load(), request.seq_id);
+  const int64_t done = std::max(model.num_done.load(), request.seq_id);
+  delete_again(model, done);
+  model.num_done = done;
+  if (saving) saving.unlock();
   model.unsaved_seconds += std::chrono::duration<double>(steady_clock::now() - start).count();
   if (!journal_) return futures_.answer(request.future, std::move(answer));
   // It was done, whether that can be written or not: after a kill it is done again.

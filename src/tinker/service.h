@@ -43,6 +43,9 @@ inline std::string plain_name(const std::string& name) {
   return name.substr(0, name.find(":peft:"));
 }
 
+/// The model whose save a path names, "tinker://MODEL/weights/NAME"; empty: none's.
+std::string saver_of(const std::string& path);
+
 struct ServiceConfig {
   std::filesystem::path store;  // of weights that are saved by name
   bool takes_paths = false;     // weights may be saved to any path of this user's
@@ -124,8 +127,12 @@ class Service {
     double seconds = 0;                 // that its jobs took
     std::atomic<int64_t> num_done = 0;  // the last request that was done, by its number
     int64_t num_answered = 0;           // the same of the process before
-    double unsaved_seconds = 0;         // of run()'s thread: since the newest state
-    bool is_over = false;               // with its session
+    /// Held by who saves or deletes what is saved by name: a deletion is behind a save or before it.
+    std::mutex saving;
+    /// run()'s thread: names ("weights/one") that the process before deleted behind the request of a number.
+    std::multimap<int64_t, std::string> deleted;
+    double unsaved_seconds = 0;  // of run()'s thread: since the newest state
+    bool is_over = false;        // with its session
     bool is_restored() const { return trained != nullptr && num_done >= num_answered; }
   };
   using SharedModel = std::shared_ptr<Model>;
@@ -164,6 +171,12 @@ class Service {
   /// With the mutex held: the job, with all that follows it, behind the model's others.
   void add_job(const SharedModel& model, const AcceptedRequest& request, ModelJob job);
   void do_request(Model& model, const AcceptedRequest& request, const ModelJob& job);
+  /// What the process before had deleted when it had done the requests up to `done`.
+  void delete_again(Model& model, int64_t done);
+  /// With the model's saves held up: writes the deletion down where a restart would do the save again, and
+  /// deletes what is saved there, written or not. Throws Refusal.
+  void delete_saved(const std::string& model, const std::filesystem::path& directory,
+                    int64_t behind);
   void keep_answer(const std::string& model, const AcceptedRequest& request, const Answer& answer);
   /// A job that makes a model, once for each session and number. `record`: what it is made of.
   json::object enqueue_creation(const std::string& session, int64_t number, json::object record);
@@ -228,7 +241,8 @@ class Service {
   /// The same where weights are, when those that are to be written there are. Throws Refusal for a model that is being
   /// restored, whose saves may be to come.
   std::filesystem::path found(const std::string& path) const;
-  /// Throws Refusal where the model of a path is being restored: what lies there may be what was overwritten.
+  /// Throws Refusal where the model of a path is being restored: what lies there may be what was overwritten or
+  /// deleted.
   void require_restored(const std::string& path) const;
   /// Of what a client saved. Throws ConfigError for a name that no model has.
   std::filesystem::path saved_folder(const std::string& model, const std::string& kind) const;

@@ -136,6 +136,9 @@ std::map<int64_t, AcceptedRequest> Service::restore_answers(Model& model) {
 int64_t Service::restore_requests(const SharedModel& model, int64_t done) {
   const std::map<int64_t, AcceptedRequest> answered = restore_answers(*model);
   model->order.go_on_from(done + 1);
+  model->deleted = journal_->deletions(model->id, done);
+  for (const auto& [behind, name] : model->deleted)
+    model->num_answered = std::max(model->num_answered, behind);
   int64_t count = 0;
   for (AcceptedRequest& request : journal_->requests(model->id, done)) {
     futures_.open_again(request.future);

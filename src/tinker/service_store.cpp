@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -47,6 +49,7 @@ std::error_code remove_saved(const fs::path& directory) {
 }  // namespace
 
 json::object Service::checkpoints(const std::string& model) const {
+  require_restored(fmt::format("tinker://{}/", model));
   // What cannot be written is not listed.
   try {
     saves_->finish([&](const NamedSave& save) { return save.model == model; });
@@ -137,14 +140,47 @@ json::object Service::training_runs(const std::string& owner) const {
 json::object Service::delete_checkpoint(const std::string& path) {
   require_restored(path);
   const fs::path directory = or_refuse(404, [&] { return named_by(path); });
+  const std::string saver = saver_of(path);
+  SharedModel model;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = models_.find(saver); known != models_.end()) model = known->second;
+  }
+  std::unique_lock<std::mutex> saving;
+  if (model) saving = std::unique_lock(model->saving);
   const auto is_it = [&](const NamedSave& save) { return save.directory == directory; };
-  std::error_code error;
-  if (!saves_->has(is_it) && !fs::is_directory(directory, error))
+  std::error_code unknown;
+  if (!saves_->has(is_it) && !fs::is_directory(directory, unknown))
     throw Refusal(404, fmt::format("path {}: there are no such weights", path));
-  saves_->drop(is_it);
-  error = remove_saved(directory);
-  if (error) throw Refusal(500, fmt::format("{}: {}", path, error.message()));
+  // One that could not be restored may be by the next process.
+  const int64_t behind = model      ? model->num_done.load()
+                         : journal_ ? journal_->last_request(saver)
+                                    : 0;
+  delete_saved(saver, directory, behind);
   return {};
+}
+
+void Service::delete_saved(const std::string& model, const fs::path& directory, int64_t behind) {
+  const std::string name = directory.parent_path().filename() / directory.filename();
+  // What the newest state is behind is not done again: a full disk holds up no deletion of that.
+  const bool is_done_again = journal_ && behind > journal_->newest_state(model).first;
+  if (is_done_again) journal_->note_deletion(model, name, behind);
+  saves_->drop([&](const NamedSave& save) { return save.directory == directory; });
+  const std::error_code error = remove_saved(directory);
+  if (!error) return;
+  if (is_done_again) journal_->take_back_deletion(model, name);
+  throw Refusal(500, fmt::format("{}: {}", directory.string(), error.message()));
+}
+
+void Service::delete_again(Model& model, int64_t done) {
+  while (!model.deleted.empty() && model.deleted.begin()->first <= done) {
+    const fs::path directory = journal_->folder(model.id) / model.deleted.begin()->second;
+    saves_->drop([&](const NamedSave& save) { return save.directory == directory; });
+    if (const std::error_code error = remove_saved(directory))
+      fmt::print(stderr, "slime tinker: {} was deleted before the restart, and cannot be: {}\n",
+                 directory.string(), error.message());
+    model.deleted.erase(model.deleted.begin());
+  }
 }
 
 }  // namespace slime::tinker

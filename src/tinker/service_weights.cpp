@@ -42,6 +42,11 @@ std::string sampler_name(const std::string& session, int64_t number) {
 
 }  // namespace
 
+std::string saver_of(const std::string& path) {
+  if (!path.starts_with(kScheme)) return {};
+  return path.substr(kScheme.size(), path.find('/', kScheme.size()) - kScheme.size());
+}
+
 fs::path Service::saved_folder(const std::string& model, const std::string& kind) const {
   std::string plain = model;
   std::ranges::replace(plain, ':', '-');
@@ -89,10 +94,8 @@ fs::path Service::found(const std::string& path) const {
 }
 
 void Service::require_restored(const std::string& path) const {
-  if (!path.starts_with(kScheme)) return;
   const std::lock_guard lock(mutex_);
-  const auto of =
-      models_.find(path.substr(kScheme.size(), path.find('/', kScheme.size()) - kScheme.size()));
+  const auto of = models_.find(saver_of(path));
   if (of != models_.end() && !of->second->is_restored())
     throw Refusal(503, fmt::format("{} is being restored", of->first));
 }

@@ -169,3 +169,69 @@ def test_what_was_overwritten_is_not_sampled_while_a_server_that_was_killed_does
         assert status == 503 and "is being restored" in answer["detail"], answer
     assert log_probs(program, sampler, 1) == expected
     assert log_probs(program, sampler_at(program, session, 1, path), 0) == expected
+
+
+def status_when_restored(program, path):  # noqa: F811
+    while (status := program.call("weights_info", {"tinker_path": path})[0]) == 503:
+        time.sleep(0.05)
+    return status
+
+
+def names_of(program, model):  # noqa: F811
+    status, answer = program.call(f"training_runs/{model}/checkpoints", method="GET")
+    assert status == 200, answer
+    return {row["checkpoint_id"] for row in answer["checkpoints"]}
+
+
+@pytest.mark.parametrize("state_seconds", [0, 1000], ids=["with-states", "without"])
+def test_what_was_deleted_is_not_there_after_a_kill(start, tmp_path, state_seconds):
+    flags = ["--state-seconds", str(state_seconds)]
+    program = start("store", *flags)  # noqa: F811
+    _, trained = open_model(program)
+    train(program, trained, DATA, 1, steps=1)
+    path = save(program, trained, 3)["path"]
+    program.result(program.post("save_weights", model_id=trained, seq_id=4, path="state")["request_id"])
+    assert "path" in save(program, trained, 5, "stays")
+    assert "path" in save(program, trained, 6, "again")
+    assert [delete(program, trained), delete(program, trained, "state", "weights"), delete(program, trained, "again")] == [200, 200, 200]
+    assert "path" in save(program, trained, 7, "again")
+    train(program, trained, DATA, 8, steps=1)
+    assert delete(program, trained, "stays") == 200
+    assert "path" in save(program, trained, 10, "stays")
+    expected = {"sampler_weights/stays", "sampler_weights/again"}
+    assert names_of(program, trained) == expected
+    for _ in range(2):
+        program.stop(signal.SIGKILL)
+        program = start("store", *flags)
+        assert status_when_restored(program, path) == 404
+        assert names_of(program, trained) == expected
+    assert "path" in save(program, trained, 11)  # the name is free
+    assert program.post("weights_info", tinker_path=path)["is_lora"]
+
+
+@pytest.mark.parametrize("state_seconds", [0, 1000], ids=["with-states", "without"])
+def test_what_was_deleted_before_it_was_written_is_not_written_after_a_kill(start, tmp_path, held_up, state_seconds):
+    flags = ["--state-seconds", str(state_seconds)]
+    program = start("store", *flags)  # noqa: F811
+    _, trained = open_model(program)
+    let_go = held_up(trained)
+    path = save(program, trained, 1)["path"]
+    assert delete(program, trained) == 200
+    program.stop(signal.SIGKILL)
+    let_go()
+    program = start("store", *flags)
+    assert status_when_restored(program, path) == 404
+    assert not list(samplers_folder(tmp_path / "store", trained).iterdir())
+
+
+def test_a_deletion_that_cannot_be_written_down_is_refused_and_deletes_nothing(program, tmp_path):  # noqa: F811
+    _, trained = open_model(program)
+    path = save(program, trained, 1)["path"]
+    deleted = samplers_folder(tmp_path / "store", trained).with_name("deleted")
+    deleted.write_text("no folder")
+    status, answer = program.call(f"training_runs/{trained}/checkpoints/sampler_weights/one", method="DELETE")
+    assert status == 503 and "deleted" in answer["detail"], answer
+    assert program.post("weights_info", tinker_path=path)["is_lora"]
+    deleted.unlink()
+    assert delete(program, trained) == 200
+    assert program.call("weights_info", {"tinker_path": path})[0] == 404
