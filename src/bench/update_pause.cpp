@@ -83,7 +83,7 @@ void measure_here(const UpdatePauseOptions& options) {
   config.max_running_requests = options.sequences;
   config.max_prefill_tokens = kPrefillTokens;
   config.context_length = longest_context(options, shape);
-  config.stages_weights = is_whole;  // an adapter is copied from where it is
+  config.stages_weights = true;
   config.kv_cache_bytes = cache_bytes_on(options.device);
   if (is_whole && options.device == "cuda") config.kv_cache_bytes -= bytes;
   engine::Engine engine(*running, config, clock);

@@ -148,6 +148,7 @@ estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Opti
   plan.trainers = {config.actor_num_nodes, config.actor_num_gpus_per_node};
   plan.rollout_devices = config.rollout_num_gpus.value_or(0);
   plan.colocates = config.colocate || plan.rollout_devices == 0;
+  plan.takes_turns = config.takes_turns();
   if (flags.gives("--rollout-num-gpus-per-engine"))
     plan.per_engine = config.rollout_num_gpus_per_engine;
   plan.has_codes = config.has_codes();

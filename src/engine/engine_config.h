@@ -46,7 +46,7 @@ struct EngineConfig {
       true;  // GPU: decode steps are recorded once and replayed; false: for comparisons
   /// GPU, or weights in other formats: a second buffer from the start, into which new weights are written
   /// while steps run, so that the engine stands still for a copy on the device alone. Without, an update
-  /// that has to make formats allocates it.
+  /// that has to make formats allocates it. Beside adapters there is none: they are copied from where they are.
   bool stages_weights = false;
   bool records_experts = false;  // for requests that want to know them
   DraftSettings drafts;

@@ -37,16 +37,19 @@ std::string why_weights_differ(const std::vector<model::NamedWeight>& running,
 constexpr const char* kAdaptersStay =
     "the engine has adapters beside weights that stay as they are";
 
-/// Where updates are expected: on a GPU, and for formats, which are made next to what runs.
-FreshWeights second_of(const model::Weights& running, bool stages) {
-  const bool has_second = stages && (running.has_formats() || running.flat().is_cuda());
-  return has_second ? running.buffers().empty_like() : FreshWeights();
+/// Where updates are expected: on a GPU, and for formats, which are made next to what runs. Adapters are copied from
+/// where they are, and the weights beside them never change.
+FreshWeights second_of(model::Network& running, bool stages) {
+  const model::Weights& weights = running.weights();
+  const bool has_second = stages && running.adapters() == nullptr &&
+                          (weights.has_formats() || weights.flat().is_cuda());
+  return has_second ? weights.buffers().empty_like() : FreshWeights();
 }
 
 }  // namespace
 
 RunningWeights::RunningWeights(model::Network& network, const comm::Mesh& mesh, bool stages)
-    : network_(&network), mesh_(mesh), staged_(second_of(network.weights(), stages)) {}
+    : network_(&network), mesh_(mesh), staged_(second_of(network, stages)) {}
 
 Expected<std::shared_ptr<model::Network>> RunningWeights::load(
     const std::filesystem::path& directory) const {

@@ -12,6 +12,7 @@ struct Engines {
   int64_t devices = 0;       // of all engines
   int64_t per_engine = 1;    // tensor parallel
   bool are_apart = false;    // they have devices of their own
+  bool in_turns = true;      // those that have not: they generate while nothing trains
   bool cross_hosts = false;  // an engine's weights come from other hosts
 };
 

@@ -284,13 +284,17 @@ MemoryNeeds memory_needs(const config::RunConfig& config, model::Network& networ
       needs.published_weights = stored_bytes(config, network, precision);
     }
     const bool is_engines_alone = trainer == nullptr && config.has_codes();
+    // Updates bring those alone, which are copied from where they are.
+    const bool has_adapters = network.adapters() != nullptr;
     if (needs.has_engine && gets_codes_brought(config, network, trained)) {
-      if (config.has_engine_on_each_rank())
+      if (config.has_engine_on_each_rank() && !has_adapters)
         needs.staged_weights = stored_bytes(config, trained, precision);
     } else if (needs.has_engine && !config.shares_weights() && !is_engines_alone) {
-      needs.engine_weights = stored_bytes(config, network, precision);
-      const bool is_staged = network.weights().flat().is_cuda() || config.has_codes() ||
-                             network.weights().has_formats();
+      needs.engine_weights = stored_bytes(config, network, precision) +
+                             (has_adapters ? network.trained().num_bytes() : 0);
+      const bool is_staged =
+          !has_adapters && (network.weights().flat().is_cuda() || config.has_codes() ||
+                            network.weights().has_formats());
       needs.staged_weights = is_staged ? needs.engine_weights : 0;
     }
     if (setup::evaluates_beside(config)) {

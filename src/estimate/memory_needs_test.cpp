@@ -6,6 +6,8 @@
 #include <string>
 
 #include "engine/expert_pages.h"
+#include "model/adapter_config.h"
+#include "model/adapters.h"
 #include "model/network.h"
 
 namespace slime::estimate {
@@ -166,6 +168,32 @@ TEST(MemoryNeeds, MatricesInEightBitsAreCountedAsTheyAreStored) {
   EXPECT_EQ(memory_needs(run(), *of.plain, *of.plain, of.plain_precision, &trainer, {}, true, 0)
                 .engine_weights,
             0);
+}
+
+TEST(MemoryNeeds, EnginesBesideATrainerOfAdaptersHaveNoSecondBuffer) {
+  const CodedNetworks of;
+  config::RunConfig config = run();
+  config.train_async = true;
+  ASSERT_FALSE(config.takes_turns());
+  const auto needs_beside = [&](const char* precision) {
+    config.rollout_precision = precision;
+    const train::TrainConfig trainer;
+    return memory_needs(config, *of.plain, *of.plain, of.plain_precision, &trainer, {}, true, 0);
+  };
+  const MemoryNeeds plain = needs_beside("auto"), codes = needs_beside("fp8");
+  EXPECT_EQ(plain.engine_weights, of.plain->weights().num_bytes());
+  EXPECT_EQ(codes.staged_weights, codes.engine_weights);
+  model::add_adapters(*of.plain, model::form_of({.rank = 4, .alpha = 8, .targets = {"all-linear"}},
+                                                of.plain->config()));
+  const int64_t adapter = of.plain->trained().num_bytes();
+  EXPECT_EQ(needs_beside("auto").engine_weights, plain.engine_weights + adapter);
+  EXPECT_EQ(needs_beside("fp8").engine_weights, codes.engine_weights + adapter);
+  EXPECT_EQ(needs_beside("auto").staged_weights, 0);
+  EXPECT_EQ(needs_beside("fp8").staged_weights, 0) << "the base's codes are made once";
+  // An engine elsewhere has a second adapter beside the same base.
+  const MemoryNeeds apart = needs_of(run(), *of.plain);
+  EXPECT_EQ(apart.engine_weights, plain.engine_weights + adapter);
+  EXPECT_EQ(apart.staged_weights, adapter);
 }
 
 TEST(MemoryNeeds, CodesForEnginesElsewhereAreWhatIsPublished) {

@@ -22,26 +22,33 @@ Divisible divisible_of(const model::ModelConfig& model) {
 
 int64_t room_of_engine(const Plan& plan) {
   int64_t room = plan.config.rates.room();
-  // The trainer's weights and optimizer stay while the engine generates; the rest is given back.
+  // The trainer's weights and optimizer stay while the engine generates; the rest is given back in turns.
   if (!plan.engines.are_apart) {
-    int64_t resident = 0;
+    int64_t stays = 0;
     for (const Stage& stage : plan.best().stages)
-      resident = std::max(resident, stage.memory.resident());
-    room -= resident;
+      stays =
+          std::max(stays, plan.engines.in_turns ? stage.memory.resident() : stage.memory.peak());
+    room -= stays;
   }
   return room;
+}
+
+EnginePlace place_of(const Engines& engines) {
+  if (engines.are_apart) return EnginePlace::kApart;
+  return engines.in_turns ? EnginePlace::kInTurns : EnginePlace::kBeside;
 }
 
 void choose_engines(Plan& plan) {
   const PlanConfig& config = plan.config;
   Engines& engines = plan.engines;
   engines.are_apart = !config.colocates;
+  engines.in_turns = config.colocates && config.takes_turns;
   engines.devices = config.colocates ? config.trainers.count() : config.rollout_devices;
   if (engines.devices < 1)
     throw ConfigError("--rollout-num-gpus: engines need at least one device");
   const int64_t room = room_of_engine(plan);
   const auto takes_too_much = [&](int64_t devices) {
-    const EngineMemory own = engine_weights(plan.shape, devices, engines.are_apart);
+    const EngineMemory own = engine_weights(plan.shape, devices, place_of(engines));
     return static_cast<double>(own.weights + own.staged) >
            kMostForWeights * static_cast<double>(room);
   };
@@ -60,7 +67,7 @@ void choose_engines(Plan& plan) {
       engines.are_apart ? config.trainers.hosts > 1 ||
                               config.trainers.count() + engines.devices > config.trainers.per_host
                         : config.trainers.hosts > 1;
-  plan.engine = engine_memory(plan.shape, engines.per_engine, room, engines.are_apart,
+  plan.engine = engine_memory(plan.shape, engines.per_engine, room, place_of(engines),
                               config.workload.prompt_tokens + config.workload.response_tokens);
   plan.update = hand_over(plan.shape, plan.best().layout, engines, config.rates);
 }

@@ -23,6 +23,7 @@ struct PlanConfig {
   Workload workload;
   Devices trainers;
   bool colocates = true;
+  bool takes_turns = true;            // where engines are on the trainers' devices
   int64_t rollout_devices = 0;        // of engines that are apart
   std::optional<int64_t> per_engine;  // devices of an engine; nothing: as few as hold the model
   bool has_codes = false;             // engines store their matrices as codes

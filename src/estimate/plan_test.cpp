@@ -228,6 +228,30 @@ TEST(PlanAdapters, Of32BFitOnOneDeviceWhereAllWeightsDoNot) {
   EXPECT_FALSE(make_plan(config).fits);
 }
 
+TEST(PlanAdapters, OfEnginesLieInASecondBufferOnlyWhereTheyAreApart) {
+  PlanConfig config = dense_plan();
+  config.trainers = {1, 1};
+  config.colocates = true;
+  config.takes_turns = false;
+  const Plan whole = make_plan(config);
+  EXPECT_EQ(whole.engine.staged, whole.engine.weights) << "what a trainer trains meanwhile";
+  EXPECT_THAT(to_table(whole), HasSubstr("the engines copy those that are trained"));
+  config.adapters = all_linear(config.model);
+  const Plan beside = make_plan(config);
+  const int64_t adapters = 4 * beside.shape.adapters();
+  EXPECT_EQ(beside.engine.staged, 0);
+  EXPECT_EQ(beside.engine.weights, whole.engine.weights + adapters);
+  config.takes_turns = true;
+  const Plan in_turns = make_plan(config);
+  EXPECT_EQ(in_turns.engine.staged, 0);
+  EXPECT_EQ(in_turns.engine.weights, whole.engine.weights) << "the trainer's own";
+  config.colocates = false;
+  config.rollout_devices = 1;
+  const Plan apart = make_plan(config);
+  EXPECT_EQ(apart.engine.weights, whole.engine.weights + adapters);
+  EXPECT_EQ(apart.engine.staged, adapters);
+}
+
 TEST(PlanAdapters, TravelAlone) {
   PlanConfig config = dense_plan();
   config.adapters = all_linear(config.model);
@@ -259,16 +283,18 @@ TEST(PlanDrafts, TakeRoomOfEngines) {
   model::BlockNeeds needs;
   needs.cache = shape.blocks[0].cache;  // of two key heads
   for (const bool are_layers : {true, false}) {
-    for (const bool is_apart : {true, false}) {
+    for (const EnginePlace place :
+         {EnginePlace::kInTurns, EnginePlace::kBeside, EnginePlace::kApart}) {
       shape.drafts.clear();
-      const EngineMemory plain = engine_memory(shape, 2, room, is_apart, without_tokens);
+      const EngineMemory plain = engine_memory(shape, 2, room, place, without_tokens);
       EXPECT_EQ(plain.drafts, 0);
       shape.drafts = {{.parameters = 1000, .are_layers = are_layers, .blocks = {needs}}};
-      const EngineMemory with = engine_memory(shape, 2, room, is_apart, without_tokens);
+      const EngineMemory with = engine_memory(shape, 2, room, place, without_tokens);
       const int64_t own = are_layers ? 1000 : 2000;  // bytes: a layer is divided
       EXPECT_EQ(with.drafts, own);
       EXPECT_EQ(with.weights, plain.weights + own);
-      EXPECT_EQ(with.staged, plain.staged + (is_apart && are_layers ? own : 0));
+      EXPECT_EQ(with.staged,
+                plain.staged + (place != EnginePlace::kInTurns && are_layers ? own : 0));
       EXPECT_EQ(with.weights + with.staged + with.keys_and_values, room);
       // Four blocks of 32 numbers on a device, and one more of as many or of all 64.
       EXPECT_NEAR(
@@ -446,8 +472,10 @@ TEST(PlanMemory, KeysBehindAWindowAreGivenBack) {
   shape.blocks = {{.cache = cache}, {.cache = cache, .window = 128}};
   const int64_t bytes = 1'000'000;
   // Of 1,024 tokens the second layer keeps 128 and two blocks of 64: a quarter.
-  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, false, 1024).tokens, 1e6 / 2 / (64 + 16));
-  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, false, 100).tokens, 1e6 / 2 / 128);
+  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, EnginePlace::kInTurns, 1024).tokens,
+                   1e6 / 2 / (64 + 16));
+  EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, EnginePlace::kInTurns, 100).tokens,
+                   1e6 / 2 / 128);
 }
 
 TEST(Plan, CountsSequenceParallelismWhereItIsAskedFor) {

@@ -73,22 +73,46 @@ double engine_weight_bytes(const ModelShape& shape) {
   return kElementBytes * static_cast<double>(shape.parameters());
 }
 
-EngineMemory engine_weights(const ModelShape& shape, int64_t tp, bool is_apart) {
+namespace {
+
+/// In float32, on one of `tp` devices.
+int64_t adapter_bytes(const ModelShape& shape, int64_t tp) {
+  int64_t numbers = 0;
+  const auto add = [&](const AdapterShape& adapters) {
+    numbers += adapters.whole + (adapters.sliced + adapters.experts) / tp;
+  };
+  for (const BlockShape& block : shape.blocks) add(block.adapters);
+  add(shape.embedding_adapters);
+  add(shape.head_adapters);
+  return 4 * numbers;
+}
+
+}  // namespace
+
+EngineMemory engine_weights(const ModelShape& shape, int64_t tp, EnginePlace place) {
   constexpr auto kBytes = static_cast<int64_t>(kElementBytes);
   EngineMemory memory{.weights = static_cast<int64_t>(engine_weight_bytes(shape)) / tp};
-  memory.staged = is_apart || shape.coded_bytes > 0 ? memory.weights : 0;
+  const bool has_own = place != EnginePlace::kInTurns || shape.coded_bytes > 0;
+  const bool is_staged = has_own && !shape.trains_adapters;
+  if (is_staged) memory.staged = memory.weights;
+  if (has_own && shape.trains_adapters) {
+    const int64_t adapters = adapter_bytes(shape, tp);
+    memory.weights += adapters;
+    // An engine apart has a second one, which updates are written to.
+    if (place == EnginePlace::kApart) memory.staged = adapters;
+  }
   for (const DraftShape& draft : shape.drafts) {
     const int64_t own = kBytes * draft.parameters / (draft.are_layers ? tp : 1);
     memory.weights += own;
     memory.drafts += own;
-    if (is_apart && draft.are_layers) memory.staged += own;
+    if (is_staged && place != EnginePlace::kInTurns && draft.are_layers) memory.staged += own;
   }
   return memory;
 }
 
-EngineMemory engine_memory(const ModelShape& shape, int64_t tp, int64_t bytes, bool is_apart,
+EngineMemory engine_memory(const ModelShape& shape, int64_t tp, int64_t bytes, EnginePlace place,
                            int64_t request_tokens) {
-  EngineMemory memory = engine_weights(shape, tp, is_apart);
+  EngineMemory memory = engine_weights(shape, tp, place);
   memory.keys_and_values = std::max<int64_t>(0, bytes - memory.weights - memory.staged);
   double numbers = 0;  // on a device, of a token of such a request in the mean
   const int64_t length = std::max<int64_t>(request_tokens, 1);

@@ -26,10 +26,17 @@ TrainerRank rank_of(const ModelShape& shape, const comm::ParallelLayout& layout,
 std::vector<Stage> stages_of(const ModelShape& shape, const comm::ParallelLayout& layout,
                              const Workload& workload);
 
+/// Where an engine computes, and how new weights come to it.
+enum class EnginePlace {
+  kInTurns,  // on a trainer's device, which it has while nothing trains
+  kBeside,   // on a trainer's device, with weights of its own, which it gets while it generates
+  kApart,    // on a device of its own, the same
+};
+
 struct EngineMemory {  // of a device, in bytes
   int64_t weights = 0;
-  int64_t drafts = 0;           // of the weights: those of draft layers and models
-  int64_t staged = 0;           // the second buffer for new weights, of engines apart or with codes
+  int64_t drafts = 0;  // of the weights: those of draft layers and models
+  int64_t staged = 0;  // the second buffer for new weights: of engines not in turns, or with codes
   int64_t keys_and_values = 0;  // what is left
   double tokens = 0;            // that these hold, over all devices of the engine
 };
@@ -37,12 +44,11 @@ struct EngineMemory {  // of a device, in bytes
 /// Of the weights of a whole engine.
 double engine_weight_bytes(const ModelShape& shape);
 /// Weights of one of `tp` devices of an engine, and what of them is of drafts.
-EngineMemory engine_weights(const ModelShape& shape, int64_t tp, bool is_apart);
+EngineMemory engine_weights(const ModelShape& shape, int64_t tp, EnginePlace place);
 
-/// `tp` devices of one engine, `bytes` of each for it. `is_apart`: it has a device of its own and
-/// gets weights while it generates. `request_tokens`: of a request in the mean; keys and values that
-/// left its windows are freed.
-EngineMemory engine_memory(const ModelShape& shape, int64_t tp, int64_t bytes, bool is_apart,
+/// `tp` devices of one engine, `bytes` of each for it. `request_tokens`: of a request in the mean; keys and values
+/// that left its windows are freed.
+EngineMemory engine_memory(const ModelShape& shape, int64_t tp, int64_t bytes, EnginePlace place,
                            int64_t request_tokens);
 
 /// How many micro-batches a pipeline takes in a step.

@@ -95,8 +95,9 @@ void print_messages(const Plan& plan, Buffer out) {
     print(plan.update);
   } else {
     fmt::format_to(out, "  new weights: the engines {}, nothing moves\n",
-                   plan.config.has_codes ? "make codes of those that are trained"
-                                         : "read those that are trained");
+                   plan.config.has_codes   ? "make codes of those that are trained"
+                   : plan.engines.in_turns ? "read those that are trained"
+                                           : "copy those that are trained");
   }
   const StepTime& time = plan.best().time;
   const double tflops =
