@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
+#include <cstdint>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +17,7 @@
 #include "model/save.h"
 #include "roles/networks.h"
 #include "setup/train_config.h"
+#include "tinker/whole_directory.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_directory.h"
 
@@ -43,24 +44,11 @@ void check_train_config(const train::TrainConfig& config) {
   if (!problems.empty()) throw ConfigError(problems);
 }
 
-/// `fill` writes into a hidden folder and returns what of it takes the place of `directory`, whole. Throws
-/// ConfigError, with nothing left behind.
-void write_whole(const fs::path& directory, const std::function<fs::path(const fs::path&)>& fill) {
-  std::error_code ignored;
-  const fs::path part = directory.parent_path() / ("." + directory.filename().string() + ".part");
-  fs::remove_all(part, ignored);
-  try {
-    const fs::path written = fill(part);
-    fs::remove_all(train::put_in_place(written, directory), ignored);
-    fs::remove_all(part, ignored);
-  } catch (const fs::filesystem_error& error) {
-    fs::remove_all(part, ignored);
-    throw ConfigError(
-        fmt::format("{}: cannot be written: {}", directory.string(), error.code().message()));
-  } catch (...) {
-    fs::remove_all(part, ignored);
-    throw;
-  }
+/// What they take on the disk with their moments, and with masters where they are narrower than those.
+int64_t saved_bytes(const model::Weights& weights) {
+  constexpr int64_t kWide = 4;
+  const int64_t wide = weights.flat().element_size() < kWide ? 3 : 2;
+  return weights.num_bytes() + wide * kWide * weights.num_parameters();
 }
 
 bool has_tensors_of(const model::Weights& one, const model::Weights& other) {
@@ -144,7 +132,8 @@ void TrainedModel::save(const fs::path& directory, bool overwrites, json::object
   check_saved_to(directory, overwrites);
   take_slot();
   more["updates"] = updates_;
-  write_whole(directory, [&](const fs::path& part) {
+  const auto bytes = static_cast<uint64_t>(saved_bytes(network_->trained()));
+  write_whole_directory(directory, bytes, [&](const fs::path& part) {
     return train::save_checkpoint(
         {.root = part, .model_source = config_.hf_checkpoint.get(), .save_optimizer = true}, 0,
         *trainer_, more);
@@ -254,7 +243,10 @@ SharedSnapshot adapter_snapshot(model::Network& base, const fs::path& directory)
 }
 
 void write_snapshot(const Snapshot& snapshot, const fs::path& directory) {
-  write_whole(directory, [&](const fs::path& part) {
+  const auto bytes =
+      static_cast<uint64_t>(snapshot.adapter ? snapshot.adapter->weights().num_bytes()
+                                             : snapshot.network->weights().num_bytes());
+  write_whole_directory(directory, bytes, [&](const fs::path& part) {
     fs::create_directories(part);
     if (snapshot.adapter) {
       model::write_adapter(part, *snapshot.adapter);
@@ -267,7 +259,8 @@ void write_snapshot(const Snapshot& snapshot, const fs::path& directory) {
 
 void write_saved_adapter(const config::RunConfig& config, const Snapshot& snapshot,
                          const json::object& run_file, const fs::path& directory) {
-  write_whole(directory, [&](const fs::path& part) {
+  const auto bytes = static_cast<uint64_t>(snapshot.adapter->weights().num_bytes());
+  write_whole_directory(directory, bytes, [&](const fs::path& part) {
     return train::save_adapter({.root = part, .model_source = config.hf_checkpoint.get()},
                                *snapshot.adapter, run_file);
   });

@@ -187,8 +187,8 @@ fs::path write_checkpoint_directory(const fs::path& root, int64_t iteration,
         "checkpoint {} could not be written ({}); earlier checkpoints under {} are untouched. "
         "Free some space or give another --save",
         checkpoint_name(iteration), error.what(), root.string());
-    if (says_full(error.code().value())) throw DiskFull(told, written);
-    throw ConfigError(told);
+    if (says_full(error.code().value())) throw DiskFull(told, error.code(), written);
+    throw CheckpointUnwritten(told, error.code());
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(unfinished, ignored);

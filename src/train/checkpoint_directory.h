@@ -30,7 +30,7 @@ void set_tracked_iteration(const std::filesystem::path& root, int64_t iteration)
 /// everything and renames it to root/iter_NNNNNNN, replacing one of that name atomically;
 /// then replaces latest_checkpointed_iteration.txt. Leftovers of writers that died are removed
 /// first. Whatever `fill` throws passes through, with the temporary directory removed; what the system
-/// refuses is a ConfigError that says so, a full disk DiskFull (train/checkpoint_room.h).
+/// refuses is CheckpointUnwritten, a full disk DiskFull (train/checkpoint_room.h).
 std::filesystem::path write_checkpoint_directory(
     const std::filesystem::path& root, int64_t iteration,
     const std::function<void(const std::filesystem::path&)>& fill);

@@ -8,17 +8,29 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "core/error.h"
 
 namespace slime::train {
 
-/// A checkpoint that did not fit; nothing of it is left.
-class DiskFull : public ConfigError {
+/// A checkpoint that the system refused to write; nothing of it is left. What it says is for a run's user.
+class CheckpointUnwritten : public ConfigError {
  public:
-  DiskFull(const std::string& what, uint64_t written)
-      : ConfigError(what), written_bytes_(written) {}
+  CheckpointUnwritten(const std::string& what, std::error_code reason)
+      : ConfigError(what), reason_(reason) {}
+  std::error_code reason() const { return reason_; }
+
+ private:
+  std::error_code reason_;
+};
+
+/// The same of one that did not fit.
+class DiskFull : public CheckpointUnwritten {
+ public:
+  DiskFull(const std::string& what, std::error_code reason, uint64_t written)
+      : CheckpointUnwritten(what, reason), written_bytes_(written) {}
   /// Of it, until there was no room.
   uint64_t written_bytes() const { return written_bytes_; }
 
