@@ -52,6 +52,7 @@ void add_buffer_options(CLI::App& app, BufferOptions& options) {
       ->capture_default_str();
   app.add_option("--api-key-file", options.api_key_file,
                  "file with the key that clients send as a bearer token (or set SLIME_API_KEY)");
+  options.http.access.has_host_flag = true;
   app.add_option("--allowed-host", options.http.access.allowed_hosts,
                  "further name in Host and Origin of requests");
   app.add_option("--max-connections", options.http.max_connections, "open connections")

@@ -176,6 +176,7 @@ void add_server_options(CLI::App& app, RouterOptions& options) {
   app.add_option("--admin-api-key-file", options.admin_api_key_file,
                  "file with a key of its own for routes that change workers (or set "
                  "SLIME_ADMIN_API_KEY)");
+  http.access.has_host_flag = true;
   app.add_option(both("cors-allowed-origins") + ",--allowed-host", http.access.allowed_hosts,
                  "further names in Host and Origin of requests");
   app.add_option("--max-connections", http.max_connections, "open connections of clients")

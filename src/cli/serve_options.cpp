@@ -159,6 +159,7 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
       ->check(CLI::Range(1, 1 << 30));
   app.add_flag("--require-sessions", options.api.requires_sessions,
                "chats that belong to no open session are refused with 401");
+  options.http.access.has_host_flag = true;
   app.add_option("--allowed-host", options.http.access.allowed_hosts,
                  "further name in Host and Origin of requests");
   app.add_option("--max-connections", options.http.max_connections, "open connections")

@@ -143,7 +143,7 @@ void check_rows_choose_on_gpu(const AdapterForm& form) {
   throw ConfigError(
       fmt::format("{} of {} modules have no products with several adapters in a batch on a GPU "
                   "yet, such as {}: "
-                  "leave them out with --target-modules or --exclude-modules, or use --device cpu",
+                  "adapt other modules, or compute on the CPU",
                   without.size(), form.pairs.size(), without.front()));
 }
 

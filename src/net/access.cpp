@@ -41,6 +41,10 @@ std::string_view key_of(const RequestHead& head) {
   return value->substr(7);
 }
 
+std::string how_allowed(const AccessRules& rules) {
+  return rules.has_host_flag ? "--allowed-host adds one" : "use 127.0.0.1 or localhost";
+}
+
 }  // namespace
 
 bool keys_equal(std::string_view given, std::string_view expected) {
@@ -71,13 +75,12 @@ std::optional<HttpResponse> find_refusal(const AccessRules& rules, RouteClass ro
   if (rules.checks_host) {
     const std::string_view host = without_port(find_header(head.headers, "Host").value_or(""));
     if (is_public_name(host) && !is_listed(rules, host)) {
-      return error_response(403, "Host is not a name of this server; --allowed-host adds one");
+      return error_response(403, "Host is not a name of this server; " + how_allowed(rules));
     }
     const auto origin = find_header(head.headers, "Origin");
     if (origin && is_foreign_origin(rules, *origin)) {
-      return error_response(403,
-                            "requests from web pages of other hosts are refused; "
-                            "--allowed-host adds one");
+      return error_response(
+          403, "requests from web pages of other hosts are refused; " + how_allowed(rules));
     }
   }
   if (route_class == RouteClass::kProbe) return std::nullopt;

@@ -30,6 +30,7 @@ struct AccessRules {
   /// must be local.
   bool checks_host = true;
   std::vector<std::string> allowed_hosts = {};  // further names, as in "Host:" without the port
+  bool has_host_flag = false;                   // the command has --allowed-host, which adds one
 };
 
 /// The refusal, or nothing when the request may proceed.

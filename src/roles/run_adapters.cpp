@@ -120,7 +120,13 @@ model::AdapterForm adapter_form(const config::RunConfig& config, const model::Mo
   model::AdapterForm form = config.lora_adapter_path.empty()
                                 ? model::form_of(adapter_config(config), model)
                                 : model::AdapterFile(config.lora_adapter_path.get(), model).form();
-  if (config.is_on_gpus() && !config.adapter_name.empty()) model::check_rows_choose_on_gpu(form);
+  if (!config.is_on_gpus() || config.adapter_name.empty()) return form;
+  try {
+    model::check_rows_choose_on_gpu(form);
+  } catch (const ConfigError& error) {
+    throw ConfigError(
+        fmt::format("{} (--target-modules, --exclude-modules, --device cpu)", error.what()));
+  }
   return form;
 }
 

@@ -68,6 +68,7 @@ Service::Service(const config::RunConfig& config, ServiceConfig service, const C
   }
   const model::Precision precision = model::precision_on(config.device, config.dtype);
   base_ = model::load_network(config.hf_checkpoint.get(), precision);
+  check_takes_requests(config, base_->config().has_experts());
   limits_ = limits_of(base_->config());
   architecture_ = base_->config().model_type;
   // The engine has a network over the same numbers, whose adapters are its own.

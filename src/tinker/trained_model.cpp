@@ -25,7 +25,6 @@ namespace slime::tinker {
 namespace fs = std::filesystem;
 namespace {
 
-/// What a pass by requests does not do.
 void check_train_config(const train::TrainConfig& config) {
   std::vector<std::string> problems;
   const auto refuse = [&problems](bool is_given, const char* what) {
@@ -60,6 +59,10 @@ bool has_tensors_of(const model::Weights& one, const model::Weights& other) {
 
 }  // namespace
 
+void check_takes_requests(const config::RunConfig& config, bool has_experts) {
+  check_train_config(setup::make_train_config(config, /*num_rollouts=*/1, has_experts));
+}
+
 TrainedModel::TrainedModel(const config::RunConfig& config, const Clock& clock)
     : config_(config), precision_(model::precision_on(config.device, config.dtype)) {
   network_ = model::load_network(config.hf_checkpoint.get(), precision_);
@@ -84,7 +87,6 @@ TrainedModel::TrainedModel(const config::RunConfig& config, const Clock& clock,
   tensors_->begin(form.config.init, seed);
   const train::TrainConfig trainer =
       setup::make_train_config(config, /*num_rollouts=*/1, network_->config().has_experts());
-  check_train_config(trainer);
   take_slot();
   // The reference of a divergence is the base.
   trainer_ = std::make_unique<train::Trainer>(*network_, trainer, clock);
@@ -140,7 +142,7 @@ void TrainedModel::save(const fs::path& directory, bool overwrites, json::object
   });
 }
 
-void TrainedModel::copy_adapter(const fs::path& directory, const model::AdapterFile& file) {
+void TrainedModel::check_is_own(const fs::path& directory, const model::AdapterFile& file) const {
   const model::AdapterForm& own = tensors_->form();
   const auto is_own = [&own](const model::AdapterForm::Pair& pair) {
     const model::AdapterForm::Pair* known = own.find(pair.module);
@@ -152,6 +154,10 @@ void TrainedModel::copy_adapter(const fs::path& directory, const model::AdapterF
         fmt::format("{}: an adapter of other matrices, ranks or scales than this "
                     "model's; make a model from it",
                     directory.string()));
+}
+
+void TrainedModel::copy_adapter(const fs::path& directory, const model::AdapterFile& file) {
+  check_is_own(directory, file);
   file.read_into(*tensors_);
   trainer_->begin_again();
   has_gradients_ = false;
@@ -187,6 +193,8 @@ void TrainedModel::load(const fs::path& directory, bool restores,
   if (!fs::is_directory(directory / "optimizer"))
     throw ConfigError(fmt::format(
         "{}: was saved without the optimizer's state; load the weights alone", directory.string()));
+  if (tensors_ && adapter == nullptr)
+    check_is_own(directory, model::AdapterFile(directory, network_->config()));
   std::vector<std::string> missing;
   train::check_restorable(checkpoint, *trainer_, 0,
                           [&missing](const std::string& line) { missing.push_back(line); });

@@ -62,6 +62,8 @@ class TrainedModel {
   /// The base computes with this adapter.
   void take_slot();
   void copy_weights(const std::filesystem::path& directory, const model::AdapterFile* adapter);
+  /// Throws ConfigError where the adapter of the file is of another form.
+  void check_is_own(const std::filesystem::path& directory, const model::AdapterFile& file) const;
   void copy_adapter(const std::filesystem::path& directory, const model::AdapterFile& file);
 
   const config::RunConfig& config_;
@@ -75,6 +77,9 @@ class TrainedModel {
   SharedSnapshot last_;
   int64_t version_of_last_ = -1;
 };
+
+/// Throws ConfigError with the flags that passes by requests do not train with.
+void check_takes_requests(const config::RunConfig& config, bool has_experts);
 
 /// A whole model, from a directory.
 SharedSnapshot whole_snapshot(const config::RunConfig& config,

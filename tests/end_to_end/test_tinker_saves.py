@@ -235,3 +235,18 @@ def test_a_deletion_that_cannot_be_written_down_is_refused_and_deletes_nothing(p
     deleted.unlink()
     assert delete(program, trained) == 200
     assert program.call("weights_info", {"tinker_path": path})[0] == 404
+
+
+def test_an_adapter_of_another_form_is_told_in_the_clients_words(program):  # noqa: F811
+    _, small = open_model(program, train_mlp=False)
+    saved = program.result(program.post("save_weights", model_id=small, seq_id=1, path="one")["request_id"])["path"]
+    _, other = open_model(program)
+    for seq_id, restores in [(1, False), (2, True)]:
+        asked = program.post("load_weights", model_id=other, seq_id=seq_id, path=saved, optimizer=restores)
+        answer = program.result(asked["request_id"])
+        assert "make a model from it" in answer["error"] and "--" not in answer["error"], answer
+
+
+def test_flags_that_no_request_trains_with_are_refused_at_the_start(start):
+    with pytest.raises(AssertionError, match="--true-on-policy: requests do not train with it"):
+        start("store", "--true-on-policy")
