@@ -9,6 +9,7 @@
 
 #include "cli/by_name.h"
 #include "cli/options.h"
+#include "cli/plan_checks.h"
 #include "config/parse_flags.h"
 #include "config/rules.h"
 #include "core/error.h"
@@ -171,6 +172,7 @@ estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Opti
   set(plan.rates.expert_products, options.expert_products_tflops, 1e12);
   set(plan.rates.link, options.link_gb, 1e9);
   set(plan.rates.network, options.network_gb, 1e9);
+  add_run_checks(config, plan);
   return plan;
 }
 

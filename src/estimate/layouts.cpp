@@ -77,10 +77,12 @@ std::optional<comm::ParallelLayout> with_layers(comm::ParallelLayout layout, int
 
 std::vector<Candidate> candidates(const ModelShape& shape, const Divisible& divisible,
                                   const Workload& workload, const Devices& devices,
-                                  const Wanted& wanted, const Rates& rates) {
+                                  const Wanted& wanted, const Rates& rates,
+                                  const WhyNoLayout& why_not) {
   const int64_t world = devices.count();
   const auto num_layers = static_cast<int64_t>(shape.blocks.size());
   std::vector<Candidate> all;
+  std::string refused;  // of the first such layout
   for (const int64_t tp : sizes_of(wanted.tp, std::min(world, devices.per_host))) {
     if (!divides(tp, divisible)) continue;
     for (const int64_t pp : sizes_of(wanted.pp, std::min(world, num_layers))) {
@@ -90,6 +92,10 @@ std::vector<Candidate> candidates(const ModelShape& shape, const Divisible& divi
           const auto layout = layout_of(tp, pp, cp, ep, wanted.etp.value_or(1), world, num_layers,
                                         wanted.sequence_parallel);
           if (!layout) continue;
+          if (const std::string why = why_not ? why_not(*layout) : ""; !why.empty()) {
+            if (refused.empty()) refused = why;
+            continue;
+          }
           Candidate one{.layout = *layout};
           one.stages = stages_of(shape, *layout, workload);
           one.collectives = collectives_of_step(shape, *layout, workload, rates, devices.per_host);
@@ -99,6 +105,7 @@ std::vector<Candidate> candidates(const ModelShape& shape, const Divisible& divi
       }
     }
   }
+  if (all.empty() && !refused.empty()) throw ConfigError(refused);
   if (all.empty()) {
     throw ConfigError(fmt::format(
         "no layout of {} devices has these sizes: tensor x context x pipeline must divide the "

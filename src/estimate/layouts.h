@@ -3,6 +3,7 @@
 /// Layouts for a number of devices: all that divide the model and fit, the fastest first.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,10 +52,14 @@ std::string to_words(const comm::ParallelLayout& layout);
 /// where no such numbers exist.
 std::optional<comm::ParallelLayout> with_layers(comm::ParallelLayout layout, int64_t num_layers);
 
+/// Why a run refuses a layout of its trainers; empty: it does not.
+using WhyNoLayout = std::function<std::string(const comm::ParallelLayout&)>;
+
 /// Those whose ranks fit into a device, the fastest first; where none fits, all, the smallest
-/// first. Throws ConfigError where what was asked for divides nothing, with what would.
+/// first. Throws ConfigError where what was asked for divides nothing, with what would, or is refused.
 std::vector<Candidate> candidates(const ModelShape& shape, const Divisible& divisible,
                                   const Workload& workload, const Devices& devices,
-                                  const Wanted& wanted, const Rates& rates);
+                                  const Wanted& wanted, const Rates& rates,
+                                  const WhyNoLayout& why_not = {});
 
 }  // namespace slime::estimate

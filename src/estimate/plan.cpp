@@ -1,8 +1,10 @@
 #include "estimate/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
@@ -38,6 +40,47 @@ EnginePlace place_of(const Engines& engines) {
   return engines.in_turns ? EnginePlace::kInTurns : EnginePlace::kBeside;
 }
 
+std::string why_no_engine(const PlanConfig& config, int64_t per_engine) {
+  return config.why_no_engine ? config.why_no_engine(per_engine) : "";
+}
+
+/// How many devices an engine may have, of those that are tried.
+std::vector<int64_t> sizes_of_engines(const PlanConfig& config, int64_t devices) {
+  std::vector<int64_t> sizes;
+  for (int64_t size = 1; size <= devices; size *= 2) {
+    if (devices % size == 0 && why_no_engine(config, size).empty()) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+void require_size(const PlanConfig& config, const Engines& engines) {
+  if (engines.per_engine < 1 || engines.devices % engines.per_engine != 0) {
+    throw ConfigError(
+        fmt::format("--rollout-num-gpus-per-engine {}: should divide the {} devices of engines",
+                    engines.per_engine, engines.devices));
+  }
+  const std::string why = why_no_engine(config, engines.per_engine);
+  if (why.empty()) return;
+  throw ConfigError(fmt::format("{}; of {} devices, engines of {} work", why, engines.devices,
+                                fmt::join(sizes_of_engines(config, engines.devices), " or ")));
+}
+
+/// The smallest size that leaves room for keys and values, or else the largest, of those that a run takes.
+void choose_size(Plan& plan, const std::function<bool(int64_t)>& takes_too_much) {
+  const int64_t devices = plan.engines.devices;
+  for (int64_t size = 1; size <= devices; size *= 2) {
+    if (devices % size != 0) continue;
+    const std::string why = why_no_engine(plan.config, size);
+    if (!why.empty()) {
+      if (plan.refused_engine.empty()) plan.refused_engine = why;
+      continue;
+    }
+    plan.engines.per_engine = size;
+    if (!takes_too_much(size)) break;
+  }
+  if (!plan.refused_engine.empty()) plan.engine_sizes = sizes_of_engines(plan.config, devices);
+}
+
 void choose_engines(Plan& plan) {
   const PlanConfig& config = plan.config;
   Engines& engines = plan.engines;
@@ -54,14 +97,9 @@ void choose_engines(Plan& plan) {
   };
   if (config.per_engine) {
     engines.per_engine = *config.per_engine;
-    if (engines.per_engine < 1 || engines.devices % engines.per_engine != 0) {
-      throw ConfigError(
-          fmt::format("--rollout-num-gpus-per-engine {}: should divide the {} devices of engines",
-                      engines.per_engine, engines.devices));
-    }
+    require_size(config, engines);
   } else {
-    while (engines.per_engine * 2 <= engines.devices && takes_too_much(engines.per_engine))
-      engines.per_engine *= 2;
+    choose_size(plan, takes_too_much);
   }
   engines.cross_hosts =
       engines.are_apart ? config.trainers.hosts > 1 ||
@@ -81,7 +119,8 @@ Plan make_plan(PlanConfig config) {
   plan.shape.drafts = plan.config.drafts;
   if (plan.config.has_codes) plan.shape.coded_bytes = coded_weight_bytes(plan.config.model);
   plan.candidates = candidates(plan.shape, divisible_of(plan.config.model), plan.config.workload,
-                               plan.config.trainers, plan.config.wanted, plan.config.rates);
+                               plan.config.trainers, plan.config.wanted, plan.config.rates,
+                               plan.config.why_no_layout);
   choose_engines(plan);
   plan.fits =
       plan.best().largest_stage() <= plan.config.rates.room() && plan.engine.keys_and_values > 0;

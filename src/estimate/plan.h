@@ -3,6 +3,7 @@
 /// A run's layout, memory and messages on devices that nobody has started: `slime plan`.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ struct PlanConfig {
   int64_t rollout_devices = 0;        // of engines that are apart
   std::optional<int64_t> per_engine;  // devices of an engine; nothing: as few as hold the model
   bool has_codes = false;             // engines store their matrices as codes
+  /// Why a run refuses engines of so many devices; empty: it does not. Null: it refuses none.
+  std::function<std::string(int64_t per_engine)> why_no_engine;
+  WhyNoLayout why_no_layout;  // the same of layouts of trainers
   Wanted wanted;
   Rates rates;
   int64_t num_shown = 5;  // layouts, of those that fit
@@ -37,6 +41,10 @@ struct Plan {
   ModelShape shape;
   std::vector<Candidate> candidates;  // the first is the plan
   Engines engines;
+  /// Why engines of more devices, which would take less of each, are not the plan, and how many devices an engine
+  /// may have; both empty: such engines are refused nowhere.
+  std::string refused_engine;
+  std::vector<int64_t> engine_sizes;
   EngineMemory engine;
   Collective update;
   bool fits = false;

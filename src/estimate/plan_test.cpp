@@ -2,6 +2,7 @@
 
 #include "estimate/plan.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -476,6 +477,41 @@ TEST(PlanMemory, KeysBehindAWindowAreGivenBack) {
                    1e6 / 2 / (64 + 16));
   EXPECT_DOUBLE_EQ(engine_memory(shape, 1, bytes, EnginePlace::kInTurns, 100).tokens,
                    1e6 / 2 / 128);
+}
+
+/// What a run says of engines of more than two devices.
+std::string why_not_above_two(int64_t per_engine) {
+  return per_engine > 2 ? fmt::format("--rollout-num-gpus-per-engine {}: cuts a block", per_engine)
+                        : "";
+}
+
+TEST(Plan, ProposesEnginesThatARunTakes) {
+  PlanConfig config = dense_plan();
+  config.trainers = {1, 8};
+  config.rates.device_bytes = config.rates.reserved_bytes;  // nothing fits: as many as can be
+  EXPECT_EQ(make_plan(config).engines.per_engine, 8);
+  config.why_no_engine = why_not_above_two;
+  const Plan plan = make_plan(config);
+  EXPECT_EQ(plan.engines.per_engine, 2);
+  EXPECT_THAT(to_table(plan), HasSubstr("of 1 or 2 devices an engine works; a run refuses others: "
+                                        "--rollout-num-gpus-per-engine 4: cuts a block"));
+  config.per_engine = 4;
+  EXPECT_THAT([&] { make_plan(config); },
+              ::testing::ThrowsMessage<ConfigError>(
+                  HasSubstr("per-engine 4: cuts a block; of 8 devices, engines of 1 or 2 work")));
+  config.per_engine = 2;
+  EXPECT_EQ(make_plan(config).engines.per_engine, 2);
+}
+
+TEST(Plan, ProposesLayoutsThatARunTakes) {
+  PlanConfig config = dense_plan();
+  config.why_no_layout = [](const comm::ParallelLayout& layout) {
+    return layout.tp > 1 ? "a rank that trains cuts a block" : "";
+  };
+  for (const Candidate& one : make_plan(config).candidates) EXPECT_EQ(one.layout.tp, 1);
+  config.wanted.tp = 2;
+  EXPECT_THAT([&] { make_plan(config); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("a rank that trains cuts a block")));
 }
 
 TEST(Plan, CountsSequenceParallelismWhereItIsAskedFor) {

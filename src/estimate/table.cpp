@@ -1,6 +1,7 @@
 // What `slime plan` prints.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -36,10 +37,16 @@ void print_head(const Plan& plan, Buffer out) {
                  config.trainers.count(), config.trainers.count() == 1 ? "" : "s",
                  config.trainers.per_host, gb(config.rates.device_bytes),
                  to_words(plan.best().layout));
-  fmt::format_to(out, "engines   {} of {} device{} each, {}\n\n",
+  fmt::format_to(out, "engines   {} of {} device{} each, {}\n",
                  plan.engines.devices / plan.engines.per_engine, plan.engines.per_engine,
                  plan.engines.per_engine == 1 ? "" : "s",
                  plan.engines.are_apart ? "on devices of their own" : "on the trainers' devices");
+  if (!plan.refused_engine.empty()) {
+    fmt::format_to(out, "          of {} devices an engine works; a run refuses others: {}\n",
+                   fmt::join(plan.engine_sizes, " or "),
+                   plan.refused_engine.substr(0, plan.refused_engine.find('\n')));
+  }
+  fmt::format_to(out, "\n");
 }
 
 int64_t layers_of(const Stage& stage) { return stage.end_layer - stage.first_layer; }
@@ -185,6 +192,8 @@ json::object to_json(const Plan& plan) {
                                   {"first_layers", layout.first_layers},
                                   {"last_layers", layout.last_layers}}},
           {"trainer_memory", std::move(stages)},
+          {"engines", json::object{{"devices", plan.engines.devices},
+                                   {"per_engine", plan.engines.per_engine}}},
           {"engine_memory", json::object{{"weights_bytes", plan.engine.weights},
                                          {"draft_bytes", plan.engine.drafts},
                                          {"staged_bytes", plan.engine.staged},

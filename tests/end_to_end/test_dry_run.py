@@ -255,3 +255,21 @@ def test_workflow_lists_of_bash_reach_the_run(work, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(metric(tmp_path / "run", "train/loss")) == 1
     assert json.loads((Path(tmp_path) / "run" / "run.json").read_text())
+
+
+def test_a_plan_proposes_engines_of_codes_that_a_run_takes(tmp_path):
+    shape = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64}
+    config = json.loads((ROOT / "tests" / "fixtures" / "models" / "qwen3" / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **shape}))
+    plan = [str(SLIME), "plan", "--hf-checkpoint", str(tmp_path), "--rollout-batch-size", "4", "--rollout-precision", "fp8"]
+    apart = ["--actor-num-gpus-per-node", "1", "--rollout-num-gpus", "4"]
+    no_room = ["--device-memory-gb", "1"]  # so many devices an engine as there can be
+    for where in (apart, ["--actor-num-gpus-per-node", "4", "--colocate"]):
+        done = run_slime([*plan, *where, *no_room])
+        assert "of 2 devices each" in done.stdout and "of 1 or 2 devices an engine works" in done.stdout, done.stdout + done.stderr
+        asked = run_slime([*plan, *where, "--rollout-num-gpus-per-engine", "4"])
+        assert asked.returncode == 2 and "k_proj.weight: rows 0 to 64 of 256 cut" in asked.stderr, asked.stdout + asked.stderr
+        assert "engines of 1 or 2 work" in asked.stderr
+        assert run_slime([*plan, *where, "--rollout-num-gpus-per-engine", "2"]).returncode == 0
+    plain = run_slime([*plan[:-2], *apart, *no_room])
+    assert "of 4 devices each" in plain.stdout, plain.stdout + plain.stderr
