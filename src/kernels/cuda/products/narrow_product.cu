@@ -10,12 +10,13 @@ using namespace narrow;
 
 static_assert(kSlabInputs == kSlab);
 
-template <int kSlabs, int kTiles>
+template <int kSlabs, int kTiles, bool kHasAdapters>
 void run(const Arguments& a, cudaStream_t stream) {
-  constexpr auto kKernel = narrow_product_kernel<kSlabs, kTiles>;
+  constexpr auto kKernel = narrow_product_kernel<kSlabs, kTiles, kHasAdapters>;
   allow_shared_memory<kKernel>(kSharedBytes);
-  const int more = a.call.addition.made != nullptr ? kShareThreads : 0;
-  launch(kKernel, dim3(a.tiling.blocks), dim3(kThreads + 32 + more), a.layout.bytes, stream, a);
+  const int threads =
+      a.call.addition.made != nullptr ? kBlockThreads<kHasAdapters> : kBlockThreads<false>;
+  launch(kKernel, dim3(a.tiling.blocks), dim3(threads), a.layout.bytes, stream, a);
 }
 
 /// kTiles: no more than a thread block with so many slabs in a stage has.
@@ -25,7 +26,8 @@ void run_tiles(const Arguments& a, cudaStream_t stream) {
   constexpr int kMost = kSlabs == 1 ? kMostTiles : divide_up(kMostOutputs, kTileOutputs);
   if constexpr (kTiles < kMost)
     if (a.tiling.tiles() > kTiles) return run_tiles<kSlabs, kTiles + 1>(a, stream);
-  run<kSlabs, kTiles>(a, stream);
+  a.call.addition.h_TR != nullptr ? run<kSlabs, kTiles, true>(a, stream)
+                                  : run<kSlabs, kTiles, false>(a, stream);
 }
 
 }  // namespace

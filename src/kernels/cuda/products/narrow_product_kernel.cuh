@@ -272,17 +272,19 @@ __device__ void write_outputs(const Arguments& a, float* sums,
 
 #endif
 
-/// kSlabs: Tiling::slabs. kTiles: Tiling::tiles().
-template <int kSlabs, int kTiles>
-__global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
+/// Threads of a thread block. Only a kernel for adapters has those that make h.
+template <bool kHasAdapters>
+inline constexpr int kBlockThreads = kThreads + 32 + (kHasAdapters ? kShareThreads : 0);
+
+/// kSlabs: Tiling::slabs. kTiles: Tiling::tiles(). Products without adapters have a kernel of their own: what adds them
+/// costs half a microsecond where it is only passed by.
+template <int kSlabs, int kTiles, bool kHasAdapters>
+__global__ void __launch_bounds__(kBlockThreads<kHasAdapters>)
     narrow_product_kernel(const __grid_constant__ Arguments a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ Barriers barriers;
   __shared__ float squares_of_warps[kMostRows][kWarps];
-  __shared__ int slot_T[kMostRows];
-  __shared__ float parts[kShareWarps];  // of a number of h
-  __shared__ float staged[kStagedNumbers];
   const Pipeline pipeline{shared_address(memory), shared_address(barriers.full),
                           shared_address(barriers.empty), a.layout.stages};
   launch_dependents();
@@ -296,34 +298,47 @@ __global__ void __launch_bounds__(kThreads + 32 + kShareThreads)
   }
   __syncthreads();
   const uint32_t x = pipeline.memory + a.layout.x_begin;
-  const LowRankAddition& addition = a.call.addition;
-  const bool adds = addition.h_TR != nullptr, makes_share = adds && addition.made != nullptr;
-  if (threadIdx.x >= kThreads) {
-    if (threadIdx.x == kThreads) load_weights(a, pipeline);
-    if (threadIdx.x >= kThreads + 32) make_share_of_x(a, x, slot_T, parts, staged);
-    return;
-  }
-  if (a.norm.weight_I == nullptr) {
-    load_x(a, x);
-  } else {
-    load_normed_x(a, x, pipeline.memory + a.layout.norm_begin, squares_of_warps);
-  }
-  if (adds) find_slots(addition, kThreads, slot_T);
-  sync_consumers(kThreads);
-  if (makes_share) arrive_with_x();
+  if (threadIdx.x == kThreads) load_weights(a, pipeline);
+  const auto load_rows_of_x = [&] {
+    if (a.norm.weight_I == nullptr) {
+      load_x(a, x);
+    } else {
+      load_normed_x(a, x, pipeline.memory + a.layout.norm_begin, squares_of_warps);
+    }
+  };
   float sum[WarpTiling<kSlabs>::kSets][kTiles][4] = {};
-  multiply_stages<kSlabs, kTiles>(a, pipeline, x, sum);
-  HeldStep<kTiles> held;
-  // Of more tiles the registers would be the kernel's most.
-  if (kTiles <= 4 && makes_share && addition.by_row.tiles == 0)
-    held.load(addition, threadIdx.x / 32 % WarpTiling<kSlabs>::kSlices, WarpTiling<kSlabs>::kSlices,
-              OutputOfLane<kSlabs>{a});
-  const bool is_staged = makes_share && stages_h(a);
-  const bool polls = makes_share && addition.is_polled && !is_staged;
-  if (is_staged) wait_for_staged();
-  if (makes_share && !polls && !is_staged) sync_with_h();
-  if (adds) add_adapters<kSlabs, kTiles>(a, slot_T, is_staged ? staged : nullptr, held, sum);
-  if (polls) sync_with_h();
+  if constexpr (kHasAdapters) {
+    __shared__ int slot_T[kMostRows];
+    __shared__ float parts[kShareWarps];  // of a number of h
+    __shared__ float staged[kStagedNumbers];
+    const LowRankAddition& addition = a.call.addition;
+    const bool makes_share = addition.made != nullptr;
+    if (threadIdx.x >= kThreads) {
+      if (threadIdx.x >= kThreads + 32) make_share_of_x(a, x, slot_T, parts, staged);
+      return;
+    }
+    load_rows_of_x();
+    find_slots(addition, kThreads, slot_T);
+    sync_consumers(kThreads);
+    if (makes_share) arrive_with_x();
+    multiply_stages<kSlabs, kTiles>(a, pipeline, x, sum);
+    HeldStep<kTiles> held;
+    // Of more tiles the registers would be the kernel's most.
+    if (kTiles <= 4 && makes_share && addition.by_row.tiles == 0)
+      held.load(addition, threadIdx.x / 32 % WarpTiling<kSlabs>::kSlices,
+                WarpTiling<kSlabs>::kSlices, OutputOfLane<kSlabs>{a});
+    const bool is_staged = makes_share && stages_h(a);
+    const bool polls = makes_share && addition.is_polled && !is_staged;
+    if (is_staged) wait_for_staged();
+    if (makes_share && !polls && !is_staged) sync_with_h();
+    add_adapters<kSlabs, kTiles>(a, slot_T, is_staged ? staged : nullptr, held, sum);
+    if (polls) sync_with_h();
+  } else {
+    if (threadIdx.x >= kThreads) return;
+    load_rows_of_x();
+    sync_consumers(kThreads);
+    multiply_stages<kSlabs, kTiles>(a, pipeline, x, sum);
+  }
   write_outputs<kSlabs, kTiles>(a, reinterpret_cast<float*>(memory + a.layout.sums_begin), sum,
                                 squares_of_warps);
 #endif
