@@ -35,8 +35,10 @@ std::shared_ptr<model::AdapterTensors> read_slot_adapter(model::Network& network
 
 void change_slots(model::Adapters& adapters, const SlotChange& change,
                   const std::shared_ptr<model::AdapterTensors>& tensors) {
-  for (const int64_t slot : change.emptied) adapters.put(slot, nullptr);
-  adapters.put(change.slot, tensors);
+  std::vector<model::Adapters::Change> changes;
+  for (const int64_t slot : change.emptied) changes.push_back({slot, nullptr});
+  changes.push_back({change.slot, tensors});
+  adapters.put(changes);
 }
 
 }  // namespace slime::engine

@@ -77,7 +77,7 @@ class TablesWithoutARank final : public kernels::AdapterTables {
     for (const kernels::LowRankPair* pair : pairs)
       if (pair->a.value.size(0) == rank_) throw ConfigError("no kernel for this rank");
   }
-  bool place_pairs(kernels::MatrixAdapters& /*adapters*/) const override {
+  bool place_pairs(std::span<kernels::MatrixAdapters* const> /*matrices*/) const override {
     ++num_places;
     return false;
   }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/tensor.h"
@@ -88,9 +89,10 @@ class AdapterTables {
   /// Throws ConfigError where it cannot multiply these pairs of one adapter beside one matrix.
   virtual void check_pairs(const std::vector<const LowRankPair*>& pairs) const = 0;
 
-  /// Brings them there, of adapters that were checked. True: they need more room than before, so that recorded
-  /// passes have to be recorded again.
-  virtual bool place_pairs(MatrixAdapters& adapters) const = 0;
+  /// Brings those of all these matrices there, of adapters that were checked. True: some need more room than before,
+  /// so that recorded passes have to be recorded again. Passes that run meanwhile read what their slots had, as long
+  /// as those stay.
+  virtual bool place_pairs(std::span<MatrixAdapters* const> matrices) const = 0;
 };
 
 /// A pair's outputs inside a matrix, which may be a range of the pair's own: counted from the beginning of each.

@@ -61,36 +61,53 @@ void Adapters::check_fits(const AdapterTensors& tensors) const {
   for (const auto& [parameter, pairs] : of_parameter) tables_->check_pairs(pairs);
 }
 
-void Adapters::put(int64_t slot, std::shared_ptr<AdapterTensors> tensors) {
-  const auto place = static_cast<size_t>(slot);
-  if (tensors) check_fits(*tensors);
+bool Adapters::is_in_tables(const AdapterTensors& tensors) const {
+  return tables_ != nullptr && tensors.saved_.empty() &&
+         std::ranges::all_of(tensors.pairs_, [&](const AdapterTensors::Pair& pair) {
+           return are_in_tables(network_.weights().parameters()[pair.parameter], {&pair.pair});
+         });
+}
+
+void Adapters::put(const std::vector<Change>& changes) {
+  for (const Change& change : changes)
+    if (change.tensors) check_fits(*change.tensors);
   set_on(true);
-  slots_[place] = std::move(tensors);
-  std::vector<bool> has_left;  // pairs that recorded passes read themselves
-  for (size_t i = 0; i < of_parameter_.size(); ++i) {
-    auto& pairs = of_parameter_[i]->of_slot[place];
-    has_left.push_back(!are_in_tables(network_.weights().parameters()[i], pairs));
-    pairs.clear();
-  }
-  if (slots_[place]) {
+  const std::vector<Weights::Parameter>& parameters = network_.weights().parameters();
+  std::vector<bool> is_read(of_parameter_.size());  // by recorded passes themselves
+  for (const Change& change : changes) {
+    const auto place = static_cast<size_t>(change.slot);
+    const auto note_read = [&] {
+      for (size_t i = 0; i < of_parameter_.size(); ++i)
+        if (!are_in_tables(parameters[i], of_parameter_[i]->of_slot[place])) is_read[i] = true;
+    };
+    note_read();  // what leaves
+    for (const auto& of_parameter : of_parameter_) of_parameter->of_slot[place].clear();
+    slots_[place] = change.tensors;
+    if (!slots_[place]) continue;
     for (AdapterTensors::Pair& pair : slots_[place]->pairs_)
       of_parameter_[pair.parameter]->of_slot[place].push_back(&pair.pair);
+    note_read();
   }
+  std::vector<kernels::MatrixAdapters*> placed;
   for (size_t i = 0; i < of_parameter_.size(); ++i) {
-    const Weights::Parameter& parameter = network_.weights().parameters()[i];
-    const bool has_some = std::ranges::any_of(of_parameter_[i]->of_slot,
-                                              [](const auto& pairs) { return !pairs.empty(); });
+    const Weights::Parameter& parameter = parameters[i];
+    const auto& of_slot = of_parameter_[i]->of_slot;
+    const bool has_some =
+        std::ranges::any_of(of_slot, [](const auto& pairs) { return !pairs.empty(); });
     const kernels::MatrixAdapters* adapters = has_some ? of_parameter_[i].get() : nullptr;
     const kernels::MatrixAdapters*& pointer = parameter.matrix != nullptr
                                                   ? parameter.matrix->matrix.adapters
                                                   : parameter.vector->adapters;
     if (std::exchange(pointer, adapters) != adapters) ++num_changes_;
     if (tables_ == nullptr) continue;
-    const auto are_placed = [&](const auto& pairs) { return are_in_tables(parameter, pairs); };
-    const bool are_all = std::ranges::all_of(of_parameter_[i]->of_slot, are_placed);
-    const bool is_read = has_left[i] || !are_placed(of_parameter_[i]->of_slot[place]);
-    if (is_read || (are_all && tables_->place_pairs(*of_parameter_[i]))) ++num_changes_;
+    if (is_read[i]) {
+      ++num_changes_;
+    } else if (std::ranges::all_of(
+                   of_slot, [&](const auto& pairs) { return are_in_tables(parameter, pairs); })) {
+      placed.push_back(of_parameter_[i].get());
+    }
   }
+  if (!placed.empty() && tables_->place_pairs(placed)) ++num_changes_;
   point_saved();
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "comm/mesh.h"
@@ -31,8 +32,20 @@ class Adapters {
   /// Throws ConfigError for what the device cannot multiply. Any thread; changes nothing.
   void check_fits(const AdapterTensors& tensors) const;
 
-  /// Between two passes; null: the slot has none. Throws ConfigError, before anything changes, as check_fits() does.
-  void put(int64_t slot, std::shared_ptr<AdapterTensors> tensors);
+  /// Whether passes whose rows do not take it never read it: the device finds all of it in tables. Such adapters come
+  /// and go beside running passes of other rows.
+  bool is_in_tables(const AdapterTensors& tensors) const;
+
+  struct Change {
+    int64_t slot = 0;
+    std::shared_ptr<AdapterTensors> tensors;  // null: the slot has none
+  };
+  /// Between two passes, or while none is launched where all that come and go are in tables. Throws ConfigError, before
+  /// anything changes, as check_fits() does.
+  void put(const std::vector<Change>& changes);
+  void put(int64_t slot, std::shared_ptr<AdapterTensors> tensors) {
+    put({{.slot = slot, .tensors = std::move(tensors)}});
+  }
   const std::shared_ptr<AdapterTensors>& at(int64_t slot) const {
     return slots_[static_cast<size_t>(slot)];
   }

@@ -117,9 +117,9 @@ class CudaDevice final : public cpu::ReferenceDevice,
   Tensor sum_visits(const Tensor& rows_SH, const Tensor& place_TK,
                     const Tensor& weight_TK) const override;
 
-  // Adapters: cuda_device_adapters.cpp
+  // Adapters: cuda_device_adapters.cpp, cuda_device_adapter_tables.cpp
   void check_pairs(const std::vector<const LowRankPair*>& pairs) const override;
-  bool place_pairs(MatrixAdapters& adapters) const override;
+  bool place_pairs(std::span<MatrixAdapters* const> matrices) const override;
   Tensor add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                    at::ScalarType precision) const override;
   Tensor linear_with_pairs(const Tensor& x_TI, const Matrix& weight_OI, const Tensor& bias_O,

@@ -1,9 +1,6 @@
 /// CudaDevice's additions of adapters (kernels/cuda/products/low_rank.h).
 
 #include <ATen/ATen.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -50,8 +47,6 @@ struct LowRankPlan {
     for (int i = 0; i < up.count; ++i) down.of[i].splits = up.of[i].splits = 1;
   }
 };
-
-bool is_whole(int64_t columns) { return columns % kLowRankColumns == 0; }
 
 /// Whether the kernels read rows of x, and pairs whose ranges of it begin and end at whole loads.
 bool has_kernels(const Tensor& x, const std::vector<PairRange>& ranges) {
@@ -161,42 +156,6 @@ Tensor filled(const Tensor& h_TR, const LowRankPlan& plan, const Tensor& x, int6
   return out_TO;
 }
 
-/// Whether a pair of any slot fits the kernels: those of rows that take several adapters have no other form.
-bool has_kernels(const LowRankPair& pair) {
-  return pair.experts == 0 && pair.a.value.scalar_type() == at::kFloat &&
-         is_whole(pair.a.value.size(1)) && is_whole(pair.begin) && is_whole(pair.end);
-}
-
-/// Into the device's table, which is made where there is none and complete on return. On a stream of its own: behind
-/// what others compute it would wait for all of that.
-void place(Tensor& table, const std::vector<LowRankFactors>& slots, const at::Device& device) {
-  const c10::impl::VirtualGuardImpl streams(device.type());
-  const c10::StreamGuard guard(streams.getStreamFromGlobalPool(device, /*isHighPriority=*/true));
-  const auto bytes = static_cast<int64_t>(slots.size() * sizeof(LowRankFactors));
-  const Tensor host = at::from_blob(const_cast<LowRankFactors*>(slots.data()), {bytes}, at::kByte);
-  if (!table.defined()) table = at::empty({bytes}, at::TensorOptions(device).dtype(at::kByte));
-  table.copy_(host);
-}
-
-/// The factors of each slot, and in `most` the room that any of them needs.
-std::vector<LowRankFactors> factors_of_slots(const MatrixAdapters& adapters, bool is_down,
-                                             MatrixAdapters::Placed& most) {
-  std::vector<LowRankFactors> slots(adapters.of_slot.size());
-  for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-    LowRankFactors& all = slots[slot];
-    for (const LowRankPair* pair : adapters.of_slot[slot]) {
-      FactorsOfPair factors({pair, pair->begin, 0, pair->end - pair->begin}, all.ranks);
-      factors.a.splits = factors.b.splits = factors.a.splits_of_range();
-      most.most_splits = std::max<int64_t>(most.most_splits, factors.a.splits);
-      all.ranks += factors.a.rank;
-      all.of[all.count++] = is_down ? factors.a : factors.b;
-    }
-    most.most_ranks = std::max<int64_t>(most.most_ranks, all.ranks);
-    most.most_chunks = std::max<int64_t>(most.most_chunks, all.chunks());
-  }
-  return slots;
-}
-
 Tensor add_pairs_by_row(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                         at::ScalarType precision) {
   const MatrixAdapters& adapters = *weight_OI.adapters;
@@ -236,40 +195,6 @@ Tensor add_pairs_by_row(const Tensor& y_TO, const Tensor& x_TI, const Matrix& we
 }
 
 }  // namespace
-
-void CudaDevice::check_pairs(const std::vector<const LowRankPair*>& pairs) const {
-  if (std::ssize(pairs) > kMostLowRankFactors)
-    throw ConfigError(fmt::format("an adapter has {} pairs beside one matrix; a GPU adds up to {}",
-                                  pairs.size(), kMostLowRankFactors));
-  for (const LowRankPair* pair : pairs) {
-    if (!has_kernels(*pair))
-      throw ConfigError(fmt::format(
-          "an adapter is beside {} of a matrix's outputs from {} on, with {} inputs: a GPU adds "
-          "to rows of several adapters in multiples of {}",
-          pair->end - pair->begin, pair->begin, pair->a.value.size(1), kLowRankColumns));
-  }
-}
-
-bool CudaDevice::place_pairs(MatrixAdapters& adapters) const {
-  const LowRankPair* some = nullptr;
-  for (const auto& pairs : adapters.of_slot) {
-    if (!pairs.empty()) some = pairs.back();
-  }
-  MatrixAdapters::Placed& placed = adapters.placed;
-  if (some == nullptr && !placed.down.defined()) return false;  // no slot ever had one
-  MatrixAdapters::Placed most = placed;
-  const std::vector<LowRankFactors> down = factors_of_slots(adapters, /*is_down=*/true, most),
-                                    up = factors_of_slots(adapters, /*is_down=*/false, most);
-  const bool grows = most.most_ranks > placed.most_ranks || most.most_chunks > placed.most_chunks ||
-                     most.most_splits > placed.most_splits;
-  const at::Device device = placed.down.defined() ? placed.down.device() : some->a.value.device();
-  placed.most_ranks = most.most_ranks;
-  placed.most_chunks = most.most_chunks;
-  placed.most_splits = most.most_splits;
-  place(placed.down, down, device);
-  place(placed.up, up, device);
-  return grows;
-}
 
 Tensor CudaDevice::add_pairs(const Tensor& y_TO, const Tensor& x_TI, const Matrix& weight_OI,
                              at::ScalarType precision) const {

@@ -271,7 +271,8 @@ TEST(CudaAdapters, LogitsOfRowsWithSeveralAreThoseOfEachOnesOwn) {
     one.adapters.of_slot = {{&one.q, &one.v}, {&other.q, &other.v}};
     const auto* tables = dynamic_cast<const AdapterTables*>(&kernels_for(one.weight.matrix.values));
     ASSERT_NE(tables, nullptr);
-    tables->place_pairs(one.adapters);
+    MatrixAdapters* const placed[] = {&one.adapters};
+    tables->place_pairs(placed);
     one.rows.tiles = tiles_by_turns(kRows);
     const Tensor made = adapted_logits(to_gpu(x), one.weight.matrix).cpu();
     EXPECT_EQ(made.scalar_type(), at::kFloat);

@@ -20,6 +20,9 @@ inline std::vector<PairRange> ranges_of(const Matrix& matrix) {
   return pair_ranges(matrix, rows.shares.front().slot);
 }
 
+/// Of x, and of ranges of outputs: whole loads.
+inline bool is_whole(int64_t columns) { return columns % kLowRankColumns == 0; }
+
 /// Whether kernels read its factors as they lie.
 inline bool has_plain_factors(const LowRankPair& pair) {
   return pair.experts == 0 && pair.a.value.scalar_type() == at::kFloat &&

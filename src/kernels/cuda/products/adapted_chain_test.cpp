@@ -143,7 +143,9 @@ TEST_P(CudaAdaptedChain, OfRowsWithSeveralEqualsEachOnesOwn) {
   const auto* tables =
       dynamic_cast<const AdapterTables*>(&kernels_for(adapted.output.on_gpu().values));
   ASSERT_NE(tables, nullptr);
-  for (AdaptedMatrix* matrix : adapted.matrices()) tables->place_pairs(matrix->adapters());
+  std::vector<MatrixAdapters*> placed;
+  for (AdaptedMatrix* matrix : adapted.matrices()) placed.push_back(&matrix->adapters());
+  tables->place_pairs(placed);
   const BlockChains* chains = block_chains_for(adapted.output.on_gpu().values);
   for (const int64_t rows : kRowCounts) {
     std::vector<int64_t> slot_T;
