@@ -160,8 +160,7 @@ void measure_adapter_updates(const AdapterUpdateOptions& options) {
   config.adapters = &adapters;
   config.kv_cache_bytes = cache_bytes_on(options.device) - kMostAdapters * made_up.bytes();
   engine::Engine engine(*network, config, clock);
-  adapters.run_between_steps(
-      [&engine](std::function<void()> body) { return engine.run_exclusive(std::move(body)); });
+  adapters.change_with(engine);
   DecodingSequences decoding(engine, clock,
                              {.sequences = options.sequences,
                               .prompt_tokens = options.prompt_tokens,

@@ -289,10 +289,7 @@ int serve(std::span<const std::string> arguments) {
   engine::Engine engine(*network, options.engine, clock,
                         ranks ? ranks->make_runner() : engine::make_step_runner);
 
-  if (adapters) {
-    adapters->run_between_steps(
-        [&engine](std::function<void()> body) { return engine.run_exclusive(std::move(body)); });
-  }
+  if (adapters) adapters->change_with(engine);
   engine::ServedModel served{
       .name = options.served_model_name.empty() ? name : options.served_model_name,
       .path = directory,

@@ -76,6 +76,12 @@ bool Engine::run_exclusive(std::function<void()> body) {
   return run_on_thread(std::move(body), /*drains_first=*/true);
 }
 
+bool Engine::run_beside_steps(const std::function<void()>& body) {
+  if (stopping_) return false;
+  steps_.beside_steps(body);
+  return true;
+}
+
 bool Engine::run_on_thread(std::function<void()> body, bool drains_first) {
   if (is_own_thread()) {
     made_by_callbacks_.push_back(std::move(body));

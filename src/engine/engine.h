@@ -86,6 +86,9 @@ class Engine final : public EngineClient {
   /// Calls `body` on the engine's thread between two steps; false when the engine is shutting down.
   /// Exceptions come back to the caller.
   bool run_exclusive(std::function<void()> body);
+  /// Calls `body` on this thread while no step is being launched; those in flight run on, with the adapters that they
+  /// were launched with. False when the engine is shutting down.
+  bool run_beside_steps(const std::function<void()>& body);
 
   WeightVersion weight_version() const override { return weights_.version(); }
   Expected<EngineLoad> load() const override;

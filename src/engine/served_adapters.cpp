@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "engine/adapter_slots.h"
 #include "engine/device_copies.h"
+#include "engine/engine.h"
 #include "engine/error_text.h"
 #include "engine/ranks/rank_adapters.h"
 
@@ -47,8 +48,7 @@ std::string ServedAdapters::names() const {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-Expected<std::shared_ptr<model::AdapterTensors>> ServedAdapters::read(
-    const std::string& path) const {
+Expected<std::shared_ptr<model::AdapterTensors>> ServedAdapters::read(const std::string& path) {
   try {
     auto tensors = read_slot_adapter(network_, mesh_, path);
     if (followers_ == nullptr) return tensors;
@@ -62,8 +62,38 @@ Expected<std::shared_ptr<model::AdapterTensors>> ServedAdapters::read(
   }
 }
 
-bool ServedAdapters::between(std::function<void()> body) const {
-  if (between_) return between_(std::move(body));
+void ServedAdapters::change_with(Engine& engine) {
+  change_at([&engine](std::function<void()> body) { return engine.run_exclusive(std::move(body)); },
+            [&engine](const std::function<void()>& body) { return engine.run_beside_steps(body); });
+}
+
+void ServedAdapters::change_at(Moment between_steps, Moment beside_steps) {
+  between_steps_ = std::move(between_steps);
+  beside_steps_ = std::move(beside_steps);
+}
+
+SlotChange ServedAdapters::change_into(int64_t slot) const {
+  SlotChange change{.emptied = {}, .slot = slot};
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const auto other = static_cast<int64_t>(i);
+    if (slots_[i].expired() && network_.adapters()->at(other)) change.emptied.push_back(other);
+  }
+  return change;
+}
+
+bool ServedAdapters::change(const SlotChange& change,
+                            const std::shared_ptr<model::AdapterTensors>& tensors) {
+  model::Adapters& adapters = *network_.adapters();
+  const auto body = [&] {
+    change_slots(adapters, change, tensors);
+    if (followers_ != nullptr) tell_slot_change(*followers_, change);
+  };
+  const bool is_beside =
+      adapters.is_in_tables(*tensors) && std::ranges::all_of(change.emptied, [&](int64_t slot) {
+        return adapters.is_in_tables(*adapters.at(slot));
+      });
+  const Moment& moment = is_beside ? beside_steps_ : between_steps_;
+  if (moment) return moment(body);
   body();
   return true;
 }
@@ -139,16 +169,7 @@ Expected<ServedAdapters::Handle> ServedAdapters::take(
   loaded->slot = slot;
   loaded->last_use = ++num_uses_;
   try {
-    const bool is_done = between([&] {
-      SlotChange change{.emptied = {}, .slot = slot};
-      for (size_t i = 0; i < slots_.size(); ++i) {
-        const auto other = static_cast<int64_t>(i);
-        if (slots_[i].expired() && network_.adapters()->at(other)) change.emptied.push_back(other);
-      }
-      change_slots(*network_.adapters(), change, tensors);
-      if (followers_ != nullptr) tell_slot_change(*followers_, change);
-    });
-    if (!is_done) return failure("the engine is shutting down");
+    if (!change(change_into(slot), tensors)) return failure("the engine is shutting down");
   } catch (const comm::GroupError& error) {
     return failure(error.what());
   }

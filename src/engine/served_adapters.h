@@ -17,10 +17,12 @@
 #include <vector>
 
 #include "core/expected.h"
+#include "engine/adapter_slots.h"
 #include "model/adapters.h"
 
 namespace slime::engine {
 
+class Engine;
 class Followers;
 
 struct LoadedAdapter {
@@ -40,16 +42,19 @@ inline int64_t slot_of(const std::shared_ptr<const LoadedAdapter>& adapter) {
 class ServedAdapters {
  public:
   using Handle = std::shared_ptr<const LoadedAdapter>;
-  /// Calls it between two steps of the engine; false: the engine ends.
-  using Between = std::function<bool(std::function<void()>)>;
+  /// Calls it at a moment of the engine; false: the engine ends.
+  using Moment = std::function<bool(std::function<void()>)>;
 
   /// Gives `network`, which outlives it, slots for `most` adapters and for versions that requests still use. Of an
   /// engine of several ranks: its mesh, and the others, which outlive it too.
   ServedAdapters(model::Network& network, int64_t most,
                  const comm::Mesh& mesh = comm::Mesh::single(), Followers* followers = nullptr);
 
-  /// Before the first load() of a running engine; until then nobody computes.
-  void run_between_steps(Between between) { between_ = std::move(between); }
+  /// Before the first load() of a running engine; until then nobody computes. Adapters that steps of other rows never
+  /// read come and go beside those, and nothing waits for a step.
+  void change_with(Engine& engine);
+  /// The same: between two steps, and while none is launched.
+  void change_at(Moment between_steps, Moment beside_steps);
 
   /// Any thread. Null: no adapter has this name.
   Handle find(const std::string& name) const;
@@ -69,19 +74,21 @@ class ServedAdapters {
 
  private:
   /// Of a directory, on all ranks.
-  Expected<std::shared_ptr<model::AdapterTensors>> read(const std::string& path) const;
+  Expected<std::shared_ptr<model::AdapterTensors>> read(const std::string& path);
   /// With loads_ held.
   Expected<Handle> take(std::shared_ptr<LoadedAdapter> loaded,
                         const std::shared_ptr<model::AdapterTensors>& tensors);
   bool make_room(const std::string& name);
   int64_t free_slot() const;
-  bool between(std::function<void()> body) const;
+  /// What is in slots that no request and no step takes any more goes, and the tensors come.
+  SlotChange change_into(int64_t slot) const;
+  bool change(const SlotChange& change, const std::shared_ptr<model::AdapterTensors>& tensors);
 
   model::Network& network_;
   const comm::Mesh& mesh_;
   Followers* const followers_;  // null: there is one rank
   const size_t most_;
-  Between between_;
+  Moment between_steps_, beside_steps_;
   std::mutex loads_;  // one at a time
   uint64_t num_loaded_ = 0;
   mutable std::mutex mutex_;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -97,11 +99,12 @@ TEST_F(ServedAdaptersTest, WhatAGpuCannotMultiplyIsRefusedBeforeAnythingChanges)
   const int places = tables.num_places;
   const int64_t changes = network_->adapters()->num_changes();
   int num_pauses = 0;
-  adapters.run_between_steps([&](const std::function<void()>& body) {
+  const auto count_pause = [&](const std::function<void()>& body) {
     ++num_pauses;
     body();
     return true;
-  });
+  };
+  adapters.change_at(count_pause, count_pause);
   for (const char* name : {"fits", "other"}) {  // in the place of one, and where one would go
     const auto refused = adapters.load(name, folder("qv_r8"), false, /*replaces=*/true);
     ASSERT_FALSE(refused) << name;
@@ -113,6 +116,58 @@ TEST_F(ServedAdaptersTest, WhatAGpuCannotMultiplyIsRefusedBeforeAnythingChanges)
   EXPECT_EQ(tables.num_places, places);
   EXPECT_EQ(network_->adapters()->num_changes(), changes);
   EXPECT_EQ(network_->adapters()->at(1 - before->slot), nullptr);
+}
+
+/// How often slots changed between two steps, and beside steps.
+struct Moments {
+  int between = 0, beside = 0;
+
+  explicit Moments(ServedAdapters& adapters) {
+    const auto counted = [](int& count) {
+      return [&count](const std::function<void()>& body) {
+        ++count;
+        body();
+        return true;
+      };
+    };
+    adapters.change_at(counted(between), counted(beside));
+  }
+  std::pair<int, int> seen() const { return {between, beside}; }
+};
+
+TEST_F(ServedAdaptersTest, NoStepIsWaitedForWhereStepsOfOtherRowsDoNotReadThem) {
+  ServedAdapters adapters(*network_, 1);
+  Moments moments(adapters);
+  load(adapters, "a");
+  EXPECT_EQ(moments.seen(), std::pair(1, 0)) << "a CPU has no tables";
+  const TablesWithoutARank tables(/*rank=*/1000);
+  network_->set_adapters(
+      std::make_shared<model::Adapters>(*network_, /*num_slots=*/2, /*tables=*/&tables));
+  for (int i = 0; i < 3; ++i) load(adapters, "a", false, /*replaces=*/true);
+  EXPECT_EQ(moments.seen(), std::pair(1, 3));
+  EXPECT_EQ(tables.num_places, 3) << "what goes and what comes at once";
+}
+
+TEST(ServedExperts, ComeAndGoBetweenSteps) {
+  const auto network =
+      model::load_network(golden_models::directory("qwen3_moe"), model::Precision::of("float32"));
+  ServedAdapters adapters(*network, 1);
+  const TablesWithoutARank tables(/*rank=*/1000);
+  network->set_adapters(
+      std::make_shared<model::Adapters>(*network, /*num_slots=*/2, /*tables=*/&tables));
+  Moments moments(adapters);
+  const auto load = [&](const char* name) {
+    const std::string folder = std::string(SLIME_SOURCE_DIR) + "/tests/fixtures/lora/qwen3_moe/";
+    ASSERT_TRUE(adapters.load("a", folder + name, false, /*replaces=*/true));
+  };
+  load("attention");
+  EXPECT_EQ(moments.seen(), std::pair(0, 1));
+  load("experts_each");
+  EXPECT_EQ(moments.seen(), std::pair(1, 1)) << "steps read experts of all slots";
+  load("attention");
+  EXPECT_EQ(moments.seen(), std::pair(1, 2)) << "requests may still take the experts";
+  load("attention");
+  EXPECT_EQ(moments.seen(), std::pair(2, 2)) << "they go";
 }
 
 TEST_F(ServedAdaptersTest, ASlotKeepsItsAdapterWhereAnotherDoesNotFit) {

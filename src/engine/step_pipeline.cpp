@@ -143,7 +143,11 @@ void StepPipeline::launch(std::vector<Chunk> chunks, Clock::TimePoint planned) {
                     .is_fast = !chunks.empty() && chunks.front().is_tentative,
                     .planned = planned};
   if (drafts_) step.decode_rows = decode_rows_of(chunks);
-  runs_ahead_ = runner_->launch(chunks);
+  for (const Chunk& chunk : chunks) {
+    const auto& adapter = chunk.request->adapter;
+    if (adapter && !std::ranges::count(step.adapters, adapter)) step.adapters.push_back(adapter);
+  }
+  beside_steps([&] { runs_ahead_ = runner_->launch(chunks); });
   int64_t num_sampled = 0;
   for (const Chunk& chunk : chunks) {
     Request& request = *chunk.request;

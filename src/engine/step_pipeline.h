@@ -17,6 +17,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -61,6 +62,11 @@ class StepPipeline {
   /// Plans and launches a step, and publishes the one before it (or this one, when the runner does
   /// not run ahead). Nothing while paused or asleep.
   void step();
+  /// Calls `body` while no step is being launched; those in flight run on. Any thread.
+  void beside_steps(const std::function<void()>& body) {
+    const std::lock_guard lock(launching_);
+    body();
+  }
   /// Until no step is in flight.
   void drain();
   /// The same for what has to go on after a device error, which ends all requests.
@@ -126,7 +132,9 @@ class StepPipeline {
       int64_t first_page = 0;
       std::vector<PageId> pages;
     };
-    std::vector<Part> parts;    // per chunk
+    std::vector<Part> parts;  // per chunk
+    /// That its rows take, also of requests that end meanwhile.
+    std::vector<std::shared_ptr<const LoadedAdapter>> adapters;
     WeightVersion version = 0;  // of the weights that it computes with
     bool is_fast = false;       // its tokens are tentative
     Clock::TimePoint planned;   // from here on; of an engine with drafts
@@ -183,6 +191,7 @@ class StepPipeline {
   DraftCounts draft_counts_;
   Clock::TimePoint collected_at_;       // the last step, of an engine with drafts
   std::deque<StepInFlight> in_flight_;  // oldest first; two at most
+  std::mutex launching_;                // as long as the runner reads adapters' slots
   WeightVersion version_ = 0;           // of the steps that are launched next
   bool runs_ahead_ = false;             // the runner, when it launched last
   bool holds_updates_ = false;          // between a collection and the launch that waits for it

@@ -26,8 +26,7 @@ SharedEngine::SharedEngine(std::unique_ptr<model::Network> network, engine::Engi
       adapters_(*network_, 2 * num_runs),
       engine_(std::make_unique<engine::Engine>(
           *network_, with_adapters(std::move(config), adapters_), clock)) {
-  adapters_.run_between_steps(
-      [this](std::function<void()> body) { return engine_->run_exclusive(std::move(body)); });
+  adapters_.change_with(*engine_);
 }
 
 std::shared_ptr<model::AdapterTensors> SharedEngine::publish(const std::string& name,

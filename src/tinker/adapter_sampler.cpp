@@ -22,8 +22,7 @@ AdapterSampler::AdapterSampler(std::unique_ptr<model::Network> base, engine::Eng
     : base_(std::move(base)), adapters_(*base_, kMostLoaded) {
   config.adapters = &adapters_;
   engine_ = std::make_unique<engine::Engine>(*base_, config, clock);
-  adapters_.run_between_steps(
-      [this](std::function<void()> body) { return engine_->run_exclusive(std::move(body)); });
+  adapters_.change_with(*engine_);
   thread_ = std::jthread([this](const std::stop_token& stop) { begin_requests(stop); });
 }
 
