@@ -47,6 +47,8 @@ class SafetensorsFile final {
   /// precision. Only what is in the slices is read. Safe from several threads. Throws
   /// ConfigError when the file ends early.
   void read(const StoredTensor& tensor, const Slices& slices, Tensor out) const;
+  /// Elements [begin, begin + size) of a tensor, as they are stored. Safe from several threads, and throws so too.
+  void read_stored(const StoredTensor& tensor, int64_t begin, int64_t size, void* out) const;
   /// A whole tensor in its stored precision.
   Tensor read(const std::string& name) const;
 

@@ -221,6 +221,15 @@ void SafetensorsFile::read(const StoredTensor& tensor, const Slices& slices, Ten
   });
 }
 
+void SafetensorsFile::read_stored(const StoredTensor& tensor, int64_t begin, int64_t size,
+                                  void* out) const {
+  const uint64_t width = c10::elementSize(tensor.dtype);
+  const uint64_t offset = tensor.begin + static_cast<uint64_t>(begin) * width,
+                 bytes = static_cast<uint64_t>(size) * width;
+  check(offset + bytes <= tensor.end, "elements that are read are of their tensor");
+  read_bytes(out, offset, bytes);
+}
+
 Tensor SafetensorsFile::read(const std::string& name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end())
