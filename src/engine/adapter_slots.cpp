@@ -1,10 +1,11 @@
 #include "engine/adapter_slots.h"
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
 #include "engine/device_copies.h"
-#include "model/adapter_files.h"
 
 namespace slime::engine {
 
@@ -14,10 +15,12 @@ void open_adapter_slots(model::Network& network, int64_t count) {
   network.set_adapters(std::move(adapters));
 }
 
-std::shared_ptr<model::AdapterTensors> read_slot_adapter(model::Network& network,
-                                                         const comm::Mesh& mesh,
-                                                         const std::string& directory) {
-  const model::AdapterFile file(directory, network.config());
+SlotReader::SlotReader(model::Network& network, const comm::Mesh& mesh)
+    : network_(network), mesh_(mesh), device_(network.weights().flat().device()) {}
+
+std::shared_ptr<model::AdapterTensors> SlotReader::read(const std::string& directory) {
+  if (!names_) names_.emplace(network_.config());
+  const model::AdapterFile file(directory, network_.config(), *names_);
   if (!file.form().saved.empty()) {
     throw ConfigError(
         fmt::format("{}: holds whole modules ({}), which rows of one batch cannot choose among; "
@@ -25,11 +28,24 @@ std::shared_ptr<model::AdapterTensors> read_slot_adapter(model::Network& network
                     "it alone with --adapter",
                     directory, file.form().saved.front()));
   }
-  auto tensors = std::make_shared<model::AdapterTensors>(network.config(), network.weights(),
-                                                         file.form(), mesh);
-  file.read_into(*tensors);
-  network.adapters()->check_fits(*tensors);
-  wait_for_copies(network.weights().flat().device());
+  const auto make = [&] {
+    return std::make_shared<model::AdapterTensors>(network_.config(), network_.weights(),
+                                                   file.form(), mesh_);
+  };
+  if (device_.is_cpu()) {
+    const auto tensors = make();
+    file.read_into(*tensors);
+    network_.adapters()->check_fits(*tensors);
+    return tensors;
+  }
+  if (!stream_)
+    stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
+  const c10::StreamGuard guard(*stream_);
+  const auto tensors = make();
+  network_.adapters()->check_fits(*tensors);
+  if (!staged_) staged_.emplace(device_);
+  file.read_into(*tensors, *staged_);
+  wait_for_copies(device_);
   return tensors;
 }
 

@@ -18,9 +18,9 @@ namespace slime::engine {
 ServedAdapters::ServedAdapters(model::Network& network, int64_t most, const comm::Mesh& mesh,
                                Followers* followers)
     : network_(network),
-      mesh_(mesh),
       followers_(followers),
       most_(static_cast<size_t>(most)),
+      reader_(network, mesh),
       slots_(2 * most_) {
   const auto count = static_cast<int64_t>(slots_.size());
   open_adapter_slots(network, count);
@@ -50,7 +50,7 @@ std::string ServedAdapters::names() const {
 
 Expected<std::shared_ptr<model::AdapterTensors>> ServedAdapters::read(const std::string& path) {
   try {
-    auto tensors = read_slot_adapter(network_, mesh_, path);
+    auto tensors = reader_.read(path);
     if (followers_ == nullptr) return tensors;
     const Expected<void> elsewhere = read_adapter_on_followers(*followers_, path);
     if (!elsewhere) return tl::make_unexpected(elsewhere.error());

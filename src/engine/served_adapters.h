@@ -85,11 +85,11 @@ class ServedAdapters {
   bool change(const SlotChange& change, const std::shared_ptr<model::AdapterTensors>& tensors);
 
   model::Network& network_;
-  const comm::Mesh& mesh_;
   Followers* const followers_;  // null: there is one rank
   const size_t most_;
   Moment between_steps_, beside_steps_;
   std::mutex loads_;  // one at a time
+  SlotReader reader_;
   uint64_t num_loaded_ = 0;
   mutable std::mutex mutex_;
   std::map<std::string, Handle> by_name_;                  // guarded by mutex_

@@ -1,15 +1,20 @@
 #include "engine/served_adapters.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <span>
 #include <utility>
 
 #include "core/error.h"
+#include "core/temporary_folder.h"
 #include "model/adapter_files.h"
 #include "model/golden_models_for_tests.h"
+#include "model/staged_reader.h"
 
 namespace slime::engine {
 namespace {
@@ -187,6 +192,59 @@ TEST_F(ServedAdaptersTest, ASlotKeepsItsAdapterWhereAnotherDoesNotFit) {
   EXPECT_EQ(adapters.at(0), fits);
   EXPECT_EQ(tables.num_places, places);
 }
+
+struct FolderCase {
+  const char *model, *name;
+};
+class StagedAdapterFiles : public ::testing::TestWithParam<FolderCase> {};
+
+TEST_P(StagedAdapterFiles, HaveTheNumbersOfThoseReadOneByOne) {
+  const auto network = model::load_network(golden_models::directory(GetParam().model),
+                                           model::Precision::of("float32"));
+  const std::string folder = std::string(SLIME_SOURCE_DIR) + "/tests/fixtures/lora/" +
+                             GetParam().model + "/" + GetParam().name;
+  const model::AdapterFile file(folder, network->config());
+  const auto blank = [&] {
+    return std::make_shared<model::AdapterTensors>(network->config(), network->weights(),
+                                                   file.form(), comm::Mesh::single());
+  };
+  const auto one_by_one = blank(), staged = blank();
+  file.read_into(*one_by_one);
+  model::StagedReader reader(at::kCPU, {.num_blocks = 2, .block_bytes = 4096, .num_threads = 3});
+  file.read_into(*staged, reader);
+  EXPECT_TRUE(staged->weights().flat().equal(one_by_one->weights().flat()));
+
+  // What is no number is told by its name.
+  const model::NamedWeight& broken = staged->weights().tensors().back();
+  const at::NoGradGuard no_grad;
+  model::Weights::view(staged->weights().flat(), broken).view({-1})[0] = NAN;
+  const TemporaryFolder copy("slime-adapter");
+  model::write_adapter(copy.path(), *staged);
+  const model::AdapterFile with_nan(copy.path(), network->config());
+  try {
+    with_nan.read_into(*blank(), reader);
+    FAIL() << "a NaN was taken";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("holds what is no finite"));
+    EXPECT_EQ(error.what(), [&]() -> std::string {
+      try {
+        with_nan.read_into(*blank());
+        return "none";
+      } catch (const ConfigError& other) {
+        return other.what();
+      }
+    }());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OfModels, StagedAdapterFiles,
+                         ::testing::Values(FolderCase{"qwen3", "all_linear_rslora"},
+                                           FolderCase{"llama", "saved_norm"},
+                                           FolderCase{"qwen3_moe", "experts_each"},
+                                           FolderCase{"qwen3_moe", "experts_fused"}),
+                         [](const auto& info) {
+                           return std::string(info.param.model) + "_" + info.param.name;
+                         });
 
 /// Recorded steps find pairs of attention in tables, and read those of experts where they are.
 TEST(ServedExperts, ComeAndGoWithOtherRecordedSteps) {

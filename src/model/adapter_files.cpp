@@ -79,26 +79,37 @@ bool is_fused(const std::string& module) {
          module.ends_with(fmt::format(".experts{}", kDown));
 }
 
+/// Of at least one number.
+bool are_finite(const Tensor& x) {
+  const auto [low, high] = at::aminmax(x);  // a NaN is both
+  return at::isfinite(at::stack({low, high})).all().item<bool>();
+}
+
 }  // namespace
 
 bool has_adapter(const fs::path& directory) { return fs::exists(directory / kConfigFile); }
 
-AdapterFile::AdapterFile(const fs::path& directory, const ModelConfig& model)
-    : file_(file_of(directory)) {
-  form_.config = read_adapter_config(directory);
-  read_names(model);
+AdapterNames::AdapterNames(const ModelConfig& model) : tensors{"lm_head.weight"} {
+  for (const AdapterModule& module : modules_of(model)) modules.insert(module.name);
+  const auto blank = make_blank_network(model, {.device = at::kMeta});
+  for (const NamedWeight& weight : blank->weights().tensors()) tensors.insert(weight.name);
 }
 
-void AdapterFile::read_names(const ModelConfig& model) {
+AdapterFile::AdapterFile(const fs::path& directory, const ModelConfig& model)
+    : AdapterFile(directory, model, AdapterNames(model)) {}
+
+AdapterFile::AdapterFile(const fs::path& directory, const ModelConfig& model,
+                         const AdapterNames& names)
+    : file_(file_of(directory)) {
+  form_.config = read_adapter_config(directory);
+  read_names(model, names);
+}
+
+void AdapterFile::read_names(const ModelConfig& model, const AdapterNames& names) {
   std::vector<std::string> problems;
   const auto problem = [&](const std::string& name, const std::string& what) {
     problems.push_back(fmt::format("{}: {} {}", file_.path().string(), name, what));
   };
-  std::set<std::string> modules;
-  for (const AdapterModule& module : modules_of(model)) modules.insert(module.name);
-  std::set<std::string> tensors{"lm_head.weight"};
-  const auto blank = make_blank_network(model, {.device = at::kMeta});
-  for (const NamedWeight& weight : blank->weights().tensors()) tensors.insert(weight.name);
   const auto& stored = file_.tensors();
   const AdapterRules rules(form_.config);
 
@@ -114,7 +125,7 @@ void AdapterFile::read_names(const ModelConfig& model) {
     }
     std::optional<Half> half = half_of(inner);
     if (!half) {
-      if (!tensors.contains(inner)) {
+      if (!names.tensors.contains(inner)) {
         problem(name, "is no tensor of the model");
         continue;
       }
@@ -144,7 +155,7 @@ void AdapterFile::read_names(const ModelConfig& model) {
       form = half->is_b ? Form::kExpertsBehind : Form::kExpertsBefore;
       experts = model.experts.count;
     }
-    if (!modules.contains(half->module)) {
+    if (!names.modules.contains(half->module)) {
       problem(name, "is for a module that the model does not have");
       continue;
     }
@@ -177,44 +188,90 @@ void AdapterFile::read_names(const ModelConfig& model) {
   if (!problems.empty()) throw ConfigError(problems);
 }
 
-Tensor AdapterFile::whole(const Entry& entry, int64_t experts) const {
-  const Tensor stored = file_.read(entry.stored);
-  switch (entry.form) {
-    case Form::kExpertsBefore:
-      return stored.view({experts, -1, stored.size(1)});
-    case Form::kExpertsBehind:
-      return stored.view({stored.size(0), -1, experts}).permute({2, 0, 1});
-    case Form::kAsItIs:
-      break;
-  }
+StoredTensor AdapterFile::shaped(const Entry& entry, const NamedWeight& weight) const {
+  StoredTensor stored = file_.tensors().at(entry.stored);
+  const int64_t experts = weight.full_shape.front();
+  if (entry.form == Form::kExpertsBefore)
+    stored.shape = {experts, stored.shape[0] / experts, stored.shape[1]};
+  if (entry.form == Form::kExpertsBehind)
+    stored.shape = {experts, stored.shape[0], stored.shape[1] / experts};
   return stored;
+}
+
+Tensor AdapterFile::whole(const Entry& entry, const NamedWeight& weight) const {
+  const Tensor stored = file_.read(entry.stored);
+  const std::vector<int64_t> shape = shaped(entry, weight).shape;
+  if (entry.form != Form::kExpertsBehind) return stored.view(shape);
+  return stored.view({shape[1], shape[2], shape[0]}).permute({2, 0, 1});
+}
+
+std::string AdapterFile::not_finite(const NamedWeight& weight) const {
+  return fmt::format("{}: {} holds what is no finite floating-point number", file_.path().string(),
+                     entries_.at(weight.name).stored);
+}
+
+std::string AdapterFile::problem_of(const NamedWeight& weight) const {
+  const auto found = entries_.find(weight.name);
+  if (found == entries_.end())
+    return fmt::format("{} does not have {}", file_.path().string(), weight.name);
+  const StoredTensor stored = shaped(found->second, weight);
+  if (stored.shape != weight.full_shape) {
+    return fmt::format("{}: {} has shape [{}], the model needs [{}]", file_.path().string(),
+                       found->second.stored, fmt::join(stored.shape, ", "),
+                       fmt::join(weight.full_shape, ", "));
+  }
+  return at::isFloatingType(stored.dtype) ? std::string() : not_finite(weight);
 }
 
 void AdapterFile::read_into(AdapterTensors& tensors) const {
   const at::NoGradGuard no_grad;
   std::vector<std::string> problems;
   for (const NamedWeight& weight : tensors.weights().tensors()) {
-    const auto found = entries_.find(weight.name);
-    if (found == entries_.end()) {
-      problems.push_back(fmt::format("{} does not have {}", file_.path().string(), weight.name));
+    std::string problem = problem_of(weight);
+    if (!problem.empty()) {
+      problems.push_back(std::move(problem));
       continue;
     }
-    const Tensor stored = whole(found->second, weight.full_shape.front());
-    if (stored.sizes().vec() != weight.full_shape) {
-      problems.push_back(fmt::format("{}: {} has shape [{}], the model needs [{}]",
-                                     file_.path().string(), found->second.stored,
-                                     fmt::join(stored.sizes(), ", "),
-                                     fmt::join(weight.full_shape, ", ")));
-      continue;
-    }
-    if (!stored.is_floating_point() || !at::isfinite(stored.to(at::kFloat)).all().item<bool>()) {
-      problems.push_back(fmt::format("{}: {} holds what is no finite floating-point number",
-                                     file_.path().string(), found->second.stored));
+    const Tensor stored = whole(entries_.at(weight.name), weight);
+    if (!at::isfinite(stored.to(at::kFloat)).all().item<bool>()) {
+      problems.push_back(not_finite(weight));
       continue;
     }
     Weights::view(tensors.weights().flat(), weight).copy_(weight.slices.of(stored));
   }
   if (!problems.empty()) throw ConfigError(problems);
+}
+
+/// Numbers are looked at where they are in the end: on the host that took longer than the copy.
+void AdapterFile::read_into(AdapterTensors& tensors, StagedReader& reader) const {
+  const at::NoGradGuard no_grad;
+  const Tensor& flat = tensors.weights().flat();
+  std::vector<std::string> problems;
+  std::vector<StagedTensor> staged;
+  std::vector<const NamedWeight*> turned;
+  for (const NamedWeight& weight : tensors.weights().tensors()) {
+    std::string problem = problem_of(weight);
+    if (!problem.empty()) {
+      problems.push_back(std::move(problem));
+      continue;
+    }
+    const Entry& entry = entries_.at(weight.name);
+    if (entry.form == Form::kExpertsBehind) {
+      turned.push_back(&weight);
+    } else {
+      staged.push_back({&file_, shaped(entry, weight), weight.slices, Weights::view(flat, weight)});
+    }
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  reader.read(staged);
+  for (const NamedWeight* weight : turned) {
+    const Tensor stored = whole(entries_.at(weight->name), *weight);
+    Weights::view(flat, *weight).copy_(weight->slices.of(stored));
+  }
+  if (are_finite(flat)) return;
+  for (const NamedWeight& weight : tensors.weights().tensors())
+    if (!are_finite(Weights::view(flat, weight))) problems.push_back(not_finite(weight));
+  throw ConfigError(problems);
 }
 
 void write_adapter(const fs::path& directory, const AdapterForm& form,

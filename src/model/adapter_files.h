@@ -11,24 +11,38 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "model/adapter_config.h"
 #include "model/adapters.h"
 #include "model/safetensors.h"
+#include "model/staged_reader.h"
 
 namespace slime::model {
+
+/// Names of what adapters of a model may be for.
+struct AdapterNames {
+  explicit AdapterNames(const ModelConfig& model);
+
+  std::set<std::string> modules, tensors;
+};
 
 class AdapterFile final {
  public:
   /// Of a model. Throws ConfigError with all problems: what is no adapter's, what misses its other half.
   AdapterFile(const std::filesystem::path& directory, const ModelConfig& model);
+  /// The same of a model whose names are known from before.
+  AdapterFile(const std::filesystem::path& directory, const ModelConfig& model,
+              const AdapterNames& names);
 
   const AdapterForm& form() const { return form_; }
 
   /// The slices of the tensors of this form. Throws ConfigError for shapes that do not fit.
   void read_into(AdapterTensors& tensors) const;
+  /// The same of tensors on the reader's device.
+  void read_into(AdapterTensors& tensors, StagedReader& reader) const;
 
  private:
   enum class Form { kAsItIs, kExpertsBefore, kExpertsBehind };
@@ -36,8 +50,13 @@ class AdapterFile final {
     std::string stored;
     Form form = Form::kAsItIs;
   };
-  void read_names(const ModelConfig& model);
-  Tensor whole(const Entry& entry, int64_t experts) const;
+  void read_names(const ModelConfig& model, const AdapterNames& names);
+  /// As it is stored, under the shape that it has here: of kExpertsBehind after its dimensions were turned.
+  StoredTensor shaped(const Entry& entry, const NamedWeight& weight) const;
+  Tensor whole(const Entry& entry, const NamedWeight& weight) const;
+  /// Why this tensor cannot be read, which is seen before reading; empty: it can.
+  std::string problem_of(const NamedWeight& weight) const;
+  std::string not_finite(const NamedWeight& weight) const;
 
   SafetensorsFile file_;
   AdapterForm form_;

@@ -139,10 +139,9 @@ void FollowingRank::carry_out(const net::Frame& frame) {
       return answer(
           [&] { load_adapter_on_ranks(*running_, frame.payload, mesh_, /*followers=*/nullptr); });
     case RankOrder::kOpenAdapters:
-      return FollowingAdapters::open(*running_, frame.payload);
+      return adapters_.open(*running_, mesh_, frame.payload);
     case RankOrder::kReadAdapter:
-      return prepare(
-          [this, directory = frame.payload] { adapters_.read(*running_, mesh_, directory); });
+      return prepare([this, directory = frame.payload] { adapters_.read(directory); });
     case RankOrder::kChangeAdapters:
       if (loader_.joinable()) loader_.join();
       return adapters_.change(*running_, frame.payload);

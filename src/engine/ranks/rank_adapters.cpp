@@ -37,19 +37,21 @@ void tell_slot_change(Followers& followers, const SlotChange& change) {
   followers.tell(RankOrder::kChangeAdapters, out.take());
 }
 
-void FollowingAdapters::open(model::Network& network, std::string_view frame) {
+void FollowingAdapters::open(model::Network& network, const comm::Mesh& mesh,
+                             std::string_view frame) {
   net::BinaryReader in(frame);
   int64_t count = 0;
   in.get(count);
   in.end();
   if (count < 1) throw net::FrameError("adapters have at least one slot");
   open_adapter_slots(network, count);
+  reader_.emplace(network, mesh);
 }
 
-void FollowingAdapters::read(model::Network& network, const comm::Mesh& mesh,
-                             const std::string& directory) {
+void FollowingAdapters::read(const std::string& directory) {
+  if (!reader_) throw net::FrameError("an adapter is to be read before there are slots");
   read_.reset();
-  read_ = read_slot_adapter(network, mesh, directory);
+  read_ = reader_->read(directory);
 }
 
 void FollowingAdapters::change(model::Network& network, std::string_view frame) {

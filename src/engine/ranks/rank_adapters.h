@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,12 +33,14 @@ void tell_slot_change(Followers& followers, const SlotChange& change);
 /// The same orders at a follower.
 class FollowingAdapters final {
  public:
-  static void open(model::Network& network, std::string_view frame);
+  /// The network and the mesh outlive the object.
+  void open(model::Network& network, const comm::Mesh& mesh, std::string_view frame);
   /// On a thread beside steps.
-  void read(model::Network& network, const comm::Mesh& mesh, const std::string& directory);
+  void read(const std::string& directory);
   void change(model::Network& network, std::string_view frame);
 
  private:
+  std::optional<SlotReader> reader_;             // from open() on
   std::shared_ptr<model::AdapterTensors> read_;  // for the next change
 };
 
