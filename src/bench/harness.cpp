@@ -30,7 +30,7 @@ double recorded_seconds(int num_calls, const KernelCall& call) {
       [&] {
         for (int i = 0; i < num_calls; ++i) call(i);
       },
-      nullptr);
+      nullptr, kernels::GraphLaunch::kWhole);
   const auto replay = [&] {
     graph->replay();
     device.synchronizeDevice(0);  // sync: the end of what is measured
