@@ -52,54 +52,55 @@ struct CodeArguments : Arguments {
 template <typename L>
 using RowFactors = float[kMostCodeStages][L::kRows];
 
-/// Rows that a warp brings: every kGatherWarps-th of a chunk, of which a lane has four inputs of a stage.
+/// Rows of a stage of which a lane holds four inputs while they are on their way; more come when these are codes.
 template <typename L>
-struct OwnRows {
-  static constexpr int kMost = L::kRows / kGatherWarps;
-  /// So many are made codes of side by side: one alone is a chain of shuffles and divisions.
-  static constexpr int kTogether = std::min(kMost, 4);
-  int count = 0;
-  uint32_t from[kMost];  // where a row's inputs begin
-  uint2 held[2][kMost];  // of the stages that come next
-};
+inline constexpr int kHeldRows = std::min(L::kRows, 16);
+template <typename L>
+using Held = uint2[kHeldRows<L>];
+
+/// Where the inputs of a chunk's rows begin: a lane has those of rows lane, lane + 32.
+template <typename L>
+using RowBegins = uint32_t[divide_up(L::kRows, 32)];
 
 template <typename L, bool kGated>
-__device__ void find_rows(const CodeArguments& a, const Work& work, const Chunk& chunk, int warp,
-                          OwnRows<L>& own) {
-  own.count = max(0, (chunk.rows - warp + kGatherWarps - 1) / kGatherWarps);
+__device__ void find_rows(const CodeArguments& a, const Work& work, const Chunk& chunk,
+                          RowBegins<L>& begins) {
 #pragma unroll
-  for (int j = 0; j < own.kMost; ++j) {
-    own.from[j] = 0;
-    if (j >= own.count) continue;
-    const uint32_t visit = work.visit[chunk.first + warp + kGatherWarps * j];
-    const uint32_t row = kGated ? visit / static_cast<uint32_t>(a.call.per_token) : visit;
-    own.from[j] = row * static_cast<uint32_t>(a.call.inputs);
+  for (int i = 0; i < divide_up(L::kRows, 32); ++i) {
+    const int row = 32 * i + static_cast<int>(threadIdx.x) % 32;
+    const uint32_t visit = row < chunk.rows ? work.visit[chunk.first + row] : 0;
+    begins[i] = (kGated ? visit / static_cast<uint32_t>(a.call.per_token) : visit) *
+                static_cast<uint32_t>(a.call.inputs);
   }
 }
 
-/// Past the L1 cache, which may hold what another kernel read here before it was complete.
+/// Rows from `first` on. Past the L1 cache, which may hold what another kernel read here before it was complete.
 template <typename L>
-__device__ void request_rows(const CodeArguments& a, int k_tile, int count,
-                             const uint32_t (&from)[OwnRows<L>::kMost],
-                             uint2 (&held)[OwnRows<L>::kMost]) {
+__device__ void request_rows(const CodeArguments& a, int k_tile, int first, int rows,
+                             const RowBegins<L>& begins, Held<L>& held) {
   const int input = k_tile * kStageInputs + 4 * static_cast<int>(threadIdx.x % 32);
   const auto* x = static_cast<const __nv_bfloat16*>(a.call.x) + input;
-  const bool is_inside = input < a.call.inputs;  // also false behind the last stage
+  const bool is_inside = input < a.call.inputs;
 #pragma unroll
-  for (int j = 0; j < OwnRows<L>::kMost; ++j)
-    held[j] = is_inside && j < count ? __ldcg(reinterpret_cast<const uint2*>(x + from[j]))
-                                     : make_uint2(0, 0);
+  for (int j = 0; j < kHeldRows<L>; ++j) {
+    held[j] = make_uint2(0, 0);
+    const int row = first + j;
+    if (row >= rows) continue;
+    const uint32_t own = L::kRows > 32 && row >= 32 ? begins[L::kRows > 32 ? 1 : 0] : begins[0];
+    const uint32_t begin = __shfl_sync(0xffffffffU, own, row % 32);
+    if (is_inside) held[j] = __ldcg(reinterpret_cast<const uint2*>(x + begin));
+  }
 }
 
-/// Codes and factors of a stage's rows to shared memory. Pieces of 16 bytes are swizzled as those of a TMA copy.
+/// Codes and factors of rows of a stage to shared memory. Pieces of 16 bytes are swizzled as those of a TMA copy.
 template <typename L>
-__device__ void write_codes(uint32_t x, float (&factors)[L::kRows], int warp, int count,
-                            const uint2 (&held)[OwnRows<L>::kMost]) {
-  constexpr int kTogether = OwnRows<L>::kTogether;
+__device__ void write_codes(uint32_t x, float (&factors)[L::kRows], int first, int rows,
+                            const Held<L>& held) {
+  constexpr int kTogether = 4;  // one alone is a chain of operations that wait for each other
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int begin = 0; begin < OwnRows<L>::kMost; begin += kTogether) {
-    if (begin >= count) break;
+  for (int begin = 0; begin < kHeldRows<L>; begin += kTogether) {
+    if (first + begin >= rows) break;
     float4 number[kTogether];
     float factor[kTogether];
 #pragma unroll
@@ -107,16 +108,15 @@ __device__ void write_codes(uint32_t x, float (&factors)[L::kRows], int warp, in
       const float2 low = unpack<__nv_bfloat16>(held[begin + j].x),
                    high = unpack<__nv_bfloat16>(held[begin + j].y);
       number[j] = make_float4(low.x, low.y, high.x, high.y);
-      factor[j] = fp8::largest(number[j]);
+      // Magnitudes are in the order of their bits.
+      const uint32_t amax =
+          __reduce_max_sync(0xffffffffU, __float_as_uint(fp8::largest(number[j])));
+      factor[j] = fp8::factor_of(__uint_as_float(amax));
     }
-    for (int offset = 16; offset > 0; offset /= 2)
-#pragma unroll
-      for (float& amax : factor) amax = fmaxf(amax, __shfl_xor_sync(0xffffffffU, amax, offset));
 #pragma unroll
     for (int j = 0; j < kTogether; ++j) {
       // Also of rows that are not there, as zeros: nobody reads them.
-      const int row = warp + kGatherWarps * (begin + j);
-      factor[j] = fp8::factor_of(factor[j]);
+      const int row = first + begin + j;
       const uint32_t to = x + 128 * row + ((lane / 4 ^ row % 8) << 4) + 4 * (lane % 4);
       asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(fp8::codes_of(number[j], factor[j]))
                    : "memory");
@@ -125,33 +125,40 @@ __device__ void write_codes(uint32_t x, float (&factors)[L::kRows], int warp, in
   }
 }
 
-/// Producer of x, by kGatherWarps warps. Numbers of the next two stages are on their way while codes of one are made.
+/// Producer of x, by kGatherWarps warps: each has every kGatherWarps-th stage, so that the latencies of several overlap.
 template <typename L, bool kGated>
 __device__ void bring_x(const CodeArguments& a, const Work& work, const Pipeline& pipeline,
                         uint32_t x_full, RowFactors<L>& factors, int warp) {
+  static_assert(L::kStages >= kGatherWarps);
   PipelineState state;
-  int loaded = 0;
-  OwnRows<L> own;
-  const auto bring = [&](int k_tile, uint2(&held)[OwnRows<L>::kMost]) {
-    if (loaded >= pipeline.stages) wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
-    write_codes<L>(pipeline.memory + state.stage * L::kStride + L::kXBegin, factors[state.stage],
-                   warp, own.count, held);
-    fence_async_shared();  // x was not written by TMA, and is read as if it were
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(x_full + 8 * state.stage);
-    request_rows<L>(a, k_tile + 2, own.count, own.from, held);
-    state.advance(1, pipeline.stages);
-    ++loaded;
-  };
+  state.advance(warp, pipeline.stages);
+  int begun = 0;  // stages of items before
   for_each_item(a, work, [&](const Chunk& chunk, int) {
-    find_rows<L, kGated>(a, work, chunk, warp, own);
-    request_rows<L>(a, 0, own.count, own.from, own.held[0]);
-    request_rows<L>(a, 1, own.count, own.from, own.held[1]);
+    RowBegins<L> begins;
+    find_rows<L, kGated>(a, work, chunk, begins);
+    const int rows = chunk.rows;
+    int k_tile = (warp - begun) & (kGatherWarps - 1);
+    Held<L> held;
+    if (k_tile < a.k_tiles) request_rows<L>(a, k_tile, 0, rows, begins, held);
 #pragma unroll 1
-    for (int k_tile = 0; k_tile < a.k_tiles; k_tile += 2) {
-      bring(k_tile, own.held[0]);
-      if (k_tile + 1 < a.k_tiles) bring(k_tile + 1, own.held[1]);
+    for (; k_tile < a.k_tiles; k_tile += kGatherWarps) {
+      if (begun + k_tile >= pipeline.stages)
+        wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
+      const uint32_t x = pipeline.memory + state.stage * L::kStride + L::kXBegin;
+      write_codes<L>(x, factors[state.stage], 0, rows, held);
+#pragma unroll 1
+      for (int first = kHeldRows<L>; first < rows; first += kHeldRows<L>) {
+        request_rows<L>(a, k_tile, first, rows, begins, held);
+        write_codes<L>(x, factors[state.stage], first, rows, held);
+      }
+      fence_async_shared();  // x was not written by TMA, and is read as if it were
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) arrive(x_full + 8 * state.stage);
+      if (k_tile + kGatherWarps < a.k_tiles)
+        request_rows<L>(a, k_tile + kGatherWarps, 0, rows, begins, held);
+      state.advance(kGatherWarps, pipeline.stages);
     }
+    begun += a.k_tiles;
   });
 }
 
@@ -253,7 +260,7 @@ __global__ void __launch_bounds__(kCodeThreads, 1)
   const Pipeline pipeline{shared_address(memory), shared_address(full), shared_address(empty),
                           L::kStages};
   if (threadIdx.x == kConsumerThreads)
-    init_stages(a.weights, pipeline, shared_address(x_full), L::kStages, kGatherWarps,
+    init_stages(a.weights, pipeline, shared_address(x_full), L::kStages, /*of_x=*/1,
                 kConsumerThreads / 32);
   // The kernel behind the gated product reads expert_V at once: its start is also the sign that
   // this one has seen expert_V complete.
