@@ -114,8 +114,7 @@ struct ServingEngine {
       : network(slices_of(model)(comm::Mesh::single())),
         adapters(*network, most),
         engine(*network, {.kv_cache_bytes = 8 << 20, .adapters = &adapters}, clock) {
-    adapters.run_between_steps(
-        [this](std::function<void()> body) { return engine.run_exclusive(std::move(body)); });
+    adapters.change_with(engine);
   }
   std::vector<GenerateUpdate> generate(const std::vector<GenerateRequest>& requests) {
     for (const auto& request : requests) engine.submit(request, responses.sink());

@@ -104,8 +104,7 @@ class ParallelEngine {
                                                          *followers_, mesh_->tp(), steps);
         });
     if (!adapters_) return;
-    adapters_->run_between_steps(
-        [this](std::function<void()> body) { return engine_->run_exclusive(std::move(body)); });
+    adapters_->change_with(*engine_);
   }
   ~ParallelEngine() {
     engine_.reset();

@@ -98,8 +98,7 @@ TEST(GpuAdapters, RowsOfABatchDrawWithTheAdaptersThatTheirRequestsName) {
   EngineConfig config = config_of_many();
   config.adapters = &adapters;
   engine::Engine engine(*network, config, clock);
-  adapters.run_between_steps(
-      [&](std::function<void()> body) { return engine.run_exclusive(std::move(body)); });
+  adapters.change_with(engine);
   ASSERT_TRUE(adapters.put("first", testing::made_up_adapter(*network, 32)));
   ASSERT_TRUE(adapters.put("second", testing::made_up_adapter(*network, 8)));
   const std::array<std::string, 3> names{"first", "", "second"};

@@ -97,8 +97,7 @@ class LeadingEngine {
                                                          followers_, mesh.tp(), steps);
         });
     if (!adapters_) return;
-    adapters_->run_between_steps(
-        [this](std::function<void()> body) { return engine_->run_exclusive(std::move(body)); });
+    adapters_->change_with(*engine_);
   }
   engine::Engine& engine() { return *engine_; }
   engine::ServedAdapters& adapters() { return *adapters_; }
@@ -368,8 +367,7 @@ TEST_P(GpuEngineRanks, RowsOfABatchTakeTheAdaptersThatTheirRequestsName) {
         EngineConfig config = whole_cache({});
         config.adapters = &adapters;
         engine::Engine one(*network, config, clock);
-        adapters.run_between_steps(
-            [&](std::function<void()> body) { return one.run_exclusive(std::move(body)); });
+        adapters.change_with(one);
         const std::array<std::string, 3> names{"first", "", "second"};
         for (const std::string folder : {"qwen3/qv_r8", "qwen3/patterns"}) {
           for (engine::ServedAdapters* each : {&adapters, &two.adapters()}) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the thread blocks of a batch's product know of rows that take adapters of their own: units of h, columns of
+/// Table of a batch's product whose rows take adapters of their own, one in each thread block: units of h, columns of
 /// rows, and fragments of B, all numbered.
 ///
 /// Tiles of rows are read before the kernels before have ended: a pass begins with a copy of its inputs, and behind a copy

@@ -84,7 +84,9 @@ void place(AdaptedChain& adapted) {
   const auto* tables =
       dynamic_cast<const AdapterTables*>(&kernels_for(adapted.output.on_gpu().values));
   ASSERT_NE(tables, nullptr);
-  for (AdaptedMatrix* matrix : adapted.matrices()) tables->place_pairs(matrix->adapters());
+  std::vector<MatrixAdapters*> placed;
+  for (AdaptedMatrix* matrix : adapted.matrices()) placed.push_back(&matrix->adapters());
+  tables->place_pairs(placed);
 }
 
 class CudaMixedChain : public ::testing::TestWithParam<AdaptedShape> {
