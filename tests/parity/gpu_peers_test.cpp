@@ -101,7 +101,7 @@ TEST(GpuPeers, ARecordedSumIsRightAThousandTimes) {
       }
     };
     body();
-    const auto graph = kernels::opened_gpu().record(body, nullptr);
+    const auto graph = kernels::opened_gpu().record(body, nullptr, kernels::GraphLaunch::kWhole);
     constexpr int kReplays = 1000;
     for (int i = 0; i < kReplays; ++i) graph->replay();
     device.synchronizeDevice(0);
