@@ -133,11 +133,11 @@ void expect_coded_chain(int64_t shared_width) {
       ASSERT_TRUE(chains != nullptr && chains->has_block_chain(chain)) << rows << " rows";
       const Tensor result = chains->block_chain(chain);
       EXPECT_LT(error_of_most_rows(result, (is_last ? update_TH : heads_TE).narrow(0, 0, rows)),
-                shared_width > 0 ? 0.08 : 0.05)
+                0.08)
           << rows << " rows";
       EXPECT_LT(error_of_most_rows(chain.residual_TH,
                                    (is_last ? sum_TH : next_sum_TH).narrow(0, 0, rows)),
-                shared_width > 0 ? 0.05 : 0.03)
+                0.05)
           << rows << " rows";
     }
   }

@@ -54,7 +54,7 @@ using RowFactors = float[kMostCodeStages][L::kRows];
 
 /// Rows of a stage of which a lane holds four inputs while they are on their way; more come when these are codes.
 template <typename L>
-inline constexpr int kHeldRows = std::min(L::kRows, 16);
+inline constexpr int kHeldRows = std::min(L::kRows, 32);
 template <typename L>
 using Held = uint2[kHeldRows<L>];
 
@@ -92,35 +92,44 @@ __device__ void request_rows(const CodeArguments& a, int k_tile, int first, int 
   }
 }
 
-/// Codes and factors of rows of a stage to shared memory. Pieces of 16 bytes are swizzled as those of a TMA copy.
+__device__ inline float4 four_of(uint2 held) {
+  const float2 low = unpack<__nv_bfloat16>(held.x), high = unpack<__nv_bfloat16>(held.y);
+  return make_float4(low.x, low.y, high.x, high.y);
+}
+
+/// Codes and factors of rows of a stage to shared memory. Pieces of 16 bytes are swizzled as those of a TMA copy. A lane
+/// divides for one row: for all of them one after the other that would take longer than the rest.
 template <typename L>
 __device__ void write_codes(uint32_t x, float (&factors)[L::kRows], int first, int rows,
                             const Held<L>& held) {
-  constexpr int kTogether = 4;  // one alone is a chain of operations that wait for each other
+  constexpr int kTogether = 4;  // so that operations of several rows overlap
   const int lane = threadIdx.x % 32;
+  float amax = 0;  // of row first + lane
 #pragma unroll
   for (int begin = 0; begin < kHeldRows<L>; begin += kTogether) {
     if (first + begin >= rows) break;
-    float4 number[kTogether];
-    float factor[kTogether];
 #pragma unroll
-    for (int j = 0; j < kTogether; ++j) {
-      const float2 low = unpack<__nv_bfloat16>(held[begin + j].x),
-                   high = unpack<__nv_bfloat16>(held[begin + j].y);
-      number[j] = make_float4(low.x, low.y, high.x, high.y);
+    for (int j = begin; j < begin + kTogether; ++j) {
       // Magnitudes are in the order of their bits.
-      const uint32_t amax =
-          __reduce_max_sync(0xffffffffU, __float_as_uint(fp8::largest(number[j])));
-      factor[j] = fp8::factor_of(__uint_as_float(amax));
+      const uint32_t of_row =
+          __reduce_max_sync(0xffffffffU, __float_as_uint(fp8::largest(four_of(held[j]))));
+      if (lane == j) amax = __uint_as_float(of_row);
     }
+  }
+  const float own = fp8::factor_of(amax), own_reciprocal = reciprocal_rn(own);
+  if (lane < kHeldRows<L> && first + lane < rows) factors[first + lane] = own;
 #pragma unroll
-    for (int j = 0; j < kTogether; ++j) {
+  for (int begin = 0; begin < kHeldRows<L>; begin += kTogether) {
+    if (first + begin >= rows) break;
+#pragma unroll
+    for (int j = begin; j < begin + kTogether; ++j) {
       // Also of rows that are not there, as zeros: nobody reads them.
-      const int row = first + begin + j;
-      const uint32_t to = x + 128 * row + ((lane / 4 ^ row % 8) << 4) + 4 * (lane % 4);
-      asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(fp8::codes_of(number[j], factor[j]))
-                   : "memory");
-      if (lane == 0) factors[row] = factor[j];
+      const int row = first + j;
+      const float factor = __shfl_sync(0xffffffffU, own, j),
+                  reciprocal = __shfl_sync(0xffffffffU, own_reciprocal, j);
+      const uint32_t codes = fp8::codes_of(four_of(held[j]), factor, reciprocal),
+                     to = x + 128 * row + ((lane / 4 ^ row % 8) << 4) + 4 * (lane % 4);
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(codes) : "memory");
     }
   }
 }

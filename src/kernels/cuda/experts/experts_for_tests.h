@@ -124,9 +124,10 @@ inline void expect_equal_to_loops(const ExpertShape& shape, const RoutedExperts&
     const VisitedExperts before = kernels->visited_experts();
     const Tensor y_TH = kernels->routed_experts(x, fast);
     const VisitedExperts after = kernels->visited_experts();
-    // What is rounded are gated numbers and what a visit returns; now and then the code of a gated number is the next one.
+    // What is rounded are gated numbers and what a visit returns. Now and then the code of a gated number is the next one, an
+    // eighth of it off, which counts where there are few.
     EXPECT_LT(relative_error(y_TH, expected.y_TH.narrow(0, 0, rows)),
-              experts.gate_up.format == MatrixFormat::kFp8Blocks ? 2e-2 : 8e-3)
+              experts.gate_up.format == MatrixFormat::kFp8Blocks ? 3e-2 : 8e-3)
         << rows << " rows";
     const bool is_counted = rows <= most_counted;
     EXPECT_EQ(after.calls - before.calls, is_counted ? 1 : 0);
