@@ -1,11 +1,14 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "kernels/cuda/attention/packed_attention.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/sampling/sample.h"
 #include "kernels/cuda/training/rows_backward.h"
 #include "kernels/gpu/attention_levels.h"
 #include "kernels/gpu/ordered_levels.h"
+#include "kernels/gpu/windowed_rows.h"
 
 namespace slime::kernels::cuda {
 namespace {
@@ -24,6 +27,12 @@ void add_partial(const Tensor& partial, const Tensor& grad) {
   if (!partial.defined()) return;
   add_column_sums(partial.const_data_ptr<float>(), partial.size(0), partial.size(1),
                   grad.data_ptr<float>(), stream_of(grad));
+}
+
+int64_t longest_of(const std::vector<Segment>& segments) {
+  int64_t most = 0;
+  for (const Segment& segment : segments) most = std::max(most, segment.end - segment.begin);
+  return most;
 }
 
 bool has_packs(const Tensor& x) {
@@ -203,13 +212,20 @@ Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
       !attention->has_ordered_backward(heads_TE.scalar_type(), heads, shape))
     attention = nullptr;  // plain products have one order
   auto levels = attention_levels(segments, shape.window);
-  if (attention != nullptr && !levels && shape.window > 0) {
-    if (const WindowedBatch* batch = windowed_batch(heads_TE, segments, shape.window))
+  const bool is_divided = shape.ordered_backward && shape.window > 0 &&
+                          longest_of(segments) > ordered_window_rows(heads.num_heads, shape.window);
+  if (attention != nullptr && shape.window > 0 && (!levels || is_divided)) {
+    const int64_t most = ordered_window_rows(heads.num_heads, shape.window) - (shape.window - 1);
+    const WindowedBatch* batch = windowed_batch(
+        heads_TE, shape.ordered_backward ? divided_segments(segments, most) : segments,
+        shape.window);
+    if (batch != nullptr)
       return windowed_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, *batch, heads, shape);
   }
   if (attention == nullptr || !levels)
     return ReferenceDevice::tree_attention_backward(dy_TC, y_TC, heads_TE, logsumexp_TN, segments,
                                                     heads, shape);
+  const std::size_t undivided = levels->size();
   if (shape.ordered_backward)
     levels = divided_levels(*levels, ordered_rows(heads.num_heads), shape.window);
   // Where all have queries the first level writes every number.
@@ -221,8 +237,7 @@ Tensor CudaDevice::tree_attention_backward(const Tensor& dy_TC, const Tensor& y_
   TreeAttentionShape unmasked = shape;
   unmasked.window = 0;
   // Pieces of a long sequence are many: each sum in 16 bits would round.
-  Tensor sum_TE =
-      shape.ordered_backward && levels->size() > 1 ? dheads_TE.to(at::kFloat) : dheads_TE;
+  Tensor sum_TE = levels->size() > undivided ? dheads_TE.to(at::kFloat) : dheads_TE;
   for (std::size_t i = 1; i < levels->size(); ++i) {
     Tensor more_TE = at::zeros_like(heads_TE);
     attention->backward(dy_TC, y_TC, heads_TE, logsumexp_TN, (*levels)[i], heads, unmasked,

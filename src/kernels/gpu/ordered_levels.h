@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/gpu/attention_levels.h"
+#include "kernels/layer_shapes.h"
 
 namespace slime::kernels {
 
@@ -22,9 +23,16 @@ inline constexpr int64_t kOrderedScratchBytes = int64_t{1} << 30;
 /// Rows of a piece, a power of two: one pair of so many query and key rows has at most the scratch.
 int64_t ordered_rows(int64_t num_heads);
 
+/// Rows of the longest sequence with a window that is one pair. Longer ones become sequences with copies of
+/// the rows before them (kernels/gpu/windowed_rows.h), of which at least half are their own.
+int64_t ordered_window_rows(int64_t num_heads, int64_t window);
+
+/// Memory of a backward over sequences of together `rows` rows, besides gradients: scratch, and what sums of
+/// pieces take. At most so much for sequences of at least half a tile.
+int64_t ordered_backward_bytes(const RotaryShape& heads, int64_t rows, int64_t window);
+
 /// The same pairs in pieces of at most `most_rows` rows. Whatever the first level's pairs write, its
-/// pieces on the diagonal write, in the first level of the result. With a window the levels are those
-/// given: a window does not divide.
+/// pieces on the diagonal write, in the first level of the result. Causal pairs with a window stay whole.
 std::vector<AttentionLevel> divided_levels(const std::vector<AttentionLevel>& levels,
                                            int64_t most_rows, int64_t window);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 namespace slime::kernels {
@@ -68,6 +69,13 @@ TEST(OrderedLevels, NothingIsDividedThatIsShortOrHasAWindow) {
   EXPECT_EQ(windowed[0].pairs, kLevels[0].pairs);
 }
 
+TEST(OrderedLevels, LevelsWithoutAMaskAreDividedBesideAWindowToo) {
+  const auto levels = divided_levels(kLevels, 4, 30);
+  EXPECT_EQ(levels.front().pairs, kLevels[0].pairs);
+  EXPECT_GT(levels.size(), kLevels.size());
+  EXPECT_EQ(seen_by(levels), seen_by(kLevels));
+}
+
 TEST(OrderedLevels, ALevelWithoutPairsStaysFirst) {
   const auto levels = divided_levels({{{}, true}, {{{0, 9, 9, 12}}, false}}, 4, 0);
   ASSERT_EQ(levels.size(), 4U);
@@ -100,6 +108,56 @@ TEST(OrderedLevels, LaunchesHaveEachPairOnceAndTheScratch) {
   const auto by_begin = [](const AttentionPair& pair) { return pair.query_begin; };
   std::ranges::sort(all, {}, by_begin);
   EXPECT_EQ(all, level.pairs);
+}
+
+int64_t padded(int64_t rows) {
+  return std::max<int64_t>(128, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
+}
+
+/// Scratch that launches of sequences of `length` rows plan, in `rows` rows.
+int64_t planned_scratch(int64_t rows, int64_t length, int64_t num_heads) {
+  AttentionLevel level{{}, true};
+  for (int64_t at = 0; at < rows; at += length) {
+    const int64_t end = std::min(rows, at + length);
+    level.pairs.push_back({at, end, at, end});
+  }
+  int64_t most = 0;
+  for (const AttentionLevel& part : divided_levels({level}, ordered_rows(num_heads), 0)) {
+    for (const AttentionLevel& launch : ordered_launches(part, num_heads)) {
+      int64_t queries = 0, keys = 0;
+      for (const AttentionPair& pair : launch.pairs) {
+        queries = std::max(queries, pair.query_end - pair.query_begin);
+        keys = std::max(keys, pair.key_end - pair.key_begin);
+      }
+      const auto pairs = static_cast<int64_t>(std::bit_ceil(launch.pairs.size()));
+      most = std::max(most, 2 * num_heads * pairs * padded(queries) * padded(keys));
+    }
+  }
+  return most;
+}
+
+TEST(OrderedLevels, WhatIsCountedIsAtLeastWhatLaunchesTake) {
+  for (const int64_t heads : {1, 6, 32}) {
+    const RotaryShape shape{heads, 1, 64, 0};
+    for (const int64_t rows : {300, 1000, 5000, 16384, 40000}) {
+      for (const int64_t length : {64, 100, 129, 2048, 5000, 40000})
+        EXPECT_LE(planned_scratch(rows, length, heads), ordered_backward_bytes(shape, rows, 0))
+            << heads << " heads, " << rows << " rows in " << length;
+    }
+  }
+}
+
+TEST(OrderedLevels, MemoryIsScratchAndOfDividedOnesSums) {
+  const RotaryShape heads{32, 8, 128, 0};
+  EXPECT_EQ(ordered_backward_bytes(heads, 1000, 0), 32 * 1024 * 1024 * 2);
+  EXPECT_EQ(ordered_backward_bytes(heads, 4096, 0), int64_t{1} << 30);
+  EXPECT_EQ(ordered_backward_bytes(heads, 16384, 0),
+            (int64_t{1} << 30) + int64_t{6} * 16384 * 48 * 128);
+  // A window of 512: pieces of 3,585 rows behind 511 copies.
+  EXPECT_EQ(ordered_backward_bytes(heads, 4096, 512), int64_t{1} << 30);
+  EXPECT_EQ(ordered_backward_bytes(heads, 7170, 512),
+            (int64_t{1} << 30) + int64_t{2} * (7170 + 2 * 511) * 2 * (48 + 32) * 128);
+  EXPECT_EQ(ordered_window_rows(32, 4096), 8191) << "half of the rows are no copies";
 }
 
 TEST(OrderedLevels, PairsOfOneLengthAreFewLaunches) {

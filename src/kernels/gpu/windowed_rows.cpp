@@ -4,6 +4,21 @@
 
 namespace slime::kernels {
 
+std::vector<Segment> divided_segments(const std::vector<Segment>& segments, int64_t most_rows) {
+  std::vector<Segment> divided;
+  std::vector<int32_t> last;  // piece of each segment, which its children continue
+  for (const Segment& segment : segments) {
+    int32_t parent = segment.parent < 0 ? -1 : last[static_cast<std::size_t>(segment.parent)];
+    for (int64_t begin = segment.begin; begin < segment.end; begin += most_rows) {
+      divided.push_back(
+          {begin, std::min(segment.end, begin + most_rows), parent, segment.has_queries});
+      parent = static_cast<int32_t>(divided.size()) - 1;
+    }
+    last.push_back(parent);
+  }
+  return divided;
+}
+
 std::optional<WindowedRows> windowed_rows(const std::vector<Segment>& segments, int64_t window) {
   if (!are_all_queried(segments)) return std::nullopt;
   WindowedRows out;

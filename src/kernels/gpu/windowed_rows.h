@@ -26,6 +26,9 @@ struct WindowedRows {
   AttentionLevel level;          // the sequences
 };
 
+/// The same forest without segments longer than `most_rows`: the rest of such a one continues it.
+std::vector<Segment> divided_segments(const std::vector<Segment>& segments, int64_t most_rows);
+
 /// Nothing where some segments are only looked at. window > 0.
 std::optional<WindowedRows> windowed_rows(const std::vector<Segment>& segments, int64_t window);
 

@@ -31,6 +31,16 @@ TEST(WindowedRows, OfAWindowOfOneAreTheBatchItself) {
   EXPECT_TRUE(rows->copy_P.empty());
 }
 
+TEST(WindowedRows, OfDividedSegmentsAreShortSequences) {
+  const std::vector<Segment> divided = divided_segments({{0, 5, -1}, {5, 7, 0}, {7, 8, -1}}, 2);
+  ASSERT_EQ(divided.size(), 5U);
+  const std::vector<int32_t> parents{-1, 0, 1, 2, -1};
+  for (std::size_t i = 0; i < divided.size(); ++i) EXPECT_EQ(divided[i].parent, parents[i]) << i;
+  const auto rows = windowed_rows(divided, 2);
+  ASSERT_TRUE(rows.has_value());
+  EXPECT_EQ(rows->row_G, (Rows{0, 1, 1, 2, 3, 3, 4, 4, 5, 6, 7}));
+}
+
 TEST(WindowedRows, AreNoneWhereSegmentsAreOnlyLookedAt) {
   EXPECT_FALSE(windowed_rows({{0, 3, -1, false}, {3, 5, 0}}, 2).has_value());
 }

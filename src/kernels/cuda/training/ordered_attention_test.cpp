@@ -98,6 +98,14 @@ TEST(GpuDeterministicAttention, LargeBackwardsOfWindowsHaveEqualBits) {
   expect_equal_bits({{8, 2, 64, 0}, sequences_of({2048, 300, 1024}), 128});
 }
 
+/// Longer than one pair may be: sequences with copies, of batches with and without trees.
+TEST(GpuDeterministicAttention, LargeBackwardsOfLongWindowsHaveEqualBits) {
+  SLIME_NEEDS_GPU();
+  expect_equal_bits({{32, 8, 128, 0}, sequences_of({9000, 300, 4097}), 512});
+  const std::vector<Segment> shared = {{0, 5000, -1}, {5000, 6000, 0}, {6000, 10500, 0}};
+  expect_equal_bits({{32, 8, 128, 0}, shared, 512});
+}
+
 TEST(GpuDeterministicAttention, LargeBackwardsOfSharedPromptsHaveEqualBits) {
   SLIME_NEEDS_GPU();
   const std::vector<Segment> shared = {{0, 5000, -1},    {5000, 6000, 0},   {6000, 6001, 0},
