@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -104,6 +105,20 @@ int64_t ModelShape::active_parameters(const model::ModelConfig& config) const {
   return active;
 }
 
+AttentionShape attention_of(const model::ModelConfig& model) {
+  AttentionShape shape{
+      .heads = {.num_heads = model.num_heads,
+                .num_kv_heads = model.latent.kv_rank > 0 ? model.num_heads : model.num_kv_heads,
+                .head_dim = model.head_dim},
+      .has_caps = model.score_cap > 0,
+      .windows = model.window};
+  if (shape.windows.empty()) shape.windows = {0};
+  std::ranges::sort(shape.windows);
+  const auto rest = std::ranges::unique(shape.windows);
+  shape.windows.erase(rest.begin(), rest.end());
+  return shape;
+}
+
 ModelShape shape_of(const model::ModelConfig& config, const model::AdapterForm* adapters) {
   // What a family's layers say of themselves needs no numbers.
   const std::unique_ptr<model::Network> network =
@@ -111,7 +126,7 @@ ModelShape shape_of(const model::ModelConfig& config, const model::AdapterForm* 
   ModelShape shape{.model_type = config.model_type,
                    .hidden = config.hidden_size,
                    .vocab = config.vocab_size,
-                   .capped_heads = config.score_cap > 0 ? config.num_heads : 0,
+                   .attention = attention_of(config),
                    .blocks = std::vector<BlockShape>(network->blocks().size())};
   for (const model::NamedWeight& weight : network->weights().tensors()) add(weight, config, shape);
   for (size_t i = 0; i < shape.blocks.size(); ++i) {

@@ -7,12 +7,22 @@
 #include <string>
 #include <vector>
 
+#include "kernels/layer_shapes.h"
 #include "model/adapter_config.h"
 #include "model/config.h"
 #include "model/costs.h"
 #include "model/eagle3.h"
 
 namespace slime::estimate {
+
+/// Attention of all layers with keys, of whole tensors.
+struct AttentionShape {
+  kernels::RotaryShape heads;
+  bool has_caps = false;         // on scores
+  std::vector<int64_t> windows;  // each that a layer has, once; 0: all earlier tokens
+};
+
+AttentionShape attention_of(const model::ModelConfig& model);
 
 /// Numbers of adapters by who holds them.
 struct AdapterShape {
@@ -55,9 +65,9 @@ struct ModelShape {
   std::string model_type;
   int64_t hidden = 0;
   int64_t vocab = 0;
-  int64_t embedding = 0;     // parameters
-  int64_t head = 0;          // 0 where it is the embedding
-  int64_t capped_heads = 0;  // query heads with capped scores
+  int64_t embedding = 0;  // parameters
+  int64_t head = 0;       // 0 where it is the embedding
+  AttentionShape attention;
   /// Of embedding and output layer, where adapters are asked for there.
   AdapterShape embedding_adapters, head_adapters;
   bool trains_adapters = false;

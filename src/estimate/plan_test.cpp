@@ -11,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "kernels/gpu/ordered_levels.h"
 #include "model/adapters.h"
 
 namespace slime::estimate {
@@ -125,6 +126,25 @@ TEST(PlanMemory, OfOneDeviceIsWhatTheTrainerPredicts) {
     EXPECT_EQ(ours.optimizer + 12 * padding, theirs.optimizer);
     EXPECT_EQ(ours.activations, theirs.activations);
   }
+}
+
+TEST(PlanMemory, GradientsInOneOrderTakeScratchOnAGpu) {
+  const model::ModelConfig config = parsed(dense_config());
+  Workload workload = dense_plan().workload;
+  const int64_t plain = stages_of(shape_of(config), {}, workload).front().memory.activations;
+  workload.orders_backward = true;
+  const int64_t ordered = stages_of(shape_of(config), {}, workload).front().memory.activations;
+  const kernels::RotaryShape heads{config.num_heads, config.num_kv_heads, config.head_dim};
+  const int64_t scratch = kernels::ordered_backward_bytes(heads, workload.micro_batch_tokens, 0);
+  EXPECT_EQ(ordered - plain, scratch);
+  EXPECT_GT(scratch, 0);
+  const auto network = model::make_blank_network(config, kPlannedPrecision);
+  train::TrainConfig train;
+  train.recompute = workload.recompute;
+  train.orders_backward = true;
+  EXPECT_EQ(memory_of(rank_of(*network, kPlannedPrecision, train, {}, workload.micro_batch_tokens))
+                .activations,
+            ordered);
 }
 
 model::AdapterForm all_linear(const model::ModelConfig& config) {

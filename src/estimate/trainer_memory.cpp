@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/gpu/ordered_levels.h"
 #include "train/kept_logits.h"
 
 namespace slime::estimate {
@@ -38,8 +39,28 @@ int64_t activation_bytes(const TrainerRank& rank) {
 /// shares and their gradients, float32 (kernels/cpu/reference.cpp).
 int64_t plain_attention_bytes(const TrainerRank& rank) {
   constexpr int64_t kRows = 512, kAtOnce = 9;
-  return kAtOnce * 4 * (rank.capped_heads / rank.layout.tp) * std::min(rank.tokens, kRows) *
-         rank.tokens;
+  return kAtOnce * 4 * (rank.attention.heads.num_heads / rank.layout.tp) *
+         std::min(rank.tokens, kRows) * rank.tokens;
+}
+
+/// Of the layer whose window takes most. Kernels that add in one order have 16 bits and heads up to 256.
+int64_t ordered_bytes(const TrainerRank& rank) {
+  constexpr int64_t kMostHeadDim = 256;
+  kernels::RotaryShape heads = rank.attention.heads;
+  if (!rank.orders_backward || element_of(rank.precision.activations) != 2 ||
+      heads.head_dim % 8 != 0 || heads.head_dim > kMostHeadDim)
+    return 0;
+  heads.num_heads /= rank.layout.tp;
+  heads.num_kv_heads = std::max<int64_t>(1, heads.num_kv_heads / rank.layout.tp);
+  int64_t most = 0;
+  for (const int64_t window : rank.attention.windows)
+    most = std::max(most, kernels::ordered_backward_bytes(heads, rank.tokens, window));
+  return most;
+}
+
+int64_t attention_bytes(const TrainerRank& rank) {
+  if (rank.attention.heads.num_heads == 0) return 0;
+  return rank.attention.has_caps ? plain_attention_bytes(rank) : ordered_bytes(rank);
 }
 
 }  // namespace
@@ -71,7 +92,7 @@ TrainerMemory memory_of(const TrainerRank& rank) {
                   (rank.has_critic && !rank.critic_optimizer_on_host ? on_device : 0);
   memory.activations = activation_bytes(rank);
   const bool is_on_cpu = rank.precision.device.is_cpu();
-  if (!is_on_cpu) memory.activations += plain_attention_bytes(rank);
+  if (!is_on_cpu) memory.activations += attention_bytes(rank);
   if (rank.has_head) {
     const int64_t vocab = rank.vocab / rank.layout.tp;
     memory.logits = train::chunk_logits_bytes(vocab, is_on_cpu,
@@ -91,10 +112,11 @@ TrainerRank rank_of(model::Network& network, const model::Precision& precision,
                    .hidden = model.hidden_size,
                    .vocab = model.vocab_size,
                    .has_head = layout.pp == 1,
-                   .capped_heads = model.score_cap > 0 ? model.num_heads : 0,
+                   .attention = attention_of(model),
                    .layout = layout,
                    .precision = precision,
                    .recompute = config.recompute,
+                   .orders_backward = config.orders_backward,
                    .optimizer_on_host = config.adam.on_host,
                    .tokens = micro_batch_tokens,
                    .micro_batches = layout.pp};

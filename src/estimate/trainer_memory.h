@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/parallel_layout.h"
+#include "estimate/model_shape.h"
 #include "model/network.h"
 #include "train/trainer.h"
 
@@ -41,12 +42,13 @@ struct TrainerRank {
   std::vector<model::Costs> blocks;  // of whole tensors
   int64_t hidden = 0;
   int64_t vocab = 0;
-  bool has_head = true;      // the last pipeline stage
-  int64_t capped_heads = 0;  // query heads with capped scores
+  bool has_head = true;  // the last pipeline stage
+  AttentionShape attention;
 
   comm::ParallelLayout layout;
   model::Precision precision;  // on another device than the CPU: as a GPU computes
   model::Recompute recompute = model::Recompute::kNone;
+  bool orders_backward = false;  // attention's gradients in one order
   bool optimizer_on_host = false;
   int64_t copies = 0;  // further networks' weights: reference, teacher, lagging actor, critic
   int64_t adapter_copies = 0;  // of adapters alone: lagging actor

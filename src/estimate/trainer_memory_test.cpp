@@ -68,6 +68,27 @@ TEST(TrainerMemory, ACriticHasTheSameShardOfItsOwnOptimizer) {
   EXPECT_EQ(memory_of(rank).others, memory.weights);
 }
 
+TEST(TrainerMemory, OrderedGradientsTakeScratchWhereKernelsHaveThem) {
+  TrainerRank rank = shared_rank();
+  rank.tokens = 4000;
+  rank.precision.device = at::kCUDA;
+  rank.attention = {.heads = {32, 8, 128}, .windows = {0}};
+  const int64_t without = memory_of(rank).activations;
+  const auto added = [&without](const TrainerRank& of) {
+    return memory_of(of).activations - without;
+  };
+  rank.orders_backward = true;
+  // Sixteen heads of each of two ranks, 4,096 by 4,096 numbers of two bytes.
+  EXPECT_EQ(added(rank), int64_t{16} * 4096 * 4096 * 2);
+  rank.attention.heads.head_dim = 320;
+  EXPECT_EQ(added(rank), 0) << "plain products";
+  rank.attention.heads.head_dim = 128;
+  rank.attention.windows = {512, 0};
+  EXPECT_EQ(added(rank), int64_t{16} * 4096 * 4096 * 2);
+  rank.precision.device = at::kCPU;
+  EXPECT_EQ(memory_of(rank).activations, without);
+}
+
 TEST(TrainerMemory, OfAPipelinesFirstStageIsThatOfAllMicroBatchesUnderWayAndOfNoLogits) {
   TrainerRank rank = shared_rank();
   rank.blocks = {{.saved = 20}, {.saved = 20}};

@@ -22,6 +22,8 @@ struct Workload {
   model::Recompute recompute = model::Recompute::kFull;
   bool optimizer_on_host = false;
   bool has_reference = false;
+  bool orders_backward =
+      false;  // attention's gradients in one order (kernels/gpu/ordered_levels.h)
 
   /// Rows of the trainer: the samples of a prompt share its rows.
   int64_t rows() const { return prompts * (prompt_tokens + samples * response_tokens); }
