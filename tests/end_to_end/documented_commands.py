@@ -140,6 +140,7 @@ LISTED = [
     ("docs/router.md", "python tests/http/router_overhead.py", "a benchmark"),
     ("docs/view.md", "python tests/tools/made_up_run.py", "a benchmark"),
     ("docs/view.md", "python bench/view/measure.py", "a benchmark"),
+    ("docs/tinker.md", "python bench/tinker/calls.py", GPU),
     ("docs/router.md", "slime serve --model MODEL", f"{COVERED}: tests/end_to_end/test_external_engines.py, on one host"),
     ("docs/router.md", "slime train ... --hf-checkpoint MODEL", f"{COVERED}: tests/end_to_end/test_external_engines.py, on one host"),
     ("docs/sandbox.md", "slime sandbox --gpu", GPU),
