@@ -62,6 +62,14 @@ def test_experts_agree_for_twenty_steps(models, tmp_path):
     assert len(differences) == 20 and not any(differences)
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("model", MODELS)
+def test_two_hundred_steps_agree(models, tmp_path, model):
+    extra = ["--sglang-chunked-prefill-size", "20"]
+    differences = trained(models[model], tmp_path / "run", rollouts=200, extra=extra)
+    assert len(differences) == 200 and not any(differences)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_partial_rollouts_agree(models, tmp_path, model):
     extra = ["--partial-rollout", "--over-sampling-batch-size", "8", "--sglang-max-running-requests", "5"]
