@@ -11,7 +11,7 @@
 
 #include "kernels/cuda/experts/expert_codes.h"
 #include "kernels/cuda/experts/expert_product_kernel.cuh"
-#include "kernels/cuda/fp8/e4m3.cuh"
+#include "kernels/cuda/fp8/row_codes.cuh"
 #include "kernels/cuda/fp8/tile_maps.h"
 #include "kernels/cuda/fp8/wgmma_e4m3.cuh"
 
@@ -52,11 +52,11 @@ struct CodeArguments : Arguments {
 template <typename L>
 using RowFactors = float[kMostCodeStages][L::kRows];
 
-/// Rows of a stage of which a lane holds four inputs while they are on their way; more come when these are codes.
+/// Rows of a stage that are held while they are on their way, four a group; more come when these are codes.
 template <typename L>
 inline constexpr int kHeldRows = std::min(L::kRows, 32);
 template <typename L>
-using Held = uint2[kHeldRows<L>];
+using Held = fp8::Sixteen[kHeldRows<L> / 4];
 
 /// Where the inputs of a chunk's rows begin: a lane has those of rows lane, lane + 32.
 template <typename L>
@@ -74,63 +74,35 @@ __device__ void find_rows(const CodeArguments& a, const Work& work, const Chunk&
   }
 }
 
-/// Rows from `first` on. Past the L1 cache, which may hold what another kernel read here before it was complete.
+/// Rows from `first` on, a multiple of 32.
 template <typename L>
 __device__ void request_rows(const CodeArguments& a, int k_tile, int first, int rows,
                              const RowBegins<L>& begins, Held<L>& held) {
-  const int input = k_tile * kStageInputs + 4 * static_cast<int>(threadIdx.x % 32);
+  const int lane = threadIdx.x % 32, input = k_tile * kStageInputs + lane % 8 * 8;
   const auto* x = static_cast<const __nv_bfloat16*>(a.call.x) + input;
-  const bool is_inside = input < a.call.inputs;
+  uint32_t own = begins[0];
+  if constexpr (L::kRows > 32) own = first == 0 ? own : begins[1];
 #pragma unroll
-  for (int j = 0; j < kHeldRows<L>; ++j) {
-    held[j] = make_uint2(0, 0);
-    const int row = first + j;
-    if (row >= rows) continue;
-    const uint32_t own = L::kRows > 32 && row >= 32 ? begins[L::kRows > 32 ? 1 : 0] : begins[0];
-    const uint32_t begin = __shfl_sync(0xffffffffU, own, row % 32);
-    if (is_inside) held[j] = __ldcg(reinterpret_cast<const uint2*>(x + begin));
+  for (int group = 0; group < kHeldRows<L> / 4; ++group) {
+    if (first + 4 * group >= rows) break;
+    const int row = 4 * group + lane / 8;
+    const uint32_t begin = __shfl_sync(0xffffffffU, own, row);
+    held[group] = fp8::load_sixteen(x + begin, first + row < rows ? a.call.inputs - input : 0);
   }
 }
 
-__device__ inline float4 four_of(uint2 held) {
-  const float2 low = unpack<__nv_bfloat16>(held.x), high = unpack<__nv_bfloat16>(held.y);
-  return make_float4(low.x, low.y, high.x, high.y);
-}
-
-/// Codes and factors of rows of a stage to shared memory. Pieces of 16 bytes are swizzled as those of a TMA copy. A lane
-/// divides for one row: for all of them one after the other that would take longer than the rest.
+/// Codes and factors of rows of a stage to shared memory. Also of rows that are not there, as zeros: nobody reads them.
 template <typename L>
-__device__ void write_codes(uint32_t x, float (&factors)[L::kRows], int first, int rows,
-                            const Held<L>& held) {
-  constexpr int kTogether = 4;  // so that operations of several rows overlap
+__device__ void write_rows(uint32_t x, float (&factors)[L::kRows], int first, int rows,
+                           const Held<L>& held) {
   const int lane = threadIdx.x % 32;
-  float amax = 0;  // of row first + lane
 #pragma unroll
-  for (int begin = 0; begin < kHeldRows<L>; begin += kTogether) {
-    if (first + begin >= rows) break;
-#pragma unroll
-    for (int j = begin; j < begin + kTogether; ++j) {
-      // Magnitudes are in the order of their bits.
-      const uint32_t of_row =
-          __reduce_max_sync(0xffffffffU, __float_as_uint(fp8::largest(four_of(held[j]))));
-      if (lane == j) amax = __uint_as_float(of_row);
-    }
-  }
-  const float own = fp8::factor_of(amax), own_reciprocal = reciprocal_rn(own);
-  if (lane < kHeldRows<L> && first + lane < rows) factors[first + lane] = own;
-#pragma unroll
-  for (int begin = 0; begin < kHeldRows<L>; begin += kTogether) {
-    if (first + begin >= rows) break;
-#pragma unroll
-    for (int j = begin; j < begin + kTogether; ++j) {
-      // Also of rows that are not there, as zeros: nobody reads them.
-      const int row = first + j;
-      const float factor = __shfl_sync(0xffffffffU, own, j),
-                  reciprocal = __shfl_sync(0xffffffffU, own_reciprocal, j);
-      const uint32_t codes = fp8::codes_of(four_of(held[j]), factor, reciprocal),
-                     to = x + 128 * row + ((lane / 4 ^ row % 8) << 4) + 4 * (lane % 4);
-      asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(codes) : "memory");
-    }
+  for (int group = 0; group < kHeldRows<L> / 4; ++group) {
+    if (first + 4 * group >= rows) break;
+    const int row = first + 4 * group + lane / 8;
+    const float factor = fp8::factor_of_block(fp8::largest_of_block(held[group]));
+    fp8::write_codes(x, row, /*is_there=*/true, held[group], factor);
+    if (lane % 8 == 0) factors[row] = factor;
   }
 }
 
@@ -154,11 +126,11 @@ __device__ void bring_x(const CodeArguments& a, const Work& work, const Pipeline
       if (begun + k_tile >= pipeline.stages)
         wait(pipeline.empty + 8 * state.stage, state.phase ^ 1);
       const uint32_t x = pipeline.memory + state.stage * L::kStride + L::kXBegin;
-      write_codes<L>(x, factors[state.stage], 0, rows, held);
+      write_rows<L>(x, factors[state.stage], 0, rows, held);
 #pragma unroll 1
       for (int first = kHeldRows<L>; first < rows; first += kHeldRows<L>) {
         request_rows<L>(a, k_tile, first, rows, begins, held);
-        write_codes<L>(x, factors[state.stage], first, rows, held);
+        write_rows<L>(x, factors[state.stage], first, rows, held);
       }
       fence_async_shared();  // x was not written by TMA, and is read as if it were
       __syncwarp();

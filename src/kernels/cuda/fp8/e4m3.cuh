@@ -32,7 +32,7 @@ __device__ inline float largest(const float4& x) {
 
 /// Four codes, the first in the lowest byte. What is beyond the largest code becomes that. Quotients by
 /// Markstein's theorem: the correctly rounded reciprocal, and one correction by the exact remainder, give the
-/// correctly rounded quotient, in three operations. Factors are neither tiny nor huge.
+/// correctly rounded quotient, in three operations. Factors are neither tiny nor huge. reciprocal: reciprocal_rn(factor).
 __device__ inline uint32_t codes_of(const float4& x, float factor, float reciprocal) {
   const auto quotient = [&](float number) {
     const float near = product_rn(number, reciprocal);
