@@ -161,6 +161,11 @@ __device__ inline void prefetch_to_l2(const void* line) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
 }
 
+/// The same of `bytes` in one piece. Both are multiples of 16.
+__device__ inline void prefetch_piece_to_l2(const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 /// Prefetches the descriptor of the matrix.
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
