@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "kernels/cuda/products/batch_product_hidden.h"
 #include "kernels/cuda/products/batch_product_mixed.h"
 #include "kernels/cuda/products/product_sizes_for_tests.h"
@@ -105,6 +108,7 @@ TEST(BatchProductCut, LeavesRoomForWhatSeveralAdaptersAdd) {
             EXPECT_GE(layout.fragments_begin, layout.hidden_begin + of_hidden);
             EXPECT_EQ(layout.fragments_begin % 16, 0);
             EXPECT_GE(layout.fragments, 0);
+            EXPECT_LE(layout.fragments, kMostFragments);
             EXPECT_LE(layout.fragments_begin + kFragmentBytes * layout.fragments,
                       layout.shared.bytes);
             EXPECT_LE(layout.shared.bytes, kMixedSharedBytes);
@@ -128,6 +132,42 @@ TEST(BatchProductCut, HoldsTheFactorsOfEightAdapters) {
   // Ten times 16 outputs, of which one has gates and ups.
   EXPECT_GE(room(output_tiling(2560, 2 * 9728, true, kProcessors), 2),
             kAdapters * kStepsOfRank * 11);
+}
+
+/// Factors of parts of a matrix that is itself a part of what they count from, as the thread blocks have them.
+TEST(BatchProductCut, FindsTheOutputsOfAFactor) {
+  for (const bool is_pairs : {false, true}) {
+    for (const int outputs : {80, 1088, 2 * 9728}) {
+      const Tiling tiling = output_tiling(640, outputs, is_pairs, kProcessors);
+      const int units = is_pairs ? outputs / 2 : outputs;
+      for (const int first : {0, 24}) {
+        for (const auto& [begin, end] :
+             {std::pair(first, first + outputs), std::pair(first + 8, first + outputs / 2),
+              std::pair(first + outputs / 2 - 8, first + outputs / 2 + 16), std::pair(0, first)}) {
+          int found = 0;
+          for (int block = 0; block < tiling.tiles; ++block) {
+            unsigned tiles = 0;
+            for (int half = 0; half < (is_pairs ? 2 : 1); ++half) {
+              const OutputRange range(tiling, units, first, block, begin, end, half);
+              for (int unit = 0; unit < tiling.box; ++unit) {
+                const int output = half * units + block * tiling.box + unit + first;
+                const bool is_there =
+                    block * tiling.box + unit < units && output >= begin && output < end;
+                ASSERT_EQ(unit >= range.begin && unit < range.end, is_there)
+                    << outputs << " outputs, block " << block << ", unit " << unit;
+                if (!is_there) continue;
+                ++found;
+                tiles |= 1U << (half * tiling.box + unit) / kFragmentOutputs;
+                EXPECT_EQ(range.from + unit - range.begin, output - begin);
+              }
+            }
+            EXPECT_EQ(tiles_of_factor(tiling, units, first, block, begin, end), tiles);
+          }
+          EXPECT_EQ(found, std::max(0, end - std::max(begin, first)));
+        }
+      }
+    }
+  }
 }
 
 TEST(BatchProductCut, CountsUnitsOfWhatAdaptersAdd) {
