@@ -20,9 +20,8 @@ inline constexpr int kMostMakingRows = 32;
 inline constexpr int kMostHiddenBytes = 32 << 10;
 
 constexpr int hidden_row_tiles(int rows) { return divide_up(rows, kUnitRows); }
-constexpr int hidden_chunks(const LowRankFactor& factor) {
-  return divide_up(factor.rank, kUnitRanks);
-}
+constexpr int hidden_chunks(int rank) { return divide_up(rank, kUnitRanks); }
+constexpr int hidden_chunks(const LowRankFactor& factor) { return hidden_chunks(factor.rank); }
 constexpr int hidden_chunks(const LowRankFactors& factors) {
   int chunks = 0;
   for (int i = 0; i < factors.count; ++i) chunks += hidden_chunks(factors.of[i]);

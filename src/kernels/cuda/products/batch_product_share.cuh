@@ -75,14 +75,10 @@ struct HiddenUnit {
     }
     set_steps(a);
   }
-  /// Chunk `of_all` of those of all factors, and these two rows of a lane's.
-  __device__ HiddenUnit(const Arguments& a, const LowRankFactors& factors, int of_all,
-                        int of_inputs, int upper, int lower)
-      : rows{upper, lower}, chunk(of_all), share(of_inputs) {
-    int which = 0, of_factor = chunk;
-    while (of_factor >= hidden_chunks(factors.of[which]))
-      of_factor -= hidden_chunks(factors.of[which++]);
-    set_line(factors.of[which], of_factor);
+  /// A chunk of which the lane has this line of A, or null, and these two rows.
+  __device__ HiddenUnit(const Arguments& a, const float* of_lane, int of_all, int of_inputs,
+                        int upper, int lower)
+      : line(of_lane), rows{upper, lower}, chunk(of_all), share(of_inputs) {
     set_steps(a);
   }
 
@@ -126,11 +122,17 @@ struct HeldRanks {
   FourRanks of[kChainsOfWarp][kSteps];
 
   __device__ void load(const HiddenUnit& unit, int thread) {
+    load(unit, thread, [] {});
+  }
+  /// meanwhile(): while the numbers are on their way.
+  template <typename Meanwhile>
+  __device__ void load(const HiddenUnit& unit, int thread, const Meanwhile& meanwhile) {
     float4 loaded[kChainsOfWarp][kSteps];
 #pragma unroll
     for (int c = 0; c < kChainsOfWarp; ++c)
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) loaded[c][i] = unit.ranks(unit.step(chain_of(thread, c), i));
+    meanwhile();
 #pragma unroll
     for (int c = 0; c < kChainsOfWarp; ++c)
 #pragma unroll
