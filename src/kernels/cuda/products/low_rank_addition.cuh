@@ -13,9 +13,9 @@
 
 namespace slime::kernels::cuda {
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
 inline constexpr int kRanksOfStep = 16;  // K of the instruction
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// A lane's ranks of a step: four numbers of one line, 16 bits each.
 struct FourRanks {
