@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/gpu_test_tensors.h"
 
@@ -37,6 +38,21 @@ TEST(CudaDevice, NormsEqualTheirTwin) {
       }
     }
   }
+}
+
+/// As norms that add one make it, by a kernel that may still run when the norm's begins.
+TEST(CudaDevice, NormsReadAWeightThatWasMadeJustBefore) {
+  SLIME_NEEDS_GPU();
+  const Device& gpu = open_gpu().device();
+  const Tensor x = to_gpu(numbers({64, 2560}, at::kFloat)), ones = at::ones_like(x[0]),
+               weight = to_gpu(numbers({2560}, at::kFloat));
+  const Tensor unscaled = gpu.rms_norm(x, ones, 1e-6);
+  std::vector<Tensor> normed;
+  for (int i = 0; i < 200; ++i) normed.push_back(gpu.rms_norm(x, weight + i, 1e-6));
+  for (int i = 0; i < 200; ++i)
+    EXPECT_LT(relative_error(normed[static_cast<size_t>(i)], wide((unscaled * (weight + i)).cpu())),
+              1e-6)
+        << i;
 }
 
 TEST(CudaDevice, EmbeddingAndSwigluEqualTheirTwin) {

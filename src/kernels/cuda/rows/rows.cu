@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kMaxThreads)
                         int packs, float inverse_hidden, float eps) {
   __shared__ float scratch[33];
   constexpr int kSize = Pack<T>::kSize;
-  // A weight of another precision was made by a kernel just before.
-  constexpr bool kIsStored = std::is_same_v<T, W>;
+  // A weight in float32 may have been made by a kernel just before (norms that add one).
+  constexpr bool kIsStored = std::is_same_v<T, W> && !std::is_same_v<T, float>;
   launch_dependents();
   Pack<W, kSize> weight[kHeld];
   const auto load_weight = [&] {
