@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/divide_up.h"
@@ -51,6 +54,19 @@ void make_missing(std::vector<NewTable>& tables, int64_t pitch, const at::Device
   }
 }
 
+/// One for each device: the pool hands its streams out in turn, also those of engines.
+c10::Stream stream_of_tables(const at::Device& device) {
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, c10::Stream> streams;
+  const std::lock_guard lock(mutex);
+  const auto known = streams.find(device.index());
+  if (known != streams.end()) return known->second;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  return streams
+      .emplace(device.index(), guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true))
+      .first->second;
+}
+
 /// Into the device's tables, which are complete on return. Those that lie behind one another are one copy: one for each
 /// of some hundred tables took 9 ms. On a stream of its own: behind what others compute it would wait for all of that.
 /// Running passes read slots that stay, whose bytes are written as they are.
@@ -58,8 +74,7 @@ void place(std::vector<NewTable>& tables, const at::Device& device) {
   int64_t pitch = 0;
   for (const NewTable& table : tables)
     pitch = std::max(pitch, round_up(table.num_bytes(), kTableAlignment));
-  const c10::impl::VirtualGuardImpl streams(device.type());
-  const c10::Stream stream = streams.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+  const c10::Stream stream = stream_of_tables(device);
   const c10::StreamGuard guard(stream);
   make_missing(tables, pitch, device);
   const auto count = static_cast<int64_t>(tables.size());
@@ -123,6 +138,7 @@ void CudaDevice::check_pairs(const std::vector<const LowRankPair*>& pairs) const
 
 bool CudaDevice::place_pairs(std::span<MatrixAdapters* const> matrices) const {
   std::vector<NewTable> tables;
+  std::vector<std::pair<MatrixAdapters::Placed*, MatrixAdapters::Placed>> rooms;
   std::optional<at::Device> device;
   bool grows = false;
   for (MatrixAdapters* adapters : matrices) {
@@ -138,11 +154,14 @@ bool CudaDevice::place_pairs(std::span<MatrixAdapters* const> matrices) const {
     tables.push_back({&placed.up, factors_of_slots(*adapters, /*is_down=*/false, most)});
     grows |= most.most_ranks > placed.most_ranks || most.most_chunks > placed.most_chunks ||
              most.most_splits > placed.most_splits;
-    placed.most_ranks = most.most_ranks;
-    placed.most_chunks = most.most_chunks;
-    placed.most_splits = most.most_splits;
+    rooms.emplace_back(&placed, most);
   }
   if (device) place(tables, *device);
+  for (const auto& [placed, most] : rooms) {  // what did not come needs no room
+    placed->most_ranks = most.most_ranks;
+    placed->most_chunks = most.most_chunks;
+    placed->most_splits = most.most_splits;
+  }
   return grows;
 }
 
