@@ -91,6 +91,11 @@ GpuRunner::GpuRunner(model::Network& network, const StepRunnerConfig& config)
 GpuRunner::~GpuRunner() { stream_.synchronize(); }
 
 void GpuRunner::reset() {
+  try {
+    stream_.synchronize();  // sync: what steps read is given back next
+  } catch (const c10::Error&) {
+    // It is what ended them, and was told.
+  }
   launched_.clear();
   scored_.clear();
   behind_drafts_.clear();

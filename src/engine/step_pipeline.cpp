@@ -269,7 +269,8 @@ void StepPipeline::finish_all(const FinishReason& reason) {
 }
 
 void StepPipeline::forget_launched() {
-  in_flight_.clear();
+  const auto forgotten =
+      std::exchange(in_flight_, {});  // their adapters stay until they have ended
   runner_->reset();
 }
 

@@ -61,7 +61,12 @@ void StepPipeline::tell(std::unique_ptr<Request> ended) {
 
 void StepPipeline::tell_held() {
   holds_updates_ = false;
-  for (const HeldUpdate& held : std::exchange(held_, {})) deliver(*held.request, clock_.now());
+  // One by one: where a callback throws, fail_all() tells the others.
+  while (!held_.empty()) {
+    const HeldUpdate held = std::move(held_.front());
+    held_.erase(held_.begin());
+    deliver(*held.request, clock_.now());
+  }
 }
 
 int64_t StepPipeline::publish(const StepInFlight::Part& part,
