@@ -147,7 +147,12 @@ json::object Service::delete_checkpoint(const std::string& path) {
     if (const auto known = models_.find(saver); known != models_.end()) model = known->second;
   }
   std::unique_lock<std::mutex> saving;
-  if (model) saving = std::unique_lock(model->saving);
+  if (model) {
+    saving = std::unique_lock(model->saving, std::try_to_lock);
+    // A save may take minutes, and few threads answer all clients.
+    if (!saving)
+      throw Refusal(503, fmt::format("{} is being saved; delete again when it is", model->id));
+  }
   const auto is_it = [&](const NamedSave& save) { return save.directory == directory; };
   std::error_code unknown;
   if (!saves_->has(is_it) && !fs::is_directory(directory, unknown))
