@@ -146,6 +146,7 @@ estimate::PlanConfig plan_config_of(const config::ParsedFlags& flags, const Opti
   plan.workload.recompute = recompute_of(config);
   plan.workload.optimizer_on_host = config.optimizer_cpu_offload;
   plan.workload.has_reference = config.needs_reference();
+  plan.workload.orders_backward = config.deterministic_mode;
   plan.trainers = {config.actor_num_nodes, config.actor_num_gpus_per_node};
   plan.rollout_devices = config.rollout_num_gpus.value_or(0);
   plan.colocates = config.colocate || plan.rollout_devices == 0;
