@@ -26,7 +26,7 @@ TrainerRank rank_of(const ModelShape& shape, const comm::ParallelLayout& layout,
 std::vector<Stage> stages_of(const ModelShape& shape, const comm::ParallelLayout& layout,
                              const Workload& workload);
 
-/// Where an engine computes, and how new weights come to it.
+/// Place of an engine, and the way of new weights to it.
 enum class EnginePlace {
   kInTurns,  // on a trainer's device, which it has while nothing trains
   kBeside,   // on a trainer's device, with weights of its own, which it gets while it generates

@@ -32,16 +32,16 @@ struct StagedPiece {
   int64_t offset = 0;          // bytes, in the block
 };
 
-/// How much there is of a tensor.
+/// Size of a tensor that is staged.
 struct StagedSize {
   int64_t elements = 0, width = 0;  // bytes of one
 };
 
-/// What each block holds, so that all tensors are there in their order. Pieces begin at multiples of 16 bytes.
+/// Pieces of tensors in each block, in the order of the tensors. They begin at multiples of 16 bytes.
 std::vector<std::vector<StagedPiece>> staged_blocks(std::span<const StagedSize> sizes,
                                                     int64_t block_bytes);
 
-/// How a reader reads.
+/// Memory and threads of a reader.
 struct StagedOptions {
   int64_t num_blocks = 16, block_bytes = 2 << 20;  // locked as long as the reader lives
   int num_threads = 8;                             // at most, and no more than there are cores

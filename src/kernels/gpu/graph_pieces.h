@@ -22,7 +22,7 @@ struct GraphEdge {
 
 /// The first piece is launched while the GPU idles.
 inline constexpr int64_t kFirstPieceNodes = 16;
-/// How much longer a piece is than the one before: a node is launched in less than half of the time that it executes.
+/// Growth of pieces, from one to the next: a node is launched in less than half of the time that it executes.
 inline constexpr int64_t kPieceGrowth = 2;
 
 /// Indices of the nodes of each piece. No node needs one of a later piece. Throws BugError where edges form a cycle.
