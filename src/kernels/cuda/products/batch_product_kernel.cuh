@@ -25,6 +25,18 @@ struct Barriers {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+/// By one thread; `threads`: of the consumers.
+__device__ inline void init_stages(const Arguments& a, const Pipeline& pipeline, uint32_t x_full,
+                                   int threads) {
+  prefetch_map(a.weights);
+  for (int i = 0; i < a.layout.stages; ++i) {
+    init_barrier(pipeline.full + 8 * i, 1);
+    init_barrier(x_full + 8 * i, 1);
+    init_barrier(pipeline.empty + 8 * i, threads / 128);
+  }
+  fence_barrier_init();
+}
+
 /// Producer of the weights, by one thread. Starts before the preceding kernel ends.
 template <int kSlabs>
 __device__ void load_weights(const Arguments& a, const Pipeline& pipeline, int begin, int end) {
@@ -137,15 +149,7 @@ __global__ void __launch_bounds__(most_threads(may_make_hidden(kRows, kAdds)),
   const int split = blockIdx.y, begin = a.tiling.k_tiles * split / a.tiling.splits,
             end = a.tiling.k_tiles * (split + 1) / a.tiling.splits;
   launch_dependents();
-  if (threadIdx.x == threads) {
-    prefetch_map(a.weights);
-    for (int i = 0; i < a.layout.stages; ++i) {
-      init_barrier(pipeline.full + 8 * i, 1);
-      init_barrier(x_full + 8 * i, 1);
-      init_barrier(pipeline.empty + 8 * i, threads / 128);
-    }
-    fence_barrier_init();
-  }
+  if (threadIdx.x == threads) init_stages(a, pipeline, x_full, threads);
   __syncthreads();
   if (threadIdx.x >= threads) {
     if (threadIdx.x == threads) load_weights<kSlabs>(a, pipeline, begin, end);

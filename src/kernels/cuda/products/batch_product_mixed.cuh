@@ -19,21 +19,6 @@ namespace slime::kernels::cuda::batch {
 __device__ inline void sync_group(int group) {
   asm volatile("bar.sync %0, %1;" ::"r"(5 + group), "r"(kShareThreads) : "memory");
 }
-/// Whether all of kMixedThreads say so, in each of them.
-__device__ inline bool all_of_mixed(bool is_true) {
-  int all;
-  asm volatile(
-      "{\n"
-      ".reg .pred one, every;\n"
-      "setp.ne.s32 one, %1, 0;\n"
-      "bar.red.and.pred every, 3, %2, one;\n"
-      "selp.s32 %0, 1, 0, every;\n"
-      "}\n"
-      : "=r"(all)
-      : "r"(static_cast<int>(is_true)), "r"(kMixedThreads)
-      : "memory");
-  return all != 0;
-}
 /// Named barrier 4: consumers and the warps that make h.
 __device__ inline void sync_workers(int workers) {
   asm volatile("bar.sync 4, %0;" ::"r"(workers) : "memory");
@@ -365,7 +350,7 @@ __device__ inline void make_mixed(const MixedArguments& m, MixedTable& table, in
   bool are_made = true;
   for (int four = thread; four < divide_up(flags, 4); four += kMixedThreads)
     are_made = wait_for_flags(a, four, flags) && are_made;
-  if (!all_of_mixed(are_made)) {
+  if (!all_of(kMixedThreads, are_made)) {
     for (int index = group; index < units; index += kMixedGroups)
       make_mixed_unit(a, table, index, group, of_group, nullptr, chains);
     sync_mixed();
@@ -395,15 +380,7 @@ __global__ void __launch_bounds__(kMixedKernelThreads, 1)
   const int split = blockIdx.y, begin = a.tiling.k_tiles * split / a.tiling.splits,
             end = a.tiling.k_tiles * (split + 1) / a.tiling.splits;
   launch_dependents();
-  if (threadIdx.x == threads) {
-    prefetch_map(a.weights);
-    for (int i = 0; i < a.layout.stages; ++i) {
-      init_barrier(pipeline.full + 8 * i, 1);
-      init_barrier(x_full + 8 * i, 1);
-      init_barrier(pipeline.empty + 8 * i, threads / 128);
-    }
-    fence_barrier_init();
-  }
+  if (threadIdx.x == threads) init_stages(a, pipeline, x_full, threads);
   __syncthreads();
   const int behind = static_cast<int>(threadIdx.x) - threads - kProducerThreads;
   if (behind >= 0) {

@@ -28,8 +28,8 @@ namespace slime::kernels::cuda::batch {
 __device__ inline void sync_share() {
   asm volatile("bar.sync 3, %0;" ::"r"(kShareThreads) : "memory");
 }
-/// Whether all of their threads say so, in each of them.
-__device__ inline bool all_of_share(bool is_true) {
+/// Whether all of `threads`, which share named barrier 3, say so, in each of them.
+__device__ inline bool all_of(int threads, bool is_true) {
   int all;
   asm volatile(
       "{\n"
@@ -39,7 +39,7 @@ __device__ inline bool all_of_share(bool is_true) {
       "selp.s32 %0, 1, 0, every;\n"
       "}\n"
       : "=r"(all)
-      : "r"(static_cast<int>(is_true)), "r"(kShareThreads)
+      : "r"(static_cast<int>(is_true)), "r"(threads)
       : "memory");
   return all != 0;
 }
@@ -311,7 +311,7 @@ __device__ inline void make_hidden(const Arguments& a, int thread, int threads, 
     bool are_made = true;
     for (int index = thread; index < units; index += kShareThreads)
       are_made = wait_for_unit(a, index) && are_made;
-    if (!all_of_share(are_made))
+    if (!all_of(kShareThreads, are_made))
       for (int index = 0; index < units; ++index) make_unit(a, index, thread, nullptr, staged);
     stage_units(a, thread, staged);
     arrive_with_hidden(threads);
