@@ -5,25 +5,10 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/gpu/attention_levels_for_tests.h"
+
 namespace slime::kernels {
 namespace {
-
-using Seen = std::set<std::pair<int64_t, int64_t>>;
-
-/// (row, key) pairs of the levels; a pair that two levels have is an error.
-Seen seen_by(const std::vector<AttentionLevel>& levels) {
-  Seen seen;
-  for (const AttentionLevel& level : levels) {
-    for (const AttentionPair& pair : level.pairs) {
-      for (int64_t q = pair.query_begin; q < pair.query_end; ++q) {
-        const int64_t visible = level.causal ? q - pair.query_begin + 1 : pair.key_end;
-        for (int64_t k = pair.key_begin; k < std::min(pair.key_end, pair.key_begin + visible); ++k)
-          EXPECT_TRUE(seen.emplace(q, k).second) << q << " sees " << k << " twice";
-      }
-    }
-  }
-  return seen;
-}
 
 Seen seen_in_chains(const std::vector<Segment>& segments) {
   Seen seen;

@@ -3,12 +3,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
-#include <array>
-#include <thread>
 #include <vector>
 
 #include "kernels/cuda/products/adapted_chain_for_tests.h"
@@ -89,26 +85,7 @@ TEST_P(CudaAdaptedChain, HasTheSameBitsBesideAnotherOnItsOwnStream) {
   AdaptedChain first(GetParam(), kRows), second(GetParam(), kRows);
   const BlockChains* chains = block_chains_for(first.output.on_gpu().values);
   if (!chains->has_block_chain(first.on_gpu(kRows))) GTEST_SKIP() << "this GPU has no chain";
-  const std::array<const AdaptedChain*, 2> both = {&first, &second};
-  std::array<bool, 2> are_equal = {};
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < both.size(); ++i) {
-    threads.emplace_back([&, i] {
-      const at::NoGradGuard no_grad;
-      const c10::impl::VirtualGuardImpl device(at::kCUDA);
-      const c10::StreamGuard guard(
-          device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0), i == 0));
-      std::vector<BlockChain> parts;
-      for (int pass = 0; pass < 50; ++pass) parts.push_back(both[i]->on_gpu(kRows));
-      std::vector<Tensor> results;
-      for (const BlockChain& part : parts) results.push_back(chains->block_chain(part));
-      are_equal[i] = true;
-      for (const Tensor& result : results)
-        are_equal[i] = are_equal[i] && result.equal(results.front());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_TRUE(are_equal[0] && are_equal[1]);
+  expect_the_same_bits_beside_another(*chains, {&first, &second}, kRows);
 }
 
 /// Tiles of rows that take the same adapter: slot 0, slot 1 or none, by turns.

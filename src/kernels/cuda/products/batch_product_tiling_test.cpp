@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/products/batch_product_hidden.h"
 #include "kernels/cuda/products/batch_product_mixed.h"
@@ -64,14 +65,21 @@ TEST(BatchProductCut, CoversOutputsAndInputsWithinSharedMemory) {
   }
 }
 
+/// Of a block's products, those whose thread blocks have a multiprocessor each.
+std::vector<Tiling> tilings_with_adapters(const ProductSizes& model) {
+  const auto [hidden, attended, width, heads] = model;
+  std::vector<Tiling> tilings{split_k_tiling(attended, hidden, kProcessors),
+                              output_tiling(hidden, 2 * width, true, kProcessors),
+                              split_k_tiling(width, hidden, kProcessors),
+                              output_tiling(hidden, heads, false, kProcessors)};
+  std::erase_if(tilings, [](const Tiling& tiling) { return !tiling.is_alone(kProcessors); });
+  return tilings;
+}
+
 TEST(BatchProductCut, LeavesRoomForWhatAdaptersAdd) {
-  for (const auto& [hidden, attended, width, heads] : kTrainedModels) {
-    SCOPED_TRACE(hidden);
-    for (const Tiling& tiling : {split_k_tiling(attended, hidden, kProcessors),
-                                 output_tiling(hidden, 2 * width, true, kProcessors),
-                                 split_k_tiling(width, hidden, kProcessors),
-                                 output_tiling(hidden, heads, false, kProcessors)}) {
-      if (!tiling.is_alone(kProcessors)) continue;
+  for (const ProductSizes& model : kTrainedModels) {
+    SCOPED_TRACE(model.hidden);
+    for (const Tiling& tiling : tilings_with_adapters(model)) {
       for (const int rows : {8, 16, 32}) {
         const int bytes = hidden_bytes(rows, staged_hidden_pitch(96));
         EXPECT_LE(bytes, kMostHiddenBytes);
@@ -86,13 +94,9 @@ TEST(BatchProductCut, LeavesRoomForWhatAdaptersAdd) {
 }
 
 TEST(BatchProductCut, LeavesRoomForWhatSeveralAdaptersAdd) {
-  for (const auto& [hidden, attended, width, heads] : kTrainedModels) {
-    SCOPED_TRACE(hidden);
-    for (const Tiling& tiling : {split_k_tiling(attended, hidden, kProcessors),
-                                 output_tiling(hidden, 2 * width, true, kProcessors),
-                                 split_k_tiling(width, hidden, kProcessors),
-                                 output_tiling(hidden, heads, false, kProcessors)}) {
-      if (!tiling.is_alone(kProcessors)) continue;
+  for (const ProductSizes& model : kTrainedModels) {
+    SCOPED_TRACE(model.hidden);
+    for (const Tiling& tiling : tilings_with_adapters(model)) {
       EXPECT_LE(divide_up(tiling.block_outputs(), kFragmentOutputs), kMostOutputTiles);
       for (const int rows : {8, 16, 32}) {
         for (const int tiles : {1, 10, kMostMixedTiles}) {

@@ -3,15 +3,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <functional>
 #include <map>
-#include <thread>
 #include <vector>
 
 #include "kernels/cuda/products/adapted_chain_for_tests.h"
@@ -213,32 +210,13 @@ TEST_P(CudaMixedChain, HasTheSameBitsBesideAnotherOnItsOwnStream) {
   constexpr int64_t kRows = 32, kAdapters = 8;
   const AdapterForms forms = adapters_of_ranks(kAdapters, {32});
   AdaptedChain first(GetParam(), kRows, forms), second(GetParam(), kRows, forms);
-  const std::array<AdaptedChain*, 2> both = {&first, &second};
-  for (AdaptedChain* adapted : both) {
+  for (AdaptedChain* adapted : {&first, &second}) {
     place(*adapted);
     adapted->rows.tiles = on_gpu(tiles_of(mixtures(kRows, kAdapters).front(), 1));
   }
   const BlockChains* chains = block_chains_for(first.output.on_gpu().values);
   if (!chains->has_block_chain(first.on_gpu(kRows))) GTEST_SKIP() << "this GPU has no chain";
-  std::array<bool, 2> are_equal = {};
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < both.size(); ++i) {
-    threads.emplace_back([&, i] {
-      const at::NoGradGuard no_grad;
-      const c10::impl::VirtualGuardImpl device(at::kCUDA);
-      const c10::StreamGuard guard(
-          device.getStreamFromGlobalPool(at::Device(at::kCUDA, 0), i == 0));
-      std::vector<BlockChain> parts;
-      for (int pass = 0; pass < 50; ++pass) parts.push_back(both[i]->on_gpu(kRows));
-      std::vector<Tensor> results;
-      for (const BlockChain& part : parts) results.push_back(chains->block_chain(part));
-      are_equal[i] = true;
-      for (const Tensor& result : results)
-        are_equal[i] = are_equal[i] && result.equal(results.front());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_TRUE(are_equal[0] && are_equal[1]);
+  expect_the_same_bits_beside_another(*chains, {&first, &second}, kRows);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaMixedChain,
