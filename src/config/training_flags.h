@@ -13,9 +13,6 @@
 
 namespace slime::config {
 
-/// Default of --deterministic-mode, until its cost on a GPU is measured (docs/exact.md).
-inline constexpr bool kOrdersBackward = false;
-
 /// Estimator, loss, corrections, reference, critic, teacher.
 struct AlgorithmFlags {
   Flag<std::string> loss_type{"policy_loss"};
@@ -50,7 +47,7 @@ struct AlgorithmFlags {
   Flag<int64_t> score_centering_top_k{128};
   Flag<bool> use_rollout_logprobs{false};
   Flag<bool> true_on_policy{false};
-  Flag<bool> deterministic_mode{kOrdersBackward};
+  Flag<bool> deterministic_mode{false};
   Flag<bool> use_tis{false};
   Flag<double> tis_clip{2.0};
   Flag<double> tis_clip_low{0.0};
