@@ -51,7 +51,7 @@ class ServedAdapters {
                  const comm::Mesh& mesh = comm::Mesh::single(), Followers* followers = nullptr);
 
   /// Before the first load() of a running engine; until then nobody computes. Adapters that steps of other rows never
-  /// read come and go beside those, and nothing waits for a step.
+  /// read come and go beside those. Where ranks grow, the next launch waits once for steps in flight.
   void change_with(Engine& engine);
   /// The same: between two steps, and while none is launched.
   void change_at(Moment between_steps, Moment beside_steps);

@@ -10,7 +10,7 @@
 /// (engine/drafts/draft_expectation.h), a step is collected before the next one is planned, and callers are told
 /// behind its launch, because the device idles until then.
 ///
-/// Owned by the engine's thread; callbacks are called on it.
+/// Owned by the engine's thread; callbacks are called on it. beside_steps() alone is for any thread.
 
 #include <cstdint>
 #include <deque>
